@@ -33,7 +33,7 @@ class GuestProcess:
         self.place = f"/run/lab/process-{number}"
         guest.sh(
             f"mkdir {self.place}; cd {self.place}; "
-            f"{{ {shlex.join(command)} & echo $! >pid; wait $!; echo $? >status; }} >log 2>&1 </dev/null &\n"
+            f"{{ {shlex.join(command)} >log 2>&1 & echo $! >pid; wait $!; echo $? >status; }} >/dev/null 2>&1 </dev/null &\n"
             "until [ -s pid ]; do usleep 1000; done"
         )
 
@@ -168,16 +168,17 @@ class Guest:
 
     def sh(self, command, check=False, timeout=COMMAND):
         """Run a command of the guest's shell to its end; returns its output."""
-        output, status = self._execute(command, timeout)
+        output, status = self.call(command, timeout)
         if check and status != 0:
             raise AssertionError(f"{self.name}: {command} ended with {status}:\n{output}")
         return output
 
     def true(self, condition):
         """Whether a command of the guest's shell succeeds."""
-        return self._execute(condition, COMMAND)[1] == 0
+        return self.call(condition)[1] == 0
 
-    def _execute(self, command, timeout):
+    def call(self, command, timeout=COMMAND):
+        """Run a command of the guest's shell to its end; its output and its status."""
         with self.lock:
             self.number += 1
             # A command with a syntax error ends its own shell, not the one that reads commands.
@@ -251,16 +252,20 @@ class Guest:
         host.run("ip", "link", "set", interface, "up")
 
     def bind(self, way, *cards):
-        """Take cards from whatever drives them and give them to the driver of a way of binding; their addresses."""
-        addresses, driver = [self.address(card) for card in cards], WAYS[way]
+        """Take cards from whatever drives them and give them to the driver of a way of binding."""
         self.sh("modprobe vfio_iommu_type1" if way == "vfio" else "true", check=True)
-        self.sh(f"modprobe {driver}", check=True)
-        self.sh(f"for address in {' '.join(addresses)}; do cd /sys/bus/pci/devices/$address; echo {driver} >driver_override; "
-                "[ ! -e driver ] || echo $address >driver/unbind; echo $address >/sys/bus/pci/drivers_probe; done")
+        self.give(WAYS[way], *cards)
         for card in cards:
             bound = self.driver(card)
-            assert driver == bound, f"{card.name} is bound to {bound or 'nothing'}: {self.sh('dmesg | tail -n 5')}"
-        return addresses
+            assert WAYS[way] == bound, f"{card.name} is bound to {bound or 'nothing'}: {self.sh('dmesg | tail -n 5')}"
+
+    def give(self, driver, *cards):
+        """Take cards from whatever drives them and offer them to a driver of the kernel; to none where it has no name."""
+        addresses = " ".join(self.address(card) for card in cards)
+        self.sh(f"modprobe {driver}" if driver else "true", check=True)
+        self.sh(f"for address in {addresses}; do cd /sys/bus/pci/devices/$address; echo {driver} >driver_override; "
+                "[ ! -e driver ] || echo $address >driver/unbind; "
+                + ("echo $address >/sys/bus/pci/drivers_probe; " if driver else "") + "done")
 
     def driver(self, card):
         """The kernel's driver that has a card; empty where none has."""
@@ -315,7 +320,9 @@ class Guest:
                 file.write(text)
 
     def stop(self):
-        """End it, at once, and what listens at its wires."""
+        """End it, at once."""
+        if self not in Guest.alive:
+            return
         Guest.alive.remove(self)
         self.process.popen.kill()
         self.process.wait()

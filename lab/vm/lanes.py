@@ -24,7 +24,7 @@ class Lane:
     def __init__(self, guest, name, inside, outside):
         self.guest, self.name, self.inside, self.outside = guest, name, inside, outside
         self.kind = inside.kind
-        self.client, self.server = Host(f"{name}-client", guest.folder), Host(f"{name}-server", guest.folder)
+        self.client, self.server = (Host(f"{guest.name}-{name}-{side}", guest.folder) for side in ("client", "server"))
         self.attach()
 
     def remove(self):
@@ -32,10 +32,10 @@ class Lane:
         self.client.remove()
         self.server.remove()
 
-    def attach(self, mtu=1500):
+    def attach(self):
         """Give the wires to client and server, with addresses."""
-        self.guest.attach(self.inside, self.client, mtu=mtu)
-        self.guest.attach(self.outside, self.server, mtu=mtu)
+        self.guest.attach(self.inside, self.client)
+        self.guest.attach(self.outside, self.server)
         for host, address, network6, routes in [
             (self.client, "10.0.0.2/24", "2001:db8:1::2/64", [("default", "10.0.0.1"), ("default", "2001:db8:1::1")]),
             (self.server, f"{SERVER}/25", f"{SERVER6}/64", [("203.0.113.0/24", "198.51.100.2"), ("default", "2001:db8:a::2")]),
@@ -46,8 +46,8 @@ class Lane:
                 host.run("ip", "-6" if ":" in via else "-4", "route", "add", to, "via", via)
 
     def ping(self, *options, address=SERVER, count=5, check=True):
-        """Ping the server from the client; what ping wrote."""
-        return self.client.run("ping", "-n", "-c", count, "-i", "0.05", "-W", "5", *options, address, check=check)
+        """Ping the server, or somebody else, from the client; what ping wrote."""
+        return self.client.run("ping", "-n", "-c", count, "-i", "0.05", "-W", "30", *options, address, check=check)
 
 
 def interfaces(lane, **more):
@@ -96,6 +96,10 @@ class GuestSluice(Sluice):
         # Asking again and again would take the processor from the start itself.
         self.process = self.host.spawn(self.binary, "run", "-c", self.write())
         self.process.wait_for_line("answers at", 120)
+
+    def command(self, *words, check=True, timeout=120):
+        # Emulation is slow.
+        return super().command(*words, check=check, timeout=timeout)
 
     def links(self):
         """State of link by interface."""

@@ -34,7 +34,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How often a port that closes is looked at.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How long devices that are being closed are waited for at the end: a driver may poll a card that is not there for half a minute.
+/// How long the process waits at its end for devices that are being closed: e1000e polls the registers of a removed card for half a
+/// minute.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is known of a port, whether its device is there or not.
@@ -70,7 +71,7 @@ impl Absent {
         !self.closing.load(Ordering::Relaxed) && Instant::now() >= self.retry
     }
 
-    /// It did not work; `why` is said once.
+    /// The device did not open. The same reason is logged once.
     fn failed(&mut self, name: &str, why: String) {
         if self.said != why {
             tracing::warn!("{name}: its device is back and does not open: {why}");
@@ -86,7 +87,7 @@ impl Absent {
 pub(crate) struct Closing(Mutex<Vec<(String, Arc<AtomicBool>)>>);
 
 impl Closing {
-    /// Close a port once nobody looks at it any more. Returns what says whether that is still under way.
+    /// Close a port as soon as no request of the API refers to it. Returns a flag that stays true until then.
     fn begin(&self, port: Arc<Port>) -> Arc<AtomicBool> {
         let name = port.name().to_owned();
         self.run(name, move || {
@@ -105,7 +106,11 @@ impl Closing {
             under_way.store(false, Ordering::Relaxed);
         };
         if let Err(error) = std::thread::Builder::new().name("port-close".into()).spawn(body) {
-            tracing::error!("{name}: no thread to close its device by ({error}): it stays until the process ends");
+            // What the thread was to close was dropped with it, and so closed here.
+            tracing::warn!(
+                "{name}: its device was closed by the control thread, since no thread could be made: {error}"
+            );
+            closing.store(false, Ordering::Relaxed);
         }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(_, closing)| closing.load(Ordering::Relaxed));
@@ -113,7 +118,8 @@ impl Closing {
         closing
     }
 
-    /// At the end: wait a little. Returns the interfaces whose devices are still being closed: the system takes them back.
+    /// Wait for the devices that are being closed, for a while. Returns the interfaces of those that are not done: the kernel takes
+    /// them back when the process ends.
     pub(crate) fn finish(&self) -> Vec<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -128,7 +134,7 @@ impl Closing {
     }
 }
 
-/// Ports that a commit opened. They close again unless the commit keeps them.
+/// Ports that a commit has opened. They are closed again unless [`Opened::keep`] is called.
 pub(crate) struct Opened<'c> {
     control: &'c Control,
     places: Vec<PortIndex>,
@@ -147,7 +153,7 @@ impl Opened<'_> {
 impl Drop for Opened<'_> {
     fn drop(&mut self) {
         for &place in &self.places {
-            // No worker has heard of it.
+            // No worker has renewed it yet, so none calls it.
             if let Some(port) = self.control.devices.detach(place) {
                 self.control.closing.begin(port);
             }
@@ -171,16 +177,29 @@ impl Control {
         self.known_ports().iter().map(|known| known.senders.clone()).collect()
     }
 
-    /// Every worker takes over what is at a place now.
+    /// Let every worker take over the present device of a port.
     async fn renew(&self, port: PortIndex) -> Result<(), Gone> {
         for worker in 0..self.workers() {
             let receives = self.devices.receives(worker as WorkerIndex, port);
-            let reply = self.ask(worker, Request::RenewPort { port, receives }).await?;
-            if !matches!(reply, Reply::Done) {
-                tracing::error!("worker {worker} can't take over the device of port {port}");
+            // It refuses while a shard moves.
+            while !matches!(
+                self.ask(worker, Request::RenewPort { port, receives }).await?,
+                Reply::Done
+            ) {
+                tokio::time::sleep(LOOK).await;
             }
         }
         Ok(())
+    }
+
+    /// Close a port that was taken out of the set, once no worker calls it any more.
+    async fn release(&self, place: PortIndex, port: Arc<Port>) -> Result<Arc<AtomicBool>, Gone> {
+        if let Err(gone) = self.renew(place).await {
+            // A worker that has not renewed the port may still call it.
+            std::mem::forget(port);
+            return Err(gone);
+        }
+        Ok(self.closing.begin(port))
     }
 
     /// Close the ports of devices that are gone, and open those that are back, for ever.
@@ -226,8 +245,7 @@ impl Control {
             "{}: its device is gone, or asked for by the kernel: the other interfaces go on, and it is used again when it is back",
             port.name()
         );
-        self.renew(place).await?;
-        let closing = self.closing.begin(port);
+        let closing = self.release(place, port).await?;
         self.settle_links();
         Ok(Some(closing))
     }
@@ -296,7 +314,7 @@ impl Control {
             return Ok(());
         };
         if !Outlook::new(index, wanted.clone()).is_ready() {
-            // Not there, or not for us yet: that is what is waited for.
+            // It is absent, or bound to another driver: that may change.
             absent.retry = Instant::now() + FIRST_PAUSE;
             return Ok(());
         }
@@ -325,7 +343,7 @@ impl Control {
         Ok(())
     }
 
-    /// The policy that runs learns what is another of a port than was known before.
+    /// Publish the Ethernet address and the senders of a port where they differ from those that were known before.
     fn readdress(&self, place: PortIndex, before: &Known) -> Result<(), DaemonError> {
         let now = self.known_ports().get(usize::from(place)).cloned().unwrap_or_default();
         if now == *before {
@@ -349,7 +367,7 @@ impl Control {
         Ok(())
     }
 
-    /// Open a device at a place, without a worker that knows it yet.
+    /// Open a device at a place. Workers use it after [`Control::renew`].
     async fn open_device(
         self: &Arc<Self>,
         place: PortIndex,
@@ -428,8 +446,7 @@ impl Control {
         for (place, name) in crate::numbers::gone(&before.numbering.ports, &running.numbering.ports) {
             let place = place as PortIndex;
             if let Some(port) = self.devices.detach(place) {
-                self.renew(place).await?;
-                let closing = self.closing.begin(port);
+                let closing = self.release(place, port).await?;
                 // The next commit may add it again.
                 let deadline = Instant::now() + PATIENCE;
                 while closing.load(Ordering::Relaxed) && Instant::now() < deadline {
@@ -445,7 +462,7 @@ impl Control {
     }
 }
 
-/// What a driver may take its time over. Its error, as text.
+/// Run work of a driver, which may take seconds, on a thread of its own. Returns its error as text.
 async fn blocking<T: Send + 'static, E: ToString + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, String> {

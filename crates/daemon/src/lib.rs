@@ -4,8 +4,10 @@
 
 mod alerts;
 mod api;
+pub mod bind;
 mod bridges;
 pub mod build;
+mod cards;
 pub mod compiling;
 mod control;
 mod desk;
@@ -42,9 +44,11 @@ mod watchdog;
 mod workers;
 
 pub use sluice_config as config;
+pub use sluice_dpdk::Plan as PortsPlan;
 pub use sluice_engine::stages::Stages;
 
 pub use build::{SignatureError, SignatureReport, signatures};
+pub use cards::{buffer_memory, hugepages};
 pub use filter::{FilterOutlook, filter_outlook};
 pub use load::{Loaded, load, load_for_replay};
 pub use machine::{MachineError, core_list, machine};

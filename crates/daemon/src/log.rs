@@ -1,7 +1,5 @@
 //! The log: lines on standard error, from control threads alone.
 
-use std::io::IsTerminal;
-
 use sluice_config::schema::LogLevel;
 use tracing::Level;
 
@@ -17,7 +15,6 @@ pub fn begin(level: LogLevel) {
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .try_init();
 }

@@ -38,10 +38,11 @@ pub fn machine(entry: EntryBytes) -> Result<Machine, MachineError> {
         line: "Cpus_allowed_list",
     })?;
     let information = read("/proc/meminfo")?;
-    let memory = free_memory(&information).ok_or(MachineError::Unexpected {
+    let available = available(&information).ok_or(MachineError::Unexpected {
         path: "/proc/meminfo".into(),
         line: "MemAvailable",
     })?;
+    let memory = available.saturating_add(sluice_dpdk::eal::free_hugepage_bytes() as u64);
     Ok(Machine { cores, memory, entry })
 }
 
@@ -73,14 +74,10 @@ pub fn core_list(text: &str) -> Option<Vec<u16>> {
     Some(cores)
 }
 
-/// `MemAvailable` and the free huge pages of `/proc/meminfo`, in bytes.
-fn free_memory(information: &str) -> Option<u64> {
-    let kilobytes = |name| value(information, name)?.strip_suffix(" kB")?.parse::<u64>().ok();
-    let pages = value(information, "HugePages_Free")
-        .and_then(|pages| pages.parse::<u64>().ok())
-        .unwrap_or(0);
-    let huge = pages.saturating_mul(kilobytes("Hugepagesize").unwrap_or(0));
-    Some(kilobytes("MemAvailable")?.saturating_add(huge).saturating_mul(1024))
+/// `MemAvailable` of `/proc/meminfo`, in bytes: hugepages are none of it.
+fn available(information: &str) -> Option<u64> {
+    let kilobytes: u64 = value(information, "MemAvailable")?.strip_suffix(" kB")?.parse().ok()?;
+    Some(kilobytes.saturating_mul(1024))
 }
 
 #[cfg(test)]
@@ -98,11 +95,9 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_what_is_available_and_free_huge_pages() {
-        let text = "MemTotal: 9 kB\nMemAvailable:    1000 kB\nHugePages_Free:        2\nHugepagesize:       2048 kB\n";
-        assert_eq!(Some((1000 + 2 * 2048) * 1024), free_memory(text));
-        assert_eq!(Some(1024), free_memory("MemAvailable: 1 kB\n"));
-        assert_eq!(None, free_memory("MemTotal: 1 kB\n"));
+    fn memory_is_what_is_available() {
+        assert_eq!(Some(1024), available("MemTotal: 9 kB\nMemAvailable: 1 kB\n"));
+        assert_eq!(None, available("MemTotal: 1 kB\n"));
     }
 
     #[test]

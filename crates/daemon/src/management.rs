@@ -6,6 +6,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sluice_dpdk::Device;
+use sluice_dpdk::pci::System;
 
 use crate::host::netlink::Netlink;
 
@@ -67,7 +68,7 @@ fn found(device: &Device, interfaces: &mut HashSet<String>) {
     let mut next = match device {
         Device::Kernel { interface } => vec![interface.clone()],
         // A card may have a driver of the kernel's beside DPDK's own.
-        Device::Pci(address) => entries(&format!("/sys/bus/pci/devices/{address}/net")),
+        Device::Pci(address) => System::this().card(*address).map_or(Vec::new(), |card| card.interfaces),
         _ => return,
     };
     while let Some(name) = next.pop() {

@@ -3,6 +3,7 @@
 use sluice_config::config::{Interface, InterfaceIndex, Link, SiteFrames};
 use sluice_config::{Config, Fault, memory, schema};
 use sluice_dpdk::driver::{Choice, choose};
+use sluice_dpdk::pci::Card;
 use sluice_dpdk::port::Steering;
 use sluice_dpdk::{Device, Limit, Plan, PortPlan, limits};
 use sluice_engine::io::WorkerIndex;
@@ -12,7 +13,7 @@ use sluice_engine::stages::Stages;
 use sluice_engine::worker::HELD;
 
 use crate::build::faces_outside;
-use crate::management;
+use crate::{cards, management};
 
 /// A port as it would be opened.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Outlook {
     pub choice: Choice,
     /// What it could not do.
     pub limits: Vec<Limit>,
+    /// Its cards, as the kernel describes them.
+    pub cards: Vec<Card>,
 }
 
 /// The ports in the order of their interfaces. VLANs have none: their frames come through their parent's.
@@ -41,6 +44,7 @@ pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
             Some(Err(fault)) => faults.push(fault),
         }
     }
+    cards::complete(config, &mut ports);
     if faults.is_empty() { Ok(ports) } else { Err(faults) }
 }
 
@@ -113,6 +117,7 @@ impl Outlook {
             interface,
             choice: choose(&plan.device, plan.mtu, plan.queues, plan.driver),
             limits: limits(&plan.device, plan.mtu, plan.queues, plan.driver),
+            cards: cards::cards(&plan.device),
             plan,
         }
     }
@@ -139,22 +144,13 @@ impl Outlook {
         let used = (!insists).then(|| management::use_of(&self.plan.device)).flatten();
         let used = used.map(|what| Fault {
             key: key(name, "device"),
-            what: what.to_string(),
+            what: format!("{name}: {what}"),
             hint: Some(
                 "whoever manages it would be locked out: take another device, or write `in-use = \"take\"`".into(),
             ),
         });
         fatal
-            .map(|limit| {
-                // What the driver layer says ends in a colon and what to do.
-                let (what, hint) = limit.text.split_once(": ").unwrap_or((&limit.text, ""));
-                let hint = (!hint.is_empty()).then(|| hint.to_owned());
-                Fault {
-                    key: key(name, "device"),
-                    what: what.to_owned(),
-                    hint,
-                }
-            })
+            .map(|limit| cards::device_fault(name, &limit.text))
             .chain(used)
             .collect()
     }
@@ -169,7 +165,7 @@ fn receivers(config: &Config) -> u16 {
     u16::try_from(workers).unwrap_or(u16::MAX)
 }
 
-fn key(interface: &str, key: &str) -> Vec<String> {
+pub(crate) fn key(interface: &str, key: &str) -> Vec<String> {
     ["interfaces", interface, key].map(str::to_owned).to_vec()
 }
 
@@ -193,6 +189,8 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
         }
     };
     let mut plan = PortPlan::new(&interface.name, device);
+    // Cards break, and come unbound from an update of the kernel: the other interfaces go on.
+    plan.required = !is_card(&plan.device);
     let bridged = bridged_tags(config, index);
     let tags = bridged.max(site_tags(config, index)).unwrap_or(0);
     plan.mtu = interface.mtu + 4 * tags;
@@ -209,6 +207,15 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
         schema::Steering::Subset => Steering::Source,
     };
     Some(Ok(plan))
+}
+
+/// Whether a device is a card, or several.
+fn is_card(device: &Device) -> bool {
+    match device {
+        Device::Pci(_) => true,
+        Device::Bond { members } => members.iter().all(is_card),
+        _ => false,
+    }
 }
 
 /// Whether sites are seen by virtual MACs on an interface.
@@ -317,7 +324,7 @@ mod tests {
     fn device_that_is_not_there_is_a_fault_with_a_hint() {
         let config = config("[interfaces.a]\ndevice = \"no-such-device\"\n");
         let faults = outlook(&config).unwrap()[0].faults(&config);
-        assert_eq!("no interface no-such-device", faults[0].what);
+        assert_eq!("a: no interface no-such-device", faults[0].what);
         assert_eq!(Some("ip link lists what there is".to_owned()), faults[0].hint);
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sluice_config::schema::{Hugepages, Model};
-use sluice_config::{Fault, place};
+use sluice_config::schema::Model;
+use sluice_config::{Config, Fault, place};
 use sluice_dpdk::memory::{Backing, Region};
 use sluice_dpdk::workers::Waiting;
 use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Port, tsc};
@@ -12,7 +12,6 @@ use sluice_engine::assist::{self, Assist};
 use sluice_engine::counters::WorkerCounters;
 use sluice_engine::io::PortIndex;
 use sluice_engine::owners::Exchange;
-use sluice_engine::placement::Part;
 use sluice_engine::plane::Plane;
 use sluice_engine::request::Counter;
 use sluice_engine::stages::Stages;
@@ -23,11 +22,12 @@ use sluice_nat::sites::Keeper;
 use sluice_table::memory::{LINE, Line};
 
 use crate::build::{self, Secrets};
+use crate::cards::{self, buffer_memory, wants_hugepages};
 use crate::compiling::Compiler;
 use crate::devices::{Known, SPARE_PLACES};
 use crate::filter::{FilterOutlook, filter_fault};
 use crate::plan;
-use crate::ports::{self, outlook, steer};
+use crate::ports::{self, Outlook, outlook, steer};
 use crate::sites::SitesService;
 use crate::workers::Workers;
 use crate::{DaemonError, Loaded};
@@ -69,9 +69,19 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let config = &loaded.checked.config;
     let refused = |faults| DaemonError::Configuration(place(&loaded.name, &loaded.text, faults));
     let outlooks = outlook(config).map_err(refused)?;
-    let faults: Vec<_> = outlooks.iter().flat_map(|port| port.faults(config)).collect();
-    if !faults.is_empty() {
-        return Err(refused(faults));
+    let (fatal, absent) = faults(config, &outlooks);
+    if !fatal.is_empty() {
+        return Err(refused(fatal));
+    }
+    let told: Vec<_> = absent.iter().filter_map(|fault| fault.key.get(1).cloned()).collect();
+    for complaint in place(&loaded.name, &loaded.text, absent).complaints() {
+        let hint = complaint.hint.map(|hint| format!(": {hint}")).unwrap_or_default();
+        tracing::warn!(
+            "{}:{}: {}{hint} (the other interfaces go on, and this one when it can)",
+            loaded.name,
+            complaint.line,
+            complaint.message
+        );
     }
     let count = config.cores.len();
     let places = outlooks.len() + SPARE_PLACES;
@@ -93,14 +103,23 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     steer(&mut devices, config, &outlooks, &setup);
     devices.places = places;
     let cores: Vec<usize> = config.cores.iter().map(|&core| core.into()).collect();
-    let eal = Eal::start(&devices.needs(&cores, hugepages(config)))?;
+    buffer_memory(config, &outlooks, &devices).map_err(|fault| refused(vec![fault]))?;
+    let eal = Eal::start(&devices.needs(&cores, wants_hugepages(config)))?;
     tracing::info!("{}, packet buffers in {}", eal.version(), eal.memory());
     let (devices, hands) = Devices::open(eal, &devices).map_err(|error| open_error(loaded, error))?;
     let wanted = setup.stages.senders(count, assists);
     let mut ports = vec![Known::default(); places];
-    for ((place, port), known) in (0..).zip(devices.ports()).zip(&mut ports) {
-        known.mac = describe(&port, config, place);
-        known.senders = senders(port.senders(), &wanted, count);
+    for (place, known) in (0..).zip(&mut ports) {
+        if let Some(port) = devices.port(place) {
+            known.mac = describe(&port, config, place);
+            known.senders = senders(port.senders(), &wanted, count);
+        }
+    }
+    for (place, error) in devices.failures() {
+        let name = outlooks.get(usize::from(*place)).map_or("", |port| &port.plan.name);
+        if !told.iter().any(|other| other == name) {
+            tracing::warn!("{error} (the other interfaces go on, and this one when it can)");
+        }
     }
     let macs: Vec<_> = ports.iter().map(|known| known.mac).collect();
     wait_for_links(&devices);
@@ -234,15 +253,6 @@ pub(crate) fn waiting(config: &sluice_config::Config) -> Waiting {
     }
 }
 
-/// Whether hugepages are wanted: `None` where there are enough of them.
-fn hugepages(config: &sluice_config::Config) -> Option<bool> {
-    match config.document.system.hugepages {
-        Hugepages::Auto => None,
-        Hugepages::Off => Some(false),
-        Hugepages::Require => Some(true),
-    }
-}
-
 /// A device that would not open, at its place in the file where it is the device's fault.
 fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
     let text = error.to_string();
@@ -251,14 +261,29 @@ fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
     });
     match interface {
         Some(interface) => {
-            let fault = Fault {
-                key: ["interfaces", &interface.name, "device"].map(str::to_owned).to_vec(),
-                what: text,
-                hint: None,
-            };
+            let text = text.split_once(": ").map_or(text.as_str(), |(_, text)| text);
+            let fault = cards::device_fault(&interface.name, text);
             DaemonError::Configuration(place(&loaded.name, &loaded.text, vec![fault]))
         }
         None => DaemonError::Devices(Box::new(error)),
+    }
+}
+
+/// What keeps the process from starting, and what leaves interfaces without their cards: these are used once they can be. Where no
+/// interface has its device, nothing starts.
+fn faults(config: &Config, outlooks: &[Outlook]) -> (Vec<Fault>, Vec<Fault>) {
+    let (mut fatal, mut absent, mut ready) = (Vec::new(), Vec::new(), false);
+    for port in outlooks {
+        let faults = port.faults(config);
+        ready |= faults.is_empty();
+        match port.plan.required || port.is_ready() {
+            true => fatal.extend(faults),
+            false => absent.extend(faults),
+        }
+    }
+    match ready {
+        true => (fatal, absent),
+        false => (fatal.into_iter().chain(absent).collect(), Vec::new()),
     }
 }
 
@@ -304,6 +329,9 @@ pub(crate) fn describe(port: &Port, config: &sluice_config::Config, place: PortI
         port.mtu(),
         mac_text(mac),
     );
+    if let Some(offer) = port.offer() {
+        tracing::info!("{}: {offer}", port.name());
+    }
     if port.queues() > 1 {
         tracing::info!("{}: {}", port.name(), port.steering());
     }
@@ -326,7 +354,6 @@ fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>, ring: 
     let lines = plane.lines();
     let others = plane.counters().len().saturating_sub(1);
     let exchange = Arc::new(Exchange::new(plane.setup().owners.len(), others, ring));
-    let receivers = plane.setup().stages.all(Part::Receive, plane.counters().len());
     // Each shard begins at an even line: records of two lines share a fetch of the processor.
     let part = lines.total().next_multiple_of(2);
     let mut bytes = 0;
@@ -341,16 +368,8 @@ fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>, ring: 
         // The tables last as long as the process.
         let memory: &'static mut [Line] = region.leak();
         let mut rest = memory.chunks_exact_mut(part);
-        let receives = (0u16..)
-            .zip(devices.ports())
-            .filter(|(_, port)| {
-                receivers
-                    .iter()
-                    .take(port.queues().into())
-                    .any(|&receiver| receiver == own)
-            })
-            .map(|(number, _)| number)
-            .collect();
+        let places = 0..plane.setup().ports as PortIndex;
+        let receives = places.filter(|&place| devices.receives(own, place)).collect();
         let memory = |_| rest.next().unwrap_or_default();
         let (mut worker, desk) = plane.worker(own, Box::new(hand), receives, memory, tsc::now)?;
         worker.join(exchange.clone());

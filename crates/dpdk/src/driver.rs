@@ -7,6 +7,7 @@ use crate::device::Device;
 use crate::eal::has_capability;
 use crate::interface::{Interface, exists};
 use crate::moderation;
+use crate::pci::{CardFault, System, judge};
 
 /// Largest MTU that AF_XDP serves: its buffers lie in pages of 4,096 bytes.
 pub const AF_XDP_MTU: u16 = 3400;
@@ -69,7 +70,7 @@ pub struct Choice {
     pub driver: Driver,
     /// Queues to use.
     pub queues: u16,
-    /// Why this one; empty where there is no choice.
+    /// Why this one, or not as many queues as were wished for; empty where there is no choice.
     pub reason: String,
 }
 
@@ -159,17 +160,36 @@ fn choose_kernel(interface: Facts, mtu: u16, queues: u16, wanted: Option<Driver>
 pub struct Limit {
     /// It can't start so. Otherwise it runs, and this is to be known.
     pub fatal: bool,
-    /// What an operator reads.
+    /// What an operator reads: what is wrong, a colon, what to do.
     pub text: String,
+    /// What is wrong with a card, where it is that.
+    pub card: Option<CardFault>,
 }
 
 impl Limit {
-    fn note(text: String) -> Self {
-        Self { fatal: false, text }
+    /// Something to be known.
+    pub fn note(text: String) -> Self {
+        Self {
+            fatal: false,
+            text,
+            card: None,
+        }
     }
 
     fn fatal(text: String) -> Self {
-        Self { fatal: true, text }
+        Self {
+            fatal: true,
+            ..Self::note(text)
+        }
+    }
+}
+
+impl From<CardFault> for Limit {
+    fn from(fault: CardFault) -> Self {
+        Self {
+            card: Some(fault.clone()),
+            ..Self::fatal(fault.to_string())
+        }
     }
 }
 
@@ -189,11 +209,7 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
                 "no interface {interface}: ip link lists what there is"
             )));
         }
-        Device::Pci(address) if !Path::new("/sys/bus/pci/devices").join(address.to_string()).exists() => {
-            limits.push(Limit::fatal(format!(
-                "no PCI device {address}: lspci lists what there is"
-            )));
-        }
+        Device::Pci(address) => limits.extend(judge(&System::this(), *address).into_iter().map(Limit::from)),
         Device::Pcap { input: Some(path), .. } if !Path::new(path).exists() => {
             limits.push(Limit::fatal(format!("no capture file {path}")));
         }
@@ -303,5 +319,23 @@ mod tests {
             None,
         );
         assert!(none[0].fatal && none[0].text.contains("no interface no-such"));
+    }
+    #[test]
+    fn limits_of_a_bond_are_those_of_each_card_in_it() {
+        let members = ["lo", "ffff:ff:1f.6", "ffff:ff:1f.7"].map(|name| name.parse().expect("a device"));
+        let bond = Device::Bond {
+            members: members.to_vec(),
+        };
+        let fatal: Vec<_> = limits(&bond, 1500, 1, None)
+            .into_iter()
+            .filter(|limit| limit.fatal)
+            .collect();
+        let told: Vec<_> = fatal.iter().map(Limit::to_string).collect();
+        assert_eq!(2, told.len(), "{told:?}");
+        assert!(
+            told[0].starts_with("no PCI device ffff:ff:1f.6: ") && told[1].contains("1f.7"),
+            "{told:?}"
+        );
+        assert!(matches!(fatal[0].card, Some(CardFault::Absent(_))));
     }
 }

@@ -3,25 +3,22 @@
 mod arguments;
 mod host;
 mod log;
+mod meaning;
 
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
-pub use arguments::{Memory, Needs, arguments};
+pub use arguments::{Demand, HugepageFault, Memory, Needs, arguments, memory};
 pub use host::{Host, allowed_cores, free_hugepage_bytes, has_capability};
+pub(crate) use host::{available_bytes, capability_in};
 pub use log::recent_lines;
+pub(crate) use meaning::last_words;
 
-use crate::device::PciAddress;
 use crate::sys;
 
 /// What keeps the environment from starting, and what to do.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EalError {
-    /// The environment runs with other needs already; DPDK starts once per process.
-    #[error(
-        "DPDK is started already, and once per process is all it can: restart the process for other memory or PCI devices"
-    )]
-    Started,
     /// A core that this process may not use, or that does not exist.
     #[error(
         "core {core} is not among the cores that this process may use ({allowed:?}): name one of them, or widen its CPU set (taskset, CPUAffinity=, cpuset)"
@@ -42,27 +39,9 @@ pub enum EalError {
         /// MiB available.
         available: usize,
     },
-    /// Hugepages are demanded and too few are free.
-    #[error("{needed} MiB of hugepages are needed and {available} MiB are free: echo {} > /proc/sys/vm/nr_hugepages as root, or run without them", needed.div_ceil(2))]
-    NotEnoughHugepages {
-        /// MiB needed.
-        needed: usize,
-        /// MiB free.
-        available: usize,
-    },
-    /// The PCI address names nothing.
-    #[error("no PCI device {0}: lspci lists what there is")]
-    NoSuchPciDevice(PciAddress),
-    /// The kernel drives the device.
-    #[error(
-        "PCI device {address} is still bound to the kernel driver {driver}: run dpdk-devbind.py --bind=vfio-pci {address} as root (its kernel interface disappears), or name the interface instead"
-    )]
-    BoundToKernelDriver {
-        /// The device.
-        address: PciAddress,
-        /// Its driver.
-        driver: String,
-    },
+    /// Hugepages are needed and too few are free.
+    #[error(transparent)]
+    Hugepages(#[from] HugepageFault),
     /// The process may not do this.
     #[error("no permission for {what}: {advice}")]
     NoPermission {
@@ -75,7 +54,7 @@ pub enum EalError {
     #[error("{0} is too old: install 22.11 or newer (Debian: apt-get install dpdk)")]
     TooOld(String),
     /// DPDK gave up for another reason; its own last words are kept.
-    #[error("DPDK does not start ({reason}); its last words: {last_words}")]
+    #[error("DPDK does not start ({reason}): {last_words}")]
     Refused {
         /// Text of DPDK's error code.
         reason: String,
@@ -91,26 +70,16 @@ pub enum EalError {
 #[derive(Debug)]
 pub struct Eal {
     memory: Memory,
-    pci: Vec<PciAddress>,
     version: String,
 }
 
 static EAL: OnceLock<Result<Eal, EalError>> = OnceLock::new();
 
 impl Eal {
-    /// Start the environment, or find that it runs with the same PCI devices. A first start that failed stays
-    /// failed: DPDK can't be started twice.
+    /// Start the environment, or find that it runs. A first start that failed stays failed: DPDK can't be started twice.
     pub fn start(needs: &Needs) -> Result<&'static Eal, EalError> {
-        let mut first = false;
-        let eal = EAL.get_or_init(|| {
-            first = true;
-            Self::initialise(needs)
-        });
-        match eal {
-            Ok(eal) if first || needs.pci.iter().all(|address| eal.pci.contains(address)) => Ok(eal),
-            Ok(_) => Err(EalError::Started),
-            Err(error) => Err(error.clone()),
-        }
+        let eal = EAL.get_or_init(|| Self::initialise(needs));
+        eal.as_ref().map_err(Clone::clone)
     }
 
     /// The environment, where it runs.
@@ -127,7 +96,7 @@ impl Eal {
             return Err(EalError::TooOld(version));
         }
         host::check(needs)?;
-        let (memory, arguments) = arguments(needs, &host::Host::look())?;
+        let (memory, arguments) = arguments(needs, &host::Host::look(&needs.pci))?;
         log::open();
         let arguments: Vec<CString> = arguments
             .into_iter()
@@ -147,7 +116,7 @@ impl Eal {
             .join()
             .unwrap_or(-libc::EFAULT);
         log::quiet_libraries();
-        if started == 0 && !needs.pci.is_empty() {
+        if started == 0 {
             // Legacy virtio by UIO has its registers at I/O ports. Only the thread that started EAL may use them so far, and it
             // has ended. Where this is refused, DPDK has left out the driver that needs it.
             // SAFETY: a right of this thread.
@@ -156,11 +125,7 @@ impl Eal {
         match started {
             0 => {
                 crate::presence::watch();
-                Ok(Eal {
-                    memory,
-                    pci: needs.pci.clone(),
-                    version,
-                })
+                Ok(Eal { memory, version })
             }
             error => Err(refusal(-error, needs)),
         }
@@ -185,11 +150,11 @@ fn refusal(error: i32, needs: &Needs) -> EalError {
         },
         libc::ENOMEM => EalError::NotEnoughMemory {
             needed: needs.bytes >> 20,
-            available: host::available_bytes() >> 20,
+            available: available_bytes() >> 20,
         },
         error => EalError::Refused {
             reason: error_text(error),
-            last_words: recent_lines(4).join("; "),
+            last_words: last_words(4),
         },
     }
 }

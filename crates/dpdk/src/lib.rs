@@ -20,6 +20,7 @@ pub mod listener;
 mod mbufs;
 pub mod memory;
 mod moderation;
+pub mod pci;
 pub mod pool;
 pub mod port;
 mod presence;

@@ -89,7 +89,7 @@ impl Region {
             reason: std::io::Error::last_os_error().to_string(),
         };
         let padded = length.checked_add(HUGEPAGE).ok_or_else(|| error(bytes))?;
-        if padded > crate::eal::Host::look().available_bytes {
+        if padded > crate::eal::available_bytes() {
             return Err(MemoryError {
                 bytes,
                 reason: "less is available".into(),

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::eal::{Eal, error_text};
+use crate::eal::{Eal, error_text, free_hugepage_bytes};
 use crate::sys;
 
 /// Headroom of a buffer as a driver fills it.
@@ -24,7 +24,7 @@ pub const JUMBO_ROOM: u16 = 16_512;
 pub enum PoolError {
     /// Memory does not suffice.
     #[error(
-        "{count} buffers of {room} bytes need {megabytes} MiB and DPDK's memory has no such piece: lower queues or buffers in the configuration, or reserve more hugepages (vm.nr_hugepages)"
+        "{count} buffers of {room} bytes need {megabytes} MiB and DPDK's memory has no such piece ({free} MiB of hugepages are free, others may have taken some since the start): lower queues or buffers in the configuration, or reserve more hugepages (vm.nr_hugepages)"
     )]
     NotEnoughMemory {
         /// Buffers.
@@ -33,6 +33,8 @@ pub enum PoolError {
         room: u16,
         /// MiB in all.
         megabytes: usize,
+        /// MiB of hugepages that are free now.
+        free: usize,
     },
     /// The pool came in several pieces, and AF_XDP would be deaf beyond the first.
     #[error(
@@ -144,6 +146,7 @@ impl Pool {
                     count: size.count,
                     room: size.room,
                     megabytes: size.bytes() >> 20,
+                    free: free_hugepage_bytes() >> 20,
                 });
             }
             libc::ENOSYS => return Err(PoolError::NoMempoolDriver),

@@ -115,6 +115,8 @@ pub struct Port {
     name: String,
     number: u16,
     choice: Choice,
+    /// Name of the driver that DPDK has found for a card.
+    model: String,
     mtu: u16,
     offload: bool,
     /// The device leaves DPDK when the port is closed.
@@ -159,6 +161,7 @@ impl Port {
             name: plan.name.clone(),
             number: u16::MAX,
             choice: opening.choice.clone(),
+            model: String::new(),
             mtu: plan.mtu,
             offload: false,
             detach: AtomicBool::new(true),
@@ -263,6 +266,13 @@ impl Port {
     /// Driver, queues, and why.
     pub fn choice(&self) -> &Choice {
         &self.choice
+    }
+
+    /// What DPDK's driver of a card is called, and what the card offers; none for other devices.
+    pub fn offer(&self) -> Option<String> {
+        let capabilities = self.steering().capabilities;
+        let capabilities = capabilities.filter(|_| self.choice.driver == Driver::Native)?;
+        Some(format!("{}, offers {capabilities}", self.model))
     }
 
     /// The workers that have a queue to send by.

@@ -152,15 +152,10 @@ impl Plan {
 
     /// What the environment needs to know: `cores` are those of the workers.
     pub fn needs(&self, cores: &[usize], hugepages: Option<bool>) -> Needs {
-        // A port that is not required is probed when it is opened: what is wrong with it is no reason for DPDK not to start.
-        let pci = self
-            .ports
-            .iter()
-            .filter(|port| port.required)
-            .flat_map(|port| match &port.device {
-                Device::Bond { members } => members.clone(),
-                device => vec![device.clone()],
-            });
+        let pci = self.ports.iter().flat_map(|port| match &port.device {
+            Device::Bond { members } => members.clone(),
+            device => vec![device.clone()],
+        });
         Needs {
             bytes: self.bytes(),
             spare_bytes: self.spare_bytes(),

@@ -18,7 +18,7 @@ use sluice_table::toeplitz;
 pub use functions::{Fields, Flow, Functions};
 
 pub(crate) use device::PortHash;
-pub(crate) use negotiation::{Attempt, HashDevice, Refusal, configure, set_table, steer};
+pub(crate) use negotiation::{Attempt, Configured, HashDevice, Refusal, configure, set_table, steer};
 
 /// Bytes of a key that cover the longest input, and of every key where the device names no other size.
 pub const KEY_BYTES: usize = 40;
@@ -97,6 +97,22 @@ pub struct Capabilities {
     pub delivers_hash: bool,
 }
 
+impl fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.queues == 1 { "" } else { "s" };
+        write!(f, "{} queue{plural}, ", self.queues)?;
+        if self.functions.is_empty() {
+            return f.write_str("no hash");
+        }
+        let (bytes, entries) = (self.key_bytes, self.table_entries);
+        write!(
+            f,
+            "hashes {}, key of {bytes} bytes, table of {entries} entries",
+            self.functions
+        )
+    }
+}
+
 /// What a device is to do.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
@@ -113,6 +129,15 @@ impl Wish {
     /// The device may not be asked for queues that are not there.
     pub(crate) fn check(&self) -> Result<(), SteeringError> {
         check_queues(&self.table, self.queues)
+    }
+
+    /// The same with fewer queues: entries that lead to others begin again.
+    pub(crate) fn with_queues(&self, queues: u16) -> Self {
+        Self {
+            queues,
+            table: self.table.iter().map(|queue| queue % queues.max(1)).collect(),
+            ..self.clone()
+        }
     }
 }
 

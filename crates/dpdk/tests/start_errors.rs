@@ -45,7 +45,8 @@ fn port_that_can_not_open_says_what_to_do() {
                 "start the vhost side that listens on it first",
             ),
             ("vhost:/etc/hostname", "/etc/hostname exists and is no socket"),
-            ("0000:ff:1f.7", "0000:ff:1f.7 is no PCI device"),
+            ("0000:ff:1f.7", "no PCI device 0000:ff:1f.7: sluice bind lists"),
+            ("bond:va+0000:ff:1f.7", "no PCI device 0000:ff:1f.7"),
         ] {
             let error = refused(port(device));
             assert!(error.contains(expected), "{device}: {error}");
@@ -71,27 +72,13 @@ fn port_that_can_not_open_says_what_to_do() {
 }
 
 #[test]
-fn second_start_for_another_card_is_refused() {
-    on_each_memory("second_start_for_another_card_is_refused", |scenario| {
-        scenario.eal(64 << 20);
-        let pci = vec!["0000:3b:00.0".parse().expect("an address")];
-        let error = Eal::start(&Needs {
-            pci,
-            ..Needs::default()
-        })
-        .expect_err("a second start");
-        assert!(matches!(error, EalError::Started), "{error}");
-    });
-}
-
-#[test]
 fn start_without_enough_memory_is_refused() {
     let needs = Needs {
         bytes: 1 << 50,
         hugepages: Some(false),
         ..Needs::default()
     };
-    let host = sluice_dpdk::eal::Host::look();
+    let host = sluice_dpdk::eal::Host::look(&needs.pci);
     let error = sluice_dpdk::eal::arguments(&needs, &host).expect_err("a petabyte");
     assert!(
         error.to_string().contains("lower sessions, queues or buffers"),

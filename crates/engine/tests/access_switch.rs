@@ -260,8 +260,13 @@ fn checksum_that_was_left_to_a_card_is_completed_behind_the_tags() {
     left[40..42].copy_from_slice(&pseudo_header_sum(&whole).to_be_bytes());
     rig.wires[0].inject(INSIDE, &left, Checksums::LeftToOffload);
     rig.round();
-    let sent: Vec<_> = rig.sent().into_iter().map(|sent| sent.frame).collect();
-    assert_eq!(vec![behind(&[(0x88a8, 100), (0x8100, 7)], &whole)], sent);
+    let sent: Vec<_> = rig
+        .sent()
+        .into_iter()
+        .map(|sent| (sent.frame, sent.checksums))
+        .collect();
+    let expected = behind(&[(0x88a8, 100), (0x8100, 7)], &whole);
+    assert_eq!(vec![(expected, Checksums::Vouched)], sent);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER
 use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
 use sluice_route::{Prefix, Refusal, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, flag};
+use sluice_wire::Checksums;
 
 const HOST6: &str = "2001:db8:1::10";
 
@@ -74,6 +75,21 @@ fn datagram_is_forwarded_with_only_macs_and_ttl_changed() {
         assert_eq!(frame.ttl(63).macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
     }
     assert_eq!(0, rig.live());
+}
+
+#[test]
+fn checksum_that_was_left_to_a_card_is_completed_and_not_left_to_the_next_one() {
+    let mut rig = Rig::new(plan());
+    for frame in [datagram4(), datagram6()] {
+        let mut left = frame.clone().macs(HOST_MAC, INSIDE_MAC).build();
+        let checksum = left.len() - b"question".len() - 2;
+        left[checksum..checksum + 2].fill(0);
+        rig.wires[0].inject(INSIDE, &left, Checksums::LeftToOffload);
+        rig.round();
+        let sent = rig.sent();
+        assert_eq!(frame.ttl(63).macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
+        assert_eq!(Checksums::Vouched, sent[0].checksums);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use sluice_daemon::bind::{DRIVERS, PciAddress};
 use sluice_daemon::config::api::{
     CaptureDirection, EndpointFilter, LeaseFilter, MappingFilter, NeighbourFilter, NetFilter, Protocol, SessionFilter,
     SiteFilter, SubscriberFilter, TraceRequest,
@@ -60,8 +61,9 @@ pub enum Command {
 
     /// Check a configuration and print what would run
     ///
-    /// Prints interfaces with driver and limits, the cores of the workers, and the memory of each table. Opens no
-    /// device and needs no daemon.
+    /// Prints interfaces with driver and limits, cards with how they are bound, the cores of the workers, and the memory of
+    /// each table. What would keep a device from being opened is an error, with the command that mends it. Opens no device
+    /// and needs no daemon.
     Check {
         /// The configuration.
         file: PathBuf,
@@ -69,6 +71,18 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+
+    /// Give a network card to DPDK, or list the cards of this machine
+    ///
+    /// The card leaves its kernel driver, and its kernel interface disappears: vfio-pci has it where an IOMMU is, else
+    /// uio_pci_generic. Modules are loaded; where the new driver refuses the card, its former one gets it back. Needs root,
+    /// and no daemon.
+    Bind(Bind),
+
+    /// Give a network card back to the kernel's own driver
+    ///
+    /// Its kernel interface appears again. The rule that `sluice bind --save` wrote is removed.
+    Unbind(Unbind),
 
     /// Turn a listing of iptables or nftables into a configuration
     ///
@@ -156,6 +170,56 @@ pub enum Command {
         #[arg(value_name = "FOLDER")]
         into: Option<PathBuf>,
     },
+}
+
+/// `sluice bind`
+#[derive(Args, Debug)]
+pub struct Bind {
+    /// PCI address of the card, as 0000:3b:00.0 or 3b:00.0; all network cards are listed where none is given.
+    #[arg(value_name = "PCI", value_parser = card)]
+    pub card: Option<PciAddress>,
+    /// Kernel driver that the card gets in place of the one that suits the machine.
+    #[arg(long, value_name = "NAME", value_parser = DRIVERS, requires = "card")]
+    pub driver: Option<String>,
+    /// Bind it even if this machine is managed over it, or a process uses it.
+    #[arg(long, requires = "card")]
+    pub force: bool,
+    /// Write a udev rule that binds it after each boot, and when it comes back.
+    #[arg(long, requires = "card")]
+    pub save: bool,
+    /// Print the commands that would do it, and do nothing.
+    #[arg(long, requires = "card")]
+    pub dry_run: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sluice unbind`
+#[derive(Args, Debug)]
+pub struct Unbind {
+    /// PCI address of the card, as 0000:3b:00.0 or 3b:00.0.
+    #[arg(value_name = "PCI", value_parser = card)]
+    pub card: PciAddress,
+    /// Take it even from a process that uses it.
+    #[arg(long)]
+    pub force: bool,
+    /// Print the commands that would do it, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn card(text: &str) -> Result<PciAddress, String> {
+    let whole = match text.matches(':').count() {
+        1 => format!("0000:{text}"),
+        _ => text.into(),
+    };
+    whole
+        .parse()
+        .map_err(|_| "write a PCI address such as 0000:3b:00.0; sluice bind lists the cards".into())
 }
 
 /// `sluice import`

@@ -4,11 +4,13 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
+use sluice_daemon::bind::Listed;
 use sluice_daemon::config::config::{Interface, Link};
 use sluice_daemon::config::memory::Bytes;
 use sluice_daemon::config::{Config, place};
 use sluice_daemon::{
-    FilterOutlook, Loaded, Outlook, SignatureReport, Stages, filter_outlook, load, outlook, plan, signatures,
+    FilterOutlook, Loaded, Outlook, PortsPlan, SignatureReport, Stages, buffer_memory, filter_outlook, hugepages, load,
+    outlook, plan, signatures,
 };
 
 use crate::columns::{Align, Columns, grouped};
@@ -32,9 +34,10 @@ pub fn check(file: &Path, json: bool, output: &mut dyn Write) -> Result<(), Comm
     } else {
         as_text(&loaded, &ports, found, output)
     }?;
-    let faults: Vec<_> = ports
-        .iter()
-        .flat_map(|port| port.faults(&loaded.checked.config))
+    let config = &loaded.checked.config;
+    let of_ports = ports.iter().flat_map(|port| port.faults(config));
+    let faults: Vec<_> = of_ports
+        .chain(buffer_memory(config, &ports, &planned(config, &ports)).err())
         .collect();
     if faults.is_empty() {
         Ok(())
@@ -84,6 +87,7 @@ fn as_text(
             writeln!(output, "  {name}: {limit}")?;
         }
     }
+    cards(ports, output)?;
     for (interface, sites) in promiscuous(config) {
         let sites = grouped(sites.into());
         writeln!(
@@ -96,8 +100,7 @@ fn as_text(
     for table in &config.tables {
         tables.row([table.name.into(), grouped(table.entries), table.bytes.to_string()]);
     }
-    let assists = config.document.system.assists();
-    let plan = plan(config, ports, &Stages::new(config.stages.clone()), assists);
+    let plan = planned(config, ports);
     tables.row([
         "packet buffers".into(),
         grouped(u64::from(plan.buffers)),
@@ -113,6 +116,14 @@ fn as_text(
         Bytes(sum + plan.bytes() as u64),
         Bytes(loaded.machine.memory)
     )?;
+    // Where they can't be had, it is an error.
+    if let Ok(memory) = buffer_memory(config, ports, &plan) {
+        writeln!(
+            output,
+            "Packet buffers in {memory}; free hugepages: {}",
+            free_hugepages()
+        )?;
+    }
     if let Some(filter) = filter {
         writeln!(output, "\n{filter}")?;
     }
@@ -126,6 +137,53 @@ fn as_text(
         writeln!(output, "\n{}:{}: {}", loaded.name, complaint.line, complaint.message)?;
     }
     Ok(())
+}
+
+/// What would be opened, as far as it is known beforehand.
+fn planned(config: &Config, ports: &[Outlook]) -> PortsPlan {
+    let stages = Stages::new(config.stages.clone());
+    plan(config, ports, &stages, config.document.system.assists())
+}
+
+/// How cards are bound; nothing where there are none.
+fn cards(ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> {
+    let mut columns = Columns::new(&[
+        ("CARD", Left),
+        ("INTERFACE", Left),
+        ("KERNEL DRIVER", Left),
+        ("MODE", Left),
+        ("GROUP", Right),
+        ("NODE", Right),
+        ("NAME", Left),
+    ]);
+    for (port, card) in ports
+        .iter()
+        .flat_map(|port| port.cards.iter().map(move |card| (port, card)))
+    {
+        let card = Listed::from(card);
+        columns.row([
+            card.card,
+            port.plan.name.clone(),
+            card.driver.unwrap_or("-".into()),
+            card.mode,
+            card.group.map_or("-".into(), |group| group.to_string()),
+            card.node.map_or("-".into(), |node| node.to_string()),
+            card.name.unwrap_or(card.id),
+        ]);
+    }
+    if columns.waiting() > 0 {
+        writeln!(output)?;
+        columns.flush(output)?;
+    }
+    Ok(())
+}
+
+fn free_hugepages() -> String {
+    let sizes: Vec<_> = hugepages().iter().map(ToString::to_string).collect();
+    match sizes.is_empty() {
+        true => "this kernel has none".into(),
+        false => sizes.join(", "),
+    }
 }
 
 /// Interfaces that take every frame, for the virtual MACs of so many sites.
@@ -177,6 +235,7 @@ fn as_json(
                 "queues": port.map(|port| port.choice.queues),
                 "limits": port.map(|port| port.limits.iter().map(ToString::to_string).collect::<Vec<_>>()),
                 "virtual-macs": promiscuous.iter().find(|(name, _)| *name == interface.name).map(|(_, sites)| sites),
+                "cards": port.map(|port| port.cards.iter().map(Listed::from).collect::<Vec<_>>()),
                 "mtu": interface.mtu,
                 "addresses": addresses(interface),
             })
@@ -188,14 +247,29 @@ fn as_json(
         .map(|table| json!({ "name": table.name, "capacity": table.entries, "bytes": table.bytes.0 }))
         .collect();
     let stages = Stages::new(config.stages.clone());
-    let plan = plan(config, ports, &stages, config.document.system.assists());
+    let plan = planned(config, ports);
+    let memory = buffer_memory(config, ports, &plan);
+    let of_ports = ports.iter().flat_map(|port| port.faults(config));
+    let faults = of_ports.chain(memory.as_ref().err().cloned());
+    let hugepages = hugepages();
     let document = json!({
         "interfaces": interfaces,
         "cores": config.cores,
         "parts": (0..config.cores.len()).map(|worker| stages.parts(worker as u16)).collect::<Vec<_>>(),
         "shards": config.document.system.shards,
         "tables": tables,
-        "buffers": { "count": plan.buffers, "bytes": plan.bytes() },
+        "buffers": { "count": plan.buffers, "bytes": plan.bytes(), "in": memory.as_ref().ok().map(ToString::to_string) },
+        "hugepages": hugepages.iter().map(|size| json!({
+            "bytes": size.bytes,
+            "total": size.total,
+            "free": size.free,
+            "nodes": size.nodes.iter().map(|&(node, free)| json!({ "node": node, "free": free })).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+        "faults": faults.map(|fault| json!({
+            "key": fault.key.join("."),
+            "what": fault.what,
+            "hint": fault.hint,
+        })).collect::<Vec<_>>(),
         "memory": loaded.machine.memory,
         "filter": filter.map(|filter| json!({
             "rules": filter.rules,

@@ -39,6 +39,9 @@ pub enum CommandError {
     /// Lines of a listing that are not carried over: one each, or none where they are said elsewhere.
     #[error("{}", .0.join("\n"))]
     Leftovers(Vec<String>),
+    /// A card that can't be bound otherwise.
+    #[error(transparent)]
+    Bind(#[from] sluice_daemon::bind::BindError),
     /// Removing everything wants to be said.
     #[error("no filter: say --all to remove all {0}")]
     AllUnsaid(&'static str),

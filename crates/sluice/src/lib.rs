@@ -4,6 +4,7 @@
 
 pub mod applications;
 pub mod arguments;
+pub mod bind;
 pub mod bridges;
 pub mod check;
 pub mod client;
@@ -41,6 +42,8 @@ pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Comm
         Command::Plan(arguments) => plan::plan(socket, arguments, output),
         Command::Replay(replay) => replay::replay(replay, output),
         Command::Check { file, json } => check::check(file, *json, output),
+        Command::Bind(arguments) => bind::bind(arguments, output),
+        Command::Unbind(arguments) => bind::unbind(arguments, output),
         Command::Import(import) => import::import(import, output),
         Command::Apply { file, dry_run, json } => control::apply(socket, file, *dry_run, *json, output),
         Command::Show(show) => show::show(socket, show, output),

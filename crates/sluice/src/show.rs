@@ -1,5 +1,6 @@
 //! `sluice show`: lists of the daemon as tables, as JSON, and sessions as `conntrack -L` writes them.
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::path::Path;
 
@@ -142,41 +143,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
         Show::Sessions { filter, limit, .. } => {
             session_table(&mut connect()?, &filter.filter(), limit.unwrap_or(u64::MAX), output)
         }
-        Show::Interfaces { router, .. } => {
-            let titles = [
-                ("INTERFACE", Left),
-                ("ROUTER", Left),
-                ("DEVICE", Left),
-                ("DRIVER", Left),
-                ("LINK", Left),
-                ("MTU", Right),
-                ("RECEIVED", Right),
-                ("SENT", Right),
-                ("DROPPED", Right),
-                ("ADDRESSES", Left),
-            ];
-            table(
-                &mut connect()?,
-                path::INTERFACES,
-                &of(router),
-                &titles,
-                output,
-                |row: Interface| {
-                    Some([
-                        row.name,
-                        or_dash(row.router),
-                        row.device,
-                        or_dash(row.driver),
-                        row.link,
-                        row.mtu.to_string(),
-                        grouped(row.received),
-                        grouped(row.sent),
-                        grouped(row.dropped),
-                        row.addresses.join(" "),
-                    ])
-                },
-            )
-        }
+        Show::Interfaces { router, .. } => interfaces(&mut connect()?, &of(router), output),
         Show::Neighbours { filter, .. } => {
             let titles = [
                 ("ADDRESS", Left),
@@ -238,6 +205,47 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             })
         }
     }
+}
+
+/// Interfaces, and below them what cards offer and how their queues are chosen.
+fn interfaces(client: &mut Client, wanted: &RouterFilter, output: &mut dyn Write) -> Result<(), CommandError> {
+    let titles = [
+        ("INTERFACE", Left),
+        ("ROUTER", Left),
+        ("DEVICE", Left),
+        ("DRIVER", Left),
+        ("LINK", Left),
+        ("MTU", Right),
+        ("QUEUES", Right),
+        ("RECEIVED", Right),
+        ("SENT", Right),
+        ("DROPPED", Right),
+        ("ADDRESSES", Left),
+    ];
+    let cards = RefCell::new(Vec::new());
+    table(client, path::INTERFACES, wanted, &titles, output, |row: Interface| {
+        if !row.card.is_empty() {
+            let Interface {
+                name, card, steering, ..
+            } = &row;
+            cards.borrow_mut().push(format!("  {name}: {card}; {steering}"));
+        }
+        Some([
+            row.name,
+            or_dash(row.router),
+            row.device,
+            or_dash(row.driver),
+            row.link,
+            row.mtu.to_string(),
+            row.queues.to_string(),
+            grouped(row.received),
+            grouped(row.sent),
+            grouped(row.dropped),
+            row.addresses.join(" "),
+        ])
+    })?;
+    let cards = cards.into_inner();
+    Ok(cards.iter().try_for_each(|card| writeln!(output, "{card}"))?)
 }
 
 /// Of this router, or of all.

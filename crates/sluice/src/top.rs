@@ -153,6 +153,7 @@ mod tests {
             mtu: 1_500,
             queues: 1,
             steering: String::new(),
+            card: String::new(),
             addresses: Vec::new(),
             received,
             received_bytes: 100 * received,

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, Problem, check, parse};
+use sluice_dpdk::eal::{Demand, HugepageFault};
+use sluice_dpdk::pci::{CardFault, Mode, Process};
 use sluice_engine::graph::{EDGES, Edge, NODES};
 
 fn root() -> PathBuf {
@@ -262,11 +264,113 @@ fn subscribers_guide_explains_every_key() {
 }
 
 #[test]
+fn cards_guide_example_is_right() {
+    let machine = Machine {
+        cores: vec![0, 1],
+        memory: 8 << 30,
+        entry: EntryBytes::default(),
+    };
+    match check("docs/cards.md", &block(&read("docs/cards.md"), "toml", 0), &machine) {
+        Ok(checked) => assert_eq!("", checked.advice.to_string()),
+        Err(diagnosis) => panic!("{}", diagnosis.render(100, false)),
+    }
+}
+
+/// Every fault of a card, told of the cards that the guide tells of.
+fn card_faults() -> Vec<CardFault> {
+    let [address, other] = ["0000:3b:00.0", "0000:3b:00.1"].map(|text| text.parse().expect("an address"));
+    let driver = String::from("ixgbe");
+    let process = Process {
+        id: 4242,
+        name: "sluice".into(),
+    };
+    vec![
+        CardFault::Absent(address),
+        CardFault::OtherDevice {
+            address,
+            class: 0x01_08_02,
+        },
+        CardFault::KernelDriver {
+            address,
+            driver: driver.clone(),
+            interface: Some("eth1".into()),
+            to: "vfio-pci",
+        },
+        CardFault::Unbound {
+            address,
+            to: "vfio-pci",
+        },
+        CardFault::NoIommu { address },
+        CardFault::Translated { address },
+        CardFault::NoType1 { address },
+        CardFault::GroupShared {
+            address,
+            group: 7,
+            other,
+            driver,
+            is_card: true,
+        },
+        CardFault::InUse {
+            address,
+            process: Some(process),
+        },
+        CardFault::NoPermission {
+            address,
+            what: "/dev/vfio/7, Permission denied".into(),
+            advice: "",
+        },
+    ]
+}
+
+/// A fault that is new needs a place in `card_faults`, and in the guide.
+fn place_in_list(fault: &CardFault) -> usize {
+    match fault {
+        CardFault::Absent(_) => 0,
+        CardFault::OtherDevice { .. } => 1,
+        CardFault::KernelDriver { .. } => 2,
+        CardFault::Unbound { .. } => 3,
+        CardFault::NoIommu { .. } => 4,
+        CardFault::Translated { .. } => 5,
+        CardFault::NoType1 { .. } => 6,
+        CardFault::GroupShared { .. } => 7,
+        CardFault::InUse { .. } => 8,
+        CardFault::NoPermission { .. } => 9,
+    }
+}
+
+#[test]
+fn cards_guide_explains_every_fault_in_its_own_words() {
+    let guide = read("docs/cards.md");
+    let mut told: Vec<String> = Vec::new();
+    for (place, fault) in card_faults().iter().enumerate() {
+        assert_eq!(place, place_in_list(fault));
+        told.push(fault.to_string());
+    }
+    let hugepages = HugepageFault {
+        demand: Demand::Card("0000:3b:00.0".parse().expect("an address"), Mode::Uio),
+        forgone: false,
+        needed: 109,
+        free: 0,
+        sizes: Vec::new(),
+    };
+    told.push(hugepages.to_string().replace("this kernel has none", "0 MiB are free"));
+    for text in told {
+        let what = text.split(": ").next().unwrap_or_default();
+        assert_eq!(
+            1,
+            guide.matches(&format!("| {what} |")).count(),
+            "docs/cards.md lacks | {what} |"
+        );
+    }
+}
+
+#[test]
 fn links_of_documents_lead_to_files_and_headings() {
     for document in [
         "README.md",
         "CONTRIBUTING.md",
         "docs/architecture.md",
+        "docs/cards.md",
         "docs/cores.md",
         "docs/nat.md",
         "docs/filter.md",

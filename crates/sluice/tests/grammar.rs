@@ -130,6 +130,59 @@ fn plan_on_live_traffic_is_read_with_and_without_a_time() {
 }
 
 #[test]
+fn card_is_named_by_its_address_with_and_without_the_domain() {
+    let card = |words: &[&str]| match Arguments::try_parse_from([&["sluice", "bind"], words].concat()) {
+        Ok(Arguments {
+            command: Typed::Bind(bind),
+            ..
+        }) => Some(bind.card.map(|card| card.to_string())),
+        _ => None,
+    };
+    assert_eq!(Some(None), card(&["--json"]));
+    let written = Some(Some("0000:3b:00.1".to_owned()));
+    assert_eq!(written, card(&["3b:00.1", "--driver", "vfio-pci", "--save"]));
+    assert_eq!(written, card(&["0000:3b:00.1", "--dry-run", "--force"]));
+    for wrong in [
+        &["eth0"][..],
+        &["3b:00.1", "--driver", "e1000e"],
+        &["--save"],
+        &["3b:20.1"],
+    ] {
+        assert_eq!(None, card(wrong), "{wrong:?}");
+    }
+    assert!(Arguments::try_parse_from(["sluice", "unbind"]).is_err());
+}
+
+#[test]
+fn card_that_is_not_there_is_neither_bound_nor_opened() {
+    for command in ["bind", "unbind"] {
+        let output = sluice(&[command, "ffff:ff:1f.7"]);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(Some(1), output.status.code(), "{text}");
+        assert!(text.contains("no PCI device ffff:ff:1f.7"), "{text}");
+    }
+    let output = sluice(&["bind", "--json"]);
+    assert!(output.status.success());
+    let listed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(listed.is_array(), "{listed}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("card.toml");
+    std::fs::write(&path, "[interfaces.inside]\ndevice = \"ffff:ff:1f.7\"\n").unwrap();
+    let output = sluice(&["check", "--json", path.to_str().unwrap()]);
+    assert_eq!(Some(3), output.status.code());
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let fault = &document["faults"][0];
+    assert_eq!("interfaces.inside.device", fault["key"]);
+    assert_eq!("inside: no PCI device ffff:ff:1f.7", fault["what"]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        text.contains("card.toml:2:10") && text.contains("sluice bind lists"),
+        "{text}"
+    );
+}
+
+#[test]
 fn wrong_command_line_exits_with_2() {
     for words in [
         &["frobnicate"][..],

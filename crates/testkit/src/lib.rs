@@ -1,14 +1,16 @@
 //! For tests only: packets built by an independent library, strategies for them, a virtual clock, a ledger of
-//! counters, and captures of failures.
+//! counters, captures of failures, and folders laid out like a machine with cards.
 #![forbid(unsafe_code)]
 
 pub mod capture;
 pub mod clock;
 pub mod hostile;
 pub mod ledger;
+pub mod machine;
 pub mod packet;
 pub mod strategy;
 
 pub use clock::Clock;
 pub use ledger::Ledger;
+pub use machine::Machine;
 pub use packet::Frame;

@@ -13,6 +13,8 @@ from lab.vm.lanes import Lane
 
 # Behind slots that they can be pulled out of while the guest runs.
 REMOVABLE = ["virtio", "e1000e"]
+# Behind one bridge of the old kind, so that no IOMMU can tell them apart.
+SHARED = [cards.Card(f"shared-{side}", cards.KINDS["virtio"], f"52:54:00:00:ff:{last:02x}", "bridge") for side, last in (("one", 1), ("two", 2))]
 
 
 def pytest_addoption(parser):
@@ -67,12 +69,12 @@ def guest(request, binary, folder):
     kinds = [name for name in request.config.getoption("kinds").split(",") if way in cards.KINDS[name].ways]
     slots = {name: (f"slot-{name}-in", f"slot-{name}-out") for name in REMOVABLE}
     pairs = {name: cards.pair(name, number, slots.get(name, ("", ""))) for number, name in enumerate(kinds)}
-    made = Guest(way, folder, image.build(binary), [card for pair in pairs.values() for card in pair], iommu=way == "vfio",
-                 ports=[slot for pair in slots.values() for slot in pair], memory=1280)
-    made.way, made.lanes = way, {}
+    made = Guest(way, folder, image.build(binary), [card for pair in [*pairs.values(), SHARED] for card in pair], iommu=way == "vfio",
+                 ports=[slot for pair in slots.values() for slot in pair], memory=1280, extra=["-device", "pcie-pci-bridge,id=bridge"])
+    made.way, made.lanes, made.shared = way, {}, SHARED
     try:
         made.wait()
-        made.hugepages(210)
+        made.hugepages(310)
         made.lanes = {name: Lane(made, name, *pair) for name, pair in pairs.items()}
         made.bind(way, *made.cards.values())
         yield made

@@ -31,9 +31,9 @@ def gateway(guest):
             }
         made["routers"][lane.name]["nat"]["source"][0]["from"] = "10.0.0.0/16"
     with running(guest, made, lanes) as gateway:
-        pings = [lane.client.spawn("ping", "-n", "-c", "10", "-i", "0.1", "-W", "5", SERVER) for lane in lanes]
+        pings = [lane.client.spawn("ping", "-n", "-c", "10", "-i", "0.1", "-W", "60", SERVER) for lane in lanes]
         for ping in pings:
-            ping.wait()
+            ping.wait(90)
         gateway.first_pings = {lane.name: ping.output for lane, ping in zip(lanes, pings)}
         yield gateway
 

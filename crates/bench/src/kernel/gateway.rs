@@ -1,8 +1,8 @@
 //! What stands between generator and sink.
 
-mod linux;
+pub mod linux;
 mod sites;
-mod sluice;
+pub mod sluice;
 
 use std::path::Path;
 

@@ -72,10 +72,39 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Make the namespaces and wires. Both ends drop at ingress, and count what they look at: the sink on `translated`
-    /// what carries a source of the pool, on `plain` what carries an inside host's; the generator on `returned` what the
-    /// server sent to inside hosts.
+    /// Make the namespaces and wires.
     pub fn build(cores: Cores, receiver: Receiver) -> Result<Self, CommandError> {
+        let topology = Self::hosts(cores, &[GENERATOR, GATEWAY, SINK])?;
+        wire(
+            (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
+            (GATEWAY, INSIDE, INSIDE_MAC),
+        )?;
+        wire((GATEWAY, OUTSIDE, OUTSIDE_MAC), (SINK, SINK_INTERFACE, SINK_MAC))?;
+        // Where each core has a generator it goes all the way with its packets.
+        if topology.cores.are_apart() && receiver == Receiver::Traffic {
+            steer(SINK, SINK_INTERFACE, topology.cores.traffic)?;
+            steer(GENERATOR, GENERATOR_INTERFACE, topology.cores.traffic)?;
+        }
+        topology.count()?;
+        Ok(topology)
+    }
+
+    /// Generator and sink at two taps that a guest has opened, of the names of their interfaces.
+    pub fn at_taps(cores: Cores) -> Result<Self, CommandError> {
+        let topology = Self::hosts(cores, &[GENERATOR, SINK])?;
+        for (host, interface, mac) in [
+            (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
+            (SINK, SINK_INTERFACE, SINK_MAC),
+        ] {
+            run(&format!("ip link set {interface} netns {host}"))?;
+            run(&format!("ip -n {host} link set {interface} address {}", mac_text(mac)))?;
+            bring_up(host, interface)?;
+        }
+        topology.count()?;
+        Ok(topology)
+    }
+
+    fn hosts(cores: Cores, hosts: &[&str]) -> Result<Self, CommandError> {
         let stay = |host| {
             Command::new("ip")
                 .args(["netns", "exec", host, "sleep", "infinity"])
@@ -87,23 +116,22 @@ impl Topology {
                     source,
                 })
         };
-        for host in [GENERATOR, GATEWAY, SINK] {
+        for host in hosts {
             run(&format!("ip netns add {host}"))?;
             run(&format!(
                 "ip netns exec {host} sysctl -q -w net.ipv6.conf.default.disable_ipv6=1"
             ))?;
             run(&format!("ip -n {host} link set lo up"))?;
         }
-        wire(
-            (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
-            (GATEWAY, INSIDE, INSIDE_MAC),
-        )?;
-        wire((GATEWAY, OUTSIDE, OUTSIDE_MAC), (SINK, SINK_INTERFACE, SINK_MAC))?;
-        // Where each core has a generator it goes all the way with its packets.
-        if cores.are_apart() && receiver == Receiver::Traffic {
-            steer(SINK, SINK_INTERFACE, cores.traffic)?;
-            steer(GENERATOR, GENERATOR_INTERFACE, cores.traffic)?;
-        }
+        Ok(Self {
+            cores,
+            ends: [stay(GENERATOR)?, stay(SINK)?],
+        })
+    }
+
+    /// Let both ends drop at ingress, and count what they look at: the sink on `translated` what carries a source of the pool,
+    /// on `plain` what carries an inside host's; the generator on `returned` what the server sent to inside hosts.
+    fn count(&self) -> Result<(), CommandError> {
         for (host, interface, counters) in [
             (SINK, SINK_INTERFACE, ["translated", "plain"].as_slice()),
             (GENERATOR, GENERATOR_INTERFACE, &["returned"]),
@@ -122,12 +150,7 @@ impl Topology {
         run(&format!(
             "ip -n {SINK} address add {SINK_ADDRESS}/24 dev {SINK_INTERFACE}"
         ))?;
-        let topology = Self {
-            cores,
-            ends: [stay(GENERATOR)?, stay(SINK)?],
-        };
-        topology.look(true)?;
-        Ok(topology)
+        self.look(true)
     }
 
     /// Whether both ends look at what their packets carry, and count it, or drop them unseen: looking takes more of the
@@ -232,12 +255,17 @@ fn wire(left: End, right: End) -> Result<(), CommandError> {
         mac_text(right.2)
     ))?;
     for (host, interface, _) in [left, right] {
-        run(&format!(
-            "ip netns exec {host} ethtool -K {interface} rx off tx off sg off tso off gso off gro off"
-        ))?;
-        run(&format!("ip -n {host} link set {interface} up"))?;
+        bring_up(host, interface)?;
     }
     Ok(())
+}
+
+/// Set an interface up, without offloads.
+fn bring_up(host: &str, interface: &str) -> Result<(), CommandError> {
+    run(&format!(
+        "ip netns exec {host} ethtool -K {interface} rx off tx off sg off tso off gso off gro off"
+    ))?;
+    run(&format!("ip -n {host} link set {interface} up")).map(drop)
 }
 
 /// Let a core receive what comes in by an interface.

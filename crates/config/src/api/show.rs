@@ -92,6 +92,9 @@ pub struct Interface {
     pub queues: u16,
     /// What chooses the queue of a frame, and what the device does not do as wished.
     pub steering: String,
+    /// DPDK's driver of a card, and the queues and the hash that the card offers; empty for other devices.
+    #[serde(default)]
+    pub card: String,
     /// Addresses, each with prefix length.
     pub addresses: Vec<String>,
     /// Frames taken from the device.

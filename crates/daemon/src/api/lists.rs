@@ -6,6 +6,7 @@ use sluice_config::api::{
     Cleared, Core, Counter, Drop, Interface, Neighbour, NeighbourFilter, Page, RouterFilter, Status,
 };
 use sluice_config::config::Link;
+use sluice_dpdk::Port;
 use sluice_engine::counters::{Cause, InterfaceCounters, Stage};
 use sluice_engine::io::NO_PORT;
 use sluice_engine::policy;
@@ -93,6 +94,7 @@ pub(super) async fn interfaces(
             steering: device
                 .as_ref()
                 .map_or_else(String::new, |port| port.steering().to_string()),
+            card: device.as_deref().and_then(Port::offer).unwrap_or_default(),
             addresses: configured.addresses.iter().map(ToString::to_string).collect(),
             received: total(|counters| counters.received.get()),
             received_bytes: total(|counters| counters.received_bytes.get()),
@@ -119,7 +121,7 @@ fn counter(name: &str, count: u64) -> Counter {
     }
 }
 
-fn device_counters(port: &sluice_dpdk::Port) -> Vec<Counter> {
+fn device_counters(port: &Port) -> Vec<Counter> {
     let statistics = port.statistics();
     vec![
         counter("device-received", statistics.received),

@@ -3,6 +3,7 @@
 use super::EalError;
 use super::host::Host;
 use crate::device::PciAddress;
+use crate::pci::{HugePages, Mode, reserve};
 
 /// What is to run, as far as the environment needs to know.
 #[derive(Clone, Debug, Default)]
@@ -44,28 +45,104 @@ impl std::fmt::Display for Memory {
 /// An address that no card has.
 const NO_CARD: &str = "ffff:ff:1f.7";
 
+/// Why hugepages are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// So configured.
+    Configured,
+    /// This card takes physical addresses, bound as it is.
+    Card(PciAddress, Mode),
+}
+
+/// Hugepages are needed, and are forgone or too few: what is wrong, a colon, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} and {}: {}",
+    self.why(), self.shortage(), self.remedy()
+)]
+pub struct HugepageFault {
+    /// Why.
+    pub demand: Demand,
+    /// They were to be forgone.
+    pub forgone: bool,
+    /// MiB needed.
+    pub needed: usize,
+    /// MiB free.
+    pub free: usize,
+    /// What there is.
+    pub sizes: Vec<HugePages>,
+}
+
+impl HugepageFault {
+    fn why(&self) -> String {
+        let Self { needed, .. } = self;
+        match self.demand {
+            Demand::Configured => format!("{needed} MiB of hugepages are needed"),
+            Demand::Card(address, mode) => format!(
+                "{address} is driven by {mode} and needs {needed} MiB of hugepages (ordinary pages have no physical \
+                 addresses that a card may use),"
+            ),
+        }
+    }
+
+    fn shortage(&self) -> String {
+        let sizes: Vec<_> = self.sizes.iter().map(ToString::to_string).collect();
+        match self.forgone {
+            true => "hugepages are turned off".into(),
+            false if sizes.is_empty() => "this kernel has none".into(),
+            false => format!("{} MiB are free ({})", self.free, sizes.join(", ")),
+        }
+    }
+
+    fn remedy(&self) -> String {
+        let missing = self.free < self.needed;
+        let reserve = reserve(&self.sizes, self.needed << 20).filter(|_| missing);
+        let reserve = reserve.map(|command| format!("run {command} as root"));
+        let allow = match (self.forgone, self.demand) {
+            (true, _) => Some("write hugepages = \"auto\" under [system]"),
+            (false, Demand::Configured) if missing => Some("or write hugepages = \"auto\" under [system]"),
+            _ => None,
+        };
+        let steps: Vec<_> = reserve.into_iter().chain(allow.map(str::to_owned)).collect();
+        match steps.is_empty() {
+            true => "bind the card to vfio-pci on a machine with an IOMMU".into(),
+            false => steps.join(", "),
+        }
+    }
+}
+
+/// Where DPDK's memory is to come from.
+pub fn memory(needs: &Needs, host: &Host) -> Result<Memory, HugepageFault> {
+    let needed = needs.bytes.div_ceil(1 << 20);
+    let free = host.free_hugepage_bytes() >> 20;
+    let fault = |demand| HugepageFault {
+        demand,
+        forgone: needs.hugepages == Some(false),
+        needed,
+        free,
+        sizes: host.hugepages.clone(),
+    };
+    match (needs.hugepages, host.physical) {
+        (Some(false), Some((card, mode))) => Err(fault(Demand::Card(card, mode))),
+        (_, Some((card, mode))) if free < needed => Err(fault(Demand::Card(card, mode))),
+        (Some(true), _) if free < needed => Err(fault(Demand::Configured)),
+        (Some(false), _) => Ok(Memory::Ordinary {
+            why: "so configured".into(),
+        }),
+        (None, _) if free == 0 => Ok(Memory::Ordinary {
+            why: "no hugepages are free".into(),
+        }),
+        (None, _) if free < needed => Ok(Memory::Ordinary {
+            why: format!("{free} MiB of hugepages are free, {needed} MiB are needed"),
+        }),
+        _ => Ok(Memory::Hugepages),
+    }
+}
+
 /// The arguments for what is to run on a host, and where memory comes from.
 pub fn arguments(needs: &Needs, host: &Host) -> Result<(Memory, Vec<String>), EalError> {
     let megabytes = needs.bytes.div_ceil(1 << 20);
-    let free = host.free_hugepage_bytes >> 20;
-    let memory = match needs.hugepages {
-        Some(false) => Memory::Ordinary {
-            why: "so configured".into(),
-        },
-        Some(true) if free < megabytes => {
-            return Err(EalError::NotEnoughHugepages {
-                needed: megabytes,
-                available: free,
-            });
-        }
-        None if free == 0 => Memory::Ordinary {
-            why: "no hugepages are free".into(),
-        },
-        None if free < megabytes => Memory::Ordinary {
-            why: format!("{free} MiB of hugepages are free, {megabytes} MiB are needed"),
-        },
-        _ => Memory::Hugepages,
-    };
+    let memory = memory(needs, host)?;
     let mut arguments: Vec<String> = vec!["sluice".into(), "--no-telemetry".into(), "--log-level=notice".into()];
     // One logical core that floats over all that we may use; workers are registered threads with pins of their own.
     let cores: Vec<String> = host.cores.iter().map(usize::to_string).collect();
@@ -75,9 +152,8 @@ pub fn arguments(needs: &Needs, host: &Host) -> Result<(Memory, Vec<String>), Ea
             arguments.push("--in-memory".into());
             // vhost shares memory by file: one file, or it meets the limit on regions in silence.
             arguments.push("--single-file-segments".into());
-            if needs.pci.is_empty() {
-                arguments.push("--iova-mode=va".into());
-            }
+            let addresses = if host.physical.is_some() { "pa" } else { "va" };
+            arguments.push(format!("--iova-mode={addresses}"));
         }
         Memory::Ordinary { .. } => {
             if megabytes > host.available_bytes >> 20 {
@@ -95,13 +171,9 @@ pub fn arguments(needs: &Needs, host: &Host) -> Result<(Memory, Vec<String>), Ea
             ]);
         }
     }
-    if needs.pci.is_empty() {
-        // No card now, and some may come: with an empty list DPDK would take every card that it may.
-        arguments.extend(["-a".into(), NO_CARD.into()]);
-    }
-    for address in &needs.pci {
-        arguments.extend(["-a".into(), address.to_string()]);
-    }
+    // Cards come one by one, when their ports are opened: one that fails would keep DPDK from starting. With an empty list it
+    // would take every card that it may.
+    arguments.extend(["-a".into(), NO_CARD.into()]);
     Ok((memory, arguments))
 }
 
@@ -109,9 +181,17 @@ pub fn arguments(needs: &Needs, host: &Host) -> Result<(Memory, Vec<String>), Ea
 mod tests {
     use super::*;
 
+    /// A host with so many MiB of hugepages free, and as many taken.
     fn host(hugepages: usize) -> Host {
+        let size = HugePages {
+            bytes: 2 << 20,
+            total: hugepages,
+            free: hugepages / 2,
+            nodes: Vec::new(),
+        };
         Host {
-            free_hugepage_bytes: hugepages << 20,
+            hugepages: vec![size],
+            physical: None,
             available_bytes: 1 << 30,
             cores: vec![0, 1],
         }
@@ -182,13 +262,63 @@ mod tests {
             },
             &host(50),
         );
-        assert!(matches!(
-            demanded,
-            Err(EalError::NotEnoughHugepages {
-                needed: 100,
-                available: 50
-            })
-        ));
+        assert_eq!(
+            "100 MiB of hugepages are needed and 50 MiB are free (25 of 50 pages of 2 MiB): run echo 75 > \
+             /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages as root, or write hugepages = \"auto\" under [system]",
+            demanded.expect_err("too few").to_string()
+        );
+    }
+
+    #[test]
+    fn card_with_physical_addresses_gets_hugepages_or_nothing() {
+        let refused = |hugepages, free| {
+            let host = Host {
+                physical: Some(("0000:3b:00.0".parse().expect("an address"), Mode::Uio)),
+                ..host(free)
+            };
+            let needs = Needs {
+                bytes: 100 << 20,
+                hugepages,
+                ..Needs::default()
+            };
+            memory(&needs, &host).map_err(|fault| fault.to_string())
+        };
+        assert_eq!(Ok(Memory::Hugepages), refused(None, 100));
+        let few = refused(None, 50).expect_err("too few");
+        assert!(
+            few.starts_with("0000:3b:00.0 is driven by UIO and needs 100 MiB"),
+            "{few}"
+        );
+        assert!(
+            few.contains("and 50 MiB are free") && few.contains("run echo 75 >"),
+            "{few}"
+        );
+        let forgone = refused(Some(false), 100).expect_err("forgone");
+        assert!(
+            forgone.ends_with("and hugepages are turned off: write hugepages = \"auto\" under [system]"),
+            "{forgone}"
+        );
+        let both = refused(Some(false), 0).expect_err("forgone and none");
+        assert!(
+            both.ends_with("nr_hugepages as root, write hugepages = \"auto\" under [system]"),
+            "{both}"
+        );
+    }
+
+    #[test]
+    fn free_pages_of_all_sizes_count() {
+        let mut host = host(50);
+        host.hugepages.push(HugePages {
+            bytes: 1 << 30,
+            total: 1,
+            free: 1,
+            nodes: Vec::new(),
+        });
+        let needs = Needs {
+            bytes: 1000 << 20,
+            ..Needs::default()
+        };
+        assert_eq!(Ok(Memory::Hugepages), memory(&needs, &host));
     }
 
     #[test]
@@ -210,16 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn arguments_with_a_card_allow_only_that_card() {
+    fn arguments_take_no_card_at_the_start() {
         let address = "0000:3b:00.0".parse().expect("an address");
-        let text = text(
-            &Needs {
-                bytes: 1 << 20,
-                pci: vec![address],
-                ..Needs::default()
-            },
-            &host(0),
-        );
-        assert!(text.contains("-a 0000:3b:00.0") && !text.contains(NO_CARD), "{text}");
+        let needs = Needs {
+            bytes: 1 << 20,
+            pci: vec![address],
+            ..Needs::default()
+        };
+        let text = text(&needs, &host(0));
+        assert!(text.contains(NO_CARD) && !text.contains("0000:3b:00.0"), "{text}");
     }
 }

@@ -1,26 +1,18 @@
 //! What the machine and the process offer, read before DPDK is asked: its own error codes say little.
 
 use std::fs;
-use std::path::Path;
 
 use super::{EalError, Needs};
-
-/// Kernel drivers that share a card with DPDK, or exist to hand it over.
-const USABLE_DRIVERS: [&str; 7] = [
-    "vfio-pci",
-    "uio_pci_generic",
-    "igb_uio",
-    "mlx4_core",
-    "mlx5_core",
-    "mana",
-    "nfp",
-];
+use crate::device::PciAddress;
+use crate::pci::{HugePages, Mode, System};
 
 /// What the machine offers.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// Bytes of free hugepages of the default size.
-    pub free_hugepage_bytes: usize,
+    /// Hugepages by size, smallest first.
+    pub hugepages: Vec<HugePages>,
+    /// A card that takes physical addresses, and why.
+    pub physical: Option<(PciAddress, Mode)>,
     /// Bytes of memory that can still be used.
     pub available_bytes: usize,
     /// Cores that this process may use.
@@ -28,19 +20,29 @@ pub struct Host {
 }
 
 impl Host {
-    /// Look at this machine.
-    pub fn look() -> Self {
+    /// Look at this machine, and at the cards that are to be driven.
+    pub fn look(cards: &[PciAddress]) -> Self {
+        let system = System::this();
+        let mut modes = cards
+            .iter()
+            .filter_map(|&address| Some((address, system.card(address)?.mode())));
         Self {
-            free_hugepage_bytes: free_hugepage_bytes(),
+            hugepages: system.hugepages(),
+            physical: modes.find(|(_, mode)| mode.is_physical()),
             available_bytes: available_bytes(),
             cores: allowed_cores(),
         }
     }
+
+    /// Bytes of all free hugepages.
+    pub fn free_hugepage_bytes(&self) -> usize {
+        self.hugepages.iter().map(|size| size.bytes * size.free).sum()
+    }
 }
 
-/// Bytes of free hugepages of the default size.
+/// Bytes of all free hugepages.
 pub fn free_hugepage_bytes() -> usize {
-    memory_line("HugePages_Free:") * memory_line("Hugepagesize:") * 1024
+    System::this().free_hugepage_bytes()
 }
 
 /// Bytes of memory that can still be used.
@@ -83,8 +85,13 @@ fn parse_cores(list: &str) -> Vec<usize> {
 
 /// Does the process hold a capability, by its number in capability.h?
 pub fn has_capability(number: u32) -> bool {
-    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    text.lines()
+    capability_in(&fs::read_to_string("/proc/self/status").unwrap_or_default(), number)
+}
+
+/// The same of a text like `/proc/self/status`.
+pub(crate) fn capability_in(status: &str, number: u32) -> bool {
+    let mut lines = status.lines();
+    lines
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .is_some_and(|mask| mask >> number & 1 == 1)
@@ -95,27 +102,6 @@ pub(super) fn check(needs: &Needs) -> Result<(), EalError> {
     let allowed = allowed_cores();
     if let Some(&core) = needs.cores.iter().find(|core| !allowed.contains(core)) {
         return Err(EalError::NoSuchCore { core, allowed });
-    }
-    for &address in &needs.pci {
-        let device = Path::new("/sys/bus/pci/devices").join(address.to_string());
-        if !device.exists() {
-            return Err(EalError::NoSuchPciDevice(address));
-        }
-        let driver = fs::read_link(device.join("driver"))
-            .ok()
-            .and_then(|link| Some(link.file_name()?.to_string_lossy().into_owned()));
-        match driver {
-            Some(driver) if !USABLE_DRIVERS.contains(&driver.as_str()) => {
-                return Err(EalError::BoundToKernelDriver { address, driver });
-            }
-            Some(driver) if driver == "vfio-pci" && fs::File::open("/dev/vfio/vfio").is_err() => {
-                return Err(EalError::NoPermission {
-                    what: "/dev/vfio/vfio".into(),
-                    advice: "run as root, or give the user the device's group under /dev/vfio",
-                });
-            }
-            _ => {}
-        }
     }
     Ok(())
 }

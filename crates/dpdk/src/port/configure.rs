@@ -10,7 +10,7 @@ use crate::eal::error_text;
 use crate::interface::Interface;
 use crate::pool::Pool;
 use crate::set::DESCRIPTORS;
-use crate::steering::{self, Attempt, HashDevice, HashKey, PortHash, Refusal, Wish};
+use crate::steering::{self, Attempt, Capabilities, Configured, HashDevice, HashKey, PortHash, Refusal, Wish};
 use crate::sys;
 
 /// Why a device is not set up.
@@ -18,53 +18,86 @@ struct Failure {
     error: Box<PortError>,
     /// Text of the error number.
     reason: String,
-    /// It may be that with another hash it would be.
-    may_be_the_hash: bool,
+    step: Step,
+}
+
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The device with its queues and its hash.
+    Configure,
+    ReceiveQueue,
+    TransmitQueue,
+    Start,
+    /// Something that does not depend on queues.
+    Other,
+}
+
+/// What is asked of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    queues: u16,
+    senders: usize,
+    interrupts: bool,
+}
+
+impl Shape {
+    /// What to ask for after a step failed, each number of queues first with interrupts where they are wished for; none
+    /// where less would not help.
+    fn less(self, failed: Step, interrupts: bool) -> Option<Self> {
+        let (receive, send) = (self.queues > 1, self.senders > 1);
+        match failed {
+            Step::Other => None,
+            _ if self.interrupts => Some(Self {
+                interrupts: false,
+                ..self
+            }),
+            _ if receive && !(send && failed == Step::TransmitQueue) => Some(Self {
+                queues: self.queues / 2,
+                interrupts,
+                ..self
+            }),
+            _ if send => Some(Self {
+                senders: self.senders / 2,
+                interrupts,
+                ..self
+            }),
+            _ => None,
+        }
+    }
 }
 
 impl Port {
     pub(super) fn configure(&mut self, opening: &Opening<'_>, wish: &Wish, pool: &Pool) -> Result<(), PortError> {
         let plan = opening.plan;
-        let (device, driver) = (plan.device.to_string(), self.choice.driver);
         let info = self
             .info()
             .map_err(|error| opening.refused("tell what it can do", error))?;
         // Who gets none hands over to who does.
         self.senders.truncate(info.transmit_queues.max(1).into());
-        let wanted = self.choice.queues;
-        let available = info.receive_queues;
-        if available < wanted {
-            let port = plan.name.clone();
+        let (wanted, available) = (self.choice.queues, info.receive_queues);
+        if available < wanted && self.choice.driver != Driver::Native {
             return Err(PortError::Queues {
-                port,
-                device,
-                driver,
+                port: plan.name.clone(),
+                device: plan.device.to_string(),
+                driver: self.choice.driver,
                 wanted,
                 available,
             });
         }
+        if available < wanted {
+            self.choice.queues = available.max(1);
+            self.choice.reason = format!("the card has {available} of the {wanted} queues wished for");
+        }
+        self.model = model(&info);
         self.offload = info.transmit_checksums != 0;
         let hash = PortHash(self.number);
         let capabilities = hash
             .capabilities()
             .map_err(|Refusal(reason)| opening.refused_for("tell what it can hash", reason))?;
-        let configured = steering::configure(
-            wish,
-            &capabilities,
-            |attempt| self.set_up(opening, attempt, pool),
-            |failure| failure.may_be_the_hash.then(|| failure.reason.clone()),
-        );
-        let configured = configured.map_err(|failure| *failure.error)?;
-        if let Some(mac) = plan.mac {
-            self.set_mac(opening, mac)?;
-        }
-        // SAFETY: a configured port.
-        match unsafe { sys::sluice_port_start(self.number) } {
-            0 => {}
-            error => return Err(opening.refused("start", error)),
-        }
+        let (wish, configured) = self.start(opening, wish, &capabilities, pool)?;
         *self.steered.get_mut().unwrap_or_else(PoisonError::into_inner) =
-            steering::steer(&hash, wish, &capabilities, configured);
+            steering::steer(&hash, &wish, &capabilities, configured);
         // A bond gives its members the MTU that it has in DPDK, 1,500 at most: the kernel's is set once more.
         if self.choice.driver == Driver::Bond {
             opening.prepare()?;
@@ -92,8 +125,81 @@ impl Port {
         }
     }
 
+    /// Start the device as wished. A card that refuses is asked for less, down to one queue without interrupts: workers
+    /// without a queue hand over. Where nothing helps, the first error is the one that counts.
+    fn start(
+        &mut self,
+        opening: &Opening<'_>,
+        wish: &Wish,
+        capabilities: &Capabilities,
+        pool: &Pool,
+    ) -> Result<(Wish, Configured), PortError> {
+        let wanted = self.choice.queues;
+        let interrupts = opening.interrupts();
+        let mut shape = Shape {
+            queues: wanted,
+            senders: self.senders.len(),
+            interrupts,
+        };
+        let mut first: Option<Failure> = None;
+        loop {
+            let wish = wish.with_queues(self.choice.queues);
+            let failure = match self.try_start(opening, &wish, capabilities, shape.interrupts, pool) {
+                Ok(configured) => {
+                    if let Some(Failure { reason, .. }) = first.filter(|_| self.choice.queues < wanted) {
+                        self.choice.reason = format!("the card refuses {wanted} queues: {reason}");
+                    }
+                    return Ok((wish, configured));
+                }
+                Err(failure) => failure,
+            };
+            let less = shape.less(failure.step, interrupts);
+            let less = less.filter(|_| self.choice.driver == Driver::Native);
+            let first = first.get_or_insert(failure);
+            let Some(less) = less else {
+                return Err((*first.error).clone());
+            };
+            shape = less;
+            self.choice.queues = shape.queues;
+            self.senders.truncate(shape.senders);
+        }
+    }
+
+    fn try_start(
+        &self,
+        opening: &Opening<'_>,
+        wish: &Wish,
+        capabilities: &Capabilities,
+        interrupts: bool,
+        pool: &Pool,
+    ) -> Result<Configured, Failure> {
+        let configured = steering::configure(
+            wish,
+            capabilities,
+            |attempt| self.set_up(opening, attempt, interrupts, pool),
+            |failure| (failure.step == Step::Configure).then(|| failure.reason.clone()),
+        )?;
+        let failed = |what, step, error| Failure {
+            error: Box::new(opening.refused(what, error)),
+            reason: error_text(error),
+            step,
+        };
+        if let Some(mac) = opening.plan.mac {
+            self.set_mac(opening, mac).map_err(|error| Failure {
+                reason: error.to_string(),
+                error: Box::new(error),
+                step: Step::Other,
+            })?;
+        }
+        // SAFETY: a configured port.
+        match unsafe { sys::sluice_port_start(self.number) } {
+            0 => Ok(configured),
+            error => Err(failed("start", Step::Start, error)),
+        }
+    }
+
     /// Configure the device and its queues, with one way to hash.
-    fn set_up(&self, opening: &Opening<'_>, attempt: &Attempt, pool: &Pool) -> Result<(), Failure> {
+    fn set_up(&self, opening: &Opening<'_>, attempt: &Attempt, interrupts: bool, pool: &Pool) -> Result<(), Failure> {
         let plan = opening.plan;
         let key = attempt.key.as_ref().map_or(&[][..], HashKey::bytes);
         let settings = sys::sluice_port_settings {
@@ -105,7 +211,7 @@ impl Port {
             hash_functions: attempt.functions.bits(),
             hash_key: if key.is_empty() { std::ptr::null() } else { key.as_ptr() },
             hash_key_bytes: key.len() as u8,
-            interrupts: i32::from(plan.interrupts),
+            interrupts: i32::from(interrupts),
             pool: pool.raw(),
         };
         let mut step = 0;
@@ -115,22 +221,26 @@ impl Port {
             return Ok(());
         }
         let reason = error_text(error);
-        let error = match step as u32 {
-            sys::SLUICE_STEP_MTU => PortError::Mtu {
-                port: plan.name.clone(),
-                device: plan.device.to_string(),
-                driver: self.choice.driver,
-                mtu: plan.mtu,
-                reason: reason.clone(),
-            },
-            sys::SLUICE_STEP_RECEIVE_QUEUE => opening.refused("set up a receive queue", error),
-            sys::SLUICE_STEP_TRANSMIT_QUEUE => opening.refused("set up a transmit queue", error),
-            _ => opening.refused("be configured", error),
+        let (error, step) = match step as u32 {
+            sys::SLUICE_STEP_MTU => {
+                let mtu = PortError::Mtu {
+                    port: plan.name.clone(),
+                    device: plan.device.to_string(),
+                    driver: self.choice.driver,
+                    mtu: plan.mtu,
+                    reason: reason.clone(),
+                };
+                (mtu, Step::Other)
+            }
+            sys::SLUICE_STEP_RECEIVE_QUEUE => (opening.refused("set up a receive queue", error), Step::ReceiveQueue),
+            sys::SLUICE_STEP_TRANSMIT_QUEUE => (opening.refused("set up a transmit queue", error), Step::TransmitQueue),
+            sys::SLUICE_STEP_CONFIGURE => (opening.refused("be configured", error), Step::Configure),
+            _ => (opening.refused("be configured", error), Step::Other),
         };
         Err(Failure {
             error: Box::new(error),
             reason,
-            may_be_the_hash: step as u32 == sys::SLUICE_STEP_CONFIGURE,
+            step,
         })
     }
 
@@ -142,5 +252,72 @@ impl Port {
             0 => Ok(unsafe { info.assume_init() }),
             error => Err(error),
         }
+    }
+}
+
+/// The name of the driver that DPDK has found for a device.
+fn model(info: &sys::sluice_port_info) -> String {
+    let bytes: Vec<u8> = info
+        .driver
+        .iter()
+        .map(|&byte| byte as u8)
+        .take_while(|&byte| byte != 0)
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that is asked of a card that fails at a step as long as it is asked for more than it can.
+    fn asked(wished: Shape, failing: impl Fn(Shape) -> Option<Step>) -> Vec<(u16, usize, bool)> {
+        let mut shapes = vec![wished];
+        while let Some(step) = failing(shapes[shapes.len() - 1])
+            && let Some(less) = shapes[shapes.len() - 1].less(step, wished.interrupts)
+        {
+            shapes.push(less);
+        }
+        let numbers = shapes
+            .iter()
+            .map(|shape| (shape.queues, shape.senders, shape.interrupts));
+        numbers.collect()
+    }
+
+    const WISHED: Shape = Shape {
+        queues: 4,
+        senders: 4,
+        interrupts: false,
+    };
+
+    #[test]
+    fn card_that_starts_with_one_queue_alone_is_asked_for_fewer_until_it_does() {
+        let failing = |shape: Shape| (shape.queues > 1).then_some(Step::Start);
+        assert_eq!(
+            vec![(4, 4, false), (2, 4, false), (1, 4, false)],
+            asked(WISHED, failing)
+        );
+    }
+
+    #[test]
+    fn card_with_two_queues_to_send_by_keeps_those_to_receive_by() {
+        let failing = |shape: Shape| (shape.senders > 2).then_some(Step::TransmitQueue);
+        assert_eq!(vec![(4, 4, false), (4, 2, false)], asked(WISHED, failing));
+    }
+
+    #[test]
+    fn card_without_interrupts_is_asked_for_none_before_queues_are_given_up() {
+        let wished = Shape {
+            interrupts: true,
+            ..WISHED
+        };
+        let failing = |shape: Shape| shape.interrupts.then_some(Step::Configure);
+        assert_eq!(vec![(4, 4, true), (4, 4, false)], asked(wished, failing));
+    }
+
+    #[test]
+    fn card_that_always_fails_is_asked_a_few_times_and_for_an_mtu_once() {
+        assert_eq!(5, asked(WISHED, |_| Some(Step::Configure)).len());
+        assert_eq!(1, asked(WISHED, |_| Some(Step::Other)).len());
     }
 }

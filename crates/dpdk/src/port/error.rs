@@ -1,6 +1,8 @@
 //! Why a port does not open, and what to do.
 
+use crate::device::PciAddress;
 use crate::driver::Driver;
+use crate::pci::CardFault;
 use crate::ring::RingError;
 use crate::steering::SteeringError;
 
@@ -32,6 +34,26 @@ pub enum PortError {
         path: String,
         /// What it should be, and what to do.
         what: &'static str,
+    },
+    /// A card that can't be opened.
+    #[error("{port}: {fault}")]
+    Card {
+        /// The port.
+        port: String,
+        /// Why.
+        fault: CardFault,
+    },
+    /// DPDK has no driver for a card, or did not find it.
+    #[error(
+        "{port}: DPDK has no driver for {address} ({id}): install its plug-in (Debian: apt-get install dpdk, or one of apt-cache search librte-net), or name the kernel's interface"
+    )]
+    NoDriver {
+        /// The port.
+        port: String,
+        /// The card.
+        address: PciAddress,
+        /// Maker and model.
+        id: String,
     },
     /// The process may not open it.
     #[error("{port}: no permission for {driver} on {device}: run as root, or with {capabilities}")]
@@ -92,7 +114,7 @@ pub enum PortError {
         source: SteeringError,
     },
     /// The driver gave up for another reason.
-    #[error("{port}: {device} by {driver} fails to {step} ({reason}); DPDK's last words: {last_words}")]
+    #[error("{port}: {device} by {driver} fails to {step} ({reason}): {last_words}")]
     Refused {
         /// The port.
         port: String,
@@ -104,7 +126,7 @@ pub enum PortError {
         step: &'static str,
         /// Text of the error number.
         reason: String,
-        /// The end of DPDK's log.
+        /// The end of DPDK's log, and what it means.
         last_words: String,
     },
 }

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{PortError, PortPlan};
 use crate::device::Device;
 use crate::driver::{AF_XDP_MTU, Choice, Driver};
-use crate::eal::{error_text, has_capability, recent_lines};
+use crate::eal::{error_text, has_capability, last_words};
 use crate::interface::{Interface, exists};
+use crate::pci::{Mode, System, judge};
 use crate::set::AF_PACKET_ORDINARY_MTU;
 use crate::steering::Wish;
 use crate::sys;
@@ -54,13 +55,17 @@ impl PortPlan {
         self.interfaces().is_empty() && !matches!(self.device, Device::Tap { .. } | Device::Memif { .. })
     }
 
+    /// The device, or the members of a bond.
+    fn devices(&self) -> &[Device] {
+        match &self.device {
+            Device::Bond { members } => members,
+            device => std::slice::from_ref(device),
+        }
+    }
+
     /// Names of the kernel interfaces below, that exist before the port does.
     fn interfaces(&self) -> Vec<&str> {
-        let devices = match &self.device {
-            Device::Bond { members } => members.as_slice(),
-            device => std::slice::from_ref(device),
-        };
-        devices
+        self.devices()
             .iter()
             .filter_map(|device| {
                 if let Device::Kernel { interface } = device {
@@ -100,6 +105,30 @@ impl Opening<'_> {
         }
     }
 
+    /// Whether to ask for receive interrupts. Not by UIO: its one line rings without end, and the kernel turns it off for all
+    /// that share it.
+    pub(super) fn interrupts(&self) -> bool {
+        let by_uio = |device: &Device| match device {
+            Device::Pci(address) => System::this()
+                .card(*address)
+                .is_some_and(|card| card.mode() == Mode::Uio),
+            _ => false,
+        };
+        self.plan.interrupts && !self.plan.devices().iter().any(by_uio)
+    }
+
+    /// A card for which no driver is there, where that is why it fails to open.
+    fn without_driver(&self, device: &Device, error: i32) -> Option<PortError> {
+        match device {
+            Device::Pci(address) if error == -libc::ENOTSUP => Some(PortError::NoDriver {
+                port: self.plan.name.clone(),
+                address: *address,
+                id: System::this().card(*address)?.id(),
+            }),
+            _ => None,
+        }
+    }
+
     pub(super) fn refused(&self, step: &'static str, error: i32) -> PortError {
         self.refused_for(step, error_text(error))
     }
@@ -111,7 +140,7 @@ impl Opening<'_> {
             driver: self.choice.driver,
             step,
             reason,
-            last_words: recent_lines(3).join("; "),
+            last_words: last_words(3),
         }
     }
 
@@ -150,6 +179,13 @@ impl Opening<'_> {
                 reason: format!("at most {AF_XDP_MTU}; AF_PACKET serves more"),
             });
         }
+        for device in self.plan.devices() {
+            if let Device::Pci(address) = device
+                && let Some(fault) = judge(&System::this(), *address).into_iter().next()
+            {
+                return Err(PortError::Card { port: port(), fault });
+            }
+        }
         if !interfaces.is_empty() && !has_capability(13) {
             return Err(permission("the capability NET_RAW"));
         }
@@ -157,10 +193,6 @@ impl Opening<'_> {
             Device::Pcap { input: Some(input), .. } if !Path::new(input).is_file() => {
                 Err(path(input, "is no capture file that can be read"))
             }
-            Device::Pci(address) if !Path::new("/sys/bus/pci/devices").join(address.to_string()).exists() => Err(path(
-                &address.to_string(),
-                "is no PCI device: lspci lists what there is",
-            )),
             Device::Tap { interface } if exists(interface) => Err(PortError::InterfaceExists {
                 port: port(),
                 interface: interface.clone(),
@@ -248,7 +280,11 @@ impl Opening<'_> {
         // SAFETY: a C string, copied by DPDK.
         match unsafe { sys::sluice_device_probe(text.as_ptr()) } {
             0 => {}
-            error => return Err(self.refused("open", error)),
+            error => {
+                return Err(self
+                    .without_driver(device, error)
+                    .unwrap_or(self.refused("open", error)));
+            }
         }
         let found = find(&mut number);
         if found == 0 {

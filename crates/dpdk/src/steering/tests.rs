@@ -500,3 +500,17 @@ fn configuration_that_fails_always_tells_its_first_error() {
     assert_eq!(1, error.expect_err("it fails"));
     assert_eq!(5, tries);
 }
+
+#[test]
+fn wish_for_fewer_queues_leads_to_those_alone() {
+    let wish = Wish {
+        table: vec![0, 1, 2, 3],
+        queues: 4,
+        ..wish(Steering::FiveTuple)
+    };
+    let fewer = wish.with_queues(2);
+    assert_eq!(
+        (vec![0, 1, 0, 1], 2, Ok(())),
+        (fewer.table.clone(), fewer.queues, fewer.check())
+    );
+}

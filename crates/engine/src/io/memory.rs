@@ -48,6 +48,8 @@ pub struct Sent {
     pub port: PortIndex,
     /// The frame.
     pub frame: Vec<u8>,
+    /// What its device was told of the checksums: one that was left to it, it completes.
+    pub checksums: Checksums,
 }
 
 type Ring = Mutex<VecDeque<(Buffer, Carried)>>;
@@ -86,6 +88,7 @@ impl Wires {
         let frames = sent.into_iter().map(|(port, buffer)| Sent {
             port,
             frame: buffer.frame().to_vec(),
+            checksums: buffer.window.checksums,
         });
         frames.collect()
     }

@@ -209,10 +209,7 @@ fn look(packet: &mut Packet<'_>, interface: &Interface, ctx: &Ctx<'_, '_>) -> Re
     let layers = layers::parse(packet.bytes())?;
     match validity::validate(packet.bytes(), checksums, &layers, &interface.validity)? {
         Validity::Valid => parse::forget_wrong(packet),
-        Validity::LeftToOffload if interface.complete_checksums => {
-            validity::complete_checksum(packet.bytes_mut(), &layers);
-            ctx.counters.checksums_completed.add(1);
-        }
+        Validity::LeftToOffload if interface.complete_checksums => parse::complete_checksum(packet, &layers, ctx),
         Validity::LeftToOffload => return Err(Own::LeftToOffload.into()),
     }
     Ok(layers)

@@ -416,8 +416,7 @@ pub(super) fn unlike(
             place(slot, packet, &layers, interface, lists, policy);
         }
         Ok(Validity::LeftToOffload) if interface.complete_checksums => {
-            validity::complete_checksum(packet.bytes_mut(), &layers);
-            ctx.counters.checksums_completed.add(1);
+            complete_checksum(packet, &layers, ctx);
             place(slot, packet, &layers, interface, lists, policy);
         }
         Ok(Validity::LeftToOffload) => lists.discard(slot, Own::LeftToOffload),
@@ -444,6 +443,13 @@ fn is_tunnelled(policy: &Policy, interface: &Interface, layers: &Layers, frame: 
 fn is_for_inspection(policy: &Policy, meta: &Meta, fault: Fault) -> bool {
     let inspection = policy.inspection.as_deref();
     inspection.is_some_and(|inspection| inspection.is_on(meta.interface) && inspection.takes_wrong_checksums(fault))
+}
+
+/// Complete a checksum that its sender left to a card. The card that it leaves by must not: it would compute over the sum.
+pub(super) fn complete_checksum(packet: &mut Packet<'_>, layers: &Layers, ctx: &Ctx<'_, '_>) {
+    validity::complete_checksum(packet.bytes_mut(), layers);
+    packet.set_checksums(Checksums::Vouched);
+    ctx.counters.checksums_completed.add(1);
 }
 
 /// What a device called wrong of a packet without a checksum is not.

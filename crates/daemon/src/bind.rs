@@ -1,0 +1,454 @@
+//! `sluice bind` and `sluice unbind`: which kernel driver has a card, now and after a boot.
+
+mod kernel;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use serde::Serialize;
+use sluice_dpdk::Device;
+pub use sluice_dpdk::PciAddress;
+use sluice_dpdk::pci::{Card, CardFault, Mode, Process, System, UIO, VFIO, judge};
+
+use crate::management;
+use kernel::{Kernel, Running, Step};
+
+/// The drivers that a card can be bound to.
+pub const DRIVERS: [&str; 3] = [VFIO, UIO, "igb_uio"];
+
+/// The module by which VFIO speaks to an IOMMU.
+const TYPE1: &str = "vfio_iommu_type1";
+
+/// What is to be done with a card.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The card.
+    pub card: PciAddress,
+    /// One of [`DRIVERS`]; `None`: VFIO behind an IOMMU, UIO without.
+    pub driver: Option<String>,
+    /// Also where this machine is managed over the card, or a process uses it.
+    pub force: bool,
+    /// After each boot, too.
+    pub save: bool,
+    /// Only say what would be done.
+    pub dry_run: bool,
+}
+
+/// What was done, or would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Done {
+    /// The card.
+    pub card: String,
+    /// Its driver before.
+    pub was: Option<String>,
+    /// Its driver now; in a dry run, the one that it would get.
+    pub driver: Option<String>,
+    /// Its kernel interfaces now.
+    pub interfaces: Vec<String>,
+    /// What was done, as commands.
+    pub steps: Vec<String>,
+    /// What is still to be done, or to be known.
+    pub notes: Vec<String>,
+    /// The rule that does the same after each boot.
+    pub rule: Rule,
+}
+
+/// A rule for udev.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Rule {
+    /// Its file.
+    pub path: PathBuf,
+    /// What it says.
+    pub text: String,
+    /// It is there, and says this.
+    pub is_saved: bool,
+}
+
+/// Why a card is not bound otherwise.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// No card is there.
+    #[error(transparent)]
+    Card(#[from] CardFault),
+    /// DPDK drives it beside the kernel.
+    #[error(
+        "{address} stays bound to {driver}: DPDK drives it beside the kernel; name it in the configuration as it is"
+    )]
+    Bifurcated {
+        /// The card.
+        address: PciAddress,
+        /// Its driver.
+        driver: String,
+    },
+    /// Whoever manages this machine would be locked out.
+    #[error("{address} stays as it is: {what}; take another card, or add --force")]
+    Managed {
+        /// The card.
+        address: PciAddress,
+        /// What this machine does with it.
+        what: String,
+    },
+    /// A process has it.
+    #[error("{address} is in use by {process}: stop it, or take the card out of its configuration, or add --force")]
+    InUse {
+        /// The card.
+        address: PciAddress,
+        /// The process.
+        process: Process,
+    },
+    /// VFIO refuses cards without an IOMMU.
+    #[error(
+        "{0} is not behind an IOMMU: turn on VT-d or AMD-Vi in the firmware and write intel_iommu=on or amd_iommu=on on the kernel's command line; or add --driver {UIO}"
+    )]
+    NoIommu(PciAddress),
+    /// A module can't be loaded.
+    #[error("the kernel module {module} can't be loaded ({said}): {}", package(.module))]
+    Module {
+        /// Its name.
+        module: String,
+        /// What modprobe says.
+        said: String,
+    },
+    /// The kernel refused a step.
+    #[error("{step} fails ({error}); {address} is {}", now(.driver))]
+    Step {
+        /// The card.
+        address: PciAddress,
+        /// The step, as a command.
+        step: String,
+        /// What the kernel says.
+        error: io::Error,
+        /// The driver of the card after what could be undone was undone.
+        driver: Option<String>,
+    },
+    /// The steps were done, and the card has another driver.
+    #[error("the kernel did not bind {address} to {wanted}, see dmesg; it is {}", now(.driver))]
+    NotBound {
+        /// The card.
+        address: PciAddress,
+        /// The driver wanted.
+        wanted: String,
+        /// The one that it has.
+        driver: Option<String>,
+    },
+    /// The rule can't be written or removed.
+    #[error("the card is bound as wished, but {} can't be changed: {error}", path.display())]
+    Rule {
+        /// Its file.
+        path: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
+}
+
+/// The package that has a module.
+fn package(module: &str) -> &'static str {
+    match module {
+        "igb_uio" => "apt-get install dpdk-kmods-dkms",
+        _ => {
+            "install all modules of this kernel (Debian: linux-image-$(uname -r), Ubuntu: linux-modules-extra-$(uname -r))"
+        }
+    }
+}
+
+fn now(driver: &Option<String>) -> String {
+    match driver {
+        Some(driver) => format!("bound to {driver}"),
+        None => "without a driver".into(),
+    }
+}
+
+/// Bind a card to a driver that lets processes have it.
+///
+/// # Errors
+/// The card stays with its driver, or is given back to it.
+pub fn bind(wish: &Wish) -> Result<Done, BindError> {
+    let used = management::use_of(&Device::Pci(wish.card)).map(|used| used.to_string());
+    bind_in(&System::this(), &Running, wish, used)
+}
+
+/// Give a card back to the kernel's own driver.
+///
+/// # Errors
+/// It can't be; what then has it is told.
+pub fn unbind(wish: &Wish) -> Result<Done, BindError> {
+    unbind_in(&System::this(), &Running, wish)
+}
+
+fn bind_in(system: &System, kernel: &dyn Kernel, wish: &Wish, used: Option<String>) -> Result<Done, BindError> {
+    let address = wish.card;
+    let card = card(system, address)?;
+    if let (Mode::Bifurcated, Some(driver)) = (card.mode(), card.driver.clone()) {
+        return Err(BindError::Bifurcated { address, driver });
+    }
+    if let Some(what) = used.filter(|_| !wish.force) {
+        return Err(BindError::Managed { address, what });
+    }
+    let driver = wish.driver.clone().unwrap_or(card.best_driver().into());
+    let with_iommu = card.has_iommu();
+    if driver == VFIO && !with_iommu && !system.allows_vfio_without_iommu() {
+        return Err(BindError::NoIommu(address));
+    }
+    let mut steps = Vec::new();
+    if !system.path("sys/bus/pci/drivers").join(&driver).exists() {
+        steps.push(Step::Load(driver.clone()));
+    }
+    if driver == VFIO && with_iommu && !system.path("sys/module").join(TYPE1).exists() {
+        steps.push(Step::Load(TYPE1.into()));
+    }
+    if card.driver.as_ref() != Some(&driver) {
+        free(system, &card, wish)?;
+        steps.push(choose(system, address, &driver));
+        steps.extend(card.driver.iter().map(|old| hand(system, address, old, "unbind")));
+        steps.push(hand(system, address, &driver, "bind"));
+    }
+    let mut done = Done {
+        card: address.to_string(),
+        was: card.driver.clone(),
+        driver: Some(driver.clone()),
+        interfaces: Vec::new(),
+        steps: steps.iter().map(ToString::to_string).collect(),
+        notes: Vec::new(),
+        rule: rule(system, address, &driver, wish.force),
+    };
+    if wish.dry_run {
+        return Ok(done);
+    }
+    let failed = steps
+        .iter()
+        .find_map(|step| step.run(kernel).err().map(|error| (step, error)));
+    let found = driver_of(system, address);
+    if failed.is_some() || found.as_ref() != Some(&driver) {
+        restore(system, kernel, &card);
+        let found = driver_of(system, address);
+        return Err(match failed {
+            Some((Step::Load(module), error)) => BindError::Module {
+                module: module.clone(),
+                said: error.to_string(),
+            },
+            Some((step, error)) => BindError::Step {
+                address,
+                step: step.to_string(),
+                error,
+                driver: found,
+            },
+            None => BindError::NotBound {
+                address,
+                wanted: driver,
+                driver: found,
+            },
+        });
+    }
+    let others = judge(system, address).into_iter();
+    let others = others.filter(|fault| !matches!(fault, CardFault::InUse { .. }));
+    done.notes.extend(others.map(|fault| fault.to_string()));
+    if driver != VFIO || !with_iommu {
+        done.notes.push(format!(
+            "{driver} gives the card physical addresses: hugepages are needed, sluice check says how many"
+        ));
+    }
+    if wish.save {
+        save(&mut done.rule)?;
+    } else if !done.rule.is_saved && done.rule.path.exists() {
+        let path = done.rule.path.display();
+        done.notes.push(format!(
+            "{path} says otherwise and counts after a boot: add --save to replace it"
+        ));
+    }
+    Ok(done)
+}
+
+fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, BindError> {
+    let address = wish.card;
+    let card = card(system, address)?;
+    let folder = system.folder(address);
+    let lent = DRIVERS.iter().find(|driver| card.driver.as_deref() == Some(**driver));
+    let mut steps = vec![choose(system, address, "")];
+    if let Some(driver) = lent {
+        free(system, &card, wish)?;
+        steps.push(hand(system, address, driver, "unbind"));
+    }
+    if lent.is_some() || card.driver.is_none() {
+        // Without its module no driver would want it. Where it is part of the kernel there is none to load.
+        let alias = fs::read_to_string(folder.join("modalias")).unwrap_or_default();
+        steps.push(Step::Try(alias.trim().into()));
+        steps.push(Step::Write {
+            path: system.path("sys/bus/pci/drivers_probe"),
+            text: address.to_string(),
+        });
+    }
+    let mut rule = rule(system, address, lent.unwrap_or(&""), false);
+    let is_saved = rule.path.exists();
+    if !wish.dry_run {
+        for step in &steps {
+            step.run(kernel).map_err(|error| BindError::Step {
+                address,
+                step: step.to_string(),
+                error,
+                driver: driver_of(system, address),
+            })?;
+        }
+    }
+    let now = card_now(system, address, &card);
+    if !wish.dry_run && now.driver.as_deref().is_some_and(|driver| DRIVERS.contains(&driver)) {
+        return Err(BindError::NotBound {
+            address,
+            wanted: "the kernel's own driver".into(),
+            driver: now.driver,
+        });
+    }
+    if is_saved {
+        steps.push(Step::Remove(rule.path.clone()));
+        if !wish.dry_run {
+            fs::remove_file(&rule.path).map_err(|error| BindError::Rule {
+                path: rule.path.clone(),
+                error,
+            })?;
+            rule.is_saved = false;
+        }
+    }
+    let mut notes = Vec::new();
+    if !wish.dry_run && now.driver.is_none() {
+        notes.push("no driver of the kernel wants it: see dmesg, and whether its module is installed".into());
+    }
+    Ok(Done {
+        card: address.to_string(),
+        was: card.driver,
+        driver: now.driver.filter(|_| !wish.dry_run),
+        interfaces: now.interfaces,
+        steps: steps.iter().map(ToString::to_string).collect(),
+        notes,
+        rule,
+    })
+}
+
+/// A network card.
+fn card(system: &System, address: PciAddress) -> Result<Card, CardFault> {
+    let card = system.card(address).ok_or(CardFault::Absent(address))?;
+    let class = card.class;
+    match card.is_network() {
+        true => Ok(card),
+        false => Err(CardFault::OtherDevice { address, class }),
+    }
+}
+
+fn card_now(system: &System, address: PciAddress, before: &Card) -> Card {
+    system.card(address).unwrap_or(before.clone())
+}
+
+fn driver_of(system: &System, address: PciAddress) -> Option<String> {
+    system.card(address)?.driver
+}
+
+/// Taking a card from a process that has it would wait for that process, or take it from under its hands.
+fn free(system: &System, card: &Card, wish: &Wish) -> Result<(), BindError> {
+    let address = card.address;
+    match system.user(card).filter(|_| !wish.force) {
+        Some(process) => Err(BindError::InUse { address, process }),
+        None => Ok(()),
+    }
+}
+
+/// Let a card be for one driver alone; for none: for all again.
+fn choose(system: &System, address: PciAddress, driver: &str) -> Step {
+    Step::Write {
+        path: system.folder(address).join("driver_override"),
+        text: driver.into(),
+    }
+}
+
+/// Let a driver take a card (`bind`) or leave it (`unbind`).
+fn hand(system: &System, address: PciAddress, driver: &str, what: &str) -> Step {
+    Step::Write {
+        path: system.path(&format!("sys/bus/pci/drivers/{driver}/{what}")),
+        text: address.to_string(),
+    }
+}
+
+/// Give a card back to the driver that it had, as far as the kernel lets us.
+fn restore(system: &System, kernel: &dyn Kernel, before: &Card) {
+    let address = before.address;
+    let found = driver_of(system, address);
+    let mut steps = vec![choose(system, address, "")];
+    if found != before.driver {
+        steps.extend(found.iter().map(|other| hand(system, address, other, "unbind")));
+        steps.extend(before.driver.iter().map(|old| hand(system, address, old, "bind")));
+    }
+    // What is then the case is read and told.
+    steps.iter().for_each(|step| drop(step.run(kernel)));
+}
+
+/// The rule that binds a card when it appears: at boot, and when it comes back.
+fn rule(system: &System, address: PciAddress, driver: &str, force: bool) -> Rule {
+    let path = system.path(&format!("etc/udev/rules.d/90-sluice-{address}.rules"));
+    let program = std::env::current_exe().unwrap_or("/usr/bin/sluice".into());
+    let force = if force { " --force" } else { "" };
+    let mut rule = Rule {
+        text: format!(
+            "ACTION==\"add\", SUBSYSTEM==\"pci\", KERNEL==\"{address}\", RUN+=\"{} bind {address} --driver {driver}{force}\"\n",
+            program.display()
+        ),
+        is_saved: false,
+        path,
+    };
+    rule.is_saved = fs::read_to_string(&rule.path).is_ok_and(|saved| saved == rule.text);
+    rule
+}
+
+fn save(rule: &mut Rule) -> Result<(), BindError> {
+    let failed = |error| BindError::Rule {
+        path: rule.path.clone(),
+        error,
+    };
+    fs::create_dir_all(rule.path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
+    fs::write(&rule.path, &rule.text).map_err(failed)?;
+    rule.is_saved = true;
+    Ok(())
+}
+
+/// A network card of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Listed {
+    /// Its PCI address.
+    pub card: String,
+    /// Maker and model by number: `8086:10d3`.
+    pub id: String,
+    /// Maker and model by name, where the list of names is installed.
+    pub name: Option<String>,
+    /// The kernel driver that it is bound to.
+    pub driver: Option<String>,
+    /// How a process can have it.
+    pub mode: String,
+    /// Its kernel interfaces.
+    pub interfaces: Vec<String>,
+    /// Its IOMMU group.
+    pub group: Option<u32>,
+    /// Its memory node.
+    pub node: Option<u16>,
+}
+
+impl From<&Card> for Listed {
+    fn from(card: &Card) -> Self {
+        Self {
+            card: card.address.to_string(),
+            id: card.id(),
+            name: names::name(card.vendor, card.device),
+            driver: card.driver.clone(),
+            mode: card.mode().to_string(),
+            interfaces: card.interfaces.clone(),
+            group: card.group.as_ref().map(|group| group.number),
+            node: card.node,
+        }
+    }
+}
+
+/// The network cards of this machine.
+pub fn list() -> Vec<Listed> {
+    System::this().cards().iter().map(Listed::from).collect()
+}

@@ -1,0 +1,203 @@
+//! What is said of cards beside their own faults: where memory comes from, who has them, which cores are far.
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use sluice_config::{Config, Fault, schema};
+use sluice_dpdk::eal::{self, Demand, Host, Memory};
+use sluice_dpdk::pci::{Card, CardFault, HugePages, Mode, System};
+use sluice_dpdk::{Device, Limit, Plan};
+use sluice_engine::placement::Topology;
+
+use crate::ports::{Outlook, key};
+use crate::topology::{SYS, topology};
+
+/// Hugepages of this machine by size.
+pub fn hugepages() -> Vec<HugePages> {
+    System::this().hugepages()
+}
+
+/// The cards of a device, those of a bond one by one.
+pub(crate) fn cards(device: &Device) -> Vec<Card> {
+    let members = match device {
+        Device::Bond { members } => members.as_slice(),
+        device => std::slice::from_ref(device),
+    };
+    let system = System::this();
+    let cards = members.iter().filter_map(|member| match member {
+        Device::Pci(address) => system.card(*address),
+        _ => None,
+    });
+    cards.collect()
+}
+
+/// Add what is known only of all ports together, and of the running daemon.
+pub(crate) fn complete(config: &Config, ports: &mut [Outlook]) {
+    tolerate_running(config, ports);
+    let modes: Vec<Mode> = ports
+        .iter()
+        .flat_map(|port| port.cards.iter().map(Card::mode))
+        .collect();
+    let is_physical = modes.iter().any(|mode| mode.is_physical());
+    let devices: Vec<_> = ports
+        .iter()
+        .map(|port| (port.plan.name.clone(), port.plan.device.clone()))
+        .collect();
+    let topology = topology(Path::new(SYS), &devices).unwrap_or_default();
+    for (place, port) in ports.iter_mut().enumerate() {
+        let by_uio = port.cards.iter().any(|card| card.mode() == Mode::Uio);
+        if by_uio && port.plan.interrupts {
+            port.limits.push(Limit::note(
+                "UIO brings no receive interrupts: workers of this device sleep for a time instead (vfio-pci brings them)"
+                    .into(),
+            ));
+        }
+        if is_physical && port.cards.iter().any(|card| card.mode() == Mode::Vfio) {
+            port.limits.push(Limit::note(
+                "another card is driven by UIO, or by VFIO without an IOMMU: this one is given physical addresses, too, \
+                 and needs hugepages"
+                    .into(),
+            ));
+        }
+        port.limits
+            .extend(far(&topology, place, &config.cores).map(Limit::note));
+    }
+}
+
+/// A card of the daemon that this configuration is for is free when that ends.
+fn tolerate_running(config: &Config, ports: &mut [Outlook]) {
+    let socket = &config.document.control.socket;
+    let mut running = None;
+    for limit in ports.iter_mut().flat_map(|port| &mut port.limits) {
+        let Some(CardFault::InUse {
+            address,
+            process: Some(process),
+        }) = &limit.card
+        else {
+            continue;
+        };
+        let running = *running.get_or_insert_with(|| listener(socket));
+        if running == Some(process.id) {
+            *limit = Limit::note(format!("{address} is in use by the running daemon, {process}"));
+        }
+    }
+}
+
+/// The process that listens at a socket.
+fn listener(socket: &Path) -> Option<u32> {
+    let stream = UnixStream::connect(socket).ok()?;
+    let credentials = rustix::net::sockopt::socket_peercred(stream).ok()?;
+    u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
+}
+
+/// That all workers are far from a device, and which cores are near.
+fn far(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
+    let node = topology.devices.get(device)?.node?;
+    let sites = topology.cores.iter().filter(|site| site.node == node);
+    let near: Vec<u16> = sites.map(|site| site.core).collect();
+    if near.is_empty() || workers.iter().any(|worker| near.contains(worker)) {
+        return None;
+    }
+    let list = |cores: &[u16]| cores.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let nearest = list(&near[..near.len().min(workers.len())]);
+    Some(format!(
+        "the device is at memory node {node}, and the workers' cores ({}) are not: each frame crosses between sockets \
+         (near ones: workers = [{nearest}])",
+        list(workers)
+    ))
+}
+
+/// Whether hugepages are wanted: `None` where there are enough of them.
+pub(crate) fn wants_hugepages(config: &Config) -> Option<bool> {
+    match config.document.system.hugepages {
+        schema::Hugepages::Auto => None,
+        schema::Hugepages::Off => Some(false),
+        schema::Hugepages::Require => Some(true),
+    }
+}
+
+/// Where packet buffers would lie.
+///
+/// # Errors
+/// Hugepages are needed, and are turned off or too few.
+pub fn buffer_memory(config: &Config, ports: &[Outlook], plan: &Plan) -> Result<Memory, Fault> {
+    let needs = plan.needs(&[], wants_hugepages(config));
+    eal::memory(&needs, &Host::look(&needs.pci)).map_err(|fault| {
+        let text = fault.to_string();
+        match fault.demand {
+            Demand::Card(address, _) => device_fault(name_of(ports, address), &text),
+            Demand::Configured => parted(["system", "hugepages"].map(str::to_owned).to_vec(), "", &text),
+        }
+    })
+}
+
+/// The interface that has a card.
+pub(crate) fn name_of(ports: &[Outlook], address: sluice_dpdk::PciAddress) -> &str {
+    let has = |port: &&Outlook| port.cards.iter().any(|card| card.address == address);
+    ports.iter().find(has).map_or("", |port| &port.plan.name)
+}
+
+/// What the driver layer says of an interface's device, as a fault of that key.
+pub(crate) fn device_fault(interface: &str, text: &str) -> Fault {
+    parted(key(interface, "device"), &format!("{interface}: "), text)
+}
+
+/// What the driver layer says is what is wrong, a colon, and what to do.
+fn parted(key: Vec<String>, before: &str, text: &str) -> Fault {
+    let (what, hint) = text.split_once(": ").unwrap_or((text, ""));
+    Fault {
+        key,
+        what: format!("{before}{what}"),
+        hint: (!hint.is_empty()).then(|| hint.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_engine::placement::{DeviceSite, Site};
+
+    use super::*;
+
+    #[test]
+    fn device_far_from_all_workers_names_near_cores() {
+        let site = |core: u16| Site {
+            core,
+            socket: core % 2,
+            physical: core,
+            cache: core % 2,
+            node: core % 2,
+        };
+        let device = |node| DeviceSite { name: "x".into(), node };
+        let topology = Topology {
+            cores: (0..8).map(site).collect(),
+            devices: vec![device(Some(1)), device(None)],
+        };
+        assert_eq!(
+            Some(
+                "the device is at memory node 1, and the workers' cores (0, 2) are not: each frame crosses between \
+                 sockets (near ones: workers = [1, 3])"
+                    .to_owned()
+            ),
+            far(&topology, 0, &[0, 2])
+        );
+        assert_eq!(None, far(&topology, 0, &[0, 3]));
+        assert_eq!(None, far(&topology, 1, &[0, 2]));
+    }
+
+    #[test]
+    fn listener_of_a_socket_is_its_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        assert_eq!(None, listener(&path));
+        let _listening = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(Some(std::process::id()), listener(&path));
+    }
+
+    #[test]
+    fn fault_of_the_driver_layer_is_parted_into_what_is_wrong_and_what_to_do() {
+        let fault = device_fault("a", "0000:00:02.0 has no driver: run sluice bind 0000:00:02.0 as root");
+        assert_eq!("a: 0000:00:02.0 has no driver", fault.what);
+        assert_eq!(Some("run sluice bind 0000:00:02.0 as root".into()), fault.hint);
+        assert_eq!(None, device_fault("a", "bad").hint);
+    }
+}

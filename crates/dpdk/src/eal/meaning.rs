@@ -1,0 +1,82 @@
+//! What DPDK's last words mean, where its error number does not say it.
+
+use super::recent_lines;
+
+/// Lines of DPDK's log that are looked at: what a driver writes at one failure.
+const MEANT: usize = 12;
+
+/// What DPDK writes; what it means, and what to do.
+const MEANINGS: [(&str, &str); 9] = [
+    (
+        "Expecting 'PA' IOVA mode",
+        "UIO, and VFIO without an IOMMU, need hugepages, for ordinary pages have no physical addresses that a card may use; \
+         sluice check says how many",
+    ),
+    (
+        "Cannot use IOVA as 'PA'",
+        "UIO, and VFIO without an IOMMU, need hugepages and the capability SYS_ADMIN; sluice check says how many",
+    ),
+    (
+        "Expecting 'VA' IOVA mode",
+        "the driver of this card takes virtual addresses alone: bind all cards to vfio-pci behind an IOMMU, none to UIO",
+    ),
+    (
+        "VFIO group is not viable",
+        "a driver of the kernel has another device of the card's IOMMU group; sluice check names it",
+    ),
+    (
+        "failed to select IOMMU type",
+        "VFIO has no driver for the IOMMU: modprobe vfio_iommu_type1",
+    ),
+    (
+        "No supported IOMMU extensions found",
+        "VFIO has no driver for the IOMMU: modprobe vfio_iommu_type1",
+    ),
+    (
+        "annot set up DMA remapping, error 12",
+        "the limit on locked memory is too low: ulimit -l unlimited, LimitMEMLOCK=infinity in the unit, or run as root",
+    ),
+    (
+        "IOVA exceeding limits of current DMA mask",
+        "the IOMMU has fewer address bits than DPDK's memory needs: reserve hugepages, or turn the IOMMU off and use UIO",
+    ),
+    (
+        "Device or resource busy",
+        "another process has the card; sluice check names it",
+    ),
+];
+
+/// What the last of these lines that is known means.
+fn meaning(lines: &[String]) -> Option<&'static str> {
+    lines.iter().rev().find_map(|line| {
+        let known = MEANINGS.iter().find(|(words, _)| line.contains(words));
+        known.map(|(_, meaning)| *meaning)
+    })
+}
+
+/// The last of DPDK's lines, behind what they mean.
+pub(crate) fn last_words(count: usize) -> String {
+    let lines = recent_lines(MEANT);
+    let words = lines[lines.len().saturating_sub(count)..].join("; ");
+    match meaning(&lines) {
+        Some(meaning) => format!("{meaning}; DPDK's last words: {words}"),
+        None => format!("DPDK's last words: {words}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_line_that_is_known_is_what_counts() {
+        let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        let found = meaning(&lines(&[
+            "EAL: 0000:00:03.0 VFIO group is not viable! Not all devices in IOMMU group bound to VFIO or unbound",
+            "EAL:   Expecting 'PA' IOVA mode but current mode is 'VA', not initializing",
+            "EAL: Requested device 0000:00:02.0 cannot be used",
+        ]));
+        assert!(found.is_some_and(|text| text.contains("need hugepages")), "{found:?}");
+        assert_eq!(None, meaning(&lines(&["EAL: Driver cannot attach the device"])));
+    }
+}

@@ -1,0 +1,331 @@
+//! PCI cards as the kernel describes them, before DPDK is started: driver, IOMMU group, interfaces, hugepages.
+
+mod hugepages;
+mod judge;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
+
+pub use hugepages::{HugePages, reserve};
+pub use judge::{CardFault, judge};
+
+use crate::device::PciAddress;
+
+/// Kernel drivers that DPDK shares the card with: the card stays bound to them.
+const BIFURCATED: [&str; 4] = ["mlx4_core", "mlx5_core", "mana", "nfp"];
+
+/// The module of VFIO for a card.
+pub const VFIO: &str = "vfio-pci";
+
+/// The module of UIO that is part of the kernel.
+pub const UIO: &str = "uio_pci_generic";
+
+/// Bits of a process's addresses, as DPDK counts them.
+const VIRTUAL_BITS: u8 = 47;
+
+/// The machine's `/sys`, `/dev` and `/proc`.
+#[derive(Clone, Debug)]
+pub struct System {
+    root: PathBuf,
+    /// Open a file of `/dev/vfio` and close it again.
+    open: fn(&Path) -> io::Result<()>,
+}
+
+impl System {
+    /// This machine.
+    pub fn this() -> Self {
+        Self::at(Path::new("/"))
+    }
+
+    /// A folder laid out like `/`.
+    pub fn at(root: &Path) -> Self {
+        Self {
+            root: root.into(),
+            open: |path| fs::OpenOptions::new().read(true).write(true).open(path).map(drop),
+        }
+    }
+
+    /// A path below the root: `sys/bus/pci`.
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.root.join(below)
+    }
+
+    /// The folder of a card in `/sys`.
+    pub fn folder(&self, address: PciAddress) -> PathBuf {
+        self.path(&format!("sys/bus/pci/devices/{address}"))
+    }
+
+    /// All network cards, by their addresses.
+    pub fn cards(&self) -> Vec<Card> {
+        let addresses = entries(&self.path("sys/bus/pci/devices")).into_iter();
+        let mut cards: Vec<Card> = addresses
+            .filter_map(|name| self.card(name.parse().ok()?))
+            .filter(Card::is_network)
+            .collect();
+        cards.sort_by_key(|card| card.address);
+        cards
+    }
+
+    /// A PCI device; none where there is none.
+    pub fn card(&self, address: PciAddress) -> Option<Card> {
+        let folder = self.folder(address);
+        let number = |name: &str| u32::from_str_radix(text(&folder.join(name))?.trim_start_matches("0x"), 16).ok();
+        let interfaces = |folder: &Path| entries(&folder.join("net"));
+        let mut found = interfaces(&folder);
+        // virtio has a bus of its own between the PCI device and the interface.
+        for child in entries(&folder).iter().filter(|name| name.starts_with("virtio")) {
+            found.extend(interfaces(&folder.join(child)));
+        }
+        found.sort();
+        Some(Card {
+            address,
+            class: number("class")?,
+            vendor: number("vendor").unwrap_or(0) as u16,
+            device: number("device").unwrap_or(0) as u16,
+            driver: target(&folder.join("driver")),
+            group: self.group(address),
+            // -1 where the machine has one node, or does not tell.
+            node: text(&folder.join("numa_node")).and_then(|node| node.parse().ok()),
+            uio: entries(&folder.join("uio")).into_iter().next(),
+            // VT-d tells the width of its guests' addresses in bits 16 to 21, less one.
+            address_bits: number64(&folder.join("iommu/intel-iommu/cap")).map(|bits| (bits >> 16 & 0x3f) as u8 + 1),
+            interfaces: found,
+        })
+    }
+
+    fn group(&self, address: PciAddress) -> Option<Group> {
+        let folder = self.folder(address).join("iommu_group");
+        let number = target(&folder)?.parse().ok()?;
+        let members = entries(&folder.join("devices")).into_iter();
+        let others = members
+            .filter_map(|name| name.parse().ok())
+            .filter(|&member| member != address);
+        Some(Group {
+            number,
+            has_iommu: text(&folder.join("name")).is_none_or(|name| name != "vfio-noiommu"),
+            translates: text(&folder.join("type")).is_some_and(|kind| kind != "identity"),
+            others: others
+                .map(|address| {
+                    let folder = self.folder(address);
+                    Member {
+                        address,
+                        driver: target(&folder.join("driver")),
+                        is_bridge: text(&folder.join("class")).is_some_and(|class| class.starts_with("0x0604")),
+                    }
+                })
+                .collect(),
+        })
+    }
+
+    /// Whether the kernel lets VFIO go without an IOMMU.
+    pub fn allows_vfio_without_iommu(&self) -> bool {
+        let switch = self.path("sys/module/vfio/parameters/enable_unsafe_noiommu_mode");
+        text(&switch).is_some_and(|value| value == "Y" || value == "1")
+    }
+
+    /// Another process that has a file of `/dev` open, as far as `/proc` shows those of others; `Some(None)`: this one.
+    fn holder(&self, device: &str) -> Option<Option<Process>> {
+        let own = std::process::id();
+        let mut by_self = None;
+        for id in entries(&self.path("proc")).iter().filter_map(|name| name.parse().ok()) {
+            let files = self.path(&format!("proc/{id}/fd"));
+            let holds = |name: &String| fs::read_link(files.join(name)).is_ok_and(|file| file == Path::new(device));
+            if !entries(&files).iter().any(holds) {
+                continue;
+            }
+            if id != own {
+                let name = text(&self.path(&format!("proc/{id}/comm"))).unwrap_or_default();
+                return Some(Some(Process { id, name }));
+            }
+            by_self = Some(None);
+        }
+        by_self
+    }
+
+    /// Another process that uses a card by UIO or VFIO.
+    pub fn user(&self, card: &Card) -> Option<Process> {
+        self.holder(&card.file()?).flatten()
+    }
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} ({})", self.id, self.name)
+    }
+}
+
+/// A PCI device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// Where it is.
+    pub address: PciAddress,
+    /// Class, subclass and programming interface: `0x020000` is Ethernet.
+    pub class: u32,
+    /// Number of its maker.
+    pub vendor: u16,
+    /// The maker's number of the model.
+    pub device: u16,
+    /// The kernel driver that it is bound to.
+    pub driver: Option<String>,
+    /// Its IOMMU group.
+    pub group: Option<Group>,
+    /// Its memory node, where the machine has several.
+    pub node: Option<u16>,
+    /// Its file of UIO: `uio0`.
+    pub uio: Option<String>,
+    /// Address bits of the IOMMU before it, where that tells.
+    pub address_bits: Option<u8>,
+    /// Its kernel interfaces.
+    pub interfaces: Vec<String>,
+}
+
+/// Devices that an IOMMU can't tell apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its number.
+    pub number: u32,
+    /// An IOMMU is behind it; otherwise VFIO made it up.
+    pub has_iommu: bool,
+    /// Drivers that are not of VFIO have addresses of the IOMMU, not those of memory (`iommu=pt` was not written).
+    pub translates: bool,
+    /// The other devices in it.
+    pub others: Vec<Member>,
+}
+
+/// Another device of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Where it is.
+    pub address: PciAddress,
+    /// The kernel driver that it is bound to.
+    pub driver: Option<String>,
+    /// A PCI bridge, whose driver VFIO tolerates.
+    pub is_bridge: bool,
+}
+
+impl Member {
+    /// The driver by which it keeps VFIO from the whole group.
+    pub fn obstacle(&self) -> Option<&str> {
+        let tolerated = |driver: &str| self.is_bridge || driver.starts_with("vfio") || driver == "pci-stub";
+        self.driver.as_deref().filter(|driver| !tolerated(driver))
+    }
+}
+
+/// How a process can have a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// By VFIO, behind an IOMMU.
+    Vfio,
+    /// By VFIO, behind an IOMMU that virtual addresses are too long for.
+    VfioNarrow,
+    /// By VFIO, with nothing that checks what the card writes to.
+    VfioWithoutIommu,
+    /// By UIO.
+    Uio,
+    /// Beside the kernel's own driver.
+    Bifurcated,
+    /// Not at all: the kernel has it.
+    Kernel,
+    /// Not at all: it has no driver.
+    Unbound,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Vfio => "VFIO with IOMMU",
+            Mode::VfioNarrow => "VFIO with an IOMMU of few address bits",
+            Mode::VfioWithoutIommu => "VFIO without IOMMU",
+            Mode::Uio => "UIO",
+            Mode::Bifurcated => "shared with the kernel",
+            Mode::Kernel => "kernel",
+            Mode::Unbound => "no driver",
+        })
+    }
+}
+
+impl Mode {
+    /// The card is given physical addresses, which hugepages alone have.
+    pub fn is_physical(self) -> bool {
+        matches!(self, Mode::Uio | Mode::VfioNarrow | Mode::VfioWithoutIommu)
+    }
+}
+
+impl Card {
+    /// Whether it is a network card.
+    pub fn is_network(&self) -> bool {
+        self.class >> 16 == 2
+    }
+
+    /// How a process can have it.
+    pub fn mode(&self) -> Mode {
+        match self.driver.as_deref() {
+            None => Mode::Unbound,
+            Some(VFIO) if self.has_iommu() => match self.address_bits {
+                Some(bits) if bits < VIRTUAL_BITS => Mode::VfioNarrow,
+                _ => Mode::Vfio,
+            },
+            Some(VFIO) => Mode::VfioWithoutIommu,
+            Some(UIO | "igb_uio") => Mode::Uio,
+            Some(driver) if BIFURCATED.contains(&driver) => Mode::Bifurcated,
+            Some(_) => Mode::Kernel,
+        }
+    }
+
+    /// Whether an IOMMU is before it.
+    pub fn has_iommu(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.has_iommu)
+    }
+
+    /// The driver to bind it to.
+    pub fn best_driver(&self) -> &'static str {
+        if self.has_iommu() { VFIO } else { UIO }
+    }
+
+    /// Numbers of maker and model, as `lspci -n` writes them.
+    pub fn id(&self) -> String {
+        format!("{:04x}:{:04x}", self.vendor, self.device)
+    }
+
+    /// The file by which a process has it.
+    fn file(&self) -> Option<String> {
+        match self.mode() {
+            Mode::Vfio | Mode::VfioNarrow => Some(format!("/dev/vfio/{}", self.group.as_ref()?.number)),
+            Mode::VfioWithoutIommu => Some(format!("/dev/vfio/noiommu-{}", self.group.as_ref()?.number)),
+            Mode::Uio => Some(format!("/dev/{}", self.uio.as_ref()?)),
+            _ => None,
+        }
+    }
+}
+
+/// Names in a folder; none where there is no such folder.
+fn entries(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}
+
+fn text(path: &Path) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn number64(path: &Path) -> Option<u64> {
+    u64::from_str_radix(text(path)?.trim_start_matches("0x"), 16).ok()
+}
+
+/// The last part of where a link leads.
+fn target(link: &Path) -> Option<String> {
+    Some(fs::read_link(link).ok()?.file_name()?.to_str()?.to_owned())
+}

@@ -1,0 +1,78 @@
+"""The hash by which virtio chooses a queue: key and table as the emulated device has them, and the hash computed here."""
+
+import ipaddress
+import os
+import struct
+from dataclasses import dataclass
+
+from lab import waiting
+
+# After the name of the part of a device's saved state: its version, three flags, the kinds of packets that are hashed, entries of the
+# table, the queue of what is not hashed. Then the key and the table.
+HEAD = ">I???IHH"
+KEY_BYTES = 40
+# The devices' states are the end of what QEMU saves; before them is the memory.
+END_BYTES = 8 << 20
+# VIRTIO_NET_RSS_HASH_TYPE_: IPv4, TCPv4, UDPv4, IPv6, TCPv6, UDPv6.
+ALL_TYPES = 0x3F
+
+
+@dataclass(frozen=True)
+class Hashing:
+    """How a device chooses the queue of a packet."""
+
+    enabled: bool
+    types: int
+    key: bytes
+    table: tuple
+
+    def queue(self, source, source_port, destination, destination_port):
+        """The queue of a packet of TCP or UDP."""
+        addresses = b"".join(ipaddress.ip_address(address).packed for address in (source, destination))
+        value = toeplitz(self.key, addresses + struct.pack(">HH", source_port, destination_port))
+        return self.table[value % len(self.table)]
+
+
+def toeplitz(key, data):
+    """The hash of Toeplitz: for each bit of the input that is set, the 32 bits of the key that begin there, by exclusive or."""
+    bits = int.from_bytes(key, "big")
+    width = 8 * len(key)
+    value = 0
+    for place in range(8 * len(data)):
+        if data[place // 8] >> (7 - place % 8) & 1:
+            value ^= bits >> (width - 32 - place) & 0xFFFFFFFF
+    return value
+
+
+def read(guest, cards):
+    """How cards of a guest choose queues, read from the state that QEMU would give to another machine."""
+    path = os.path.join(guest.folder, "state")
+    guest.qmp("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
+    guest.qmp("stop")
+    try:
+        guest.qmp("migrate", uri=f"exec:tail -c {END_BYTES} >{path}")
+
+        def saved():
+            answer = guest.qmp("query-migrate")
+            assert answer.get("status") != "failed", answer
+            return answer.get("status") == "completed"
+
+        waiting.until(saved, "the state to be saved", 60)
+        with open(path, "rb") as file:
+            state = file.read()
+    finally:
+        guest.qmp("cont")
+    os.remove(path)
+    return [_hashing(state, guest.address(card)) for card in cards]
+
+
+def _hashing(state, address):
+    device = state.index(f"{address}/virtio-net".encode())
+    name = b"virtio-net-device/rss"
+    place = state.index(name, device) + len(name)
+    version, enabled, _, _, types, entries, _ = struct.unpack_from(HEAD, state, place)
+    assert version == 1, f"version {version} of the state is not known"
+    place += struct.calcsize(HEAD)
+    key = state[place : place + KEY_BYTES]
+    table = struct.unpack_from(f">{entries}H", state, place + KEY_BYTES)
+    return Hashing(enabled, types, key, table)
