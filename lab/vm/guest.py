@@ -100,6 +100,8 @@ class Guest:
                  extra=()):
         self.name, self.cards, self.iommu = name, {card.name: card for card in cards}, iommu
         self.folder = os.path.join(folder, name)
+        # The console of one that had the name before would look like this one's.
+        shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder)
         self.processes = []
         self.lock = threading.RLock()
@@ -329,3 +331,6 @@ class Guest:
         for connection in (self.shell, self.monitor):
             if connection:
                 connection.close()
+        # Those that no host was given.
+        for card in self.cards.values():
+            subprocess.run(["ip", "link", "delete", card.wire], stderr=subprocess.DEVNULL, check=False)

@@ -23,13 +23,13 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what a way of binding can't be, legacy virtio behind an IOMMU, and kinds that were not asked for."""
+    """Leave out what a way of binding can't be (legacy virtio behind an IOMMU; cases of the other way), and kinds not asked for."""
     chosen = config.getoption("kinds").split(",")
 
     def possible(item):
         parameters = getattr(item, "callspec", None) and item.callspec.params or {}
-        name = parameters.get("lane")
-        return name is None or name in chosen and parameters["guest"] in cards.KINDS[name].ways
+        way, lane, case = (parameters.get(name) for name in ("guest", "lane", "case"))
+        return (lane is None or lane in chosen and way in cards.KINDS[lane].ways) and (case is None or way in case.ways)
 
     config.hook.pytest_deselected(items=[item for item in items if not possible(item)])
     items[:] = filter(possible, items)
