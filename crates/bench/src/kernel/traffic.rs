@@ -170,7 +170,8 @@ impl Traffic {
         let Some(first) = self.inside.first_mut() else {
             return Ok(());
         };
-        first.ask(&format!("open {flows} {rate}"), "opened").map(drop)
+        first.tell(&format!("open {flows} {rate}"))?;
+        first.expect("opened").map(drop)
     }
 
     /// How many flows the server's end knows the ends of; `None` where it does not answer.
@@ -178,7 +179,9 @@ impl Traffic {
         let Some(outside) = &mut self.outside else {
             return Ok(None);
         };
-        outside.ask("known", "known").map(Some)
+        outside.tell("known")?;
+        let answer = outside.expect("known")?;
+        Ok(answer.rsplit(' ').next().and_then(|count| count.parse().ok()))
     }
 
     /// Begin to send, at most `rate` packets per second all together, each generator flows of its own; 0 is no limit.
@@ -224,15 +227,14 @@ impl Traffic {
 
 /// One generator.
 #[derive(Debug)]
-pub struct Generator {
+struct Generator {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
 impl Generator {
-    /// Start one that sends in a direction: in the namespace of the generator, or as the server's end in that of the sink.
-    pub fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, TrafficError> {
+    fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, TrafficError> {
         let (host, interface) = match direction {
             Direction::Up => (GENERATOR, GENERATOR_INTERFACE),
             Direction::Down => (SINK, SINK_INTERFACE),
@@ -270,24 +272,15 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Tell it a line.
-    pub fn tell(&mut self, line: &str) -> Result<(), TrafficError> {
+    fn tell(&mut self, line: &str) -> Result<(), TrafficError> {
         let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         let input = self.input.as_mut().ok_or_else(closed)?;
         writeln!(input, "{line}")?;
         Ok(input.flush()?)
     }
 
-    /// Tell it a line, and take the number of its answer, which begins with a word.
-    pub fn ask(&mut self, line: &str, expected: &'static str) -> Result<u64, TrafficError> {
-        self.tell(line)?;
-        let answer = self.expect(expected)?;
-        let number = answer.rsplit(' ').next().and_then(|count| count.parse().ok());
-        number.ok_or(TrafficError::Answer { answer, expected })
-    }
-
     /// The next answer, which begins with a word; DPDK's own lines before it are passed over.
-    pub fn expect(&mut self, expected: &'static str) -> Result<String, TrafficError> {
+    fn expect(&mut self, expected: &'static str) -> Result<String, TrafficError> {
         let mut answer = String::new();
         loop {
             let mut line = String::new();
