@@ -120,11 +120,11 @@ def _plugins():
     return folder, [file if os.path.exists(file) else _missing(file) for file in files]
 
 
-def _tree(sluice, kernel, tools):
+def _tree(sluice, kernel, tools, modules, more):
     """What goes into the archive, as what is added by which call: all but the stripped program itself."""
     folder, plugins = _plugins()
     programs = [shutil.which(tool) or _missing(tool) for tool in [*TOOLS, *tools]]
-    libraries, loader = _libraries([sluice, _busybox(), *programs, *plugins])
+    libraries, loader = _libraries([sluice, _busybox(), *programs, *plugins, *more])
     place = os.path.dirname(os.path.dirname(folder)).lstrip("/")
     # A library lies in one place, and the folder of plug-ins has a link to it, as Debian has: a second file would be loaded
     # a second time, and register its drivers twice.
@@ -145,11 +145,11 @@ def _tree(sluice, kernel, tools):
         yield "link", f"usr/bin/{applet}", "busybox"
     # Where the kernel looks for it.
     yield "link", "usr/sbin/modprobe", "../bin/busybox"
-    modules = f"usr/lib/modules/{kernel.release}"
-    for name in ["modules.dep", "modules.alias", "modules.symbols", "modules.builtin"]:
-        yield "file", f"{modules}/{name}", os.path.join(kernel.modules, name)
-    for name in kernel.files(MODULES):
-        yield "file", f"{modules}/{name}", os.path.join(kernel.modules, name)
+    for path in more:
+        yield "file", path.lstrip("/"), path
+    place = f"usr/lib/modules/{kernel.release}"
+    for name in ["modules.dep", "modules.alias", "modules.symbols", "modules.builtin", *kernel.files([*MODULES, *modules])]:
+        yield "file", f"{place}/{name}", os.path.join(kernel.modules, name)
     yield "file", "init", INIT
     yield "link", "var/run", "../run"
     # The root, too: plug-ins in a folder that everybody may write to are not loaded.
@@ -166,10 +166,11 @@ def _key(entries, sluice):
     return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
 
 
-def build(sluice, kernel="cloud", tools=()):
-    """Kernel and initramfs for a program `sluice`; built where there is none of the same parts yet. `tools` are more programs."""
+def build(sluice, kernel="cloud", tools=(), modules=(), more=()):
+    """Kernel and initramfs for a program `sluice`; built where there is none of the same parts yet. `tools` are more programs, `modules`
+    more of the kernel's modules, `more` other files, which lie in the guest where they lie here."""
     kernel = Kernel(kernel)
-    entries = list(_tree(sluice, kernel, tools))
+    entries = list(_tree(sluice, kernel, tools, modules, more))
     path = os.path.join(FOLDER, f"initramfs-{kernel.release}-{_key(entries, sluice)}")
     if not os.path.exists(path):
         stripped = f"{path}.{os.getpid()}.sluice"

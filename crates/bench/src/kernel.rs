@@ -20,6 +20,8 @@ pub mod generator;
 pub mod inside;
 pub mod machine;
 pub mod outside;
+pub mod pace;
+pub mod peers;
 pub mod topology;
 pub mod traffic;
 pub mod trial;

@@ -20,6 +20,7 @@ mod slices;
 mod subscribers;
 #[cfg(test)]
 mod turn;
+mod vm;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ use report::ReportArguments;
 use router::RouterArguments;
 use rows::{Row, Run};
 use subscribers::SubscribersArguments;
+use vm::VmArguments;
 
 /// Measure the data plane.
 #[derive(Parser)]
@@ -78,6 +80,8 @@ enum Bench {
     Paper(PaperArguments),
     /// The same wires and traffic through Linux and through Sluice.
     Kernel(KernelArguments),
+    /// Linux and Sluice by turns in one guest, on the same emulated cards (P0's future work).
+    Vm(VmArguments),
     /// Everything measured, as one HTML page with plots.
     Report(ReportArguments),
     /// The packets of `kernel`, told what to send by lines on its input.
@@ -94,6 +98,8 @@ fn main() -> ExitCode {
         // Its rows go to the process outside of the namespaces.
         Bench::Kernel(kernel) if kernel.inside() => kernel::inside::run(kernel, arguments.quick),
         Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
+        Bench::Vm(vm) if vm.inside() => vm::inside::run(vm, arguments.quick),
+        Bench::Vm(vm) => measure(&arguments, "vm", |run| vm::run(vm, run)),
         // Its figures go to the process of all runs.
         Bench::Subscribers(subscribers) if subscribers.is_inside() => subscribers::inside(subscribers),
         Bench::Subscribers(subscribers) => measure(&arguments, "subscribers", |run| subscribers::run(run, subscribers)),

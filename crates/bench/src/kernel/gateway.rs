@@ -1,8 +1,8 @@
 //! What stands between generator and sink.
 
-mod linux;
+pub mod linux;
 mod sites;
-mod sluice;
+pub mod sluice;
 
 use std::path::Path;
 
@@ -18,6 +18,8 @@ pub use sluice::Stages;
 pub enum Case {
     /// None: all is dropped where it would come in, which shows what generator and wire can do.
     Generator,
+    /// Linux passes every frame on as it is, from one wire to the other: no gateway in the kernel does less.
+    Redirect,
     /// Linux forwards.
     LinuxForward,
     /// Linux translates by iptables.
@@ -34,8 +36,9 @@ pub enum Case {
 
 impl Case {
     /// All of them, in the order of measuring.
-    pub const ALL: [Case; 7] = [
+    pub const ALL: [Case; 8] = [
         Self::Generator,
+        Self::Redirect,
         Self::LinuxForward,
         Self::Iptables,
         Self::NftablesLinear,
@@ -48,6 +51,7 @@ impl Case {
     pub fn name(self) -> &'static str {
         match self {
             Self::Generator => "generator",
+            Self::Redirect => "redirect",
             Self::LinuxForward => "linux-forward",
             Self::Iptables => "iptables",
             Self::NftablesLinear => "nftables-linear",
@@ -64,7 +68,10 @@ impl Case {
 
     /// Does it have rules and translate?
     pub fn translates(self) -> bool {
-        !matches!(self, Self::Generator | Self::LinuxForward | Self::SluiceForward)
+        matches!(
+            self,
+            Self::Iptables | Self::NftablesLinear | Self::NftablesMap | Self::Sluice
+        )
     }
 
     /// Is it Sluice?

@@ -3,19 +3,19 @@
 //! | line | answer |
 //! | --- | --- |
 //! | `open N RATE` | `opened N`, when one packet of each of the first N flows is sent |
-//! | `established FROM STEP COUNT RATE` | none; sends at RATE packets per second (0: as fast as it can), each of a flow drawn anew of FROM, FROM + STEP and so on, COUNT of them |
+//! | `established FROM STEP COUNT RATE [BURST]` | none; sends at RATE packets per second (0: as fast as it can), each of a flow drawn anew of FROM, FROM + STEP and so on, COUNT of them; so many at once, 64 where not given |
 //! | `new FROM COUNT RATE` | none; sends one packet of each flow from FROM on |
+//! | `bytes N` | none; frames of N bytes from now on, check sequence counted |
 //! | `stop` | `sent N`: all packets that the interface has taken since the start |
 //!
 //! One that answers (`--answers`) is the server's end: it sends to where it has seen packets of flows come from.
 //!
 //! | line | answer |
 //! | --- | --- |
-//! | `learn` | none; takes what comes, until the next line |
+//! | `learn` | none; forgets what it knows and takes what comes, until the next line |
 //! | `known` | `known N`, when it knows where N flows come from |
 //! | `established FROM STEP COUNT RATE` | none; sends as above, to ends of known flows, or to such as nobody has where none is known |
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::net::Ipv4Addr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -24,10 +24,12 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use clap::Args;
 use sluice_dpdk::workers::{Stop, Worker};
-use sluice_dpdk::{Device, Devices, DpdkIo, Driver, Eal, Plan, PortPlan, tsc};
+use sluice_dpdk::{Device, Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
 use sluice_engine::io::{BATCH, HAND, Lent, PacketIo, Slot};
 
-use super::frame::{End, Ends, Template, arrived};
+use super::frame::{End, Ends, Template};
+use super::pace::Pace;
+use super::peers::Peers;
 use super::topology::{INSIDE_MAC, OUTSIDE_MAC};
 use super::traffic::Direction;
 
@@ -85,7 +87,7 @@ impl Own {
     }
 
     /// The flow of a random number.
-    fn draw(self, random: u32) -> u32 {
+    pub fn draw(self, random: u32) -> u32 {
         self.from + random % self.count * self.step
     }
 }
@@ -94,8 +96,9 @@ impl Own {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     Open { flows: u32, rate: u64 },
-    Established { own: Own, rate: u64 },
+    Established { own: Own, rate: u64, burst: usize },
     New { from: u32, count: u32, rate: u64 },
+    Bytes(usize),
     Learn,
     Known,
     Nothing,
@@ -118,7 +121,13 @@ impl Task {
                     count: number(3).filter(|&count| count > 0)?,
                 },
                 rate: number(4)?.into(),
+                burst: match words.get(5) {
+                    Some(_) => number(5).filter(|&burst| burst > 0)? as usize,
+                    None => BATCH,
+                }
+                .min(BATCH),
             },
+            "bytes" => Self::Bytes(number(1)? as usize),
             "new" => Self::New {
                 from: number(1)?,
                 count: number(2)?,
@@ -162,7 +171,9 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
     let worker = Worker::start(eal, "traffic", arguments.core, move |stop| {
         let mut generator = Generator {
             io,
+            ends,
             template,
+            direction,
             peers: Peers::of(direction),
             sent: 0,
         };
@@ -182,72 +193,11 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
     Ok(())
 }
 
-/// The other ends of flows, as far as the generator does not make them up.
-enum Peers {
-    /// Flows go out: it does.
-    Own,
-    /// Flows, and where they came from.
-    Learned(BTreeMap<u32, End>),
-    /// The same in a row.
-    Known(Vec<(u32, End)>),
-}
-
-/// Flows to which answers go where nobody asks.
-const UNASKED: u32 = 4_096;
-
-impl Peers {
-    fn of(direction: Direction) -> Self {
-        match direction {
-            Direction::Up => Self::Own,
-            Direction::Down => Self::Learned(BTreeMap::new()),
-        }
-    }
-
-    fn learn(&mut self, frame: &[u8]) {
-        if let (Self::Learned(flows), Some((flow, source))) = (self, arrived(frame)) {
-            flows.insert(flow, source);
-        }
-    }
-
-    fn known(&self) -> usize {
-        match self {
-            Self::Own => 0,
-            Self::Learned(flows) => flows.len(),
-            Self::Known(flows) => flows.len(),
-        }
-    }
-
-    /// From now on nothing is learned.
-    fn settle(&mut self) {
-        if let Self::Learned(flows) = self {
-            let mut known: Vec<_> = std::mem::take(flows).into_iter().collect();
-            if known.is_empty() {
-                let nobody = |flow: u32| End {
-                    address: 0xcb00_7100 | flow & 0xff,
-                    port: 1024 + flow as u16,
-                    mac: OUTSIDE_MAC,
-                };
-                known = (0..UNASKED).map(|flow| (flow, nobody(flow))).collect();
-            }
-            *self = Self::Known(known);
-        }
-    }
-
-    /// A flow of those that are drawn from, and its other end.
-    fn draw(&self, own: Own, random: u32, template: &Template) -> (u32, End) {
-        match self {
-            Self::Known(flows) => flows[random as usize % flows.len()],
-            _ => {
-                let flow = own.draw(random);
-                (flow, template.source(flow))
-            }
-        }
-    }
-}
-
 struct Generator {
     io: DpdkIo,
+    ends: Ends,
     template: Template,
+    direction: Direction,
     peers: Peers,
     sent: u64,
 }
@@ -270,9 +220,16 @@ impl Generator {
                     while self.learn() > 0 {}
                     say(&format!("known {}", self.peers.known()));
                 }
+                Ok(Task::Bytes(bytes)) => self.template = Template::new(&self.ends, bytes, self.direction),
                 Ok(other) => {
-                    if matches!(other, Task::Established { .. }) {
-                        self.peers.settle();
+                    match other {
+                        Task::Established { .. } => self.peers.settle(),
+                        Task::Learn => {
+                            // What waits is of before.
+                            while self.learn() > 0 {}
+                            self.peers.begin();
+                        }
+                        _ => {}
                     }
                     task = other;
                 }
@@ -286,7 +243,7 @@ impl Generator {
     /// Do a slice of a task, at most some thousand packets; what remains of it.
     fn round(&mut self, task: Task) -> Task {
         match task {
-            Task::Nothing | Task::Known => Task::Nothing,
+            Task::Nothing | Task::Known | Task::Bytes(_) => Task::Nothing,
             Task::Learn => {
                 // It shares its core with who sends.
                 if self.learn() == 0 {
@@ -308,12 +265,12 @@ impl Generator {
                 say(&format!("opened {flows}"));
                 Task::Nothing
             }
-            Task::Established { own, rate } => {
+            Task::Established { own, rate, burst } => {
                 let mut pace = Pace::new(rate);
                 for _ in 0..64 {
                     pace.wait();
                     let drawn = self.sent as u32;
-                    let count = self.send(BATCH, |index, template, peers| {
+                    let count = self.send(burst, |index, template, peers| {
                         peers.draw(own, scatter(drawn.wrapping_add(index)), template)
                     });
                     pace.sent(count);
@@ -382,32 +339,6 @@ fn scatter(number: u32) -> u32 {
     (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca77) >> 8
 }
 
-/// Keeps a rate by the time stamp counter.
-struct Pace {
-    cycles_per_packet: u64,
-    due: u64,
-}
-
-impl Pace {
-    /// `rate` packets per second; 0 is no limit.
-    fn new(rate: u64) -> Self {
-        Self {
-            cycles_per_packet: tsc::frequency().checked_div(rate).unwrap_or(0),
-            due: tsc::now(),
-        }
-    }
-
-    fn wait(&self) {
-        while self.cycles_per_packet > 0 && tsc::now() < self.due {
-            std::hint::spin_loop();
-        }
-    }
-
-    fn sent(&mut self, packets: usize) {
-        self.due += self.cycles_per_packet * packets as u64;
-    }
-}
-
 /// A line to who started the generator; a closed pipe means that nobody reads any more.
 fn say(line: &str) {
     let mut output = std::io::stdout();
@@ -426,8 +357,11 @@ mod tests {
             step: 2,
             count: 10,
         };
-        let established = Task::Established { own, rate: 7 };
-        assert_eq!(Some(established), Task::parse("established 1 2 10 7\n"));
+        let established = |burst| Some(Task::Established { own, rate: 7, burst });
+        assert_eq!(established(BATCH), Task::parse("established 1 2 10 7\n"));
+        assert_eq!(established(1), Task::parse("established 1 2 10 7 1"));
+        assert_eq!(established(BATCH), Task::parse("established 1 2 10 7 1000"));
+        assert_eq!(Some(Task::Bytes(1_518)), Task::parse("bytes 1518"));
         let new = Task::New {
             from: 1,
             count: 2,
@@ -443,7 +377,16 @@ mod tests {
 
     #[test]
     fn task_that_is_none_is_refused() {
-        for line in ["", "open 1", "open x 1", "established 0 1 0 1", "new 1 2", "dance 3"] {
+        for line in [
+            "",
+            "open 1",
+            "open x 1",
+            "established 0 1 0 1",
+            "established 0 1 9 1 0",
+            "bytes",
+            "new 1 2",
+            "dance 3",
+        ] {
             assert_eq!(None, Task::parse(line), "{line}");
         }
     }
@@ -456,39 +399,6 @@ mod tests {
             (0..own.count).for_each(|random| drawn[own.draw(random) as usize] += 1);
         }
         assert_eq!(vec![1; 10], drawn);
-    }
-
-    #[test]
-    fn answers_go_to_flows_that_were_learned_and_to_nobody_without_any() {
-        let ends = Ends {
-            source_mac: [2; 6],
-            destination_mac: [4; 6],
-            inside: Ipv4Addr::new(10, 0, 0, 0),
-            networks: 1,
-            server: Ipv4Addr::new(198, 18, 0, 1),
-            terminals: 0,
-        };
-        let template = Template::new(&ends, 64, Direction::Up);
-        let mut frame = [0; 60];
-        let public = End {
-            address: 0xcb00_7105,
-            port: 4_711,
-            mac: [2, 7, 7, 7, 7, 7],
-        };
-        template.write(7, public, &mut frame);
-        let mut peers = Peers::of(Direction::Down);
-        peers.learn(&frame);
-        peers.learn(&frame);
-        peers.learn(&[0; 60]);
-        assert_eq!(1, peers.known());
-        peers.settle();
-        let all = Own::of(8_000, 0, 1);
-        assert_eq!((7, public), peers.draw(all, 123, &template));
-        let mut nobody = Peers::of(Direction::Down);
-        nobody.settle();
-        assert_eq!(UNASKED as usize, nobody.known());
-        let own = Peers::of(Direction::Up);
-        assert_eq!((123, template.source(123)), own.draw(all, 123, &template));
     }
 
     #[test]

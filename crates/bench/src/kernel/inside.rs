@@ -20,6 +20,18 @@ pub struct Outside<'a> {
 }
 
 impl Outside<'_> {
+    /// The one that started this process.
+    pub fn of_this() -> Self {
+        Self {
+            answers: std::io::stdin().lock(),
+        }
+    }
+
+    /// Tell a row.
+    pub fn row(&self, row: &Row) {
+        self.tell(&json!({ "row": row.json() }));
+    }
+
     fn tell(&self, message: &Value) {
         let mut output = std::io::stdout();
         // Nobody reads any more: the process outside is gone, and this one follows.
@@ -57,9 +69,7 @@ pub fn run(arguments: &KernelArguments, quick: bool) -> Result<(), Box<dyn std::
         arguments.cores(together)?;
     }
     furnish()?;
-    let mut outside = Outside {
-        answers: std::io::stdin().lock(),
-    };
+    let mut outside = Outside::of_this();
     let mut bench = Bench {
         arguments,
         forward: BTreeMap::new(),
@@ -68,8 +78,7 @@ pub fn run(arguments: &KernelArguments, quick: bool) -> Result<(), Box<dyn std::
     for trial in trials(arguments, quick) {
         match bench.samples(&trial, &mut outside) {
             Ok(samples) => {
-                let row = bench.row(&trial, &samples);
-                outside.tell(&json!({ "row": row.json() }));
+                outside.row(&bench.row(&trial, &samples));
             }
             Err(error) => outside.note(&format!("{}: {error}", describe(&trial))),
         }
@@ -78,7 +87,7 @@ pub fn run(arguments: &KernelArguments, quick: bool) -> Result<(), Box<dyn std::
 }
 
 /// A private /run with place for the names of namespaces, and a loopback.
-fn furnish() -> Result<(), CommandError> {
+pub fn furnish() -> Result<(), CommandError> {
     command("mount -t tmpfs -o mode=755 sluice-bench /run")?;
     command("mkdir -p /run/netns")?;
     command("ip link set lo up").map(drop)
@@ -300,7 +309,7 @@ mod tests {
         let line = Line::parse_from(["kernel"]);
         let trials = trials(&line.arguments, true);
         assert_eq!(
-            (3 + 4 * 3) * 3 + 4 * 2 + 3 * 2,
+            (4 + 4 * 3) * 3 + 4 * 2 + 3 * 2,
             trials.len(),
             "established flows go two ways, at Sluice those of sites too, new ones match rules in two ways where there are several"
         );

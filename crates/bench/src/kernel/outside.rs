@@ -33,12 +33,20 @@ pub enum KernelError {
     Inside(std::process::ExitStatus),
 }
 
-/// Start the half inside with these arguments of the program, and take its rows.
+/// Start the half inside with these arguments of the program, and take its rows, while connection tracking is wide enough.
 pub fn run(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), KernelError> {
     if !is_root() {
         return Err(KernelError::NotRoot);
     }
     let _widened = Widened::conntrack()?;
+    enter(run, words)
+}
+
+/// Start the half inside with these arguments of the program, and take its rows.
+pub fn enter(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), KernelError> {
+    if !is_root() {
+        return Err(KernelError::NotRoot);
+    }
     let mut arguments = vec!["--pdeathsig", "KILL", "unshare"];
     arguments.extend([
         "--mount",

@@ -72,9 +72,39 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Make the namespaces and wires. Both ends drop at ingress. The sink counts on `translated` what carries a source of
-    /// the pool, on `plain` what carries an inside host's; the generator on `returned` what the server sent to inside hosts.
+    /// Make the namespaces and wires.
     pub fn build(cores: Cores) -> Result<Self, CommandError> {
+        let topology = Self::hosts(cores, &[GENERATOR, GATEWAY, SINK])?;
+        wire(
+            (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
+            (GATEWAY, INSIDE, INSIDE_MAC),
+        )?;
+        wire((GATEWAY, OUTSIDE, OUTSIDE_MAC), (SINK, SINK_INTERFACE, SINK_MAC))?;
+        // Where each core has a generator it goes all the way with its packets.
+        if topology.cores.are_apart() {
+            steer(SINK, SINK_INTERFACE, topology.cores.traffic)?;
+            steer(GENERATOR, GENERATOR_INTERFACE, topology.cores.traffic)?;
+        }
+        topology.count()?;
+        Ok(topology)
+    }
+
+    /// Generator and sink at two taps that a guest has opened, of the names of their interfaces.
+    pub fn at_taps(cores: Cores) -> Result<Self, CommandError> {
+        let topology = Self::hosts(cores, &[GENERATOR, SINK])?;
+        for (host, interface, mac) in [
+            (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
+            (SINK, SINK_INTERFACE, SINK_MAC),
+        ] {
+            run(&format!("ip link set {interface} netns {host}"))?;
+            run(&format!("ip -n {host} link set {interface} address {}", mac_text(mac)))?;
+            bring_up(host, interface)?;
+        }
+        topology.count()?;
+        Ok(topology)
+    }
+
+    fn hosts(cores: Cores, hosts: &[&str]) -> Result<Self, CommandError> {
         let stay = |host| {
             Command::new("ip")
                 .args(["netns", "exec", host, "sleep", "infinity"])
@@ -86,54 +116,68 @@ impl Topology {
                     source,
                 })
         };
-        for host in [GENERATOR, GATEWAY, SINK] {
+        for host in hosts {
             run(&format!("ip netns add {host}"))?;
             run(&format!(
                 "ip netns exec {host} sysctl -q -w net.ipv6.conf.default.disable_ipv6=1"
             ))?;
             run(&format!("ip -n {host} link set lo up"))?;
         }
-        wire(
-            (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
-            (GATEWAY, INSIDE, INSIDE_MAC),
-        )?;
-        wire((GATEWAY, OUTSIDE, OUTSIDE_MAC), (SINK, SINK_INTERFACE, SINK_MAC))?;
-        // Where each core has a generator it goes all the way with its packets.
-        if cores.are_apart() {
-            steer(SINK, SINK_INTERFACE, cores.traffic)?;
-            steer(GENERATOR, GENERATOR_INTERFACE, cores.traffic)?;
-        }
-        let rules = format!(
-            "table netdev sink {{
-                counter translated {{ }}
-                counter plain {{ }}
-                chain arrive {{
-                    type filter hook ingress device {SINK_INTERFACE} priority 0; policy accept;
-                    ip saddr {{ {}, {} }} ip daddr {SERVER} udp dport {SERVER_PORT} counter name translated drop
-                    ip saddr {INSIDE_NETWORKS} ip daddr {SERVER} udp dport {SERVER_PORT} counter name plain drop
-                }}
-            }}\n",
-            POOL[2], SITES[0]
-        );
-        feed(&format!("ip netns exec {SINK} nft -f -"), &rules)?;
-        let rules = format!(
-            "table netdev generator {{
-                counter returned {{ }}
-                chain arrive {{
-                    type filter hook ingress device {GENERATOR_INTERFACE} priority 0; policy accept;
-                    ip saddr {SERVER} ip daddr {INSIDE_NETWORKS} udp sport {SERVER_PORT} counter name returned drop
-                    meta protocol {{ 8021q, 8021ad }} counter name returned drop
-                }}
-            }}\n"
-        );
-        feed(&format!("ip netns exec {GENERATOR} nft -f -"), &rules)?;
-        run(&format!(
-            "ip -n {SINK} address add {SINK_ADDRESS}/24 dev {SINK_INTERFACE}"
-        ))?;
         Ok(Self {
             cores,
             ends: [stay(GENERATOR)?, stay(SINK)?],
         })
+    }
+
+    /// Let both ends drop at ingress, and count what they look at: the sink on `translated` what carries a source of the pool,
+    /// on `plain` what carries an inside host's; the generator on `returned` what the server sent to inside hosts.
+    fn count(&self) -> Result<(), CommandError> {
+        for (host, interface, counters) in [
+            (SINK, SINK_INTERFACE, ["translated", "plain"].as_slice()),
+            (GENERATOR, GENERATOR_INTERFACE, &["returned"]),
+        ] {
+            let counters: String = counters.iter().map(|name| format!("counter {name} {{ }}\n")).collect();
+            let table = format!(
+                "table netdev end {{
+                    {counters}
+                    chain arrive {{
+                        type filter hook ingress device {interface} priority 0; policy accept;
+                    }}
+                }}\n"
+            );
+            feed(&format!("ip netns exec {host} nft -f -"), &table)?;
+        }
+        run(&format!(
+            "ip -n {SINK} address add {SINK_ADDRESS}/24 dev {SINK_INTERFACE}"
+        ))?;
+        self.look(true)
+    }
+
+    /// Whether both ends look at what their packets carry, and count it, or drop them unseen: looking takes more of the
+    /// traffic's core than sending does.
+    pub fn look(&self, look: bool) -> Result<(), CommandError> {
+        let server = format!("ip daddr {SERVER} udp dport {SERVER_PORT}");
+        let of_sink = [
+            format!(
+                "ip saddr {{ {}, {} }} {server} counter name translated drop",
+                POOL[2], SITES[0]
+            ),
+            format!("ip saddr {INSIDE_NETWORKS} {server} counter name plain drop"),
+        ];
+        let of_generator = [
+            format!("ip saddr {SERVER} ip daddr {INSIDE_NETWORKS} udp sport {SERVER_PORT} counter name returned drop"),
+            "meta protocol { 8021q, 8021ad } counter name returned drop".into(),
+        ];
+        for (host, rules) in [(SINK, of_sink), (GENERATOR, of_generator)] {
+            let rules = if look { rules.to_vec() } else { vec!["drop".into()] };
+            let rules = rules.iter().map(|rule| format!("add rule netdev end arrive {rule}\n"));
+            let text: String = ["flush chain netdev end arrive\n".into()]
+                .into_iter()
+                .chain(rules)
+                .collect();
+            feed(&format!("ip netns exec {host} nft -f -"), &text)?;
+        }
+        Ok(())
     }
 
     /// Packets of the interface that those are sent by which are measured, and of that which they come to.
@@ -211,12 +255,17 @@ fn wire(left: End, right: End) -> Result<(), CommandError> {
         mac_text(right.2)
     ))?;
     for (host, interface, _) in [left, right] {
-        run(&format!(
-            "ip netns exec {host} ethtool -K {interface} rx off tx off sg off tso off gso off gro off"
-        ))?;
-        run(&format!("ip -n {host} link set {interface} up"))?;
+        bring_up(host, interface)?;
     }
     Ok(())
+}
+
+/// Set an interface up, without offloads.
+fn bring_up(host: &str, interface: &str) -> Result<(), CommandError> {
+    run(&format!(
+        "ip netns exec {host} ethtool -K {interface} rx off tx off sg off tso off gso off gro off"
+    ))?;
+    run(&format!("ip -n {host} link set {interface} up")).map(drop)
 }
 
 /// Let a core receive what comes in by an interface.
@@ -239,8 +288,8 @@ mod tests {
     #[test]
     fn arrived_is_read_from_a_listing_of_counters() {
         let listing = r#"{"nftables": [{"metainfo": {"version": "1.0.6"}},
-            {"counter": {"family": "netdev", "name": "translated", "table": "sink", "packets": 12, "bytes": 720}},
-            {"counter": {"family": "netdev", "name": "plain", "table": "sink", "packets": 3, "bytes": 180}}]}"#;
+            {"counter": {"family": "netdev", "name": "translated", "table": "end", "packets": 12, "bytes": 720}},
+            {"counter": {"family": "netdev", "name": "plain", "table": "end", "packets": 3, "bytes": 180}}]}"#;
         let expected = Arrived {
             translated: 12,
             plain: 3,

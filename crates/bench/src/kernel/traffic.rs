@@ -170,8 +170,7 @@ impl Traffic {
         let Some(first) = self.inside.first_mut() else {
             return Ok(());
         };
-        first.tell(&format!("open {flows} {rate}"))?;
-        first.expect("opened").map(drop)
+        first.ask(&format!("open {flows} {rate}"), "opened").map(drop)
     }
 
     /// How many flows the server's end knows the ends of; `None` where it does not answer.
@@ -179,9 +178,7 @@ impl Traffic {
         let Some(outside) = &mut self.outside else {
             return Ok(None);
         };
-        outside.tell("known")?;
-        let answer = outside.expect("known")?;
-        Ok(answer.rsplit(' ').next().and_then(|count| count.parse().ok()))
+        outside.ask("known", "known").map(Some)
     }
 
     /// Begin to send, at most `rate` packets per second all together, each generator flows of its own; 0 is no limit.
@@ -227,14 +224,15 @@ impl Traffic {
 
 /// One generator.
 #[derive(Debug)]
-struct Generator {
+pub struct Generator {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
 impl Generator {
-    fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, TrafficError> {
+    /// Start one that sends in a direction: in the namespace of the generator, or as the server's end in that of the sink.
+    pub fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, TrafficError> {
         let (host, interface) = match direction {
             Direction::Up => (GENERATOR, GENERATOR_INTERFACE),
             Direction::Down => (SINK, SINK_INTERFACE),
@@ -272,15 +270,24 @@ impl Generator {
         Ok(generator)
     }
 
-    fn tell(&mut self, line: &str) -> Result<(), TrafficError> {
+    /// Tell it a line.
+    pub fn tell(&mut self, line: &str) -> Result<(), TrafficError> {
         let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         let input = self.input.as_mut().ok_or_else(closed)?;
         writeln!(input, "{line}")?;
         Ok(input.flush()?)
     }
 
+    /// Tell it a line, and take the number of its answer, which begins with a word.
+    pub fn ask(&mut self, line: &str, expected: &'static str) -> Result<u64, TrafficError> {
+        self.tell(line)?;
+        let answer = self.expect(expected)?;
+        let number = answer.rsplit(' ').next().and_then(|count| count.parse().ok());
+        number.ok_or(TrafficError::Answer { answer, expected })
+    }
+
     /// The next answer, which begins with a word; DPDK's own lines before it are passed over.
-    fn expect(&mut self, expected: &'static str) -> Result<String, TrafficError> {
+    pub fn expect(&mut self, expected: &'static str) -> Result<String, TrafficError> {
         let mut answer = String::new();
         loop {
             let mut line = String::new();

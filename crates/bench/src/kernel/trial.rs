@@ -51,7 +51,7 @@ pub enum TrialError {
         /// What came.
         arrived: Arrived,
     },
-    /// What arrived in the end is not what should.
+    /// What arrived after the windows is not what should.
     #[error("{received} packets came in at the sink, and of these {right} as they should be")]
     Wrong {
         /// All.
@@ -261,6 +261,7 @@ impl Trial {
         self.open(&topology, &mut traffic)?;
         settle(cores.gateway, QUIET);
         let (mut samples, hz) = (Vec::new(), sluice_dpdk::tsc::frequency());
+        topology.look(false)?;
         traffic.begin(self.flows, self.rate)?;
         std::thread::sleep(WARM_UP);
         for _ in 0..self.windows {
@@ -272,7 +273,7 @@ impl Trial {
             samples.push(after.since(&before, cores, self.case, nat));
         }
         traffic.stop()?;
-        self.check(&topology)?;
+        self.check(&topology, &mut traffic)?;
         Ok(samples)
     }
 
@@ -312,14 +313,24 @@ impl Trial {
         }
     }
 
-    fn check(&self, topology: &Topology) -> Result<(), TrialError> {
+    /// The same traffic goes on for a moment, with ends that look at what arrives.
+    fn check(&self, topology: &Topology, traffic: &mut Traffic) -> Result<(), TrialError> {
         if self.case == Case::Generator {
             return Ok(());
         }
-        // What still waits in the sink's queue is counted at the interface and not yet by the rules.
-        std::thread::sleep(Duration::from_millis(100));
-        let [_, Packets { received, .. }] = topology.packets(self.direction);
-        let right = self.right(&topology.arrived()?);
+        let read = || {
+            // What still waits in an end's queue is counted at the interface and not yet by the rules.
+            settle(topology.cores.traffic, QUIET);
+            let [_, Packets { received, .. }] = topology.packets(self.direction);
+            Ok::<_, TrialError>((received, self.right(&topology.arrived()?)))
+        };
+        topology.look(true)?;
+        let (received_before, right_before) = read()?;
+        traffic.begin(self.flows, self.rate)?;
+        std::thread::sleep(WARM_UP);
+        traffic.stop()?;
+        let (received, right) = read()?;
+        let (received, right) = (received - received_before, right - right_before);
         match right > 0 && received - right.min(received) <= received / 100 {
             true => Ok(()),
             false => Err(TrialError::Wrong { received, right }),

@@ -1,5 +1,5 @@
 //! Linux as the gateway, at its best: one core receives by packet steering, or each what its own generator sends; nothing
-//! looks at packets that need not.
+//! looks at packets that need not. What is set up is also what a Linux elsewhere is set up by.
 
 use std::fmt::Write;
 
@@ -20,26 +20,16 @@ pub fn start(case: Case, rules: u32, topology: &Topology) -> Result<(), GatewayE
         feed(&format!("ip netns exec {GATEWAY} nft -f -"), &drop_all())?;
         return Ok(());
     }
-    let mut settings = String::from("net.ipv4.ip_forward=1 net.ipv4.ip_early_demux=0");
-    for interface in ["all", "default", INSIDE, OUTSIDE] {
-        let _ = write!(settings, " net.ipv4.conf.{interface}.rp_filter=0");
-        let _ = write!(settings, " net.ipv4.conf.{interface}.send_redirects=0");
+    if case == Case::Redirect {
+        for (from, to) in [(INSIDE, OUTSIDE), (OUTSIDE, INSIDE)] {
+            let all = "protocol all u32 match u32 0 0 action mirred egress redirect dev";
+            run(&format!("tc -n {GATEWAY} qdisc add dev {from} clsact"))?;
+            run(&format!("tc -n {GATEWAY} filter add dev {from} ingress {all} {to}"))?;
+        }
+        return Ok(());
     }
-    run(&format!("ip netns exec {GATEWAY} sysctl -q -w {settings}"))?;
-    for line in [
-        format!("address add {INSIDE_ADDRESS} dev {INSIDE}"),
-        format!("address add {OUTSIDE_ADDRESS} dev {OUTSIDE}"),
-        format!(
-            "neighbour add {GENERATOR_ADDRESS} lladdr {} dev {INSIDE} nud permanent",
-            mac_text(GENERATOR_MAC)
-        ),
-        format!(
-            "neighbour add {SINK_ADDRESS} lladdr {} dev {OUTSIDE} nud permanent",
-            mac_text(SINK_MAC)
-        ),
-        format!("route add {INSIDE_NETWORKS} via {GENERATOR_ADDRESS}"),
-        format!("route add default via {SINK_ADDRESS}"),
-    ] {
+    run(&format!("ip netns exec {GATEWAY} sysctl -q -w {}", settings()))?;
+    for line in addresses() {
         run(&format!("ip -n {GATEWAY} {line}"))?;
     }
     match case {
@@ -52,6 +42,34 @@ pub fn start(case: Case, rules: u32, topology: &Topology) -> Result<(), GatewayE
         _ => String::new(),
     };
     Ok(())
+}
+
+/// Settings of a kernel that forwards, as `sysctl -w` takes them.
+pub fn settings() -> String {
+    let mut settings = String::from("net.ipv4.ip_forward=1 net.ipv4.ip_early_demux=0");
+    for interface in ["all", "default", INSIDE, OUTSIDE] {
+        let _ = write!(settings, " net.ipv4.conf.{interface}.rp_filter=0");
+        let _ = write!(settings, " net.ipv4.conf.{interface}.send_redirects=0");
+    }
+    settings
+}
+
+/// Addresses, neighbours and routes, as arguments of `ip`.
+pub fn addresses() -> [String; 6] {
+    [
+        format!("address add {INSIDE_ADDRESS} dev {INSIDE}"),
+        format!("address add {OUTSIDE_ADDRESS} dev {OUTSIDE}"),
+        format!(
+            "neighbour add {GENERATOR_ADDRESS} lladdr {} dev {INSIDE} nud permanent",
+            mac_text(GENERATOR_MAC)
+        ),
+        format!(
+            "neighbour add {SINK_ADDRESS} lladdr {} dev {OUTSIDE} nud permanent",
+            mac_text(SINK_MAC)
+        ),
+        format!("route add {INSIDE_NETWORKS} via {GENERATOR_ADDRESS}"),
+        format!("route add default via {SINK_ADDRESS}"),
+    ]
 }
 
 /// The iptables that keeps rules in the kernel's own tables, where there is one: it is the faster of the two.
@@ -73,7 +91,8 @@ fn drop_all() -> String {
     )
 }
 
-fn iptables(rules: u32) -> String {
+/// Source-NAT rules for `iptables-restore`.
+pub fn iptables(rules: u32) -> String {
     let mut text = String::from("*nat\n");
     for rule in 0..rules {
         let network = inside_network(rule);
@@ -86,7 +105,8 @@ fn iptables(rules: u32) -> String {
     text + "COMMIT\n"
 }
 
-fn nftables_linear(rules: u32) -> String {
+/// Source-NAT rules for `nft -f`, one after the other.
+pub fn nftables_linear(rules: u32) -> String {
     nftables((0..rules).fold(String::new(), |mut text, rule| {
         let _ = writeln!(
             text,
@@ -99,7 +119,8 @@ fn nftables_linear(rules: u32) -> String {
     }))
 }
 
-fn nftables_map(rules: u32) -> String {
+/// Source-NAT rules for `nft -f`, as a map.
+pub fn nftables_map(rules: u32) -> String {
     let elements: Vec<String> = (0..rules)
         .map(|rule| format!("{}/24 : {}-{}", inside_network(rule), POOL[0], POOL[1]))
         .collect();

@@ -60,9 +60,15 @@ pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Res
     Ok(())
 }
 
-/// Its configuration.
+/// Its configuration on the wires.
 pub fn configuration(rules: u32, core: usize) -> String {
-    let socket = socket(Path::new(FOLDER));
+    configuration_at(rules, core, [INSIDE, OUTSIDE], Path::new(FOLDER), "")
+}
+
+/// Its configuration with devices of some names, its socket in a folder, and more tables.
+pub fn configuration_at(rules: u32, core: usize, devices: [&str; 2], folder: &Path, more: &str) -> String {
+    let socket = socket(folder);
+    let [inside, outside] = devices;
     let sessions = if rules == 0 { 1_024 } else { NEW_FLOWS + 2 * OPENED };
     let mut text = format!(
         r#"[system]
@@ -78,11 +84,11 @@ socket = "{}"
 log = "warn"
 
 [interfaces.inside]
-device = "{INSIDE}"
+device = "{inside}"
 addresses = ["{INSIDE_ADDRESS}"]
 
 [interfaces.outside]
-device = "{OUTSIDE}"
+device = "{outside}"
 addresses = ["{OUTSIDE_ADDRESS}"]
 
 [[routes]]
@@ -102,7 +108,7 @@ interface = "inside"
 address = "{SINK_ADDRESS}"
 mac = "{}"
 interface = "outside"
-"#,
+{more}"#,
         socket.display(),
         mac_text(GENERATOR_MAC),
         mac_text(SINK_MAC)

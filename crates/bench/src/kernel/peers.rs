@@ -1,0 +1,125 @@
+//! Where a generator's packets go, or are answered to.
+
+use std::collections::BTreeMap;
+
+use super::frame::{End, Template, arrived};
+use super::generator::Own;
+use super::topology::OUTSIDE_MAC;
+use super::traffic::Direction;
+
+/// The other ends of flows, as far as the generator does not make them up.
+#[derive(Debug)]
+pub enum Peers {
+    /// Flows go out: it does.
+    Own,
+    /// Flows, and where they came from.
+    Learned(BTreeMap<u32, End>),
+    /// The same in a row.
+    Known(Vec<(u32, End)>),
+}
+
+/// Flows to which answers go where nobody asks.
+const UNASKED: u32 = 4_096;
+
+impl Peers {
+    /// Those of a generator that sends in a direction.
+    pub fn of(direction: Direction) -> Self {
+        match direction {
+            Direction::Up => Self::Own,
+            Direction::Down => Self::Learned(BTreeMap::new()),
+        }
+    }
+
+    /// Take a frame, as far as it tells where a flow came from.
+    pub fn learn(&mut self, frame: &[u8]) {
+        if let (Self::Learned(flows), Some((flow, source))) = (self, arrived(frame)) {
+            flows.insert(flow, source);
+        }
+    }
+
+    /// Flows whose ends are known.
+    pub fn known(&self) -> usize {
+        match self {
+            Self::Own => 0,
+            Self::Learned(flows) => flows.len(),
+            Self::Known(flows) => flows.len(),
+        }
+    }
+
+    /// Forget what was learned, and learn.
+    pub fn begin(&mut self) {
+        if !matches!(self, Self::Own) {
+            *self = Self::Learned(BTreeMap::new());
+        }
+    }
+
+    /// From now on nothing is learned.
+    pub fn settle(&mut self) {
+        if let Self::Learned(flows) = self {
+            let mut known: Vec<_> = std::mem::take(flows).into_iter().collect();
+            if known.is_empty() {
+                let nobody = |flow: u32| End {
+                    address: 0xcb00_7100 | flow & 0xff,
+                    port: 1024 + flow as u16,
+                    mac: OUTSIDE_MAC,
+                };
+                known = (0..UNASKED).map(|flow| (flow, nobody(flow))).collect();
+            }
+            *self = Self::Known(known);
+        }
+    }
+
+    /// A flow of those that are drawn from, and its other end.
+    pub fn draw(&self, own: Own, random: u32, template: &Template) -> (u32, End) {
+        match self {
+            Self::Known(flows) => flows[random as usize % flows.len()],
+            _ => {
+                let flow = own.draw(random);
+                (flow, template.source(flow))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::kernel::frame::Ends;
+
+    #[test]
+    fn answers_go_to_flows_that_were_learned_and_to_nobody_without_any() {
+        let ends = Ends {
+            source_mac: [2; 6],
+            destination_mac: [4; 6],
+            inside: Ipv4Addr::new(10, 0, 0, 0),
+            networks: 1,
+            server: Ipv4Addr::new(198, 18, 0, 1),
+            terminals: 0,
+        };
+        let template = Template::new(&ends, 64, Direction::Up);
+        let mut frame = [0; 60];
+        let public = End {
+            address: 0xcb00_7105,
+            port: 4_711,
+            mac: [2, 7, 7, 7, 7, 7],
+        };
+        template.write(7, public, &mut frame);
+        let mut peers = Peers::of(Direction::Down);
+        peers.learn(&frame);
+        peers.learn(&frame);
+        peers.learn(&[0; 60]);
+        assert_eq!(1, peers.known());
+        peers.settle();
+        let all = Own::of(8_000, 0, 1);
+        assert_eq!((7, public), peers.draw(all, 123, &template));
+        peers.begin();
+        assert_eq!(0, peers.known(), "it forgets before it learns again");
+        let mut nobody = Peers::of(Direction::Down);
+        nobody.settle();
+        assert_eq!(UNASKED as usize, nobody.known());
+        let own = Peers::of(Direction::Up);
+        assert_eq!((123, template.source(123)), own.draw(all, 123, &template));
+    }
+}

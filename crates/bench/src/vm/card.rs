@@ -1,0 +1,112 @@
+//! The cards that QEMU emulates, and who drives them in the guest.
+
+use clap::ValueEnum;
+
+use crate::kernel::topology::{INSIDE_MAC, OUTSIDE_MAC, mac_text};
+
+/// A kind of card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Card {
+    /// virtio-net, version 1.
+    Virtio,
+    /// Intel 82574L.
+    E1000e,
+    /// VMware's vmxnet3.
+    Vmxnet3,
+}
+
+/// Where the two cards are plugged in: inside, outside.
+pub const ADDRESSES: [&str; 2] = ["0000:00:02.0", "0000:00:03.0"];
+
+impl Card {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Virtio => "virtio",
+            Self::E1000e => "e1000e",
+            Self::Vmxnet3 => "vmxnet3",
+        }
+    }
+
+    /// Words of QEMU's command line for two of them at two taps.
+    pub fn devices(self, taps: [&str; 2]) -> Vec<String> {
+        let device = match self {
+            Self::Virtio => "virtio-net-pci,disable-legacy=on",
+            Self::E1000e => "e1000e",
+            Self::Vmxnet3 => "vmxnet3",
+        };
+        let each = taps.into_iter().zip([INSIDE_MAC, OUTSIDE_MAC]).zip(ADDRESSES);
+        each.flat_map(|((tap, mac), address)| {
+            let (mac, slot) = (mac_text(mac), address.trim_start_matches("0000:00:"));
+            [
+                "-netdev".into(),
+                format!("tap,id={tap},ifname={tap},script=no,downscript=no,vhost=off"),
+                "-device".into(),
+                format!("{device},netdev={tap},mac={mac},addr={slot}"),
+            ]
+        })
+        .collect()
+    }
+
+    /// Commands of the guest that give both cards to Linux, as interfaces of these names, which are down.
+    pub fn to_linux(self, names: [&str; 2]) -> String {
+        let (modules, driver) = match self {
+            Self::Virtio => ("virtio_pci virtio_net", "virtio-pci"),
+            Self::E1000e => ("e1000e", "e1000e"),
+            Self::Vmxnet3 => ("vmxnet3", "vmxnet3"),
+        };
+        let mut text = bind(modules, driver);
+        for (address, name) in ADDRESSES.into_iter().zip(names) {
+            // A virtio card's interface lies below the device on its bus.
+            text += &format!(
+                "for attempt in $(seq 500); do\n\
+                 found=$(cd /sys/bus/pci/devices/{address}; ls net virtio*/net 2>/dev/null | grep -v :)\n\
+                 [ -z \"$found\" ] || break\nusleep 20000\ndone\n\
+                 [ -n \"$found\" ] || {{ echo \"no interface of {address}\"; exit 1; }}\n\
+                 ip link set \"$found\" down\n[ \"$found\" = {name} ] || ip link set \"$found\" name {name}\n"
+            );
+        }
+        text
+    }
+
+    /// Commands of the guest that give both cards to programs.
+    pub fn to_program() -> String {
+        bind("uio_pci_generic", "uio_pci_generic")
+    }
+}
+
+/// Commands that take both cards from whatever drives them and give them to a driver.
+fn bind(modules: &str, driver: &str) -> String {
+    format!(
+        "for module in {modules}; do modprobe $module; done\n\
+         for address in {}; do\n\
+         cd /sys/bus/pci/devices/$address\n\
+         echo {driver} >driver_override\n\
+         [ ! -e driver ] || [ \"$(basename $(readlink driver))\" = {driver} ] || echo $address >driver/unbind\n\
+         [ -e driver ] || echo $address >/sys/bus/pci/drivers_probe\n\
+         [ -e driver ] || {{ echo \"{driver} does not take $address\"; exit 1; }}\n\
+         done\n",
+        ADDRESSES.join(" ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn card_is_at_its_tap_and_address() {
+        let words = Card::E1000e.devices(["tap-a", "tap-b"]);
+        assert_eq!(8, words.len());
+        assert_eq!("e1000e,netdev=tap-a,mac=02:00:00:00:01:02,addr=02.0", words[3]);
+        assert_eq!("e1000e,netdev=tap-b,mac=02:00:00:00:02:01,addr=03.0", words[7]);
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for card in Card::value_variants() {
+            let name = card.to_possible_value().map(|value| value.get_name().to_owned());
+            assert_eq!(Some(card.name().to_owned()), name);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a guest's kernel and its emulator say of time: how long the guest did not idle, and how long its processor's thread ran.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Nanoseconds of the guest's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Since it started.
+    pub now: u64,
+    /// Of these it idled.
+    pub idle: u64,
+}
+
+/// The command of the guest that tells a [`Reading`]: the list of timers has both to the nanosecond.
+pub const COMMAND: &str = "grep -E '^now at|idle_sleeptime' /proc/timer_list";
+
+impl Reading {
+    /// What [`COMMAND`] wrote, in a guest with one processor; `None` where it is something else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let number = |name: &str| {
+            let line = text.lines().find(|line| line.contains(name))?;
+            line.split_whitespace().find_map(|word| word.parse().ok())
+        };
+        Some(Self {
+            now: number("now at")?,
+            idle: number("idle_sleeptime")?,
+        })
+    }
+
+    /// Time since an earlier one, and what of it the guest worked.
+    pub fn since(&self, before: &Self) -> Span {
+        let whole = self.now.saturating_sub(before.now) as f64;
+        let idle = self.idle.saturating_sub(before.idle) as f64;
+        Span {
+            whole,
+            worked: (whole - idle).max(0.0),
+        }
+    }
+}
+
+/// A time, in nanoseconds of the guest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// All of it.
+    pub whole: f64,
+    /// What the guest did not idle.
+    pub worked: f64,
+}
+
+impl Span {
+    /// Work beyond what the guest does with nothing to do, which `idle` tells: it does that in the rest of the time.
+    pub fn beyond(&self, idle: &Self) -> f64 {
+        let share = idle.worked / idle.whole.max(1.0);
+        ((self.worked - share * self.whole) / (1.0 - share).max(1e-9)).max(0.0)
+    }
+}
+
+/// The threads of an emulator.
+#[derive(Clone, Debug)]
+pub struct Threads {
+    process: u32,
+    processor: PathBuf,
+}
+
+impl Threads {
+    /// Those of a process, by the names that QEMU gives its threads; `None` where none is a processor.
+    pub fn of(process: u32) -> Option<Self> {
+        let name = |thread: &PathBuf| fs::read_to_string(thread.join("comm")).unwrap_or_default();
+        let processor = tasks(process)
+            .into_iter()
+            .find(|thread| name(thread).trim().ends_with("/TCG"))?;
+        Some(Self { process, processor })
+    }
+
+    /// Processor time of the thread that is the guest's processor, and of all together.
+    pub fn times(&self) -> [Duration; 2] {
+        [time(&self.processor), Self::all(self.process)]
+    }
+
+    fn all(process: u32) -> Duration {
+        tasks(process).iter().map(|thread| time(thread)).sum()
+    }
+
+    /// Numbers of the thread that is the guest's processor, and of the others.
+    pub fn numbers(&self) -> (String, Vec<String>) {
+        let number = |thread: &PathBuf| thread.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let others = tasks(self.process)
+            .into_iter()
+            .filter(|thread| *thread != self.processor);
+        (number(&self.processor), others.map(|thread| number(&thread)).collect())
+    }
+}
+
+fn tasks(process: u32) -> Vec<PathBuf> {
+    let folder = fs::read_dir(format!("/proc/{process}/task"));
+    folder
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|thread| thread.path())
+        .collect()
+}
+
+/// Processor time of a thread.
+fn time(thread: &Path) -> Duration {
+    ran(&fs::read_to_string(thread.join("schedstat")).unwrap_or_default())
+}
+
+/// The first field: nanoseconds on a processor.
+fn ran(schedstat: &str) -> Duration {
+    let field = schedstat.split(' ').next().and_then(|field| field.parse().ok());
+    Duration::from_nanos(field.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_is_of_the_list_of_timers() {
+        let text = "now at 22873088968 nsecs\n  .idle_sleeptime : 19000000001 nsecs\n";
+        let expected = Reading {
+            now: 22_873_088_968,
+            idle: 19_000_000_001,
+        };
+        assert_eq!(Some(expected), Reading::parse(text));
+        assert_eq!(None, Reading::parse("now at 1 nsecs\n"));
+    }
+
+    #[test]
+    fn work_is_what_is_neither_idle_nor_done_without_packets() {
+        let at = |now, idle| Reading { now, idle };
+        let idle = at(1_000, 900).since(&at(0, 0));
+        assert_eq!(100.0, idle.worked);
+        // 400 of packets, and a tenth of the other 600.
+        let busy = at(2_000, 1_440).since(&at(1_000, 900));
+        assert_eq!(460.0, busy.worked);
+        assert!((busy.beyond(&idle) - 400.0).abs() < 1e-6);
+        assert_eq!(0.0, idle.beyond(&busy), "less than nothing");
+    }
+
+    #[test]
+    fn time_of_a_thread_is_the_first_field() {
+        assert_eq!(Duration::from_nanos(1_234), ran("1234 55 6\n"));
+        assert_eq!(Duration::ZERO, ran(""));
+        assert!(Threads::all(std::process::id()) > Duration::ZERO);
+        assert!(
+            Threads::of(std::process::id()).is_none(),
+            "it has no emulated processor"
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! A program of a known number of instructions, to hold what is counted against.
+
+use super::clock::Reading;
+use super::guest::{Guest, GuestError, INSTRUCTION};
+
+/// Rounds of its loop.
+const ROUNDS: u32 = 50_000_000;
+
+/// Where it lies in the guest.
+const FILE: &str = "/tmp/counted";
+
+/// Where it lies in memory.
+const BASE: u64 = 0x40_0000;
+
+const HEADERS: u64 = 64 + 56;
+
+/// An ELF file that goes round so often, and its instructions.
+fn program(rounds: u32) -> (Vec<u8>, u64) {
+    let count = rounds.to_le_bytes();
+    let code = [
+        &[0xb9][..],
+        &count,               // mov ecx, rounds
+        &[0xff, 0xc9],        // dec ecx
+        &[0x75, 0xfc],        // jnz, to the one before
+        &[0xb8, 60, 0, 0, 0], // mov eax, 60: exit
+        &[0x31, 0xff],        // xor edi, edi: with 0
+        &[0x0f, 0x05],        // syscall
+    ]
+    .concat();
+    let half = |value: u16| value.to_le_bytes();
+    let word = |value: u32| value.to_le_bytes();
+    let long = |value: u64| value.to_le_bytes();
+    let size = HEADERS + code.len() as u64;
+    let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    // Executable, x86-64, version 1; entry, program headers, no sections.
+    file.extend([half(2), half(62)].concat());
+    file.extend(word(1));
+    file.extend([long(BASE + HEADERS), long(64), long(0)].concat());
+    file.extend(word(0));
+    file.extend([half(64), half(56), half(1), half(0), half(0), half(0)].concat());
+    // One segment to load, readable and executable.
+    file.extend([word(1), word(5)].concat());
+    file.extend([long(0), long(BASE), long(BASE), long(size), long(size), long(0x1000)].concat());
+    file.extend(code);
+    (file, 4 + 2 * u64::from(rounds))
+}
+
+/// What the guest's clock counts of it, as a share of its instructions.
+pub fn share(guest: &mut Guest) -> Result<f64, GuestError> {
+    let (file, instructions) = program(ROUNDS);
+    guest.shell().put(FILE, &file)?;
+    guest.run(&format!("chmod +x {FILE}"))?;
+    // What starting a program takes, and the reading itself.
+    let mut spent = |command: &str| -> Result<f64, GuestError> {
+        let before: Reading = guest.reading()?;
+        guest.run(command)?;
+        Ok(guest.reading()?.since(&before).worked)
+    };
+    let nothing = spent("/bin/true")?;
+    let all = spent(FILE)?;
+    Ok((all - nothing) / f64::from(1 << INSTRUCTION) / instructions as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn program_runs_to_its_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("counted");
+        std::fs::write(&file, program(1_000).0).expect("a file");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("a program");
+        // A process that another test starts at this moment has the file open for a moment more.
+        let busy = std::io::ErrorKind::ExecutableFileBusy;
+        let status = loop {
+            match std::process::Command::new(&file).status() {
+                Err(error) if error.kind() == busy => std::thread::sleep(std::time::Duration::from_millis(5)),
+                status => break status.expect("it starts"),
+            }
+        };
+        assert!(status.success(), "{status}");
+    }
+
+    #[test]
+    fn instructions_are_two_a_round_and_those_around_it() {
+        assert_eq!(2_004, program(1_000).1);
+    }
+}

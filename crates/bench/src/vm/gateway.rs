@@ -1,0 +1,213 @@
+//! What forwards in the guest: Linux or Sluice, set up anew for each trial and taken down again.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::card::{ADDRESSES, Card};
+use super::guest::{Clock, Guest};
+use super::shell::{LIMIT, ShellError};
+use crate::kernel::gateway::linux;
+use crate::kernel::gateway::sluice::configuration_at;
+use crate::kernel::topology::{INSIDE, INSIDE_NETWORKS, OUTSIDE};
+
+/// A gateway to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Case {
+    /// Linux forwards.
+    LinuxForward,
+    /// Sluice forwards.
+    SluiceForward,
+    /// Linux translates by iptables.
+    Iptables,
+    /// Linux translates by nftables: by a map where there are several rules.
+    Nftables,
+    /// Sluice translates.
+    Sluice,
+}
+
+impl Case {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::LinuxForward,
+        Self::SluiceForward,
+        Self::Iptables,
+        Self::Nftables,
+        Self::Sluice,
+    ];
+
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LinuxForward => "linux-forward",
+            Self::SluiceForward => "sluice-forward",
+            Self::Iptables => "iptables",
+            Self::Nftables => "nftables",
+            Self::Sluice => "sluice",
+        }
+    }
+
+    /// The case of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|case| case.name() == name)
+    }
+
+    /// Does it have rules and translate?
+    pub fn translates(self) -> bool {
+        !matches!(self, Self::LinuxForward | Self::SluiceForward)
+    }
+
+    fn is_sluice(self) -> bool {
+        matches!(self, Self::SluiceForward | Self::Sluice)
+    }
+
+    /// That of Linux that it is held against.
+    pub fn beside(self) -> Self {
+        match self.translates() {
+            true => Self::Iptables,
+            false => Self::LinuxForward,
+        }
+    }
+}
+
+/// Why a gateway does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// A command of the guest.
+    #[error(transparent)]
+    Shell(#[from] ShellError),
+    /// Sluice.
+    #[error("sluice does not run in the guest: {0}")]
+    Sluice(String),
+}
+
+/// Where Sluice's files are in the guest.
+const FOLDER: &str = "/run/lab";
+
+/// Longest time until Sluice routes.
+const START: Duration = Duration::from_secs(60);
+
+/// Modules that look at packets where there are rules, those first that need others. Without the checksum nft fails.
+const FILTERS: &str =
+    "iptable_nat ip_tables xt_nat x_tables nft_chain_nat nft_nat nft_masq nft_ct nf_tables nf_nat nf_conntrack";
+
+/// Places in the table of connections, enough for all flows, so that lists stay short.
+const CONNECTIONS: u32 = 65_536;
+
+/// Start a case with so many source-NAT rules; `more` is run in the guest where Linux is set up, after everything else.
+pub fn start(
+    guest: &mut Guest,
+    case: Case,
+    rules: u32,
+    card: Card,
+    clock: Clock,
+    more: &str,
+) -> Result<(), GatewayError> {
+    match case.is_sluice() {
+        true => start_sluice(guest, if case.translates() { rules } else { 0 }, clock),
+        false => start_linux(guest, case, rules, card, more),
+    }
+}
+
+/// End it.
+pub fn stop(guest: &mut Guest, case: Case) -> Result<(), GatewayError> {
+    if case.is_sluice() {
+        guest.run(&format!(
+            "read pid <{FOLDER}/pid; kill -TERM $pid; while kill -0 $pid 2>/dev/null; do usleep 20000; done"
+        ))?;
+        return Ok(());
+    }
+    guest.run(&format!(
+        "for name in {INSIDE} {OUTSIDE}; do ip link set $name down; ip address flush dev $name; done\n\
+         [ ! -e /proc/net/ip_tables_names ] || printf '*nat\\nCOMMIT\\n' | iptables-legacy-restore\n\
+         nft flush ruleset 2>/dev/null\n\
+         for round in 1 2 3; do for module in {FILTERS}; do rmmod $module 2>/dev/null; done; done\n\
+         ! grep -E '^(nf_conntrack|ip_tables|nf_tables) ' /proc/modules"
+    ))?;
+    Ok(())
+}
+
+fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str) -> Result<(), GatewayError> {
+    guest.run(&card.to_linux([INSIDE, OUTSIDE]))?;
+    let addresses = linux::addresses().map(|line| format!("ip {line}\n")).concat();
+    guest.run(&format!(
+        "set -e\nsysctl -q -w {}\n\
+         for name in {INSIDE} {OUTSIDE}; do ethtool -K $name gro off 2>/dev/null || true; ip link set $name up; done\n{addresses}",
+        linux::settings()
+    ))?;
+    let (program, text) = match (case, rules) {
+        (Case::Iptables, _) => ("iptables-legacy-restore", linux::iptables(rules)),
+        (Case::Nftables, 1) => ("nft -f", linux::nftables_linear(rules)),
+        (Case::Nftables, _) => ("nft -f", linux::nftables_map(rules)),
+        _ => ("", String::new()),
+    };
+    if !text.is_empty() {
+        let file = format!("{FOLDER}/rules");
+        guest.shell().put(&file, text.as_bytes())?;
+        guest.run(&format!(
+            "modprobe crc32c_generic; modprobe nf_conntrack && \
+             echo {CONNECTIONS} >/sys/module/nf_conntrack/parameters/hashsize && {program} {file}"
+        ))?;
+    }
+    if !more.is_empty() {
+        guest.run(more)?;
+    }
+    // e1000e takes its time.
+    guest.run(&format!(
+        "for name in {INSIDE} {OUTSIDE}; do until [ \"$(cat /sys/class/net/$name/carrier)\" = 1 ]; do usleep 20000; done; done"
+    ))?;
+    Ok(())
+}
+
+fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), GatewayError> {
+    let idle = match clock {
+        Clock::Time => "",
+        // A worker that polls would execute its loop all the time, whatever comes.
+        Clock::Instructions => "\n[system.idle]\nspin = 0\npause = 0\nsleep = \"1ms\"\n",
+    };
+    let text = configuration_at(rules, 0, ADDRESSES, Path::new(FOLDER), idle);
+    // What it says at its start is waited for.
+    let text = text.replace("log = \"warn\"", "log = \"info\"");
+    guest.shell().put(&format!("{FOLDER}/gateway.toml"), text.as_bytes())?;
+    guest.run(&Card::to_program())?;
+    let up = format!(
+        "cd {FOLDER}; rm -f log\nsluice run -c gateway.toml >log 2>&1 &\necho $! >pid\n\
+         until grep -q 'answers at' log; do usleep 50000; kill -0 $! || {{ cat log; exit 1; }}; done"
+    );
+    guest.shell().run_within(&up, START)?;
+    let began = Instant::now();
+    let socket = crate::daemon::socket(Path::new(FOLDER));
+    loop {
+        let (routes, _) = guest.shell().attempt(
+            &format!("sluice show routes --json --socket {}", socket.display()),
+            LIMIT,
+        )?;
+        if [INSIDE_NETWORKS, "0.0.0.0/0"]
+            .iter()
+            .all(|to| routes.contains(&format!("\"to\":\"{to}\"")))
+        {
+            return Ok(());
+        }
+        if began.elapsed() > START {
+            let log = guest.run(&format!("tail -n 5 {FOLDER}/log"))?;
+            return Err(GatewayError::Sluice(format!(
+                "no routes within {START:?}: {routes}; {log}"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_is_found_by_its_name_and_held_against_linux() {
+        Case::ALL
+            .into_iter()
+            .for_each(|case| assert_eq!(Some(case), Case::named(case.name())));
+        assert_eq!(None, Case::named("generator"));
+        assert_eq!(Case::Iptables, Case::Sluice.beside());
+        assert_eq!(Case::LinuxForward, Case::SluiceForward.beside());
+    }
+}

@@ -1,0 +1,306 @@
+//! A guest with two cards: QEMU under pure emulation, one processor.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::card::Card;
+use super::clock::{COMMAND, Reading, Threads};
+use super::shell::{Shell, ShellError};
+use crate::kernel::command::{CommandError, run};
+use crate::kernel::machine::Cores;
+
+/// Longest time to its shell.
+const BOOT: Duration = Duration::from_secs(180);
+
+/// Its memory in MiB, and pages of 2 MiB of it for programs.
+const MEMORY: [u32; 2] = [1_024, 160];
+
+/// Modules beyond those that every guest has.
+const MODULES: [&str; 6] = [
+    "ip_tables",
+    "iptable_nat",
+    "xt_nat",
+    "nf_conntrack",
+    "nf_nat",
+    "nft_nat",
+];
+
+/// Why there is no guest.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// A file or process.
+    #[error("{what}: {source}")]
+    System {
+        /// Which.
+        what: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// What it starts from can't be built.
+    #[error("{builder} builds no guest: {said}")]
+    Image {
+        /// The program that builds it.
+        builder: String,
+        /// What that wrote.
+        said: String,
+    },
+    /// It does not come up.
+    #[error("the guest does not come up: {0}")]
+    Down(String),
+    /// A command of the machine.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// A command in it.
+    #[error(transparent)]
+    Shell(#[from] ShellError),
+    /// Its clock.
+    #[error("the guest's kernel tells no time by {COMMAND}: {0}")]
+    Clock(String),
+}
+
+fn system(what: impl ToString) -> impl FnOnce(std::io::Error) -> GuestError {
+    let what = what.to_string();
+    move |source| GuestError::System { what, source }
+}
+
+/// What guests start from.
+#[derive(Clone, Debug)]
+pub struct Image {
+    kernel: PathBuf,
+    initramfs: PathBuf,
+}
+
+impl Image {
+    /// Have it built by the lab in a folder, with a program `sluice` in it.
+    pub fn build(lab: &Path, sluice: &Path) -> Result<Self, GuestError> {
+        let builder = lab.join("vm-image");
+        let mut command = Command::new(&builder);
+        command.arg(sluice).args(["--kernel", "ordinary"]);
+        for tool in ["iptables-legacy", "iptables-legacy-restore"] {
+            command.args(["--tool", tool]);
+        }
+        for module in MODULES {
+            command.args(["--module", module]);
+        }
+        command.args(["--file", "/usr/lib/*/xtables/libxt_SNAT.so"]);
+        let output = command
+            .stdin(Stdio::null())
+            .output()
+            .map_err(system(builder.display()))?;
+        let failed = |said: &[u8]| GuestError::Image {
+            builder: builder.display().to_string(),
+            said: String::from_utf8_lossy(said).trim().into(),
+        };
+        if !output.status.success() {
+            return Err(failed(&output.stderr));
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        match text.lines().collect::<Vec<_>>().as_slice() {
+            [.., kernel, initramfs] => Ok(Self {
+                kernel: kernel.into(),
+                initramfs: initramfs.into(),
+            }),
+            _ => Err(failed(&output.stdout)),
+        }
+    }
+}
+
+/// By what a guest's clock goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Real time.
+    Time,
+    /// What its processor executes, and real time while it idles.
+    Instructions,
+}
+
+/// Nanoseconds of the guest's clock that an instruction takes, as a power of two. The tick of the guest's kernel then comes every
+/// 500,000 instructions.
+pub const INSTRUCTION: u32 = 3;
+
+impl Clock {
+    /// Words of QEMU's command line.
+    fn words(self) -> Vec<String> {
+        let words: &[&str] = match self {
+            // The processor's own means may be there and not work in a virtual machine: emulation is said outright.
+            Self::Time => &["-accel", "tcg,thread=multi"],
+            Self::Instructions => &["-accel", "tcg,thread=single", "-icount"],
+        };
+        let count = (self == Self::Instructions).then(|| format!("shift={INSTRUCTION},sleep=on"));
+        words.iter().map(|&word| word.into()).chain(count).collect()
+    }
+}
+
+/// A running guest; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Guest {
+    child: Child,
+    shell: Shell,
+    threads: Threads,
+}
+
+impl Guest {
+    /// Start one with two cards at two taps, which are made here, and wait until it answers. Its processor runs on the gateway's
+    /// core, the rest of QEMU where the traffic is.
+    pub fn start(
+        image: &Image,
+        card: Card,
+        clock: Clock,
+        taps: [&str; 2],
+        folder: &Path,
+        cores: &Cores,
+    ) -> Result<Self, GuestError> {
+        for tap in taps {
+            run(&format!("ip tuntap add {tap} mode tap"))?;
+            run(&format!("ip link set {tap} up"))?;
+        }
+        let _ = fs::remove_dir_all(folder);
+        fs::create_dir_all(folder).map_err(system(folder.display()))?;
+        let [console, port, log] = ["console", "shell", "log"].map(|name| folder.join(name));
+        let output = File::create(&log).map_err(system(log.display()))?;
+        let mut command = Command::new("qemu-system-x86_64");
+        command.args([
+            "-name",
+            "bench,debug-threads=on",
+            "-nodefaults",
+            "-display",
+            "none",
+            "-no-reboot",
+        ]);
+        command.args(clock.words());
+        command.args([
+            "-M",
+            "q35",
+            "-cpu",
+            "Nehalem",
+            "-smp",
+            "1",
+            "-m",
+            &MEMORY[0].to_string(),
+        ]);
+        command
+            .arg("-kernel")
+            .arg(&image.kernel)
+            .arg("-initrd")
+            .arg(&image.initramfs);
+        command.args(["-append", APPEND]);
+        command.args(["-serial", &format!("file:{}", console.display())]);
+        command.args(["-serial", &format!("unix:{},server=on,wait=off", port.display())]);
+        command.args(card.devices(taps));
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().map_err(system(log.display()))?)
+            .stderr(output)
+            .spawn()
+            .map_err(system("qemu-system-x86_64"))?;
+        let up = await_up(&mut child, &console).and_then(|()| {
+            let threads = Threads::of(child.id()).ok_or_else(|| GuestError::Down("QEMU has no processor".into()))?;
+            Ok((Shell::connect(&port)?, threads))
+        });
+        match up {
+            Ok((shell, threads)) => {
+                let mut guest = Self { child, shell, threads };
+                guest.pin(cores)?;
+                guest.run(&format!(
+                    "echo {0} >/proc/sys/vm/nr_hugepages; [ $(cat /proc/sys/vm/nr_hugepages) = {0} ]",
+                    MEMORY[1]
+                ))?;
+                Ok(guest)
+            }
+            Err(error) => {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(match error {
+                    GuestError::Down(why) => GuestError::Down(format!("{why}; {}", said.trim())),
+                    other => other,
+                })
+            }
+        }
+    }
+
+    fn pin(&self, cores: &Cores) -> Result<(), CommandError> {
+        let (processor, others) = self.threads.numbers();
+        run(&format!("taskset -p -c {} {processor}", cores.gateway))?;
+        for thread in others {
+            // One may have ended.
+            let _ = run(&format!("taskset -p -c {} {thread}", cores.traffic));
+        }
+        Ok(())
+    }
+
+    /// Its shell.
+    pub fn shell(&mut self) -> &mut Shell {
+        &mut self.shell
+    }
+
+    /// Run a command of its shell, which has to succeed.
+    pub fn run(&mut self, command: &str) -> Result<String, ShellError> {
+        self.shell.run(command)
+    }
+
+    /// Its clock now.
+    pub fn reading(&mut self) -> Result<Reading, GuestError> {
+        let text = self.shell.run(COMMAND)?;
+        Reading::parse(&text).ok_or(GuestError::Clock(text))
+    }
+
+    /// Processor time of the thread that is its processor, and of all of QEMU.
+    pub fn times(&self) -> [Duration; 2] {
+        self.threads.times()
+    }
+}
+
+/// No mitigations of processors' faults, which emulation does not have: they make every call through a pointer dear. No watchdog.
+const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off nowatchdog tsc=reliable";
+
+fn await_up(child: &mut Child, console: &Path) -> Result<(), GuestError> {
+    let began = Instant::now();
+    loop {
+        let said = fs::read(console).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        if said.contains("init: up") {
+            return Ok(());
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            return Err(GuestError::Down(format!("QEMU ended with {status}")));
+        }
+        if began.elapsed() > BOOT {
+            let lines: Vec<&str> = said.lines().collect();
+            let end = lines[lines.len().saturating_sub(5)..].join("; ");
+            return Err(GuestError::Down(format!("no shell within {BOOT:?}: {end}")));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn image_that_is_not_built_is_told_with_what_the_builder_said() {
+        let lab = tempfile::tempdir().expect("a folder");
+        let missing = Image::build(lab.path(), Path::new("sluice")).expect_err("no builder");
+        assert!(missing.to_string().contains("vm-image"), "{missing}");
+    }
+
+    #[test]
+    fn emulator_that_ends_is_told_at_once() {
+        let mut child = Command::new("false").spawn().expect("a process");
+        let error = await_up(&mut child, Path::new("/no/console")).expect_err("it ends");
+        assert_eq!(
+            "the guest does not come up: QEMU ended with exit status: 1",
+            error.to_string()
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! The half inside the namespaces: one guest after the other, each with two cards of a kind, every case in each round.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::VmArguments;
+use super::card::Card;
+use super::counted;
+use super::gateway::{self, Case, GatewayError};
+use super::guest::{Clock, Guest, Image};
+use super::rounds::{Figures, Key, Lot, Rounds};
+use super::trial::{LOADS, Rig, TrialError, Way};
+use crate::kernel::inside::{Outside, furnish};
+use crate::kernel::machine::Cores;
+use crate::kernel::topology::{GENERATOR_INTERFACE, SINK_INTERFACE, Topology};
+use crate::rows::Row;
+
+/// Where QEMU's files are.
+const FOLDER: &str = "/run/sluice-bench/guest";
+
+/// Rates from which searches begin where nothing is known.
+const FIRST: f64 = 20_000.0;
+
+/// Why a case gave no figures.
+#[derive(Debug, thiserror::Error)]
+enum CaseError {
+    /// The gateway.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+    /// The trial.
+    #[error(transparent)]
+    Trial(#[from] TrialError),
+}
+
+/// Try everything that the arguments ask for.
+pub fn run(arguments: &VmArguments, quick: bool) -> Result<(), Box<dyn std::error::Error>> {
+    let cores = arguments.cores()?;
+    furnish()?;
+    let outside = Outside::of_this();
+    let began = Instant::now();
+    let image = Image::build(&arguments.lab, &arguments.program())?;
+    outside.note(&format!("the guest is built after {:?}", began.elapsed()));
+    let mut bench = Bench {
+        arguments,
+        quick,
+        image,
+        cores,
+        outside,
+        lot: Lot::of_time(),
+    };
+    for card in arguments.cards(quick) {
+        for clock in arguments.clocks() {
+            bench.guest(card, clock)?;
+        }
+    }
+    Ok(())
+}
+
+struct Bench<'a> {
+    arguments: &'a VmArguments,
+    quick: bool,
+    image: Image,
+    cores: Cores,
+    outside: Outside<'a>,
+    lot: Lot,
+}
+
+impl Bench<'_> {
+    /// All rounds in one guest, and their rows.
+    fn guest(&mut self, card: Card, clock: Clock) -> Result<(), Box<dyn std::error::Error>> {
+        let mut rounds = Rounds::new(card, clock);
+        for &rules in &self.arguments.rules {
+            let mut rig = self.rig(card, clock, rules)?;
+            if clock == Clock::Instructions {
+                let share = counted::share(&mut rig.guest)?;
+                let row = Row::new("loop")
+                    .key("card", card.name())
+                    .figure("counted_share", &[share]);
+                self.outside.row(&row);
+            }
+            for round in 0..self.arguments.rounds(self.quick) {
+                let mut cases = self.arguments.cases();
+                // What has no rules is tried once in a round.
+                cases.retain(|case| case.translates() || self.arguments.rules.first() == Some(&rules));
+                self.lot.shuffle(&mut cases);
+                for case in cases {
+                    let began = Instant::now();
+                    let name = format!("{} {}, {rules} rules, round {}", card.name(), case.name(), round + 1);
+                    match self.case(&mut rig, &mut rounds, card, clock, (case, rules, round)) {
+                        Ok(()) => self.outside.note(&format!("{name}: {:.0?}", began.elapsed())),
+                        Err(error) => {
+                            self.outside.note(&format!("{name}: {error}"));
+                            drop(rig);
+                            rig = self.rig(card, clock, rules)?;
+                        }
+                    }
+                }
+            }
+        }
+        rounds.rows().for_each(|row| self.outside.row(&row));
+        Ok(())
+    }
+
+    /// A guest with its ends.
+    fn rig(&self, card: Card, clock: Clock, rules: u32) -> Result<Rig, Box<dyn std::error::Error>> {
+        let taps = [GENERATOR_INTERFACE, SINK_INTERFACE];
+        let guest = Guest::start(&self.image, card, clock, taps, Path::new(FOLDER), &self.cores)?;
+        let topology = Topology::at_taps(self.cores.clone())?;
+        Ok(Rig::new(guest, topology, rules)?)
+    }
+
+    /// One case in one round: started, measured, ended.
+    fn case(
+        &mut self,
+        rig: &mut Rig,
+        rounds: &mut Rounds,
+        card: Card,
+        clock: Clock,
+        (case, rules, round): (Case, u32, usize),
+    ) -> Result<(), CaseError> {
+        gateway::start(&mut rig.guest, case, rules, card, clock, &self.arguments.linux)?;
+        rig.open(case)?;
+        let window = self.arguments.window(self.quick);
+        let idle = match clock {
+            Clock::Time => None,
+            Clock::Instructions => Some(rig.idle(window)?),
+        };
+        for &bytes in &self.arguments.bytes {
+            rig.size(bytes)?;
+            for &way in &self.arguments.directions {
+                let key = |burst| Key {
+                    bytes,
+                    way,
+                    rules: if case.translates() { rules } else { 0 },
+                    burst,
+                    case,
+                };
+                let Some(idle) = &idle else {
+                    let first = rounds.last(&key(0)).unwrap_or(FIRST);
+                    rounds.take(key(0), round, speed(rig, case, way, first, window)?);
+                    continue;
+                };
+                for load in LOADS {
+                    let instructions = rig.instructions(case, way, load, idle, window)?;
+                    let share = idle.worked / idle.whole.max(1.0);
+                    let figures = vec![("instructions_per_packet", instructions), ("idle_work_share", share)];
+                    rounds.take(key(load.burst), round, figures);
+                }
+            }
+        }
+        Ok(gateway::stop(&mut rig.guest, case)?)
+    }
+}
+
+/// The highest rate that passes, and what it takes.
+fn speed(rig: &mut Rig, case: Case, way: Way, first: f64, window: Duration) -> Result<Figures, TrialError> {
+    let found = rig.search(case, way, first, window)?;
+    let [cpu, machine] = found.best.nanoseconds();
+    Ok(vec![
+        ("packets_per_s", found.best.rate()),
+        ("cpu_ns_per_packet", cpu),
+        ("qemu_ns_per_packet", machine),
+        ("flooded_per_s", found.flooded.rate()),
+        ("flooded_cpu_ns_per_packet", found.flooded.nanoseconds()[0]),
+    ])
+}
+
+/// About how long everything takes.
+pub fn estimate(arguments: &VmArguments, quick: bool) -> Duration {
+    let rules = arguments.rules.len();
+    let cases = arguments
+        .cases()
+        .iter()
+        .map(|case| if case.translates() { rules } else { 1 })
+        .sum::<usize>();
+    let ways = arguments.bytes.len() * arguments.directions.len();
+    let of = |clock| {
+        let trials = match clock {
+            Clock::Time => TRIALS,
+            Clock::Instructions => LOADS.len(),
+        };
+        let trials = (arguments.window(quick) + BETWEEN) * (trials * ways) as u32;
+        BOOT * rules as u32 + (SET_UP + trials) * (cases * arguments.rounds(quick)) as u32
+    };
+    let guests = arguments.clocks().into_iter().map(of).sum::<Duration>();
+    guests * arguments.cards(quick).len() as u32
+}
+
+/// About how long a guest takes to come up, a case to start and end, and what lies between two trials.
+const BOOT: Duration = Duration::from_secs(10);
+const SET_UP: Duration = Duration::from_secs(10);
+const BETWEEN: Duration = Duration::from_millis(350);
+
+/// About as many trials as a search has.
+const TRIALS: usize = 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: VmArguments,
+    }
+
+    #[test]
+    fn estimate_grows_with_what_is_asked_for() {
+        let of = |words: &[&str]| {
+            let line = Line::parse_from([&["vm"], words].concat());
+            estimate(&line.arguments, false)
+        };
+        let whole = of(&[]);
+        assert!(
+            whole > Duration::from_secs(600) && whole < Duration::from_secs(7_200),
+            "{whole:?}"
+        );
+        assert!(of(&["--rules", "1,1000"]) > whole);
+        assert!(of(&["--cases", "sluice"]) < whole / 3);
+    }
+}

@@ -1,0 +1,202 @@
+//! Rounds: every case once in each, in an order drawn anew, and rows of what came out of all of them.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::card::Card;
+use super::gateway::Case;
+use super::guest::Clock;
+use super::trial::Way;
+use crate::rows::Row;
+
+/// What a row is of, within a card and a clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Bytes of a frame.
+    pub bytes: u32,
+    /// Which way they go.
+    pub way: Way,
+    /// Source-NAT rules; 0 where nothing is translated.
+    pub rules: u32,
+    /// Packets at once, where instructions are counted; else 0.
+    pub burst: u32,
+    /// The gateway.
+    pub case: Case,
+}
+
+/// Figures of a trial.
+pub type Figures = Vec<(&'static str, f64)>;
+
+/// Figures by row and round.
+#[derive(Debug)]
+pub struct Rounds {
+    card: Card,
+    clock: Clock,
+    rows: BTreeMap<Key, BTreeMap<usize, Figures>>,
+}
+
+impl Rounds {
+    /// None yet.
+    pub fn new(card: Card, clock: Clock) -> Self {
+        Self {
+            card,
+            clock,
+            rows: BTreeMap::new(),
+        }
+    }
+
+    /// Take the figures of a trial. The first is what cases are compared by.
+    pub fn take(&mut self, key: Key, round: usize, figures: Figures) {
+        self.rows.entry(key).or_default().insert(round, figures);
+    }
+
+    /// The first figure of a row in its last round.
+    pub fn last(&self, key: &Key) -> Option<f64> {
+        let rounds = self.rows.get(key)?;
+        rounds.values().next_back()?.first().map(|&(_, value)| value)
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
+        self.rows.iter().map(|(key, rounds)| self.row(key, rounds))
+    }
+
+    fn row(&self, key: &Key, rounds: &BTreeMap<usize, Figures>) -> Row {
+        let mut row = Row::new(key.case.name())
+            .key("card", self.card.name())
+            .key("rules", key.rules)
+            .key("bytes", key.bytes)
+            .key("direction", key.way.name())
+            .key("rounds", rounds.len());
+        row = match self.clock {
+            Clock::Time => row.key("emulation", "interrupts dear, no caches"),
+            Clock::Instructions => row
+                .key("burst", key.burst)
+                .key("emulation", "instructions alone: no caches, no waiting"),
+        };
+        let mut columns: Vec<(&'static str, Vec<f64>)> = Vec::new();
+        for &(name, value) in rounds.values().flatten() {
+            match columns.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, values)) => values.push(value),
+                None => columns.push((name, vec![value])),
+            }
+        }
+        for (name, values) in &columns {
+            row = row.figure(name, values);
+        }
+        match self.beside(key, rounds) {
+            (_, times) if times.is_empty() => row,
+            (name, times) => row.figure(name, &times),
+        }
+    }
+
+    /// How many times better than Linux in the same round: packets that pass, or instructions that are saved.
+    fn beside(&self, key: &Key, rounds: &BTreeMap<usize, Figures>) -> (&'static str, Vec<f64>) {
+        let name = match key.case.beside() {
+            Case::Iptables => "times_iptables",
+            _ => "times_linux_forward",
+        };
+        let other = Key {
+            case: key.case.beside(),
+            ..*key
+        };
+        let Some(others) = self.rows.get(&other) else {
+            return (name, Vec::new());
+        };
+        let first = |figures: &Figures| figures.first().map(|&(_, value)| value).filter(|&value| value > 0.0);
+        let times = rounds.iter().filter_map(|(round, figures)| {
+            let (ours, theirs) = (first(figures)?, first(others.get(round)?)?);
+            Some(match self.clock {
+                Clock::Time => ours / theirs,
+                Clock::Instructions => theirs / ours,
+            })
+        });
+        (name, times.collect())
+    }
+}
+
+/// Orders that are drawn.
+#[derive(Debug)]
+pub struct Lot(u64);
+
+impl Lot {
+    /// Drawn from the time.
+    pub fn of_time() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(since.as_nanos() as u64 | 1)
+    }
+
+    /// Put things in an order, each as likely as another.
+    pub fn shuffle<T>(&mut self, things: &mut [T]) {
+        for count in (2..=things.len()).rev() {
+            // xorshift64
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            things.swap(count - 1, (self.0 % count as u64) as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(case: Case) -> Key {
+        Key {
+            bytes: 64,
+            way: Way::Up,
+            rules: u32::from(case.translates()),
+            burst: 0,
+            case,
+        }
+    }
+
+    #[test]
+    fn row_has_figures_of_all_rounds_and_is_held_against_linux_in_the_same_round() {
+        let mut rounds = Rounds::new(Card::Virtio, Clock::Time);
+        for (round, [ours, theirs]) in [[30.0, 10.0], [20.0, 20.0], [60.0, 30.0]].into_iter().enumerate() {
+            rounds.take(key(Case::Sluice), round, vec![("packets_per_s", ours), ("cpu", 7.0)]);
+            rounds.take(key(Case::Iptables), round, vec![("packets_per_s", theirs)]);
+        }
+        rounds.take(key(Case::SluiceForward), 0, vec![("packets_per_s", 9.0)]);
+        assert_eq!(Some(60.0), rounds.last(&key(Case::Sluice)));
+        let rows: Vec<Row> = rounds.rows().collect();
+        let of = |case: Case| {
+            let found = rows.iter().find(|row| row.text_of("case") == case.name());
+            found.cloned().unwrap_or_default()
+        };
+        let sluice = of(Case::Sluice);
+        assert_eq!(
+            (Some(30.0), Some(7.0)),
+            (sluice.median("packets_per_s"), sluice.median("cpu"))
+        );
+        assert_eq!(Some(2.0), sluice.median("times_iptables"), "3, 1 and 2");
+        assert_eq!("interrupts dear, no caches", sluice.text_of("emulation"));
+        assert_eq!(
+            None,
+            of(Case::SluiceForward).median("times_linux_forward"),
+            "Linux was not tried"
+        );
+    }
+
+    #[test]
+    fn fewer_instructions_are_better() {
+        let mut rounds = Rounds::new(Card::E1000e, Clock::Instructions);
+        rounds.take(key(Case::Sluice), 0, vec![("instructions_per_packet", 500.0)]);
+        rounds.take(key(Case::Iptables), 0, vec![("instructions_per_packet", 5_000.0)]);
+        let times: Vec<_> = rounds.rows().filter_map(|row| row.median("times_iptables")).collect();
+        assert_eq!(vec![1.0, 10.0], times, "iptables, sluice");
+    }
+
+    #[test]
+    fn order_is_another_and_of_the_same() {
+        let (mut lot, mut seen) = (Lot(7), std::collections::BTreeSet::new());
+        for _ in 0..200 {
+            let mut order = [0, 1, 2];
+            lot.shuffle(&mut order);
+            seen.insert(order);
+        }
+        assert_eq!(6, seen.len(), "all orders come");
+    }
+}

@@ -1,0 +1,120 @@
+//! The highest rate that comes through: raised until packets get lost, then narrowed down.
+
+/// From one rate to the next, while no rate is known that is too high or none that is not.
+const STEP: f64 = 1.5;
+
+/// Share of the higher bound in the lower one at which the search ends.
+const CLOSE: f64 = 0.96;
+
+/// Lowest rate that is tried.
+const LEAST: f64 = 250.0;
+
+/// The search. A rate at which packets get lost is tried once more before it counts: on a machine with neighbours one trial may
+/// be disturbed.
+#[derive(Clone, Debug)]
+pub struct Search {
+    rate: f64,
+    passed: Option<f64>,
+    failed: Option<f64>,
+    again: bool,
+}
+
+impl Search {
+    /// One that begins at a rate.
+    pub fn from(rate: f64) -> Self {
+        Self {
+            rate: rate.max(LEAST),
+            passed: None,
+            failed: None,
+            again: false,
+        }
+    }
+
+    /// The rate to try next; `None` at the end.
+    pub fn next(&self) -> Option<f64> {
+        let close = match (self.passed, self.failed) {
+            (Some(passed), Some(failed)) => passed / failed > CLOSE,
+            (None, Some(failed)) => failed <= LEAST,
+            _ => false,
+        };
+        (!close).then_some(self.rate)
+    }
+
+    /// Everything came through at the rate that was tried.
+    pub fn passed(&mut self) {
+        self.passed = Some(self.rate);
+        self.aim();
+    }
+
+    /// Packets got lost at the rate that was tried.
+    pub fn failed(&mut self) {
+        self.again = !self.again;
+        if !self.again {
+            self.failed = Some(self.rate);
+            self.aim();
+        }
+    }
+
+    fn aim(&mut self) {
+        self.again = false;
+        self.rate = match (self.passed, self.failed) {
+            (Some(passed), Some(failed)) => (passed * failed).sqrt(),
+            (Some(passed), None) => passed * STEP,
+            (None, Some(failed)) => (failed / STEP).max(LEAST),
+            (None, None) => self.rate,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The highest rate that passes, and all that were tried, of a gateway that passes so much.
+    fn found(first: f64, capacity: f64) -> (Option<f64>, usize) {
+        let (mut search, mut best, mut tried) = (Search::from(first), None, 0);
+        while let Some(rate) = search.next() {
+            tried += 1;
+            assert!(tried < 100, "it ends");
+            if rate <= capacity {
+                best = Some(rate);
+                search.passed();
+            } else {
+                search.failed();
+            }
+        }
+        (best, tried)
+    }
+
+    #[test]
+    fn rate_is_found_from_below_and_from_above() {
+        for (first, capacity) in [
+            (10_000.0, 47_000.0),
+            (400_000.0, 47_000.0),
+            (47_000.0, 47_000.0),
+            (260.0, 1e7),
+        ] {
+            let (best, tried) = found(first, capacity);
+            let best = best.expect("a rate that passes");
+            assert!(best <= capacity && best > capacity * 0.95, "{best} of {capacity}");
+            assert!(tried <= 40, "{tried} trials");
+        }
+    }
+
+    #[test]
+    fn nothing_passes_where_the_gateway_passes_nothing() {
+        assert_eq!(None, found(20_000.0, 0.0).0);
+    }
+
+    #[test]
+    fn one_disturbed_trial_does_not_count() {
+        let mut search = Search::from(1_000.0);
+        search.failed();
+        assert_eq!(Some(1_000.0), search.next());
+        search.passed();
+        assert_eq!(Some(1_500.0), search.next());
+        search.failed();
+        search.failed();
+        assert!(search.next().is_some_and(|rate| rate < 1_500.0 && rate > 1_000.0));
+    }
+}

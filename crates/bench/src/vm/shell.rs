@@ -1,0 +1,223 @@
+//! The guest's shell at the other end of a serial port: a line goes in, what the command wrote and its status come out.
+
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Why a command of the guest gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ShellError {
+    /// The port.
+    #[error("the guest's serial port: {0}")]
+    Port(#[from] std::io::Error),
+    /// QEMU has closed it.
+    #[error("the guest ended during '{0}'")]
+    Gone(String),
+    /// It takes too long.
+    #[error("the guest does not end '{command}' within {limit:?}")]
+    Late {
+        /// What was typed.
+        command: String,
+        /// Its time.
+        limit: Duration,
+    },
+    /// It ended with an error.
+    #[error("in the guest '{command}' ended with {status}: {output}")]
+    Failed {
+        /// What was typed.
+        command: String,
+        /// Its exit status.
+        status: i32,
+        /// What it wrote.
+        output: String,
+    },
+}
+
+/// Longest time of a command, where nothing else is said: emulation is slow, and more so under load.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// Bytes of a file that one command writes.
+const CHUNK: usize = 2_048;
+
+/// The shell.
+#[derive(Debug)]
+pub struct Shell {
+    port: UnixStream,
+    number: u32,
+    answers: Answers,
+}
+
+impl Shell {
+    /// The shell at the port that a file names.
+    pub fn connect(port: &Path) -> Result<Self, ShellError> {
+        Ok(Self {
+            port: UnixStream::connect(port)?,
+            number: 0,
+            answers: Answers::default(),
+        })
+    }
+
+    /// Run a command to its end, which has to be a good one; what it wrote.
+    pub fn run(&mut self, command: &str) -> Result<String, ShellError> {
+        self.run_within(command, LIMIT)
+    }
+
+    /// Run a command to its end within a time; what it wrote.
+    pub fn run_within(&mut self, command: &str, limit: Duration) -> Result<String, ShellError> {
+        match self.attempt(command, limit)? {
+            (output, 0) => Ok(output),
+            (output, status) => Err(ShellError::Failed {
+                command: short(command),
+                status,
+                output,
+            }),
+        }
+    }
+
+    /// Run a command to its end, whatever that is; what it wrote, and its status.
+    pub fn attempt(&mut self, command: &str, limit: Duration) -> Result<(String, i32), ShellError> {
+        self.number += 1;
+        self.port.write_all(line(self.number, command).as_bytes())?;
+        let (began, mut buffer) = (Instant::now(), [0; 1 << 14]);
+        loop {
+            if let Some(answer) = self.answers.take(self.number) {
+                return Ok(answer);
+            }
+            let left = limit.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                let command = short(command);
+                return Err(ShellError::Late { command, limit });
+            }
+            self.port.set_read_timeout(Some(left))?;
+            match self.port.read(&mut buffer) {
+                Ok(0) => return Err(ShellError::Gone(short(command))),
+                Ok(count) => self.answers.push(&buffer[..count]),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Write a file of the guest.
+    pub fn put(&mut self, file: &str, content: &[u8]) -> Result<(), ShellError> {
+        self.run(&format!(": >{file}"))?;
+        for chunk in content.chunks(CHUNK) {
+            self.run(&format!("printf '{}' >>{file}", escaped(chunk)))?;
+        }
+        Ok(())
+    }
+}
+
+/// The line that has a command run in a shell of its own, which a wrong command ends, and then tells its number and status.
+fn line(number: u32, command: &str) -> String {
+    format!(
+        "(eval {}) </dev/null; printf '\\n@@%s@@ %s\\n' {number} $?\n",
+        quoted(command)
+    )
+}
+
+/// A text as one word of a shell.
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// Bytes as `printf` takes them between single quotes.
+fn escaped(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, &byte| {
+        match byte {
+            b'\'' | b'\\' | b'%' => _ = write!(text, "\\{byte:03o}"),
+            b' '..=b'~' => text.push(char::from(byte)),
+            _ => _ = write!(text, "\\{byte:03o}"),
+        }
+        text
+    })
+}
+
+/// The beginning of a command, for a message.
+fn short(command: &str) -> String {
+    match command.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", &command[..end]),
+        None => command.into(),
+    }
+}
+
+/// What came from the guest and nobody took yet.
+#[derive(Debug, Default)]
+struct Answers(Vec<u8>);
+
+impl Answers {
+    fn push(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes.iter().filter(|&&byte| byte != b'\r'));
+    }
+
+    /// The output and the status of a command, when they have come. What earlier commands wrote after their time goes with it.
+    fn take(&mut self, number: u32) -> Option<(String, i32)> {
+        let text = String::from_utf8_lossy(&self.0);
+        let mark = format!("\n@@{number}@@ ");
+        let end = text.find(&mark)?;
+        let (status, rest) = text[end + mark.len()..].split_once('\n')?;
+        let before = &text[..end];
+        let from = before.rfind("\n@@").map_or(0, |at| {
+            let behind = before[at + 1..].find('\n');
+            behind.map_or(end, |behind| at + 1 + behind + 1)
+        });
+        let answer = (
+            before.get(from..).unwrap_or_default().trim_end().to_owned(),
+            status.parse().ok()?,
+        );
+        let rest = rest.as_bytes().to_vec();
+        self.0 = rest;
+        Some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_has_one_word_whatever_the_command() {
+        let expected = "(eval 'echo '\\''two words'\\''') </dev/null; printf '\\n@@%s@@ %s\\n' 7 $?\n";
+        assert_eq!(expected, line(7, "echo 'two words'"));
+    }
+
+    #[test]
+    fn line_and_file_are_understood_by_a_shell() {
+        let all: Vec<u8> = (0..=255).collect();
+        let script = line(3, &format!("printf '{}' | od -An -v -tu1; false", escaped(&all)));
+        let output = crate::kernel::command::feed("sh", &script).expect("a shell");
+        let mut answers = Answers::default();
+        answers.push(output.as_bytes());
+        answers.push(b"\n");
+        let (bytes, status) = answers.take(3).expect("an answer");
+        let bytes: Vec<u8> = bytes.split_whitespace().filter_map(|byte| byte.parse().ok()).collect();
+        assert_eq!((all, 1), (bytes, status));
+    }
+
+    #[test]
+    fn answer_is_taken_when_it_is_whole() {
+        let mut answers = Answers::default();
+        answers.push(b"up\r\n\r\n@@1@@ ");
+        assert_eq!(None, answers.take(1));
+        answers.push(b"2\r\nmore");
+        assert_eq!(Some(("up".into(), 2)), answers.take(1));
+        answers.push(b"\n@@2@@ 0\n");
+        assert_eq!(Some(("more".into(), 0)), answers.take(2));
+        assert_eq!(None, answers.take(3));
+    }
+
+    #[test]
+    fn answer_of_a_command_that_was_given_up_is_passed_over() {
+        let mut answers = Answers::default();
+        answers.push(b"late\n@@1@@ 0\nmine\n\n@@2@@ 0\n");
+        assert_eq!(Some(("mine".into(), 0)), answers.take(2));
+    }
+
+    #[test]
+    fn long_command_is_told_by_its_beginning() {
+        assert_eq!(123, short(&"é".repeat(500)).chars().count() + 2);
+        assert_eq!("true", short("true"));
+    }
+}

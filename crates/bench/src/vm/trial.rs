@@ -1,0 +1,358 @@
+//! A trial: packets at a rate for some time, and what came of them at the other end.
+
+use std::time::{Duration, Instant};
+
+use super::clock::Span;
+use super::gateway::Case;
+use super::guest::{Guest, GuestError, INSTRUCTION};
+use super::search::Search;
+use crate::kernel::command::CommandError;
+use crate::kernel::generator::Own;
+use crate::kernel::topology::{Arrived, Topology};
+use crate::kernel::traffic::{Direction, Frames, Generator, Hits, OPENED, Site, TrafficError};
+
+/// Packets per second while flows are opened: the first that they get through at.
+const OPENING_RATES: [u32; 4] = [8_000, 4_000, 2_000, 1_000];
+
+/// Share of the packets that may get lost at a rate that counts as passed.
+pub const LOSS: f64 = 0.001;
+
+/// Packets that are sent at once where a rate is kept: what comes in half a millisecond, so many at most.
+const BURST: u32 = 32;
+
+/// Longest time until what was sent last has arrived.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// Why a trial gave no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The guest.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    /// The ends.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The generators.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// Packets got lost before it began, or what came is not what should.
+    #[error("of {OPENED} packets, each of another flow, {arrived:?} arrived; the server's end knows {known}")]
+    Silent {
+        /// What came.
+        arrived: Arrived,
+        /// Flows that the server's end knows.
+        known: u64,
+    },
+    /// Nothing passes at any rate.
+    #[error("packets get lost at every rate")]
+    Lossy,
+}
+
+/// Which way the packets go that are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Way {
+    /// From inside.
+    Up,
+    /// From outside, to flows that were opened from inside.
+    Down,
+    /// Half of them each way.
+    Both,
+}
+
+impl Way {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Both => "both",
+        }
+    }
+
+    fn directions(self) -> &'static [Direction] {
+        match self {
+            Self::Up => &[Direction::Up],
+            Self::Down => &[Direction::Down],
+            Self::Both => &[Direction::Up, Direction::Down],
+        }
+    }
+}
+
+/// What came of a trial.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Passed {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that arrived as they should.
+    pub arrived: u64,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Processor time of the guest's processor and of all of QEMU.
+    pub times: [Duration; 2],
+}
+
+impl Passed {
+    /// Packets per second that arrived.
+    pub fn rate(&self) -> f64 {
+        self.arrived as f64 / self.seconds.max(1e-9)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.arrived as f64 >= self.sent as f64 * (1.0 - LOSS)
+    }
+
+    /// Nanoseconds of a packet, of the guest's processor and of all of QEMU.
+    pub fn nanoseconds(&self) -> [f64; 2] {
+        self.times
+            .map(|time| time.as_secs_f64() * 1e9 / self.arrived.max(1) as f64)
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// At the highest rate that passes.
+    pub best: Passed,
+    /// At twice that rate.
+    pub flooded: Passed,
+}
+
+/// Generators at both ends of a guest's wires.
+#[derive(Debug)]
+pub struct Ends {
+    inside: Generator,
+    outside: Generator,
+}
+
+impl Ends {
+    /// Start them on a core.
+    pub fn start(core: usize, rules: u32) -> Result<Self, TrafficError> {
+        let start = |direction| {
+            let frames = Frames {
+                bytes: 64,
+                hits: Hits::Last,
+                rules,
+                direction,
+                site: Site::None,
+                xdp: false,
+            };
+            Generator::start(core, &frames, direction)
+        };
+        Ok(Self {
+            inside: start(Direction::Up)?,
+            outside: start(Direction::Down)?,
+        })
+    }
+
+    fn at(&mut self, direction: Direction) -> &mut Generator {
+        match direction {
+            Direction::Up => &mut self.inside,
+            Direction::Down => &mut self.outside,
+        }
+    }
+}
+
+/// Guest, wires and ends.
+#[derive(Debug)]
+pub struct Rig {
+    /// The ends, which go before their namespaces.
+    ends: Ends,
+    topology: Topology,
+    /// The guest.
+    pub guest: Guest,
+}
+
+impl Rig {
+    /// Put together a guest and the ends of its wires, for packets that match the last of so many rules.
+    pub fn new(guest: Guest, topology: Topology, rules: u32) -> Result<Self, TrafficError> {
+        let ends = Ends::start(topology.cores.traffic, rules)?;
+        Ok(Self { ends, topology, guest })
+    }
+
+    /// Every flow sends a packet, and nine of ten arrive, as they should after this case.
+    pub fn open(&mut self, case: Case) -> Result<(), TrialError> {
+        let (mut arrived, mut known) = (Arrived::default(), 0);
+        let enough = u64::from(OPENED) * 9 / 10;
+        for rate in OPENING_RATES {
+            self.ends.outside.tell("learn")?;
+            self.ends.outside.ask("known", "known")?;
+            let before = self.topology.arrived()?;
+            self.ends.inside.ask(&format!("open {OPENED} {rate}"), "opened")?;
+            arrived = self.drained()?;
+            known = self.ends.outside.ask("known", "known")?;
+            if right(&arrived, case, Direction::Up) - right(&before, case, Direction::Up) >= enough && known >= enough {
+                self.ends.outside.ask("stop", "sent")?;
+                return Ok(());
+            }
+        }
+        Err(TrialError::Silent { arrived, known })
+    }
+
+    /// Send frames of so many bytes from now on.
+    pub fn size(&mut self, bytes: u32) -> Result<(), TrialError> {
+        self.ends.inside.tell(&format!("bytes {bytes}"))?;
+        Ok(self.ends.outside.tell(&format!("bytes {bytes}"))?)
+    }
+
+    /// Send at a rate, so many packets at once, for a time.
+    fn pass(&mut self, case: Case, way: Way, rate: f64, burst: u32, window: Duration) -> Result<Passed, TrialError> {
+        let directions = way.directions();
+        let sum = |arrived: &Arrived| -> u64 { directions.iter().map(|&way| right(arrived, case, way)).sum() };
+        let rate = (rate / directions.len() as f64).round() as u64;
+        let own = Own::of(OPENED, 0, 1);
+        let line = format!("established {} {} {} {rate} {burst}", own.from, own.step, own.count);
+        let (before, mut sent) = (sum(&self.topology.arrived()?), 0);
+        for &direction in directions {
+            sent -= self.ends.at(direction).ask("stop", "sent")? as i64;
+        }
+        let (began, times) = (Instant::now(), self.guest.times());
+        for &direction in directions {
+            self.ends.at(direction).tell(&line)?;
+        }
+        std::thread::sleep(window);
+        for &direction in directions {
+            sent += self.ends.at(direction).ask("stop", "sent")? as i64;
+        }
+        let (seconds, now) = (began.elapsed().as_secs_f64(), self.guest.times());
+        Ok(Passed {
+            sent: u64::try_from(sent).unwrap_or(0),
+            arrived: sum(&self.drained()?).saturating_sub(before),
+            seconds,
+            times: [0, 1].map(|index| now[index].saturating_sub(times[index])),
+        })
+    }
+
+    /// What has arrived, when nothing more comes.
+    fn drained(&self) -> Result<Arrived, TrialError> {
+        let began = Instant::now();
+        let mut arrived = self.topology.arrived()?;
+        while began.elapsed() < DRAIN {
+            std::thread::sleep(Duration::from_millis(100));
+            let now = self.topology.arrived()?;
+            if now == arrived {
+                break;
+            }
+            arrived = now;
+        }
+        Ok(arrived)
+    }
+
+    /// The highest rate that passes, from a rate on.
+    pub fn search(&mut self, case: Case, way: Way, first: f64, window: Duration) -> Result<Found, TrialError> {
+        let (mut search, mut best) = (Search::from(first), None);
+        while let Some(rate) = search.next() {
+            let passed = self.pass(case, way, rate, burst(rate), window)?;
+            // A generator that can't do more is the end of it.
+            let short = (passed.sent as f64) < 0.9 * rate * passed.seconds;
+            match passed.is_whole() {
+                true => {
+                    best = Some(passed);
+                    search.passed();
+                }
+                false => search.failed(),
+            }
+            if short && passed.is_whole() {
+                break;
+            }
+        }
+        let best: Passed = best.ok_or(TrialError::Lossy)?;
+        let flood = 2.0 * best.rate();
+        let flooded = self.pass(case, way, flood, burst(flood), window)?;
+        Ok(Found { best, flooded })
+    }
+
+    /// Instructions of a packet beyond what the guest executes without any, in bursts of so many, which all pass; `idle` is a
+    /// time without packets.
+    pub fn instructions(
+        &mut self,
+        case: Case,
+        way: Way,
+        load: Load,
+        idle: &Span,
+        window: Duration,
+    ) -> Result<f64, TrialError> {
+        let before = self.guest.reading()?;
+        let passed = self.pass(case, way, load.rate, load.burst, window)?;
+        let span = self.guest.reading()?.since(&before);
+        let packets = passed.arrived.max(1) as f64;
+        Ok(span.beyond(idle) / f64::from(1 << INSTRUCTION) / packets)
+    }
+
+    /// A time without packets.
+    pub fn idle(&mut self, window: Duration) -> Result<Span, TrialError> {
+        let before = self.guest.reading()?;
+        std::thread::sleep(window);
+        Ok(self.guest.reading()?.since(&before))
+    }
+}
+
+/// How packets come while instructions are counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Packets at once.
+    pub burst: u32,
+    /// Packets per second.
+    pub rate: f64,
+}
+
+/// One by one, each when the one before is done; and in bursts, as they come to a gateway that has much to do.
+pub const LOADS: [Load; 2] = [
+    Load {
+        burst: 1,
+        rate: 1_000.0,
+    },
+    Load {
+        burst: 32,
+        rate: 4_000.0,
+    },
+];
+
+/// Packets at once at a rate.
+fn burst(rate: f64) -> u32 {
+    ((rate / 2_000.0) as u32).clamp(1, BURST)
+}
+
+/// Packets that came as they should after a case.
+fn right(arrived: &Arrived, case: Case, direction: Direction) -> u64 {
+    match (direction, case.translates()) {
+        (Direction::Down, _) => arrived.returned,
+        (Direction::Up, true) => arrived.translated,
+        (Direction::Up, false) => arrived.plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trial_is_whole_where_next_to_nothing_is_lost() {
+        let passed = |sent, arrived| Passed {
+            sent,
+            arrived,
+            seconds: 2.0,
+            times: [Duration::from_micros(50), Duration::from_micros(75)],
+        };
+        assert!(passed(10_000, 9_990).is_whole());
+        assert!(!passed(10_000, 9_989).is_whole());
+        assert_eq!(5.0, passed(10, 10).rate());
+        assert_eq!([5_000.0, 7_500.0], passed(10, 10).nanoseconds());
+    }
+
+    #[test]
+    fn packets_count_where_they_are_as_the_case_leaves_them() {
+        let arrived = Arrived {
+            translated: 1,
+            plain: 2,
+            returned: 3,
+        };
+        assert_eq!(1, right(&arrived, Case::Iptables, Direction::Up));
+        assert_eq!(2, right(&arrived, Case::LinuxForward, Direction::Up));
+        assert_eq!(3, right(&arrived, Case::Sluice, Direction::Down));
+    }
+
+    #[test]
+    fn bursts_are_of_half_a_millisecond() {
+        assert_eq!((1, 10, 32), (burst(500.0), burst(20_000.0), burst(1e6)));
+    }
+}
