@@ -2,9 +2,11 @@
 //! the first, the gateway on the second; or, for Linux, all three on each of some cores.
 //!
 //! Linux receives on the gateway's core by packet steering. What comes in by XDP can't be steered: veth runs its
-//! receive half where the sender runs, so Sluice's worker has its core to itself, and the time of both cores is told
-//! beside that of the gateway's. Its worker also moves every frame from and to the wires by calls of the kernel; where
-//! those take more of its core than its own work, the row says that the wires limit.
+//! receive half where the sender runs, and the time of both cores is told beside that of the gateway's. Sluice's worker also
+//! moves every frame to the wires by calls of the kernel, which count as its work; that it polls does not.
+//!
+//! What has passed is received on the traffic's core, by packet steering, or on the gateway's, where veth receives if nothing
+//! steers. The first spares the gateway's core, the second the way from core to core.
 //!
 //! What comes from outside goes to flows that were opened from inside: the server's end has seen where their packets come
 //! from.
@@ -25,6 +27,7 @@ pub mod peers;
 pub mod topology;
 pub mod traffic;
 pub mod trial;
+pub mod trials;
 
 use std::path::PathBuf;
 
@@ -58,6 +61,15 @@ pub struct KernelArguments {
         default_value = "up,down"
     )]
     directions: Vec<traffic::Direction>,
+    /// Where what has passed the gateway is received: on the core of the traffic or on the gateway's. A gateway is compared with
+    /// others at its better one.
+    #[arg(
+        long = "receiver",
+        value_delimiter = ',',
+        value_name = "CORE",
+        default_value = "traffic,gateway"
+    )]
+    receivers: Vec<traffic::Receiver>,
     /// Whose packets: of hosts, or of terminals of subscribers' sites, which Sluice alone knows.
     #[arg(
         long = "site",
@@ -137,7 +149,7 @@ pub fn run(arguments: &KernelArguments, run: &mut Run<'_>) -> Result<(), Box<dyn
         let known = gateway::Case::ALL.map(gateway::Case::name).join(", ");
         return Err(format!("no case {unknown}: there are {known}").into());
     }
-    let seconds = inside::estimate(arguments, run.quick).as_secs();
+    let seconds = trials::estimate(arguments, run.quick).as_secs();
     eprintln!(
         "sluice-bench: this takes about {} minutes; keep the machine quiet",
         seconds.div_ceil(60)

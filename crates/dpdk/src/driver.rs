@@ -233,7 +233,7 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
         Driver::AfXdp => {
             if let Device::Kernel { interface } = device
                 && exists(interface)
-                && !moderation::possible(interface)
+                && moderation::refused(interface)
             {
                 limits.push(Limit::note(format!(
                     "/sys/class/net/{interface} can't be written: frames may be fetched one by one, which costs more \

@@ -6,6 +6,7 @@
 
 pub mod acl;
 pub mod buffers;
+mod coalescing;
 pub mod device;
 pub mod driver;
 pub mod eal;

@@ -6,9 +6,11 @@ use sluice_engine::io::{BATCH, Carried, PortIndex, WorkerIndex};
 use sluice_wire::{Checksums, Window};
 
 use crate::buffers::{Buffer, Coming, RawBuffers, Room};
+use crate::coalescing::Coalescing;
 use crate::handover::Ends;
 use crate::set::Shared;
 use crate::sys;
+use crate::tsc;
 
 // What crosses the seam to C has one layout on both sides.
 const _: () = {
@@ -59,6 +61,8 @@ pub(crate) struct Way {
     pub(crate) offload: bool,
     /// LACP wants a transmit call now and then, even of nothing.
     pub(crate) calls_for_transmit: bool,
+    /// The worker gathers frames, where the interface has no interrupts.
+    pub(crate) coalescing: Option<Coalescing>,
 }
 
 impl Way {
@@ -69,6 +73,7 @@ impl Way {
         transmit: None,
         offload: false,
         calls_for_transmit: false,
+        coalescing: None,
     };
 }
 
@@ -103,9 +108,17 @@ unsafe impl RawBuffers for Mbufs {
             // SAFETY: nothing is sent.
             unsafe { sys::sluice_transmit_nothing(way.port, transmit) };
         }
+        let now = way.coalescing.map(|_| tsc::now()).unwrap_or_default();
+        if way.coalescing.is_some_and(|coalescing| !coalescing.is_due(now)) {
+            return 0;
+        }
         let (buffers, rooms, windows, count) = coming.places();
         // SAFETY: each array has `count` places; the queue is this worker's alone and its port is started.
-        unsafe { sys::sluice_receive(way.port, queue, buffers, rooms, windows, count, faults) }.into()
+        let count = unsafe { sys::sluice_receive(way.port, queue, buffers, rooms, windows, count, faults) }.into();
+        if let Some(coalescing) = &mut way.coalescing {
+            coalescing.received(count, now);
+        }
+        count
     }
 
     #[inline]

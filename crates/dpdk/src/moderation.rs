@@ -1,9 +1,11 @@
-//! How often the kernel fetches frames for AF_XDP.
+//! How often the kernel fetches frames for AF_XDP from a card.
 //!
-//! Left alone, an interface that has no interrupts of its own (veth) hands each frame over as it comes: a run of the
-//! kernel's half for one frame, and a burst of one for the worker. Moderated, frames are fetched together while they
-//! keep coming; a lone frame still comes at once. Where the driver lets a socket poll it, the same settings leave the
-//! fetching to the worker (`Documentation/networking/napi.rst`).
+//! Left alone, a card may interrupt for each frame: a run of the kernel's half for one frame, and a burst of one for the
+//! worker. Moderated, frames are fetched together while they keep coming; a lone frame still comes at once. Where the driver
+//! lets a socket poll it, the same settings leave the fetching to the worker (`Documentation/networking/napi.rst`).
+//!
+//! Virtual interfaces (veth) have no interrupts: a timer that fetches late keeps senders waiting there, and the worker
+//! gathers frames by itself ([`crate::coalescing`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,28 +20,28 @@ const PAUSE: &str = "200000";
 const SETTINGS: [(&str, &str); 2] = [("napi_defer_hard_irqs", EMPTY_FETCHES), ("gro_flush_timeout", PAUSE)];
 
 /// Settings of an interface, put back when this is dropped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Moderation {
     before: Vec<(PathBuf, String)>,
 }
 
 impl Moderation {
-    /// Moderate an interface. What somebody has set already stays, and so does all where /sys can't be written.
-    pub(crate) fn set(interface: &str) -> Self {
-        let mut moderation = Self::default();
-        let Some(folder) = folder(interface) else {
-            return moderation;
-        };
-        for (name, value) in SETTINGS {
+    /// Moderate an interface; `None` where no card is below. What somebody has set already stays, and so does all where /sys
+    /// can't be written.
+    pub(crate) fn set(interface: &str) -> Option<Self> {
+        card(interface).map(|folder| Self::set_in(&folder))
+    }
+
+    fn set_in(folder: &Path) -> Self {
+        let set = |(name, value): (&str, &str)| {
             let file = folder.join(name);
-            match fs::read_to_string(&file) {
-                Ok(before) if before.trim() == "0" && fs::write(&file, value).is_ok() => {
-                    moderation.before.push((file, before));
-                }
-                _ => {}
-            }
+            let before = fs::read_to_string(&file).ok().filter(|before| before.trim() == "0")?;
+            fs::write(&file, value).ok()?;
+            Some((file, before))
+        };
+        Self {
+            before: SETTINGS.into_iter().filter_map(set).collect(),
         }
-        moderation
     }
 }
 
@@ -52,16 +54,18 @@ impl Drop for Moderation {
     }
 }
 
-/// Can this process moderate an interface?
-pub(crate) fn possible(interface: &str) -> bool {
-    let writable = |name: &str| {
-        let file = folder(interface)?.join(name);
-        fs::OpenOptions::new().write(true).open(file).ok()
-    };
-    SETTINGS.iter().all(|(name, _)| writable(name).is_some())
+/// Is this an interface of a card that this process can't moderate?
+pub(crate) fn refused(interface: &str) -> bool {
+    let writable = |file: PathBuf| fs::OpenOptions::new().write(true).open(file).is_ok();
+    card(interface).is_some_and(|folder| !SETTINGS.iter().all(|(name, _)| writable(folder.join(name))))
 }
 
-/// The interface's folder below /sys, which may show another network namespace than ours.
+/// The folder of a card's interface below /sys, which may show another network namespace than ours.
+fn card(interface: &str) -> Option<PathBuf> {
+    let folder = folder(interface)?;
+    folder.join("device").exists().then_some(folder)
+}
+
 fn folder(interface: &str) -> Option<PathBuf> {
     let folder = Path::new("/sys/class/net").join(interface);
     let shown: u32 = fs::read_to_string(folder.join("ifindex")).ok()?.trim().parse().ok()?;
@@ -76,9 +80,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interface_that_is_not_there_is_left_alone() {
-        assert!(!possible("no-such"));
-        assert!(Moderation::set("no-such").before.is_empty());
+    fn interface_without_a_card_is_left_alone() {
+        for name in ["no-such", "lo"] {
+            assert!(!refused(name), "{name}");
+            assert!(Moderation::set(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn moderation_leaves_what_an_operator_has_set_and_puts_back_what_was() {
+        let folder = std::env::temp_dir().join(format!("sluice-moderation-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder of our own");
+        let [fetches, pause] = SETTINGS.map(|(name, _)| folder.join(name));
+        let settings = || [&fetches, &pause].map(|file| fs::read_to_string(file).expect("a file of our own"));
+        for (before, during) in [(["0\n", "0\n"], ["2", "200000"]), (["0\n", "77\n"], ["2", "77\n"])] {
+            for (file, text) in [&fetches, &pause].into_iter().zip(before) {
+                fs::write(file, text).expect("a file of our own");
+            }
+            let moderation = Moderation::set_in(&folder);
+            assert_eq!(during.map(str::to_owned), settings());
+            drop(moderation);
+            assert_eq!(before.map(str::to_owned), settings());
+        }
+        fs::remove_dir_all(&folder).expect("a folder of our own");
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Port {
             _pool: pool.clone(),
         };
         if let (Device::Kernel { interface }, Driver::AfXdp) = (&plan.device, port.choice.driver) {
-            port.moderation = Some(Moderation::set(interface));
+            port.moderation = Moderation::set(interface);
         }
         match &plan.device {
             Device::Ring { name, end, depth } => port.attach_rings(eal, &opening, name, *end, *depth)?,
@@ -313,6 +313,11 @@ impl Port {
     pub fn interrupts(&self) -> bool {
         // SAFETY: the port is open.
         unsafe { sys::sluice_interrupts(self.number) != 0 }
+    }
+
+    /// The worker gathers its frames: it has no interrupts.
+    pub(crate) fn is_coalesced(&self) -> bool {
+        self.choice.driver == Driver::AfXdp && self.moderation.is_none()
     }
 
     /// The device computes L4 checksums that were left to it.

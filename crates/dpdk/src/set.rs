@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sluice_engine::io::PortIndex;
 
+use crate::coalescing::Coalescing;
 use crate::device::Device;
 use crate::driver::{AF_XDP_KEPT_RECEIVE, AF_XDP_KEPT_TRANSMIT, Driver, choose};
 use crate::eal::{Eal, Needs};
@@ -441,6 +442,7 @@ impl Devices {
                 transmit: queue(port.senders(), worker, port.transmit_queues()),
                 offload: port.completes_checksums(),
                 calls_for_transmit: port.driver() == Driver::Bond,
+                coalescing: port.is_coalesced().then(Coalescing::new),
             };
             lock(&of_worker.ways)[usize::from(place)] = way;
             if let Some(queue) = way.receive {

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_dpdk::workers::{Idle, Waiting};
 use sluice_dpdk::{Devices, DpdkIo, Driver, Plan, PortPlan};
@@ -35,27 +35,39 @@ fn af_xdp_and_af_packet_on_veth_exchange_frames() {
 }
 
 #[test]
-fn af_xdp_moderates_its_interface_and_puts_back_what_was() {
-    on_each_memory("af_xdp_moderates_its_interface_and_puts_back_what_was", |scenario| {
-        let settings = || {
-            ["va", "vb"].map(|interface| {
+fn af_xdp_on_veth_gathers_frames_that_keep_coming_and_leaves_the_interface_as_it_is() {
+    on_each_memory(
+        "af_xdp_on_veth_gathers_frames_that_keep_coming_and_leaves_the_interface_as_it_is",
+        |scenario| {
+            let settings = || {
                 ["napi_defer_hard_irqs", "gro_flush_timeout"].map(|name| {
-                    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/{name}"));
+                    let text = std::fs::read_to_string(format!("/sys/class/net/va/{name}"));
                     text.expect("a setting of every interface").trim().to_owned()
                 })
-            })
-        };
-        veth("va", "vb", 1500);
-        std::fs::write("/sys/class/net/vb/gro_flush_timeout", "77").expect("root may write it");
-        let opened = scenario.open(&Plan::new(vec![port("va"), port("vb")], 1));
-        assert_eq!(
-            [["2", "200000"], ["2", "77"]],
-            settings(),
-            "an operator's own value stays"
-        );
-        opened.close();
-        assert_eq!([["0", "0"], ["0", "77"]], settings());
-    });
+            };
+            veth("va", "vb", 1500);
+            let before = settings();
+            let mut opened = scenario.open(&Plan::new(vec![port("va"), by(Driver::AfPacket, "vb")], 1));
+            assert_eq!(before, settings());
+            let hand = &mut opened.hand;
+            for number in 0..20 {
+                send(hand, 1, &[frame(2 * number, 60)]);
+                let (first, came) = wait_for("the first frame", || {
+                    let now = Instant::now();
+                    Some((now, receive_some(hand, 0, is_ours).pop()?))
+                });
+                assert_eq!(frame(2 * number, 60), came);
+                send(hand, 1, &[frame(2 * number + 1, 60)]);
+                assert_eq!(frame(2 * number + 1, 60), receive_one(hand));
+                let apart = first.elapsed();
+                assert!(
+                    apart >= Duration::from_micros(50),
+                    "{apart:?} from one burst to the next"
+                );
+            }
+            opened.close();
+        },
+    );
 }
 
 #[test]

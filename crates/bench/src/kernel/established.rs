@@ -12,7 +12,7 @@ pub fn iptables(rules: u32, more: &[&str], quick: bool, take: &mut dyn FnMut(Row
 
 /// The command line of `kernel` for it.
 fn words(rules: u32, more: &[&str], quick: bool) -> Vec<OsString> {
-    let words = format!("kernel --cases iptables --flows established --hits last --rules {rules}");
+    let words = format!("kernel --cases iptables --flows established --hits last --receiver traffic --rules {rules}");
     let quick = quick.then_some("--quick");
     let words = words.split(' ').chain(more.iter().copied()).chain(quick);
     words.map(Into::into).collect()
@@ -40,8 +40,8 @@ mod tests {
         let text = words(1_000, &["--bytes", "64,1518", "--direction", "up"], true)
             .join(" ".as_ref())
             .into_string();
-        let expected = "kernel --cases iptables --flows established --hits last --rules 1000 --bytes 64,1518 \
-                        --direction up --quick";
+        let expected = "kernel --cases iptables --flows established --hits last --receiver traffic --rules 1000 \
+                        --bytes 64,1518 --direction up --quick";
         assert_eq!(Ok(expected.to_owned()), text);
         let line = ["sluice-bench"]
             .into_iter()

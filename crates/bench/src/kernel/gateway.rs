@@ -11,7 +11,7 @@ use super::inside::Outside;
 use super::topology::Topology;
 use crate::daemon::DaemonError;
 
-pub use sluice::Stages;
+pub use sluice::{Stages, Times};
 
 /// A gateway to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

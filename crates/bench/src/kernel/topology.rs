@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::command::{CommandError, feed, run};
 use super::frame::SERVER_PORT;
 use super::machine::{Cores, Packets, packets};
-use super::traffic::Direction;
+use super::traffic::{Direction, Receiver};
 
 /// Namespace of the generator.
 pub const GENERATOR: &str = "slb-generator";
@@ -73,7 +73,7 @@ pub struct Topology {
 
 impl Topology {
     /// Make the namespaces and wires.
-    pub fn build(cores: Cores) -> Result<Self, CommandError> {
+    pub fn build(cores: Cores, receiver: Receiver) -> Result<Self, CommandError> {
         let topology = Self::hosts(cores, &[GENERATOR, GATEWAY, SINK])?;
         wire(
             (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
@@ -81,7 +81,7 @@ impl Topology {
         )?;
         wire((GATEWAY, OUTSIDE, OUTSIDE_MAC), (SINK, SINK_INTERFACE, SINK_MAC))?;
         // Where each core has a generator it goes all the way with its packets.
-        if topology.cores.are_apart() {
+        if topology.cores.are_apart() && receiver == Receiver::Traffic {
             steer(SINK, SINK_INTERFACE, topology.cores.traffic)?;
             steer(GENERATOR, GENERATOR_INTERFACE, topology.cores.traffic)?;
         }

@@ -62,6 +62,25 @@ impl Direction {
     }
 }
 
+/// Where what has passed the gateway is received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Receiver {
+    /// On the core of the traffic, by packet steering.
+    Traffic,
+    /// On the core of the gateway: veth receives where the sender runs, if nothing steers.
+    Gateway,
+}
+
+impl Receiver {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Traffic => "traffic",
+            Self::Gateway => "gateway",
+        }
+    }
+}
+
 /// Whether flows are of subscribers' sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Site {

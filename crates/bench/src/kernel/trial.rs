@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::command::CommandError;
-use super::gateway::{Case, Gateway, GatewayError, Stages};
+use super::gateway::{Case, Gateway, GatewayError, Times};
 use super::inside::Outside;
 use super::machine::{Cores, Packets, settle, taken, unused_time};
 use super::outside::KernelError;
 use super::topology::{Arrived, Topology};
-use super::traffic::{Direction, Flows, Frames, Hits, OPENED, Site, Traffic, TrafficError};
+use super::traffic::{Direction, Flows, Frames, Hits, OPENED, Receiver, Site, Traffic, TrafficError};
 
 /// Time between the first packet and the first window.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -22,10 +22,6 @@ const OPENING_RATES: [u32; 4] = [50_000, 20_000, 8_000, 4_000];
 
 /// Share of its time from which the gateway's core is what limits.
 const BUSY: f64 = 0.95;
-
-/// Share of its time that Sluice's nodes have at least where they are what limits: else it is the way of frames
-/// from and to the wire, which its worker goes itself.
-const OWN: f64 = 0.5;
 
 /// Share of the offered packets from which nothing but the generator limits.
 const WHOLE: f64 = 0.98;
@@ -74,6 +70,8 @@ pub struct Trial {
     pub flows: Flows,
     /// Which way they go.
     pub direction: Direction,
+    /// Where they are received in the end.
+    pub receiver: Receiver,
     /// Whose they are.
     pub site: Site,
     /// Bytes of a frame.
@@ -97,7 +95,7 @@ pub struct Trial {
 pub enum Limit {
     /// All that was offered came through, and the gateway's core had time left.
     Generator,
-    /// Packets got lost although the gateway's core had time left, or had none because of the wires.
+    /// Packets got lost although the gateway's core had time left.
     Veth,
     /// The gateway's core had no time left.
     Gateway,
@@ -116,9 +114,9 @@ impl Limit {
         }
     }
 
-    fn of(busy_share: f64, own_share: f64, offered: f64, arrived: f64) -> Self {
+    fn of(busy_share: f64, offered: f64, arrived: f64) -> Self {
         match () {
-            () if busy_share >= BUSY && own_share >= OWN => Self::Gateway,
+            () if busy_share >= BUSY => Self::Gateway,
             () if arrived < offered * WHOLE => Self::Veth,
             () => Self::Generator,
         }
@@ -163,7 +161,7 @@ pub struct Sample {
     pub packets_per_s: f64,
     /// Packets per second that the gateway's interface was given, accepted or not.
     pub offered_per_s: f64,
-    /// Share of the gateway's core, or cores, that was in use.
+    /// Share of the gateway's core, or cores, that was in use; a worker that looks for packets in vain is idle.
     pub busy_share: f64,
     /// Time of the gateway's core per packet at the sink.
     pub cpu_ns_per_packet: f64,
@@ -200,7 +198,7 @@ impl Reading {
         }
     }
 
-    fn since(&self, before: &Self, cores: &Cores, case: Case, nat_ns_per_packet: Option<f64>) -> Sample {
+    fn since(&self, before: &Self, cores: &Cores, case: Case, own: Option<Times>) -> Sample {
         let seconds = (self.at - before.at).as_secs_f64();
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
         let sent = rate(self.generator.sent, before.generator.sent);
@@ -215,15 +213,12 @@ impl Reading {
             (cores as f64 - unused / seconds).clamp(0.0, cores as f64)
         };
         let gateways = cores.gateways().len();
-        let of_gateway = busy(gateways, self.unused, before.unused);
-        let of_all = busy(cores.all().len(), self.unused_of_all, before.unused_of_all);
+        let used = busy(gateways, self.unused, before.unused);
+        // A worker polls: by the kernel's clock its core is always in use.
+        let of_gateway = own.map_or(used, |own| own.work_ns * packets_per_s / 1e9);
+        let of_all = busy(cores.all().len(), self.unused_of_all, before.unused_of_all) - used + of_gateway;
         let busy_share = of_gateway / gateways as f64;
-        // A worker that polls is always busy.
-        let own_share = match nat_ns_per_packet {
-            Some(own) if case.is_sluice() => own * packets_per_s / 1e9,
-            _ => 1.0,
-        };
-        let limit = match Limit::of(busy_share, own_share, offered_per_s, packets_per_s) {
+        let limit = match Limit::of(busy_share, offered_per_s, packets_per_s) {
             Limit::Gateway if !cores.are_apart() => Limit::Cores,
             limit => limit,
         };
@@ -233,7 +228,7 @@ impl Reading {
             busy_share,
             cpu_ns_per_packet: of_gateway * 1e9 / packets_per_s.max(1.0),
             both_ns_per_packet: of_all * 1e9 / packets_per_s.max(1.0),
-            nat_ns_per_packet: nat_ns_per_packet.filter(|_| case.translates()),
+            nat_ns_per_packet: own.filter(|_| case.translates()).map(|own| own.session_ns),
             limit,
             spread: Spread::of(&before.taken, &self.taken, cores),
         }
@@ -244,7 +239,7 @@ impl Trial {
     /// Build all, measure, and take all down.
     pub fn run(&self, cores: &Cores, program: &Path, outside: &mut Outside<'_>) -> Result<Vec<Sample>, TrialError> {
         settle(cores.gateway, QUIET);
-        let topology = Topology::build(cores.clone())?;
+        let topology = Topology::build(cores.clone(), self.receiver)?;
         let gateway = match self.site {
             Site::None => Gateway::start(self.case, self.rules, &topology, program, self.napi_thread, outside)?,
             Site::TagsAndMac => Gateway::of_sites(self.rules, self.site.terminals(), &topology, program)?,
@@ -269,8 +264,8 @@ impl Trial {
             let before = Reading::take(&topology, self.direction);
             std::thread::sleep(self.window);
             let after = Reading::take(&topology, self.direction);
-            let nat = stages.and_then(|stages: Stages| gateway.stages()?.translation_ns(&stages, hz));
-            samples.push(after.since(&before, cores, self.case, nat));
+            let own = stages.and_then(|stages| gateway.stages()?.since(&stages, hz));
+            samples.push(after.since(&before, cores, self.case, own));
         }
         traffic.stop()?;
         self.check(&topology, &mut traffic)?;
@@ -344,20 +339,14 @@ mod tests {
 
     #[test]
     fn limit_is_the_gateway_where_its_core_is_busy() {
-        assert_eq!(Limit::Gateway, Limit::of(0.99, 1.0, 900.0, 500.0));
-        assert_eq!(Limit::Gateway, Limit::of(0.99, 0.6, 500.0, 500.0));
+        assert_eq!(Limit::Gateway, Limit::of(0.99, 900.0, 500.0));
+        assert_eq!(Limit::Gateway, Limit::of(0.99, 500.0, 500.0));
     }
 
     #[test]
     fn limit_is_the_wire_where_packets_get_lost_and_the_generator_where_none_do() {
-        assert_eq!(Limit::Veth, Limit::of(0.5, 1.0, 900.0, 500.0));
-        assert_eq!(Limit::Generator, Limit::of(0.5, 1.0, 500.0, 499.0));
-    }
-
-    #[test]
-    fn limit_is_the_wire_where_a_busy_core_has_little_to_do_itself() {
-        assert_eq!(Limit::Veth, Limit::of(1.0, 0.1, 900.0, 500.0));
-        assert_eq!(Limit::Generator, Limit::of(1.0, 0.1, 500.0, 499.0));
+        assert_eq!(Limit::Veth, Limit::of(0.5, 900.0, 500.0));
+        assert_eq!(Limit::Generator, Limit::of(0.5, 500.0, 499.0));
     }
 
     #[test]
@@ -397,8 +386,19 @@ mod tests {
             250_000.0,
             after.since(&before, &cores, Case::Generator, None).packets_per_s
         );
-        let nat = |case| after.since(&before, &cores, case, Some(300.0)).nat_ns_per_packet;
+        let own = Times {
+            session_ns: 300.0,
+            work_ns: 1_000.0,
+        };
+        let sluice = |case| after.since(&before, &cores, case, Some(own));
+        let nat = |case| sluice(case).nat_ns_per_packet;
         assert_eq!((None, Some(300.0)), (nat(Case::SluiceForward), nat(Case::Sluice)));
+        let polling = sluice(Case::Sluice);
+        assert_eq!((0.2, 1_000.0), (polling.busy_share, polling.cpu_ns_per_packet));
+        assert_eq!(
+            6_000.0, polling.both_ns_per_packet,
+            "the traffic's core, and the worker's work"
+        );
         let cores = Cores::together(&[0, 1], 2).expect("two cores");
         assert_eq!(0.75, after.since(&before, &cores, Case::Iptables, None).busy_share);
     }

@@ -131,6 +131,8 @@ interface = "outside"
 pub struct Stages {
     /// Cycles from session lookup to rewrite, slow path included.
     pub session: u64,
+    /// Cycles of everything that is done for packets, the kernel's part of transmit included; not of looking for some.
+    pub work: u64,
     /// Packets received.
     pub packets: u64,
 }
@@ -145,21 +147,44 @@ impl Stages {
             let counters = core.get("counters").and_then(Value::as_array);
             for counter in counters.into_iter().flatten() {
                 let name = counter.get("name").and_then(Value::as_str).unwrap_or_default();
-                if name == "cycles-session" {
-                    stages.session += counter.get("count").and_then(Value::as_u64).unwrap_or(0);
+                let count = counter.get("count").and_then(Value::as_u64).unwrap_or(0);
+                match name {
+                    "cycles-session" => stages.session += count,
+                    "cycles-housekeeping" => continue,
+                    _ if !name.starts_with("cycles-") => continue,
+                    _ => {}
                 }
+                stages.work += count;
             }
             stages.packets += core.get("packets").and_then(Value::as_u64).unwrap_or(0);
         }
         stages
     }
 
-    /// Nanoseconds of the stage per packet since an earlier reading; `None` where nothing was counted.
-    pub fn translation_ns(&self, before: &Self, tsc_hz: u64) -> Option<f64> {
-        let cycles = self.session.checked_sub(before.session)?;
-        let packets = self.packets.checked_sub(before.packets)?;
-        (cycles > 0 && packets > 0).then(|| cycles as f64 * 1e9 / tsc_hz as f64 / packets as f64)
+    /// Times per packet since an earlier reading; `None` where nothing was counted.
+    pub fn since(&self, before: &Self, tsc_hz: u64) -> Option<Times> {
+        let packets = self
+            .packets
+            .checked_sub(before.packets)
+            .filter(|&packets| packets > 0)?;
+        let per_packet = |now: u64, then: u64| {
+            let cycles = now.checked_sub(then).filter(|&cycles| cycles > 0)?;
+            Some(cycles as f64 * 1e9 / tsc_hz as f64 / packets as f64)
+        };
+        Some(Times {
+            session_ns: per_packet(self.session, before.session)?,
+            work_ns: per_packet(self.work, before.work)?,
+        })
     }
+}
+
+/// What workers spend on a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Times {
+    /// Nanoseconds from session lookup to rewrite.
+    pub session_ns: f64,
+    /// Nanoseconds of everything.
+    pub work_ns: f64,
 }
 
 #[cfg(test)]
@@ -179,16 +204,21 @@ mod tests {
     #[test]
     fn stages_are_summed_over_workers() {
         let core = r#"{"worker":0,"packets":100,"counters":[
-            {"name":"cycles-session","count":4000},{"name":"cycles-parse","count":9},{"name":"sessions-created","count":3}]}"#;
+            {"name":"cycles-session","count":4000},{"name":"cycles-parse","count":9},{"name":"cycles-housekeeping","count":70},{"name":"sessions-created","count":3}]}"#;
         let stages = Stages::parse(&format!("[{core},{core}]"));
         let expected = Stages {
             session: 8_000,
+            work: 8_018,
             packets: 200,
         };
         assert_eq!(expected, stages);
         assert_eq!(expected, Stages::parse(&format!("{{\"cores\":[{core},{core}]}}")));
-        assert_eq!(Some(20.0), stages.translation_ns(&Stages::default(), 2_000_000_000));
-        assert_eq!(None, stages.translation_ns(&stages, 2_000_000_000));
-        assert_eq!(None, Stages::parse("[]").translation_ns(&stages, 1));
+        let times = Times {
+            session_ns: 20.0,
+            work_ns: 20.045,
+        };
+        assert_eq!(Some(times), stages.since(&Stages::default(), 2_000_000_000));
+        assert_eq!(None, stages.since(&stages, 2_000_000_000));
+        assert_eq!(None, Stages::parse("[]").since(&stages, 1));
     }
 }

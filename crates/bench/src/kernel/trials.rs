@@ -1,0 +1,268 @@
+//! Which trials the arguments ask for, and how long they take.
+
+use std::time::Duration;
+
+use super::KernelArguments;
+use super::gateway::Case;
+use super::traffic::{Direction, Flows, Hits, OPENED, Receiver, Site};
+use super::trial::Trial;
+
+/// A trial as messages name it.
+pub fn describe(trial: &Trial) -> String {
+    format!(
+        "{} with {} rules, hits {}, {} flows {}, site {}, {} bytes, received on the {}'s core",
+        trial.case.name(),
+        trial.rules,
+        trial.hits.name(),
+        trial.flows.name(),
+        trial.direction.name(),
+        trial.site.name(),
+        trial.bytes,
+        trial.receiver.name()
+    )
+}
+
+/// All trials, the ones that others are compared with first.
+pub fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
+    let wanted = |case: &Case| arguments.cases.is_empty() || arguments.cases.iter().any(|name| name == case.name());
+    let mut trials = Vec::new();
+    let places = arguments.together.iter();
+    let sizes = places.flat_map(|&together| arguments.bytes.iter().map(move |&bytes| (together, bytes)));
+    for (together, bytes) in sizes {
+        // A worker of Sluice polls: it wants its core for itself.
+        let able = |case: &Case| together == 0 || !case.is_sluice();
+        for case in Case::ALL.into_iter().filter(wanted).filter(able) {
+            let rules: &[u32] = if case.translates() { &arguments.rules } else { &[0] };
+            for &rules in rules {
+                let hits: &[Hits] = if rules > 1 { &arguments.hits } else { &[Hits::Last] };
+                let established = hits
+                    .contains(&Hits::Last)
+                    .then_some((Flows::Established(OPENED), Hits::Last));
+                let new = hits.iter().map(|&hits| (Flows::New, hits));
+                let both: Vec<_> = established.into_iter().chain(new).collect();
+                let all = arguments.directions.iter().flat_map(|&direction| {
+                    let flows = both.iter().map(move |&(flows, hits)| (flows, hits, direction));
+                    // What comes from outside opens nothing, and has one generator.
+                    flows.filter(move |&(flows, _, direction)| {
+                        direction == Direction::Up || flows != Flows::New && together == 0
+                    })
+                });
+                // Where cores have everything, nothing is steered.
+                let receivers = if together == 0 {
+                    &arguments.receivers[..]
+                } else {
+                    &[Receiver::Traffic]
+                };
+                let all = all.flat_map(|what| receivers.iter().map(move |&receiver| (what, receiver)));
+                for ((flows, hits, direction), receiver) in
+                    all.filter(|((flows, ..), _)| arguments.flows.iter().any(|name| name == flows.name()))
+                {
+                    // Who knows sites is Sluice; terminals are of one network.
+                    let knows = case == Case::Sluice && flows != Flows::New && hits == Hits::Last;
+                    let sites = arguments.sites.iter().filter(|&&site| site == Site::None || knows);
+                    trials.extend(sites.map(|&site| Trial {
+                        case,
+                        rules,
+                        hits,
+                        flows,
+                        direction,
+                        receiver,
+                        site,
+                        bytes,
+                        together,
+                        rate: arguments.rate,
+                        windows: arguments.runs(quick),
+                        window: arguments.window(quick),
+                        xdp: arguments.xdp_generator,
+                        napi_thread: arguments.napi_thread,
+                    }));
+                }
+            }
+        }
+    }
+    trials
+}
+
+/// About how long all trials take.
+pub fn estimate(arguments: &KernelArguments, quick: bool) -> Duration {
+    let trial = |trial: Trial| {
+        let topologies = if trial.flows == Flows::New { trial.windows } else { 1 };
+        SET_UP * topologies as u32 + trial.window * trial.windows as u32
+    };
+    trials(arguments, quick).into_iter().map(trial).sum()
+}
+
+/// About how long a topology takes to come and go.
+const SET_UP: Duration = Duration::from_millis(2_500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: KernelArguments,
+    }
+
+    #[test]
+    fn trials_cover_cases_rules_and_flows() {
+        let line = Line::parse_from(["kernel"]);
+        let trials = trials(&line.arguments, true);
+        assert_eq!(
+            2 * ((4 + 4 * 3) * 3 + 4 * 2 + 3 * 2),
+            trials.len(),
+            "established flows go two ways, at Sluice those of sites too, new ones match rules in two ways where there are several; \
+             each with both receivers"
+        );
+        assert_eq!(Duration::from_millis(700), trials[0].window);
+        assert!(estimate(&line.arguments, true) > trials[0].window * 90);
+        let first = |case| trials.iter().position(|trial| trial.case == case);
+        assert!(
+            first(Case::LinuxForward) < first(Case::Iptables),
+            "what others are compared with comes first"
+        );
+    }
+
+    #[test]
+    fn trials_are_those_that_are_asked_for() {
+        let line = Line::parse_from([
+            "kernel",
+            "--cases",
+            "sluice,iptables",
+            "--rules",
+            "7",
+            "--bytes",
+            "64,512",
+        ]);
+        let trials = trials(&line.arguments, true);
+        assert_eq!(40, trials.len());
+        assert!(trials.iter().all(|trial| trial.rules == 7));
+        let of_sites = trials.iter().filter(|trial| trial.site == Site::TagsAndMac);
+        assert!(of_sites.clone().all(|trial| trial.case == Case::Sluice));
+        assert_eq!(8, of_sites.count());
+    }
+
+    #[test]
+    fn trials_on_cores_that_have_everything_are_of_linux_alone() {
+        let words = [
+            "kernel",
+            "--cases",
+            "iptables,sluice",
+            "--rules",
+            "9",
+            "--together",
+            "0,1,2",
+        ];
+        let line = Line::parse_from(
+            [
+                &words[..],
+                &[
+                    "--flows",
+                    "established",
+                    "--direction",
+                    "up",
+                    "--site",
+                    "none",
+                    "--receiver",
+                    "gateway",
+                ],
+            ]
+            .concat(),
+        );
+        let trials = trials(&line.arguments, true);
+        let told = |trial: &Trial| (trial.case, trial.together, trial.receiver);
+        let told: Vec<_> = trials.iter().map(told).collect();
+        let expected = [
+            (Case::Iptables, 0, Receiver::Gateway),
+            (Case::Sluice, 0, Receiver::Gateway),
+            (Case::Iptables, 1, Receiver::Traffic),
+            (Case::Iptables, 2, Receiver::Traffic),
+        ];
+        assert_eq!(expected.to_vec(), told);
+    }
+
+    #[test]
+    fn trials_of_established_flows_alone_are_one_of_each_size() {
+        let line = Line::parse_from([
+            "kernel",
+            "--cases",
+            "iptables",
+            "--rules",
+            "9",
+            "--flows",
+            "established",
+            "--direction",
+            "up",
+            "--receiver",
+            "traffic",
+            "--bytes",
+            "64,512",
+        ]);
+        let trials = trials(&line.arguments, true);
+        let told: Vec<_> = trials
+            .iter()
+            .map(|trial| (trial.bytes, trial.flows.name(), trial.hits.name()))
+            .collect();
+        assert_eq!(vec![(64, "established", "last"), (512, "established", "last")], told);
+    }
+
+    #[test]
+    fn trials_from_outside_are_of_established_flows() {
+        let line = Line::parse_from([
+            "kernel",
+            "--cases",
+            "linux-forward,iptables",
+            "--rules",
+            "9",
+            "--direction",
+            "up,down",
+            "--receiver",
+            "traffic",
+            "--together",
+            "0,1",
+        ]);
+        let trials = trials(&line.arguments, true);
+        let down = trials.iter().filter(|trial| trial.direction == Direction::Down);
+        let told: Vec<_> = down
+            .map(|trial| (trial.case, trial.flows.name(), trial.together))
+            .collect();
+        let expected = [
+            (Case::LinuxForward, "established", 0),
+            (Case::Iptables, "established", 0),
+        ];
+        assert_eq!(expected.to_vec(), told);
+    }
+
+    #[test]
+    fn trials_of_uniform_hits_are_of_new_flows_beside_the_one_forwarding() {
+        let line = Line::parse_from([
+            "kernel",
+            "--cases",
+            "linux-forward,sluice",
+            "--hits",
+            "uniform",
+            "--rules",
+            "1,9",
+            "--direction",
+            "up",
+            "--receiver",
+            "traffic",
+            "--site",
+            "none",
+        ]);
+        let trials = trials(&line.arguments, true);
+        let told = trials
+            .iter()
+            .map(|trial| (trial.case.name(), trial.rules, trial.hits.name(), trial.flows.name()));
+        let expected = [
+            ("linux-forward", 0, "last", "established"),
+            ("linux-forward", 0, "last", "new"),
+            ("sluice", 1, "last", "established"),
+            ("sluice", 1, "last", "new"),
+            ("sluice", 9, "uniform", "new"),
+        ];
+        assert_eq!(expected.to_vec(), told.collect::<Vec<_>>());
+    }
+}

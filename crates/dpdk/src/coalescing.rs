@@ -1,0 +1,71 @@
+//! Receive coalescing, for interfaces whose frames come without an interrupt (veth and other virtual ones).
+//!
+//! Such an interface hands each frame over when it is sent. A worker that takes it at once sends it on alone: a system call
+//! for one frame, which may wake the receiver's core as well. While frames keep coming the worker therefore leaves its queue
+//! alone for a moment after a burst that was not full. A frame that comes after a pause is taken at once.
+
+use std::time::Duration;
+
+use sluice_engine::io::BATCH;
+
+use crate::tsc;
+
+/// From one burst to the next while they are not full.
+const PERIOD: Duration = Duration::from_micros(50);
+
+/// When the worker looks at a queue again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Coalescing {
+    /// Cycles.
+    period: u64,
+    /// Not before this time; 0 is at once.
+    due: u64,
+}
+
+impl Coalescing {
+    pub(crate) fn new() -> Self {
+        let period = u128::from(tsc::frequency()) * PERIOD.as_nanos() / 1_000_000_000;
+        Self {
+            period: period as u64,
+            due: 0,
+        }
+    }
+
+    /// Whether the worker looks now.
+    #[inline(always)]
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        now >= self.due
+    }
+
+    /// So many frames were there.
+    #[inline(always)]
+    pub(crate) fn received(&mut self, count: usize, now: u64) {
+        let few = (1..BATCH).contains(&count);
+        self.due = if few { now + self.period } else { 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_is_left_alone_for_a_period_after_a_burst_that_was_not_full() {
+        let mut coalescing = Coalescing { period: 100, due: 0 };
+        assert!(coalescing.is_due(7), "the first frame is taken at once");
+        coalescing.received(BATCH - 1, 7);
+        assert_eq!([false, true], [106, 107].map(|now| coalescing.is_due(now)));
+        coalescing.received(BATCH, 107);
+        assert!(coalescing.is_due(108), "more wait");
+        coalescing.received(1, 108);
+        coalescing.received(0, 208);
+        assert!(coalescing.is_due(209), "what comes after a pause is taken at once");
+    }
+
+    #[test]
+    fn period_is_counted_in_cycles() {
+        let cycles = Coalescing::new().period as f64;
+        let expected = tsc::frequency() as f64 * PERIOD.as_secs_f64();
+        assert!((cycles - expected).abs() <= 1.0, "{cycles} for {expected}");
+    }
+}
