@@ -7,7 +7,7 @@ use super::card::{ADDRESSES, Card};
 use super::guest::{Clock, Guest};
 use super::shell::{LIMIT, ShellError};
 use crate::kernel::gateway::linux;
-use crate::kernel::gateway::sluice::configuration_at;
+use crate::kernel::gateway::sluice::{Place, configuration_at};
 use crate::kernel::topology::{INSIDE, INSIDE_NETWORKS, OUTSIDE};
 
 /// A gateway to be measured.
@@ -84,14 +84,14 @@ pub enum GatewayError {
 const FOLDER: &str = "/run/lab";
 
 /// Longest time until Sluice routes.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_secs(180);
 
 /// Modules that look at packets where there are rules, those first that need others. Without the checksum nft fails.
 const FILTERS: &str =
     "iptable_nat ip_tables xt_nat x_tables nft_chain_nat nft_nat nft_masq nft_ct nf_tables nf_nat nf_conntrack";
 
-/// Places in the table of connections, enough for all flows, so that lists stay short.
-const CONNECTIONS: u32 = 65_536;
+/// Sessions of Sluice, and lists in the kernel's table of connections: enough for all flows.
+const SESSIONS: u32 = 65_536;
 
 /// Start a case with so many source-NAT rules; `more` is run in the guest where Linux is set up, after everything else.
 pub fn start(
@@ -145,7 +145,7 @@ fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str
         guest.shell().put(&file, text.as_bytes())?;
         guest.run(&format!(
             "modprobe crc32c_generic; modprobe nf_conntrack && \
-             echo {CONNECTIONS} >/sys/module/nf_conntrack/parameters/hashsize && {program} {file}"
+             echo {SESSIONS} >/sys/module/nf_conntrack/parameters/hashsize && {program} {file}"
         ))?;
     }
     if !more.is_empty() {
@@ -164,9 +164,16 @@ fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Gatew
         // A worker that polls would execute its loop all the time, whatever comes.
         Clock::Instructions => "\n[system.idle]\nspin = 0\npause = 0\nsleep = \"1ms\"\n",
     };
-    let text = configuration_at(rules, 0, ADDRESSES, Path::new(FOLDER), idle);
-    // What it says at its start is waited for.
-    let text = text.replace("log = \"warn\"", "log = \"info\"");
+    let place = Place {
+        core: 0,
+        devices: ADDRESSES,
+        folder: Path::new(FOLDER),
+        sessions: SESSIONS,
+        // What it says at its start is waited for.
+        log: "info",
+        more: idle,
+    };
+    let text = configuration_at(rules, &place);
     guest.shell().put(&format!("{FOLDER}/gateway.toml"), text.as_bytes())?;
     guest.run(&Card::to_program())?;
     let up = format!(

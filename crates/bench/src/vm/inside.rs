@@ -9,6 +9,7 @@ use super::counted;
 use super::gateway::{self, Case, GatewayError};
 use super::guest::{Clock, Guest, Image};
 use super::rounds::{Figures, Key, Lot, Rounds};
+use super::search::Search;
 use super::trial::{LOADS, Rig, TrialError, Way};
 use crate::kernel::inside::{Outside, furnish};
 use crate::kernel::machine::Cores;
@@ -18,7 +19,7 @@ use crate::rows::Row;
 /// Where QEMU's files are.
 const FOLDER: &str = "/run/sluice-bench/guest";
 
-/// Rates from which searches begin where nothing is known.
+/// The rate from which a search begins where nothing is known.
 const FIRST: f64 = 20_000.0;
 
 /// Why a case gave no figures.
@@ -136,8 +137,11 @@ impl Bench<'_> {
                     case,
                 };
                 let Some(idle) = &idle else {
-                    let first = rounds.last(&key(0)).unwrap_or(FIRST);
-                    rounds.take(key(0), round, speed(rig, case, way, first, window)?);
+                    let search = match rounds.last(&key(0)) {
+                        Some(rate) => Search::from(rate, 1.2),
+                        None => Search::from(FIRST, 1.5),
+                    };
+                    rounds.take(key(0), round, speed(rig, case, way, search, window)?);
                     continue;
                 };
                 for load in LOADS {
@@ -153,13 +157,14 @@ impl Bench<'_> {
 }
 
 /// The highest rate that passes, and what it takes.
-fn speed(rig: &mut Rig, case: Case, way: Way, first: f64, window: Duration) -> Result<Figures, TrialError> {
-    let found = rig.search(case, way, first, window)?;
+fn speed(rig: &mut Rig, case: Case, way: Way, search: Search, window: Duration) -> Result<Figures, TrialError> {
+    let found = rig.search(case, way, search, window)?;
     let [cpu, machine] = found.best.nanoseconds();
     Ok(vec![
         ("packets_per_s", found.best.rate()),
         ("cpu_ns_per_packet", cpu),
         ("qemu_ns_per_packet", machine),
+        ("flood_per_s", found.flooded.offered()),
         ("flooded_per_s", found.flooded.rate()),
         ("flooded_cpu_ns_per_packet", found.flooded.nanoseconds()[0]),
     ])

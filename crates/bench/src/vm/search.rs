@@ -1,8 +1,5 @@
 //! The highest rate that comes through: raised until packets get lost, then narrowed down.
 
-/// From one rate to the next, while no rate is known that is too high or none that is not.
-const STEP: f64 = 1.5;
-
 /// Share of the higher bound in the lower one at which the search ends.
 const CLOSE: f64 = 0.96;
 
@@ -14,16 +11,18 @@ const LEAST: f64 = 250.0;
 #[derive(Clone, Debug)]
 pub struct Search {
     rate: f64,
+    step: f64,
     passed: Option<f64>,
     failed: Option<f64>,
     again: bool,
 }
 
 impl Search {
-    /// One that begins at a rate.
-    pub fn from(rate: f64) -> Self {
+    /// One that begins at a rate, and changes it so many times while no rate is known that is too high, or none that is not.
+    pub fn from(rate: f64, step: f64) -> Self {
         Self {
             rate: rate.max(LEAST),
+            step,
             passed: None,
             failed: None,
             again: false,
@@ -59,8 +58,8 @@ impl Search {
         self.again = false;
         self.rate = match (self.passed, self.failed) {
             (Some(passed), Some(failed)) => (passed * failed).sqrt(),
-            (Some(passed), None) => passed * STEP,
-            (None, Some(failed)) => (failed / STEP).max(LEAST),
+            (Some(passed), None) => passed * self.step,
+            (None, Some(failed)) => (failed / self.step).max(LEAST),
             (None, None) => self.rate,
         };
     }
@@ -71,8 +70,8 @@ mod tests {
     use super::*;
 
     /// The highest rate that passes, and all that were tried, of a gateway that passes so much.
-    fn found(first: f64, capacity: f64) -> (Option<f64>, usize) {
-        let (mut search, mut best, mut tried) = (Search::from(first), None, 0);
+    fn found(first: f64, step: f64, capacity: f64) -> (Option<f64>, usize) {
+        let (mut search, mut best, mut tried) = (Search::from(first, step), None, 0);
         while let Some(rate) = search.next() {
             tried += 1;
             assert!(tried < 100, "it ends");
@@ -94,7 +93,7 @@ mod tests {
             (47_000.0, 47_000.0),
             (260.0, 1e7),
         ] {
-            let (best, tried) = found(first, capacity);
+            let (best, tried) = found(first, 1.5, capacity);
             let best = best.expect("a rate that passes");
             assert!(best <= capacity && best > capacity * 0.95, "{best} of {capacity}");
             assert!(tried <= 40, "{tried} trials");
@@ -103,12 +102,19 @@ mod tests {
 
     #[test]
     fn nothing_passes_where_the_gateway_passes_nothing() {
-        assert_eq!(None, found(20_000.0, 0.0).0);
+        assert_eq!(None, found(20_000.0, 1.5, 0.0).0);
+    }
+
+    #[test]
+    fn search_from_the_rate_of_before_is_short() {
+        let (best, tried) = found(47_000.0, 1.2, 48_000.0);
+        assert_eq!(Some(47_000.0), best);
+        assert!(tried <= 9, "{tried} trials");
     }
 
     #[test]
     fn one_disturbed_trial_does_not_count() {
-        let mut search = Search::from(1_000.0);
+        let mut search = Search::from(1_000.0, 1.5);
         search.failed();
         assert_eq!(Some(1_000.0), search.next());
         search.passed();

@@ -36,7 +36,7 @@ pub enum ShellError {
 }
 
 /// Longest time of a command, where nothing else is said: emulation is slow, and more so under load.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// Bytes of a file that one command writes.
 const CHUNK: usize = 2_048;

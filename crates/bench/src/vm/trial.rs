@@ -92,6 +92,11 @@ pub struct Passed {
 }
 
 impl Passed {
+    /// Packets per second that were sent.
+    pub fn offered(&self) -> f64 {
+        self.sent as f64 / self.seconds.max(1e-9)
+    }
+
     /// Packets per second that arrived.
     pub fn rate(&self) -> f64 {
         self.arrived as f64 / self.seconds.max(1e-9)
@@ -237,13 +242,13 @@ impl Rig {
         Ok(arrived)
     }
 
-    /// The highest rate that passes, from a rate on.
-    pub fn search(&mut self, case: Case, way: Way, first: f64, window: Duration) -> Result<Found, TrialError> {
-        let (mut search, mut best) = (Search::from(first), None);
+    /// The highest rate that passes.
+    pub fn search(&mut self, case: Case, way: Way, mut search: Search, window: Duration) -> Result<Found, TrialError> {
+        let mut best = None;
         while let Some(rate) = search.next() {
             let passed = self.pass(case, way, rate, burst(rate), window)?;
             // A generator that can't do more is the end of it.
-            let short = (passed.sent as f64) < 0.9 * rate * passed.seconds;
+            let short = passed.offered() < 0.9 * rate;
             match passed.is_whole() {
                 true => {
                     best = Some(passed);

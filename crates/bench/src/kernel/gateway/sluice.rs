@@ -60,16 +60,42 @@ pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Res
     Ok(())
 }
 
-/// Its configuration on the wires.
-pub fn configuration(rules: u32, core: usize) -> String {
-    configuration_at(rules, core, [INSIDE, OUTSIDE], Path::new(FOLDER), "")
+/// What a configuration depends on besides rules.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The worker's core.
+    pub core: usize,
+    /// Devices inside and outside.
+    pub devices: [&'a str; 2],
+    /// Where its socket is.
+    pub folder: &'a Path,
+    /// Sessions, where it translates.
+    pub sessions: u32,
+    /// How much it says.
+    pub log: &'a str,
+    /// More tables.
+    pub more: &'a str,
 }
 
-/// Its configuration with devices of some names, its socket in a folder, and more tables.
-pub fn configuration_at(rules: u32, core: usize, devices: [&str; 2], folder: &Path, more: &str) -> String {
-    let socket = socket(folder);
-    let [inside, outside] = devices;
-    let sessions = if rules == 0 { 1_024 } else { NEW_FLOWS + 2 * OPENED };
+/// Its configuration on the wires.
+pub fn configuration(rules: u32, core: usize) -> String {
+    let wires = Place {
+        core,
+        devices: [INSIDE, OUTSIDE],
+        folder: Path::new(FOLDER),
+        sessions: NEW_FLOWS + 2 * OPENED,
+        log: "warn",
+        more: "",
+    };
+    configuration_at(rules, &wires)
+}
+
+/// Its configuration at another place.
+pub fn configuration_at(rules: u32, place: &Place<'_>) -> String {
+    let Place { core, log, more, .. } = place;
+    let socket = socket(place.folder);
+    let [inside, outside] = place.devices;
+    let sessions = if rules == 0 { 1_024 } else { place.sessions };
     let mut text = format!(
         r#"[system]
 name = "bench"
@@ -81,7 +107,7 @@ ipv6 = 1024
 
 [control]
 socket = "{}"
-log = "warn"
+log = "{log}"
 
 [interfaces.inside]
 device = "{inside}"
