@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, StdinLock, Write};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
