@@ -1,0 +1,85 @@
+"""Two cards of a guest as one link by LACP, to a second Sluice on the host."""
+
+import hashlib
+import os
+
+import pytest
+
+from lab import waiting
+from lab.gateway import Sluice
+from lab.host import Host, connect
+from lab.vm.lanes import Files, request, running
+
+SERVER = "192.0.2.130"
+MEMBERS = ["left", "right"]
+
+
+@pytest.fixture(scope="module")
+def peer(guest, folder, binary):
+    """The host at the other end of the bond, with a server behind it: it has the wires of both e1000e cards."""
+    path = os.path.join(folder, f"bond-{guest.way}")
+    os.makedirs(path)
+    host, server = Host("peer", path), Host("peer-server", path)
+    host.setting("net.ipv6.conf.default.disable_ipv6=1")
+    lane = guest.lanes["e1000e"]
+    for card, name, owner in zip((lane.inside, lane.outside), MEMBERS, (lane.client, lane.server)):
+        owner.run("ip", "link", "set", "eth0", "name", card.wire, "netns", "1")
+        guest.attach(card, host, name)
+    connect(host, "lan", server, "eth0")
+    server.run("ip", "address", "add", f"{SERVER}/25", "dev", "eth0")
+    server.run("ip", "route", "add", "default", "via", "192.0.2.129")
+    made = Sluice(host, binary, {
+        "system": {"name": "peer", "workers": 1},
+        "sessions": {"ipv4": 1024, "ipv6": 1024},
+        "control": {"socket": "/run/lab/peer-control", "log": "debug"},
+        "interfaces": {
+            "trunk": {"bond": {"members": MEMBERS}, "addresses": ["192.0.2.1/25"]},
+            "lan": {"device": "lan", "addresses": ["192.0.2.129/25"]},
+        },
+        "routes": [{"to": "10.0.0.0/24", "via": "192.0.2.2"}],
+    })
+    made.start()
+    yield made, server
+    made.stop()
+    for card, name in zip((lane.inside, lane.outside), MEMBERS):
+        host.run("ip", "link", "set", name, "name", card.wire, "netns", "1")
+    host.remove()
+    server.remove()
+    lane.attach()
+
+
+@pytest.fixture(scope="module")
+def gateway(guest, peer):
+    lane, client = guest.lanes["e1000e"], guest.lanes["vmxnet3"]
+    document = {
+        "system": {"name": "guest", "workers": 1},
+        "sessions": {"ipv4": 1024, "ipv6": 1024},
+        "control": {"socket": "/run/lab/control", "log": "debug"},
+        "interfaces": {
+            client.inside.name: {"device": guest.address(client.inside), "addresses": ["10.0.0.1/24"]},
+            "trunk": {"bond": {"members": [guest.address(card) for card in (lane.inside, lane.outside)]}, "addresses": ["192.0.2.2/25"]},
+        },
+        "routes": [{"to": "0.0.0.0/0", "via": "192.0.2.1"}],
+    }
+    with running(guest, document, [client]) as made:
+        made.client = client
+        yield made
+
+
+def test_bond_carries_a_file_and_goes_on_when_a_member_loses_its_link(guest, peer, gateway):
+    other, server = peer
+    lane, client = guest.lanes["e1000e"], gateway.client
+    waiting.until(lambda: "1 received" in client.ping("-W", "1", address=SERVER, count=1, check=False), "LACP to agree on the bond", 90)
+    files = Files(server)
+    try:
+        for card, member in ((None, None), (lane.inside, MEMBERS[0])):
+            if card:
+                guest.set_link(card, False)
+                other.host.run("ip", "link", "set", member, "down")
+            waiting.until(lambda: " 5 received" in client.ping("-W", "1", address=SERVER, check=False), "pings to go on", 60)
+            assert files.digest == hashlib.sha256(request(client.client, SERVER)).hexdigest()
+            assert "up" == gateway.links()["trunk"]
+    finally:
+        files.stop()
+        guest.set_link(lane.inside, True)
+        other.host.run("ip", "link", "set", MEMBERS[0], "up")

@@ -1,0 +1,98 @@
+"""Cards that leave while the gateway runs, and come back: the other interfaces go on."""
+
+import re
+import signal
+
+import pytest
+
+from lab import waiting
+from lab.vm.lanes import document, running
+
+pytestmark = pytest.mark.parametrize("kind", ["virtio", "e1000e"])
+
+# Seconds of the guest in which a daemon has to end.
+QUICKLY = 5
+
+
+@pytest.fixture
+def lane(guest, kind):
+    """The lane whose outer card leaves; the card is there again in the end."""
+    made = guest.lanes[kind]
+    yield made
+    try:
+        guest.address(made.outside)
+    except LookupError:
+        guest.plug(made.outside)
+        guest.bind(guest.way, made.outside)
+
+
+@pytest.fixture
+def bystander(guest):
+    """A lane that has nothing to do with it."""
+    return guest.lanes["vmxnet3"]
+
+
+class Pings:
+    """Pings of a client that go on, and are all answered in the end."""
+
+    def __init__(self, lane):
+        self.process = lane.client.spawn("ping", "-n", "-i", "0.1", "-W", "60", "198.51.100.1")
+
+    def finish(self):
+        self.process.signal(signal.SIGINT)
+        self.process.wait()
+        sent, received = map(int, re.search(r"(\d+) packets transmitted, (\d+) received", self.process.output).groups())
+        # The last one may be on its way.
+        assert sent > 10 and received >= sent - 1, self.process.output
+
+
+def pull(guest, gateway, lane):
+    """Take the outer card of a lane out; returns when it is out and its interface says so."""
+    guest.unplug(lane.outside)
+    guest.wait_unplugged(lane.outside)
+    waiting.until(lambda: gateway.links()[lane.outside.name] == "down", "the interface to be down", 60)
+
+
+def end(guest, gateway):
+    """End the daemon; how many seconds of the guest that took."""
+    def clock():
+        return float(guest.sh("cut -d' ' -f1 /proc/uptime"))
+
+    begin = clock()
+    gateway.finish()
+    return clock() - begin
+
+
+def test_card_that_is_pulled_is_down_until_it_is_back_and_others_go_on(guest, lane, bystander):
+    lanes = [lane, bystander]
+    with running(guest, document(lanes), lanes) as gateway:
+        for each in lanes:
+            assert " 5 received" in each.ping()
+        pings = Pings(bystander)
+        pull(guest, gateway, lane)
+        before = sum(gateway.drops().values())
+        assert " 0 received" in lane.ping("-W", "1", count=3, check=False)
+        waiting.until(lambda: sum(gateway.drops().values()) >= before + 3, "what can't leave to be dropped under a name")
+        guest.plug(lane.outside)
+        guest.bind(guest.way, lane.outside)
+        waiting.until(lambda: gateway.links()[lane.outside.name] == "up", "the interface to be up again", 60)
+        waiting.until(lambda: " 1 received" in lane.ping("-W", "2", count=1, check=False), "pings to be answered again", 60)
+        assert " 5 received" in lane.ping()
+        pings.finish()
+        assert end(guest, gateway) < QUICKLY
+
+
+def test_card_that_came_after_the_start_is_taken_by_apply_and_one_that_left_does_not_hold_up_the_end(guest, lane, bystander):
+    guest.unplug(lane.outside)
+    guest.wait_unplugged(lane.outside)
+    with running(guest, document([bystander]), [bystander, lane]) as gateway:
+        pings = Pings(bystander)
+        guest.plug(lane.outside)
+        guest.bind(guest.way, lane.outside)
+        gateway.apply(document([lane, bystander]))
+        waiting.until(lambda: gateway.links().get(lane.outside.name) == "up", "the interface to be up", 60)
+        waiting.until(lambda: " 1 received" in lane.ping("-W", "2", count=1, check=False), "pings to be answered", 60)
+        assert " 5 received" in lane.ping()
+        pull(guest, gateway, lane)
+        pings.finish()
+        assert end(guest, gateway) < QUICKLY
