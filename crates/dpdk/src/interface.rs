@@ -105,6 +105,45 @@ impl Interface {
         self.ask(libc::SIOCSIFFLAGS, &mut request)
     }
 
+    /// Take frames to every multicast address for as long as the result lives: DPDK's drivers of kernel interfaces cannot ask for
+    /// it, and a card below would keep neighbour discovery (RFC 4861, 2.3) away from the gateway.
+    ///
+    /// # Errors
+    /// The kernel's: no such interface, or no CAP_NET_RAW.
+    pub fn all_multicast(&self) -> Result<AllMulticast, Error> {
+        let mut request = self.request();
+        self.ask(SIOCGIFINDEX, &mut request)?;
+        // Protocol 0: the socket receives nothing.
+        // SAFETY: makes a descriptor or fails.
+        let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        if socket < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: the descriptor was made just now and is nobody else's.
+        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        let membership = libc::packet_mreq {
+            // SAFETY: the field that this code fills.
+            mr_ifindex: unsafe { request.ifr_ifru.ifru_ifindex },
+            mr_type: libc::PACKET_MR_ALLMULTI as libc::c_ushort,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        // SAFETY: a membership of the size that is named, read during the call.
+        let set = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_ADD_MEMBERSHIP,
+                (&raw const membership).cast(),
+                size_of_val(&membership) as libc::socklen_t,
+            )
+        };
+        match set {
+            0 => Ok(AllMulticast(socket)),
+            _ => Err(Error::last_os_error()),
+        }
+    }
+
     /// Whether it is up and has a carrier.
     pub fn runs(&self) -> bool {
         let mut request = self.request();
@@ -130,6 +169,11 @@ impl Interface {
 }
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
+const SIOCGIFINDEX: libc::c_ulong = 0x8933;
+
+/// An interface takes every multicast while this lives; the kernel ends it with the socket, whatever becomes of the process.
+#[derive(Debug)]
+pub struct AllMulticast(#[expect(dead_code, reason = "held for what closing it does")] OwnedFd);
 
 /// Does a kernel interface of that name exist in this network namespace?
 pub fn exists(name: &str) -> bool {

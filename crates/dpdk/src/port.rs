@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::device::{Device, RingEnd};
 use crate::driver::{Choice, Driver, choose};
 use crate::eal::Eal;
+use crate::interface::AllMulticast;
 use crate::moderation::Moderation;
 use crate::pool::Pool;
 use crate::presence::Origin;
@@ -134,6 +135,8 @@ pub struct Port {
     senders: Vec<u16>,
     /// XDP sockets that come with it, closed after it where DPDK leaves them.
     sockets: Sockets,
+    /// The interface below takes multicasts.
+    multicasts: Option<AllMulticast>,
     /// Settings of the interface below, put back after the port is closed.
     moderation: Option<Moderation>,
     /// What the port receives into; it outlives the port.
@@ -172,6 +175,7 @@ impl Port {
             plan: plan.clone(),
             pair: None,
             sockets: Sockets::default(),
+            multicasts: None,
             moderation: None,
             _pool: pool.clone(),
         };
@@ -183,7 +187,7 @@ impl Port {
             Device::Bond { members } => port.attach_members(&opening, members)?,
             device => {
                 let probed = opening.probe(device, opening.choice.driver)?;
-                (port.number, port.detach) = (probed.number, probed.detach.into());
+                (port.number, port.detach, port.multicasts) = (probed.number, probed.detach.into(), probed.multicasts);
                 if matches!(device, Device::Tap { .. }) {
                     opening.prepare()?;
                 }

@@ -102,11 +102,12 @@ impl Port {
         if self.choice.driver == Driver::Bond {
             opening.prepare()?;
         }
-        // Neighbour discovery and LACP come by multicast. Drivers without filters have neither call, and need none.
+        // Neighbour discovery comes by multicast. Drivers without filters have neither call, and need none. A bond has a filter of its
+        // own, for broadcasts too, which it opens only where a member has the call: kernel interfaces have it not.
         // SAFETY: a started port.
         unsafe {
-            sys::sluice_port_all_multicast(self.number, 1);
-            sys::sluice_port_promiscuous(self.number, i32::from(plan.promiscuous));
+            let deaf = sys::sluice_port_all_multicast(self.number, 1) != 0 && self.choice.driver == Driver::Bond;
+            sys::sluice_port_promiscuous(self.number, i32::from(plan.promiscuous || deaf));
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use super::opening::{Opening, arguments};
 use super::{Port, PortError};
 use crate::device::Device;
 use crate::driver::{Driver, choose};
+use crate::interface::AllMulticast;
 use crate::presence::Origin;
 use crate::sys;
 
@@ -16,6 +17,8 @@ pub struct Member {
     number: u16,
     detach: bool,
     origin: Origin,
+    #[expect(dead_code, reason = "held for what closing it does")]
+    multicasts: Option<AllMulticast>,
 }
 
 impl Drop for Member {
@@ -53,6 +56,7 @@ impl Opening<'_> {
             number: probed.number,
             detach: probed.detach,
             origin,
+            multicasts: probed.multicasts,
         };
         Ok((member, probed.name))
     }

@@ -10,7 +10,7 @@ use super::{PortError, PortPlan};
 use crate::device::Device;
 use crate::driver::{AF_XDP_MTU, Choice, Driver};
 use crate::eal::{error_text, has_capability, last_words};
-use crate::interface::{Interface, exists};
+use crate::interface::{AllMulticast, Interface, exists};
 use crate::pci::{Mode, System, judge};
 use crate::set::AF_PACKET_ORDINARY_MTU;
 use crate::steering::Wish;
@@ -84,6 +84,8 @@ pub(super) struct Probed {
     pub(super) name: CString,
     /// It was made by the probe, and goes at close.
     pub(super) detach: bool,
+    /// A kernel interface takes multicasts for as long as it is open.
+    pub(super) multicasts: Option<AllMulticast>,
 }
 
 impl Opening<'_> {
@@ -262,6 +264,22 @@ impl Opening<'_> {
         Ok(())
     }
 
+    fn take_multicasts(&self, device: &Device) -> Result<Option<AllMulticast>, PortError> {
+        let Device::Kernel { interface } = device else {
+            return Ok(None);
+        };
+        let taken = Interface::named(interface).and_then(|interface| interface.all_multicast());
+        taken.map(Some).map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => PortError::NoPermission {
+                port: self.plan.name.clone(),
+                device: interface.clone(),
+                driver: self.choice.driver,
+                capabilities: "the capability NET_RAW",
+            },
+            _ => self.refused_for("take multicasts", error.to_string()),
+        })
+    }
+
     /// Make the device known to DPDK.
     pub(super) fn probe(&self, device: &Device, driver: Driver) -> Result<Probed, PortError> {
         let (name, arguments) = arguments(device, driver, self.choice.queues, self.plan.mtu);
@@ -274,6 +292,7 @@ impl Opening<'_> {
                 number,
                 name,
                 detach: false,
+                multicasts: None,
             });
         }
         let text = CString::new(format!("{}{arguments}", name.to_string_lossy())).unwrap_or_default();
@@ -292,6 +311,7 @@ impl Opening<'_> {
                 number,
                 name,
                 detach: true,
+                multicasts: self.take_multicasts(device)?,
             })
         } else {
             Err(self.refused("appear", found))
