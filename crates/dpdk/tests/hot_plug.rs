@@ -9,6 +9,7 @@ use support::{
 };
 
 const SPARE: PortIndex = 2;
+const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x42];
 
 fn plan() -> Plan {
     Plan {
@@ -37,6 +38,7 @@ fn port_that_is_attached_later_carries_frames_and_one_that_is_detached_none() {
                 veth("va", "vb", 1500);
                 let attached = PortPlan {
                     driver: Some(Driver::AfPacket),
+                    mac: Some(MAC),
                     ..port("va")
                 };
                 let attached = opened
@@ -44,6 +46,7 @@ fn port_that_is_attached_later_carries_frames_and_one_that_is_detached_none() {
                     .attach(SPARE, &attached)
                     .unwrap_or_else(|error| panic!("{error}"));
                 assert!(!opened.hand.has_device(SPARE), "not before the worker has renewed it");
+                assert_eq!(MAC, attached.mac(), "the address that it was given, not the one that it came with");
                 opened.hand.renew(SPARE);
                 assert!(opened.hand.has_device(SPARE) && opened.devices.receives(0, SPARE));
                 exchange(&mut opened.hand, 0, 1, 64, 64);

@@ -2,12 +2,11 @@
 
 use std::sync::PoisonError;
 
-use super::opening::Opening;
+use super::opening::{Opening, TAKE_MAC};
 use super::{Port, PortError};
 use crate::device::Device;
 use crate::driver::Driver;
 use crate::eal::error_text;
-use crate::interface::Interface;
 use crate::pool::Pool;
 use crate::set::DESCRIPTORS;
 use crate::steering::{self, Attempt, Capabilities, Configured, HashDevice, HashKey, PortHash, Refusal, Wish};
@@ -112,17 +111,15 @@ impl Port {
         Ok(())
     }
 
-    /// Give the device an Ethernet address: a kernel interface by the kernel, another by its driver.
+    /// Give the device an Ethernet address; a kernel interface has it from [`Opening::prepare`].
     fn set_mac(&self, opening: &Opening<'_>, mac: [u8; 6]) -> Result<(), PortError> {
-        let step = "take its MAC address";
-        if let Device::Kernel { interface } = &opening.plan.device {
-            let set = Interface::named(interface).and_then(|interface| interface.set_mac(mac));
-            return set.map_err(|error| opening.refused_for(step, error.to_string()));
+        if matches!(opening.plan.device, Device::Kernel { .. }) {
+            return Ok(());
         }
         // SAFETY: six bytes, read during the call.
         match unsafe { sys::sluice_port_set_mac(self.number, mac.as_ptr()) } {
             0 => Ok(()),
-            error => Err(opening.refused(step, error)),
+            error => Err(opening.refused(TAKE_MAC, error)),
         }
     }
 

@@ -78,6 +78,9 @@ impl PortPlan {
     }
 }
 
+/// The step of opening at which a device is given an Ethernet address.
+pub(super) const TAKE_MAC: &str = "take its MAC address";
+
 /// A device that DPDK knows.
 pub(super) struct Probed {
     pub(super) number: u16,
@@ -233,6 +236,11 @@ impl Opening<'_> {
 
     /// Give kernel interfaces their MTU, and bring them up: the drivers on top set neither, or not beyond 1,500.
     pub(super) fn prepare(&self) -> Result<(), PortError> {
+        // The drivers of kernel interfaces read the Ethernet address when they open one, and never again.
+        if let (Device::Kernel { interface }, Some(mac)) = (&self.plan.device, self.plan.mac) {
+            let set = Interface::named(interface).and_then(|interface| interface.set_mac(mac));
+            set.map_err(|error| self.refused_for(TAKE_MAC, error.to_string()))?;
+        }
         let made = if let Device::Tap { interface } = &self.plan.device {
             Some(interface.as_str())
         } else {
