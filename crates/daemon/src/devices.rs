@@ -266,7 +266,7 @@ impl Control {
             let closing = self.closing.run(port.name().to_owned(), move || drop(parted));
             for device in lost {
                 tracing::warn!(
-                    "{}: the member {device} is gone, or asked for by the kernel: the others go on, and it is used again when it is back",
+                    "{}: the member {device} is gone, asked for by the kernel, or without a carrier: the others go on, and it is used again when it is back",
                     port.name()
                 );
                 absent.insert(device, Absent::new(closing.clone()));

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::device::{Device, RingEnd};
 use crate::driver::{Choice, Driver, choose};
 use crate::eal::Eal;
-use crate::interface::AllMulticast;
+use crate::interface::{AllMulticast, Interface};
 use crate::moderation::Moderation;
 use crate::pool::Pool;
 use crate::presence::Origin;
@@ -342,7 +342,14 @@ impl Port {
         let (mut up, mut megabits) = (0, 0);
         // SAFETY: both results are written.
         let error = unsafe { sys::sluice_port_link(self.number, &mut up, &mut megabits) };
-        let up = up != 0 || error == -libc::ENOTSUP;
+        // AF_PACKET's driver says up whatever becomes of the interface.
+        let carrier = match (&self.plan.device, self.choice.driver) {
+            (Device::Kernel { interface }, Driver::AfPacket) => {
+                Interface::named(interface).is_ok_and(|interface| interface.runs())
+            }
+            _ => self.has_carrier(),
+        };
+        let up = carrier && (up != 0 || error == -libc::ENOTSUP);
         Link { up, megabits }
     }
 

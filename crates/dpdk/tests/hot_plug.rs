@@ -46,7 +46,11 @@ fn port_that_is_attached_later_carries_frames_and_one_that_is_detached_none() {
                     .attach(SPARE, &attached)
                     .unwrap_or_else(|error| panic!("{error}"));
                 assert!(!opened.hand.has_device(SPARE), "not before the worker has renewed it");
-                assert_eq!(MAC, attached.mac(), "the address that it was given, not the one that it came with");
+                assert_eq!(
+                    MAC,
+                    attached.mac(),
+                    "the address that it was given, not the one that it came with"
+                );
                 opened.hand.renew(SPARE);
                 assert!(opened.hand.has_device(SPARE) && opened.devices.receives(0, SPARE));
                 exchange(&mut opened.hand, 0, 1, 64, 64);

@@ -7,7 +7,7 @@ use super::opening::{Opening, arguments};
 use super::{Port, PortError};
 use crate::device::Device;
 use crate::driver::{Driver, choose};
-use crate::interface::AllMulticast;
+use crate::interface::{AllMulticast, Interface};
 use crate::presence::Origin;
 use crate::sys;
 
@@ -36,22 +36,37 @@ impl Drop for Member {
 pub(super) struct Place {
     device: Device,
     member: Option<Member>,
+    /// Its kernel interface, where DPDK's driver says that the link is up whatever becomes of it.
+    interface: Option<Interface>,
 }
 
 impl Place {
     /// Whether its device was there and is gone, or asked for.
-    fn is_lost(&self) -> bool {
+    fn is_gone(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.origin.is_gone())
+    }
+
+    fn has_carrier(&self) -> bool {
+        self.interface.as_ref().is_none_or(Interface::runs)
+    }
+
+    /// Whether the bond has it, and frames may come and go.
+    fn serves(&self) -> bool {
+        self.member.is_some() && !self.is_gone() && self.has_carrier()
     }
 }
 
 impl Opening<'_> {
+    /// The driver of a member.
+    fn driver(&self, device: &Device) -> Driver {
+        let wanted = self.plan.driver.unwrap_or(Driver::AfPacket);
+        choose(device, self.plan.mtu, 1, Some(wanted)).driver
+    }
+
     /// Make a member known to DPDK. Returns DPDK's name of it, too.
     fn member(&self, device: &Device) -> Result<(Member, CString), PortError> {
-        let wanted = self.plan.driver.unwrap_or(Driver::AfPacket);
-        let driver = choose(device, self.plan.mtu, 1, Some(wanted)).driver;
         let origin = Origin::of(device);
-        let probed = self.probe(device, driver)?;
+        let probed = self.probe(device, self.driver(device))?;
         let member = Member {
             number: probed.number,
             detach: probed.detach,
@@ -60,6 +75,13 @@ impl Opening<'_> {
         };
         Ok((member, probed.name))
     }
+}
+
+fn lost(places: &mut [Place]) -> impl Iterator<Item = &mut Place> {
+    let others = places.iter().any(Place::serves);
+    let is_lost =
+        move |place: &&mut Place| place.is_gone() || (others && place.member.is_some() && !place.has_carrier());
+    places.iter_mut().filter(is_lost)
 }
 
 impl Port {
@@ -74,6 +96,10 @@ impl Port {
             places.push(Place {
                 device: device.clone(),
                 member: Some(member),
+                interface: match (device, opening.driver(device)) {
+                    (Device::Kernel { interface }, Driver::AfPacket) => Interface::named(interface).ok(),
+                    _ => None,
+                },
             });
         }
         let arguments = CString::new(format!("{name}{text}")).unwrap_or_default();
@@ -99,39 +125,46 @@ impl Port {
     /// Whether its device is gone, or asked for by the kernel: the port is then to be closed. A bond goes with its last member.
     pub fn is_gone(&self) -> bool {
         let places = self.places();
-        let is_left = |place: &Place| place.member.is_some() && !place.is_lost();
+        let is_left = |place: &Place| place.member.is_some() && !place.is_gone();
         match places.is_empty() {
             true => self.origin.is_gone(),
             false => !places.iter().any(is_left),
         }
     }
 
-    /// Members whose devices are gone, or asked for, and that the bond still has.
-    pub fn lost_members(&self) -> Vec<Device> {
+    /// Whether a member has a carrier, as far as DPDK does not tell; true of other ports.
+    pub(super) fn has_carrier(&self) -> bool {
         let places = self.places();
-        let lost = places.iter().filter(|place| place.is_lost());
-        lost.map(|place| place.device.clone()).collect()
+        places.is_empty() || places.iter().any(Place::serves)
     }
 
-    /// Members that the bond does without.
+    /// Members that the bond still has, and whose devices are gone, or asked for, or without a carrier that DPDK sees: it would
+    /// go on to send by them. One without a carrier stays where no other has one.
+    pub fn lost_members(&self) -> Vec<Device> {
+        lost(&mut self.places()).map(|place| place.device.clone()).collect()
+    }
+
+    /// Members that the bond does without, and that may be back.
     pub fn absent_members(&self) -> Vec<Device> {
         let places = self.places();
-        let absent = places.iter().filter(|place| place.member.is_none());
+        let absent = places
+            .iter()
+            .filter(|place| place.member.is_none() && place.has_carrier());
         absent.map(|place| place.device.clone()).collect()
     }
 
     /// The bond lets go of lost members. No worker may call the port meanwhile.
     pub fn part_members(&self) -> Vec<Member> {
         let mut places = self.places();
-        let lost = places.iter_mut().filter(|place| place.is_lost());
-        lost.filter_map(|place| {
-            let mut member = place.member.take()?;
-            // SAFETY: numbers of open ports.
-            unsafe { sys::sluice_bond_remove(self.number, member.number) };
-            member.detach = true;
-            Some(member)
-        })
-        .collect()
+        lost(&mut places)
+            .filter_map(|place| {
+                let mut member = place.member.take()?;
+                // SAFETY: numbers of open ports.
+                unsafe { sys::sluice_bond_remove(self.number, member.number) };
+                member.detach = true;
+                Some(member)
+            })
+            .collect()
     }
 
     fn opening(&self) -> Opening<'_> {
