@@ -119,7 +119,11 @@ fn bond_goes_on_without_a_member_and_takes_it_again() {
             drop(port.part_members());
             opened.devices.resume(place, port);
             hand.renew(place);
-            assert_eq!((0, 0), (port.lost_members().len(), port.absent_members().len()), "it is not back");
+            assert_eq!(
+                (0, 0),
+                (port.lost_members().len(), port.absent_members().len()),
+                "it is not back"
+            );
         }
         agree(hand, 1);
         exchange_by_kernel(hand, 0, 1, 1_000, 64);

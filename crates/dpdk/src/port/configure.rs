@@ -101,12 +101,14 @@ impl Port {
         if self.choice.driver == Driver::Bond {
             opening.prepare()?;
         }
-        // Neighbour discovery comes by multicast. Drivers without filters have neither call, and need none. A bond has a filter of its
-        // own, for broadcasts too, which it opens only where a member has the call: kernel interfaces have it not.
+        // Neighbour discovery comes by multicast. Drivers without filters have neither call, and need none. A bond is promiscuous:
+        // by LACP the partner sends to the bond's address by every member, and DPDK leaves each its own; and the bond's own filter
+        // drops broadcasts where no member can be asked for all multicasts, as kernel interfaces can't.
         // SAFETY: a started port.
         unsafe {
-            let deaf = sys::sluice_port_all_multicast(self.number, 1) != 0 && self.choice.driver == Driver::Bond;
-            sys::sluice_port_promiscuous(self.number, i32::from(plan.promiscuous || deaf));
+            sys::sluice_port_all_multicast(self.number, 1);
+            let promiscuous = plan.promiscuous || self.choice.driver == Driver::Bond;
+            sys::sluice_port_promiscuous(self.number, i32::from(promiscuous));
         }
         Ok(())
     }

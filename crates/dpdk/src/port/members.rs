@@ -193,6 +193,9 @@ impl Port {
         if error != 0 {
             return Err(opening.refused("take a member", error));
         }
+        // As the others are: DPDK passes a bond's mode on only when that changes.
+        // SAFETY: an open port.
+        unsafe { sys::sluice_port_promiscuous(member.number, 1) };
         opening.prepare()?;
         if let Some(place) = self.places().iter_mut().find(|place| place.device == *device) {
             place.member = Some(member);
