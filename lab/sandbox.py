@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1
 KEPT = ["PATH", "CARGO_TARGET_DIR", "SLUICE_ORACLE_WORLDS", "SLUICE_ORACLE_SEED", "SLUICE_ORACLE_ONLY"]
 
 
-def _die_with_parent():
+def die_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -39,7 +39,7 @@ def enter():
     child = subprocess.Popen(
         [*command, sys.executable, *sys.orig_argv[1:]],
         env={**os.environ, INSIDE: "1"},
-        preexec_fn=_die_with_parent,
+        preexec_fn=die_with_parent,
     )
     # A terminal's Ctrl-C reaches the run by itself; a SIGTERM ends it from here, at once and whole.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
