@@ -55,7 +55,7 @@ fn hold(lab: &mut Lab, seed: u64, change: impl Fn(&mut Manner)) -> Outcome {
     let mut random = Random(seed);
     let mut manner = Manner::random(&mut random);
     change(&mut manner);
-    World::new(lab, random.next(), manner).run()
+    World::new(lab, random.draw(), manner).run()
 }
 
 #[test]

@@ -4,7 +4,7 @@
 pub struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut value = self.0;
         value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -14,7 +14,7 @@ impl Random {
 
     /// Below a number; 0 where that is 0.
     pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
+        (self.draw() % limit.max(1) as u64) as usize
     }
 
     pub fn one_in(&mut self, count: usize) -> bool {

@@ -135,7 +135,7 @@ impl<'l> World<'l> {
         let [client, server] = streams;
         let initial = |random: &mut Random| match random.one_in(2) {
             true => 0u32.wrapping_sub(random.below(6000) as u32),
-            false => random.next() as u32,
+            false => random.draw() as u32,
         };
         let hosts = [
             Host::new(true, initial(&mut random), client, most[0], manner.hosts[0]),
