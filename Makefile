@@ -59,8 +59,9 @@ sanitize: ## AddressSanitizer and Miri over the crates without devices (nightly 
 	@scripts/setup sanitize
 	@scripts/sanitize
 
-soak: setup ## Random traffic for SECONDS (600): conservation, constant memory
+soak: setup ## Random traffic for SECONDS (600): conservation, constant memory; CONVERSATIONS (1000000) through inspection
 	cargo build --release --locked -p sluice
+	SLUICE_CONVERSATIONS=$(or $(CONVERSATIONS),1000000) cargo test --release --locked -p sluice-inspect --test conversations
 	@lab/soak --profile release --seconds $(or $(SECONDS),600)
 
 audit: setup ## Known advisories against the dependencies (wants the network)

@@ -61,7 +61,10 @@ const FIXED: &[(&str, &str)] = &[
     ("subscribers", "sites get their numbers and tables at start"),
     ("inspection.flows", "the memory of inspected flows is taken at start"),
     ("inspection.window", "the memory of inspected flows is taken at start"),
-    ("inspection.held", "the places of segments that wait are made at start"),
+    (
+        "inspection.reassembly-bytes",
+        "the memory of inspected flows is taken at start",
+    ),
     ("inspection.messages", "parsers are made at start"),
     ("inspection.decoders", "parsers are made at start"),
     ("inspection.alerts", "the queues of alerts are made at start"),
@@ -350,7 +353,7 @@ pool = "public"
         let whole = "what flows are inspected with is made at start";
         assert_eq!(vec![format!("inspection added: {whole}")], changes(BASE, &with("")));
         assert_eq!(vec![format!("inspection removed: {whole}")], changes(&with(""), BASE));
-        let keys = "flows = 100\nwindow = 512\nheld = 64\nmessages = 64\ndecoders = 1\nalerts = 16\nfragments = 1\n\
+        let keys = "flows = 100\nwindow = 512\nreassembly-bytes = 2_097_152\nmessages = 64\ndecoders = 1\nalerts = 16\nfragments = 1\n\
                     fragment-bytes = 65_536\neve = \"f\"\n";
         let changes = changes(&with(""), &with(keys));
         assert_eq!(9, changes.len());

@@ -46,6 +46,8 @@ pub struct EntryBytes {
     pub buffer: u64,
     /// A flow that is inspected, without the windows of its streams.
     pub inspected_flow: u64,
+    /// A block of 2 KiB of streams.
+    pub block: u64,
     /// A message that is parsed.
     pub message: u64,
     /// A record of what flows said, or of one that ended.
@@ -81,7 +83,8 @@ impl Default for EntryBytes {
             held_port: 48,
             ring: 72,
             buffer: 2_432,
-            inspected_flow: 4_096,
+            inspected_flow: 2_048,
+            block: 2_384,
             message: 30_336,
             record: 1_280,
             assembly: 66_656,
@@ -184,6 +187,12 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             ["inspection", "flows"],
             inspection.flows,
             in_shards(document, entry.inspected_flow.saturating_add(4 * window)),
+        ));
+        tables.push(table(
+            "blocks of streams",
+            ["inspection", "reassembly-bytes"],
+            inspection.reassembly_bytes / 2048,
+            in_shards(document, entry.block),
         ));
         tables.push(table(
             "parsed messages",

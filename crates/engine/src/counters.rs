@@ -190,7 +190,7 @@ pub struct WorkerCounters {
     pub inspected: Counter,
     /// Packets that went on uninspected, by why, in the order of [`Skipped::ALL`].
     pub bypassed: [Counter; Skipped::ALL.len()],
-    /// Packets that wait for inspection: for what comes before them, or for the rest of their datagram, a gauge.
+    /// Fragments that wait for the rest of their datagram to be inspected, a gauge.
     pub inspection_waiting: Counter,
     /// How often the worker had more to inspect than it could.
     pub overloads: Counter,
@@ -198,6 +198,8 @@ pub struct WorkerCounters {
     pub overloaded: Counter,
     /// Bytes that inspection searched.
     pub searched: Counter,
+    /// TCP segments whose urgent pointer inspection cleared.
+    pub urgent_cleared: Counter,
     /// Sessions that are no longer inspected, found clean or by policy.
     pub left: Counter,
     /// What became of sessions whose applications are looked for, in the order of [`crate::applications::FATES`].

@@ -125,7 +125,7 @@ nodes! {
     "established" "packets of known sessions" ["established"] [HandOver, Hold, Queue, Drop];
     "decide" "the first packet of a flow" ["decide"] [Park, Drop];
     "revise" "sessions of an older policy" ["revise"] [Drop];
-    "inspect" "streams put in order and searched" ["inspect"] [Park, Drop];
+    "inspect" "streams searched in order" ["inspect"] [Park, Drop];
     "recognise" "applications of sessions" ["recognise"] [];
     "forward" "packets without a session: routed, counted down" ["forward"] [HandOver, Drop];
     "transit" "plain IPv4 packets that need a route and nothing else" ["transit"] [Drop];

@@ -189,7 +189,7 @@ pub struct Inspecting {
     pub generation: u32,
     /// Where others come from.
     pub renewals: Taker<Tools>,
-    /// Packets that wait.
+    /// Fragments that wait.
     pub holding: Holding,
     /// Datagrams that are put together.
     pub assemblies: Assemblies,
@@ -197,9 +197,9 @@ pub struct Inspecting {
     pub load: Load,
     /// Where alerts go.
     pub alerts: AlertQueue,
-    /// Packets in the hand that are to be parked, with their tickets.
+    /// Fragments in the hand that are to be parked, with their tickets.
     pub parking: ArrayVec<(Slot, u32), HAND>,
-    /// Parked packets that are to be dropped, by ticket, with room for all that wait.
+    /// Parked fragments that are to be dropped, by ticket, with room for all that wait.
     pub given_up: Vec<(u32, Reason)>,
 }
 

@@ -27,6 +27,7 @@ use crate::events::EventQueue;
 use crate::family::{Family, V4, V6};
 use crate::filter;
 use crate::identification::Drawn;
+use crate::inspection::assembly::FRAGMENTS;
 use crate::inspection::renewal::{RenewalError, Renewals, relay};
 use crate::inspection::{AlertQueue, Assemblies, Holding, Inspecting, Load};
 use crate::io::{Handover, PortIndex, WorkerIndex};
@@ -346,15 +347,13 @@ impl Plane {
         counter: &mut Counter,
         renewals: &mut Renewals,
     ) -> Result<Option<Box<Inspecting>>, PlaneError> {
-        let (Some(plan), Some(inspection)) = (&setup.inspection, &policy.inspection) else {
+        let (Some(_), Some(inspection)) = (&setup.inspection, &policy.inspection) else {
             return Ok(None);
         };
         let scratch = inspection.rules.prefilter().scratch().map_err(ShardError::from)?;
         let (alerts, taken) = AlertQueue::new(inspection.alerts);
         counter.alerts = Some(taken);
-        // As many as the streams of all shards may hold, whichever of them come to this worker.
-        let shards = setup.steering.shards().count() as usize;
-        let held = u32::try_from(plan.streams.holds.saturating_mul(shards)).unwrap_or(u32::MAX);
+        let held = inspection.fragments.datagrams.saturating_mul(FRAGMENTS);
         let secret = [setup.secret[1], setup.secret[0]];
         let (giver, taker) = relay();
         renewals.workers.push(giver);
@@ -362,12 +361,12 @@ impl Plane {
             tools: Box::new(Tools::new(scratch, &inspection.rules)),
             generation: policy.inspected,
             renewals: taker,
-            holding: Holding::new(held),
+            holding: Holding::new(u32::try_from(held).unwrap_or(u32::MAX)),
             assemblies: Assemblies::new(inspection.fragments, secret),
             load: Load::default(),
             alerts,
             parking: ArrayVec::new(),
-            given_up: Vec::with_capacity(held as usize),
+            given_up: Vec::with_capacity(held),
         })))
     }
 

@@ -57,8 +57,6 @@ pub struct Shard<'m> {
     pub inspector: Option<Box<Inspector<'m>>>,
     /// Where other rules come from.
     pub renewals: Option<Taker<Book>>,
-    /// Tickets of packets that waited in streams of sessions that ended.
-    pub returned: Vec<u32>,
 }
 
 /// Why a shard can't be made.
@@ -154,13 +152,11 @@ impl<'m> Shard<'m> {
             numbers: Numbers::new(drawn),
             inspector: None,
             renewals: None,
-            returned: Vec::new(),
         };
         if let (Some(plan), Some(inspection)) = (&setup.inspection, &policy.inspection) {
             let hasher = Hasher::new([setup.secret[1], setup.secret[0]]);
             let inspector = Inspector::new(plan, inspection.rules.clone(), streams, hasher)?;
             shard.inspector = Some(Box::new(inspector.of_generation(policy.inspected)));
-            shard.returned = Vec::with_capacity(plan.streams.holds);
         }
         if let Some(fitting) = setup.steering.fitting() {
             shard.bindings4.fit(fitting.clone());
@@ -334,7 +330,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
     }
 }
 
-/// A session ends that may be looked at: its flow goes, and what waited in it is returned.
+/// A session ends that may be looked at: its flow goes.
 #[inline(always)]
 pub fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: Ending, tools: &Tools<'_>) {
     if session.inspect() != Inspect::Nothing {
@@ -356,13 +352,7 @@ fn look_away<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: Ending
 fn close<F: Family>(shard: &mut Shard<'_>, handle: FlowHandle, session: &F::Session, why: Ending, tools: &Tools<'_>) {
     let Some(inspector) = &mut shard.inspector else { return };
     tell_end::<F>(inspector, (shard.number, handle), session, why, tools);
-    let (story, now) = (inspector.story(handle), tools.now.nanoseconds);
-    inspector.close(handle, |ticket| {
-        shard.returned.push(ticket);
-        let about = || About::flow(now, shard.number, &story?, Direction::Forward);
-        let reason = sluice_inspect::Reason::Closed;
-        tools.records.tell_drop(about, reason, None, 0, tools.counters);
-    });
+    inspector.close(handle);
 }
 
 /// Tell what a flow said that was not over, and then how it ended.

@@ -73,8 +73,7 @@ fn plain() -> Plan {
 
 /// A bridge that does.
 fn plan() -> Plan {
-    let mut streams = stream::Plan::of(8);
-    streams.digests = 4;
+    let streams = stream::Plan::of(8);
     let protocols = Capacity {
         messages: 8,
         names: 8,
@@ -278,16 +277,39 @@ fn flows_of_two_vlans_are_not_each_others() {
 }
 
 #[test]
-fn segments_ahead_of_a_gap_cross_in_order() {
+fn segments_ahead_of_a_gap_cross_at_once() {
     for workers in [1, 3] {
         let mut rig = Rig::new(Plan { workers, ..plan() });
         open(&mut rig, CLIENT, SERVER, |frame| frame);
         let part = |place, payload: &[u8]| data(CLIENT, SERVER, place, payload).build();
-        let (first, second) = (part(0, b"abc"), part(3, b"def"));
-        assert_eq!(0, over(&mut rig, INSIDE, &second).len());
-        assert_eq!(vec![first.clone(), second], over(&mut rig, INSIDE, &first));
+        for frame in [part(3, b"def"), part(0, b"abc"), part(8, b"il")] {
+            assert_eq!(vec![frame.clone()], over(&mut rig, INSIDE, &frame));
+        }
+        assert_eq!(0, over(&mut rig, INSIDE, &part(6, b"ev")).len());
+        assert_eq!(1, rig.drops("signature"));
         rig.check();
     }
+}
+
+#[test]
+fn acknowledgment_from_the_senders_side_does_not_count() {
+    let mut rig = Rig::new(plan());
+    open(&mut rig, CLIENT, SERVER, |frame| frame);
+    let acknowledge = |number: u32| {
+        let frame = frame(SERVER, CLIENT).macs(ROUTER_MAC, HOST_MAC).flags(flag::ACK);
+        frame.numbers(500, number).build()
+    };
+    for place in 0..16 {
+        let chaff = data(CLIENT, SERVER, 1000 * place, &[b'a'; 1000]).ttl(2).build();
+        assert_eq!(1, over(&mut rig, INSIDE, &chaff).len());
+        over(&mut rig, INSIDE, &acknowledge(1100 + 1000 * place));
+    }
+    let sent = over(&mut rig, INSIDE, &data(CLIENT, SERVER, 0, b"evil").build());
+    assert_eq!(data(CLIENT, SERVER, 0, b"aaaa").build(), sent[0]);
+    // From the side of who receives it it does.
+    over(&mut rig, OUTSIDE, &acknowledge(100 + 16_000));
+    let old = data(CLIENT, SERVER, 0, b"evil").build();
+    assert_eq!(vec![old.clone()], over(&mut rig, INSIDE, &old));
 }
 
 #[test]

@@ -193,7 +193,7 @@ fn stream_that_no_window_is_left_for_is_dropped_or_goes_on_as_its_policy_says() 
     };
     let (rig, sent) = send(plan());
     assert_eq!([0, 0], sent);
-    assert_eq!(1, rig.drops("stream-no-memory"));
+    assert_eq!(2, rig.drops("stream-no-memory"));
     let (rig, sent) = send(saying!(NoMemory, DropFlow));
     assert_eq!([0, 0], sent);
     assert_eq!((1, 1), (rig.drops("stream-no-memory"), rig.drops("flow-dropped")));
@@ -351,19 +351,51 @@ fn connection_under_overload_is_inspected_to_a_smaller_depth() {
 }
 
 #[test]
-fn connection_that_is_bypassed_under_overload_lets_go_what_waited_in_it() {
+fn connection_with_a_gap_is_bypassed_under_overload() {
     let mut rig = Rig::new(shedder());
     let syn = |flags, place: u32, data: &[u8]| {
         let frame = packet::tcp4("192.168.1.10:4000", "198.51.100.7:99").flags(flags);
         frame.numbers(1000 + place, 0).payload(data)
     };
     assert_eq!(1, rig.host_sends(&syn(flag::SYN, 0, b"")).len());
-    assert_eq!(0, rig.host_sends(&syn(flag::ACK, 5, b"later")).len());
-    assert_eq!(1, ledger(&mut rig).waiting);
+    assert_eq!(1, rig.host_sends(&syn(flag::ACK, 5, b"later")).len());
     let sent = in_overload(&mut rig, &[syn(flag::ACK, 1, b"soon")]);
-    assert_eq!(2, sent.len(), "{:?}", rig.all_drops());
-    assert_eq!((0, 2), (ledger(&mut rig).waiting, ledger(&mut rig).bypassed));
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!((0, 1), (ledger(&mut rig).waiting, ledger(&mut rig).bypassed));
     rig.check();
+}
+
+#[test]
+fn segment_ahead_of_a_gap_without_memory_is_dropped_or_goes_on_as_its_policy_says() {
+    let send = |mut plan: Plan| {
+        plan.inspection.as_mut().unwrap().streams.share = 5 * 2048;
+        let mut rig = Rig::new(plan);
+        let talk = Talk::open(&mut rig, 4000);
+        let places = [8000, 16_000, 24_000, 32_000];
+        let sent = places.map(|place| rig.host_sends(&talk.data(place, b"some ev")).len());
+        (rig, talk, sent)
+    };
+    let (mut rig, talk, sent) = send(plan());
+    assert_eq!([1, 1, 1, 0], sent);
+    assert_eq!(1, rig.drops("stream-gap-full"));
+    assert_eq!(1, rig.host_sends(&talk.data(0, b"fine")).len());
+    let (mut rig, talk, sent) = send(saying!(GapFull, DropFlow));
+    assert_eq!([1, 1, 1, 0], sent);
+    assert_eq!(0, rig.host_sends(&talk.data(0, b"fine")).len());
+    assert_eq!((1, 1), (rig.drops("stream-gap-full"), rig.drops("flow-dropped")));
+    let (mut rig, talk, sent) = send(saying!(GapFull, Bypass));
+    assert_eq!([1, 1, 1, 1], sent);
+    assert_eq!(1, rig.host_sends(&talk.data(0, b"evil")).len());
+    assert_eq!(
+        (1, 1),
+        (bypassed(&rig, Skipped::GapFull), bypassed(&rig, Skipped::Left))
+    );
+    // It is inspected behind the gap, from the first that came.
+    let (mut rig, talk, sent) = send(saying!(GapFull, Pass));
+    assert_eq!([1, 1, 1, 1], sent);
+    assert_eq!(0, rig.host_sends(&talk.data(8007, b"il")).len());
+    assert_eq!(1, rig.drops("signature"));
+    ledger(&mut rig);
 }
 
 /// What happens next.

@@ -217,11 +217,12 @@ fn what_flows_say_is_told_under_their_number() {
 }
 
 #[test]
-fn segments_that_waited_too_long_are_told() {
-    let mut rig = Rig::new(plan());
+fn segments_without_memory_ahead_of_a_gap_are_told() {
+    let mut plan = plan();
+    plan.inspection.as_mut().unwrap().streams.share = 0;
+    let mut rig = Rig::new(plan);
     connect(&mut rig);
     assert_eq!(0, rig.host_sends(&segment(3, b"def")).len());
-    rig.pass(2_000);
     let records = taken(&mut rig);
     let [
         Record {
@@ -233,10 +234,10 @@ fn segments_that_waited_too_long_are_told() {
         panic!("{records:?}")
     };
     assert_eq!(
-        (Reason::GapOverdue, [4000, 80], true),
+        (Reason::GapFull, [4000, 80], true),
         (reason, about.ports, about.to_server)
     );
-    assert_eq!(1, rig.drops("stream-gap-overdue"));
+    assert_eq!(1, rig.drops("stream-gap-full"));
 }
 
 #[test]

@@ -162,6 +162,7 @@ impl Rig {
             direction,
             segment,
             payload: 20,
+            own_side: true,
         };
         let verdict = self.inspector.packet(self.handles[connection], seen, &mut round);
         assert_eq!(Verdict::Pass, verdict);

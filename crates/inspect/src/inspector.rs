@@ -7,7 +7,6 @@
 mod asking;
 mod book;
 mod flow;
-mod held;
 mod known;
 mod parser;
 mod story;
@@ -32,7 +31,7 @@ use crate::reason::{Reason, Skipped};
 use crate::ruleset::Ruleset;
 use crate::scope::Ends;
 use crate::signature::Toward;
-use crate::stream::{self, Ahead, Exception, Policies, Policy, Step, Streams};
+use crate::stream::{self, Exception, Policies, Policy, Step, Streams};
 use crate::transactions::{Noting, Tell, Transactions, Wanted};
 use asking::Asking;
 use book::Books;
@@ -49,8 +48,6 @@ pub enum Verdict {
     Skip(Skipped),
     /// It goes on, and nothing of its flow is to be inspected any more. Where it was not inspected itself, why.
     Leave(Option<Skipped>),
-    /// It waits for what comes before it: its buffer is to be parked, and told to [`Inspector::held`].
-    Hold(Ahead),
     /// It is dropped.
     Drop(Reason),
     /// It is dropped, and both ends are told: its sender of what belongs to a flow that was rejected before.
@@ -69,17 +66,8 @@ pub struct Seen<'a> {
     pub segment: &'a mut [u8],
     /// Where the payload begins in `segment`.
     pub payload: usize,
-}
-
-/// A packet that waited too long and is to be dropped.
-#[derive(Clone, Copy, Debug)]
-pub struct Overdue {
-    /// Why.
-    pub reason: Reason,
-    /// Of what flow, where that is known.
-    pub story: Option<Story>,
-    /// Its direction.
-    pub direction: Direction,
+    /// It came in by an interface of its sender's side. What comes from elsewhere acknowledges and resets nothing.
+    pub own_side: bool,
 }
 
 /// What is configured.
@@ -91,6 +79,8 @@ pub struct Settings {
     pub depth: u64,
     /// Nothing is dropped by rules: they report.
     pub passive: bool,
+    /// Urgent pointers are cleared, so that a receiver takes all data in order.
+    pub clear_urgent: bool,
     /// Of which protocols transactions are told.
     pub wanted: Wanted,
 }
@@ -132,8 +122,6 @@ pub struct Counters {
 pub struct Inspector<'m> {
     books: Books,
     flows: Flows,
-    /// Flow of each connection, by its place.
-    owners: Box<[FlowHandle]>,
     streams: Streams<'m>,
     store: Store,
     transactions: Transactions,
@@ -179,7 +167,6 @@ impl<'m> Inspector<'m> {
             store: Store::new(&plan.protocols),
             transactions: Transactions::new(plan.protocols.transactions),
             next_number: 1,
-            owners: vec![FlowHandle(0); plan.streams.connections].into(),
             books: Books::new(Book::new(plan, rules, 0)?),
             counters: Counters::default(),
         })
@@ -195,27 +182,25 @@ impl<'m> Inspector<'m> {
         if let Some((flow, place)) = opened.and_then(|opened| self.flows.get(opened)) {
             self.books.open(flow, place);
         }
-        match (opened, self.owners.get_mut(self.streams.place(stream))) {
-            (Some(opened), Some(owner)) if tcp => *owner = opened,
-            (None, _) if tcp => self.streams.close(stream, |_| {}),
-            _ => {}
+        if opened.is_none() && tcp {
+            self.streams.close(stream);
         }
         opened
     }
 
-    /// A flow ends. The tickets of its held packets go to `give`.
-    pub fn close(&mut self, handle: FlowHandle, give: impl FnMut(u32)) {
+    /// A flow ends.
+    pub fn close(&mut self, handle: FlowHandle) {
         let Some((flow, _)) = self.flows.get(handle) else {
             return;
         };
-        self.streams.close(flow.stream, give);
+        self.streams.close(flow.stream);
         self.books.close(flow);
         flow.parser.release(&mut self.store);
         flow.pending.release(&mut self.transactions);
         self.flows.close(handle);
     }
 
-    /// The streams, for their counters and timeouts.
+    /// The streams, for their counters.
     pub fn streams(&mut self) -> &mut Streams<'m> {
         &mut self.streams
     }
@@ -297,39 +282,61 @@ impl<'m> Inspector<'m> {
             return Verdict::Drop(Reason::Closed);
         };
         let (stream, direction) = (flow.stream, seen.direction);
-        let mut step = self.streams.segment(stream, direction, seen.segment);
+        if round.settings.clear_urgent {
+            self.streams.clear_urgent(seen.segment);
+        }
+        let mut step = self.streams.segment(stream, direction, seen.own_side, seen.segment);
         if let Step::Exception(exception) = step
             && round.settings.policies.of(exception) == Policy::Pass
         {
             match exception {
-                Exception::Midstream | Exception::Handshake => {
-                    self.streams.pick_up(stream, direction, seen.segment);
-                    step = self.streams.segment(stream, direction, seen.segment);
-                }
                 Exception::GapFull if self.streams.skip(stream, direction) => {
-                    step = self.streams.segment(stream, direction, seen.segment);
+                    let verdict = self.kept(handle, &mut seen, Verdict::Pass, round);
+                    if verdict != Verdict::Pass {
+                        return verdict;
+                    }
                 }
-                _ => {}
+                Exception::Midstream | Exception::Handshake | Exception::GapFull => {
+                    self.streams.pick_up(stream, direction, seen.segment);
+                }
+                _ => return self.exception(handle, exception, round.settings),
             }
+            step = self.streams.segment(stream, direction, seen.own_side, seen.segment);
         }
         match step {
-            Step::Fresh { from, offset, .. } => {
+            Step::Fresh {
+                from, to, offset, ends, ..
+            } => {
                 if offset == 0
                     && let Some((flow, place)) = self.flows.get(handle)
                 {
                     let book = self.books.of(flow, place, round.now);
                     book.scans.begin(&mut flow.scans, direction as usize);
                 }
-                self.fresh(handle, &mut seen, from, round)
+                let verdict = self.fresh(handle, &mut seen, Piece::Own { from, to, ends }, round);
+                self.kept(handle, &mut seen, verdict, round)
             }
-            Step::Repeat { .. } => {
-                let nothing = seen.segment.len();
-                self.fresh(handle, &mut seen, nothing, round)
-            }
-            Step::Hold(ahead) => Verdict::Hold(ahead),
-            Step::Covered => Verdict::Drop(Reason::Covered),
+            Step::Ahead { .. } | Step::Repeat { .. } => self.fresh(handle, &mut seen, Piece::NOTHING, round),
             Step::Exception(exception) => self.exception(handle, exception, round.settings),
         }
+    }
+
+    /// What had come ahead of the gap that a packet has filled is searched, before the packet goes on.
+    #[inline(always)]
+    fn kept(
+        &mut self,
+        handle: FlowHandle,
+        seen: &mut Seen<'_>,
+        mut verdict: Verdict,
+        round: &mut Round<'_>,
+    ) -> Verdict {
+        while matches!(verdict, Verdict::Pass | Verdict::Leave(_))
+            && let Some((flow, _)) = self.flows.get(handle)
+            && let Some(stream::Kept { length, ends }) = self.streams.next_kept(flow.stream, seen.direction)
+        {
+            verdict = self.fresh(handle, seen, Piece::Kept { length, ends }, round);
+        }
+        verdict
     }
 
     /// What the policy says about a packet that can't be inspected.
@@ -348,8 +355,8 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// The next bytes of a stream, from `from` of the segment on.
-    fn fresh(&mut self, handle: FlowHandle, seen: &mut Seen<'_>, from: usize, round: &mut Round<'_>) -> Verdict {
+    /// The next bytes of a stream, and the packet by itself where they are its own.
+    fn fresh(&mut self, handle: FlowHandle, seen: &mut Seen<'_>, piece: Piece, round: &mut Round<'_>) -> Verdict {
         let Some((flow, place)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };
@@ -377,7 +384,16 @@ impl<'m> Inspector<'m> {
             view.offset + view.bytes.len() as u64
         });
         seen.ends.service = *service;
-        let bytes = seen.segment.get(from..).unwrap_or_default();
+        let (bytes, ends_stream) = match piece {
+            Piece::Own { from, to, ends } => (seen.segment.get(from..to).unwrap_or_default(), ends),
+            Piece::Kept { length, ends } => {
+                let view = self.streams.view(stream, direction).bytes;
+                (
+                    view.get(view.len() - length.min(view.len())..).unwrap_or_default(),
+                    ends,
+                )
+            }
+        };
         let [mine, others] = match direction {
             Direction::Forward => {
                 let [mine, others] = waiting;
@@ -438,7 +454,6 @@ impl<'m> Inspector<'m> {
             mine.begin();
             scans.begin(states, place);
         }
-        let ends_stream = seen.facts.ends_stream();
         let payload = message(&self.streams, stream, direction, ends_stream);
         if !bytes.is_empty() && *fate == Fate::Open {
             parser.bytes(toward, bytes, &mut self.store, service, &mut |said: Said<'_>, known| {
@@ -485,7 +500,7 @@ impl<'m> Inspector<'m> {
             self.counters.searched += bytes.len() as u64;
             *searched += bytes.len() as u64;
         }
-        if *fate == Fate::Open {
+        if *fate == Fate::Open && matches!(piece, Piece::Own { .. }) {
             let packet = View {
                 bytes: seen.segment.get(seen.payload..).unwrap_or_default(),
                 base: 0,
@@ -615,6 +630,24 @@ impl<'m> Inspector<'m> {
             Fate::Open | Fate::Passed(_) => Verdict::Pass,
         }
     }
+}
+
+/// The next bytes of a stream.
+#[derive(Clone, Copy, Debug)]
+enum Piece {
+    /// Of the packet, by places in its segment.
+    Own { from: usize, to: usize, ends: bool },
+    /// The last ones of the direction's view: they had come before the packet, ahead of a gap, or are the rest of it.
+    Kept { length: usize, ends: bool },
+}
+
+impl Piece {
+    /// A packet that brings nothing in order.
+    const NOTHING: Self = Self::Own {
+        from: 0,
+        to: 0,
+        ends: false,
+    };
 }
 
 /// Whom a direction leads to: forward is from who called.

@@ -33,8 +33,6 @@ reasons! {
         "A rule that drops or rejects matched with this packet.";
     FlowDropped "flow-dropped"
         "A packet of a flow that a rule or an exception had ended before.";
-    Covered "segment-covered"
-        "A TCP segment of which every byte was held already, ahead of a gap.";
     FragmentOverlap "inspection-fragment-overlap"
         "A fragment that overlaps another of its datagram, and every other of that datagram (RFC 5722).";
     FragmentCopy "inspection-fragment-copy"
@@ -48,7 +46,7 @@ reasons! {
     FragmentRewritten "inspection-fragment-rewritten"
         "A fragment of a TCP segment that differs from what was sent before: only whole ones are put right.";
     ParkingFull "inspection-parking-full"
-        "No buffer to wait in, for a segment ahead of a gap or a fragment.";
+        "No buffer to wait in, for a fragment.";
     Overload "inspection-overload"
         "A packet of a class that is dropped while its worker is overloaded.";
     FlowsFull "inspection-full"
@@ -58,17 +56,15 @@ reasons! {
     Handshake "stream-handshake"
         "Data, or a SYN with data, while the sides did not agree on where the stream begins.";
     GapFull "stream-gap-full"
-        "A TCP segment ahead of a gap, with as many held as may be.";
-    GapOverdue "stream-gap-overdue"
-        "A TCP segment held ahead of a gap that was not filled in time.";
+        "A TCP segment ahead of a gap, with no memory left to keep its bytes: enlarge reassembly-bytes.";
     BeyondWindow "stream-beyond-window"
-        "Data sent again that is not acknowledged and no longer there to compare: enlarge the window.";
+        "Data sent again that is not there to compare: of a gap that was given up, or of a connection without answers.";
     BeyondEnd "stream-beyond-end"
         "Data behind the end of its stream.";
     OutOfWindow "stream-out-of-window"
-        "A TCP sequence number that no window reaches.";
+        "A TCP sequence number that the window of its receiver does not reach.";
     NoMemory "stream-no-memory"
-        "No place for the data of another stream.";
+        "No place for the data of a stream, or for more that its receiver has not acknowledged: enlarge reassembly-bytes.";
     BadChecksum "stream-bad-checksum"
         "A packet whose TCP, UDP or ICMP checksum is wrong: its receiver would not take it.";
     Malformed "stream-malformed"
@@ -114,11 +110,10 @@ skipped! {
     NotIp "not-ip" "Neither IPv4 nor IPv6, over a bridge.";
     Midstream "midstream" "Of a connection whose beginning was not seen.";
     Handshake "handshake" "Data while the sides did not agree on where the stream begins.";
-    GapFull "gap-full" "Ahead of a gap, with as many held as may be.";
-    GapOverdue "gap-overdue" "Behind a gap that was not filled in time.";
-    BeyondWindow "beyond-window" "Sent again, and no longer there to compare.";
+    GapFull "gap-full" "Ahead of a gap, with no memory left to keep it.";
+    BeyondWindow "beyond-window" "Sent again, and not there to compare.";
     BeyondEnd "beyond-end" "Behind the end of its stream.";
-    OutOfWindow "out-of-window" "With a sequence number that no window reaches.";
+    OutOfWindow "out-of-window" "With a sequence number that the window of its receiver does not reach.";
     NoMemory "no-memory" "No place for another flow, or for its data.";
     BadChecksum "bad-checksum" "With a wrong checksum.";
     Malformed "malformed" "With a header that does not fit.";
@@ -131,7 +126,6 @@ impl From<Exception> for Skipped {
             Exception::Midstream => Self::Midstream,
             Exception::Handshake => Self::Handshake,
             Exception::GapFull => Self::GapFull,
-            Exception::GapOverdue => Self::GapOverdue,
             Exception::BeyondWindow => Self::BeyondWindow,
             Exception::BeyondEnd => Self::BeyondEnd,
             Exception::OutOfWindow => Self::OutOfWindow,
@@ -149,7 +143,6 @@ impl From<Exception> for Reason {
             Exception::Midstream => Self::Midstream,
             Exception::Handshake => Self::Handshake,
             Exception::GapFull => Self::GapFull,
-            Exception::GapOverdue => Self::GapOverdue,
             Exception::BeyondWindow => Self::BeyondWindow,
             Exception::BeyondEnd => Self::BeyondEnd,
             Exception::OutOfWindow => Self::OutOfWindow,

@@ -1,40 +1,44 @@
-//! TCP streams put in order, inline: what a host can assemble is what was inspected.
+//! TCP streams put in order, inline: what a host can assemble is what was inspected. Nothing is held back.
 //!
-//! The first copy of a byte wins. A segment goes on only once every byte before it has: what it brings in order is
-//! [`Fresh`](Step::Fresh), to be scanned; where it repeats what was released, it is compared, and rewritten where it
-//! differs. A segment ahead of a gap waits in its buffer, which the caller parks. So two copies of a byte that differ
-//! never both pass, and it is all one in which order a host takes what it gets, or which copy it prefers. Among
-//! segments that wait, the one that begins first is released first, whichever came first.
+//! The first copy of a byte wins. What a segment brings in order is [`Fresh`](Step::Fresh), to be scanned. A segment
+//! ahead of a gap goes on, so that its receiver can say what is missing (RFC 5681, RFC 2018), and its bytes are kept.
+//! The segment that fills the gap is scanned together with what is [kept behind it](Streams::next_kept): no receiver
+//! hands those bytes to an application before that segment has come, so that it is the one to be dropped where a rule
+//! matches. Whatever comes again is compared with what came first, and rewritten where it differs. So two copies of a
+//! byte that differ never both pass, and it is all one in which order a host takes what it gets, or which copy it
+//! prefers.
+//!
+//! What is released is kept until its receiver has acknowledged it: bytes that it has acknowledged it never takes again
+//! (RFC 9293, 3.10.7.4). An acknowledgment counts that came from the receiver's side, in a segment that its other side
+//! takes, for something that was released. What is kept has its place in the window of its direction, and beyond that in
+//! blocks of a pool, of which each connection has a share. Where there is no room, new data is an exception, not the
+//! comparison of old: so acknowledgments make room, and a connection goes on. Of a direction whose receiver was never
+//! heard the oldest gives way; sent again it is [`Exception::BeyondWindow`].
 //!
 //! What can't be brought under that rule is an [`Exception`]; the caller asks its [`Policies`] what is to be done:
 //!
 //! | policy | the caller |
 //! | --- | --- |
-//! | [`DropPacket`](Policy::DropPacket) | frees the segment; after a gap overdue, also what [`Streams::take_held`] gives |
-//! | [`DropFlow`](Policy::DropFlow), [`Bypass`](Policy::Bypass) | [closes](Streams::close) the stream; every later segment and every buffer given back is freed, or goes on |
-//! | [`Pass`](Policy::Pass) | `Midstream`, `Handshake`: [`Streams::pick_up`], then the segment again. `GapFull`, `GapOverdue`: [`Streams::skip`], what is then [in order](Streams::next_held), and the segment again. `NoMemory`: as `Bypass`, for what follows can't be put in order. Any other: it goes on as it is |
+//! | [`DropPacket`](Policy::DropPacket) | frees the segment |
+//! | [`DropFlow`](Policy::DropFlow), [`Bypass`](Policy::Bypass) | [closes](Streams::close) the stream; every later segment is freed, or goes on |
+//! | [`Pass`](Policy::Pass) | `Midstream`, `Handshake`: [`Streams::pick_up`], then the segment again. `GapFull`: [`Streams::skip`], what is then [in order](Streams::next_kept), and the segment again. `NoMemory`: as `Bypass`, for what follows can't be put in order. Any other: it goes on as it is |
 //!
-//! Bytes that the receiver has acknowledged it never takes again (RFC 9293, 3.10.7.4), so that they pass uncompared
-//! where they have left the window. That an acknowledgment comes from the receiver is for the filter of spoofed
-//! addresses to ensure. Of segments that left the window unacknowledged a keyed digest is kept: sent again with the
-//! same borders, in one segment or several in one, they still compare; with others they are
-//! [`Exception::BeyondWindow`]. A larger window is the remedy.
-//!
-//! Urgent data is data like other (RFC 6093): the urgent pointer is taken away, unless configured otherwise, because a
-//! host that takes an urgent byte out of its stream would not see what was inspected.
+//! An urgent pointer passes as it came, unless it is [cleared](Streams::clear_urgent) before. Urgent data is data like other (RFC 6093), but a host
+//! may take an urgent byte out of its stream, and does not see what was inspected then.
 //!
 //! A reset does not end inspection, whatever its number: it marks the direction where its receiver will take it
 //! (RFC 5961, 3), so that the session may be forgotten sooner. A SYN with another initial sequence number is passed
-//! on; which of the two counts is what the other side acknowledges.
+//! on; which of the two counts is what the other side acknowledges. Until then nothing ahead of a gap passes: which
+//! stream it is of is not known.
 //!
-//! Memory: 128 bytes a connection, one line for each direction; a window of twice the configured bytes, and 16 bytes
-//! for each digest, for each direction that has sent data; 40 bytes for each segment that may be held; 4 bytes for
-//! each of all these. All of it is given at construction.
+//! Memory: 128 bytes a connection, one line for each direction; a window of twice the configured bytes for each direction
+//! that has sent data; 2,368 bytes for each block of 2,048; 4 bytes for each of all these, and for blocks 4 to 8 more to
+//! find them by. All of it is given at construction.
 
-mod digest;
+mod blocks;
 mod exception;
 mod free;
-mod hold;
+mod opening;
 mod segment;
 mod side;
 mod window;
@@ -46,13 +50,11 @@ use sluice_wire::key::Direction;
 use sluice_wire::tcp::{self, flag};
 
 pub use exception::{Counters, EXCEPTIONS, Exception, Policies, Policy};
-pub use hold::Ahead;
-pub use segment::Step;
+pub use segment::{Kept, Step};
 pub use side::State;
 
-use digest::Digest;
+use blocks::{BLOCK, Block, Blocks, buckets_for};
 use free::Free;
-use hold::{Bounds, Hold, Holds};
 use side::{Connection, SPAN, Side, mark};
 use window::{Windows, room_for};
 
@@ -63,52 +65,43 @@ pub struct Plan {
     pub connections: usize,
     /// Directions with data, of all connections.
     pub windows: usize,
-    /// Bytes of a direction that are kept to compare and to evaluate, at most 2²⁴.
+    /// Bytes of a direction that are kept in one piece, to look at and to compare, at most 2²⁴.
     pub window: usize,
-    /// Released segments of a direction of which a digest is kept.
-    pub digests: usize,
-    /// Segments held, of all directions.
-    pub holds: usize,
-    /// Bytes of all held segments.
-    pub held_bytes_of_all: u64,
-    /// Segments held, of one direction: they are searched one after the other.
-    pub held_segments: u16,
-    /// Bytes of the segments held, of one direction.
-    pub held_bytes: u32,
-    /// How far ahead of what was released a segment may end, in bytes: the largest window of a receiver.
+    /// Bytes kept beside the windows, of all directions, in whole blocks: what came ahead of a gap, and what was released
+    /// and is not acknowledged.
+    pub reassembly: usize,
+    /// How many of them one connection may have.
+    pub share: usize,
+    /// How far ahead of what was released a segment may end, in bytes, whatever its receiver says of its window.
     pub reach: u32,
-    /// How long a segment is held at most, in the unit of the times that are passed in.
-    pub patience: u64,
-    /// Leave urgent pointers as they are. A host may then take a byte out of what was inspected.
-    pub keep_urgent: bool,
 }
 
 impl Plan {
-    /// The usual bounds for so many connections: 4 KiB to compare for each direction, a second of patience where times
-    /// are in nanoseconds.
+    /// The usual bounds for so many connections: 4 KiB to look at for each direction, 16 KiB beside them for each
+    /// connection, half of all for one.
     pub fn of(connections: usize) -> Self {
+        let reassembly = (connections << 14).max(1 << 20);
         Self {
             connections,
             windows: 2 * connections,
             window: 4096,
-            digests: 64,
-            holds: connections.clamp(64, 4096),
-            held_bytes_of_all: u64::MAX,
-            held_segments: 64,
-            held_bytes: 256 << 10,
+            reassembly,
+            share: reassembly / 2,
             reach: SPAN,
-            patience: 1_000_000_000,
-            keep_urgent: false,
         }
+    }
+
+    fn blocks(&self) -> usize {
+        self.reassembly / BLOCK
     }
 
     /// Lines of memory for these streams.
     pub fn lines(&self) -> usize {
         let numbers = |count: usize| lines_of(4 * count);
         let connections = lines_of(self.connections * size_of::<Connection>()) + numbers(self.connections);
-        let holds = lines_of(self.holds * size_of::<Hold>()) + numbers(self.holds);
-        let digests = lines_of(self.windows * self.digests * size_of::<Digest>());
-        connections + holds + digests + self.windows * room_for(self.window) / LINE + numbers(self.windows)
+        let blocks = self.blocks() * size_of::<Block>() / LINE + numbers(self.blocks());
+        let windows = self.windows * room_for(self.window) / LINE + numbers(self.windows);
+        connections + windows + blocks + numbers(buckets_for(self.blocks()))
     }
 }
 
@@ -131,6 +124,10 @@ pub enum Misfit {
     Window(usize),
 }
 
+/// Blocks that bytes ahead of a gap leave to those that fill it: two at least, as a segment may lie in two; at most so
+/// many, for a gap of many segments to be filled while nothing is acknowledged yet.
+const RESERVE: usize = (256 << 10) / BLOCK;
+
 /// Most connections, and most bytes of a window.
 const LIMIT: usize = 1 << 24;
 
@@ -147,7 +144,7 @@ impl Handle {
 /// What of a direction is there to evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View<'a> {
-    /// The bytes released last, in one piece: at least those to compare, with all of the last segment up to twice them.
+    /// The bytes released last, in one piece: at least those of the plan's window, with all of the last segment up to twice them.
     pub bytes: &'a [u8],
     /// Where the first of them is in the stream.
     pub offset: u64,
@@ -161,12 +158,9 @@ pub struct Streams<'m> {
     connections: &'m mut [Connection],
     free: Free<'m>,
     windows: Windows<'m>,
-    holds: Holds<'m>,
     /// Bits of a handle that are the place.
     places: u32,
     reach: u32,
-    keep_urgent: bool,
-    patience: u64,
     counters: Counters,
 }
 
@@ -180,7 +174,7 @@ fn carve<'m, T: Pod>(memory: &mut &'m mut [Line], count: usize) -> &'m mut [T] {
 }
 
 impl<'m> Streams<'m> {
-    /// No streams yet, in memory of [`Plan::lines`], of which all is written. The digests are keyed by `hasher`.
+    /// No streams yet, in memory of [`Plan::lines`], of which all is written. Blocks are found by `hasher`.
     pub fn new(memory: &'m mut [Line], plan: &Plan, hasher: Hasher) -> Result<Self, Misfit> {
         if plan.connections == 0 || plan.connections > LIMIT {
             return Err(Misfit::Connections(plan.connections));
@@ -198,23 +192,20 @@ impl<'m> Streams<'m> {
             sides: [Side::unseen(0); 2],
         });
         let bytes = carve(&mut memory, plan.windows * room_for(plan.window));
-        let digests = carve(&mut memory, plan.windows * plan.digests);
         let windows = Free::new(carve(&mut memory, plan.windows));
-        let entries = carve(&mut memory, plan.holds);
-        let bounds = Bounds {
-            segments: plan.held_segments,
-            bytes: plan.held_bytes,
-            bytes_of_all: plan.held_bytes_of_all,
-        };
+        let blocks = Blocks::new(
+            carve(&mut memory, plan.blocks()),
+            carve(&mut memory, buckets_for(plan.blocks())),
+            Free::new(carve(&mut memory, plan.blocks())),
+            hasher,
+            (plan.share / BLOCK, (plan.share / BLOCK / 4).clamp(2, RESERVE)),
+        );
         Ok(Self {
-            holds: Holds::new(entries, Free::new(carve(&mut memory, plan.holds)), bounds),
-            windows: Windows::new((bytes, digests), windows, (plan.window, plan.digests), hasher),
+            windows: Windows::new(bytes, windows, blocks, plan.window),
             free: Free::new(carve(&mut memory, plan.connections)),
             connections,
             places: (1 << (usize::BITS - plan.connections.leading_zeros())) - 1,
             reach: plan.reach.min(SPAN),
-            keep_urgent: plan.keep_urgent,
-            patience: plan.patience,
             counters: Counters::default(),
         })
     }
@@ -230,71 +221,41 @@ impl<'m> Streams<'m> {
         Some(Handle(connection.sides[0].serial | place))
     }
 
-    /// Forget a connection. The tickets of its held segments go to `give`.
-    pub fn close(&mut self, handle: Handle, mut give: impl FnMut(u32)) {
+    /// Forget a connection.
+    pub fn close(&mut self, handle: Handle) {
         let Some(connection) = connection(self.connections, self.places, handle) else {
             return;
         };
         for side in &mut connection.sides {
-            while let Some(ticket) = self.holds.pop(side) {
-                give(ticket);
-            }
             self.windows.give_back(side);
             *side = Side::unseen(side.serial.wrapping_add(self.places + 1));
         }
         self.free.give_back(handle.0 & self.places);
     }
 
-    /// Keep the buffer of a segment that was to be [held](Step::Hold), by what the caller knows it by. False, and the
-    /// ticket stays with the caller, where the connection is gone or there is no room any more.
-    #[must_use = "a ticket that was not taken stays with the caller"]
-    pub fn held(&mut self, handle: Handle, direction: Direction, ahead: Ahead, ticket: u32, now: u64) -> bool {
-        let Some(connection) = connection(self.connections, self.places, handle) else {
-            return false;
-        };
-        let owner = (handle.0 & self.places) << 1 | direction as u32;
-        let due = now.saturating_add(self.patience);
-        let held = self.holds.insert(connection.side(direction), owner, ahead, ticket, due);
-        self.counters.held += u64::from(held);
-        held
-    }
-
-    /// The ticket of the held segment that is no longer ahead of a gap, if there is one: it is no longer held, and
-    /// the next to be given to [`Streams::segment`].
-    #[inline]
-    pub fn next_held(&mut self, handle: Handle, direction: Direction) -> Option<u32> {
-        let side = connection(self.connections, self.places, handle)?.side(direction);
-        let first = self.holds.first(side)?;
-        // Behind the end nothing comes in order any more: those are to meet their exception.
-        let due = first.sequence.wrapping_sub(side.next) as i32 <= 0 || side.has(mark::FINISHED);
-        if due { self.holds.pop(side) } else { None }
-    }
-
-    /// The ticket of the first held segment, in order or not: it is no longer held.
-    pub fn take_held(&mut self, handle: Handle, direction: Direction) -> Option<u32> {
-        let side = connection(self.connections, self.places, handle)?.side(direction);
-        self.holds.pop(side)
-    }
-
-    /// Go on at the first held segment, without what is missing before it. False, and nothing done, where none is
-    /// held ahead of a gap.
+    /// Go on at the first byte that came ahead of a gap, without what is missing before it. False, and nothing done,
+    /// where there is none.
     pub fn skip(&mut self, handle: Handle, direction: Direction) -> bool {
         let Some(connection) = connection(self.connections, self.places, handle) else {
             return false;
         };
+        let others = connection.side(direction.opposite()).blocks;
         let side = connection.side(direction);
-        let Some(first) = self.holds.first(side).filter(|_| !side.has(mark::FINISHED)) else {
-            return false;
-        };
-        let gap = first.sequence.wrapping_sub(side.next);
-        if gap as i32 <= 0 {
+        if !side.has_ahead() {
             return false;
         }
-        side.next = first.sequence;
+        let gap = self.windows.blocks.first_ahead(side);
+        let gap = gap.unwrap_or(side.end.wrapping_sub(side.next));
+        self.windows.leave(side, others);
+        side.next = side.next.wrapping_add(gap);
         side.released += u64::from(gap);
         side.marks |= mark::SETTLED;
+        if side.has(mark::FIN_AHEAD) && !side.has_ahead() {
+            side.marks = side.marks & !mark::FIN_AHEAD | mark::FINISHED;
+        }
+        let before = side.acked;
         side.bound_acknowledged();
-        self.windows.forget(side);
+        self.windows.blocks.acknowledged(side, before);
         self.counters.skipped += u64::from(gap);
         true
     }
@@ -319,20 +280,6 @@ impl<'m> Streams<'m> {
             self.counters.skipped += gap;
         }
         side.marks |= mark::SETTLED;
-    }
-
-    /// A connection with a segment that waits since before `now` and longer than it may, and the direction it waits
-    /// in; counted as [`Exception::GapOverdue`]. The same one comes again until its segments are no longer held.
-    pub fn overdue(&mut self, now: u64) -> Option<(Handle, Direction)> {
-        let oldest = self.holds.oldest().filter(|oldest| oldest.due <= now)?;
-        let direction = match oldest.owner & 1 {
-            0 => Direction::Forward,
-            _ => Direction::Reverse,
-        };
-        let place = oldest.owner >> 1;
-        let serial = self.connections.get(place as usize)?.sides[0].serial;
-        self.counters.count(Exception::GapOverdue);
-        Some((Handle(serial | place), direction))
     }
 
     /// What of a direction is there to evaluate; nothing where the connection is gone.
@@ -363,12 +310,6 @@ impl<'m> Streams<'m> {
         states.contains(&State::Reset) || states == [State::Finished; 2]
     }
 
-    /// The place of a connection among those that can be kept.
-    #[inline(always)]
-    pub fn place(&self, handle: Handle) -> usize {
-        (handle.0 & self.places) as usize
-    }
-
     /// Ask for the record of a connection, some time before its segment.
     #[inline(always)]
     pub fn prefetch(&self, handle: Handle) {
@@ -393,10 +334,9 @@ impl<'m> Streams<'m> {
         &self.counters
     }
 
-    /// Connections, windows, held segments and their bytes: what is in use.
-    pub fn used(&self) -> (usize, usize, usize, u64) {
-        let (segments, bytes) = (self.holds.len(), self.holds.bytes());
-        (self.free.taken(), self.windows.taken(), segments, bytes)
+    /// Connections, windows and blocks in use.
+    pub fn used(&self) -> (usize, usize, usize) {
+        (self.free.taken(), self.windows.taken(), self.windows.blocks.taken())
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@ use lab::{Connection, Lab, datagram};
 use sluice_inspect::inspector::{Settings, Verdict};
 use sluice_inspect::reason::{Reason, Skipped};
 use sluice_inspect::signatures::Dialect::{Snort2, Snort3, Suricata};
-use sluice_inspect::stream::{Exception, Policies, Policy};
+use sluice_inspect::stream::{self, Exception, Policies, Policy};
 use sluice_wire::Direction;
 
 const DROPPED: Verdict = Verdict::Drop(Reason::Signature);
@@ -37,7 +37,7 @@ fn content_is_found_however_its_stream_is_cut() {
                 connection.client(stream.len(), b"x")
             );
             let handle = connection.handle;
-            lab.inspector.close(handle, |_| {});
+            lab.inspector.close(handle);
             assert_eq!(vec![1], lab.fired, "cut at {first} and {second}");
         }
     }
@@ -68,7 +68,7 @@ fn content_is_found_in_every_order_of_segments() {
         }
         assert!(!contains(&connection.delivered[0], b"abcdefgh"), "{order:?}");
         let handle = connection.handle;
-        lab.inspector.close(handle, |_| {});
+        lab.inspector.close(handle);
         assert_eq!(vec![1], lab.fired, "{order:?}");
     }
 }
@@ -124,7 +124,7 @@ fn rule_with_nothing_but_a_short_content_is_asked_on_its_ports_however_the_strea
                 "cut at {cut}"
             );
             let handle = connection.handle;
-            lab.inspector.close(handle, |_| {});
+            lab.inspector.close(handle);
             assert_eq!(expected, lab.fired, "cut at {cut}, port {port}");
         }
     }
@@ -134,7 +134,7 @@ fn rule_with_nothing_but_a_short_content_is_asked_on_its_ports_however_the_strea
         connection.client(0, from_client);
         connection.server(0, from_server);
         let handle = connection.handle;
-        lab.inspector.close(handle, |_| {});
+        lab.inspector.close(handle);
         std::mem::take(&mut lab.fired)
     };
     assert_eq!(vec![2], fired(&mut lab, 79, b"x", b"~home"));
@@ -164,7 +164,7 @@ fn uri_is_normalised_and_found_before_it_is_delivered() {
             "cut at {cut}"
         );
         let handle = connection.handle;
-        lab.inspector.close(handle, |_| {});
+        lab.inspector.close(handle);
         assert_eq!(vec![7], lab.fired, "cut at {cut}");
     }
     lab.fired.clear();
@@ -382,4 +382,41 @@ drop tcp any any -> any any (msg:"m"; content:"evil"; sid:2;)"#,
     let mut connection = Connection::open(&mut lab, 80);
     assert_eq!(Verdict::Pass, connection.client(0, b"friend"));
     assert_eq!(Verdict::Skip(Skipped::Rule), connection.client(6, b"evil"));
+}
+
+#[test]
+fn content_across_thousands_of_segments_in_any_order_is_found_when_the_last_gap_is_filled() {
+    let rules = lab::rules(
+        Suricata,
+        r#"drop tcp any any -> any any (msg:"m"; content:"MATCHME!"; sid:1;)"#,
+    );
+    for planted in [true, false] {
+        let streams = stream::Plan {
+            reassembly: 24 << 20,
+            share: 12 << 20,
+            ..stream::Plan::of(16)
+        };
+        let mut lab = Lab::with(rules.clone(), streams);
+        let (count, length) = (4001, 1000);
+        let mut bytes: Vec<u8> = (0..count * length).map(|place| b'a' + (place % 23) as u8).collect();
+        if planted {
+            // Across a border.
+            bytes[2_999_996..3_000_004].copy_from_slice(b"MATCHME!");
+        }
+        let mut connection = Connection::open(&mut lab, 80);
+        // What the window is, the server says.
+        connection.server(0, b"");
+        // The first comes last; the others in an order that jumps far.
+        for number in (1..count).map(|number| number * 1237 % count) {
+            let place = number * length;
+            assert_eq!(Verdict::Pass, connection.client(place, &bytes[place..place + length]));
+        }
+        assert_eq!(0, connection.lab.inspector.counters.searched);
+        let last = connection.client(0, &bytes[..length]);
+        assert_eq!(planted, last == DROPPED, "{last:?}");
+        if !planted {
+            assert_eq!(bytes.len() as u64, connection.lab.inspector.counters.searched);
+            assert!(bytes == connection.delivered[0]);
+        }
+    }
 }

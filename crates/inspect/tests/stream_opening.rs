@@ -114,7 +114,7 @@ fn answer_within_the_stream_sent_does_not_begin_it_anew() {
 fn answer_alone_tells_where_the_other_stream_begins() {
     let rows = [
         ("sSA", 0, 1, "", Repeat),
-        ("cA", 4, 1, "def", Hold),
+        ("cA", 4, 1, "def", Ahead),
         ("cA", 1, 1, "abc", Fresh),
         ("sA", 1, 7, "ok", Fresh),
     ];

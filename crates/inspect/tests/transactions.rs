@@ -46,7 +46,7 @@ fn close(connection: Connection<'_>) {
     let handle = connection.handle;
     let Lab { inspector, said, .. } = connection.lab;
     inspector.tell_unfinished(handle, &mut |_, transaction| said.push(*transaction));
-    inspector.close(handle, |_| {});
+    inspector.close(handle);
 }
 
 fn text(transaction: &Transaction, part: Part) -> String {
@@ -263,7 +263,7 @@ fn transactions_allocate_nothing() {
     let mut told = 0;
     let allocations = measure(|| {
         inspector.tell_unfinished(handle, &mut |_, _| told += 1);
-        inspector.close(handle, |_| {});
+        inspector.close(handle);
     });
     assert_eq!((1, 0), (told, allocations.count_total));
 }

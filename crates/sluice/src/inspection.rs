@@ -86,6 +86,7 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
     for (name, of) in [
         ("  waiting", status.waiting),
         ("bytes searched", status.searched),
+        ("urgent pointers cleared", status.urgent_cleared),
         ("flows no longer inspected", status.left),
         ("flows gone over to other rules", status.reopened),
         ("workers overloaded", status.overloaded),

@@ -45,6 +45,8 @@ pub mod option {
     pub const NOTHING: u8 = 1;
     /// Maximum segment size.
     pub const MAXIMUM_SEGMENT_SIZE: u8 = 2;
+    /// Window scale (RFC 7323, 2.2).
+    pub const WINDOW_SCALE: u8 = 3;
 }
 
 impl<B: AsRef<[u8]>> Tcp<B> {

@@ -61,10 +61,7 @@ pub struct Shared<'m> {
 fn plan() -> Plan {
     Plan {
         flows: EACH as u32,
-        streams: stream::Plan {
-            holds: CONNECTIONS,
-            ..stream::Plan::of(CONNECTIONS)
-        },
+        streams: stream::Plan::of(CONNECTIONS),
         // Nothing here is a protocol that is known.
         protocols: Capacity {
             messages: 1,
@@ -337,6 +334,7 @@ fn inspect(
         direction,
         segment,
         payload,
+        own_side: true,
     };
     bucket.inspector.packet(handle, seen, &mut round) == Verdict::Pass
 }

@@ -78,10 +78,12 @@ pub struct InspectionStatus {
     pub dropped: u64,
     /// Why it did, what has happened alone.
     pub dropped_by_reason: Vec<InspectionReason>,
-    /// Packets that wait for what comes before them in their stream, or for the rest of their datagram.
+    /// Fragments that wait for the rest of their datagram.
     pub waiting: u64,
     /// Bytes that were searched.
     pub searched: u64,
+    /// TCP segments whose urgent pointer was cleared.
+    pub urgent_cleared: u64,
     /// Flows that are no longer inspected, found clean or by policy.
     pub left: u64,
     /// Flows that went over to other rules than they began with.

@@ -31,11 +31,14 @@ pub struct Inspection {
     pub cache: String,
     /// Flows that are inspected at a time.
     pub flows: u32,
-    /// Bytes of each direction of a TCP connection that are kept, to be compared with what is sent again, and for rules
-    /// to look back at.
+    /// Bytes of each direction of a TCP connection that are kept for rules to look back at, and to be compared with what
+    /// is sent again.
     pub window: u32,
-    /// TCP segments that wait at a time for what comes before them, all connections together.
-    pub held: u32,
+    /// Bytes of TCP streams that are kept beside the windows, all connections together: what came ahead of a gap, and what
+    /// was forwarded and is not acknowledged. Shards have them in equal parts, and one connection half of its shard's.
+    pub reassembly_bytes: u32,
+    /// What is done about the urgent pointer of a TCP segment.
+    pub urgent_pointer: UrgentPointer,
     /// HTTP messages that are parsed at a time.
     pub messages: u32,
     /// Bodies of HTTP messages that are decoded at a time (gzip, deflate).
@@ -75,7 +78,8 @@ impl Default for Inspection {
             cache: "/var/cache/sluice".into(),
             flows: 65_536,
             window: 4096,
-            held: 4096,
+            reassembly_bytes: 128 << 20,
+            urgent_pointer: UrgentPointer::Keep,
             messages: 4096,
             decoders: 64,
             depth: 0,
@@ -98,6 +102,16 @@ pub enum InspectionMode {
     Prevent,
     /// Report, whatever they say.
     Detect,
+}
+
+/// What is done about the urgent pointer of a TCP segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UrgentPointer {
+    /// It passes as it came. A host may take the urgent byte out of the stream that was inspected (RFC 6093).
+    Keep,
+    /// It is cleared, and counted: the urgent byte is data like other.
+    Clear,
 }
 
 /// What is done while a worker has more to do than it can, before work is spent on it.

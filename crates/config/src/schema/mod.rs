@@ -25,7 +25,7 @@ pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, Part, Re
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
 pub use inspection::{
     BypassClass, ExceptionPolicy, Inspection, InspectionMode, Overload, OverloadAction, OverloadClass,
-    SignatureDialect, Signatures,
+    SignatureDialect, Signatures, UrgentPointer,
 };
 pub use interface::{
     Bond, BondMode, InUse, Interface, LeftToOffload, LinkShare, RouterAdvertisements, SourceValidation,

@@ -9,11 +9,10 @@ use crate::read::place;
 use crate::schema;
 
 /// What can't be inspected, by name; the data plane has the same list.
-pub const EXCEPTIONS: [&str; 11] = [
+pub const EXCEPTIONS: [&str; 10] = [
     "midstream",
     "handshake",
     "gap-full",
-    "gap-overdue",
     "beyond-window",
     "beyond-end",
     "out-of-window",
@@ -88,7 +87,13 @@ impl Check<'_> {
         let at = |key| place!["inspection", key].to_vec();
         self.in_range(&at("flows"), "a number of flows", written.flows, 64..=1 << 24);
         self.in_range(&at("window"), "a number of bytes", written.window, 512..=1 << 20);
-        self.in_range(&at("held"), "a number of segments", written.held, 64..=1 << 20);
+        let reassembly = &at("reassembly-bytes");
+        self.in_range(
+            reassembly,
+            "a number of bytes",
+            written.reassembly_bytes,
+            1 << 20..=u32::MAX,
+        );
         self.in_range(&at("messages"), "a number of messages", written.messages, 64..=1 << 20);
         self.in_range(&at("decoders"), "a number of decoders", written.decoders, 1..=u16::MAX);
         self.in_range(&at("alerts"), "a number of alerts", written.alerts, 16..=1 << 20);

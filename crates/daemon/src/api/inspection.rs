@@ -69,6 +69,7 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         dropped_by_reason,
         waiting: sum(|worker| &worker.inspection_waiting),
         searched: sum(|worker| &worker.searched),
+        urgent_cleared: sum(|worker| &worker.urgent_cleared),
         left: sum(|worker| &worker.left),
         reopened: sum(|worker| &worker.reopened),
         overloaded: sum(|worker| &worker.overloaded),

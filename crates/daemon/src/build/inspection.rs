@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use sluice_config::Config;
-use sluice_config::schema::{self, EveType, ExceptionPolicy, InspectionMode, OverloadAction, OverloadClass};
+use sluice_config::schema::{
+    self, EveType, ExceptionPolicy, InspectionMode, OverloadAction, OverloadClass, UrgentPointer,
+};
 use sluice_config::value::{IpProtocol, PortRanges, Prefix};
 use sluice_engine::inspection::{Class, Inspection, Limits, Overload, Shed};
 use sluice_engine::records::Records;
@@ -113,6 +115,7 @@ fn settings(written: &sluice_config::schema::Inspection) -> Settings {
         policies,
         depth: written.depth,
         passive: written.mode == InspectionMode::Detect,
+        clear_urgent: written.urgent_pointer == UrgentPointer::Clear,
         wanted: wanted(written),
     }
 }
@@ -178,9 +181,11 @@ pub fn inspection_plan(config: &Config, shards: u32) -> Option<Plan> {
         shards => all.div_ceil(shards) + all.div_ceil(shards) / 4 + 16,
     };
     let flows = share(written.flows);
+    let reassembly = share(written.reassembly_bytes) as usize;
     let streams = stream::Plan {
         window: written.window as usize,
-        holds: share(written.held) as usize,
+        reassembly,
+        share: reassembly / 2,
         ..stream::Plan::of(flows as usize)
     };
     let protocols = Capacity {

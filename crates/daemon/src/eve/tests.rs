@@ -103,11 +103,11 @@ fn dropped_packet_has_its_reason_and_its_rule() {
     let with = json!({"direction": "to_server", "drop": {"len": 99, "reason": "signature"}, "alert": rule});
     assert_eq!(expected("drop", with), read_back(said, None));
     said = Said::Drop {
-        reason: Reason::GapOverdue,
+        reason: Reason::GapFull,
         rule: None,
         length: 0,
     };
-    let without = json!({"direction": "to_server", "drop": {"reason": "stream-gap-overdue"}});
+    let without = json!({"direction": "to_server", "drop": {"reason": "stream-gap-full"}});
     assert_eq!(expected("drop", without), read_back(said, None));
 }
 

@@ -83,7 +83,7 @@ impl<'a> Piece<'a> {
 struct Part {
     from: u16,
     to: u16,
-    /// None: it is in the hand, or its stream has its ticket.
+    /// None: it is in the hand.
     ticket: Option<u32>,
 }
 
@@ -92,8 +92,6 @@ enum State {
     /// Fragments are missing.
     #[default]
     Gathering,
-    /// All are there.
-    Whole,
     /// What comes of it is dropped.
     Spoilt(Reason),
 }
@@ -191,14 +189,6 @@ impl Assemblies {
         let bytes = &mut self.bytes[room..room + LONGEST];
         match entry.state {
             State::Spoilt(reason) => return Placed::Refused(reason, None),
-            State::Whole => {
-                let mut parts = entry.parts.iter();
-                let is_back = parts.any(|part| part.ticket.is_none() && part.is(from, to));
-                return match is_back && bytes[from..to] == *piece.bytes {
-                    true => Placed::Whole(place),
-                    false => Placed::Refused(Reason::FragmentCopy, None),
-                };
-            }
             State::Gathering => {}
         }
         if entry.parts.iter().any(|part| part.is(from, to)) && bytes[from..to] == *piece.bytes {
@@ -234,7 +224,6 @@ impl Assemblies {
         entry.there += to - from;
         self.waiting += to - from;
         if entry.end == Some(entry.there) {
-            entry.state = State::Whole;
             return Placed::Whole(place);
         }
         Placed::Waits(place)
@@ -276,13 +265,6 @@ impl Assemblies {
                 (payload, copy)
             }
             _ => (&mut [], &[]),
-        }
-    }
-
-    /// A datagram that is whole waits in its stream by the ticket of the fragment that came last.
-    pub fn wait(&mut self, place: u32, now: u64) {
-        if let Some(entry) = self.entries.get_mut(place as usize) {
-            entry.until = now.saturating_add(self.limits.patience);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Packets that inspection lets wait: for what comes before them in their stream, or for the rest of their datagram.
+//! Packets that inspection lets wait: fragments, for the rest of their datagram.
 
 use std::collections::VecDeque;
 
@@ -30,7 +30,7 @@ enum Held {
 #[derive(Debug)]
 struct Place {
     held: Held,
-    told: Option<Told>,
+    told: Told,
     /// It waits no longer.
     leaves: bool,
     /// It was inspected, and is not looked at again.
@@ -42,8 +42,8 @@ struct Place {
 pub struct Leaving {
     /// Where it is.
     pub waiting: Waiting,
-    /// What it was told, where it is a fragment.
-    pub told: Option<Told>,
+    /// What it was told.
+    pub told: Told,
     /// It was inspected, and is not looked at again.
     pub passed: bool,
 }
@@ -75,7 +75,7 @@ impl Holding {
     pub fn new(most: u32) -> Self {
         let place = |_| Place {
             held: Held::Free,
-            told: None,
+            told: Told::default(),
             leaves: false,
             passed: false,
         };
@@ -97,8 +97,8 @@ impl Holding {
         self.waiting
     }
 
-    /// A ticket for a packet in the hand; `told` where it is a fragment.
-    pub fn reserve(&mut self, slot: Slot, told: Option<Told>) -> Option<u32> {
+    /// A ticket for a fragment in the hand.
+    pub fn reserve(&mut self, slot: Slot, told: Told) -> Option<u32> {
         let ticket = self.free.pop()?;
         *self.places.get_mut(ticket as usize)? = Place {
             held: Held::InHand(slot),
@@ -129,11 +129,6 @@ impl Holding {
             self.free.push(ticket);
         }
         held
-    }
-
-    /// The ticket was not used.
-    pub fn cancel(&mut self, ticket: u32) {
-        self.clear(ticket);
     }
 
     /// The slot of a packet that is still in the hand, whose ticket is used no more; none, and nothing done, where it is not.

@@ -1,12 +1,11 @@
 //! inspect: packets of inspected sessions, as they came: put together, put in order, searched, and rules asked about them.
 //!
-//! Exits: established again (it goes on), park (it waits for what comes before it, or for the rest of its datagram), complain
-//! (rejected), drop.
+//! Exits: established again (it goes on), park (a fragment waits for the rest of its datagram), complain (rejected), drop.
 
 use sluice_inspect::evaluate::Facts;
 use sluice_inspect::inspector::{FlowHandle, Match, Round, Seen, Settings, Tools, Verdict};
 use sluice_inspect::scope::Ends;
-use sluice_inspect::stream::{Ahead, Exception, Policy};
+use sluice_inspect::stream::{Exception, Policy};
 use sluice_inspect::transactions::Transaction;
 use sluice_inspect::{Reason, Skipped};
 use sluice_table::flow::RecordIndex;
@@ -16,13 +15,13 @@ use sluice_wire::tcp::Reset;
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Checksums, Direction, Fault};
 
-use crate::batch::{Batch, Complaint, Lists, Meta, put};
+use crate::batch::{Batch, Complaint, Hop, Lists, Meta, put};
 use crate::context::Ctx;
 use crate::counters::WorkerCounters;
 use crate::family::{Family, Session};
 use crate::inspection::assembly::{Piece, Placed};
 use crate::inspection::sight::{ends, facts, payload};
-use crate::inspection::{Alert, AlertQueue, Inspect, Inspecting, Inspection, Released, Shed, Soon, Told};
+use crate::inspection::{Alert, AlertQueue, Inspect, Inspecting, Inspection, Shed, Soon, Told};
 use crate::io::{HAND, Slot};
 use crate::nodes::fragments::datagram_key;
 use crate::reason::Own;
@@ -80,7 +79,7 @@ pub fn inspect<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
     }
 }
 
-/// What happens to a packet goes no further than its slot, but for those that waited for it.
+/// What happens to a packet goes no further than its slot.
 fn one<F: Family>(
     mut packet: Packet<'_, F>,
     batch: &mut Batch<'_, '_>,
@@ -125,7 +124,7 @@ fn one<F: Family>(
         return settle(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
     };
     let frame = &mut batch.packets[slot as usize];
-    let (layers, direction) = (&meta.layers, packet.direction);
+    let layers = &meta.layers;
     let (checksums, frame) = (frame.checksums(), frame.bytes_mut());
     let mut look = Look {
         packet: &packet,
@@ -146,17 +145,7 @@ fn one<F: Family>(
             look.ask(facts, layers.payload_mut(frame), &mut work.tools, &mut work.alerts)
         }
     };
-    match verdict {
-        Verdict::Hold(ahead) => {
-            if !look.hold(ahead, None, work) {
-                look.refuse(Reason::GapFull, lists);
-            }
-        }
-        verdict => {
-            settle(&packet, verdict, &[], look.shard, Some(batch), lists, &tools, work);
-            follow::<F>(look.shard, handle, direction, lists, ctx.counters, work);
-        }
-    }
+    settle(&packet, verdict, &[], look.shard, Some(batch), lists, &tools, work);
 }
 
 /// What a packet is looked at with.
@@ -232,12 +221,17 @@ impl<F: Family> Look<'_, '_, F> {
             direction: *direction,
             segment,
             payload,
+            own_side: is_own_side::<F>(session, *direction, meta.interface),
         };
         let before = inspector.counters;
+        let urgent = inspector.streams().counters().urgent;
         let verdict = inspector.packet(self.handle, seen, &mut round);
         counters.searched.add(inspector.counters.searched - before.searched);
         counters.reopened.add(inspector.counters.reopened - before.reopened);
         counters.records_lost.add(inspector.counters.untold - before.untold);
+        counters
+            .urgent_cleared
+            .add(inspector.streams().counters().urgent - urgent);
         verdict
     }
 
@@ -254,21 +248,6 @@ impl<F: Family> Look<'_, '_, F> {
         };
         inspector.streams().count(exception);
         inspector.exception(self.handle, exception, &self.packet.settings)
-    }
-
-    /// Let it wait for what comes before it; false where it can't.
-    fn hold(&mut self, ahead: Ahead, told: Option<Told>, work: &mut Inspecting) -> bool {
-        let slot = self.packet.slot;
-        let (Some(inspector), Some(ticket)) = (self.shard.inspector.as_deref_mut(), work.holding.reserve(slot, told))
-        else {
-            return false;
-        };
-        if !inspector.held(self.handle, self.packet.direction, ahead, ticket, self.now) {
-            work.holding.cancel(ticket);
-            return false;
-        }
-        put(&mut work.parking, (slot, ticket));
-        true
     }
 }
 
@@ -297,7 +276,7 @@ fn fragment<F: Family>(
             look.refuse(reason, lists);
         }
         Placed::Waits(place) => {
-            let ticket = work.holding.reserve(slot, Some(told));
+            let ticket = work.holding.reserve(slot, told);
             work.assemblies.keep(place, ticket);
             match ticket {
                 Some(ticket) => put(&mut work.parking, (slot, ticket)),
@@ -326,16 +305,9 @@ fn whole<F: Family>(look: &mut Look<'_, '_, F>, place: u32, frame: &[u8], lists:
     if !matches!(verdict, Verdict::Drop(_) | Verdict::Reject(_)) && payload != copy {
         verdict = Verdict::Drop(Reason::FragmentRewritten);
     }
-    if let Verdict::Hold(ahead) = verdict {
-        if look.hold(ahead, Some(told(&packet.meta)), work) {
-            return work.assemblies.wait(place, look.now);
-        }
-        verdict = Verdict::Drop(Reason::GapFull);
-    }
     let others = work.assemblies.take_tickets(place);
     work.assemblies.clear(place);
     settle(packet, verdict, &others, look.shard, None, lists, look.ends, work);
-    follow::<F>(look.shard, look.handle, packet.direction, lists, look.counters, work);
 }
 
 /// What inspection says of a packet is done, and of the other fragments of its datagram.
@@ -357,7 +329,6 @@ fn settle<F: Family>(
     let skipped = match verdict {
         Verdict::Pass | Verdict::Leave(None) => None,
         Verdict::Skip(why) | Verdict::Leave(Some(why)) => Some(why),
-        Verdict::Hold(_) => return lists.discard(slot, Reason::GapFull),
         Verdict::Drop(reason) | Verdict::Reject(reason) => {
             tell_drop(packet, shard, reason, tools);
             for &ticket in others {
@@ -389,7 +360,7 @@ fn settle<F: Family>(
     go_on_with::<F>(slot, &packet.meta, others, lists, work);
     if matches!(verdict, Verdict::Leave(_)) {
         counters.left.add(1);
-        leave::<F>(shard, packet, lists, tools, work);
+        leave::<F>(shard, packet, tools);
     }
 }
 
@@ -407,42 +378,12 @@ fn go_on_with<F: Family>(slot: Slot, meta: &Meta, others: &[u32], lists: &mut Li
         return go_on::<F>(slot, lists);
     }
     others.iter().for_each(|&ticket| holding.pass(ticket));
-    match holding.reserve(slot, Some(told(meta))) {
+    match holding.reserve(slot, told(meta)) {
         Some(ticket) => {
             put(&mut work.parking, (slot, ticket));
             holding.pass(ticket);
         }
         None => go_on::<F>(slot, lists),
-    }
-}
-
-/// What waited for a packet follows it.
-fn follow<F: Family>(
-    shard: &mut Shard<'_>,
-    handle: FlowHandle,
-    direction: Direction,
-    lists: &mut Lists,
-    counters: &WorkerCounters,
-    work: &mut Inspecting,
-) {
-    let Some(inspector) = shard.inspector.as_deref_mut() else {
-        return;
-    };
-    while let Some(ticket) = inspector.next_held(handle, direction) {
-        back::<F>(ticket, lists, counters, work);
-    }
-}
-
-/// A ticket came back: its packet is looked at again.
-fn back<F: Family>(ticket: u32, lists: &mut Lists, counters: &WorkerCounters, work: &mut Inspecting) {
-    match work.holding.release(ticket) {
-        Released::InHand(slot) => {
-            work.parking.retain(|(held, _)| *held != slot);
-            put(F::lookups(lists), slot);
-            counters.to_inspect.remove(1);
-        }
-        Released::Later => counters.to_inspect.remove(1),
-        Released::Gone => {}
     }
 }
 
@@ -506,14 +447,22 @@ fn shed<F: Family>(
     }
 }
 
+/// Whether a packet came in by an interface of its sender's side: not by that of the other side, where they differ and
+/// routes say where that is.
+fn is_own_side<F: Family>(session: &F::Session, direction: Direction, interface: u16) -> bool {
+    let [client, server] = [
+        usize::from(session.interface()),
+        session.hop(Direction::Forward).interface(),
+    ];
+    let other = match direction {
+        Direction::Forward => server,
+        Direction::Reverse => client,
+    };
+    client == server || server >= Hop::INTERFACES || usize::from(interface) != other
+}
+
 /// Nothing of a flow is inspected any more.
-fn leave<F: Family>(
-    shard: &mut Shard<'_>,
-    packet: &Packet<'_, F>,
-    lists: &mut Lists,
-    tools: &shard::Tools<'_>,
-    work: &mut Inspecting,
-) {
+fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &shard::Tools<'_>) {
     let number = shard.number;
     let Some(session) = F::table(shard).get_mut(packet.index) else {
         return;
@@ -523,7 +472,7 @@ fn leave<F: Family>(
     if let (Inspect::Flow(handle), Some(inspector)) = (before, shard.inspector.as_deref_mut()) {
         let handle = FlowHandle(handle);
         tell_end::<F>(inspector, (number, handle), &packet.session, Ending::Bypass, tools);
-        inspector.close(handle, |ticket| back::<F>(ticket, lists, tools.counters, work));
+        inspector.close(handle);
     }
 }
 

@@ -77,7 +77,7 @@ impl Worker<'_> {
     /// Put packets aside, and drop those that have to give way.
     fn park(&mut self, now: Now) {
         self.park_syns();
-        self.park_segments();
+        self.park_inspected();
         let policy = self.policy.load();
         let state = &mut self.parts;
         let lists = &mut *state.lists;
@@ -122,8 +122,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Put segments aside that wait for what comes before them.
-    fn park_segments(&mut self) {
+    /// Put fragments aside that inspection puts together.
+    fn park_inspected(&mut self) {
         let policy = self.policy.load();
         let state = &mut self.parts;
         let Some(work) = state.inspecting.as_deref_mut() else {

@@ -1,16 +1,14 @@
-//! Packets that inspection lets wait: those that wait no longer, or too long, and those of sessions that ended.
+//! Fragments that inspection lets wait: those that wait no longer, or too long.
 
 use sluice_inspect::Reason;
-use sluice_inspect::inspector::Overdue;
 
 use super::{Resume, Worker};
 use crate::context::Waiting;
 use crate::inspection::{Leaving, Released};
 use crate::io::BATCH;
-use crate::records::About;
 use crate::time::Now;
 
-/// Streams of one shard whose segments waited too long that one round looks at, and as many datagrams in fragments.
+/// Datagrams in fragments that one round looks at.
 const BUDGET: usize = 16;
 
 impl Worker<'_> {
@@ -20,8 +18,7 @@ impl Worker<'_> {
             while !self.resumed.is_full()
                 && let Some(Leaving { waiting, told, passed }) = work.holding.next_released()
             {
-                let resume = told.map_or(Resume::Ready, |told| Resume::Fragment(told, passed));
-                self.resumed.push((waiting, resume));
+                self.resumed.push((waiting, Resume::Fragment(told, passed)));
             }
         }
         !self.resumed.is_empty()
@@ -76,54 +73,6 @@ impl Worker<'_> {
         self.gone = gone;
     }
 
-    /// Look after a shard's held segments.
-    pub(super) fn look_after_held(&mut self, place: usize, now: Now) {
-        let settings = self
-            .policy
-            .load()
-            .inspection
-            .as_ref()
-            .map(|inspection| inspection.settings);
-        let (Some(settings), Some(work)) = (settings, self.parts.inspecting.as_deref_mut()) else {
-            return;
-        };
-        let Some(shard) = self.parts.shards.get_mut(place).and_then(Option::as_deref_mut) else {
-            return;
-        };
-        let (number, records, counters) = (shard.number, &self.parts.records, &*self.parts.counters);
-        let mut gone = std::mem::take(&mut self.gone);
-        gone.extend(
-            shard
-                .returned
-                .drain(..)
-                .filter_map(|ticket| Some((work.holding.take(ticket)?, Reason::Closed))),
-        );
-        if let Some(inspector) = shard.inspector.as_deref_mut() {
-            for _ in 0..BUDGET {
-                let more = inspector.overdue(now.nanoseconds, &settings, |ticket, dropped| match dropped {
-                    Some(Overdue {
-                        reason,
-                        story,
-                        direction,
-                    }) => {
-                        let about = || About::flow(now.nanoseconds, number, &story?, direction);
-                        records.tell_drop(about, reason, None, 0, counters);
-                        gone.extend(work.holding.take(ticket).map(|waiting| (waiting, reason)));
-                    }
-                    None => {
-                        if matches!(work.holding.release(ticket), Released::Later) {
-                            counters.to_inspect.remove(1);
-                        }
-                    }
-                });
-                if !more {
-                    break;
-                }
-            }
-        }
-        self.drop_all(gone);
-    }
-
     /// Let this worker, which may have no shards, and one of its shards follow what the policy says of rules, without
     /// packets too.
     pub(super) fn look_after_rules(&mut self, place: Option<usize>, now: Now) {
@@ -138,7 +87,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A shard goes to another worker: what is held of its streams goes on, and after it.
+    /// A shard goes to another worker: fragments of its datagrams go on, and after it.
     pub(super) fn free_held(&mut self, place: usize) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;
@@ -146,24 +95,12 @@ impl Worker<'_> {
         let Some(shard) = self.parts.shards.get_mut(place).and_then(Option::as_deref_mut) else {
             return;
         };
-        let mut gone = std::mem::take(&mut self.gone);
-        gone.extend(
-            shard
-                .returned
-                .drain(..)
-                .filter_map(|ticket| Some((work.holding.take(ticket)?, Reason::Closed))),
-        );
         // It is looked at there, and counted there.
         let counters = &self.parts.counters;
-        let mut release = |ticket| {
+        work.assemblies.give_up(shard.number, |ticket| {
             if matches!(work.holding.release(ticket), Released::Later) {
                 counters.to_inspect.remove(1);
             }
-        };
-        if let Some(inspector) = shard.inspector.as_deref_mut() {
-            inspector.give_held(&mut release);
-        }
-        work.assemblies.give_up(shard.number, release);
-        self.drop_all(gone);
+        });
     }
 }

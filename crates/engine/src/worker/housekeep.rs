@@ -56,9 +56,6 @@ impl Worker<'_> {
         self.desk.advance(&mut state.shards, portion(packets), policy, &tools);
         self.drop_given_up(now);
         if self.parts.inspecting.is_some() {
-            if let Some(place) = looked_at {
-                self.look_after_held(place, now);
-            }
             self.look_after_rules(looked_at, now);
         }
         let policy = self.policy.load();

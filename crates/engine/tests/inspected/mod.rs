@@ -75,8 +75,7 @@ pub fn say(policy: &mut Policy, exception: Exception, said: stream::Policy) {
 
 /// A gateway that inspects a few flows.
 pub fn plan() -> Plan {
-    let mut streams = stream::Plan::of(8);
-    streams.digests = 4;
+    let streams = stream::Plan::of(8);
     let protocols = Capacity {
         messages: 8,
         names: 8,

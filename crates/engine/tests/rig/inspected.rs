@@ -34,8 +34,7 @@ pub fn inspection(rules: &str) -> Inspection {
 
 /// How much of it there is.
 pub fn plan() -> inspector::Plan {
-    let mut streams = stream::Plan::of(8);
-    streams.digests = 4;
+    let streams = stream::Plan::of(8);
     inspector::Plan {
         flows: 8,
         streams,

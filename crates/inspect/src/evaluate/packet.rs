@@ -57,11 +57,6 @@ pub struct Icmp {
 }
 
 impl Facts {
-    /// Nothing follows this segment in its stream.
-    pub(crate) fn ends_stream(&self) -> bool {
-        self.tcp.is_some_and(|tcp| tcp.flags & sluice_wire::tcp::flag::FIN != 0)
-    }
-
     /// Whether a condition on headers holds. Conditions on data do not.
     pub(crate) fn holds(&self, condition: &Condition) -> bool {
         let ip = &self.ip;

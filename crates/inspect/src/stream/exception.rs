@@ -55,13 +55,13 @@ exceptions! {
     Handshake "handshake" DropPacket
         "Data, or a SYN with data, while the sides do not agree on where the stream begins";
     GapFull "gap-full" DropPacket
-        "A segment ahead of a gap, and as many segments or bytes are held as may be";
-    GapOverdue "gap-overdue" DropFlow "A gap that was not filled in time";
+        "A segment ahead of a gap, and no memory to keep its bytes until the gap is filled";
     BeyondWindow "beyond-window" DropPacket
-        "Data sent again that the receiver has not acknowledged and that is no longer there to compare";
+        "Data sent again that is not there to compare: of a gap that was given up, or of a connection without answers";
     BeyondEnd "beyond-end" DropPacket "Data behind the end of its stream";
-    OutOfWindow "out-of-window" DropPacket "A sequence number that no window reaches";
-    NoMemory "no-memory" DropPacket "No place for another connection, or for the data of one";
+    OutOfWindow "out-of-window" DropPacket "A sequence number that the receiver's window does not reach";
+    NoMemory "no-memory" DropPacket
+        "No place for another connection, or for the data of one that its receiver has not acknowledged";
     BadChecksum "bad-checksum" DropPacket "A segment whose checksum is wrong: its receiver would not take it";
     Malformed "malformed" DropPacket "A header that does not fit its segment";
     Closed "closed" DropPacket "A segment of a connection that is no longer kept";
@@ -110,10 +110,12 @@ pub struct Counters {
     pub repeats: u64,
     /// Segments in which something differed from what had been released, and was rewritten.
     pub rewritten: u64,
-    /// Segments held ahead of a gap.
-    pub held: u64,
-    /// Segments of which every byte was held already.
-    pub covered: u64,
+    /// Segments ahead of a gap, forwarded and kept.
+    pub ahead: u64,
+    /// Bytes released that had come ahead of a gap, or behind the first of a long segment; among `released`.
+    pub kept: u64,
+    /// Segments whose urgent pointer was cleared.
+    pub urgent: u64,
     /// Bytes that streams went on without, by [`Policy::Pass`].
     pub skipped: u64,
     exceptions: [u64; EXCEPTIONS],

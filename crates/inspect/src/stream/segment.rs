@@ -4,24 +4,35 @@ use sluice_wire::checksum::{self, Delta};
 use sluice_wire::key::Direction;
 use sluice_wire::tcp::{self, Tcp, flag};
 
-use super::hold::{Ahead, Holds};
-use super::side::{NONE, SPAN, Side, mark};
-use super::window::{Compared, Windows};
+use super::blocks::Compared;
+use super::opening::{acknowledge, open};
+use super::side::{SPAN, Side, mark};
+use super::window::Windows;
 use super::{Exception, Handle, Streams, connection};
 
-/// What a segment is, and so what is to be done with it.
+/// What a segment is, and so what is to be done with it. All but exceptions go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The next in order: the segment's bytes from `from` on are new and to be scanned. Those of its data before them
-    /// were compared; `rewritten` counts the bytes and flags that differed and were put right, its checksum with them.
-    /// A FIN alone is fresh too, of no bytes.
+    /// The next in order: the segment's bytes from `from` to `to` are new and to be scanned, and after them the rest of a
+    /// long segment, and what had come ahead of the gap that it fills: see [`Streams::next_kept`]. Those of its data
+    /// before them were compared; `rewritten` counts the bytes and flags that differed from what had come, and were put
+    /// right, its checksum with them. A FIN alone is fresh too, of no bytes.
     Fresh {
         /// Offset of the first new byte from the first of the TCP header.
         from: usize,
-        /// Where that byte is in the stream. 0: the stream begins, even if one had begun before; what was found in
+        /// Offset of the first byte behind those to be scanned.
+        to: usize,
+        /// Where the first new byte is in the stream. 0: the stream begins, even if one had begun before; what was found in
         /// that one has nothing to do with it.
         offset: u64,
+        /// The stream ends with it.
+        ends: bool,
         /// Bytes and flags that were put right.
+        rewritten: usize,
+    },
+    /// Ahead of a gap: its bytes are kept, to be scanned when the gap is filled.
+    Ahead {
+        /// Bytes and flags that differed from what had come before, and were put right.
         rewritten: usize,
     },
     /// Nothing new: no data, or data sent again. It goes on, with what differed put right.
@@ -29,24 +40,29 @@ pub enum Step {
         /// Bytes and flags that were put right.
         rewritten: usize,
     },
-    /// Ahead of a gap: its buffer is to be parked and told to [`Streams::held`]. Where it can't be parked, it is to be
-    /// treated as [`Exception::GapFull`], and counted by [`Streams::count`].
-    Hold(Ahead),
-    /// Ahead of a gap, and another that is held has all of it: it is to be freed.
-    Covered,
     /// None of these: the policy of the exception decides.
     Exception(Exception),
 }
 
+/// What had come ahead of a gap, and is in order now; or the rest of a long segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Bytes, the last of the direction's view.
+    pub length: usize,
+    /// The stream ends with them.
+    pub ends: bool,
+}
+
 /// What of a header counts here.
 #[derive(Clone, Copy)]
-struct Header {
+pub(super) struct Header {
     /// Of the first byte of data.
-    sequence: u32,
-    acknowledgment: u32,
-    flags: u8,
+    pub sequence: u32,
+    pub acknowledgment: u32,
+    pub window: u16,
+    pub flags: u8,
     /// Where the data begins.
-    data: usize,
+    pub data: usize,
 }
 
 impl Header {
@@ -61,13 +77,14 @@ impl Header {
         (tcp::LENGTH..=segment.len()).contains(&data).then(|| Self {
             sequence: header.sequence(),
             acknowledgment: header.acknowledgment(),
+            window: header.window(),
             flags: header.flags(),
             data,
         })
     }
 
     #[inline(always)]
-    fn has(&self, flag: u8) -> bool {
+    pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 }
@@ -75,29 +92,36 @@ impl Header {
 impl Streams<'_> {
     /// What a segment is to its stream: its TCP header and its data, without what the frame has behind them, and with
     /// a checksum that was found right. What is put right in it goes into its checksum by RFC 1624.
+    ///
+    /// `own`: it came from its sender's side. What came from elsewhere acknowledges nothing, resets nothing, and says
+    /// nothing of windows.
     #[inline]
-    pub fn segment(&mut self, handle: Handle, direction: Direction, segment: &mut [u8]) -> Step {
-        let step = self.step(handle, direction, segment);
+    pub fn segment(&mut self, handle: Handle, direction: Direction, own: bool, segment: &mut [u8]) -> Step {
+        let step = self.step(handle, direction, own, segment);
         let counters = &mut self.counters;
         match step {
-            Step::Fresh { from, rewritten, .. } => {
+            Step::Fresh {
+                from, to, rewritten, ..
+            } => {
                 counters.fresh += 1;
-                counters.released += (segment.len() - from) as u64;
+                counters.released += (to - from) as u64;
+                counters.rewritten += u64::from(rewritten > 0);
+            }
+            Step::Ahead { rewritten } => {
+                counters.ahead += 1;
                 counters.rewritten += u64::from(rewritten > 0);
             }
             Step::Repeat { rewritten } => {
                 counters.repeats += 1;
                 counters.rewritten += u64::from(rewritten > 0);
             }
-            Step::Covered => counters.covered += 1,
-            Step::Hold(_) => {}
             Step::Exception(exception) => counters.count(exception),
         }
         step
     }
 
     #[inline]
-    fn step(&mut self, handle: Handle, direction: Direction, segment: &mut [u8]) -> Step {
+    fn step(&mut self, handle: Handle, direction: Direction, own: bool, segment: &mut [u8]) -> Step {
         let Some(mut header) = Header::read(segment) else {
             return Step::Exception(Exception::Malformed);
         };
@@ -109,127 +133,168 @@ impl Streams<'_> {
             Direction::Forward => (forward, reverse),
             Direction::Reverse => (reverse, forward),
         };
-        if header.has(flag::URG) && !self.keep_urgent {
-            ordinary(segment, &mut header);
-        }
         // A side that is settled has begun; the flags that need a look are rare.
         let opening = if header.has(flag::SYN | flag::RST) || !side.has(mark::SETTLED) {
-            open(side, peer, &mut self.windows, &mut header, segment.len(), self.reach)
+            open(side, peer, own, &mut self.windows, &mut header, segment, self.reach)
         } else {
             None
         };
         let step = match opening {
             Some(step) => step,
             None if header.sequence.wrapping_sub(side.next) as i32 > 0 => {
-                ahead(side, &self.holds, self.reach, &header, segment)
+                ahead(side, peer, &mut self.windows, self.reach, &mut header, segment)
             }
             None => in_order(side, peer, &mut self.windows, &mut header, segment),
         };
-        if header.has(flag::ACK) && !matches!(step, Step::Exception(_)) {
-            acknowledge(peer, &mut self.windows, &header);
+        if header.has(flag::ACK) && own && !matches!(step, Step::Exception(_)) {
+            acknowledge(side, peer, &mut self.windows, &header);
         }
         step
     }
+
+    /// Clear the urgent pointer of a segment that has one, so that its receiver takes all data in order. Counted.
+    pub fn clear_urgent(&mut self, segment: &mut [u8]) {
+        if let Some(mut header) = Header::read(segment)
+            && header.has(flag::URG)
+        {
+            self.counters.urgent += 1;
+            let urgent = tcp::URGENT.read(segment);
+            tcp::URGENT.write(segment, 0);
+            mend(segment, Delta::default().word(urgent, 0));
+            clear(segment, &mut header, flag::URG);
+        }
+    }
+
+    /// What had come ahead of a gap and is in order now, a piece at a time, to be scanned behind the segment that
+    /// filled the gap and before that goes on.
+    #[inline]
+    pub fn next_kept(&mut self, handle: Handle, direction: Direction) -> Option<Kept> {
+        let connection = connection(self.connections, self.places, handle)?;
+        if !connection.side(direction).has_ahead() {
+            return None;
+        }
+        let [forward, reverse] = &mut connection.sides;
+        let (side, peer) = match direction {
+            Direction::Forward => (forward, reverse),
+            Direction::Reverse => (reverse, forward),
+        };
+        let kept = next_kept(side, peer, &mut self.windows)?;
+        self.counters.released += kept.length as u64;
+        self.counters.kept += kept.length as u64;
+        Some(kept)
+    }
 }
 
-/// A segment that begins ahead of what was released.
 #[cold]
-fn ahead(side: &Side, holds: &Holds<'_>, reach: u32, header: &Header, segment: &[u8]) -> Step {
+fn next_kept(side: &mut Side, peer: &mut Side, windows: &mut Windows<'_>) -> Option<Kept> {
+    let length = windows.append_kept(side, peer.blocks);
+    if length == 0 {
+        return None;
+    }
+    advance(side, peer, length);
+    let ends = finish(side);
+    Some(Kept { length, ends })
+}
+
+/// So many bytes are released. Where the other side has sent since this one did, they begin a message.
+#[inline(always)]
+fn advance(side: &mut Side, peer: &mut Side, length: usize) {
+    if !side.has(mark::TURN) {
+        side.message = side.released;
+        peer.marks &= !mark::TURN;
+    }
+    side.advance(length);
+}
+
+/// Whether the stream has come to a FIN that was ahead of a gap.
+#[inline(always)]
+fn finish(side: &mut Side) -> bool {
+    let ends = side.has(mark::FIN_AHEAD) && !side.has_ahead();
+    if ends {
+        side.marks = side.marks & !mark::FIN_AHEAD | mark::FINISHED;
+    }
+    ends
+}
+
+/// A segment that begins ahead of what was released: its receiver keeps it, and so do we.
+#[cold]
+fn ahead(
+    side: &mut Side,
+    peer: &Side,
+    windows: &mut Windows<'_>,
+    reach: u32,
+    header: &mut Header,
+    segment: &mut [u8],
+) -> Step {
     let length = segment.len() - header.data;
-    let end = header.sequence.wrapping_sub(side.next) as usize + length;
-    if end > reach as usize {
+    let begin = header.sequence.wrapping_sub(side.next);
+    if begin as usize + length > reach as usize {
         return Step::Exception(Exception::OutOfWindow);
     }
     if length == 0 && !header.has(flag::FIN) {
         return Step::Repeat { rewritten: 0 };
     }
+    // A receiver may take all of a segment that begins in its window.
+    if begin > side.reach(side.next) {
+        return Step::Exception(Exception::OutOfWindow);
+    }
     if side.has(mark::FINISHED) {
         return Step::Exception(Exception::BeyondEnd);
     }
-    let ahead = Ahead {
-        sequence: header.sequence,
-        length: length as u16,
-        fin: header.has(flag::FIN),
-    };
-    if holds.cover(side, ahead) {
-        return Step::Covered;
+    // Which stream it belongs to its receiver has not said yet.
+    if side.has(mark::ASKED) {
+        return Step::Exception(Exception::Handshake);
     }
-    if !holds.has_room(side, length) {
-        return Step::Exception(Exception::GapFull);
+    let end = header.sequence.wrapping_add(length as u32);
+    let beyond = end.wrapping_sub(side.end) as i32;
+    if side.has(mark::FIN_AHEAD) && beyond > 0 {
+        return Step::Exception(Exception::BeyondEnd);
     }
-    Step::Hold(ahead)
-}
-
-/// Where the stream begins, and where it is cut off: what a SYN and a reset say, and what comes before either. None
-/// where the data is to be looked at.
-#[cold]
-fn open(
-    side: &mut Side,
-    peer: &mut Side,
-    windows: &mut Windows<'_>,
-    header: &mut Header,
-    length: usize,
-    reach: u32,
-) -> Option<Step> {
-    let brings = length > header.data || header.has(flag::FIN);
-    if header.has(flag::RST) {
-        return Some(reset(side, peer, header, reach));
-    }
-    if header.has(flag::SYN) {
-        let initial = header.sequence;
-        header.sequence = initial.wrapping_add(1);
-        // The answer to a SYN that began another connection between the same ports: the old one is over.
-        let anew = header.has(flag::ACK) && answers(peer, header.acknowledgment);
-        if !side.has(mark::OPEN) || (anew && initial != side.initial) {
-            side.begin(initial);
-            windows.forget(side);
-        } else if initial != side.initial {
-            if brings {
-                return Some(Step::Exception(Exception::Handshake));
-            }
-            side.asked = initial;
-            side.marks |= mark::ASKED;
-            return Some(Step::Repeat { rewritten: 0 });
+    let mut rewritten = 0;
+    if length > 0 {
+        if !windows.has_room(side, peer.blocks, (header.sequence, length), true) {
+            return Step::Exception(Exception::GapFull);
         }
-    }
-    let open = match (side.has(mark::OPEN), side.has(mark::SETTLED), side.has(mark::ASKED)) {
-        (false, ..) => Exception::Midstream,
-        (true, false, true) => Exception::Handshake,
-        _ => return None,
-    };
-    Some(if brings {
-        Step::Exception(open)
-    } else {
-        Step::Repeat { rewritten: 0 }
-    })
-}
-
-/// Whether a number that a SYN acknowledges is that of the newer SYN of `peer`, and none of the stream that it has sent
-/// so far: of that, a SYN that was delayed could speak.
-fn answers(peer: &Side, acknowledgment: u32) -> bool {
-    let sent = peer.released.saturating_add(1).min(u64::from(SPAN)) as u32;
-    let own = peer.has(mark::SETTLED) && peer.top().wrapping_sub(acknowledgment) <= sent;
-    peer.has(mark::ASKED) && acknowledgment == peer.asked.wrapping_add(1) && !own
-}
-
-/// A reset: its receiver takes it where its number is what it wants next, or, before it knows a number, where it
-/// acknowledges the SYN.
-fn reset(side: &mut Side, peer: &Side, header: &Header, reach: u32) -> Step {
-    let within = |number: u32, side: &Side| number.wrapping_sub(side.acked) <= side.top().wrapping_sub(side.acked);
-    let taken = if side.has(mark::OPEN) {
-        within(header.sequence, side)
-    } else {
-        header.has(flag::ACK) && peer.has(mark::OPEN) && within(header.acknowledgment, peer)
-    };
-    if taken {
-        side.marks |= mark::RESET;
-    } else if side.has(mark::OPEN) {
-        let distance = header.sequence.wrapping_sub(side.next) as i32;
-        if distance.unsigned_abs() > reach {
-            return Step::Exception(Exception::OutOfWindow);
+        if !windows.take(side) {
+            return Step::Exception(Exception::NoMemory);
         }
+        rewritten += keep(side, windows, header, segment, 0);
     }
-    Step::Repeat { rewritten: 0 }
+    if header.has(flag::FIN) && beyond < 0 {
+        clear(segment, header, flag::FIN);
+        rewritten += 1;
+    }
+    if beyond > 0 {
+        side.end = end;
+    }
+    if header.has(flag::FIN) {
+        side.marks |= mark::FIN_AHEAD;
+    }
+    Step::Ahead { rewritten }
+}
+
+/// Keep the data of a segment from a place on. Where other bytes came before, they stay, and the segment's are put
+/// right: how many.
+fn keep(side: &mut Side, windows: &mut Windows<'_>, header: &Header, segment: &mut [u8], known: usize) -> usize {
+    let from = header.data + known;
+    let sequence = header.sequence.wrapping_add(known as u32);
+    let mut rewritten = 0;
+    if windows.blocks.differs(side, sequence, &segment[from..]) {
+        rewritten = put_right(segment, from, |bytes| windows.blocks.rewrite(side, sequence, bytes));
+    }
+    windows.blocks.write(side, sequence, &segment[from..]);
+    rewritten
+}
+
+/// Change the bytes of a segment from a place on, and its checksum with them: what `change` returns.
+fn put_right(segment: &mut [u8], from: usize, change: impl FnOnce(&mut [u8]) -> usize) -> usize {
+    // From an even offset, so that the words are those of the checksum.
+    let words = from & !1;
+    let before = checksum::sum(&segment[words..]);
+    let changed = change(&mut segment[from..]);
+    let after = checksum::sum(&segment[words..]);
+    mend(segment, Delta::default().word(before, after));
+    changed
 }
 
 /// A segment that begins where the stream goes on, or before.
@@ -243,7 +308,6 @@ fn in_order(
 ) -> Step {
     let length = segment.len() - header.data;
     let old = side.next.wrapping_sub(header.sequence);
-    let mut fin = header.has(flag::FIN);
     if old > SPAN {
         return Step::Exception(Exception::OutOfWindow);
     }
@@ -253,7 +317,7 @@ fn in_order(
         if side.has(mark::FINISHED) {
             return behind_end(side, header, length);
         }
-        if side.window == NONE && !windows.take(side) {
+        if !windows.take(side) {
             return Step::Exception(Exception::NoMemory);
         }
     }
@@ -263,34 +327,81 @@ fn in_order(
             Some(differing) => rewritten = differing,
             None => return Step::Exception(Exception::BeyondWindow),
         }
-        fin = header.has(flag::FIN);
+    }
+    let now = fresh.min(windows.most());
+    if side.has_ahead() || now < fresh {
+        match fill(side, peer, windows, header, segment, known) {
+            Ok(differing) => rewritten += differing,
+            Err(exception) => return Step::Exception(exception),
+        }
     }
     let from = header.data + known;
     let offset = side.released;
     if fresh > 0 {
-        windows.append(side, &segment[from..]);
-        if !side.has(mark::TURN) {
-            side.message = side.released;
-            peer.marks &= !mark::TURN;
+        if !windows.make_room(side, peer.blocks, now) {
+            return Step::Exception(Exception::NoMemory);
         }
-        side.marks |= mark::SETTLED | mark::TURN;
-        side.next = side.next.wrapping_add(fresh as u32);
-        side.released += fresh as u64;
-        side.bound_acknowledged();
+        windows.append(side, &segment[from..from + now]);
+        advance(side, peer, now);
     }
-    let ends = fin && !side.has(mark::FINISHED);
-    if ends {
-        side.marks |= mark::SETTLED | mark::FINISHED;
-    }
+    let ends = if side.has(mark::FIN_AHEAD) {
+        finish(side)
+    } else {
+        let ends = header.has(flag::FIN) && !side.has(mark::FINISHED);
+        if ends {
+            side.marks |= mark::SETTLED | mark::FINISHED;
+        }
+        ends
+    };
     if fresh > 0 || ends {
         Step::Fresh {
             from,
+            to: from + now,
             offset,
+            ends,
             rewritten,
         }
     } else {
         Step::Repeat { rewritten }
     }
+}
+
+/// A segment in order that is followed by something kept ahead, or is itself longer than what is appended at once. Where
+/// it overlaps what came ahead, it is put right; and what is not acknowledged is kept in blocks, as what follows takes
+/// its place in the window. How much differed.
+#[cold]
+fn fill(
+    side: &mut Side,
+    peer: &Side,
+    windows: &mut Windows<'_>,
+    header: &mut Header,
+    segment: &mut [u8],
+    known: usize,
+) -> Result<usize, Exception> {
+    let length = segment.len() - header.data;
+    let end = header.sequence.wrapping_add(length as u32);
+    let beyond = end.wrapping_sub(side.end) as i32;
+    if length > known {
+        if side.has(mark::FIN_AHEAD) && beyond > 0 {
+            return Err(Exception::BeyondEnd);
+        }
+        if !windows.spill(side, peer.blocks, length - known) {
+            return Err(Exception::NoMemory);
+        }
+    }
+    let mut rewritten = keep(side, windows, header, segment, known);
+    // Data stand where it ends, or the FIN does further on.
+    if header.has(flag::FIN) && beyond < 0 {
+        clear(segment, header, flag::FIN);
+        rewritten += 1;
+    }
+    if beyond >= 0 {
+        side.end = end;
+        if header.has(flag::FIN) {
+            side.marks |= mark::FIN_AHEAD;
+        }
+    }
+    Ok(rewritten)
 }
 
 /// Data where the FIN stands or behind: a probe that is acknowledged is harmless.
@@ -309,20 +420,13 @@ fn behind_end(side: &Side, header: &Header, length: usize) -> Step {
 /// stood. How much differed; none where it can't be told.
 #[cold]
 fn repeat(side: &Side, windows: &Windows<'_>, header: &mut Header, segment: &mut [u8], known: usize) -> Option<usize> {
-    let data = &segment[header.data..][..known];
-    let mut rewritten = match windows.compare(side, header.sequence, data) {
+    let data = header.data..header.data + known;
+    let mut rewritten = match windows.compare(side, header.sequence, &segment[data]) {
         Compared::Gone => return None,
         Compared::Same => 0,
-        Compared::Differ { at, released } => {
-            let bytes = header.data + at..header.data + known;
-            // From an even offset, so that the words are those of the checksum.
-            let words = bytes.start & !1..bytes.end;
-            let before = checksum::sum(&segment[words.clone()]);
-            let differing = windows.rewrite(side, released, &mut segment[bytes]);
-            let after = checksum::sum(&segment[words]);
-            mend(segment, Delta::default().word(before, after));
-            differing
-        }
+        Compared::Differ => put_right(segment, header.data, |bytes| {
+            windows.rewrite(side, header.sequence, &mut bytes[..known])
+        }),
     };
     let length = segment.len() - header.data;
     let end = header.sequence.wrapping_add(length as u32);
@@ -336,15 +440,6 @@ fn repeat(side: &Side, windows: &Windows<'_>, header: &mut Header, segment: &mut
     Some(rewritten)
 }
 
-/// Take the urgent pointer away.
-#[cold]
-fn ordinary(segment: &mut [u8], header: &mut Header) {
-    let urgent = tcp::URGENT.read(segment);
-    tcp::URGENT.write(segment, 0);
-    mend(segment, Delta::default().word(urgent, 0));
-    clear(segment, header, flag::URG);
-}
-
 /// Take a flag away.
 fn clear(segment: &mut [u8], header: &mut Header, flag: u8) {
     let flags = header.flags & !flag;
@@ -356,37 +451,4 @@ fn clear(segment: &mut [u8], header: &mut Header, flag: u8) {
 fn mend(segment: &mut [u8], delta: Delta) {
     let checksum = delta.apply(tcp::CHECKSUM.read(segment));
     tcp::CHECKSUM.write(segment, checksum);
-}
-
-/// What the other side of `peer` says that it has of it.
-#[inline(always)]
-fn acknowledge(peer: &mut Side, windows: &mut Windows<'_>, header: &Header) {
-    if peer.marks & (mark::OPEN | mark::ASKED) == mark::OPEN {
-        peer.acknowledge(header.acknowledgment);
-    } else {
-        agree(peer, windows, header);
-    }
-}
-
-/// Where the stream of `peer` begins, said by who receives it.
-#[cold]
-fn agree(peer: &mut Side, windows: &mut Windows<'_>, header: &Header) {
-    let (syn, acknowledgment) = (header.has(flag::SYN), header.acknowledgment);
-    let is = |initial: u32| acknowledgment == initial.wrapping_add(1);
-    let begins = match (peer.has(mark::OPEN), peer.has(mark::SETTLED)) {
-        (false, _) => syn,
-        (true, false) => is(peer.asked) || (syn && !is(peer.initial)),
-        (true, true) => syn && answers(peer, acknowledgment),
-    };
-    if begins {
-        peer.begin(acknowledgment.wrapping_sub(1));
-        windows.forget(peer);
-        return;
-    }
-    if !peer.has(mark::SETTLED) && is(peer.initial) {
-        peer.marks &= !mark::ASKED;
-    }
-    if peer.has(mark::OPEN) {
-        peer.acknowledge(acknowledgment);
-    }
 }

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use sluice_table::memory::LINE;
 use sluice_wire::key::Direction;
 
-/// No window, no held segment.
+/// No window, no block.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Most bytes that a window of TCP can span (RFC 7323, 2.3): what lies further off is not of this connection.
@@ -24,6 +24,10 @@ pub(super) mod mark {
     pub const RESET: u16 = 0x10;
     /// This side sent data last.
     pub const TURN: u16 = 0x20;
+    /// The FIN has come, ahead of a gap: it stands at `end`.
+    pub const FIN_AHEAD: u16 = 0x40;
+    /// The receiver has said how far its window reaches.
+    pub const BOUNDED: u16 = 0x80;
 }
 
 /// How far a direction has come.
@@ -50,8 +54,9 @@ pub(super) struct Side {
     /// Which use of this record it is: the same in both sides.
     pub serial: u32,
     pub marks: u16,
-    /// How many segments are held.
-    pub held: u16,
+    /// The window scale that this side's SYN offered (RFC 7323, 2.2), or one of [`scale`].
+    pub scale: u8,
+    pub unused: u8,
     /// Number of its window.
     pub window: u32,
     /// Bytes in the window's buffer, the last of them just before `next`.
@@ -60,17 +65,28 @@ pub(super) struct Side {
     pub released: u64,
     /// Where the message begins that its sender sent last, in bytes released.
     pub message: u64,
-    /// The first held segment.
+    /// First of its blocks.
     pub head: u32,
-    /// Bytes of the held segments.
-    pub held_bytes: u32,
+    /// How many it has.
+    pub blocks: u32,
     /// Initial sequence number.
     pub initial: u32,
     /// Initial sequence number of the SYN of [`mark::ASKED`].
     pub asked: u32,
-    /// Which entry the next released segment gets.
-    pub digest: u32,
-    pub unused: u32,
+    /// Behind the last byte that has come, in order or ahead of a gap.
+    pub end: u32,
+    /// The right edge of the receiver's window: the highest that it has said. Not before [`mark::BOUNDED`].
+    pub edge: u32,
+}
+
+/// What a side has said of its window scale.
+pub(super) mod scale {
+    /// Its SYN was not seen.
+    pub const UNKNOWN: u8 = 0xff;
+    /// Its SYN had none.
+    pub const NONE: u8 = 0xfe;
+    /// The largest (RFC 7323, 2.3).
+    pub const LARGEST: u8 = 14;
 }
 
 const _: () = assert!(size_of::<Side>() == LINE);
@@ -83,6 +99,7 @@ impl Side {
             serial,
             window: NONE,
             head: NONE,
+            scale: scale::UNKNOWN,
             ..Self::zeroed()
         }
     }
@@ -101,7 +118,7 @@ impl Side {
     /// The stream begins behind this sequence number.
     pub fn begin(&mut self, initial: u32) {
         let start = initial.wrapping_add(1);
-        (self.initial, self.next, self.acked) = (initial, start, start);
+        (self.initial, self.next, self.acked, self.end) = (initial, start, start, start);
         (self.released, self.message, self.filled) = (0, 0, 0);
         self.marks = mark::OPEN;
     }
@@ -112,6 +129,47 @@ impl Side {
         if sequence.wrapping_sub(self.acked) <= self.top().wrapping_sub(self.acked) {
             self.acked = sequence;
         }
+    }
+
+    /// Bytes released that the receiver has not acknowledged.
+    #[inline(always)]
+    pub fn unacknowledged(&self) -> usize {
+        (self.next.wrapping_sub(self.acked) as i32).max(0) as usize
+    }
+
+    /// Whether something has come ahead of a gap.
+    #[inline(always)]
+    pub fn has_ahead(&self) -> bool {
+        self.end != self.next
+    }
+
+    /// The receiver's window reaches so far; it does not take back what it has said (RFC 9293, 3.8.6).
+    #[inline(always)]
+    pub fn offer(&mut self, edge: u32) {
+        if !self.has(mark::BOUNDED) || edge.wrapping_sub(self.edge) as i32 > 0 {
+            self.edge = edge;
+            self.marks |= mark::BOUNDED;
+        }
+    }
+
+    /// How far from `sequence` on the receiver's window reaches, as far as is known.
+    pub fn reach(&self, sequence: u32) -> u32 {
+        match self.has(mark::BOUNDED) {
+            true => (self.edge.wrapping_sub(sequence) as i32).max(0) as u32,
+            false => SPAN,
+        }
+    }
+
+    /// So many bytes come in order.
+    #[inline(always)]
+    pub fn advance(&mut self, length: usize) {
+        self.marks |= mark::SETTLED | mark::TURN;
+        self.next = self.next.wrapping_add(length as u32);
+        self.released += length as u64;
+        if self.end.wrapping_sub(self.next) as i32 <= 0 {
+            self.end = self.next;
+        }
+        self.bound_acknowledged();
     }
 
     /// No window spans more than [`SPAN`]: what lies further back was acknowledged, seen or not.

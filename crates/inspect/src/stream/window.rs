@@ -1,39 +1,24 @@
-//! The bytes that a direction released last, to compare with what is sent again and to evaluate; and digests of the
-//! segments that have left them.
+//! The bytes that a direction released last, in one piece, for rules to look at and to compare with what is sent again;
+//! and behind them, in blocks, those that the receiver has not acknowledged.
 //!
 //! A buffer holds twice the bytes that are kept: it fills from its beginning, and when it is full the bytes to keep
-//! move there. So they always lie in one piece, and each is copied twice at most.
+//! move there. So they always lie in one piece, and each is copied twice at most; a third time where it leaves the
+//! buffer unacknowledged.
 
-use sluice_table::hash::Hasher;
-
-use super::digest::{Digest, digest};
+use super::blocks::{Blocks, Compared};
 use super::free::Free;
-use super::side::{NONE, Side};
+use super::side::{NONE, Side, mark};
 
-/// What comparing bytes with those released says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compared {
-    /// They are the same, as far as the receiver can still take them.
-    Same,
-    /// From `at` on they have a counterpart at `released` in the buffer, and are not all the same.
-    Differ { at: usize, released: usize },
-    /// Some can't be compared any more, or differ and the right ones are gone.
-    Gone,
-}
-
-/// Buffers of one size and the digests that belong to each.
+/// Buffers of one size, and the blocks for what they don't hold.
 #[derive(Debug)]
 pub(super) struct Windows<'m> {
     bytes: &'m mut [u8],
-    digests: &'m mut [Digest],
     free: Free<'m>,
-    hasher: Hasher,
+    pub blocks: Blocks<'m>,
     /// Bytes that are kept.
     keep: usize,
     /// Bytes of a buffer.
     room: usize,
-    /// Digests of a buffer.
-    ring: usize,
 }
 
 /// Bytes of the buffer where so many are kept.
@@ -42,21 +27,14 @@ pub(super) const fn room_for(keep: usize) -> usize {
 }
 
 impl<'m> Windows<'m> {
-    /// `bytes` and `digests` hold those of every number in `free`.
-    pub(super) fn new(
-        (bytes, digests): (&'m mut [u8], &'m mut [Digest]),
-        free: Free<'m>,
-        (keep, ring): (usize, usize),
-        hasher: Hasher,
-    ) -> Self {
+    /// `bytes` holds those of every number in `free`.
+    pub(super) fn new(bytes: &'m mut [u8], free: Free<'m>, blocks: Blocks<'m>, keep: usize) -> Self {
         Self {
             bytes,
-            digests,
             free,
-            hasher,
+            blocks,
             keep,
             room: room_for(keep),
-            ring,
         }
     }
 
@@ -65,30 +43,39 @@ impl<'m> Windows<'m> {
         self.free.taken()
     }
 
-    /// Give a side a window; false where none is left.
+    /// Give a side a window, unless it has one; false where none is left.
+    #[inline(always)]
     pub(super) fn take(&mut self, side: &mut Side) -> bool {
+        if side.window != NONE {
+            return true;
+        }
         let Some(window) = self.free.take() else {
             return false;
         };
-        side.window = window;
-        self.forget(side);
+        (side.window, side.filled) = (window, 0);
         true
     }
 
-    /// Take a side's window away, if it has one.
+    /// Take a side's window away, if it has one, and what is kept of it.
     pub(super) fn give_back(&mut self, side: &mut Side) {
+        self.forget(side);
         if side.window != NONE {
             self.free.give_back(side.window);
         }
-        (side.window, side.filled) = (NONE, 0);
+        side.window = NONE;
     }
 
-    /// What was released is not what stands before the next byte.
+    /// What was kept is of another stream.
     pub(super) fn forget(&mut self, side: &mut Side) {
-        (side.filled, side.digest) = (0, 0);
-        if let Some(digests) = ring_of(self.digests, self.ring, side.window) {
-            digests.fill(Digest::NONE);
-        }
+        self.blocks.clear(side);
+        side.filled = 0;
+    }
+
+    /// The stream goes on behind a gap: what is in the window no longer stands before its next byte.
+    pub(super) fn leave(&mut self, side: &mut Side, others: u32) {
+        // Where there is no room, these bytes can't be compared any more.
+        let _ = self.spill(side, others, 0);
+        side.filled = 0;
     }
 
     /// The bytes released last, the newest last.
@@ -98,14 +85,12 @@ impl<'m> Windows<'m> {
         buffer.get(..side.filled as usize).unwrap_or_default()
     }
 
-    /// The line that the next byte is written to, and that of the next digest.
+    /// The line that the next byte is written to.
     pub(super) fn prefetch(&self, side: &Side) {
         sluice_table::prefetch::prefetch_read_at(
             self.bytes,
             self.place(side.window).wrapping_add(side.filled as usize),
         );
-        let digest = (side.window as usize).wrapping_mul(self.ring);
-        sluice_table::prefetch::prefetch_read_at(self.digests, digest.wrapping_add(side.digest as usize));
     }
 
     /// Where a buffer begins; far beyond all of them for [`NONE`].
@@ -114,117 +99,140 @@ impl<'m> Windows<'m> {
         window as usize * self.room
     }
 
-    /// Keep `fresh`, the bytes from the side's next on, which the caller then moves. The side has a window.
+    /// Bytes that are appended at once, at most: so many that as many before them stay.
+    #[inline(always)]
+    pub(super) fn most(&self) -> usize {
+        self.keep
+    }
+
+    /// Make room for `coming` bytes, which are to be appended. False, and nothing done, where there is none for bytes that
+    /// the receiver may still take from another copy; `others`: the blocks of the other direction.
+    #[inline(always)]
+    #[must_use = "without room bytes are lost that must be compared"]
+    pub(super) fn make_room(&mut self, side: &mut Side, others: u32, coming: usize) -> bool {
+        side.filled as usize + coming <= self.room || self.slide(side, others, coming)
+    }
+
+    #[cold]
+    fn slide(&mut self, side: &mut Side, others: u32, coming: usize) -> bool {
+        let filled = side.filled as usize;
+        let keep = filled.min(self.keep).min(self.room.saturating_sub(coming));
+        let unacknowledged = side.unacknowledged().min(filled);
+        let leaving = unacknowledged.saturating_sub(keep);
+        if leaving > 0 {
+            let from = side.next.wrapping_sub(unacknowledged as u32);
+            if !self.has_room(side, others, (from, leaving), false) {
+                return false;
+            }
+            let at = self.place(side.window) + filled - unacknowledged;
+            let bytes = self.bytes.get(at..at + leaving).unwrap_or_default();
+            self.blocks.write(side, from, bytes);
+        }
+        let place = self.place(side.window);
+        if let Some(buffer) = self.bytes.get_mut(place..place + filled) {
+            buffer.copy_within(filled - keep.., 0);
+            side.filled = keep as u32;
+        }
+        true
+    }
+
+    /// Whether there are blocks for bytes, `ahead` of a gap or not. A receiver that was never heard makes no room by what
+    /// it acknowledges: what is older than the window gives way, and can't be compared any more.
+    pub(super) fn has_room(&mut self, side: &mut Side, others: u32, (from, length): (u32, usize), ahead: bool) -> bool {
+        let needed = self.blocks.needed(side, from, length);
+        let mut has_room = self.blocks.has_room(side, others, needed, ahead);
+        if !has_room && !side.has(mark::BOUNDED) {
+            let window = side.unacknowledged().min(side.filled as usize);
+            self.blocks.forget(side, side.next.wrapping_sub(window as u32));
+            has_room = self.blocks.has_room(side, others, needed, ahead);
+        }
+        has_room
+    }
+
+    /// Keep in blocks what of the window the receiver has not acknowledged, if there is room for that and `more` bytes
+    /// behind it.
+    #[must_use = "without room bytes are lost that must be compared"]
+    pub(super) fn spill(&mut self, side: &mut Side, others: u32, more: usize) -> bool {
+        let filled = side.filled as usize;
+        let unacknowledged = side.unacknowledged().min(filled);
+        let from = side.next.wrapping_sub(unacknowledged as u32);
+        if !self.has_room(side, others, (from, unacknowledged + more), false) {
+            return false;
+        }
+        let at = self.place(side.window).wrapping_add(filled - unacknowledged);
+        let bytes = self.bytes.get(at..at.wrapping_add(unacknowledged)).unwrap_or_default();
+        self.blocks.write(side, from, bytes);
+        true
+    }
+
+    /// Keep `fresh`, the bytes from the side's next on, which the caller then moves. The side has a window, and room
+    /// was [made](Self::make_room).
     #[inline]
     pub(super) fn append(&mut self, side: &mut Side, fresh: &[u8]) {
-        if side.filled as usize + fresh.len() > self.room {
-            self.slide(side, fresh.len());
+        let place = self.place(side.window) + side.filled as usize;
+        if let Some(to) = self.bytes.get_mut(place..place + fresh.len()) {
+            to.copy_from_slice(fresh);
+            side.filled += fresh.len() as u32;
+        }
+    }
+
+    /// Append what blocks have of the side's next bytes, as far as one block and a buffer hold it: how much.
+    #[cold]
+    pub(super) fn append_kept(&mut self, side: &mut Side, others: u32) -> usize {
+        let length = self.blocks.run(side, side.next).len().min(self.keep);
+        // What fills a gap is in blocks, with all before it that is not acknowledged: no more are needed.
+        if !self.make_room(side, others, length) {
+            return 0;
         }
         let place = self.place(side.window) + side.filled as usize;
-        let kept = &fresh[fresh.len().saturating_sub(self.room)..];
-        if let Some(to) = self.bytes.get_mut(place..place + kept.len()) {
-            to.copy_from_slice(kept);
-            side.filled += kept.len() as u32;
+        let run = self.blocks.run(side, side.next);
+        if let (Some(to), Some(run)) = (self.bytes.get_mut(place..place + length), run.get(..length)) {
+            to.copy_from_slice(run);
+            side.filled += length as u32;
         }
-        if self.ring > 0 {
-            self.note(side, fresh);
-        }
+        length
     }
 
-    /// Note where a released segment begins and ends; its digest is not needed while its bytes are here.
-    #[inline]
-    fn note(&mut self, side: &mut Side, fresh: &[u8]) {
-        let entry = if fresh.len() <= self.room {
-            Digest::later(side.next, fresh.len())
-        } else {
-            Digest::now(&self.hasher, side.next, fresh)
-        };
-        if let Some(place) =
-            ring_of(self.digests, self.ring, side.window).and_then(|digests| digests.get_mut(side.digest as usize))
-        {
-            *place = entry;
-        }
-        side.digest += 1;
-        if side.digest as usize >= self.ring {
-            side.digest = 0;
-        }
-    }
-
-    /// Make room for `coming` bytes. Of the segments that leave, those that the receiver may still take from another
-    /// copy leave their digest.
-    #[cold]
-    fn slide(&mut self, side: &mut Side, coming: usize) {
-        let (filled, place) = (side.filled as usize, self.place(side.window));
-        let keep = filled.min(self.keep).min(self.room.saturating_sub(coming));
-        let Some(buffer) = self.bytes.get_mut(place..place + self.room) else {
-            return;
-        };
-        let digests = ring_of(self.digests, self.ring, side.window).unwrap_or_default();
-        for entry in digests.iter_mut().filter(|entry| entry.is_later()) {
-            let back = side.next.wrapping_sub(entry.sequence) as usize;
-            if back <= keep {
-                continue;
-            }
-            let bytes = filled
-                .checked_sub(back)
-                .and_then(|from| buffer.get(from..from + entry.length as usize));
-            let open = side.acked.wrapping_sub(entry.end()) as i32;
-            *entry = match bytes {
-                Some(bytes) if open < 0 => Digest::now(&self.hasher, entry.sequence, bytes),
-                _ => Digest::NONE,
-            };
-        }
-        buffer.copy_within(filled - keep..filled, 0);
-        side.filled = keep as u32;
-    }
-
-    /// Compare bytes that begin at `sequence` and end before the side's next with those released. What the receiver
-    /// has acknowledged it no longer takes, whatever it is.
-    pub(super) fn compare(&self, side: &Side, sequence: u32, known: &[u8]) -> Compared {
-        let filled = side.filled as usize;
-        // How far the segment begins before the first byte that is here.
+    /// How far the bytes from `sequence` on begin before the first that is in the window, and of these how many the
+    /// receiver has acknowledged, so that it takes them no more, whatever they are.
+    fn before(&self, side: &Side, sequence: u32, length: usize) -> (usize, usize) {
         let back = side.next.wrapping_sub(sequence) as usize;
-        let before = back.saturating_sub(filled).min(known.len());
-        if before > 0 {
-            let mut at = (side.acked.wrapping_sub(sequence) as i32).max(0) as usize;
-            while at < before {
-                match self.digested(side, sequence.wrapping_add(at as u32), &known[at..]) {
-                    Some(length) => at += length,
-                    None => return Compared::Gone,
-                }
-            }
-        }
-        let known = &known[before..];
-        let released = filled.saturating_sub(back);
-        if self.view(side).get(released..released + known.len()) == Some(known) {
-            return Compared::Same;
-        }
-        Compared::Differ { at: before, released }
+        let before = back.saturating_sub(side.filled as usize).min(length);
+        let acknowledged = (side.acked.wrapping_sub(sequence) as i32).max(0) as usize;
+        (before, acknowledged.min(before))
     }
 
-    /// The length of the released segment that began here, where `bytes` begin with the same.
-    fn digested(&self, side: &Side, sequence: u32, bytes: &[u8]) -> Option<usize> {
-        let from = (side.window as usize).checked_mul(self.ring)?;
-        let digests = self.digests.get(from..from + self.ring)?;
-        let entry = digests.iter().find(|entry| entry.is_of(sequence))?;
-        let bytes = bytes.get(..entry.length as usize)?;
-        (digest(&self.hasher, sequence, bytes) == entry.value).then_some(bytes.len())
+    /// Compare bytes that begin at `sequence` and end before the side's next with those released.
+    pub(super) fn compare(&self, side: &Side, sequence: u32, known: &[u8]) -> Compared {
+        let (before, from) = self.before(side, sequence, known.len());
+        let first = sequence.wrapping_add(from as u32);
+        if !self.blocks.has(side, first, before - from) {
+            return Compared::Gone;
+        }
+        let here = self.here(side, sequence.wrapping_add(before as u32), known.len() - before);
+        if here != Some(&known[before..]) || self.blocks.differs(side, first, &known[from..before]) {
+            return Compared::Differ;
+        }
+        Compared::Same
+    }
+
+    /// Bytes of the window.
+    fn here(&self, side: &Side, sequence: u32, length: usize) -> Option<&[u8]> {
+        let back = side.next.wrapping_sub(sequence) as usize;
+        let from = (side.filled as usize).saturating_sub(back);
+        self.view(side).get(from..from + length)
     }
 
     /// Write what was released over `bytes`; how many differed.
-    pub(super) fn rewrite(&self, side: &Side, released: usize, bytes: &mut [u8]) -> usize {
-        let Some(right) = self.view(side).get(released..released + bytes.len()) else {
-            return 0;
-        };
-        let differing = bytes.iter().zip(right).filter(|(a, b)| a != b).count();
-        bytes.copy_from_slice(right);
+    pub(super) fn rewrite(&self, side: &Side, sequence: u32, bytes: &mut [u8]) -> usize {
+        let (before, from) = self.before(side, sequence, bytes.len());
+        let first = sequence.wrapping_add(from as u32);
+        let (kept, known) = bytes[from..].split_at_mut(before - from);
+        let mut differing = self.blocks.rewrite(side, first, kept);
+        if let Some(right) = self.here(side, sequence.wrapping_add(before as u32), known.len()) {
+            differing += known.iter().zip(right).filter(|(a, b)| a != b).count();
+            known.copy_from_slice(right);
+        }
         differing
     }
-}
-
-/// The digests of a window.
-#[inline(always)]
-fn ring_of(digests: &mut [Digest], ring: usize, window: u32) -> Option<&mut [Digest]> {
-    let from = (window as usize).checked_mul(ring)?;
-    digests.get_mut(from..from + ring)
 }

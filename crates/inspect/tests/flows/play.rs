@@ -68,7 +68,7 @@ pub fn play(lab: &mut Lab, wire: &Wire, messages: &[Message]) {
         true => player.connection(messages),
         false => player.datagrams(messages),
     }
-    lab.inspector.close(handle, |_| {});
+    lab.inspector.close(handle);
 }
 
 struct Player<'l> {
@@ -182,6 +182,7 @@ impl Player<'_> {
             direction,
             segment: &mut segment,
             payload: header,
+            own_side: true,
         };
         self.lab.packet(self.handle, seen);
     }

@@ -1,7 +1,6 @@
 //! Flows between a client and a server, through an inspector, with rules as an operator writes them.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -51,8 +50,11 @@ impl Lab {
     }
 
     pub fn of(rules: Arc<Ruleset>) -> Self {
-        let mut streams = stream::Plan::of(16);
-        streams.digests = 8;
+        Self::with(rules, stream::Plan::of(16))
+    }
+
+    /// With so much memory for streams.
+    pub fn with(rules: Arc<Ruleset>, streams: stream::Plan) -> Self {
         let protocols = Capacity {
             messages: 16,
             names: 16,
@@ -99,8 +101,6 @@ pub struct Connection<'l> {
     pub lab: &'l mut Lab,
     pub handle: FlowHandle,
     ports: [u16; 2],
-    waiting: BTreeMap<u32, (Direction, Vec<u8>)>,
-    tickets: u32,
     /// Bytes that were let through, by direction, at their place in the stream; zeroes where none were.
     pub delivered: [Vec<u8>; 2],
     /// What became of the last packet.
@@ -120,8 +120,6 @@ impl<'l> Connection<'l> {
             lab,
             handle,
             ports: [40_000, port],
-            waiting: BTreeMap::new(),
-            tickets: 0,
             delivered: Default::default(),
             last: Verdict::Pass,
         };
@@ -170,13 +168,13 @@ impl<'l> Connection<'l> {
         segment[12] = 5 << 4;
         segment[13] = flags;
         segment[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
+        if flags & SYN != 0 {
+            // The largest window scale.
+            segment[12] = 6 << 4;
+            segment.extend([1, 3, 3, 14]);
+        }
         segment.extend_from_slice(data);
         self.last = self.inspect(direction, segment);
-        // What waited for it follows.
-        while let Some(ticket) = self.lab.inspector.next_held(self.handle, direction) {
-            let (direction, segment) = self.waiting.remove(&ticket).expect("a ticket comes back once");
-            self.last = self.inspect(direction, segment);
-        }
         self.last
     }
 
@@ -187,16 +185,11 @@ impl<'l> Connection<'l> {
                 let sequence = u32::from_be_bytes(segment[4..8].try_into().unwrap());
                 let place = sequence.wrapping_sub(INITIAL[direction as usize].wrapping_add(1)) as usize;
                 let into = &mut self.delivered[direction as usize];
-                if segment.len() > 20 && place < 1 << 20 {
-                    into.resize(into.len().max(place + segment.len() - 20), 0);
-                    into[place..place + segment.len() - 20].copy_from_slice(&segment[20..]);
+                let data = &segment[header(&segment)..];
+                if !data.is_empty() && place < 1 << 24 {
+                    into.resize(into.len().max(place + data.len()), 0);
+                    into[place..place + data.len()].copy_from_slice(data);
                 }
-            }
-            Verdict::Hold(ahead) => {
-                self.tickets += 1;
-                let (ticket, handle) = (self.tickets, self.handle);
-                assert!(self.lab.inspector.held(handle, direction, ahead, ticket, 0));
-                self.waiting.insert(ticket, (direction, segment));
             }
             Verdict::Drop(_) | Verdict::Reject(_) => {}
         }
@@ -218,7 +211,7 @@ impl<'l> Connection<'l> {
                 ..Ip::default()
             },
             tcp: Some(tcp),
-            payload: (segment.len() - 20) as u32,
+            payload: (segment.len() - header(segment)) as u32,
             ..Facts::default()
         };
         let established = segment[13] & SYN == 0;
@@ -227,14 +220,21 @@ impl<'l> Connection<'l> {
             ends,
             facts,
             direction,
+            payload: header(segment),
             segment,
-            payload: 20,
+            own_side: true,
         };
         self.lab.packet(self.handle, seen)
     }
 }
 
-fn ends(protocol: u8, ports: [u16; 2], direction: Direction, established: bool) -> Ends {
+/// Length of a TCP header.
+fn header(segment: &[u8]) -> usize {
+    usize::from(segment[12] >> 4) * 4
+}
+
+/// Between whom a packet of a direction is.
+pub fn ends(protocol: u8, ports: [u16; 2], direction: Direction, established: bool) -> Ends {
     let client: IpAddr = [192, 168, 0, 2].into();
     let ends = Ends {
         source: client,
@@ -274,8 +274,9 @@ pub fn datagram(lab: &mut Lab, port: u16, data: &[u8]) -> Verdict {
         direction: Direction::Forward,
         segment: &mut segment,
         payload: 8,
+        own_side: true,
     };
     let verdict = lab.packet(handle, seen);
-    lab.inspector.close(handle, |_| {});
+    lab.inspector.close(handle);
     verdict
 }

@@ -19,8 +19,9 @@ pub enum Is {
     Repeat,
     /// A repeat, with so much put right.
     Right(usize),
-    Hold,
-    Covered,
+    Ahead,
+    /// Ahead of a gap, with so much put right.
+    AheadRight(usize),
     Not(Exception),
 }
 
@@ -31,14 +32,14 @@ impl From<Step> for Is {
             Step::Fresh { rewritten, .. } => Mended(rewritten),
             Step::Repeat { rewritten: 0 } => Repeat,
             Step::Repeat { rewritten } => Right(rewritten),
-            Step::Hold(_) => Hold,
-            Step::Covered => Covered,
+            Step::Ahead { rewritten: 0 } => Ahead,
+            Step::Ahead { rewritten } => AheadRight(rewritten),
             Step::Exception(exception) => Not(exception),
         }
     }
 }
 
-/// Who sends (`c`, `s`) and which flags (`S`, `A`, `F`, `R`, `U`); sequence and acknowledgment number, counted from the
+/// Who sends (`c`, `s`; in capitals: from the wrong side) and which flags (`S`, `A`, `F`, `R`, `U`); sequence and acknowledgment number, counted from the
 /// SYN of their stream; data; what it is.
 pub type Row = (&'static str, i64, i64, &'static str, Is);
 
@@ -59,9 +60,10 @@ fn flags(text: &str) -> u8 {
 pub fn run(rig: &mut Rig, rows: &[Row]) {
     for (number, &(who, sequence, acknowledgment, data, is)) in rows.iter().enumerate() {
         let (direction, own, other) = match &who[..1] {
-            "c" => (Forward, CLIENT, SERVER),
+            "c" | "C" => (Forward, CLIENT, SERVER),
             _ => (Reverse, SERVER, CLIENT),
         };
+        let own_side = who.starts_with(char::is_lowercase);
         let at = |initial: u32, offset: i64| initial.wrapping_add(offset as u32);
         let segment = segment(
             at(own, sequence),
@@ -71,7 +73,7 @@ pub fn run(rig: &mut Rig, rows: &[Row]) {
         );
         assert_eq!(
             is,
-            Is::from(rig.send(direction, segment)),
+            Is::from(rig.send_from(direction, own_side, segment)),
             "row {number}: {who} {sequence} {data}"
         );
     }

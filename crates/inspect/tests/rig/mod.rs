@@ -1,9 +1,7 @@
-//! A connection through streams, as a gateway would drive it: what passes, what was inspected, what is parked.
+//! A connection through streams, as a gateway would drive it: what passes, and what was inspected.
 #![allow(dead_code)]
 
 pub mod cases;
-
-use std::collections::BTreeMap;
 
 use sluice_inspect::stream::{Exception, Handle, Plan, Step, Streams};
 use sluice_table::hash::Hasher;
@@ -12,18 +10,18 @@ use sluice_wire::checksum;
 use sluice_wire::key::Direction;
 use sluice_wire::tcp::{self, flag};
 
+/// Bytes that a block of a stream's memory holds.
+pub const BLOCK: usize = 2048;
+
 /// Small enough that every bound is met.
 pub fn plan() -> Plan {
     Plan {
         connections: 3,
         windows: 4,
         window: 32,
-        digests: 4,
-        holds: 8,
-        held_segments: 6,
-        held_bytes: 200,
+        reassembly: 7 * BLOCK,
+        share: 5 * BLOCK,
         reach: 100_000,
-        patience: 100,
         ..Plan::of(3)
     }
 }
@@ -33,7 +31,8 @@ pub fn streams(plan: &Plan) -> Streams<'static> {
     Streams::new(memory, plan, Hasher::new([1, 2])).expect("the plan fits")
 }
 
-/// A TCP header of 24 bytes and data. Its checksum is right over a pseudo-header of zeros.
+/// A TCP header of 24 bytes and data, of a window of 65,535, which a SYN says is not scaled. Its checksum is right over a
+/// pseudo-header of zeros.
 pub fn segment(sequence: u32, acknowledgment: u32, flags: u8, data: &[u8]) -> Vec<u8> {
     let mut segment = vec![1; tcp::LENGTH + 4];
     tcp::SEQUENCE.write(&mut segment, sequence);
@@ -41,7 +40,16 @@ pub fn segment(sequence: u32, acknowledgment: u32, flags: u8, data: &[u8]) -> Ve
     tcp::DATA_OFFSET.write(&mut segment, 6 << 4);
     tcp::FLAGS.write(&mut segment, flags);
     tcp::URGENT.write(&mut segment, if flags & flag::URG != 0 { 7 } else { 0 });
+    tcp::WINDOW.write(&mut segment, u16::MAX);
+    if flags & flag::SYN != 0 {
+        segment[tcp::LENGTH..].copy_from_slice(&[tcp::option::WINDOW_SCALE, 3, 0, 1]);
+    }
     segment.extend_from_slice(data);
+    summed(segment)
+}
+
+/// With the checksum put right.
+pub fn summed(mut segment: Vec<u8>) -> Vec<u8> {
     tcp::CHECKSUM.write(&mut segment, 0);
     let sum = checksum::checksum(&segment);
     tcp::CHECKSUM.write(&mut segment, sum);
@@ -57,17 +65,12 @@ pub fn data(segment: &[u8]) -> &[u8] {
 pub struct Rig {
     pub streams: Streams<'static>,
     pub handle: Handle,
-    pub now: u64,
     /// What was inspected of each direction, since it began last.
     pub inspected: [Vec<u8>; 2],
     /// Segments that went on, in order.
     pub passed: Vec<(Direction, Vec<u8>)>,
-    /// Parked segments by ticket.
-    pub parked: BTreeMap<u32, Vec<u8>>,
-    /// Tickets given so far.
-    pub tickets: u32,
-    /// Tickets that came back.
-    pub returned: u32,
+    /// How many bytes were inspected that had come ahead of a gap.
+    pub kept: usize,
 }
 
 impl Rig {
@@ -77,53 +80,47 @@ impl Rig {
         Self {
             streams,
             handle,
-            now: 0,
             inspected: [vec![], vec![]],
             passed: vec![],
-            parked: BTreeMap::new(),
-            tickets: 0,
-            returned: 0,
+            kept: 0,
         }
     }
 
-    /// What a segment is, after which it has passed, was parked, or is dropped; and what follows in order has passed.
-    pub fn send(&mut self, direction: Direction, mut segment: Vec<u8>) -> Step {
-        let step = self.streams.segment(self.handle, direction, &mut segment);
+    /// What a segment is, after which it has passed or is dropped.
+    pub fn send(&mut self, direction: Direction, segment: Vec<u8>) -> Step {
+        self.send_from(direction, true, segment)
+    }
+
+    /// The same, from its sender's side or not.
+    pub fn send_from(&mut self, direction: Direction, own: bool, mut segment: Vec<u8>) -> Step {
+        let step = self.streams.segment(self.handle, direction, own, &mut segment);
         assert_eq!(0xffff, checksum::sum(&segment), "the checksum is right after {step:?}");
         match step {
-            Step::Fresh { from, offset, .. } => {
+            Step::Fresh { from, to, offset, .. } => {
                 let inspected = &mut self.inspected[direction as usize];
                 if offset == 0 {
                     inspected.clear();
                 }
-                inspected.extend_from_slice(&segment[from..]);
+                inspected.extend_from_slice(&segment[from..to]);
                 self.check_view(direction);
+                self.take_kept(direction);
                 self.passed.push((direction, segment));
-                self.drain(direction);
             }
-            Step::Repeat { .. } => self.passed.push((direction, segment)),
-            Step::Hold(ahead) => {
-                self.tickets += 1;
-                let ticket = self.tickets;
-                assert!(self.streams.held(self.handle, direction, ahead, ticket, self.now));
-                self.parked.insert(ticket, segment);
-            }
-            Step::Covered | Step::Exception(_) => {}
+            Step::Repeat { .. } | Step::Ahead { .. } => self.passed.push((direction, segment)),
+            Step::Exception(_) => {}
         }
         step
     }
 
-    pub fn drain(&mut self, direction: Direction) {
-        while let Some(ticket) = self.streams.next_held(self.handle, direction) {
-            let segment = self.give_back(ticket);
-            let step = self.send(direction, segment);
-            assert!(!matches!(step, Step::Hold(_) | Step::Covered), "{step:?}");
+    /// What came ahead of a gap that is filled is inspected.
+    pub fn take_kept(&mut self, direction: Direction) {
+        while let Some(kept) = self.streams.next_kept(self.handle, direction) {
+            assert!(kept.length > 0);
+            self.kept += kept.length;
+            let view = self.streams.view(self.handle, direction).bytes;
+            self.inspected[direction as usize].extend_from_slice(&view[view.len() - kept.length..]);
+            self.check_view(direction);
         }
-    }
-
-    pub fn give_back(&mut self, ticket: u32) -> Vec<u8> {
-        self.returned += 1;
-        self.parked.remove(&ticket).expect("each ticket comes back once")
     }
 
     /// The view is the end of what was inspected.
@@ -137,17 +134,12 @@ impl Rig {
         }
     }
 
-    /// Close the connection: every ticket is back, every place is free.
+    /// Close the connection: every place is free.
     pub fn close(&mut self) {
-        let mut tickets = vec![];
-        self.streams.close(self.handle, |ticket| tickets.push(ticket));
-        for ticket in tickets {
-            self.give_back(ticket);
-        }
-        assert_eq!((self.tickets, 0), (self.returned, self.parked.len()));
-        assert_eq!((0, 0, 0, 0), self.streams.used());
+        self.streams.close(self.handle);
+        assert_eq!((0, 0, 0), self.streams.used());
         let mut late = segment(1, 1, flag::ACK, b"late");
-        let step = self.streams.segment(self.handle, Direction::Forward, &mut late);
+        let step = self.streams.segment(self.handle, Direction::Forward, true, &mut late);
         assert_eq!(Step::Exception(Exception::Closed), step);
     }
 }

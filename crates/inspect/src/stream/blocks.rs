@@ -1,0 +1,470 @@
+//! Bytes of streams that their receivers may still take: those ahead of a gap, and those that have left the window and
+//! are not acknowledged.
+//!
+//! Blocks are aligned to sequence numbers and found by a keyed hash of the direction and the number, so that neither
+//! reordering nor a choice of numbers makes a look-up long. A block has a bit for each of its bytes. The first copy of
+//! a byte stays.
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+use sluice_table::hash::Hasher;
+
+use super::free::Free;
+use super::side::{NONE, Side};
+
+/// Bytes of a block.
+pub(super) const BLOCK: usize = 1 << SHIFT;
+/// Bits of a sequence number that are a place in a block.
+const SHIFT: u32 = 11;
+/// Bytes that a word of bits is about.
+const WORD: usize = 64;
+
+/// A block: what is in use of it is about one direction.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub(super) struct Block {
+    /// The window of its direction.
+    owner: u32,
+    /// Sequence number of its first byte, without [`SHIFT`] bits.
+    number: u32,
+    /// Next with this hash.
+    chained: u32,
+    /// Neighbours in the list of its direction, which has no order.
+    before: u32,
+    after: u32,
+    unused: [u32; 11],
+    /// Which bytes are there.
+    present: [u64; BLOCK / WORD],
+    bytes: [u8; BLOCK],
+}
+
+/// What comparing bytes with those kept says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compared {
+    /// They are the same, as far as the receiver can still take them.
+    Same,
+    /// All have a counterpart, and are not all the same.
+    Differ,
+    /// Some can't be compared: they are not here.
+    Gone,
+}
+
+/// Blocks for all directions, and the share of a connection.
+#[derive(Debug)]
+pub(super) struct Blocks<'m> {
+    blocks: &'m mut [Block],
+    /// First block of each hash: a power of two.
+    buckets: &'m mut [u32],
+    free: Free<'m>,
+    hasher: Hasher,
+    /// Blocks that a connection may have.
+    share: usize,
+    /// Blocks that bytes ahead of a gap leave to those that fill it: of the share, and of all.
+    reserve: usize,
+}
+
+/// Buckets for so many blocks.
+pub(super) const fn buckets_for(blocks: usize) -> usize {
+    blocks.next_power_of_two()
+}
+
+/// The blocks of a range of bytes: number, place of the first byte in the block, place in the range.
+fn pieces(sequence: u32, length: usize) -> impl Iterator<Item = (u32, usize, Range<usize>)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let first = sequence.wrapping_add(at as u32);
+        let place = first as usize % BLOCK;
+        let range = at..length.min(at + BLOCK - place);
+        at = range.end;
+        (!range.is_empty()).then_some((first >> SHIFT, place, range))
+    })
+}
+
+/// The words of a range of bytes of a block: number, bits, place in the range.
+fn words(place: usize, length: usize) -> impl Iterator<Item = (usize, u64, Range<usize>)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let first = place + at;
+        let count = (WORD - first % WORD).min(length - at);
+        let range = at..at + count;
+        at = range.end;
+        (count > 0).then(|| (first / WORD, u64::MAX >> (WORD - count) << (first % WORD), range))
+    })
+}
+
+impl Block {
+    /// Keep bytes where none are yet.
+    fn write(&mut self, place: usize, bytes: &[u8]) {
+        for (word, mask, range) in words(place, bytes.len()) {
+            let there = self.present[word] & mask;
+            let own = &mut self.bytes[place + range.start..place + range.end];
+            if there == 0 {
+                own.copy_from_slice(&bytes[range]);
+            } else if there != mask {
+                let first = (place + range.start) % WORD;
+                for (bit, (own, byte)) in own.iter_mut().zip(&bytes[range]).enumerate() {
+                    if there & 1 << (first + bit) == 0 {
+                        *own = *byte;
+                    }
+                }
+            }
+            self.present[word] |= mask;
+        }
+    }
+
+    fn has(&self, place: usize, length: usize) -> bool {
+        words(place, length).all(|(word, mask, _)| self.present[word] & mask == mask)
+    }
+
+    /// Bytes from a place on that are there without a gap.
+    fn run(&self, place: usize) -> usize {
+        let mut end = place;
+        while let Some(word) = self.present.get(end / WORD) {
+            let ones = (word >> (end % WORD)).trailing_ones() as usize;
+            end += ones;
+            if ones == 0 || end % WORD != 0 {
+                break;
+            }
+        }
+        end - place
+    }
+
+    /// Place of the first byte that is there, from a place on.
+    fn first(&self, place: usize) -> Option<usize> {
+        let from = self.present.get(place / WORD..)?;
+        let masked = from.iter().enumerate().map(|(at, word)| match at {
+            0 => word & u64::MAX << (place % WORD),
+            _ => *word,
+        });
+        let mut found = masked.enumerate().filter(|(_, word)| *word != 0);
+        let (at, word) = found.next()?;
+        Some((place / WORD + at) * WORD + word.trailing_zeros() as usize)
+    }
+}
+
+impl<'m> Blocks<'m> {
+    /// `blocks` holds every number of `free`, `buckets` are [`buckets_for`] them.
+    pub(super) fn new(
+        blocks: &'m mut [Block],
+        buckets: &'m mut [u32],
+        free: Free<'m>,
+        hasher: Hasher,
+        (share, reserve): (usize, usize),
+    ) -> Self {
+        buckets.fill(NONE);
+        Self {
+            blocks,
+            buckets,
+            free,
+            hasher,
+            share,
+            reserve,
+        }
+    }
+
+    /// How many are in use.
+    pub(super) fn taken(&self) -> usize {
+        self.free.taken()
+    }
+
+    fn bucket(&self, owner: u32, number: u32) -> usize {
+        let hash = self.hasher.block([u64::from(owner) << 32 | u64::from(number), 0]);
+        hash as usize & (self.buckets.len() - 1)
+    }
+
+    fn get(&self, at: u32) -> Option<&Block> {
+        self.blocks.get(at as usize)
+    }
+
+    fn get_mut(&mut self, at: u32) -> Option<&mut Block> {
+        self.blocks.get_mut(at as usize)
+    }
+
+    fn find(&self, side: &Side, number: u32) -> Option<u32> {
+        if side.blocks == 0 {
+            return None;
+        }
+        let mut at = self.buckets[self.bucket(side.window, number)];
+        while let Some(block) = self.get(at) {
+            if (block.owner, block.number) == (side.window, number) {
+                return Some(at);
+            }
+            at = block.chained;
+        }
+        None
+    }
+
+    /// The block of a number, taken where there is none yet.
+    fn block(&mut self, side: &mut Side, number: u32) -> Option<&mut Block> {
+        let at = match self.find(side, number) {
+            Some(at) => at,
+            None => self.take(side, number)?,
+        };
+        self.get_mut(at)
+    }
+
+    fn take(&mut self, side: &mut Side, number: u32) -> Option<u32> {
+        let at = self.free.take()?;
+        let bucket = self.bucket(side.window, number);
+        let (chained, after) = (self.buckets[bucket], side.head);
+        let block = self.blocks.get_mut(at as usize)?;
+        (block.owner, block.number) = (side.window, number);
+        (block.chained, block.before, block.after) = (chained, NONE, after);
+        block.present = [0; BLOCK / WORD];
+        if let Some(after) = self.get_mut(after) {
+            after.before = at;
+        }
+        self.buckets[bucket] = at;
+        side.head = at;
+        side.blocks += 1;
+        Some(at)
+    }
+
+    fn release(&mut self, side: &mut Side, at: u32) {
+        let Some(&Block {
+            owner,
+            number,
+            chained,
+            before,
+            after,
+            ..
+        }) = self.get(at)
+        else {
+            return;
+        };
+        let bucket = self.bucket(owner, number);
+        if self.buckets[bucket] == at {
+            self.buckets[bucket] = chained;
+        } else {
+            let mut other = self.buckets[bucket];
+            while let Some(block) = self.get_mut(other) {
+                if block.chained == at {
+                    block.chained = chained;
+                    break;
+                }
+                other = block.chained;
+            }
+        }
+        match self.get_mut(before) {
+            Some(before) => before.after = after,
+            None => side.head = after,
+        }
+        if let Some(after) = self.get_mut(after) {
+            after.before = before;
+        }
+        side.blocks -= 1;
+        self.free.give_back(at);
+    }
+
+    /// Blocks that bytes would take beside those that there are.
+    pub(super) fn needed(&self, side: &Side, sequence: u32, length: usize) -> usize {
+        let pieces = pieces(sequence, length);
+        pieces.filter(|(number, ..)| self.find(side, *number).is_none()).count()
+    }
+
+    /// Whether a connection, whose other direction has `others`, may have so many more; `ahead`: of a gap.
+    pub(super) fn has_room(&self, side: &Side, others: u32, needed: usize, ahead: bool) -> bool {
+        let reserve = if ahead { self.reserve } else { 0 };
+        let share = self.share.saturating_sub(reserve);
+        needed == 0
+            || (side.blocks as usize + others as usize + needed <= share && needed + reserve <= self.free.left())
+    }
+
+    /// Keep bytes of which the first copy has come: those that are there stay.
+    pub(super) fn write(&mut self, side: &mut Side, sequence: u32, bytes: &[u8]) {
+        for (number, place, range) in pieces(sequence, bytes.len()) {
+            if let Some(block) = self.block(side, number) {
+                block.write(place, &bytes[range]);
+            }
+        }
+    }
+
+    /// Whether any byte of a range is there and differs.
+    pub(super) fn differs(&self, side: &Side, sequence: u32, bytes: &[u8]) -> bool {
+        let differs = |block: &Block, place: usize, bytes: &[u8]| {
+            words(place, bytes.len()).any(|(word, mask, range)| {
+                let there = block.present[word] & mask;
+                let own = &block.bytes[place + range.start..place + range.end];
+                let first = (place + range.start) % WORD;
+                let is_there = |bit: usize| there & 1 << (first + bit) != 0;
+                match there {
+                    0 => false,
+                    _ if there == mask => *own != bytes[range],
+                    _ => {
+                        let both = own.iter().zip(&bytes[range]).enumerate();
+                        both.into_iter().any(|(bit, (own, byte))| is_there(bit) && own != byte)
+                    }
+                }
+            })
+        };
+        pieces(sequence, bytes.len()).any(|(number, place, range)| {
+            let block = self.find(side, number).and_then(|at| self.get(at));
+            block.is_some_and(|block| differs(block, place, &bytes[range]))
+        })
+    }
+
+    /// Write those of a range that are there over `bytes`; how many differed.
+    pub(super) fn rewrite(&self, side: &Side, sequence: u32, bytes: &mut [u8]) -> usize {
+        let mut differing = 0;
+        for (number, place, range) in pieces(sequence, bytes.len()) {
+            let Some(block) = self.find(side, number).and_then(|at| self.get(at)) else {
+                continue;
+            };
+            for (at, byte) in (place..).zip(&mut bytes[range]) {
+                if block.present[at / WORD] >> (at % WORD) & 1 != 0 && block.bytes[at] != *byte {
+                    *byte = block.bytes[at];
+                    differing += 1;
+                }
+            }
+        }
+        differing
+    }
+
+    /// Whether every byte of a range is there.
+    pub(super) fn has(&self, side: &Side, sequence: u32, length: usize) -> bool {
+        pieces(sequence, length).all(|(number, place, range)| {
+            let block = self.find(side, number).and_then(|at| self.get(at));
+            block.is_some_and(|block| block.has(place, range.len()))
+        })
+    }
+
+    /// The bytes that are there from a sequence number on without a gap, as far as one block has them.
+    pub(super) fn run(&self, side: &Side, sequence: u32) -> &[u8] {
+        let place = sequence as usize % BLOCK;
+        let block = self.find(side, sequence >> SHIFT).and_then(|at| self.get(at));
+        block.map_or(&[], |block| &block.bytes[place..place + block.run(place)])
+    }
+
+    /// How far behind the side's next byte the first one is that is there, but for those in order.
+    pub(super) fn first_ahead(&self, side: &Side) -> Option<u32> {
+        let (mut at, mut nearest) = (side.head, None);
+        while let Some(block) = self.get(at) {
+            let begin = block.number << SHIFT;
+            // How far the block begins before the next byte: what is in order does not count.
+            let old = side.next.wrapping_sub(begin) as i32;
+            if let Some(place) = block.first(old.clamp(0, BLOCK as i32) as usize) {
+                let distance = begin.wrapping_add(place as u32).wrapping_sub(side.next);
+                nearest = Some(nearest.map_or(distance, |nearest: u32| nearest.min(distance)));
+            }
+            at = block.after;
+        }
+        nearest
+    }
+
+    /// Release what the receiver has acknowledged since it wanted `before` next.
+    pub(super) fn acknowledged(&mut self, side: &mut Side, before: u32) {
+        let (first, end) = (before >> SHIFT, side.acked >> SHIFT);
+        let count = end.wrapping_sub(first) & (u32::MAX >> SHIFT);
+        if count <= side.blocks {
+            for number in (0..count).map(|more| first.wrapping_add(more) & (u32::MAX >> SHIFT)) {
+                if let Some(at) = self.find(side, number) {
+                    self.release(side, at);
+                }
+            }
+            return;
+        }
+        self.forget(side, side.acked);
+    }
+
+    /// Release what stands before a sequence number.
+    pub(super) fn forget(&mut self, side: &mut Side, sequence: u32) {
+        let mut at = side.head;
+        while let Some(block) = self.get(at) {
+            let (number, after) = (block.number, block.after);
+            let behind = (number << SHIFT).wrapping_add(BLOCK as u32);
+            if behind.wrapping_sub(sequence) as i32 <= 0 {
+                self.release(side, at);
+            }
+            at = after;
+        }
+    }
+
+    /// Release all of a direction.
+    pub(super) fn clear(&mut self, side: &mut Side) {
+        while side.blocks > 0 {
+            self.release(side, side.head);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_table::memory::Line;
+
+    fn with(count: usize, share: usize, test: impl FnOnce(&mut Blocks<'_>, &mut Side)) {
+        let mut lines = vec![Line::ZERO; count * size_of::<Block>() / size_of::<Line>()];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut lines);
+        let (mut buckets, mut stack) = (vec![0; buckets_for(count)], vec![0; count]);
+        let mut blocks = Blocks::new(
+            bytemuck::cast_slice_mut(bytes),
+            &mut buckets,
+            Free::new(&mut stack),
+            Hasher::new([1, 2]),
+            (share, 1),
+        );
+        let mut side = Side::unseen(0);
+        side.window = 3;
+        test(&mut blocks, &mut side);
+    }
+
+    #[test]
+    fn first_copy_of_each_byte_stays_over_blocks_and_where_numbers_wrap() {
+        with(8, 8, |blocks, side| {
+            let from = 0u32.wrapping_sub(3000);
+            blocks.write(side, from.wrapping_add(100), &[1; 50]);
+            let mut long: Vec<u8> = vec![2; 4000];
+            assert!(blocks.differs(side, from, &long));
+            assert_eq!(50, blocks.rewrite(side, from, &mut long));
+            blocks.write(side, from, &long);
+            assert!(!blocks.differs(side, from, &long));
+            assert!(blocks.has(side, from, 4000) && !blocks.has(side, from, 4001));
+            let mut read = vec![];
+            while read.len() < 4000 {
+                let run = blocks.run(side, from.wrapping_add(read.len() as u32));
+                assert!(!run.is_empty());
+                read.extend_from_slice(run);
+            }
+            assert_eq!([&[2; 100][..], &[1; 50], &[2; 3850]].concat(), read);
+        });
+    }
+
+    #[test]
+    fn acknowledged_blocks_are_released_and_others_stay() {
+        for span in [5, 1 << 18] {
+            with(8, 8, |blocks, side| {
+                side.acked = 1000;
+                for block in [0, 1, 2, span] {
+                    blocks.write(side, block << SHIFT | 7, b"kept");
+                }
+                let before = std::mem::replace(&mut side.acked, 2 << SHIFT);
+                blocks.acknowledged(side, before);
+                assert_eq!((2, 2), (side.blocks, blocks.taken()));
+                assert!(blocks.has(side, 2 << SHIFT | 7, 4));
+                let before = std::mem::replace(&mut side.acked, span << SHIFT);
+                blocks.acknowledged(side, before);
+                assert_eq!(1, blocks.taken());
+                side.next = (span << SHIFT) - 3;
+                assert_eq!(Some(10), blocks.first_ahead(side));
+                blocks.clear(side);
+                assert_eq!((0, 0, NONE), (side.blocks, blocks.taken(), side.head));
+            });
+        }
+    }
+
+    #[test]
+    fn room_is_bounded_by_share_and_pool_and_less_ahead_of_a_gap() {
+        with(6, 4, |blocks, side| {
+            assert!(blocks.has_room(side, 0, 4, false) && !blocks.has_room(side, 0, 5, false));
+            assert!(blocks.has_room(side, 0, 3, true) && !blocks.has_room(side, 0, 4, true));
+            assert!(!blocks.has_room(side, 2, 3, false));
+            blocks.write(side, 0, &[0; 2 * BLOCK]);
+            assert!(blocks.has_room(side, 0, blocks.needed(side, 10, 2 * BLOCK), true));
+            let mut other = Side::unseen(0);
+            other.window = 4;
+            blocks.write(&mut other, 0, &[0; 3 * BLOCK]);
+            assert!(blocks.has_room(side, 0, 1, false) && !blocks.has_room(side, 0, 1, true));
+        });
+    }
+}

@@ -1,0 +1,153 @@
+//! Whatever is between two hosts and the gateway, before it and behind it, and whoever sends a byte twice in two ways:
+//! no receiver hands an application what a rule drops, and where no rule does, it hands it everything.
+//!
+//! Hosts are of a small TCP that knows nothing of inspection: retransmission timeouts, other cuts of what is sent again,
+//! tails that are lost, SACK, TCP fast open, keep-alives, windows that are closed, probed and scaled, urgent pointers.
+//! Each receiver puts its stream together in four ways, by which copy of a byte it prefers.
+//!
+//! `SLUICE_CONVERSATIONS` says how many are held, `SLUICE_CONVERSATION` which one alone.
+
+mod conversation {
+    pub mod host;
+    pub mod random;
+    pub mod world;
+}
+mod lab;
+
+use conversation::random::Random;
+use conversation::world::{Manner, Outcome, World};
+use lab::{Lab, rules};
+use sluice_inspect::signatures::Dialect;
+use sluice_inspect::stream::{self, Exception};
+
+const RULE: &str = r#"drop tcp any any -> any any (msg:"m"; content:"MATCHME!"; sid:1;)"#;
+
+/// How many in ordinary tests.
+const ORDINARY: u64 = 10_000;
+
+/// Much memory for streams, and so little that every bound is met.
+fn labs() -> [Lab; 2] {
+    let rules = rules(Dialect::Suricata, RULE);
+    let small = stream::Plan {
+        window: 64,
+        reassembly: 6 * 2048,
+        share: 4 * 2048,
+        ..stream::Plan::of(2)
+    };
+    [Lab::of(rules.clone()), Lab::with(rules, small)]
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// Hold one, whose number is told where it fails.
+fn hold(lab: &mut Lab, seed: u64, change: impl Fn(&mut Manner)) -> Outcome {
+    struct Told(u64);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("SLUICE_CONVERSATION={}", self.0);
+            }
+        }
+    }
+    let _told = Told(seed);
+    let mut random = Random(seed);
+    let mut manner = Manner::random(&mut random);
+    change(&mut manner);
+    World::new(lab, random.draw(), manner).run()
+}
+
+#[test]
+fn conversation_of_any_kind_hands_over_everything_but_what_a_rule_drops() {
+    let mut labs = labs();
+    let alone = number("SLUICE_CONVERSATION");
+    let count = number("SLUICE_CONVERSATIONS").unwrap_or(ORDINARY);
+    let all = 0..count;
+    let (mut matched, mut hostile) = (0, 0);
+    for seed in alone.map_or(all, |alone| alone..alone + 1) {
+        let lab = &mut labs[(seed % 2) as usize];
+        let outcome = hold(lab, seed, |_| {});
+        matched += usize::from(outcome.matched);
+        hostile += outcome.hostile;
+    }
+    if alone.is_none() && count >= ORDINARY {
+        let counters = labs.each_mut().map(|lab| *lab.inspector.streams().counters());
+        let sum = |of: fn(&stream::Counters) -> u64| counters.iter().map(of).sum::<u64>();
+        assert!(matched > 1000 && hostile > 10_000, "{matched} {hostile}");
+        assert!(
+            sum(|all| all.ahead) > 10_000 && sum(|all| all.kept) > 100_000,
+            "{counters:?}"
+        );
+        assert!(sum(|all| all.rewritten) > 1000, "{counters:?}");
+        // The other has so little memory that it is used up.
+        let met = [Exception::GapFull, Exception::NoMemory].map(|exception| counters[1].of(exception));
+        assert!(met[0] > 1000 && met[1] > 0, "{counters:?}");
+    }
+}
+
+/// So many conversations of a kind.
+#[track_caller]
+fn kind(change: impl Fn(&mut Manner)) -> [stream::Counters; 2] {
+    let mut labs = labs();
+    for seed in 0..400 {
+        hold(&mut labs[(seed % 2) as usize], seed, &change);
+    }
+    labs.each_mut().map(|lab| *lab.inspector.streams().counters())
+}
+
+#[test]
+fn conversation_in_which_much_is_lost_goes_on_by_timeouts() {
+    let counters = kind(|manner| {
+        (manner.lost, manner.hostile) = ([45, 45], 0);
+        manner.hosts.iter_mut().for_each(|host| host.longest = 536);
+    });
+    assert!(counters[0].ahead > 100 && counters[0].repeats > 1000, "{counters:?}");
+}
+
+#[test]
+fn conversation_in_any_order_with_and_without_sack_goes_on() {
+    for sacks in [false, true] {
+        kind(|manner| {
+            manner.reordered = [100, 100];
+            manner.hosts.iter_mut().for_each(|host| host.sacks = sacks);
+        });
+    }
+}
+
+#[test]
+fn conversation_by_fast_open_is_inspected_from_the_first_byte() {
+    // The server takes what comes with the SYN, or does not.
+    for takes in [false, true] {
+        kind(|manner| {
+            manner.planted = Some((0, 0));
+            manner.blocks[0] = manner.blocks[0].max(10);
+            manner.hosts[0].fast_open = true;
+            manner.hosts[1].fast_open = takes;
+        });
+    }
+}
+
+#[test]
+fn conversation_through_windows_that_close_and_are_probed_goes_on() {
+    for scale in [None, Some(0), Some(3)] {
+        kind(|manner| {
+            for host in &mut manner.hosts {
+                (host.buffer, host.reads, host.scale) = (30, false, scale);
+            }
+            manner.blocks = manner.blocks.map(|bytes| bytes % 90);
+            manner.planted = None;
+        });
+    }
+}
+
+#[test]
+fn conversation_of_hostile_hosts_hands_over_no_match_whichever_copy_counts() {
+    let counters = kind(|manner| {
+        manner.hostile = 200;
+        manner.blocks[0] = manner.blocks[0].clamp(20, 200);
+        manner.planted = Some((0, manner.blocks[0] / 3));
+        manner.hosts[0].longest = 8;
+    });
+    assert!(counters.iter().all(|all| all.rewritten > 1000), "{counters:?}");
+}
