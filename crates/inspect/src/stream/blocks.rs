@@ -123,7 +123,7 @@ impl Block {
         while let Some(word) = self.present.get(end / WORD) {
             let ones = (word >> (end % WORD)).trailing_ones() as usize;
             end += ones;
-            if ones == 0 || end % WORD != 0 {
+            if ones == 0 || !end.is_multiple_of(WORD) {
                 break;
             }
         }

@@ -232,7 +232,7 @@ impl Host {
         if !self.is_established {
             return (self.is_client || self.other.is_some()).then(|| self.syn(random));
         }
-        if self.acknowledged == self.may && !(self.may_end && !self.is_end_acknowledged) {
+        if self.acknowledged == self.may && (!self.may_end || self.is_end_acknowledged) {
             // A keep-alive has a byte that was acknowledged, whatever it says (RFC 9293, 3.8.4).
             let mut segment = self.header(self.next as i64 - 1 + i64::from(self.is_end_sent), ACK);
             segment.extend_from_slice(&[0; 1][..random.below(2)]);

@@ -22,7 +22,6 @@ pub fn plan() -> Plan {
         reassembly: 7 * BLOCK,
         share: 5 * BLOCK,
         reach: 100_000,
-        ..Plan::of(3)
     }
 }
 
