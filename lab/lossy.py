@@ -1,0 +1,63 @@
+"""A link that loses packets: frames go from one interface to another, all but some, each way by a seed."""
+
+import os
+import random
+import select
+import socket
+import subprocess
+import sys
+import time
+
+# Of the kernel: frames that this host sends itself come to packet sockets, too.
+PACKET_OUTGOING = 4
+ETH_P_ALL = 3
+LARGEST = 65_536
+AT_ONCE = 64
+
+
+def spawn(host, interfaces, percent, seed=1, delay=0.0):
+    """Join two interfaces of a host: so many of a hundred frames are lost each way, the others are `delay` seconds late."""
+    process = host.spawn(sys.executable, "-B", os.path.abspath(__file__), *interfaces, percent, seed, delay, label="lossy")
+    process.wait_for_line("joined")
+    return process
+
+
+def _open(interface):
+    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+    made.bind((interface, 0))
+    made.setblocking(False)
+    return made
+
+
+def _join(names, percent, seed, delay):
+    for name in names:
+        # What is for the hosts beyond is taken, too.
+        subprocess.run(["ip", "link", "set", name, "promisc", "on"], check=True)
+    left, right = (_open(name) for name in names)
+    across = {left: (right, random.Random(seed)), right: (left, random.Random(seed + 1))}
+    waiting = []
+    print("joined", flush=True)
+    while True:
+        timeout = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
+        ready, _, _ = select.select(list(across), [], [], timeout)
+        now = time.monotonic()
+        for comes in ready:
+            goes, chance = across[comes]
+            for _ in range(AT_ONCE):
+                try:
+                    frame, (_, _, kind, *_) = comes.recvfrom(LARGEST)
+                except BlockingIOError:
+                    break
+                if kind != PACKET_OUTGOING and chance.random() * 100 >= percent:
+                    waiting.append((now + delay, goes, frame))
+        while waiting and waiting[0][0] <= now:
+            _, goes, frame = waiting.pop(0)
+            try:
+                goes.send(frame)
+            except OSError:
+                # Its queue is full, or it is down: lost as well.
+                pass
+
+
+if __name__ == "__main__":
+    _join(sys.argv[1:3], float(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
