@@ -116,9 +116,10 @@ fn elephant_has_half_of_the_packets_of_every_model() {
             kind: Kind::Elephant,
             ..case(model, 2)
         };
-        // It is of another page: nothing of it is dropped, and half as much of the rest.
-        let (_, dropped, _) = outcome(&case, Pages::with(PAGE, PLANTED), 8_192);
-        let share = f64::from(dropped as u32) / 8_192.0 * f64::from(PAGES);
+        // It is of another page: nothing of it is dropped, and half as much of the rest. A connection whose acknowledgments do
+        // not come, since the core that has them stands still, may be ahead of them by 512 KiB: by more than it sends here.
+        let (_, dropped, _) = outcome(&case, Pages::with(PAGE, PLANTED), 2_048);
+        let share = f64::from(dropped as u32) / 2_048.0 * f64::from(PAGES);
         assert!((0.3..0.7).contains(&share), "{model:?}: {share}");
     }
 }
