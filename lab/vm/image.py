@@ -4,6 +4,7 @@ The initramfs holds busybox, sluice, DPDK's drivers for the emulated cards, a fe
 folder, under a name made from everything that went in.
 """
 
+import fcntl
 import glob
 import hashlib
 import os
@@ -166,22 +167,29 @@ def _key(entries, sluice):
     return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
 
 
+def _write(path, entries, sluice, kernel):
+    stripped = f"{path}.sluice"
+    subprocess.run(["strip", "-o", stripped, sluice], check=True)
+    archive = Archive()
+    for call, *arguments in [("file", "usr/bin/sluice", stripped), *entries]:
+        getattr(archive, call)(*arguments)
+    for old in glob.glob(os.path.join(FOLDER, f"initramfs-{kernel.release}-*")):
+        if old != stripped:
+            os.remove(old)
+    archive.write(path + ".part")
+    os.remove(stripped)
+    os.rename(path + ".part", path)
+
+
 def build(sluice, kernel="cloud", tools=(), modules=(), more=()):
     """Kernel and initramfs for a program `sluice`; built where there is none of the same parts yet. `tools` are more programs, `modules`
     more of the kernel's modules, `more` other files, which lie in the guest where they lie here."""
     kernel = Kernel(kernel)
     entries = list(_tree(sluice, kernel, tools, modules, more))
     path = os.path.join(FOLDER, f"initramfs-{kernel.release}-{_key(entries, sluice)}")
-    if not os.path.exists(path):
-        stripped = f"{path}.{os.getpid()}.sluice"
-        subprocess.run(["strip", "-o", stripped, sluice], check=True)
-        archive = Archive()
-        for call, *arguments in [("file", "usr/bin/sluice", stripped), *entries]:
-            getattr(archive, call)(*arguments)
-        for old in glob.glob(os.path.join(FOLDER, f"initramfs-{kernel.release}-*")):
-            if old != stripped:
-                os.remove(old)
-        archive.write(path + ".part")
-        os.remove(stripped)
-        os.rename(path + ".part", path)
+    # Of two runs at a time one builds it, and the other waits.
+    with open(os.path.join(FOLDER, "building"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(path):
+            _write(path, entries, sluice, kernel)
     return kernel.image, path
