@@ -63,7 +63,7 @@ pub struct VmArguments {
         default_value = "up,down"
     )]
     directions: Vec<trial::Way>,
-    /// What is measured; both where nothing is named.
+    /// Parts to measure; both by default.
     #[arg(
         long,
         value_delimiter = ',',

@@ -1,5 +1,6 @@
-//! Whatever is between two hosts and the gateway, before it and behind it, and whoever sends a byte twice in two ways:
-//! no receiver hands an application what a rule drops, and where no rule does, it hands it everything.
+//! Two hosts talk through a gateway; links before and behind it lose, reorder and duplicate segments, and a sender may send
+//! other bytes for the same sequence numbers. No application is ever handed what a rule drops, and where no rule matches, it is
+//! handed everything.
 //!
 //! Hosts are of a small TCP that knows nothing of inspection: retransmission timeouts, other cuts of what is sent again,
 //! tails that are lost, SACK, TCP fast open, keep-alives, windows that are closed, probed and scaled, urgent pointers.
@@ -80,7 +81,7 @@ fn conversation_of_any_kind_hands_over_everything_but_what_a_rule_drops() {
             "{counters:?}"
         );
         assert!(sum(|all| all.rewritten) > 1000, "{counters:?}");
-        // The other has so little memory that it is used up.
+        // The second gateway has so small a pool that it is exhausted.
         let met = [Exception::GapFull, Exception::NoMemory].map(|exception| counters[1].of(exception));
         assert!(met[0] > 1000 && met[1] > 0, "{counters:?}");
     }

@@ -223,7 +223,7 @@ impl Generator {
                 Ok(Task::Bytes(bytes)) => self.template = Template::new(&self.ends, bytes, self.direction),
                 Ok(other) => {
                     match other {
-                        Task::Established { .. } => self.peers.settle(),
+                        Task::Established { .. } => self.peers.stop_learning(),
                         Task::Learn => {
                             // What waits is of before.
                             while self.learn() > 0 {}

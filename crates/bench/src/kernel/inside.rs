@@ -181,8 +181,8 @@ impl Bench<'_> {
         }
     }
 
-    /// How many times the packets of iptables those are, and how many times its time of translation is theirs, which
-    /// says more where the wires are what limits; each with the receiver that is better for iptables.
+    /// Packets per second over those of iptables, and iptables' time for translation over ours, which says more where the
+    /// wires are the limit. Both are compared with iptables at its better receiver.
     fn beside_iptables(&mut self, row: Row, trial: &Trial, rates: &[f64], nat: &[f64]) -> Row {
         let key = (trial.rules, trial.hits, kind(trial));
         if trial.case == Case::Iptables {

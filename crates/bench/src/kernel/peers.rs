@@ -54,7 +54,7 @@ impl Peers {
     }
 
     /// From now on nothing is learned.
-    pub fn settle(&mut self) {
+    pub fn stop_learning(&mut self) {
         if let Self::Learned(flows) = self {
             let mut known: Vec<_> = std::mem::take(flows).into_iter().collect();
             if known.is_empty() {
@@ -111,13 +111,13 @@ mod tests {
         peers.learn(&frame);
         peers.learn(&[0; 60]);
         assert_eq!(1, peers.known());
-        peers.settle();
+        peers.stop_learning();
         let all = Own::of(8_000, 0, 1);
         assert_eq!((7, public), peers.draw(all, 123, &template));
         peers.begin();
         assert_eq!(0, peers.known(), "it forgets before it learns again");
         let mut nobody = Peers::of(Direction::Down);
-        nobody.settle();
+        nobody.stop_learning();
         assert_eq!(UNASKED as usize, nobody.known());
         let own = Peers::of(Direction::Up);
         assert_eq!((123, template.source(123)), own.draw(all, 123, &template));

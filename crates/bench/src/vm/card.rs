@@ -48,7 +48,7 @@ impl Card {
         .collect()
     }
 
-    /// Commands of the guest that give both cards to Linux, as interfaces of these names, which are down.
+    /// Guest commands that bind both cards to their Linux drivers and name their interfaces, which are then down.
     pub fn to_linux(self, names: [&str; 2]) -> String {
         let (modules, driver) = match self {
             Self::Virtio => ("virtio_pci virtio_net", "virtio-pci"),
@@ -69,7 +69,7 @@ impl Card {
         text
     }
 
-    /// Commands of the guest that give both cards to programs.
+    /// Guest commands that bind both cards to UIO.
     pub fn to_program() -> String {
         bind("uio_pci_generic", "uio_pci_generic")
     }

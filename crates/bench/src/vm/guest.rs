@@ -56,7 +56,7 @@ pub enum GuestError {
     #[error(transparent)]
     Shell(#[from] ShellError),
     /// Its clock.
-    #[error("the guest's kernel tells no time by {COMMAND}: {0}")]
+    #[error("{COMMAND} in the guest printed no clock reading: {0}")]
     Clock(String),
 }
 

@@ -126,7 +126,7 @@ impl Lot {
         Self(since.as_nanos() as u64 | 1)
     }
 
-    /// Put things in an order, each as likely as another.
+    /// Shuffle (Fisher-Yates): every order is equally likely.
     pub fn shuffle<T>(&mut self, things: &mut [T]) {
         for count in (2..=things.len()).rev() {
             // xorshift64

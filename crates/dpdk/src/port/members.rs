@@ -138,8 +138,8 @@ impl Port {
         places.is_empty() || places.iter().any(Place::serves)
     }
 
-    /// Members that the bond still has, and whose devices are gone, or asked for, or without a carrier that DPDK sees: it would
-    /// go on to send by them. One without a carrier stays where no other has one.
+    /// Members that the bond still has, and whose devices are gone, asked for, or without a carrier, which DPDK does not see and
+    /// would go on to send by. A member without a carrier stays where no other member has one.
     pub fn lost_members(&self) -> Vec<Device> {
         lost(&mut self.places()).map(|place| place.device.clone()).collect()
     }

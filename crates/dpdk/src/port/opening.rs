@@ -303,6 +303,8 @@ impl Opening<'_> {
                 multicasts: None,
             });
         }
+        // Before there is a device in DPDK that a failure would leave behind.
+        let multicasts = self.take_multicasts(device)?;
         let text = CString::new(format!("{}{arguments}", name.to_string_lossy())).unwrap_or_default();
         // SAFETY: a C string, copied by DPDK.
         match unsafe { sys::sluice_device_probe(text.as_ptr()) } {
@@ -319,7 +321,7 @@ impl Opening<'_> {
                 number,
                 name,
                 detach: true,
-                multicasts: self.take_multicasts(device)?,
+                multicasts,
             })
         } else {
             Err(self.refused("appear", found))

@@ -111,7 +111,7 @@ impl Rig {
         step
     }
 
-    /// What came ahead of a gap that is filled is inspected.
+    /// Inspect the kept segments that a filled gap has put in order.
     pub fn take_kept(&mut self, direction: Direction) {
         while let Some(kept) = self.streams.next_kept(self.handle, direction) {
             assert!(kept.length > 0);
