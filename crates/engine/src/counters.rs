@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluice_inspect::Skipped;
+use sluice_inspect::protocols::Anomaly;
+use sluice_inspect::{Limit, Skipped};
 
 use crate::reason::Reason;
 
@@ -32,6 +33,30 @@ impl Counter {
     #[inline(always)]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters by number.
+#[derive(Debug)]
+pub struct Row<const N: usize>([Counter; N]);
+
+impl<const N: usize> Default for Row<N> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+impl<const N: usize> Row<N> {
+    /// Add to that of a number, from the one thread that writes.
+    pub fn add(&self, number: usize, count: u64) {
+        if let Some(counter) = self.0.get(number) {
+            counter.add(count);
+        }
+    }
+
+    /// The value of a number.
+    pub fn get(&self, number: usize) -> u64 {
+        self.0.get(number).map_or(0, Counter::get)
     }
 }
 
@@ -212,6 +237,10 @@ pub struct WorkerCounters {
     pub recognised: Box<[Counter]>,
     /// Flows that went over to other rules than they began with.
     pub reopened: Counter,
+    /// Anomalies of messages that inspection parsed, in the order of [`Anomaly::ALL`].
+    pub anomalies: Row<{ Anomaly::ALL.len() }>,
+    /// Limits of inspection that were reached, in the order of [`Limit::ALL`].
+    pub limits: Row<{ Limit::ALL.len() }>,
     /// Rules that matched, put into the worker's queue of alerts.
     pub alerts: Counter,
     /// Alerts that were lost because it was full.

@@ -5,8 +5,9 @@ mod rig;
 
 use std::net::SocketAddrV4;
 
-use inspected::{FIRST, Talk, alerts, ledger, payloads, plan};
+use inspected::{FIRST, Talk, alerts, assured, ledger, payloads, plan};
 use rig::{HOST_MAC, INSIDE_MAC, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
+use sluice_inspect::{Limit, Skipped};
 use sluice_testkit::packet::{self, flag};
 
 #[test]
@@ -260,24 +261,68 @@ fn answer_that_is_rejected_ends_the_connection_of_who_asked() {
 #[test]
 fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
     let mut rig = Rig::new(Plan { shards: 1, ..plan() });
-    for port in 0..8 {
-        rig.host_sends(&packet::udp4(
-            SocketAddrV4::new("192.168.1.10".parse().unwrap(), 7000 + port),
-            "198.51.100.7:9",
-        ));
-    }
-    let last = packet::udp4("192.168.1.10:7008", "198.51.100.7:9");
-    let sent = rig.host_sends(&last);
+    // One source has four times as many as are left.
+    let there = (7000..7008).filter(|&port| assured(&mut rig, rig::HOST, port)).count();
     assert_eq!(
-        1,
-        rig.drops("inspection-full"),
-        "{sent:?} {:?} {}",
-        rig.all_drops(),
-        rig.live()
+        (7, 1),
+        (there, rig.drops("inspection-source-full")),
+        "{:?}",
+        rig.all_drops()
     );
     // Sessions that end make room.
     rig.seconds(400);
-    assert_eq!(1, rig.host_sends(&last).len());
+    assert!(assured(&mut rig, rig::HOST, 7008));
+    rig.check();
+}
+
+#[test]
+fn flows_whose_clients_answer_nothing_give_way_and_go_on_from_their_handshakes() {
+    let mut rig = Rig::new(Plan { shards: 1, ..plan() });
+    let talk = Talk::open(&mut rig, 40_000);
+    // A connection that the server has answered, and the client not yet.
+    let host: SocketAddrV4 = "192.168.1.10:41000".parse().unwrap();
+    let syn = packet::tcp4(host, talk.remote).flags(flag::SYN).numbers(FIRST[0], 0);
+    let public = rig.public(&syn);
+    let half = Talk { host, public, ..talk };
+    let answer = packet::tcp4(half.remote, public).flags(flag::SYN | flag::ACK);
+    assert_eq!(1, rig.router_sends(&answer.numbers(FIRST[1], FIRST[0] + 1)).len());
+    for port in 0..100 {
+        let forged = SocketAddrV4::new("192.168.1.10".parse().unwrap(), 1024 + port);
+        let forged = packet::tcp4(forged, half.remote).flags(flag::SYN);
+        assert_eq!(1, rig.host_sends(&forged).len(), "{:?}", rig.all_drops());
+    }
+    rig.round();
+    let limits = &rig.plane.counters()[0].limits;
+    assert_eq!(2 + 100 - 8, limits.get(Limit::FlowsGaveWay as usize));
+    // What was established stayed, and what was forgotten goes on where its streams begin.
+    assert_eq!(0, rig.host_sends(&talk.data(0, b"evil")).len());
+    assert_eq!(1, rig.host_sends(&half.data(0, b"")).len(), "{:?}", rig.all_drops());
+    assert_eq!(1, rig.host_sends(&half.data(0, b"ev")).len(), "{:?}", rig.all_drops());
+    assert_eq!(0, rig.host_sends(&half.data(2, b"il")).len());
+    assert_eq!(2, rig.drops("signature"), "{:?}", rig.all_drops());
+    assert_eq!(0, inspected::bypassed(&rig, Skipped::Midstream));
+    rig.check();
+}
+
+#[test]
+fn connection_that_was_reset_is_not_taken_up_in_its_midst_after_its_session() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        ..plan()
+    });
+    let talk = Talk::open(&mut rig, 40_000);
+    assert_eq!(1, rig.host_sends(&talk.data(0, b"ev")).len());
+    let reset = packet::tcp4(talk.host, talk.remote).flags(flag::RST);
+    assert_eq!(1, rig.host_sends(&reset.numbers(FIRST[0] + 3, 0)).len());
+    rig.seconds(400);
+    assert_eq!(0, rig.live());
+    // The server never saw the reset.
+    assert_eq!(0, rig.host_sends(&talk.data(2, b"il")).len());
+    assert_eq!(1, rig.drops("stream-closed"), "{:?}", rig.all_drops());
+    // Another connection between the same ports.
+    rig.seconds(400);
+    let talk = Talk::open(&mut rig, 40_000);
+    assert_eq!(1, rig.host_sends(&talk.data(0, b"fine")).len());
     rig.check();
 }
 

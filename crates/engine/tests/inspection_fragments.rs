@@ -215,14 +215,14 @@ fn fragments_of_a_datagram_that_does_not_become_whole_are_dropped_in_time_and_le
 #[test]
 fn datagrams_bytes_and_fragments_that_wait_are_bounded() {
     let first = |identification| pieces(&udp4().payload(&around(0, b"harmless")), &[4, 8], identification).remove(0);
-    // Four datagrams.
+    // Four datagrams, of which one source has half.
     let mut rig = Rig::new(plain());
     for identification in 0..6 {
         send(&mut rig, &[first(identification)], false);
     }
-    assert_eq!(2, rig.drops("inspection-fragments-full"));
-    assert_eq!(4, ledger(&mut rig).waiting);
-    // Seventy bytes: two of 32.
+    assert_eq!(4, rig.drops("inspection-fragments-full"));
+    assert_eq!(2, ledger(&mut rig).waiting);
+    // Seventy bytes: two of 32, of which the oldest gives way.
     let mut rig = Rig::new(Plan {
         policy: |policy| {
             inspected::inspected(policy);

@@ -5,7 +5,7 @@ mod rig;
 
 use std::net::SocketAddrV4;
 
-use inspected::{Ledger, Talk, bypassed, ledger, pieces, plan, say};
+use inspected::{Ledger, Talk, assured, bypassed, ledger, pieces, plan, say};
 use proptest::prelude::*;
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
 use sluice_engine::inspection::{Class, Inspection, Overload, Shed};
@@ -160,22 +160,49 @@ fn segment_that_its_device_vouches_for_is_not_summed_again() {
 fn flow_that_no_place_is_left_for_is_dropped_or_goes_on_as_its_policy_says() {
     let send = |plan: Plan| {
         let mut rig = Rig::new(Plan { shards: 1, ..plan });
-        let ask = |port: u16| packet::udp4(SocketAddrV4::new(rig::HOST.parse().unwrap(), port), "198.51.100.7:9");
-        let sent: usize = (0..9).map(|k| rig.host_sends(&ask(7000 + k)).len()).sum();
-        let again = rig.host_sends(&ask(7008)).len();
+        const OTHER: &str = "192.168.1.11";
+        rig.know(INSIDE, rig::plain(OTHER), HOST_MAC);
+        // Of one source all but the last, which is another's.
+        assert_eq!(
+            7,
+            (7000..7007).filter(|&port| assured(&mut rig, rig::HOST, port)).count()
+        );
+        assert!(assured(&mut rig, OTHER, 7000));
+        let ask = packet::udp4(SocketAddrV4::new(rig::HOST.parse().unwrap(), 7008), "198.51.100.7:9");
+        let sent = [(), ()].map(|()| rig.host_sends(&ask).len());
         ledger(&mut rig);
-        (rig, sent, again)
+        (rig, sent)
     };
-    let (rig, ..) = send(plan());
-    assert_eq!(2, rig.drops("inspection-full"));
-    let (rig, sent, again) = send(saying!(NoMemory, Pass));
-    assert_eq!((9, 1, 2), (sent, again, bypassed(&rig, Skipped::NoMemory)));
-    let (rig, sent, again) = send(saying!(NoMemory, Bypass));
-    assert_eq!((9, 1), (sent, again));
+    let (rig, sent) = send(plan());
+    assert_eq!(([0, 0], 2), (sent, rig.drops("inspection-full")));
+    let (rig, sent) = send(saying!(NoMemory, Pass));
+    assert_eq!(([1, 1], 2), (sent, bypassed(&rig, Skipped::NoMemory)));
+    let (rig, sent) = send(saying!(NoMemory, Bypass));
+    assert_eq!([1, 1], sent);
     assert_eq!(
         (1, 1),
         (bypassed(&rig, Skipped::NoMemory), bypassed(&rig, Skipped::Left))
     );
+}
+
+#[test]
+fn flow_of_a_source_that_has_its_share_is_dropped_or_goes_on_as_its_policy_says() {
+    let send = |plan: Plan| {
+        let mut rig = Rig::new(Plan { shards: 1, ..plan });
+        let assured: Vec<_> = (7000..7008).map(|port| assured(&mut rig, rig::HOST, port)).collect();
+        ledger(&mut rig);
+        (rig, assured)
+    };
+    let (rig, assured) = send(plan());
+    assert_eq!((Some(&false), 1), (assured.last(), rig.drops("inspection-source-full")));
+    for plan in [saying!(SourceFull, Pass), saying!(SourceFull, Bypass)] {
+        let (rig, assured) = send(plan);
+        assert_eq!((vec![true; 8], 1), (assured, bypassed(&rig, Skipped::SourceFull)));
+    }
+    let (mut rig, _) = send(saying!(SourceFull, DropFlow));
+    let ask = packet::udp4(SocketAddrV4::new(rig::HOST.parse().unwrap(), 7007), "198.51.100.7:9");
+    assert_eq!(0, rig.host_sends(&ask).len());
+    assert_eq!(1, rig.drops("flow-dropped"), "{:?}", rig.all_drops());
 }
 
 #[test]

@@ -10,12 +10,14 @@ mod flow;
 mod known;
 mod parser;
 mod story;
+mod tombstones;
 
 use std::sync::Arc;
 
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
 use sluice_wire::Direction;
+use sluice_wire::tcp::flag;
 
 pub use asking::{Fate, Match, Report, RuleNumber, Tools};
 pub use book::Book;
@@ -27,17 +29,19 @@ use crate::evaluate::{Facts, View};
 use crate::prefilter::Class;
 use crate::protocols::{self, Capacity, Store};
 use crate::rates::Rates;
-use crate::reason::{Reason, Skipped};
+use crate::reason::{Limit, Reason, Skipped, Tally};
 use crate::ruleset::Ruleset;
 use crate::scope::Ends;
+use crate::shares::Source;
 use crate::signature::Toward;
 use crate::stream::{self, Exception, Policies, Policy, Step, Streams};
 use crate::transactions::{Noting, Tell, Transactions, Wanted};
 use asking::Asking;
 use book::Books;
-use flow::{Flow, Flows};
+use flow::{Flow, Flows, Standing};
 use known::{Known, by_packet, message, piece_of_message};
 use parser::Said;
+use tombstones::Tombstones;
 
 /// What is to become of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,10 +129,14 @@ pub struct Inspector<'m> {
     streams: Streams<'m>,
     store: Store,
     transactions: Transactions,
+    tombstones: Tombstones,
+    hasher: Hasher,
     /// The next flow's.
     next_number: u64,
     /// What happened.
     pub counters: Counters,
+    /// Limits that were reached.
+    pub limits: Tally<{ Limit::ALL.len() }>,
 }
 
 /// What is the same for all packets of a burst.
@@ -164,16 +172,24 @@ impl<'m> Inspector<'m> {
         Ok(Self {
             flows: Flows::new(plan.flow_places()),
             streams: Streams::new(memory, &plan.streams, hasher)?,
+            tombstones: Tombstones::new(plan.flow_places() as usize, hasher),
+            hasher,
             store: Store::new(&plan.protocols),
             transactions: Transactions::new(plan.protocols.transactions),
             next_number: 1,
             books: Books::new(Book::new(plan, rules, 0)?),
             counters: Counters::default(),
+            limits: Tally::default(),
         })
     }
 
-    /// A flow begins. None where there is no place for it.
+    /// A flow begins. Where no place is free, the oldest gives way whose client has answered nothing, as in a flood of
+    /// forged sources. None where there is no such flow.
     pub fn open(&mut self, tcp: bool) -> Option<FlowHandle> {
+        if let Some(oldest) = self.flows.giving_way() {
+            self.limits.add(Limit::FlowsGaveWay as usize);
+            self.end(oldest, true);
+        }
         let stream = match tcp {
             true => self.streams.open()?,
             false => stream::Handle::NONE,
@@ -188,11 +204,27 @@ impl<'m> Inspector<'m> {
         opened
     }
 
+    /// Whether a flow is there: one that gave way to others is not.
+    #[inline(always)]
+    pub fn has(&self, handle: FlowHandle) -> bool {
+        self.flows.has(handle)
+    }
+
     /// A flow ends.
     pub fn close(&mut self, handle: FlowHandle) {
+        self.end(handle, false);
+    }
+
+    /// A flow ends; `early`: before its session does.
+    fn end(&mut self, handle: FlowHandle, early: bool) {
         let Some((flow, _)) = self.flows.get(handle) else {
             return;
         };
+        let is_dropped = matches!(flow.fate, Fate::Dropped | Fate::Rejected);
+        let is_over = is_dropped && (early || flow.stream != stream::Handle::NONE) || self.streams.ended(flow.stream);
+        if is_over && let Some(ends) = &flow.story.ends {
+            self.tombstones.add(ends, flow.story.seen[1]);
+        }
         self.streams.close(flow.stream);
         self.books.close(flow);
         flow.parser.release(&mut self.store);
@@ -210,6 +242,13 @@ impl<'m> Inspector<'m> {
     pub fn record(&mut self, tools: &mut Tools, first: u32) {
         self.books.current().scans.record(first);
         tools.scratch.record();
+    }
+
+    /// Tell what was met since the last time: anomalies of messages, and limits; number of each, and how often.
+    #[inline(always)]
+    pub fn tell_met(&mut self, anomaly: impl FnMut(usize, u64), limit: impl FnMut(usize, u64)) {
+        self.store.anomalies.tell(anomaly);
+        self.limits.tell(limit);
     }
 
     /// The parsers' anomalies.
@@ -243,11 +282,9 @@ impl<'m> Inspector<'m> {
     }
 
     /// A packet of a flow has come at a nanosecond. What becomes of it where that is decided already; none where it is to be
-    /// looked at.
+    /// looked at, or the flow has given way to others.
     pub fn decided(&mut self, handle: FlowHandle, now: u64) -> Option<Verdict> {
-        let Some((flow, _)) = self.flows.get(handle) else {
-            return Some(Verdict::Drop(Reason::Closed));
-        };
+        let (flow, _) = self.flows.get(handle)?;
         flow.story.seen[1] = now;
         match flow.fate {
             Fate::Open => None,
@@ -281,11 +318,21 @@ impl<'m> Inspector<'m> {
         let Some((flow, _)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };
-        let (stream, direction) = (flow.stream, seen.direction);
+        let (stream, direction, standing) = (flow.stream, seen.direction, flow.standing);
         if round.settings.clear_urgent {
             self.streams.clear_urgent(seen.segment);
         }
+        if standing != Standing::Assured
+            && let Err(exception) = self.stand(handle, &seen)
+        {
+            self.streams.count(exception);
+            return self.exception(handle, exception, round.settings);
+        }
         let mut step = self.streams.segment(stream, direction, seen.own_side, seen.segment);
+        if step == Step::Exception(Exception::Midstream) && self.is_over(handle) {
+            step = Step::Exception(Exception::Closed);
+            self.streams.count(Exception::Closed);
+        }
         if let Step::Exception(exception) = step
             && round.settings.policies.of(exception) == Policy::Pass
         {
@@ -321,6 +368,51 @@ impl<'m> Inspector<'m> {
         }
     }
 
+    /// A packet of a flow whose client may be forged: it stays once that answers the server.
+    ///
+    /// # Errors
+    /// Its source has as many flows as it may.
+    #[cold]
+    fn stand(&mut self, handle: FlowHandle, seen: &Seen<'_>) -> Result<(), Exception> {
+        let Some((flow, _)) = self.flows.get(handle) else {
+            return Ok(());
+        };
+        if let Some(ends) = &flow.story.ends
+            && seen.facts.tcp.is_some_and(|tcp| tcp.flags & flag::SYN != 0)
+        {
+            self.tombstones.remove(ends);
+        }
+        if seen.direction == Direction::Reverse {
+            flow.standing = Standing::Replied;
+            return Ok(());
+        }
+        let stream = flow.stream;
+        let answers = match stream {
+            stream::Handle::NONE => flow.standing == Standing::Replied,
+            stream => seen.own_side && self.streams.answers(stream, seen.segment),
+        };
+        if !answers {
+            return Ok(());
+        }
+        let source = Source::of(seen.ends.source, &self.hasher);
+        flow.source = source;
+        if !self.flows.assure(handle) {
+            return Err(Exception::SourceFull);
+        }
+        self.streams.count_for(stream, source);
+        Ok(())
+    }
+
+    /// Whether a flow goes on where a connection was reset, closed or dropped.
+    #[cold]
+    fn is_over(&mut self, handle: FlowHandle) -> bool {
+        let flow = self.flows.get(handle);
+        flow.is_some_and(|(flow, _)| match &flow.story.ends {
+            Some(ends) => self.tombstones.has(ends, flow.story.seen[1]),
+            None => false,
+        })
+    }
+
     /// What had come ahead of the gap that a packet has filled is searched, before the packet goes on.
     #[inline(always)]
     fn kept(
@@ -350,7 +442,9 @@ impl<'m> Inspector<'m> {
                 Verdict::Drop(exception.into())
             }
             // What follows data that were not kept can't be put in order.
-            Policy::Pass if exception != Exception::NoMemory => Verdict::Skip(exception.into()),
+            Policy::Pass if !matches!(exception, Exception::NoMemory | Exception::SourceFull) => {
+                Verdict::Skip(exception.into())
+            }
             Policy::Pass | Policy::Bypass => Verdict::Leave(Some(exception.into())),
         }
     }
@@ -530,6 +624,15 @@ impl<'m> Inspector<'m> {
     }
 
     fn datagram(&mut self, handle: FlowHandle, mut seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
+        let Some((flow, _)) = self.flows.get(handle) else {
+            return Verdict::Drop(Reason::Closed);
+        };
+        if flow.standing != Standing::Assured
+            && let Err(exception) = self.stand(handle, &seen)
+        {
+            self.streams.count(exception);
+            return self.exception(handle, exception, round.settings);
+        }
         let Some((flow, place)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };

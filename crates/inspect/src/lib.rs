@@ -16,13 +16,14 @@ pub mod reason;
 pub mod rule;
 pub mod ruleset;
 pub mod scope;
+pub mod shares;
 pub mod signature;
 pub mod signatures;
 pub mod stream;
 pub mod transactions;
 
 pub use inspector::{Inspector, Verdict};
-pub use reason::{Reason, Skipped};
+pub use reason::{Limit, Reason, Skipped};
 pub use rule::Rule;
 pub use ruleset::Ruleset;
 pub use signature::Signature;

@@ -65,6 +65,8 @@ reasons! {
         "A TCP sequence number that the window of its receiver does not reach.";
     NoMemory "stream-no-memory"
         "No place for the data of a stream, or for more that its receiver has not acknowledged: enlarge reassembly-bytes.";
+    SourceFull "inspection-source-full"
+        "A flow, or data to keep, of a source that has as much as one source may have: others go on. Enlarge flows or reassembly-bytes.";
     BadChecksum "stream-bad-checksum"
         "A packet whose TCP, UDP or ICMP checksum is wrong: its receiver would not take it.";
     Malformed "stream-malformed"
@@ -115,9 +117,95 @@ skipped! {
     BeyondEnd "beyond-end" "Behind the end of its stream.";
     OutOfWindow "out-of-window" "With a sequence number that the window of its receiver does not reach.";
     NoMemory "no-memory" "No place for another flow, or for its data.";
+    SourceFull "source-full" "Of a source that has as many flows, or keeps as much data, as one source may.";
     BadChecksum "bad-checksum" "With a wrong checksum.";
     Malformed "malformed" "With a header that does not fit.";
     Closed "closed" "Of a connection that is no longer kept.";
+}
+
+macro_rules! limits {
+    ($($name:ident $text:literal $help:literal;)*) => {
+        /// A limit that was reached: something gave way, and no packet is dropped or skipped for it by itself. Each is a
+        /// counter of its own.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Limit {
+            $(#[doc = $help] $name,)*
+        }
+
+        impl Limit {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Limit] = &[$(Limit::$name),*];
+
+            /// The counter's name.
+            pub fn name(self) -> &'static str {
+                match self { $(Limit::$name => $text,)* }
+            }
+
+            /// What it means, in a sentence for the operator.
+            pub fn help(self) -> &'static str {
+                match self { $(Limit::$name => $help,)* }
+            }
+        }
+    };
+}
+
+limits! {
+    FlowsGaveWay "flows-gave-way"
+        "Flows whose clients had answered nothing, as with forged sources, and that gave way to others: flows are all in use.";
+    FragmentsGaveWay "fragments-gave-way"
+        "Datagrams in fragments that gave way to others: fragments or fragment-bytes are all in use.";
+}
+
+/// How often limits were reached and anomalies were met, by the number of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tally<const N: usize> {
+    counts: [u64; N],
+    told: [u64; N],
+    /// Something was counted that is not told.
+    any: bool,
+}
+
+impl<const N: usize> Default for Tally<N> {
+    fn default() -> Self {
+        Self {
+            counts: [0; N],
+            told: [0; N],
+            any: false,
+        }
+    }
+}
+
+impl<const N: usize> Tally<N> {
+    /// One more of a number.
+    pub fn add(&mut self, number: usize) {
+        self.counts[number] += 1;
+        self.any = true;
+    }
+
+    /// How many of a number.
+    pub fn of(&self, number: usize) -> u64 {
+        self.counts[number]
+    }
+
+    /// Tell what was counted since the last time: number, and how many.
+    #[inline(always)]
+    pub fn tell(&mut self, tell: impl FnMut(usize, u64)) {
+        if self.any {
+            self.tell_all(tell);
+        }
+    }
+
+    #[cold]
+    fn tell_all(&mut self, mut tell: impl FnMut(usize, u64)) {
+        self.any = false;
+        for (number, (count, told)) in self.counts.iter().zip(&mut self.told).enumerate() {
+            let more = count - std::mem::replace(told, *count);
+            if more > 0 {
+                tell(number, more);
+            }
+        }
+    }
 }
 
 impl From<Exception> for Skipped {
@@ -130,6 +218,7 @@ impl From<Exception> for Skipped {
             Exception::BeyondEnd => Self::BeyondEnd,
             Exception::OutOfWindow => Self::OutOfWindow,
             Exception::NoMemory => Self::NoMemory,
+            Exception::SourceFull => Self::SourceFull,
             Exception::BadChecksum => Self::BadChecksum,
             Exception::Malformed => Self::Malformed,
             Exception::Closed => Self::Closed,
@@ -147,6 +236,7 @@ impl From<Exception> for Reason {
             Exception::BeyondEnd => Self::BeyondEnd,
             Exception::OutOfWindow => Self::OutOfWindow,
             Exception::NoMemory => Self::NoMemory,
+            Exception::SourceFull => Self::SourceFull,
             Exception::BadChecksum => Self::BadChecksum,
             Exception::Malformed => Self::Malformed,
             Exception::Closed => Self::Closed,

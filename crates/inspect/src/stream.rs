@@ -53,6 +53,7 @@ pub use exception::{Counters, EXCEPTIONS, Exception, Policies, Policy};
 pub use segment::{Kept, Step};
 pub use side::State;
 
+use crate::shares::Source;
 use blocks::{BLOCK, Block, Blocks, buckets_for};
 use free::Free;
 use side::{Connection, SPAN, Side, mark};
@@ -219,6 +220,35 @@ impl<'m> Streams<'m> {
         };
         let connection = self.connections.get_mut(place as usize)?;
         Some(Handle(connection.sides[0].serial | place))
+    }
+
+    /// The handshake of a connection was seen, and forgotten: where the data of its sides begin, the client's first.
+    pub fn begin(&mut self, handle: Handle, begins: [u32; 2]) {
+        if let Some(connection) = connection(self.connections, self.places, handle) {
+            for (side, begin) in connection.sides.iter_mut().zip(begins) {
+                side.begin(begin.wrapping_sub(1));
+            }
+        }
+    }
+
+    /// Whether a segment of the client acknowledges what the server has sent: who sends it has seen that.
+    pub fn answers(&self, handle: Handle, segment: &[u8]) -> bool {
+        let Some(server) = self.side(handle, Direction::Reverse) else {
+            return false;
+        };
+        segment.len() >= tcp::LENGTH
+            && tcp::FLAGS.read(segment) & (flag::ACK | flag::RST) == flag::ACK
+            && server.has(mark::OPEN)
+            && tcp::ACKNOWLEDGMENT.read(segment).wrapping_sub(server.acked) <= server.top().wrapping_sub(server.acked)
+    }
+
+    /// What is kept of a connection counts for a source from now on.
+    pub fn count_for(&mut self, handle: Handle, source: Source) {
+        if let Some(connection) = connection(self.connections, self.places, handle) {
+            for side in &mut connection.sides {
+                self.windows.blocks.count_for(side, source);
+            }
+        }
     }
 
     /// Forget a connection.

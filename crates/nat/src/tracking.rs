@@ -180,6 +180,17 @@ impl Tracking {
         TcpState::of(self.state)
     }
 
+    /// Where each side's data go on, by direction, of a TCP connection whose SYNs were seen and of which all is
+    /// acknowledged but the server's SYN: after the handshake, where they begin.
+    pub fn opening(&self) -> Option<[u32; 2]> {
+        let [client, server] = self.end;
+        let is_opening = self.state() == TcpState::Established
+            && self.flags & SEEN == SEEN
+            && self.acknowledged[1] == client
+            && server.wrapping_sub(self.acknowledged[0]) <= 1;
+        is_opening.then_some([client, server])
+    }
+
     /// Has the reverse direction sent anything?
     pub fn answered(&self) -> bool {
         self.flags & ANSWERED != 0

@@ -89,6 +89,16 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
         ("urgent pointers cleared", status.urgent_cleared),
         ("flows no longer inspected", status.left),
         ("flows gone over to other rules", status.reopened),
+    ] {
+        number(&mut columns, name, of);
+    }
+    for (title, met) in [("anomalies", &status.anomalies), ("limits reached", &status.limits)] {
+        number(&mut columns, title, met.iter().map(|met| met.packets).sum());
+        for met in met {
+            number(&mut columns, &format!("  {}", met.reason), met.packets);
+        }
+    }
+    for (name, of) in [
         ("workers overloaded", status.overloaded),
         ("overloads so far", status.overloads),
         ("alerts", status.alerts),

@@ -88,6 +88,10 @@ pub struct InspectionStatus {
     pub left: u64,
     /// Flows that went over to other rules than they began with.
     pub reopened: u64,
+    /// Anomalies of messages, what has happened alone: how often.
+    pub anomalies: Vec<InspectionReason>,
+    /// Limits that were reached, what has happened alone: how often.
+    pub limits: Vec<InspectionReason>,
     /// Workers that have more to inspect than they can, now.
     pub overloaded: u64,
     /// How often workers had.
@@ -128,7 +132,7 @@ pub struct SearchMade {
     pub compiling: Option<[u64; 2]>,
 }
 
-/// How many packets a reason had.
+/// How many packets a reason had, or how often something happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct InspectionReason {

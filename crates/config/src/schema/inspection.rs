@@ -84,7 +84,7 @@ impl Default for Inspection {
             decoders: 64,
             depth: 0,
             alerts: 4096,
-            fragments: 64,
+            fragments: 256,
             fragment_bytes: 1 << 20,
             bypass: Vec::new(),
             overload: None,

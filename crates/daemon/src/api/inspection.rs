@@ -7,7 +7,8 @@ use axum::extract::{Query, State};
 use sluice_config::api::{Alert, AlertRequest, InspectionReason, InspectionStatus, Page, RefusedSignature, SearchMade};
 use sluice_engine::counters::{Counter, WorkerCounters};
 use sluice_engine::reason::Reason;
-use sluice_inspect::Skipped;
+use sluice_inspect::protocols::Anomaly;
+use sluice_inspect::{Limit, Skipped};
 
 use super::{Refusal, Shared};
 use crate::build::RefusedRule;
@@ -72,6 +73,16 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         urgent_cleared: sum(|worker| &worker.urgent_cleared),
         left: sum(|worker| &worker.left),
         reopened: sum(|worker| &worker.reopened),
+        anomalies: by_reason(Anomaly::ALL.iter().map(|&anomaly| {
+            let counters = control.counters.iter();
+            let count = counters.map(|worker| worker.anomalies.get(anomaly as usize)).sum();
+            (anomaly.name(), anomaly.help(), count)
+        })),
+        limits: by_reason(Limit::ALL.iter().map(|&limit| {
+            let counters = control.counters.iter();
+            let count = counters.map(|worker| worker.limits.get(limit as usize)).sum();
+            (limit.name(), limit.help(), count)
+        })),
         overloaded: sum(|worker| &worker.overloaded),
         overloads: sum(|worker| &worker.overloads),
         alerts: sum(|worker| &worker.alerts),

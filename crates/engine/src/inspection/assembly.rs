@@ -5,6 +5,7 @@
 
 use arrayvec::ArrayVec;
 use sluice_inspect::Reason;
+use sluice_inspect::shares::{Shares, Source};
 use sluice_table::hash::Hasher;
 use sluice_wire::layers::{Class, Layers};
 use sluice_wire::{ipv4, ipv6};
@@ -99,6 +100,7 @@ enum State {
 #[derive(Debug, Default)]
 struct Entry {
     key: DatagramKey,
+    source: Source,
     shard: u16,
     /// Nanosecond at which it is given up.
     until: u64,
@@ -135,6 +137,8 @@ pub struct Assemblies {
     hasher: Hasher,
     waiting: usize,
     next: usize,
+    /// Datagrams by source. One has at most as many as are left to all others.
+    shares: Shares,
 }
 
 impl Assemblies {
@@ -151,7 +155,36 @@ impl Assemblies {
             hasher: Hasher::new(secret),
             waiting: 0,
             next: 0,
+            shares: Shares::new(1),
         }
+    }
+
+    /// The datagram that gives way to a fragment of another, where no place or no bytes are left: the oldest of those that
+    /// are not whole. Its tickets are to be taken, and it is to be cleared.
+    pub fn giving_way(&self, key: &DatagramKey, piece: &Piece<'_>) -> Option<u32> {
+        let fits = self.waiting + piece.bytes.len() <= self.limits.bytes;
+        if fits && !self.free.is_empty() {
+            return None;
+        }
+        let tag = key.hash(&self.hasher) | 1;
+        let is_known = self.find(key, tag).is_some();
+        if fits && is_known || !is_known && self.is_source_full(key) {
+            return None;
+        }
+        let others = self.tags.iter().zip(&self.entries).enumerate();
+        let others = others.filter(|(_, (tag, entry))| **tag != 0 && entry.key != *key);
+        // One that was spoilt holds no bytes, and drops what still comes of it as long as it has a place.
+        let others = others.filter(|(_, (_, entry))| fits || entry.there > 0);
+        let oldest = others.min_by_key(|(_, (_, entry))| entry.until);
+        oldest.map(|(place, _)| place as u32)
+    }
+
+    fn source(&self, key: &DatagramKey) -> Source {
+        Source::by_hash(self.hasher.block(key.source))
+    }
+
+    fn is_source_full(&self, key: &DatagramKey) -> bool {
+        !self.shares.may_have(self.source(key), 1, self.free.len().max(1))
     }
 
     fn find(&self, key: &DatagramKey, tag: u64) -> Option<u32> {
@@ -169,13 +202,17 @@ impl Assemblies {
         let place = match known {
             Some(place) => place,
             None if !fits => return Placed::Refused(Reason::FragmentsFull, None),
+            None if self.is_source_full(key) => return Placed::Refused(Reason::FragmentsFull, None),
             None => {
                 let Some(place) = self.free.pop() else {
                     return Placed::Refused(Reason::FragmentsFull, None);
                 };
+                let source = self.source(key);
+                self.shares.take(source, 1);
                 self.tags[place as usize] = tag;
                 self.entries[place as usize] = Entry {
                     key: *key,
+                    source,
                     shard,
                     until: now.saturating_add(self.limits.patience),
                     ..Entry::default()
@@ -283,7 +320,9 @@ impl Assemblies {
         if let Some(tag) = self.tags.get_mut(place as usize)
             && std::mem::take(tag) != 0
         {
-            self.waiting -= std::mem::take(&mut self.entries[place as usize]).there;
+            let entry = std::mem::take(&mut self.entries[place as usize]);
+            self.waiting -= entry.there;
+            self.shares.release(entry.source, 1);
             self.free.push(place);
         }
     }

@@ -7,7 +7,7 @@ use sluice_inspect::inspector::{FlowHandle, Match, Round, Seen, Settings, Tools,
 use sluice_inspect::scope::Ends;
 use sluice_inspect::stream::{Exception, Policy};
 use sluice_inspect::transactions::Transaction;
-use sluice_inspect::{Reason, Skipped};
+use sluice_inspect::{Limit, Reason, Skipped};
 use sluice_table::flow::RecordIndex;
 use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{self, Flags, Fragment};
@@ -229,6 +229,10 @@ impl<F: Family> Look<'_, '_, F> {
         counters.searched.add(inspector.counters.searched - before.searched);
         counters.reopened.add(inspector.counters.reopened - before.reopened);
         counters.records_lost.add(inspector.counters.untold - before.untold);
+        inspector.tell_met(
+            |anomaly, count| counters.anomalies.add(anomaly, count),
+            |limit, count| counters.limits.add(limit, count),
+        );
         counters
             .urgent_cleared
             .add(inspector.streams().counters().urgent - urgent);
@@ -266,6 +270,13 @@ fn fragment<F: Family>(
         return look.refuse(Reason::FragmentMisfit, lists);
     };
     let told = told(&meta);
+    while let Some(oldest) = work.assemblies.giving_way(&key, &piece) {
+        look.counters.limits.add(Limit::FragmentsGaveWay as usize, 1);
+        for ticket in work.assemblies.take_tickets(oldest) {
+            give_up(ticket, Reason::FragmentsFull, lists, work);
+        }
+        work.assemblies.clear(oldest);
+    }
     match work.assemblies.place(&key, meta.shard, piece, look.now) {
         Placed::Refused(reason, spoilt) => {
             let tickets = spoilt.map(|place| work.assemblies.take_tickets(place));
@@ -478,18 +489,21 @@ fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &shard
 
 /// The flow of a session, opened where it is not.
 fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Session, now: Now) -> Option<FlowHandle> {
-    match session.inspect() {
-        Inspect::Flow(handle) => Some(FlowHandle(handle)),
-        Inspect::Nothing | Inspect::Left | Inspect::Sought | Inspect::Denied(_) => None,
-        Inspect::Wanted => {
-            let inspector = shard.inspector.as_deref_mut()?;
-            let handle = inspector.open(session.protocol() == protocol::TCP)?;
-            let client = ends::<F>(session, Direction::Forward);
-            inspector.introduce(handle, client, session.interface(), now.nanoseconds);
-            F::table(shard).get_mut(index)?.set_inspect(Inspect::Flow(handle.0));
-            Some(handle)
-        }
+    let inspector = shard.inspector.as_deref_mut()?;
+    let gave_way = match session.inspect() {
+        Inspect::Flow(handle) if inspector.has(FlowHandle(handle)) => return Some(FlowHandle(handle)),
+        Inspect::Flow(_) => true,
+        Inspect::Wanted => false,
+        Inspect::Nothing | Inspect::Left | Inspect::Sought | Inspect::Denied(_) => return None,
+    };
+    let handle = inspector.open(session.protocol() == protocol::TCP)?;
+    let client = ends::<F>(session, Direction::Forward);
+    inspector.introduce(handle, client, session.interface(), now.nanoseconds);
+    if gave_way {
+        inspector.resume(handle, session.track().tracking.opening());
     }
+    F::table(shard).get_mut(index)?.set_inspect(Inspect::Flow(handle.0));
+    Some(handle)
 }
 
 /// A segment with data becomes the reset of its connection; false where it can't.

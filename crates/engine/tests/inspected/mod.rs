@@ -135,6 +135,16 @@ impl Talk {
     }
 }
 
+/// A host asks a remote, which answers, and the host goes on: so its flow is one that stays. False where it does not go on.
+pub fn assured(rig: &mut Rig, host: &str, port: u16) -> bool {
+    let ask = packet::udp4(SocketAddrV4::new(host.parse().unwrap(), port), "198.51.100.7:9");
+    let sent = rig.host_sends(&ask);
+    let Some(asked) = sent.first() else { return false };
+    let (public, remote) = rig::flow(&asked.frame);
+    rig.router_sends(&packet::udp4(remote, public));
+    rig.host_sends(&ask).len() == 1
+}
+
 /// What sent frames carry.
 pub fn payloads(sent: &[rig::Sent]) -> Vec<&[u8]> {
     sent.iter().map(|sent| &sent.frame[54..]).collect()

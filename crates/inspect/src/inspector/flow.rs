@@ -10,6 +10,7 @@ use super::story::Story;
 use crate::bindings::vectorscan::{self, Next, Scratch, Streams};
 use crate::prefilter::{Class, Prefilter};
 use crate::ruleset::OfPorts;
+use crate::shares::{Shares, Source};
 use crate::signature::{Service, Toward};
 use crate::stream;
 use crate::transactions::Pending;
@@ -21,12 +22,27 @@ pub struct FlowHandle(pub u32);
 /// No handle is below 1 shifted by so many bits: those numbers are for the engine.
 const RESERVED_BITS: u32 = 4;
 
+/// Whether the client of a flow is who it says it is (conntrack's word).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It may be forged, and gives way to others where there is no place.
+    #[default]
+    Unreplied,
+    /// The server has answered what may be forged: the same.
+    Replied,
+    /// The client has answered the server: it stays, and counts for its source.
+    Assured,
+}
+
 /// What is known of a flow, what every packet needs first.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Flow {
     serial: u32,
     is_open: bool,
+    pub standing: Standing,
+    /// Whom it counts for, once it is assured.
+    pub source: Source,
     /// Of the rules that it goes by.
     pub generation: u32,
     /// Who sent last.
@@ -53,6 +69,53 @@ pub(super) struct Flows {
     flows: Box<[Flow]>,
     free: Vec<u32>,
     bits: u32,
+    /// Those that are not assured, the oldest first.
+    queue: Queue,
+    /// Those that are, by source.
+    shares: Shares,
+    assured: usize,
+}
+
+/// A source may have so many times as many flows as are left to all others.
+const MULTIPLE: usize = 4;
+
+/// Places in the order in which they came, any of which may leave.
+struct Queue {
+    /// The place before and the place behind each; the last pair is the begin and the end.
+    links: Box<[[u32; 2]]>,
+}
+
+impl Queue {
+    fn new(count: u32) -> Self {
+        Self {
+            links: (0..=count).map(|place| [place; 2]).collect(),
+        }
+    }
+
+    /// The number of what is before the first and behind the last.
+    fn end(&self) -> u32 {
+        self.links.len() as u32 - 1
+    }
+
+    fn push(&mut self, place: u32) {
+        let end = self.end();
+        let last = self.links[end as usize][0];
+        self.links[place as usize] = [last, end];
+        self.links[last as usize][1] = place;
+        self.links[end as usize][0] = place;
+    }
+
+    fn remove(&mut self, place: u32) {
+        let [before, after] = std::mem::replace(&mut self.links[place as usize], [place; 2]);
+        self.links[before as usize][1] = after;
+        self.links[after as usize][0] = before;
+    }
+
+    fn first(&self) -> Option<u32> {
+        let end = self.end();
+        let first = self.links[end as usize][1];
+        (first != end).then_some(first)
+    }
 }
 
 impl Flows {
@@ -60,6 +123,8 @@ impl Flows {
         let flow = |_| Flow {
             serial: 0,
             is_open: false,
+            standing: Standing::Unreplied,
+            source: Source::UNPROVEN,
             generation: 0,
             stream: stream::Handle::NONE,
             scans: [None; 2],
@@ -78,7 +143,47 @@ impl Flows {
             free: (0..count).rev().collect(),
             // No handle is one of the numbers that the engine has for itself.
             bits: (32 - count.leading_zeros()).max(RESERVED_BITS),
+            queue: Queue::new(count),
+            shares: Shares::new(MULTIPLE),
+            assured: 0,
         }
+    }
+
+    /// What gives way to another flow: the oldest of those that are not assured, where no place is free.
+    pub fn giving_way(&self) -> Option<FlowHandle> {
+        if !self.free.is_empty() {
+            return None;
+        }
+        let place = self.queue.first()?;
+        let serial = self.flows.get(place as usize)?.serial;
+        Some(FlowHandle(serial << self.bits | place))
+    }
+
+    /// A flow stays from now on, and counts for its source. False, and nothing done, where that has as many as it may.
+    #[cold]
+    pub fn assure(&mut self, handle: FlowHandle) -> bool {
+        let left = self.flows.len() - self.assured;
+        let Some((flow, place)) = self.get(handle) else {
+            return false;
+        };
+        let source = flow.source;
+        if !self.shares.may_have(source, 1, left) {
+            return false;
+        }
+        self.flows[place].standing = Standing::Assured;
+        self.shares.take(source, 1);
+        self.queue.remove(place as u32);
+        self.assured += 1;
+        true
+    }
+
+    /// Whether a handle is of a flow that is there.
+    #[inline(always)]
+    pub fn has(&self, handle: FlowHandle) -> bool {
+        let place = (handle.0 & ((1 << self.bits) - 1)) as usize;
+        self.flows
+            .get(place)
+            .is_some_and(|flow| flow.is_open && flow.serial == handle.0 >> self.bits)
     }
 
     pub fn open(&mut self, stream: stream::Handle) -> Option<FlowHandle> {
@@ -91,11 +196,14 @@ impl Flows {
             serial => serial,
         };
         flow.is_open = true;
+        (flow.standing, flow.source) = Default::default();
         flow.stream = stream;
         (flow.scans, flow.fate, flow.service, flow.searched, flow.turn) = ([None; 2], Fate::Open, None, 0, None);
         (flow.parser, flow.story, flow.pending, flow.of_ports) = Default::default();
         flow.waiting.iter_mut().for_each(Waiting::begin);
-        Some(FlowHandle(flow.serial << self.bits | place))
+        let handle = FlowHandle(flow.serial << self.bits | place);
+        self.queue.push(place);
+        Some(handle)
     }
 
     /// A flow and its place.
@@ -124,10 +232,19 @@ impl Flows {
     }
 
     pub fn close(&mut self, handle: FlowHandle) {
-        if let Some((flow, _)) = self.get(handle) {
-            flow.is_open = false;
-            self.free.push(handle.0 & ((1 << self.bits) - 1));
+        let Some((flow, place)) = self.get(handle) else {
+            return;
+        };
+        flow.is_open = false;
+        let (standing, source) = (flow.standing, flow.source);
+        match standing {
+            Standing::Assured => {
+                self.shares.release(source, 1);
+                self.assured -= 1;
+            }
+            Standing::Unreplied | Standing::Replied => self.queue.remove(place as u32),
         }
+        self.free.push(place as u32);
     }
 }
 

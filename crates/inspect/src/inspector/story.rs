@@ -1,6 +1,6 @@
 //! What a flow is told of when it is spoken of: which it is, since when, and what became of it.
 
-use super::{FlowHandle, Inspector, RuleNumber};
+use super::{Fate, FlowHandle, Inspector, RuleNumber};
 use crate::scope::Ends;
 use crate::signature::Service;
 use crate::transactions::{Noting, Tell, Wanted};
@@ -47,6 +47,22 @@ impl Inspector<'_> {
                 ..Story::default()
             };
             self.books.introduce(flow);
+        }
+    }
+
+    /// A flow was opened once more that had given way to others. Where a rule or an exception had ended it, it stays so.
+    /// `begins`: where the data of its sides begin, the client's first, where the session knows it.
+    pub fn resume(&mut self, handle: FlowHandle, begins: Option<[u32; 2]>) {
+        let Some((flow, _)) = self.flows.get(handle) else {
+            return;
+        };
+        if let Some(ends) = &flow.story.ends
+            && self.tombstones.has(ends, flow.story.seen[1])
+        {
+            flow.fate = Fate::Dropped;
+        }
+        if let Some(begins) = begins {
+            self.streams.begin(flow.stream, begins);
         }
     }
 

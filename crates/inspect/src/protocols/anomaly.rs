@@ -1,5 +1,7 @@
 //! What is odd about a message.
 
+use crate::reason::Tally;
+
 macro_rules! anomalies {
     ($($name:ident $text:literal $help:literal;)*) => {
         /// What is odd about a message: each is a counter of its own, counted once per message.
@@ -96,24 +98,24 @@ anomalies! {
 }
 
 /// How often each anomaly was met.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counts([u64; Anomaly::ALL.len()]);
-
-impl Default for Counts {
-    fn default() -> Self {
-        Self([0; Anomaly::ALL.len()])
-    }
-}
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts(Tally<{ Anomaly::ALL.len() }>);
 
 impl Counts {
     /// One more.
     pub fn add(&mut self, anomaly: Anomaly) {
-        self.0[anomaly as usize] += 1;
+        self.0.add(anomaly as usize);
     }
 
     /// How often.
     pub fn of(&self, anomaly: Anomaly) -> u64 {
-        self.0[anomaly as usize]
+        self.0.of(anomaly as usize)
+    }
+
+    /// Tell what was met since the last time: number of the anomaly, and how often.
+    #[inline(always)]
+    pub fn tell(&mut self, tell: impl FnMut(usize, u64)) {
+        self.0.tell(tell);
     }
 }
 

@@ -12,6 +12,7 @@ use sluice_table::hash::Hasher;
 
 use super::free::Free;
 use super::side::{NONE, Side};
+use crate::shares::{Shares, Source};
 
 /// Bytes of a block.
 pub(super) const BLOCK: usize = 1 << SHIFT;
@@ -62,6 +63,8 @@ pub(super) struct Blocks<'m> {
     share: usize,
     /// Blocks that bytes ahead of a gap leave to those that fill it: of the share, and of all.
     reserve: usize,
+    /// What each source has. One has at most as many as are left to all others.
+    sources: Shares,
 }
 
 /// Buckets for so many blocks.
@@ -160,7 +163,32 @@ impl<'m> Blocks<'m> {
             hasher,
             share,
             reserve,
+            sources: Shares::new(1),
         }
+    }
+
+    /// The blocks of a side count for another source.
+    pub(super) fn count_for(&mut self, side: &mut Side, source: Source) {
+        self.sources.release(Source(side.source), side.blocks);
+        self.sources.take(source, side.blocks);
+        side.source = source.0;
+    }
+
+    /// Whether the source of a side has as many blocks as it may, so that it gets no more; `reserve`: of what is left, for
+    /// others. Bytes that fill a gap are bounded by half of all: refused for what others have, they would leave what is
+    /// behind them where it is.
+    fn is_source_full(&self, side: &Side, needed: usize, reserve: usize) -> bool {
+        let left = self.free.left().saturating_sub(reserve);
+        let source = Source(side.source);
+        match side.has_ahead() && reserve == 0 {
+            true => self.sources.of(source) as usize + needed > self.blocks.len() / 2 + 1,
+            false => needed > 0 && !self.sources.may_have(source, needed, left),
+        }
+    }
+
+    /// Whether others of its source keep a side, whose connection has so many blocks, from getting more.
+    pub(super) fn is_short_for_others(&self, side: &Side, has: u32) -> bool {
+        self.sources.of(Source(side.source)) > has && self.is_source_full(side, 1, 0)
     }
 
     /// How many are in use.
@@ -218,6 +246,7 @@ impl<'m> Blocks<'m> {
         self.buckets[bucket] = at;
         side.head = at;
         side.blocks += 1;
+        self.sources.take(Source(side.source), 1);
         Some(at)
     }
 
@@ -254,6 +283,7 @@ impl<'m> Blocks<'m> {
             after.before = before;
         }
         side.blocks -= 1;
+        self.sources.release(Source(side.source), 1);
         self.free.give_back(at);
     }
 
@@ -268,7 +298,9 @@ impl<'m> Blocks<'m> {
         let reserve = if ahead { self.reserve } else { 0 };
         let share = self.share.saturating_sub(reserve);
         needed == 0
-            || (side.blocks as usize + others as usize + needed <= share && needed + reserve <= self.free.left())
+            || (side.blocks as usize + others as usize + needed <= share
+                && needed + reserve <= self.free.left()
+                && !self.is_source_full(side, needed, reserve))
     }
 
     /// Keep bytes of which the first copy has come: those that are there stay.
@@ -461,10 +493,19 @@ mod tests {
             assert!(!blocks.has_room(side, 2, 3, false));
             blocks.write(side, 0, &[0; 2 * BLOCK]);
             assert!(blocks.has_room(side, 0, blocks.needed(side, 10, 2 * BLOCK), true));
+            // A source has as many as are left to all others, at most.
             let mut other = Side::unseen(0);
-            other.window = 4;
-            blocks.write(&mut other, 0, &[0; 3 * BLOCK]);
+            (other.window, other.source) = (4, 9);
+            blocks.write(&mut other, 0, &[0; BLOCK]);
             assert!(blocks.has_room(side, 0, 1, false) && !blocks.has_room(side, 0, 1, true));
+            blocks.write(&mut other, 1 << SHIFT, &[0; BLOCK]);
+            assert!(!blocks.has_room(side, 0, 1, false) && !blocks.is_short_for_others(side, 2));
+            assert!(blocks.is_short_for_others(side, 1));
+            // What fills a gap goes on up to half of all.
+            side.end = side.next + 1;
+            assert!(blocks.has_room(side, 0, 2, false) && !blocks.has_room(side, 0, 3, false));
+            blocks.count_for(side, Source(9));
+            assert!(!blocks.has_room(side, 0, 1, false));
         });
     }
 }

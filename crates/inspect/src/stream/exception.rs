@@ -62,6 +62,8 @@ exceptions! {
     OutOfWindow "out-of-window" DropPacket "A sequence number that the receiver's window does not reach";
     NoMemory "no-memory" DropPacket
         "No place for another connection, or for the data of one that its receiver has not acknowledged";
+    SourceFull "source-full" DropPacket
+        "A flow, or data to keep, of a source that has as much of the pool as one source may have";
     BadChecksum "bad-checksum" DropPacket "A segment whose checksum is wrong: its receiver would not take it";
     Malformed "malformed" DropPacket "A header that does not fit its segment";
     Closed "closed" DropPacket "A segment of a connection that is no longer kept";

@@ -253,7 +253,7 @@ fn ahead(
     let mut rewritten = 0;
     if length > 0 {
         if !windows.has_room(side, peer.blocks, (header.sequence, length), true) {
-            return Step::Exception(Exception::GapFull);
+            return Step::Exception(windows.without_room(side, peer.blocks, Exception::GapFull));
         }
         if !windows.take(side) {
             return Step::Exception(Exception::NoMemory);
@@ -339,7 +339,7 @@ fn in_order(
     let offset = side.released;
     if fresh > 0 {
         if !windows.make_room(side, peer.blocks, now) {
-            return Step::Exception(Exception::NoMemory);
+            return Step::Exception(windows.without_room(side, peer.blocks, Exception::NoMemory));
         }
         windows.append(side, &segment[from..from + now]);
         advance(side, peer, now);
@@ -386,7 +386,7 @@ fn fill(
             return Err(Exception::BeyondEnd);
         }
         if !windows.spill(side, peer.blocks, length - known) {
-            return Err(Exception::NoMemory);
+            return Err(windows.without_room(side, peer.blocks, Exception::NoMemory));
         }
     }
     let mut rewritten = keep(side, windows, header, segment, known);

@@ -13,21 +13,21 @@ pub(super) const SPAN: u32 = 1 << 30;
 /// Bits of [`Side::marks`].
 pub(super) mod mark {
     /// Where the stream begins is known.
-    pub const OPEN: u16 = 0x01;
+    pub const OPEN: u8 = 0x01;
     /// Something was released: where the stream begins is settled.
-    pub const SETTLED: u16 = 0x02;
+    pub const SETTLED: u8 = 0x02;
     /// A SYN with another number has passed since, and the receiver has not said which it took.
-    pub const ASKED: u16 = 0x04;
+    pub const ASKED: u8 = 0x04;
     /// The FIN was released: it stands at `next`.
-    pub const FINISHED: u16 = 0x08;
+    pub const FINISHED: u8 = 0x08;
     /// A reset that the receiver takes has passed.
-    pub const RESET: u16 = 0x10;
+    pub const RESET: u8 = 0x10;
     /// This side sent data last.
-    pub const TURN: u16 = 0x20;
+    pub const TURN: u8 = 0x20;
     /// The FIN has come, ahead of a gap: it stands at `end`.
-    pub const FIN_AHEAD: u16 = 0x40;
+    pub const FIN_AHEAD: u8 = 0x40;
     /// The receiver has said how far its window reaches.
-    pub const BOUNDED: u16 = 0x80;
+    pub const BOUNDED: u8 = 0x80;
 }
 
 /// How far a direction has come.
@@ -53,10 +53,11 @@ pub(super) struct Side {
     pub acked: u32,
     /// Which use of this record it is: the same in both sides.
     pub serial: u32,
-    pub marks: u16,
+    /// Whom the blocks of this side count for.
+    pub source: u16,
+    pub marks: u8,
     /// The window scale that this side's SYN offered (RFC 7323, 2.2), or one of [`scale`].
     pub scale: u8,
-    pub unused: u8,
     /// Number of its window.
     pub window: u32,
     /// Bytes in the window's buffer, the last of them just before `next`.
@@ -105,7 +106,7 @@ impl Side {
     }
 
     #[inline(always)]
-    pub fn has(&self, mark: u16) -> bool {
+    pub fn has(&self, mark: u8) -> bool {
         self.marks & mark != 0
     }
 

@@ -5,6 +5,7 @@
 //! move there. So they always lie in one piece, and each is copied twice at most; a third time where it leaves the
 //! buffer unacknowledged.
 
+use super::Exception;
 use super::blocks::{Blocks, Compared};
 use super::free::Free;
 use super::side::{NONE, Side, mark};
@@ -147,6 +148,15 @@ impl<'m> Windows<'m> {
             has_room = self.blocks.has_room(side, others, needed, ahead);
         }
         has_room
+    }
+
+    /// What it is called that there is no room: where other connections of its source keep it from a side, that.
+    #[cold]
+    pub(super) fn without_room(&self, side: &Side, others: u32, otherwise: Exception) -> Exception {
+        match self.blocks.is_short_for_others(side, side.blocks + others) {
+            true => Exception::SourceFull,
+            false => otherwise,
+        }
     }
 
     /// Keep in blocks what of the window the receiver has not acknowledged, if there is room for that and `more` bytes
