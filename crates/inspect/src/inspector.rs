@@ -33,6 +33,7 @@ use crate::scope::Ends;
 use crate::signature::Toward;
 use crate::stream::{self, Exception, Policies, Policy, Step, Streams};
 use crate::transactions::{Noting, Tell, Transactions, Wanted};
+use crate::work::Work;
 use asking::Asking;
 use book::Books;
 use flow::{Flow, Flows};
@@ -116,6 +117,8 @@ pub struct Counters {
     pub untold: u64,
     /// Flows that went over to other rules than they began with.
     pub reopened: u64,
+    /// Packets that had more to be done for them than they may.
+    pub work_exceeded: u64,
 }
 
 /// Inspection of one shard.
@@ -124,6 +127,8 @@ pub struct Inspector<'m> {
     flows: Flows,
     streams: Streams<'m>,
     store: Store,
+    /// The same as the parsers'.
+    work: Work,
     transactions: Transactions,
     /// The next flow's.
     next_number: u64,
@@ -161,10 +166,12 @@ pub enum Error {
 impl<'m> Inspector<'m> {
     /// A shard's, in `memory` for its streams of [`stream::Plan::lines`].
     pub fn new(plan: &Plan, rules: Arc<Ruleset>, memory: &'m mut [Line], hasher: Hasher) -> Result<Self, Error> {
+        let store = Store::new(&plan.protocols);
         Ok(Self {
             flows: Flows::new(plan.flow_places()),
             streams: Streams::new(memory, &plan.streams, hasher)?,
-            store: Store::new(&plan.protocols),
+            work: store.work.clone(),
+            store,
             transactions: Transactions::new(plan.protocols.transactions),
             next_number: 1,
             books: Books::new(Book::new(plan, rules, 0)?),
@@ -374,6 +381,7 @@ impl<'m> Inspector<'m> {
             of_ports,
             story,
             pending,
+            credit,
             ..
         } = flow;
         let (stream, direction) = (*stream, seen.direction);
@@ -394,6 +402,7 @@ impl<'m> Inspector<'m> {
                 )
             }
         };
+        let begun = self.work.begin(*credit, bytes.len());
         let [mine, others] = match direction {
             Direction::Forward => {
                 let [mine, others] = waiting;
@@ -519,6 +528,14 @@ impl<'m> Inspector<'m> {
         }
         self.counters.untold = self.transactions.lost;
         self.counters.reopened = self.books.reopened;
+        *credit = self.work.end(begun);
+        if self.work.is_spent() {
+            self.counters.work_exceeded += 1;
+            let said = content_exception(fate, Exception::Work, round.settings);
+            if said != Verdict::Pass {
+                return said;
+            }
+        }
         let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
         let clean = deep && mine.is_over() && others.is_over();
         match *fate {
@@ -544,9 +561,11 @@ impl<'m> Inspector<'m> {
             of_ports,
             story,
             pending,
+            credit,
             ..
         } = flow;
         let bytes = seen.segment.get(seen.payload..).unwrap_or_default();
+        let begun = self.work.begin(*credit, bytes.len());
         let waiting = &mut waiting[seen.direction as usize];
         // Each datagram is a message of its own.
         waiting.begin();
@@ -623,12 +642,34 @@ impl<'m> Inspector<'m> {
         }
         self.counters.untold = self.transactions.lost;
         self.counters.reopened = self.books.reopened;
+        *credit = self.work.end(begun);
+        if self.work.is_spent() {
+            self.counters.work_exceeded += 1;
+            let said = content_exception(fate, Exception::Work, round.settings);
+            if said != Verdict::Pass {
+                return said;
+            }
+        }
         match *fate {
             Fate::Dropped => Verdict::Drop(Reason::Signature),
             Fate::Rejected => Verdict::Reject(Reason::Signature),
             Fate::Open if round.settings.depth > 0 && *searched >= round.settings.depth => Verdict::Leave(None),
             Fate::Open | Fate::Passed(_) => Verdict::Pass,
         }
+    }
+}
+
+/// What the policy says about a packet whose content can't be inspected whole. It is part of its stream already, so that
+/// only its flow as a whole can be dropped. Where rules drop nothing, this doesn't either.
+fn content_exception(fate: &mut Fate, exception: Exception, settings: &Settings) -> Verdict {
+    match settings.policies.of(exception) {
+        _ if *fate != Fate::Open => Verdict::Pass,
+        Policy::DropFlow | Policy::DropPacket if !settings.passive => {
+            *fate = Fate::Dropped;
+            Verdict::Drop(exception.into())
+        }
+        Policy::DropFlow | Policy::DropPacket | Policy::Pass => Verdict::Pass,
+        Policy::Bypass => Verdict::Leave(Some(exception.into())),
     }
 }
 

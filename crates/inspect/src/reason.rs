@@ -71,6 +71,8 @@ reasons! {
         "A TCP header that does not fit its segment.";
     Closed "stream-closed"
         "A TCP segment of a connection that is no longer kept.";
+    Work "inspection-work"
+        "A packet with more to decode or to evaluate than it, or its flow for its bytes, may cause.";
 }
 
 macro_rules! skipped {
@@ -118,6 +120,7 @@ skipped! {
     BadChecksum "bad-checksum" "With a wrong checksum.";
     Malformed "malformed" "With a header that does not fit.";
     Closed "closed" "Of a connection that is no longer kept.";
+    Work "work" "With more to decode or to evaluate than it may cause; the rest of its flow is `left`.";
 }
 
 impl From<Exception> for Skipped {
@@ -133,6 +136,7 @@ impl From<Exception> for Skipped {
             Exception::BadChecksum => Self::BadChecksum,
             Exception::Malformed => Self::Malformed,
             Exception::Closed => Self::Closed,
+            Exception::Work => Self::Work,
         }
     }
 }
@@ -150,6 +154,7 @@ impl From<Exception> for Reason {
             Exception::BadChecksum => Self::BadChecksum,
             Exception::Malformed => Self::Malformed,
             Exception::Closed => Self::Closed,
+            Exception::Work => Self::Work,
         }
     }
 }

@@ -85,6 +85,8 @@ anomalies! {
         "A body that is not encoded as it says: it is searched as sent from there.";
     BodyBomb "body-bomb"
         "A body decodes to more than is allowed: the rest of it is searched as sent.";
+    WorkExceeded "work-exceeded"
+        "A packet brings more to decode than it may: the rest of the body is searched as sent.";
     BadDns "bad-dns"
         "A DNS message whose questions run over its end.";
     DnsPointer "dns-pointer"

@@ -2,15 +2,20 @@
 //! the bytes arrive by decoders from a pool.
 
 use miniz_oxide::inflate::TINFLStatus;
-use miniz_oxide::inflate::core::inflate_flags::TINFL_FLAG_HAS_MORE_INPUT;
-use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
+use miniz_oxide::inflate::core::inflate_flags::{TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY};
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress_with_limit};
 
 use super::Anomaly;
+use crate::work::Work;
 
 const WINDOW: usize = 32768;
-/// Limits are checked where so many encoded bytes end, so that they do not depend on how the stream is cut.
+/// Limits grow where so many encoded bytes begin, so that they do not depend on how the stream is cut.
 const STRIDE: u64 = 256;
 const ALWAYS_ALLOWED: u64 = 64 << 10;
+/// Bytes that are made between two charges of the account.
+const STEP: usize = 4096;
+/// Units of work of a block of deflate, beside its bytes: its tables are made anew, from as little as ten bytes.
+const BLOCK: u32 = 1024;
 
 struct Inflater {
     state: DecompressorOxide,
@@ -25,6 +30,7 @@ pub struct Inflaters {
     available: usize,
     bytes: u64,
     ratio: u64,
+    work: Work,
 }
 
 impl std::fmt::Debug for Inflaters {
@@ -37,7 +43,7 @@ impl std::fmt::Debug for Inflaters {
 }
 
 impl Inflaters {
-    pub(super) fn new(count: u16, bytes: u64, ratio: u32) -> Self {
+    pub(super) fn new(count: u16, bytes: u64, ratio: u32, work: Work) -> Self {
         let one = |_| Inflater {
             state: DecompressorOxide::new(),
             window: vec![0; WINDOW].into(),
@@ -49,6 +55,7 @@ impl Inflaters {
             available: count as usize,
             bytes,
             ratio: ratio.into(),
+            work,
         }
     }
 
@@ -63,6 +70,11 @@ impl Inflaters {
         self.all[index as usize].state.init();
         self.all[index as usize].at = 0;
         Some(index)
+    }
+
+    /// Bytes that so many encoded ones may decode to.
+    fn allowed(&self, taken: u64) -> u64 {
+        taken.saturating_mul(self.ratio).max(ALWAYS_ALLOWED).min(self.bytes)
     }
 
     fn give_back(&mut self, index: u16) {
@@ -170,13 +182,6 @@ impl Decoding {
                 if self.stage == Stage::Lost {
                     self.stage = Stage::Raw;
                 }
-                let allowed = (self.taken.saturating_mul(pool.ratio))
-                    .max(ALWAYS_ALLOWED)
-                    .min(pool.bytes);
-                if self.stage != Stage::Raw && self.made > allowed {
-                    self.stage = Stage::Raw;
-                    anomaly = Some(Anomaly::BodyBomb);
-                }
             }
         }
         anomaly
@@ -189,20 +194,42 @@ impl Decoding {
         out: &mut impl FnMut(&[u8]),
         anomaly: &mut Option<Anomaly>,
     ) -> usize {
-        let inflater = &mut pool.all[self.index as usize];
+        let allowed = pool.allowed(self.taken / STRIDE * STRIDE);
+        let (inflater, work) = (&mut pool.all[self.index as usize], &pool.work);
         let mut used = 0;
+        let mut paid = work.charge(bytes.len() as u32);
         loop {
+            // Where decoding is given up, the rest of the stride is lost: how many bytes of it the decoder had read ahead depends
+            // on how they were cut.
+            if !paid {
+                *anomaly = Some(Anomaly::WorkExceeded);
+                self.stage = Stage::Lost;
+                return bytes.len();
+            }
+            if self.made > allowed {
+                *anomaly = Some(Anomaly::BodyBomb);
+                self.stage = Stage::Lost;
+                return bytes.len();
+            }
             let (state, window, at) = (&mut inflater.state, &mut inflater.window, inflater.at);
-            let (status, taken, made) = decompress(state, &bytes[used..], window, at, TINFL_FLAG_HAS_MORE_INPUT);
+            // One byte more than is allowed tells that there are more.
+            let room = STEP.min(usize::try_from((allowed - self.made).saturating_add(1)).unwrap_or(STEP));
+            let flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
+            let (status, taken, made) = decompress_with_limit(state, &bytes[used..], window, at, room, flags);
             used += taken;
             self.made += made as u64;
             out(&inflater.window[at..at + made]);
             inflater.at = (at + made) % WINDOW;
+            paid = work.charge(made as u32);
             match status {
+                _ if !paid || self.made > allowed => {}
                 TINFLStatus::HasMoreOutput => {}
+                TINFLStatus::BlockBoundary => paid = work.charge(BLOCK),
                 TINFLStatus::NeedsMoreInput => return bytes.len(),
                 TINFLStatus::Done => {
                     inflater.state.init();
+                    // The next member is a block at least. Where that can't be paid, what follows is not decoded either.
+                    let _ = work.charge(BLOCK);
                     // Sums are not checked: the receiver may not do so either.
                     self.left = match self.format {
                         Format::Gzip => 8,
