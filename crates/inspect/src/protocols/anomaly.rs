@@ -73,6 +73,8 @@ anomalies! {
         "A chunk without a size, or one that does not end where it should: the rest is taken as the body.";
     BadStatus "bad-status"
         "A status code that is not three digits.";
+    UnaskedUpgrade "unasked-upgrade"
+        "A response changes the protocol (101), and the request did not ask for it: what follows is taken as a body.";
     DeepPipeline "deep-pipeline"
         "More requests wait for responses than are remembered: their responses are read as to GET.";
     CutShort "cut-short"

@@ -15,6 +15,7 @@ pub(super) enum Field {
     ContentLength,
     TransferEncoding,
     ContentEncoding,
+    Upgrade,
 }
 
 impl Field {
@@ -28,6 +29,7 @@ impl Field {
             b"content-length" => Self::ContentLength,
             b"transfer-encoding" => Self::TransferEncoding,
             b"content-encoding" => Self::ContentEncoding,
+            b"upgrade" if client => Self::Upgrade,
             _ => Self::Other,
         }
     }

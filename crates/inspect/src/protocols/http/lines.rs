@@ -89,7 +89,7 @@ impl Side {
 
     fn is_in_lines(&self) -> bool {
         use Step::*;
-        !matches!(self.step, Length | UntilClose | ChunkData | Paused | Opaque)
+        !matches!(self.step, Length | UntilClose | ChunkData | Opaque)
     }
 
     /// One byte; false if it was not taken, because it is of the body.
@@ -389,6 +389,7 @@ impl Side {
         } else {
             w.append(Buffer::HttpHeader, b": ");
         }
+        self.upgrade |= self.field == Field::Upgrade;
         if self.field == Field::Host {
             self.hosts = self.hosts.saturating_add(1);
             if self.hosts > 1 {

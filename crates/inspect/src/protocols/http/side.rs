@@ -39,8 +39,6 @@ pub(super) enum Step {
     ChunkEnd,
     TrailerStart,
     Trailer,
-    /// After CONNECT, until it is answered.
-    Paused,
     Opaque,
 }
 
@@ -97,6 +95,8 @@ pub(super) struct Side {
     /// Some of the line's value is there.
     pub value_begun: bool,
     pub hosts: u8,
+    /// It asks for another protocol.
+    pub upgrade: bool,
     /// Bytes of what is being counted: method, literal, digits, spaces.
     pub count: u32,
     /// Bytes that are left of the body or the chunk.
@@ -122,6 +122,7 @@ impl Side {
             line_open: false,
             value_begun: false,
             hosts: 0,
+            upgrade: false,
             count: 0,
             left: 0,
             decoding: None,
@@ -137,7 +138,7 @@ impl Side {
         while at < bytes.len() {
             let rest = &bytes[at..];
             match self.step {
-                Step::Opaque | Step::Paused => break,
+                Step::Opaque => break,
                 Step::UntilClose => {
                     self.content(rest, pool, w);
                     at = bytes.len();
@@ -289,14 +290,7 @@ impl Side {
 
     /// No message is open.
     pub fn is_between(&self) -> bool {
-        matches!(self.step, Step::Start | Step::Paused | Step::Opaque)
-    }
-
-    /// Between messages of a connection that became a tunnel nothing is parsed any more.
-    pub fn enter_tunnel(&mut self, tunnel: bool) {
-        if tunnel && self.is_between() {
-            self.step = Step::Opaque;
-        }
+        matches!(self.step, Step::Start | Step::Opaque)
     }
 
     /// Gives everything back.
