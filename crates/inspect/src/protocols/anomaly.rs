@@ -43,6 +43,10 @@ anomalies! {
         "A target with white space in it.";
     BadEscape "bad-escape"
         "A per cent sign in a target without hexadecimal digits behind it: it is left as it is.";
+    WideEscape "wide-escape"
+        "A `%u` escape in a target: only some servers decode it.";
+    DoubleEscape "double-escape"
+        "An escape of a per cent sign before two hexadecimal digits: it is decoded once, some servers decode it twice.";
     Nul "nul-in-header"
         "A zero byte in the lines of a message.";
     BareLineFeed "bare-line-feed"
@@ -71,6 +75,16 @@ anomalies! {
         "A Transfer-Encoding other than chunked alone (request smuggling): chunks are followed if it is named.";
     BadChunk "bad-chunk"
         "A chunk without a size, or one that does not end where it should: the rest is taken as the body.";
+    OddChunkSize "odd-chunk-size"
+        "The size of a chunk with a sign, a prefix, or something else than an extension behind it: its digits are used.";
+    OldChunked "old-chunked"
+        "Chunked coding in a message before HTTP/1.1: the chunks are followed, which not every client does.";
+    UnexpectedBody "unexpected-body"
+        "A response that has no body by its status (1xx, 204), or a CONNECT, and a length or coding: what follows is no body.";
+    RequestBody "request-body"
+        "A GET, HEAD or TRACE with a body.";
+    JunkBeforeStatus "junk-before-status"
+        "Up to four bytes before a status line: they are skipped, as some clients do.";
     BadStatus "bad-status"
         "A status code that is not three digits.";
     UnaskedUpgrade "unasked-upgrade"
@@ -80,7 +94,17 @@ anomalies! {
     CutShort "cut-short"
         "The connection closed within a message.";
     UnknownEncoding "unknown-encoding"
-        "A content encoding that is not decoded (br, zstd, several at once): the body is searched as sent.";
+        "A content encoding that is not decoded (br, zstd): the body is searched as sent.";
+    SeveralEncodings "several-encodings"
+        "A body that is encoded more than once: all are decoded, which not every client does.";
+    TooManyEncodings "too-many-encodings"
+        "A body that is encoded more than five times: it is searched as sent.";
+    EncodedTransfer "encoded-transfer"
+        "A Transfer-Encoding that compresses: it is decoded, which few clients do.";
+    MislabelledEncoding "mislabelled-encoding"
+        "A body of one encoding under the name of another: it is decoded as what it is.";
+    TruncatedEncoding "truncated-encoding"
+        "An encoded body that ends within its data: clients use what there is of it, or nothing.";
     NoInflater "no-inflater"
         "No decoder was free for an encoded body: it is searched as sent.";
     BadEncoding "bad-encoding"
@@ -134,6 +158,13 @@ impl Seen {
         let new = self.0 & bit == 0;
         self.0 |= bit;
         new
+    }
+
+    /// Those that were seen.
+    pub fn iter(self) -> impl Iterator<Item = Anomaly> {
+        let all = Anomaly::ALL.iter().copied();
+        all.filter(move |&anomaly| self.0 & 1 << anomaly as u64 != 0)
+            .take(self.0.count_ones() as usize)
     }
 }
 

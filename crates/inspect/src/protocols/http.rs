@@ -148,7 +148,7 @@ impl Http {
                     }
                     if self.request.kind == Kind::Connect {
                         // What follows may come before the answer, which may refuse the tunnel: requests are parsed there.
-                        self.request.finish(pool, &mut writer);
+                        self.request.no_body(pool, &mut writer);
                     } else {
                         self.request.body_begins(true, pool, &mut writer);
                     }
@@ -201,15 +201,20 @@ impl Http {
                 false
             }
             // The response proper follows.
-            100..=199 => return self.response.finish(pool, writer),
+            100..=199 => return self.response.no_body(pool, writer),
             200..=299 => kind == Kind::Connect,
             _ => false,
         };
         self.queue.pop();
         // A client that has gone on before it had the answer has begun what it says in the tunnel as HTTP.
         let tunnel = changes && self.queue.is_empty() && self.request.is_between();
-        if changes || kind == Kind::Head || matches!(self.response.status, 204 | 304) {
-            self.response.finish(pool, writer);
+        // In answers to HEAD, and that say that nothing is new, a length is that of another response.
+        let other = kind == Kind::Head || self.response.status == 304;
+        if changes || other || self.response.status == 204 {
+            match other {
+                true => self.response.finish(pool, writer),
+                false => self.response.no_body(pool, writer),
+            }
             if tunnel {
                 (self.request.step, self.response.step) = (Step::Opaque, Step::Opaque);
                 self.tunnel = true;
