@@ -25,7 +25,7 @@ pub use story::Story;
 use crate::bindings::vectorscan;
 use crate::evaluate::{Facts, View};
 use crate::prefilter::Class;
-use crate::protocols::{self, Capacity, Store};
+use crate::protocols::{self, Anomaly, Capacity, Store};
 use crate::rates::Rates;
 use crate::reason::{Reason, Skipped};
 use crate::ruleset::Ruleset;
@@ -117,8 +117,6 @@ pub struct Counters {
     pub untold: u64,
     /// Flows that went over to other rules than they began with.
     pub reopened: u64,
-    /// Packets that had more to be done for them than they may.
-    pub work_exceeded: u64,
 }
 
 /// Inspection of one shard.
@@ -220,8 +218,8 @@ impl<'m> Inspector<'m> {
     }
 
     /// The parsers' anomalies.
-    pub fn anomalies(&self) -> &protocols::Counts {
-        &self.store.anomalies
+    pub fn anomalies(&mut self) -> &mut protocols::Counts {
+        &mut self.store.anomalies
     }
 
     /// A packet of this flow will come after the next: ask for its first line.
@@ -403,6 +401,7 @@ impl<'m> Inspector<'m> {
             }
         };
         let begun = self.work.begin(*credit, bytes.len());
+        let exceeded = self.store.anomalies.of(Anomaly::WorkExceeded);
         let [mine, others] = match direction {
             Direction::Forward => {
                 let [mine, others] = waiting;
@@ -464,12 +463,15 @@ impl<'m> Inspector<'m> {
             scans.begin(states, place);
         }
         let payload = message(&self.streams, stream, direction, ends_stream);
+        // Hosts read differently what has come.
+        let mut differs = false;
         if !bytes.is_empty() && *fate == Fate::Open {
             parser.bytes(toward, bytes, &mut self.store, service, &mut |said: Said<'_>, known| {
                 let (slot, piece) = match said {
                     Said::Bytes(toward, bytes) => return noting!().bytes(toward, bytes, known),
                     Said::Piece(slot, piece) => (slot, piece),
                 };
+                differs |= matches!(piece, protocols::Piece::Anomaly(anomaly) if anomaly.hosts_differ());
                 noting!().piece(slot, &piece, known);
                 if *fate == Fate::Open {
                     ends.service = known;
@@ -482,6 +484,7 @@ impl<'m> Inspector<'m> {
         if ends_stream && *fate == Fate::Open {
             parser.close(toward, &mut self.store, &mut |said: Said<'_>, known| {
                 let Said::Piece(slot, piece) = said else { return };
+                differs |= matches!(piece, protocols::Piece::Anomaly(anomaly) if anomaly.hosts_differ());
                 noting!().piece(slot, &piece, known);
                 if *fate == Fate::Open {
                     piece_of_message(&mut asking!(mine, ends, false), payload, slot, &piece);
@@ -529,9 +532,17 @@ impl<'m> Inspector<'m> {
         self.counters.untold = self.transactions.lost;
         self.counters.reopened = self.books.reopened;
         *credit = self.work.end(begun);
-        if self.work.is_spent() {
-            self.counters.work_exceeded += 1;
-            let said = content_exception(fate, Exception::Work, round.settings);
+        // Decoders say so themselves.
+        if self.work.is_spent() && self.store.anomalies.of(Anomaly::WorkExceeded) == exceeded {
+            self.store.anomalies.add(Anomaly::WorkExceeded);
+        }
+        let exceptions = [
+            (self.work.is_spent(), Exception::Work),
+            (differs, Exception::DecodeAnomaly),
+        ];
+        for (_, exception) in exceptions.into_iter().filter(|(is_there, _)| *is_there) {
+            self.streams.count(exception);
+            let said = content_exception(fate, exception, round.settings);
             if said != Verdict::Pass {
                 return said;
             }
@@ -644,7 +655,8 @@ impl<'m> Inspector<'m> {
         self.counters.reopened = self.books.reopened;
         *credit = self.work.end(begun);
         if self.work.is_spent() {
-            self.counters.work_exceeded += 1;
+            self.store.anomalies.add(Anomaly::WorkExceeded);
+            self.streams.count(Exception::Work);
             let said = content_exception(fate, Exception::Work, round.settings);
             if said != Verdict::Pass {
                 return said;

@@ -8,6 +8,7 @@
 
 pub mod anomaly;
 pub mod dns;
+mod events;
 pub mod http;
 mod inflate;
 pub mod recognise;

@@ -159,7 +159,8 @@ fn flow_whose_packet_causes_too_much_work_goes_as_its_policy_says() {
         assert_eq!(first, connection.server(0, &bomb), "{policy:?}");
         let next = response(&gzip(b"what is behind it"));
         assert_eq!(second, connection.server(bomb.len(), &next), "{policy:?}");
-        assert_eq!(1, connection.lab.inspector.counters.work_exceeded, "{policy:?}");
+        let counters = *connection.lab.inspector.streams().counters();
+        assert_eq!(1, counters.of(Exception::Work), "{policy:?}");
         let finds = passive || second == Verdict::Drop(Reason::Signature);
         assert_eq!(vec![1; usize::from(finds)], connection.lab.fired, "{policy:?}");
     }

@@ -9,7 +9,7 @@ use crate::read::place;
 use crate::schema;
 
 /// What can't be inspected, by name; the data plane has the same list.
-pub const EXCEPTIONS: [&str; 11] = [
+pub const EXCEPTIONS: [&str; 12] = [
     "midstream",
     "handshake",
     "gap-full",
@@ -21,6 +21,7 @@ pub const EXCEPTIONS: [&str; 11] = [
     "malformed",
     "closed",
     "work",
+    "decode-anomaly",
 ];
 
 impl Check<'_> {

@@ -112,7 +112,7 @@ anomalies! {
     BodyBomb "body-bomb"
         "A body decodes to more than is allowed: the rest of it is searched as sent.";
     WorkExceeded "work-exceeded"
-        "A packet brings more to decode than it may: the rest of the body is searched as sent.";
+        "A packet brings more to decode or to evaluate than it may: the rest of a body is searched as sent.";
     BadDns "bad-dns"
         "A DNS message whose questions run over its end.";
     DnsPointer "dns-pointer"
@@ -125,36 +125,58 @@ anomalies! {
 
 /// How often each anomaly was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counts([u64; Anomaly::ALL.len()]);
+pub struct Counts {
+    counts: [u64; Anomaly::ALL.len()],
+    told: [u64; Anomaly::ALL.len()],
+    fresh: Seen,
+}
 
 impl Default for Counts {
     fn default() -> Self {
-        Self([0; Anomaly::ALL.len()])
+        Self {
+            counts: [0; Anomaly::ALL.len()],
+            told: [0; Anomaly::ALL.len()],
+            fresh: Seen::default(),
+        }
     }
 }
 
 impl Counts {
     /// One more.
     pub fn add(&mut self, anomaly: Anomaly) {
-        self.0[anomaly as usize] += 1;
+        self.counts[anomaly as usize] += 1;
+        self.fresh.insert(anomaly);
     }
 
     /// How often.
     pub fn of(&self, anomaly: Anomaly) -> u64 {
-        self.0[anomaly as usize]
+        self.counts[anomaly as usize]
+    }
+
+    /// Those met since the last call, and how often; of most packets none.
+    #[inline(always)]
+    pub fn take_fresh(&mut self, mut each: impl FnMut(Anomaly, u64)) {
+        if self.fresh == Seen::default() {
+            return;
+        }
+        for anomaly in std::mem::take(&mut self.fresh).iter() {
+            let count = self.counts[anomaly as usize];
+            each(anomaly, count - self.told[anomaly as usize]);
+            self.told[anomaly as usize] = count;
+        }
     }
 }
 
 /// The anomalies of one message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen(u64);
+pub(super) struct Seen(u128);
 
-const _: () = assert!(Anomaly::ALL.len() <= 64);
+const _: () = assert!(Anomaly::ALL.len() <= u128::BITS as usize);
 
 impl Seen {
     /// True the first time.
     pub fn insert(&mut self, anomaly: Anomaly) -> bool {
-        let bit = 1 << anomaly as u64;
+        let bit = 1 << anomaly as u32;
         let new = self.0 & bit == 0;
         self.0 |= bit;
         new
@@ -163,7 +185,7 @@ impl Seen {
     /// Those that were seen.
     pub fn iter(self) -> impl Iterator<Item = Anomaly> {
         let all = Anomaly::ALL.iter().copied();
-        all.filter(move |&anomaly| self.0 & 1 << anomaly as u64 != 0)
+        all.filter(move |&anomaly| self.0 & 1 << anomaly as u32 != 0)
             .take(self.0.count_ones() as usize)
     }
 }
@@ -172,6 +194,24 @@ impl Seen {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn counts_are_told_once() {
+        let mut counts = Counts::default();
+        let told = |counts: &mut Counts| {
+            let mut told = Vec::new();
+            counts.take_fresh(|anomaly, count| told.push((anomaly, count)));
+            told
+        };
+        assert_eq!(0, told(&mut counts).len());
+        counts.add(Anomaly::Nul);
+        counts.add(Anomaly::LongOffer);
+        counts.add(Anomaly::Nul);
+        assert_eq!(vec![(Anomaly::Nul, 2), (Anomaly::LongOffer, 1)], told(&mut counts));
+        counts.add(Anomaly::Nul);
+        assert_eq!(vec![(Anomaly::Nul, 1)], told(&mut counts));
+        assert_eq!((3, 0), (counts.of(Anomaly::Nul), told(&mut counts).len()));
+    }
 
     #[test]
     fn anomaly_name_is_unique_and_its_help_a_sentence() {
