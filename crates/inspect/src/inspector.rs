@@ -27,7 +27,7 @@ pub use story::Story;
 use crate::bindings::vectorscan;
 use crate::evaluate::{Facts, View};
 use crate::prefilter::Class;
-use crate::protocols::{self, Capacity, Store};
+use crate::protocols::{self, Anomaly, Capacity, Store};
 use crate::rates::Rates;
 use crate::reason::{Limit, Reason, Skipped, Tally};
 use crate::ruleset::Ruleset;
@@ -36,6 +36,7 @@ use crate::shares::Source;
 use crate::signature::Toward;
 use crate::stream::{self, Exception, Policies, Policy, Step, Streams};
 use crate::transactions::{Noting, Tell, Transactions, Wanted};
+use crate::work::Work;
 use asking::Asking;
 use book::Books;
 use flow::{Flow, Flows, Standing};
@@ -128,6 +129,8 @@ pub struct Inspector<'m> {
     flows: Flows,
     streams: Streams<'m>,
     store: Store,
+    /// The same as the parsers'.
+    work: Work,
     transactions: Transactions,
     tombstones: Tombstones,
     hasher: Hasher,
@@ -169,12 +172,14 @@ pub enum Error {
 impl<'m> Inspector<'m> {
     /// A shard's, in `memory` for its streams of [`stream::Plan::lines`].
     pub fn new(plan: &Plan, rules: Arc<Ruleset>, memory: &'m mut [Line], hasher: Hasher) -> Result<Self, Error> {
+        let store = Store::new(&plan.protocols);
         Ok(Self {
             flows: Flows::new(plan.flow_places()),
             streams: Streams::new(memory, &plan.streams, hasher)?,
             tombstones: Tombstones::new(plan.flow_places() as usize, hasher),
             hasher,
-            store: Store::new(&plan.protocols),
+            work: store.work.clone(),
+            store,
             transactions: Transactions::new(plan.protocols.transactions),
             next_number: 1,
             books: Books::new(Book::new(plan, rules, 0)?),
@@ -252,8 +257,8 @@ impl<'m> Inspector<'m> {
     }
 
     /// The parsers' anomalies.
-    pub fn anomalies(&self) -> &protocols::Counts {
-        &self.store.anomalies
+    pub fn anomalies(&mut self) -> &mut protocols::Counts {
+        &mut self.store.anomalies
     }
 
     /// A packet of this flow will come after the next: ask for its first line.
@@ -468,6 +473,7 @@ impl<'m> Inspector<'m> {
             of_ports,
             story,
             pending,
+            credit,
             ..
         } = flow;
         let (stream, direction) = (*stream, seen.direction);
@@ -488,6 +494,8 @@ impl<'m> Inspector<'m> {
                 )
             }
         };
+        let begun = self.work.begin(*credit, bytes.len());
+        let exceeded = self.store.anomalies.of(Anomaly::WorkExceeded);
         let [mine, others] = match direction {
             Direction::Forward => {
                 let [mine, others] = waiting;
@@ -549,12 +557,15 @@ impl<'m> Inspector<'m> {
             scans.begin(states, place);
         }
         let payload = message(&self.streams, stream, direction, ends_stream);
+        // Hosts read differently what has come.
+        let mut differs = false;
         if !bytes.is_empty() && *fate == Fate::Open {
             parser.bytes(toward, bytes, &mut self.store, service, &mut |said: Said<'_>, known| {
                 let (slot, piece) = match said {
                     Said::Bytes(toward, bytes) => return noting!().bytes(toward, bytes, known),
                     Said::Piece(slot, piece) => (slot, piece),
                 };
+                differs |= matches!(piece, protocols::Piece::Anomaly(anomaly) if anomaly.hosts_differ());
                 noting!().piece(slot, &piece, known);
                 if *fate == Fate::Open {
                     ends.service = known;
@@ -567,6 +578,7 @@ impl<'m> Inspector<'m> {
         if ends_stream && *fate == Fate::Open {
             parser.close(toward, &mut self.store, &mut |said: Said<'_>, known| {
                 let Said::Piece(slot, piece) = said else { return };
+                differs |= matches!(piece, protocols::Piece::Anomaly(anomaly) if anomaly.hosts_differ());
                 noting!().piece(slot, &piece, known);
                 if *fate == Fate::Open {
                     piece_of_message(&mut asking!(mine, ends, false), payload, slot, &piece);
@@ -613,6 +625,22 @@ impl<'m> Inspector<'m> {
         }
         self.counters.untold = self.transactions.lost;
         self.counters.reopened = self.books.reopened;
+        *credit = self.work.end(begun);
+        // Decoders say so themselves.
+        if self.work.is_spent() && self.store.anomalies.of(Anomaly::WorkExceeded) == exceeded {
+            self.store.anomalies.add(Anomaly::WorkExceeded);
+        }
+        let exceptions = [
+            (self.work.is_spent(), Exception::Work),
+            (differs, Exception::DecodeAnomaly),
+        ];
+        for (_, exception) in exceptions.into_iter().filter(|(is_there, _)| *is_there) {
+            self.streams.count(exception);
+            let said = content_exception(fate, exception, round.settings);
+            if said != Verdict::Pass {
+                return said;
+            }
+        }
         let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
         let clean = deep && mine.is_over() && others.is_over();
         match *fate {
@@ -647,9 +675,11 @@ impl<'m> Inspector<'m> {
             of_ports,
             story,
             pending,
+            credit,
             ..
         } = flow;
         let bytes = seen.segment.get(seen.payload..).unwrap_or_default();
+        let begun = self.work.begin(*credit, bytes.len());
         let waiting = &mut waiting[seen.direction as usize];
         // Each datagram is a message of its own.
         waiting.begin();
@@ -726,12 +756,35 @@ impl<'m> Inspector<'m> {
         }
         self.counters.untold = self.transactions.lost;
         self.counters.reopened = self.books.reopened;
+        *credit = self.work.end(begun);
+        if self.work.is_spent() {
+            self.store.anomalies.add(Anomaly::WorkExceeded);
+            self.streams.count(Exception::Work);
+            let said = content_exception(fate, Exception::Work, round.settings);
+            if said != Verdict::Pass {
+                return said;
+            }
+        }
         match *fate {
             Fate::Dropped => Verdict::Drop(Reason::Signature),
             Fate::Rejected => Verdict::Reject(Reason::Signature),
             Fate::Open if round.settings.depth > 0 && *searched >= round.settings.depth => Verdict::Leave(None),
             Fate::Open | Fate::Passed(_) => Verdict::Pass,
         }
+    }
+}
+
+/// What the policy says about a packet whose content can't be inspected whole. It is part of its stream already, so that
+/// only its flow as a whole can be dropped. Where rules drop nothing, this doesn't either.
+fn content_exception(fate: &mut Fate, exception: Exception, settings: &Settings) -> Verdict {
+    match settings.policies.of(exception) {
+        _ if *fate != Fate::Open => Verdict::Pass,
+        Policy::DropFlow | Policy::DropPacket if !settings.passive => {
+            *fate = Fate::Dropped;
+            Verdict::Drop(exception.into())
+        }
+        Policy::DropFlow | Policy::DropPacket | Policy::Pass => Verdict::Pass,
+        Policy::Bypass => Verdict::Leave(Some(exception.into())),
     }
 }
 

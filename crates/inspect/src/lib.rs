@@ -2,7 +2,8 @@
 //!
 //! [`signatures`] reads every dialect into the form of [`signature`]; [`prefilter`] finds the rules that are worth asking
 //! about, and [`evaluate`] asks a [`Rule`]. [`stream`] puts segments in order, [`protocols`] fills the buffers that rules
-//! look in, and the [`inspector`] does all this for the flows of a shard. [`transactions`] are what flows said, for a log.
+//! look in, and the [`inspector`] does all this for the flows of a shard. [`transactions`] are what flows said, for a log; [`work`] is
+//! what they may cost.
 #![deny(unsafe_code)]
 
 pub mod applications;
@@ -21,6 +22,7 @@ pub mod signature;
 pub mod signatures;
 pub mod stream;
 pub mod transactions;
+pub mod work;
 
 pub use inspector::{Inspector, Verdict};
 pub use reason::{Limit, Reason, Skipped};

@@ -8,6 +8,7 @@
 
 pub mod anomaly;
 pub mod dns;
+mod events;
 pub mod http;
 mod inflate;
 pub mod recognise;
@@ -26,6 +27,7 @@ pub use slots::{Handle, Limits, Slot, Slots, View};
 pub use tls::Tls;
 
 use crate::signature::Buffer;
+use crate::work::Work;
 
 /// What a parser tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub struct Store {
     pub inflaters: Inflaters,
     /// Anomalies met.
     pub anomalies: Counts,
+    /// What the packet at hand may still cost.
+    pub work: Work,
 }
 
 /// How large a [`Store`] is.
@@ -104,11 +108,13 @@ impl Store {
             decoded_ratio,
             ..
         } = *capacity;
+        let work = Work::default();
         Self {
             messages: Slots::new(messages, slots::Layout::message(&limits)),
             names: Slots::new(names, slots::Layout::name(&limits)),
-            inflaters: Inflaters::new(inflaters, decoded_bytes, decoded_ratio),
+            inflaters: Inflaters::new(inflaters, decoded_bytes, decoded_ratio, work.clone()),
             anomalies: Counts::default(),
+            work,
         }
     }
 }

@@ -73,6 +73,10 @@ reasons! {
         "A TCP header that does not fit its segment.";
     Closed "stream-closed"
         "A TCP segment of a connection that is no longer kept.";
+    Work "inspection-work"
+        "A packet with more to decode or to evaluate than it, or its flow for its bytes, may cause.";
+    DecodeAnomaly "inspection-decode-anomaly"
+        "A packet of a message that hosts read differently, so that what was searched may not be what its receiver takes.";
 }
 
 macro_rules! skipped {
@@ -121,6 +125,8 @@ skipped! {
     BadChecksum "bad-checksum" "With a wrong checksum.";
     Malformed "malformed" "With a header that does not fit.";
     Closed "closed" "Of a connection that is no longer kept.";
+    Work "work" "With more to decode or to evaluate than it may cause; the rest of its flow is `left`.";
+    DecodeAnomaly "decode-anomaly" "Of a message that hosts read differently; the rest of its flow is `left`.";
 }
 
 macro_rules! limits {
@@ -222,6 +228,8 @@ impl From<Exception> for Skipped {
             Exception::BadChecksum => Self::BadChecksum,
             Exception::Malformed => Self::Malformed,
             Exception::Closed => Self::Closed,
+            Exception::Work => Self::Work,
+            Exception::DecodeAnomaly => Self::DecodeAnomaly,
         }
     }
 }
@@ -240,6 +248,8 @@ impl From<Exception> for Reason {
             Exception::BadChecksum => Self::BadChecksum,
             Exception::Malformed => Self::Malformed,
             Exception::Closed => Self::Closed,
+            Exception::Work => Self::Work,
+            Exception::DecodeAnomaly => Self::DecodeAnomaly,
         }
     }
 }

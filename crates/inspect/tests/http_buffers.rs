@@ -153,23 +153,16 @@ fn pipelined_requests_find_their_responses() {
 }
 
 #[test]
-fn tunnels_are_opaque_and_a_refused_one_goes_on() {
+fn tunnel_is_opaque_where_it_is_accepted_before_anything_came_behind_it() {
     let connect = b"CONNECT example.org:443 HTTP/1.1\r\n\r\n";
     let outcome = whole(&[
         (Server, connect),
-        (Client, b"HTTP/1.1 200 OK\r\n\r\n\x16\x03"),
+        (Client, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n\x16\x03"),
         (Server, b"\x16\x03\x01"),
     ]);
     assert_eq!((true, true), outcome.opaque);
     assert_eq!("example.org", outcome.requests[0].text(HttpHost));
     assert_eq!(connect.len(), outcome.parsed.0);
-    let refused = b"HTTP/1.1 407 Who\r\nContent-Length: 0\r\n\r\n";
-    let outcome = whole(&[
-        (Server, connect),
-        (Client, refused),
-        (Server, b"GET / HTTP/1.1\r\n\r\n"),
-    ]);
-    assert_eq!(((false, false), 2), (outcome.opaque, outcome.requests.len()));
     let upgrade = b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\n\r\n\x81\x00";
     let outcome = whole(&[
         (Server, b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n"),
@@ -177,6 +170,54 @@ fn tunnels_are_opaque_and_a_refused_one_goes_on() {
     ]);
     assert_eq!((true, true), outcome.opaque);
     assert_eq!(upgrade.len() - 2, outcome.parsed.1);
+}
+
+#[test]
+fn requests_behind_connect_are_parsed_whatever_is_answered_and_when() {
+    const CONNECT: &str = "CONNECT example.org:80 HTTP/1.1\r\n\r\n";
+    const NEXT: &str = "GET /behind HTTP/1.1\r\n\r\n";
+    const REFUSED: &str = "HTTP/1.1 405 No\r\nContent-Length: 2\r\n\r\nno";
+    const ACCEPTED: &str = "HTTP/1.1 200 OK\r\n\r\n";
+    const PAGE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage";
+    let both = [CONNECT, NEXT].concat();
+    let cases: [&[(_, &str)]; 6] = [
+        &[(Server, &both)],
+        &[(Server, CONNECT), (Server, NEXT)],
+        &[(Server, &both), (Client, REFUSED), (Client, PAGE)],
+        &[(Server, CONNECT), (Client, REFUSED), (Server, NEXT), (Client, PAGE)],
+        &[(Server, CONNECT), (Server, NEXT), (Client, ACCEPTED), (Client, PAGE)],
+        &[
+            (Server, CONNECT),
+            (Server, &NEXT[..3]),
+            (Client, ACCEPTED),
+            (Server, &NEXT[3..]),
+            (Client, PAGE),
+        ],
+    ];
+    for parts in cases {
+        let bytes: Vec<_> = parts.iter().map(|(toward, text)| (*toward, text.as_bytes())).collect();
+        let outcome = whole(&bytes);
+        let uris: Vec<_> = outcome.requests.iter().map(|message| message.text(HttpUri)).collect();
+        assert_eq!(["/behind"], uris[1..], "{parts:?}");
+        if let [_, page] = &outcome.responses[..] {
+            assert_eq!("page", page.text(FileData), "{parts:?}");
+        }
+        assert_eq!(
+            parts.iter().filter(|(toward, _)| *toward == Client).count(),
+            outcome.responses.len()
+        );
+        assert_eq!((false, false), outcome.opaque, "{parts:?}");
+    }
+}
+
+#[test]
+fn change_of_protocol_that_was_not_asked_for_begins_a_body() {
+    let outcome = whole(&[
+        (Server, b"GET / HTTP/1.1\r\n\r\n"),
+        (Client, b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\n\r\nevil"),
+    ]);
+    assert_eq!("evil", outcome.responses[0].text(FileData));
+    assert_eq!([Anomaly::UnaskedUpgrade], outcome.responses[0].anomalies.as_slice());
 }
 
 #[test]
@@ -285,7 +326,7 @@ fn what_does_not_fit_is_truncated_and_the_message_goes_on() {
         (300, false),
         (first.buffers[&FileData].len(), first.truncated.contains(&FileData))
     );
-    assert_eq!([Anomaly::TooLong], first.anomalies.as_slice());
+    assert_eq!([Anomaly::TooLong, Anomaly::RequestBody], first.anomalies.as_slice());
     assert_eq!("/", outcome.requests[1].text(HttpUri));
 }
 
@@ -361,7 +402,7 @@ fn encoded_bodies_are_decoded_however_they_are_cut() {
 fn bodies_that_are_not_decoded_are_searched_as_sent() {
     for (encoding, body, anomaly) in [
         ("br", "brotli", Some(Anomaly::UnknownEncoding)),
-        ("gzip, gzip", "twice", Some(Anomaly::UnknownEncoding)),
+        ("gzip, br", "brotli", Some(Anomaly::UnknownEncoding)),
         ("gzip", "plain", Some(Anomaly::BadEncoding)),
         ("identity", "plain", None),
     ] {

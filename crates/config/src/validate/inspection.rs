@@ -9,7 +9,7 @@ use crate::read::place;
 use crate::schema;
 
 /// What can't be inspected, by name; the data plane has the same list.
-pub const EXCEPTIONS: [&str; 11] = [
+pub const EXCEPTIONS: [&str; 13] = [
     "midstream",
     "handshake",
     "gap-full",
@@ -21,6 +21,8 @@ pub const EXCEPTIONS: [&str; 11] = [
     "bad-checksum",
     "malformed",
     "closed",
+    "work",
+    "decode-anomaly",
 ];
 
 impl Check<'_> {

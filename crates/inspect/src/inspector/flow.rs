@@ -14,6 +14,7 @@ use crate::shares::{Shares, Source};
 use crate::signature::{Service, Toward};
 use crate::stream;
 use crate::transactions::Pending;
+use crate::work::Credit;
 
 /// A flow's place in its shard's pool, and which use of the place; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +54,7 @@ pub(super) struct Flow {
     pub scans: [Option<u32>; 2],
     /// Bytes.
     pub searched: u64,
+    pub credit: Credit,
     pub service: Option<Service>,
     /// Rules that are asked about all that these ports have: about the stream, and about single packets; by direction.
     pub of_ports: [(OfPorts, OfPorts); 2],
@@ -133,6 +135,7 @@ impl Flows {
             fate: Fate::Open,
             service: None,
             searched: 0,
+            credit: Credit::default(),
             turn: None,
             of_ports: Default::default(),
             story: Story::default(),
@@ -199,7 +202,7 @@ impl Flows {
         (flow.standing, flow.source) = Default::default();
         flow.stream = stream;
         (flow.scans, flow.fate, flow.service, flow.searched, flow.turn) = ([None; 2], Fate::Open, None, 0, None);
-        (flow.parser, flow.story, flow.pending, flow.of_ports) = Default::default();
+        (flow.parser, flow.story, flow.pending, flow.of_ports, flow.credit) = Default::default();
         flow.waiting.iter_mut().for_each(Waiting::begin);
         let handle = FlowHandle(flow.serial << self.bits | place);
         self.queue.push(place);

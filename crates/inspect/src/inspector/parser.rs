@@ -59,7 +59,7 @@ impl Parser {
         sink: &mut impl Sink,
     ) {
         let Self::Unknown(recognise) = self else {
-            return self.parse(toward, bytes, store, *service, sink);
+            return self.parse(toward, bytes, store, service, sink);
         };
         let (said, taken) = recognise.bytes(toward, bytes);
         let (parser, known) = match said {
@@ -67,7 +67,8 @@ impl Parser {
             Recognised::Http => (Self::Http(Http::default()), Some(Service::Http)),
             Recognised::Tls => (Self::Tls(Tls::default()), Some(Service::Tls)),
             Recognised::Dns => (Self::DnsStream(DnsStream::default()), Some(Service::Dns)),
-            Recognised::Other => (Self::None, None),
+            // Of what is within a tunnel that is all that is known.
+            Recognised::Other => (Self::None, *service),
         };
         let Self::Unknown(recognise) = std::mem::replace(self, parser) else {
             return;
@@ -78,9 +79,12 @@ impl Parser {
             Toward::Server => Toward::Client,
             Toward::Client => Toward::Server,
         };
-        self.parse(other, recognise.head(other), store, known, sink);
-        self.parse(toward, recognise.head(toward), store, known, sink);
-        self.parse(toward, bytes.get(taken..).unwrap_or_default(), store, known, sink);
+        self.bytes(other, recognise.head(other), store, service, sink);
+        self.bytes(toward, recognise.head(toward), store, service, sink);
+        let rest = bytes.get(taken..).unwrap_or_default();
+        if !rest.is_empty() {
+            self.bytes(toward, rest, store, service, sink);
+        }
     }
 
     fn parse(
@@ -88,16 +92,23 @@ impl Parser {
         toward: Toward,
         bytes: &[u8],
         store: &mut Store,
-        service: Option<Service>,
+        service: &mut Option<Service>,
         sink: &mut impl Sink,
     ) {
-        let mut found = |slot: Slot<'_>, piece: Piece| sink(Said::Piece(slot, piece), service);
+        let known = *service;
+        let mut found = |slot: Slot<'_>, piece: Piece| sink(Said::Piece(slot, piece), known);
         match (&mut *self, toward) {
             (Self::Http(http), Toward::Server) => {
                 http.request(store, bytes, &mut found);
             }
             (Self::Http(http), Toward::Client) => {
-                http.response(store, bytes, &mut found);
+                let taken = http.response(store, bytes, &mut found);
+                if http.is_tunnel() {
+                    http.release(store);
+                    *self = Self::default();
+                    self.bytes(toward, bytes.get(taken..).unwrap_or_default(), store, service, sink);
+                    return;
+                }
             }
             (Self::Tls(tls), Toward::Server) => {
                 tls.bytes(store, bytes, &mut found);
@@ -109,7 +120,7 @@ impl Parser {
             _ => {}
         }
         if matches!(self, Self::Tls(_) | Self::DnsStream(_)) {
-            sink(Said::Bytes(toward, bytes), service);
+            sink(Said::Bytes(toward, bytes), known);
         }
     }
 

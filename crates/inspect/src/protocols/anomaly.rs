@@ -45,6 +45,10 @@ anomalies! {
         "A target with white space in it.";
     BadEscape "bad-escape"
         "A per cent sign in a target without hexadecimal digits behind it: it is left as it is.";
+    WideEscape "wide-escape"
+        "A `%u` escape in a target: only some servers decode it.";
+    DoubleEscape "double-escape"
+        "An escape of a per cent sign before two hexadecimal digits: it is decoded once, some servers decode it twice.";
     Nul "nul-in-header"
         "A zero byte in the lines of a message.";
     BareLineFeed "bare-line-feed"
@@ -73,20 +77,44 @@ anomalies! {
         "A Transfer-Encoding other than chunked alone (request smuggling): chunks are followed if it is named.";
     BadChunk "bad-chunk"
         "A chunk without a size, or one that does not end where it should: the rest is taken as the body.";
+    OddChunkSize "odd-chunk-size"
+        "The size of a chunk with a sign, a prefix, or something else than an extension behind it: its digits are used.";
+    OldChunked "old-chunked"
+        "Chunked coding in a message before HTTP/1.1: the chunks are followed, which not every client does.";
+    UnexpectedBody "unexpected-body"
+        "A response that has no body by its status (1xx, 204), or a CONNECT, and a length or coding: what follows is no body.";
+    RequestBody "request-body"
+        "A GET, HEAD or TRACE with a body.";
+    JunkBeforeStatus "junk-before-status"
+        "Up to four bytes before a status line: they are skipped, as some clients do.";
     BadStatus "bad-status"
         "A status code that is not three digits.";
+    UnaskedUpgrade "unasked-upgrade"
+        "A response changes the protocol (101), and the request did not ask for it: what follows is taken as a body.";
     DeepPipeline "deep-pipeline"
         "More requests wait for responses than are remembered: their responses are read as to GET.";
     CutShort "cut-short"
         "The connection closed within a message.";
     UnknownEncoding "unknown-encoding"
-        "A content encoding that is not decoded (br, zstd, several at once): the body is searched as sent.";
+        "A content encoding that is not decoded (br, zstd): the body is searched as sent.";
+    SeveralEncodings "several-encodings"
+        "A body that is encoded more than once: all are decoded, which not every client does.";
+    TooManyEncodings "too-many-encodings"
+        "A body that is encoded more than five times: it is searched as sent.";
+    EncodedTransfer "encoded-transfer"
+        "A Transfer-Encoding that compresses: it is decoded, which few clients do.";
+    MislabelledEncoding "mislabelled-encoding"
+        "A body of one encoding under the name of another: it is decoded as what it is.";
+    TruncatedEncoding "truncated-encoding"
+        "An encoded body that ends within its data: clients use what there is of it, or nothing.";
     NoInflater "no-inflater"
         "No decoder was free for an encoded body: it is searched as sent.";
     BadEncoding "bad-encoding"
         "A body that is not encoded as it says: it is searched as sent from there.";
     BodyBomb "body-bomb"
         "A body decodes to more than is allowed: the rest of it is searched as sent.";
+    WorkExceeded "work-exceeded"
+        "A packet brings more to decode or to evaluate than it may: the rest of a body is searched as sent.";
     BadDns "bad-dns"
         "A DNS message whose questions run over its end.";
     DnsPointer "dns-pointer"
@@ -121,17 +149,24 @@ impl Counts {
 
 /// The anomalies of one message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen(u64);
+pub(super) struct Seen(u128);
 
-const _: () = assert!(Anomaly::ALL.len() <= 64);
+const _: () = assert!(Anomaly::ALL.len() <= u128::BITS as usize);
 
 impl Seen {
     /// True the first time.
     pub fn insert(&mut self, anomaly: Anomaly) -> bool {
-        let bit = 1 << anomaly as u64;
+        let bit = 1 << anomaly as u32;
         let new = self.0 & bit == 0;
         self.0 |= bit;
         new
+    }
+
+    /// Those that were seen.
+    pub fn iter(self) -> impl Iterator<Item = Anomaly> {
+        let all = Anomaly::ALL.iter().copied();
+        all.filter(move |&anomaly| self.0 & 1 << anomaly as u32 != 0)
+            .take(self.0.count_ones() as usize)
     }
 }
 
@@ -139,6 +174,24 @@ impl Seen {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn counts_are_told_once() {
+        let mut counts = Counts::default();
+        let told = |counts: &mut Counts| {
+            let mut told = Vec::new();
+            counts.tell(|anomaly, count| told.push((Anomaly::ALL[anomaly], count)));
+            told
+        };
+        assert_eq!(0, told(&mut counts).len());
+        counts.add(Anomaly::Nul);
+        counts.add(Anomaly::LongOffer);
+        counts.add(Anomaly::Nul);
+        assert_eq!(vec![(Anomaly::Nul, 2), (Anomaly::LongOffer, 1)], told(&mut counts));
+        counts.add(Anomaly::Nul);
+        assert_eq!(vec![(Anomaly::Nul, 1)], told(&mut counts));
+        assert_eq!((3, 0), (counts.of(Anomaly::Nul), told(&mut counts).len()));
+    }
 
     #[test]
     fn anomaly_name_is_unique_and_its_help_a_sentence() {

@@ -37,10 +37,12 @@ pub(super) enum Kind {
     Bare,
 }
 
-/// Requests that wait for responses: two bits each, and the number of those that found no room.
+/// Requests that wait for responses: two bits each, a bit for each that asks for another protocol, and the number of those
+/// that found no room.
 #[derive(Debug, Default)]
 struct Queue {
     kinds: u64,
+    upgrades: u32,
     length: u32,
     forgotten: u32,
 }
@@ -69,9 +71,25 @@ impl Queue {
         }
     }
 
+    /// The headers of the last request are over, and ask for another protocol.
+    fn upgrade(&mut self) {
+        if self.forgotten == 0 && self.length > 0 {
+            self.upgrades |= 1 << (self.length - 1);
+        }
+    }
+
+    fn is_upgrade(&self) -> bool {
+        self.upgrades & 1 != 0
+    }
+
+    fn is_empty(&self) -> bool {
+        self.length == 0 && self.forgotten == 0
+    }
+
     fn pop(&mut self) {
         if self.length > 0 {
             self.kinds >>= 2;
+            self.upgrades >>= 1;
             self.length -= 1;
         } else {
             self.forgotten = self.forgotten.saturating_sub(1);
@@ -109,7 +127,6 @@ impl Http {
         let (mut writer, pool) = writer(store, &self.request, sink);
         let mut at = 0;
         loop {
-            self.request.enter_tunnel(self.tunnel);
             let (taken, event) = self.request.advance(&bytes[at..], pool, &mut writer);
             at += taken;
             match event {
@@ -126,9 +143,12 @@ impl Http {
                 }
                 Some(Event::Headers) => {
                     self.request.headers(&mut writer);
+                    if self.request.upgrade {
+                        self.queue.upgrade();
+                    }
                     if self.request.kind == Kind::Connect {
-                        self.request.finish(pool, &mut writer);
-                        self.request.step = Step::Paused;
+                        // What follows may come before the answer, which may refuse the tunnel: requests are parsed there.
+                        self.request.no_body(pool, &mut writer);
                     } else {
                         self.request.body_begins(true, pool, &mut writer);
                     }
@@ -149,7 +169,6 @@ impl Http {
         let (mut writer, pool) = writer(store, &self.response, sink);
         let mut at = 0;
         loop {
-            self.response.enter_tunnel(self.tunnel);
             if matches!(self.response.step, Step::Start | Step::Protocol) {
                 self.response.kind = self.queue.front();
             }
@@ -164,7 +183,6 @@ impl Http {
         }
         writer.flush();
         (self.response.handle, self.response.seen) = (writer.handle, writer.seen);
-        self.request.enter_tunnel(self.tunnel);
         at
     }
 
@@ -173,18 +191,34 @@ impl Http {
         S: FnMut(Slot<'_>, Piece),
     {
         let kind = self.queue.front();
+        let upgrade = self.queue.is_upgrade();
         self.response.headers(writer);
-        match self.response.status {
-            101 => self.tunnel = true,
+        let changes = match self.response.status {
+            101 if upgrade => true,
+            // Some take it for the response, others wait for another.
+            101 => {
+                writer.anomaly(Anomaly::UnaskedUpgrade);
+                false
+            }
             // The response proper follows.
-            100..=199 => return self.response.finish(pool, writer),
-            200..=299 if kind == Kind::Connect => self.tunnel = true,
-            _ if kind == Kind::Connect && self.request.step == Step::Paused => self.request.step = Step::Start,
-            _ => {}
-        }
+            100..=199 => return self.response.no_body(pool, writer),
+            200..=299 => kind == Kind::Connect,
+            _ => false,
+        };
         self.queue.pop();
-        if self.tunnel || kind == Kind::Head || matches!(self.response.status, 204 | 304) {
-            self.response.finish(pool, writer);
+        // A client that has gone on before it had the answer has begun what it says in the tunnel as HTTP.
+        let tunnel = changes && self.queue.is_empty() && self.request.is_between();
+        // In answers to HEAD, and that say that nothing is new, a length is that of another response.
+        let other = kind == Kind::Head || self.response.status == 304;
+        if changes || other || self.response.status == 204 {
+            match other {
+                true => self.response.finish(pool, writer),
+                false => self.response.no_body(pool, writer),
+            }
+            if tunnel {
+                (self.request.step, self.response.step) = (Step::Opaque, Step::Opaque);
+                self.tunnel = true;
+            }
         } else {
             self.response.body_begins(false, pool, writer);
         }
@@ -218,6 +252,11 @@ impl Http {
             .handle
             .and_then(|handle| store.messages.slot(handle))
             .unwrap_or(Slot::NONE)
+    }
+
+    /// Both sides have gone over to another protocol, by CONNECT or an upgrade: it begins with what is not parsed here.
+    pub fn is_tunnel(&self) -> bool {
+        self.tunnel
     }
 
     /// What the client sends is not parsed any more.

@@ -1,30 +1,58 @@
-//! Content encodings `gzip` (RFC 1952) and `deflate` (RFC 1950, or RFC 1951 bare as some servers send it), decoded as
-//! the bytes arrive by decoders from a pool.
+//! Content encodings `gzip` (RFC 1952) and `deflate` (RFC 1950, or RFC 1951 bare as some servers send it), one within
+//! another, decoded as the bytes arrive by decoders from a pool.
+//!
+//! Where clients look at the first bytes rather than at the name of an encoding, this does, too: `deflate` may be bare or not,
+//! and either name may stand for the other.
 
+use arrayvec::ArrayVec;
 use miniz_oxide::inflate::TINFLStatus;
-use miniz_oxide::inflate::core::inflate_flags::TINFL_FLAG_HAS_MORE_INPUT;
-use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
+use miniz_oxide::inflate::core::inflate_flags::{TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY};
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress_with_limit};
 
 use super::Anomaly;
+use super::anomaly::Seen;
+use crate::work::Work;
+
+/// Encodings of one body, one within another, at most: as many as curl undoes.
+pub(super) const LAYERS: usize = 5;
 
 const WINDOW: usize = 32768;
-/// Limits are checked where so many encoded bytes end, so that they do not depend on how the stream is cut.
+/// Limits grow where so many encoded bytes begin, so that they do not depend on how the stream is cut.
 const STRIDE: u64 = 256;
 const ALWAYS_ALLOWED: u64 = 64 << 10;
+/// Bytes that are made between two charges of the account.
+const STEP: usize = 4096;
+/// Units of work of a block of deflate, beside its bytes: its tables are made anew, from as little as ten bytes.
+const BLOCK: u32 = 1024;
 
 struct Inflater {
     state: DecompressorOxide,
     window: Box<[u8]>,
     at: usize,
+    layer: Layer,
+}
+
+/// What a body may decode to.
+struct Allowance {
+    bytes: u64,
+    ratio: u64,
+    work: Work,
+}
+
+impl Allowance {
+    /// Bytes that so many encoded ones may decode to.
+    fn bytes(&self, taken: u64) -> u64 {
+        taken.saturating_mul(self.ratio).max(ALWAYS_ALLOWED).min(self.bytes)
+    }
 }
 
 /// A pool of decoders.
 pub struct Inflaters {
-    all: Box<[Inflater]>,
+    /// A decoder is away while it decodes, so that another may take what it makes.
+    all: Box<[Option<Box<Inflater>>]>,
     free: Box<[u16]>,
     available: usize,
-    bytes: u64,
-    ratio: u64,
+    allowance: Allowance,
 }
 
 impl std::fmt::Debug for Inflaters {
@@ -37,18 +65,24 @@ impl std::fmt::Debug for Inflaters {
 }
 
 impl Inflaters {
-    pub(super) fn new(count: u16, bytes: u64, ratio: u32) -> Self {
-        let one = |_| Inflater {
-            state: DecompressorOxide::new(),
-            window: vec![0; WINDOW].into(),
-            at: 0,
+    pub(super) fn new(count: u16, bytes: u64, ratio: u32, work: Work) -> Self {
+        let one = |_| {
+            Some(Box::new(Inflater {
+                state: DecompressorOxide::new(),
+                window: vec![0; WINDOW].into(),
+                at: 0,
+                layer: Layer::new(Format::Gzip),
+            }))
         };
         Self {
             all: (0..count).map(one).collect(),
             free: (0..count).rev().collect(),
             available: count as usize,
-            bytes,
-            ratio: ratio.into(),
+            allowance: Allowance {
+                bytes,
+                ratio: ratio.into(),
+                work,
+            },
         }
     }
 
@@ -57,17 +91,31 @@ impl Inflaters {
         self.available
     }
 
-    fn take(&mut self) -> Option<u16> {
+    fn take(&mut self, format: Format) -> Option<u16> {
         self.available = self.available.checked_sub(1)?;
         let index = self.free[self.available];
-        self.all[index as usize].state.init();
-        self.all[index as usize].at = 0;
+        if let Some(inflater) = &mut self.all[index as usize] {
+            inflater.state.init();
+            (inflater.at, inflater.layer) = (0, Layer::new(format));
+        }
         Some(index)
     }
 
     fn give_back(&mut self, index: u16) {
         self.free[self.available] = index;
         self.available += 1;
+    }
+
+    /// Decodes by the last of a chain, then by the one before it, and so on.
+    fn feed(&mut self, chain: &[u16], bytes: &[u8], out: &mut dyn FnMut(&[u8]), odd: &mut Seen) {
+        let Some((&last, inner)) = chain.split_last() else {
+            return out(bytes);
+        };
+        let Some(mut inflater) = self.all.get_mut(last as usize).and_then(Option::take) else {
+            return;
+        };
+        inflater.feed(self, bytes, inner, out, odd);
+        self.all[last as usize] = Some(inflater);
     }
 }
 
@@ -77,6 +125,9 @@ pub(super) enum Format {
     Gzip,
     Deflate,
 }
+
+/// Encodings of a body, in the order in which they were applied.
+pub(super) type Formats = ArrayVec<Format, LAYERS>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -97,10 +148,9 @@ enum Stage {
     Raw,
 }
 
-/// One encoded body.
+/// One encoding of a body.
 #[derive(Debug)]
-pub(super) struct Decoding {
-    index: u16,
+struct Layer {
     format: Format,
     stage: Stage,
     flags: u8,
@@ -117,15 +167,185 @@ const COMMENT: u8 = 16;
 const HEADER_SUM: u8 = 2;
 const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
+/// One encoded body: its decoders, the one that its bytes come to last.
+#[derive(Debug)]
+pub(super) struct Decoding(ArrayVec<u16, LAYERS>);
+
 impl Decoding {
-    pub fn new(format: Format, pool: &mut Inflaters) -> Option<Self> {
+    /// None where not as many decoders are free.
+    pub fn new(formats: &[Format], pool: &mut Inflaters) -> Option<Self> {
+        if formats.len() > LAYERS || formats.len() > pool.available {
+            return None;
+        }
+        Some(Self(formats.iter().filter_map(|&format| pool.take(format)).collect()))
+    }
+
+    /// The body is over: whether it is whole.
+    pub fn release(self, pool: &mut Inflaters) -> bool {
+        let mut whole = true;
+        for index in self.0 {
+            whole &= pool.all[index as usize]
+                .as_ref()
+                .is_none_or(|inflater| inflater.layer.is_whole());
+            pool.give_back(index);
+        }
+        whole
+    }
+
+    /// Decodes what arrived; returns what is wrong with it.
+    pub fn feed(&mut self, pool: &mut Inflaters, bytes: &[u8], out: &mut dyn FnMut(&[u8])) -> Seen {
+        let mut odd = Seen::default();
+        pool.feed(&self.0, bytes, out, &mut odd);
+        odd
+    }
+}
+
+impl Inflater {
+    fn feed(
+        &mut self,
+        pool: &mut Inflaters,
+        mut bytes: &[u8],
+        inner: &[u16],
+        out: &mut dyn FnMut(&[u8]),
+        odd: &mut Seen,
+    ) {
+        while !bytes.is_empty() {
+            if self.layer.stage == Stage::Raw {
+                pool.feed(inner, bytes, out, odd);
+                break;
+            }
+            let stride = (STRIDE - self.layer.taken % STRIDE) as usize;
+            let piece = &bytes[..bytes.len().min(stride)];
+            let taken = match self.layer.stage {
+                Stage::Data => self.inflate(pool, piece, inner, out, odd),
+                Stage::Lost => piece.len(),
+                Stage::Zlib(Some(first)) => self.second_byte([first, piece[0]], pool, inner, out, odd),
+                _ => {
+                    let mut framing = |bytes: &[u8]| pool.feed(inner, bytes, out, odd);
+                    let (taken, broken) = self.layer.framing(piece[0], &mut framing);
+                    if broken {
+                        odd.insert(Anomaly::BadEncoding);
+                    }
+                    taken
+                }
+            };
+            self.layer.taken += taken as u64;
+            bytes = &bytes[taken..];
+            if taken > 0 && self.layer.taken.is_multiple_of(STRIDE) && self.layer.stage == Stage::Lost {
+                self.layer.stage = Stage::Raw;
+            }
+        }
+    }
+
+    /// The first two bytes of what may be zlib's. Returns how many were taken beside the first.
+    fn second_byte(
+        &mut self,
+        head: [u8; 2],
+        pool: &mut Inflaters,
+        inner: &[u16],
+        out: &mut dyn FnMut(&[u8]),
+        odd: &mut Seen,
+    ) -> usize {
+        let layer = &mut self.layer;
+        layer.zlib = head[0] & 0x0f == 8 && u16::from_be_bytes(head).is_multiple_of(31);
+        match (layer.format, layer.zlib) {
+            // No block of deflate begins with the first of them.
+            (Format::Deflate, _) if head == MAGIC[..2] => {
+                odd.insert(Anomaly::MislabelledEncoding);
+                (layer.format, layer.stage) = (Format::Gzip, Stage::Header(2));
+                1
+            }
+            (_, true) => {
+                if layer.format == Format::Gzip {
+                    odd.insert(Anomaly::MislabelledEncoding);
+                    layer.format = Format::Deflate;
+                }
+                layer.stage = Stage::Data;
+                1
+            }
+            (Format::Deflate, false) => {
+                layer.stage = Stage::Data;
+                self.inflate(pool, &head[..1], inner, out, odd);
+                0
+            }
+            (Format::Gzip, false) => {
+                odd.insert(Anomaly::BadEncoding);
+                layer.stage = Stage::Raw;
+                pool.feed(inner, &head[..1], out, odd);
+                0
+            }
+        }
+    }
+
+    fn inflate(
+        &mut self,
+        pool: &mut Inflaters,
+        bytes: &[u8],
+        inner: &[u16],
+        out: &mut dyn FnMut(&[u8]),
+        odd: &mut Seen,
+    ) -> usize {
+        let layer = &mut self.layer;
+        let allowed = pool.allowance.bytes(layer.taken / STRIDE * STRIDE);
+        let mut used = 0;
+        let mut paid = pool.allowance.work.charge(bytes.len() as u32);
+        loop {
+            // Where decoding is given up, the rest of the stride is lost: how many bytes of it the decoder had read ahead depends
+            // on how they were cut.
+            let exceeded = match paid {
+                false => Some(Anomaly::WorkExceeded),
+                true => (layer.made > allowed).then_some(Anomaly::BodyBomb),
+            };
+            if let Some(anomaly) = exceeded {
+                odd.insert(anomaly);
+                layer.stage = Stage::Lost;
+                return bytes.len();
+            }
+            let (state, at) = (&mut self.state, self.at);
+            // One byte more than is allowed tells that there are more.
+            let room = STEP.min(usize::try_from((allowed - layer.made).saturating_add(1)).unwrap_or(STEP));
+            let flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
+            let (status, taken, made) = decompress_with_limit(state, &bytes[used..], &mut self.window, at, room, flags);
+            used += taken;
+            layer.made += made as u64;
+            paid = pool.allowance.work.charge(made as u32);
+            pool.feed(inner, &self.window[at..at + made], out, odd);
+            self.at = (at + made) % WINDOW;
+            match status {
+                _ if !paid || layer.made > allowed => {}
+                TINFLStatus::HasMoreOutput => {}
+                TINFLStatus::BlockBoundary => paid = pool.allowance.work.charge(BLOCK),
+                TINFLStatus::NeedsMoreInput => return bytes.len(),
+                TINFLStatus::Done => {
+                    state.init();
+                    // The next member is a block at least. Where that can't be paid, what follows is not decoded either.
+                    let _ = pool.allowance.work.charge(BLOCK);
+                    // Sums are not checked: the receiver may not do so either.
+                    layer.left = match layer.format {
+                        Format::Gzip => 8,
+                        Format::Deflate if layer.zlib => 4,
+                        Format::Deflate => 0,
+                    };
+                    layer.stage = if layer.left > 0 { Stage::Trailer } else { Stage::Raw };
+                    return used;
+                }
+                _ => {
+                    odd.insert(Anomaly::BadEncoding);
+                    layer.stage = Stage::Lost;
+                    return bytes.len();
+                }
+            }
+        }
+    }
+}
+
+impl Layer {
+    fn new(format: Format) -> Self {
         let stage = match format {
             Format::Gzip => Stage::Header(0),
             Format::Deflate => Stage::Zlib(None),
         };
-        let index = pool.take()?;
-        Some(Self {
-            index,
+        Self {
             format,
             stage,
             flags: 0,
@@ -134,104 +354,29 @@ impl Decoding {
             members: false,
             taken: 0,
             made: 0,
-        })
-    }
-
-    pub fn release(self, pool: &mut Inflaters) {
-        pool.give_back(self.index);
-    }
-
-    /// Decodes what arrived; returns what is wrong with it, if anything is.
-    pub fn feed(&mut self, pool: &mut Inflaters, mut bytes: &[u8], out: &mut impl FnMut(&[u8])) -> Option<Anomaly> {
-        let mut anomaly = None;
-        while !bytes.is_empty() {
-            if self.stage == Stage::Raw {
-                out(bytes);
-                break;
-            }
-            let stride = (STRIDE - self.taken % STRIDE) as usize;
-            let piece = &bytes[..bytes.len().min(stride)];
-            let taken = match self.stage {
-                Stage::Data => self.inflate(pool, piece, out, &mut anomaly),
-                Stage::Lost => piece.len(),
-                Stage::Zlib(Some(first)) => {
-                    self.stage = Stage::Data;
-                    self.zlib = (u16::from(first) << 8 | u16::from(piece[0])).is_multiple_of(31);
-                    if !self.zlib {
-                        self.inflate(pool, &[first], out, &mut anomaly);
-                    }
-                    self.zlib.into()
-                }
-                _ => self.framing(piece[0], out, &mut anomaly),
-            };
-            self.taken += taken as u64;
-            bytes = &bytes[taken..];
-            if taken > 0 && self.taken.is_multiple_of(STRIDE) {
-                if self.stage == Stage::Lost {
-                    self.stage = Stage::Raw;
-                }
-                let allowed = (self.taken.saturating_mul(pool.ratio))
-                    .max(ALWAYS_ALLOWED)
-                    .min(pool.bytes);
-                if self.stage != Stage::Raw && self.made > allowed {
-                    self.stage = Stage::Raw;
-                    anomaly = Some(Anomaly::BodyBomb);
-                }
-            }
-        }
-        anomaly
-    }
-
-    fn inflate(
-        &mut self,
-        pool: &mut Inflaters,
-        bytes: &[u8],
-        out: &mut impl FnMut(&[u8]),
-        anomaly: &mut Option<Anomaly>,
-    ) -> usize {
-        let inflater = &mut pool.all[self.index as usize];
-        let mut used = 0;
-        loop {
-            let (state, window, at) = (&mut inflater.state, &mut inflater.window, inflater.at);
-            let (status, taken, made) = decompress(state, &bytes[used..], window, at, TINFL_FLAG_HAS_MORE_INPUT);
-            used += taken;
-            self.made += made as u64;
-            out(&inflater.window[at..at + made]);
-            inflater.at = (at + made) % WINDOW;
-            match status {
-                TINFLStatus::HasMoreOutput => {}
-                TINFLStatus::NeedsMoreInput => return bytes.len(),
-                TINFLStatus::Done => {
-                    inflater.state.init();
-                    // Sums are not checked: the receiver may not do so either.
-                    self.left = match self.format {
-                        Format::Gzip => 8,
-                        Format::Deflate if self.zlib => 4,
-                        Format::Deflate => 0,
-                    };
-                    self.stage = if self.left > 0 { Stage::Trailer } else { Stage::Raw };
-                    return used;
-                }
-                _ => {
-                    *anomaly = Some(Anomaly::BadEncoding);
-                    self.stage = Stage::Lost;
-                    return bytes.len();
-                }
-            }
         }
     }
 
-    /// One byte of a header or trailer; 0 if it is none of theirs.
-    fn framing(&mut self, byte: u8, out: &mut impl FnMut(&[u8]), anomaly: &mut Option<Anomaly>) -> usize {
+    /// Its data has ended, or it has none, or it was given up.
+    fn is_whole(&self) -> bool {
+        match self.stage {
+            Stage::Trailer | Stage::Lost | Stage::Raw => true,
+            Stage::Header(0) => self.taken == 0 || self.members,
+            Stage::Zlib(None) => self.taken == 0,
+            // What follows the last member need not be another.
+            _ => self.members && self.stage != Stage::Data,
+        }
+    }
+
+    /// One byte of a header or trailer: 0 if it is none of theirs, and whether that is odd.
+    fn framing(&mut self, byte: u8, out: &mut dyn FnMut(&[u8])) -> (usize, bool) {
         self.stage = match self.stage {
+            Stage::Header(0) if byte & 0x0f == 8 && !self.members => Stage::Zlib(Some(byte)),
             Stage::Header(at) if (at as usize) < MAGIC.len() => {
                 if byte != MAGIC[at as usize] {
-                    if !self.members {
-                        *anomaly = Some(Anomaly::BadEncoding);
-                    }
                     out(&MAGIC[..at as usize]);
                     self.stage = Stage::Raw;
-                    return 0;
+                    return (0, !self.members);
                 }
                 Stage::Header(at + 1)
             }
@@ -269,11 +414,7 @@ impl Decoding {
             Stage::Comment if byte == 0 => self.optional(HEADER_SUM),
             Stage::HeaderSum(0) => Stage::HeaderSum(1),
             Stage::HeaderSum(_) => Stage::Data,
-            Stage::Zlib(None) if byte & 0x0f == 8 => Stage::Zlib(Some(byte)),
-            Stage::Zlib(None) => {
-                self.stage = Stage::Data;
-                return 0;
-            }
+            Stage::Zlib(None) => Stage::Zlib(Some(byte)),
             Stage::Trailer => {
                 self.left -= 1;
                 match self.format {
@@ -287,7 +428,7 @@ impl Decoding {
             }
             other => other,
         };
-        1
+        (1, false)
     }
 
     /// The first part of the gzip header from `from` on that the flags name.

@@ -1,7 +1,7 @@
 //! What header fields say about the message: how long its body is, how it is encoded, what host it is for.
 
 use crate::protocols::Anomaly;
-use crate::protocols::inflate::Format;
+use crate::protocols::inflate::{Format, Formats};
 use crate::signature::Buffer;
 
 /// A field that matters.
@@ -15,6 +15,7 @@ pub(super) enum Field {
     ContentLength,
     TransferEncoding,
     ContentEncoding,
+    Upgrade,
 }
 
 impl Field {
@@ -28,6 +29,7 @@ impl Field {
             b"content-length" => Self::ContentLength,
             b"transfer-encoding" => Self::TransferEncoding,
             b"content-encoding" => Self::ContentEncoding,
+            b"upgrade" if client => Self::Upgrade,
             _ => Self::Other,
         }
     }
@@ -52,13 +54,15 @@ impl Field {
 }
 
 /// How the body of a message is framed and encoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Framing {
     pub length: Option<u64>,
     pub chunked: bool,
     transfer: bool,
-    pub format: Option<Format>,
-    unknown: bool,
+    content: Formats,
+    coding: Formats,
+    /// More encodings than are decoded.
+    too_many: bool,
 }
 
 impl Framing {
@@ -71,9 +75,17 @@ impl Framing {
                 }
             }
             Field::TransferEncoding => {
-                let mut parts = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
                 let alone = value == b"chunked";
-                self.chunked |= parts.any(|part| part == b"chunked");
+                for part in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                    match Format::of(part) {
+                        _ if part == b"chunked" => self.chunked = true,
+                        Some(format) if !cut => {
+                            odd(Anomaly::EncodedTransfer);
+                            self.too_many |= self.coding.try_push(format).is_err();
+                        }
+                        _ => {}
+                    }
+                }
                 if cut || !alone || std::mem::replace(&mut self.transfer, true) {
                     odd(Anomaly::OddTransferEncoding);
                 }
@@ -106,18 +118,44 @@ impl Framing {
     }
 
     fn content_encoding(&mut self, value: &[u8], cut: bool, odd: &mut impl FnMut(Anomaly)) {
-        let format = match value {
-            b"" | b"identity" | b"none" if !cut => return,
-            b"gzip" | b"x-gzip" if !cut => Some(Format::Gzip),
-            b"deflate" | b"x-deflate" if !cut => Some(Format::Deflate),
-            _ => None,
-        };
-        if format.is_none() || self.format.is_some() || self.unknown {
+        for part in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+            match Format::of(part) {
+                _ if cut => {}
+                Some(format) => {
+                    self.too_many |= self.content.try_push(format).is_err();
+                    continue;
+                }
+                None if matches!(part, b"" | b"identity" | b"none") => continue,
+                None => {}
+            }
+            // What is within it can't be decoded.
             odd(Anomaly::UnknownEncoding);
-            self.unknown = true;
-            self.format = None;
-        } else {
-            self.format = format;
+            self.content.clear();
+        }
+    }
+
+    /// How the body is encoded, in the order in which that was done.
+    pub fn formats(&self, odd: &mut impl FnMut(Anomaly)) -> Formats {
+        let mut formats = self.content.clone();
+        let all = self.coding.iter().all(|&format| formats.try_push(format).is_ok());
+        if self.too_many || !all {
+            odd(Anomaly::TooManyEncodings);
+            formats.clear();
+        }
+        if formats.len() > 1 {
+            odd(Anomaly::SeveralEncodings);
+        }
+        formats
+    }
+}
+
+impl Format {
+    /// By its name in lower case.
+    fn of(name: &[u8]) -> Option<Self> {
+        match name {
+            b"gzip" | b"x-gzip" => Some(Self::Gzip),
+            b"deflate" | b"x-deflate" => Some(Self::Deflate),
+            _ => None,
         }
     }
 }

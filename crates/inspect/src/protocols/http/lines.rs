@@ -14,6 +14,8 @@ use crate::signature::Buffer;
 const HTTP: &[u8] = b"HTTP/";
 const LONGEST_METHOD: u32 = 32;
 const LONGEST_CHUNK: u64 = 1 << 60;
+/// Bytes before a status line that are skipped at most.
+const LONGEST_JUNK: usize = 4;
 
 fn is_space(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
@@ -89,7 +91,7 @@ impl Side {
 
     fn is_in_lines(&self) -> bool {
         use Step::*;
-        !matches!(self.step, Length | UntilClose | ChunkData | Paused | Opaque)
+        !matches!(self.step, Length | UntilClose | ChunkData | Opaque)
     }
 
     /// One byte; false if it was not taken, because it is of the body.
@@ -131,14 +133,28 @@ impl Side {
     /// `HTTP/` of a response.
     fn protocol<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) -> bool {
         let matched = self.count as usize;
-        if !byte.eq_ignore_ascii_case(&HTTP[matched]) {
-            self.no_status_line(&HTTP[..matched], w);
+        if byte.eq_ignore_ascii_case(&HTTP[matched]) {
+            self.count += 1;
+            self.spell(byte);
+            if self.count as usize == HTTP.len() {
+                if self.word.len() > HTTP.len() {
+                    w.anomaly(Anomaly::JunkBeforeStatus);
+                }
+                self.start_word();
+                self.step = Step::ProtocolVersion;
+            }
+            return true;
+        }
+        let junk = self.word.len();
+        let begins = byte.eq_ignore_ascii_case(&HTTP[0]);
+        // Where the request was of HTTP/0.9 all of it is a body.
+        if self.kind == Kind::Bare || junk + usize::from(!begins) > LONGEST_JUNK {
+            let begin = std::mem::take(&mut self.word);
+            self.no_status_line(&begin, w);
             return false;
         }
-        self.count += 1;
-        if self.count as usize == HTTP.len() {
-            self.step = Step::ProtocolVersion;
-        }
+        self.count = u32::from(begins);
+        self.spell(byte);
         true
     }
 
@@ -296,6 +312,7 @@ impl Side {
             b"CONNECT" => Kind::Connect,
             _ => Kind::Ordinary,
         };
+        self.bodiless = matches!(self.word.as_slice(), b"GET" | b"HEAD" | b"TRACE");
         self.target = Target::begin(self.kind == Kind::Connect);
         self.step = Step::Gap;
     }
@@ -348,6 +365,7 @@ impl Side {
         let version = self.word.trim_ascii().get(from..).unwrap_or(&[]);
         match version {
             &[major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9'] => {
+                self.old = [major, minor] < *b"11";
                 w.version(u16::from_be_bytes([major - b'0', minor - b'0']));
             }
             _ => w.anomaly(Anomaly::BadVersion),
@@ -389,6 +407,7 @@ impl Side {
         } else {
             w.append(Buffer::HttpHeader, b": ");
         }
+        self.upgrade |= self.field == Field::Upgrade;
         if self.field == Field::Host {
             self.hosts = self.hosts.saturating_add(1);
             if self.hosts > 1 {
@@ -458,18 +477,26 @@ impl Side {
     }
 
     fn chunk_size<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) -> bool {
-        match char::from(byte).to_digit(16) {
-            Some(digit) if self.left < LONGEST_CHUNK >> 4 => {
+        let begun = self.count > 0;
+        match (char::from(byte).to_digit(16), byte) {
+            (Some(_), _) if self.left >= LONGEST_CHUNK >> 4 => return self.bad_chunk(w),
+            (Some(digit), _) => {
                 self.left = self.left << 4 | u64::from(digit);
-                self.count = 1;
-                true
+                self.count = self.count.saturating_add(1);
+                return true;
             }
-            None if self.count > 0 && (byte == b';' || is_space(byte)) => {
+            (None, b';' | b' ' | b'\t') if begun => {
                 self.step = Step::ChunkExtension;
-                true
+                return true;
             }
-            _ => self.bad_chunk(w),
+            (None, b' ' | b'\t' | b'+') => {}
+            (None, b'x' | b'X') if self.count == 1 && self.left == 0 => self.count = 0,
+            (None, b'_') if begun => {}
+            (None, _) if begun => self.step = Step::ChunkExtension,
+            _ => return self.bad_chunk(w),
         }
+        w.anomaly(Anomaly::OddChunkSize);
+        true
     }
 
     /// Where chunks end is not known any more: the rest is a body. False: so is the byte at hand.

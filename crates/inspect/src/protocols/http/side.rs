@@ -39,8 +39,6 @@ pub(super) enum Step {
     ChunkEnd,
     TrailerStart,
     Trailer,
-    /// After CONNECT, until it is answered.
-    Paused,
     Opaque,
 }
 
@@ -97,6 +95,12 @@ pub(super) struct Side {
     /// Some of the line's value is there.
     pub value_begun: bool,
     pub hosts: u8,
+    /// It asks for another protocol.
+    pub upgrade: bool,
+    /// Its method needs no body.
+    pub bodiless: bool,
+    /// It is older than HTTP/1.1.
+    pub old: bool,
     /// Bytes of what is being counted: method, literal, digits, spaces.
     pub count: u32,
     /// Bytes that are left of the body or the chunk.
@@ -122,6 +126,9 @@ impl Side {
             line_open: false,
             value_begun: false,
             hosts: 0,
+            upgrade: false,
+            bodiless: false,
+            old: false,
             count: 0,
             left: 0,
             decoding: None,
@@ -137,7 +144,7 @@ impl Side {
         while at < bytes.len() {
             let rest = &bytes[at..];
             match self.step {
-                Step::Opaque | Step::Paused => break,
+                Step::Opaque => break,
                 Step::UntilClose => {
                     self.content(rest, pool, w);
                     at = bytes.len();
@@ -167,15 +174,12 @@ impl Side {
 
     fn content<S: FnMut(Slot<'_>, Piece)>(&mut self, bytes: &[u8], pool: &mut Inflaters, w: &mut Writer<'_, S>) {
         w.count(bytes.len());
-        let wrong = match &mut self.decoding {
-            None => {
-                w.body(bytes);
-                None
+        match &mut self.decoding {
+            None => w.body(bytes),
+            Some(decoding) => {
+                let odd = decoding.feed(pool, bytes, &mut |decoded| w.body(decoded));
+                odd.iter().for_each(|anomaly| w.anomaly(anomaly));
             }
-            Some(decoding) => decoding.feed(pool, bytes, &mut |decoded| w.body(decoded)),
-        };
-        if let Some(anomaly) = wrong {
-            w.anomaly(anomaly);
         }
     }
 
@@ -209,9 +213,15 @@ impl Side {
     where
         S: FnMut(Slot<'_>, Piece),
     {
-        let framing = self.framing;
+        let framing = std::mem::take(&mut self.framing);
         if framing.chunked && framing.length.is_some() {
             w.anomaly(Anomaly::LengthAndChunked);
+        }
+        if framing.chunked && self.old {
+            w.anomaly(Anomaly::OldChunked);
+        }
+        if self.bodiless && (framing.chunked || framing.length > Some(0)) {
+            w.anomaly(Anomaly::RequestBody);
         }
         (self.count, self.left) = (0, framing.length.unwrap_or(0));
         self.step = match framing.length {
@@ -223,18 +233,29 @@ impl Side {
             None if !request => Step::UntilClose,
             _ => return self.finish(pool, w),
         };
-        if let Some(format) = framing.format {
-            self.decoding = Decoding::new(format, pool);
+        let formats = framing.formats(&mut |anomaly| w.anomaly(anomaly));
+        if !formats.is_empty() {
+            self.decoding = Decoding::new(&formats, pool);
             if self.decoding.is_none() {
                 w.anomaly(Anomaly::NoInflater);
             }
         }
     }
 
+    /// There is no body, whatever the header says.
+    pub fn no_body<S: FnMut(Slot<'_>, Piece)>(&mut self, pool: &mut Inflaters, w: &mut Writer<'_, S>) {
+        if self.framing.chunked || self.framing.length > Some(0) {
+            w.anomaly(Anomaly::UnexpectedBody);
+        }
+        self.finish(pool, w);
+    }
+
     /// The message is over.
     pub fn finish<S: FnMut(Slot<'_>, Piece)>(&mut self, pool: &mut Inflaters, w: &mut Writer<'_, S>) {
-        if let Some(decoding) = self.decoding.take() {
-            decoding.release(pool);
+        if let Some(decoding) = self.decoding.take()
+            && !decoding.release(pool)
+        {
+            w.anomaly(Anomaly::TruncatedEncoding);
         }
         w.complete(&[Buffer::FileData]);
         w.end();
@@ -263,6 +284,10 @@ impl Side {
 
     /// The connection closed.
     pub fn close<S: FnMut(Slot<'_>, Piece)>(&mut self, pool: &mut Inflaters, w: &mut Writer<'_, S>) {
+        if self.step == Step::Protocol {
+            let begin = std::mem::take(&mut self.word);
+            self.no_status_line(&begin, w);
+        }
         if !self.is_between() {
             if self.step != Step::UntilClose {
                 w.anomaly(Anomaly::CutShort);
@@ -289,14 +314,7 @@ impl Side {
 
     /// No message is open.
     pub fn is_between(&self) -> bool {
-        matches!(self.step, Step::Start | Step::Paused | Step::Opaque)
-    }
-
-    /// Between messages of a connection that became a tunnel nothing is parsed any more.
-    pub fn enter_tunnel(&mut self, tunnel: bool) {
-        if tunnel && self.is_between() {
-            self.step = Step::Opaque;
-        }
+        matches!(self.step, Step::Start | Step::Opaque)
     }
 
     /// Gives everything back.

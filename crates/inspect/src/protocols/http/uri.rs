@@ -32,6 +32,8 @@ enum Phase {
 pub(super) struct Target {
     phase: Phase,
     escape: ArrayVec<u8, 6>,
+    /// An escape became a per cent sign: 1, and one for each hexadecimal digit behind it.
+    percent: u8,
     /// It names a host, which counts more than the field (RFC 9112, section 3.2.2).
     pub names_host: bool,
 }
@@ -84,7 +86,7 @@ impl Target {
 
     /// Bytes other than per cent sign, question mark, number sign and backslash mean nothing but themselves here.
     pub fn is_plain(&self) -> bool {
-        matches!(self.phase, Phase::Path | Phase::Rest) && self.escape.is_empty()
+        matches!(self.phase, Phase::Path | Phase::Rest) && self.escape.is_empty() && self.percent == 0
     }
 
     /// Such bytes.
@@ -143,7 +145,13 @@ impl Target {
                 0xff01..=0xff5e => (value - 0xff01) as u8 + b'!',
                 _ => b'?',
             };
+            if wide {
+                w.anomaly(Anomaly::WideEscape);
+            }
             self.decoded(byte, w);
+            if byte == b'%' {
+                self.percent = 1;
+            }
         }
     }
 
@@ -166,6 +174,14 @@ impl Target {
     }
 
     fn decoded<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) {
+        self.percent = match self.percent {
+            2 if byte.is_ascii_hexdigit() => {
+                w.anomaly(Anomaly::DoubleEscape);
+                0
+            }
+            1 if byte.is_ascii_hexdigit() => 2,
+            _ => 0,
+        };
         if self.phase == Phase::Path {
             w.push(
                 Buffer::HttpUri,

@@ -1,0 +1,110 @@
+//! What a unit of work costs: nanoseconds of decoding for each unit that is charged, of bodies that are dear to decode.
+//!
+//! `cargo bench -p sluice-inspect --bench work`
+
+use std::io::Write;
+use std::time::Instant;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sluice_inspect::protocols::{Capacity, Http, Piece, Slot, Store};
+use sluice_inspect::work::{Credit, PACKET};
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(content).expect("memory takes all");
+    encoder.finish().expect("memory takes all")
+}
+
+/// Blocks of deflate with tables of their own and nothing in them, 14 bytes each.
+fn empty_blocks(count: usize) -> Vec<u8> {
+    let mut bits: Vec<bool> = Vec::new();
+    let mut put = |value: u32, length: u32| bits.extend((0..length).map(|bit| value >> bit & 1 == 1));
+    for _ in 0..count {
+        put(0, 1);
+        put(2, 2);
+        put(29, 5); // 286 codes of literals and lengths,
+        put(0, 5); // one of distances,
+        put(14, 4); // lengths of the code for lengths up to that of 1:
+        // in the order 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1: 18 and 1 have one bit each.
+        for place in 0..18 {
+            put(u32::from(place == 2 || place == 17), 3);
+        }
+        // 1 is `0`, 18 is `1`: zeros for 255 symbols, so that 255 and the end have codes of one bit.
+        put(1, 1);
+        put(127, 7); // 138 zeros,
+        put(1, 1);
+        put(117 - 11, 7); // 117 zeros,
+        put(0, 1); // 255,
+        put(0, 1); // the end of the block,
+        put(1, 1);
+        put(29 - 11, 7); // 29 zeros,
+        put(0, 1); // and a distance.
+        put(1, 1); // The end.
+    }
+    let bytes = bits.chunks(8);
+    bytes
+        .map(|bits| bits.iter().rev().fold(0, |byte, &bit| byte << 1 | u8::from(bit)))
+        .collect()
+}
+
+fn main() {
+    let text: Vec<u8> = (0..400_000u32)
+        .flat_map(|n| format!("{} ", n.wrapping_mul(2_654_435_761) % 9973).into_bytes())
+        .collect();
+    let random: Vec<u8> = (0..60_000u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    let header = gzip(b"")[..10].to_vec();
+    let kinds = [
+        ("zeros", gzip(&vec![0; 8 << 20])),
+        ("text", gzip(&text)),
+        ("random", gzip(&random)),
+        ("empty blocks", [header, empty_blocks(4000)].concat()),
+        ("members", gzip(b"").repeat(2000)),
+    ];
+    println!(
+        "{:>14} {:>10} {:>10} {:>10} {:>8}",
+        "body", "ns/packet", "units", "made", "ns/unit"
+    );
+    for (name, body) in kinds {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let (mut best, mut units, mut made) = (f64::MAX, 0, 0);
+        for _ in 0..9 {
+            let mut store = Store::new(&Capacity {
+                messages: 4,
+                ..Capacity::default()
+            });
+            let work = store.work.clone();
+            let mut http = Http::default();
+            let (mut packets, mut all) = (0, 0);
+            (units, made) = (0, 0);
+            http.response(&mut store, head.as_bytes(), &mut |_: Slot<'_>, _| {});
+            let began = Instant::now();
+            for packet in body.chunks(1460).take(16) {
+                work.begin(Credit::default(), packet.len());
+                http.response(&mut store, packet, &mut |slot: Slot<'_>, piece| {
+                    if let Piece::Grew { fresh, .. } = piece {
+                        made += fresh.len();
+                        all += slot.length();
+                    }
+                });
+                units += u64::from(PACKET - work.left());
+                packets += 1;
+            }
+            let took = began.elapsed().as_nanos() as f64;
+            std::hint::black_box(all);
+            best = best.min(took / f64::from(packets));
+            units /= u64::from(packets as u32);
+            made /= packets as usize;
+            http.release(&mut store);
+        }
+        println!(
+            "{name:>14} {best:>10.0} {units:>10} {made:>10} {:>8.2}",
+            best / units as f64
+        );
+    }
+}

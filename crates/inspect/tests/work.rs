@@ -1,0 +1,167 @@
+//! What bodies may cost: decoding ends where the account of the packet is spent, in the midst of a packet too.
+
+mod lab;
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use lab::{Connection, Lab};
+use sluice_inspect::inspector::Verdict;
+use sluice_inspect::protocols::{Anomaly, Capacity, Http, Piece, Slot, Store};
+use sluice_inspect::reason::{Reason, Skipped};
+use sluice_inspect::signature::Buffer;
+use sluice_inspect::signatures::Dialect::Suricata;
+use sluice_inspect::stream::{Exception, Policy};
+use sluice_inspect::work::{BURST, BYTE, Credit, PACKET};
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn response(body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// Bytes of bodies that packets brought to search.
+fn brought(store: &mut Store, packets: &[&[u8]]) -> Vec<usize> {
+    let (mut http, mut credit) = (Http::default(), Credit::default());
+    let each = packets.iter().map(|packet| {
+        let mut bytes = 0;
+        let begun = store.work.begin(credit, packet.len());
+        http.response(store, packet, &mut |_: Slot<'_>, piece| {
+            if let Piece::Grew {
+                buffer: Buffer::FileData,
+                fresh,
+                ..
+            } = piece
+            {
+                bytes += fresh.len();
+            }
+        });
+        credit = store.work.end(begun);
+        bytes
+    });
+    let each = each.collect();
+    http.release(store);
+    each
+}
+
+fn store() -> Store {
+    Store::new(&Capacity {
+        messages: 4,
+        ..Capacity::default()
+    })
+}
+
+/// One step of the decoder may be more than was left.
+const STEP: usize = 4096;
+
+#[test]
+fn many_small_bombs_in_one_packet_bring_no_more_than_a_packet_may() {
+    let bomb = response(&gzip(&vec![b'e'; 60_000]));
+    let packet = bomb.repeat(1460 / bomb.len());
+    let mut store = store();
+    let brought = brought(&mut store, &[&packet, &response(&gzip(b"as ever"))]);
+    assert!(brought[0] <= PACKET as usize + STEP + packet.len(), "{brought:?}");
+    assert_eq!(7, brought[1], "the next packet has its own");
+    assert!(store.anomalies.of(Anomaly::WorkExceeded) >= 1);
+}
+
+#[test]
+fn one_bomb_below_the_stride_brings_no_more_than_a_packet_may() {
+    let bomb = gzip(&vec![0; 200_000]);
+    assert!(bomb.len() < 256, "{}", bomb.len());
+    let mut store = store();
+    let brought = brought(&mut store, &[&response(&bomb)]);
+    assert!(brought[0] <= PACKET as usize + STEP, "{brought:?}");
+    assert_eq!(1, store.anomalies.of(Anomaly::WorkExceeded));
+}
+
+#[test]
+fn blocks_and_members_with_nothing_in_them_are_not_decoded_without_end() {
+    let member = gzip(b"");
+    let body = [member.repeat(1400 / member.len()), gzip(b"behind them")].concat();
+    let mut store = store();
+    brought(&mut store, &[&response(&body)]);
+    assert_eq!(1, store.anomalies.of(Anomaly::WorkExceeded));
+}
+
+#[test]
+fn flow_brings_no_more_than_its_bytes_earn() {
+    let bombs = response(&gzip(&vec![b'e'; 60_000]));
+    let packets = vec![&bombs[..]; 1000];
+    let mut store = store();
+    let brought: usize = brought(&mut store, &packets).iter().sum();
+    let earned = BURST as usize + packets.len() * (bombs.len() * BYTE as usize + STEP + 256);
+    assert!(brought <= earned, "{brought} of {earned}");
+    assert!(brought > BURST as usize, "{brought}");
+}
+
+#[test]
+fn text_that_is_compressed_well_is_decoded_whole() {
+    let text: Vec<u8> = (0..600_000u32)
+        .flat_map(|n| format!("<tr><td>{}</td></tr>\n", n % 211).into_bytes())
+        .take(4 << 20)
+        .collect();
+    // 4 MiB at a tenth: repeated text is smaller, and is held up by bytes that can't be compressed.
+    let (mut content, mut random) = (Vec::new(), 1u32);
+    for part in text.chunks(4096) {
+        content.extend(part);
+        content.extend((0..300).map(|_| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (random >> 24) as u8
+        }));
+    }
+    let body = response(&gzip(&content));
+    assert!(
+        (8..14).contains(&(content.len() / body.len())),
+        "{}",
+        content.len() / body.len()
+    );
+    let packets: Vec<&[u8]> = body.chunks(1460).collect();
+    let mut store = store();
+    assert_eq!(content.len(), brought(&mut store, &packets).iter().sum::<usize>());
+    assert_eq!(0, store.anomalies.of(Anomaly::WorkExceeded));
+}
+
+#[test]
+fn flow_whose_packet_causes_too_much_work_goes_as_its_policy_says() {
+    let bomb = response(&gzip(&vec![b'e'; 100_000]));
+    let rule = r#"drop http any any -> any any (msg:"m"; flow:to_client; file.data; content:"behind"; sid:1;)"#;
+    let ended = (Verdict::Drop(Reason::Work), Verdict::Drop(Reason::FlowDropped));
+    let found = (Verdict::Pass, Verdict::Drop(Reason::Signature));
+    for (policy, passive, (first, second)) in [
+        (None, false, ended),
+        (Some(Policy::DropFlow), false, ended),
+        (Some(Policy::DropPacket), false, ended),
+        (Some(Policy::Pass), false, found),
+        (Some(Policy::DropFlow), true, (Verdict::Pass, Verdict::Pass)),
+        (
+            Some(Policy::Bypass),
+            false,
+            (Verdict::Leave(Some(Skipped::Work)), Verdict::Drop(Reason::Signature)),
+        ),
+    ] {
+        let mut lab = Lab::new(Suricata, rule);
+        lab.settings.passive = passive;
+        if let Some(policy) = policy {
+            lab.settings.policies = lab.settings.policies.with(Exception::Work, policy);
+        }
+        let mut connection = Connection::open(&mut lab, 80);
+        connection.client(0, b"GET / HTTP/1.1\r\n\r\n");
+        assert_eq!(first, connection.server(0, &bomb), "{policy:?}");
+        let next = response(&gzip(b"what is behind it"));
+        assert_eq!(second, connection.server(bomb.len(), &next), "{policy:?}");
+        let counters = *connection.lab.inspector.streams().counters();
+        assert_eq!(1, counters.of(Exception::Work), "{policy:?}");
+        let finds = passive || second == Verdict::Drop(Reason::Signature);
+        assert_eq!(vec![1; usize::from(finds)], connection.lab.fired, "{policy:?}");
+    }
+}
