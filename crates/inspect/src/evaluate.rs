@@ -26,6 +26,9 @@ pub struct View<'a> {
     pub base: u64,
     /// Nothing follows.
     pub complete: bool,
+    /// The packet that is looked at ends here: what asks for the end of the data of a stream takes this for it, for nobody
+    /// knows where a stream ends before it is too late to hold back what came before.
+    pub ends_here: bool,
 }
 
 impl View<'_> {
@@ -34,6 +37,14 @@ impl View<'_> {
     }
     fn end(&self) -> i64 {
         self.base as i64 + self.bytes.len() as i64
+    }
+    /// Whether it ends where its bytes do, as far as that is known by now.
+    fn is_over(&self) -> bool {
+        self.complete || self.ends_here
+    }
+    /// Whether it is there, or may still come: a field that a message does not have is an empty one of those that are complete.
+    fn may_exist(&self, buffer: Buffer) -> bool {
+        buffer == Buffer::Payload || !self.complete || self.end() > 0
     }
     /// The bytes from one place to another, as far as they are kept.
     fn slice(&self, from: i64, to: i64) -> &[u8] {
@@ -57,6 +68,8 @@ pub enum Answer {
     No,
     /// Not yet.
     Later,
+    /// Only notes that other rules take are missing.
+    Blocked,
 }
 
 impl Answer {
@@ -99,8 +112,11 @@ impl Cursor {
 impl Evaluator {
     /// Ask a rule. `bits` are the notes of the flow; a match takes those of the rule.
     pub fn ask(&mut self, rule: &Rule, facts: &Facts, buffers: &impl Buffers, bits: &mut [u64]) -> Answer {
-        if !rule.tests.iter().all(|test| facts.holds(test)) || !rule.notes.iter().all(|note| is_noted(note, bits)) {
+        if !rule.tests.iter().all(|test| facts.holds(test)) {
             return Answer::No;
+        }
+        if !rule.notes.iter().all(|note| is_noted(note, bits)) {
+            return Answer::Blocked;
         }
         self.steps = STEPS;
         self.decoded.clear();
@@ -224,6 +240,7 @@ impl Evaluator {
                     bytes: &decoded,
                     base: 0,
                     complete: true,
+                    ends_here: true,
                 })
             }
             buffer => buffers.view(buffer),
@@ -244,7 +261,7 @@ impl Evaluator {
             let place = start + found as i64;
             let behind = place + content.bytes.len() as i64;
             start = place + 1;
-            if content.ends && !(view.complete && behind == view.end()) {
+            if content.ends && !(view.is_over() && behind == view.end()) {
                 later |= !view.complete;
                 continue;
             }
@@ -258,7 +275,7 @@ impl Evaluator {
             };
             match self.go(rest, cursor, buffers) {
                 Answer::Match => return Answer::Match,
-                Answer::Later => later = true,
+                Answer::Later | Answer::Blocked => later = true,
                 // What follows does not depend on this place: no other one helps.
                 Answer::No if !again => return Answer::No,
                 Answer::No => {}
@@ -271,23 +288,41 @@ impl Evaluator {
     }
 
     fn absent(&mut self, content: &Content, rest: &[Step], at: Cursor, buffers: &impl Buffers) -> Answer {
-        // Of a buffer that is not there everything is absent.
-        if let Some(view) = buffers.view(content.buffer) {
-            let (from, to) = self.region(content, at);
-            let end = to.unwrap_or(i64::MAX).min(view.end());
-            let mut start = from.max(view.begin());
-            while let Some(found) = search::find(view.slice(start, end), &content.bytes, content.nocase) {
-                let behind = start + (found + content.bytes.len()) as i64;
-                start += found as i64 + 1;
-                if !content.ends || view.complete && behind == view.end() {
-                    return Answer::No;
-                }
+        // What is not there does not lack anything.
+        let decoded;
+        let view = match content.buffer {
+            Buffer::Base64 => {
+                decoded = self.decoded.clone();
+                Some(View {
+                    bytes: &decoded,
+                    base: 0,
+                    complete: true,
+                    ends_here: true,
+                })
             }
-            let undecided = !view.complete && (content.ends || to.is_none_or(|to| to > view.end()));
-            // A stream has no end to wait for; a bounded part of it has.
-            if undecided && (to.is_some() || content.ends || content.buffer != Buffer::Payload) {
+            buffer => buffers.view(buffer),
+        };
+        let Some(view) = view.filter(|view| view.may_exist(content.buffer)) else {
+            return Answer::No;
+        };
+        let (from, to) = self.region(content, at);
+        let end = to.unwrap_or(i64::MAX).min(view.end());
+        let mut start = from.max(view.begin());
+        while let Some(found) = search::find(view.slice(start, end), &content.bytes, content.nocase) {
+            let behind = start + (found + content.bytes.len()) as i64;
+            start += found as i64 + 1;
+            if !content.ends || view.complete && behind == view.end() {
+                return Answer::No;
+            }
+            if view.ends_here && behind == view.end() {
                 return Answer::Later;
             }
+        }
+        let open = !content.ends && to.is_none_or(|to| to > view.end());
+        let undecided = !view.complete && (open || content.ends && !view.ends_here);
+        // A stream has no end to wait for; a bounded part of it has.
+        if undecided && (to.is_some() || content.ends || content.buffer != Buffer::Payload) {
+            return Answer::Later;
         }
         self.go(rest, at, buffers)
     }
@@ -310,17 +345,17 @@ impl Evaluator {
                     bytes: &decoded,
                     base: 0,
                     complete: true,
+                    ends_here: true,
                 })
             }
             buffer => buffers.view(*buffer),
         };
         let Some(view) = view else {
-            return if *negated {
-                self.go(rest, at, buffers)
-            } else {
-                Answer::No
-            };
+            return Answer::No;
         };
+        if *negated && !view.may_exist(*buffer) {
+            return Answer::No;
+        }
         let from = if *relative { at.on(*buffer) } else { 0 };
         let again = rest.first().is_some_and(Step::is_relative);
         let (mut start, mut later) = (from.max(view.begin()), false);
@@ -330,9 +365,14 @@ impl Evaluator {
                 return Answer::No;
             }
             self.steps -= 1;
-            let found = self
-                .matcher
-                .find(compiled, view.slice(start, i64::MAX), begins, view.complete);
+            let data = view.slice(start, i64::MAX);
+            let mut found = self.matcher.find(compiled, data, begins, view.complete);
+            if found == Found::More && !negated && view.ends_here && compiled.asks_for_end() {
+                found = match self.matcher.find(compiled, data, begins, true) {
+                    Found::No => Found::More,
+                    found => found,
+                };
+            }
             match found {
                 Found::Exhausted => {
                     self.steps = 0;
@@ -347,7 +387,7 @@ impl Evaluator {
                     let end = start + range.end as i64;
                     match self.go(rest, Cursor { buffer: *buffer, end }, buffers) {
                         Answer::Match => return Answer::Match,
-                        Answer::Later => later = true,
+                        Answer::Later | Answer::Blocked => later = true,
                         Answer::No => {}
                     }
                     if !again {
@@ -374,7 +414,7 @@ impl Evaluator {
         let begin = match jump.from {
             JumpFrom::Number => behind,
             JumpFrom::Begin => 0,
-            JumpFrom::End if view.complete => view.end(),
+            JumpFrom::End if view.is_over() => view.end(),
             JumpFrom::End => return Err(Answer::Later),
         };
         let end = begin.saturating_add(far).saturating_add(self.value(jump.post_offset));
@@ -389,13 +429,14 @@ impl Evaluator {
 
     fn is_data_at(&self, there: &IsDataAt, at: Cursor, buffers: &impl Buffers) -> Answer {
         let Some(view) = buffers.view(there.buffer) else {
-            return if there.negated { Answer::Match } else { Answer::No };
+            return Answer::No;
         };
         let from = if there.relative { at.on(there.buffer) } else { 0 };
         let place = from.saturating_add(self.value(there.at));
         match (view.end() > place, view.complete) {
             (is, true) if is != there.negated => Answer::Match,
             (true, false) if !there.negated => Answer::Match,
+            (false, false) if there.negated && view.ends_here => Answer::Match,
             (false, false) => Answer::Later,
             _ => Answer::No,
         }

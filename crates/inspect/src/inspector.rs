@@ -6,10 +6,13 @@
 
 mod asking;
 mod book;
+mod fired;
 mod flow;
 mod known;
 mod parser;
+mod settling;
 mod story;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -101,6 +104,11 @@ impl Plan {
     fn flow_places(&self) -> u32 {
         self.flows.clamp(1, 1 << 24)
     }
+
+    /// Lists for flows in which more rules wait than most have: they take a quarter of a byte for each rule.
+    fn waiting_lists(&self) -> u32 {
+        (self.flow_places() / 16).clamp(8, 4_096)
+    }
 }
 
 /// What happened, beside what streams and parsers count.
@@ -108,8 +116,8 @@ impl Plan {
 pub struct Counters {
     /// Bytes that were searched.
     pub searched: u64,
-    /// Rules that waited for more of a message, and gave way to others.
-    pub waiting_lost: u64,
+    /// Packets with a rule that had no place to wait for more of its message, which is an exception of its own.
+    pub waiting_full: u64,
     /// Connections that could not be searched, for all stream states were in use.
     pub unsearched: u64,
     /// Transactions that were not told, for all places for those that are not over were in use.
@@ -261,7 +269,8 @@ impl<'m> Inspector<'m> {
     /// Bytes of a flow that were searched, where no rule waits for more of it.
     pub fn settled(&mut self, handle: FlowHandle) -> Option<u64> {
         let (flow, _) = self.flows.get(handle)?;
-        let waits = flow.waiting.iter().any(|waiting| !waiting.is_over());
+        let lists = self.books.lists(flow.generation);
+        let waits = flow.waiting.iter().any(|waiting| !waiting.is_over(lists));
         (!waits).then_some(flow.searched)
     }
 
@@ -271,10 +280,11 @@ impl<'m> Inspector<'m> {
             return verdict;
         }
         let stream = self.flows.get(handle).map(|(flow, _)| flow.stream);
-        match stream.unwrap_or(stream::Handle::NONE) {
+        let verdict = match stream.unwrap_or(stream::Handle::NONE) {
             stream::Handle::NONE => self.datagram(handle, seen, round),
             _ => self.segment(handle, seen, round),
-        }
+        };
+        self.settle(handle, verdict, round)
     }
 
     fn segment(&mut self, handle: FlowHandle, mut seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
@@ -361,7 +371,7 @@ impl<'m> Inspector<'m> {
             return Verdict::Drop(Reason::Closed);
         };
         let book = self.books.of(flow, place, round.now);
-        let (generation, rules, scans, notes) = book.parts(place);
+        let (rules, scans, notes, lists) = book.parts(place);
         let Flow {
             stream,
             scans: states,
@@ -409,7 +419,6 @@ impl<'m> Inspector<'m> {
         macro_rules! asking {
             ($waiting:expr, $ends:expr, $unknown:expr) => {
                 Asking {
-                    generation,
                     rules,
                     rates: round.rates,
                     second: (round.now / 1_000_000_000) as u32,
@@ -418,11 +427,9 @@ impl<'m> Inspector<'m> {
                     tools: round.tools,
                     notes,
                     waiting: $waiting,
+                    lists: &mut *lists,
                     fate,
-                    story,
                     unknown: $unknown,
-                    lost: &mut self.counters.waiting_lost,
-                    report: round.report,
                 }
             };
         }
@@ -440,7 +447,7 @@ impl<'m> Inspector<'m> {
         // The other side's message has ended: what waited for its end is asked a last time.
         if !bytes.is_empty() && *turn != Some(direction) {
             *turn = Some(direction);
-            if !others.is_over() {
+            if !others.is_over(lists) {
                 let view = message(&self.streams, stream, direction.opposite(), true);
                 let turned = ends.turned();
                 let mut asking = asking!(others, &turned, false);
@@ -449,9 +456,9 @@ impl<'m> Inspector<'m> {
                     slot: parser.slot(turned.toward, &self.store),
                     unknown: false,
                 });
-                others.begin();
+                others.begin(lists);
             }
-            mine.begin();
+            mine.begin(lists);
             scans.begin(states, place);
         }
         let payload = message(&self.streams, stream, direction, ends_stream);
@@ -497,6 +504,7 @@ impl<'m> Inspector<'m> {
             asking.ask_waiting(&known);
             asking.ask_found(&known);
             asking.ask_of_ports(rules.of_stream(toward), &of_ports[place].0, &known);
+            asking.ask_blocked(&known);
             self.counters.searched += bytes.len() as u64;
             *searched += bytes.len() as u64;
         }
@@ -505,6 +513,7 @@ impl<'m> Inspector<'m> {
                 bytes: seen.segment.get(seen.payload..).unwrap_or_default(),
                 base: 0,
                 complete: true,
+                ends_here: true,
             };
             let known = Known {
                 payload: packet,
@@ -514,19 +523,11 @@ impl<'m> Inspector<'m> {
             let mut asking = asking!(mine, ends, false);
             by_packet(&mut asking, &known, Class::Packet, &of_ports[place].1);
         }
-        if matches!(fate, Fate::Dropped | Fate::Rejected) && round.settings.passive {
-            (*fate, story.ended_by) = (Fate::Open, None);
-        }
+        let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
+        let clean = deep && mine.is_over(lists) && others.is_over(lists);
         self.counters.untold = self.transactions.lost;
         self.counters.reopened = self.books.reopened;
-        let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
-        let clean = deep && mine.is_over() && others.is_over();
-        match *fate {
-            Fate::Dropped => Verdict::Drop(Reason::Signature),
-            Fate::Rejected => Verdict::Reject(Reason::Signature),
-            Fate::Open | Fate::Passed(_) if clean => Verdict::Leave(None),
-            Fate::Open | Fate::Passed(_) => Verdict::Pass,
-        }
+        if clean { Verdict::Leave(None) } else { Verdict::Pass }
     }
 
     fn datagram(&mut self, handle: FlowHandle, mut seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
@@ -534,7 +535,7 @@ impl<'m> Inspector<'m> {
             return Verdict::Drop(Reason::Closed);
         };
         let book = self.books.of(flow, place, round.now);
-        let (generation, rules, _, notes) = book.parts(place);
+        let (rules, _, notes, lists) = book.parts(place);
         let Flow {
             parser,
             waiting,
@@ -549,18 +550,18 @@ impl<'m> Inspector<'m> {
         let bytes = seen.segment.get(seen.payload..).unwrap_or_default();
         let waiting = &mut waiting[seen.direction as usize];
         // Each datagram is a message of its own.
-        waiting.begin();
+        waiting.begin(lists);
         seen.ends.service = *service;
         let payload = View {
             bytes,
             base: 0,
             complete: true,
+            ends_here: true,
         };
         let ends = &mut seen.ends;
         macro_rules! asking {
             () => {
                 Asking {
-                    generation,
                     rules,
                     rates: round.rates,
                     second: (round.now / 1_000_000_000) as u32,
@@ -569,11 +570,9 @@ impl<'m> Inspector<'m> {
                     tools: round.tools,
                     notes,
                     waiting,
+                    lists: &mut *lists,
                     fate,
-                    story,
                     unknown: false,
-                    lost: &mut self.counters.waiting_lost,
-                    report: round.report,
                 }
             };
         }
@@ -618,16 +617,11 @@ impl<'m> Inspector<'m> {
         }
         self.counters.searched += bytes.len() as u64;
         *searched += bytes.len() as u64;
-        if matches!(fate, Fate::Dropped | Fate::Rejected) && round.settings.passive {
-            (*fate, story.ended_by) = (Fate::Open, None);
-        }
         self.counters.untold = self.transactions.lost;
         self.counters.reopened = self.books.reopened;
         match *fate {
-            Fate::Dropped => Verdict::Drop(Reason::Signature),
-            Fate::Rejected => Verdict::Reject(Reason::Signature),
             Fate::Open if round.settings.depth > 0 && *searched >= round.settings.depth => Verdict::Leave(None),
-            Fate::Open | Fate::Passed(_) => Verdict::Pass,
+            _ => Verdict::Pass,
         }
     }
 }

@@ -5,12 +5,23 @@
 //! all places of a hash are in use by others, the match is not held back, and counted.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use sluice_table::hash::Hasher;
 
 use crate::scope::Ends;
 use crate::signature::{Id, Rate, RateKind, Track};
+
+/// What a rate makes of a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Too few so far: the rule's action is not due.
+    Below,
+    /// The action is due; enough was reported.
+    Acts,
+    /// The action is due, and the match is reported.
+    Reported,
+}
 
 /// Places that are tried for a key.
 const TRIES: usize = 8;
@@ -29,6 +40,8 @@ struct Entry {
 pub struct Rates {
     entries: Box<[Entry]>,
     hasher: Hasher,
+    /// Seconds of the longest window.
+    longest: AtomicU32,
     /// Matches that found no place to be counted in.
     pub full: AtomicU64,
 }
@@ -40,20 +53,30 @@ impl Rates {
         Self {
             entries: (0..count).map(|_| Entry::default()).collect(),
             hasher: Hasher::new(secret),
+            longest: AtomicU32::new(3_600),
             full: AtomicU64::new(0),
         }
     }
 
-    /// A rule matched in a second, counted from the start: whether it fires. It is told from others by its number, so that
-    /// it goes on counting where other rules come and go.
-    pub fn fires(&self, rule: Id, rate: &Rate, ends: &Ends, second: u32) -> bool {
-        let count = self.count(self.key(rule, rate.track, ends), rate.seconds, second);
-        match (rate.kind, count) {
-            (_, None) => true,
-            (RateKind::After, Some(count)) => count > rate.count,
-            (RateKind::Limit, Some(count)) => count <= rate.count,
-            (RateKind::Every, Some(count)) => count % rate.count.max(1) == 0,
-            (RateKind::Once, Some(count)) => count == rate.count,
+    /// A rule matched in a second, counted from the start: what follows. It is told from others by its number, so that it
+    /// goes on counting where other rules come and go.
+    pub fn counted(&self, rule: Id, rate: &Rate, ends: &Ends, second: u32) -> Counted {
+        let most = rate.count.max(1);
+        let Some(count) = self.count(self.key(rule, rate.track, ends), rate.seconds, second) else {
+            return Counted::Reported;
+        };
+        match rate.kind {
+            RateKind::After if count <= rate.count => Counted::Below,
+            RateKind::After => Counted::Reported,
+            RateKind::Limit if count > rate.count => Counted::Acts,
+            RateKind::Limit => Counted::Reported,
+            RateKind::Every if count % most != 0 => Counted::Below,
+            RateKind::Every => Counted::Reported,
+            RateKind::Once => match count.cmp(&most) {
+                std::cmp::Ordering::Less => Counted::Below,
+                std::cmp::Ordering::Equal => Counted::Reported,
+                std::cmp::Ordering::Greater => Counted::Acts,
+            },
         }
     }
 
@@ -78,34 +101,55 @@ impl Rates {
 
     /// Count a match: the how manieth it is in its window.
     fn count(&self, key: u64, seconds: u32, second: u32) -> Option<u32> {
-        let mask = self.entries.len() - 1;
         let is_over = |state: u64| state == 0 || second.wrapping_sub((state >> 32) as u32) >= seconds.max(1);
-        for place in 0..TRIES {
-            let entry = &self.entries[(key as usize).wrapping_add(place) & mask];
-            let found = entry.key.load(Relaxed);
-            let is_ours = found == key
-                || (found == 0 || is_stale(entry, second))
-                    && entry.key.compare_exchange(found, key, Relaxed, Relaxed).is_ok();
-            if !is_ours {
-                continue;
-            }
-            let next = |state: u64| match is_over(state) {
-                true => u64::from(second) << 32 | 1,
-                false => state & !0xffff_ffff | (state.wrapping_add(1) & 0xffff_ffff),
-            };
-            let before = entry.state.fetch_update(Relaxed, Relaxed, |state| Some(next(state)));
-            return before.ok().map(|state| next(state) as u32);
+        if seconds > self.longest.load(Relaxed) {
+            self.longest.fetch_max(seconds, Relaxed);
         }
-        self.full.fetch_add(1, Relaxed);
-        None
+        let Some(entry) = self.known(key).or_else(|| self.claimed(key, second)) else {
+            self.full.fetch_add(1, Relaxed);
+            return None;
+        };
+        let next = |state: u64| match is_over(state) {
+            true => u64::from(second) << 32 | 1,
+            false => state & !0xffff_ffff | (state.wrapping_add(1) & 0xffff_ffff),
+        };
+        let before = entry.state.fetch_update(Relaxed, Relaxed, |state| Some(next(state)));
+        before.ok().map(|state| next(state) as u32)
     }
-}
 
-/// Nobody has matched it for longer than any rule looks back.
-fn is_stale(entry: &Entry, second: u32) -> bool {
-    const LONGEST: u32 = 3_600;
-    let began = (entry.state.load(Relaxed) >> 32) as u32;
-    second.wrapping_sub(began) > LONGEST
+    /// The places of a key.
+    fn places(&self, key: u64) -> impl Iterator<Item = &Entry> {
+        let mask = self.entries.len() - 1;
+        (0..TRIES).filter_map(move |place| self.entries.get((key as usize).wrapping_add(place) & mask))
+    }
+
+    /// The entry that a key has.
+    fn known(&self, key: u64) -> Option<&Entry> {
+        self.places(key).find(|entry| entry.key.load(Relaxed) == key)
+    }
+
+    /// An entry for a key that has none.
+    fn claimed(&self, key: u64, second: u32) -> Option<&Entry> {
+        self.places(key).find(|entry| {
+            let found = entry.key.load(Relaxed);
+            if found != 0 && !self.is_stale(entry, second) {
+                return false;
+            }
+            match entry.key.compare_exchange(found, key, Relaxed, Relaxed) {
+                Ok(_) => {
+                    entry.state.store(0, Relaxed);
+                    true
+                }
+                Err(now) => now == key,
+            }
+        })
+    }
+
+    /// Nobody has matched it for longer than any rule looks back.
+    fn is_stale(&self, entry: &Entry, second: u32) -> bool {
+        let began = (entry.state.load(Relaxed) >> 32) as u32;
+        second.wrapping_sub(began) > self.longest.load(Relaxed)
+    }
 }
 
 #[cfg(test)]
@@ -143,7 +187,7 @@ mod tests {
         };
         matches
             .iter()
-            .map(|&(who, second)| rates.fires(rule(7), &rate, &from(who), second))
+            .map(|&(who, second)| rates.counted(rule(7), &rate, &from(who), second) == Counted::Reported)
             .collect()
     }
 
@@ -154,6 +198,37 @@ mod tests {
         assert_eq!(vec![true, true, false, false, false], fired(RateKind::Limit, &five));
         assert_eq!(vec![false, true, false, true, false], fired(RateKind::Every, &five));
         assert_eq!(vec![false, true, false, false, false], fired(RateKind::Once, &five));
+    }
+
+    #[test]
+    fn action_is_due_beyond_what_is_reported_and_not_before() {
+        use Counted::{Acts, Below, Reported};
+        let counted = |kind| {
+            let rates = Rates::new(64, [1, 2]);
+            let rate = Rate {
+                kind,
+                track: Track::Source,
+                count: 2,
+                seconds: 10,
+            };
+            [0, 1, 2, 3].map(|second| rates.counted(rule(7), &rate, &from(1), second))
+        };
+        assert_eq!([Below, Below, Reported, Reported], counted(RateKind::After));
+        assert_eq!([Reported, Reported, Acts, Acts], counted(RateKind::Limit));
+        assert_eq!([Below, Reported, Below, Reported], counted(RateKind::Every));
+        assert_eq!([Below, Reported, Acts, Acts], counted(RateKind::Once));
+    }
+
+    #[test]
+    fn key_keeps_its_entry_when_one_before_it_is_stale() {
+        let rates = Rates::new(8, [1, 2]);
+        let (first, second) = (8, 16);
+        assert_eq!(Some(1), rates.count(first, 10, 0));
+        assert_eq!(Some(1), rates.count(second, 2_000, 3_000));
+        // The first of their places is stale; the count goes on in the second.
+        assert_eq!(Some(2), rates.count(second, 2_000, 4_000));
+        // Who gets the stale one counts from the begin.
+        assert_eq!(Some(1), rates.count(24, 2_000, 4_000));
     }
 
     #[test]
@@ -178,7 +253,7 @@ mod tests {
             seconds: 10,
         };
         let fired = (0..=255)
-            .filter(|&who| rates.fires(rule(1), &rate, &from(who), 0))
+            .filter(|&who| rates.counted(rule(1), &rate, &from(who), 0) == Counted::Reported)
             .count();
         assert_eq!(248, fired);
         assert_eq!(248, rates.full.load(Relaxed));

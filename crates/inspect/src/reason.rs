@@ -71,6 +71,8 @@ reasons! {
         "A TCP header that does not fit its segment.";
     Closed "stream-closed"
         "A TCP segment of a connection that is no longer kept.";
+    WaitingFull "inspection-waiting-full"
+        "A rule found a part of what it asks for, and there was no place to note that it waits for the rest.";
 }
 
 macro_rules! skipped {
@@ -118,6 +120,7 @@ skipped! {
     BadChecksum "bad-checksum" "With a wrong checksum.";
     Malformed "malformed" "With a header that does not fit.";
     Closed "closed" "Of a connection that is no longer kept.";
+    WaitingFull "waiting-full" "With no place to note that a rule waits for more.";
 }
 
 impl From<Exception> for Skipped {
@@ -133,6 +136,7 @@ impl From<Exception> for Skipped {
             Exception::BadChecksum => Self::BadChecksum,
             Exception::Malformed => Self::Malformed,
             Exception::Closed => Self::Closed,
+            Exception::WaitingFull => Self::WaitingFull,
         }
     }
 }
@@ -150,6 +154,7 @@ impl From<Exception> for Reason {
             Exception::BadChecksum => Self::BadChecksum,
             Exception::Malformed => Self::Malformed,
             Exception::Closed => Self::Closed,
+            Exception::WaitingFull => Self::WaitingFull,
         }
     }
 }

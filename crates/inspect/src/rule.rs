@@ -163,6 +163,12 @@ impl Rule {
 }
 
 impl Rule {
+    /// Whether it takes notes when it matches, for which others may wait.
+    pub(crate) fn takes_notes(&self) -> bool {
+        let takes = |note: &Note| !matches!(note.command, FlowBit::IsSet | FlowBit::IsNotSet);
+        self.notes.iter().any(takes)
+    }
+
     /// Whether it may be about a protocol over IP. ICMP stands for ICMPv6, too, and any protocol that is neither TCP nor UDP for
     /// all of those.
     pub(crate) fn is_of(&self, number: u8) -> bool {

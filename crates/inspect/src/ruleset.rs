@@ -76,7 +76,7 @@ pub struct Ordered {
 impl Ordered {
     /// Order signatures, and compile their expressions.
     pub fn new(mut signatures: Vec<Signature>) -> Self {
-        signatures.sort_by_key(|signature| signature.action);
+        signatures.sort_by_key(|signature| (signature.action, signature.notes_rank()));
         let (mut ordered, mut names) = (Self::default(), Names::default());
         for signature in signatures {
             let (line, id) = (signature.line, signature.id);

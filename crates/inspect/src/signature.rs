@@ -42,6 +42,25 @@ pub struct Signature {
     pub silent: bool,
 }
 
+impl Signature {
+    /// Where it stands among rules of its action: those that take notes of a flow before those that ask for them.
+    pub fn notes_rank(&self) -> u8 {
+        let (mut takes, mut asks) = (false, false);
+        for condition in &self.conditions {
+            if let Condition::FlowBits(bits) = condition {
+                let is_question = matches!(bits.command, FlowBit::IsSet | FlowBit::IsNotSet);
+                (takes, asks) = (takes || !is_question, asks || is_question);
+            }
+        }
+        match (takes, asks) {
+            (true, false) => 0,
+            (true, true) => 1,
+            (false, true) => 2,
+            (false, false) => 3,
+        }
+    }
+}
+
 /// The number of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {

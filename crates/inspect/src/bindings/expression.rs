@@ -37,6 +37,7 @@ pub struct Compiled {
     code: NonNull<sys::pcre2_code_8>,
     /// What comes behind a match can undo it: `\b`, `(?!…)`.
     looks_ahead: bool,
+    asks_for_end: bool,
 }
 
 // SAFETY: compiled code is not written after `new`; PCRE2 documents it as usable by several threads at once.
@@ -76,6 +77,7 @@ impl Compiled {
         let compiled = Self {
             code,
             looks_ahead: looks_ahead(pattern),
+            asks_for_end: ["$", "\\z", "\\Z"].iter().any(|mark| pattern.contains(mark)),
         };
         let modes = sys::PCRE2_JIT_COMPLETE | sys::PCRE2_JIT_PARTIAL_HARD;
         // SAFETY: `code` was compiled above, and nobody else has it yet.
@@ -87,6 +89,13 @@ impl Compiled {
             });
         }
         Ok(compiled)
+    }
+}
+
+impl Compiled {
+    /// Whether it may ask where the data ends.
+    pub fn asks_for_end(&self) -> bool {
+        self.asks_for_end
     }
 }
 

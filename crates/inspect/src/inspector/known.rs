@@ -21,6 +21,7 @@ pub(super) fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class
     let single = rules.of_packet(asking.ends.protocol);
     asking.ask_listed(single.always.iter(), known);
     asking.ask_of_ports(&single.by_port, of_ports, known);
+    asking.ask_blocked(known);
 }
 
 /// A buffer of a message has grown, or the message has ended: its rules are found and asked.
@@ -60,6 +61,7 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
             }
         }
     }
+    asking.ask_blocked(&known);
 }
 
 /// What rules can look at.
@@ -82,12 +84,14 @@ impl Buffers for Known<'_> {
                     bytes: view.bytes,
                     base: view.base,
                     complete: view.complete,
+                    ends_here: false,
                 })
             }
             None => self.unknown.then_some(View {
                 bytes: &[],
                 base: 0,
                 complete: false,
+                ends_here: false,
             }),
         }
     }
@@ -106,5 +110,6 @@ pub(super) fn message<'s>(
         bytes: view.bytes.get(skip..).unwrap_or_default(),
         base: view.offset.max(view.message) - view.message,
         complete,
+        ends_here: true,
     }
 }

@@ -65,6 +65,8 @@ exceptions! {
     BadChecksum "bad-checksum" DropPacket "A segment whose checksum is wrong: its receiver would not take it";
     Malformed "malformed" DropPacket "A header that does not fit its segment";
     Closed "closed" DropPacket "A segment of a connection that is no longer kept";
+    WaitingFull "waiting-full" DropFlow
+        "A rule has found a part of what it asks for, and there is no place to note that it waits for the rest";
 }
 
 /// How many exceptions there are.
