@@ -8,14 +8,21 @@ mod packet;
 mod search;
 #[cfg(test)]
 mod tests;
+mod transform;
 
 use arrayvec::ArrayVec;
 
 pub use packet::{Facts, Icmp, Ip, Tcp};
 
 use crate::bindings::expression::{Found, Matcher};
-use crate::rule::{NUMBERS, Note, Rule, Step};
-use crate::signature::{Base64Decode, Buffer, ByteJump, Content, FlowBit, IsDataAt, JumpFrom, Value};
+use transform::{Bench, Prepared};
+
+use crate::datasets::Dataset;
+use crate::rule::{Int, NUMBERS, Note, Rule, Step};
+use crate::signature::{
+    Base64Decode, Buffer, ByteJump, ByteMath, Content, DatasetCommand, FlowBit, FlowIntCommand, IsDataAt, JumpFrom,
+    Operand, Operator, Value,
+};
 
 /// What is visible of a buffer.
 #[derive(Clone, Copy, Debug)]
@@ -85,14 +92,28 @@ const STEPS: u32 = 4_000;
 const DECODED: usize = 1024;
 
 /// What a worker evaluates with.
-#[derive(Default)]
 pub struct Evaluator {
     matcher: Matcher,
     decoded: ArrayVec<u8, DECODED>,
     numbers: [i64; NUMBERS],
     steps: u32,
+    /// Where buffers are changed for rules; out while one is asked that looks in them.
+    bench: Option<Box<Bench>>,
     /// Questions that were given up because they took too many steps.
     pub exhausted: u64,
+}
+
+impl Default for Evaluator {
+    fn default() -> Self {
+        Self {
+            matcher: Matcher::default(),
+            decoded: ArrayVec::new(),
+            numbers: [0; NUMBERS],
+            steps: 0,
+            bench: Some(Box::default()),
+            exhausted: 0,
+        }
+    }
 }
 
 /// Where the condition before ended.
@@ -115,7 +136,7 @@ impl Evaluator {
         if !rule.tests.iter().all(|test| facts.holds(test)) {
             return Answer::No;
         }
-        if !rule.notes.iter().all(|note| is_noted(note, bits)) {
+        if !rule.notes.iter().all(|note| is_noted(note, bits)) || !rule.ints.iter().all(|int| int_holds(int, bits)) {
             return Answer::Blocked;
         }
         self.steps = STEPS;
@@ -124,13 +145,22 @@ impl Evaluator {
             buffer: Buffer::Payload,
             end: 0,
         };
-        let answer = self.go(&rule.steps, begin, buffers);
+        let answer = match self.bench.take_if(|_| !rule.transformed.is_empty()) {
+            None => self.go(&rule.steps, begin, buffers),
+            Some(mut bench) => {
+                bench.prepare(rule, buffers, &mut self.matcher);
+                let answer = self.go(&rule.steps, begin, &Prepared { buffers, bench: &bench });
+                self.bench = Some(bench);
+                answer
+            }
+        };
         if self.steps == 0 && answer != Answer::Match {
             self.exhausted += 1;
             return Answer::No;
         }
         if answer == Answer::Match {
             rule.notes.iter().for_each(|note| take_note(note, bits));
+            rule.ints.iter().for_each(|int| take_int(int, bits));
         }
         answer
     }
@@ -166,6 +196,23 @@ impl Evaluator {
                     self.go(rest, Cursor { buffer, end }, buffers)
                 }
                 Err(answer) => answer,
+            },
+            Step::ByteMath(math) => match self.read(&math.number, at, buffers) {
+                Ok((value, end)) => {
+                    let Some(result) = calculated(math, value, self.value(math.value)) else {
+                        return Answer::No;
+                    };
+                    if let Some(number) = self.numbers.get_mut(usize::from(math.into)) {
+                        *number = result;
+                    }
+                    let buffer = math.number.buffer;
+                    self.go(rest, Cursor { buffer, end }, buffers)
+                }
+                Err(answer) => answer,
+            },
+            Step::Dataset(buffer, command, set) => match self.listed(*buffer, *command, set, buffers) {
+                Answer::Match => self.go(rest, at, buffers),
+                other => other,
             },
             Step::IsDataAt(there) => match self.is_data_at(there, at, buffers) {
                 Answer::Match => self.go(rest, at, buffers),
@@ -442,6 +489,33 @@ impl Evaluator {
         }
     }
 
+    /// Whether all of a buffer is in a list.
+    fn listed(&self, buffer: Buffer, command: DatasetCommand, set: &Dataset, buffers: &impl Buffers) -> Answer {
+        let view = match buffer {
+            Buffer::Base64 => View {
+                bytes: &self.decoded,
+                base: 0,
+                complete: true,
+                ends_here: true,
+            },
+            buffer => match buffers.view(buffer) {
+                Some(view) => view,
+                None => return Answer::No,
+            },
+        };
+        if !view.is_over() {
+            return Answer::Later;
+        }
+        // Of a body only its end may still be there.
+        if view.base > 0 || !set.is_for(view.bytes) {
+            return Answer::No;
+        }
+        match is_listed(set, command, view.bytes) {
+            true => Answer::Match,
+            false => Answer::No,
+        }
+    }
+
     fn decode(&mut self, decode: &Base64Decode, at: Cursor, buffers: &impl Buffers) -> Answer {
         let Some(view) = buffers.view(decode.buffer) else {
             return Answer::No;
@@ -457,6 +531,89 @@ impl Evaluator {
         } else {
             Answer::Match
         }
+    }
+}
+
+/// What a rule asks of a list, and changes in it.
+pub(crate) fn is_listed(set: &Dataset, command: DatasetCommand, value: &[u8]) -> bool {
+    match command {
+        DatasetCommand::IsSet => set.holds(value),
+        DatasetCommand::IsNotSet => !set.holds(value),
+        DatasetCommand::Set => set.add(value),
+        DatasetCommand::Unset => set.remove(value),
+    }
+}
+
+fn calculated(math: &ByteMath, number: i64, value: i64) -> Option<i64> {
+    let result = match math.operator {
+        Operator::Add => number.checked_add(value),
+        Operator::Subtract => number.checked_sub(value),
+        Operator::Multiply => number.checked_mul(value),
+        Operator::Divide => number.checked_div(value),
+        Operator::ShiftLeft => {
+            let places = u32::try_from(value).ok().filter(|places| *places < 64)?;
+            let result = number.checked_shl(places)?;
+            (result >> places == number).then_some(result)
+        }
+        Operator::ShiftRight => number.checked_shr(u32::try_from(value).ok()?).or(Some(0)),
+    };
+    result.filter(|result| *result >= 0)
+}
+
+/// A number of a flow was set: above the number itself, which has 32 bits.
+const SET: u64 = 1 << 63;
+
+/// The place of a number of a flow: from the last word of its notes back.
+fn int_place(number: u16, words: usize) -> Option<usize> {
+    words.checked_sub(usize::from(number) + 1)
+}
+
+/// A number of a flow, where it was set.
+fn int(number: u16, bits: &[u64]) -> Option<u32> {
+    let word = *bits.get(int_place(number, bits.len())?)?;
+    (word & SET != 0).then_some(word as u32)
+}
+
+fn operand(int_note: &Int, bits: &[u64]) -> Option<u32> {
+    match (int_note.command.operand()?, int_note.other) {
+        (Operand::Constant(value), _) => Some(*value),
+        (Operand::Name(_), other) => int(other?, bits),
+    }
+}
+
+fn int_holds(asked: &Int, bits: &[u64]) -> bool {
+    let number = int(asked.number, bits);
+    let compares = |is: fn(&u32, &u32) -> bool| {
+        number
+            .zip(operand(asked, bits))
+            .is_some_and(|(one, other)| is(&one, &other))
+    };
+    match asked.command {
+        FlowIntCommand::IsSet => number.is_some(),
+        FlowIntCommand::IsNotSet => number.is_none(),
+        FlowIntCommand::Less(_) => compares(u32::lt),
+        FlowIntCommand::LessOrEqual(_) => compares(u32::le),
+        FlowIntCommand::Equal(_) => compares(u32::eq),
+        FlowIntCommand::NotEqual(_) => compares(u32::ne),
+        FlowIntCommand::GreaterOrEqual(_) => compares(u32::ge),
+        FlowIntCommand::Greater(_) => compares(u32::gt),
+        FlowIntCommand::Set(_) | FlowIntCommand::Add(_) | FlowIntCommand::Subtract(_) => true,
+    }
+}
+
+fn take_int(taken: &Int, bits: &mut [u64]) {
+    let Some(value) = operand(taken, bits).filter(|_| !taken.command.is_question()) else {
+        return;
+    };
+    let number = int(taken.number, bits).unwrap_or(0);
+    let number = match taken.command {
+        FlowIntCommand::Add(_) => number.saturating_add(value),
+        FlowIntCommand::Subtract(_) => number.saturating_sub(value),
+        _ => value,
+    };
+    let place = int_place(taken.number, bits.len());
+    if let Some(word) = place.and_then(|place| bits.get_mut(place)) {
+        *word = SET | u64::from(number);
     }
 }
 

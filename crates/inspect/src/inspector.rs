@@ -6,6 +6,7 @@
 
 mod asking;
 mod book;
+mod events;
 mod fired;
 mod flow;
 mod known;
@@ -34,7 +35,7 @@ use crate::reason::{Reason, Skipped};
 use crate::ruleset::Ruleset;
 use crate::scope::Ends;
 use crate::signature::Toward;
-use crate::stream::{self, Exception, Policies, Policy, Step, Streams};
+use crate::stream::{self, Exception, Policies, Policy, Step, StreamEvent, Streams};
 use crate::transactions::{Noting, Tell, Transactions, Wanted};
 use asking::Asking;
 use book::Books;
@@ -299,6 +300,9 @@ impl<'m> Inspector<'m> {
         if let Step::Exception(exception) = step
             && round.settings.policies.of(exception) == Policy::Pass
         {
+            if exception == Exception::GapFull {
+                self.stream_event(handle, &seen, StreamEvent::Gap, round);
+            }
             match exception {
                 Exception::GapFull if self.streams.skip(stream, direction) => {
                     let verdict = self.kept(handle, &mut seen, Verdict::Pass, round);
@@ -313,6 +317,7 @@ impl<'m> Inspector<'m> {
             }
             step = self.streams.segment(stream, direction, seen.own_side, seen.segment);
         }
+        self.step_events(handle, &seen, step, round);
         match step {
             Step::Fresh {
                 from, to, offset, ends, ..
@@ -430,6 +435,7 @@ impl<'m> Inspector<'m> {
                     lists: &mut *lists,
                     fate,
                     unknown: $unknown,
+                    by_packet: false,
                 }
             };
         }
@@ -573,6 +579,7 @@ impl<'m> Inspector<'m> {
                     lists: &mut *lists,
                     fate,
                     unknown: false,
+                    by_packet: false,
                 }
             };
         }

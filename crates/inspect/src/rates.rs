@@ -1,8 +1,9 @@
-//! How often rules match: `detection_filter` and `threshold`, counted for all cores together.
+//! What is kept of hosts for all cores together: how often rules match (`detection_filter` and `threshold`), and what
+//! rules note of them (`xbits`).
 //!
-//! A table of fixed size that cores change with compare-and-swap, so that a source whose flows lie in several shards is
-//! one source. An entry is claimed by the hash of rule and address, and its window begins anew when it is over; where
-//! all places of a hash are in use by others, the match is not held back, and counted.
+//! Tables of fixed size that cores change with compare-and-swap, so that a source whose flows lie in several shards is
+//! one source. An entry is claimed by the hash of rule or name and address, and its window begins anew when it is over; where
+//! all places of a hash are in use by others, a match is not held back, a note is not taken, and either is counted.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use sluice_table::hash::Hasher;
 
 use crate::scope::Ends;
-use crate::signature::{Id, Rate, RateKind, Track};
+use crate::signature::{FlowBit, Id, Rate, RateKind, Track, XBits};
 
 /// What a rate makes of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,10 @@ pub struct Rates {
     longest: AtomicU32,
     /// Matches that found no place to be counted in.
     pub full: AtomicU64,
+    /// Notes of hosts; the state is the second in which they are forgotten.
+    notes: Box<[Entry]>,
+    /// Notes that found no place.
+    pub notes_full: AtomicU64,
 }
 
 impl Rates {
@@ -55,7 +60,58 @@ impl Rates {
             hasher: Hasher::new(secret),
             longest: AtomicU32::new(3_600),
             full: AtomicU64::new(0),
+            notes: (0..count).map(|_| Entry::default()).collect(),
+            notes_full: AtomicU64::new(0),
         }
+    }
+
+    /// Whether a note of hosts is as a rule asks; `name` is the hash of its name.
+    pub fn noted(&self, bits: &XBits, name: u64, ends: &Ends, second: u32) -> bool {
+        let key = self.host_key(name, bits.track, ends);
+        let is_set = self.note(key).is_some_and(|entry| is_in_force(entry, second));
+        match bits.command {
+            FlowBit::IsSet => is_set,
+            FlowBit::IsNotSet => !is_set,
+            FlowBit::Set | FlowBit::Unset | FlowBit::Toggle => true,
+        }
+    }
+
+    /// Take the note of hosts that a rule takes.
+    pub fn take_note(&self, bits: &XBits, name: u64, ends: &Ends, second: u32) {
+        let key = self.host_key(name, bits.track, ends);
+        let until = u64::from(second) + u64::from(bits.expire);
+        let known = self.note(key);
+        let is_set = known.is_some_and(|entry| is_in_force(entry, second));
+        let sets = match bits.command {
+            FlowBit::Set => true,
+            FlowBit::Unset => false,
+            FlowBit::Toggle => !is_set,
+            FlowBit::IsSet | FlowBit::IsNotSet => return,
+        };
+        match (sets, known) {
+            (false, None) => {}
+            (false, Some(entry)) => entry.state.store(0, Relaxed),
+            (true, Some(entry)) => entry.state.store(until, Relaxed),
+            (true, None) => match self.new_note(key, second) {
+                Some(entry) => entry.state.store(until, Relaxed),
+                None => _ = self.notes_full.fetch_add(1, Relaxed),
+            },
+        }
+    }
+
+    fn note(&self, key: u64) -> Option<&Entry> {
+        places(&self.notes, key).find(|entry| entry.key.load(Relaxed) == key)
+    }
+
+    fn new_note(&self, key: u64, second: u32) -> Option<&Entry> {
+        places(&self.notes, key).find(|entry| {
+            let found = entry.key.load(Relaxed);
+            (found == 0 || !is_in_force(entry, second))
+                && match entry.key.compare_exchange(found, key, Relaxed, Relaxed) {
+                    Ok(_) => true,
+                    Err(now) => now == key,
+                }
+        })
     }
 
     /// A rule matched in a second, counted from the start: what follows. It is told from others by its number, so that it
@@ -82,17 +138,28 @@ impl Rates {
 
     /// Never 0.
     fn key(&self, rule: Id, track: Track, ends: &Ends) -> u64 {
-        let bits = |address: IpAddr| match address {
-            IpAddr::V4(four) => four.to_ipv6_mapped().to_bits(),
-            IpAddr::V6(six) => six.to_bits(),
-        };
         let parts = match track {
             Track::Source => [bits(ends.source), 1],
             Track::Destination => [bits(ends.destination), 2],
             Track::Both => [bits(ends.source), bits(ends.destination)],
             Track::Rule => [0, 0],
         };
-        let mut hash = u64::from(rule.generator) << 32 | u64::from(rule.signature);
+        self.hash(u64::from(rule.generator) << 32 | u64::from(rule.signature), parts)
+    }
+
+    /// Never 0. A host is the same whether it sends or receives, and so is a pair.
+    fn host_key(&self, name: u64, track: Track, ends: &Ends) -> u64 {
+        let [source, destination] = [bits(ends.source), bits(ends.destination)];
+        let parts = match track {
+            Track::Source => [source, 0],
+            Track::Destination => [destination, 0],
+            Track::Both => [source.min(destination), source.max(destination)],
+            Track::Rule => [0, 0],
+        };
+        self.hash(name, parts)
+    }
+
+    fn hash(&self, mut hash: u64, parts: [u128; 2]) -> u64 {
         for part in parts {
             hash = self.hasher.block([part as u64 ^ hash, (part >> 64) as u64]);
         }
@@ -117,20 +184,14 @@ impl Rates {
         before.ok().map(|state| next(state) as u32)
     }
 
-    /// The places of a key.
-    fn places(&self, key: u64) -> impl Iterator<Item = &Entry> {
-        let mask = self.entries.len() - 1;
-        (0..TRIES).filter_map(move |place| self.entries.get((key as usize).wrapping_add(place) & mask))
-    }
-
     /// The entry that a key has.
     fn known(&self, key: u64) -> Option<&Entry> {
-        self.places(key).find(|entry| entry.key.load(Relaxed) == key)
+        places(&self.entries, key).find(|entry| entry.key.load(Relaxed) == key)
     }
 
     /// An entry for a key that has none.
     fn claimed(&self, key: u64, second: u32) -> Option<&Entry> {
-        self.places(key).find(|entry| {
+        places(&self.entries, key).find(|entry| {
             let found = entry.key.load(Relaxed);
             if found != 0 && !self.is_stale(entry, second) {
                 return false;
@@ -150,6 +211,23 @@ impl Rates {
         let began = (entry.state.load(Relaxed) >> 32) as u32;
         second.wrapping_sub(began) > self.longest.load(Relaxed)
     }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(four) => four.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(six) => six.to_bits(),
+    }
+}
+
+/// The places of a key.
+fn places(entries: &[Entry], key: u64) -> impl Iterator<Item = &Entry> {
+    let mask = entries.len() - 1;
+    (0..TRIES).filter_map(move |place| entries.get((key as usize).wrapping_add(place) & mask))
+}
+
+fn is_in_force(entry: &Entry, second: u32) -> bool {
+    entry.state.load(Relaxed) > u64::from(second)
 }
 
 #[cfg(test)]
@@ -241,6 +319,46 @@ mod tests {
             vec![false, false, false],
             fired(RateKind::After, &[(1, 0), (1, 5), (1, 10)])
         );
+    }
+
+    fn note(command: FlowBit, track: Track) -> XBits {
+        XBits {
+            command,
+            name: "a".into(),
+            track,
+            expire: 10,
+        }
+    }
+
+    #[test]
+    fn notes_of_hosts_are_taken_and_forgotten() {
+        let rates = Rates::new(64, [1, 2]);
+        let holds = |track, ends: &Ends, second| rates.noted(&note(FlowBit::IsSet, track), 7, ends, second);
+        rates.take_note(&note(FlowBit::Set, Track::Source), 7, &from(1), 5);
+        assert!(holds(Track::Source, &from(1), 14) && !holds(Track::Source, &from(1), 15));
+        assert!(!holds(Track::Source, &from(2), 5) && !holds(Track::Destination, &from(1), 5));
+        // The answer goes to the host that the note is of.
+        assert!(holds(Track::Destination, &from(1).turned(), 5));
+        rates.take_note(&note(FlowBit::Unset, Track::Source), 7, &from(1), 6);
+        assert!(!holds(Track::Source, &from(1), 6));
+        rates.take_note(&note(FlowBit::Toggle, Track::Both), 7, &from(1).turned(), 6);
+        assert!(holds(Track::Both, &from(1), 6) && !holds(Track::Both, &from(2), 6));
+        rates.take_note(&note(FlowBit::Toggle, Track::Both), 7, &from(1), 6);
+        assert!(!holds(Track::Both, &from(1), 6));
+    }
+
+    #[test]
+    fn full_table_of_notes_keeps_those_in_force_and_says_so() {
+        let rates = Rates::new(8, [1, 2]);
+        (0..=255).for_each(|who| rates.take_note(&note(FlowBit::Set, Track::Source), 7, &from(who), 0));
+        assert_eq!(248, rates.notes_full.load(Relaxed));
+        let kept = |second| {
+            let holds = |who: &u8| rates.noted(&note(FlowBit::IsSet, Track::Source), 7, &from(*who), second);
+            (0..=255).filter(holds).count()
+        };
+        assert_eq!((8, 0), (kept(0), kept(10)));
+        rates.take_note(&note(FlowBit::Set, Track::Source), 7, &from(255), 10);
+        assert_eq!(1, kept(10));
     }
 
     #[test]

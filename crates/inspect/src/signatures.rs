@@ -9,6 +9,7 @@ mod classes;
 mod content;
 mod describe;
 mod draft;
+mod events;
 mod expression;
 mod fault;
 mod flow;
@@ -16,17 +17,22 @@ mod header;
 pub mod hostile;
 mod keywords;
 mod lines;
+mod lists;
+mod math;
 mod packet;
 mod range;
 mod services;
 mod settle;
+mod state;
 mod syntax;
+mod transform;
 mod variables;
 
 use std::collections::HashMap;
 
 pub use classes::{Classes, ClassesError};
 pub use fault::Fault;
+pub use lists::Lists;
 pub use variables::Variables;
 
 use crate::signature::{Id, Signature};
@@ -69,13 +75,18 @@ pub struct Refusal {
     pub why: Fault,
 }
 
-/// Reads a file. Never fails as a whole: each rule is either loaded or refused.
+/// Reads a file, whose rules name no others. Never fails as a whole: each rule is either loaded or refused.
 pub fn read(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Classes) -> File {
+    read_with(text, dialect, variables, classes, &Lists::default())
+}
+
+/// Reads a file whose rules may name lists.
+pub fn read_with(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Classes, lists: &Lists) -> File {
     let mut file = File::default();
     let mut headers = Headers::new(variables, dialect);
     let mut places: HashMap<(u32, u32), usize> = HashMap::new();
     for rule in lines::rules(text, dialect, &mut file.commented) {
-        let signature = match signature(&rule, dialect, &mut headers, classes) {
+        let signature = match signature(&rule, dialect, &mut headers, classes, lists) {
             Ok(signature) => signature,
             Err(refusal) => {
                 file.refused.push(refusal);
@@ -108,7 +119,13 @@ pub fn read(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Clas
     file
 }
 
-fn signature(rule: &Rule, dialect: Dialect, headers: &mut Headers, classes: &Classes) -> Result<Signature, Refusal> {
+fn signature(
+    rule: &Rule,
+    dialect: Dialect,
+    headers: &mut Headers,
+    classes: &Classes,
+    lists: &Lists,
+) -> Result<Signature, Refusal> {
     let refusal = |id, option: &str, why| Refusal {
         line: rule.line,
         id,
@@ -122,7 +139,7 @@ fn signature(rule: &Rule, dialect: Dialect, headers: &mut Headers, classes: &Cla
     let header = headers
         .read(header)
         .map_err(|(part, why)| refusal(Some(id), &part, why))?;
-    let mut draft = Draft::new(dialect, id, header);
+    let mut draft = Draft::new(dialect, id, header, lists.clone());
     for option in &options {
         keywords::read(&mut draft, option).map_err(|why| refusal(Some(id), option.name, why))?;
     }

@@ -45,6 +45,7 @@ fn signature(conditions: Vec<Condition>) -> Signature {
         },
         flow: Flow::default(),
         conditions: conditions.into(),
+        transformed: Box::default(),
         rate: None,
         silent: false,
     }

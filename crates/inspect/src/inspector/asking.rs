@@ -3,13 +3,14 @@
 use super::fired::{Fired, Set};
 use super::waiting::{Lists, Waiting};
 use crate::bindings::vectorscan::{self, Calls, Next, Scratch};
-use crate::evaluate::{Answer, Buffers, Evaluator, Facts};
+use crate::evaluate::{Answer, Buffers, Evaluator, Facts, is_listed};
 use crate::prefilter::Group;
 use crate::rates::{Counted, Rates};
 use crate::reason::Skipped;
+use crate::rule::{Gate, Rule};
 use crate::ruleset::{OfPorts, Ruleset};
 use crate::scope::{Ends, Outline};
-use crate::signature::{Action, RateKind, Service};
+use crate::signature::{Action, DatasetCommand, RateKind, Service, Toward, Track};
 
 /// What a worker asks with.
 pub struct Tools {
@@ -123,6 +124,8 @@ pub(super) struct Asking<'a> {
     pub fate: &'a mut Fate,
     /// The application may still become known.
     pub unknown: bool,
+    /// What is asked about is a packet by itself, of which a rule says something each time.
+    pub by_packet: bool,
 }
 
 impl Asking<'_> {
@@ -238,10 +241,20 @@ impl Asking<'_> {
         }
     }
 
+    /// Ask rules about something odd that was met in a message.
+    pub fn ask_of_anomaly(&mut self, rules: &[(u32, Option<Toward>)], buffers: &impl Buffers) {
+        for &(rule, toward) in rules {
+            if *self.fate == Fate::Open && toward.is_none_or(|toward| toward == self.ends.toward) {
+                self.ask(rule, buffers);
+            }
+        }
+    }
+
     fn ask(&mut self, number: u32, buffers: &impl Buffers) {
         let Some(rule) = self.rules.rule(number) else { return };
         let signature = &rule.signature;
-        if self.waiting.has_spoken(number, self.lists) || !signature.flow.is_about(self.ends) {
+        let again = self.may_match_again(rule);
+        if !again && self.waiting.has_spoken(number, self.lists) || !signature.flow.is_about(self.ends) {
             return;
         }
         if !signature.header.is_about(self.ends) {
@@ -250,11 +263,57 @@ impl Asking<'_> {
             }
             return;
         }
+        if !rule.gates.iter().all(|gate| self.is_open(gate)) {
+            return self.tools.blocked.add(number);
+        }
         match self.tools.evaluator.ask(rule, self.facts, buffers, self.notes) {
             Answer::No => {}
             Answer::Blocked => self.tools.blocked.add(number),
             Answer::Later => self.wait(number),
             Answer::Match => self.matched(number),
+        }
+    }
+
+    /// Whether a rule is about what happens, each time: a packet by itself, or something odd.
+    fn may_match_again(&self, rule: &Rule) -> bool {
+        rule.is_of_event || self.by_packet && rule.says_something()
+    }
+
+    /// Whether hosts are as a rule asks.
+    fn is_open(&self, gate: &Gate) -> bool {
+        match gate {
+            Gate::Bits(bits, name) => self.rates.noted(bits, *name, self.ends, self.second),
+            // A list is changed once everything else holds.
+            Gate::Address(_, DatasetCommand::Set | DatasetCommand::Unset, _) => true,
+            Gate::Address(track, command, set) => self.with_address(*track, |address| {
+                set.is_for(address) && is_listed(set, *command, address)
+            }),
+        }
+    }
+
+    /// Change what a rule changes of hosts. False where the rule does not match for it: an address was in its list already.
+    fn pass_gate(&self, gate: &Gate) -> bool {
+        match gate {
+            Gate::Bits(bits, name) => {
+                self.rates.take_note(bits, *name, self.ends, self.second);
+                true
+            }
+            Gate::Address(track, command @ (DatasetCommand::Set | DatasetCommand::Unset), set) => self
+                .with_address(*track, |address| {
+                    set.is_for(address) && is_listed(set, *command, address)
+                }),
+            Gate::Address(..) => true,
+        }
+    }
+
+    fn with_address<T>(&self, track: Track, look: impl FnOnce(&[u8]) -> T) -> T {
+        let address = match track {
+            Track::Destination => self.ends.destination,
+            _ => self.ends.source,
+        };
+        match address {
+            std::net::IpAddr::V4(address) => look(&address.octets()),
+            std::net::IpAddr::V6(address) => look(&address.octets()),
         }
     }
 
@@ -265,13 +324,16 @@ impl Asking<'_> {
     fn matched(&mut self, number: u32) {
         let Some(rule) = self.rules.rule(number) else { return };
         let signature = &rule.signature;
+        if !rule.gates.iter().all(|gate| self.pass_gate(gate)) {
+            return;
+        }
         self.tools.noted |= rule.takes_notes();
         let counted = signature.rate.map_or(Counted::Reported, |rate| {
             self.rates.counted(signature.id, &rate, self.ends, self.second)
         });
         // It may match again in this message, which counts.
         let is_after = signature.rate.is_some_and(|rate| rate.kind == RateKind::After);
-        if !(is_after && counted == Counted::Below) {
+        if !(is_after && counted == Counted::Below || self.may_match_again(rule)) {
             self.tools.no_place |= !self.waiting.speak(number, self.lists);
         }
         match (counted, signature.action) {

@@ -13,6 +13,7 @@ use crate::stream::{self, Streams};
 /// Rules about single packets.
 pub(super) fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class, of_ports: &OfPorts) {
     let rules = asking.rules;
+    asking.by_packet = true;
     if let Some(group) = rules.prefilter().group(class)
         && !known.payload.bytes.is_empty()
     {
@@ -32,7 +33,7 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
         unknown: false,
     };
     match piece {
-        Piece::Anomaly(_) => {}
+        Piece::Anomaly(anomaly) => asking.ask_of_anomaly(asking.rules.of_anomaly(*anomaly), &known),
         Piece::End => {
             asking.ask_waiting(&known);
             asking.ask_all(asking.rules.by_message(), &known);
@@ -76,6 +77,9 @@ impl Buffers for Known<'_> {
     fn view(&self, buffer: Buffer) -> Option<View<'_>> {
         if buffer == Buffer::Payload {
             return Some(self.payload);
+        }
+        if buffer.transformed().is_some() {
+            return None;
         }
         match &self.slot {
             Some(slot) => {

@@ -1,5 +1,7 @@
 //! What is odd about a message.
 
+use crate::signature::Toward;
+
 macro_rules! anomalies {
     ($($name:ident $text:literal $help:literal;)*) => {
         /// What is odd about a message: each is a counter of its own, counted once per message.
@@ -95,6 +97,98 @@ anomalies! {
         "A ClientHello offers more groups or point formats than its fingerprint holds.";
 }
 
+/// What rules call it (`app-layer-event`), the side that it is of where the name says one, and the anomalies that are such
+/// an event.
+const EVENTS: &[(&str, Option<Toward>, &[Anomaly])] = &[
+    ("http.gzip_decompression_failed", None, &[Anomaly::BadEncoding]),
+    ("http.compression_bomb", None, &[Anomaly::BodyBomb]),
+    (
+        "http.request_field_missing_colon",
+        SERVER,
+        &[Anomaly::HeaderWithoutColon],
+    ),
+    (
+        "http.response_field_missing_colon",
+        CLIENT,
+        &[Anomaly::HeaderWithoutColon],
+    ),
+    ("http.invalid_request_chunk_len", SERVER, &[Anomaly::BadChunk]),
+    ("http.invalid_response_chunk_len", CLIENT, &[Anomaly::BadChunk]),
+    (
+        "http.invalid_transfer_encoding_value_in_request",
+        SERVER,
+        &[Anomaly::OddTransferEncoding],
+    ),
+    (
+        "http.invalid_transfer_encoding_value_in_response",
+        CLIENT,
+        &[Anomaly::OddTransferEncoding],
+    ),
+    (
+        "http.response_abnormal_transfer_encoding",
+        CLIENT,
+        &[Anomaly::OddTransferEncoding],
+    ),
+    (
+        "http.invalid_content_length_field_in_request",
+        SERVER,
+        &[Anomaly::BadContentLength, Anomaly::ConflictingContentLength],
+    ),
+    (
+        "http.invalid_content_length_field_in_response",
+        CLIENT,
+        &[Anomaly::BadContentLength, Anomaly::ConflictingContentLength],
+    ),
+    (
+        "http.duplicate_content_length_field_in_request",
+        SERVER,
+        &[Anomaly::RepeatedContentLength, Anomaly::ConflictingContentLength],
+    ),
+    (
+        "http.duplicate_content_length_field_in_response",
+        CLIENT,
+        &[Anomaly::RepeatedContentLength, Anomaly::ConflictingContentLength],
+    ),
+    ("http.invalid_request_field_folding", SERVER, &[Anomaly::FoldedHeader]),
+    ("http.invalid_response_field_folding", CLIENT, &[Anomaly::FoldedHeader]),
+    ("http.request_field_too_long", SERVER, &[Anomaly::TooLong]),
+    ("http.response_field_too_long", CLIENT, &[Anomaly::TooLong]),
+    (
+        "http.request_header_invalid",
+        SERVER,
+        &[Anomaly::SpaceBeforeColon, Anomaly::SpaceBeforeHeader, Anomaly::Nul],
+    ),
+    (
+        "http.response_header_invalid",
+        CLIENT,
+        &[Anomaly::SpaceBeforeColon, Anomaly::SpaceBeforeHeader, Anomaly::Nul],
+    ),
+    ("http.request_line_missing_protocol", SERVER, &[Anomaly::NoVersion]),
+    ("http.request_line_invalid", SERVER, &[Anomaly::NotHttp]),
+    ("http.uri_delim_non_compliant", SERVER, &[Anomaly::SpaceInUri]),
+    ("http.abnormal_ce_header", None, &[Anomaly::UnknownEncoding]),
+    ("http.response_invalid_status", CLIENT, &[Anomaly::BadStatus]),
+    (
+        "http.response_invalid_protocol",
+        CLIENT,
+        &[Anomaly::BadVersion, Anomaly::ResponseNotHttp],
+    ),
+    ("dns.malformed_data", None, &[Anomaly::BadDns, Anomaly::DnsPointer]),
+    ("tls.invalid_handshake_message", None, &[Anomaly::BadHello]),
+];
+
+const SERVER: Option<Toward> = Some(Toward::Server);
+const CLIENT: Option<Toward> = Some(Toward::Client);
+
+impl Anomaly {
+    /// The anomalies that rules mean by an event's name, and towards whom their message goes; none where nothing is such an
+    /// event.
+    pub fn of_event(name: &str) -> Option<(&'static [Anomaly], Option<Toward>)> {
+        let event = EVENTS.iter().find(|(known, ..)| *known == name);
+        event.map(|(_, toward, anomalies)| (*anomalies, *toward))
+    }
+}
+
 /// How often each anomaly was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts([u64; Anomaly::ALL.len()]);
@@ -137,6 +231,14 @@ impl Seen {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn event_has_one_name_and_some_anomaly() {
+        let names: BTreeSet<_> = EVENTS.iter().map(|(name, ..)| name).collect();
+        assert_eq!(EVENTS.len(), names.len());
+        assert!(EVENTS.iter().all(|(.., anomalies)| !anomalies.is_empty()));
+        assert_eq!(None, Anomaly::of_event("http.too_many_warnings"));
+    }
 
     #[test]
     fn anomaly_name_is_unique_and_its_help_a_sentence() {
