@@ -461,6 +461,7 @@ impl<'m> Inspector<'m> {
                     payload: view,
                     slot: parser.slot(turned.toward, &self.store),
                     unknown: false,
+                    ended: true,
                 });
                 others.begin(lists);
             }
@@ -497,6 +498,7 @@ impl<'m> Inspector<'m> {
                 payload,
                 slot: parser.slot(toward, &self.store),
                 unknown: unknown && !ends_stream,
+                ended: false,
             };
             if let Some(group) = prefilter.group(Class::Stream(toward))
                 && !bytes.is_empty()
@@ -525,6 +527,7 @@ impl<'m> Inspector<'m> {
                 payload: packet,
                 slot: None,
                 unknown: false,
+                ended: false,
             };
             let mut asking = asking!(mine, ends, false);
             by_packet(&mut asking, &known, Class::Packet, &of_ports[place].1);
@@ -613,6 +616,7 @@ impl<'m> Inspector<'m> {
                 payload,
                 slot: None,
                 unknown: false,
+                ended: false,
             };
             let mut asking = asking!();
             by_packet(

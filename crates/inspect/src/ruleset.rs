@@ -1,16 +1,18 @@
 //! The rules that are in force together: asked in the order of their actions, found by one search.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use arrayvec::ArrayVec;
 use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
 
+use crate::datasets::Dataset;
 use crate::evaluate::Facts;
 use crate::prefilter::{self, Class, Prefilter};
 use crate::protocols::Anomaly;
 use crate::rule::{Names, Rule, Unfit};
 use crate::scope::{Ends, Outline};
-use crate::signature::{Action, Condition, Event, Id, Signature, Toward};
+use crate::signature::{Action, Condition, DatasetTest, Event, Id, Signature, Toward};
 use crate::stream::StreamEvent;
 
 /// Stands for all protocols that have no ports and are not ICMP; no datagram has it.
@@ -151,7 +153,11 @@ impl Ordered {
         };
         let packets = [TCP, UDP, ICMP, OTHER].map(|number| {
             let class = if number == TCP { Class::Packet } else { Class::Datagram };
-            let is_of = |rule: &u32| self.rules.get(*rule as usize).is_some_and(|rule| rule.is_of(number));
+            // What looks in a buffer of a protocol finds none in a packet by itself.
+            let is_of = |rule: &u32| {
+                let rule = self.rules.get(*rule as usize);
+                rule.is_some_and(|rule| rule.is_of(number) && !rule.is_by_message())
+            };
             let has_ports = |rule: &u32| {
                 let rule = self.rules.get(*rule as usize);
                 rule.is_some_and(|rule| rule.signature.header.has_ports())
@@ -263,6 +269,20 @@ impl Ruleset {
     /// Words of notes that each flow takes.
     pub fn note_words(&self) -> usize {
         self.notes
+    }
+
+    /// Values that rules could not add to lists, for there was no place.
+    pub fn values_lost(&self) -> u64 {
+        let mut sets: Vec<&Arc<Dataset>> = Vec::new();
+        let conditions = self.rules.iter().flat_map(|rule| &rule.signature.conditions);
+        for condition in conditions {
+            if let Condition::Dataset(DatasetTest { set, .. }) = condition
+                && !sets.iter().any(|known| Arc::ptr_eq(known, set))
+            {
+                sets.push(set);
+            }
+        }
+        sets.iter().map(|set| set.full.load(Relaxed)).sum()
     }
 
     /// Whether any rule stops what it matches.

@@ -35,7 +35,7 @@ pub use fault::Fault;
 pub use lists::Lists;
 pub use variables::Variables;
 
-use crate::signature::{Id, Signature};
+use crate::signature::{Action, Id, Signature};
 use draft::Draft;
 use header::Headers;
 use lines::Rule;
@@ -69,6 +69,8 @@ pub struct Refusal {
     pub line: u32,
     /// Its number, where it could be read.
     pub id: Option<Id>,
+    /// What it is to do, where that could be read.
+    pub action: Option<Action>,
     /// The option, or the part of the header, that is at fault; empty: the rule as a whole.
     pub option: Box<str>,
     /// What is wrong.
@@ -110,6 +112,7 @@ pub fn read_with(text: &[u8], dialect: Dialect, variables: &Variables, classes: 
         file.refused.push(Refusal {
             line: older.line,
             id: Some(older.id),
+            action: Some(older.action),
             option: "sid".into(),
             why,
         });
@@ -126,13 +129,17 @@ fn signature(
     classes: &Classes,
     lists: &Lists,
 ) -> Result<Signature, Refusal> {
+    let text = rule.text.as_deref().map_err(Fault::clone);
+    let first = text.as_ref().ok().and_then(|text| text.split_whitespace().next());
+    let action = first.and_then(|word| header::action(word).ok());
     let refusal = |id, option: &str, why| Refusal {
         line: rule.line,
         id,
+        action,
         option: option.into(),
         why,
     };
-    let text = rule.text.as_deref().map_err(|why| refusal(None, "", why.clone()))?;
+    let text = text.map_err(|why| refusal(None, "", why))?;
     let (header, body) = syntax::parts(text).map_err(|why| refusal(None, "", why))?;
     let options = syntax::options(body).map_err(|(option, why)| refusal(None, option, why))?;
     let id = describe::id(&options).map_err(|(option, why)| refusal(None, option, why))?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use flows::play::{Message, Wire, play};
 use lab::{Connection, Lab};
+use proptest::prelude::*;
 use sluice_inspect::rule::Names;
 use sluice_inspect::ruleset::{Ordered, Ruleset};
 use sluice_inspect::signature::Toward::{self, Client, Server};
@@ -609,4 +610,23 @@ fn rule_about_packets_fires_at_each_of_them() {
     let mut fired = fired(&mut lab, &[(Server, b"abc"), (Server, b"abd"), (Server, b"xyz")]);
     fired.sort_unstable();
     assert_eq!(vec![1, 1, 2], fired);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_is_said_in_whatever_pieces_panics_at_no_rule(
+        said in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..40), 0..6usize), 1..12)
+    ) {
+        let rules = include_str!("../../../fuzz/corpus/signatures/keywords");
+        let lists = Lists::default();
+        let file = read_with(rules.as_bytes(), Suricata, &Variables::default(), &Classes::default(), &lists);
+        let mut lab = Lab::of(compiled(file));
+        let starts = [&b"GET /%41b?a=bbb HTTP/1.1\r\nHost"[..], b": a.example\r\n", b"\r\n\r\n", b"HTTP/1.1 200 OK\r\n", b"X\r\n Y\r\n", b""];
+        let messages = said.iter().map(|(to_server, bytes, start)| Message {
+            toward: if *to_server { Server } else { Client },
+            bytes: [starts[*start], bytes].concat(),
+        });
+        play(&mut lab, &Wire::default(), &messages.collect::<Vec<_>>());
+    }
 }

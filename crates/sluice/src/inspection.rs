@@ -91,6 +91,8 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
         ("flows gone over to other rules", status.reopened),
         ("workers overloaded", status.overloaded),
         ("overloads so far", status.overloads),
+        ("matches not counted", status.uncounted),
+        ("notes not taken", status.unnoted),
         ("alerts", status.alerts),
         ("alerts lost", status.alerts_lost),
         ("records written", status.records),

@@ -46,6 +46,7 @@ impl Check<'_> {
         let files = written.signatures.iter().map(|signatures| SignatureFile {
             path: at(&signatures.file),
             dialect: signatures.dialect,
+            partial: signatures.partial,
         });
         Some(Inspection {
             interfaces: inspected,

@@ -55,6 +55,7 @@ impl Inspector<'_> {
             },
             slot: None,
             unknown: false,
+            ended: false,
         };
         let mut ends = seen.ends;
         ends.service = flow.service;

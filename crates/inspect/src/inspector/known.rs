@@ -31,6 +31,7 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
         payload,
         slot: Some(slot),
         unknown: false,
+        ended: *piece == Piece::End,
     };
     match piece {
         Piece::Anomaly(anomaly) => asking.ask_of_anomaly(asking.rules.of_anomaly(*anomaly), &known),
@@ -71,6 +72,8 @@ pub(super) struct Known<'a> {
     pub slot: Option<Slot<'a>>,
     /// The protocol, and so its buffers, may still become known.
     pub unknown: bool,
+    /// The message has ended: buffers that it does not have will not come.
+    pub ended: bool,
 }
 
 impl Buffers for Known<'_> {
@@ -87,7 +90,7 @@ impl Buffers for Known<'_> {
                 Some(View {
                     bytes: view.bytes,
                     base: view.base,
-                    complete: view.complete,
+                    complete: view.complete || self.ended,
                     ends_here: false,
                 })
             }
