@@ -130,6 +130,8 @@ pub enum EveTarget {
 /// A file of rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureFile {
+    /// Its other rules are in force even where one that lets pass is refused.
+    pub partial: bool,
     /// Its path.
     pub path: PathBuf,
     /// The language of its rules.

@@ -8,14 +8,21 @@ mod packet;
 mod search;
 #[cfg(test)]
 mod tests;
+mod transform;
 
 use arrayvec::ArrayVec;
 
 pub use packet::{Facts, Icmp, Ip, Tcp};
 
 use crate::bindings::expression::{Found, Matcher};
-use crate::rule::{NUMBERS, Note, Rule, Step};
-use crate::signature::{Base64Decode, Buffer, ByteJump, Content, FlowBit, IsDataAt, JumpFrom, Value};
+use transform::{Bench, Prepared};
+
+use crate::datasets::Dataset;
+use crate::rule::{Int, NUMBERS, Note, Rule, Step};
+use crate::signature::{
+    Base64Decode, Buffer, ByteJump, ByteMath, Content, DatasetCommand, FlowBit, FlowIntCommand, IsDataAt, JumpFrom,
+    Operand, Operator, Value,
+};
 
 /// What is visible of a buffer.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +33,9 @@ pub struct View<'a> {
     pub base: u64,
     /// Nothing follows.
     pub complete: bool,
+    /// The packet that is looked at ends here: what asks for the end of the data of a stream takes this for it, for nobody
+    /// knows where a stream ends before it is too late to hold back what came before.
+    pub ends_here: bool,
 }
 
 impl View<'_> {
@@ -34,6 +44,14 @@ impl View<'_> {
     }
     fn end(&self) -> i64 {
         self.base as i64 + self.bytes.len() as i64
+    }
+    /// Whether it ends where its bytes do, as far as that is known by now.
+    fn is_over(&self) -> bool {
+        self.complete || self.ends_here
+    }
+    /// Whether it is there, or may still come: a field that a message does not have is an empty one of those that are complete.
+    fn may_exist(&self, buffer: Buffer) -> bool {
+        buffer == Buffer::Payload || !self.complete || self.end() > 0
     }
     /// The bytes from one place to another, as far as they are kept.
     fn slice(&self, from: i64, to: i64) -> &[u8] {
@@ -57,6 +75,8 @@ pub enum Answer {
     No,
     /// Not yet.
     Later,
+    /// Only notes that other rules take are missing.
+    Blocked,
 }
 
 impl Answer {
@@ -72,14 +92,28 @@ const STEPS: u32 = 4_000;
 const DECODED: usize = 1024;
 
 /// What a worker evaluates with.
-#[derive(Default)]
 pub struct Evaluator {
     matcher: Matcher,
     decoded: ArrayVec<u8, DECODED>,
     numbers: [i64; NUMBERS],
     steps: u32,
+    /// Where buffers are changed for rules; out while one is asked that looks in them.
+    bench: Option<Box<Bench>>,
     /// Questions that were given up because they took too many steps.
     pub exhausted: u64,
+}
+
+impl Default for Evaluator {
+    fn default() -> Self {
+        Self {
+            matcher: Matcher::default(),
+            decoded: ArrayVec::new(),
+            numbers: [0; NUMBERS],
+            steps: 0,
+            bench: Some(Box::default()),
+            exhausted: 0,
+        }
+    }
 }
 
 /// Where the condition before ended.
@@ -99,8 +133,11 @@ impl Cursor {
 impl Evaluator {
     /// Ask a rule. `bits` are the notes of the flow; a match takes those of the rule.
     pub fn ask(&mut self, rule: &Rule, facts: &Facts, buffers: &impl Buffers, bits: &mut [u64]) -> Answer {
-        if !rule.tests.iter().all(|test| facts.holds(test)) || !rule.notes.iter().all(|note| is_noted(note, bits)) {
+        if !rule.tests.iter().all(|test| facts.holds(test)) {
             return Answer::No;
+        }
+        if !rule.notes.iter().all(|note| is_noted(note, bits)) || !rule.ints.iter().all(|int| int_holds(int, bits)) {
+            return Answer::Blocked;
         }
         self.steps = STEPS;
         self.decoded.clear();
@@ -108,13 +145,22 @@ impl Evaluator {
             buffer: Buffer::Payload,
             end: 0,
         };
-        let answer = self.go(&rule.steps, begin, buffers);
+        let answer = match self.bench.take_if(|_| !rule.transformed.is_empty()) {
+            None => self.go(&rule.steps, begin, buffers),
+            Some(mut bench) => {
+                bench.prepare(rule, buffers, &mut self.matcher);
+                let answer = self.go(&rule.steps, begin, &Prepared { buffers, bench: &bench });
+                self.bench = Some(bench);
+                answer
+            }
+        };
         if self.steps == 0 && answer != Answer::Match {
             self.exhausted += 1;
             return Answer::No;
         }
         if answer == Answer::Match {
             rule.notes.iter().for_each(|note| take_note(note, bits));
+            rule.ints.iter().for_each(|int| take_int(int, bits));
         }
         answer
     }
@@ -150,6 +196,23 @@ impl Evaluator {
                     self.go(rest, Cursor { buffer, end }, buffers)
                 }
                 Err(answer) => answer,
+            },
+            Step::ByteMath(math) => match self.read(&math.number, at, buffers) {
+                Ok((value, end)) => {
+                    let Some(result) = calculated(math, value, self.value(math.value)) else {
+                        return Answer::No;
+                    };
+                    if let Some(number) = self.numbers.get_mut(usize::from(math.into)) {
+                        *number = result;
+                    }
+                    let buffer = math.number.buffer;
+                    self.go(rest, Cursor { buffer, end }, buffers)
+                }
+                Err(answer) => answer,
+            },
+            Step::Dataset(buffer, command, set) => match self.listed(*buffer, *command, set, buffers) {
+                Answer::Match => self.go(rest, at, buffers),
+                other => other,
             },
             Step::IsDataAt(there) => match self.is_data_at(there, at, buffers) {
                 Answer::Match => self.go(rest, at, buffers),
@@ -224,6 +287,7 @@ impl Evaluator {
                     bytes: &decoded,
                     base: 0,
                     complete: true,
+                    ends_here: true,
                 })
             }
             buffer => buffers.view(buffer),
@@ -244,7 +308,7 @@ impl Evaluator {
             let place = start + found as i64;
             let behind = place + content.bytes.len() as i64;
             start = place + 1;
-            if content.ends && !(view.complete && behind == view.end()) {
+            if content.ends && !(view.is_over() && behind == view.end()) {
                 later |= !view.complete;
                 continue;
             }
@@ -258,7 +322,7 @@ impl Evaluator {
             };
             match self.go(rest, cursor, buffers) {
                 Answer::Match => return Answer::Match,
-                Answer::Later => later = true,
+                Answer::Later | Answer::Blocked => later = true,
                 // What follows does not depend on this place: no other one helps.
                 Answer::No if !again => return Answer::No,
                 Answer::No => {}
@@ -271,23 +335,41 @@ impl Evaluator {
     }
 
     fn absent(&mut self, content: &Content, rest: &[Step], at: Cursor, buffers: &impl Buffers) -> Answer {
-        // Of a buffer that is not there everything is absent.
-        if let Some(view) = buffers.view(content.buffer) {
-            let (from, to) = self.region(content, at);
-            let end = to.unwrap_or(i64::MAX).min(view.end());
-            let mut start = from.max(view.begin());
-            while let Some(found) = search::find(view.slice(start, end), &content.bytes, content.nocase) {
-                let behind = start + (found + content.bytes.len()) as i64;
-                start += found as i64 + 1;
-                if !content.ends || view.complete && behind == view.end() {
-                    return Answer::No;
-                }
+        // What is not there does not lack anything.
+        let decoded;
+        let view = match content.buffer {
+            Buffer::Base64 => {
+                decoded = self.decoded.clone();
+                Some(View {
+                    bytes: &decoded,
+                    base: 0,
+                    complete: true,
+                    ends_here: true,
+                })
             }
-            let undecided = !view.complete && (content.ends || to.is_none_or(|to| to > view.end()));
-            // A stream has no end to wait for; a bounded part of it has.
-            if undecided && (to.is_some() || content.ends || content.buffer != Buffer::Payload) {
+            buffer => buffers.view(buffer),
+        };
+        let Some(view) = view.filter(|view| view.may_exist(content.buffer)) else {
+            return Answer::No;
+        };
+        let (from, to) = self.region(content, at);
+        let end = to.unwrap_or(i64::MAX).min(view.end());
+        let mut start = from.max(view.begin());
+        while let Some(found) = search::find(view.slice(start, end), &content.bytes, content.nocase) {
+            let behind = start + (found + content.bytes.len()) as i64;
+            start += found as i64 + 1;
+            if !content.ends || view.complete && behind == view.end() {
+                return Answer::No;
+            }
+            if view.ends_here && behind == view.end() {
                 return Answer::Later;
             }
+        }
+        let open = !content.ends && to.is_none_or(|to| to > view.end());
+        let undecided = !view.complete && (open || content.ends && !view.ends_here);
+        // A stream has no end to wait for; a bounded part of it has.
+        if undecided && (to.is_some() || content.ends || content.buffer != Buffer::Payload) {
+            return Answer::Later;
         }
         self.go(rest, at, buffers)
     }
@@ -310,17 +392,17 @@ impl Evaluator {
                     bytes: &decoded,
                     base: 0,
                     complete: true,
+                    ends_here: true,
                 })
             }
             buffer => buffers.view(*buffer),
         };
         let Some(view) = view else {
-            return if *negated {
-                self.go(rest, at, buffers)
-            } else {
-                Answer::No
-            };
+            return Answer::No;
         };
+        if *negated && !view.may_exist(*buffer) {
+            return Answer::No;
+        }
         let from = if *relative { at.on(*buffer) } else { 0 };
         let again = rest.first().is_some_and(Step::is_relative);
         let (mut start, mut later) = (from.max(view.begin()), false);
@@ -330,9 +412,14 @@ impl Evaluator {
                 return Answer::No;
             }
             self.steps -= 1;
-            let found = self
-                .matcher
-                .find(compiled, view.slice(start, i64::MAX), begins, view.complete);
+            let data = view.slice(start, i64::MAX);
+            let mut found = self.matcher.find(compiled, data, begins, view.complete);
+            if found == Found::More && !negated && view.ends_here && compiled.asks_for_end() {
+                found = match self.matcher.find(compiled, data, begins, true) {
+                    Found::No => Found::More,
+                    found => found,
+                };
+            }
             match found {
                 Found::Exhausted => {
                     self.steps = 0;
@@ -347,7 +434,7 @@ impl Evaluator {
                     let end = start + range.end as i64;
                     match self.go(rest, Cursor { buffer: *buffer, end }, buffers) {
                         Answer::Match => return Answer::Match,
-                        Answer::Later => later = true,
+                        Answer::Later | Answer::Blocked => later = true,
                         Answer::No => {}
                     }
                     if !again {
@@ -374,7 +461,7 @@ impl Evaluator {
         let begin = match jump.from {
             JumpFrom::Number => behind,
             JumpFrom::Begin => 0,
-            JumpFrom::End if view.complete => view.end(),
+            JumpFrom::End if view.is_over() => view.end(),
             JumpFrom::End => return Err(Answer::Later),
         };
         let end = begin.saturating_add(far).saturating_add(self.value(jump.post_offset));
@@ -389,15 +476,43 @@ impl Evaluator {
 
     fn is_data_at(&self, there: &IsDataAt, at: Cursor, buffers: &impl Buffers) -> Answer {
         let Some(view) = buffers.view(there.buffer) else {
-            return if there.negated { Answer::Match } else { Answer::No };
+            return Answer::No;
         };
         let from = if there.relative { at.on(there.buffer) } else { 0 };
         let place = from.saturating_add(self.value(there.at));
         match (view.end() > place, view.complete) {
             (is, true) if is != there.negated => Answer::Match,
             (true, false) if !there.negated => Answer::Match,
+            (false, false) if there.negated && view.ends_here => Answer::Match,
             (false, false) => Answer::Later,
             _ => Answer::No,
+        }
+    }
+
+    /// Whether all of a buffer is in a list.
+    fn listed(&self, buffer: Buffer, command: DatasetCommand, set: &Dataset, buffers: &impl Buffers) -> Answer {
+        let view = match buffer {
+            Buffer::Base64 => View {
+                bytes: &self.decoded,
+                base: 0,
+                complete: true,
+                ends_here: true,
+            },
+            buffer => match buffers.view(buffer) {
+                Some(view) => view,
+                None => return Answer::No,
+            },
+        };
+        if !view.is_over() {
+            return Answer::Later;
+        }
+        // Of a body only its end may still be there.
+        if view.base > 0 || !set.is_for(view.bytes) {
+            return Answer::No;
+        }
+        match is_listed(set, command, view.bytes) {
+            true => Answer::Match,
+            false => Answer::No,
         }
     }
 
@@ -416,6 +531,89 @@ impl Evaluator {
         } else {
             Answer::Match
         }
+    }
+}
+
+/// What a rule asks of a list, and changes in it.
+pub(crate) fn is_listed(set: &Dataset, command: DatasetCommand, value: &[u8]) -> bool {
+    match command {
+        DatasetCommand::IsSet => set.holds(value),
+        DatasetCommand::IsNotSet => !set.holds(value),
+        DatasetCommand::Set => set.add(value),
+        DatasetCommand::Unset => set.remove(value),
+    }
+}
+
+fn calculated(math: &ByteMath, number: i64, value: i64) -> Option<i64> {
+    let result = match math.operator {
+        Operator::Add => number.checked_add(value),
+        Operator::Subtract => number.checked_sub(value),
+        Operator::Multiply => number.checked_mul(value),
+        Operator::Divide => number.checked_div(value),
+        Operator::ShiftLeft => {
+            let places = u32::try_from(value).ok().filter(|places| *places < 64)?;
+            let result = number.checked_shl(places)?;
+            (result >> places == number).then_some(result)
+        }
+        Operator::ShiftRight => number.checked_shr(u32::try_from(value).ok()?).or(Some(0)),
+    };
+    result.filter(|result| *result >= 0)
+}
+
+/// A number of a flow was set: above the number itself, which has 32 bits.
+const SET: u64 = 1 << 63;
+
+/// The place of a number of a flow: from the last word of its notes back.
+fn int_place(number: u16, words: usize) -> Option<usize> {
+    words.checked_sub(usize::from(number) + 1)
+}
+
+/// A number of a flow, where it was set.
+fn int(number: u16, bits: &[u64]) -> Option<u32> {
+    let word = *bits.get(int_place(number, bits.len())?)?;
+    (word & SET != 0).then_some(word as u32)
+}
+
+fn operand(int_note: &Int, bits: &[u64]) -> Option<u32> {
+    match (int_note.command.operand()?, int_note.other) {
+        (Operand::Constant(value), _) => Some(*value),
+        (Operand::Name(_), other) => int(other?, bits),
+    }
+}
+
+fn int_holds(asked: &Int, bits: &[u64]) -> bool {
+    let number = int(asked.number, bits);
+    let compares = |is: fn(&u32, &u32) -> bool| {
+        number
+            .zip(operand(asked, bits))
+            .is_some_and(|(one, other)| is(&one, &other))
+    };
+    match asked.command {
+        FlowIntCommand::IsSet => number.is_some(),
+        FlowIntCommand::IsNotSet => number.is_none(),
+        FlowIntCommand::Less(_) => compares(u32::lt),
+        FlowIntCommand::LessOrEqual(_) => compares(u32::le),
+        FlowIntCommand::Equal(_) => compares(u32::eq),
+        FlowIntCommand::NotEqual(_) => compares(u32::ne),
+        FlowIntCommand::GreaterOrEqual(_) => compares(u32::ge),
+        FlowIntCommand::Greater(_) => compares(u32::gt),
+        FlowIntCommand::Set(_) | FlowIntCommand::Add(_) | FlowIntCommand::Subtract(_) => true,
+    }
+}
+
+fn take_int(taken: &Int, bits: &mut [u64]) {
+    let Some(value) = operand(taken, bits).filter(|_| !taken.command.is_question()) else {
+        return;
+    };
+    let number = int(taken.number, bits).unwrap_or(0);
+    let number = match taken.command {
+        FlowIntCommand::Add(_) => number.saturating_add(value),
+        FlowIntCommand::Subtract(_) => number.saturating_sub(value),
+        _ => value,
+    };
+    let place = int_place(taken.number, bits.len());
+    if let Some(word) = place.and_then(|place| bits.get_mut(place)) {
+        *word = SET | u64::from(number);
     }
 }
 

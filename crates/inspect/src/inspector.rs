@@ -6,11 +6,15 @@
 
 mod asking;
 mod book;
+mod events;
+mod fired;
 mod flow;
 mod known;
 mod parser;
+mod settling;
 mod story;
 mod tombstones;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -34,7 +38,7 @@ use crate::ruleset::Ruleset;
 use crate::scope::Ends;
 use crate::shares::Source;
 use crate::signature::Toward;
-use crate::stream::{self, Exception, Policies, Policy, Step, Streams};
+use crate::stream::{self, Exception, Policies, Policy, Step, StreamEvent, Streams};
 use crate::transactions::{Noting, Tell, Transactions, Wanted};
 use crate::work::Work;
 use asking::Asking;
@@ -106,6 +110,11 @@ impl Plan {
     fn flow_places(&self) -> u32 {
         self.flows.clamp(1, 1 << 24)
     }
+
+    /// Lists for flows in which more rules wait than most have: they take a quarter of a byte for each rule.
+    fn waiting_lists(&self) -> u32 {
+        (self.flow_places() / 16).clamp(8, 4_096)
+    }
 }
 
 /// What happened, beside what streams and parsers count.
@@ -113,8 +122,8 @@ impl Plan {
 pub struct Counters {
     /// Bytes that were searched.
     pub searched: u64,
-    /// Rules that waited for more of a message, and gave way to others.
-    pub waiting_lost: u64,
+    /// Packets with a rule that had no place to wait for more of its message, which is an exception of its own.
+    pub waiting_full: u64,
     /// Connections that could not be searched, for all stream states were in use.
     pub unsearched: u64,
     /// Transactions that were not told, for all places for those that are not over were in use.
@@ -131,6 +140,8 @@ pub struct Inspector<'m> {
     store: Store,
     /// The same as the parsers'.
     work: Work,
+    /// What the packet's content has met so far.
+    met: Met,
     transactions: Transactions,
     tombstones: Tombstones,
     hasher: Hasher,
@@ -179,6 +190,7 @@ impl<'m> Inspector<'m> {
             tombstones: Tombstones::new(plan.flow_places() as usize, hasher),
             hasher,
             work: store.work.clone(),
+            met: Met::default(),
             store,
             transactions: Transactions::new(plan.protocols.transactions),
             next_number: 1,
@@ -303,7 +315,8 @@ impl<'m> Inspector<'m> {
     /// Bytes of a flow that were searched, where no rule waits for more of it.
     pub fn settled(&mut self, handle: FlowHandle) -> Option<u64> {
         let (flow, _) = self.flows.get(handle)?;
-        let waits = flow.waiting.iter().any(|waiting| !waiting.is_over());
+        let lists = self.books.lists(flow.generation);
+        let waits = flow.waiting.iter().any(|waiting| !waiting.is_over(lists));
         (!waits).then_some(flow.searched)
     }
 
@@ -313,10 +326,15 @@ impl<'m> Inspector<'m> {
             return verdict;
         }
         let stream = self.flows.get(handle).map(|(flow, _)| flow.stream);
-        match stream.unwrap_or(stream::Handle::NONE) {
+        let verdict = match stream.unwrap_or(stream::Handle::NONE) {
             stream::Handle::NONE => self.datagram(handle, seen, round),
             _ => self.segment(handle, seen, round),
+        };
+        let verdict = self.settle(handle, verdict, round);
+        if self.met == Met::default() {
+            return verdict;
         }
+        self.content_exceptions(handle, verdict, round.settings)
     }
 
     fn segment(&mut self, handle: FlowHandle, mut seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
@@ -341,6 +359,9 @@ impl<'m> Inspector<'m> {
         if let Step::Exception(exception) = step
             && round.settings.policies.of(exception) == Policy::Pass
         {
+            if exception == Exception::GapFull {
+                self.stream_event(handle, &seen, StreamEvent::Gap, round);
+            }
             match exception {
                 Exception::GapFull if self.streams.skip(stream, direction) => {
                     let verdict = self.kept(handle, &mut seen, Verdict::Pass, round);
@@ -355,6 +376,7 @@ impl<'m> Inspector<'m> {
             }
             step = self.streams.segment(stream, direction, seen.own_side, seen.segment);
         }
+        self.step_events(handle, &seen, step, round);
         match step {
             Step::Fresh {
                 from, to, offset, ends, ..
@@ -406,6 +428,33 @@ impl<'m> Inspector<'m> {
         }
         self.streams.count_for(stream, source);
         Ok(())
+    }
+
+    /// What the policies say about a packet whose content can't be inspected whole, where no rule has decided about it. It is
+    /// part of its stream already, so that only its flow as a whole can be dropped. Where rules drop nothing, this doesn't
+    /// either.
+    #[cold]
+    fn content_exceptions(&mut self, handle: FlowHandle, verdict: Verdict, settings: &Settings) -> Verdict {
+        let met = std::mem::take(&mut self.met);
+        let mut said = verdict;
+        for exception in met.iter() {
+            self.streams.count(exception);
+            let Some((flow, _)) = self.flows.get(handle) else {
+                return said;
+            };
+            if flow.fate != Fate::Open || said != Verdict::Pass {
+                continue;
+            }
+            said = match settings.policies.of(exception) {
+                Policy::DropFlow | Policy::DropPacket if !settings.passive => {
+                    flow.fate = Fate::Dropped;
+                    Verdict::Drop(exception.into())
+                }
+                Policy::DropFlow | Policy::DropPacket | Policy::Pass => Verdict::Pass,
+                Policy::Bypass => Verdict::Leave(Some(exception.into())),
+            };
+        }
+        said
     }
 
     /// Whether a flow goes on where a connection was reset, closed or dropped.
@@ -460,7 +509,7 @@ impl<'m> Inspector<'m> {
             return Verdict::Drop(Reason::Closed);
         };
         let book = self.books.of(flow, place, round.now);
-        let (generation, rules, scans, notes) = book.parts(place);
+        let (rules, scans, notes, lists) = book.parts(place);
         let Flow {
             stream,
             scans: states,
@@ -511,7 +560,6 @@ impl<'m> Inspector<'m> {
         macro_rules! asking {
             ($waiting:expr, $ends:expr, $unknown:expr) => {
                 Asking {
-                    generation,
                     rules,
                     rates: round.rates,
                     second: (round.now / 1_000_000_000) as u32,
@@ -520,11 +568,10 @@ impl<'m> Inspector<'m> {
                     tools: round.tools,
                     notes,
                     waiting: $waiting,
+                    lists: &mut *lists,
                     fate,
-                    story,
                     unknown: $unknown,
-                    lost: &mut self.counters.waiting_lost,
-                    report: round.report,
+                    by_packet: false,
                 }
             };
         }
@@ -542,7 +589,7 @@ impl<'m> Inspector<'m> {
         // The other side's message has ended: what waited for its end is asked a last time.
         if !bytes.is_empty() && *turn != Some(direction) {
             *turn = Some(direction);
-            if !others.is_over() {
+            if !others.is_over(lists) {
                 let view = message(&self.streams, stream, direction.opposite(), true);
                 let turned = ends.turned();
                 let mut asking = asking!(others, &turned, false);
@@ -550,10 +597,11 @@ impl<'m> Inspector<'m> {
                     payload: view,
                     slot: parser.slot(turned.toward, &self.store),
                     unknown: false,
+                    ended: true,
                 });
-                others.begin();
+                others.begin(lists);
             }
-            mine.begin();
+            mine.begin(lists);
             scans.begin(states, place);
         }
         let payload = message(&self.streams, stream, direction, ends_stream);
@@ -590,6 +638,7 @@ impl<'m> Inspector<'m> {
                 payload,
                 slot: parser.slot(toward, &self.store),
                 unknown: unknown && !ends_stream,
+                ended: false,
             };
             if let Some(group) = prefilter.group(Class::Stream(toward))
                 && !bytes.is_empty()
@@ -603,6 +652,7 @@ impl<'m> Inspector<'m> {
             asking.ask_waiting(&known);
             asking.ask_found(&known);
             asking.ask_of_ports(rules.of_stream(toward), &of_ports[place].0, &known);
+            asking.ask_blocked(&known);
             self.counters.searched += bytes.len() as u64;
             *searched += bytes.len() as u64;
         }
@@ -611,18 +661,19 @@ impl<'m> Inspector<'m> {
                 bytes: seen.segment.get(seen.payload..).unwrap_or_default(),
                 base: 0,
                 complete: true,
+                ends_here: true,
             };
             let known = Known {
                 payload: packet,
                 slot: None,
                 unknown: false,
+                ended: false,
             };
             let mut asking = asking!(mine, ends, false);
             by_packet(&mut asking, &known, Class::Packet, &of_ports[place].1);
         }
-        if matches!(fate, Fate::Dropped | Fate::Rejected) && round.settings.passive {
-            (*fate, story.ended_by) = (Fate::Open, None);
-        }
+        let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
+        let clean = deep && mine.is_over(lists) && others.is_over(lists);
         self.counters.untold = self.transactions.lost;
         self.counters.reopened = self.books.reopened;
         *credit = self.work.end(begun);
@@ -630,25 +681,9 @@ impl<'m> Inspector<'m> {
         if self.work.is_spent() && self.store.anomalies.of(Anomaly::WorkExceeded) == exceeded {
             self.store.anomalies.add(Anomaly::WorkExceeded);
         }
-        let exceptions = [
-            (self.work.is_spent(), Exception::Work),
-            (differs, Exception::DecodeAnomaly),
-        ];
-        for (_, exception) in exceptions.into_iter().filter(|(is_there, _)| *is_there) {
-            self.streams.count(exception);
-            let said = content_exception(fate, exception, round.settings);
-            if said != Verdict::Pass {
-                return said;
-            }
-        }
-        let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
-        let clean = deep && mine.is_over() && others.is_over();
-        match *fate {
-            Fate::Dropped => Verdict::Drop(Reason::Signature),
-            Fate::Rejected => Verdict::Reject(Reason::Signature),
-            Fate::Open | Fate::Passed(_) if clean => Verdict::Leave(None),
-            Fate::Open | Fate::Passed(_) => Verdict::Pass,
-        }
+        self.met.add_where(self.work.is_spent(), Exception::Work);
+        self.met.add_where(differs, Exception::DecodeAnomaly);
+        if clean { Verdict::Leave(None) } else { Verdict::Pass }
     }
 
     fn datagram(&mut self, handle: FlowHandle, mut seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
@@ -665,7 +700,7 @@ impl<'m> Inspector<'m> {
             return Verdict::Drop(Reason::Closed);
         };
         let book = self.books.of(flow, place, round.now);
-        let (generation, rules, _, notes) = book.parts(place);
+        let (rules, _, notes, lists) = book.parts(place);
         let Flow {
             parser,
             waiting,
@@ -682,18 +717,18 @@ impl<'m> Inspector<'m> {
         let begun = self.work.begin(*credit, bytes.len());
         let waiting = &mut waiting[seen.direction as usize];
         // Each datagram is a message of its own.
-        waiting.begin();
+        waiting.begin(lists);
         seen.ends.service = *service;
         let payload = View {
             bytes,
             base: 0,
             complete: true,
+            ends_here: true,
         };
         let ends = &mut seen.ends;
         macro_rules! asking {
             () => {
                 Asking {
-                    generation,
                     rules,
                     rates: round.rates,
                     second: (round.now / 1_000_000_000) as u32,
@@ -702,11 +737,10 @@ impl<'m> Inspector<'m> {
                     tools: round.tools,
                     notes,
                     waiting,
+                    lists: &mut *lists,
                     fate,
-                    story,
                     unknown: false,
-                    lost: &mut self.counters.waiting_lost,
-                    report: round.report,
+                    by_packet: false,
                 }
             };
         }
@@ -740,6 +774,7 @@ impl<'m> Inspector<'m> {
                 payload,
                 slot: None,
                 unknown: false,
+                ended: false,
             };
             let mut asking = asking!();
             by_packet(
@@ -751,40 +786,37 @@ impl<'m> Inspector<'m> {
         }
         self.counters.searched += bytes.len() as u64;
         *searched += bytes.len() as u64;
-        if matches!(fate, Fate::Dropped | Fate::Rejected) && round.settings.passive {
-            (*fate, story.ended_by) = (Fate::Open, None);
-        }
         self.counters.untold = self.transactions.lost;
         self.counters.reopened = self.books.reopened;
         *credit = self.work.end(begun);
         if self.work.is_spent() {
             self.store.anomalies.add(Anomaly::WorkExceeded);
-            self.streams.count(Exception::Work);
-            let said = content_exception(fate, Exception::Work, round.settings);
-            if said != Verdict::Pass {
-                return said;
-            }
+            self.met.add_where(true, Exception::Work);
         }
         match *fate {
-            Fate::Dropped => Verdict::Drop(Reason::Signature),
-            Fate::Rejected => Verdict::Reject(Reason::Signature),
             Fate::Open if round.settings.depth > 0 && *searched >= round.settings.depth => Verdict::Leave(None),
-            Fate::Open | Fate::Passed(_) => Verdict::Pass,
+            _ => Verdict::Pass,
         }
     }
 }
 
-/// What the policy says about a packet whose content can't be inspected whole. It is part of its stream already, so that
-/// only its flow as a whole can be dropped. Where rules drop nothing, this doesn't either.
-fn content_exception(fate: &mut Fate, exception: Exception, settings: &Settings) -> Verdict {
-    match settings.policies.of(exception) {
-        _ if *fate != Fate::Open => Verdict::Pass,
-        Policy::DropFlow | Policy::DropPacket if !settings.passive => {
-            *fate = Fate::Dropped;
-            Verdict::Drop(exception.into())
-        }
-        Policy::DropFlow | Policy::DropPacket | Policy::Pass => Verdict::Pass,
-        Policy::Bypass => Verdict::Leave(Some(exception.into())),
+/// Exceptions that the content of a packet met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Met(u32);
+
+const _: () = assert!(stream::EXCEPTIONS <= u32::BITS as usize);
+
+impl Met {
+    #[inline(always)]
+    fn add_where(&mut self, is_there: bool, exception: Exception) {
+        self.0 |= u32::from(is_there) << exception as u32;
+    }
+
+    fn iter(self) -> impl Iterator<Item = Exception> {
+        Exception::ALL
+            .iter()
+            .copied()
+            .filter(move |&exception| self.0 >> exception as u32 & 1 != 0)
     }
 }
 

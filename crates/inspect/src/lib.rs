@@ -8,6 +8,7 @@
 
 pub mod applications;
 pub mod bindings;
+pub mod datasets;
 pub mod evaluate;
 pub mod inspector;
 pub mod prefilter;

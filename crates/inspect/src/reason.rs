@@ -77,6 +77,8 @@ reasons! {
         "A packet with more to decode or to evaluate than it, or its flow for its bytes, may cause.";
     DecodeAnomaly "inspection-decode-anomaly"
         "A packet of a message that hosts read differently, so that what was searched may not be what its receiver takes.";
+    WaitingFull "inspection-waiting-full"
+        "A rule found a part of what it asks for, and there was no place to note that it waits for the rest.";
 }
 
 macro_rules! skipped {
@@ -127,6 +129,7 @@ skipped! {
     Closed "closed" "Of a connection that is no longer kept.";
     Work "work" "With more to decode or to evaluate than it may cause; the rest of its flow is `left`.";
     DecodeAnomaly "decode-anomaly" "Of a message that hosts read differently; the rest of its flow is `left`.";
+    WaitingFull "waiting-full" "With no place to note that a rule waits for more.";
 }
 
 macro_rules! limits {
@@ -230,6 +233,7 @@ impl From<Exception> for Skipped {
             Exception::Closed => Self::Closed,
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
+            Exception::WaitingFull => Self::WaitingFull,
         }
     }
 }
@@ -250,6 +254,7 @@ impl From<Exception> for Reason {
             Exception::Closed => Self::Closed,
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
+            Exception::WaitingFull => Self::WaitingFull,
         }
     }
 }

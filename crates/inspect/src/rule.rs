@@ -7,9 +7,11 @@ use std::sync::Arc;
 use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
 
 use crate::bindings::expression::{Compiled, Malformed, Options};
+use crate::datasets::Dataset;
 use crate::prefilter;
 use crate::signature::{
-    Base64Decode, Buffer, ByteExtract, ByteJump, ByteTest, Condition, Content, FlowBit, IsDataAt, Protocol, Signature,
+    Base64Decode, Buffer, ByteExtract, ByteJump, ByteMath, ByteTest, Condition, Content, DatasetCommand, DatasetTest,
+    DatasetValue, FlowBit, FlowIntCommand, IsDataAt, Operand, Protocol, Signature, Track, Transform, XBits,
 };
 
 /// Numbers that a rule extracts at most.
@@ -24,8 +26,41 @@ pub struct Rule {
     pub(crate) tests: Box<[Condition]>,
     /// What must have been noted of the flow.
     pub(crate) notes: Box<[Note]>,
+    /// Numbers of the flow.
+    pub(crate) ints: Box<[Int]>,
+    /// What must have been noted of its hosts, and which of them are in lists.
+    pub(crate) gates: Box<[Gate]>,
+    /// Buffers that are changed before steps look in them; those that nothing looks in have no steps.
+    pub(crate) transformed: Box<[(Buffer, Box<[Change]>)]>,
     /// What must be found, in order.
     pub(crate) steps: Box<[Step]>,
+    /// It is asked when something odd is met, and only then.
+    pub(crate) is_of_event: bool,
+}
+
+/// A question about hosts.
+#[derive(Debug)]
+pub(crate) enum Gate {
+    /// Notes of them, by the hash of their name.
+    Bits(XBits, u64),
+    /// One of them is in a list.
+    Address(Track, DatasetCommand, Arc<Dataset>),
+}
+
+/// A number of a flow: which, and what is done about it.
+#[derive(Debug)]
+pub(crate) struct Int {
+    pub number: u16,
+    pub command: FlowIntCommand,
+    /// The number that it is compared with or changed by, where that is one of the flow, too.
+    pub other: Option<u16>,
+}
+
+/// A change of a buffer.
+#[derive(Debug)]
+pub(crate) enum Change {
+    Plain(Transform),
+    Expression(Compiled),
 }
 
 /// A condition on data.
@@ -45,6 +80,8 @@ pub(crate) enum Step {
     ByteTest(ByteTest),
     ByteJump(ByteJump),
     ByteExtract(ByteExtract),
+    ByteMath(ByteMath),
+    Dataset(Buffer, DatasetCommand, Arc<Dataset>),
     IsDataAt(IsDataAt),
     Base64Decode(Base64Decode),
     Length(Buffer, std::ops::RangeInclusive<u32>),
@@ -69,43 +106,67 @@ pub enum Unfit {
         /// What PCRE2 says.
         why: Malformed,
     },
+    /// It captures nothing that would be left of a buffer.
+    #[error("pcrexform:\"{0}\": it has no group, which is what is left of the buffer")]
+    Group(Box<str>),
     /// More numbers than are kept.
     #[error("it extracts more than {NUMBERS} numbers")]
     Numbers,
     /// More names than are counted.
-    #[error("the rules note more than {} different flowbits", u16::MAX)]
+    #[error("the rules note more than {} different flowbits or flowints", u16::MAX)]
     Names,
 }
 
 /// The notes that rules take of flows, by name.
 #[derive(Debug, Default)]
-pub struct Names(BTreeMap<Box<str>, u16>);
+pub struct Names {
+    bits: BTreeMap<Box<str>, u16>,
+    ints: BTreeMap<Box<str>, u16>,
+}
 
 impl Names {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
+    /// Words that they take of each flow: bits from the first word on, numbers from the last one back.
+    pub fn words(&self) -> usize {
+        self.bits.len().div_ceil(64) + self.ints.len()
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    fn bit(&mut self, name: &str) -> Result<u16, Unfit> {
+        numbered(&mut self.bits, name)
     }
 
-    fn number(&mut self, name: &str) -> Result<u16, Unfit> {
-        if let Some(&number) = self.0.get(name) {
-            return Ok(number);
-        }
-        let number = u16::try_from(self.0.len()).map_err(|_| Unfit::Names)?;
-        self.0.insert(name.into(), number);
-        Ok(number)
+    fn int(&mut self, name: &str) -> Result<u16, Unfit> {
+        numbered(&mut self.ints, name)
     }
+}
+
+fn numbered(names: &mut BTreeMap<Box<str>, u16>, name: &str) -> Result<u16, Unfit> {
+    if let Some(&number) = names.get(name) {
+        return Ok(number);
+    }
+    let number = u16::try_from(names.len()).map_err(|_| Unfit::Names)?;
+    names.insert(name.into(), number);
+    Ok(number)
+}
+
+/// The number of a name that stays the same while rules come and go (FNV-1a).
+fn name_hash(name: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+fn compiled(pattern: &str, options: Options) -> Result<Compiled, Unfit> {
+    Compiled::new(pattern, options).map_err(|why| Unfit::Expression {
+        pattern: pattern.into(),
+        why,
+    })
 }
 
 impl Rule {
     /// The rule of a signature.
     pub fn new(signature: Arc<Signature>, names: &mut Names) -> Result<Self, Unfit> {
         let (mut tests, mut notes, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ints, mut gates, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_of_event = false;
         let searched = prefilter::chosen(&signature);
         for condition in &signature.conditions {
             match condition {
@@ -123,10 +184,7 @@ impl Rule {
                         dollar_end_only: expression.dollar_end_only,
                         ungreedy: expression.ungreedy,
                     };
-                    let compiled = Compiled::new(&expression.pattern, options).map_err(|why| Unfit::Expression {
-                        pattern: expression.pattern.clone(),
-                        why,
-                    })?;
+                    let compiled = compiled(&expression.pattern, options)?;
                     steps.push(Step::Expression {
                         buffer: expression.buffer,
                         compiled,
@@ -138,6 +196,29 @@ impl Rule {
                 Condition::ByteJump(jump) => steps.push(Step::ByteJump(*jump)),
                 Condition::ByteExtract(extract) if usize::from(extract.into) >= NUMBERS => return Err(Unfit::Numbers),
                 Condition::ByteExtract(extract) => steps.push(Step::ByteExtract(*extract)),
+                Condition::ByteMath(math) if usize::from(math.into) >= NUMBERS => return Err(Unfit::Numbers),
+                Condition::ByteMath(math) => steps.push(Step::ByteMath(*math)),
+                Condition::Dataset(DatasetTest { set, value, command }) => match value {
+                    DatasetValue::Address(track) => gates.push(Gate::Address(*track, *command, set.clone())),
+                    DatasetValue::Buffer(buffer) => {
+                        let step = Step::Dataset(*buffer, *command, set.clone());
+                        // A list is changed once everything else holds.
+                        match command {
+                            DatasetCommand::IsSet | DatasetCommand::IsNotSet => steps.push(step),
+                            DatasetCommand::Set | DatasetCommand::Unset => changes.push(step),
+                        }
+                    }
+                },
+                Condition::XBits(bits) => gates.push(Gate::Bits(bits.clone(), name_hash(&bits.name))),
+                Condition::FlowInt(int) => ints.push(Int {
+                    number: names.int(&int.name)?,
+                    command: int.command.clone(),
+                    other: match int.command.operand() {
+                        Some(Operand::Name(name)) => Some(names.int(name)?),
+                        _ => None,
+                    },
+                }),
+                Condition::Event(_) => is_of_event = true,
                 Condition::IsDataAt(at) => steps.push(Step::IsDataAt(*at)),
                 Condition::Base64Decode(decode) => steps.push(Step::Base64Decode(*decode)),
                 Condition::BufferLength(buffer, length) => steps.push(Step::Length(*buffer, length.clone())),
@@ -146,14 +227,33 @@ impl Rule {
                     bits: bits
                         .names
                         .iter()
-                        .map(|name| names.number(name))
+                        .map(|name| names.bit(name))
                         .collect::<Result<_, _>>()?,
                     any: bits.any,
                 }),
                 test => tests.push(test.clone()),
             }
         }
+        steps.extend(changes);
+        let looks = |buffer: Buffer| steps.iter().any(|step| step.buffer() == buffer);
+        let transformed = Buffer::TRANSFORMED.into_iter().zip(&signature.transformed);
+        let transformed = transformed.map(|(own, transformed)| {
+            let steps = transformed.steps.iter().filter(|_| looks(own));
+            let changes = steps.map(|step| match step {
+                Transform::Expression(pattern) => match compiled(pattern, Options::default())? {
+                    expression if expression.groups() == 0 => Err(Unfit::Group(pattern.clone())),
+                    expression => Ok(Change::Expression(expression)),
+                },
+                plain => Ok(Change::Plain(plain.clone())),
+            });
+            Ok((transformed.buffer, changes.collect::<Result<_, _>>()?))
+        });
+        let transformed = transformed.collect::<Result<_, _>>()?;
         Ok(Self {
+            ints: ints.into(),
+            gates: gates.into(),
+            transformed,
+            is_of_event,
             signature,
             tests: tests.into(),
             notes: notes.into(),
@@ -163,6 +263,17 @@ impl Rule {
 }
 
 impl Rule {
+    /// Whether it takes notes when it matches, for which others may wait.
+    pub(crate) fn takes_notes(&self) -> bool {
+        let takes = |gate: &Gate| match gate {
+            Gate::Bits(bits, _) => !bits.command.is_question(),
+            Gate::Address(_, command, _) => matches!(command, DatasetCommand::Set | DatasetCommand::Unset),
+        };
+        self.notes.iter().any(|note| !note.command.is_question())
+            || self.ints.iter().any(|int| !int.command.is_question())
+            || self.gates.iter().any(takes)
+    }
+
     /// Whether it may be about a protocol over IP. ICMP stands for ICMPv6, too, and any protocol that is neither TCP nor UDP for
     /// all of those.
     pub(crate) fn is_of(&self, number: u8) -> bool {
@@ -184,6 +295,13 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// Whether it says anything about single packets, beside whose they are.
+    pub(crate) fn says_something(&self) -> bool {
+        !self.tests.is_empty() || !self.steps.is_empty() || !self.ints.is_empty()
+    }
+}
+
 impl Step {
     fn buffer(&self) -> Buffer {
         match self {
@@ -192,6 +310,8 @@ impl Step {
             Self::ByteTest(test) => test.number.buffer,
             Self::ByteJump(jump) => jump.number.buffer,
             Self::ByteExtract(extract) => extract.number.buffer,
+            Self::ByteMath(math) => math.number.buffer,
+            Self::Dataset(buffer, ..) => *buffer,
             Self::IsDataAt(at) => at.buffer,
             Self::Base64Decode(decode) => decode.buffer,
         }
@@ -205,9 +325,10 @@ impl Step {
             Self::ByteTest(test) => test.number.relative,
             Self::ByteJump(jump) => jump.number.relative,
             Self::ByteExtract(extract) => extract.number.relative,
+            Self::ByteMath(math) => math.number.relative,
             Self::IsDataAt(at) => at.relative,
             Self::Base64Decode(decode) => decode.relative,
-            Self::Length(..) => false,
+            Self::Length(..) | Self::Dataset(..) => false,
         }
     }
 }

@@ -1,15 +1,19 @@
 //! The rules that are in force together: asked in the order of their actions, found by one search.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use arrayvec::ArrayVec;
 use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
 
+use crate::datasets::Dataset;
 use crate::evaluate::Facts;
 use crate::prefilter::{self, Class, Prefilter};
+use crate::protocols::Anomaly;
 use crate::rule::{Names, Rule, Unfit};
 use crate::scope::{Ends, Outline};
-use crate::signature::{Action, Id, Signature, Toward};
+use crate::signature::{Action, Condition, DatasetTest, Event, Id, Signature, Toward};
+use crate::stream::StreamEvent;
 
 /// Stands for all protocols that have no ports and are not ICMP; no datagram has it.
 const OTHER: u8 = 255;
@@ -28,6 +32,10 @@ pub struct Ruleset {
     packets: [Single; 4],
     /// Those that nothing is searched for, and that look in buffers of a protocol.
     by_message: Box<[u32]>,
+    /// Those that are asked when something odd is met, by the number of the anomaly.
+    by_anomaly: Box<[Box<[(u32, Option<Toward>)]>]>,
+    /// The same of a TCP connection, by the number of the event.
+    by_stream_event: Box<[Box<[u32]>]>,
     notes: usize,
 }
 
@@ -76,7 +84,7 @@ pub struct Ordered {
 impl Ordered {
     /// Order signatures, and compile their expressions.
     pub fn new(mut signatures: Vec<Signature>) -> Self {
-        signatures.sort_by_key(|signature| signature.action);
+        signatures.sort_by_key(|signature| (signature.action, signature.notes_rank()));
         let (mut ordered, mut names) = (Self::default(), Names::default());
         for signature in signatures {
             let (line, id) = (signature.line, signature.id);
@@ -85,13 +93,39 @@ impl Ordered {
                 Err(why) => ordered.refuse(line, id, &why),
             }
         }
-        ordered.notes = names.len();
+        ordered.notes = names.words();
         ordered
     }
 
     fn refuse(&mut self, line: u32, id: Id, why: &Unfit) {
         let why = why.to_string().into();
         self.refused.push(Refused { line, id, why });
+    }
+
+    /// Rules that ask for events, with each of these.
+    fn events(&self) -> impl Iterator<Item = (u32, &Event)> {
+        let numbered = (0..).zip(&self.rules);
+        numbered.flat_map(|(number, rule)| {
+            let conditions = rule.signature.conditions.iter();
+            let events = conditions.filter_map(|condition| match condition {
+                Condition::Event(events) => Some(events),
+                _ => None,
+            });
+            events.flatten().map(move |event| (number, event))
+        })
+    }
+
+    fn of_anomaly(&self, wanted: Anomaly) -> Box<[(u32, Option<Toward>)]> {
+        let of = self.events().filter_map(|(number, event)| match event {
+            Event::Anomaly(anomaly, toward) if *anomaly == wanted => Some((number, *toward)),
+            _ => None,
+        });
+        of.collect()
+    }
+
+    fn of_stream_event(&self, wanted: StreamEvent) -> Box<[u32]> {
+        let of = self.events().filter(|(_, event)| **event == Event::Stream(wanted));
+        of.map(|(number, _)| number).collect()
     }
 
     /// Whether these rules are those of a ruleset, in the same order.
@@ -119,7 +153,11 @@ impl Ordered {
         };
         let packets = [TCP, UDP, ICMP, OTHER].map(|number| {
             let class = if number == TCP { Class::Packet } else { Class::Datagram };
-            let is_of = |rule: &u32| self.rules.get(*rule as usize).is_some_and(|rule| rule.is_of(number));
+            // What looks in a buffer of a protocol finds none in a packet by itself.
+            let is_of = |rule: &u32| {
+                let rule = self.rules.get(*rule as usize);
+                rule.is_some_and(|rule| rule.is_of(number) && !rule.is_by_message())
+            };
             let has_ports = |rule: &u32| {
                 let rule = self.rules.get(*rule as usize);
                 rule.is_some_and(|rule| rule.signature.header.has_ports())
@@ -140,6 +178,11 @@ impl Ordered {
             packets,
             outlines,
             by_message: by_message.into(),
+            by_anomaly: Anomaly::ALL.iter().map(|&anomaly| self.of_anomaly(anomaly)).collect(),
+            by_stream_event: StreamEvent::ALL
+                .iter()
+                .map(|&event| self.of_stream_event(event))
+                .collect(),
             rules: self.rules.into(),
             prefilter,
             notes: self.notes,
@@ -213,9 +256,33 @@ impl Ruleset {
         &self.by_message
     }
 
+    /// Rules that are asked when an anomaly is met, and towards whom its message goes.
+    pub fn of_anomaly(&self, anomaly: Anomaly) -> &[(u32, Option<Toward>)] {
+        self.by_anomaly.get(anomaly as usize).map_or(&[], |rules| rules)
+    }
+
+    /// Rules that are asked when something happens in a TCP connection.
+    pub fn of_stream_event(&self, event: StreamEvent) -> &[u32] {
+        self.by_stream_event.get(event as usize).map_or(&[], |rules| rules)
+    }
+
     /// Words of notes that each flow takes.
     pub fn note_words(&self) -> usize {
-        self.notes.div_ceil(64)
+        self.notes
+    }
+
+    /// Values that rules could not add to lists, for there was no place.
+    pub fn values_lost(&self) -> u64 {
+        let mut sets: Vec<&Arc<Dataset>> = Vec::new();
+        let conditions = self.rules.iter().flat_map(|rule| &rule.signature.conditions);
+        for condition in conditions {
+            if let Condition::Dataset(DatasetTest { set, .. }) = condition
+                && !sets.iter().any(|known| Arc::ptr_eq(known, set))
+            {
+                sets.push(set);
+            }
+        }
+        sets.iter().map(|set| set.full.load(Relaxed)).sum()
     }
 
     /// Whether any rule stops what it matches.

@@ -13,6 +13,10 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use crate::datasets::Dataset;
+use crate::protocols::Anomaly;
+use crate::stream::StreamEvent;
+
 /// One rule of a signature file, every option of it understood.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signature {
@@ -36,10 +40,34 @@ pub struct Signature {
     pub flow: Flow,
     /// What must be found, in order.
     pub conditions: Box<[Condition]>,
+    /// Buffers that are changed before conditions look in them: those of [`Buffer::TRANSFORMED`], in their order.
+    pub transformed: Box<[Transformed]>,
     /// How often it must match before it fires, and how often it may.
     pub rate: Option<Rate>,
     /// It fires in silence (`noalert`): only what it sets counts.
     pub silent: bool,
+}
+
+impl Signature {
+    /// Where it stands among rules of its action: those that take notes of a flow before those that ask for them.
+    pub fn notes_rank(&self) -> u8 {
+        let (mut takes, mut asks) = (false, false);
+        for condition in &self.conditions {
+            let is_question = match condition {
+                Condition::FlowBits(bits) => bits.command.is_question(),
+                Condition::XBits(bits) => bits.command.is_question(),
+                Condition::FlowInt(number) => number.command.is_question(),
+                _ => continue,
+            };
+            (takes, asks) = (takes || !is_question, asks || is_question);
+        }
+        match (takes, asks) {
+            (true, false) => 0,
+            (true, true) => 1,
+            (false, true) => 2,
+            (false, false) => 3,
+        }
+    }
 }
 
 /// The number of a rule.
@@ -216,6 +244,69 @@ pub enum Buffer {
     Ja3Hash,
     /// What [`Condition::Base64Decode`] made.
     Base64,
+    /// The first of [`Signature::transformed`].
+    Transformed1,
+    /// The second.
+    Transformed2,
+    /// The third.
+    Transformed3,
+    /// The fourth.
+    Transformed4,
+}
+
+impl Buffer {
+    /// Buffers that a rule has changed for itself.
+    pub const TRANSFORMED: [Buffer; 4] = [
+        Buffer::Transformed1,
+        Buffer::Transformed2,
+        Buffer::Transformed3,
+        Buffer::Transformed4,
+    ];
+
+    /// Which of [`Signature::transformed`] it is.
+    pub fn transformed(self) -> Option<usize> {
+        (self as usize).checked_sub(Buffer::Transformed1 as usize)
+    }
+}
+
+/// A buffer that is changed before conditions look in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transformed {
+    /// Which.
+    pub buffer: Buffer,
+    /// How, in this order.
+    pub steps: Box<[Transform]>,
+}
+
+/// A change of a buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transform {
+    /// ASCII letters become small ones.
+    ToLowercase,
+    /// ASCII letters become capitals.
+    ToUppercase,
+    /// White space goes.
+    StripWhitespace,
+    /// White space becomes one blank.
+    CompressWhitespace,
+    /// The MD5 of it, 16 bytes.
+    ToMd5,
+    /// The SHA-1 of it, 20 bytes.
+    ToSha1,
+    /// The SHA-256 of it, 32 bytes.
+    ToSha256,
+    /// A dot is put before it.
+    DotPrefix,
+    /// `%20` and `+` are decoded.
+    UrlDecode,
+    /// It is combined with these bytes, again and again, by exclusive or.
+    Xor(Box<[u8]>),
+    /// Names of header fields become small ones.
+    HeaderLowercase,
+    /// Header lines that begin with a colon go.
+    StripPseudoHeaders,
+    /// The first group of an expression, without its slashes; nothing where it does not match.
+    Expression(Box<str>),
 }
 
 /// What must be true.
@@ -231,6 +322,8 @@ pub enum Condition {
     ByteJump(ByteJump),
     /// A number is kept under a name.
     ByteExtract(ByteExtract),
+    /// A number is calculated with, and kept under a name.
+    ByteMath(ByteMath),
     /// There is data at a place, or is not.
     IsDataAt(IsDataAt),
     /// Encoded bytes are decoded into [`Buffer::Base64`].
@@ -298,6 +391,23 @@ pub enum Condition {
     },
     /// Notes of earlier matches in the same flow.
     FlowBits(FlowBits),
+    /// Numbers of earlier matches in the same flow.
+    FlowInt(FlowInt),
+    /// Notes of earlier matches between the same hosts.
+    XBits(XBits),
+    /// A value is in a list.
+    Dataset(DatasetTest),
+    /// Something odd was met: one of these.
+    Event(Box<[Event]>),
+}
+
+/// Something odd that rules ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// In a message; of which side, where that matters.
+    Anomaly(Anomaly, Option<Toward>),
+    /// In a TCP connection.
+    Stream(StreamEvent),
 }
 
 /// Whose bytes [`Condition::StreamSize`] counts.
@@ -318,7 +428,7 @@ pub enum Sender {
 pub enum Value {
     /// As written.
     Constant(i64),
-    /// What the nth [`Condition::ByteExtract`] of the rule found, counted from 0.
+    /// What the nth [`Condition::ByteExtract`] or [`Condition::ByteMath`] of the rule found, counted from 0.
     Extracted(u8),
 }
 
@@ -485,6 +595,32 @@ pub struct ByteExtract {
     pub into: u8,
 }
 
+/// A number is calculated with, and kept under a name. Where the result is less than 0 or above 2^63 - 1, or there is none,
+/// the condition does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteMath {
+    /// Which.
+    pub number: Number,
+    /// How.
+    pub operator: Operator,
+    /// With what.
+    pub value: Value,
+    /// Its place among the numbers of the rule.
+    pub into: u8,
+}
+
+/// How numbers are calculated with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    ShiftLeft,
+    ShiftRight,
+}
+
 /// There is data at a place, or is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IsDataAt {
@@ -555,6 +691,118 @@ pub enum FlowBit {
     Toggle,
     IsSet,
     IsNotSet,
+}
+
+impl FlowBit {
+    /// Whether it asks, and changes nothing.
+    pub fn is_question(self) -> bool {
+        matches!(self, Self::IsSet | Self::IsNotSet)
+    }
+}
+
+/// A number of a flow. It is changed once the whole rule has matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowInt {
+    /// Its name.
+    pub name: Box<str>,
+    /// What is done.
+    pub command: FlowIntCommand,
+}
+
+/// What is done to a number of a flow, or asked about it. One that was never set counts as 0 where it is added to or
+/// subtracted from, and compares with nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FlowIntCommand {
+    Set(Operand),
+    Add(Operand),
+    Subtract(Operand),
+    Less(Operand),
+    LessOrEqual(Operand),
+    Equal(Operand),
+    NotEqual(Operand),
+    GreaterOrEqual(Operand),
+    Greater(Operand),
+    IsSet,
+    IsNotSet,
+}
+
+impl FlowIntCommand {
+    /// What the number is changed by or compared with.
+    pub fn operand(&self) -> Option<&Operand> {
+        match self {
+            Self::IsSet | Self::IsNotSet => None,
+            Self::Set(operand)
+            | Self::Add(operand)
+            | Self::Subtract(operand)
+            | Self::Less(operand)
+            | Self::LessOrEqual(operand)
+            | Self::Equal(operand)
+            | Self::NotEqual(operand)
+            | Self::GreaterOrEqual(operand)
+            | Self::Greater(operand) => Some(operand),
+        }
+    }
+
+    /// Whether it asks, and changes nothing.
+    pub fn is_question(&self) -> bool {
+        !matches!(self, Self::Set(_) | Self::Add(_) | Self::Subtract(_))
+    }
+}
+
+/// What a number of a flow is changed by or compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// As written.
+    Constant(u32),
+    /// Another number of the flow.
+    Name(Box<str>),
+}
+
+/// A note of hosts. It is changed once the whole rule has matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XBits {
+    /// What is done.
+    pub command: FlowBit,
+    /// Its name.
+    pub name: Box<str>,
+    /// Whose it is: the source's, the destination's, or the pair's, whichever of the two sends.
+    pub track: Track,
+    /// Seconds until it is forgotten.
+    pub expire: u32,
+}
+
+/// A value is in a list, or is not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DatasetTest {
+    /// The list.
+    pub set: Arc<Dataset>,
+    /// Which value.
+    pub value: DatasetValue,
+    /// What is done.
+    pub command: DatasetCommand,
+}
+
+/// Which value is looked for in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatasetValue {
+    /// All of a buffer.
+    Buffer(Buffer),
+    /// The address of the source or of the destination.
+    Address(Track),
+}
+
+/// What is done with a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatasetCommand {
+    /// The value is in it.
+    IsSet,
+    /// It is not.
+    IsNotSet,
+    /// It is added, and was not in it.
+    Set,
+    /// It is removed, and was in it.
+    Unset,
 }
 
 /// How often a rule must match before it fires, and how often it may.

@@ -9,6 +9,7 @@ mod classes;
 mod content;
 mod describe;
 mod draft;
+mod events;
 mod expression;
 mod fault;
 mod flow;
@@ -16,20 +17,25 @@ mod header;
 pub mod hostile;
 mod keywords;
 mod lines;
+mod lists;
+mod math;
 mod packet;
 mod range;
 mod services;
 mod settle;
+mod state;
 mod syntax;
+mod transform;
 mod variables;
 
 use std::collections::HashMap;
 
 pub use classes::{Classes, ClassesError};
 pub use fault::Fault;
+pub use lists::Lists;
 pub use variables::Variables;
 
-use crate::signature::{Id, Signature};
+use crate::signature::{Action, Id, Signature};
 use draft::Draft;
 use header::Headers;
 use lines::Rule;
@@ -63,19 +69,26 @@ pub struct Refusal {
     pub line: u32,
     /// Its number, where it could be read.
     pub id: Option<Id>,
+    /// What it is to do, where that could be read.
+    pub action: Option<Action>,
     /// The option, or the part of the header, that is at fault; empty: the rule as a whole.
     pub option: Box<str>,
     /// What is wrong.
     pub why: Fault,
 }
 
-/// Reads a file. Never fails as a whole: each rule is either loaded or refused.
+/// Reads a file, whose rules name no others. Never fails as a whole: each rule is either loaded or refused.
 pub fn read(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Classes) -> File {
+    read_with(text, dialect, variables, classes, &Lists::default())
+}
+
+/// Reads a file whose rules may name lists.
+pub fn read_with(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Classes, lists: &Lists) -> File {
     let mut file = File::default();
     let mut headers = Headers::new(variables, dialect);
     let mut places: HashMap<(u32, u32), usize> = HashMap::new();
     for rule in lines::rules(text, dialect, &mut file.commented) {
-        let signature = match signature(&rule, dialect, &mut headers, classes) {
+        let signature = match signature(&rule, dialect, &mut headers, classes, lists) {
             Ok(signature) => signature,
             Err(refusal) => {
                 file.refused.push(refusal);
@@ -99,6 +112,7 @@ pub fn read(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Clas
         file.refused.push(Refusal {
             line: older.line,
             id: Some(older.id),
+            action: Some(older.action),
             option: "sid".into(),
             why,
         });
@@ -108,21 +122,31 @@ pub fn read(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Clas
     file
 }
 
-fn signature(rule: &Rule, dialect: Dialect, headers: &mut Headers, classes: &Classes) -> Result<Signature, Refusal> {
+fn signature(
+    rule: &Rule,
+    dialect: Dialect,
+    headers: &mut Headers,
+    classes: &Classes,
+    lists: &Lists,
+) -> Result<Signature, Refusal> {
+    let text = rule.text.as_deref().map_err(Fault::clone);
+    let first = text.as_ref().ok().and_then(|text| text.split_whitespace().next());
+    let action = first.and_then(|word| header::action(word).ok());
     let refusal = |id, option: &str, why| Refusal {
         line: rule.line,
         id,
+        action,
         option: option.into(),
         why,
     };
-    let text = rule.text.as_deref().map_err(|why| refusal(None, "", why.clone()))?;
+    let text = text.map_err(|why| refusal(None, "", why))?;
     let (header, body) = syntax::parts(text).map_err(|why| refusal(None, "", why))?;
     let options = syntax::options(body).map_err(|(option, why)| refusal(None, option, why))?;
     let id = describe::id(&options).map_err(|(option, why)| refusal(None, option, why))?;
     let header = headers
         .read(header)
         .map_err(|(part, why)| refusal(Some(id), &part, why))?;
-    let mut draft = Draft::new(dialect, id, header);
+    let mut draft = Draft::new(dialect, id, header, lists.clone());
     for option in &options {
         keywords::read(&mut draft, option).map_err(|why| refusal(Some(id), option.name, why))?;
     }

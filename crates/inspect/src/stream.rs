@@ -36,6 +36,7 @@
 //! find them by. All of it is given at construction.
 
 mod blocks;
+mod event;
 mod exception;
 mod free;
 mod opening;
@@ -49,6 +50,7 @@ use sluice_table::memory::{LINE, Line, lines_of};
 use sluice_wire::key::Direction;
 use sluice_wire::tcp::{self, flag};
 
+pub use event::StreamEvent;
 pub use exception::{Counters, EXCEPTIONS, Exception, Policies, Policy};
 pub use segment::{Kept, Step};
 pub use side::State;

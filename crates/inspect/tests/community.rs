@@ -214,6 +214,7 @@ const DESCRIPTIONS: &[&str] = &[
     "rev",
     "gid",
     "service",
+    "tag",
 ];
 
 fn nothing_is_ignored(name: &str, dialect: Dialect) {

@@ -295,7 +295,7 @@ fn depth_counts_from_the_message_and_not_from_the_segment() {
 
 #[test]
 fn what_waits_for_the_end_of_a_message_is_asked_when_the_other_side_answers_or_it_ends() {
-    let rule = r#"alert tcp any any -> any 79 (msg:"m"; flow:to_server; content:"a"; isdataat:!1,relative; sid:1;)"#;
+    let rule = r#"alert tcp any any -> any 79 (msg:"m"; flow:to_server; content:"a"; content:!"c"; within:5; sid:1;)"#;
     let mut lab = Lab::new(Suricata, rule);
     let mut connection = Connection::open(&mut lab, 79);
     connection.client(0, b"ba");

@@ -4,6 +4,7 @@ mod rig;
 
 use rig::cases::{CLIENT, Is::*, OPEN, SERVER, case, check, opened, run};
 use rig::{BLOCK, Rig, data, plan, segment, summed};
+use sluice_inspect::shares::Source;
 use sluice_inspect::stream::{Exception::*, Handle, Misfit, Plan, State, Step, Streams};
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
@@ -144,8 +145,9 @@ fn bytes_ahead_of_a_gap_are_bounded_by_share_and_pool_and_leave_room_to_fill_it(
     assert_eq!((1, 1, 4), rig.streams.used());
     let counters = *rig.streams.counters();
     assert_eq!((3, 2), (counters.ahead, counters.of(GapFull)));
-    // Another connection gets what is left of all, but for what is for gaps.
+    // Another source's connection gets what is left of all, but for what is for gaps.
     let other = rig.streams.open().unwrap();
+    rig.streams.count_for(other, Source(2));
     for (sequence, expected) in [(1000, Step::Ahead { rewritten: 0 }), (9000, Step::Exception(GapFull))] {
         rig.streams
             .segment(other, Forward, true, &mut segment(0, 0, flag::SYN, b""));

@@ -70,6 +70,9 @@ pub enum Command {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// Go on where a rule of inspection that lets pass is refused, as with `partial = true` for each file of rules.
+        #[arg(long)]
+        partial: bool,
     },
 
     /// Give a network card to DPDK, or list the cards of this machine

@@ -22,12 +22,18 @@ use Align::{Left, Right};
 ///
 /// # Errors
 /// The file can't be read, or is wrong; or a device would not open, and the rest is printed before.
-pub fn check(file: &Path, json: bool, output: &mut dyn Write) -> Result<(), CommandError> {
+pub fn check(file: &Path, json: bool, partial: bool, output: &mut dyn Write) -> Result<(), CommandError> {
     let loaded = load(file)?;
     let diagnosis = |faults| CommandError::Configuration(place(&loaded.name, &loaded.text, faults));
     let ports = outlook(&loaded.checked.config).map_err(diagnosis)?;
     let filter = filter_outlook(&loaded.checked.config).map_err(|fault| diagnosis(vec![fault]))?;
-    let signatures = signatures(&loaded.checked.config).map_err(|error| diagnosis(vec![error.fault()]))?;
+    let mut config = loaded.checked.config.clone().into_inner();
+    let files = config
+        .inspection
+        .iter_mut()
+        .flat_map(|inspection| &mut inspection.signatures);
+    files.for_each(|file| file.partial |= partial);
+    let signatures = signatures(&config).map_err(|error| diagnosis(vec![error.fault()]))?;
     let found = (filter.as_ref(), signatures.as_ref());
     if json {
         as_json(&loaded, &ports, found, output)

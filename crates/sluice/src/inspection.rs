@@ -101,6 +101,8 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
     for (name, of) in [
         ("workers overloaded", status.overloaded),
         ("overloads so far", status.overloads),
+        ("matches not counted", status.uncounted),
+        ("notes not taken", status.unnoted),
         ("alerts", status.alerts),
         ("alerts lost", status.alerts_lost),
         ("records written", status.records),

@@ -41,7 +41,7 @@ pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Comm
         Command::Run { config } => Ok(sluice_daemon::run(sluice_daemon::load(config)?, output)?),
         Command::Plan(arguments) => plan::plan(socket, arguments, output),
         Command::Replay(replay) => replay::replay(replay, output),
-        Command::Check { file, json } => check::check(file, *json, output),
+        Command::Check { file, json, partial } => check::check(file, *json, *partial, output),
         Command::Bind(arguments) => bind::bind(arguments, output),
         Command::Unbind(arguments) => bind::unbind(arguments, output),
         Command::Import(import) => import::import(import, output),

@@ -96,6 +96,10 @@ pub struct InspectionStatus {
     pub overloaded: u64,
     /// How often workers had.
     pub overloads: u64,
+    /// Matches that `threshold` or `detection_filter` could not count, for there was no place.
+    pub uncounted: u64,
+    /// Notes of hosts and values of lists (`xbits`, `dataset`) that were not taken, for there was no place.
+    pub unnoted: u64,
     /// Alerts.
     pub alerts: u64,
     /// Alerts that were lost because a queue was full.

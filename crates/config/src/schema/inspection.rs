@@ -196,6 +196,13 @@ pub struct Signatures {
     pub file: String,
     /// The language of its rules.
     pub dialect: SignatureDialect,
+    /// Its other rules are in force even where one that lets pass is refused.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub partial: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// The language of rules.

@@ -9,7 +9,7 @@ use crate::read::place;
 use crate::schema;
 
 /// What can't be inspected, by name; the data plane has the same list.
-pub const EXCEPTIONS: [&str; 13] = [
+pub const EXCEPTIONS: [&str; 14] = [
     "midstream",
     "handshake",
     "gap-full",
@@ -23,6 +23,7 @@ pub const EXCEPTIONS: [&str; 13] = [
     "closed",
     "work",
     "decode-anomaly",
+    "waiting-full",
 ];
 
 impl Check<'_> {
@@ -48,6 +49,7 @@ impl Check<'_> {
         let files = written.signatures.iter().map(|signatures| SignatureFile {
             path: at(&signatures.file),
             dialect: signatures.dialect,
+            partial: signatures.partial,
         });
         Some(Inspection {
             interfaces: inspected,

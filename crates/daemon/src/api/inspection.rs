@@ -1,6 +1,7 @@
 //! What inspection found, and how it goes.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -50,6 +51,12 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         let packets = counters.map(|worker| worker.bypassed[why as usize].get()).sum();
         (why.name(), why.help(), packets)
     }));
+    let running = control.plane().policy().inspection.clone();
+    let [uncounted, unnoted] = running.map_or([0; 2], |running| {
+        let rates = &running.rates;
+        let notes = rates.notes_full.load(Relaxed) + running.rules.values_lost();
+        [rates.full.load(Relaxed), notes]
+    });
     let all = |reasons: &[InspectionReason]| reasons.iter().map(|reason| reason.packets).sum();
     Ok(Json(InspectionStatus {
         signatures: signatures.loaded as u64,
@@ -85,6 +92,8 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         })),
         overloaded: sum(|worker| &worker.overloaded),
         overloads: sum(|worker| &worker.overloads),
+        uncounted,
+        unnoted,
         alerts: sum(|worker| &worker.alerts),
         alerts_lost: sum(|worker| &worker.alerts_lost),
         records: written,

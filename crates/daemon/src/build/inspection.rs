@@ -64,7 +64,7 @@ pub fn other_inspection(
         return Ok(None);
     };
     let read = ReadRules::read(inspection, written)?;
-    let (rules, report) = match read.same(&running.rules, before) {
+    let (rules, report) = match read.same(&running.rules, before)? {
         Some(report) => (running.rules.clone(), report),
         None => {
             let (rules, report) = read.compiled(compiler)?;

@@ -8,8 +8,8 @@ use sluice_config::schema::{self, SignatureDialect};
 use sluice_inspect::Ruleset;
 use sluice_inspect::prefilter::{Prefilter, Refused};
 use sluice_inspect::ruleset::Ordered;
-use sluice_inspect::signature::{Id, Signature};
-use sluice_inspect::signatures::{Classes, ClassesError, Dialect, Fault, Variables, read};
+use sluice_inspect::signature::{Action, Id, Signature};
+use sluice_inspect::signatures::{Classes, ClassesError, Dialect, Fault, Lists, Variables, read_with};
 
 use crate::compiling::{At, CompileError, Compiler, Made};
 
@@ -50,6 +50,12 @@ pub enum SignatureError {
         /// Why.
         refused: Vec<RefusedRule>,
     },
+    /// A rule that lets pass is refused: what it lets pass would be dropped.
+    #[error("{} of the rules that let pass can not be used{}", .refused.len(), first(.refused))]
+    Pass {
+        /// Those.
+        refused: Vec<RefusedRule>,
+    },
     /// What they are searched with.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -68,7 +74,7 @@ impl SignatureError {
     /// At its place in the configuration.
     pub fn fault(&self) -> sluice_config::Fault {
         let below: &[&str] = match self {
-            Self::File { .. } | Self::None { .. } => &["signatures"],
+            Self::File { .. } | Self::None { .. } | Self::Pass { .. } => &["signatures"],
             Self::Classes { .. } => &["classes"],
             Self::Variable { table, name, .. } => &[table, name],
             Self::Compile(_) => &[],
@@ -80,7 +86,11 @@ impl SignatureError {
                 .map(|&step| step.to_owned())
                 .collect(),
             what: self.to_string(),
-            hint: None,
+            hint: matches!(self, Self::Pass { .. }).then(|| {
+                "mend or remove the rule, or give the file `partial = true`: what the rule lets pass is then dropped where \
+                 another rule says so"
+                    .to_owned()
+            }),
         }
     }
 }
@@ -96,6 +106,8 @@ pub struct RefusedRule {
     pub id: Option<Id>,
     /// The option that it needs, and why that is not possible.
     pub why: String,
+    /// It lets pass what it is about, and its file must be in force as a whole.
+    pub is_missed: bool,
 }
 
 /// What became of the signature files.
@@ -126,12 +138,22 @@ impl std::fmt::Display for SignatureReport {
 }
 
 /// Where rules are from. Numbers are unique within a file, and mostly between files.
-struct Homes(Vec<(u32, Id, PathBuf)>);
+struct Homes(Vec<Home>);
+
+struct Home {
+    line: u32,
+    id: Id,
+    path: PathBuf,
+    is_missed: bool,
+}
 
 impl Homes {
+    fn home(&self, line: u32, id: Id) -> Option<&Home> {
+        self.0.iter().find(|home| (home.line, home.id) == (line, id))
+    }
+
     fn of(&self, line: u32, id: Id) -> PathBuf {
-        let home = self.0.iter().find(|(at, of, _)| (*at, *of) == (line, id));
-        home.map(|(.., path)| path.clone()).unwrap_or_default()
+        self.home(line, id).map(|home| home.path.clone()).unwrap_or_default()
     }
 
     fn refused(&self, line: u32, id: Id, why: &str) -> RefusedRule {
@@ -140,6 +162,7 @@ impl Homes {
             line,
             id: Some(id),
             why: why.to_owned(),
+            is_missed: self.home(line, id).is_some_and(|home| home.is_missed),
         }
     }
 }
@@ -172,8 +195,11 @@ impl ReadRules {
         let mut report = SignatureReport::default();
         let mut signatures: Vec<Signature> = Vec::new();
         let mut homes = Homes(Vec::new());
+        let lists = Lists::default();
         for file in &inspection.signatures {
-            let found = read(&text(&file.path)?, dialect(file.dialect), &variables, &classes);
+            let lists = lists.clone().in_folder(file.path.parent().unwrap_or(Path::new("")));
+            let is_missed = |action| action == Action::Pass && !file.partial;
+            let found = read_with(&text(&file.path)?, dialect(file.dialect), &variables, &classes, &lists);
             report.commented += found.commented;
             report
                 .refused
@@ -182,8 +208,14 @@ impl ReadRules {
                     line: refusal.line,
                     id: refusal.id,
                     why: format!("{}: {}", refusal.option, refusal.why),
+                    is_missed: refusal.action.is_some_and(is_missed),
                 }));
-            let here = |signature: &Signature| (signature.line, signature.id, file.path.clone());
+            let here = |signature: &Signature| Home {
+                line: signature.line,
+                id: signature.id,
+                path: file.path.clone(),
+                is_missed: is_missed(signature.action),
+            };
             homes.0.extend(found.signatures.iter().map(here));
             signatures.extend(found.signatures);
         }
@@ -192,6 +224,7 @@ impl ReadRules {
         let refused = ordered.refused.iter();
         let refused = refused.map(|refused| homes.refused(refused.line, refused.id, &refused.why));
         report.refused.extend(refused);
+        none_is_missed(&report.refused)?;
         Ok(Self {
             ordered,
             report,
@@ -201,9 +234,16 @@ impl ReadRules {
     }
 
     /// Whether they are those that run, whose report is with them: what became of the files now then.
-    pub fn same(&self, running: &Ruleset, before: &SignatureReport) -> Option<SignatureReport> {
-        let same = self.ordered.is_same(running);
-        same.then(|| self.reported(running.prefilter(), before.made.clone()))
+    ///
+    /// # Errors
+    /// A rule that lets pass is refused, and was not before.
+    pub fn same(&self, running: &Ruleset, before: &SignatureReport) -> Result<Option<SignatureReport>, SignatureError> {
+        if !self.ordered.is_same(running) {
+            return Ok(None);
+        }
+        let report = self.reported(running.prefilter(), before.made.clone());
+        none_is_missed(&report.refused)?;
+        Ok(Some(report))
     }
 
     fn reported(&self, prefilter: &Prefilter, made: Made) -> SignatureReport {
@@ -232,10 +272,20 @@ impl ReadRules {
             false => return Err(self.none(self.report.refused.clone())),
         };
         let report = self.reported(&prefilter, made);
+        none_is_missed(&report.refused)?;
         match report.loaded {
             0 => Err(self.none(report.refused)),
             _ => Ok((self.ordered.with(prefilter), report)),
         }
+    }
+}
+
+/// A rule that lets pass and is silently not there turns into drops.
+fn none_is_missed(refused: &[RefusedRule]) -> Result<(), SignatureError> {
+    let refused: Vec<_> = refused.iter().filter(|refused| refused.is_missed).cloned().collect();
+    match refused.is_empty() {
+        true => Ok(()),
+        false => Err(SignatureError::Pass { refused }),
     }
 }
 
@@ -325,6 +375,51 @@ mod tests {
         );
         let (is_same, other) = again(&plain);
         assert_eq!((true, 1, 1), (is_same, other.loaded, other.refused.len()));
+    }
+
+    #[test]
+    fn rule_that_lets_pass_and_is_refused_refuses_the_configuration_unless_its_file_may_be_partial() {
+        let folder = TempDir::new().unwrap();
+        let here = Compiler::here();
+        let (plain, partial) = (config(&folder, ""), config(&folder, "partial = true\n"));
+        for (wrong, option) in [
+            ("lua:x;", "lua: "),
+            ("content:\"a\"; pcre:\"/(/\";", "pcre:"),
+            ("lua;", "lua: "),
+        ] {
+            let pass = format!("pass tcp any any -> any any (msg:\"p\"; {wrong} sid:2;)\n");
+            write(&folder, &(RULES.to_owned() + &pass));
+            let error = inspection(&plain, Secrets::FIXED, &here).err().unwrap().fault();
+            assert_eq!(vec!["inspection", "signatures"], error.key);
+            assert!(
+                error.what.contains("some.rules:2: ") && error.what.contains(option),
+                "{}",
+                error.what
+            );
+            assert!(error.hint.is_some_and(|hint| hint.contains("partial = true")));
+            let (_, report) = inspection(&partial, Secrets::FIXED, &here).unwrap().unwrap();
+            assert_eq!((1, 1), (report.loaded, report.refused.len()));
+            // A rule that drops may be refused.
+            write(&folder, &(RULES.to_owned() + &pass.replace("pass", "drop")));
+            assert!(inspection(&plain, Secrets::FIXED, &here).is_ok());
+        }
+    }
+
+    #[test]
+    fn lists_are_read_from_the_folder_of_their_rules_and_shared_by_files() {
+        let folder = TempDir::new().unwrap();
+        let here = Compiler::here();
+        let rule =
+            |option: &str| format!("alert http any any -> any any (msg:\"m\"; http.host; dataset:{option}; sid:2;)\n");
+        fs::write(folder.path().join("hosts.lst"), "ZXZpbA==\n").unwrap();
+        write(&folder, &rule("isset,hosts,type string,load hosts.lst"));
+        let plain = config(&folder, "");
+        let (running, report) = inspection(&plain, Secrets::FIXED, &here).unwrap().unwrap();
+        assert_eq!((1, 0), (report.loaded, report.refused.len()));
+        let again = || other_inspection(&plain, (&running, &report), &here).unwrap().unwrap().0;
+        assert!(std::sync::Arc::ptr_eq(&running.rules, &again().rules));
+        fs::write(folder.path().join("hosts.lst"), "ZXZpbDI=\n").unwrap();
+        assert!(!std::sync::Arc::ptr_eq(&running.rules, &again().rules));
     }
 
     #[test]

@@ -66,6 +66,7 @@ fn compiled(rules: &str, compiler: &Compiler) -> Result<SignatureReport, Signatu
     let inspection = config::Inspection {
         interfaces: Vec::new(),
         signatures: vec![config::SignatureFile {
+            partial: false,
             path,
             dialect: SignatureDialect::Suricata,
         }],

@@ -37,6 +37,9 @@ pub struct Compiled {
     code: NonNull<sys::pcre2_code_8>,
     /// What comes behind a match can undo it: `\b`, `(?!…)`.
     looks_ahead: bool,
+    asks_for_end: bool,
+    /// Groups that it captures.
+    groups: u32,
 }
 
 // SAFETY: compiled code is not written after `new`; PCRE2 documents it as usable by several threads at once.
@@ -73,9 +76,21 @@ impl Compiled {
             message: message(error),
             place,
         })?;
+        let mut groups = 0u32;
+        // SAFETY: `code` was compiled above, and the count is written to a number of the size that is asked for.
+        let error = unsafe {
+            sys::pcre2_pattern_info_8(
+                code.as_ptr(),
+                sys::PCRE2_INFO_CAPTURECOUNT,
+                ptr::from_mut(&mut groups).cast(),
+            )
+        };
+        let groups = if error == 0 { groups } else { 0 };
         let compiled = Self {
             code,
+            groups,
             looks_ahead: looks_ahead(pattern),
+            asks_for_end: ["$", "\\z", "\\Z"].iter().any(|mark| pattern.contains(mark)),
         };
         let modes = sys::PCRE2_JIT_COMPLETE | sys::PCRE2_JIT_PARTIAL_HARD;
         // SAFETY: `code` was compiled above, and nobody else has it yet.
@@ -87,6 +102,18 @@ impl Compiled {
             });
         }
         Ok(compiled)
+    }
+}
+
+impl Compiled {
+    /// How many groups it captures.
+    pub fn groups(&self) -> u32 {
+        self.groups
+    }
+
+    /// Whether it may ask where the data ends.
+    pub fn asks_for_end(&self) -> bool {
+        self.asks_for_end
     }
 }
 
@@ -130,6 +157,9 @@ pub enum Found {
     Exhausted,
 }
 
+/// Pairs of places that a search tells: of the match, and of its first group.
+const PAIRS: u32 = 2;
+
 /// What a worker searches with.
 pub struct Matcher {
     data: NonNull<sys::pcre2_match_data_8>,
@@ -146,7 +176,7 @@ impl Matcher {
         // SAFETY: constructors with default contexts; null is checked below.
         let made = unsafe {
             (
-                sys::pcre2_match_data_create_8(1, ptr::null_mut()),
+                sys::pcre2_match_data_create_8(PAIRS, ptr::null_mut()),
                 sys::pcre2_match_context_create_8(ptr::null_mut()),
                 sys::pcre2_jit_stack_create_8(STACK[0], STACK[1], ptr::null_mut()),
             )
@@ -177,7 +207,7 @@ impl Matcher {
                 options |= sys::PCRE2_PARTIAL_HARD;
             }
         }
-        // SAFETY: code, data and context are alive; the subject is as long as said; one pair fits the data.
+        // SAFETY: code, data and context are alive; the subject is as long as said; two pairs fit the data.
         let result = unsafe {
             sys::pcre2_match_8(
                 expression.code.as_ptr(),
@@ -190,7 +220,7 @@ impl Matcher {
             )
         };
         match result {
-            // 0: there are more groups than the pair that is asked for.
+            // 0: there are more groups than the pairs that are asked for.
             0.. => {
                 // SAFETY: after a match the vector holds at least its pair.
                 let (from, to) = unsafe {
@@ -205,6 +235,23 @@ impl Matcher {
             sys::PCRE2_ERROR_NOMATCH => Found::More,
             _ => Found::Exhausted,
         }
+    }
+}
+
+impl Matcher {
+    /// The first group of the first match in a subject that is complete.
+    pub fn group(&mut self, expression: &Compiled, subject: &[u8]) -> Option<Range<usize>> {
+        let found = self.find(expression, subject, true, true);
+        if expression.groups == 0 || !matches!(found, Found::At(_)) {
+            return None;
+        }
+        // SAFETY: the data was made for two pairs, and a match of an expression with a group sets both: to PCRE2_UNSET where the
+        // group took no part.
+        let (from, to) = unsafe {
+            let pairs = sys::pcre2_get_ovector_pointer_8(self.data.as_ptr());
+            (*pairs.add(2), *pairs.add(3))
+        };
+        (from <= to && to <= subject.len()).then_some(from..to)
     }
 }
 
@@ -253,6 +300,18 @@ mod tests {
     fn begin_of_data_that_goes_before_is_no_begin() {
         let compiled = Compiled::new("^a", Options::default()).unwrap();
         assert_eq!(Found::No, Matcher::new().find(&compiled, b"ab", false, true));
+    }
+
+    #[test]
+    fn first_group_is_told() {
+        let group = |pattern: &str, subject: &[u8]| {
+            let compiled = Compiled::new(pattern, Options::default()).unwrap();
+            Matcher::new().group(&compiled, subject)
+        };
+        assert_eq!(Some(2..4), group("a=([0-9]+)(x)?", b"a=12;"));
+        assert_eq!(None, group("a=([0-9]+)", b"b=12;"));
+        assert_eq!(None, group("a=([0-9]+)?b", b"a=b"));
+        assert_eq!(None, group("a", b"a"));
     }
 
     #[test]

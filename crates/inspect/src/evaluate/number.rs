@@ -14,6 +14,7 @@ impl Evaluator {
                     bytes: &decoded,
                     base: 0,
                     complete: true,
+                    ends_here: true,
                 }
             }
             buffer => buffers.view(buffer).ok_or(Answer::No)?,

@@ -90,7 +90,12 @@ impl Facts {
             | Condition::IsDataAt(_)
             | Condition::Base64Decode(_)
             | Condition::BufferLength(..)
-            | Condition::FlowBits(_) => false,
+            | Condition::ByteMath(_)
+            | Condition::FlowBits(_)
+            | Condition::FlowInt(_)
+            | Condition::XBits(_)
+            | Condition::Dataset(_)
+            | Condition::Event(_) => false,
         }
     }
 }

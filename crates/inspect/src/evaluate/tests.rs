@@ -17,6 +17,7 @@ impl Buffers for Payload<'_> {
             bytes: self.0,
             base: 0,
             complete: self.1,
+            ends_here: false,
         };
         (buffer == Buffer::Payload).then_some(view)
     }
@@ -44,6 +45,7 @@ fn signature(conditions: Vec<Condition>) -> Signature {
         },
         flow: Flow::default(),
         conditions: conditions.into(),
+        transformed: Box::default(),
         rate: None,
         silent: false,
     }
@@ -110,7 +112,7 @@ const fn constant(value: i64) -> Option<Value> {
     Some(Value::Constant(value))
 }
 
-use Answer::{Later, Match, No};
+use Answer::{Blocked, Later, Match, No};
 
 #[test]
 fn content_is_found_between_offset_and_depth() {
@@ -347,7 +349,7 @@ fn notes_are_taken_by_one_rule_and_asked_by_another() {
     let (mut bits, mut evaluator) = ([0u64; 1], Evaluator::default());
     let mut ask = |rule: &Rule, data: &[u8]| evaluator.ask(rule, &Facts::default(), &Payload(data, true), &mut bits);
     assert_eq!(
-        [No, No, Match, Match],
+        [Blocked, No, Match, Match],
         [ask(&asks, b"b"), ask(&sets, b"b"), ask(&sets, b"a"), ask(&asks, b"b")]
     );
 }

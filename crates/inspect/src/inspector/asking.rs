@@ -1,38 +1,38 @@
 //! Rules that were found are asked, and what they say is done.
 
-use arrayvec::ArrayVec;
-
-use super::story::Story;
+use super::fired::{Fired, Set};
+use super::waiting::{Lists, Waiting};
 use crate::bindings::vectorscan::{self, Calls, Next, Scratch};
-use crate::evaluate::{Answer, Buffers, Evaluator, Facts};
+use crate::evaluate::{Answer, Buffers, Evaluator, Facts, is_listed};
 use crate::prefilter::Group;
-use crate::rates::Rates;
+use crate::rates::{Counted, Rates};
 use crate::reason::Skipped;
+use crate::rule::{Gate, Rule};
 use crate::ruleset::{OfPorts, Ruleset};
 use crate::scope::{Ends, Outline};
-use crate::signature::{Action, RateKind, Service};
-
-/// Rules that wait for more of a message at most.
-pub const WAITING: usize = 16;
-/// Candidates of one piece of data at most.
-const CANDIDATES: usize = 256;
+use crate::signature::{Action, DatasetCommand, RateKind, Service, Toward, Track};
 
 /// What a worker asks with.
 pub struct Tools {
     pub(super) evaluator: Evaluator,
     /// Serves the databases of the rules.
     pub(super) scratch: Scratch,
-    found: Found,
+    /// Rules that one search found.
+    found: Set,
+    /// Rules that matched with the packet that is looked at.
+    pub(super) fired: Fired,
+    /// Rules for which only notes were missing, with this packet.
+    pub(super) blocked: Set,
+    /// Notes have changed since those were asked.
+    noted: bool,
+    /// A rule had no place to wait in, with this packet.
+    pub(super) no_place: bool,
 }
 
 impl Tools {
     /// Of a worker, for these rules.
     pub fn new(scratch: Scratch, rules: &Ruleset) -> Self {
-        Self {
-            evaluator: Evaluator::default(),
-            scratch,
-            found: Found::for_rules(rules.rules().len()),
-        }
+        Self::with(scratch, rules.rules().len())
     }
 
     /// Of a worker, for rules and those that give way to them.
@@ -45,11 +45,19 @@ impl Tools {
             rules.prefilter().serve(&mut scratch)?;
         }
         let most = rules.iter().map(|rules| rules.rules().len()).max();
-        Ok(Self {
+        Ok(Self::with(scratch, most.unwrap_or(0)))
+    }
+
+    fn with(scratch: Scratch, rules: usize) -> Self {
+        Self {
             evaluator: Evaluator::default(),
             scratch,
-            found: Found::for_rules(most.unwrap_or(0)),
-        })
+            found: Set::of(rules),
+            fired: Fired::of(rules),
+            blocked: Set::of(rules),
+            noted: false,
+            no_place: false,
+        }
     }
 
     /// What was searched since [`super::Inspector::record`].
@@ -60,89 +68,6 @@ impl Tools {
     /// Rules that took too many steps to ask.
     pub fn exhausted(&self) -> u64 {
         self.evaluator.exhausted
-    }
-
-    /// Candidates that were too many at once.
-    pub fn overflown(&self) -> u64 {
-        self.found.overflown
-    }
-}
-
-/// Rules found by one search, each once.
-struct Found {
-    rules: Vec<u32>,
-    is_there: Box<[u64]>,
-    overflown: u64,
-}
-
-impl Found {
-    fn for_rules(count: usize) -> Self {
-        Self {
-            rules: Vec::with_capacity(CANDIDATES),
-            is_there: vec![0; count.div_ceil(64)].into(),
-            overflown: 0,
-        }
-    }
-
-    fn add(&mut self, rule: u32) {
-        let Some(word) = self.is_there.get_mut(rule as usize / 64) else {
-            return;
-        };
-        let bit = 1 << (rule % 64);
-        if *word & bit != 0 {
-            return;
-        }
-        if self.rules.len() < CANDIDATES {
-            self.rules.push(rule);
-            *word |= bit;
-        } else {
-            self.overflown += 1;
-        }
-    }
-
-    /// Those found, in the order in which they are asked; none is left. They come back by [`Found::put_back`].
-    fn take(&mut self) -> Vec<u32> {
-        let mut rules = std::mem::take(&mut self.rules);
-        for rule in &rules {
-            if let Some(word) = self.is_there.get_mut(*rule as usize / 64) {
-                *word = 0;
-            }
-        }
-        rules.sort_unstable();
-        rules
-    }
-
-    /// The list is used again.
-    fn put_back(&mut self, mut rules: Vec<u32>) {
-        rules.clear();
-        self.rules = rules;
-    }
-}
-
-/// Rules of one direction that wait for more, and those that have spoken about this message.
-#[derive(Clone, Debug, Default)]
-#[repr(C)]
-pub struct Waiting {
-    /// There may be any: of most flows, all that is read.
-    any: bool,
-    rules: ArrayVec<u32, WAITING>,
-    spoken: ArrayVec<u32, WAITING>,
-}
-
-impl Waiting {
-    /// Another message begins.
-    #[inline(always)]
-    pub(super) fn begin(&mut self) {
-        if std::mem::take(&mut self.any) {
-            self.rules.clear();
-            self.spoken.clear();
-        }
-    }
-
-    /// Whether no rule waits.
-    #[inline(always)]
-    pub(super) fn is_over(&self) -> bool {
-        !self.any || self.rules.is_empty()
     }
 }
 
@@ -187,7 +112,6 @@ pub type Report<'r> = &'r mut dyn FnMut(Match);
 
 /// Asking about one packet of one flow.
 pub(super) struct Asking<'a> {
-    pub generation: u32,
     pub rules: &'a Ruleset,
     pub rates: &'a Rates,
     pub second: u32,
@@ -196,12 +120,12 @@ pub(super) struct Asking<'a> {
     pub tools: &'a mut Tools,
     pub notes: &'a mut [u64],
     pub waiting: &'a mut Waiting,
+    pub lists: &'a mut Lists,
     pub fate: &'a mut Fate,
-    pub story: &'a mut Story,
     /// The application may still become known.
     pub unknown: bool,
-    pub lost: &'a mut u64,
-    pub report: Report<'a>,
+    /// What is asked about is a packet by itself, of which a rule says something each time.
+    pub by_packet: bool,
 }
 
 impl Asking<'_> {
@@ -238,7 +162,7 @@ impl Asking<'_> {
             if *self.fate != Fate::Open {
                 break;
             }
-            if self.rules.may_be_about(rule, self.ends, self.facts) && !self.waiting.rules.contains(&rule) {
+            if self.rules.may_be_about(rule, self.ends, self.facts) && !self.waiting.waits(rule, self.lists) {
                 self.ask(rule, buffers);
             }
         }
@@ -247,14 +171,35 @@ impl Asking<'_> {
 
     /// Ask the rules that wait for more.
     pub fn ask_waiting(&mut self, buffers: &impl Buffers) {
-        if self.waiting.is_over() {
+        if self.waiting.is_over(self.lists) {
             return;
         }
-        for rule in std::mem::take(&mut self.waiting.rules) {
+        for rule in self.waiting.take_inline() {
             if *self.fate != Fate::Open {
                 return;
             }
             self.ask(rule, buffers);
+        }
+        let mut from = 0;
+        while *self.fate == Fate::Open
+            && let Some(rule) = self.waiting.take_listed(from, self.lists)
+        {
+            self.ask(rule, buffers);
+            from = rule + 1;
+        }
+    }
+
+    /// Ask again the rules for which only notes were missing, as long as others take some: the order of rules and buffers
+    /// within a packet makes no difference.
+    pub fn ask_blocked(&mut self, buffers: &impl Buffers) {
+        while std::mem::take(&mut self.tools.noted) && !self.tools.blocked.rules.is_empty() {
+            let blocked = self.tools.blocked.take();
+            for &rule in &blocked {
+                if *self.fate == Fate::Open {
+                    self.ask(rule, buffers);
+                }
+            }
+            self.tools.blocked.put_back(blocked);
         }
     }
 
@@ -290,8 +235,17 @@ impl Asking<'_> {
             if *self.fate != Fate::Open {
                 return;
             }
-            if !self.waiting.rules.contains(rule) {
+            if !self.waiting.waits(*rule, self.lists) {
                 self.ask(*rule, buffers);
+            }
+        }
+    }
+
+    /// Ask rules about something odd that was met in a message.
+    pub fn ask_of_anomaly(&mut self, rules: &[(u32, Option<Toward>)], buffers: &impl Buffers) {
+        for &(rule, toward) in rules {
+            if *self.fate == Fate::Open && toward.is_none_or(|toward| toward == self.ends.toward) {
+                self.ask(rule, buffers);
             }
         }
     }
@@ -299,7 +253,8 @@ impl Asking<'_> {
     fn ask(&mut self, number: u32, buffers: &impl Buffers) {
         let Some(rule) = self.rules.rule(number) else { return };
         let signature = &rule.signature;
-        if self.waiting.spoken.contains(&number) || !signature.flow.is_about(self.ends) {
+        let again = self.may_match_again(rule);
+        if !again && self.waiting.has_spoken(number, self.lists) || !signature.flow.is_about(self.ends) {
             return;
         }
         if !signature.header.is_about(self.ends) {
@@ -308,52 +263,87 @@ impl Asking<'_> {
             }
             return;
         }
+        if !rule.gates.iter().all(|gate| self.is_open(gate)) {
+            return self.tools.blocked.add(number);
+        }
         match self.tools.evaluator.ask(rule, self.facts, buffers, self.notes) {
             Answer::No => {}
+            Answer::Blocked => self.tools.blocked.add(number),
             Answer::Later => self.wait(number),
             Answer::Match => self.matched(number),
         }
     }
 
-    fn wait(&mut self, number: u32) {
-        if self.waiting.rules.is_full() {
-            self.waiting.rules.remove(0);
-            *self.lost += 1;
+    /// Whether a rule is about what happens, each time: a packet by itself, or something odd.
+    fn may_match_again(&self, rule: &Rule) -> bool {
+        rule.is_of_event || self.by_packet && rule.says_something()
+    }
+
+    /// Whether hosts are as a rule asks.
+    fn is_open(&self, gate: &Gate) -> bool {
+        match gate {
+            Gate::Bits(bits, name) => self.rates.noted(bits, *name, self.ends, self.second),
+            // A list is changed once everything else holds.
+            Gate::Address(_, DatasetCommand::Set | DatasetCommand::Unset, _) => true,
+            Gate::Address(track, command, set) => self.with_address(*track, |address| {
+                set.is_for(address) && is_listed(set, *command, address)
+            }),
         }
-        self.waiting.any = true;
-        let _ = self.waiting.rules.try_push(number);
+    }
+
+    /// Change what a rule changes of hosts. False where the rule does not match for it: an address was in its list already.
+    fn pass_gate(&self, gate: &Gate) -> bool {
+        match gate {
+            Gate::Bits(bits, name) => {
+                self.rates.take_note(bits, *name, self.ends, self.second);
+                true
+            }
+            Gate::Address(track, command @ (DatasetCommand::Set | DatasetCommand::Unset), set) => self
+                .with_address(*track, |address| {
+                    set.is_for(address) && is_listed(set, *command, address)
+                }),
+            Gate::Address(..) => true,
+        }
+    }
+
+    fn with_address<T>(&self, track: Track, look: impl FnOnce(&[u8]) -> T) -> T {
+        let address = match track {
+            Track::Destination => self.ends.destination,
+            _ => self.ends.source,
+        };
+        match address {
+            std::net::IpAddr::V4(address) => look(&address.octets()),
+            std::net::IpAddr::V6(address) => look(&address.octets()),
+        }
+    }
+
+    fn wait(&mut self, number: u32) {
+        self.tools.no_place |= !self.waiting.wait(number, self.lists);
     }
 
     fn matched(&mut self, number: u32) {
         let Some(rule) = self.rules.rule(number) else { return };
         let signature = &rule.signature;
-        let fires = signature
-            .rate
-            .is_none_or(|rate| self.rates.fires(signature.id, &rate, self.ends, self.second));
-        if !fires && signature.rate.is_some_and(|rate| rate.kind == RateKind::After) {
+        if !rule.gates.iter().all(|gate| self.pass_gate(gate)) {
             return;
         }
-        self.waiting.any = true;
-        let _ = self.waiting.spoken.try_push(number);
-        let generation = self.generation;
-        let rule_number = RuleNumber { generation, number };
-        if matches!(signature.action, Action::Drop | Action::Reject) {
-            self.story.ended_by = Some(rule_number);
+        self.tools.noted |= rule.takes_notes();
+        let counted = signature.rate.map_or(Counted::Reported, |rate| {
+            self.rates.counted(signature.id, &rate, self.ends, self.second)
+        });
+        // It may match again in this message, which counts.
+        let is_after = signature.rate.is_some_and(|rate| rate.kind == RateKind::After);
+        if !(is_after && counted == Counted::Below || self.may_match_again(rule)) {
+            self.tools.no_place |= !self.waiting.speak(number, self.lists);
         }
-        match signature.action {
-            Action::Pass => *self.fate = Fate::Passed(Skipped::Rule),
-            Action::Drop => *self.fate = Fate::Dropped,
-            Action::Reject => *self.fate = Fate::Rejected,
-            Action::Alert => {}
-        }
-        if fires && !signature.silent && signature.action != Action::Pass {
-            self.story.alerted = true;
-            (self.report)(Match {
-                flow: self.story.number,
-                service: self.ends.service,
-                rule: rule_number,
-                action: signature.action,
-            });
+        match (counted, signature.action) {
+            (Counted::Below, _) => {}
+            // Nothing comes before it: what else matched with this packet is void.
+            (_, Action::Pass) => *self.fate = Fate::Passed(Skipped::Rule),
+            (counted, _) => {
+                let is_reported = counted == Counted::Reported && !signature.silent;
+                self.tools.fired.add(number, is_reported);
+            }
         }
     }
 }

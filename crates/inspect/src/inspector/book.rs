@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::asking::Waiting;
 use super::flow::{Flow, Scans};
+use super::waiting::{Lists, Waiting};
 use super::{Inspector, Plan};
 use crate::bindings::vectorscan;
 use crate::ruleset::Ruleset;
@@ -16,6 +16,7 @@ pub struct Book {
     rules: Arc<Ruleset>,
     pub(super) scans: Scans,
     notes: Notes,
+    lists: Lists,
     /// Open flows that go by it.
     flows: u32,
 }
@@ -46,14 +47,15 @@ impl Book {
                 bits: vec![0; plan.flow_places() as usize * words].into(),
                 words,
             },
+            lists: Lists::new(plan.waiting_lists(), rules.rules().len()),
             rules,
             flows: 0,
         })
     }
 
     /// All of it, as it is for the flow at a place.
-    pub(super) fn parts(&mut self, place: usize) -> (u32, &Ruleset, &mut Scans, &mut [u64]) {
-        (self.generation, &self.rules, &mut self.scans, self.notes.of(place))
+    pub(super) fn parts(&mut self, place: usize) -> (&Ruleset, &mut Scans, &mut [u64], &mut Lists) {
+        (&self.rules, &mut self.scans, self.notes.of(place), &mut self.lists)
     }
 
     /// Which rules a flow's ports leave, where it is known between whom it is.
@@ -137,7 +139,7 @@ impl Books {
         if !keeps {
             self.close(flow);
             // Where its streams and parsers are stays; what was found of a message, and what waited, was of other rules.
-            flow.waiting.iter_mut().for_each(Waiting::begin);
+            flow.waiting.iter_mut().for_each(Waiting::forget);
             self.current.enter(flow, place);
             self.current.watch(flow);
             self.reopened += 1;
@@ -155,10 +157,20 @@ impl Books {
         match books.find(|book| book.generation == flow.generation) {
             Some(book) => {
                 book.scans.close(&mut flow.scans);
+                let lists = &mut book.lists;
+                flow.waiting.iter_mut().for_each(|waiting| waiting.begin(lists));
                 book.flows = book.flows.saturating_sub(1);
             }
             // Its states went with their pool.
             None => flow.scans = [None; 2],
+        }
+    }
+
+    /// The lists of the rules of a generation; those of now where they are gone.
+    pub fn lists(&self, generation: u32) -> &Lists {
+        match &self.before {
+            Some((book, _)) if book.generation == generation => &book.lists,
+            _ => &self.current.lists,
         }
     }
 

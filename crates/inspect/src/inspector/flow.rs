@@ -4,9 +4,9 @@ use sluice_table::prefetch::{prefetch_read_at, prefetch_write};
 use sluice_wire::Direction;
 
 use super::Fate;
-use super::asking::Waiting;
 use super::parser::Parser;
 use super::story::Story;
+use super::waiting::Waiting;
 use crate::bindings::vectorscan::{self, Next, Scratch, Streams};
 use crate::prefilter::{Class, Prefilter};
 use crate::ruleset::OfPorts;
@@ -203,7 +203,7 @@ impl Flows {
         flow.stream = stream;
         (flow.scans, flow.fate, flow.service, flow.searched, flow.turn) = ([None; 2], Fate::Open, None, 0, None);
         (flow.parser, flow.story, flow.pending, flow.of_ports, flow.credit) = Default::default();
-        flow.waiting.iter_mut().for_each(Waiting::begin);
+        flow.waiting.iter_mut().for_each(Waiting::forget);
         let handle = FlowHandle(flow.serial << self.bits | place);
         self.queue.push(place);
         Some(handle)

@@ -13,6 +13,7 @@ use crate::stream::{self, Streams};
 /// Rules about single packets.
 pub(super) fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class, of_ports: &OfPorts) {
     let rules = asking.rules;
+    asking.by_packet = true;
     if let Some(group) = rules.prefilter().group(class)
         && !known.payload.bytes.is_empty()
     {
@@ -21,6 +22,7 @@ pub(super) fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class
     let single = rules.of_packet(asking.ends.protocol);
     asking.ask_listed(single.always.iter(), known);
     asking.ask_of_ports(&single.by_port, of_ports, known);
+    asking.ask_blocked(known);
 }
 
 /// A buffer of a message has grown, or the message has ended: its rules are found and asked.
@@ -29,9 +31,10 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
         payload,
         slot: Some(slot),
         unknown: false,
+        ended: *piece == Piece::End,
     };
     match piece {
-        Piece::Anomaly(_) => {}
+        Piece::Anomaly(anomaly) => asking.ask_of_anomaly(asking.rules.of_anomaly(*anomaly), &known),
         Piece::End => {
             asking.ask_waiting(&known);
             asking.ask_all(asking.rules.by_message(), &known);
@@ -60,6 +63,7 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
             }
         }
     }
+    asking.ask_blocked(&known);
 }
 
 /// What rules can look at.
@@ -68,6 +72,8 @@ pub(super) struct Known<'a> {
     pub slot: Option<Slot<'a>>,
     /// The protocol, and so its buffers, may still become known.
     pub unknown: bool,
+    /// The message has ended: buffers that it does not have will not come.
+    pub ended: bool,
 }
 
 impl Buffers for Known<'_> {
@@ -75,19 +81,24 @@ impl Buffers for Known<'_> {
         if buffer == Buffer::Payload {
             return Some(self.payload);
         }
+        if buffer.transformed().is_some() {
+            return None;
+        }
         match &self.slot {
             Some(slot) => {
                 let view = slot.buffer(buffer);
                 Some(View {
                     bytes: view.bytes,
                     base: view.base,
-                    complete: view.complete,
+                    complete: view.complete || self.ended,
+                    ends_here: false,
                 })
             }
             None => self.unknown.then_some(View {
                 bytes: &[],
                 base: 0,
                 complete: false,
+                ends_here: false,
             }),
         }
     }
@@ -106,5 +117,6 @@ pub(super) fn message<'s>(
         bytes: view.bytes.get(skip..).unwrap_or_default(),
         base: view.offset.max(view.message) - view.message,
         complete,
+        ends_here: true,
     }
 }

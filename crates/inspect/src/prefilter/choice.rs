@@ -13,6 +13,8 @@ pub enum Choice<'a> {
     Ports(Buffer),
     /// Nothing: the rule is always asked.
     Nothing,
+    /// Nothing: the rule is asked when something odd is met, and only then.
+    Event,
 }
 
 /// A content of so few bytes is in most packets: a search that must report each of them takes several times as long as one
@@ -21,6 +23,9 @@ const SHORT: usize = 2;
 
 /// Chooses the content that the rule asks for, else the best; without any, expressions.
 pub fn choice(signature: &Signature) -> Choice<'_> {
+    if is_of_event(signature) {
+        return Choice::Event;
+    }
     if let Some(content) = chosen(signature) {
         let (buffer, part) = (content.buffer, part(content));
         return match part.len() <= SHORT && buffer == Buffer::Payload && signature.header.has_ports() {
@@ -49,8 +54,16 @@ pub fn choice(signature: &Signature) -> Choice<'_> {
     }
 }
 
+fn is_of_event(signature: &Signature) -> bool {
+    let is_event = |condition: &Condition| matches!(condition, Condition::Event(_));
+    signature.conditions.iter().any(is_event)
+}
+
 /// The content that the rule asks for, else the best.
 pub fn chosen(signature: &Signature) -> Option<&Content> {
+    if is_of_event(signature) {
+        return None;
+    }
     let contents = signature.conditions.iter().filter_map(|condition| match condition {
         Condition::Content(content) if usable(content) => Some(content),
         _ => None,
@@ -64,9 +77,13 @@ pub fn chosen(signature: &Signature) -> Option<&Content> {
     })
 }
 
-/// What is decoded while a rule is asked is not there to be searched before.
 fn usable(content: &Content) -> bool {
-    !content.negated && content.buffer != Buffer::Base64 && !content.bytes.is_empty()
+    !content.negated && is_there(content.buffer) && !content.bytes.is_empty()
+}
+
+/// What is decoded or changed while a rule is asked is not there to be searched before.
+fn is_there(buffer: Buffer) -> bool {
+    buffer != Buffer::Base64 && buffer.transformed().is_none()
 }
 
 /// The bytes of a content that are searched for: all, where the part that the rule names is not one of it.
@@ -100,7 +117,7 @@ fn searchable(expression: &Expression) -> bool {
     let anchored = ["^", "\\A", "\\G", "\\b", "\\B", "(?<"]
         .iter()
         .any(|anchor| expression.pattern.contains(anchor));
-    !expression.negated && expression.buffer != Buffer::Base64 && !(expression.relative && anchored)
+    !expression.negated && is_there(expression.buffer) && !(expression.relative && anchored)
 }
 
 /// The classes in which a rule's pattern in this buffer is searched for.

@@ -142,6 +142,7 @@ impl Plan {
                         plan.by_port[class.index()].push(rule);
                     }
                 }
+                Choice::Event => {}
                 Choice::Nothing => {
                     let protocol = signature.header.protocol;
                     match plan.unconditional.iter_mut().find(|(of, _)| *of == protocol) {

@@ -1,8 +1,11 @@
 //! A signature while its options are read.
 
 use super::header::Headed;
+use super::lists::Lists;
 use super::{Classes, Dialect, Fault, range, settle};
-use crate::signature::{Buffer, Condition, Content, Flow, Header, Id, Rate, Service, Signature, Value};
+use crate::signature::{
+    Buffer, Condition, Content, Flow, Header, Id, Rate, Service, Signature, Track, Transform, Transformed, Value,
+};
 
 /// A condition as it was read, before positions are settled.
 pub(super) struct Step<'a> {
@@ -13,8 +16,6 @@ pub(super) struct Step<'a> {
     pub fresh: bool,
     /// If it is relative it looks where the match before was.
     pub floating: bool,
-    /// The buffer has a dot put before it (`dotprefix`).
-    pub dotted: bool,
 }
 
 /// A signature while its options are read.
@@ -39,14 +40,23 @@ pub(super) struct Draft<'a> {
     /// Where conditions look that do not say it.
     sticky: Buffer,
     fresh: bool,
-    dotted: bool,
+    /// Files that rules name.
+    pub lists: Lists,
+    /// Conditions are about an address of the packet.
+    pub address: Option<Track>,
+    /// Buffers that are changed before conditions look in them.
+    transformed: Vec<(Buffer, Vec<Transform>)>,
+    /// Conditions look in the last of those.
+    is_transformed: bool,
+    /// A buffer was named, and nothing looks in it yet.
+    is_named: bool,
     /// The content that modifiers are about.
     content: Option<usize>,
     names: Vec<Box<str>>,
 }
 
 impl<'a> Draft<'a> {
-    pub fn new(dialect: Dialect, id: Id, headed: Headed) -> Draft<'a> {
+    pub fn new(dialect: Dialect, id: Id, headed: Headed, lists: Lists) -> Draft<'a> {
         Draft {
             dialect,
             option: "",
@@ -65,7 +75,11 @@ impl<'a> Draft<'a> {
             steps: Vec::new(),
             sticky: Buffer::Payload,
             fresh: true,
-            dotted: false,
+            lists,
+            address: None,
+            transformed: Vec::new(),
+            is_transformed: false,
+            is_named: false,
             content: None,
             names: Vec::new(),
         }
@@ -73,19 +87,42 @@ impl<'a> Draft<'a> {
 
     /// Where conditions look from here on.
     pub fn look_in(&mut self, buffer: Buffer) {
-        (self.sticky, self.content, self.dotted) = (buffer, None, false);
+        (self.sticky, self.content, self.address) = (buffer, None, None);
+        (self.is_transformed, self.is_named) = (false, true);
         // Suricata goes on in a buffer where it stopped, whatever stands between.
         self.fresh |= self.dialect != Dialect::Suricata;
     }
 
     /// Where conditions look that do not say it.
     pub fn buffer(&self) -> Buffer {
-        self.sticky
+        match self.transformed.len() {
+            count @ 1.. if self.is_transformed => Buffer::TRANSFORMED[count - 1],
+            _ => self.sticky,
+        }
     }
 
-    /// The buffer has a dot before it from here on.
-    pub fn put_dot_before(&mut self) {
-        self.dotted = true;
+    /// The buffer that was named last is changed before conditions look in it.
+    pub fn transform(&mut self, transform: Transform) -> Result<(), Fault> {
+        if !self.is_named || self.sticky == Buffer::Payload || self.sticky == Buffer::Base64 {
+            return Err(Fault::NoBufferBefore);
+        }
+        if !self.is_transformed {
+            if self.transformed.len() == Buffer::TRANSFORMED.len() {
+                return Err(Fault::TooManyTransformed);
+            }
+            self.transformed.push((self.sticky, Vec::new()));
+            self.is_transformed = true;
+        }
+        if let Some((_, steps)) = self.transformed.last_mut() {
+            steps.push(transform);
+        }
+        Ok(())
+    }
+
+    /// Conditions are about an address from here on.
+    pub fn look_at_address(&mut self, track: Track) {
+        self.look_in(Buffer::Payload);
+        (self.address, self.is_named) = (Some(track), false);
     }
 
     /// A condition about a header or the flow.
@@ -95,16 +132,16 @@ impl<'a> Draft<'a> {
             condition,
             fresh: false,
             floating: false,
-            dotted: false,
         });
     }
 
     /// A condition about a buffer; one that floats says none itself.
     pub fn push_search(&mut self, condition: Condition, floating: bool) -> Result<(), Fault> {
         let is_content = matches!(condition, Condition::Content(_));
-        if self.dotted && !is_content {
+        if self.address.is_some() {
             return Err(Fault::NotInspected);
         }
+        self.is_named = false;
         if is_content {
             self.content = Some(self.steps.len());
         }
@@ -113,7 +150,7 @@ impl<'a> Draft<'a> {
         let floating = floating
             && match self.dialect {
                 Dialect::Snort2 => true,
-                Dialect::Suricata => self.sticky == Buffer::Payload,
+                Dialect::Suricata => self.buffer() == Buffer::Payload,
                 Dialect::Snort3 => false,
             };
         self.steps.push(Step {
@@ -121,7 +158,6 @@ impl<'a> Draft<'a> {
             condition,
             fresh,
             floating,
-            dotted: self.dotted,
         });
         Ok(())
     }
@@ -160,7 +196,11 @@ impl<'a> Draft<'a> {
         {
             return Err((option, Fault::NeedsToClient));
         }
-        let conditions = settle::settle(self.dialect, self.steps)?;
+        let conditions = settle::settle(self.dialect, self.steps, &self.transformed)?;
+        let transformed = self.transformed.into_iter().map(|(buffer, steps)| Transformed {
+            buffer,
+            steps: steps.into(),
+        });
         self.services.sort_unstable();
         self.services.dedup();
         Ok(Signature {
@@ -177,6 +217,7 @@ impl<'a> Draft<'a> {
             },
             flow: self.flow,
             conditions,
+            transformed: transformed.collect(),
             rate: self.rate,
             silent: self.silent,
         })

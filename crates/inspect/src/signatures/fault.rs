@@ -45,6 +45,18 @@ pub enum Fault {
     UnknownValue(Box<str>),
     #[error("a number is used before it is extracted")]
     UsedBeforeExtracted,
+    #[error("a change of a buffer follows the name of the buffer, such as http.uri, before what looks in it")]
+    NoBufferBefore,
+    #[error("a rule changes at most 4 buffers")]
+    TooManyTransformed,
+    #[error("{0:?} has no group in parentheses, which is what is left of the buffer")]
+    NoGroup(Box<str>),
+    #[error("{path}: {why}: a list is read from a file, named from the folder of the rules")]
+    List { path: Box<str>, why: Box<str> },
+    #[error("list {0:?} is of another type, or loaded from another file, in an earlier rule")]
+    OtherList(Box<str>),
+    #[error("list {0:?} holds addresses: it goes with ip.src or ip.dst, and others with another buffer")]
+    NotOfList(Box<str>),
     #[error("a rule extracts at most 255 numbers")]
     TooManyExtracted,
     #[error("nothing is looked for")]

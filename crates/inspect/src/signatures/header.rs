@@ -108,6 +108,8 @@ impl<'v> Headers<'v> {
             ("icmp", _) => (Protocol::Icmp, Flow::default()),
             ("tcp-pkt", Dialect::Suricata) => (Protocol::Tcp, of_packets(false)),
             ("tcp-stream", Dialect::Suricata) => (Protocol::Tcp, of_packets(true)),
+            // Packets whose headers are wrong are dropped before rules are asked.
+            ("pkthdr", Dialect::Suricata) => (Protocol::Ip, of_packets(false)),
             ("sctp", Dialect::Suricata) => (Protocol::Number(132), Flow::default()),
             (_, Dialect::Snort2) => {
                 return Err(Fault::Unknown {

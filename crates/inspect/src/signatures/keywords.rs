@@ -3,7 +3,9 @@
 use super::draft::Draft;
 use super::fault::nearest;
 use super::syntax::{self, Written};
-use super::{Dialect, Fault, bytes, content, describe, expression, flow, packet};
+use super::{
+    Dialect, Fault, bytes, content, describe, events, expression, flow, lists, math, packet, state, transform,
+};
 use crate::signature::Buffer;
 
 /// What is done about an option.
@@ -62,7 +64,6 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("fast_pattern", CLASSIC, May(content::fast_pattern)),
     ("startswith", SURICATA, Is(content::startswith)),
     ("endswith", SURICATA, Is(content::endswith)),
-    ("dotprefix", SURICATA, Is(dot_prefix)),
     // Where contents look: behind them.
     ("http_uri", CLASSIC, Moves(Buffer::HttpUri)),
     ("http_raw_uri", CLASSIC, Moves(Buffer::HttpRawUri)),
@@ -113,11 +114,30 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("tls_sni", SURICATA, Looks(Buffer::TlsSni)),
     ("ja3.hash", SURICATA, Looks(Buffer::Ja3Hash)),
     ("ja3_hash", SURICATA, Looks(Buffer::Ja3Hash)),
+    ("ip.src", SURICATA, Is(transform::source_address)),
+    ("ip.dst", SURICATA, Is(transform::destination_address)),
+    // What changes them first.
+    ("to_lowercase", SURICATA, Is(transform::to_lowercase)),
+    ("to_uppercase", SURICATA, Is(transform::to_uppercase)),
+    ("strip_whitespace", SURICATA, Is(transform::strip_whitespace)),
+    ("compress_whitespace", SURICATA, Is(transform::compress_whitespace)),
+    ("to_md5", SURICATA, Is(transform::to_md5)),
+    ("to_sha1", SURICATA, Is(transform::to_sha1)),
+    ("to_sha256", SURICATA, Is(transform::to_sha256)),
+    ("dotprefix", SURICATA, Is(transform::dot_prefix)),
+    ("url_decode", SURICATA, Is(transform::url_decode)),
+    ("urldecode", SURICATA, Is(transform::url_decode)),
+    ("xor", SURICATA, Reads(transform::xor)),
+    ("header_lowercase", SURICATA, Is(transform::header_lowercase)),
+    ("strip_pseudo_headers", SURICATA, Is(transform::strip_pseudo_headers)),
+    ("pcrexform", SURICATA, Reads(transform::expression)),
     // What else is looked for in data.
     ("pcre", ALL, Reads(expression::read)),
     ("byte_test", ALL, Reads(bytes::test)),
     ("byte_jump", ALL, Reads(bytes::jump)),
     ("byte_extract", ALL, Reads(bytes::extract)),
+    ("byte_math", ALL, Reads(math::math)),
+    ("dataset", SURICATA, Reads(lists::dataset)),
     ("isdataat", ALL, Reads(bytes::is_data_at)),
     ("bufferlen", SNORT3, Reads(bytes::buffer_length)),
     ("bsize", SURICATA, Reads(bytes::buffer_length)),
@@ -146,6 +166,11 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     // The connection.
     ("flow", ALL, Reads(flow::state)),
     ("flowbits", ALL, Reads(flow::bits)),
+    ("flowint", SURICATA, Reads(state::flow_int)),
+    ("xbits", SURICATA, Reads(state::x_bits)),
+    ("app-layer-event", SURICATA, Reads(events::of_message)),
+    ("stream-event", SURICATA, Reads(events::of_stream)),
+    ("tag", ALL, Reads(state::tag)),
     ("noalert", SURICATA, Is(flow::silent)),
     ("detection_filter", ALL, Reads(flow::detection_filter)),
     ("threshold", CLASSIC, Reads(flow::threshold)),
@@ -157,7 +182,7 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
 const REFUSED: &[(u8, &str)] = &[
     (
         ALL,
-        "asn1 byte_math dce_iface dce_opnum dce_stub_data geoip ipopts replace rpc ssl_state ssl_version tag",
+        "asn1 dce_iface dce_opnum dce_stub_data geoip ipopts replace rpc ssl_state ssl_version",
     ),
     (
         SNORT2,
@@ -179,25 +204,22 @@ const REFUSED: &[(u8, &str)] = &[
     ),
     (
         SURICATA,
-        "absent app-layer-event bypass compress_whitespace config datarep dataset decode-event dns.answer.name \
-         dns.opcode dns.query.name dns.rcode dns.rrtype email.url engine-event entropy file.magic file.name \
-         fileext filemagic filemd5 filename filesha1 filesha256 filesize filestore flow.age flowint flowvar \
-         from_base64 ftpbounce ftpdata_command header_lowercase hostbits http.accept http.accept_enc \
-         http.accept_lang http.connection http.content_len http.content_type http.header_names http.location \
-         http.protocol http.referer http.request_header http.request_line http.response_header http.response_line \
-         http.server http.start http_accept http_accept_enc http_accept_lang http_connection http_content_len \
-         http_content_type http_header_names http_protocol http_referer http_request_line http_response_line \
-         http_start icmpv4.hdr icmpv6.hdr icmpv6.mtu ip_version iprep ipv4.hdr ipv6.hdr ja3.string ja3_string \
-         ja3s.hash ja3s.string ja4.hash krb5_cname krb5_err_code krb5_msg_type krb5_sname l3_proto lua luajit \
-         modbus mqtt.type nfs_procedure nfs_version pcrexform pkthdr quic.cyu.hash quic.sni quic.version rfb.name \
-         sip.method sip.protocol sip.request_line sip.response_line sip.stat_code sip.stat_msg sip.uri \
-         smb.named_pipe smb.ntlmssp_domain smb.ntlmssp_user smb.share snmp.community snmp.pdu_type snmp.version \
-         ssh.hassh ssh.hassh.server ssh.proto ssh.protoversion ssh.software ssh.softwareversion ssh_proto \
-         ssh_software stream-event strip_pseudo_headers strip_whitespace tcp.hdr tcp.mss tls.alpn \
-         tls.cert_chain_len tls.cert_fingerprint tls.cert_issuer tls.cert_serial tls.cert_subject tls.certs \
-         tls.fingerprint tls.issuerdn tls.random tls.store tls.subject tls.version tls_cert_expired \
-         tls_cert_issuer tls_cert_notafter tls_cert_notbefore tls_cert_serial tls_cert_subject tls_cert_valid \
-         to_lowercase to_md5 to_sha1 to_sha256 to_uppercase udp.hdr url_decode urldecode xbits xor",
+        "absent bypass config datarep decode-event dns.answer.name dns.opcode dns.query.name dns.rcode dns.rrtype \
+         email.url engine-event entropy file.magic file.name fileext filemagic filemd5 filename filesha1 filesha256 \
+         filesize filestore flow.age flowvar from_base64 ftpbounce ftpdata_command hostbits http.accept \
+         http.accept_enc http.accept_lang http.connection http.content_len http.content_type http.header_names \
+         http.location http.protocol http.referer http.request_header http.request_line http.response_header \
+         http.response_line http.server http.start http_accept http_accept_enc http_accept_lang http_connection \
+         http_content_len http_content_type http_header_names http_protocol http_referer http_request_line \
+         http_response_line http_start icmpv4.hdr icmpv6.hdr icmpv6.mtu ip_version iprep ipv4.hdr ipv6.hdr ja3.string \
+         ja3_string ja3s.hash ja3s.string ja4.hash krb5_cname krb5_err_code krb5_msg_type krb5_sname l3_proto lua \
+         luajit modbus mqtt.type nfs_procedure nfs_version quic.cyu.hash quic.sni quic.version rfb.name sip.method \
+         sip.protocol sip.request_line sip.response_line sip.stat_code sip.stat_msg sip.uri smb.named_pipe \
+         smb.ntlmssp_domain smb.ntlmssp_user smb.share snmp.community snmp.pdu_type snmp.version ssh.hassh \
+         ssh.hassh.server ssh.proto ssh.protoversion ssh.software ssh.softwareversion ssh_proto ssh_software tcp.hdr \
+         tcp.mss tls.alpn tls.cert_chain_len tls.cert_fingerprint tls.cert_issuer tls.cert_serial tls.cert_subject \
+         tls.certs tls.fingerprint tls.issuerdn tls.random tls.store tls.subject tls.version tls_cert_expired \
+         tls_cert_issuer tls_cert_notafter tls_cert_notbefore tls_cert_serial tls_cert_subject tls_cert_valid udp.hdr",
     ),
 ];
 
@@ -265,11 +287,6 @@ fn hint(name: &str, dialect: Dialect) -> Option<&'static str> {
     };
     let near = nearest(name, names())?;
     names().find(|known| *known == near)
-}
-
-fn dot_prefix(draft: &mut Draft) -> Result<(), Fault> {
-    draft.put_dot_before();
-    Ok(())
 }
 
 fn server_body(draft: &mut Draft) -> Result<(), Fault> {

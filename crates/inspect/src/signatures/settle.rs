@@ -5,10 +5,14 @@
 
 use super::draft::Step;
 use super::{Dialect, Fault};
-use crate::signature::{Buffer, Condition, Content, Expression, Fast, Value};
+use crate::signature::{Buffer, Condition, Content, DatasetValue, Expression, Fast, Transform, Value};
 
 /// The conditions in order, or the option whose condition can not be.
-pub(super) fn settle<'a>(dialect: Dialect, mut steps: Vec<Step<'a>>) -> Result<Box<[Condition]>, (&'a str, Fault)> {
+pub(super) fn settle<'a>(
+    dialect: Dialect,
+    mut steps: Vec<Step<'a>>,
+    transformed: &[(Buffer, Vec<Transform>)],
+) -> Result<Box<[Condition]>, (&'a str, Fault)> {
     float(&mut steps);
     if dialect == Dialect::Suricata {
         gather(&mut steps);
@@ -22,14 +26,14 @@ pub(super) fn settle<'a>(dialect: Dialect, mut steps: Vec<Step<'a>>) -> Result<B
         if used.any(|value| matches!(value, Value::Extracted(place) if place >= extracted)) {
             return Err((option, Fault::UsedBeforeExtracted));
         }
-        extracted += u8::from(matches!(step.condition, Condition::ByteExtract(_)));
+        extracted += u8::from(is_kept(&step.condition));
         match step.condition {
             Condition::Content(content) => {
                 check(&content).map_err(|why| (option, why))?;
-                if step.dotted {
-                    conditions.extend(with_dot(content).map_err(|why| (option, why))?);
-                } else {
-                    conditions.push(Condition::Content(content));
+                let of = content.buffer.transformed().and_then(|place| transformed.get(place));
+                match of.and_then(|(buffer, steps)| with_dot(&content, *buffer, steps)) {
+                    Some(without) => conditions.extend(without),
+                    None => conditions.push(Condition::Content(content)),
                 }
             }
             condition => conditions.push(condition),
@@ -148,19 +152,27 @@ fn check(content: &Content) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `.example.org` at the end of what has a dot put before it: `example.org` at the end, at the begin or behind a dot.
-fn with_dot(content: Content) -> Result<Vec<Condition>, Fault> {
+/// A number is kept under a name.
+fn is_kept(condition: &Condition) -> bool {
+    matches!(condition, Condition::ByteExtract(_) | Condition::ByteMath(_))
+}
+
+/// `.example.org` at the end of what has a dot put before it: `example.org` at the end, at the begin or behind a dot, for which
+/// nothing needs to be changed.
+fn with_dot(content: &Content, buffer: Buffer, steps: &[Transform]) -> Option<Vec<Condition>> {
+    if *steps != [Transform::DotPrefix] {
+        return None;
+    }
     let placed = [content.offset, content.depth, content.distance, content.within]
         .iter()
         .any(Option::is_some);
     let name = content
         .bytes
         .strip_prefix(b".")
-        .filter(|name| !name.is_empty() && content.ends && !placed);
-    let name = name.ok_or(Fault::NotInspected)?;
+        .filter(|name| !name.is_empty() && content.ends && !placed)?;
     let escaped: String = name.iter().map(|byte| format!("\\x{byte:02x}")).collect();
     let expression = Condition::Expression(Expression {
-        buffer: content.buffer,
+        buffer,
         pattern: format!("(?:^|\\.){escaped}\\z").into(),
         negated: content.negated,
         relative: false,
@@ -173,15 +185,20 @@ fn with_dot(content: Content) -> Result<Vec<Condition>, Fault> {
         ungreedy: false,
     });
     if content.negated {
-        return Ok(vec![expression]);
+        return Some(vec![expression]);
     }
     let fast = if content.fast == Fast::Unsaid {
         Fast::Unsaid
     } else {
         Fast::Chosen
     };
-    let bytes = name.into();
-    Ok(vec![Condition::Content(Content { bytes, fast, ..content }), expression])
+    let without = Content {
+        bytes: name.into(),
+        buffer,
+        fast,
+        ..content.clone()
+    };
+    Some(vec![Condition::Content(without), expression])
 }
 
 /// A match moves the place to which the next is relative.
@@ -189,7 +206,7 @@ fn moves(condition: &Condition) -> bool {
     match condition {
         Condition::Content(content) => !content.negated && content.fast != Fast::Only,
         Condition::Expression(expression) => !expression.negated,
-        Condition::ByteJump(_) | Condition::ByteExtract(_) => true,
+        Condition::ByteJump(_) | Condition::ByteExtract(_) | Condition::ByteMath(_) => true,
         _ => false,
     }
 }
@@ -202,6 +219,11 @@ fn buffer(condition: &Condition) -> Option<Buffer> {
         Condition::ByteTest(test) => Some(test.number.buffer),
         Condition::ByteJump(jump) => Some(jump.number.buffer),
         Condition::ByteExtract(extract) => Some(extract.number.buffer),
+        Condition::ByteMath(math) => Some(math.number.buffer),
+        Condition::Dataset(test) => match test.value {
+            DatasetValue::Buffer(buffer) => Some(buffer),
+            DatasetValue::Address(_) => None,
+        },
         Condition::IsDataAt(at) => Some(at.buffer),
         Condition::Base64Decode(decode) => Some(decode.buffer),
         Condition::BufferLength(buffer, _) => Some(*buffer),
@@ -217,7 +239,7 @@ pub(super) fn is_settled(conditions: &[Condition]) -> bool {
             Value::Extracted(place) => place < extracted,
             Value::Constant(_) => true,
         });
-        extracted += u8::from(matches!(condition, Condition::ByteExtract(_)));
+        extracted += u8::from(is_kept(condition));
         let buffer = buffer(condition);
         let follows = !is_relative(condition) || (last.is_some() && last == buffer);
         if moves(condition) {
@@ -242,6 +264,7 @@ fn place(condition: &mut Condition) -> Option<(&mut Buffer, Option<&mut bool>)> 
         Condition::ByteTest(test) => Some((&mut test.number.buffer, Some(&mut test.number.relative))),
         Condition::ByteJump(jump) => Some((&mut jump.number.buffer, Some(&mut jump.number.relative))),
         Condition::ByteExtract(extract) => Some((&mut extract.number.buffer, Some(&mut extract.number.relative))),
+        Condition::ByteMath(math) => Some((&mut math.number.buffer, Some(&mut math.number.relative))),
         Condition::IsDataAt(at) => Some((&mut at.buffer, Some(&mut at.relative))),
         Condition::Base64Decode(decode) => Some((&mut decode.buffer, Some(&mut decode.relative))),
         _ => None,
@@ -255,6 +278,7 @@ fn values(condition: &Condition) -> [Option<Value>; 4] {
         Condition::ByteTest(test) => [Some(test.number.offset), Some(test.value), None, None],
         Condition::ByteJump(jump) => [Some(jump.number.offset), Some(jump.post_offset), None, None],
         Condition::ByteExtract(extract) => [Some(extract.number.offset), None, None, None],
+        Condition::ByteMath(math) => [Some(math.number.offset), Some(math.value), None, None],
         Condition::IsDataAt(at) => [Some(at.at), None, None, None],
         _ => [None; 4],
     }

@@ -142,7 +142,7 @@ pub(super) fn bytes(text: &str) -> Result<Box<[u8]>, Fault> {
     }
 }
 
-fn hexadecimal(digits: &str) -> Result<Vec<u8>, Fault> {
+pub(super) fn hexadecimal(digits: &str) -> Result<Vec<u8>, Fault> {
     let nibbles: Option<Vec<u32>> = digits
         .chars()
         .filter(|digit| !digit.is_ascii_whitespace())

@@ -174,21 +174,19 @@ impl<'m> Blocks<'m> {
         side.source = source.0;
     }
 
-    /// Whether the source of a side has as many blocks as it may, so that it gets no more; `reserve`: of what is left, for
-    /// others. Bytes that fill a gap are bounded by half of all: refused for what others have, they would leave what is
-    /// behind them where it is.
-    fn is_source_full(&self, side: &Side, needed: usize, reserve: usize) -> bool {
+    /// Whether the source of a side, whose connection has so many blocks, has as many as it may, so that it gets no more;
+    /// `reserve`: of what is left, for others. A source of one connection has what that may have. Bytes that fill a gap are
+    /// bounded by half of all: refused for what others have, they would leave what is behind them where it is.
+    pub(super) fn is_source_full(&self, side: &Side, has: usize, needed: usize, reserve: usize) -> bool {
         let left = self.free.left().saturating_sub(reserve);
         let source = Source(side.source);
+        if self.sources.of(source) as usize <= has {
+            return false;
+        }
         match side.has_ahead() && reserve == 0 {
             true => self.sources.of(source) as usize + needed > self.blocks.len() / 2 + 1,
-            false => needed > 0 && !self.sources.may_have(source, needed, left),
+            false => !self.sources.may_have(source, needed, left),
         }
-    }
-
-    /// Whether others of its source keep a side, whose connection has so many blocks, from getting more.
-    pub(super) fn is_short_for_others(&self, side: &Side, has: u32) -> bool {
-        self.sources.of(Source(side.source)) > has && self.is_source_full(side, 1, 0)
     }
 
     /// How many are in use.
@@ -297,10 +295,11 @@ impl<'m> Blocks<'m> {
     pub(super) fn has_room(&self, side: &Side, others: u32, needed: usize, ahead: bool) -> bool {
         let reserve = if ahead { self.reserve } else { 0 };
         let share = self.share.saturating_sub(reserve);
+        let has = side.blocks as usize + others as usize;
         needed == 0
-            || (side.blocks as usize + others as usize + needed <= share
+            || (has + needed <= share
                 && needed + reserve <= self.free.left()
-                && !self.is_source_full(side, needed, reserve))
+                && !self.is_source_full(side, has, needed, reserve))
     }
 
     /// Keep bytes of which the first copy has come: those that are there stay.
@@ -493,19 +492,18 @@ mod tests {
             assert!(!blocks.has_room(side, 2, 3, false));
             blocks.write(side, 0, &[0; 2 * BLOCK]);
             assert!(blocks.has_room(side, 0, blocks.needed(side, 10, 2 * BLOCK), true));
-            // A source has as many as are left to all others, at most.
             let mut other = Side::unseen(0);
-            (other.window, other.source) = (4, 9);
-            blocks.write(&mut other, 0, &[0; BLOCK]);
-            assert!(blocks.has_room(side, 0, 1, false) && !blocks.has_room(side, 0, 1, true));
-            blocks.write(&mut other, 1 << SHIFT, &[0; BLOCK]);
-            assert!(!blocks.has_room(side, 0, 1, false) && !blocks.is_short_for_others(side, 2));
-            assert!(blocks.is_short_for_others(side, 1));
+            other.window = 4;
+            blocks.write(&mut other, 0, &[0; 2 * BLOCK]);
+            // Of one source, which has as many as are left to all others, at most.
+            assert!(!blocks.has_room(side, 0, 1, false) && blocks.is_source_full(side, 2, 1, 0));
             // What fills a gap goes on up to half of all.
             side.end = side.next + 1;
-            assert!(blocks.has_room(side, 0, 2, false) && !blocks.has_room(side, 0, 3, false));
-            blocks.count_for(side, Source(9));
             assert!(!blocks.has_room(side, 0, 1, false));
+            blocks.count_for(&mut other, Source(9));
+            assert!(blocks.has_room(side, 0, 1, false) && blocks.has_room(side, 0, 1, true));
+            blocks.write(&mut other, 2 * BLOCK as u32, &[0; BLOCK]);
+            assert!(blocks.has_room(side, 0, 1, false) && !blocks.has_room(side, 0, 1, true));
         });
     }
 }

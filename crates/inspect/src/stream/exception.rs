@@ -69,6 +69,8 @@ exceptions! {
     Closed "closed" DropPacket "A segment of a connection that is no longer kept";
     Work "work" DropFlow "More to decode or to evaluate than a packet, or a flow for its bytes, may cause";
     DecodeAnomaly "decode-anomaly" Pass "A message that hosts read differently";
+    WaitingFull "waiting-full" DropFlow
+        "A rule has found a part of what it asks for, and there is no place to note that it waits for the rest";
 }
 
 /// How many exceptions there are.

@@ -153,7 +153,8 @@ impl<'m> Windows<'m> {
     /// What it is called that there is no room: where other connections of its source keep it from a side, that.
     #[cold]
     pub(super) fn without_room(&self, side: &Side, others: u32, otherwise: Exception) -> Exception {
-        match self.blocks.is_short_for_others(side, side.blocks + others) {
+        let has = side.blocks as usize + others as usize;
+        match self.blocks.is_source_full(side, has, 1, 0) {
             true => Exception::SourceFull,
             false => otherwise,
         }

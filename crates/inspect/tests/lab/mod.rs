@@ -72,7 +72,8 @@ impl Lab {
         Self {
             inspector: Inspector::new(&plan, rules.clone(), memory, Hasher::new([1, 2])).unwrap(),
             tools: Tools::new(scratch, &rules),
-            rates: Rates::new(64, [3, 4]),
+            // Room for all rules of a file that count.
+            rates: Rates::new(4_096, [3, 4]),
             settings: Settings::default(),
             fired: Vec::new(),
             said: Vec::new(),

@@ -34,6 +34,7 @@ pub fn rule(line: u32, protocol: Protocol, conditions: Vec<Condition>) -> Signat
         },
         flow: Flow::default(),
         conditions: conditions.into(),
+        transformed: Box::default(),
         rate: None,
         silent: false,
     }

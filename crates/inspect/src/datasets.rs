@@ -1,0 +1,276 @@
+//! Lists of values that rules ask about (`dataset`): loaded from files, and added to by rules.
+//!
+//! What rules add is in a table of fixed size that cores change with compare-and-swap, by a keyed hash of 64 bits; where all
+//! places of a hash are in use, a value is not added, and counted.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Values that rules may add to a list, unless the rule says otherwise, and at most.
+pub const PLACES: usize = 1 << 16;
+/// The largest number of them that a rule may say.
+pub const MOST_PLACES: usize = 1 << 20;
+/// Places that are tried for a value.
+const TRIES: usize = 8;
+
+/// What the values of a list are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any bytes; in files in Base64.
+    Text,
+    /// MD5, 16 bytes; in files in hexadecimal digits.
+    Md5,
+    /// SHA-256, 32 bytes; in files in hexadecimal digits.
+    Sha256,
+    /// IPv4 addresses.
+    Ipv4,
+    /// Addresses of both families.
+    Ip,
+}
+
+/// A list that rules ask about.
+#[derive(Debug)]
+pub struct Dataset {
+    name: Box<str>,
+    kind: Kind,
+    /// From its file.
+    loaded: HashSet<Box<[u8]>>,
+    /// Added by rules; 0: free. There where a rule may add.
+    added: OnceLock<Box<[AtomicU64]>>,
+    places: usize,
+    hasher: RandomState,
+    /// Values that found no place.
+    pub full: AtomicU64,
+}
+
+/// Two are the same if they are made of the same: what rules add while they run makes no difference.
+impl PartialEq for Dataset {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, self.kind, self.places, &self.loaded) == (&other.name, other.kind, other.places, &other.loaded)
+    }
+}
+
+/// What is wrong with a line of a list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {text:?} is no {wanted}")]
+pub struct Wrong {
+    line: usize,
+    text: Box<str>,
+    wanted: &'static str,
+}
+
+impl Kind {
+    /// By its name in rules.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "string" => Self::Text,
+            "md5" => Self::Md5,
+            "sha256" => Self::Sha256,
+            "ipv4" => Self::Ipv4,
+            "ip" => Self::Ip,
+            _ => return None,
+        })
+    }
+
+    /// Whether its values are addresses.
+    pub fn is_address(self) -> bool {
+        matches!(self, Self::Ip | Self::Ipv4)
+    }
+
+    fn wanted(self) -> &'static str {
+        match self {
+            Self::Text => "Base64",
+            Self::Md5 => "MD5 of 32 hexadecimal digits",
+            Self::Sha256 => "SHA-256 of 64 hexadecimal digits",
+            Self::Ipv4 => "IPv4 address",
+            Self::Ip => "address",
+        }
+    }
+
+    fn holds(self, value: &[u8]) -> bool {
+        match self {
+            Self::Text => !value.is_empty(),
+            Self::Md5 => value.len() == 16,
+            Self::Sha256 => value.len() == 32,
+            Self::Ipv4 => value.len() == 4,
+            Self::Ip => matches!(value.len(), 4 | 16),
+        }
+    }
+
+    /// The value of a line.
+    fn value(self, text: &str) -> Option<Box<[u8]>> {
+        let value: Box<[u8]> = match self {
+            Self::Text => base64(text)?,
+            Self::Md5 | Self::Sha256 => hexadecimal(text)?,
+            Self::Ipv4 | Self::Ip => match text.parse().ok()? {
+                IpAddr::V4(address) => address.octets().into(),
+                IpAddr::V6(address) => match address.to_ipv4_mapped() {
+                    Some(address) => address.octets().into(),
+                    None => address.octets().into(),
+                },
+            },
+        };
+        self.holds(&value).then_some(value)
+    }
+}
+
+impl Dataset {
+    /// A list with the values of a text, one in each line; what follows a comma describes it.
+    ///
+    /// # Errors
+    /// A line that is no value.
+    pub fn new(name: &str, kind: Kind, places: usize, text: &str) -> Result<Self, Wrong> {
+        let lines = (1..).zip(text.lines().map(str::trim));
+        let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let loaded = lines.map(|(line, text)| {
+            let value = text.split(',').next().unwrap_or_default().trim();
+            kind.value(value).ok_or_else(|| Wrong {
+                line,
+                text: value.chars().take(80).collect(),
+                wanted: kind.wanted(),
+            })
+        });
+        Ok(Self {
+            name: name.into(),
+            kind,
+            loaded: loaded.collect::<Result<_, _>>()?,
+            added: OnceLock::new(),
+            places: places.next_power_of_two().max(TRIES),
+            hasher: RandomState::new(),
+            full: AtomicU64::new(0),
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What its values are.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// A rule will add to it. It allocates.
+    pub fn may_be_added_to(&self) {
+        self.added
+            .get_or_init(|| (0..self.places).map(|_| AtomicU64::new(0)).collect());
+    }
+
+    /// Whether it may hold such a value: one of its kind.
+    pub fn is_for(&self, value: &[u8]) -> bool {
+        self.kind.holds(value)
+    }
+
+    /// Whether a value is in it.
+    pub fn holds(&self, value: &[u8]) -> bool {
+        self.loaded.contains(value) || self.entry(self.hash(value), |entry, hash| entry == hash).is_some()
+    }
+
+    /// Add a value; whether it was not in it.
+    pub fn add(&self, value: &[u8]) -> bool {
+        if self.holds(value) {
+            return false;
+        }
+        let hash = self.hash(value);
+        while let Some(entry) = self.entry(hash, |entry, _| entry == 0) {
+            if entry.compare_exchange(0, hash, Relaxed, Relaxed).is_ok() {
+                return true;
+            }
+        }
+        self.full.fetch_add(1, Relaxed);
+        false
+    }
+
+    /// Remove a value that rules added; whether it was there.
+    pub fn remove(&self, value: &[u8]) -> bool {
+        let hash = self.hash(value);
+        let entry = self.entry(hash, |entry, hash| entry == hash);
+        entry.is_some_and(|entry| entry.compare_exchange(hash, 0, Relaxed, Relaxed).is_ok())
+    }
+
+    fn hash(&self, value: &[u8]) -> u64 {
+        self.hasher.hash_one(value).max(1)
+    }
+
+    fn entry(&self, hash: u64, is: impl Fn(u64, u64) -> bool) -> Option<&AtomicU64> {
+        let entries = self.added.get()?;
+        let places = (0..TRIES).map(|place| (hash as usize).wrapping_add(place) & (entries.len() - 1));
+        places
+            .filter_map(|place| entries.get(place))
+            .find(|entry| is(entry.load(Relaxed), hash))
+    }
+}
+
+fn hexadecimal(text: &str) -> Option<Box<[u8]>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);
+    let pairs = text.as_bytes().chunks(2);
+    pairs
+        .map(|pair| match pair {
+            [high, low] => Some(digit(high)? << 4 | digit(low)?),
+            _ => None,
+        })
+        .collect()
+}
+
+fn base64(text: &str) -> Option<Box<[u8]>> {
+    let (mut bits, mut held, mut bytes) = (0u32, 0, Vec::new());
+    for byte in text.trim_end_matches('=').bytes() {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        (bits, held) = (bits << 6 | u32::from(six), held + 6);
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held) as u8);
+        }
+    }
+    Some(bytes.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_by_their_kind() {
+        let text = Dataset::new("a", Kind::Text, 8, "# hosts\nZXZpbC5leGFtcGxl\n\nb3RoZXI=,why\n").unwrap();
+        assert!(text.holds(b"evil.example") && text.holds(b"other") && !text.holds(b"evil"));
+        let md5 = Dataset::new("b", Kind::Md5, 8, "00112233445566778899AABBCCDDEEFF").unwrap();
+        let value: Vec<u8> = (0..16).map(|place| place * 0x11).collect();
+        assert!(md5.holds(&value) && !md5.is_for(&value[1..]));
+        let ip = Dataset::new("c", Kind::Ip, 8, "192.0.2.1\n2001:db8::1\n::ffff:192.0.2.2").unwrap();
+        assert!(ip.holds(&[192, 0, 2, 1]) && ip.holds(&[192, 0, 2, 2]) && !ip.holds(&[192, 0, 2, 3]));
+        for (kind, text) in [
+            (Kind::Text, "a-b"),
+            (Kind::Md5, "0011"),
+            (Kind::Sha256, "xx"),
+            (Kind::Ipv4, "2001:db8::1"),
+            (Kind::Ip, "host"),
+        ] {
+            let wrong = Dataset::new("d", kind, 8, &format!("\n{text}"))
+                .unwrap_err()
+                .to_string();
+            assert_eq!(format!("line 2: {text:?} is no {}", kind.wanted()), wrong);
+        }
+    }
+
+    #[test]
+    fn values_are_added_and_removed_until_there_is_no_place() {
+        let set = Dataset::new("a", Kind::Text, 8, "YQ==").unwrap();
+        assert!(!set.add(b"b") && !set.holds(b"b"), "no rule adds to it");
+        set.may_be_added_to();
+        assert!(set.add(b"b") && !set.add(b"b") && set.holds(b"b") && !set.add(b"a"));
+        assert!(set.remove(b"b") && !set.remove(b"b") && !set.holds(b"b") && !set.remove(b"a"));
+        let added = (0..100u8).filter(|value| set.add(&[*value, 0])).count();
+        assert_eq!((8, 93), (added, set.full.load(Relaxed)));
+    }
+}

@@ -1,0 +1,259 @@
+//! Rules that wait for more of a message, and those that have matched in it: a few in the flow itself, more in a list of
+//! the shard that has a bit for each rule, so that none gives way to another.
+
+use arrayvec::ArrayVec;
+
+/// Rules that a direction of a flow keeps without a list.
+pub const INLINE: usize = 16;
+/// No list.
+const NONE: u32 = u32::MAX;
+
+/// Rules of one direction that wait for more, and those that have matched in this message.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub struct Waiting {
+    /// There may be any: of most flows, all that is read.
+    any: bool,
+    /// Place of the list that holds all of them, once they are more than fit here.
+    list: u32,
+    rules: ArrayVec<u32, INLINE>,
+    spoken: ArrayVec<u32, INLINE>,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self {
+            any: false,
+            list: NONE,
+            rules: ArrayVec::new(),
+            spoken: ArrayVec::new(),
+        }
+    }
+}
+
+impl Waiting {
+    /// Another message begins.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, lists: &mut Lists) {
+        if self.any {
+            self.clear(lists);
+        }
+    }
+
+    #[cold]
+    fn clear(&mut self, lists: &mut Lists) {
+        lists.release(self.list);
+        self.forget();
+    }
+
+    /// Nothing is kept; a list that it had is released, or gone with its rules.
+    pub(super) fn forget(&mut self) {
+        (self.any, self.list) = (false, NONE);
+        self.rules.clear();
+        self.spoken.clear();
+    }
+
+    /// Whether no rule waits.
+    #[inline(always)]
+    pub(super) fn is_over(&self, lists: &Lists) -> bool {
+        !self.any || self.rules.is_empty() && lists.of(self.list).is_none_or(|list| list.waiting == 0)
+    }
+
+    /// Whether a rule waits.
+    pub(super) fn waits(&self, rule: u32, lists: &Lists) -> bool {
+        self.any && (self.rules.contains(&rule) || lists.holds(self.list, Kind::Waiting, rule))
+    }
+
+    /// Whether a rule has matched in this message.
+    pub(super) fn has_spoken(&self, rule: u32, lists: &Lists) -> bool {
+        self.any && (self.spoken.contains(&rule) || lists.holds(self.list, Kind::Spoken, rule))
+    }
+
+    /// A rule waits. False where there is no place to note it.
+    pub(super) fn wait(&mut self, rule: u32, lists: &mut Lists) -> bool {
+        self.any = true;
+        if lists.of(self.list).is_none() && self.rules.try_push(rule).is_ok() {
+            return true;
+        }
+        self.listed(lists) && lists.add(self.list, Kind::Waiting, rule)
+    }
+
+    /// A rule has matched. False where there is no place to note it.
+    pub(super) fn speak(&mut self, rule: u32, lists: &mut Lists) -> bool {
+        self.any = true;
+        if lists.of(self.list).is_none() && self.spoken.try_push(rule).is_ok() {
+            return true;
+        }
+        self.listed(lists) && lists.add(self.list, Kind::Spoken, rule)
+    }
+
+    /// Whether there is a list, with all that was kept here.
+    fn listed(&mut self, lists: &mut Lists) -> bool {
+        if lists.of(self.list).is_some() {
+            return true;
+        }
+        let Some(list) = lists.take() else { return false };
+        self.list = list;
+        let rules = self.rules.drain(..).map(|rule| (Kind::Waiting, rule));
+        for (kind, rule) in rules.chain(self.spoken.drain(..).map(|rule| (Kind::Spoken, rule))) {
+            lists.add(list, kind, rule);
+        }
+        true
+    }
+
+    /// Those that wait here, which wait no more.
+    pub(super) fn take_inline(&mut self) -> ArrayVec<u32, INLINE> {
+        std::mem::take(&mut self.rules)
+    }
+
+    /// The next that waits in a list from a number on, which waits no more.
+    pub(super) fn take_listed(&mut self, from: u32, lists: &mut Lists) -> Option<u32> {
+        lists.take_next(self.list, from)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Waiting,
+    Spoken,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct List {
+    /// Rules that wait.
+    waiting: u32,
+    is_used: bool,
+}
+
+/// Lists of a shard, each with two bits for each of its rules.
+#[derive(Debug)]
+pub struct Lists {
+    lists: Box<[List]>,
+    free: Vec<u32>,
+    /// Of each list those that wait, then those that have matched.
+    bits: Box<[u64]>,
+    /// Words of a half.
+    words: usize,
+}
+
+impl Lists {
+    /// So many, for so many rules.
+    pub fn new(count: u32, rules: usize) -> Self {
+        let words = rules.div_ceil(64);
+        Self {
+            lists: vec![List::default(); count as usize].into(),
+            free: (0..count).rev().collect(),
+            bits: vec![0; count as usize * words * 2].into(),
+            words,
+        }
+    }
+
+    fn of(&self, list: u32) -> Option<&List> {
+        self.lists.get(list as usize).filter(|list| list.is_used)
+    }
+
+    fn half(&self, list: u32, kind: Kind) -> std::ops::Range<usize> {
+        let from = (list as usize * 2 + kind as usize) * self.words;
+        from..from + self.words
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let place = self.free.pop()?;
+        let list = self.lists.get_mut(place as usize)?;
+        *list = List {
+            waiting: 0,
+            is_used: true,
+        };
+        Some(place)
+    }
+
+    fn release(&mut self, list: u32) {
+        if self.of(list).is_none() {
+            return;
+        }
+        let bits = self.half(list, Kind::Waiting).start..self.half(list, Kind::Spoken).end;
+        self.bits[bits].fill(0);
+        self.lists[list as usize] = List::default();
+        self.free.push(list);
+    }
+
+    fn holds(&self, list: u32, kind: Kind, rule: u32) -> bool {
+        self.of(list).is_some()
+            && self.bits[self.half(list, kind)]
+                .get(rule as usize / 64)
+                .is_some_and(|word| word >> (rule % 64) & 1 == 1)
+    }
+
+    /// False where the list has no place for the rule, which is none of its rules.
+    fn add(&mut self, list: u32, kind: Kind, rule: u32) -> bool {
+        let half = self.half(list, kind);
+        let Some(word) = self.bits[half].get_mut(rule as usize / 64) else {
+            return false;
+        };
+        let bit = 1 << (rule % 64);
+        if *word & bit == 0 {
+            *word |= bit;
+            self.lists[list as usize].waiting += u32::from(kind == Kind::Waiting);
+        }
+        true
+    }
+
+    fn take_next(&mut self, list: u32, from: u32) -> Option<u32> {
+        if self.of(list)?.waiting == 0 {
+            return None;
+        }
+        let half = self.half(list, Kind::Waiting);
+        let first = from as usize / 64;
+        for (place, word) in self.bits[half].iter_mut().enumerate().skip(first) {
+            let below = if place == first { (1 << (from % 64)) - 1 } else { 0 };
+            let left = *word & !below;
+            if left != 0 {
+                let bit = left.trailing_zeros();
+                *word &= !(1 << bit);
+                self.lists[list as usize].waiting -= 1;
+                return Some(place as u32 * 64 + bit);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_beyond_the_inline_places_wait_in_a_list_in_their_order() {
+        let (mut lists, mut waiting) = (Lists::new(1, 300), Waiting::default());
+        for rule in (0..300).rev() {
+            assert!(waiting.wait(rule, &mut lists) && waiting.speak(rule, &mut lists));
+        }
+        assert!(waiting.waits(299, &lists) && waiting.has_spoken(0, &lists) && !waiting.is_over(&lists));
+        assert!(waiting.take_inline().is_empty());
+        let (mut taken, mut from) = (Vec::new(), 0);
+        while let Some(rule) = waiting.take_listed(from, &mut lists) {
+            taken.push(rule);
+            from = rule + 1;
+        }
+        assert_eq!((0..300).collect::<Vec<_>>(), taken);
+        assert!(waiting.is_over(&lists) && waiting.has_spoken(299, &lists));
+        waiting.begin(&mut lists);
+        assert!(!waiting.has_spoken(299, &lists) && lists.free.len() == 1);
+    }
+
+    #[test]
+    fn list_of_another_flow_is_not_taken() {
+        let (mut lists, [mut one, mut other]) = (Lists::new(1, 300), [Waiting::default(), Waiting::default()]);
+        assert!((0..20).all(|rule| one.wait(rule, &mut lists)));
+        assert_eq!(
+            [true, false],
+            [INLINE as u32 - 1, INLINE as u32].map(|last| {
+                other.begin(&mut lists);
+                (0..=last).all(|rule| other.wait(rule, &mut lists))
+            })
+        );
+        assert!(one.waits(19, &lists));
+        one.begin(&mut lists);
+        assert!(other.wait(200, &mut lists) && other.waits(0, &lists));
+    }
+}

@@ -1,0 +1,94 @@
+//! `byte_math`.
+
+use super::draft::Draft;
+use super::{Dialect, Fault, range, syntax};
+use crate::signature::{ByteMath, Condition, Form, Number, Operator, Value};
+
+/// `byte_math:bytes 2,offset 0,oper *,rvalue 10,result name[,relative][,endian little][,string hex][,bitmask 0xf0]`.
+pub(super) fn math(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let (mut count, mut offset, mut operator, mut operand, mut result) = (None, None, None, None, None);
+    let (mut relative, mut order, mut text, mut mask) = (false, None, None, None);
+    for part in syntax::arguments(value)? {
+        let unknown = || Fault::PartNotInspected(part.into());
+        let twice = match syntax::word(part) {
+            ("relative", "") => std::mem::replace(&mut relative, true),
+            ("bytes", number) => count.replace(range::number::<u8>(number)?).is_some(),
+            ("offset", place) => offset.replace(draft.value(place)?).is_some(),
+            ("oper", sign) => operator.replace(operation(sign).ok_or_else(unknown)?).is_some(),
+            ("rvalue", number) => operand.replace(draft.value(number)?).is_some(),
+            ("result", name) => result.replace(name).is_some(),
+            ("endian", "big") => order.replace(Form::Big).is_some(),
+            ("endian", "little") => order.replace(Form::Little).is_some(),
+            ("string", base) => text.replace(base_of(base).ok_or_else(unknown)?).is_some(),
+            ("bitmask", bits) => mask.replace(range::number::<u32>(bits)?).is_some(),
+            _ => return Err(unknown()),
+        };
+        if twice {
+            return Err(Fault::Contradiction(part.into()));
+        }
+    }
+    let count = count.ok_or(Fault::MissingPart("bytes"))?;
+    let most = if text.is_some() { 10 } else { 4 };
+    // Suricata reads longer binary numbers, too.
+    let most = if draft.dialect == Dialect::Suricata {
+        most.max(8)
+    } else {
+        most
+    };
+    if count == 0 || count > most {
+        return Err(Fault::OutOfRange(format!("bytes {count}").into()));
+    }
+    if mask == Some(0) {
+        return Err(Fault::OutOfRange("bitmask 0".into()));
+    }
+    let operator = operator.ok_or(Fault::MissingPart("oper"))?;
+    let operand = operand.ok_or(Fault::MissingPart("rvalue"))?;
+    let is_shift = matches!(operator, Operator::ShiftLeft | Operator::ShiftRight);
+    match operand {
+        Value::Constant(0) if operator == Operator::Divide => return Err(Fault::NeverTrue),
+        Value::Constant(number) if number < 0 || (is_shift && number > 63) => {
+            return Err(Fault::OutOfRange(format!("rvalue {number}").into()));
+        }
+        _ => {}
+    }
+    let name = result.ok_or(Fault::MissingPart("result"))?;
+    if name.is_empty() || range::signed(name).is_ok() {
+        return Err(Fault::UnknownValue(name.into()));
+    }
+    let number = Number {
+        buffer: draft.buffer(),
+        count,
+        offset: offset.ok_or(Fault::MissingPart("offset"))?,
+        relative,
+        form: text.map_or(order.unwrap_or(Form::Big), Form::Text),
+        mask,
+    };
+    let math = ByteMath {
+        number,
+        operator,
+        value: operand,
+        into: draft.name(name)?,
+    };
+    draft.push_search(Condition::ByteMath(math), relative)
+}
+
+fn operation(sign: &str) -> Option<Operator> {
+    Some(match sign {
+        "+" => Operator::Add,
+        "-" => Operator::Subtract,
+        "*" => Operator::Multiply,
+        "/" => Operator::Divide,
+        "<<" => Operator::ShiftLeft,
+        ">>" => Operator::ShiftRight,
+        _ => return None,
+    })
+}
+
+fn base_of(name: &str) -> Option<u32> {
+    Some(match name {
+        "hex" => 16,
+        "dec" => 10,
+        "oct" => 8,
+        _ => return None,
+    })
+}

@@ -1,0 +1,65 @@
+//! Options that change a buffer before others look in it.
+
+use super::draft::Draft;
+use super::{Fault, syntax};
+use crate::signature::{Buffer, Transform};
+
+macro_rules! plain {
+    ($($function:ident $transform:ident,)*) => {
+        $(pub(super) fn $function(draft: &mut Draft) -> Result<(), Fault> {
+            draft.transform(Transform::$transform)
+        })*
+    };
+}
+
+plain! {
+    to_lowercase ToLowercase,
+    to_uppercase ToUppercase,
+    strip_whitespace StripWhitespace,
+    compress_whitespace CompressWhitespace,
+    to_md5 ToMd5,
+    to_sha1 ToSha1,
+    to_sha256 ToSha256,
+    dot_prefix DotPrefix,
+    url_decode UrlDecode,
+    header_lowercase HeaderLowercase,
+    strip_pseudo_headers StripPseudoHeaders,
+}
+
+/// `xor:"0d0ac8ff"`.
+pub(super) fn xor(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let (text, rest) = syntax::quoted(value)?;
+    if !rest.is_empty() {
+        return Err(Fault::Trailing(rest.into()));
+    }
+    let key = syntax::hexadecimal(text)?;
+    if key.is_empty() || key.len() > 255 {
+        return Err(Fault::OutOfRange(text.into()));
+    }
+    draft.transform(Transform::Xor(key.into()))
+}
+
+/// `pcrexform:"[a-z]+ (.*)"`.
+pub(super) fn expression(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let (text, rest) = syntax::quoted(value)?;
+    if !rest.is_empty() {
+        return Err(Fault::Trailing(rest.into()));
+    }
+    if !text.contains('(') {
+        return Err(Fault::NoGroup(text.into()));
+    }
+    draft.transform(Transform::Expression(text.into()))
+}
+
+/// `ip.src` and `ip.dst` are for lists of addresses.
+pub(super) fn source_address(draft: &mut Draft) -> Result<(), Fault> {
+    draft.look_at_address(crate::signature::Track::Source);
+    Ok(())
+}
+
+pub(super) fn destination_address(draft: &mut Draft) -> Result<(), Fault> {
+    draft.look_at_address(crate::signature::Track::Destination);
+    Ok(())
+}
+
+const _: () = assert!(Buffer::Transformed4 as usize - Buffer::Transformed1 as usize == 3);
