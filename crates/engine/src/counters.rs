@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_inspect::Skipped;
+use sluice_inspect::protocols::Anomaly;
 
 use crate::reason::Reason;
 
@@ -198,6 +199,8 @@ pub struct WorkerCounters {
     pub overloaded: Counter,
     /// Bytes that inspection searched.
     pub searched: Counter,
+    /// Anomalies of messages that inspection parsed, in the order of [`Anomaly::ALL`].
+    pub anomalies: Box<[Counter]>,
     /// TCP segments whose urgent pointer inspection cleared.
     pub urgent_cleared: Counter,
     /// Sessions that are no longer inspected, found clean or by policy.
@@ -345,6 +348,7 @@ impl WorkerCounters {
         Self {
             shards: (0..shards).map(|_| Counter::default()).collect(),
             interfaces: (0..interfaces).map(|_| InterfaceCounters::default()).collect(),
+            anomalies: Anomaly::ALL.iter().map(|_| Counter::default()).collect(),
             recognised: (0..MOST_APPLICATIONS).map(|_| Counter::default()).collect(),
             ..Self::default()
         }
@@ -361,6 +365,13 @@ impl WorkerCounters {
     pub fn count_application(&self, number: u16) {
         let counter = self.recognised.get(usize::from(number)).or(self.recognised.first());
         counter.into_iter().for_each(|counter| counter.add(1));
+    }
+
+    /// So many messages had an anomaly.
+    pub fn count_anomaly(&self, anomaly: Anomaly, count: u64) {
+        if let Some(counter) = self.anomalies.get(anomaly as usize) {
+            counter.add(count);
+        }
     }
 
     /// So many packets go on uninspected.

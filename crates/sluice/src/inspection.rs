@@ -83,9 +83,15 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
     for reason in &status.dropped_by_reason {
         number(&mut columns, &format!("    {}", reason.reason), reason.packets);
     }
+    for (name, of) in [("  waiting", status.waiting), ("bytes searched", status.searched)] {
+        number(&mut columns, name, of);
+    }
+    let met = status.anomalies.iter().map(|anomaly| anomaly.messages).sum();
+    number(&mut columns, "anomalies of messages", met);
+    for anomaly in &status.anomalies {
+        number(&mut columns, &format!("  {}", anomaly.anomaly), anomaly.messages);
+    }
     for (name, of) in [
-        ("  waiting", status.waiting),
-        ("bytes searched", status.searched),
         ("urgent pointers cleared", status.urgent_cleared),
         ("flows no longer inspected", status.left),
         ("flows gone over to other rules", status.reopened),

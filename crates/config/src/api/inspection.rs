@@ -54,6 +54,18 @@ pub struct Alert {
     pub bytes: [u64; 2],
 }
 
+/// Something odd about messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct InspectionAnomaly {
+    /// Its name.
+    pub anomaly: String,
+    /// What it means.
+    pub meaning: String,
+    /// Messages that had it.
+    pub messages: u64,
+}
+
 /// How inspection goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -82,6 +94,9 @@ pub struct InspectionStatus {
     pub waiting: u64,
     /// Bytes that were searched.
     pub searched: u64,
+    /// What is odd about messages that were parsed, what has been met alone.
+    #[serde(default)]
+    pub anomalies: Vec<InspectionAnomaly>,
     /// TCP segments whose urgent pointer was cleared.
     pub urgent_cleared: u64,
     /// Flows that are no longer inspected, found clean or by policy.

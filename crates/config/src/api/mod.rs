@@ -51,7 +51,8 @@ pub use applications::{ApplicationSessions, ApplicationsFate, ApplicationsStatus
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
 pub use graph::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep};
 pub use inspection::{
-    Alert, AlertRequest, AppliedRules, InspectionReason, InspectionStatus, RefusedSignature, SearchMade,
+    Alert, AlertRequest, AppliedRules, InspectionAnomaly, InspectionReason, InspectionStatus, RefusedSignature,
+    SearchMade,
 };
 pub use nat::{
     ByProtocol, Mapping, MappingFilter, Nat, NatRequest, Pool, PoolBlocks, PortBlock, Rule, RuleAction, RuleKind,

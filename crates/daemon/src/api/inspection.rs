@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Query, State};
-use sluice_config::api::{Alert, AlertRequest, InspectionReason, InspectionStatus, Page, RefusedSignature, SearchMade};
+use sluice_config::api::{
+    Alert, AlertRequest, InspectionAnomaly, InspectionReason, InspectionStatus, Page, RefusedSignature, SearchMade,
+};
 use sluice_engine::counters::{Counter, WorkerCounters};
 use sluice_engine::reason::Reason;
 use sluice_inspect::Skipped;
+use sluice_inspect::protocols::Anomaly;
 
 use super::{Refusal, Shared};
 use crate::build::RefusedRule;
@@ -69,6 +72,7 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         dropped_by_reason,
         waiting: sum(|worker| &worker.inspection_waiting),
         searched: sum(|worker| &worker.searched),
+        anomalies: anomalies(&control),
         urgent_cleared: sum(|worker| &worker.urgent_cleared),
         left: sum(|worker| &worker.left),
         reopened: sum(|worker| &worker.reopened),
@@ -79,6 +83,19 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         records: written,
         records_lost: lost + sum(|worker| &worker.records_lost),
     }))
+}
+
+/// What was odd about messages.
+fn anomalies(control: &Control) -> Vec<InspectionAnomaly> {
+    let met = Anomaly::ALL.iter().map(|&anomaly| InspectionAnomaly {
+        anomaly: anomaly.name().into(),
+        meaning: anomaly.help().into(),
+        messages: (control.counters.iter())
+            .filter_map(|worker| worker.anomalies.get(anomaly as usize))
+            .map(Counter::get)
+            .sum(),
+    });
+    met.filter(|anomaly| anomaly.messages > 0).collect()
 }
 
 /// A rule that is not in force, as it is shown.

@@ -226,6 +226,9 @@ impl<F: Family> Look<'_, '_, F> {
         let before = inspector.counters;
         let urgent = inspector.streams().counters().urgent;
         let verdict = inspector.packet(self.handle, seen, &mut round);
+        inspector
+            .anomalies()
+            .take_fresh(|anomaly, count| counters.count_anomaly(anomaly, count));
         counters.searched.add(inspector.counters.searched - before.searched);
         counters.reopened.add(inspector.counters.reopened - before.reopened);
         counters.records_lost.add(inspector.counters.untold - before.untold);
