@@ -11,6 +11,7 @@ use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
 use sluice_engine::inspection::{Class, Inspection, Overload, Shed};
 use sluice_engine::policy::Policy;
 use sluice_inspect::Skipped;
+use sluice_inspect::protocols::Anomaly;
 use sluice_inspect::stream::{Exception, Policy as Exceptional};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;
@@ -70,6 +71,26 @@ fn connection_in_its_midst_that_is_not_translated_is_inspected_from_there() {
     // It stays as long as a connection does whose beginning was seen.
     rig.seconds(600);
     assert_eq!(1, rig.live());
+}
+
+#[test]
+fn message_that_hosts_read_differently_is_counted_and_ends_its_flow_where_the_policy_says_so() {
+    let smuggled = b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    for (plan, goes_on) in [(plan(), 1), (saying!(DecodeAnomaly, DropFlow), 0)] {
+        let mut rig = Rig::new(plan);
+        let talk = Talk::open(&mut rig, 4000);
+        assert_eq!(goes_on, rig.host_sends(&talk.data(0, smuggled)).len());
+        let next = talk.data(smuggled.len() as u32, b"GET / HTTP/1.1\r\n\r\n");
+        assert_eq!(goes_on, rig.host_sends(&next).len());
+        let dropped = [rig.drops("inspection-decode-anomaly"), rig.drops("flow-dropped")];
+        assert_eq!([1 - goes_on as u64; 2], dropped);
+        ledger(&mut rig);
+        let met = |anomaly: Anomaly| -> u64 {
+            let counters = rig.plane.counters().iter();
+            counters.map(|worker| worker.anomalies.get(anomaly as usize)).sum()
+        };
+        assert_eq!([1, 0], [Anomaly::LengthAndChunked, Anomaly::Nul].map(met));
+    }
 }
 
 #[test]

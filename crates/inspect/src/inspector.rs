@@ -269,8 +269,8 @@ impl<'m> Inspector<'m> {
     }
 
     /// The parsers' anomalies.
-    pub fn anomalies(&mut self) -> &mut protocols::Counts {
-        &mut self.store.anomalies
+    pub fn anomalies(&self) -> &protocols::Counts {
+        &self.store.anomalies
     }
 
     /// A packet of this flow will come after the next: ask for its first line.

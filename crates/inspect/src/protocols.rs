@@ -9,6 +9,7 @@
 pub mod anomaly;
 pub mod dns;
 mod events;
+pub mod hostile;
 pub mod http;
 mod inflate;
 pub mod recognise;

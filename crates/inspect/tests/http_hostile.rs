@@ -4,6 +4,7 @@ mod gathered;
 
 use gathered::{Outcome, converse, small};
 use proptest::prelude::*;
+use sluice_inspect::protocols::hostile;
 use sluice_inspect::signature::Toward::{self, Client, Server};
 
 const REQUESTS: &[u8] = b"GET /a/..//b%2f%u0041?x=%20%zz HTTP/1.1\r\nHost: User@Example.org:80\r\nCookie: a=1;  b\r\n\
@@ -95,7 +96,34 @@ fn same_however_cut(requests: &[u8], responses: &[u8], cuts: &[prop::sample::Ind
     Ok(())
 }
 
+/// The corpus of the fuzz target.
+fn corpus() -> Vec<Vec<u8>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/http");
+    let files = std::fs::read_dir(folder).unwrap();
+    files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+}
+
+#[test]
+fn corpus_is_parsed() {
+    let corpus = corpus();
+    assert!(corpus.len() >= 6);
+    corpus.iter().for_each(|bytes| hostile::http(bytes));
+}
+
 proptest! {
+    #[test]
+    fn changed_corpus_is_parsed_within_its_work(
+        which in any::<prop::sample::Index>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut bytes = which.get(&corpus()).clone();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        hostile::http(&bytes);
+    }
+
     #[test]
     fn mutated_conversation_is_the_same_however_it_is_cut(
         requests in mutated(REQUESTS), responses in mutated(RESPONSES), cuts in cuts(),

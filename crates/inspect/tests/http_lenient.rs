@@ -6,8 +6,8 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use gathered::{Message, converse, small, whole};
-use sluice_inspect::protocols::{Anomaly, Anomaly::*, Capacity};
+use gathered::{Gathered, Message, converse, small, whole};
+use sluice_inspect::protocols::{Anomaly, Anomaly::*, Capacity, Http, Slot, Store};
 use sluice_inspect::signature::Buffer::*;
 use sluice_inspect::signature::Toward::{Client, Server};
 
@@ -417,5 +417,39 @@ fn layers_without_as_many_decoders_are_left_as_sent() {
     assert_eq!(
         [SeveralEncodings, NoInflater],
         outcome.responses[0].anomalies.as_slice()
+    );
+}
+
+#[test]
+fn repetition_of_what_was_not_made_is_no_encoding_and_shows_nothing_of_other_flows() {
+    let capacity = Capacity {
+        messages: 1,
+        inflaters: 1,
+        ..Capacity::default()
+    };
+    let mut store = Store::new(&capacity);
+    let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\n\r\n";
+    let mut read = |body: &[u8]| {
+        let (mut http, mut gathered) = (Http::default(), Gathered::default());
+        let bytes = [&head[..], body].concat();
+        http.response(&mut store, &bytes, &mut |slot: Slot<'_>, piece| {
+            gathered.hear(slot, piece)
+        });
+        http.close_response(&mut store, &mut |slot: Slot<'_>, piece| gathered.hear(slot, piece));
+        http.release(&mut store);
+        gathered.messages.remove(0)
+    };
+    let secret: Vec<u8> = b"secret ".iter().cycle().take(32768).copied().collect();
+    assert_eq!(Vec::<Anomaly>::new(), read(&bare(&secret)).anomalies);
+    // A block of fixed codes: `a`, then three bytes from 32,768 before the end, then its end.
+    let bits = "1 10 10010001 0000001 11101 1111111111111 0000000";
+    let mut body = vec![0u8; 6];
+    for (at, bit) in bits.bytes().filter(|byte| *byte != b' ').enumerate() {
+        body[at / 8] |= (bit - b'0') << (at % 8);
+    }
+    let message = read(&body);
+    assert_eq!(
+        ("a".to_owned(), vec![BadEncoding]),
+        (message.text(FileData), message.anomalies)
     );
 }

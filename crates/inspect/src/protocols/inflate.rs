@@ -6,7 +6,9 @@
 
 use arrayvec::ArrayVec;
 use miniz_oxide::inflate::TINFLStatus;
-use miniz_oxide::inflate::core::inflate_flags::{TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY};
+use miniz_oxide::inflate::core::inflate_flags::{
+    TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY, TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF,
+};
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress_with_limit};
 
 use super::Anomaly;
@@ -304,7 +306,11 @@ impl Inflater {
             let (state, at) = (&mut self.state, self.at);
             // One byte more than is allowed tells that there are more.
             let room = STEP.min(usize::try_from((allowed - layer.made).saturating_add(1)).unwrap_or(STEP));
-            let flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
+            let mut flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
+            if at as u64 == layer.made {
+                // Before the window is full, what is repeated must have been made: behind it is another flow's.
+                flags |= TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
+            }
             let (status, taken, made) = decompress_with_limit(state, &bytes[used..], &mut self.window, at, room, flags);
             used += taken;
             layer.made += made as u64;
