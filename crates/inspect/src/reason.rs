@@ -106,7 +106,7 @@ skipped! {
     IcmpError "icmp-error" "An ICMP error about an inspected flow, which is none of its data.";
     Overload "overload" "Of a class that is bypassed, or inspected less, while its worker is overloaded.";
     FailOpen "fail-open" "Over a bridge that fails open, where there was no place for another flow.";
-    Invalid "invalid" "Not valid, over a bridge: show drops names what is wrong with it.";
+    Invalid "invalid" "Not to be parsed, over a bridge: `show bridges` names what is wrong with it.";
     NotIp "not-ip" "Neither IPv4 nor IPv6, over a bridge.";
     Midstream "midstream" "Of a connection whose beginning was not seen.";
     Handshake "handshake" "Data while the sides did not agree on where the stream begins.";
@@ -133,6 +133,7 @@ impl From<Exception> for Skipped {
             Exception::BadChecksum => Self::BadChecksum,
             Exception::Malformed => Self::Malformed,
             Exception::Closed => Self::Closed,
+            Exception::Unparsable => Self::Invalid,
         }
     }
 }
@@ -150,6 +151,8 @@ impl From<Exception> for Reason {
             Exception::BadChecksum => Self::BadChecksum,
             Exception::Malformed => Self::Malformed,
             Exception::Closed => Self::Closed,
+            // Of a frame that belongs to no flow yet: the fault itself is its reason.
+            Exception::Unparsable => Self::Malformed,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::read::place;
 use crate::schema;
 
 /// What can't be inspected, by name; the data plane has the same list.
-pub const EXCEPTIONS: [&str; 10] = [
+pub const EXCEPTIONS: [&str; 11] = [
     "midstream",
     "handshake",
     "gap-full",
@@ -20,6 +20,7 @@ pub const EXCEPTIONS: [&str; 10] = [
     "bad-checksum",
     "malformed",
     "closed",
+    "unparsable",
 ];
 
 impl Check<'_> {

@@ -65,6 +65,8 @@ exceptions! {
     BadChecksum "bad-checksum" DropPacket "A segment whose checksum is wrong: its receiver would not take it";
     Malformed "malformed" DropPacket "A header that does not fit its segment";
     Closed "closed" DropPacket "A segment of a connection that is no longer kept";
+    Unparsable "unparsable" DropPacket
+        "Over a bridge: a frame that is no valid IP, or hides IP in what is not read, so that no rule can look into it";
 }
 
 /// How many exceptions there are.
