@@ -338,11 +338,22 @@ fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &Ctx<'_, '_>) {
     }
 }
 
+/// Whether a frame is longer than an MTU lets it be, tags aside. Devices lose such frames, some of them in silence.
+#[cold]
+fn is_too_long(frame: &[u8], mtu: u16) -> bool {
+    let tags = (0..).take_while(|&k| vlan::tag(frame, k).is_some()).count();
+    frame.len() > usize::from(mtu) + ethernet::LENGTH + tags * vlan::LENGTH
+}
+
 /// Send a frame by an interface, as it is.
 pub fn send(slot: Slot, to: u16, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
     let Some(interface) = ctx.policy.interface(to) else {
         return lists.discard(slot, Own::InterfaceGone);
     };
+    let frame = batch.packets[slot as usize].bytes();
+    if frame.len() > usize::from(interface.mtu) + ethernet::LENGTH && is_too_long(frame, interface.mtu) {
+        return lists.discard(slot, Own::LongerThanMtu);
+    }
     let out = match ctx.policy.sender(interface.port, ctx.own) {
         Some(sender) => Out::HandOver(sender, to),
         None => {
