@@ -9,6 +9,9 @@ use crate::interface::{Interface, exists};
 use crate::moderation;
 use crate::pci::{CardFault, System, judge};
 
+/// Largest MTU that TAP serves: DPDK's driver sends no frame of more than 1,522 bytes, whatever MTU the interface has.
+pub const TAP_MTU: u16 = 1508;
+
 /// Largest MTU that AF_XDP serves: its buffers lie in pages of 4,096 bytes.
 pub const AF_XDP_MTU: u16 = 3400;
 
@@ -224,6 +227,9 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
         Driver::AfXdp if mtu > AF_XDP_MTU => limits.push(Limit::fatal(format!(
             "AF_XDP serves an MTU up to {AF_XDP_MTU}, not {mtu}: leave the driver to be chosen, or name af_packet"
         ))),
+        Driver::Tap if mtu > TAP_MTU => limits.push(Limit::fatal(format!(
+            "TAP serves an MTU up to {TAP_MTU} with two tags, not {mtu}: lower it, or use a veth pair in its place"
+        ))),
         Driver::AfXdp if choice.queues < queues => limits.push(Limit::note(format!(
             "{device} has {} queue{} for AF_XDP, not {queues}: one worker serves each and hands frames over \
              (a card's number: ethtool -L; a veth has one)",
@@ -310,6 +316,9 @@ mod tests {
         assert!(texts(9000, 1, Some(Driver::AfXdp)).contains("up to 3400, not 9000"));
         assert!(texts(1500, 64, Some(Driver::AfXdp)).contains("not 64"));
         assert!(texts(9000, 1, None).contains("0x88a8"));
+        let tap = |mtu| limits(&Device::Tap { interface: "t0".into() }, mtu, 1, None);
+        assert!(tap(9000)[0].fatal && tap(9000)[0].text.contains("up to 1508 with two tags, not 9000"));
+        assert!(tap(1508).is_empty());
         let none = limits(
             &Device::Kernel {
                 interface: "no-such".into(),

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use sluice_dpdk::workers::{Idle, Waiting};
 use sluice_dpdk::{Devices, DpdkIo, Driver, Plan, PortPlan};
 use support::{
-    close, exchange_by_kernel, frame, is_ours, on_each_memory, plan, port, receive_some, send, veth, wait_for,
+    close, exchange_by_kernel, frame, is_ours, on_each_memory, plan, port, receive_some, send, send_some, veth,
+    wait_for,
 };
 
 fn by(driver: Driver, name: &str) -> PortPlan {
@@ -111,6 +112,62 @@ fn tap_exchanges_frames_with_the_kernel() {
         }
         close(kernel, kernels);
         close(tap, taps);
+    });
+}
+
+/// A TAP and a packet socket on it, each with this MTU.
+fn tap_has_the_mtu(test: &str, mtu: u16) {
+    on_each_memory(test, |scenario| {
+        let eal = scenario.eal(192 << 20);
+        let of = |port: PortPlan| Plan {
+            buffers: 4095,
+            ..Plan::new(vec![PortPlan { mtu, ..port }], 1)
+        };
+        let (tap, mut taps) = Devices::open(eal, &of(port("tap:t0"))).unwrap_or_else(|error| panic!("{error}"));
+        let text = std::fs::read_to_string("/sys/class/net/t0/mtu").expect("the MTU of an interface");
+        assert_eq!(mtu.to_string(), text.trim());
+        let kernel = of(by(Driver::AfPacket, "t0"));
+        let (kernel, mut kernels) = Devices::open(eal, &kernel).unwrap_or_else(|error| panic!("{error}"));
+        let longest = usize::from(mtu) + 14;
+        for length in [60, 1024, longest - 1, longest] {
+            for number in 0..40 {
+                let frames = [frame(number, length)];
+                send(&mut taps[0], 0, &frames);
+                assert_eq!(frames[0], receive_one(&mut kernels[0]), "{length} bytes to the kernel");
+                send(&mut kernels[0], 0, &frames);
+                assert_eq!(frames[0], receive_one(&mut taps[0]), "{length} bytes from the kernel");
+            }
+        }
+        close(kernel, kernels);
+        close(tap, taps);
+    });
+}
+
+#[test]
+fn tap_of_the_least_mtu_of_ipv6_carries_that_both_ways() {
+    tap_has_the_mtu("tap_of_the_least_mtu_of_ipv6_carries_that_both_ways", 1280);
+}
+
+#[test]
+fn tap_of_an_ordinary_mtu_carries_that_both_ways() {
+    tap_has_the_mtu("tap_of_an_ordinary_mtu_carries_that_both_ways", 1500);
+}
+
+#[test]
+fn tap_of_an_mtu_with_room_for_two_tags_carries_that_both_ways() {
+    tap_has_the_mtu("tap_of_an_mtu_with_room_for_two_tags_carries_that_both_ways", 1508);
+}
+
+#[test]
+fn tap_of_a_jumbo_mtu_is_refused_in_place_of_losing_frames() {
+    on_each_memory("tap_of_a_jumbo_mtu_is_refused_in_place_of_losing_frames", |scenario| {
+        let tap = PortPlan {
+            mtu: 9000,
+            ..port("tap:t0")
+        };
+        let refused = Devices::open(scenario.eal(192 << 20), &Plan::new(vec![tap], 1));
+        let text = refused.map(drop).expect_err("TAP has no jumbo frames").to_string();
+        assert!(text.contains("can't have an MTU of 9000 (at most 1508"), "{text}");
     });
 }
 

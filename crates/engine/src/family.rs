@@ -14,7 +14,7 @@ use sluice_table::prefix::NO_ROUTE;
 use sluice_table::wheel::Wheel;
 use sluice_wire::ipv4::protocol::{self, TCP};
 use sluice_wire::layers::{Layers, Plain};
-use sluice_wire::quote::quoted;
+use sluice_wire::quote::{quoted, quoted_flow};
 use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, ipv4, ipv6};
 
 use crate::applications::Application;
@@ -114,8 +114,9 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
 
     /// Key of a packet.
     fn key(layers: &Layers, frame: &[u8], context: Context) -> Self::Key;
-    /// Key that an ICMP error is looked up by: of the packets that would answer the one it quotes.
-    fn quoted(layers: &Layers, frame: &[u8], context: Context) -> Result<Self::Key, Fault>;
+    /// Key that an ICMP error is looked up by: of the packets that would answer the one it quotes. `as_it_came`: it is not
+    /// rewritten, so that ports are enough of what it quotes.
+    fn quoted(layers: &Layers, frame: &[u8], context: Context, as_it_came: bool) -> Result<Self::Key, Fault>;
     /// A key of its parts.
     fn make_key(tuple: Self::Tuple, protocol: u8) -> Self::Key;
     /// A key's tuple.
@@ -283,8 +284,11 @@ macro_rules! family {
             fn key(layers: &Layers, frame: &[u8], context: Context) -> $key {
                 layers.$keyfn(frame, context)
             }
-            fn quoted(layers: &Layers, frame: &[u8], context: Context) -> Result<$key, Fault> {
-                let quoted = quoted(frame, layers)?;
+            fn quoted(layers: &Layers, frame: &[u8], context: Context, as_it_came: bool) -> Result<$key, Fault> {
+                let quoted = match as_it_came {
+                    true => quoted_flow(frame, layers)?,
+                    false => quoted(frame, layers)?,
+                };
                 Ok(quoted.$keyfn(frame, context).reversed())
             }
             #[inline(always)]

@@ -135,6 +135,12 @@ impl Inspection {
             && layers.fragment != Fragment::Later
     }
 
+    /// Whether a frame that no rule can look into goes on over a bridge.
+    pub fn passes_unparsable(&self) -> bool {
+        let said = self.settings.policies.of(Exception::Unparsable);
+        self.settings.passive || matches!(said, Policy::Pass | Policy::Bypass)
+    }
+
     /// Whether a packet with a wrong checksum comes to inspection at all: it is dropped before, unless something else is
     /// to be done about it.
     pub fn takes_wrong_checksums(&self, reason: Fault) -> bool {

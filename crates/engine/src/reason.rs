@@ -25,6 +25,8 @@ reasons! {
         NotOurMac = "not-our-mac", "destination MAC address belongs to somebody else";
         UnknownVlan = "unknown-vlan", "no interface is configured for these VLAN tags";
         NotIp = "not-ip", "on a bridge that inspects: neither IPv4 nor IPv6, so that nothing looks into it";
+        EncapsulatedIp = "encapsulated-ip", "on a bridge that inspects: a tag or a header that hides IP and is not read: MPLS, PPPoE, MACsec and others";
+        LongerThanMtu = "longer-than-mtu", "over a bridge: longer than the MTU of the interface that it is to leave by";
         UnknownEthertype = "unknown-ethertype", "neither IPv4, IPv6 nor ARP";
         NotForUs = "not-for-us", "neighbour discovery about an address of somebody else";
         Multicast = "multicast", "multicast or broadcast that the gateway does not take part in";

@@ -46,6 +46,7 @@ fn join(interfaces: &mut [Interface], one: u16, other: u16) {
             fails_open: false,
         });
         interface.context = bridge_context(usize::from(one));
+        interface.mtu = 9000;
     }
 }
 

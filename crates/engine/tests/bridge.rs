@@ -58,6 +58,7 @@ fn bridged(interfaces: &mut [Interface], change: fn(&mut Bridge)) {
         change(&mut bridge);
         interface.bridge = Some(bridge);
         interface.context = bridge_context(0);
+        interface.mtu = 9000;
     }
 }
 
@@ -205,7 +206,16 @@ fn frames_of_every_kind_pass_unchanged_in_both_directions() {
 
 #[test]
 fn frames_of_every_kind_pass_unchanged_where_flows_are_inspected() {
-    let mut rig = Rig::new(plan());
+    let mut rig = Rig::new(Plan {
+        policy: |policy| {
+            inspected(policy);
+            let mut inspection = policy.inspection.as_deref().unwrap().clone();
+            let policies = &mut inspection.settings.policies;
+            *policies = policies.with(stream::Exception::Unparsable, stream::Policy::Pass);
+            policy.inspection = Some(Arc::new(inspection));
+        },
+        ..plan()
+    });
     let waits = ["a fragment", "with a wrong checksum"];
     for (name, frame) in kinds().into_iter().filter(|(name, _)| !waits.contains(name)) {
         for interface in [INSIDE, OUTSIDE] {
@@ -217,11 +227,43 @@ fn frames_of_every_kind_pass_unchanged_where_flows_are_inspected() {
             );
         }
     }
-    // ARP, spanning tree, MPLS, PPPoE; too many tags, broken header, short frame.
-    assert_eq!(8, spared(&rig, "not-ip"));
+    // ARP, spanning tree; MPLS, PPPoE; too many tags, broken header, short frame.
+    assert_eq!((4, 4), (spared(&rig, "not-ip"), spared(&rig, "encapsulated-ip")));
     assert_eq!(14, uninspected(&rig));
     assert!(rig.live() > 0);
     rig.check();
+}
+
+#[test]
+fn frame_longer_than_the_mtu_is_dropped_by_name_in_both_directions() {
+    const MTU: usize = 1280;
+    let interfaces: fn(&mut Vec<Interface>) = |interfaces| {
+        bridged(interfaces, |_| {});
+        interfaces.iter_mut().for_each(|interface| interface.mtu = MTU as u16);
+    };
+    for plan in [plain(), plan()] {
+        let mut rig = Rig::new(Plan { interfaces, ..plan });
+        let udp = |data: usize| {
+            let frame = packet::udp4(v4("10.0.0.1:5000"), v4("10.0.0.2:5001"));
+            frame.macs(HOST_MAC, ROUTER_MAC).payload(&vec![7; data])
+        };
+        for interface in [INSIDE, OUTSIDE] {
+            for fits in [
+                udp(MTU - 28).build(),
+                udp(MTU - 28).tag(0x8100, 7).build(),
+                udp(MTU - 28).tag(0x88a8, 7).tag(0x8100, 7).build(),
+            ] {
+                assert_eq!(1, over(&mut rig, interface, &fits).len(), "{:?}", rig.all_drops());
+            }
+            let mut other = udp(MTU).build();
+            other[12..14].copy_from_slice(&[0x88, 0xb5]);
+            for too_long in [udp(MTU - 27).build(), udp(MTU - 27).tag(0x8100, 7).build(), other] {
+                assert_eq!(0, over(&mut rig, interface, &too_long).len());
+            }
+        }
+        assert_eq!(6, rig.drops("longer-than-mtu"));
+        rig.check();
+    }
 }
 
 #[test]

@@ -114,7 +114,7 @@ skipped! {
     IcmpError "icmp-error" "An ICMP error about an inspected flow, which is none of its data.";
     Overload "overload" "Of a class that is bypassed, or inspected less, while its worker is overloaded.";
     FailOpen "fail-open" "Over a bridge that fails open, where there was no place for another flow.";
-    Invalid "invalid" "Not valid, over a bridge: show drops names what is wrong with it.";
+    Invalid "invalid" "Not to be parsed, over a bridge: `show bridges` names what is wrong with it.";
     NotIp "not-ip" "Neither IPv4 nor IPv6, over a bridge.";
     Midstream "midstream" "Of a connection whose beginning was not seen.";
     Handshake "handshake" "Data while the sides did not agree on where the stream begins.";
@@ -234,6 +234,7 @@ impl From<Exception> for Skipped {
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
             Exception::WaitingFull => Self::WaitingFull,
+            Exception::Unparsable => Self::Invalid,
         }
     }
 }
@@ -255,6 +256,8 @@ impl From<Exception> for Reason {
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
             Exception::WaitingFull => Self::WaitingFull,
+            // Of a frame that belongs to no flow yet: the fault itself is its reason.
+            Exception::Unparsable => Self::Malformed,
         }
     }
 }

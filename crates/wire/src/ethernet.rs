@@ -23,6 +23,36 @@ pub mod ethertype {
     pub const VLAN: u16 = 0x8100;
     /// An 802.1ad service tag.
     pub const SERVICE_VLAN: u16 = 0x88a8;
+    /// Those of tags and headers that carry IP and are not read: MPLS (RFC 5332), sessions of PPPoE (RFC 2516), PPP, service
+    /// tags as they were before 802.1ad, MACsec, provider backbone bridges, the tags of 802.1BR and of virtual interfaces,
+    /// Ethernet in Ethernet, TRILL (RFC 6325), network service headers (RFC 8300), compressed TCP (RFC 1701).
+    pub const ENCAPSULATIONS: [u16; 16] = [
+        0x8847, 0x8848, 0x8864, 0x880b, 0x9100, 0x9200, 0x9300, 0x88e5, 0x88e7, 0x893f, 0x8926, 0x6558, 0x22f3, 0x8903,
+        0x894f, 0x876b,
+    ];
+}
+
+/// Lengths of 802.3 frames; what is above is an EtherType.
+const MAX_802_3: u16 = 1500;
+
+/// Whether what begins behind an EtherType, tags aside, hides IP from who reads neither its header nor what that carries:
+/// one of [`ethertype::ENCAPSULATIONS`], or IP behind LLC (RFC 1042).
+pub fn hides_ip(kind: u16, body: &[u8]) -> bool {
+    if kind > MAX_802_3 {
+        return ethertype::ENCAPSULATIONS.contains(&kind);
+    }
+    match body {
+        // The SAP of IP.
+        [0x06, 0x06, ..] => true,
+        // SNAP, with the organisation of EtherTypes, or that of bridges (802.1H).
+        [0xaa, 0xaa, 0x03, 0, 0, 0 | 0xf8, high, low, ..] => {
+            let kind = u16::from_be_bytes([*high, *low]);
+            matches!(kind, ethertype::IPV4 | ethertype::IPV6)
+                || crate::vlan::is_tag(kind)
+                || ethertype::ENCAPSULATIONS.contains(&kind)
+        }
+        _ => false,
+    }
 }
 
 /// The broadcast address.

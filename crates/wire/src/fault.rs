@@ -37,7 +37,6 @@ faults! {
     BadTotalLength "bad-total-length" "The IP length is shorter than the header, or longer than the frame."
     BadOptions "bad-options" "An IPv4 option or IPv6 extension header runs over the end of its room."
     SourceRoute "source-route" "The packet asks to be source-routed (RFC 7126, RFC 5095)."
-    TooManyExtensions "too-many-extensions" "The IPv6 packet has more than eight extension headers."
     MisplacedExtension "misplaced-extension" "An IPv6 hop-by-hop header is not the first, or there are two fragment headers."
     ShortTransport "short-transport" "The datagram ends before its TCP, UDP or ICMP header does."
     BadUdpLength "bad-udp-length" "The UDP length is below 8 or beyond the datagram's end."

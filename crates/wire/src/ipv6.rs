@@ -68,9 +68,6 @@ pub mod extension {
     pub const DESTINATION: u8 = 60;
 }
 
-/// Most extension headers that a packet may have.
-pub const MAX_EXTENSIONS: usize = 8;
-
 /// The chain of extension headers of one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
@@ -89,7 +86,8 @@ pub struct Chain {
 }
 
 /// Walk over the extension headers of a datagram that begins with its IPv6 header. In a fragment that is not the
-/// first, the walk ends behind the fragment header.
+/// first, the walk ends behind the fragment header. How many there are is not limited, as hosts do not limit it (RFC 8200, 4):
+/// each has 8 bytes at least, so that the walk takes an eighth as many steps as the datagram has bytes.
 pub fn walk(datagram: &[u8]) -> Result<Chain, Fault> {
     let mut chain = Chain {
         protocol: NEXT_HEADER.read(datagram),
@@ -111,9 +109,6 @@ pub fn walk(datagram: &[u8]) -> Result<Chain, Fault> {
                 | extension::DESTINATION
         ) {
             return Ok(chain);
-        }
-        if chain.count == MAX_EXTENSIONS {
-            return Err(Fault::TooManyExtensions);
         }
         let short = if first_of_many {
             Fault::TinyFragment

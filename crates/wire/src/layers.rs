@@ -311,17 +311,18 @@ fn transport(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Ports, or an ICMP query's identifier twice, of a transport header of at least 8 bytes; none for ICMP errors and
-/// other messages. Sets the ICMP flags.
+/// Ports, or an ICMP query's identifier twice, of a transport header of which at least the ports are there, or 8 bytes of
+/// ICMP; none for ICMP errors and other messages. Sets the ICMP flags.
 pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(u16, u16)> {
+    if matches!(protocol, protocol::TCP | protocol::UDP) {
+        let head = payload.first_chunk::<4>()?;
+        return Some((
+            u16::from_be_bytes([head[0], head[1]]),
+            u16::from_be_bytes([head[2], head[3]]),
+        ));
+    }
     let head = payload.first_chunk::<8>()?;
     let kind = match protocol {
-        protocol::TCP | protocol::UDP => {
-            return Some((
-                u16::from_be_bytes([head[0], head[1]]),
-                u16::from_be_bytes([head[2], head[3]]),
-            ));
-        }
         protocol::ICMP => icmp::flags(head[0]),
         _ => icmpv6::flags(head[0]),
     };

@@ -30,7 +30,20 @@ impl Quoted {
 }
 
 /// Find what an ICMP or ICMPv6 error quotes (RFC 5508, 4; RFC 4443, 2.4).
+#[inline]
 pub fn quoted(frame: &[u8], layers: &Layers) -> Result<Quoted, Fault> {
+    quoted_with(frame, layers, 8)
+}
+
+/// As [`quoted`], where it is enough that the flow can be told: behind `l4` there may be no more than the ports of TCP or UDP.
+/// Less than the 8 bytes of RFC 792 come from hosts that count IP options as such.
+#[inline]
+pub fn quoted_flow(frame: &[u8], layers: &Layers) -> Result<Quoted, Fault> {
+    quoted_with(frame, layers, 4)
+}
+
+/// `ports_end`: bytes of the transport header that must be there for TCP and UDP; for the rest 8.
+fn quoted_with(frame: &[u8], layers: &Layers, ports_end: usize) -> Result<Quoted, Fault> {
     if !layers.flags.has(Flags::ICMP_ERROR) || layers.fragment != Fragment::Whole {
         return Err(Fault::NotAnError);
     }
@@ -52,7 +65,11 @@ pub fn quoted(frame: &[u8], layers: &Layers) -> Result<Quoted, Fault> {
         return Err(Fault::QuotedFragment);
     }
     let payload = quote.payload(frame);
-    if payload.len() < 8 {
+    let least = match quote.protocol {
+        protocol::TCP | protocol::UDP => ports_end,
+        _ => 8,
+    };
+    if payload.len() < least {
         return Err(Fault::ShortQuote);
     }
     let has_ports = match quote.protocol {

@@ -79,7 +79,7 @@ fn faulty() -> Vec<(Fault, Vec<u8>)> {
         (Fault::SourceRoute, tcp().options(&[131, 7, 4, 192, 0, 2, 9, 0]).build()),
         (Fault::SourceRoute, raw6(43, &[17, 0, 0, 1, 0, 0, 0, 0]).build()),
         (
-            Fault::TooManyExtensions,
+            Fault::BadOptions,
             raw6(60, &[60, 0, 1, 4, 0, 0, 0, 0].repeat(9)).build(),
         ),
         (

@@ -9,7 +9,7 @@ use crate::read::place;
 use crate::schema;
 
 /// What can't be inspected, by name; the data plane has the same list.
-pub const EXCEPTIONS: [&str; 14] = [
+pub const EXCEPTIONS: [&str; 15] = [
     "midstream",
     "handshake",
     "gap-full",
@@ -24,6 +24,7 @@ pub const EXCEPTIONS: [&str; 14] = [
     "work",
     "decode-anomaly",
     "waiting-full",
+    "unparsable",
 ];
 
 impl Check<'_> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{PortError, PortPlan};
 use crate::device::Device;
-use crate::driver::{AF_XDP_MTU, Choice, Driver};
+use crate::driver::{AF_XDP_MTU, Choice, Driver, TAP_MTU};
 use crate::eal::{error_text, has_capability, last_words};
 use crate::interface::{AllMulticast, Interface, exists};
 use crate::pci::{Mode, System, judge};
@@ -182,6 +182,15 @@ impl Opening<'_> {
                 driver: Driver::AfXdp,
                 mtu: self.plan.mtu,
                 reason: format!("at most {AF_XDP_MTU}; AF_PACKET serves more"),
+            });
+        }
+        if self.choice.driver == Driver::Tap && self.plan.mtu > TAP_MTU {
+            return Err(PortError::Mtu {
+                port: self.plan.name.clone(),
+                device: self.plan.device.to_string(),
+                driver: Driver::Tap,
+                mtu: self.plan.mtu,
+                reason: format!("at most {TAP_MTU}, longer frames would be lost; a veth pair serves more"),
             });
         }
         for device in self.plan.devices() {

@@ -13,7 +13,7 @@ use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::vlan::{self, Tag};
-use sluice_wire::{Checksums, Direction, Fault, Packet};
+use sluice_wire::{Checksums, Direction, Fault, Packet, ethernet};
 
 use crate::batch::{Batch, Hop, Lists, Meta, Slots, put};
 use crate::context::Ctx;
@@ -67,10 +67,22 @@ pub fn receive(
                 wrong_checksum(place, bridge, batch, lists, ctx);
             }
             Err(reason) if bridge.drops_invalid => lists.discard(place, reason),
-            Err(reason) => {
-                if inspects {
-                    ctx.counters.bypass_before(Skipped::Invalid);
+            Err(reason) if inspects && is_of_addresses(reason) => match look_at_the_rest(packet, interface, ctx) {
+                Ok(layers) => {
+                    meta.layers = layers;
+                    spare(meta, reason, ctx);
+                    onward(place, bridge, inspects, batch, lists, ctx);
                 }
+                Err(reason) => unparsable(place, reason, bridge, batch, lists, ctx),
+            },
+            // ARP is not IP, whatever it says.
+            Err(reason) if inspects && reason == Fault::BadArp.into() => {
+                ctx.counters.bypass_before(Skipped::NotIp);
+                spare(meta, reason, ctx);
+                send(place, bridge.peer, batch, lists, ctx);
+            }
+            Err(reason) if inspects => unparsable(place, reason, bridge, batch, lists, ctx),
+            Err(reason) => {
                 spare(meta, reason, ctx);
                 send(place, bridge.peer, batch, lists, ctx);
             }
@@ -171,7 +183,10 @@ const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 /// A packet that its receiver would not take, and that inspection does not take for part of its flow.
 fn wrong_checksum(slot: Slot, bridge: Bridge, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
     let inspection = ctx.policy.inspection.as_deref();
-    let said = inspection.map(|inspection| inspection.settings.policies.of(Exception::BadChecksum));
+    let said = inspection.map(|inspection| match inspection.settings {
+        settings if settings.passive => Exceptional::Pass,
+        settings => settings.policies.of(Exception::BadChecksum),
+    });
     let packet = &mut batch.packets[slot as usize];
     match (said, layers::parse(packet.bytes())) {
         (Some(Exceptional::DropFlow | Exceptional::Bypass), Ok(layers)) if !bridge.drops_invalid => {
@@ -191,6 +206,51 @@ fn wrong_checksum(slot: Slot, bridge: Bridge, batch: &mut Batch<'_, '_>, lists: 
     }
 }
 
+/// A frame that no rule can look into, over a bridge that inspects.
+fn unparsable(
+    slot: Slot,
+    reason: Reason,
+    bridge: Bridge,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &Ctx<'_, '_>,
+) {
+    let passes = ctx.policy.inspection.as_deref().is_none_or(|on| on.passes_unparsable());
+    if !passes {
+        return lists.discard(slot, reason);
+    }
+    ctx.counters.bypass_before(Skipped::Invalid);
+    spare(batch.meta(slot), reason, ctx);
+    send(slot, bridge.peer, batch, lists, ctx);
+}
+
+/// Whether nothing is wrong with a packet but where it comes from or is to go: its headers can be read.
+fn is_of_addresses(reason: Reason) -> bool {
+    use Fault::{MartianDestination, MartianSource, SourceRoute};
+    matches!(reason, Reason::Wire(MartianSource | MartianDestination | SourceRoute))
+}
+
+/// [`look`] at a packet whose addresses or route are wrong: whether everything else is right.
+#[cold]
+fn look_at_the_rest(packet: &mut Packet<'_>, interface: &Interface, ctx: &Ctx<'_, '_>) -> Result<Layers, Reason> {
+    let policy = validity::Policy {
+        martians: false,
+        source_routes: false,
+        ..interface.validity
+    };
+    let layers = look_by(packet, interface, &policy, ctx)?;
+    let frame = packet.bytes();
+    let to_itself = match layers.class {
+        Class::Ipv4 => V4::addresses(&layers, frame).0 == V4::addresses(&layers, frame).1,
+        _ => V6::addresses(&layers, frame).0 == V6::addresses(&layers, frame).1,
+    };
+    // A session has a key for each direction, and these would be one.
+    match to_itself {
+        true => Err(Fault::Land.into()),
+        false => Ok(layers),
+    }
+}
+
 /// A packet that has waited goes on.
 pub fn again(slot: Slot, bridge: Bridge, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
     let inspects = inspects(ctx.policy, batch.meta(slot).interface, bridge);
@@ -205,9 +265,19 @@ fn inspects(policy: &Policy, number: u16, bridge: Bridge) -> bool {
 
 /// Where the headers of a frame are, where it is valid. A checksum that its sender left to a card is completed.
 fn look(packet: &mut Packet<'_>, interface: &Interface, ctx: &Ctx<'_, '_>) -> Result<Layers, Reason> {
+    look_by(packet, interface, &interface.validity, ctx)
+}
+
+#[inline(always)]
+fn look_by(
+    packet: &mut Packet<'_>,
+    interface: &Interface,
+    policy: &validity::Policy,
+    ctx: &Ctx<'_, '_>,
+) -> Result<Layers, Reason> {
     let checksums = packet.checksums();
     let layers = layers::parse(packet.bytes())?;
-    match validity::validate(packet.bytes(), checksums, &layers, &interface.validity)? {
+    match validity::validate(packet.bytes(), checksums, &layers, policy)? {
         Validity::Valid => parse::forget_wrong(packet),
         Validity::LeftToOffload if interface.complete_checksums => parse::complete_checksum(packet, &layers, ctx),
         Validity::LeftToOffload => return Err(Own::LeftToOffload.into()),
@@ -227,6 +297,9 @@ fn onward(slot: Slot, bridge: Bridge, inspects: bool, batch: &mut Batch<'_, '_>,
         }
         Class::Ipv4 if looks => put(V4::lookups(lists), slot),
         Class::Ipv6 if looks => put(V6::lookups(lists), slot),
+        Class::Other if inspects && hides_ip(&batch.packets[slot as usize], &batch.meta(slot).layers) => {
+            unparsable(slot, Own::EncapsulatedIp.into(), bridge, batch, lists, ctx);
+        }
         _ => {
             if inspects {
                 ctx.counters.bypass_before(Skipped::NotIp);
@@ -237,6 +310,27 @@ fn onward(slot: Slot, bridge: Bridge, inspects: bool, batch: &mut Batch<'_, '_>,
     }
 }
 
+/// Whether a frame that is not IP carries IP all the same.
+#[cold]
+fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
+    let (type_at, body) = (usize::from(layers.l3).saturating_sub(2), usize::from(layers.l3));
+    let kind = packet.bytes().get(type_at..body).and_then(|kind| kind.try_into().ok());
+    let body = packet.bytes().get(body..).unwrap_or_default();
+    kind.is_some_and(|kind| ethernet::hides_ip(u16::from_be_bytes(kind), body))
+}
+
+/// An ICMP error of which nobody can tell whose it is: as one about a flow that was not seen.
+#[cold]
+pub fn untold(slot: Slot, fault: Fault, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let interface = ctx.policy.interface(batch.meta(slot).interface);
+    match (interface.and_then(|interface| interface.bridge), fault) {
+        (Some(bridge), Fault::ShortQuote | Fault::QuotedFragment) => {
+            unseen(slot, fault.into(), bridge, batch, lists, ctx);
+        }
+        _ => lists.discard(slot, fault),
+    }
+}
+
 /// Count what passes although there is a reason against it.
 fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &Ctx<'_, '_>) {
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
@@ -244,11 +338,22 @@ fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &Ctx<'_, '_>) {
     }
 }
 
+/// Whether a frame is longer than an MTU lets it be, tags aside. Devices lose such frames, some of them in silence.
+#[cold]
+fn is_too_long(frame: &[u8], mtu: u16) -> bool {
+    let tags = (0..).take_while(|&k| vlan::tag(frame, k).is_some()).count();
+    frame.len() > usize::from(mtu) + ethernet::LENGTH + tags * vlan::LENGTH
+}
+
 /// Send a frame by an interface, as it is.
 pub fn send(slot: Slot, to: u16, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
     let Some(interface) = ctx.policy.interface(to) else {
         return lists.discard(slot, Own::InterfaceGone);
     };
+    let frame = batch.packets[slot as usize].bytes();
+    if frame.len() > usize::from(interface.mtu) + ethernet::LENGTH && is_too_long(frame, interface.mtu) {
+        return lists.discard(slot, Own::LongerThanMtu);
+    }
     let out = match ctx.policy.sender(interface.port, ctx.own) {
         Some(sender) => Out::HandOver(sender, to),
         None => {

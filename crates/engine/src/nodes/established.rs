@@ -195,10 +195,10 @@ fn keys<F: Family, const SITES: bool>(
             context = site.unwrap_or(own);
         }
         let key = if meta.layers.flags.has(Flags::ICMP_ERROR) {
-            match F::quoted(&meta.layers, frame, context) {
+            match F::quoted(&meta.layers, frame, context, bridged) {
                 Ok(key) => key,
                 Err(fault) => {
-                    lists.discard(slot, fault);
+                    bridge::untold(slot, fault, batch, lists, ctx);
                     continue;
                 }
             }

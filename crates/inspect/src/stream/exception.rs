@@ -71,6 +71,8 @@ exceptions! {
     DecodeAnomaly "decode-anomaly" Pass "A message that hosts read differently";
     WaitingFull "waiting-full" DropFlow
         "A rule has found a part of what it asks for, and there is no place to note that it waits for the rest";
+    Unparsable "unparsable" DropPacket
+        "Over a bridge: a frame that is no valid IP, or hides IP in what is not read, so that no rule can look into it";
 }
 
 /// How many exceptions there are.
