@@ -25,6 +25,7 @@ pub use story::Story;
 use crate::bindings::vectorscan;
 use crate::evaluate::{Facts, View};
 use crate::prefilter::Class;
+use crate::protocols::ftp::Hosts;
 use crate::protocols::{self, Capacity, Store};
 use crate::rates::Rates;
 use crate::reason::{Reason, Skipped};
@@ -456,7 +457,9 @@ impl<'m> Inspector<'m> {
         }
         let payload = message(&self.streams, stream, direction, ends_stream);
         if !bytes.is_empty() && *fate == Fate::Open {
-            parser.bytes(toward, bytes, &mut self.store, service, &mut |said: Said<'_>, known| {
+            let (hosts, port) = hosts(ends, story.number, round.now);
+            let of = (toward, &hosts, port);
+            parser.bytes(of, bytes, &mut self.store, service, &mut |said: Said<'_>, known| {
                 let (slot, piece) = match said {
                     Said::Bytes(toward, bytes) => return noting!().bytes(toward, bytes, known),
                     Said::Piece(slot, piece) => (slot, piece),
@@ -589,7 +592,7 @@ impl<'m> Inspector<'m> {
             };
         }
         parser.datagram(
-            ends.ports,
+            (ends.toward, ends.ports),
             bytes,
             &mut self.store,
             service,
@@ -648,6 +651,23 @@ impl Piece {
         to: 0,
         ends: false,
     };
+}
+
+/// The hosts of a flow, and the server's port.
+fn hosts(ends: &Ends, flow: u64, now: u64) -> (Hosts, u16) {
+    let [from, to] = ends.ports;
+    let (client, server, port) = match ends.toward {
+        Toward::Server => (ends.source, ends.destination, to),
+        Toward::Client => (ends.destination, ends.source, from),
+    };
+    let second = (now / 1_000_000_000) as u32;
+    let hosts = Hosts {
+        client,
+        server,
+        flow,
+        second,
+    };
+    (hosts, port)
 }
 
 /// Whom a direction leads to: forward is from who called.

@@ -8,6 +8,8 @@
 
 pub mod anomaly;
 pub mod dns;
+pub mod expected;
+pub mod ftp;
 pub mod http;
 mod inflate;
 pub mod recognise;
@@ -19,6 +21,8 @@ use std::ops::Range;
 
 pub use anomaly::{Anomaly, Counts};
 pub use dns::{Dns, DnsStream};
+pub use expected::Expected;
+pub use ftp::Ftp;
 pub use http::Http;
 pub use inflate::Inflaters;
 pub use recognise::{Recognise, Recognised};
@@ -54,6 +58,8 @@ pub struct Store {
     pub names: Slots,
     /// Decoders of content encodings.
     pub inflaters: Inflaters,
+    /// Data connections of FTP that are agreed on.
+    pub expected: Expected,
     /// Anomalies met.
     pub anomalies: Counts,
 }
@@ -108,6 +114,7 @@ impl Store {
             messages: Slots::new(messages, slots::Layout::message(&limits)),
             names: Slots::new(names, slots::Layout::name(&limits)),
             inflaters: Inflaters::new(inflaters, decoded_bytes, decoded_ratio),
+            expected: Expected::default(),
             anomalies: Counts::default(),
         }
     }

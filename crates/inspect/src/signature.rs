@@ -103,7 +103,9 @@ pub enum Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Service {
+    /// HTTP/1.
     Http,
+    Http2,
     Tls,
     Dns,
     Ftp,
@@ -129,6 +131,7 @@ pub enum Service {
     MySql,
     Postgres,
     Ldap,
+    Mqtt,
     /// Any other, by the name of the file: matched by the name that the application identification gives.
     Other(&'static str),
 }

@@ -8,8 +8,8 @@ use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use sluice_inspect::protocols::{Capacity, Dns, DnsStream, Http, Piece, Recognise, Recognised, Slot, Store, Tls};
-use sluice_inspect::signature::Buffer;
 use sluice_inspect::signature::Toward;
+use sluice_inspect::signature::{Buffer, Service};
 
 type Names = BTreeSet<String>;
 type End = (Vec<u8>, u16);
@@ -46,10 +46,10 @@ impl Connection {
 
     fn parse(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
         match (self.protocol, toward) {
-            (Some(Recognised::Http), Toward::Server) => _ = self.http.request(store, bytes, sink),
-            (Some(Recognised::Http), Toward::Client) => _ = self.http.response(store, bytes, sink),
-            (Some(Recognised::Tls), Toward::Server) => self.tls.bytes(store, bytes, sink),
-            (Some(Recognised::Dns), _) => self.dns[toward as usize].bytes(store, bytes, sink),
+            (Some(Recognised::Known(Service::Http)), Toward::Server) => _ = self.http.request(store, bytes, sink),
+            (Some(Recognised::Known(Service::Http)), Toward::Client) => _ = self.http.response(store, bytes, sink),
+            (Some(Recognised::Known(Service::Tls)), Toward::Server) => self.tls.bytes(store, bytes, sink),
+            (Some(Recognised::Known(Service::Dns)), _) => self.dns[toward as usize].bytes(store, bytes, sink),
             _ => {}
         }
     }

@@ -1,13 +1,10 @@
 //! Which protocol a flow speaks, and its parser.
 
+use crate::protocols::expected::Ends;
+use crate::protocols::ftp::{Ftp, Hosts};
 use crate::protocols::http::Http;
 use crate::protocols::{Dns, DnsStream, Piece, Recognise, Recognised, Slot, Store, Tls};
 use crate::signature::{Service, Toward};
-
-/// Port of DNS over UDP.
-const DNS: u16 = 53;
-/// Port of multicast DNS.
-const MULTICAST_DNS: u16 = 5353;
 
 /// A flow's parser; which it is comes first, as that is all that most packets need of it.
 #[derive(Debug)]
@@ -21,6 +18,7 @@ pub(super) enum Parser {
     /// Of both sides: the questions are all that is read.
     DnsStream(DnsStream),
     Dns(Dns),
+    Ftp(Ftp),
     /// Nothing that is parsed.
     None,
 }
@@ -49,24 +47,47 @@ impl Parser {
         matches!(self, Self::Unknown(_))
     }
 
-    /// The next bytes of a stream.
+    /// What parses a protocol over TCP.
+    fn of_stream(service: Service) -> Self {
+        match service {
+            Service::Http => Self::Http(Http::default()),
+            Service::Tls => Self::Tls(Tls::default()),
+            Service::Dns => Self::DnsStream(DnsStream::default()),
+            Service::Ftp => Self::Ftp(Ftp::default()),
+            _ => Self::None,
+        }
+    }
+
+    /// The first bytes of a stream to this port: whether a control connection has agreed on it.
+    fn is_expected(&mut self, store: &mut Store, hosts: &Hosts, port: u16) -> bool {
+        let ends = Ends {
+            listener: hosts.server,
+            peer: hosts.client,
+            port,
+        };
+        let begins = matches!(self, Self::Unknown(recognise) if recognise.is_empty());
+        begins && store.expected.take(&ends, hosts.second).is_some()
+    }
+
+    /// The next bytes of a stream between these hosts, to this port of the server.
     pub fn bytes(
         &mut self,
-        toward: Toward,
+        (toward, hosts, port): (Toward, &Hosts, u16),
         bytes: &[u8],
         store: &mut Store,
         service: &mut Option<Service>,
         sink: &mut impl Sink,
     ) {
+        if self.is_unknown() && self.is_expected(store, hosts, port) {
+            (*self, *service) = (Self::None, Some(Service::FtpData));
+        }
         let Self::Unknown(recognise) = self else {
-            return self.parse(toward, bytes, store, *service, sink);
+            return self.parse((toward, hosts), bytes, store, *service, sink);
         };
         let (said, taken) = recognise.bytes(toward, bytes);
         let (parser, known) = match said {
             Recognised::More => return,
-            Recognised::Http => (Self::Http(Http::default()), Some(Service::Http)),
-            Recognised::Tls => (Self::Tls(Tls::default()), Some(Service::Tls)),
-            Recognised::Dns => (Self::DnsStream(DnsStream::default()), Some(Service::Dns)),
+            Recognised::Known(service) => (Self::of_stream(service), Some(service)),
             Recognised::Other => (Self::None, None),
         };
         let Self::Unknown(recognise) = std::mem::replace(self, parser) else {
@@ -78,14 +99,20 @@ impl Parser {
             Toward::Server => Toward::Client,
             Toward::Client => Toward::Server,
         };
-        self.parse(other, recognise.head(other), store, known, sink);
-        self.parse(toward, recognise.head(toward), store, known, sink);
-        self.parse(toward, bytes.get(taken..).unwrap_or_default(), store, known, sink);
+        self.parse((other, hosts), recognise.head(other), store, known, sink);
+        self.parse((toward, hosts), recognise.head(toward), store, known, sink);
+        self.parse(
+            (toward, hosts),
+            bytes.get(taken..).unwrap_or_default(),
+            store,
+            known,
+            sink,
+        );
     }
 
     fn parse(
         &mut self,
-        toward: Toward,
+        (toward, hosts): (Toward, &Hosts),
         bytes: &[u8],
         store: &mut Store,
         service: Option<Service>,
@@ -106,6 +133,7 @@ impl Parser {
                 }
             }
             (Self::DnsStream(questions), Toward::Server) => questions.bytes(store, bytes, &mut found),
+            (Self::Ftp(ftp), _) => ftp.bytes(store, toward, bytes, hosts),
             _ => {}
         }
         if matches!(self, Self::Tls(_) | Self::DnsStream(_)) {
@@ -145,16 +173,24 @@ impl Parser {
     /// A datagram.
     pub fn datagram(
         &mut self,
-        ports: [u16; 2],
+        (toward, ports): (Toward, [u16; 2]),
         bytes: &[u8],
         store: &mut Store,
         service: &mut Option<Service>,
         sink: &mut impl Sink,
     ) {
-        if let Self::Unknown(_) = self {
-            let dns = ports.iter().any(|port| matches!(*port, DNS | MULTICAST_DNS));
-            *self = if dns { Self::Dns(Dns::default()) } else { Self::None };
-            *service = dns.then_some(Service::Dns);
+        if let Self::Unknown(recognise) = self {
+            match recognise.datagram(toward, ports, bytes) {
+                Recognised::More => {}
+                Recognised::Other => *self = Self::None,
+                Recognised::Known(known) => {
+                    *service = Some(known);
+                    *self = match known {
+                        Service::Dns => Self::Dns(Dns::default()),
+                        _ => Self::None,
+                    };
+                }
+            }
         }
         if let Self::Dns(dns) = self {
             dns.message(store, bytes, &mut |slot: Slot<'_>, piece: Piece| {
@@ -171,7 +207,7 @@ impl Parser {
             Self::Tls(mut tls) => tls.release(store),
             Self::DnsStream(mut questions) => questions.release(store),
             Self::Dns(mut dns) => dns.release(store),
-            Self::Unknown(_) | Self::None => {}
+            Self::Ftp(_) | Self::Unknown(_) | Self::None => {}
         }
     }
 }

@@ -93,6 +93,8 @@ anomalies! {
         "A ClientHello whose lengths contradict each other, or something else in its place.";
     LongOffer "long-offer"
         "A ClientHello offers more groups or point formats than its fingerprint holds.";
+    ExpectationLost "expectation-lost"
+        "More data connections of FTP were agreed on than are remembered: the oldest is not recognised as one.";
 }
 
 /// How often each anomaly was met.

@@ -161,6 +161,13 @@ impl<'a> Draft<'a> {
             return Err((option, Fault::NeedsToClient));
         }
         let conditions = settle::settle(self.dialect, self.steps)?;
+        let ports = [&self.header.source.ports, &self.header.destination.ports];
+        if let Some(Service::Other(name)) = self.services.first()
+            && !self.services.iter().any(Service::is_recognised)
+            && ports.iter().all(|ports| ports.0.is_empty())
+        {
+            return Err(("service", Fault::NotRecognised((*name).into())));
+        }
         self.services.sort_unstable();
         self.services.dedup();
         Ok(Signature {

@@ -150,7 +150,7 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("detection_filter", ALL, Reads(flow::detection_filter)),
     ("threshold", CLASSIC, Reads(flow::threshold)),
     ("service", SNORT3, Reads(flow::service)),
-    ("app-layer-protocol", SURICATA, Reads(flow::service)),
+    ("app-layer-protocol", SURICATA, Reads(flow::application)),
 ];
 
 /// Options that there are, with dialects, and that no signature can hold.
