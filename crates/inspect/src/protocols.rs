@@ -27,6 +27,7 @@ pub use http::Http;
 pub use inflate::Inflaters;
 pub use recognise::{Recognise, Recognised};
 pub use slots::{Handle, Limits, Slot, Slots, View};
+pub use tls::Server as TlsServer;
 pub use tls::Tls;
 
 use crate::signature::Buffer;
@@ -56,6 +57,8 @@ pub struct Store {
     pub messages: Slots,
     /// Slots of DNS messages and TLS hellos.
     pub names: Slots,
+    /// Slots of TLS servers.
+    pub servers: Slots,
     /// Decoders of content encodings.
     pub inflaters: Inflaters,
     /// Data connections of FTP that are agreed on.
@@ -113,6 +116,8 @@ impl Store {
         Self {
             messages: Slots::new(messages, slots::Layout::message(&limits)),
             names: Slots::new(names, slots::Layout::name(&limits)),
+            // A server has spoken soon: few do so at once.
+            servers: Slots::new((names / 4).max(1), slots::Layout::server()),
             inflaters: Inflaters::new(inflaters, decoded_bytes, decoded_ratio),
             expected: Expected::default(),
             anomalies: Counts::default(),

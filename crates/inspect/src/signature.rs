@@ -217,6 +217,22 @@ pub enum Buffer {
     TlsSni,
     /// MD5 of what a `ClientHello` offers, in lower-case hexadecimal digits.
     Ja3Hash,
+    /// The same of what a `ServerHello` chooses.
+    Ja3sHash,
+    /// JA4 of a `ClientHello`.
+    Ja4Hash,
+    /// Subject of the server's certificate: `C=US, O=Example, CN=example.org`.
+    TlsCertSubject,
+    /// Its issuer.
+    TlsCertIssuer,
+    /// Its serial number: pairs of upper-case hexadecimal digits with colons between.
+    TlsCertSerial,
+    /// Its SHA-1: pairs of lower-case hexadecimal digits with colons between.
+    TlsCertFingerprint,
+    /// The version that the server chose, two bytes.
+    TlsVersion,
+    /// A protocol that the client offers, or the one that the server chose.
+    TlsAlpn,
     /// What [`Condition::Base64Decode`] made.
     Base64,
 }

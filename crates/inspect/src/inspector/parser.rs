@@ -3,18 +3,19 @@
 use crate::protocols::expected::Ends;
 use crate::protocols::ftp::{Ftp, Hosts};
 use crate::protocols::http::Http;
-use crate::protocols::{Dns, DnsStream, Piece, Recognise, Recognised, Slot, Store, Tls};
+use crate::protocols::{Dns, DnsStream, Piece, Recognise, Recognised, Slot, Store, Tls, TlsServer};
 use crate::signature::{Service, Toward};
 
 /// A flow's parser; which it is comes first, as that is all that most packets need of it.
 #[derive(Debug)]
 #[repr(u8)]
+#[expect(clippy::large_enum_variant, reason = "a box would allocate while packets pass")]
 pub(super) enum Parser {
     /// Not yet known.
     Unknown(Recognise),
     Http(Http),
-    /// Of both sides: the client's hello is all that is read.
-    Tls(Tls),
+    /// The client's hello; the server's hello and certificate.
+    Tls(Tls, TlsServer),
     /// Of both sides: the questions are all that is read.
     DnsStream(DnsStream),
     Dns(Dns),
@@ -51,7 +52,7 @@ impl Parser {
     fn of_stream(service: Service) -> Self {
         match service {
             Service::Http => Self::Http(Http::default()),
-            Service::Tls => Self::Tls(Tls::default()),
+            Service::Tls => Self::Tls(Tls::default(), TlsServer::default()),
             Service::Dns => Self::DnsStream(DnsStream::default()),
             Service::Ftp => Self::Ftp(Ftp::default()),
             _ => Self::None,
@@ -126,7 +127,13 @@ impl Parser {
             (Self::Http(http), Toward::Client) => {
                 http.response(store, bytes, &mut found);
             }
-            (Self::Tls(tls), Toward::Server) => {
+            (Self::Tls(_, server), Toward::Client) => {
+                server.bytes(store, bytes, &mut found);
+                if server.is_done() {
+                    server.release(store);
+                }
+            }
+            (Self::Tls(tls, _), Toward::Server) => {
                 tls.bytes(store, bytes, &mut found);
                 if tls.is_done() {
                     tls.release(store);
@@ -136,7 +143,7 @@ impl Parser {
             (Self::Ftp(ftp), _) => ftp.bytes(store, toward, bytes, hosts),
             _ => {}
         }
-        if matches!(self, Self::Tls(_) | Self::DnsStream(_)) {
+        if matches!(self, Self::Tls(..) | Self::DnsStream(_)) {
             sink(Said::Bytes(toward, bytes), service);
         }
     }
@@ -164,7 +171,8 @@ impl Parser {
         match (self, toward) {
             (Self::Http(http), Toward::Server) => Some(http.request_slot(store)),
             (Self::Http(http), Toward::Client) => Some(http.response_slot(store)),
-            (Self::Tls(tls), Toward::Server) => Some(tls.slot(store)),
+            (Self::Tls(tls, _), Toward::Server) => Some(tls.slot(store)),
+            (Self::Tls(_, server), Toward::Client) => Some(server.slot(store)),
             (Self::DnsStream(questions), Toward::Server) => Some(questions.slot(store)),
             _ => None,
         }
@@ -204,7 +212,10 @@ impl Parser {
     pub fn release(&mut self, store: &mut Store) {
         match std::mem::replace(self, Self::None) {
             Self::Http(mut http) => http.release(store),
-            Self::Tls(mut tls) => tls.release(store),
+            Self::Tls(mut tls, mut server) => {
+                tls.release(store);
+                server.release(store);
+            }
             Self::DnsStream(mut questions) => questions.release(store),
             Self::Dns(mut dns) => dns.release(store),
             Self::Ftp(_) | Self::Unknown(_) | Self::None => {}

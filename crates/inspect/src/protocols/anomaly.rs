@@ -93,6 +93,10 @@ anomalies! {
         "A ClientHello whose lengths contradict each other, or something else in its place.";
     LongOffer "long-offer"
         "A ClientHello offers more groups or point formats than its fingerprint holds.";
+    BadServerHello "bad-server-hello"
+        "What a TLS server sends first is no hello, or has lengths that contradict each other.";
+    BadCertificate "bad-certificate"
+        "A server's certificate that can not be read: its fingerprint is all that is searched.";
     ExpectationLost "expectation-lost"
         "More data connections of FTP were agreed on than are remembered: the oldest is not recognised as one.";
 }

@@ -160,6 +160,11 @@ pub fn recognise(heads: [&[u8]; 2]) -> Recognised {
     }
 }
 
+/// A length in BER (X.690, section 8.1.3), and what follows it.
+pub(super) fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    binary::length(bytes).ok()
+}
+
 /// Compares the begin of a head with a word in any case.
 fn begins(bytes: &[u8], with: &[u8], then: Compared) -> Compared {
     let common = bytes.len().min(with.len());

@@ -113,6 +113,18 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("tls_sni", SURICATA, Looks(Buffer::TlsSni)),
     ("ja3.hash", SURICATA, Looks(Buffer::Ja3Hash)),
     ("ja3_hash", SURICATA, Looks(Buffer::Ja3Hash)),
+    ("ja3s.hash", SURICATA, Looks(Buffer::Ja3sHash)),
+    ("ja4.hash", SURICATA, Looks(Buffer::Ja4Hash)),
+    ("tls.alpn", SURICATA, Looks(Buffer::TlsAlpn)),
+    ("tls.cert_subject", SURICATA, Looks(Buffer::TlsCertSubject)),
+    ("tls_cert_subject", SURICATA, Looks(Buffer::TlsCertSubject)),
+    ("tls.cert_issuer", SURICATA, Looks(Buffer::TlsCertIssuer)),
+    ("tls_cert_issuer", SURICATA, Looks(Buffer::TlsCertIssuer)),
+    ("tls.cert_serial", SURICATA, Looks(Buffer::TlsCertSerial)),
+    ("tls_cert_serial", SURICATA, Looks(Buffer::TlsCertSerial)),
+    ("tls.cert_fingerprint", SURICATA, Looks(Buffer::TlsCertFingerprint)),
+    ("tls_cert_fingerprint", SURICATA, Looks(Buffer::TlsCertFingerprint)),
+    ("tls.version", SURICATA, Reads(content::tls_version)),
     // What else is looked for in data.
     ("pcre", ALL, Reads(expression::read)),
     ("byte_test", ALL, Reads(bytes::test)),
@@ -188,15 +200,15 @@ const REFUSED: &[(u8, &str)] = &[
          http.server http.start http_accept http_accept_enc http_accept_lang http_connection http_content_len \
          http_content_type http_header_names http_protocol http_referer http_request_line http_response_line \
          http_start icmpv4.hdr icmpv6.hdr icmpv6.mtu ip_version iprep ipv4.hdr ipv6.hdr ja3.string ja3_string \
-         ja3s.hash ja3s.string ja4.hash krb5_cname krb5_err_code krb5_msg_type krb5_sname l3_proto lua luajit \
+         ja3s.string krb5_cname krb5_err_code krb5_msg_type krb5_sname l3_proto lua luajit \
          modbus mqtt.type nfs_procedure nfs_version pcrexform pkthdr quic.cyu.hash quic.sni quic.version rfb.name \
          sip.method sip.protocol sip.request_line sip.response_line sip.stat_code sip.stat_msg sip.uri \
          smb.named_pipe smb.ntlmssp_domain smb.ntlmssp_user smb.share snmp.community snmp.pdu_type snmp.version \
          ssh.hassh ssh.hassh.server ssh.proto ssh.protoversion ssh.software ssh.softwareversion ssh_proto \
-         ssh_software stream-event strip_pseudo_headers strip_whitespace tcp.hdr tcp.mss tls.alpn \
-         tls.cert_chain_len tls.cert_fingerprint tls.cert_issuer tls.cert_serial tls.cert_subject tls.certs \
-         tls.fingerprint tls.issuerdn tls.random tls.store tls.subject tls.version tls_cert_expired \
-         tls_cert_issuer tls_cert_notafter tls_cert_notbefore tls_cert_serial tls_cert_subject tls_cert_valid \
+         ssh_software stream-event strip_pseudo_headers strip_whitespace tcp.hdr tcp.mss \
+         tls.cert_chain_len tls.certs \
+         tls.fingerprint tls.issuerdn tls.random tls.store tls.subject tls_cert_expired \
+         tls_cert_notafter tls_cert_notbefore tls_cert_valid \
          to_lowercase to_md5 to_sha1 to_sha256 to_uppercase udp.hdr url_decode urldecode xbits xor",
     ),
 ];
