@@ -11,6 +11,7 @@ pub mod dns;
 pub mod expected;
 pub mod ftp;
 pub mod http;
+pub mod http2;
 mod inflate;
 pub mod recognise;
 pub mod slots;
@@ -24,6 +25,7 @@ pub use dns::{Dns, DnsStream};
 pub use expected::Expected;
 pub use ftp::Ftp;
 pub use http::Http;
+pub use http2::{Connections, Http2};
 pub use inflate::Inflaters;
 pub use recognise::{Recognise, Recognised};
 pub use slots::{Handle, Limits, Slot, Slots, View};
@@ -59,6 +61,8 @@ pub struct Store {
     pub names: Slots,
     /// Slots of TLS servers.
     pub servers: Slots,
+    /// Connections of HTTP/2.
+    pub connections: Connections,
     /// Decoders of content encodings.
     pub inflaters: Inflaters,
     /// Data connections of FTP that are agreed on.
@@ -118,6 +122,7 @@ impl Store {
             names: Slots::new(names, slots::Layout::name(&limits)),
             // A server has spoken soon: few do so at once.
             servers: Slots::new((names / 4).max(1), slots::Layout::server()),
+            connections: Connections::new((messages / 16).max(1)),
             inflaters: Inflaters::new(inflaters, decoded_bytes, decoded_ratio),
             expected: Expected::default(),
             anomalies: Counts::default(),

@@ -3,7 +3,7 @@
 use crate::protocols::expected::Ends;
 use crate::protocols::ftp::{Ftp, Hosts};
 use crate::protocols::http::Http;
-use crate::protocols::{Dns, DnsStream, Piece, Recognise, Recognised, Slot, Store, Tls, TlsServer};
+use crate::protocols::{Dns, DnsStream, Http2, Piece, Recognise, Recognised, Slot, Store, Tls, TlsServer};
 use crate::signature::{Service, Toward};
 
 /// A flow's parser; which it is comes first, as that is all that most packets need of it.
@@ -20,6 +20,7 @@ pub(super) enum Parser {
     DnsStream(DnsStream),
     Dns(Dns),
     Ftp(Ftp),
+    Http2(Http2),
     /// Nothing that is parsed.
     None,
 }
@@ -54,6 +55,7 @@ impl Parser {
             Service::Http => Self::Http(Http::default()),
             Service::Tls => Self::Tls(Tls::default(), TlsServer::default()),
             Service::Dns => Self::DnsStream(DnsStream::default()),
+            Service::Http2 => Self::Http2(Http2::default()),
             Service::Ftp => Self::Ftp(Ftp::default()),
             _ => Self::None,
         }
@@ -140,6 +142,7 @@ impl Parser {
                 }
             }
             (Self::DnsStream(questions), Toward::Server) => questions.bytes(store, bytes, &mut found),
+            (Self::Http2(http), _) => http.bytes(store, toward, bytes, &mut found),
             (Self::Ftp(ftp), _) => ftp.bytes(store, toward, bytes, hosts),
             _ => {}
         }
@@ -171,6 +174,7 @@ impl Parser {
         match (self, toward) {
             (Self::Http(http), Toward::Server) => Some(http.request_slot(store)),
             (Self::Http(http), Toward::Client) => Some(http.response_slot(store)),
+            (Self::Http2(http), _) => Some(http.slot(store, toward)),
             (Self::Tls(tls, _), Toward::Server) => Some(tls.slot(store)),
             (Self::Tls(_, server), Toward::Client) => Some(server.slot(store)),
             (Self::DnsStream(questions), Toward::Server) => Some(questions.slot(store)),
@@ -218,6 +222,7 @@ impl Parser {
             }
             Self::DnsStream(mut questions) => questions.release(store),
             Self::Dns(mut dns) => dns.release(store),
+            Self::Http2(mut http) => http.release(store),
             Self::Ftp(_) | Self::Unknown(_) | Self::None => {}
         }
     }

@@ -257,7 +257,7 @@ fn http(head: &Head<'_>) -> Compared {
 }
 
 /// The client's connection preface of HTTP/2 (RFC 9113, section 3.4).
-pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The preface; from the server a SETTINGS frame on stream 0.
 fn http2(head: &Head<'_>) -> Compared {
