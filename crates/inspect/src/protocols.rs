@@ -13,6 +13,7 @@ pub mod ftp;
 pub mod http;
 pub mod http2;
 mod inflate;
+pub mod quic;
 pub mod recognise;
 pub mod slots;
 pub mod tls;
@@ -27,6 +28,7 @@ pub use ftp::Ftp;
 pub use http::Http;
 pub use http2::{Connections, Http2};
 pub use inflate::Inflaters;
+pub use quic::{Flights, Quic};
 pub use recognise::{Recognise, Recognised};
 pub use slots::{Handle, Limits, Slot, Slots, View};
 pub use tls::Server as TlsServer;
@@ -63,6 +65,8 @@ pub struct Store {
     pub servers: Slots,
     /// Connections of HTTP/2.
     pub connections: Connections,
+    /// Hellos in QUIC that are put in order.
+    pub flights: Flights,
     /// Decoders of content encodings.
     pub inflaters: Inflaters,
     /// Data connections of FTP that are agreed on.
@@ -122,6 +126,7 @@ impl Store {
             names: Slots::new(names, slots::Layout::name(&limits)),
             // A server has spoken soon: few do so at once.
             servers: Slots::new((names / 4).max(1), slots::Layout::server()),
+            flights: Flights::new((names / 16).max(1)),
             connections: Connections::new((messages / 16).max(1)),
             inflaters: Inflaters::new(inflaters, decoded_bytes, decoded_ratio),
             expected: Expected::default(),

@@ -3,13 +3,12 @@
 use crate::protocols::expected::Ends;
 use crate::protocols::ftp::{Ftp, Hosts};
 use crate::protocols::http::Http;
-use crate::protocols::{Dns, DnsStream, Http2, Piece, Recognise, Recognised, Slot, Store, Tls, TlsServer};
+use crate::protocols::{Dns, DnsStream, Http2, Piece, Quic, Recognise, Recognised, Slot, Store, Tls, TlsServer};
 use crate::signature::{Service, Toward};
 
 /// A flow's parser; which it is comes first, as that is all that most packets need of it.
 #[derive(Debug)]
 #[repr(u8)]
-#[expect(clippy::large_enum_variant, reason = "a box would allocate while packets pass")]
 pub(super) enum Parser {
     /// Not yet known.
     Unknown(Recognise),
@@ -21,6 +20,7 @@ pub(super) enum Parser {
     Dns(Dns),
     Ftp(Ftp),
     Http2(Http2),
+    Quic(Quic),
     /// Nothing that is parsed.
     None,
 }
@@ -199,10 +199,16 @@ impl Parser {
                     *service = Some(known);
                     *self = match known {
                         Service::Dns => Self::Dns(Dns::default()),
+                        Service::Quic => Self::Quic(Quic::default()),
                         _ => Self::None,
                     };
                 }
             }
+        }
+        if let (Self::Quic(quic), Toward::Server) = (&mut *self, toward) {
+            quic.datagram(store, bytes, &mut |slot: Slot<'_>, piece: Piece| {
+                sink(Said::Piece(slot, piece), *service)
+            });
         }
         if let Self::Dns(dns) = self {
             dns.message(store, bytes, &mut |slot: Slot<'_>, piece: Piece| {
@@ -222,6 +228,7 @@ impl Parser {
             }
             Self::DnsStream(mut questions) => questions.release(store),
             Self::Dns(mut dns) => dns.release(store),
+            Self::Quic(mut quic) => quic.release(store),
             Self::Http2(mut http) => http.release(store),
             Self::Ftp(_) | Self::Unknown(_) | Self::None => {}
         }

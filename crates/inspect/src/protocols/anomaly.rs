@@ -111,6 +111,10 @@ anomalies! {
         "More streams of an HTTP/2 connection are open than are followed: the oldest is not parsed any further.";
     BadField "bad-field"
         "A field of HTTP/2 with bytes that it may not have: blanks, line ends, or what is no token.";
+    BadInitial "bad-initial"
+        "An Initial packet of QUIC that can not be decrypted with the keys of its connection ID.";
+    LongFlight "long-flight"
+        "A ClientHello in QUIC that is longer, or comes in more parts, than is put in order.";
     ExpectationLost "expectation-lost"
         "More data connections of FTP were agreed on than are remembered: the oldest is not recognised as one.";
 }

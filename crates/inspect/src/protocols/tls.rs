@@ -81,6 +81,8 @@ pub struct Tls {
     named: bool,
     /// Protocols that were offered.
     protocols: u32,
+    /// It stands in QUIC, without records.
+    bare: bool,
     ja3: Ja3,
     ja4: Ja4,
 }
@@ -101,6 +103,7 @@ impl Default for Tls {
             extension: 0,
             named: false,
             protocols: 0,
+            bare: false,
             ja3: Ja3::default(),
             ja4: Ja4::default(),
         }
@@ -108,12 +111,22 @@ impl Default for Tls {
 }
 
 impl Tls {
+    /// A hello in CRYPTO frames of QUIC: there are no records (RFC 9001, section 4).
+    pub(super) fn within_quic() -> Self {
+        Self {
+            header: RECORD,
+            record: u32::MAX,
+            bare: true,
+            ..Self::default()
+        }
+    }
+
     /// Bytes of the stream, in order.
     pub fn bytes(&mut self, store: &mut Store, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
         if self.is_done() || bytes.is_empty() {
             return;
         }
-        let begins = self.header == 0 && self.step == Step::Kind && self.need == 1;
+        let begins = (self.header == 0 || self.bare) && self.step == Step::Kind && self.need == 1;
         let (handle, seen) = (self.handle, self.seen);
         let mut writer = Writer {
             slots: &mut store.names,
@@ -233,7 +246,7 @@ impl Tls {
             }
             let hash = self.ja3.hash();
             writer.append(Buffer::Ja3Hash, &hash);
-            let hash = self.ja4.hash(b't');
+            let hash = self.ja4.hash(if self.bare { b'q' } else { b't' });
             writer.append(Buffer::Ja4Hash, &hash);
             if self.ja3.is_cut() || self.ja4.is_cut() {
                 writer.anomaly(Anomaly::LongOffer);

@@ -111,6 +111,7 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("dns_query", SURICATA, Looks(Buffer::DnsQuery)),
     ("tls.sni", SURICATA, Looks(Buffer::TlsSni)),
     ("tls_sni", SURICATA, Looks(Buffer::TlsSni)),
+    ("quic.sni", SURICATA, Looks(Buffer::TlsSni)),
     ("ja3.hash", SURICATA, Looks(Buffer::Ja3Hash)),
     ("ja3_hash", SURICATA, Looks(Buffer::Ja3Hash)),
     ("ja3s.hash", SURICATA, Looks(Buffer::Ja3sHash)),
@@ -201,7 +202,7 @@ const REFUSED: &[(u8, &str)] = &[
          http_content_type http_header_names http_protocol http_referer http_request_line http_response_line \
          http_start icmpv4.hdr icmpv6.hdr icmpv6.mtu ip_version iprep ipv4.hdr ipv6.hdr ja3.string ja3_string \
          ja3s.string krb5_cname krb5_err_code krb5_msg_type krb5_sname l3_proto lua luajit \
-         modbus mqtt.type nfs_procedure nfs_version pcrexform pkthdr quic.cyu.hash quic.sni quic.version rfb.name \
+         modbus mqtt.type nfs_procedure nfs_version pcrexform pkthdr quic.cyu.hash quic.version rfb.name \
          sip.method sip.protocol sip.request_line sip.response_line sip.stat_code sip.stat_msg sip.uri \
          smb.named_pipe smb.ntlmssp_domain smb.ntlmssp_user smb.share snmp.community snmp.pdu_type snmp.version \
          ssh.hassh ssh.hassh.server ssh.proto ssh.protoversion ssh.software ssh.softwareversion ssh_proto \
