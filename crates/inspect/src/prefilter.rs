@@ -39,7 +39,7 @@ pub enum Class {
 }
 
 /// In the order of their numbers.
-const BUFFERS: [Buffer; 26] = [
+const BUFFERS: [Buffer; 30] = [
     Buffer::Payload,
     Buffer::HttpUri,
     Buffer::HttpRawUri,
@@ -65,6 +65,10 @@ const BUFFERS: [Buffer; 26] = [
     Buffer::TlsCertFingerprint,
     Buffer::TlsVersion,
     Buffer::TlsAlpn,
+    Buffer::SmtpHelo,
+    Buffer::SmtpMailFrom,
+    Buffer::SmtpRecipient,
+    Buffer::FtpDataCommand,
     Buffer::Base64,
 ];
 

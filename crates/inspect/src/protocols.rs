@@ -10,12 +10,14 @@ pub mod anomaly;
 pub mod dns;
 pub mod expected;
 pub mod ftp;
+pub mod ftp_data;
 pub mod http;
 pub mod http2;
 mod inflate;
 pub mod quic;
 pub mod recognise;
 pub mod slots;
+pub mod smtp;
 pub mod tls;
 mod writer;
 
@@ -25,12 +27,14 @@ pub use anomaly::{Anomaly, Counts};
 pub use dns::{Dns, DnsStream};
 pub use expected::Expected;
 pub use ftp::Ftp;
+pub use ftp_data::FtpData;
 pub use http::Http;
 pub use http2::{Connections, Http2};
 pub use inflate::Inflaters;
 pub use quic::{Flights, Quic};
 pub use recognise::{Recognise, Recognised};
 pub use slots::{Handle, Limits, Slot, Slots, View};
+pub use smtp::{Mails, Smtp};
 pub use tls::Server as TlsServer;
 pub use tls::Tls;
 
@@ -65,6 +69,8 @@ pub struct Store {
     pub servers: Slots,
     /// Connections of HTTP/2.
     pub connections: Connections,
+    /// Connections of mail.
+    pub mails: Mails,
     /// Hellos in QUIC that are put in order.
     pub flights: Flights,
     /// Decoders of content encodings.
@@ -126,6 +132,7 @@ impl Store {
             names: Slots::new(names, slots::Layout::name(&limits)),
             // A server has spoken soon: few do so at once.
             servers: Slots::new((names / 4).max(1), slots::Layout::server()),
+            mails: Mails::new((messages / 16).max(1)),
             flights: Flights::new((names / 16).max(1)),
             connections: Connections::new((messages / 16).max(1)),
             inflaters: Inflaters::new(inflaters, decoded_bytes, decoded_ratio),

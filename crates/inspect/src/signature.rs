@@ -233,6 +233,14 @@ pub enum Buffer {
     TlsVersion,
     /// A protocol that the client offers, or the one that the server chose.
     TlsAlpn,
+    /// What a mail client calls itself.
+    SmtpHelo,
+    /// Sender of a mail, as sent: `<a@example.org>`.
+    SmtpMailFrom,
+    /// One recipient of it, as sent.
+    SmtpRecipient,
+    /// What a data connection of FTP is for: `RETR` or `STOR`.
+    FtpDataCommand,
     /// What [`Condition::Base64Decode`] made.
     Base64,
 }

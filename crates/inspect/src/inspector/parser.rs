@@ -1,9 +1,11 @@
 //! Which protocol a flow speaks, and its parser.
 
-use crate::protocols::expected::Ends;
+use crate::protocols::expected::{Ends, Transfer};
 use crate::protocols::ftp::{Ftp, Hosts};
 use crate::protocols::http::Http;
-use crate::protocols::{Dns, DnsStream, Http2, Piece, Quic, Recognise, Recognised, Slot, Store, Tls, TlsServer};
+use crate::protocols::{
+    Dns, DnsStream, FtpData, Http2, Piece, Quic, Recognise, Recognised, Slot, Smtp, Store, Tls, TlsServer,
+};
 use crate::signature::{Service, Toward};
 
 /// A flow's parser; which it is comes first, as that is all that most packets need of it.
@@ -19,6 +21,8 @@ pub(super) enum Parser {
     DnsStream(DnsStream),
     Dns(Dns),
     Ftp(Ftp),
+    FtpData(FtpData),
+    Smtp(Smtp),
     Http2(Http2),
     Quic(Quic),
     /// Nothing that is parsed.
@@ -56,20 +60,21 @@ impl Parser {
             Service::Tls => Self::Tls(Tls::default(), TlsServer::default()),
             Service::Dns => Self::DnsStream(DnsStream::default()),
             Service::Http2 => Self::Http2(Http2::default()),
+            Service::Smtp => Self::Smtp(Smtp::default()),
             Service::Ftp => Self::Ftp(Ftp::default()),
             _ => Self::None,
         }
     }
 
     /// The first bytes of a stream to this port: whether a control connection has agreed on it.
-    fn is_expected(&mut self, store: &mut Store, hosts: &Hosts, port: u16) -> bool {
+    fn expected(&mut self, store: &mut Store, hosts: &Hosts, port: u16) -> Option<Transfer> {
         let ends = Ends {
             listener: hosts.server,
             peer: hosts.client,
             port,
         };
         let begins = matches!(self, Self::Unknown(recognise) if recognise.is_empty());
-        begins && store.expected.take(&ends, hosts.second).is_some()
+        begins.then(|| store.expected.take(&ends, hosts.second)).flatten()
     }
 
     /// The next bytes of a stream between these hosts, to this port of the server.
@@ -81,8 +86,10 @@ impl Parser {
         service: &mut Option<Service>,
         sink: &mut impl Sink,
     ) {
-        if self.is_unknown() && self.is_expected(store, hosts, port) {
-            (*self, *service) = (Self::None, Some(Service::FtpData));
+        if self.is_unknown()
+            && let Some(transfer) = self.expected(store, hosts, port)
+        {
+            (*self, *service) = (Self::FtpData(FtpData::new(transfer)), Some(Service::FtpData));
         }
         let Self::Unknown(recognise) = self else {
             return self.parse((toward, hosts), bytes, store, *service, sink);
@@ -142,6 +149,8 @@ impl Parser {
                 }
             }
             (Self::DnsStream(questions), Toward::Server) => questions.bytes(store, bytes, &mut found),
+            (Self::FtpData(file), _) => file.bytes(store, bytes, &mut found),
+            (Self::Smtp(mail), _) => mail.bytes(store, toward, bytes, &mut found),
             (Self::Http2(http), _) => http.bytes(store, toward, bytes, &mut found),
             (Self::Ftp(ftp), _) => ftp.bytes(store, toward, bytes, hosts),
             _ => {}
@@ -153,8 +162,13 @@ impl Parser {
 
     /// A side sends no more.
     pub fn close(&mut self, toward: Toward, store: &mut Store, sink: &mut impl Sink) {
-        let mut sink = |slot: Slot<'_>, piece: Piece| sink(Said::Piece(slot, piece), Some(Service::Http));
+        let service = match self {
+            Self::FtpData(_) => Service::FtpData,
+            _ => Service::Http,
+        };
+        let mut sink = |slot: Slot<'_>, piece: Piece| sink(Said::Piece(slot, piece), Some(service));
         match (self, toward) {
+            (Self::FtpData(file), _) => file.close(store, &mut sink),
             (Self::Http(http), Toward::Server) => http.close_request(store, &mut sink),
             (Self::Http(http), Toward::Client) => http.close_response(store, &mut sink),
             _ => {}
@@ -174,6 +188,8 @@ impl Parser {
         match (self, toward) {
             (Self::Http(http), Toward::Server) => Some(http.request_slot(store)),
             (Self::Http(http), Toward::Client) => Some(http.response_slot(store)),
+            (Self::FtpData(file), _) => Some(file.slot(store)),
+            (Self::Smtp(mail), Toward::Server) => Some(mail.slot(store)),
             (Self::Http2(http), _) => Some(http.slot(store, toward)),
             (Self::Tls(tls, _), Toward::Server) => Some(tls.slot(store)),
             (Self::Tls(_, server), Toward::Client) => Some(server.slot(store)),
@@ -229,6 +245,8 @@ impl Parser {
             Self::DnsStream(mut questions) => questions.release(store),
             Self::Dns(mut dns) => dns.release(store),
             Self::Quic(mut quic) => quic.release(store),
+            Self::FtpData(mut file) => file.release(store),
+            Self::Smtp(mut mail) => mail.release(store),
             Self::Http2(mut http) => http.release(store),
             Self::Ftp(_) | Self::Unknown(_) | Self::None => {}
         }

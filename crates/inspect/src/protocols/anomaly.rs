@@ -115,6 +115,8 @@ anomalies! {
         "An Initial packet of QUIC that can not be decrypted with the keys of its connection ID.";
     LongFlight "long-flight"
         "A ClientHello in QUIC that is longer, or comes in more parts, than is put in order.";
+    DeepMail "deep-mail"
+        "A mail with parts within parts, deeper than is followed: the innermost are searched as sent.";
     ExpectationLost "expectation-lost"
         "More data connections of FTP were agreed on than are remembered: the oldest is not recognised as one.";
 }
@@ -148,6 +150,11 @@ pub(super) struct Seen(u64);
 const _: () = assert!(Anomaly::ALL.len() <= 64);
 
 impl Seen {
+    /// Whether it was met.
+    pub fn has(self, anomaly: Anomaly) -> bool {
+        self.0 & 1 << anomaly as u64 != 0
+    }
+
     /// True the first time.
     pub fn insert(&mut self, anomaly: Anomaly) -> bool {
         let bit = 1 << anomaly as u64;

@@ -5,7 +5,7 @@ use crate::signature::Buffer;
 const BUFFERS: usize = Buffer::Base64 as usize + 1;
 
 /// Every buffer that a parser may fill, by the bits of [`State::dirty`].
-pub(super) const FILLED: [Buffer; 25] = [
+pub(super) const FILLED: [Buffer; 29] = [
     Buffer::HttpUri,
     Buffer::HttpRawUri,
     Buffer::HttpMethod,
@@ -30,6 +30,10 @@ pub(super) const FILLED: [Buffer; 25] = [
     Buffer::TlsCertFingerprint,
     Buffer::TlsVersion,
     Buffer::TlsAlpn,
+    Buffer::SmtpHelo,
+    Buffer::SmtpMailFrom,
+    Buffer::SmtpRecipient,
+    Buffer::FtpDataCommand,
     Buffer::Payload,
 ];
 
@@ -101,7 +105,7 @@ impl Layout {
         Self { places, bytes }
     }
 
-    /// For an HTTP message of either direction.
+    /// For an HTTP message of either direction, a mail, or a file of FTP.
     pub fn message(limits: &Limits) -> Self {
         Self::new(&[
             (Buffer::HttpMethod, limits.method),
@@ -116,6 +120,10 @@ impl Layout {
             (Buffer::HttpStatusCode, STATUS_CODE),
             (Buffer::HttpStatusMessage, limits.status_message),
             (Buffer::FileData, limits.body.max(2)),
+            (Buffer::SmtpHelo, limits.host),
+            (Buffer::SmtpMailFrom, limits.host),
+            (Buffer::SmtpRecipient, limits.host),
+            (Buffer::FtpDataCommand, 4),
         ])
     }
 

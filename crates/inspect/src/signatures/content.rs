@@ -44,9 +44,25 @@ pub(super) fn tls_version(draft: &mut Draft, value: &str) -> Result<(), Fault> {
             _ => return Err(Fault::PartNotInspected(value.into())),
         },
     };
-    let content = Content {
-        buffer: Buffer::TlsVersion,
-        bytes: version.to_be_bytes().into(),
+    whole(draft, Buffer::TlsVersion, &version.to_be_bytes());
+    Ok(())
+}
+
+/// `ftpdata_command:stor`: what the control connection asked of the data connection.
+pub(super) fn transfer(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    match value.trim() {
+        "retr" => whole(draft, Buffer::FtpDataCommand, b"RETR"),
+        "stor" => whole(draft, Buffer::FtpDataCommand, b"STOR"),
+        _ => return Err(Fault::PartNotInspected(value.into())),
+    }
+    Ok(())
+}
+
+/// A buffer is these bytes.
+fn whole(draft: &mut Draft, buffer: Buffer, bytes: &[u8]) {
+    draft.push(Condition::Content(Content {
+        buffer,
+        bytes: bytes.into(),
         nocase: false,
         negated: false,
         offset: None,
@@ -55,9 +71,7 @@ pub(super) fn tls_version(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         within: None,
         ends: false,
         fast: Fast::Unsaid,
-    };
-    draft.push(Condition::Content(content));
-    Ok(())
+    }));
 }
 
 fn listed(draft: &mut Draft, name: &str, value: &str) -> Result<(), Fault> {

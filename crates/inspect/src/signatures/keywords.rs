@@ -114,6 +114,10 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("quic.sni", SURICATA, Looks(Buffer::TlsSni)),
     ("ja3.hash", SURICATA, Looks(Buffer::Ja3Hash)),
     ("ja3_hash", SURICATA, Looks(Buffer::Ja3Hash)),
+    ("smtp.helo", SURICATA, Looks(Buffer::SmtpHelo)),
+    ("smtp.mail_from", SURICATA, Looks(Buffer::SmtpMailFrom)),
+    ("smtp.rcpt_to", SURICATA, Looks(Buffer::SmtpRecipient)),
+    ("ftpdata_command", SURICATA, Reads(content::transfer)),
     ("ja3s.hash", SURICATA, Looks(Buffer::Ja3sHash)),
     ("ja4.hash", SURICATA, Looks(Buffer::Ja4Hash)),
     ("tls.alpn", SURICATA, Looks(Buffer::TlsAlpn)),
@@ -195,7 +199,7 @@ const REFUSED: &[(u8, &str)] = &[
         "absent app-layer-event bypass compress_whitespace config datarep dataset decode-event dns.answer.name \
          dns.opcode dns.query.name dns.rcode dns.rrtype email.url engine-event entropy file.magic file.name \
          fileext filemagic filemd5 filename filesha1 filesha256 filesize filestore flow.age flowint flowvar \
-         from_base64 ftpbounce ftpdata_command header_lowercase hostbits http.accept http.accept_enc \
+         from_base64 ftpbounce header_lowercase hostbits http.accept http.accept_enc \
          http.accept_lang http.connection http.content_len http.content_type http.header_names http.location \
          http.protocol http.referer http.request_header http.request_line http.response_header http.response_line \
          http.server http.start http_accept http_accept_enc http_accept_lang http_connection http_content_len \
