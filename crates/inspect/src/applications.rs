@@ -363,7 +363,7 @@ impl Names {
 }
 
 /// Names that nDPI has for what the dialects of rules name.
-const SERVICES: [(Service, &[&str]); 25] = [
+const SERVICES: [(Service, &[&str]); 27] = [
     (Service::Http, &["HTTP", "HTTP_Connect", "HTTP_Proxy"]),
     (Service::Tls, &["TLS", "DTLS", "SMTPS", "IMAPS", "POPS"]),
     (Service::Dns, &["DNS", "MDNS", "LLMNR"]),
@@ -389,4 +389,6 @@ const SERVICES: [(Service, &[&str]); 25] = [
     (Service::MySql, &["MySQL"]),
     (Service::Postgres, &["PostgreSQL"]),
     (Service::Ldap, &["LDAP"]),
+    (Service::Http2, &["HTTP2"]),
+    (Service::Mqtt, &["MQTT"]),
 ];

@@ -31,6 +31,7 @@ pub use story::Story;
 use crate::bindings::vectorscan;
 use crate::evaluate::{Facts, View};
 use crate::prefilter::Class;
+use crate::protocols::ftp::Hosts;
 use crate::protocols::{self, Anomaly, Capacity, Store};
 use crate::rates::Rates;
 use crate::reason::{Limit, Reason, Skipped, Tally};
@@ -608,7 +609,9 @@ impl<'m> Inspector<'m> {
         // Hosts read differently what has come.
         let mut differs = false;
         if !bytes.is_empty() && *fate == Fate::Open {
-            parser.bytes(toward, bytes, &mut self.store, service, &mut |said: Said<'_>, known| {
+            let (hosts, port) = hosts(ends, story.number, round.now);
+            let of = (toward, &hosts, port);
+            parser.bytes(of, bytes, &mut self.store, service, &mut |said: Said<'_>, known| {
                 let (slot, piece) = match said {
                     Said::Bytes(toward, bytes) => return noting!().bytes(toward, bytes, known),
                     Said::Piece(slot, piece) => (slot, piece),
@@ -756,7 +759,7 @@ impl<'m> Inspector<'m> {
             };
         }
         parser.datagram(
-            ends.ports,
+            (ends.toward, ends.ports),
             bytes,
             &mut self.store,
             service,
@@ -836,6 +839,23 @@ impl Piece {
         to: 0,
         ends: false,
     };
+}
+
+/// The hosts of a flow, and the server's port.
+fn hosts(ends: &Ends, flow: u64, now: u64) -> (Hosts, u16) {
+    let [from, to] = ends.ports;
+    let (client, server, port) = match ends.toward {
+        Toward::Server => (ends.source, ends.destination, to),
+        Toward::Client => (ends.destination, ends.source, from),
+    };
+    let second = (now / 1_000_000_000) as u32;
+    let hosts = Hosts {
+        client,
+        server,
+        flow,
+        second,
+    };
+    (hosts, port)
 }
 
 /// Whom a direction leads to: forward is from who called.

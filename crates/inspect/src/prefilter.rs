@@ -39,7 +39,7 @@ pub enum Class {
 }
 
 /// In the order of their numbers.
-const BUFFERS: [Buffer; 18] = [
+const BUFFERS: [Buffer; 30] = [
     Buffer::Payload,
     Buffer::HttpUri,
     Buffer::HttpRawUri,
@@ -57,6 +57,18 @@ const BUFFERS: [Buffer; 18] = [
     Buffer::DnsQuery,
     Buffer::TlsSni,
     Buffer::Ja3Hash,
+    Buffer::Ja3sHash,
+    Buffer::Ja4Hash,
+    Buffer::TlsCertSubject,
+    Buffer::TlsCertIssuer,
+    Buffer::TlsCertSerial,
+    Buffer::TlsCertFingerprint,
+    Buffer::TlsVersion,
+    Buffer::TlsAlpn,
+    Buffer::SmtpHelo,
+    Buffer::SmtpMailFrom,
+    Buffer::SmtpRecipient,
+    Buffer::FtpDataCommand,
     Buffer::Base64,
 ];
 

@@ -9,11 +9,17 @@
 pub mod anomaly;
 pub mod dns;
 mod events;
+pub mod expected;
+pub mod ftp;
+pub mod ftp_data;
 pub mod hostile;
 pub mod http;
+pub mod http2;
 mod inflate;
+pub mod quic;
 pub mod recognise;
 pub mod slots;
+pub mod smtp;
 pub mod tls;
 mod writer;
 
@@ -21,10 +27,17 @@ use std::ops::Range;
 
 pub use anomaly::{Anomaly, Counts};
 pub use dns::{Dns, DnsStream};
+pub use expected::Expected;
+pub use ftp::Ftp;
+pub use ftp_data::FtpData;
 pub use http::Http;
+pub use http2::{Connections, Http2};
 pub use inflate::Inflaters;
+pub use quic::{Flights, Quic};
 pub use recognise::{Recognise, Recognised};
 pub use slots::{Handle, Limits, Slot, Slots, View};
+pub use smtp::{Mails, Smtp};
+pub use tls::Server as TlsServer;
 pub use tls::Tls;
 
 use crate::signature::Buffer;
@@ -55,8 +68,18 @@ pub struct Store {
     pub messages: Slots,
     /// Slots of DNS messages and TLS hellos.
     pub names: Slots,
+    /// Slots of TLS servers.
+    pub servers: Slots,
+    /// Connections of HTTP/2.
+    pub connections: Connections,
+    /// Connections of mail.
+    pub mails: Mails,
+    /// Hellos in QUIC that are put in order.
+    pub flights: Flights,
     /// Decoders of content encodings.
     pub inflaters: Inflaters,
+    /// Data connections of FTP that are agreed on.
+    pub expected: Expected,
     /// Anomalies met.
     pub anomalies: Counts,
     /// What the packet at hand may still cost.
@@ -113,7 +136,13 @@ impl Store {
         Self {
             messages: Slots::new(messages, slots::Layout::message(&limits)),
             names: Slots::new(names, slots::Layout::name(&limits)),
+            // A server has spoken soon: few do so at once.
+            servers: Slots::new((names / 4).max(1), slots::Layout::server()),
+            mails: Mails::new((messages / 16).max(1)),
+            flights: Flights::new((names / 16).max(1)),
+            connections: Connections::new((messages / 16).max(1)),
             inflaters: Inflaters::new(inflaters, decoded_bytes, decoded_ratio, work.clone()),
+            expected: Expected::default(),
             anomalies: Counts::default(),
             work,
         }

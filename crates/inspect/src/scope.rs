@@ -209,9 +209,9 @@ impl Flow {
 }
 
 impl Service {
-    /// Whether it is known by what is said, whatever the ports.
-    fn is_recognised(&self) -> bool {
-        matches!(self, Self::Http | Self::Tls | Self::Dns)
+    /// Whether it is recognised by what both ends send, whatever the ports.
+    pub fn is_recognised(&self) -> bool {
+        !matches!(self, Self::Other(_))
     }
 }
 

@@ -131,7 +131,9 @@ pub enum Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Service {
+    /// HTTP/1.
     Http,
+    Http2,
     Tls,
     Dns,
     Ftp,
@@ -157,6 +159,7 @@ pub enum Service {
     MySql,
     Postgres,
     Ldap,
+    Mqtt,
     /// Any other, by the name of the file: matched by the name that the application identification gives.
     Other(&'static str),
 }
@@ -242,6 +245,30 @@ pub enum Buffer {
     TlsSni,
     /// MD5 of what a `ClientHello` offers, in lower-case hexadecimal digits.
     Ja3Hash,
+    /// The same of what a `ServerHello` chooses.
+    Ja3sHash,
+    /// JA4 of a `ClientHello`.
+    Ja4Hash,
+    /// Subject of the server's certificate: `C=US, O=Example, CN=example.org`.
+    TlsCertSubject,
+    /// Its issuer.
+    TlsCertIssuer,
+    /// Its serial number: pairs of upper-case hexadecimal digits with colons between.
+    TlsCertSerial,
+    /// Its SHA-1: pairs of lower-case hexadecimal digits with colons between.
+    TlsCertFingerprint,
+    /// The version that the server chose, two bytes.
+    TlsVersion,
+    /// A protocol that the client offers, or the one that the server chose.
+    TlsAlpn,
+    /// What a mail client calls itself.
+    SmtpHelo,
+    /// Sender of a mail, as sent: `<a@example.org>`.
+    SmtpMailFrom,
+    /// One recipient of it, as sent.
+    SmtpRecipient,
+    /// What a data connection of FTP is for: `RETR` or `STOR`.
+    FtpDataCommand,
     /// What [`Condition::Base64Decode`] made.
     Base64,
     /// The first of [`Signature::transformed`].

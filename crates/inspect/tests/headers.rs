@@ -64,12 +64,7 @@ fn protocol_of_each_word_is_known() {
         (Suricata, "dns", Protocol::Application, &[Service::Dns]),
         (Suricata, "krb5", Protocol::Application, &[Service::Krb5]),
         (Snort3, "ssl", Protocol::Application, &[Service::Tls]),
-        (
-            Snort3,
-            "netbios-ns",
-            Protocol::Application,
-            &[Service::Other("netbios-ns")],
-        ),
+        (Snort3, "netbios-ssn", Protocol::Application, &[Service::Smb]),
     ] {
         let header = headed(dialect, &format!("alert {word} any any -> any any")).header;
         assert_eq!((protocol, services), (header.protocol, &*header.services), "{word}");
@@ -88,14 +83,14 @@ fn protocol_of_each_word_is_known() {
 fn short_headers_of_snort_3_have_no_sides() {
     let header = headed(Snort3, "alert http").header;
     assert_eq!(
-        (Protocol::Application, &[Service::Http][..]),
+        (Protocol::Application, &[Service::Http, Service::Http2][..]),
         (header.protocol, &*header.services)
     );
     assert_eq!(
         (addresses(&[], &[]), ports(&[])),
         (header.source.addresses, header.source.ports)
     );
-    assert_eq!(6, headed(Snort3, "alert file").header.services.len());
+    assert_eq!(7, headed(Snort3, "alert file").header.services.len());
     assert_eq!(Fault::NotAHeader, fault(Snort2, "alert tcp"));
 }
 

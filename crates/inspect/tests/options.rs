@@ -64,7 +64,7 @@ fn descriptions_change_nothing() {
 
 #[test]
 fn services_are_named_in_each_dialect() {
-    let expected = [Service::Http, Service::Smtp];
+    let expected = [Service::Http, Service::Http2, Service::Smtp];
     assert_eq!(
         expected,
         *loaded(Snort2, "metadata:service smtp, policy x, service http;")

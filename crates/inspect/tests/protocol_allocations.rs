@@ -5,7 +5,8 @@ use std::io::Write;
 use allocation_counter::measure;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sluice_inspect::protocols::{Capacity, Dns, DnsStream, Http, Piece, Recognise, Slot, Store, Tls};
+use sluice_inspect::protocols::recognise::PREFACE;
+use sluice_inspect::protocols::{Capacity, Dns, DnsStream, Http, Http2, Piece, Recognise, Slot, Store, Tls};
 use sluice_inspect::signature::Toward;
 
 #[test]
@@ -20,6 +21,11 @@ fn parsers_allocate_nothing() {
     let response = [head.as_bytes(), &body].concat();
     let request = b"GET /a/../b?c=%20 HTTP/1.1\r\nHost: example.org\r\nCookie: a\r\n\r\n";
     let query = b"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03org\x00\x00\x01\x00\x01";
+    let second = [
+        PREFACE,
+        b"\0\0\x11\x01\x05\0\0\0\x01\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff",
+    ]
+    .concat();
     let mut store = Store::new(&Capacity {
         messages: 8,
         names: 8,
@@ -45,6 +51,11 @@ fn parsers_allocate_nothing() {
         dns.message(&mut store, &query[2..], sink);
         stream.bytes(&mut store, query, sink);
         tls.bytes(&mut store, b"\x16\x03\x01\x00\x40\x01\x00\x00\x3c\x03\x03", sink);
+        let mut http2 = Http2::default();
+        for part in second.chunks(11) {
+            http2.bytes(&mut store, Toward::Server, part, sink);
+        }
+        http2.release(&mut store);
         dns.release(&mut store);
         stream.release(&mut store);
         tls.release(&mut store);

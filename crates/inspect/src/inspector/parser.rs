@@ -1,13 +1,12 @@
 //! Which protocol a flow speaks, and its parser.
 
+use crate::protocols::expected::{Ends, Transfer};
+use crate::protocols::ftp::{Ftp, Hosts};
 use crate::protocols::http::Http;
-use crate::protocols::{Dns, DnsStream, Piece, Recognise, Recognised, Slot, Store, Tls};
+use crate::protocols::{
+    Dns, DnsStream, FtpData, Http2, Piece, Quic, Recognise, Recognised, Slot, Smtp, Store, Tls, TlsServer,
+};
 use crate::signature::{Service, Toward};
-
-/// Port of DNS over UDP.
-const DNS: u16 = 53;
-/// Port of multicast DNS.
-const MULTICAST_DNS: u16 = 5353;
 
 /// A flow's parser; which it is comes first, as that is all that most packets need of it.
 #[derive(Debug)]
@@ -16,11 +15,16 @@ pub(super) enum Parser {
     /// Not yet known.
     Unknown(Recognise),
     Http(Http),
-    /// Of both sides: the client's hello is all that is read.
-    Tls(Tls),
+    /// The client's hello; the server's hello and certificate.
+    Tls(Tls, TlsServer),
     /// Of both sides: the questions are all that is read.
     DnsStream(DnsStream),
     Dns(Dns),
+    Ftp(Ftp),
+    FtpData(FtpData),
+    Smtp(Smtp),
+    Http2(Http2),
+    Quic(Quic),
     /// Nothing that is parsed.
     None,
 }
@@ -49,24 +53,51 @@ impl Parser {
         matches!(self, Self::Unknown(_))
     }
 
-    /// The next bytes of a stream.
+    /// What parses a protocol over TCP.
+    fn of_stream(service: Service) -> Self {
+        match service {
+            Service::Http => Self::Http(Http::default()),
+            Service::Tls => Self::Tls(Tls::default(), TlsServer::default()),
+            Service::Dns => Self::DnsStream(DnsStream::default()),
+            Service::Http2 => Self::Http2(Http2::default()),
+            Service::Smtp => Self::Smtp(Smtp::default()),
+            Service::Ftp => Self::Ftp(Ftp::default()),
+            _ => Self::None,
+        }
+    }
+
+    /// The first bytes of a stream to this port: whether a control connection has agreed on it.
+    fn expected(&mut self, store: &mut Store, hosts: &Hosts, port: u16) -> Option<Transfer> {
+        let ends = Ends {
+            listener: hosts.server,
+            peer: hosts.client,
+            port,
+        };
+        let begins = matches!(self, Self::Unknown(recognise) if recognise.is_empty());
+        begins.then(|| store.expected.take(&ends, hosts.second)).flatten()
+    }
+
+    /// The next bytes of a stream between these hosts, to this port of the server.
     pub fn bytes(
         &mut self,
-        toward: Toward,
+        (toward, hosts, port): (Toward, &Hosts, u16),
         bytes: &[u8],
         store: &mut Store,
         service: &mut Option<Service>,
         sink: &mut impl Sink,
     ) {
+        if self.is_unknown()
+            && let Some(transfer) = self.expected(store, hosts, port)
+        {
+            (*self, *service) = (Self::FtpData(FtpData::new(transfer)), Some(Service::FtpData));
+        }
         let Self::Unknown(recognise) = self else {
-            return self.parse(toward, bytes, store, service, sink);
+            return self.parse((toward, hosts, port), bytes, store, service, sink);
         };
         let (said, taken) = recognise.bytes(toward, bytes);
         let (parser, known) = match said {
             Recognised::More => return,
-            Recognised::Http => (Self::Http(Http::default()), Some(Service::Http)),
-            Recognised::Tls => (Self::Tls(Tls::default()), Some(Service::Tls)),
-            Recognised::Dns => (Self::DnsStream(DnsStream::default()), Some(Service::Dns)),
+            Recognised::Known(service) => (Self::of_stream(service), Some(service)),
             // Of what is within a tunnel that is all that is known.
             Recognised::Other => (Self::None, *service),
         };
@@ -79,17 +110,17 @@ impl Parser {
             Toward::Server => Toward::Client,
             Toward::Client => Toward::Server,
         };
-        self.bytes(other, recognise.head(other), store, service, sink);
-        self.bytes(toward, recognise.head(toward), store, service, sink);
+        self.bytes((other, hosts, port), recognise.head(other), store, service, sink);
+        self.bytes((toward, hosts, port), recognise.head(toward), store, service, sink);
         let rest = bytes.get(taken..).unwrap_or_default();
         if !rest.is_empty() {
-            self.bytes(toward, rest, store, service, sink);
+            self.bytes((toward, hosts, port), rest, store, service, sink);
         }
     }
 
     fn parse(
         &mut self,
-        toward: Toward,
+        (toward, hosts, port): (Toward, &Hosts, u16),
         bytes: &[u8],
         store: &mut Store,
         service: &mut Option<Service>,
@@ -106,28 +137,44 @@ impl Parser {
                 if http.is_tunnel() {
                     http.release(store);
                     *self = Self::default();
-                    self.bytes(toward, bytes.get(taken..).unwrap_or_default(), store, service, sink);
+                    let rest = bytes.get(taken..).unwrap_or_default();
+                    self.bytes((toward, hosts, port), rest, store, service, sink);
                     return;
                 }
             }
-            (Self::Tls(tls), Toward::Server) => {
+            (Self::Tls(_, server), Toward::Client) => {
+                server.bytes(store, bytes, &mut found);
+                if server.is_done() {
+                    server.release(store);
+                }
+            }
+            (Self::Tls(tls, _), Toward::Server) => {
                 tls.bytes(store, bytes, &mut found);
                 if tls.is_done() {
                     tls.release(store);
                 }
             }
             (Self::DnsStream(questions), Toward::Server) => questions.bytes(store, bytes, &mut found),
+            (Self::FtpData(file), _) => file.bytes(store, bytes, &mut found),
+            (Self::Smtp(mail), _) => mail.bytes(store, toward, bytes, &mut found),
+            (Self::Http2(http), _) => http.bytes(store, toward, bytes, &mut found),
+            (Self::Ftp(ftp), _) => ftp.bytes(store, toward, bytes, hosts),
             _ => {}
         }
-        if matches!(self, Self::Tls(_) | Self::DnsStream(_)) {
+        if matches!(self, Self::Tls(..) | Self::DnsStream(_)) {
             sink(Said::Bytes(toward, bytes), known);
         }
     }
 
     /// A side sends no more.
     pub fn close(&mut self, toward: Toward, store: &mut Store, sink: &mut impl Sink) {
-        let mut sink = |slot: Slot<'_>, piece: Piece| sink(Said::Piece(slot, piece), Some(Service::Http));
+        let service = match self {
+            Self::FtpData(_) => Service::FtpData,
+            _ => Service::Http,
+        };
+        let mut sink = |slot: Slot<'_>, piece: Piece| sink(Said::Piece(slot, piece), Some(service));
         match (self, toward) {
+            (Self::FtpData(file), _) => file.close(store, &mut sink),
             (Self::Http(http), Toward::Server) => http.close_request(store, &mut sink),
             (Self::Http(http), Toward::Client) => http.close_response(store, &mut sink),
             _ => {}
@@ -147,7 +194,11 @@ impl Parser {
         match (self, toward) {
             (Self::Http(http), Toward::Server) => Some(http.request_slot(store)),
             (Self::Http(http), Toward::Client) => Some(http.response_slot(store)),
-            (Self::Tls(tls), Toward::Server) => Some(tls.slot(store)),
+            (Self::FtpData(file), _) => Some(file.slot(store)),
+            (Self::Smtp(mail), Toward::Server) => Some(mail.slot(store)),
+            (Self::Http2(http), _) => Some(http.slot(store, toward)),
+            (Self::Tls(tls, _), Toward::Server) => Some(tls.slot(store)),
+            (Self::Tls(_, server), Toward::Client) => Some(server.slot(store)),
             (Self::DnsStream(questions), Toward::Server) => Some(questions.slot(store)),
             _ => None,
         }
@@ -156,16 +207,30 @@ impl Parser {
     /// A datagram.
     pub fn datagram(
         &mut self,
-        ports: [u16; 2],
+        (toward, ports): (Toward, [u16; 2]),
         bytes: &[u8],
         store: &mut Store,
         service: &mut Option<Service>,
         sink: &mut impl Sink,
     ) {
-        if let Self::Unknown(_) = self {
-            let dns = ports.iter().any(|port| matches!(*port, DNS | MULTICAST_DNS));
-            *self = if dns { Self::Dns(Dns::default()) } else { Self::None };
-            *service = dns.then_some(Service::Dns);
+        if let Self::Unknown(recognise) = self {
+            match recognise.datagram(toward, ports, bytes) {
+                Recognised::More => {}
+                Recognised::Other => *self = Self::None,
+                Recognised::Known(known) => {
+                    *service = Some(known);
+                    *self = match known {
+                        Service::Dns => Self::Dns(Dns::default()),
+                        Service::Quic => Self::Quic(Quic::default()),
+                        _ => Self::None,
+                    };
+                }
+            }
+        }
+        if let (Self::Quic(quic), Toward::Server) = (&mut *self, toward) {
+            quic.datagram(store, bytes, &mut |slot: Slot<'_>, piece: Piece| {
+                sink(Said::Piece(slot, piece), *service)
+            });
         }
         if let Self::Dns(dns) = self {
             dns.message(store, bytes, &mut |slot: Slot<'_>, piece: Piece| {
@@ -179,10 +244,17 @@ impl Parser {
     pub fn release(&mut self, store: &mut Store) {
         match std::mem::replace(self, Self::None) {
             Self::Http(mut http) => http.release(store),
-            Self::Tls(mut tls) => tls.release(store),
+            Self::Tls(mut tls, mut server) => {
+                tls.release(store);
+                server.release(store);
+            }
             Self::DnsStream(mut questions) => questions.release(store),
             Self::Dns(mut dns) => dns.release(store),
-            Self::Unknown(_) | Self::None => {}
+            Self::Quic(mut quic) => quic.release(store),
+            Self::FtpData(mut file) => file.release(store),
+            Self::Smtp(mut mail) => mail.release(store),
+            Self::Http2(mut http) => http.release(store),
+            Self::Ftp(_) | Self::Unknown(_) | Self::None => {}
         }
     }
 }

@@ -274,7 +274,7 @@ impl Reader<'_> {
         for _ in 0..self.number()? {
             unconditional.push((self.protocol()?, self.list()?));
         }
-        let mut by_port: [Box<[u32]>; Class::COUNT] = Default::default();
+        let mut by_port: [Box<[u32]>; Class::COUNT] = std::array::from_fn(|_| Box::default());
         for rules in &mut by_port {
             *rules = self.list()?;
         }

@@ -104,10 +104,10 @@ impl Plan {
     /// Chooses a pattern for each signature; milliseconds, for thousands of them.
     pub fn of<'s>(signatures: impl IntoIterator<Item = &'s Signature>) -> Plan {
         let mut plan = Plan {
-            literals: Default::default(),
+            literals: std::array::from_fn(|_| BTreeMap::new()),
             expressive: Vec::new(),
             unconditional: Vec::new(),
-            by_port: Default::default(),
+            by_port: std::array::from_fn(|_| Vec::new()),
             names: Vec::new(),
         };
         for (rule, signature) in (0..).zip(signatures) {

@@ -123,6 +123,32 @@ anomalies! {
         "A ClientHello whose lengths contradict each other, or something else in its place.";
     LongOffer "long-offer"
         "A ClientHello offers more groups or point formats than its fingerprint holds.";
+    BadServerHello "bad-server-hello"
+        "What a TLS server sends first is no hello, or has lengths that contradict each other.";
+    BadCertificate "bad-certificate"
+        "A server's certificate that can not be read: its fingerprint is all that is searched.";
+    BadFrame "bad-frame"
+        "A frame of HTTP/2 whose lengths contradict each other, or that stands within a header block: the direction is not parsed any further.";
+    BadHeaderBlock "bad-header-block"
+        "A header block of HTTP/2 that can not be decoded: the direction is not parsed any further.";
+    HeaderFlood "header-flood"
+        "A header block of HTTP/2 with more continuations, or more fields when decoded, than are allowed: the direction is not parsed any further.";
+    LargeTable "large-table"
+        "An encoder of HTTP/2 uses a dynamic table of more than 4,096 bytes.";
+    UnknownEntry "unknown-entry"
+        "A field of HTTP/2 stands in a part of a dynamic table that is not kept: it is left out.";
+    ManyStreams "many-streams"
+        "More streams of an HTTP/2 connection are open than are followed: the oldest is not parsed any further.";
+    BadField "bad-field"
+        "A field of HTTP/2 with bytes that it may not have: blanks, line ends, or what is no token.";
+    BadInitial "bad-initial"
+        "An Initial packet of QUIC that can not be decrypted with the keys of its connection ID.";
+    LongFlight "long-flight"
+        "A ClientHello in QUIC that is longer, or comes in more parts, than is put in order.";
+    DeepMail "deep-mail"
+        "A mail with parts within parts, deeper than is followed: the innermost are searched as sent.";
+    ExpectationLost "expectation-lost"
+        "More data connections of FTP were agreed on than are remembered: the oldest is not recognised as one.";
 }
 
 /// How often each anomaly was met.
@@ -154,6 +180,11 @@ pub(super) struct Seen(u128);
 const _: () = assert!(Anomaly::ALL.len() <= u128::BITS as usize);
 
 impl Seen {
+    /// Whether it was met.
+    pub fn has(self, anomaly: Anomaly) -> bool {
+        self.0 & 1 << anomaly as u64 != 0
+    }
+
     /// True the first time.
     pub fn insert(&mut self, anomaly: Anomaly) -> bool {
         let bit = 1 << anomaly as u32;

@@ -95,6 +95,18 @@ impl Anomaly {
             DnsPointer => &["dns.bad_pointer"],
             BadHello => &["tls.invalid_handshake_message"],
             LongOffer => &["tls.long_offer"],
+            BadServerHello => &["tls.invalid_handshake_message"],
+            BadCertificate => &["tls.invalid_certificate"],
+            BadFrame => &["http2.invalid_frame_data"],
+            BadHeaderBlock | BadField => &["http2.invalid_header"],
+            HeaderFlood => &["http2.reassembly_limit_reached"],
+            LargeTable => &["http2.large_table"],
+            UnknownEntry => &["http2.unknown_entry"],
+            ManyStreams => &["http2.too_many_streams"],
+            BadInitial => &["quic.failed_decrypt"],
+            LongFlight => &["quic.long_flight"],
+            DeepMail => &["smtp.deep_mail"],
+            ExpectationLost => &["ftp.expectation_lost"],
         }
     }
 
@@ -137,7 +149,13 @@ impl Anomaly {
             | MislabelledEncoding
             | TruncatedEncoding
             | BadEncoding
-            | BodyBomb => true,
+            | BodyBomb
+            | BadFrame
+            | BadHeaderBlock
+            | BadField
+            | HeaderFlood
+            | UnknownEntry
+            | ManyStreams => true,
             // All read it alike, or it is ours: a lack of memory, a limit of a buffer, what is not decoded here. DNS and TLS are
             // not decoded into what a host takes.
             NoSlot
@@ -157,7 +175,14 @@ impl Anomaly {
             | BadDns
             | DnsPointer
             | BadHello
-            | LongOffer => false,
+            | LongOffer
+            | BadServerHello
+            | BadCertificate
+            | LargeTable
+            | BadInitial
+            | LongFlight
+            | DeepMail
+            | ExpectationLost => false,
         }
     }
 }
@@ -168,7 +193,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Events of which Suricata has no name.
-    const OWN: [&str; 15] = [
+    const OWN: [&str; 20] = [
         "dns.bad_pointer",
         "http.bad_escape",
         "http.bare_carriage_return",
@@ -184,9 +209,14 @@ mod tests {
         "http.several_encodings",
         "http.wide_escape",
         "tls.long_offer",
+        "http2.large_table",
+        "http2.unknown_entry",
+        "quic.long_flight",
+        "smtp.deep_mail",
+        "ftp.expectation_lost",
     ];
     /// Names that Suricata's rules ask for.
-    const SURICATA: [&str; 35] = [
+    const SURICATA: [&str; 41] = [
         "dns.malformed_data",
         "http.abnormal_ce_header",
         "http.compression_bomb",
@@ -222,6 +252,12 @@ mod tests {
         "http.unable_to_match_response_to_request",
         "http.uri_delim_non_compliant",
         "tls.invalid_handshake_message",
+        "tls.invalid_certificate",
+        "http2.invalid_frame_data",
+        "http2.invalid_header",
+        "http2.reassembly_limit_reached",
+        "http2.too_many_streams",
+        "quic.failed_decrypt",
     ];
     #[test]
     fn every_anomaly_is_an_event_of_a_known_name_in_both_directions() {

@@ -1,47 +1,116 @@
-//! Which protocol a connection speaks, from the first bytes of each direction, whatever its ports.
+//! Which protocol a connection or a datagram flow speaks, from the first bytes of each direction. Ports count only for
+//! protocols without a signature of their own: NTP, and malformed DNS.
+//!
+//! Each protocol has one function that compares the first bytes of one direction with it. A protocol is recognised when one
+//! direction is certain, or when both directions agree with it: `USER` belongs to FTP behind `220`, and to POP3 behind
+//! `+OK`. Every prefix of a recognised head is either undecided or gives the same protocol.
+
+mod binary;
+mod datagram;
+mod text;
 
 use arrayvec::ArrayVec;
 
-use crate::signature::Toward;
+use crate::signature::{Service, Toward};
+pub use datagram::recognise_datagram;
 
 /// What the first bytes say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recognised {
     /// Too few bytes.
     More,
-    /// HTTP/0.9, 1.0 or 1.1.
-    Http,
-    /// TLS or SSL 3.
-    Tls,
-    /// DNS with its length before each message.
-    Dns,
-    /// None of these.
+    /// This protocol.
+    Known(Service),
+    /// None of the protocols that are recognised.
     Other,
 }
 
-/// Bytes that are kept of each direction; a protocol that they do not show is [`Recognised::Other`].
+/// How the first bytes of one direction compare with a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compared {
+    /// They are not of this protocol.
+    No,
+    /// Too few bytes to tell.
+    More,
+    /// They are valid in this protocol and in others: the other direction decides.
+    Fits,
+    /// They are of this protocol.
+    Sure,
+}
+
+use Compared::{Fits, More, No, Sure};
+
+/// The first bytes of one direction.
+#[derive(Clone, Copy)]
+struct Head<'a> {
+    toward: Toward,
+    bytes: &'a [u8],
+    /// The other direction has sent nothing yet.
+    first: bool,
+}
+
+/// Compares a head with a protocol.
+type Compare = fn(&Head<'_>) -> Compared;
+
+/// Protocols over TCP. Where two are certain, the first one counts.
+const PROTOCOLS: &[(Service, Compare)] = &[
+    (Service::Http, http),
+    (Service::Http2, http2),
+    (Service::Tls, tls),
+    (Service::Ssh, text::ssh),
+    (Service::Smtp, text::smtp),
+    (Service::Ftp, text::ftp),
+    (Service::Pop3, text::pop3),
+    (Service::Imap, text::imap),
+    (Service::Sip, text::sip),
+    (Service::Irc, text::irc),
+    (Service::Telnet, binary::telnet),
+    (Service::Smb, binary::smb),
+    (Service::Rdp, binary::rdp),
+    (Service::Ldap, binary::ldap),
+    (Service::Krb5, binary::kerberos),
+    (Service::Nfs, binary::nfs),
+    (Service::Rpc, binary::rpc),
+    (Service::Dcerpc, binary::dcerpc),
+    (Service::Postgres, binary::postgres),
+    (Service::MySql, binary::mysql),
+    (Service::Mqtt, binary::mqtt),
+    (Service::Dns, dns),
+];
+
+/// Bytes that are kept of each direction.
 pub const HEAD: usize = 64;
+
+/// Datagrams of a flow that are compared with the protocols.
+const DATAGRAMS: u8 = 4;
 
 /// The first bytes of both directions, until they say something. The parser then gets [`Recognise::head`] first.
 #[derive(Clone, Debug, Default)]
 pub struct Recognise {
     heads: [ArrayVec<u8, HEAD>; 2],
+    datagrams: u8,
 }
 
 impl Recognise {
-    /// Takes bytes of one direction; returns what that direction says, and how many of the bytes became part of its
-    /// head (the parser gets the others from the caller).
+    /// Takes bytes of one direction; returns what both directions say, and how many of the bytes became part of this
+    /// direction's head (the parser gets the others from the caller).
     pub fn bytes(&mut self, toward: Toward, bytes: &[u8]) -> (Recognised, usize) {
         let head = &mut self.heads[toward as usize];
-        let before = recognise(toward, head);
-        if before != Recognised::More {
-            return (before, 0);
-        }
         let taken = bytes.len().min(head.remaining_capacity());
+        if taken == 0 {
+            return (Recognised::More, 0);
+        }
         head.extend(bytes[..taken].iter().copied());
-        match recognise(toward, head) {
-            Recognised::More if head.is_full() => (Recognised::Other, taken),
-            said => (said, taken),
+        (recognise([&self.heads[0], &self.heads[1]]), taken)
+    }
+
+    /// A datagram of a flow that is not recognised yet. Only the first few are compared.
+    pub fn datagram(&mut self, toward: Toward, ports: [u16; 2], bytes: &[u8]) -> Recognised {
+        self.datagrams += 1;
+        match recognise_datagram(toward, ports, bytes) {
+            Some(service) => Recognised::Known(service),
+            None if self.datagrams >= DATAGRAMS => Recognised::Other,
+            None => Recognised::More,
         }
     }
 
@@ -49,19 +118,75 @@ impl Recognise {
     pub fn head(&self, toward: Toward) -> &[u8] {
         &self.heads[toward as usize]
     }
+
+    /// Nothing has come yet.
+    pub fn is_empty(&self) -> bool {
+        self.heads.iter().all(ArrayVec::is_empty)
+    }
 }
 
-/// What the first bytes of a direction say.
-pub fn recognise(toward: Toward, head: &[u8]) -> Recognised {
-    let each = [http(toward, head), tls(toward, head), dns(toward, head)];
-    let sure = each
-        .iter()
-        .find(|said| !matches!(said, Recognised::More | Recognised::Other));
-    match sure {
-        Some(&said) => said,
-        None if each.contains(&Recognised::More) => Recognised::More,
-        None => Recognised::Other,
+/// What the first bytes of both directions say, those to the server first. A head of [`HEAD`] bytes does not grow.
+pub fn recognise(heads: [&[u8]; 2]) -> Recognised {
+    let [client, server] = heads;
+    let toward_server = Head {
+        toward: Toward::Server,
+        bytes: client,
+        first: server.is_empty(),
+    };
+    let toward_client = Head {
+        toward: Toward::Client,
+        bytes: server,
+        first: client.is_empty(),
+    };
+    let mut open = false;
+    for &(service, compare) in PROTOCOLS {
+        let said = [toward_server, toward_client].map(|head| match head.bytes.len() {
+            0 => More,
+            HEAD.. => match compare(&head) {
+                More => No,
+                said => said,
+            },
+            _ => compare(&head),
+        });
+        match said {
+            [Sure, _] | [_, Sure] | [Fits, Fits] => return Recognised::Known(service),
+            [No, _] | [_, No] => {}
+            _ => open = true,
+        }
     }
+    match open {
+        true => Recognised::More,
+        false => Recognised::Other,
+    }
+}
+
+/// A length in BER (X.690, section 8.1.3), and what follows it.
+pub(super) fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    binary::length(bytes).ok()
+}
+
+/// Compares the begin of a head with a word in any case.
+fn begins(bytes: &[u8], with: &[u8], then: Compared) -> Compared {
+    let common = bytes.len().min(with.len());
+    match bytes[..common].eq_ignore_ascii_case(&with[..common]) {
+        true if common == with.len() => then,
+        true => More,
+        false => No,
+    }
+}
+
+/// What fits best of several.
+fn any(compared: impl IntoIterator<Item = Compared>) -> Compared {
+    let mut best = No;
+    for said in compared {
+        best = match (best, said) {
+            (Sure, _) | (_, Sure) => Sure,
+            (Fits, _) | (_, Fits) => Fits,
+            (More, _) | (_, More) => More,
+            _ => No,
+        };
+    }
+    best
 }
 
 /// A byte of a token (RFC 9110, section 5.6.2).
@@ -86,75 +211,91 @@ const METHODS: [&[u8]; 14] = [
     b"UNLOCK",
 ];
 
-fn http(toward: Toward, head: &[u8]) -> Recognised {
-    let Some(begin) = head.iter().position(|&byte| byte != b'\r' && byte != b'\n') else {
-        return Recognised::More;
+/// HTTP/0.9, 1.0 and 1.1.
+fn http(head: &Head<'_>) -> Compared {
+    let (toward, full) = (head.toward, head.bytes.len() >= HEAD);
+    let Some(begin) = head.bytes.iter().position(|&byte| byte != b'\r' && byte != b'\n') else {
+        return More;
     };
-    let head = &head[begin..];
+    let head = &head.bytes[begin..];
     if toward == Toward::Client {
-        return begins(head, b"HTTP/", Recognised::Http);
+        return begins(head, b"HTTP/", Sure);
     }
     let Some(end) = head.iter().position(|&byte| !is_token(byte)) else {
-        return if head.len() <= 32 {
-            Recognised::More
-        } else {
-            Recognised::Other
-        };
+        return if head.len() <= 32 { More } else { No };
     };
-    if end == 0 || end > 32 || !matches!(head[end], b' ' | b'\t') {
-        return Recognised::Other;
+    if end == 0 || end > 32 || !matches!(head[end], b' ' | b'\t') || &head[..end] == b"PRI" {
+        return No;
     }
     if METHODS.contains(&&head[..end]) {
-        return Recognised::Http;
+        return Sure;
     }
     let Some(target) = head[end..].iter().position(|byte| !matches!(byte, b' ' | b'\t')) else {
-        return Recognised::More;
+        return More;
     };
     match &head[end + target..] {
-        [b'/', ..] => Recognised::Http,
+        [b'/', ..] if head[..end].iter().all(u8::is_ascii_uppercase) => Sure,
+        // Commands of a shell and of Git look so, too.
+        [b'/', rest @ ..] => match rest.iter().position(|byte| matches!(byte, b'\n' | 0)) {
+            _ if rest.windows(6).any(|part| part.eq_ignore_ascii_case(b" HTTP/")) => Sure,
+            Some(_) => No,
+            None if full => Sure,
+            None => More,
+        },
         // Of `OPTIONS`; other protocols have it, too: `STAT *`, `EXPN *@host`.
         [b'*', rest @ ..] => {
             let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
             match &rest[blanks..] {
-                [] => Recognised::More,
-                _ if blanks == 0 => Recognised::Other,
-                version => begins(version, b"HTTP/", Recognised::Http),
+                [] => More,
+                _ if blanks == 0 => No,
+                version => begins(version, b"HTTP/", Sure),
             }
         }
         // A word behind a word is what many a protocol begins with; this one names itself.
-        target => begins(target, b"http", Recognised::Http),
+        target => begins(target, b"http", Sure),
     }
 }
 
-fn begins(head: &[u8], with: &[u8], then: Recognised) -> Recognised {
-    let common = head.len().min(with.len());
-    match head[..common].eq_ignore_ascii_case(&with[..common]) {
-        true if common == with.len() => then,
-        true => Recognised::More,
-        false => Recognised::Other,
+/// The client's connection preface of HTTP/2 (RFC 9113, section 3.4).
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The preface; from the server a SETTINGS frame on stream 0.
+fn http2(head: &Head<'_>) -> Compared {
+    match (head.toward, head.bytes) {
+        (Toward::Server, bytes) if bytes.starts_with(&PREFACE[..bytes.len().min(PREFACE.len())]) => {
+            if bytes.len() < PREFACE.len() { More } else { Sure }
+        }
+        (Toward::Server, _) => No,
+        (Toward::Client, bytes) => {
+            let settings = [Some(0), None, None, Some(4), None, Some(0), Some(0), Some(0), Some(0)];
+            binary::pattern(bytes, &settings, Fits)
+        }
     }
 }
 
 /// A record that begins a handshake (or, from the server, an alert) of version 3.x.
-fn tls(toward: Toward, head: &[u8]) -> Recognised {
+fn tls(head: &Head<'_>) -> Compared {
+    let toward = head.toward;
     let kind = |byte| byte == 22 || byte == 21 && toward == Toward::Client;
-    match *head {
-        [] => Recognised::More,
-        [first, ..] if !kind(first) => Recognised::Other,
-        [_, version, ..] if version != 3 => Recognised::Other,
-        [_, _, minor, ..] if minor > 4 => Recognised::Other,
+    match *head.bytes {
+        [] => More,
+        [first, ..] if !kind(first) => No,
+        [_, version, ..] if version != 3 => No,
+        [_, _, minor, ..] if minor > 4 => No,
         [22, _, _, _, _, kind, ..] => match (toward, kind) {
-            (Toward::Server, 1) | (Toward::Client, 2) => Recognised::Tls,
-            _ => Recognised::Other,
+            (Toward::Server, 1) | (Toward::Client, 2) => Sure,
+            _ => No,
         },
-        [21, _, _, 0, 2, ..] => Recognised::Tls,
-        [21, _, _, _, _, ..] => Recognised::Other,
-        _ => Recognised::More,
+        [21, _, _, 0, 2, ..] => Sure,
+        [21, _, _, _, _, ..] => No,
+        _ => More,
     }
 }
 
-/// A length and a header with one to 16 questions that asks, or answers.
-fn dns(toward: Toward, head: &[u8]) -> Recognised {
+/// A length and a header with one to 16 questions that asks, or answers; and the first question, as far as the head has
+/// it.
+fn dns(head: &Head<'_>) -> Compared {
+    let (toward, head) = (head.toward, head.bytes);
     let at = |at: usize| head.get(at).copied().unwrap_or(0);
     let length = u16::from_be_bytes([at(0), at(1)]);
     let answer = toward == Toward::Client;
@@ -162,62 +303,34 @@ fn dns(toward: Toward, head: &[u8]) -> Recognised {
     let wrong = said >= 2 && length < 17
         || said >= 5 && ((at(4) & 0x80 != 0) != answer || at(4) >> 3 & 15 > 5)
         || said >= 8 && (at(6) != 0 || !(1..=16).contains(&at(7)))
-        || said >= 10 && !answer && at(4) >> 3 & 15 != 5 && (at(8), at(9)) != (0, 0)
-        || said >= 15 && (at(14) > 63 || u16::from(at(14)) > length - 13);
-    match said {
-        _ if wrong => Recognised::Other,
-        0..15 => Recognised::More,
-        _ => Recognised::Dns,
+        || said >= 10 && !answer && at(4) >> 3 & 15 != 5 && (at(8), at(9)) != (0, 0);
+    if wrong {
+        return No;
     }
+    let mut label = 14;
+    while label < said {
+        match usize::from(at(label)) {
+            0 if said < label + 5 => return if said == HEAD { Sure } else { More },
+            0 if label + 3 > usize::from(length) || !is_class([at(label + 3), at(label + 4)]) => return No,
+            0 => return Sure,
+            64.. => return No,
+            bytes => label += 1 + bytes,
+        }
+        if label - 2 >= usize::from(length) {
+            return No;
+        }
+    }
+    match said {
+        // The name does not fit: its first labels do.
+        HEAD.. => Sure,
+        _ => More,
+    }
+}
+
+/// Classes of questions (RFC 6895, section 3.2), with the bit of RFC 6762, section 5.4.
+fn is_class(class: [u8; 2]) -> bool {
+    matches!(class, [0 | 0x80, 1] | [0, 3 | 4 | 254 | 255])
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use Recognised::*;
-
-    #[test]
-    fn heads_of_protocols_are_recognised_once_they_are_long_enough() {
-        let query = b"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01";
-        let cases: [(Toward, &[u8], Recognised); 25] = [
-            (Toward::Server, b"GET / HTTP/1.1\r\n", Http),
-            (Toward::Server, b"\r\n\r\nGET\t/", Http),
-            (Toward::Server, b"GE", More),
-            (Toward::Server, b"BREW /pot", Http),
-            (Toward::Server, b"OPTIONS * HTTP/1.1", Http),
-            (Toward::Server, b"OPTIONS * HT", More),
-            (Toward::Server, b"EXPN *@example.org\r\n", Other),
-            (Toward::Server, b"STAT *\r\n", Other),
-            (Toward::Server, b"BREW  http", Http),
-            (Toward::Server, b"OPTIONS sip:a@b SIP/2.0", Other),
-            (Toward::Server, b"INVITE sip:a@b", Other),
-            (Toward::Server, b"SSH-2.0-OpenSSH_9.6 Debian", Other),
-            (Toward::Server, b"USER anonymous\r\n", Other),
-            (Toward::Client, b"HTTP/1.1 200 OK", Http),
-            (Toward::Client, b"http/", Http),
-            (Toward::Client, b"HTT", More),
-            (Toward::Client, b"220 ready", Other),
-            (Toward::Server, b"\x16\x03\x01\x02\x00\x01", Tls),
-            (Toward::Server, b"\x16\x03\x01\x02\x00", More),
-            (Toward::Client, b"\x16\x03\x03\x00\x40\x02", Tls),
-            (Toward::Client, b"\x15\x03\x03\x00\x02\x02\x28", Tls),
-            (Toward::Server, b"\x16\x02\x01\x02\xff", Other),
-            (Toward::Server, query, Dns),
-            (Toward::Server, &query[..14], More),
-            (Toward::Client, query, Other),
-        ];
-        for (toward, head, expected) in cases {
-            assert_eq!(expected, recognise(toward, head), "{toward:?} {}", head.escape_ascii());
-            if expected != More {
-                let mut recognised = Recognise::default();
-                let mut said = More;
-                for &byte in head {
-                    if said == More {
-                        said = recognised.bytes(toward, &[byte]).0;
-                    }
-                }
-                assert_eq!(expected, said, "byte by byte: {}", head.escape_ascii());
-            }
-        }
-    }
-}
+mod tests;

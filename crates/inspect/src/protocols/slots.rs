@@ -5,7 +5,7 @@ use crate::signature::Buffer;
 const BUFFERS: usize = Buffer::Base64 as usize + 1;
 
 /// Every buffer that a parser may fill, by the bits of [`State::dirty`].
-pub(super) const FILLED: [Buffer; 17] = [
+pub(super) const FILLED: [Buffer; 29] = [
     Buffer::HttpUri,
     Buffer::HttpRawUri,
     Buffer::HttpMethod,
@@ -22,6 +22,18 @@ pub(super) const FILLED: [Buffer; 17] = [
     Buffer::DnsQuery,
     Buffer::TlsSni,
     Buffer::Ja3Hash,
+    Buffer::Ja3sHash,
+    Buffer::Ja4Hash,
+    Buffer::TlsCertSubject,
+    Buffer::TlsCertIssuer,
+    Buffer::TlsCertSerial,
+    Buffer::TlsCertFingerprint,
+    Buffer::TlsVersion,
+    Buffer::TlsAlpn,
+    Buffer::SmtpHelo,
+    Buffer::SmtpMailFrom,
+    Buffer::SmtpRecipient,
+    Buffer::FtpDataCommand,
     Buffer::Payload,
 ];
 
@@ -64,6 +76,17 @@ impl Default for Limits {
 
 const STATUS_CODE: u32 = 16;
 const HASH: u32 = 32;
+const JA4: u32 = 36;
+/// [`Buffer::TlsAlpn`]: a name of a protocol.
+const PROTOCOL: u32 = 64;
+/// [`Buffer::TlsCertSubject`] and [`Buffer::TlsCertIssuer`], each.
+const DISTINGUISHED_NAME: u32 = 512;
+/// [`Buffer::TlsCertSerial`]: 20 bytes (RFC 5280, section 4.1.2.2), each two digits and a colon.
+const SERIAL: u32 = 63;
+/// [`Buffer::TlsCertFingerprint`]
+const FINGERPRINT: u32 = 59;
+/// Bytes of a certificate that are kept to be read.
+pub(super) const CERTIFICATE: u32 = 2048;
 
 /// Where each buffer lies in a slot: begin and length.
 #[derive(Clone, Debug)]
@@ -82,7 +105,7 @@ impl Layout {
         Self { places, bytes }
     }
 
-    /// For an HTTP message of either direction.
+    /// For an HTTP message of either direction, a mail, or a file of FTP.
     pub fn message(limits: &Limits) -> Self {
         Self::new(&[
             (Buffer::HttpMethod, limits.method),
@@ -97,6 +120,10 @@ impl Layout {
             (Buffer::HttpStatusCode, STATUS_CODE),
             (Buffer::HttpStatusMessage, limits.status_message),
             (Buffer::FileData, limits.body.max(2)),
+            (Buffer::SmtpHelo, limits.host),
+            (Buffer::SmtpMailFrom, limits.host),
+            (Buffer::SmtpRecipient, limits.host),
+            (Buffer::FtpDataCommand, 4),
         ])
     }
 
@@ -106,6 +133,22 @@ impl Layout {
             (Buffer::DnsQuery, limits.host),
             (Buffer::TlsSni, limits.host),
             (Buffer::Ja3Hash, HASH),
+            (Buffer::Ja4Hash, JA4),
+            (Buffer::TlsAlpn, PROTOCOL),
+        ])
+    }
+
+    /// For what a TLS server says. The certificate is kept where no payload is.
+    pub fn server() -> Self {
+        Self::new(&[
+            (Buffer::Ja3sHash, HASH),
+            (Buffer::TlsVersion, 2),
+            (Buffer::TlsAlpn, PROTOCOL),
+            (Buffer::TlsCertSubject, DISTINGUISHED_NAME),
+            (Buffer::TlsCertIssuer, DISTINGUISHED_NAME),
+            (Buffer::TlsCertSerial, SERIAL),
+            (Buffer::TlsCertFingerprint, FINGERPRINT),
+            (Buffer::Payload, CERTIFICATE),
         ])
     }
 }
@@ -126,7 +169,7 @@ struct State {
     serial: u32,
     open: bool,
     client: bool,
-    dirty: u32,
+    dirty: u64,
     /// Bytes of the body, as encoded.
     length: u64,
     /// Digits of the version, as bytes.
@@ -220,7 +263,7 @@ impl Slots {
         open.then(|| FieldMut {
             field: &mut state.fields[buffer as usize],
             dirty: &mut state.dirty,
-            bit: 1 << buffer as u32,
+            bit: 1 << buffer as u64,
             bytes: &mut self.bytes[begin..begin + room as usize],
         })
     }
@@ -246,8 +289,8 @@ impl Slots {
         let state = self.states.get_mut(handle.index as usize)?;
         let buffer = FILLED
             .into_iter()
-            .find(|&buffer| state.dirty & 1 << buffer as u32 != 0)?;
-        state.dirty &= !(1 << buffer as u32);
+            .find(|&buffer| state.dirty & 1 << buffer as u64 != 0)?;
+        state.dirty &= !(1 << buffer as u64);
         let field = &mut state.fields[buffer as usize];
         let from = std::mem::replace(&mut field.told, field.shown);
         Some((buffer, from as usize))
@@ -257,8 +300,8 @@ impl Slots {
 /// One buffer that is being filled.
 pub(super) struct FieldMut<'a> {
     field: &'a mut Field,
-    dirty: &'a mut u32,
-    bit: u32,
+    dirty: &'a mut u64,
+    bit: u64,
     bytes: &'a mut [u8],
 }
 

@@ -1,13 +1,19 @@
-//! The ClientHello of TLS (RFC 8446, section 4.1.2; RFC 6066, section 3) in records of any size: its server name and
-//! its JA3 fingerprint. Nothing behind it is looked at.
+//! The ClientHello of TLS (RFC 8446, section 4.1.2; RFC 6066, section 3) in records of any size: its server name, the
+//! protocols that it offers, and its fingerprints JA3 and JA4. Nothing behind it is looked at. [`Server`] reads the other
+//! direction.
 
+mod certificate;
 mod ja3;
+mod ja4;
+mod server;
 
 use super::anomaly::Seen;
 use super::writer::Writer;
 use super::{Anomaly, Handle, Piece, Slot, Store};
 use crate::signature::Buffer;
 use ja3::Ja3;
+use ja4::Ja4;
+pub use server::Server;
 
 const RECORD: u32 = 5;
 const LONGEST_RECORD: u32 = (1 << 14) + 256;
@@ -15,6 +21,9 @@ const LONGEST_RECORD: u32 = (1 << 14) + 256;
 const SERVER_NAME: u16 = 0;
 const GROUPS: u16 = 10;
 const POINT_FORMATS: u16 = 11;
+const SIGNATURES: u16 = 13;
+const PROTOCOLS: u16 = 16;
+const VERSIONS: u16 = 43;
 
 /// A field of the ClientHello, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +49,13 @@ enum Step {
     Group,
     FormatsLength,
     Format,
+    SignaturesLength,
+    Signature,
+    ProtocolsLength,
+    ProtocolLength,
+    Protocol,
+    VersionsLength,
+    OfferedVersion,
     /// The rest of an extension.
     Skip,
     Done,
@@ -63,7 +79,12 @@ pub struct Tls {
     extensions: u32,
     extension: u32,
     named: bool,
+    /// Protocols that were offered.
+    protocols: u32,
+    /// It stands in QUIC, without records.
+    bare: bool,
     ja3: Ja3,
+    ja4: Ja4,
 }
 
 impl Default for Tls {
@@ -81,18 +102,31 @@ impl Default for Tls {
             extensions: 0,
             extension: 0,
             named: false,
+            protocols: 0,
+            bare: false,
             ja3: Ja3::default(),
+            ja4: Ja4::default(),
         }
     }
 }
 
 impl Tls {
+    /// A hello in CRYPTO frames of QUIC: there are no records (RFC 9001, section 4).
+    pub(super) fn within_quic() -> Self {
+        Self {
+            header: RECORD,
+            record: u32::MAX,
+            bare: true,
+            ..Self::default()
+        }
+    }
+
     /// Bytes of the stream, in order.
     pub fn bytes(&mut self, store: &mut Store, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
         if self.is_done() || bytes.is_empty() {
             return;
         }
-        let begins = self.header == 0 && self.step == Step::Kind && self.need == 1;
+        let begins = (self.header == 0 || self.bare) && self.step == Step::Kind && self.need == 1;
         let (handle, seen) = (self.handle, self.seen);
         let mut writer = Writer {
             slots: &mut store.names,
@@ -141,7 +175,7 @@ impl Tls {
     }
 
     fn finish<S: FnMut(Slot<'_>, Piece)>(&mut self, writer: &mut Writer<'_, S>) {
-        writer.complete(&[Buffer::TlsSni, Buffer::Ja3Hash]);
+        writer.complete(&[Buffer::TlsSni, Buffer::Ja3Hash, Buffer::Ja4Hash, Buffer::TlsAlpn]);
         writer.end();
         self.step = Step::Done;
     }
@@ -185,6 +219,21 @@ impl Tls {
         if self.step == Step::Name {
             writer.append(Buffer::TlsSni, &[byte]);
         }
+        if self.step == Step::Protocol {
+            writer.push(Buffer::TlsAlpn, &[byte]);
+            if self.protocols == 1 {
+                self.ja4.protocol(byte);
+            }
+            if self.need == 0 {
+                // Each protocol is a buffer of its own.
+                writer.show(Buffer::TlsAlpn);
+                writer.complete(&[Buffer::TlsAlpn]);
+                writer.flush();
+                if self.list > 0 {
+                    writer.clear(Buffer::TlsAlpn);
+                }
+            }
+        }
         let wrong = self.need == 0 && {
             let number = std::mem::take(&mut self.number);
             self.field(number)
@@ -197,7 +246,9 @@ impl Tls {
             }
             let hash = self.ja3.hash();
             writer.append(Buffer::Ja3Hash, &hash);
-            if self.ja3.is_cut() {
+            let hash = self.ja4.hash(if self.bare { b'q' } else { b't' });
+            writer.append(Buffer::Ja4Hash, &hash);
+            if self.ja3.is_cut() || self.ja4.is_cut() {
                 writer.anomaly(Anomaly::LongOffer);
             }
             self.finish(writer);
@@ -240,6 +291,7 @@ impl Tls {
             }
             Step::Version => {
                 self.ja3.version(number as u16);
+                self.ja4.version(number as u16);
                 self.next(Step::Random, 32)
             }
             Step::Random => self.next(Step::SessionLength, 1),
@@ -251,6 +303,7 @@ impl Tls {
             }
             Step::Cipher => {
                 self.ja3.cipher(number as u16);
+                self.ja4.cipher(number as u16);
                 self.listed(Step::Cipher, 2, (Step::CompressionLength, 1))
             }
             Step::CompressionLength if number > 0 => self.next(Step::Compression, number),
@@ -261,6 +314,7 @@ impl Tls {
             }
             Step::ExtensionKind => {
                 self.ja3.extension(number as u16);
+                self.ja4.extension(number as u16);
                 self.list = number;
                 self.next(Step::ExtensionLength, 2)
             }
@@ -274,6 +328,9 @@ impl Tls {
                     SERVER_NAME if number >= 2 && !self.named => self.next(Step::NamesLength, 2),
                     GROUPS if number >= 2 => self.next(Step::GroupsLength, 2),
                     POINT_FORMATS if number >= 1 => self.next(Step::FormatsLength, 1),
+                    SIGNATURES if number >= 2 => self.next(Step::SignaturesLength, 2),
+                    PROTOCOLS if number >= 2 && self.protocols == 0 => self.next(Step::ProtocolsLength, 2),
+                    VERSIONS if number >= 1 => self.next(Step::VersionsLength, 1),
                     _ => self.rest(),
                 }
             }
@@ -304,24 +361,51 @@ impl Tls {
                 self.ja3.format(number as u8);
                 self.format()
             }
+            Step::SignaturesLength => {
+                self.list = number;
+                number > self.extension || self.element(Step::Signature, 2)
+            }
+            Step::Signature => {
+                self.ja4.signature(number as u16);
+                self.element(Step::Signature, 2)
+            }
+            Step::VersionsLength => {
+                self.list = number;
+                number > self.extension || self.element(Step::OfferedVersion, 2)
+            }
+            Step::OfferedVersion => {
+                self.ja4.offered_version(number as u16);
+                self.element(Step::OfferedVersion, 2)
+            }
+            Step::ProtocolsLength => {
+                self.list = number;
+                number > self.extension || self.element(Step::ProtocolLength, 1)
+            }
+            Step::ProtocolLength if number == 0 || number > self.list => true,
+            Step::ProtocolLength => {
+                self.protocols += 1;
+                self.list -= number;
+                self.next(Step::Protocol, number)
+            }
+            Step::Protocol => self.element(Step::ProtocolLength, 1),
             Step::NamesLength | Step::NameKind | Step::Name | Step::Skip => self.rest(),
             Step::Done => false,
         }
     }
 
     fn group(&mut self) -> bool {
-        if self.list == 0 {
-            self.rest()
-        } else {
-            self.listed(Step::Group, 2, (Step::Skip, 0))
-        }
+        self.element(Step::Group, 2)
     }
 
     fn format(&mut self) -> bool {
-        if self.list == 0 {
-            self.rest()
-        } else {
-            self.listed(Step::Format, 1, (Step::Skip, 0))
+        self.element(Step::Format, 1)
+    }
+
+    /// The next element of a list of an extension, or what is left of the extension.
+    fn element(&mut self, step: Step, size: u32) -> bool {
+        match self.list {
+            0 => self.rest(),
+            _ => self.listed(step, size, (Step::Skip, 0)),
         }
     }
 }

@@ -60,6 +60,12 @@ impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
         self.show(buffer);
     }
 
+    /// Bytes of a buffer that were pushed.
+    pub fn length_of(&mut self, buffer: Buffer) -> usize {
+        let field = self.handle.and_then(|handle| self.slots.field(handle, buffer));
+        field.map_or(0, |mut field| field.written().len())
+    }
+
     pub fn show(&mut self, buffer: Buffer) {
         if let Some(mut field) = self.handle.and_then(|handle| self.slots.field(handle, buffer)) {
             field.show();

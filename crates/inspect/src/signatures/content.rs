@@ -32,6 +32,48 @@ pub(super) fn read(draft: &mut Draft, value: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+/// `tls.version:1.2`: the version that the server chose.
+pub(super) fn tls_version(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let version = match value.trim().trim_matches('"') {
+        "1.0" => 0x0301,
+        "1.1" => 0x0302,
+        "1.2" => 0x0303,
+        "1.3" => 0x0304,
+        other => match other.strip_prefix("0x").map(|digits| u16::from_str_radix(digits, 16)) {
+            Some(Ok(version)) => version,
+            _ => return Err(Fault::PartNotInspected(value.into())),
+        },
+    };
+    whole(draft, Buffer::TlsVersion, &version.to_be_bytes());
+    Ok(())
+}
+
+/// `ftpdata_command:stor`: what the control connection asked of the data connection.
+pub(super) fn transfer(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    match value.trim() {
+        "retr" => whole(draft, Buffer::FtpDataCommand, b"RETR"),
+        "stor" => whole(draft, Buffer::FtpDataCommand, b"STOR"),
+        _ => return Err(Fault::PartNotInspected(value.into())),
+    }
+    Ok(())
+}
+
+/// A buffer is these bytes.
+fn whole(draft: &mut Draft, buffer: Buffer, bytes: &[u8]) {
+    draft.push(Condition::Content(Content {
+        buffer,
+        bytes: bytes.into(),
+        nocase: false,
+        negated: false,
+        offset: None,
+        depth: None,
+        distance: None,
+        within: None,
+        ends: false,
+        fast: Fast::Unsaid,
+    }));
+}
+
 fn listed(draft: &mut Draft, name: &str, value: &str) -> Result<(), Fault> {
     let wanted = || {
         if value.is_empty() {

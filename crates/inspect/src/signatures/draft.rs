@@ -201,6 +201,13 @@ impl<'a> Draft<'a> {
             buffer,
             steps: steps.into(),
         });
+        let ports = [&self.header.source.ports, &self.header.destination.ports];
+        if let Some(Service::Other(name)) = self.services.first()
+            && !self.services.iter().any(Service::is_recognised)
+            && ports.iter().all(|ports| ports.0.is_empty())
+        {
+            return Err(("service", Fault::NotRecognised((*name).into())));
+        }
         self.services.sort_unstable();
         self.services.dedup();
         Ok(Signature {

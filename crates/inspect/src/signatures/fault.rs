@@ -25,6 +25,8 @@ pub enum Fault {
         written: Box<str>,
         hint: Option<&'static str>,
     },
+    #[error("protocol {0} is not recognised, so that the rule would never match; name its transport and ports instead")]
+    NotRecognised(Box<str>),
     #[error("the option wants a value")]
     MissingValue,
     #[error("the option takes no value, {0:?} is given")]

@@ -116,7 +116,13 @@ fn rate(draft: &mut Draft, value: &str, mut kind: Option<RateKind>) -> Result<()
     }
 }
 
-/// `service:http,smtp` and `app-layer-protocol:http`.
+/// `app-layer-protocol:http`: nothing but the application decides.
+pub(super) fn application(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    draft.services.extend(services::recognised(value, draft.dialect)?);
+    Ok(())
+}
+
+/// `service:http,smtp`: ports decide until the application is known, and where it is not recognised.
 pub(super) fn service(draft: &mut Draft, value: &str) -> Result<(), Fault> {
     for name in syntax::arguments(value)? {
         draft.services.extend(services::services(name, draft.dialect)?);

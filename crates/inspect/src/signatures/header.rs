@@ -118,7 +118,7 @@ impl<'v> Headers<'v> {
                 });
             }
             _ => {
-                let services = services::services(name, self.dialect)?;
+                let services = services::recognised(name, self.dialect)?;
                 return Ok((Protocol::Application, services, Flow::default()));
             }
         };

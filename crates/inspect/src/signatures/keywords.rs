@@ -112,6 +112,7 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("dns_query", SURICATA, Looks(Buffer::DnsQuery)),
     ("tls.sni", SURICATA, Looks(Buffer::TlsSni)),
     ("tls_sni", SURICATA, Looks(Buffer::TlsSni)),
+    ("quic.sni", SURICATA, Looks(Buffer::TlsSni)),
     ("ja3.hash", SURICATA, Looks(Buffer::Ja3Hash)),
     ("ja3_hash", SURICATA, Looks(Buffer::Ja3Hash)),
     ("ip.src", SURICATA, Is(transform::source_address)),
@@ -131,6 +132,22 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("header_lowercase", SURICATA, Is(transform::header_lowercase)),
     ("strip_pseudo_headers", SURICATA, Is(transform::strip_pseudo_headers)),
     ("pcrexform", SURICATA, Reads(transform::expression)),
+    ("smtp.helo", SURICATA, Looks(Buffer::SmtpHelo)),
+    ("smtp.mail_from", SURICATA, Looks(Buffer::SmtpMailFrom)),
+    ("smtp.rcpt_to", SURICATA, Looks(Buffer::SmtpRecipient)),
+    ("ftpdata_command", SURICATA, Reads(content::transfer)),
+    ("ja3s.hash", SURICATA, Looks(Buffer::Ja3sHash)),
+    ("ja4.hash", SURICATA, Looks(Buffer::Ja4Hash)),
+    ("tls.alpn", SURICATA, Looks(Buffer::TlsAlpn)),
+    ("tls.cert_subject", SURICATA, Looks(Buffer::TlsCertSubject)),
+    ("tls_cert_subject", SURICATA, Looks(Buffer::TlsCertSubject)),
+    ("tls.cert_issuer", SURICATA, Looks(Buffer::TlsCertIssuer)),
+    ("tls_cert_issuer", SURICATA, Looks(Buffer::TlsCertIssuer)),
+    ("tls.cert_serial", SURICATA, Looks(Buffer::TlsCertSerial)),
+    ("tls_cert_serial", SURICATA, Looks(Buffer::TlsCertSerial)),
+    ("tls.cert_fingerprint", SURICATA, Looks(Buffer::TlsCertFingerprint)),
+    ("tls_cert_fingerprint", SURICATA, Looks(Buffer::TlsCertFingerprint)),
+    ("tls.version", SURICATA, Reads(content::tls_version)),
     // What else is looked for in data.
     ("pcre", ALL, Reads(expression::read)),
     ("byte_test", ALL, Reads(bytes::test)),
@@ -175,7 +192,7 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("detection_filter", ALL, Reads(flow::detection_filter)),
     ("threshold", CLASSIC, Reads(flow::threshold)),
     ("service", SNORT3, Reads(flow::service)),
-    ("app-layer-protocol", SURICATA, Reads(flow::service)),
+    ("app-layer-protocol", SURICATA, Reads(flow::application)),
 ];
 
 /// Options that there are, with dialects, and that no signature can hold.
@@ -205,21 +222,20 @@ const REFUSED: &[(u8, &str)] = &[
     (
         SURICATA,
         "absent bypass config datarep decode-event dns.answer.name dns.opcode dns.query.name dns.rcode dns.rrtype \
-         email.url engine-event entropy file.magic file.name fileext filemagic filemd5 filename filesha1 filesha256 \
-         filesize filestore flow.age flowvar from_base64 ftpbounce ftpdata_command hostbits http.accept \
-         http.accept_enc http.accept_lang http.connection http.content_len http.content_type http.header_names \
-         http.location http.protocol http.referer http.request_header http.request_line http.response_header \
-         http.response_line http.server http.start http_accept http_accept_enc http_accept_lang http_connection \
-         http_content_len http_content_type http_header_names http_protocol http_referer http_request_line \
-         http_response_line http_start icmpv4.hdr icmpv6.hdr icmpv6.mtu ip_version iprep ipv4.hdr ipv6.hdr ja3.string \
-         ja3_string ja3s.hash ja3s.string ja4.hash krb5_cname krb5_err_code krb5_msg_type krb5_sname l3_proto lua \
-         luajit modbus mqtt.type nfs_procedure nfs_version quic.cyu.hash quic.sni quic.version rfb.name sip.method \
-         sip.protocol sip.request_line sip.response_line sip.stat_code sip.stat_msg sip.uri smb.named_pipe \
-         smb.ntlmssp_domain smb.ntlmssp_user smb.share snmp.community snmp.pdu_type snmp.version ssh.hassh \
-         ssh.hassh.server ssh.proto ssh.protoversion ssh.software ssh.softwareversion ssh_proto ssh_software tcp.hdr \
-         tcp.mss tls.alpn tls.cert_chain_len tls.cert_fingerprint tls.cert_issuer tls.cert_serial tls.cert_subject \
-         tls.certs tls.fingerprint tls.issuerdn tls.random tls.store tls.subject tls.version tls_cert_expired \
-         tls_cert_issuer tls_cert_notafter tls_cert_notbefore tls_cert_serial tls_cert_subject tls_cert_valid udp.hdr",
+         email.url engine-event entropy file.magic file.name fileext filemagic filemd5 filename filesha1 \
+         filesha256 filesize filestore flow.age flowvar from_base64 ftpbounce hostbits http.accept http.accept_enc \
+         http.accept_lang http.connection http.content_len http.content_type http.header_names http.location \
+         http.protocol http.referer http.request_header http.request_line http.response_header http.response_line \
+         http.server http.start http_accept http_accept_enc http_accept_lang http_connection http_content_len \
+         http_content_type http_header_names http_protocol http_referer http_request_line http_response_line \
+         http_start icmpv4.hdr icmpv6.hdr icmpv6.mtu ip_version iprep ipv4.hdr ipv6.hdr ja3.string ja3_string \
+         ja3s.string krb5_cname krb5_err_code krb5_msg_type krb5_sname l3_proto lua luajit modbus mqtt.type \
+         nfs_procedure nfs_version quic.cyu.hash quic.version rfb.name sip.method sip.protocol sip.request_line \
+         sip.response_line sip.stat_code sip.stat_msg sip.uri smb.named_pipe smb.ntlmssp_domain smb.ntlmssp_user \
+         smb.share snmp.community snmp.pdu_type snmp.version ssh.hassh ssh.hassh.server ssh.proto ssh.protoversion \
+         ssh.software ssh.softwareversion ssh_proto ssh_software tcp.hdr tcp.mss tls.cert_chain_len tls.certs \
+         tls.fingerprint tls.issuerdn tls.random tls.store tls.subject tls_cert_expired tls_cert_notafter \
+         tls_cert_notbefore tls_cert_valid udp.hdr",
     ),
 ];
 

@@ -66,7 +66,7 @@ impl Noting<'_> {
                 true => self.request(slot, piece),
                 false => self.response(slot, piece),
             },
-            Some(Service::Tls) if self.wanted.tls => self.client_hello(slot, piece),
+            Some(Service::Tls) if self.wanted.tls && slot.is_client() => self.client_hello(slot, piece),
             _ => {}
         }
     }

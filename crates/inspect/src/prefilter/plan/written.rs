@@ -56,7 +56,7 @@ impl Plan {
     /// What [`Plan::bytes`] wrote.
     pub fn from_bytes(bytes: &[u8]) -> Result<Plan, Short> {
         let mut from = Reader(bytes);
-        let mut literals: [Needles; Class::COUNT] = Default::default();
+        let mut literals: [Needles; Class::COUNT] = std::array::from_fn(|_| Needles::default());
         for needles in &mut literals {
             for _ in 0..from.number()? {
                 needles.insert(read_needle(&mut from)?, from.list()?.into());
@@ -78,7 +78,7 @@ impl Plan {
         for _ in 0..from.number()? {
             unconditional.push((from.protocol()?, from.list()?.into()));
         }
-        let mut by_port: [Vec<u32>; Class::COUNT] = Default::default();
+        let mut by_port: [Vec<u32>; Class::COUNT] = std::array::from_fn(|_| Vec::new());
         for rules in &mut by_port {
             *rules = from.list()?.into();
         }

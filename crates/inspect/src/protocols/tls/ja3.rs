@@ -17,7 +17,7 @@ pub(super) struct Ja3 {
     cut: bool,
 }
 
-fn is_reserved(value: u16) -> bool {
+pub(super) fn is_reserved(value: u16) -> bool {
     let [high, low] = value.to_be_bytes();
     high == low && low & 0x0f == 0x0a
 }
@@ -62,13 +62,7 @@ impl Ja3 {
         for format in std::mem::take(&mut self.formats) {
             self.element(format.into());
         }
-        let digest = std::mem::take(&mut self.text).finalize();
-        let mut digits = [0; 32];
-        for (byte, pair) in digest.iter().zip(digits.chunks_exact_mut(2)) {
-            pair[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
-            pair[1] = b"0123456789abcdef"[usize::from(byte & 15)];
-        }
-        digits
+        digits(&mut self.text)
     }
 
     fn list(&mut self, list: u8) {
@@ -88,17 +82,62 @@ impl Ja3 {
         }
     }
 
-    fn decimal(&mut self, mut value: u16) {
-        let (mut digits, mut at) = ([0; 5], 5);
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (value % 10) as u8;
-            value /= 10;
-            if value == 0 {
-                break;
-            }
+    fn decimal(&mut self, value: u16) {
+        decimal(&mut self.text, value);
+    }
+}
+
+fn decimal(text: &mut Md5, mut value: u16) {
+    let (mut digits, mut at) = ([0; 5], 5);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
         }
-        self.text.update(&digits[at..]);
+    }
+    text.update(&digits[at..]);
+}
+
+/// The digest in hexadecimal digits.
+fn digits(text: &mut Md5) -> [u8; 32] {
+    let mut digits = [0; 32];
+    for (byte, pair) in std::mem::take(text).finalize().iter().zip(digits.chunks_exact_mut(2)) {
+        pair[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
+        pair[1] = b"0123456789abcdef"[usize::from(byte & 15)];
+    }
+    digits
+}
+
+/// JA3S of a ServerHello: the MD5 of `version,cipher,extensions`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ja3s {
+    text: Md5,
+    extensions: bool,
+}
+
+impl Ja3s {
+    pub fn version(&mut self, version: u16) {
+        decimal(&mut self.text, version);
+        self.text.update(b",");
+    }
+
+    pub fn cipher(&mut self, cipher: u16) {
+        decimal(&mut self.text, cipher);
+        self.text.update(b",");
+    }
+
+    pub fn extension(&mut self, extension: u16) {
+        if std::mem::replace(&mut self.extensions, true) {
+            self.text.update(b"-");
+        }
+        decimal(&mut self.text, extension);
+    }
+
+    /// The fingerprint in hexadecimal digits.
+    pub fn hash(&mut self) -> [u8; 32] {
+        digits(&mut self.text)
     }
 }
 
@@ -125,6 +164,23 @@ mod tests {
         );
         let ciphers = [4, 5, 10, 9, 100, 98, 3, 6, 19, 18, 99];
         assert_eq!("de350869b8c85de67a350c8d186f11e6", hash(769, &ciphers, &[], &[], &[]));
+    }
+
+    #[test]
+    fn ja3s_is_the_digest_of_its_text() {
+        let mut ja3s = Ja3s::default();
+        ja3s.version(769);
+        ja3s.cipher(47);
+        [65281, 0, 11, 35, 5, 16]
+            .into_iter()
+            .for_each(|kind| ja3s.extension(kind));
+        assert_eq!(
+            Md5::digest(b"769,47,65281-0-11-35-5-16")[..2],
+            [
+                u8::from_str_radix(&String::from_utf8_lossy(&ja3s.clone().hash()[..2]), 16).unwrap(),
+                u8::from_str_radix(&String::from_utf8_lossy(&ja3s.hash()[2..4]), 16).unwrap()
+            ]
+        );
     }
 
     #[test]

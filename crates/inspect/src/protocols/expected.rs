@@ -1,0 +1,146 @@
+//! Data connections that control connections of FTP have agreed on, until they come.
+
+use std::net::IpAddr;
+
+use super::{Anomaly, Counts};
+
+/// Data connections that are expected at once in a shard.
+pub const EXPECTED: usize = 256;
+/// Seconds that a data connection is expected for.
+pub const PATIENCE: u32 = 300;
+
+/// The address that listens, its peer, and the port that it listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Who listens.
+    pub listener: IpAddr,
+    /// Who connects.
+    pub peer: IpAddr,
+    /// Where.
+    pub port: u16,
+}
+
+/// What a control connection asked of the data connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transfer {
+    /// Nothing yet, or a listing.
+    #[default]
+    Other,
+    /// `RETR`
+    Retrieve,
+    /// `STOR`
+    Store,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    ends: Ends,
+    /// The control connection.
+    control: u64,
+    transfer: Transfer,
+    /// When it was agreed on.
+    second: u32,
+}
+
+/// A table of fixed size; the oldest entry gives way.
+#[derive(Debug)]
+pub struct Expected {
+    entries: Box<[Option<Entry>]>,
+    next: usize,
+    count: usize,
+}
+
+impl Default for Expected {
+    fn default() -> Self {
+        Self {
+            entries: vec![None; EXPECTED].into(),
+            next: 0,
+            count: 0,
+        }
+    }
+}
+
+impl Expected {
+    /// A control connection has agreed on a data connection.
+    pub fn add(&mut self, ends: Ends, control: u64, second: u32, counts: &mut Counts) {
+        let entry = Entry {
+            ends,
+            control,
+            transfer: Transfer::Other,
+            second,
+        };
+        let Some(place) = self.entries.get_mut(self.next) else {
+            return;
+        };
+        match place.replace(entry) {
+            // What is too old would not have been found.
+            Some(old) if second.saturating_sub(old.second) <= PATIENCE => counts.add(Anomaly::ExpectationLost),
+            Some(_) => {}
+            None => self.count += 1,
+        }
+        self.next = (self.next + 1) % EXPECTED;
+    }
+
+    /// A control connection says what its latest data connection is for.
+    pub fn transfer(&mut self, control: u64, transfer: Transfer) {
+        // The latest is before the next place.
+        let latest = (1..=EXPECTED)
+            .map(|back| (self.next + EXPECTED - back) % EXPECTED)
+            .find(|&place| self.entries[place].is_some_and(|entry| entry.control == control));
+        if let Some(entry) = latest.and_then(|place| self.entries[place].as_mut()) {
+            entry.transfer = transfer;
+        }
+    }
+
+    /// Whether a connection is one of these; it is not expected any more.
+    pub fn take(&mut self, ends: &Ends, second: u32) -> Option<Transfer> {
+        if self.count == 0 {
+            return None;
+        }
+        let place = self.entries.iter_mut().find(|place| {
+            place.is_some_and(|entry| entry.ends == *ends && second.saturating_sub(entry.second) <= PATIENCE)
+        })?;
+        self.count -= 1;
+        place.take().map(|entry| entry.transfer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(port: u16) -> Ends {
+        Ends {
+            listener: [192, 0, 2, 1].into(),
+            peer: [10, 0, 0, 1].into(),
+            port,
+        }
+    }
+
+    #[test]
+    fn expected_connection_is_found_once_and_not_for_long() {
+        let (mut expected, mut counts) = (Expected::default(), Counts::default());
+        expected.add(ends(1), 7, 10, &mut counts);
+        expected.add(ends(2), 7, 10, &mut counts);
+        expected.add(ends(3), 8, 10, &mut counts);
+        expected.transfer(7, Transfer::Store);
+        assert_eq!(None, expected.take(&ends(4), 10));
+        assert_eq!(Some(Transfer::Other), expected.take(&ends(1), 10));
+        assert_eq!(None, expected.take(&ends(1), 10));
+        assert_eq!(Some(Transfer::Store), expected.take(&ends(2), 10 + PATIENCE));
+        assert_eq!(None, expected.take(&ends(3), 11 + PATIENCE));
+    }
+
+    #[test]
+    fn oldest_expectation_gives_way_and_is_counted() {
+        let (mut expected, mut counts) = (Expected::default(), Counts::default());
+        for port in 0..=EXPECTED as u16 {
+            expected.add(ends(port), 7, 10, &mut counts);
+        }
+        assert_eq!(1, counts.of(Anomaly::ExpectationLost));
+        assert_eq!(None, expected.take(&ends(0), 10));
+        assert!((1..=EXPECTED as u16).all(|port| expected.take(&ends(port), 10).is_some()));
+        expected.add(ends(1), 7, 10, &mut counts);
+        assert!(expected.take(&ends(1), 10).is_some());
+    }
+}

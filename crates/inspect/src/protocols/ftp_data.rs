@@ -1,0 +1,84 @@
+//! A data connection of FTP: all of it is a file.
+
+use super::anomaly::Seen;
+use super::expected::Transfer;
+use super::writer::Writer;
+use super::{Anomaly, Handle, Piece, Slot, Store};
+use crate::signature::Buffer;
+
+/// A data connection; either side sends.
+#[derive(Debug, Default)]
+pub struct FtpData {
+    handle: Option<Handle>,
+    seen: Seen,
+    transfer: Transfer,
+}
+
+impl FtpData {
+    /// For what the control connection asked.
+    pub fn new(transfer: Transfer) -> Self {
+        Self {
+            transfer,
+            ..Self::default()
+        }
+    }
+
+    fn write<S, F>(&mut self, store: &mut Store, sink: &mut S, write: F)
+    where
+        S: FnMut(Slot<'_>, Piece),
+        F: FnOnce(&mut Writer<'_, S>),
+    {
+        let begins = self.handle.is_none() && !self.seen.has(Anomaly::NoSlot);
+        let mut writer = Writer {
+            slots: &mut store.messages,
+            counts: &mut store.anomalies,
+            handle: self.handle,
+            seen: self.seen,
+            sink,
+        };
+        if begins {
+            writer.begin(false);
+            let command: &[u8] = match self.transfer {
+                Transfer::Retrieve => b"RETR",
+                Transfer::Store => b"STOR",
+                Transfer::Other => b"",
+            };
+            writer.append(Buffer::FtpDataCommand, command);
+            writer.complete(&[Buffer::FtpDataCommand]);
+        }
+        write(&mut writer);
+        writer.flush();
+        (self.handle, self.seen) = (writer.handle, writer.seen);
+    }
+
+    /// Bytes of the file, in order.
+    pub fn bytes<S: FnMut(Slot<'_>, Piece)>(&mut self, store: &mut Store, bytes: &[u8], sink: &mut S) {
+        if !bytes.is_empty() {
+            self.write(store, sink, |writer| writer.body(bytes));
+        }
+    }
+
+    /// The file is over.
+    pub fn close<S: FnMut(Slot<'_>, Piece)>(&mut self, store: &mut Store, sink: &mut S) {
+        if self.handle.is_some() {
+            self.write(store, sink, |writer| {
+                writer.complete(&[Buffer::FileData]);
+                writer.end();
+            });
+        }
+    }
+
+    /// What is known of the file.
+    pub fn slot<'a>(&self, store: &'a Store) -> Slot<'a> {
+        self.handle
+            .and_then(|handle| store.messages.slot(handle))
+            .unwrap_or(Slot::NONE)
+    }
+
+    /// Gives the slot back: the flow ended.
+    pub fn release(&mut self, store: &mut Store) {
+        if let Some(handle) = self.handle.take() {
+            store.messages.give_back(handle);
+        }
+    }
+}

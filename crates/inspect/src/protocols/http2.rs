@@ -1,0 +1,614 @@
+//! HTTP/2 (RFC 9113) in the clear: frames are taken apart, header blocks are decoded, and each stream is given to a parser
+//! of HTTP/1 as the message that it would be there. So rules find the same in both, and bodies are decoded alike.
+//!
+//! A request with a body gets `Transfer-Encoding: chunked`. `content-length` and `transfer-encoding` are left out: frames
+//! alone say where a message ends. What would end a line of HTTP/1 within a field is replaced by a blank.
+
+mod hpack;
+mod huffman;
+
+use arrayvec::ArrayVec;
+use hpack::{Table, Text};
+
+use super::http::Http;
+use super::recognise::{PREFACE, is_token};
+use super::{Anomaly, Piece, Slot, Store};
+use crate::signature::Toward;
+
+/// Streams of a connection that are followed at once.
+pub const STREAMS: usize = 32;
+/// Bytes of a header block, with its continuations.
+pub const BLOCK: usize = 8 << 10;
+/// Bytes of fields that a direction may decode to: so many, and…
+const FIELDS: usize = 64 << 10;
+/// … so many times what it has sent.
+const RATIO: usize = 64;
+/// Bytes of the fields of one message that are given on.
+const LINES: usize = 32 << 10;
+/// Bytes of a target that are given on.
+const TARGET: usize = 8 << 10;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const PUSH_PROMISE: u8 = 5;
+const CONTINUATION: u8 = 9;
+
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const PADDED: u8 = 8;
+const PRIORITY: u8 = 0x20;
+
+/// One direction.
+#[derive(Debug)]
+struct Side {
+    /// Bytes of the preface that are to come.
+    preface: usize,
+    /// Nothing more of it is read.
+    dead: bool,
+    frame: ArrayVec<u8, 9>,
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    length: u32,
+    /// Bytes that are left of the frame; those of them that are padding; those that come before its content.
+    left: u32,
+    padding: u32,
+    before: u32,
+    /// The pad length is to come.
+    padded: bool,
+    /// A header block is open: of which stream, and whether it ends the stream and is a promise.
+    open: bool,
+    block_stream: u32,
+    ends: bool,
+    promise: bool,
+    block: ArrayVec<u8, BLOCK>,
+    table: Table,
+    budget: usize,
+}
+
+impl Side {
+    fn begin(&mut self, preface: usize) {
+        (self.preface, self.dead, self.left, self.padding, self.before) = (preface, false, 0, 0, 0);
+        (self.padded, self.open, self.budget) = (false, false, FIELDS);
+        self.frame.clear();
+        self.block.clear();
+        self.table.clear();
+    }
+}
+
+impl Default for Side {
+    fn default() -> Self {
+        Self {
+            preface: 0,
+            dead: false,
+            frame: ArrayVec::new(),
+            kind: 0,
+            flags: 0,
+            stream: 0,
+            length: 0,
+            left: 0,
+            padding: 0,
+            before: 0,
+            padded: false,
+            open: false,
+            block_stream: 0,
+            ends: false,
+            promise: false,
+            block: ArrayVec::new(),
+            table: Table::default(),
+            budget: 0,
+        }
+    }
+}
+
+/// A stream: its request and its response.
+#[derive(Debug, Default)]
+struct Stream {
+    id: u32,
+    http: Http,
+    /// The request's, and the response's, header has come; it has ended.
+    begun: [bool; 2],
+    ended: [bool; 2],
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    sides: [Side; 2],
+    streams: ArrayVec<Stream, STREAMS>,
+    /// The stream that each side has spoken of last.
+    latest: [u32; 2],
+}
+
+/// Memory for connections, and what they share while packets are parsed.
+#[derive(Debug, Default)]
+pub struct Connections {
+    all: Box<[Connection]>,
+    free: Vec<u32>,
+    shared: Shared,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    name: Text,
+    value: Text,
+    target: Vec<u8>,
+    lines: Vec<u8>,
+}
+
+impl Connections {
+    pub(super) fn new(count: u32) -> Self {
+        Self {
+            all: (0..count).map(|_| Connection::default()).collect(),
+            free: (0..count).rev().collect(),
+            shared: Shared {
+                name: Text::new(),
+                value: Text::new(),
+                target: Vec::with_capacity(TARGET),
+                lines: Vec::with_capacity(LINES),
+            },
+        }
+    }
+
+    /// Connections that are free.
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+}
+
+/// A connection of HTTP/2.
+#[derive(Debug, Default)]
+pub struct Http2 {
+    place: Option<u32>,
+    /// There was no memory for it.
+    lost: bool,
+}
+
+impl Http2 {
+    /// Bytes of one direction, in order.
+    pub fn bytes<S>(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        if self.place.is_none() && !self.lost && !bytes.is_empty() {
+            self.place = store.connections.free.pop();
+            match self
+                .place
+                .and_then(|place| store.connections.all.get_mut(place as usize))
+            {
+                Some(connection) => {
+                    connection.sides[0].begin(PREFACE.len());
+                    connection.sides[1].begin(0);
+                    connection.latest = [0; 2];
+                }
+                None => {
+                    self.lost = true;
+                    store.anomalies.add(Anomaly::NoSlot);
+                }
+            }
+        }
+        let Some(place) = self.place else { return };
+        // The parsers of its streams need the rest of the store.
+        let mut all = std::mem::take(&mut store.connections.all);
+        let mut shared = std::mem::take(&mut store.connections.shared);
+        if let Some(connection) = all.get_mut(place as usize) {
+            connection.bytes(store, &mut shared, toward, bytes, sink);
+        }
+        (store.connections.all, store.connections.shared) = (all, shared);
+    }
+
+    /// What is known of the message that a direction has spoken of last.
+    pub fn slot<'a>(&self, store: &'a Store, toward: Toward) -> Slot<'a> {
+        let connection = self.place.and_then(|place| store.connections.all.get(place as usize));
+        let stream = connection.and_then(|connection| {
+            let id = connection.latest[toward as usize];
+            connection.streams.iter().find(|stream| stream.id == id)
+        });
+        stream.map_or(Slot::NONE, |stream| match toward {
+            Toward::Server => stream.http.request_slot(store),
+            Toward::Client => stream.http.response_slot(store),
+        })
+    }
+
+    /// Everything goes back: the flow ended.
+    pub fn release(&mut self, store: &mut Store) {
+        let Some(place) = self.place.take() else { return };
+        let mut all = std::mem::take(&mut store.connections.all);
+        if let Some(connection) = all.get_mut(place as usize) {
+            for mut stream in connection.streams.drain(..) {
+                stream.http.release(store);
+            }
+        }
+        store.connections.all = all;
+        store.connections.free.push(place);
+    }
+}
+
+impl Connection {
+    fn bytes<S>(&mut self, store: &mut Store, shared: &mut Shared, toward: Toward, mut bytes: &[u8], sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        while !bytes.is_empty() && !self.sides[toward as usize].dead {
+            let side = &mut self.sides[toward as usize];
+            let taken = if side.preface > 0 {
+                let taken = bytes.len().min(side.preface);
+                side.preface -= taken;
+                taken
+            } else if !side.frame.is_full() {
+                let taken = bytes.len().min(side.frame.remaining_capacity());
+                side.frame.extend(bytes[..taken].iter().copied());
+                if side.frame.is_full() {
+                    self.frame_begins(store, toward, sink);
+                }
+                taken
+            } else {
+                self.content(store, toward, bytes, sink)
+            };
+            bytes = &bytes[taken..];
+            let side = &self.sides[toward as usize];
+            if side.frame.is_full() && side.left == 0 && !side.dead {
+                self.frame_ends(store, shared, toward, sink);
+            }
+        }
+    }
+
+    /// A direction can not be followed any more.
+    fn fail<S: FnMut(Slot<'_>, Piece)>(&mut self, store: &mut Store, toward: Toward, anomaly: Anomaly, sink: &mut S) {
+        self.sides[toward as usize].dead = true;
+        store.anomalies.add(anomaly);
+        sink(Slot::NONE, Piece::Anomaly(anomaly));
+    }
+
+    /// The header of a frame has come (section 4.1).
+    fn frame_begins<S>(&mut self, store: &mut Store, toward: Toward, sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        let side = &mut self.sides[toward as usize];
+        let Ok([a, b, c, kind, flags, d, e, f, g]) = side.frame.as_slice().try_into().map(|header: [u8; 9]| header)
+        else {
+            return;
+        };
+        (side.kind, side.flags) = (kind, flags);
+        side.length = u32::from_be_bytes([0, a, b, c]);
+        side.left = side.length;
+        side.stream = u32::from_be_bytes([d & 0x7f, e, f, g]);
+        side.padded = matches!(kind, DATA | HEADERS | PUSH_PROMISE) && flags & PADDED != 0;
+        side.padding = 0;
+        side.before = match kind {
+            HEADERS if flags & PRIORITY != 0 => 5,
+            PUSH_PROMISE => 4,
+            _ => 0,
+        };
+        let continues = kind == CONTINUATION && side.stream == side.block_stream;
+        if side.open != (kind == CONTINUATION) || side.open && !continues {
+            // Nothing may stand between a header block and its continuation (section 6.10).
+            return self.fail(store, toward, Anomaly::BadFrame, sink);
+        }
+        if matches!(kind, HEADERS | PUSH_PROMISE) {
+            (side.open, side.block_stream) = (true, side.stream);
+            side.ends = kind == HEADERS && flags & END_STREAM != 0;
+            side.promise = kind == PUSH_PROMISE;
+            side.block.clear();
+        }
+        if side.left < u32::from(side.padded) + side.before {
+            self.fail(store, toward, Anomaly::BadFrame, sink);
+        }
+    }
+
+    /// Bytes of a frame; how many were taken.
+    fn content<S>(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], sink: &mut S) -> usize
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        let side = &mut self.sides[toward as usize];
+        if std::mem::take(&mut side.padded) {
+            side.left -= 1;
+            side.padding = bytes[0].into();
+            if side.padding + side.before > side.left {
+                self.fail(store, toward, Anomaly::BadFrame, sink);
+            }
+            return 1;
+        }
+        if side.before > 0 {
+            let taken = bytes.len().min(side.before as usize);
+            side.before -= taken as u32;
+            side.left -= taken as u32;
+            return taken;
+        }
+        let content = side.left.saturating_sub(side.padding) as usize;
+        if content == 0 {
+            let taken = bytes.len().min(side.left as usize);
+            side.left -= taken as u32;
+            side.padding = side.padding.min(side.left);
+            return taken;
+        }
+        let taken = bytes.len().min(content);
+        side.left -= taken as u32;
+        let (kind, id) = (side.kind, side.stream);
+        match kind {
+            HEADERS | PUSH_PROMISE | CONTINUATION if side.block.try_extend_from_slice(&bytes[..taken]).is_err() => {
+                self.fail(store, toward, Anomaly::HeaderFlood, sink);
+            }
+            DATA => self.data(store, toward, id, &bytes[..taken], sink),
+            _ => {}
+        }
+        taken
+    }
+
+    fn data<S>(&mut self, store: &mut Store, toward: Toward, id: u32, bytes: &[u8], sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) else {
+            return;
+        };
+        let place = toward as usize;
+        if !stream.begun[place] || stream.ended[place] {
+            return;
+        }
+        self.latest[place] = id;
+        match toward {
+            Toward::Server => {
+                let mut size = ArrayVec::<u8, 10>::new();
+                for shift in (0..8).rev() {
+                    let digit = bytes.len() >> (4 * shift) & 15;
+                    if digit > 0 || !size.is_empty() {
+                        let _ = size.try_push(b"0123456789abcdef"[digit]);
+                    }
+                }
+                let _ = size.try_extend_from_slice(b"\r\n");
+                stream.http.request(store, &size, sink);
+                stream.http.request(store, bytes, sink);
+                stream.http.request(store, b"\r\n", sink);
+            }
+            Toward::Client => _ = stream.http.response(store, bytes, sink),
+        }
+    }
+
+    fn frame_ends<S>(&mut self, store: &mut Store, shared: &mut Shared, toward: Toward, sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        let side = &mut self.sides[toward as usize];
+        side.frame.clear();
+        // A whole frame counts, however it was cut.
+        let earned = (side.length as usize + 9) * RATIO;
+        side.budget = side.budget.saturating_add(earned).min(16 * FIELDS);
+        let (kind, flags, id) = (side.kind, side.flags, side.stream);
+        match kind {
+            HEADERS | PUSH_PROMISE | CONTINUATION if flags & END_HEADERS != 0 => {
+                side.open = false;
+                self.block(store, shared, toward, sink);
+            }
+            DATA if flags & END_STREAM != 0 => self.stream_ends(store, toward, id, sink),
+            RST_STREAM => {
+                for toward in [Toward::Server, Toward::Client] {
+                    self.stream_ends(store, toward, id, sink);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A header block is whole.
+    fn block<S>(&mut self, store: &mut Store, shared: &mut Shared, toward: Toward, sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        let side = &mut self.sides[toward as usize];
+        let Shared {
+            name,
+            value,
+            target,
+            lines,
+        } = shared;
+        target.clear();
+        lines.clear();
+        let mut head = Head {
+            method: ArrayVec::new(),
+            authority: ArrayVec::new(),
+            status: ArrayVec::new(),
+            target,
+            lines,
+            odd: false,
+            cut: false,
+        };
+        let (beyond, missed) = (side.table.beyond, side.table.missed);
+        let decoded = hpack::decode(
+            &side.block,
+            &mut side.table,
+            [name, value],
+            &mut side.budget,
+            &mut |name, value| head.field(name, value),
+        );
+        let anomalies = [
+            (head.odd, Anomaly::BadField),
+            (head.cut, Anomaly::TooLong),
+            (side.table.beyond && !beyond, Anomaly::LargeTable),
+            (side.table.missed && !missed, Anomaly::UnknownEntry),
+        ];
+        let (ends, promise, id) = (side.ends, side.promise, side.block_stream);
+        let (method, authority, status) = (head.method, head.authority, head.status);
+        for (_, anomaly) in anomalies.into_iter().filter(|(is, _)| *is) {
+            store.anomalies.add(anomaly);
+            sink(Slot::NONE, Piece::Anomaly(anomaly));
+        }
+        match decoded {
+            Ok(()) => {}
+            Err(hpack::Error::Malformed) => return self.fail(store, toward, Anomaly::BadHeaderBlock, sink),
+            Err(hpack::Error::TooLarge) => return self.fail(store, toward, Anomaly::HeaderFlood, sink),
+        }
+        // A promise is a request that the server makes: its answer comes on another stream.
+        if promise {
+            return;
+        }
+        let is_head = match toward {
+            Toward::Server => !method.is_empty(),
+            Toward::Client => !status.is_empty(),
+        };
+        if is_head {
+            let Some(stream) = self.stream(store, toward, id, sink) else {
+                return;
+            };
+            stream.begun[toward as usize] = true;
+            let host = [&b"Host: "[..], &authority, b"\r\n"];
+            match toward {
+                Toward::Server => {
+                    let target: &[u8] = if target.is_empty() { &authority } else { target };
+                    for part in [&method[..], b" ", target, b" HTTP/1.1\r\n"] {
+                        stream.http.request(store, part, sink);
+                    }
+                    for part in host.into_iter().filter(|_| !authority.is_empty()).chain([&lines[..]]) {
+                        stream.http.request(store, part, sink);
+                    }
+                    if !ends {
+                        stream.http.request(store, b"Transfer-Encoding: chunked\r\n", sink);
+                    }
+                    stream.http.request(store, b"\r\n", sink);
+                    stream.ended[0] |= ends;
+                }
+                Toward::Client => {
+                    for part in [b"HTTP/1.1 ", &status[..], b"\r\n", lines, b"\r\n"] {
+                        stream.http.response(store, part, sink);
+                    }
+                }
+            }
+        }
+        // Trailers end a stream, too.
+        if ends {
+            self.stream_ends(store, toward, id, sink);
+        }
+    }
+
+    /// The stream of a number, from the pool where it is new.
+    fn stream<S>(&mut self, store: &mut Store, toward: Toward, id: u32, sink: &mut S) -> Option<&mut Stream>
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        self.latest[toward as usize] = id;
+        let place = match self.streams.iter().position(|stream| stream.id == id) {
+            Some(place) => place,
+            None => {
+                // One that is over gives way, else the oldest.
+                if self.streams.is_full() {
+                    let over = self.streams.iter().position(|stream| stream.ended == [true; 2]);
+                    if over.is_none() {
+                        store.anomalies.add(Anomaly::ManyStreams);
+                        sink(Slot::NONE, Piece::Anomaly(Anomaly::ManyStreams));
+                    }
+                    self.streams.remove(over.unwrap_or(0)).http.release(store);
+                }
+                // Of those that are over nothing has to be kept.
+                for stream in &mut self.streams {
+                    if stream.ended == [true; 2] {
+                        stream.http.release(store);
+                    }
+                }
+                let _ = self.streams.try_push(Stream {
+                    id,
+                    ..Stream::default()
+                });
+                self.streams.len() - 1
+            }
+        };
+        self.streams.get_mut(place)
+    }
+
+    fn stream_ends<S>(&mut self, store: &mut Store, toward: Toward, id: u32, sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) else {
+            return;
+        };
+        let place = toward as usize;
+        if std::mem::replace(&mut stream.ended[place], true) || !stream.begun[place] {
+            return;
+        }
+        self.latest[place] = id;
+        match toward {
+            Toward::Server => _ = stream.http.request(store, b"0\r\n\r\n", sink),
+            Toward::Client => stream.http.close_response(store, sink),
+        }
+    }
+}
+
+/// The head of a message as it is decoded.
+struct Head<'a> {
+    method: ArrayVec<u8, 32>,
+    authority: ArrayVec<u8, 512>,
+    status: ArrayVec<u8, 8>,
+    target: &'a mut Vec<u8>,
+    /// Other fields, as lines of HTTP/1.
+    lines: &'a mut Vec<u8>,
+    /// A field has bytes that it may not have.
+    odd: bool,
+    /// Something did not fit.
+    cut: bool,
+}
+
+impl Head<'_> {
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        match name {
+            b":method" => {
+                self.odd |= !value.iter().all(|&byte| is_token(byte));
+                let token = value.iter().map(|&byte| if is_token(byte) { byte } else { b'_' });
+                self.cut |= value.len() > self.method.remaining_capacity();
+                self.method.extend(token.take(self.method.remaining_capacity()));
+            }
+            b":path" => {
+                for &byte in value {
+                    let plain = byte > b' ' && byte != 0x7f;
+                    let written = if plain { 1 } else { 3 };
+                    if self.target.len() + written > TARGET {
+                        self.cut = true;
+                        break;
+                    }
+                    if plain {
+                        self.target.push(byte);
+                    } else {
+                        self.odd = true;
+                        let digits = b"0123456789abcdef";
+                        let (high, low) = (digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]);
+                        self.target.extend([b'%', high, low]);
+                    }
+                }
+            }
+            b":authority" => {
+                self.cut |= value.len() > self.authority.remaining_capacity();
+                let rest = self.authority.remaining_capacity();
+                self.authority.extend(value.iter().map(|&byte| plain(byte)).take(rest));
+                self.odd |= value.iter().any(|&byte| plain(byte) != byte);
+            }
+            b":status" => {
+                let rest = self.status.remaining_capacity();
+                self.status.extend(value.iter().map(|&byte| plain(byte)).take(rest));
+            }
+            [b':', ..] | b"content-length" | b"transfer-encoding" => {}
+            _ => {
+                let size = name.len() + value.len() + 4;
+                if self.lines.len() + size > LINES {
+                    self.cut = true;
+                    return;
+                }
+                self.odd |= name.is_empty() || !name.iter().all(|&byte| is_token(byte));
+                let token = name.iter().map(|&byte| if is_token(byte) { byte } else { b'_' });
+                self.lines.extend(token);
+                self.lines.extend(b": ");
+                self.odd |= value.iter().any(|&byte| plain(byte) != byte);
+                self.lines.extend(value.iter().map(|&byte| plain(byte)));
+                self.lines.extend(b"\r\n");
+            }
+        }
+    }
+}
+
+/// A byte of a value: what would end a line is a blank.
+fn plain(byte: u8) -> u8 {
+    match byte {
+        b'\r' | b'\n' | 0 => b' ',
+        other => other,
+    }
+}

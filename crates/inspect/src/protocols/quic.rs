@@ -1,0 +1,229 @@
+//! The first flight of QUIC (RFC 9000, RFC 9001, RFC 9369): a client's Initial packets are decrypted with the keys that
+//! follow from their connection ID, their CRYPTO frames are put in order, and the ClientHello in them is parsed.
+
+mod initial;
+
+use arrayvec::ArrayVec;
+pub use initial::PACKET;
+
+use super::{Anomaly, Piece, Slot, Store, Tls};
+
+/// Datagrams of a client that are decrypted until its hello is whole.
+pub const DATAGRAMS: u8 = 8;
+/// Initial packets of a datagram that are decrypted.
+const PACKETS: usize = 4;
+/// Bytes of a ClientHello that are put in order.
+pub const HELLO: usize = 4096;
+/// Parts of it that may have gaps between.
+const RANGES: usize = 16;
+
+/// A hello that is being put in order.
+#[derive(Debug)]
+struct Flight {
+    bytes: [u8; HELLO],
+    /// What has come: begin and end, in order, with gaps between.
+    ranges: ArrayVec<(usize, usize), RANGES>,
+}
+
+impl Flight {
+    /// Takes the data of a CRYPTO frame. Of bytes that come twice the first copy counts.
+    fn take(&mut self, offset: usize, data: &[u8]) -> bool {
+        let end = offset.saturating_add(data.len());
+        if end > HELLO {
+            return false;
+        }
+        let mut at = offset;
+        // Gaps within the frame, before each range that reaches into it.
+        for &(begin, behind) in &self.ranges {
+            if at < begin.min(end) {
+                self.bytes[at..begin.min(end)].copy_from_slice(&data[at - offset..begin.min(end) - offset]);
+            }
+            at = at.max(behind);
+        }
+        if at < end {
+            self.bytes[at..end].copy_from_slice(&data[at - offset..]);
+        }
+        let (mut from, mut to) = (offset, end);
+        self.ranges.retain(|&mut (begin, behind)| {
+            let joins = begin <= to && behind >= from;
+            if joins {
+                (from, to) = (from.min(begin), to.max(behind));
+            }
+            !joins
+        });
+        let place = self.ranges.partition_point(|&(begin, _)| begin < from);
+        self.ranges.try_insert(place, (from, to)).is_ok()
+    }
+
+    /// Bytes from the begin on without a gap.
+    fn whole(&self) -> usize {
+        self.ranges
+            .first()
+            .filter(|(begin, _)| *begin == 0)
+            .map_or(0, |(_, end)| *end)
+    }
+}
+
+/// Memory for hellos that are put in order, and for the packet that is decrypted.
+#[derive(Debug)]
+pub struct Flights {
+    all: Box<[Flight]>,
+    free: Vec<u32>,
+    packet: Box<[u8]>,
+}
+
+impl Flights {
+    pub(super) fn new(count: u32) -> Self {
+        let flight = |_| Flight {
+            bytes: [0; HELLO],
+            ranges: ArrayVec::new(),
+        };
+        Self {
+            all: (0..count).map(flight).collect(),
+            free: (0..count).rev().collect(),
+            packet: vec![0; PACKET].into(),
+        }
+    }
+
+    /// Places that are free.
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+}
+
+/// The client's side of a connection, until its hello is over.
+#[derive(Debug)]
+pub struct Quic {
+    tls: Tls,
+    place: Option<u32>,
+    /// The destination connection ID of the first Initial packet, from which the keys follow.
+    id: ArrayVec<u8, 20>,
+    datagrams: u8,
+    /// Bytes of the hello that were parsed.
+    parsed: usize,
+    done: bool,
+}
+
+impl Default for Quic {
+    fn default() -> Self {
+        Self {
+            tls: Tls::within_quic(),
+            place: None,
+            id: ArrayVec::new(),
+            datagrams: 0,
+            parsed: 0,
+            done: false,
+        }
+    }
+}
+
+impl Quic {
+    /// A datagram of the client.
+    pub fn datagram(&mut self, store: &mut Store, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
+        if self.done {
+            return;
+        }
+        self.datagrams += 1;
+        let mut packet = std::mem::take(&mut store.flights.packet);
+        let mut rest = bytes;
+        // Packets may stand behind one another (RFC 9000, section 12.2).
+        for _ in 0..PACKETS {
+            let Some((header, behind)) = initial::Header::read(rest) else {
+                break;
+            };
+            self.packet(store, rest, &header, &mut packet, sink);
+            rest = behind;
+        }
+        store.flights.packet = packet;
+        if self.tls.is_done() || self.datagrams >= DATAGRAMS {
+            self.done = true;
+            self.release(store);
+        }
+    }
+
+    fn packet(
+        &mut self,
+        store: &mut Store,
+        bytes: &[u8],
+        header: &initial::Header<'_>,
+        packet: &mut [u8],
+        sink: &mut impl FnMut(Slot<'_>, Piece),
+    ) {
+        if self.id.is_empty() {
+            self.id.extend(header.destination.iter().copied().take(20));
+        }
+        // After a Retry the keys follow from the ID that the server chose (RFC 9001, section 5.2).
+        let opened = initial::open(bytes, header, &self.id, packet).or_else(|| {
+            self.id = header.destination.iter().copied().take(20).collect();
+            initial::open(bytes, header, header.destination, packet)
+        });
+        let Some(length) = opened else {
+            store.anomalies.add(Anomaly::BadInitial);
+            return sink(Slot::NONE, Piece::Anomaly(Anomaly::BadInitial));
+        };
+        if self.place.is_none() {
+            self.place = store.flights.free.pop();
+            match self.place.and_then(|place| store.flights.all.get_mut(place as usize)) {
+                Some(flight) => flight.ranges.clear(),
+                None => {
+                    store.anomalies.add(Anomaly::NoSlot);
+                    self.done = true;
+                    return;
+                }
+            }
+        }
+        let Some(place) = self.place.map(|place| place as usize) else {
+            return;
+        };
+        let flight = &mut store.flights.all[place];
+        let mut fits = true;
+        initial::frames(&packet[..length], &mut |offset, data| fits &= flight.take(offset, data));
+        if !fits {
+            store.anomalies.add(Anomaly::LongFlight);
+            sink(Slot::NONE, Piece::Anomaly(Anomaly::LongFlight));
+        }
+        let mut all = std::mem::take(&mut store.flights.all);
+        let fresh = all[place]
+            .bytes
+            .get(self.parsed..all[place].whole())
+            .unwrap_or_default();
+        self.parsed += fresh.len();
+        self.tls.bytes(store, fresh, sink);
+        store.flights.all = std::mem::take(&mut all);
+    }
+
+    /// Everything goes back: the hello was evaluated, or the flow ended.
+    pub fn release(&mut self, store: &mut Store) {
+        self.tls.release(store);
+        if let Some(place) = self.place.take() {
+            store.flights.free.push(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_put_in_order_and_the_first_copy_counts() {
+        let whole = b"abcdefghij";
+        let parts = [(6, 8), (0, 2), (4, 7), (9, 10), (1, 5), (7, 10), (0, 10)];
+        let mut flight = Flight {
+            bytes: [0; HELLO],
+            ranges: ArrayVec::new(),
+        };
+        let wholes = parts.map(|(from, to)| {
+            assert!(flight.take(from, &whole[from..to]));
+            flight.whole()
+        });
+        assert_eq!([0, 2, 2, 2, 8, 10, 10], wholes);
+        assert!(flight.take(3, b"XXXXXXXXX"));
+        assert_eq!(b"abcdefghijXX", &flight.bytes[..flight.whole()]);
+        assert!(!flight.take(HELLO, b"x"));
+        for part in 0..40 {
+            flight.take(100 + 2 * part, b"x");
+        }
+        assert_eq!(RANGES, flight.ranges.len());
+    }
+}

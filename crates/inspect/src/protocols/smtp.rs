@@ -1,0 +1,451 @@
+//! Mail (RFC 5321): what a client names itself, sender and recipients, and the files of messages: bodies and parts of MIME
+//! (RFC 2045, RFC 2046), decoded.
+
+use arrayvec::ArrayVec;
+
+use super::anomaly::Seen;
+use super::writer::Writer;
+use super::{Anomaly, Handle, Piece, Slot, Store};
+use crate::signature::{Buffer, Toward};
+
+/// Bytes of a line that are taken at once; a longer one comes in several parts.
+const LINE: usize = 1024;
+/// Bytes of a boundary (RFC 2046, section 5.1.1), and how deep parts may stand in parts.
+const BOUNDARY: usize = 70;
+/// Parts within parts that are followed.
+pub const DEPTH: usize = 4;
+
+/// How a part is encoded (RFC 2045, section 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Encoding {
+    #[default]
+    Plain,
+    Base64,
+    QuotedPrintable,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Commands,
+    /// `STARTTLS` was sent: what follows may be TLS.
+    StartTls,
+    /// The header of a message or of a part.
+    Header,
+    /// Text between parts.
+    Between,
+    Body,
+    /// Nothing more is read.
+    Opaque,
+}
+
+/// Memory for connections.
+#[derive(Debug)]
+pub struct Mails {
+    all: Box<[Mail]>,
+    free: Vec<u32>,
+}
+
+impl Mails {
+    pub(super) fn new(count: u32) -> Self {
+        Self {
+            all: (0..count).map(|_| Mail::default()).collect(),
+            free: (0..count).rev().collect(),
+        }
+    }
+
+    /// Connections that are free.
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+}
+
+/// A connection.
+#[derive(Debug, Default)]
+pub struct Smtp {
+    place: Option<u32>,
+    /// There was no memory for it.
+    lost: bool,
+}
+
+impl Smtp {
+    /// Bytes of one side, in order.
+    pub fn bytes<S>(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        if self.place.is_none() && !self.lost && !bytes.is_empty() {
+            self.place = store.mails.free.pop();
+            match self.place.and_then(|place| store.mails.all.get_mut(place as usize)) {
+                Some(mail) => *mail = Mail::default(),
+                None => {
+                    self.lost = true;
+                    store.anomalies.add(Anomaly::NoSlot);
+                }
+            }
+        }
+        let Some(place) = self.place else { return };
+        // The mail is parsed into the rest of the store.
+        let mut all = std::mem::take(&mut store.mails.all);
+        if let Some(mail) = all.get_mut(place as usize) {
+            mail.bytes(store, toward, bytes, sink);
+        }
+        store.mails.all = all;
+    }
+
+    /// What is known of the message.
+    pub fn slot<'a>(&self, store: &'a Store) -> Slot<'a> {
+        let mail = self.place.and_then(|place| store.mails.all.get(place as usize));
+        mail.and_then(|mail| mail.handle)
+            .and_then(|handle| store.messages.slot(handle))
+            .unwrap_or(Slot::NONE)
+    }
+
+    /// Everything goes back: the flow ended.
+    pub fn release(&mut self, store: &mut Store) {
+        let Some(place) = self.place.take() else { return };
+        if let Some(handle) = store
+            .mails
+            .all
+            .get_mut(place as usize)
+            .and_then(|mail| mail.handle.take())
+        {
+            store.messages.give_back(handle);
+        }
+        store.mails.free.push(place);
+    }
+}
+
+/// The client's side of a connection.
+#[derive(Debug, Default)]
+struct Mail {
+    handle: Option<Handle>,
+    seen: Seen,
+    state: State,
+    line: ArrayVec<u8, LINE>,
+    /// The line goes on where another part of it ended.
+    continued: bool,
+    /// `DATA` was sent, and no line of the message.
+    asked: bool,
+    /// The server is within a line of a reply.
+    in_reply: bool,
+    /// Bytes of a chunk that are to come (RFC 3030), and whether it is the last.
+    chunk: u64,
+    last: bool,
+    /// The message comes in chunks: lines between them are commands. A line goes on in the next chunk.
+    chunked: bool,
+    chunk_continued: bool,
+    /// A field of a header, unfolded.
+    field: ArrayVec<u8, LINE>,
+    encoding: Encoding,
+    multipart: bool,
+    boundaries: ArrayVec<ArrayVec<u8, BOUNDARY>, DEPTH>,
+    /// Bits of base64.
+    bits: u32,
+    digits: u8,
+}
+
+impl Mail {
+    /// Bytes of one side, in order.
+    fn bytes<S>(&mut self, store: &mut Store, toward: Toward, mut bytes: &[u8], sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        if toward == Toward::Client {
+            return self.replies(bytes);
+        }
+        if bytes.is_empty() || self.state == State::Opaque {
+            return;
+        }
+        let begins = self.handle.is_none() && !self.seen.has(Anomaly::NoSlot);
+        let mut writer = Writer {
+            slots: &mut store.messages,
+            counts: &mut store.anomalies,
+            handle: self.handle,
+            seen: self.seen,
+            sink,
+        };
+        if begins {
+            writer.begin(false);
+        }
+        while let Some(&first) = bytes.first()
+            && self.state != State::Opaque
+        {
+            if self.state == State::StartTls {
+                self.state = if first == 22 { State::Opaque } else { State::Commands };
+                continue;
+            }
+            let room = self.line.remaining_capacity();
+            let most = match self.chunk {
+                0 => bytes.len(),
+                left => bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX)),
+            };
+            let window = &bytes[..most.min(room)];
+            let end = window.iter().position(|&byte| byte == b'\n').map(|end| end + 1);
+            let taken = end.unwrap_or(window.len());
+            let _ = self.line.try_extend_from_slice(&window[..taken]);
+            bytes = &bytes[taken..];
+            let in_chunk = self.chunk > 0;
+            self.chunk -= if in_chunk { taken as u64 } else { 0 };
+            let chunk_ends = in_chunk && self.chunk == 0;
+            if end.is_some() || self.line.is_full() || chunk_ends {
+                let line = std::mem::take(&mut self.line);
+                let open = match in_chunk {
+                    true => &mut self.chunk_continued,
+                    false => &mut self.continued,
+                };
+                let continued = std::mem::replace(open, end.is_none());
+                self.part_of_line(&line, continued, in_chunk, &mut writer);
+                if chunk_ends && self.last {
+                    self.message_ends(&mut writer);
+                }
+            }
+        }
+        writer.flush();
+        (self.handle, self.seen) = (writer.handle, writer.seen);
+    }
+
+    /// The server refuses a message where it does not answer `DATA` with 354.
+    fn replies(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            if !self.in_reply && self.asked && matches!(byte, b'4' | b'5') && self.line.is_empty() {
+                (self.state, self.asked) = (State::Commands, false);
+            }
+            self.in_reply = byte != b'\n';
+        }
+    }
+
+    fn part_of_line<S>(&mut self, line: &[u8], continued: bool, chunk: bool, w: &mut Writer<'_, S>)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        if !chunk && (self.state == State::Commands || self.chunked) {
+            if !continued {
+                self.command(text, w);
+            }
+            return;
+        }
+        self.asked = false;
+        if !chunk && !continued && text == b"." {
+            return self.message_ends(w);
+        }
+        // A dot before a dot is not of the message (RFC 5321, section 4.5.2).
+        let stuffed = !chunk && !continued && text.first() == Some(&b'.');
+        let (line, text) = (&line[usize::from(stuffed)..], &text[usize::from(stuffed)..]);
+        if !continued && self.state != State::Header && self.boundary(text, w) {
+            return;
+        }
+        match self.state {
+            State::Header => self.header(text, continued, w),
+            State::Body => self.body(line, text, w),
+            _ => {}
+        }
+    }
+
+    fn command<S: FnMut(Slot<'_>, Piece)>(&mut self, line: &[u8], w: &mut Writer<'_, S>) {
+        let begins = |word: &[u8]| line.len() >= word.len() && line[..word.len()].eq_ignore_ascii_case(word);
+        // Up to the next blank: parameters follow (RFC 5321, section 4.1.1.11).
+        let value = |word: &[u8]| {
+            let rest = line[word.len()..].trim_ascii_start();
+            let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
+            &rest[..end]
+        };
+        let mut tell = |buffer, value: &[u8]| {
+            w.clear(buffer);
+            w.append(buffer, value);
+            w.complete(&[buffer]);
+            w.flush();
+        };
+        match () {
+            () if begins(b"HELO ") || begins(b"EHLO ") => tell(Buffer::SmtpHelo, line[5..].trim_ascii()),
+            () if begins(b"MAIL FROM:") => {
+                tell(Buffer::SmtpMailFrom, value(b"MAIL FROM:"));
+            }
+            () if begins(b"RCPT TO:") => tell(Buffer::SmtpRecipient, value(b"RCPT TO:")),
+            () if line.trim_ascii().eq_ignore_ascii_case(b"DATA") => {
+                self.message_begins();
+                self.asked = true;
+            }
+            () if begins(b"BDAT ") => self.chunk_begins(&line[5..], w),
+            () if line.trim_ascii().eq_ignore_ascii_case(b"STARTTLS") => self.state = State::StartTls,
+            () => {}
+        }
+    }
+
+    /// `BDAT 1000`, `BDAT 86 LAST` (RFC 3030, section 2).
+    fn chunk_begins<S: FnMut(Slot<'_>, Piece)>(&mut self, value: &[u8], w: &mut Writer<'_, S>) {
+        let value = value.trim_ascii();
+        let end = value.iter().position(|&byte| byte == b' ').unwrap_or(value.len());
+        let size = std::str::from_utf8(&value[..end])
+            .ok()
+            .and_then(|digits| digits.parse().ok());
+        self.last = value[end..].trim_ascii().eq_ignore_ascii_case(b"LAST");
+        self.chunk = size.unwrap_or(0);
+        if !self.chunked {
+            self.message_begins();
+            self.chunked = true;
+        }
+        if self.chunk == 0 && self.last {
+            self.message_ends(w);
+        }
+    }
+
+    fn message_begins(&mut self) {
+        self.boundaries.clear();
+        (self.chunked, self.chunk_continued) = (false, false);
+        self.part_begins();
+    }
+
+    fn part_begins(&mut self) {
+        self.state = State::Header;
+        (self.encoding, self.multipart) = (Encoding::Plain, false);
+        self.field.clear();
+    }
+
+    /// A file ends, and another one may follow.
+    fn file_ends<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+        if self.state == State::Body {
+            w.complete(&[Buffer::FileData]);
+            w.flush();
+        }
+    }
+
+    fn message_ends<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+        self.file_ends(w);
+        w.end();
+        (self.state, self.continued, self.chunked) = (State::Commands, false, false);
+        self.boundaries.clear();
+        self.field.clear();
+    }
+
+    /// Whether a line is a boundary: the innermost first.
+    fn boundary<S: FnMut(Slot<'_>, Piece)>(&mut self, line: &[u8], w: &mut Writer<'_, S>) -> bool {
+        let Some(line) = line.strip_prefix(b"--") else {
+            return false;
+        };
+        let found = self.boundaries.iter().rposition(|boundary| line.starts_with(boundary));
+        let Some(place) = found else { return false };
+        let closes = line[self.boundaries[place].len()..].starts_with(b"--");
+        self.file_ends(w);
+        self.boundaries.truncate(if closes { place } else { place + 1 });
+        match closes {
+            true => self.state = State::Between,
+            false => self.part_begins(),
+        }
+        true
+    }
+
+    /// Part of a line of a header.
+    fn header<S: FnMut(Slot<'_>, Piece)>(&mut self, line: &[u8], continued: bool, w: &mut Writer<'_, S>) {
+        let folded = continued || matches!(line.first(), Some(b' ' | b'\t'));
+        if !folded {
+            self.field_ends(w);
+        }
+        let fits = line.len().min(self.field.remaining_capacity());
+        let _ = self.field.try_extend_from_slice(&line[..fits]);
+        if line.is_empty() && !continued {
+            self.state = match self.multipart {
+                true => State::Between,
+                false => State::Body,
+            };
+            (self.bits, self.digits) = (0, 0);
+            w.clear(Buffer::FileData);
+        }
+    }
+
+    fn field_ends<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+        let field = std::mem::take(&mut self.field);
+        let Some(colon) = field.iter().position(|&byte| byte == b':') else {
+            return;
+        };
+        let (name, value) = (field[..colon].trim_ascii(), field[colon + 1..].trim_ascii());
+        let begins = |word: &[u8]| value.len() >= word.len() && value[..word.len()].eq_ignore_ascii_case(word);
+        if name.eq_ignore_ascii_case(b"content-transfer-encoding") {
+            self.encoding = match () {
+                () if begins(b"base64") => Encoding::Base64,
+                () if begins(b"quoted-printable") => Encoding::QuotedPrintable,
+                () => Encoding::Plain,
+            };
+        } else if name.eq_ignore_ascii_case(b"content-type") && begins(b"multipart/") && !self.multipart {
+            let Some(boundary) = boundary_of(value) else { return };
+            self.multipart = true;
+            if self.boundaries.try_push(boundary).is_err() {
+                w.anomaly(Anomaly::DeepMail);
+            }
+        }
+    }
+
+    /// Part of a line of a body; `text` is without the line's end.
+    fn body<S: FnMut(Slot<'_>, Piece)>(&mut self, line: &[u8], text: &[u8], w: &mut Writer<'_, S>) {
+        match self.encoding {
+            Encoding::Plain => w.body(line),
+            Encoding::Base64 => {
+                for &byte in text {
+                    let Some(digit) = base64(byte) else { continue };
+                    self.bits = self.bits << 6 | digit;
+                    self.digits += 1;
+                    // Each digit but the first of four completes a byte.
+                    if self.digits > 1 {
+                        w.body(&[(self.bits >> (2 * (4 - self.digits))) as u8]);
+                    }
+                    self.digits %= 4;
+                }
+            }
+            Encoding::QuotedPrintable => {
+                let soft = text.last() == Some(&b'=');
+                let mut rest = &text[..text.len() - usize::from(soft)];
+                while let Some((&first, behind)) = rest.split_first() {
+                    let digits = |pair: &[u8]| {
+                        let [high, low] = [pair[0], pair[1]].map(|digit| char::from(digit).to_digit(16));
+                        Some((high? << 4 | low?) as u8)
+                    };
+                    let escaped = (first == b'=').then(|| behind.get(..2).and_then(digits)).flatten();
+                    match escaped {
+                        Some(byte) => {
+                            w.body(&[byte]);
+                            rest = &behind[2..];
+                        }
+                        None => {
+                            let plain = 1 + behind.iter().take_while(|&&byte| byte != b'=').count();
+                            w.body(&rest[..plain]);
+                            rest = &rest[plain..];
+                        }
+                    }
+                }
+                if !soft {
+                    w.body(&line[text.len()..]);
+                }
+            }
+        }
+    }
+}
+
+fn base64(byte: u8) -> Option<u32> {
+    Some(
+        match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        }
+        .into(),
+    )
+}
+
+/// `boundary="…"` of a Content-Type.
+fn boundary_of(value: &[u8]) -> Option<ArrayVec<u8, BOUNDARY>> {
+    let name = b"boundary=";
+    let begin = value
+        .windows(name.len())
+        .position(|part| part.eq_ignore_ascii_case(name))?;
+    let rest = &value[begin + name.len()..];
+    let boundary = match rest.strip_prefix(b"\"") {
+        Some(quoted) => quoted.split(|&byte| byte == b'"').next()?,
+        None => rest.split(|&byte| b"; \t".contains(&byte)).next()?,
+    };
+    (!boundary.is_empty()).then(|| boundary.iter().copied().take(BOUNDARY).collect())
+}
