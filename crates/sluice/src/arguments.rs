@@ -109,7 +109,8 @@ pub enum Command {
     /// Send capture files through the engine: no root, no hugepages, no card
     ///
     /// Frames enter by their timestamps, on a clock that they drive: the same captures give the same bytes, whatever
-    /// the machine and the number of workers.
+    /// the machine and the number of workers. Records of inspection are written where the configuration says, with the
+    /// timestamps of the captures; none is lost.
     Replay(Replay),
 
     /// Measure what a configuration costs on this machine, and tell on which cores it runs best
@@ -265,12 +266,16 @@ pub struct Replay {
     /// The configuration.
     #[arg(short, long, value_name = "FILE")]
     pub config: PathBuf,
-    /// What an interface receives: pcap or pcapng, Ethernet.
+    /// What an interface receives: pcap or pcapng, `-` for standard input. Packets of raw IP, Linux cooked, null and loopback
+    /// captures get an Ethernet header; what a snap length cut off is zeros.
     #[arg(long = "in", value_name = "INTERFACE=CAPTURE", value_parser = interface_file, required = true)]
     pub inputs: Vec<InterfaceFile>,
     /// Where what an interface sends is written; dropped where not given.
     #[arg(long = "out", value_name = "INTERFACE=CAPTURE", value_parser = interface_file)]
     pub outputs: Vec<InterfaceFile>,
+    /// Write the records of inspection to this file, made anew, in place of where the configuration says.
+    #[arg(long, value_name = "FILE")]
+    pub eve: Option<PathBuf>,
     /// Workers in place of those configured; the bytes are the same with any number.
     #[arg(long, value_name = "NUMBER")]
     pub workers: Option<u16>,
