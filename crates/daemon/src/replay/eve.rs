@@ -6,6 +6,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use sluice_config::api;
 use sluice_config::config::EveTarget;
 use sluice_config::schema::{self, EveType};
 use sluice_engine::plane::Plane;
@@ -160,6 +161,9 @@ impl Lines {
     }
 }
 
+/// Takes an alert in words, and what makes its line of EVE JSON.
+pub type Each<'e> = dyn FnMut(&api::Alert, &dyn Fn() -> Vec<u8>) + 'e;
+
 /// What it takes to put what a world tells into words, and to write it.
 pub struct Journal {
     /// Where it is written; none where it is not.
@@ -183,6 +187,11 @@ impl Journal {
             names: policy.interfaces.iter().map(|on| on.name.clone()).collect(),
             started: SystemTime::UNIX_EPOCH + start,
         }
+    }
+
+    /// Call all interfaces by one name.
+    pub fn rename(&mut self, name: &str) {
+        self.names.fill(name.to_owned());
     }
 
     fn scene<'s>(&'s self, plane: &'s Plane) -> Scene<'s> {
@@ -210,6 +219,18 @@ impl Journal {
         lines.statistics(&scene, world.now(), ends, count)?;
         self.lines = Some(lines);
         Ok(told)
+    }
+
+    /// The alerts among what was told, in words, with the line of EVE JSON of each for who wants it.
+    pub fn alerts(&self, plane: &Plane, told: &[Told], each: &mut Each<'_>) {
+        let scene = self.scene(plane);
+        for told in told {
+            if let Told::Alert(alert) = told
+                && let Some(shown) = shown(alert, &self.known, &scene)
+            {
+                each(&shown, &|| eve::alert_line(&scene, alert, &shown));
+            }
+        }
     }
 
     /// End every flow, whose last records are written, and bring everything to the file. Returns the number of lines.

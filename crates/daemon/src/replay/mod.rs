@@ -7,6 +7,7 @@
 pub(crate) mod captures;
 mod cut;
 mod eve;
+mod inspect;
 mod links;
 mod pcap;
 mod records;
@@ -31,6 +32,7 @@ use world::World;
 
 pub use captures::CaptureError;
 pub use eve::EveError;
+pub use inspect::{Found, Inspect, InspectSummary, Progress, Uninspected, inspect};
 pub use summary::{EveSummary, InterfaceSummary, InventedNeighbour, Summary};
 
 /// What to replay.
@@ -88,6 +90,15 @@ pub enum ReplayError {
     /// Records.
     #[error(transparent)]
     Eve(#[from] EveError),
+    /// What was found can't be printed.
+    #[error("what was found can't be printed: {0}")]
+    Output(std::io::Error),
+    /// A configuration that is made here and wrong.
+    #[error("{0}")]
+    Configuration(sluice_config::Diagnosis),
+    /// The machine could not be asked.
+    #[error(transparent)]
+    Machine(#[from] crate::MachineError),
     /// A configuration without parameters.
     #[error(transparent)]
     Build(#[from] BuildError),

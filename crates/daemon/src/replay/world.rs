@@ -285,6 +285,11 @@ impl<'m> World<'m> {
         filled.map(|bytes| (Cow::Owned(bytes), true))
     }
 
+    /// Bytes of each buffer from now on, whatever the MTU: longer frames get more.
+    pub fn set_room(&self, bytes: usize) {
+        self.wires.iter().for_each(|wires| wires.set_room(bytes));
+    }
+
     /// A frame to the port's own address, where the configuration names none or the capture has none.
     pub fn addressed(&self, port: PortIndex, frame: &[u8]) -> Vec<u8> {
         let mut bytes = frame.to_vec();
