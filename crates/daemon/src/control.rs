@@ -231,7 +231,7 @@ impl Control {
         };
         alerts.collect(&scene);
         alerts.tell_statistics(&scene, self.began.elapsed(), |[written, lost]| {
-            api::inspection::statistics(self, [written, lost])
+            api::inspection::statistics(&self.counters, self.began.elapsed(), [written, lost])
         });
     }
 

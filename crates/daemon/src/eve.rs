@@ -108,22 +108,13 @@ impl Eve {
     /// A rule has matched.
     pub fn alert(&self, scene: &Scene<'_>, alert: &Alert, shown: &api::Alert) {
         if self.writes(EveType::Alert) {
-            self.writer
-                .write(scene.line(&alert.about, "alert", AlertSaid::new(shown)));
+            self.writer.write(alert_line(scene, alert, shown));
         }
     }
 
     /// A worker has recorded something: it does so only where that is wanted.
     pub fn record(&self, scene: &Scene<'_>, known: &KnownRules, record: &Record) {
-        let about = &record.about;
-        let line = match &record.said {
-            Said::Drop { reason, rule, length } => {
-                let rule = rule.and_then(|rule| known.get(rule));
-                Some(scene.line(about, "drop", DropSaid::new(*length, reason.name(), rule)))
-            }
-            Said::Flow(ended) => Some(scene.ended(about, ended)),
-            Said::Transaction(said) => scene.transaction(about, said),
-        };
+        let line = record_line(scene, known, record);
         if let Some(line) = line {
             self.writer.write(line);
         }
@@ -147,6 +138,24 @@ impl Eve {
     /// Lines that were written, and lines that were lost.
     pub fn counts(&self) -> [u64; 2] {
         self.writer.counts()
+    }
+}
+
+/// The line of an alert.
+pub fn alert_line(scene: &Scene<'_>, alert: &Alert, shown: &api::Alert) -> Vec<u8> {
+    scene.line(&alert.about, "alert", AlertSaid::new(shown))
+}
+
+/// The line of another record; none where it can't be read.
+pub fn record_line(scene: &Scene<'_>, known: &KnownRules, record: &Record) -> Option<Vec<u8>> {
+    let about = &record.about;
+    match &record.said {
+        Said::Drop { reason, rule, length } => {
+            let rule = rule.and_then(|rule| known.get(rule));
+            Some(scene.line(about, "drop", DropSaid::new(*length, reason.name(), rule)))
+        }
+        Said::Flow(ended) => Some(scene.ended(about, ended)),
+        Said::Transaction(said) => scene.transaction(about, said),
     }
 }
 

@@ -12,6 +12,7 @@ use sluice_daemon::config::api::{
     SiteFilter, SubscriberFilter, TraceRequest,
 };
 use sluice_daemon::config::import::{Format, OwnAddress};
+use sluice_daemon::config::schema::SignatureDialect;
 use sluice_daemon::core_list;
 use sluice_daemon::plan::Demand;
 
@@ -112,8 +113,18 @@ pub enum Command {
     /// Send capture files through the engine: no root, no hugepages, no card
     ///
     /// Frames enter by their timestamps, on a clock that they drive: the same captures give the same bytes, whatever
-    /// the machine and the number of workers.
+    /// the machine and the number of workers. Records of inspection are written where the configuration says, with the
+    /// timestamps of the captures; none is lost.
     Replay(Replay),
+
+    /// Ask rules about a capture and print what matches: no configuration, no root, no daemon
+    ///
+    /// Prints a line for each alert: time, [generator:signature:revision], message, class, priority, {protocol}, source ->
+    /// destination. The engine that runs on a bridge does it, in detect mode: who sends first is the client, and both ends of a
+    /// connection are in the one capture. A summary on standard error has packets, flows, rules in force and refused, and what
+    /// was not inspected and why. Transport checksums are not verified unless --checksums says so: a machine that captures its
+    /// own packets has not computed them yet.
+    Inspect(Inspect),
 
     /// Measure what a configuration costs on this machine, and tell on which cores it runs best
     ///
@@ -268,18 +279,76 @@ pub struct Replay {
     /// The configuration.
     #[arg(short, long, value_name = "FILE")]
     pub config: PathBuf,
-    /// What an interface receives: pcap or pcapng, Ethernet.
+    /// What an interface receives: pcap or pcapng, `-` for standard input. Packets of raw IP, Linux cooked, null and loopback
+    /// captures get an Ethernet header; what a snap length cut off is zeros.
     #[arg(long = "in", value_name = "INTERFACE=CAPTURE", value_parser = interface_file, required = true)]
     pub inputs: Vec<InterfaceFile>,
     /// Where what an interface sends is written; dropped where not given.
     #[arg(long = "out", value_name = "INTERFACE=CAPTURE", value_parser = interface_file)]
     pub outputs: Vec<InterfaceFile>,
+    /// Write the records of inspection to this file, made anew, in place of where the configuration says.
+    #[arg(long, value_name = "FILE")]
+    pub eve: Option<PathBuf>,
     /// Workers in place of those configured; the bytes are the same with any number.
     #[arg(long, value_name = "NUMBER")]
     pub workers: Option<u16>,
     /// Print the counters as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `sluice inspect`
+#[derive(Args, Debug)]
+pub struct Inspect {
+    /// The capture, pcap or pcapng; `-` is standard input.
+    #[arg(value_name = "CAPTURE")]
+    pub capture: PathBuf,
+    /// A file of rules; several are in force together.
+    #[arg(short = 'S', long, value_name = "FILE", required = true)]
+    pub rules: Vec<PathBuf>,
+    /// The language of the rules: suricata, snort2 or snort3.
+    #[arg(long, value_name = "DIALECT", default_value = "suricata", value_parser = dialect)]
+    pub dialect: SignatureDialect,
+    /// A classification.config: the priorities of rules' classes.
+    #[arg(long, value_name = "FILE")]
+    pub classes: Option<PathBuf>,
+    /// What $HOME_NET stands for: networks, with commas between them; the private ranges where not given.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    pub home_net: Vec<NetFilter>,
+    /// Another variable of rules, for addresses or ports, as in HTTP_PORTS=[80,8080].
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = variable)]
+    pub variables: Vec<(String, String)>,
+    /// Write alerts, flows, HTTP, DNS and TLS records to this file, as lines of EVE JSON.
+    #[arg(long, value_name = "FILE")]
+    pub eve: Option<PathBuf>,
+    /// Leave packets out whose TCP, UDP or ICMP checksum is wrong.
+    #[arg(long)]
+    pub checksums: bool,
+    /// Flows that are inspected at a time; each takes about 10 KiB.
+    #[arg(long, value_name = "NUMBER", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(64..=1 << 22))]
+    pub flows: u32,
+    /// List every rule that is refused, not the first ten only.
+    #[arg(long)]
+    pub refused: bool,
+    /// Print alerts as lines of EVE JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn dialect(text: &str) -> Result<SignatureDialect, String> {
+    match text {
+        "suricata" => Ok(SignatureDialect::Suricata),
+        "snort2" => Ok(SignatureDialect::Snort2),
+        "snort3" => Ok(SignatureDialect::Snort3),
+        _ => Err("write suricata, snort2 or snort3".into()),
+    }
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.trim_start_matches('$').split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
+        _ => Err("write the variable's name, `=`, and what it stands for".into()),
+    }
 }
 
 /// `sluice plan`

@@ -15,6 +15,7 @@ pub mod filter;
 pub mod generate;
 pub mod graph;
 pub mod import;
+pub mod inspect;
 pub mod inspection;
 pub mod live;
 pub mod nat;
@@ -41,6 +42,7 @@ pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Comm
         Command::Run { config } => Ok(sluice_daemon::run(sluice_daemon::load(config)?, output)?),
         Command::Plan(arguments) => plan::plan(socket, arguments, output),
         Command::Replay(replay) => replay::replay(replay, output),
+        Command::Inspect(arguments) => inspect::inspect(arguments, output),
         Command::Check { file, json, partial } => check::check(file, *json, *partial, output),
         Command::Bind(arguments) => bind::bind(arguments, output),
         Command::Unbind(arguments) => bind::unbind(arguments, output),

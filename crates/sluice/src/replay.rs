@@ -23,6 +23,7 @@ pub fn replay(arguments: &Replay, output: &mut dyn Write) -> Result<(), CommandE
         inputs: files(&arguments.inputs),
         outputs: files(&arguments.outputs),
         workers: arguments.workers,
+        eve: arguments.eve.clone(),
     };
     let summary =
         engine::replay(&loaded, &request).map_err(|error| sluice_daemon::DaemonError::Replay(Box::new(error)))?;
@@ -88,11 +89,21 @@ fn as_text(summary: &Summary, output: &mut dyn Write) -> Result<(), CommandError
             "{interface}: {address} was made up to be at {mac}: nobody answers in a capture"
         )?;
     }
-    if summary.incomplete > 0 {
+    if let Some(eve) = summary.eve {
+        let lost = match eve.lost {
+            0 => String::new(),
+            lost => format!(", {} lost: raise `messages` in [inspection]", grouped(lost)),
+        };
+        writeln!(output, "Records of inspection: {}{lost}", grouped(eve.written))?;
+    }
+    if let Some(line) = truncated(summary.truncated_capture, summary.truncated_headers) {
+        writeln!(output, "{line}")?;
+    }
+    if summary.too_long > 0 {
         writeln!(
             output,
-            "{} frames are in the captures in part only",
-            grouped(summary.incomplete)
+            "{} frames were left out: they are longer than a frame can be",
+            grouped(summary.too_long)
         )?;
     }
     if !summary.balanced {
@@ -102,4 +113,21 @@ fn as_text(summary: &Summary, output: &mut dyn Write) -> Result<(), CommandError
         )?;
     }
     Ok(())
+}
+
+/// The line about frames that the snap length of a capture cut; none where there are none.
+pub fn truncated(frames: u64, headless: u64) -> Option<String> {
+    let left_out = match headless {
+        0 => String::new(),
+        headless => format!(
+            "; {} of them were left out, a header of theirs is missing",
+            grouped(headless)
+        ),
+    };
+    (frames > 0).then(|| {
+        format!(
+            "Truncated capture: a snap length cut {} frames, and zeros stand for what is missing{left_out}",
+            grouped(frames)
+        )
+    })
 }

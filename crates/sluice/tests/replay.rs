@@ -220,11 +220,7 @@ fn real_captures_give_the_same_bytes_with_any_number_of_workers() {
             ]);
             if !output.status.success() {
                 let said = String::from_utf8(output.stderr).unwrap();
-                assert!(
-                    said.contains("only Ethernet can be replayed"),
-                    "{}: {said}",
-                    file.display()
-                );
+                assert!(said.contains("its link type is"), "{}: {said}", file.display());
                 break;
             }
             assert_eq!(true, json(&output)["balanced"], "{}", file.display());
@@ -254,11 +250,175 @@ fn capture_of_a_foreign_link_or_no_capture_is_refused() {
     let folder = Folder::new(CONFIGURATION);
     folder.capture("wifi.pcap", DataLink::IEEE802_11, &traffic());
     let said = folder.refusal(1, &["--in", "inside=wifi.pcap"]);
-    assert!(said.contains("wifi.pcap") && said.contains("only Ethernet"), "{said}");
+    assert!(
+        said.contains("wifi.pcap, in its header: its link type is IEEE802_11 (105): Ethernet, raw IP"),
+        "{said}"
+    );
     let said = folder.refusal(1, &["--in", "inside=sluice.toml"]);
     assert!(said.contains("sluice.toml is no capture file"), "{said}");
     let said = folder.refusal(1, &["--in", "inside=nowhere.pcap"]);
     assert!(said.contains("nowhere.pcap"), "{said}");
+}
+
+#[test]
+fn frames_that_a_snap_length_cut_are_replayed_where_their_headers_are_there_and_counted() {
+    let folder = Folder::new(CONFIGURATION);
+    let datagram = |length| {
+        let payload = vec![b'x'; length];
+        let frame = packet::udp4("10.0.0.2:5000", "192.0.2.1:53").payload(&payload);
+        frame.macs(HOST, INSIDE).build()
+    };
+    let whole = [datagram(400), datagram(30), datagram(400)];
+    // The second one is whole, the third has no whole UDP header.
+    let header = PcapHeader {
+        snaplen: 96,
+        ..PcapHeader::default()
+    };
+    let mut writer = PcapWriter::with_header(File::create(folder.path("in.pcap")).unwrap(), header).unwrap();
+    for (frame, captured) in whole.iter().zip([96, 72, 40]) {
+        let cut = PcapPacket::new(Duration::from_secs(1), frame.len() as u32, &frame[..captured]);
+        writer.write_packet(&cut).unwrap();
+    }
+    drop(writer);
+    let arguments = ["--in", "inside=in.pcap", "--out", "outside=out.pcap"];
+    let summary = json(&folder.replay(&[&arguments[..], &["--json"]].concat()));
+    assert_eq!(
+        (2, 1, true),
+        (
+            summary["truncated-capture"].as_u64().unwrap(),
+            summary["truncated-headers"].as_u64().unwrap(),
+            summary["balanced"].as_bool().unwrap()
+        )
+    );
+    let sent = folder.frames("out.pcap");
+    let lengths: Vec<_> = sent
+        .iter()
+        .filter(|frame| frame[12..14] == [8, 0])
+        .map(Vec::len)
+        .collect();
+    assert_eq!(vec![442, 72], lengths);
+    let cut = sent.iter().find(|frame| frame.len() == 442).unwrap();
+    assert!(cut[42..96].iter().all(|&byte| byte == b'x') && cut[96..].iter().all(|&byte| byte == 0));
+    let text = String::from_utf8(folder.replay(&arguments).stdout).unwrap();
+    assert!(
+        text.contains("Truncated capture: a snap length cut 2 frames") && text.contains("1 of them were left out"),
+        "{text}"
+    );
+}
+
+#[test]
+fn packets_of_other_links_are_replayed_as_ethernet() {
+    let folder = Folder::new(CONFIGURATION);
+    let ethernet = packet::udp4("10.0.0.2:5000", "192.0.2.1:53").payload(b"question");
+    let ethernet = ethernet.macs(HOST, INSIDE).build();
+    folder.capture("ethernet.pcap", DataLink::ETHERNET, std::slice::from_ref(&ethernet));
+    let sent = |name: &str| {
+        let input = format!("inside={name}");
+        assert_eq!(
+            true,
+            json(&folder.replay(&["--in", &input, "--out", "outside=out.pcap", "--json"]))["balanced"]
+        );
+        let mut frames = folder.frames("out.pcap");
+        frames.retain(|frame| frame[12..14] == [8, 0]);
+        frames
+    };
+    let expected = sent("ethernet.pcap");
+    assert_eq!(1, expected.len());
+    for (link, header) in [
+        (DataLink::RAW, vec![]),
+        (DataLink::IPV4, vec![]),
+        (DataLink::NULL, vec![2, 0, 0, 0]),
+        (DataLink::LOOP, vec![0, 0, 0, 2]),
+        (DataLink::LINUX_SLL, [[0; 14].as_slice(), &[8, 0]].concat()),
+        (DataLink::Unknown(276), [[8, 0].as_slice(), &[0; 18]].concat()),
+    ] {
+        let packet = [header.as_slice(), &ethernet[14..]].concat();
+        folder.capture("other.pcap", link, &[packet]);
+        assert_eq!(expected, sent("other.pcap"), "{link:?}");
+    }
+}
+
+const INSPECTION: &str = r#"
+[inspection]
+interfaces = ["inside"]
+mode = "detect"
+cache = ""
+alerts = 16
+
+[[inspection.signatures]]
+file = "some.rules"
+dialect = "suricata"
+
+[inspection.eve]
+file = "eve.json"
+types = ["alert", "flow", "dns", "stats"]
+records = 16
+"#;
+
+/// More alerts for one packet than its queue holds, and one record of each flow.
+fn rules() -> String {
+    (1..=40)
+        .map(|number| {
+            format!("alert udp any any -> any any (msg:\"rule {number}\"; content:\"|00|\"; sid:{number};)\n")
+        })
+        .collect()
+}
+
+/// What is written, without the lines of `stats`.
+fn records(text: &str) -> Vec<serde_json::Value> {
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines
+        .filter(|line: &serde_json::Value| line["event_type"] != "stats")
+        .collect()
+}
+
+#[test]
+fn records_of_inspection_are_the_same_bytes_with_any_number_of_workers_and_shards_and_none_is_lost() {
+    let mut written = Vec::new();
+    for (workers, shards) in [("1", 16), ("1", 16), ("4", 16), ("1", 1), ("2", 4)] {
+        let system = format!("[system]\nshards = {shards}\n");
+        let folder = Folder::new(&[&system, CONFIGURATION, INSPECTION].concat());
+        fs::write(folder.path("some.rules"), rules()).unwrap();
+        folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
+        let arguments = ["--in", "inside=in.pcap", "--workers", workers, "--json"];
+        let summary = json(&folder.replay(&arguments));
+        let text = fs::read_to_string(folder.path("eve.json")).unwrap();
+        assert_eq!(0, summary["eve"]["lost"], "{summary}");
+        assert_eq!(text.lines().count() as u64, summary["eve"]["written"].as_u64().unwrap());
+        written.push(text);
+    }
+    for other in &written[1..] {
+        assert!(written[0] == *other);
+    }
+    let records = records(&written[0]);
+    let of = |kind: &str| records.iter().filter(|line| line["event_type"] == kind).count();
+    // Each of the 200 datagrams with two bytes of payload that are 0 or begin with one.
+    assert_eq!(200 * 40, of("alert"));
+    // 200 flows of IPv4 UDP, as many pings, and one of IPv6.
+    assert_eq!(401, of("flow"));
+    assert_eq!("2023-11-14T22:13:20.000000Z", records[0]["timestamp"]);
+    let times: Vec<_> = records.iter().map(|line| line["timestamp"].as_str().unwrap()).collect();
+    assert!(times.is_sorted());
+}
+
+#[test]
+fn records_go_to_the_file_that_is_named_and_are_refused_where_nothing_is_inspected() {
+    let folder = Folder::new(&[CONFIGURATION, INSPECTION].concat());
+    fs::write(folder.path("some.rules"), rules()).unwrap();
+    folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
+    fs::write(folder.path("named.json"), "older\n").unwrap();
+    let output = folder.replay(&["--in", "inside=in.pcap", "--eve", "named.json"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("Records of inspection: "), "{said}");
+    assert!(!folder.path("eve.json").exists());
+    assert!(!records(&fs::read_to_string(folder.path("named.json")).unwrap()).is_empty());
+    let plain = Folder::new(CONFIGURATION);
+    plain.capture("in.pcap", DataLink::ETHERNET, &traffic());
+    let said = plain.refusal(1, &["--in", "inside=in.pcap", "--eve", "named.json"]);
+    assert!(
+        said.contains("named.json: nothing is recorded") && said.contains("[inspection]"),
+        "{said}"
+    );
 }
 
 #[test]

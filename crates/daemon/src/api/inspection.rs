@@ -1,7 +1,9 @@
 //! What inspection found, and how it goes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -116,13 +118,13 @@ fn sum(control: &Control, of: fn(&WorkerCounters) -> &Counter) -> u64 {
 }
 
 /// How inspection goes, for a log of which so many lines were written and lost.
-pub(crate) fn statistics(control: &Control, [written, lost]: [u64; 2]) -> Statistics {
-    let sum = |of| sum(control, of);
+pub(crate) fn statistics(counters: &[Arc<WorkerCounters>], uptime: Duration, [written, lost]: [u64; 2]) -> Statistics {
+    let sum = |of: fn(&WorkerCounters) -> &Counter| -> u64 { counters.iter().map(|worker| of(worker).get()).sum() };
     let reasons = Reason::all().filter(|reason| matches!(reason, Reason::Inspect(_)));
-    let reasons = reasons.map(|reason| (reason.name(), crate::run::drops(control, reason)));
+    let reasons = reasons.map(|reason| (reason.name(), drops(counters, reason)));
     let drop_reason: BTreeMap<_, _> = reasons.filter(|(_, count)| *count > 0).collect();
     Statistics {
-        uptime: control.began.elapsed().as_secs(),
+        uptime: uptime.as_secs(),
         decoder: Decoder {
             pkts: sum(|worker| &worker.inspected),
             bytes: sum(|worker| &worker.searched),
@@ -136,12 +138,17 @@ pub(crate) fn statistics(control: &Control, [written, lost]: [u64; 2]) -> Statis
             drop_reason,
         },
         inspection: Own {
-            uninspected: control.counters.iter().map(|worker| worker.all_bypassed()).sum(),
+            uninspected: counters.iter().map(|worker| worker.all_bypassed()).sum(),
             left: sum(|worker| &worker.left),
             records: written,
             records_lost: lost + sum(|worker| &worker.records_lost),
         },
     }
+}
+
+fn drops(counters: &[Arc<WorkerCounters>], reason: Reason) -> u64 {
+    let interfaces = counters.iter().flat_map(|worker| worker.interfaces.iter());
+    interfaces.map(|interface| interface.drops(reason)).sum()
 }
 
 /// What has happened, of what may.

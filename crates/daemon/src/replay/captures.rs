@@ -1,14 +1,17 @@
-//! Capture files, read frame by frame and written with nanoseconds.
+//! Capture files, read frame by frame as Ethernet and written with nanoseconds.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
 use pcap_file::pcapng::{Block, PcapNgParser, PcapNgReader};
 use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
+
+use super::links::{Link, READ};
+use super::pcap::{self, Fault};
 
 /// What is wrong with a capture file.
 #[derive(Debug, thiserror::Error)]
@@ -42,11 +45,13 @@ pub enum CaptureError {
         /// What is wrong.
         what: String,
     },
-    /// Frames of another kind of link.
-    #[error("{} holds frames of the link type {link}: only Ethernet can be replayed", path.display())]
+    /// Packets of another kind of link.
+    #[error("{}, {at}: its link type is {link}: {READ}; capture again as one of them", path.display())]
     ForeignLink {
         /// The file.
         path: PathBuf,
+        /// Where it says so.
+        at: String,
         /// The link type's name.
         link: String,
     },
@@ -63,12 +68,15 @@ pub struct Captured {
     pub length: u32,
 }
 
+/// What a capture is read from.
+type Bytes = BufReader<Box<dyn Read + Send>>;
+
 enum Reader {
-    Pcap(PcapReader<BufReader<File>>),
-    PcapNg(Box<PcapNgReader<BufReader<File>>>),
+    Pcap(pcap::Reader<Bytes>, Link),
+    PcapNg(Box<PcapNgReader<Bytes>>),
 }
 
-/// A capture that is read.
+/// A capture that is read. Packets of other links than Ethernet have an Ethernet header made for them: see [`Link::framed`].
 pub struct Input {
     path: PathBuf,
     reader: Reader,
@@ -77,12 +85,11 @@ pub struct Input {
     last: Duration,
 }
 
-fn is_ethernet(link: DataLink) -> bool {
-    link == DataLink::ETHERNET
-}
+/// The name that stands for standard input.
+const STANDARD_INPUT: &str = "-";
 
 impl Input {
-    /// Open a capture and read its first frame.
+    /// Open a capture, `-` for standard input, and read its first frame.
     ///
     /// # Errors
     /// No capture, or none that can be replayed.
@@ -91,20 +98,21 @@ impl Input {
             path: path.to_owned(),
             error,
         };
-        let mut file = File::open(path).map_err(wrong)?;
-        let mut magic = [0; 4];
-        let known = file.read(&mut magic).map_err(wrong)?;
-        file.seek(SeekFrom::Start(0)).map_err(wrong)?;
-        let file = BufReader::new(file);
-        let none = |_: PcapError| CaptureError::NoCapture(path.to_owned());
-        let reader = match magic {
-            _ if known < 4 => return Err(CaptureError::NoCapture(path.to_owned())),
-            [0x0a, 0x0d, 0x0d, 0x0a] => Reader::PcapNg(Box::new(PcapNgReader::new(file).map_err(none)?)),
-            _ => {
-                let reader = PcapReader::new(file).map_err(none)?;
-                foreign(path, reader.header().datalink)?;
-                Reader::Pcap(reader)
-            }
+        let mut file: Box<dyn Read + Send> = match path.to_str() {
+            Some(STANDARD_INPUT) => Box::new(std::io::stdin()),
+            _ => Box::new(File::open(path).map_err(wrong)?),
+        };
+        let mut magic = Vec::new();
+        file.by_ref().take(4).read_to_end(&mut magic).map_err(wrong)?;
+        let is_pcapng = magic == [0x0a, 0x0d, 0x0d, 0x0a];
+        let file: Bytes = BufReader::with_capacity(1 << 18, Box::new(Cursor::new(magic).chain(file)));
+        let none = || CaptureError::NoCapture(path.to_owned());
+        let reader = if is_pcapng {
+            Reader::PcapNg(Box::new(PcapNgReader::new(file).map_err(|_| none())?))
+        } else {
+            let reader = pcap::Reader::new(file).map_err(wrong)?.ok_or_else(none)?;
+            let link = Link::of(reader.link()).ok_or_else(|| foreign(path, "in its header".into(), reader.link()))?;
+            Reader::Pcap(reader, link)
         };
         let mut input = Self {
             path: path.to_owned(),
@@ -133,31 +141,42 @@ impl Input {
 
     fn read(&mut self) -> Result<Option<Captured>, CaptureError> {
         let frame = match &mut self.reader {
-            Reader::Pcap(reader) => match reader.next_packet() {
-                None => Ok(None),
-                Some(Ok(packet)) => Ok(Some(Captured {
-                    at: packet.timestamp,
-                    length: packet.orig_len,
-                    bytes: packet.data.into_owned(),
-                })),
-                Some(Err(error)) => Err(error),
+            Reader::Pcap(reader, link) => match reader.next() {
+                Ok(Some(packet)) => Some(captured(*link, packet.at, packet.bytes, packet.length)),
+                Ok(None) => None,
+                Err(fault) => return Err(self.faulty(fault)),
             },
             Reader::PcapNg(reader) => match next_of_blocks(reader) {
-                Ok(Some((link, _))) if !is_ethernet(link) => {
-                    foreign(&self.path, link)?;
-                    Ok(None)
+                Ok(Some((number, interface, frame))) => {
+                    let Some(link) = Link::of(interface) else {
+                        let at = format!("packet {}, of its interface {number}", self.frames + 1);
+                        return Err(foreign(&self.path, at, interface));
+                    };
+                    Some(captured(link, frame.at, frame.bytes, frame.length))
                 }
-                Ok(found) => Ok(found.map(|(_, frame)| frame)),
-                Err(error) => Err(error),
+                Ok(None) => None,
+                Err(error) => return Err(self.damaged(error)),
             },
         };
-        let frame = frame.map_err(|error| self.damaged(error))?;
         Ok(frame.map(|mut frame| {
             self.frames += 1;
             frame.at = frame.at.max(self.last);
             self.last = frame.at;
             frame
         }))
+    }
+
+    fn faulty(&self, fault: Fault) -> CaptureError {
+        let (path, frames) = (self.path.clone(), self.frames);
+        match fault {
+            Fault::CutOff => CaptureError::CutOff { path, frames },
+            Fault::File(error) => CaptureError::File { path, error },
+            Fault::Length(length) => CaptureError::Damaged {
+                path,
+                frames,
+                what: format!("a packet of {length} bytes"),
+            },
+        }
     }
 
     fn damaged(&self, error: PcapError) -> CaptureError {
@@ -177,26 +196,33 @@ impl Input {
     }
 }
 
-fn foreign(path: &Path, link: DataLink) -> Result<(), CaptureError> {
-    if is_ethernet(link) {
-        return Ok(());
-    }
-    Err(CaptureError::ForeignLink {
-        path: path.to_owned(),
-        link: format!("{link:?}"),
-    })
+fn captured(link: Link, at: Duration, bytes: Vec<u8>, length: u32) -> Captured {
+    let (bytes, length) = link.framed(bytes, length);
+    Captured { at, bytes, length }
 }
 
-/// The next frame of a pcapng file and the link that it is from.
-fn next_of_blocks(reader: &mut PcapNgReader<BufReader<File>>) -> Result<Option<(DataLink, Captured)>, PcapError> {
+fn foreign(path: &Path, at: String, link: u32) -> CaptureError {
+    CaptureError::ForeignLink {
+        path: path.to_owned(),
+        at,
+        link: match DataLink::from(link) {
+            DataLink::Unknown(number) => number.to_string(),
+            known => format!("{known:?} ({link})"),
+        },
+    }
+}
+
+/// The next packet of a pcapng file, as it is there, with the number of its interface and of the link type of that.
+fn next_of_blocks(reader: &mut PcapNgReader<Bytes>) -> Result<Option<(u32, u32, Captured)>, PcapError> {
     loop {
         let found = match reader.next_block() {
             None => return Ok(None),
             Some(block) => raw(block?),
         };
         if let Some(raw) = found {
+            let number = raw.interface;
             let (interface, frame) = raw.of(reader.interfaces())?;
-            return Ok(Some((interface.linktype, frame)));
+            return Ok(Some((number, interface.linktype.into(), frame)));
         }
     }
 }
@@ -207,9 +233,12 @@ struct Raw {
     timestamp: u128,
     length: u32,
     bytes: Vec<u8>,
+    /// It does not say how much of it was captured: its bytes end with padding.
+    is_simple: bool,
 }
 
 fn raw(block: Block<'_>) -> Option<Raw> {
+    let mut is_simple = false;
     let (interface, timestamp, length, bytes) = match block {
         // The library takes the raw number for nanoseconds, whatever the interface says of its unit.
         Block::EnhancedPacket(packet) => {
@@ -221,7 +250,10 @@ fn raw(block: Block<'_>) -> Option<Raw> {
             let raw = u128::from(packet.timestamp);
             (interface, raw, packet.original_len, packet.data.into_owned())
         }
-        Block::SimplePacket(packet) => (0, 0, packet.original_len, packet.data.into_owned()),
+        Block::SimplePacket(packet) => {
+            is_simple = true;
+            (0, 0, packet.original_len, packet.data.into_owned())
+        }
         _ => return None,
     };
     Some(Raw {
@@ -229,6 +261,7 @@ fn raw(block: Block<'_>) -> Option<Raw> {
         timestamp,
         length,
         bytes,
+        is_simple,
     })
 }
 
@@ -241,10 +274,20 @@ impl Raw {
         let interface = interfaces.get(self.interface as usize).ok_or(PcapError::InvalidField(
             "a packet of an interface that was not described",
         ))?;
+        let mut bytes = self.bytes;
+        if self.is_simple {
+            let snap = if interface.snaplen == 0 {
+                u32::MAX
+            } else {
+                interface.snaplen
+            };
+            bytes.truncate(self.length.min(snap) as usize);
+        }
         let frame = Captured {
             at: time(interface, self.timestamp),
-            bytes: self.bytes,
-            length: self.length,
+            // Some writers leave the length on the wire out.
+            length: self.length.max(bytes.len() as u32),
+            bytes,
         };
         Ok((interface, frame))
     }
@@ -322,12 +365,20 @@ fn time(interface: &InterfaceDescriptionBlock<'_>, raw: u128) -> Duration {
         InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
         _ => None,
     });
+    // Whole seconds that are to be added, and may be negative.
+    let offset = interface.options.iter().find_map(|option| match option {
+        InterfaceDescriptionOption::IfTsOffset(seconds) => Some(i128::from(*seconds as i64)),
+        _ => None,
+    });
     let nanoseconds = match resolution.unwrap_or(6) {
         binary if binary & 0x80 != 0 => (raw * 1_000_000_000) >> (binary & 0x7f).min(90),
         decimal if decimal <= 9 => raw * 10u128.pow(u32::from(9 - decimal)),
         decimal => raw / 10u128.pow(u32::from(decimal - 9).min(30)),
     };
-    Duration::from_nanos(nanoseconds.min(u128::from(u64::MAX)) as u64)
+    let most = i128::from(u64::MAX);
+    let nanoseconds = i128::try_from(nanoseconds).unwrap_or(most).min(most);
+    let nanoseconds = nanoseconds + offset.unwrap_or_default() * 1_000_000_000;
+    Duration::from_nanos(nanoseconds.clamp(0, most) as u64)
 }
 
 /// A capture that is written.

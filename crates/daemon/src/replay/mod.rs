@@ -5,22 +5,35 @@
 //! the same captures give the same bytes, whatever the machine and the number of workers.
 
 pub(crate) mod captures;
+mod cut;
+mod eve;
+mod inspect;
+mod links;
+mod pcap;
+mod records;
 mod summary;
 pub(crate) mod world;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sluice_config::Config;
-use sluice_config::config::Link;
+use sluice_config::config::{EveTarget, Link};
+use sluice_config::schema::{self, EveType};
 use sluice_engine::io::PortIndex;
+use sluice_wire::Checksums;
 
 use crate::Loaded;
-use crate::build::{self, BuildError};
+use crate::build::{self, BuildError, Secrets};
+use crate::compiling::Compiler;
 use captures::{Input, Output};
+use eve::{Journal, Lines};
 use world::World;
 
 pub use captures::CaptureError;
-pub use summary::{InterfaceSummary, InventedNeighbour, Summary};
+pub use eve::EveError;
+pub use inspect::{Found, Inspect, InspectSummary, Progress, Uninspected, inspect};
+pub use summary::{EveSummary, InterfaceSummary, InventedNeighbour, Summary};
 
 /// What to replay.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +44,8 @@ pub struct Replay {
     pub outputs: Vec<(String, PathBuf)>,
     /// Workers, in place of those configured.
     pub workers: Option<u16>,
+    /// File for the records of inspection, made anew, in place of what is configured.
+    pub eve: Option<PathBuf>,
 }
 
 /// Why a replay fails.
@@ -66,9 +81,24 @@ pub enum ReplayError {
         /// Shards of the configuration.
         shards: u16,
     },
+    /// Records of nothing.
+    #[error("{}: nothing is recorded, because the configuration has no [inspection]: add one, or leave --eve away", .0.display())]
+    NothingInspected(PathBuf),
     /// A file.
     #[error(transparent)]
     Capture(#[from] CaptureError),
+    /// Records.
+    #[error(transparent)]
+    Eve(#[from] EveError),
+    /// What was found can't be printed.
+    #[error("what was found can't be printed: {0}")]
+    Output(std::io::Error),
+    /// A configuration that is made here and wrong.
+    #[error("{0}")]
+    Configuration(sluice_config::Diagnosis),
+    /// The machine could not be asked.
+    #[error(transparent)]
+    Machine(#[from] crate::MachineError),
     /// A configuration without parameters.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -85,7 +115,11 @@ pub enum ReplayError {
 /// # Errors
 /// A file that can't be read to its end, or a name that means nothing.
 pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError> {
-    let config = &loaded.checked.config;
+    let mut config = Config::clone(&loaded.checked.config);
+    if let Some(path) = &request.eve {
+        record_to(&mut config, path)?;
+    }
+    let config = &config;
     let shards = config.document.system.shards;
     let workers = request.workers.unwrap_or(config.cores.len() as u16);
     if workers == 0 || workers > shards {
@@ -101,14 +135,23 @@ pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError>
             *place = Some(Output::create(path)?);
         }
     }
-    let memory = World::memory(config, workers)?;
-    let mut memory = memory.allocate();
-    let mut world = World::new(config, workers, &mut memory, world::NO_CYCLES)?;
+    let lines = lines(config, request)?;
+    let mut inspection =
+        build::inspection(config, Secrets::FIXED, &Compiler::here())?.map(|(inspection, _)| inspection);
+    if let (Some(inspection), Some(written), true) = (&mut inspection, &config.document.inspection, lines.is_some()) {
+        records::enlarge(Arc::make_mut(inspection), written.messages as usize);
+    }
+    let mut memory = World::memory(config, workers)?.allocate();
+    let mut world = World::with(config, workers, &mut memory, world::NO_CYCLES, inspection.as_ref())?;
     let start = inputs
         .iter()
         .filter_map(|(_, input)| input.next_time())
         .min()
         .unwrap_or_default();
+    let mut journal = lines.map(|lines| Journal::new(Some(lines), &world, start));
+    if journal.is_some() {
+        world.record();
+    }
     while let Some(place) = earliest(&inputs) {
         let Some((port, input)) = inputs.get_mut(place) else {
             break;
@@ -116,14 +159,68 @@ pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError>
         let Some(frame) = input.take()? else { continue };
         let at = frame.at.saturating_sub(start).as_nanos() as u64;
         world.advance(at, &mut |port, at, bytes| write(&mut outputs, start, port, at, bytes))?;
-        world.receive(*port, &frame, &mut |port, at, bytes| {
+        world.receive(*port, &frame, Checksums::Unverified, &mut |port, at, bytes| {
             write(&mut outputs, start, port, at, bytes)
         })?;
+        if let Some(journal) = &mut journal {
+            journal.tell(&mut world, false)?;
+        }
     }
     for output in outputs.into_iter().flatten() {
         output.finish()?;
     }
-    Ok(world.summary())
+    let mut summary = world.summary();
+    if let Some(journal) = journal {
+        let written = journal.finish(&mut world)?;
+        summary.eve = Some(EveSummary {
+            written,
+            lost: world.lost(),
+        });
+    }
+    Ok(summary)
+}
+
+/// What is recorded where a file is named and the configuration says nothing of it.
+const TYPES: [EveType; 6] = [
+    EveType::Alert,
+    EveType::Drop,
+    EveType::Flow,
+    EveType::Http,
+    EveType::Dns,
+    EveType::Tls,
+];
+
+/// Records go to a file, whatever is configured.
+fn record_to(config: &mut Config, path: &Path) -> Result<(), ReplayError> {
+    let (Some(inspection), Some(written)) = (&mut config.inspection, &mut config.document.inspection) else {
+        return Err(ReplayError::NothingInspected(path.to_owned()));
+    };
+    inspection.eve = Some(EveTarget::File(path.to_owned()));
+    written.eve.get_or_insert_with(|| schema::Eve {
+        types: TYPES.into(),
+        ..schema::Eve::default()
+    });
+    Ok(())
+}
+
+/// Where records go; none where none are wanted.
+fn lines(config: &Config, request: &Replay) -> Result<Option<Lines>, EveError> {
+    let target = config
+        .inspection
+        .as_ref()
+        .and_then(|inspection| inspection.eve.as_ref());
+    let written = config
+        .document
+        .inspection
+        .as_ref()
+        .and_then(|inspection| inspection.eve.as_ref());
+    let (Some(target), Some(written)) = (target, written) else {
+        return Ok(None);
+    };
+    match &request.eve {
+        Some(path) => Lines::create(path, written).map(Some),
+        None => Lines::configured(target, written).map(Some),
+    }
 }
 
 /// The input with the earliest frame; of several, the one given first.

@@ -25,10 +25,27 @@ pub struct Summary {
     pub sessions: Vec<Counter>,
     /// Neighbours that nobody stated, with the addresses that were made up for them.
     pub invented_neighbours: Vec<InventedNeighbour>,
-    /// Frames that were captured in part only, or too long to be a frame.
-    pub incomplete: u64,
+    /// Frames that the snap length of a capture cut: zeros stand for what is missing.
+    pub truncated_capture: u64,
+    /// Those of them whose headers are not whole: they were left out.
+    pub truncated_headers: u64,
+    /// Frames that are too long to be one: they were left out.
+    pub too_long: u64,
+    /// Records of inspection, where any are written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eve: Option<EveSummary>,
     /// Whether the counters of conservation balance.
     pub balanced: bool,
+}
+
+/// Records of inspection.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct EveSummary {
+    /// Lines that were written.
+    pub written: u64,
+    /// Records and alerts that there was no place for: more messages at a time than `messages` has.
+    pub lost: u64,
 }
 
 /// What went through an interface.

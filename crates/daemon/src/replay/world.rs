@@ -1,5 +1,6 @@
 //! The engine on frames in memory, and its time.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,6 +22,9 @@ use sluice_wire::layers::{Class, Fragment, parse};
 
 use super::ReplayError;
 use super::captures::{CaptureError, Captured};
+use super::cut::filled;
+use super::links::NO_ADDRESS;
+use super::records::{Recorder, Told};
 use super::summary::{self, InventedNeighbour, Summary};
 use crate::build::{self, Secrets};
 use crate::compiling::Compiler;
@@ -61,7 +65,20 @@ pub struct World<'m> {
     invented: BTreeMap<(u16, Address), [u8; 6]>,
     /// Packets that had been put aside when neighbours were looked for last.
     parked: u64,
-    incomplete: u64,
+    cut: Cut,
+    /// What workers tell of inspected flows, where somebody wants it.
+    recorder: Option<Recorder>,
+}
+
+/// Frames that are not in a capture as they were on the wire.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cut {
+    /// Frames of which only a beginning was captured.
+    pub truncated: u64,
+    /// Those of them that a header is missing of: they are left out.
+    pub headless: u64,
+    /// Frames that are too long to be one: they are left out.
+    pub too_long: u64,
 }
 
 /// The stages that are configured, where as many workers are wanted.
@@ -75,8 +92,8 @@ fn stages(config: &Config, workers: u16) -> Stages {
 /// No clock of cycles: what a replay does must not depend on one.
 pub const NO_CYCLES: fn() -> u64 = || 0;
 
-/// By port: the address that frames get in place of their destination, where the configuration names none.
-type Readdress = Vec<Option<[u8; 6]>>;
+/// By port: its address, and whether frames get it in place of their destination because the configuration names none.
+type Readdress = Vec<([u8; 6], bool)>;
 
 fn plane(
     config: &Config,
@@ -96,7 +113,7 @@ fn plane(
         let mac = interface.and_then(|interface| interface.mac).map(|mac| mac.bytes());
         let made = [2, 0x53, 0x6c, 0, 1, number];
         macs.push(mac.unwrap_or(made));
-        readdress.push(mac.is_none().then_some(made));
+        readdress.push((mac.unwrap_or(made), mac.is_none()));
     }
     let setup = build::setup(config, macs.len(), (stages, workers.into()), Secrets::FIXED)?;
     let rules = build::filters(config, None)?;
@@ -140,7 +157,21 @@ impl<'m> World<'m> {
     ) -> Result<Self, ReplayError> {
         let inspection =
             build::inspection(config, Secrets::FIXED, &Compiler::here())?.map(|(inspection, _)| inspection);
-        let (plane, readdress) = plane(config, workers, inspection.as_ref())?;
+        Self::with(config, workers, memory, cycles, inspection.as_ref())
+    }
+
+    /// The same with rules that were read before.
+    ///
+    /// # Errors
+    /// A configuration without parameters.
+    pub fn with(
+        config: &Config,
+        workers: u16,
+        memory: &'m mut [Vec<Line>],
+        cycles: fn() -> u64,
+        inspection: Option<&Arc<Inspection>>,
+    ) -> Result<Self, ReplayError> {
+        let (plane, readdress) = plane(config, workers, inspection)?;
         let room = config
             .interfaces
             .iter()
@@ -155,7 +186,8 @@ impl<'m> World<'m> {
             readdress,
             invented: BTreeMap::new(),
             parked: 0,
-            incomplete: 0,
+            cut: Cut::default(),
+            recorder: None,
         };
         let mut parts: Vec<Option<&'m mut [Line]>> = memory.iter_mut().map(|part| Some(part.as_mut_slice())).collect();
         let ports = world.readdress.len();
@@ -218,28 +250,52 @@ impl<'m> World<'m> {
         Ok(())
     }
 
-    /// A frame comes in, now.
+    /// A frame comes in, now, of whose checksums so much is known. What a snap length cut off is zeros, and its checksum is taken
+    /// to be right.
     ///
     /// # Errors
     /// Those of the sink.
-    pub fn receive(&mut self, port: PortIndex, frame: &Captured, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
-        if frame.length as usize > frame.bytes.len() || frame.bytes.len() > LONGEST {
-            self.incomplete += 1;
+    pub fn receive(
+        &mut self,
+        port: PortIndex,
+        frame: &Captured,
+        checksums: Checksums,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), CaptureError> {
+        if let Some((bytes, is_cut)) = self.whole(frame) {
+            let checksums = if is_cut { Checksums::Vouched } else { checksums };
+            self.feed(port, &self.addressed(port, &bytes), checksums);
         }
-        if frame.bytes.len() > LONGEST {
-            return Ok(());
-        }
-        let bytes = self.addressed(port, &frame.bytes);
-        self.feed(port, &bytes, Checksums::Unverified);
         self.settle(sink)
     }
 
-    /// A frame to the port's own address, where the configuration names none.
+    /// The bytes of a frame, and whether a snap length cut it: zeros stand for what is missing. None where it can't be taken, which
+    /// is counted.
+    pub fn whole<'f>(&mut self, frame: &'f Captured) -> Option<(Cow<'f, [u8]>, bool)> {
+        if frame.length as usize > LONGEST || frame.bytes.len() > LONGEST {
+            self.cut.too_long += 1;
+            return None;
+        }
+        if frame.length as usize <= frame.bytes.len() {
+            return Some((Cow::Borrowed(&frame.bytes), false));
+        }
+        self.cut.truncated += 1;
+        let filled = filled(frame);
+        self.cut.headless += u64::from(filled.is_none());
+        filled.map(|bytes| (Cow::Owned(bytes), true))
+    }
+
+    /// Bytes of each buffer from now on, whatever the MTU: longer frames get more.
+    pub fn set_room(&self, bytes: usize) {
+        self.wires.iter().for_each(|wires| wires.set_room(bytes));
+    }
+
+    /// A frame to the port's own address, where the configuration names none or the capture has none.
     pub fn addressed(&self, port: PortIndex, frame: &[u8]) -> Vec<u8> {
-        let own = self.readdress.get(usize::from(port)).copied().flatten();
         let mut bytes = frame.to_vec();
-        if let (Some(own), Some(destination)) = (own, bytes.first_chunk_mut::<6>())
-            && destination[0] & 1 == 0
+        if let (Some(&(own, is_any)), Some(destination)) =
+            (self.readdress.get(usize::from(port)), bytes.first_chunk_mut::<6>())
+            && (*destination == NO_ADDRESS || is_any && destination[0] & 1 == 0)
         {
             *destination = own;
         }
@@ -276,6 +332,9 @@ impl<'m> World<'m> {
             if desk.requests.try_send(request).is_ok() {
                 while desk.replies.try_recv().is_err() {
                     worker.round(self.now);
+                    if let Some(recorder) = &mut self.recorder {
+                        recorder.collect();
+                    }
                 }
             }
         }
@@ -307,7 +366,39 @@ impl<'m> World<'m> {
     }
 
     fn round(&mut self) -> usize {
-        self.workers.iter_mut().map(|worker| worker.round(self.now)).sum()
+        let packets = self.workers.iter_mut().map(|worker| worker.round(self.now)).sum();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.collect();
+        }
+        packets
+    }
+
+    /// Keep what workers tell of inspected flows.
+    pub fn record(&mut self) {
+        self.recorder = Some(Recorder::new(&mut self.desks));
+    }
+
+    /// What they told since the last call.
+    pub fn told(&mut self) -> Vec<Told> {
+        self.recorder.as_mut().map(Recorder::take).unwrap_or_default()
+    }
+
+    /// Alerts and records that were lost because there was no place for them.
+    pub fn lost(&self) -> u64 {
+        let counters = self.plane.counters().iter();
+        counters
+            .map(|worker| worker.alerts_lost.get() + worker.records_lost.get())
+            .sum()
+    }
+
+    /// Frames that are not in the captures as they were.
+    pub fn cut(&self) -> Cut {
+        self.cut
+    }
+
+    /// The moment, in nanoseconds since the first frame.
+    pub fn now(&self) -> u64 {
+        self.now.nanoseconds
     }
 
     /// Workers work until none has anything to do; what they sent goes to the sink.
@@ -351,7 +442,7 @@ impl<'m> World<'m> {
     /// What happened so far.
     pub fn summary(&self) -> Summary {
         let plane = &self.plane;
-        let any_mac: Vec<bool> = self.readdress.iter().map(Option::is_some).collect();
+        let any_mac: Vec<bool> = self.readdress.iter().map(|&(_, is_any)| is_any).collect();
         let name = |index: u16| {
             plane
                 .policy()
@@ -368,14 +459,17 @@ impl<'m> World<'m> {
             invented_neighbours: invented
                 .map(|(&(interface, address), &mac)| InventedNeighbour::new(name(interface), address.into(), mac))
                 .collect(),
-            incomplete: self.incomplete,
+            truncated_capture: self.cut.truncated,
+            truncated_headers: self.cut.headless,
+            too_long: self.cut.too_long,
+            eve: None,
             balanced: plane.counters().iter().map(|worker| worker.imbalance()).sum::<i64>() == 0,
         }
     }
 }
 
 /// What tells flows apart on the wire: protocol, addresses, ports.
-fn flow(frame: &[u8]) -> (u8, [u64; 4], [u16; 2]) {
+pub fn flow(frame: &[u8]) -> (u8, [u64; 4], [u16; 2]) {
     let Ok(layers) = parse(frame) else {
         return Default::default();
     };

@@ -1,0 +1,66 @@
+//! Frames of which a capture has the beginning only: its snap length was shorter.
+
+use sluice_engine::inspection::sight;
+use sluice_wire::ethernet;
+use sluice_wire::ipv4::protocol;
+use sluice_wire::layers::{Class, Fragment, parse};
+
+use super::captures::Captured;
+
+/// Bytes of a TCP header without options.
+const TCP: usize = 20;
+
+/// A cut frame at its length on the wire, zeros in place of what is missing; none where one of its headers is missing, too. Its
+/// transport checksum can't be verified.
+pub fn filled(frame: &Captured) -> Option<Vec<u8>> {
+    let captured = frame.bytes.len();
+    if captured < ethernet::LENGTH {
+        return None;
+    }
+    let mut bytes = frame.bytes.clone();
+    bytes.resize(frame.length as usize, 0);
+    let layers = parse(&bytes).ok()?;
+    let begin = usize::from(layers.l4);
+    let is_ip = matches!(layers.class, Class::Ipv4 | Class::Ipv6);
+    let headers = match layers.fragment {
+        Fragment::Later => begin,
+        _ if !is_ip => begin,
+        _ => {
+            let segment = bytes.get(begin..).unwrap_or_default();
+            let least = if layers.protocol == protocol::TCP { TCP } else { 0 };
+            begin + sight::payload(layers.protocol, segment).max(least)
+        }
+    };
+    (headers <= captured).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_testkit::packet;
+
+    use super::*;
+
+    fn cut(frame: &[u8], at: usize) -> Option<Vec<u8>> {
+        filled(&Captured {
+            bytes: frame[..at].to_vec(),
+            length: frame.len() as u32,
+            ..Captured::default()
+        })
+    }
+
+    #[test]
+    fn cut_frame_is_filled_where_all_of_its_headers_are_there() {
+        let datagram = packet::udp4("10.0.0.2:5000", "192.0.2.1:53").payload(&[7; 100]).build();
+        let segment = packet::tcp4("10.0.0.2:5000", "192.0.2.1:80").payload(&[7; 100]).build();
+        for (frame, headers) in [(datagram, 42), (segment, 54)] {
+            for at in [0, 13, 20, headers - 1] {
+                assert_eq!(None, cut(&frame, at), "{at} of {headers}");
+            }
+            for at in [headers, headers + 1, headers + 50] {
+                let mut expected = frame.clone();
+                expected[at..].fill(0);
+                assert_eq!(Some(expected), cut(&frame, at));
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! `sluice inspect`: rules asked about a capture.
+//!
+//! The engine runs a bridge. Which of its two sides a frame comes in by follows from the order of its two addresses, so that each
+//! end of a conversation has a side of its own whatever is captured of it, fragments included; who is the client follows from the
+//! first packet, as on a bridge that is one.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluice_config::api::NetFilter;
+use sluice_config::memory::EntryBytes;
+use sluice_config::schema::{self, SignatureDialect};
+use sluice_config::{Config, Machine, api};
+use sluice_engine::io::PortIndex;
+use sluice_engine::reason::Reason;
+use sluice_inspect::Skipped;
+use sluice_wire::Checksums;
+
+use super::captures::Input;
+use super::eve::{Journal, Lines};
+use super::world::{self, Cut, World};
+use super::{ReplayError, TYPES, records};
+use crate::build::{self, Secrets, SignatureReport};
+use crate::compiling::Compiler;
+
+/// Bytes of each buffer: larger frames get larger ones.
+const ROOM: usize = 2_048;
+/// MTU of both sides: whatever was captured passes.
+const MTU: u16 = 65_000;
+/// Frames between two reports of progress.
+const PERIOD: u64 = 1 << 16;
+/// Bytes of the header of a packet in a capture.
+const PACKET_HEADER: u64 = 16;
+
+/// What to look for, and in what.
+#[derive(Clone, Debug)]
+pub struct Inspect {
+    /// The capture; `-` is standard input.
+    pub capture: PathBuf,
+    /// Files of rules.
+    pub rules: Vec<PathBuf>,
+    /// Their language.
+    pub dialect: SignatureDialect,
+    /// A `classification.config`.
+    pub classes: Option<PathBuf>,
+    /// What `$HOME_NET` stands for; the private ranges where nothing is said.
+    pub home: Vec<NetFilter>,
+    /// Other variables of rules, without `$`.
+    pub variables: Vec<(String, String)>,
+    /// File for records of every type.
+    pub eve: Option<PathBuf>,
+    /// Packets with wrong transport checksums are left out.
+    pub checks: bool,
+    /// Flows that are inspected at a time.
+    pub flows: u32,
+}
+
+/// A rule has matched.
+pub struct Found<'a> {
+    /// What it says.
+    pub alert: &'a api::Alert,
+    /// Makes the line of EVE JSON.
+    pub line: &'a dyn Fn() -> Vec<u8>,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Packets so far.
+    pub packets: u64,
+    /// The part of the capture that is read; none where its length is not known.
+    pub share: Option<f64>,
+}
+
+/// Packets that rules were not asked about, for one reason.
+#[derive(Clone, Debug)]
+pub struct Uninspected {
+    /// Its name.
+    pub reason: &'static str,
+    /// What it means.
+    pub help: &'static str,
+    /// How many.
+    pub packets: u64,
+}
+
+/// What was looked at.
+#[derive(Clone, Debug)]
+pub struct InspectSummary {
+    /// Packets of the capture.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Flows.
+    pub flows: u64,
+    /// Alerts.
+    pub alerts: u64,
+    /// Packets that rules were asked about.
+    pub inspected: u64,
+    /// The others.
+    pub uninspected: Vec<Uninspected>,
+    /// Alerts and records that were lost.
+    pub lost: u64,
+    /// Frames that a snap length cut.
+    pub truncated: u64,
+    /// Those of them that were left out.
+    pub truncated_headers: u64,
+    /// Frames that were left out because they are too long to be one.
+    pub too_long: u64,
+    /// From the first packet to the last, by the capture.
+    pub duration: Duration,
+    /// How long packets took, rules being there.
+    pub took: Duration,
+    /// What became of the rules.
+    pub rules: SignatureReport,
+}
+
+/// The two sides of the bridge.
+const SIDES: [&str; 2] = ["lower", "higher"];
+
+/// As TOML writes a text: JSON's escapes are among its own.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Whether a variable stands for ports: its name says so, or nothing but ports can be meant.
+fn is_of_ports(name: &str, value: &str) -> bool {
+    let is_numeric = value.contains(|c: char| c.is_ascii_digit())
+        && !value.contains("::")
+        && value.chars().all(|c| c.is_ascii_digit() || "[]!,: ".contains(c));
+    name.contains("PORT") || is_numeric
+}
+
+impl Inspect {
+    /// The configuration that does it.
+    fn text(&self) -> String {
+        let [lower, higher] = SIDES;
+        let mut text = format!(
+            "[system]\nshards = 1\nworkers = 1\n\
+             [sessions]\nipv4 = {sessions}\nipv6 = {sessions}\n\
+             [interfaces.{lower}]\ndevice = \"null:\"\n[interfaces.{higher}]\ndevice = \"null:\"\n\
+             [bridges.capture]\ninterfaces = [\"{lower}\", \"{higher}\"]\nfail = \"open\"\n\
+             [inspection]\ninterfaces = [\"{lower}\", \"{higher}\"]\nmode = \"detect\"\ncache = \"\"\nflows = {flows}\n\
+             reassembly-bytes = {reassembly}\n",
+            sessions = self.flows.saturating_mul(4).clamp(1 << 16, 1 << 24),
+            flows = self.flows,
+            reassembly = 64 << 20,
+        );
+        let mut line = |words: std::fmt::Arguments<'_>| {
+            // Writing to a text can't fail.
+            let _ = text.write_fmt(words);
+            text.push('\n');
+        };
+        if let Some(classes) = &self.classes {
+            line(format_args!("classes = {}", quoted(&classes.to_string_lossy())));
+        }
+        let dialect = match self.dialect {
+            SignatureDialect::Suricata => "suricata",
+            SignatureDialect::Snort2 => "snort2",
+            SignatureDialect::Snort3 => "snort3",
+        };
+        for file in &self.rules {
+            let file = quoted(&file.to_string_lossy());
+            line(format_args!(
+                "[[inspection.signatures]]\nfile = {file}\ndialect = \"{dialect}\""
+            ));
+        }
+        let (ports, addresses): (Vec<_>, Vec<_>) = self
+            .variables
+            .iter()
+            .partition(|(name, value)| is_of_ports(name, value));
+        line(format_args!("[inspection.addresses]"));
+        if !self.home.is_empty() {
+            let nets: Vec<_> = self.home.iter().map(NetFilter::to_string).collect();
+            line(format_args!("HOME_NET = \"[{}]\"", nets.join(",")));
+        }
+        for (name, value) in addresses {
+            line(format_args!("{} = {}", quoted(name), quoted(value)));
+        }
+        line(format_args!("[inspection.ports]"));
+        for (name, value) in ports {
+            line(format_args!("{} = {}", quoted(name), quoted(value)));
+        }
+        text
+    }
+
+    fn config(&self) -> Result<Config, ReplayError> {
+        let machine = Machine {
+            cores: vec![0],
+            ..crate::machine(EntryBytes::default())?
+        };
+        let checked = sluice_config::check("sluice-inspect.toml", &self.text(), &machine);
+        let mut config = checked.map_err(ReplayError::Configuration)?.config.into_inner();
+        for interface in &mut config.interfaces {
+            interface.mtu = MTU;
+        }
+        if let (Some(_), Some(written)) = (&self.eve, &mut config.document.inspection) {
+            written.eve = Some(schema::Eve {
+                types: TYPES.into(),
+                ..schema::Eve::default()
+            });
+        }
+        Ok(config)
+    }
+}
+
+/// The side of the bridge that a frame comes in by.
+fn side(frame: &[u8]) -> PortIndex {
+    let (_, [a, b, c, d], [source, destination]) = world::flow(frame);
+    PortIndex::from(([a, b], source) > ([c, d], destination))
+}
+
+/// Ask rules about a capture. `found` gets what matches, in the order of the capture; `progress` is told now and then how far it is.
+///
+/// # Errors
+/// A file that can't be read or written, or no rule that can be used.
+pub fn inspect(
+    request: &Inspect,
+    found: &mut dyn FnMut(Found<'_>) -> std::io::Result<()>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<InspectSummary, ReplayError> {
+    let config = request.config()?;
+    let mut input = Input::open(&request.capture)?;
+    let lines = match (
+        &request.eve,
+        config.document.inspection.as_ref().and_then(|on| on.eve.as_ref()),
+    ) {
+        (Some(path), Some(written)) => Some(Lines::create(path, written)?),
+        _ => None,
+    };
+    let (mut inspection, rules) = build::inspection(&config, Secrets::FIXED, &Compiler::here())?.unzip();
+    if let (Some(inspection), Some(written)) = (&mut inspection, &config.document.inspection) {
+        records::enlarge(Arc::make_mut(inspection), written.messages as usize);
+    }
+    let mut memory = World::memory(&config, 1)?.allocate();
+    let mut world = World::with(&config, 1, &mut memory, world::NO_CYCLES, inspection.as_ref())?;
+    world.set_room(ROOM);
+    world.record();
+    let size = size(&request.capture);
+    let start = input.next_time().unwrap_or_default();
+    let mut journal = Journal::new(lines, &world, start);
+    journal.rename(&request.capture.to_string_lossy());
+    let (mut packets, mut bytes, mut read) = (0u64, 0u64, 0u64);
+    let began = Instant::now();
+    while let Some(frame) = input.take()? {
+        packets += 1;
+        bytes += u64::from(frame.length);
+        read += frame.bytes.len() as u64 + PACKET_HEADER;
+        let at = frame.at.saturating_sub(start).as_nanos() as u64;
+        world.advance(at, &mut |_, _, _| Ok(()))?;
+        if let Some((bytes, is_cut)) = world.whole(&frame) {
+            let checksums = match request.checks && !is_cut {
+                true => Checksums::Unverified,
+                false => Checksums::Vouched,
+            };
+            world.feed(side(&bytes), &bytes, checksums);
+            world.drain();
+        }
+        let told = journal.tell(&mut world, false)?;
+        print(&journal, &world, &told, found)?;
+        if packets.is_multiple_of(PERIOD) {
+            progress(Progress {
+                packets,
+                share: size.map(|size| (read as f64 / size as f64).min(1.0)),
+            });
+        }
+    }
+    let took = began.elapsed();
+    let flows = sum(&world, |worker| &worker.sessions_created);
+    let duration = Duration::from_nanos(world.now());
+    journal.finish(&mut world)?;
+    let Cut {
+        truncated,
+        headless,
+        too_long,
+    } = world.cut();
+    Ok(InspectSummary {
+        packets,
+        bytes,
+        flows,
+        alerts: sum(&world, |worker| &worker.alerts),
+        inspected: sum(&world, |worker| &worker.inspected),
+        uninspected: uninspected(&world),
+        lost: world.lost(),
+        truncated,
+        truncated_headers: headless,
+        too_long,
+        duration,
+        took,
+        rules: rules.unwrap_or_default(),
+    })
+}
+
+fn print(
+    journal: &Journal,
+    world: &World<'_>,
+    told: &[records::Told],
+    found: &mut dyn FnMut(Found<'_>) -> std::io::Result<()>,
+) -> Result<(), ReplayError> {
+    if told.is_empty() {
+        return Ok(());
+    }
+    let mut printed = Ok(());
+    journal.alerts(world.plane(), told, &mut |alert, line| {
+        if printed.is_ok() {
+            printed = found(Found { alert, line });
+        }
+    });
+    printed.map_err(ReplayError::Output)
+}
+
+/// Bytes of a capture; none where it is no file.
+fn size(path: &Path) -> Option<u64> {
+    let known = std::fs::metadata(path).ok()?;
+    (known.is_file() && known.len() > 0).then_some(known.len())
+}
+
+fn sum(
+    world: &World<'_>,
+    of: fn(&sluice_engine::counters::WorkerCounters) -> &sluice_engine::counters::Counter,
+) -> u64 {
+    world.plane().counters().iter().map(|worker| of(worker).get()).sum()
+}
+
+/// Packets that went by uninspected, and those that a gateway would have dropped.
+fn uninspected(world: &World<'_>) -> Vec<Uninspected> {
+    let counters = world.plane().counters();
+    let bypassed = Skipped::ALL.iter().map(|&why| Uninspected {
+        reason: why.name(),
+        help: why.help(),
+        packets: counters.iter().map(|worker| worker.bypassed[why as usize].get()).sum(),
+    });
+    let dropped = Reason::all().map(|reason| {
+        let interfaces = counters.iter().flat_map(|worker| worker.interfaces.iter());
+        Uninspected {
+            reason: reason.name(),
+            help: reason.help(),
+            packets: interfaces.map(|interface| interface.drops(reason)).sum(),
+        }
+    });
+    bypassed.chain(dropped).filter(|reason| reason.packets > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_testkit::packet;
+
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_flow_have_a_side_of_their_own_and_fragments_that_of_their_sender() {
+        let [there, back] = [("10.0.0.2:5000", "10.0.0.1:53"), ("10.0.0.1:53", "10.0.0.2:5000")];
+        let [there, back] = [there, back].map(|(from, to)| packet::udp4(from, to).payload(&[1; 64]).build());
+        assert_eq!([1, 0], [side(&there), side(&back)]);
+        let mut later = there.clone();
+        // Its offset is not 0: no ports are in it.
+        later[20..22].copy_from_slice(&[0, 1]);
+        assert_eq!(1, side(&later));
+        let own = |from: &str, to: &str| side(&packet::tcp4(from, to).build());
+        assert_eq!(
+            [0, 1],
+            [
+                own("127.0.0.1:80", "127.0.0.1:4000"),
+                own("127.0.0.1:4000", "127.0.0.1:80")
+            ]
+        );
+        assert_eq!(0, side(&[1; 60]));
+    }
+
+    #[test]
+    fn variable_of_ports_is_told_from_one_of_addresses() {
+        for (name, value) in [("HTTP_PORTS", "any"), ("WEB", "[80,443]"), ("WEB", "!1024:")] {
+            assert!(is_of_ports(name, value), "{name}={value}");
+        }
+        for (name, value) in [
+            ("DNS_SERVERS", "any"),
+            ("A", "10.0.0.1"),
+            ("A", "[::1]"),
+            ("A", "$HOME_NET"),
+        ] {
+            assert!(!is_of_ports(name, value), "{name}={value}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Link types of captures, and the Ethernet frame that carries what a packet of each has.
+//!
+//! Numbers and headers are those of the registry of link types (draft-ietf-opsawg-pcaplinktype).
+
+use sluice_wire::ethernet::ethertype::{IPV4, IPV6};
+
+/// The destination of a frame whose header is not in the capture: the interface that receives it puts its own address there.
+pub const NO_ADDRESS: [u8; 6] = [0; 6];
+/// The source of such a frame: locally administered, of one host.
+const SOURCE: [u8; 6] = [2, 0x53, 0x6c, 0, 2, 0];
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+/// Numbers below are lengths of IEEE 802.3, not types.
+const FIRST_TYPE: u16 = 0x0600;
+/// The type of what is not IP and has no type: for local experiments (IEEE 802).
+const OTHER: u16 = 0x88b5;
+
+/// The link types that are read, as an error names them.
+pub const READ: &str = "Ethernet, raw IP, Linux cooked (SLL and SLL2), null and loopback captures are read";
+
+/// A link type whose packets can be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// 1.
+    Ethernet,
+    /// 101, 228 and 229: an IP packet with nothing before it.
+    Ip,
+    /// 0: an address family in the byte order of the machine that captured.
+    Null,
+    /// 108: an address family in network byte order.
+    Loop,
+    /// 113: Linux cooked, as of the pseudo-interface `any`.
+    Cooked,
+    /// 276: its second version.
+    Cooked2,
+}
+
+impl Link {
+    /// By its number; none where its packets can't be replayed.
+    pub fn of(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::Null,
+            1 => Self::Ethernet,
+            // 12 and 14 are what systems of the BSD family call raw IP among themselves.
+            12 | 14 | 101 | 228 | 229 => Self::Ip,
+            108 => Self::Loop,
+            113 => Self::Cooked,
+            276 => Self::Cooked2,
+            _ => return None,
+        })
+    }
+
+    /// Bytes of its header.
+    fn header(self) -> usize {
+        match self {
+            Self::Ethernet | Self::Ip => 0,
+            Self::Null | Self::Loop => 4,
+            Self::Cooked => 16,
+            Self::Cooked2 => 20,
+        }
+    }
+
+    /// A packet of this link, `length` bytes on the wire, as an Ethernet frame and the length of that. What was cut within the
+    /// link's header is an Ethernet header with nothing behind it.
+    pub fn framed(self, bytes: Vec<u8>, length: u32) -> (Vec<u8>, u32) {
+        if self == Self::Ethernet {
+            return (bytes, length);
+        }
+        let header = self.header();
+        let payload = bytes.get(header..).unwrap_or_default();
+        let ethertype = self.ethertype(&bytes, payload);
+        let mut frame = Vec::with_capacity(ETHERNET + payload.len());
+        frame.extend_from_slice(&NO_ADDRESS);
+        frame.extend_from_slice(&SOURCE);
+        frame.extend_from_slice(&ethertype.to_be_bytes());
+        frame.extend_from_slice(payload);
+        let length = length.saturating_sub(header as u32).saturating_add(ETHERNET as u32);
+        (frame, length)
+    }
+
+    fn ethertype(self, bytes: &[u8], payload: &[u8]) -> u16 {
+        let half = |at: usize| {
+            let two = bytes.get(at..at + 2).and_then(|two| two.first_chunk());
+            two.map_or(OTHER, |two| u16::from_be_bytes(*two))
+        };
+        let written = match self {
+            Self::Ethernet => half(12),
+            Self::Cooked => half(14),
+            Self::Cooked2 => half(0),
+            // The version says more than the family, whose numbers differ between systems.
+            Self::Ip | Self::Null | Self::Loop if self == Self::Ip || self.is_ip(bytes) => match payload.first() {
+                Some(first) if first >> 4 == 4 => IPV4,
+                Some(first) if first >> 4 == 6 => IPV6,
+                _ => OTHER,
+            },
+            Self::Ip | Self::Null | Self::Loop => OTHER,
+        };
+        if written < FIRST_TYPE { OTHER } else { written }
+    }
+
+    /// Whether the address family of a null or loopback header is an IP one: AF_INET is 2 everywhere, AF_INET6 has a number of
+    /// each system's own.
+    fn is_ip(self, bytes: &[u8]) -> bool {
+        let Some(&family) = bytes.first_chunk::<4>() else {
+            return false;
+        };
+        let [big, little] = [u32::from_be_bytes(family), u32::from_le_bytes(family)];
+        let family = if self == Self::Loop { big } else { big.min(little) };
+        matches!(family, 2 | 10 | 24 | 28 | 30)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IP: [u8; 20] = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+
+    #[test]
+    fn packet_of_each_link_is_the_same_frame() {
+        let six = [[0x60].as_slice(), &[0; 39]].concat();
+        let cooked = |protocol: [u8; 2]| [[0; 14].as_slice(), &protocol].concat();
+        let cooked2 = |protocol: [u8; 2]| [protocol.as_slice(), &[0; 18]].concat();
+        for (number, header, payload, ethertype) in [
+            (101, vec![], IP.to_vec(), IPV4),
+            (228, vec![], IP.to_vec(), IPV4),
+            (229, vec![], six.clone(), IPV6),
+            (12, vec![], six.clone(), IPV6),
+            (0, vec![2, 0, 0, 0], IP.to_vec(), IPV4),
+            (0, vec![0, 0, 0, 2], IP.to_vec(), IPV4),
+            (0, vec![30, 0, 0, 0], six.clone(), IPV6),
+            (108, vec![0, 0, 0, 24], six.clone(), IPV6),
+            (113, cooked([8, 0]), IP.to_vec(), IPV4),
+            (113, cooked([0x86, 0xdd]), six.clone(), IPV6),
+            (276, cooked2([8, 0]), IP.to_vec(), IPV4),
+            (276, cooked2([0x86, 0xdd]), six.clone(), IPV6),
+        ] {
+            let bytes = [header.as_slice(), &payload].concat();
+            let link = Link::of(number).unwrap();
+            let whole = bytes.len() as u32;
+            let (frame, length) = link.framed(bytes, whole + 7);
+            assert_eq!([0; 6], frame[..6]);
+            assert_eq!(ethertype.to_be_bytes(), frame[12..14], "{number}");
+            assert_eq!(payload, frame[14..]);
+            assert_eq!(frame.len() as u32 + 7, length);
+        }
+    }
+
+    #[test]
+    fn packet_that_is_not_ip_or_ends_within_its_header_has_no_ip_type() {
+        for (number, bytes) in [
+            (0, vec![7, 0, 0, 0, 0x45]),
+            (108, vec![2, 0, 0, 0, 0x45]),
+            (113, [0; 17].to_vec()),
+            (276, vec![8]),
+            (101, vec![]),
+            (0, vec![2]),
+        ] {
+            let length = bytes.len() as u32;
+            let (frame, _) = Link::of(number).unwrap().framed(bytes, length);
+            assert_eq!(OTHER.to_be_bytes(), frame[12..14], "{number}");
+        }
+        assert_eq!(None, Link::of(105));
+    }
+}

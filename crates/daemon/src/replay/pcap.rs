@@ -1,0 +1,195 @@
+//! Capture files of the classic format: one link type, micro- or nanoseconds, in the byte order of the machine that wrote them
+//! (draft-ietf-opsawg-pcap).
+
+use std::io::{Error, ErrorKind, Read};
+use std::time::Duration;
+
+/// Bytes of the file's header, and of that of each packet.
+const FILE_HEADER: usize = 24;
+const PACKET_HEADER: usize = 16;
+/// Most bytes that a packet may have: four times what libpcap takes of one.
+const LONGEST: u32 = 1 << 20;
+
+/// Why a packet can't be read.
+#[derive(Debug)]
+pub enum Fault {
+    /// The file ends within it.
+    CutOff,
+    /// The kernel.
+    File(Error),
+    /// It is longer than a packet can be.
+    Length(u32),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::UnexpectedEof => Self::CutOff,
+            _ => Self::File(error),
+        }
+    }
+}
+
+/// A packet as it is in the file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Since the epoch.
+    pub at: Duration,
+    /// What was captured of it.
+    pub bytes: Vec<u8>,
+    /// Its length on the wire.
+    pub length: u32,
+}
+
+/// A file that is read.
+pub struct Reader<R> {
+    file: R,
+    is_big_endian: bool,
+    /// Nanoseconds of a unit of the fractions of seconds.
+    unit: u32,
+    link: u32,
+}
+
+impl<R: Read> Reader<R> {
+    /// Read the header; none where it is no such file.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn new(mut file: R) -> std::io::Result<Option<Self>> {
+        let mut header = [0; FILE_HEADER];
+        match file.read_exact(&mut header) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+            other => other?,
+        }
+        let (is_big_endian, unit) = match header[..4] {
+            [0xa1, 0xb2, 0xc3, 0xd4] => (true, 1_000),
+            [0xd4, 0xc3, 0xb2, 0xa1] => (false, 1_000),
+            [0xa1, 0xb2, 0x3c, 0x4d] => (true, 1),
+            [0x4d, 0x3c, 0xb2, 0xa1] => (false, 1),
+            _ => return Ok(None),
+        };
+        let mut reader = Self {
+            file,
+            is_big_endian,
+            unit,
+            link: 0,
+        };
+        // The upper half says how long a check sequence behind each frame is, which is padding here.
+        reader.link = reader.word(&header, 20) & 0xffff;
+        Ok(Some(reader))
+    }
+
+    /// The number of the link type.
+    pub fn link(&self) -> u32 {
+        self.link
+    }
+
+    fn word(&self, bytes: &[u8], at: usize) -> u32 {
+        let word = bytes.get(at..).and_then(|rest| rest.first_chunk()).copied();
+        let word = word.unwrap_or_default();
+        match self.is_big_endian {
+            true => u32::from_be_bytes(word),
+            false => u32::from_le_bytes(word),
+        }
+    }
+
+    /// The next packet; none at the end.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub fn next(&mut self) -> Result<Option<Packet>, Fault> {
+        let mut header = [0; PACKET_HEADER];
+        let begun = loop {
+            match self.file.read(&mut header) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        if begun == 0 {
+            return Ok(None);
+        }
+        self.file.read_exact(&mut header[begun..])?;
+        let [seconds, fraction, captured, length] = [0, 4, 8, 12].map(|at| self.word(&header, at));
+        if captured > LONGEST {
+            return Err(Fault::Length(captured));
+        }
+        let mut bytes = vec![0; captured as usize];
+        self.file.read_exact(&mut bytes)?;
+        Ok(Some(Packet {
+            at: Duration::from_secs(seconds.into()) + Duration::from_nanos(u64::from(fraction) * u64::from(self.unit)),
+            bytes,
+            // Some writers leave the length on the wire out.
+            length: length.max(captured),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(is_big_endian: bool, magic: u32, snap: u32, packets: &[(u32, u32, &[u8], u32)]) -> Vec<u8> {
+        let word = |value: u32| match is_big_endian {
+            true => value.to_be_bytes(),
+            false => value.to_le_bytes(),
+        };
+        // Version 2.4, whose two halves are in this order of bytes, too.
+        let version = if is_big_endian { 0x0002_0004 } else { 0x0004_0002 };
+        let mut file: Vec<u8> = [magic, version, 0, 0, snap, 1].into_iter().flat_map(word).collect();
+        for &(seconds, fraction, bytes, length) in packets {
+            let header = [seconds, fraction, bytes.len() as u32, length];
+            file.extend(header.into_iter().flat_map(word));
+            file.extend_from_slice(bytes);
+        }
+        file
+    }
+
+    #[test]
+    fn both_orders_and_units_are_read() {
+        for (is_big_endian, magic, at) in [
+            (true, 0xa1b2_c3d4, Duration::new(7, 5_000)),
+            (false, 0xa1b2_c3d4, Duration::new(7, 5_000)),
+            (true, 0xa1b2_3c4d, Duration::new(7, 5)),
+            (false, 0xa1b2_3c4d, Duration::new(7, 5)),
+        ] {
+            let bytes = file(is_big_endian, magic, 65_535, &[(7, 5, &[1, 2, 3], 3)]);
+            let mut reader = Reader::new(bytes.as_slice()).unwrap().unwrap();
+            assert_eq!(1, reader.link());
+            let expected = Packet {
+                at,
+                bytes: vec![1, 2, 3],
+                length: 3,
+            };
+            assert_eq!(Some(expected), reader.next().unwrap());
+            assert_eq!(None, reader.next().unwrap());
+        }
+    }
+
+    #[test]
+    fn packets_that_were_cut_and_lengths_that_contradict_the_header_are_taken() {
+        // More than the header's snap length, and less on the wire than captured.
+        let packets: [(u32, u32, &[u8], u32); 3] = [(1, 0, &[1; 64], 1_500), (1, 0, &[2; 90], 90), (1, 0, &[3; 10], 0)];
+        let bytes = file(false, 0xa1b2_c3d4, 64, &packets);
+        let mut reader = Reader::new(bytes.as_slice()).unwrap().unwrap();
+        let mut lengths = Vec::new();
+        while let Some(packet) = reader.next().unwrap() {
+            lengths.push((packet.bytes.len(), packet.length));
+        }
+        assert_eq!(vec![(64, 1_500), (90, 90), (10, 10)], lengths);
+    }
+
+    #[test]
+    fn file_that_ends_within_a_packet_or_has_an_impossible_one_is_told_from_its_end() {
+        let whole = file(false, 0xa1b2_c3d4, 64, &[(1, 0, &[1; 64], 64)]);
+        for length in [FILE_HEADER + 1, FILE_HEADER + PACKET_HEADER, whole.len() - 1] {
+            let mut reader = Reader::new(&whole[..length]).unwrap().unwrap();
+            assert!(matches!(reader.next(), Err(Fault::CutOff)), "{length}");
+        }
+        let mut broken = whole;
+        broken[FILE_HEADER + 8..FILE_HEADER + 12].copy_from_slice(&[0xff; 4]);
+        let mut reader = Reader::new(broken.as_slice()).unwrap().unwrap();
+        assert!(matches!(reader.next(), Err(Fault::Length(u32::MAX))));
+        assert!(Reader::new([7; 100].as_slice()).unwrap().is_none());
+        assert!(Reader::new([0xa1].as_slice()).unwrap().is_none());
+    }
+}
