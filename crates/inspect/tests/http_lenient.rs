@@ -53,6 +53,9 @@ fn answer(bytes: &[u8]) -> Message {
     outcome.responses.into_iter().next().expect("a response")
 }
 
+/// Fields, the body as sent, what a client reads, and what is odd about it.
+type Encoded<'e> = (&'e str, Vec<u8>, &'e [u8], &'e [Anomaly]);
+
 #[test]
 fn encodings_are_undone_as_clients_do() {
     let (once, twice) = (gzip(TEXT), gzip(&gzip(TEXT)));
@@ -66,7 +69,7 @@ fn encodings_are_undone_as_clients_do() {
     let garbage = [&once[..], b"garbage"].concat();
     let read_with_garbage = [TEXT, b"garbage"].concat();
     let members = [gzip(&TEXT[..5]), gzip(&TEXT[5..])].concat();
-    let cases: [(&str, Vec<u8>, &[u8], &[Anomaly]); 31] = [
+    let cases: [Encoded<'_>; 31] = [
         ("Content-Encoding: gzip", once.clone(), TEXT, &[]),
         ("Content-Encoding: GZip", once.clone(), TEXT, &[]),
         ("Content-Encoding: x-gzip", once.clone(), TEXT, &[]),

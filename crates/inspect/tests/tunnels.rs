@@ -36,8 +36,11 @@ fn hello(name: &[u8]) -> Vec<u8> {
     [&[22, 3, 1][..], &length(handshake.len()), &handshake].concat()
 }
 
+/// What a side sends.
+type Part<'p> = (Direction, &'p [u8]);
+
 /// Plays a conversation, each part in segments of so many bytes; returns the rules that matched.
-fn fired(parts: &[(Direction, &[u8])], step: usize) -> Vec<u32> {
+fn fired(parts: &[Part<'_>], step: usize) -> Vec<u32> {
     let mut lab = Lab::new(Suricata, RULES);
     let mut connection = Connection::open(&mut lab, 3128);
     let mut places = [0; 2];
@@ -61,7 +64,7 @@ fn what_is_within_a_tunnel_is_found() {
     let virus = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nvirus";
     let refused = b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n";
     let good = b"GET /good HTTP/1.1\r\nHost: a\r\n\r\n";
-    let cases: [(&[(Direction, &[u8])], u32); 13] = [
+    let cases: [(&[Part<'_>], u32); 13] = [
         (&[(Forward, CONNECT), (Reverse, ACCEPTED), (Forward, EVIL)], 1),
         (&[(Forward, CONNECT), (Reverse, ACCEPTED), (Forward, &evil)], 2),
         (&[(Forward, CONNECT), (Reverse, ACCEPTED), (Forward, &clean)], 0),
