@@ -33,11 +33,14 @@ pub struct Ruleset {
     /// Those that nothing is searched for, and that look in buffers of a protocol.
     by_message: Box<[u32]>,
     /// Those that are asked when something odd is met, by the number of the anomaly.
-    by_anomaly: Box<[Box<[(u32, Option<Toward>)]>]>,
+    by_anomaly: Box<[OfAnomaly]>,
     /// The same of a TCP connection, by the number of the event.
     by_stream_event: Box<[Box<[u32]>]>,
     notes: usize,
 }
+
+/// Rules that ask for an anomaly, and towards whom its message goes.
+type OfAnomaly = Box<[(u32, Option<Toward>)]>;
 
 /// Rules that are asked one after the other without anything found, what most are ruled out by beside each.
 pub type Listed = Box<[(Outline, u32)]>;
@@ -115,7 +118,7 @@ impl Ordered {
         })
     }
 
-    fn of_anomaly(&self, wanted: Anomaly) -> Box<[(u32, Option<Toward>)]> {
+    fn of_anomaly(&self, wanted: Anomaly) -> OfAnomaly {
         let of = self.events().filter_map(|(number, event)| match event {
             Event::Anomaly(anomaly, toward) if *anomaly == wanted => Some((number, *toward)),
             _ => None,

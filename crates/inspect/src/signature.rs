@@ -292,7 +292,8 @@ impl Buffer {
 
     /// Which of [`Signature::transformed`] it is.
     pub fn transformed(self) -> Option<usize> {
-        (self as usize).checked_sub(Buffer::Transformed1 as usize)
+        let place = (self as usize).checked_sub(Buffer::Transformed1 as usize);
+        place.filter(|place| *place < Self::TRANSFORMED.len())
     }
 }
 

@@ -86,9 +86,10 @@ impl Draw {
     }
 }
 
-/// A rule that asks for no notes, and is alone.
+/// A rule that asks for no notes, has no rate that flows before have counted for, and is alone.
 fn alone(signature: &Signature) -> Lab {
     let mut signature = signature.clone();
+    signature.rate = None;
     let conditions = signature.conditions.into_vec();
     let is_note = |condition: &Condition| matches!(condition, Condition::FlowBits(_));
     signature.conditions = conditions.into_iter().filter(|condition| !is_note(condition)).collect();
