@@ -11,6 +11,7 @@ pub mod dns;
 pub mod expected;
 pub mod ftp;
 pub mod ftp_data;
+pub mod hostile;
 pub mod http;
 pub mod http2;
 mod inflate;
