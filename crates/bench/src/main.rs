@@ -8,6 +8,7 @@ mod frames;
 mod homes;
 mod inspect;
 mod kernel;
+mod loss;
 mod nat_lookup;
 mod nat_path;
 mod paper;
@@ -32,6 +33,9 @@ use frames::FramesArguments;
 use inspect::InspectArguments;
 use kernel::KernelArguments;
 use kernel::generator::GeneratorArguments;
+use loss::LossArguments;
+use loss::relay::RelayArguments;
+use loss::transfers::TransfersArguments;
 use nat_lookup::NatLookupArguments;
 use nat_path::NatPathArguments;
 use paper::PaperArguments;
@@ -82,11 +86,19 @@ enum Bench {
     Kernel(KernelArguments),
     /// Linux and Sluice by turns in one guest, on the same emulated cards (P0's future work).
     Vm(VmArguments),
+    /// TCP through an inspected bridge over links that lose and delay packets, beside one that is not inspected.
+    Loss(LossArguments),
     /// Everything measured, as one HTML page with plots.
     Report(ReportArguments),
     /// The packets of `kernel`, told what to send by lines on its input.
     #[command(hide = true)]
     Generate(GeneratorArguments),
+    /// The link of `loss`, told what to lose by lines on its input.
+    #[command(hide = true)]
+    Relay(RelayArguments),
+    /// The files of `loss`: their server, or who transfers them.
+    #[command(hide = true)]
+    Transfers(TransfersArguments),
 }
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -98,6 +110,10 @@ fn main() -> ExitCode {
         // Its rows go to the process outside of the namespaces.
         Bench::Kernel(kernel) if kernel.inside() => kernel::inside::run(kernel, arguments.quick),
         Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
+        Bench::Relay(relay) => loss::relay::run(relay),
+        Bench::Transfers(transfers) => loss::transfers::run(transfers),
+        Bench::Loss(loss) if loss.is_inside() => loss::inside(loss, arguments.quick),
+        Bench::Loss(loss) => measure(&arguments, "loss", |run| loss::run(loss, run)),
         Bench::Vm(vm) if vm.inside() => vm::inside::run(vm, arguments.quick),
         Bench::Vm(vm) => measure(&arguments, "vm", |run| vm::run(vm, run)),
         // Its figures go to the process of all runs.

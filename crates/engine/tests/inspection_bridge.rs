@@ -23,6 +23,7 @@ fn bridged(interfaces: &mut Vec<Interface>) {
             fails_open: false,
         });
         interface.context = bridge_context(0);
+        interface.mtu = 9000;
     }
 }
 

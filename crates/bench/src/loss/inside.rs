@@ -1,0 +1,135 @@
+//! The half inside the namespaces: tries the points one after the other and tells the rows.
+
+use std::time::Duration;
+
+use super::hosts::{Hosts, Way};
+use super::{Failure, LossArguments, Part, Place, stream, transfers};
+use crate::kernel::inside::{Outside, furnish};
+use crate::rows::Row;
+
+/// Try everything that the arguments ask for.
+pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
+    furnish()?;
+    let outside = Outside::of_this();
+    for &place in &arguments.place {
+        let mut hosts = Hosts::build(place, arguments)?;
+        if arguments.does(Part::Stream) {
+            let _server = stream::Server::start(&hosts)?;
+            for &delay in &arguments.delay {
+                for &loss in &arguments.loss {
+                    let point = Point { place, delay, loss };
+                    outside.row(&streams(&mut hosts, point, arguments, quick)?);
+                }
+            }
+        }
+        if arguments.does(Part::Transfers) {
+            for way in [Way::Inspected, Way::Plain] {
+                let _server = transfers::Server::start(&hosts, way)?;
+                for &loss in &arguments.loss {
+                    let point = Point { place, delay: 0, loss };
+                    outside.row(&files(&mut hosts, way, point, arguments)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is lost, where, and how late the rest is.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    place: Place,
+    /// Milliseconds, there and back.
+    delay: u32,
+    /// Of a hundred.
+    loss: f64,
+}
+
+impl Point {
+    fn row(self, case: &str) -> Row {
+        Row::new(case)
+            .key("place", self.place.name())
+            .key("loss_percent", self.loss)
+            .key("round_trip_ms", self.delay)
+    }
+
+    fn one_way(self) -> Duration {
+        Duration::from_micros(u64::from(self.delay) * 500)
+    }
+}
+
+/// Whether a drop is inspection's of a segment, or of an overloaded gateway.
+fn is_of_inspection(name: &str) -> bool {
+    name.starts_with("stream-") || name.starts_with("inspection-") || name == "signature" || name == "flow-dropped"
+}
+
+/// Streams by turns through inspection and past it.
+fn streams(hosts: &mut Hosts, point: Point, arguments: &LossArguments, quick: bool) -> Result<Row, Failure> {
+    let mut all: [Vec<stream::Sample>; 3] = Default::default();
+    let (mut dropped, mut lost, mut overflowed) = (Vec::new(), Vec::new(), Vec::new());
+    for turn in 0..arguments.runs(quick) {
+        let mut ways = Way::ALL.to_vec();
+        ways.retain(|&way| way != Way::Direct || arguments.direct);
+        // Neither is always the first.
+        if turn % 2 == 1 {
+            ways.reverse();
+        }
+        for way in ways {
+            hosts.lose(point.loss, point.one_way(), arguments.seed + turn as u64)?;
+            let before = hosts.dropped(is_of_inspection)?;
+            all[way as usize].push(stream::run(hosts, way, arguments.seconds(quick))?);
+            let counts = hosts.counts()?;
+            overflowed.push(counts[2] as f64);
+            if way == Way::Inspected {
+                dropped.push((hosts.dropped(is_of_inspection)? - before) as f64);
+                lost.push(counts[1] as f64);
+            }
+        }
+    }
+    let [inspected, plain, direct] = all;
+    let rates = |samples: &[stream::Sample]| samples.iter().map(|sample| sample.mbit_s).collect::<Vec<_>>();
+    let again = |samples: &[stream::Sample]| samples.iter().map(|sample| sample.sent_again).collect::<Vec<_>>();
+    let ratios = inspected
+        .iter()
+        .zip(&plain)
+        .map(|(with, without)| with.mbit_s / without.mbit_s);
+    let mut row = point
+        .row("stream")
+        .key("congestion", hosts.congestion()?)
+        .figure("ratio", &ratios.collect::<Vec<_>>())
+        .figure("inspected_mbit_s", &rates(&inspected))
+        .figure("plain_mbit_s", &rates(&plain));
+    if arguments.direct {
+        row = row.figure("direct_mbit_s", &rates(&direct));
+    }
+    Ok(row
+        .figure("inspected_sent_again", &again(&inspected))
+        .figure("plain_sent_again", &again(&plain))
+        .figure("lost", &lost)
+        .figure("dropped_by_inspection", &dropped)
+        .figure("relay_overflowed", &overflowed))
+}
+
+/// Files through a bridge.
+fn files(hosts: &mut Hosts, way: Way, point: Point, arguments: &LossArguments) -> Result<Row, Failure> {
+    hosts.lose(point.loss, point.one_way(), arguments.seed)?;
+    let before = hosts.dropped(is_of_inspection)?;
+    let told = transfers::run_between(hosts, way, arguments, arguments.seed)?;
+    let dropped = hosts.dropped(is_of_inspection)? - before;
+    let bridge = match way {
+        Way::Inspected => "inspected",
+        Way::Plain | Way::Direct => "plain",
+    };
+    Ok(point
+        .row("transfers")
+        .key("congestion", hosts.congestion()?)
+        .key("bridge", bridge)
+        .figure("whole", &[told.whole])
+        .figure("differ", &[told.differ])
+        .figure("stalled", &[told.stalled])
+        .figure("failed", &[told.failed])
+        .figure("longest_s", &[told.longest_s])
+        .figure("seconds", &[told.seconds])
+        .figure("lost", &[hosts.counts()?[1] as f64])
+        .figure("dropped_by_inspection", &[dropped as f64]))
+}

@@ -1,0 +1,414 @@
+//! Files over HTTP, many at once, half of them each way: whether they arrive whole, and in time.
+//!
+//! Their content is drawn from their number, so that both ends know what it is to be; the digest that is compared is that of what
+//! came out of the socket, by SHA-256.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::Failure;
+use super::hosts::{CLIENT, Hosts, SERVER, Way};
+
+/// Where the server listens.
+const PORT: u16 = 8_080;
+/// Sizes of files.
+const SIZES: std::ops::Range<u64> = 64 << 10..(1 << 20) + 1;
+/// Bytes that are written at once.
+const PIECE: usize = 16 << 10;
+
+/// One end.
+#[derive(Args, Clone, Debug)]
+pub struct TransfersArguments {
+    /// Serve files at this address until the input ends.
+    #[arg(long)]
+    serve: Option<SocketAddr>,
+    /// Transfer files with the server at this address.
+    #[arg(long)]
+    server: Option<SocketAddr>,
+    /// Files.
+    #[arg(long, default_value_t = 1)]
+    count: u32,
+    /// Transfers at a time.
+    #[arg(long, default_value_t = 1)]
+    at_once: u32,
+    /// Seconds after which one counts as stalled.
+    #[arg(long, default_value_t = 30)]
+    patience: u32,
+    /// Number of the first file.
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+}
+
+/// The bytes of a file, by its number.
+struct Content {
+    state: u64,
+    left: u64,
+}
+
+impl Content {
+    fn new(number: u64) -> Self {
+        let mut content = Self {
+            state: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            left: 0,
+        };
+        content.left = SIZES.start + content.next() % (SIZES.end - SIZES.start);
+        content
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// The next bytes; none at the end.
+    fn piece<'b>(&mut self, room: &'b mut [u8; PIECE]) -> &'b [u8] {
+        let length = self.left.min(PIECE as u64) as usize;
+        self.left -= length as u64;
+        for word in room[..length.next_multiple_of(8)].as_chunks_mut::<8>().0 {
+            *word = self.next().to_le_bytes();
+        }
+        &room[..length]
+    }
+
+    fn digest(mut self) -> String {
+        let (mut hash, mut room) = (Sha256::new(), [0; PIECE]);
+        while self.left > 0 {
+            hash.update(self.piece(&mut room));
+        }
+        text(hash)
+    }
+
+    fn write(mut self, to: &mut impl Write) -> std::io::Result<()> {
+        let mut room = [0; PIECE];
+        while self.left > 0 {
+            to.write_all(self.piece(&mut room))?;
+        }
+        to.flush()
+    }
+}
+
+fn text(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The digest of so many bytes that come.
+fn received(from: &mut impl Read, length: u64) -> std::io::Result<String> {
+    let (mut hash, mut room, mut left) = (Sha256::new(), [0; PIECE], length);
+    while left > 0 {
+        let most = left.min(PIECE as u64) as usize;
+        let count = from.read(&mut room[..most])?;
+        if count == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        hash.update(&room[..count]);
+        left -= count as u64;
+    }
+    Ok(text(hash))
+}
+
+/// First line and length of the content of a message.
+fn head(from: &mut impl BufRead) -> std::io::Result<(String, u64)> {
+    let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
+    from.read_line(&mut first)?;
+    loop {
+        line.clear();
+        if from.read_line(&mut line)? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().map_err(|_| ErrorKind::InvalidData)?;
+        }
+        if line.trim().is_empty() {
+            return Ok((first, length));
+        }
+    }
+}
+
+/// Serve files until the input ends.
+fn serve(address: SocketAddr) -> Result<(), Failure> {
+    let listener = TcpListener::bind(address)?;
+    println!("ready");
+    std::io::stdout().flush()?;
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(stream));
+        }
+    });
+    std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
+    Ok(())
+}
+
+/// Answer one request: a file, or the digest of what was sent. An end that has given up is told by its own side.
+fn answer(stream: TcpStream) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+    let (mut from, mut to) = (BufReader::new(stream.try_clone()?), stream);
+    let (request, length) = head(&mut from)?;
+    let mut words = request.split_whitespace();
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let number: u64 = path.trim_matches('/').parse().map_err(|_| ErrorKind::InvalidData)?;
+    let kind = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nConnection: close\r\nContent-Length:";
+    if method == "PUT" {
+        let digest = received(&mut from, length)?;
+        write!(to, "{kind} {}\r\n\r\n{digest}", digest.len())
+    } else {
+        let content = Content::new(number);
+        write!(to, "{kind} {}\r\n\r\n", content.left)?;
+        content.write(&mut to)
+    }
+}
+
+/// How a transfer went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Whole,
+    Differs,
+    Stalled,
+    Failed,
+}
+
+/// A socket that gives up at a time.
+struct Timed {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> std::io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => Err(ErrorKind::TimedOut.into()),
+            false => Ok(left),
+        }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, from: &[u8]) -> std::io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(from)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Transfer one file: down where its number is even, up where it is odd.
+fn transfer(server: SocketAddr, number: u64, patience: Duration) -> Ended {
+    let until = Instant::now() + patience;
+    let all = || {
+        let stream = TcpStream::connect_timeout(&server, patience)?;
+        let mut timed = Timed { stream, until };
+        let expected = Content::new(number).digest();
+        let digest = if number.is_multiple_of(2) {
+            write!(timed, "GET /{number} HTTP/1.1\r\nHost: bench\r\n\r\n")?;
+            let mut from = BufReader::new(timed);
+            let (_, length) = head(&mut from)?;
+            received(&mut from, length)?
+        } else {
+            let content = Content::new(number);
+            write!(
+                timed,
+                "PUT /{number} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+                content.left
+            )?;
+            content.write(&mut timed)?;
+            let mut from = BufReader::new(timed);
+            let (_, length) = head(&mut from)?;
+            let mut digest = String::new();
+            from.by_ref().take(length).read_to_string(&mut digest)?;
+            let _ = from.get_ref().stream.shutdown(Shutdown::Both);
+            digest
+        };
+        std::io::Result::Ok(digest == expected)
+    };
+    match all() {
+        Ok(true) => Ended::Whole,
+        Ok(false) => Ended::Differs,
+        Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => Ended::Stalled,
+        Err(error) => {
+            eprintln!("transfer {number}: {error}");
+            Ended::Failed
+        }
+    }
+}
+
+/// Transfer files, and tell how that went.
+fn transfer_all(server: SocketAddr, arguments: &TransfersArguments) {
+    let (next, began) = (AtomicU32::new(0), Instant::now());
+    let patience = Duration::from_secs(arguments.patience.into());
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.at_once {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= arguments.count {
+                        return;
+                    }
+                    let from = Instant::now();
+                    let ended = transfer(server, arguments.first + u64::from(number), patience);
+                    if let Ok(mut results) = results.lock() {
+                        results.push((ended, from.elapsed().as_secs_f64()));
+                    }
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap_or_default();
+    let count = |ended| results.iter().filter(|(other, _)| *other == ended).count();
+    let longest = results.iter().map(|(_, took)| *took).fold(0.0, f64::max);
+    let told = serde_json::json!({
+        "whole": count(Ended::Whole), "differ": count(Ended::Differs), "stalled": count(Ended::Stalled),
+        "failed": count(Ended::Failed), "longest_s": longest, "seconds": began.elapsed().as_secs_f64(),
+    });
+    println!("{told}");
+}
+
+/// Run one end.
+pub fn run(arguments: &TransfersArguments) -> Result<(), Failure> {
+    match (arguments.serve, arguments.server) {
+        (Some(address), _) => serve(address),
+        (None, Some(server)) => {
+            transfer_all(server, arguments);
+            Ok(())
+        }
+        (None, None) => Err("--serve or --server".into()),
+    }
+}
+
+/// The server of files; it ends when it is dropped.
+pub struct Server(Child);
+
+impl Server {
+    /// Start it.
+    pub fn start(hosts: &Hosts, way: Way) -> Result<Self, Failure> {
+        let mut child = hosts
+            .command(SERVER, &std::env::current_exe()?)
+            .args(["transfers", "--serve", &format!("{}:{PORT}", way.server())])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        let output = child.stdout.take().ok_or("no output of the server")?;
+        BufReader::new(output).read_line(&mut line)?;
+        match line.trim() {
+            "ready" => Ok(Self(child)),
+            other => Err(format!("the server of files said {other:?}").into()),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What became of some transfers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Told {
+    /// Arrived whole.
+    pub whole: f64,
+    /// Arrived as something else.
+    pub differ: f64,
+    /// Were not done in time.
+    pub stalled: f64,
+    /// Ended with an error.
+    pub failed: f64,
+    /// Seconds that the slowest took.
+    pub longest_s: f64,
+    /// Seconds that all took.
+    pub seconds: f64,
+}
+
+/// Transfer files from the client's host, the first of them with this number.
+pub fn run_between(hosts: &Hosts, way: Way, arguments: &super::LossArguments, first: u64) -> Result<Told, Failure> {
+    let mut command = hosts.command(CLIENT, &std::env::current_exe()?);
+    command.args(["transfers", "--server", &format!("{}:{PORT}", way.server())]);
+    for (name, value) in [
+        ("--count", arguments.transfers.into()),
+        ("--at-once", arguments.at_once.into()),
+        ("--patience", arguments.patience.into()),
+        ("--first", first),
+    ] {
+        command.args([name, &value.to_string()]);
+    }
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let told: Value = serde_json::from_str(text.lines().last().unwrap_or_default())?;
+    let number = |name: &str| told.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+    Ok(Told {
+        whole: number("whole"),
+        differ: number("differ"),
+        stalled: number("stalled"),
+        failed: number("failed"),
+        longest_s: number("longest_s"),
+        seconds: number("seconds"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(answer: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its address");
+        std::thread::spawn(move || listener.incoming().flatten().for_each(answer));
+        address
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn files_of_both_ways_arrive_whole() {
+        let address = server(|stream| drop(answer(stream)));
+        for number in 0..6 {
+            assert_eq!(Ended::Whole, transfer(address, number, PATIENCE), "{number}");
+        }
+    }
+
+    #[test]
+    fn file_that_is_another_differs() {
+        let address = server(|mut stream| {
+            let mut from = BufReader::new(stream.try_clone().expect("a socket"));
+            let _ = head(&mut from);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad");
+        });
+        assert_eq!(Ended::Differs, transfer(address, 2, PATIENCE));
+    }
+
+    #[test]
+    fn server_that_says_nothing_stalls_its_client() {
+        let address = server(std::mem::forget);
+        assert_eq!(Ended::Stalled, transfer(address, 2, Duration::from_millis(200)));
+    }
+
+    #[test]
+    fn sizes_are_within_their_range() {
+        for number in 0..100 {
+            assert!(SIZES.contains(&Content::new(number).left));
+        }
+        assert_ne!(Content::new(1).digest(), Content::new(2).digest());
+    }
+}
