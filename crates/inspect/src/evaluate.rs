@@ -23,6 +23,7 @@ use crate::signature::{
     Base64Decode, Buffer, ByteJump, ByteMath, Content, DatasetCommand, FlowBit, FlowIntCommand, IsDataAt, JumpFrom,
     Operand, Operator, Value,
 };
+use crate::work::Work;
 
 /// What is visible of a buffer.
 #[derive(Clone, Copy, Debug)]
@@ -99,9 +100,19 @@ pub struct Evaluator {
     steps: u32,
     /// Where buffers are changed for rules; out while one is asked that looks in them.
     bench: Option<Box<Bench>>,
-    /// Questions that were given up because they took too many steps.
+    /// What the packet may cost.
+    pub(crate) work: Work,
+    /// The rule that is asked is asked about every packet: what that usually takes is not what a sender has caused.
+    pub(crate) is_usual: bool,
+    /// Questions that were given up because they took too much work.
     pub exhausted: u64,
 }
+
+/// Steps that are usual for a rule.
+const USUAL: u32 = 32;
+
+/// Units of work for a step: a place that is tried, a condition that is asked.
+const STEP: u32 = 16;
 
 impl Default for Evaluator {
     fn default() -> Self {
@@ -111,6 +122,8 @@ impl Default for Evaluator {
             numbers: [0; NUMBERS],
             steps: 0,
             bench: Some(Box::default()),
+            work: Work::default(),
+            is_usual: false,
             exhausted: 0,
         }
     }
@@ -156,6 +169,7 @@ impl Evaluator {
         };
         if self.steps == 0 && answer != Answer::Match {
             self.exhausted += 1;
+            self.work.spend();
             return Answer::No;
         }
         if answer == Answer::Match {
@@ -165,14 +179,36 @@ impl Evaluator {
         answer
     }
 
+    /// Where a content lies in data; what is looked through is charged.
+    fn look_for(&mut self, content: &Content, data: &[u8]) -> Option<usize> {
+        let found = search::find(data, &content.bytes, content.nocase);
+        let units = found.map_or(data.len(), |at| at) as u32 / 16;
+        if !self.is_usual && !self.work.charge(units) {
+            self.steps = 0;
+            return None;
+        }
+        found
+    }
+
+    /// One more step; false where there has been too much work.
+    #[inline]
+    fn takes_step(&mut self) -> bool {
+        let is_usual = self.is_usual && STEPS - self.steps < USUAL;
+        if self.steps > 0 && (is_usual || self.work.charge(STEP)) {
+            self.steps -= 1;
+            return true;
+        }
+        self.steps = 0;
+        false
+    }
+
     fn go(&mut self, steps: &[Step], at: Cursor, buffers: &impl Buffers) -> Answer {
         let Some((step, rest)) = steps.split_first() else {
             return Answer::Match;
         };
-        if self.steps == 0 {
+        if !self.takes_step() {
             return Answer::No;
         }
-        self.steps -= 1;
         match step {
             Step::Content { content, .. } if content.negated => self.absent(content, rest, at, buffers),
             Step::Content { content, searched } => self.present(content, *searched, rest, at, buffers),
@@ -300,11 +336,10 @@ impl Evaluator {
         let mut later = !searched && !view.complete && to.is_none_or(|to| to > view.end());
         let again = rest.first().is_some_and(Step::is_relative);
         let mut start = from.max(view.begin());
-        while let Some(found) = search::find(view.slice(start, end), &content.bytes, content.nocase) {
-            if self.steps == 0 {
+        while let Some(found) = self.look_for(content, view.slice(start, end)) {
+            if !self.takes_step() {
                 return Answer::No;
             }
-            self.steps -= 1;
             let place = start + found as i64;
             let behind = place + content.bytes.len() as i64;
             start = place + 1;
@@ -408,14 +443,14 @@ impl Evaluator {
         let (mut start, mut later) = (from.max(view.begin()), false);
         let mut begins = start == from;
         loop {
-            if self.steps == 0 {
+            if !self.takes_step() {
                 return Answer::No;
             }
-            self.steps -= 1;
             let data = view.slice(start, i64::MAX);
-            let mut found = self.matcher.find(compiled, data, begins, view.complete);
+            let account = (&self.work, self.is_usual);
+            let mut found = self.matcher.find_within(account, compiled, data, begins, view.complete);
             if found == Found::More && !negated && view.ends_here && compiled.asks_for_end() {
-                found = match self.matcher.find(compiled, data, begins, true) {
+                found = match self.matcher.find_within(account, compiled, data, begins, true) {
                     Found::No => Found::More,
                     found => found,
                 };

@@ -59,6 +59,12 @@ impl Default for Work {
 }
 
 impl Work {
+    /// Whether two are one account.
+    #[inline]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// A packet of a flow begins, with so many bytes of payload. Returns what the flow will have where it causes no work.
     pub fn begin(&self, credit: Credit, bytes: usize) -> Credit {
         let earned = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_mul(BYTE);
@@ -92,6 +98,15 @@ impl Work {
                 self.0.spent.store(true, Relaxed);
                 false
             }
+        }
+    }
+
+    /// Nothing more is to be done for the packet.
+    #[cold]
+    pub fn spend(&self) {
+        if !self.0.unlimited.load(Relaxed) {
+            self.0.left.store(0, Relaxed);
+            self.0.spent.store(true, Relaxed);
         }
     }
 

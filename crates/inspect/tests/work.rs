@@ -165,3 +165,36 @@ fn flow_whose_packet_causes_too_much_work_goes_as_its_policy_says() {
         assert_eq!(vec![1; usize::from(finds)], connection.lab.fired, "{policy:?}");
     }
 }
+
+#[test]
+fn rules_that_a_sender_makes_expensive_spend_the_work_of_a_packet() {
+    // Each is found by its content, and takes all the steps that an expression may.
+    let rules: String = (0..300)
+        .map(|number| {
+            format!(
+                "alert tcp any any -> any any (msg:\"m\"; content:\"User-Agent\"; pcre:\"/(a+)+{number}$/\"; sid:{};)\n",
+                number + 1
+            )
+        })
+        .collect();
+    let mut lab = Lab::new(Suricata, &rules);
+    let mut connection = Connection::open(&mut lab, 80);
+    let expensive = [&b"User-Agent: "[..], &[b'a'; 400], b"b"].concat();
+    let usual = b"User-Agent: curl";
+    assert_eq!(Verdict::Pass, connection.client(0, usual));
+    assert_eq!(Verdict::Drop(Reason::Work), connection.client(usual.len(), &expensive));
+    assert_eq!(1, connection.lab.inspector.streams().counters().of(Exception::Work));
+}
+
+#[test]
+fn rules_that_are_asked_about_every_packet_spend_nothing_where_they_take_few_steps() {
+    let rules: String = (1..=1000)
+        .map(|number| {
+            format!("alert tcp any any -> any any (msg:\"m\"; pcre:\"/^[0-9]{{{number}}}x/\"; sid:{number};)\n")
+        })
+        .collect();
+    let mut lab = Lab::new(Suricata, &rules);
+    let mut connection = Connection::open(&mut lab, 80);
+    assert_eq!(Verdict::Pass, connection.client(0, &[b'7'; 1400]));
+    assert_eq!(0, connection.lab.inspector.streams().counters().of(Exception::Work));
+}

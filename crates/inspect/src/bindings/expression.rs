@@ -5,8 +5,19 @@ use std::ptr::{self, NonNull};
 
 use pcre2_sys as sys;
 
+use crate::work::Work;
+
 /// Steps that a search takes at most.
 const STEPS: u32 = 20_000;
+
+/// Steps that a search may take at first, for no more than the length of its subject.
+const FEW: u32 = 500;
+
+/// Each time that a search took all its steps it may take so many times as many.
+const MORE: u32 = 6;
+
+/// Units of work for a step of an expression: 1 ns where it is compiled, some more where it is not.
+const STEP: u32 = 2;
 
 /// Bytes of the stack that compiled searches run on: at first, and at most.
 const STACK: [usize; 2] = [32 << 10, 256 << 10];
@@ -196,7 +207,41 @@ impl Matcher {
 
     /// The first match in `subject`. `begins`: the subject's begin is the buffer's, so that `^` may match there.
     /// `complete`: nothing follows the subject, so that `$` may match at its end.
+    ///
+    /// What it takes is charged to `work`: where that is spent the search is given up. `is_usual`: a search of few steps
+    /// costs nothing, for it is made of every packet.
+    pub fn find_within(
+        &mut self,
+        (work, is_usual): (&Work, bool),
+        expression: &Compiled,
+        subject: &[u8],
+        begins: bool,
+        complete: bool,
+    ) -> Found {
+        let mut steps = FEW;
+        let mut units = match is_usual {
+            true => 0,
+            false => (subject.len() / 8) as u32 + 16 * STEP,
+        };
+        loop {
+            if !work.charge(units) {
+                return Found::Exhausted;
+            }
+            let found = self.find_in(steps, expression, subject, begins, complete);
+            if found != Found::Exhausted || steps >= STEPS {
+                return found;
+            }
+            steps = (steps * MORE).min(STEPS);
+            units = steps * STEP;
+        }
+    }
+
+    /// The same, whatever it takes.
     pub fn find(&mut self, expression: &Compiled, subject: &[u8], begins: bool, complete: bool) -> Found {
+        self.find_in(STEPS, expression, subject, begins, complete)
+    }
+
+    fn find_in(&mut self, steps: u32, expression: &Compiled, subject: &[u8], begins: bool, complete: bool) -> Found {
         let mut options = 0;
         if !begins {
             options |= sys::PCRE2_NOTBOL;
@@ -207,6 +252,8 @@ impl Matcher {
                 options |= sys::PCRE2_PARTIAL_HARD;
             }
         }
+        // SAFETY: the context is alive.
+        unsafe { sys::pcre2_set_match_limit_8(self.context.as_ptr(), steps) };
         // SAFETY: code, data and context are alive; the subject is as long as said; two pairs fit the data.
         let result = unsafe {
             sys::pcre2_match_8(

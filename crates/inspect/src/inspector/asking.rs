@@ -158,8 +158,9 @@ impl Asking<'_> {
             return;
         }
         let found = self.tools.found.take();
+        self.tools.evaluator.is_usual = false;
         for &rule in &found {
-            if *self.fate != Fate::Open {
+            if *self.fate != Fate::Open || self.tools.evaluator.work.is_spent() {
                 break;
             }
             if self.rules.may_be_about(rule, self.ends, self.facts) && !self.waiting.waits(rule, self.lists) {
@@ -174,6 +175,7 @@ impl Asking<'_> {
         if self.waiting.is_over(self.lists) {
             return;
         }
+        self.tools.evaluator.is_usual = false;
         for rule in self.waiting.take_inline() {
             if *self.fate != Fate::Open {
                 return;
@@ -192,6 +194,7 @@ impl Asking<'_> {
     /// Ask again the rules for which only notes were missing, as long as others take some: the order of rules and buffers
     /// within a packet makes no difference.
     pub fn ask_blocked(&mut self, buffers: &impl Buffers) {
+        self.tools.evaluator.is_usual = false;
         while std::mem::take(&mut self.tools.noted) && !self.tools.blocked.rules.is_empty() {
             let blocked = self.tools.blocked.take();
             for &rule in &blocked {
@@ -205,6 +208,7 @@ impl Asking<'_> {
 
     /// Ask rules that need nothing found.
     pub fn ask_all(&mut self, rules: &[u32], buffers: &impl Buffers) {
+        self.tools.evaluator.is_usual = true;
         for &rule in rules {
             if *self.fate != Fate::Open {
                 return;
@@ -228,6 +232,7 @@ impl Asking<'_> {
 
     /// The same, where what most are ruled out by stands beside each.
     pub fn ask_listed<'r>(&mut self, rules: impl IntoIterator<Item = &'r (Outline, u32)>, buffers: &impl Buffers) {
+        self.tools.evaluator.is_usual = true;
         for (outline, rule) in rules {
             if !outline.may_hold(self.ends, self.facts) {
                 continue;
@@ -243,6 +248,7 @@ impl Asking<'_> {
 
     /// Ask rules about something odd that was met in a message.
     pub fn ask_of_anomaly(&mut self, rules: &[(u32, Option<Toward>)], buffers: &impl Buffers) {
+        self.tools.evaluator.is_usual = true;
         for &(rule, toward) in rules {
             if *self.fate == Fate::Open && toward.is_none_or(|toward| toward == self.ends.toward) {
                 self.ask(rule, buffers);
