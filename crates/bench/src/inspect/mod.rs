@@ -8,6 +8,7 @@ mod even;
 mod lane;
 mod load;
 mod moving;
+mod peer;
 mod plane;
 mod rig;
 mod share;
@@ -66,6 +67,15 @@ pub struct InspectArguments {
     /// Milliseconds of each run.
     #[arg(long, value_name = "MS", default_value_t = 60)]
     milliseconds: u64,
+    /// Measure nothing but this inspector's offline mode beside `sluice inspect`: suricata=PATH.
+    #[arg(long, value_name = "NAME=PATH")]
+    peer: Option<peer::Peer>,
+    /// With --peer: this capture, too; pcap.
+    #[arg(long = "capture", value_name = "FILE", requires = "peer")]
+    captures: Vec<PathBuf>,
+    /// With --peer: the program `sluice`, which lies beside this one where not given.
+    #[arg(long, value_name = "PATH", requires = "peer")]
+    sluice: Option<PathBuf>,
 }
 
 /// The language of rules.
@@ -349,6 +359,9 @@ fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(
 
 /// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failure> {
+    if let Some(peer) = &arguments.peer {
+        return peer::run(run, arguments, peer);
+    }
     let mut on = match arguments.on.is_empty() {
         true => sluice_dpdk::eal::allowed_cores(),
         false => arguments.on.clone(),

@@ -1,0 +1,259 @@
+//! Captures that are made here: connections as clients and web servers have them, 64 at a time, checksums included.
+
+use std::fs::File;
+use std::io::{BufWriter, Error};
+use std::path::Path;
+use std::time::Duration;
+
+use etherparse::PacketBuilder;
+use pcap_file::pcap::{PcapPacket, PcapWriter};
+
+use crate::nat_path::flows::Random;
+
+/// Connections at a time.
+const AT_A_TIME: usize = 64;
+/// Bytes of data of a segment.
+const SEGMENT: usize = 1_460;
+/// Time between two frames: about 5 Gb/s of long ones.
+const GAP: Duration = Duration::from_nanos(2_000);
+/// Sizes of bodies, each as often as the others.
+const BODIES: [u64; 4] = [1_500, 6_000, 20_000, 60_000];
+/// Words of pages, none of which is what a rule looks for alone.
+const WORDS: [&str; 10] = [
+    "the ",
+    "and ",
+    "of ",
+    "<div class=\"",
+    "\">",
+    "</div>\n",
+    "session=",
+    ".html",
+    "a1b2",
+    "&",
+];
+
+/// What connections carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// Four requests each, answered by pages of words.
+    Http,
+    /// A hello with a server's name, and records of random bytes.
+    Tls,
+}
+
+impl Mix {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Tls => "tls",
+        }
+    }
+}
+
+/// A connection on its way.
+struct Connection {
+    client: ([u8; 4], u16),
+    server: ([u8; 4], u16),
+    /// The next byte of each side.
+    next: [u32; 2],
+    frames: std::collections::VecDeque<Vec<u8>>,
+}
+
+impl Connection {
+    fn new(number: u32, mix: Mix, random: &mut Random) -> Self {
+        let [_, a, b, c] = (number / 200 + 2).to_be_bytes();
+        let port = if mix == Mix::Http { 80 } else { 443 };
+        let mut connection = Self {
+            client: ([10, a, b, c], 20_000 + (number % 40_000) as u16),
+            server: ([198, 18, (number % 7) as u8, 1 + (number % 250) as u8], port),
+            next: [1_000, 2_000],
+            frames: Default::default(),
+        };
+        connection.push(0, (true, false), b"");
+        connection.push(1, (true, true), b"");
+        connection.push(0, (false, true), b"");
+        match mix {
+            Mix::Http => (0..4).for_each(|_| connection.http(random)),
+            Mix::Tls => connection.tls(number, random),
+        }
+        connection
+    }
+
+    /// A segment of a side, SYN and ACK as said; data is pushed.
+    fn push(&mut self, side: usize, (syn, ack): (bool, bool), data: &[u8]) {
+        let (from, to) = if side == 0 {
+            (self.client, self.server)
+        } else {
+            (self.server, self.client)
+        };
+        let step = PacketBuilder::ethernet2([2, 0, 0, 0, 0, side as u8], [2, 0, 0, 0, 0, 1 - side as u8])
+            .ipv4(from.0, to.0, 64)
+            .tcp(from.1, to.1, self.next[side], 65_535);
+        let step = if syn { step.syn() } else { step };
+        let step = if ack { step.ack(self.next[1 - side]) } else { step };
+        let step = if data.is_empty() { step } else { step.psh() };
+        let mut frame = Vec::with_capacity(step.size(data.len()));
+        // Writing to a vector can't fail, and no segment is longer than a datagram.
+        if step.write(&mut frame, data).is_ok() {
+            self.frames.push_back(frame);
+        }
+        self.next[side] += data.len() as u32 + u32::from(syn);
+    }
+
+    /// What a side says, every second segment of which the other acknowledges, and the last.
+    fn say(&mut self, side: usize, message: &[u8]) {
+        for (number, data) in message.chunks(SEGMENT).enumerate() {
+            self.push(side, (false, true), data);
+            if number % 2 == 1 {
+                self.push(1 - side, (false, true), b"");
+            }
+        }
+        self.push(1 - side, (false, true), b"");
+    }
+
+    fn http(&mut self, random: &mut Random) {
+        let page = random.below(100_000);
+        let request = format!(
+            "GET /articles/{page}/index.html?session=a1b2{page} HTTP/1.1\r\nHost: www{}.example.net\r\nUser-Agent: Mozilla/5.0 \
+             (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\nAccept: text/html,application/xhtml+xml;q=0.9\r\n\
+             Accept-Language: en\r\nConnection: keep-alive\r\nReferer: http://www.example.net/{page}\r\n\r\n",
+            page % 50
+        );
+        self.say(0, request.as_bytes());
+        let length = BODIES[random.below(BODIES.len() as u64) as usize] as usize;
+        let mut answer = format!(
+            "HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {length}\r\n\r\n"
+        )
+        .into_bytes();
+        let end = answer.len() + length;
+        while answer.len() < end {
+            answer.extend_from_slice(WORDS[random.below(WORDS.len() as u64) as usize].as_bytes());
+        }
+        answer.truncate(end);
+        self.say(1, &answer);
+    }
+
+    fn tls(&mut self, number: u32, random: &mut Random) {
+        let mut bytes = |length: u64| -> Vec<u8> { (0..length).map(|_| random.below(256) as u8).collect() };
+        let name = format!("www{}.example.net", number % 50);
+        let record = |kind: u8, body: &[u8]| {
+            let length = (body.len() as u16).to_be_bytes();
+            [&[kind, 3, 3], length.as_slice(), body].concat()
+        };
+        let counted = |body: &[u8]| [(body.len() as u16).to_be_bytes().as_slice(), body].concat();
+        let hello = |kind: u8, body: &[u8]| {
+            let [_, a, b, c] = (body.len() as u32).to_be_bytes();
+            [&[kind, a, b, c], body].concat()
+        };
+        // The extension server_name (RFC 6066, section 3), and none else.
+        let name = counted(&counted(&[&[0], counted(name.as_bytes()).as_slice()].concat()));
+        let extensions = counted(&[&[0, 0], name.as_slice()].concat());
+        let client = [
+            &[3, 3],
+            bytes(32).as_slice(),
+            &[0, 0, 4, 0x13, 1, 0xc0, 0x2f, 1, 0],
+            &extensions,
+        ]
+        .concat();
+        self.say(0, &record(22, &hello(1, &client)));
+        let server = [&[3, 3], bytes(32).as_slice(), &[0, 0xc0, 0x2f, 0]].concat();
+        let certificate = hello(11, &[&[0, 3, 0xe8, 0, 3, 0xe5], bytes(0x3e5).as_slice()].concat());
+        let done = record(22, &hello(14, &[]));
+        self.say(
+            1,
+            &[record(22, &hello(2, &server)), record(22, &certificate), done].concat(),
+        );
+        let finished = [
+            record(22, &hello(16, &counted(&bytes(64)))),
+            record(20, &[1]),
+            record(22, &bytes(40)),
+        ];
+        self.say(0, &finished.concat());
+        self.say(1, &[record(20, &[1]), record(22, &bytes(40))].concat());
+        for _ in 0..4 {
+            self.say(0, &record(23, &bytes(500)));
+            let length = BODIES[(number as usize + self.frames.len()) % BODIES.len()];
+            let mut answer = Vec::new();
+            for begin in (0..length).step_by(16_000) {
+                answer.extend(record(23, &bytes((length - begin).min(16_000))));
+            }
+            self.say(1, &answer);
+        }
+    }
+}
+
+/// Write a capture of so many connections. Returns its packets and their bytes.
+///
+/// # Errors
+/// It can't be written.
+pub fn write(path: &Path, mix: Mix, connections: u32) -> Result<(u64, u64), Error> {
+    let failed = |error: pcap_file::PcapError| match error {
+        pcap_file::PcapError::IoError(error) => error,
+        other => Error::other(other.to_string()),
+    };
+    let mut writer = PcapWriter::new(BufWriter::new(File::create(path)?)).map_err(failed)?;
+    let mut random = Random(0x5eed);
+    let mut numbers = 0..connections;
+    let mut active: Vec<Connection> = Vec::new();
+    let (mut packets, mut bytes) = (0u64, 0u64);
+    loop {
+        while active.len() < AT_A_TIME {
+            match numbers.next() {
+                Some(number) => active.push(Connection::new(number, mix, &mut random)),
+                None => break,
+            }
+        }
+        if active.is_empty() {
+            break;
+        }
+        for connection in &mut active {
+            // As many as come together.
+            for _ in 0..1 + random.below(3) {
+                let Some(frame) = connection.frames.pop_front() else {
+                    break;
+                };
+                let at = Duration::from_secs(1_700_000_000) + GAP * packets as u32;
+                let packet = PcapPacket::new(at, frame.len() as u32, &frame);
+                writer.write_packet(&packet).map_err(failed)?;
+                packets += 1;
+                bytes += frame.len() as u64;
+            }
+        }
+        active.retain(|connection| !connection.frames.is_empty());
+    }
+    std::io::Write::flush(&mut writer.into_writer())?;
+    Ok((packets, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use pcap_file::pcap::PcapReader;
+    use sluice_wire::Checksums;
+    use sluice_wire::layers::parse;
+    use sluice_wire::validity::{Policy, Validity, validate};
+
+    use super::*;
+
+    #[test]
+    fn frames_are_valid_and_the_same_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        for mix in [Mix::Http, Mix::Tls] {
+            let [first, second] = ["a", "b"].map(|name| folder.path().join(name));
+            let counts = write(&first, mix, 70).unwrap();
+            assert_eq!(counts, write(&second, mix, 70).unwrap());
+            assert!(std::fs::read(&first).unwrap() == std::fs::read(&second).unwrap());
+            let mut reader = PcapReader::new(File::open(&first).unwrap()).unwrap();
+            let (mut packets, mut bytes) = (0, 0);
+            while let Some(packet) = reader.next_packet() {
+                let frame = packet.unwrap().data;
+                let layers = parse(&frame).unwrap();
+                let valid = validate(&frame, Checksums::Unverified, &layers, &Policy::default());
+                assert_eq!(Ok(Validity::Valid), valid);
+                packets += 1;
+                bytes += frame.len() as u64;
+            }
+            assert_eq!(counts, (packets, bytes));
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! `inspect --peer suricata=PATH`: the same captures and rules through another inspector's offline mode and through `sluice inspect`,
+//! each on one core, by turns. What a run took is processor time, as the kernel accounts it, less that of a run over a capture of
+//! one packet: the load of rules counts for neither, and neighbours of the core hardly do. (Over a capture without packets Suricata
+//! 8.0.6 spins.) Transport checksums are verified by neither.
+
+mod alerts;
+mod mix;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::time::Duration;
+
+use etherparse::PacketBuilder;
+use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
+
+use super::{Failure, InspectArguments};
+use crate::rows::{Row, Run};
+use alerts::{Alert, alerts};
+use mix::Mix;
+
+/// Connections of a capture that is made here, and of one that is made quickly.
+const CONNECTIONS: [u32; 2] = [3_000, 600];
+/// Alerts that only one of both has, and that are listed.
+const LISTED: usize = 20;
+
+/// What rules of the community name.
+const VARIABLES: [(&str, &str); 17] = [
+    ("HOME_NET", "[10.0.0.0/8,172.16.0.0/12,192.168.0.0/16]"),
+    ("EXTERNAL_NET", "any"),
+    ("HTTP_SERVERS", "$HOME_NET"),
+    ("SMTP_SERVERS", "$HOME_NET"),
+    ("SQL_SERVERS", "$HOME_NET"),
+    ("DNS_SERVERS", "$HOME_NET"),
+    ("TELNET_SERVERS", "$HOME_NET"),
+    ("SIP_SERVERS", "$HOME_NET"),
+    ("SSH_SERVERS", "$HOME_NET"),
+    ("FTP_SERVERS", "$HOME_NET"),
+    ("HTTP_PORTS", "[80,8080]"),
+    ("SHELLCODE_PORTS", "!80"),
+    ("ORACLE_PORTS", "1521"),
+    ("SSH_PORTS", "22"),
+    ("FTP_PORTS", "21"),
+    ("SIP_PORTS", "5060"),
+    ("FILE_DATA_PORTS", "[80,8080,110,143]"),
+];
+
+/// Another inspector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its program.
+    program: PathBuf,
+}
+
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some(("suricata", path)) if !path.is_empty() => Ok(Self { program: path.into() }),
+            _ => Err("write suricata=PATH, with the path of its program".into()),
+        }
+    }
+}
+
+/// What a run needs.
+struct Bench<'a> {
+    folder: &'a Path,
+    core: usize,
+    peer: &'a Peer,
+    own: PathBuf,
+    signatures: &'a Path,
+    dialect: &'static str,
+}
+
+/// What a run took, and what it found.
+struct Outcome {
+    seconds: f64,
+    found: BTreeSet<Alert>,
+    lines: usize,
+}
+
+/// The configuration of the peer: variables, and alerts as EVE JSON.
+fn settings() -> String {
+    let group = |ports: bool| -> String {
+        let some = VARIABLES.iter().filter(|(name, _)| name.ends_with("PORTS") == ports);
+        some.map(|(name, value)| format!("    {name}: \"{value}\"\n")).collect()
+    };
+    format!(
+        "%YAML 1.1\n---\nvars:\n  address-groups:\n{}  port-groups:\n{}outputs:\n  - eve-log:\n      enabled: yes\n      filetype: \
+         regular\n      filename: eve.json\n      types:\n        - alert\nmpm-algo: hs\nspm-algo: hs\n",
+        group(false),
+        group(true)
+    )
+}
+
+/// Seconds of processor time of the children, of what the shell's `times` prints: those of the shell, then those of its children,
+/// each user and system.
+fn processor_time(printed: &str) -> Option<f64> {
+    let seconds = |text: &str| {
+        let (minutes, seconds) = text.strip_suffix('s')?.split_once('m')?;
+        Some(minutes.parse::<f64>().ok()? * 60.0 + seconds.parse::<f64>().ok()?)
+    };
+    let mut children = printed.lines().nth(1)?.split_whitespace();
+    Some(seconds(children.next()?)? + seconds(children.next()?)?)
+}
+
+impl Bench<'_> {
+    /// Run a program on the core. Returns its processor time.
+    fn time(&self, program: &Path, arguments: &[&str], log: &Path) -> Result<f64, Failure> {
+        let log_file = fs::File::create(log)?;
+        let script = "core=$1; out=$2; shift 2; taskset -c \"$core\" \"$@\" > \"$out\" || exit 1; times";
+        let output = Command::new("bash")
+            .args(["-c", script, "bash"])
+            .arg(self.core.to_string())
+            .arg(self.folder.join("out.json"))
+            .arg(program)
+            .args(arguments)
+            .stderr(Stdio::from(log_file))
+            .output()?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        match processor_time(&printed).filter(|_| output.status.success()) {
+            Some(seconds) => Ok(seconds),
+            None => Err(format!(
+                "{} fails: {}",
+                program.display(),
+                fs::read_to_string(log)?.lines().last().unwrap_or_default()
+            )
+            .into()),
+        }
+    }
+
+    fn outcome(&self, seconds: f64, log: &Path) -> Result<Outcome, Failure> {
+        let (found, lines) = alerts(&fs::read_to_string(log)?);
+        Ok(Outcome { seconds, found, lines })
+    }
+
+    fn peer(&self, capture: &Path) -> Result<Outcome, Failure> {
+        let log = self.folder.join("eve.json");
+        // It appends.
+        let _ = fs::remove_file(&log);
+        let [yaml, rules, capture, folder] = [
+            &self.folder.join("suricata.yaml"),
+            self.signatures,
+            capture,
+            self.folder,
+        ]
+        .map(|path| path.to_string_lossy().into_owned());
+        let mut arguments = vec![
+            "-c",
+            &yaml,
+            "-S",
+            &rules,
+            "-r",
+            &capture,
+            "-l",
+            &folder,
+            "--runmode",
+            "single",
+            "-k",
+            "none",
+        ];
+        // Beside its program, where it was installed.
+        let shared = self.peer.program.parent().and_then(Path::parent);
+        let shared = shared.map(|prefix| prefix.join("share/suricata"));
+        let files = ["classification.config", "reference.config"].map(|file| {
+            let path = shared.as_ref().map(|shared| shared.join(file)).unwrap_or_default();
+            let key = file
+                .replace(".config", "-file")
+                .replace("reference-file", "reference-config-file");
+            (path.exists(), format!("{key}={}", path.display()))
+        });
+        for (exists, setting) in &files {
+            if *exists {
+                arguments.extend(["--set", setting]);
+            }
+        }
+        let seconds = self.time(&self.peer.program, &arguments, &self.folder.join("suricata.log"))?;
+        self.outcome(seconds, &log)
+    }
+
+    fn own(&self, capture: &Path) -> Result<Outcome, Failure> {
+        let [rules, capture] = [self.signatures, capture].map(|path| path.to_string_lossy().into_owned());
+        let variables = VARIABLES.map(|(name, value)| format!("--var={name}={value}"));
+        let mut arguments = vec![
+            "inspect",
+            &capture,
+            "--rules",
+            &rules,
+            "--dialect",
+            self.dialect,
+            "--json",
+        ];
+        arguments.extend(variables.iter().map(String::as_str));
+        let seconds = self.time(&self.own, &arguments, &self.folder.join("sluice.log"))?;
+        self.outcome(seconds, &self.folder.join("out.json"))
+    }
+}
+
+/// A capture of one datagram that no rule is about.
+fn one_packet(path: &Path) -> Result<(), Failure> {
+    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let builder = builder.ipv4([198, 18, 0, 1], [198, 18, 0, 2], 64).udp(40_000, 40_001);
+    let mut frame = Vec::new();
+    builder.write(&mut frame, b"-")?;
+    let mut writer = PcapWriter::new(fs::File::create(path)?)?;
+    writer.write_packet(&PcapPacket::new(Duration::from_secs(1), frame.len() as u32, &frame))?;
+    Ok(())
+}
+
+/// Bytes on the wire of a capture, and its packets.
+fn size(path: &Path) -> Result<(u64, u64), Failure> {
+    let mut reader = PcapReader::new(std::io::BufReader::new(fs::File::open(path)?))?;
+    let (mut packets, mut bytes) = (0, 0);
+    while let Some(packet) = reader.next_packet() {
+        packets += 1;
+        bytes += u64::from(packet?.orig_len);
+    }
+    Ok((packets, bytes))
+}
+
+/// List alerts that only one of both has.
+fn list(case: &str, who: &str, alerts: &[&Alert]) {
+    for alert in alerts.iter().take(LISTED) {
+        eprintln!("{case}: only {who}: {alert}");
+    }
+    if alerts.len() > LISTED {
+        eprintln!("{case}: only {who}: {} others", alerts.len() - LISTED);
+    }
+}
+
+fn measure(bench: &Bench<'_>, case: &str, capture: &Path, rounds: usize) -> Result<Row, Failure> {
+    let (packets, bytes) = size(capture)?;
+    let nothing = bench.folder.join("one.pcap");
+    let rate = |whole: f64, load: f64| bytes as f64 * 8.0 / 1e6 / (whole - load).max(1e-3);
+    let (mut theirs, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut last = None;
+    for _ in 0..rounds {
+        let loads = (bench.peer(&nothing)?.seconds, bench.own(&nothing)?.seconds);
+        let runs = (bench.peer(capture)?, bench.own(capture)?);
+        theirs.push(rate(runs.0.seconds, loads.0));
+        ours.push(rate(runs.1.seconds, loads.1));
+        ratios.extend(ours.last().zip(theirs.last()).map(|(ours, theirs)| ours / theirs));
+        last = Some(runs);
+    }
+    let row = Row::new(case).key("packets", packets).key("bytes", bytes);
+    let row = match &last {
+        None => row,
+        Some((peer, own)) => {
+            let [only_peer, only_own] =
+                [(peer, own), (own, peer)].map(|(one, other)| one.found.difference(&other.found).collect::<Vec<_>>());
+            list(case, "suricata", &only_peer);
+            list(case, "sluice", &only_own);
+            row.key("suricata_alerts", peer.lines)
+                .key("sluice_alerts", own.lines)
+                .key("only_suricata", only_peer.len())
+                .key("only_sluice", only_own.len())
+        }
+    };
+    Ok(row
+        .figure("suricata_mbps", &theirs)
+        .figure("sluice_mbps", &ours)
+        .figure("over_suricata", &ratios))
+}
+
+/// Run it.
+pub fn run(run: &mut Run<'_>, arguments: &InspectArguments, peer: &Peer) -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let folder = folder.path();
+    fs::write(folder.join("suricata.yaml"), settings())?;
+    one_packet(&folder.join("one.pcap"))?;
+    let cores = sluice_dpdk::eal::allowed_cores();
+    let bench = Bench {
+        folder,
+        core: arguments.on.first().or(cores.first()).copied().unwrap_or(0),
+        peer,
+        own: crate::daemon::program(arguments.sluice.as_ref()),
+        signatures: &arguments.signatures,
+        dialect: arguments.dialect.name(),
+    };
+    let rounds = if run.quick { 3 } else { 5 };
+    for mix in [Mix::Http, Mix::Tls] {
+        let capture = folder.join(mix.name());
+        mix::write(&capture, mix, CONNECTIONS[usize::from(run.quick)])?;
+        (run.row)(measure(&bench, mix.name(), &capture, rounds)?);
+    }
+    for capture in &arguments.captures {
+        let name = capture.file_name().unwrap_or_default().to_string_lossy();
+        (run.row)(measure(&bench, &name, capture, rounds)?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peer_is_named_with_its_program() {
+        let peer = Peer {
+            program: "/opt/bin/suricata".into(),
+        };
+        assert_eq!(Ok(peer), "suricata=/opt/bin/suricata".parse());
+        for wrong in ["suricata", "suricata=", "zeek=/usr/bin/zeek"] {
+            assert!(wrong.parse::<Peer>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn processor_time_is_that_of_the_children() {
+        assert_eq!(Some(61.75), processor_time("0m0.010s 0m0.020s\n1m1.250s 0m0.500s\n"));
+        assert_eq!(None, processor_time("0m0.010s 0m0.020s\n"));
+        assert_eq!(None, processor_time("a b\nc d\n"));
+    }
+}
