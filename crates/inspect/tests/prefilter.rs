@@ -142,8 +142,9 @@ fn content_of_a_byte_or_two_is_not_searched_for_where_few_ports_rule_most_packet
     let (mut http, mut both_ways) = (on(5, &[80..=80], b"~"), on(6, &[79..=79], b"~"));
     http.header.services = [Service::Http].into();
     both_ways.header.both_ways = true;
-    let mut mail = on(7, &[25..=25], b"${");
-    mail.header.services = [Service::Smtp].into();
+    let mut news = on(7, &[119..=119], b"${");
+    // It is not recognised: ports decide alone.
+    news.header.services = [Service::Other("nntp")].into();
     let rules = [
         on(1, &[79..=79], b"~"),
         on(2, &[79..=79], b"~~~"),
@@ -151,7 +152,7 @@ fn content_of_a_byte_or_two_is_not_searched_for_where_few_ports_rule_most_packet
         on(4, &[1024..=65535], b"~"),
         http,
         both_ways,
-        mail,
+        news,
     ];
     let prefilter = compiled(&rules);
     assert_eq!([0, 6], *prefilter.by_port(TO_SERVER));
