@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use sluice_dpdk::workers::{Idle, Waiting};
 use sluice_dpdk::{Devices, DpdkIo, Driver, Plan, PortPlan};
 use support::{
-    close, exchange_by_kernel, frame, is_ours, on_each_memory, plan, port, receive_some, send, send_some, veth,
-    wait_for,
+    close, exchange_by_kernel, frame, is_ours, on_each_memory, plan, port, receive_some, send, veth, wait_for,
 };
 
 fn by(driver: Driver, name: &str) -> PortPlan {

@@ -15,7 +15,7 @@ use sluice_testkit::packet::{self, Frame, flag};
 const CLIENT: &str = "10.0.0.1:4000";
 const SERVER: &str = "10.0.0.2:80";
 
-fn bridged(interfaces: &mut Vec<Interface>) {
+fn bridged(interfaces: &mut [Interface]) {
     for (interface, peer) in interfaces.iter_mut().zip([OUTSIDE, INSIDE]) {
         interface.bridge = Some(Bridge {
             peer,
@@ -32,7 +32,7 @@ fn plan(policy: fn(&mut Policy)) -> Plan {
     Plan {
         translate: false,
         known_neighbours: false,
-        interfaces: bridged,
+        interfaces: |interfaces| bridged(interfaces),
         policy,
         ..inspected::plan()
     }
