@@ -108,8 +108,8 @@ pub struct Evaluator {
     pub exhausted: u64,
 }
 
-/// Steps that are usual for a rule.
-const USUAL: u32 = 32;
+/// Steps of a rule that cost nothing: most take no more.
+const USUAL: u32 = 8;
 
 /// Units of work for a step: a place that is tried, a condition that is asked.
 const STEP: u32 = 16;
@@ -182,7 +182,7 @@ impl Evaluator {
     /// Where a content lies in data; what is looked through is charged.
     fn look_for(&mut self, content: &Content, data: &[u8]) -> Option<usize> {
         let found = search::find(data, &content.bytes, content.nocase);
-        let units = found.map_or(data.len(), |at| at) as u32 / 16;
+        let units = found.unwrap_or(data.len()) as u32 / 32;
         if !self.is_usual && !self.work.charge(units) {
             self.steps = 0;
             return None;
@@ -193,7 +193,7 @@ impl Evaluator {
     /// One more step; false where there has been too much work.
     #[inline]
     fn takes_step(&mut self) -> bool {
-        let is_usual = self.is_usual && STEPS - self.steps < USUAL;
+        let is_usual = STEPS - self.steps < USUAL;
         if self.steps > 0 && (is_usual || self.work.charge(STEP)) {
             self.steps -= 1;
             return true;

@@ -221,7 +221,7 @@ impl Matcher {
         let mut steps = FEW;
         let mut units = match is_usual {
             true => 0,
-            false => (subject.len() / 8) as u32 + 16 * STEP,
+            false => (subject.len() / 16) as u32 + 4 * STEP,
         };
         loop {
             if !work.charge(units) {

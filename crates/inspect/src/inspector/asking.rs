@@ -12,6 +12,9 @@ use crate::ruleset::{OfPorts, Ruleset};
 use crate::scope::{Ends, Outline};
 use crate::signature::{Action, DatasetCommand, RateKind, Service, Toward, Track};
 
+/// Units of work for a rule that a search has found.
+const CANDIDATE: u32 = 8;
+
 /// What a worker asks with.
 pub struct Tools {
     pub(super) evaluator: Evaluator,
@@ -163,7 +166,10 @@ impl Asking<'_> {
             if *self.fate != Fate::Open || self.tools.evaluator.work.is_spent() {
                 break;
             }
-            if self.rules.may_be_about(rule, self.ends, self.facts) && !self.waiting.waits(rule, self.lists) {
+            if self.rules.may_be_about(rule, self.ends, self.facts)
+                && !self.waiting.waits(rule, self.lists)
+                && self.tools.evaluator.work.charge(CANDIDATE)
+            {
                 self.ask(rule, buffers);
             }
         }
