@@ -528,6 +528,7 @@ impl<'m> Inspector<'m> {
             story,
             pending,
             credit,
+            source,
             ..
         } = flow;
         let (stream, direction) = (*stream, seen.direction);
@@ -549,6 +550,7 @@ impl<'m> Inspector<'m> {
             }
         };
         let begun = self.work.begin(*credit, bytes.len());
+        self.store.take_for(*source);
         let exceeded = self.store.anomalies.of(Anomaly::WorkExceeded);
         let [mine, others] = match direction {
             Direction::Forward => {
@@ -610,8 +612,6 @@ impl<'m> Inspector<'m> {
             scans.begin(states, place);
         }
         let payload = message(&self.streams, stream, direction, ends_stream);
-        // Hosts read differently what has come.
-        let mut differs = false;
         if !bytes.is_empty() && *fate == Fate::Open {
             let (hosts, port) = hosts(ends, story.number, round.now);
             let of = (toward, &hosts, port);
@@ -620,7 +620,6 @@ impl<'m> Inspector<'m> {
                     Said::Bytes(toward, bytes) => return noting!().bytes(toward, bytes, known),
                     Said::Piece(slot, piece) => (slot, piece),
                 };
-                differs |= matches!(piece, protocols::Piece::Anomaly(anomaly) if anomaly.hosts_differ());
                 noting!().piece(slot, &piece, known);
                 if *fate == Fate::Open {
                     ends.service = known;
@@ -633,7 +632,6 @@ impl<'m> Inspector<'m> {
         if ends_stream && *fate == Fate::Open {
             parser.close(toward, &mut self.store, &mut |said: Said<'_>, known| {
                 let Said::Piece(slot, piece) = said else { return };
-                differs |= matches!(piece, protocols::Piece::Anomaly(anomaly) if anomaly.hosts_differ());
                 noting!().piece(slot, &piece, known);
                 if *fate == Fate::Open {
                     piece_of_message(&mut asking!(mine, ends, false), payload, slot, &piece);
@@ -653,6 +651,7 @@ impl<'m> Inspector<'m> {
                 let (scratch, sink) = Asking::found(round.tools, group);
                 if !scans.scan(states, place, (bytes, payload.bytes), scratch, sink) {
                     self.counters.unsearched += 1;
+                    self.met.add_where(true, Exception::NoMemory);
                 }
             }
             let mut asking = asking!(mine, ends, unknown);
@@ -689,7 +688,9 @@ impl<'m> Inspector<'m> {
             self.store.anomalies.add(Anomaly::WorkExceeded);
         }
         self.met.add_where(self.work.is_spent(), Exception::Work);
-        self.met.add_where(differs, Exception::DecodeAnomaly);
+        if let Some(anomalies) = self.store.anomalies.take_met() {
+            self.met.add_all(anomalies.filter_map(Anomaly::exception));
+        }
         if clean { Verdict::Leave(None) } else { Verdict::Pass }
     }
 
@@ -718,10 +719,12 @@ impl<'m> Inspector<'m> {
             story,
             pending,
             credit,
+            source,
             ..
         } = flow;
         let bytes = seen.segment.get(seen.payload..).unwrap_or_default();
         let begun = self.work.begin(*credit, bytes.len());
+        self.store.take_for(*source);
         let waiting = &mut waiting[seen.direction as usize];
         // Each datagram is a message of its own.
         waiting.begin(lists);
@@ -800,6 +803,9 @@ impl<'m> Inspector<'m> {
             self.store.anomalies.add(Anomaly::WorkExceeded);
             self.met.add_where(true, Exception::Work);
         }
+        if let Some(anomalies) = self.store.anomalies.take_met() {
+            self.met.add_all(anomalies.filter_map(Anomaly::exception));
+        }
         match *fate {
             Fate::Open if round.settings.depth > 0 && *searched >= round.settings.depth => Verdict::Leave(None),
             _ => Verdict::Pass,
@@ -817,6 +823,11 @@ impl Met {
     #[inline(always)]
     fn add_where(&mut self, is_there: bool, exception: Exception) {
         self.0 |= u32::from(is_there) << exception as u32;
+    }
+
+    #[cold]
+    fn add_all(&mut self, exceptions: impl Iterator<Item = Exception>) {
+        exceptions.for_each(|exception| self.add_where(true, exception));
     }
 
     fn iter(self) -> impl Iterator<Item = Exception> {

@@ -40,6 +40,7 @@ pub use smtp::{Mails, Smtp};
 pub use tls::Server as TlsServer;
 pub use tls::Tls;
 
+use crate::shares::Source;
 use crate::signature::Buffer;
 use crate::work::Work;
 
@@ -121,6 +122,19 @@ impl Default for Capacity {
 }
 
 impl Store {
+    /// What is taken from now on is for a source.
+    #[inline]
+    pub fn take_for(&mut self, source: Source) {
+        if self.messages.holders.source != source {
+            let slots = [&mut self.messages, &mut self.names, &mut self.servers];
+            slots.into_iter().for_each(|slots| slots.holders.source = source);
+            self.inflaters.holders.source = source;
+            self.mails.holders.source = source;
+            self.connections.holders.source = source;
+            self.flights.holders.source = source;
+        }
+    }
+
     /// A store with all its memory.
     pub fn new(capacity: &Capacity) -> Self {
         let Capacity {

@@ -73,6 +73,10 @@ reasons! {
         "A TCP header that does not fit its segment.";
     Closed "stream-closed"
         "A TCP segment of a connection that is no longer kept.";
+    ParserFull "inspection-parser-full"
+        "A packet of a message that there is no place to parse, or no decoder for: enlarge messages or decoders.";
+    TooLong "inspection-too-long"
+        "A packet of a message with a part that is longer, or deeper, than is parsed and searched.";
     Work "inspection-work"
         "A packet with more to decode or to evaluate than it, or its flow for its bytes, may cause.";
     DecodeAnomaly "inspection-decode-anomaly"
@@ -127,6 +131,8 @@ skipped! {
     BadChecksum "bad-checksum" "With a wrong checksum.";
     Malformed "malformed" "With a header that does not fit.";
     Closed "closed" "Of a connection that is no longer kept.";
+    ParserFull "parser-full" "Of a message that there is no place to parse; the rest of its flow is `left`.";
+    TooLong "too-long" "Of a message with a part that is longer than is parsed; the rest of its flow is `left`.";
     Work "work" "With more to decode or to evaluate than it may cause; the rest of its flow is `left`.";
     DecodeAnomaly "decode-anomaly" "Of a message that hosts read differently; the rest of its flow is `left`.";
     WaitingFull "waiting-full" "With no place to note that a rule waits for more.";
@@ -231,6 +237,8 @@ impl From<Exception> for Skipped {
             Exception::BadChecksum => Self::BadChecksum,
             Exception::Malformed => Self::Malformed,
             Exception::Closed => Self::Closed,
+            Exception::ParserFull => Self::ParserFull,
+            Exception::TooLong => Self::TooLong,
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
             Exception::WaitingFull => Self::WaitingFull,
@@ -253,6 +261,8 @@ impl From<Exception> for Reason {
             Exception::BadChecksum => Self::BadChecksum,
             Exception::Malformed => Self::Malformed,
             Exception::Closed => Self::Closed,
+            Exception::ParserFull => Self::ParserFull,
+            Exception::TooLong => Self::TooLong,
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
             Exception::WaitingFull => Self::WaitingFull,

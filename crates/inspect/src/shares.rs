@@ -80,6 +80,49 @@ impl Shares {
     }
 }
 
+/// Who has which places of a pool.
+#[derive(Debug)]
+pub struct Holders {
+    shares: Shares,
+    of: Box<[Source]>,
+    /// Who takes the next.
+    pub source: Source,
+}
+
+impl Holders {
+    /// Of a pool of so many places: a source may have so many times as many as are left.
+    pub fn new(places: usize, multiple: usize) -> Self {
+        Self {
+            shares: Shares::new(multiple),
+            of: vec![Source::UNPROVEN; places].into(),
+            source: Source::UNPROVEN,
+        }
+    }
+
+    /// Whether the source may take so many places of those that are left.
+    pub fn may_take(&self, places: usize, left: usize) -> bool {
+        places <= left && self.shares.may_have(self.source, places, left)
+    }
+
+    /// The source has taken a place.
+    pub fn take(&mut self, place: u32) {
+        if let Some(of) = self.of.get_mut(place as usize) {
+            *of = self.source;
+            self.shares.take(self.source, 1);
+        }
+    }
+
+    /// A place is free again.
+    pub fn release(&mut self, place: u32) {
+        if let Some(&of) = self.of.get(place as usize) {
+            self.shares.release(of, 1);
+        }
+    }
+}
+
+/// Of a pool of parsers or buffers, a source may have so many times as many as are left to all others.
+pub const PARSERS: usize = 4;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use crate::read::place;
 use crate::schema;
 
 /// What can't be inspected, by name; the data plane has the same list.
-pub const EXCEPTIONS: [&str; 15] = [
+pub const EXCEPTIONS: [&str; 17] = [
     "midstream",
     "handshake",
     "gap-full",
@@ -21,6 +21,8 @@ pub const EXCEPTIONS: [&str; 15] = [
     "bad-checksum",
     "malformed",
     "closed",
+    "parser-full",
+    "too-long",
     "work",
     "decode-anomaly",
     "waiting-full",

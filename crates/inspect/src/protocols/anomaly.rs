@@ -153,23 +153,33 @@ anomalies! {
 
 /// How often each anomaly was met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts(Tally<{ Anomaly::ALL.len() }>);
+pub struct Counts {
+    tally: Tally<{ Anomaly::ALL.len() }>,
+    met: Seen,
+}
 
 impl Counts {
     /// One more.
     pub fn add(&mut self, anomaly: Anomaly) {
-        self.0.add(anomaly as usize);
+        self.tally.add(anomaly as usize);
+        self.met.insert(anomaly);
     }
 
     /// How often.
     pub fn of(&self, anomaly: Anomaly) -> u64 {
-        self.0.of(anomaly as usize)
+        self.tally.of(anomaly as usize)
     }
 
     /// Tell what was met since the last time: number of the anomaly, and how often.
     #[inline(always)]
     pub fn tell(&mut self, tell: impl FnMut(usize, u64)) {
-        self.0.tell(tell);
+        self.tally.tell(tell);
+    }
+
+    /// What was met since the last call, once each; of most packets nothing.
+    #[inline(always)]
+    pub fn take_met(&mut self) -> Option<impl Iterator<Item = Anomaly> + use<>> {
+        (self.met != Seen::default()).then(|| std::mem::take(&mut self.met).iter())
     }
 }
 

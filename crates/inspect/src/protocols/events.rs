@@ -3,6 +3,7 @@
 
 use super::Anomaly;
 use crate::signature::Toward;
+use crate::stream::Exception;
 
 impl Anomaly {
     /// Names of the event that an anomaly is, in what goes toward a side: never none.
@@ -117,6 +118,17 @@ impl Anomaly {
         all.filter(move |(anomaly, toward)| anomaly.event_names(*toward).contains(&name))
     }
 
+    /// The exception that a message is which has it, if it is one.
+    pub fn exception(self) -> Option<Exception> {
+        use Anomaly::*;
+        match self {
+            NoSlot | NoInflater => Some(Exception::ParserFull),
+            TooLong | HeaderFlood | LargeTable | UnknownEntry | ManyStreams | LongFlight | DeepMail
+            | ExpectationLost => Some(Exception::TooLong),
+            _ => self.hosts_differ().then_some(Exception::DecodeAnomaly),
+        }
+    }
+
     /// Hosts read a message differently that has it: what one of them takes may not be what was searched.
     pub fn hosts_differ(self) -> bool {
         use Anomaly::*;
@@ -152,10 +164,7 @@ impl Anomaly {
             | BodyBomb
             | BadFrame
             | BadHeaderBlock
-            | BadField
-            | HeaderFlood
-            | UnknownEntry
-            | ManyStreams => true,
+            | BadField => true,
             // All read it alike, or it is ours: a lack of memory, a limit of a buffer, what is not decoded here. DNS and TLS are
             // not decoded into what a host takes.
             NoSlot
@@ -178,6 +187,9 @@ impl Anomaly {
             | LongOffer
             | BadServerHello
             | BadCertificate
+            | HeaderFlood
+            | UnknownEntry
+            | ManyStreams
             | LargeTable
             | BadInitial
             | LongFlight

@@ -13,6 +13,7 @@ use hpack::{Table, Text};
 use super::http::Http;
 use super::recognise::{PREFACE, is_token};
 use super::{Anomaly, Piece, Slot, Store};
+use crate::shares::{Holders, PARSERS};
 use crate::signature::Toward;
 
 /// Streams of a connection that are followed at once.
@@ -121,10 +122,11 @@ struct Connection {
 }
 
 /// Memory for connections, and what they share while packets are parsed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Connections {
     all: Box<[Connection]>,
     free: Vec<u32>,
+    pub(super) holders: Holders,
     shared: Shared,
 }
 
@@ -141,6 +143,7 @@ impl Connections {
         Self {
             all: (0..count).map(|_| Connection::default()).collect(),
             free: (0..count).rev().collect(),
+            holders: Holders::new(count as usize, PARSERS),
             shared: Shared {
                 name: Text::new(),
                 value: Text::new(),
@@ -153,6 +156,20 @@ impl Connections {
     /// Connections that are free.
     pub fn available(&self) -> usize {
         self.free.len()
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        if !self.holders.may_take(1, self.free.len()) {
+            return None;
+        }
+        let place = self.free.pop()?;
+        self.holders.take(place);
+        Some(place)
+    }
+
+    fn release(&mut self, place: u32) {
+        self.holders.release(place);
+        self.free.push(place);
     }
 }
 
@@ -171,7 +188,7 @@ impl Http2 {
         S: FnMut(Slot<'_>, Piece),
     {
         if self.place.is_none() && !self.lost && !bytes.is_empty() {
-            self.place = store.connections.free.pop();
+            self.place = store.connections.take();
             match self
                 .place
                 .and_then(|place| store.connections.all.get_mut(place as usize))
@@ -220,7 +237,7 @@ impl Http2 {
             }
         }
         store.connections.all = all;
-        store.connections.free.push(place);
+        store.connections.release(place);
     }
 }
 

@@ -13,6 +13,7 @@ use miniz_oxide::inflate::core::{DecompressorOxide, decompress_with_limit};
 
 use super::Anomaly;
 use super::anomaly::Seen;
+use crate::shares::{Holders, PARSERS};
 use crate::work::Work;
 
 /// Encodings of one body, one within another, at most: as many as curl undoes.
@@ -54,6 +55,7 @@ pub struct Inflaters {
     all: Box<[Option<Box<Inflater>>]>,
     free: Box<[u16]>,
     available: usize,
+    pub(super) holders: Holders,
     allowance: Allowance,
 }
 
@@ -80,6 +82,7 @@ impl Inflaters {
             all: (0..count).map(one).collect(),
             free: (0..count).rev().collect(),
             available: count as usize,
+            holders: Holders::new(count.into(), PARSERS),
             allowance: Allowance {
                 bytes,
                 ratio: ratio.into(),
@@ -96,6 +99,7 @@ impl Inflaters {
     fn take(&mut self, format: Format) -> Option<u16> {
         self.available = self.available.checked_sub(1)?;
         let index = self.free[self.available];
+        self.holders.take(index.into());
         if let Some(inflater) = &mut self.all[index as usize] {
             inflater.state.init();
             (inflater.at, inflater.layer) = (0, Layer::new(format));
@@ -106,6 +110,7 @@ impl Inflaters {
     fn give_back(&mut self, index: u16) {
         self.free[self.available] = index;
         self.available += 1;
+        self.holders.release(index.into());
     }
 
     /// Decodes by the last of a chain, then by the one before it, and so on.
@@ -176,7 +181,7 @@ pub(super) struct Decoding(ArrayVec<u16, LAYERS>);
 impl Decoding {
     /// None where not as many decoders are free.
     pub fn new(formats: &[Format], pool: &mut Inflaters) -> Option<Self> {
-        if formats.len() > LAYERS || formats.len() > pool.available {
+        if formats.len() > LAYERS || !pool.holders.may_take(formats.len(), pool.available) {
             return None;
         }
         Some(Self(formats.iter().filter_map(|&format| pool.take(format)).collect()))

@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 pub use initial::PACKET;
 
 use super::{Anomaly, Piece, Slot, Store, Tls};
+use crate::shares::{Holders, PARSERS};
 
 /// Datagrams of a client that are decrypted until its hello is whole.
 pub const DATAGRAMS: u8 = 8;
@@ -69,6 +70,7 @@ impl Flight {
 pub struct Flights {
     all: Box<[Flight]>,
     free: Vec<u32>,
+    pub(super) holders: Holders,
     packet: Box<[u8]>,
 }
 
@@ -81,6 +83,7 @@ impl Flights {
         Self {
             all: (0..count).map(flight).collect(),
             free: (0..count).rev().collect(),
+            holders: Holders::new(count as usize, PARSERS),
             packet: vec![0; PACKET].into(),
         }
     }
@@ -88,6 +91,20 @@ impl Flights {
     /// Places that are free.
     pub fn available(&self) -> usize {
         self.free.len()
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        if !self.holders.may_take(1, self.free.len()) {
+            return None;
+        }
+        let place = self.free.pop()?;
+        self.holders.take(place);
+        Some(place)
+    }
+
+    fn release(&mut self, place: u32) {
+        self.holders.release(place);
+        self.free.push(place);
     }
 }
 
@@ -162,7 +179,7 @@ impl Quic {
             return sink(Slot::NONE, Piece::Anomaly(Anomaly::BadInitial));
         };
         if self.place.is_none() {
-            self.place = store.flights.free.pop();
+            self.place = store.flights.take();
             match self.place.and_then(|place| store.flights.all.get_mut(place as usize)) {
                 Some(flight) => flight.ranges.clear(),
                 None => {
@@ -196,7 +213,7 @@ impl Quic {
     pub fn release(&mut self, store: &mut Store) {
         self.tls.release(store);
         if let Some(place) = self.place.take() {
-            store.flights.free.push(place);
+            store.flights.release(place);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The memory of buffers: slots of fixed size from a pool, reached by handle and serial.
 
+use crate::shares::{Holders, PARSERS};
 use crate::signature::Buffer;
 
 const BUFFERS: usize = Buffer::Base64 as usize + 1;
@@ -192,6 +193,7 @@ pub struct Slots {
     states: Box<[State]>,
     free: Box<[u32]>,
     available: usize,
+    pub(super) holders: Holders,
 }
 
 impl Slots {
@@ -201,6 +203,7 @@ impl Slots {
             states: vec![State::default(); count as usize].into(),
             free: (0..count).rev().collect(),
             available: count as usize,
+            holders: Holders::new(count as usize, PARSERS),
             layout,
         }
     }
@@ -230,8 +233,12 @@ impl Slots {
     }
 
     pub(super) fn take(&mut self, client: bool) -> Option<Handle> {
-        self.available = self.available.checked_sub(1)?;
+        if !self.holders.may_take(1, self.available) {
+            return None;
+        }
+        self.available -= 1;
         let index = self.free[self.available];
+        self.holders.take(index);
         let state = &mut self.states[index as usize];
         let serial = state.serial;
         *state = State {
@@ -252,6 +259,7 @@ impl Slots {
             state.serial = state.serial.wrapping_add(1);
             self.free[self.available] = handle.index;
             self.available += 1;
+            self.holders.release(handle.index);
         }
     }
 

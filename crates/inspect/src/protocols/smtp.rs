@@ -6,6 +6,7 @@ use arrayvec::ArrayVec;
 use super::anomaly::Seen;
 use super::writer::Writer;
 use super::{Anomaly, Handle, Piece, Slot, Store};
+use crate::shares::{Holders, PARSERS};
 use crate::signature::{Buffer, Toward};
 
 /// Bytes of a line that are taken at once; a longer one comes in several parts.
@@ -44,6 +45,7 @@ enum State {
 pub struct Mails {
     all: Box<[Mail]>,
     free: Vec<u32>,
+    pub(super) holders: Holders,
 }
 
 impl Mails {
@@ -51,12 +53,27 @@ impl Mails {
         Self {
             all: (0..count).map(|_| Mail::default()).collect(),
             free: (0..count).rev().collect(),
+            holders: Holders::new(count as usize, PARSERS),
         }
     }
 
     /// Connections that are free.
     pub fn available(&self) -> usize {
         self.free.len()
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        if !self.holders.may_take(1, self.free.len()) {
+            return None;
+        }
+        let place = self.free.pop()?;
+        self.holders.take(place);
+        Some(place)
+    }
+
+    fn release(&mut self, place: u32) {
+        self.holders.release(place);
+        self.free.push(place);
     }
 }
 
@@ -75,7 +92,7 @@ impl Smtp {
         S: FnMut(Slot<'_>, Piece),
     {
         if self.place.is_none() && !self.lost && !bytes.is_empty() {
-            self.place = store.mails.free.pop();
+            self.place = store.mails.take();
             match self.place.and_then(|place| store.mails.all.get_mut(place as usize)) {
                 Some(mail) => *mail = Mail::default(),
                 None => {
@@ -112,7 +129,7 @@ impl Smtp {
         {
             store.messages.give_back(handle);
         }
-        store.mails.free.push(place);
+        store.mails.release(place);
     }
 }
 

@@ -175,15 +175,16 @@ impl<'m> Blocks<'m> {
     }
 
     /// Whether the source of a side, whose connection has so many blocks, has as many as it may, so that it gets no more;
-    /// `reserve`: of what is left, for others. A source of one connection has what that may have. Bytes that fill a gap are
+    /// `ahead`: of a gap. A source of one connection has what that may have. Bytes that fill a gap are
     /// bounded by half of all: refused for what others have, they would leave what is behind them where it is.
-    pub(super) fn is_source_full(&self, side: &Side, has: usize, needed: usize, reserve: usize) -> bool {
+    pub(super) fn is_source_full(&self, side: &Side, has: usize, needed: usize, ahead: bool) -> bool {
+        let reserve = if ahead { self.reserve } else { 0 };
         let left = self.free.left().saturating_sub(reserve);
         let source = Source(side.source);
         if self.sources.of(source) as usize <= has {
             return false;
         }
-        match side.has_ahead() && reserve == 0 {
+        match side.has_ahead() && !ahead {
             true => self.sources.of(source) as usize + needed > self.blocks.len() / 2 + 1,
             false => !self.sources.may_have(source, needed, left),
         }
@@ -299,7 +300,7 @@ impl<'m> Blocks<'m> {
         needed == 0
             || (has + needed <= share
                 && needed + reserve <= self.free.left()
-                && !self.is_source_full(side, has, needed, reserve))
+                && !self.is_source_full(side, has, needed, ahead))
     }
 
     /// Keep bytes of which the first copy has come: those that are there stay.
@@ -496,7 +497,7 @@ mod tests {
             other.window = 4;
             blocks.write(&mut other, 0, &[0; 2 * BLOCK]);
             // Of one source, which has as many as are left to all others, at most.
-            assert!(!blocks.has_room(side, 0, 1, false) && blocks.is_source_full(side, 2, 1, 0));
+            assert!(!blocks.has_room(side, 0, 1, false) && blocks.is_source_full(side, 2, 1, false));
             // What fills a gap goes on up to half of all.
             side.end = side.next + 1;
             assert!(!blocks.has_room(side, 0, 1, false));

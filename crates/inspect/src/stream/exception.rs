@@ -67,6 +67,8 @@ exceptions! {
     BadChecksum "bad-checksum" DropPacket "A segment whose checksum is wrong: its receiver would not take it";
     Malformed "malformed" DropPacket "A header that does not fit its segment";
     Closed "closed" DropPacket "A segment of a connection that is no longer kept";
+    ParserFull "parser-full" DropFlow "A message that there is no place to parse, or no decoder for";
+    TooLong "too-long" Pass "A message with a part that is longer, or deeper, than is parsed and searched";
     Work "work" DropFlow "More to decode or to evaluate than a packet, or a flow for its bytes, may cause";
     DecodeAnomaly "decode-anomaly" Pass "A message that hosts read differently";
     WaitingFull "waiting-full" DropFlow

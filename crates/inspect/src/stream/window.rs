@@ -154,7 +154,10 @@ impl<'m> Windows<'m> {
     #[cold]
     pub(super) fn without_room(&self, side: &Side, others: u32, otherwise: Exception) -> Exception {
         let has = side.blocks as usize + others as usize;
-        match self.blocks.is_source_full(side, has, 1, 0) {
+        match self
+            .blocks
+            .is_source_full(side, has, 1, otherwise == Exception::GapFull)
+        {
             true => Exception::SourceFull,
             false => otherwise,
         }

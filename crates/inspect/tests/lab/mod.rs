@@ -1,7 +1,7 @@
 //! Flows between a client and a server, through an inspector, with rules as an operator writes them.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use sluice_inspect::evaluate::{Facts, Ip, Tcp};
@@ -62,11 +62,18 @@ impl Lab {
             transactions: 4,
             ..Capacity::default()
         };
-        let plan = Plan {
-            flows: 16,
-            streams,
-            protocols,
-        };
+        Self::sized(
+            rules,
+            Plan {
+                flows: 16,
+                streams,
+                protocols,
+            },
+        )
+    }
+
+    /// With so much of everything.
+    pub fn sized(rules: Arc<Ruleset>, plan: Plan) -> Self {
         let memory = vec![Line([0; 8]); plan.streams.lines()].leak();
         let scratch = Prefilter::scratch(rules.prefilter()).unwrap();
         Self {
@@ -101,6 +108,7 @@ impl Lab {
 pub struct Connection<'l> {
     pub lab: &'l mut Lab,
     pub handle: FlowHandle,
+    client: IpAddr,
     ports: [u16; 2],
     /// Bytes that were let through, by direction, at their place in the stream; zeroes where none were.
     pub delivered: [Vec<u8>; 2],
@@ -114,13 +122,22 @@ const INITIAL: [u32; 2] = [0xffff_fff0, 7_000];
 impl<'l> Connection<'l> {
     /// Established, to a port.
     pub fn open(lab: &'l mut Lab, port: u16) -> Self {
+        Self::of(lab, CLIENT, [40_000, port])
+    }
+
+    /// Established, of a client; `last` says what became of its answer to the server.
+    pub fn of(lab: &'l mut Lab, client: IpAddr, ports: [u16; 2]) -> Self {
         let handle = lab.inspector.open(true).unwrap();
-        let client = ends(6, [40_000, port], Direction::Forward, false);
-        lab.inspector.introduce(handle, client, 0, 0);
+        let between = Ends {
+            source: client,
+            ..ends(6, ports, Direction::Forward, false)
+        };
+        lab.inspector.introduce(handle, between, 0, 0);
         let mut connection = Self {
             lab,
             handle,
-            ports: [40_000, port],
+            client,
+            ports,
             delivered: Default::default(),
             last: Verdict::Pass,
         };
@@ -216,7 +233,11 @@ impl<'l> Connection<'l> {
             ..Facts::default()
         };
         let established = segment[13] & SYN == 0;
-        let ends = ends(6, self.ports, direction, established);
+        let mut ends = ends(6, self.ports, direction, established);
+        match direction {
+            Direction::Forward => ends.source = self.client,
+            Direction::Reverse => ends.destination = self.client,
+        }
         let seen = Seen {
             ends,
             facts,
@@ -229,6 +250,9 @@ impl<'l> Connection<'l> {
     }
 }
 
+/// The client, where nothing else is said.
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));
+
 /// Length of a TCP header.
 fn header(segment: &[u8]) -> usize {
     usize::from(segment[12] >> 4) * 4
@@ -236,9 +260,8 @@ fn header(segment: &[u8]) -> usize {
 
 /// Between whom a packet of a direction is.
 pub fn ends(protocol: u8, ports: [u16; 2], direction: Direction, established: bool) -> Ends {
-    let client: IpAddr = [192, 168, 0, 2].into();
     let ends = Ends {
-        source: client,
+        source: CLIENT,
         destination: [198, 51, 100, 7].into(),
         ports,
         protocol,
