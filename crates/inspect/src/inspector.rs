@@ -565,7 +565,7 @@ impl<'m> Inspector<'m> {
         let prefilter = rules.prefilter();
         let ends = &mut seen.ends;
         macro_rules! asking {
-            ($waiting:expr, $ends:expr, $unknown:expr) => {
+            ($waiting:expr, $ends:expr, $stream:expr, $unknown:expr) => {
                 Asking {
                     rules,
                     rates: round.rates,
@@ -577,6 +577,7 @@ impl<'m> Inspector<'m> {
                     waiting: $waiting,
                     lists: &mut *lists,
                     fate,
+                    stream: $stream,
                     unknown: $unknown,
                     by_packet: false,
                 }
@@ -599,19 +600,22 @@ impl<'m> Inspector<'m> {
             if !others.is_over(lists) {
                 let view = message(&self.streams, stream, direction.opposite(), true);
                 let turned = ends.turned();
-                let mut asking = asking!(others, &turned, false);
+                let sent = known::stream(&self.streams, stream, direction.opposite());
+                let mut asking = asking!(others, &turned, Some(sent), false);
                 asking.ask_waiting(&Known {
                     payload: view,
                     slot: parser.slot(turned.toward, &self.store),
                     unknown: false,
                     ended: true,
                 });
-                others.begin(lists);
+                others.turn(lists);
             }
-            mine.begin(lists);
-            scans.begin(states, place);
+            mine.turn(lists);
         }
         let payload = message(&self.streams, stream, direction, ends_stream);
+        // Where it is more than the message.
+        let sent = known::stream(&self.streams, stream, direction);
+        let before = (sent.bytes.len() > payload.bytes.len()).then_some(sent);
         if !bytes.is_empty() && *fate == Fate::Open {
             let (hosts, port) = hosts(ends, story.number, round.now);
             let of = (toward, &hosts, port);
@@ -623,7 +627,7 @@ impl<'m> Inspector<'m> {
                 noting!().piece(slot, &piece, known);
                 if *fate == Fate::Open {
                     ends.service = known;
-                    piece_of_message(&mut asking!(mine, ends, false), payload, slot, &piece);
+                    piece_of_message(&mut asking!(mine, ends, before, false), payload, slot, &piece);
                 }
             });
             ends.service = *service;
@@ -634,7 +638,7 @@ impl<'m> Inspector<'m> {
                 let Said::Piece(slot, piece) = said else { return };
                 noting!().piece(slot, &piece, known);
                 if *fate == Fate::Open {
-                    piece_of_message(&mut asking!(mine, ends, false), payload, slot, &piece);
+                    piece_of_message(&mut asking!(mine, ends, before, false), payload, slot, &piece);
                 }
             });
         }
@@ -654,7 +658,7 @@ impl<'m> Inspector<'m> {
                     self.met.add_where(true, Exception::NoMemory);
                 }
             }
-            let mut asking = asking!(mine, ends, unknown);
+            let mut asking = asking!(mine, ends, before, unknown);
             asking.ask_waiting(&known);
             asking.ask_found(&known);
             asking.ask_of_ports(rules.of_stream(toward), &of_ports[place].0, &known);
@@ -675,7 +679,7 @@ impl<'m> Inspector<'m> {
                 unknown: false,
                 ended: false,
             };
-            let mut asking = asking!(mine, ends, false);
+            let mut asking = asking!(mine, ends, None, false);
             by_packet(&mut asking, &known, Class::Packet, &of_ports[place].1);
         }
         let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
@@ -749,6 +753,7 @@ impl<'m> Inspector<'m> {
                     waiting,
                     lists: &mut *lists,
                     fate,
+                    stream: None,
                     unknown: false,
                     by_packet: false,
                 }

@@ -11,7 +11,7 @@ use crate::datasets::Dataset;
 use crate::prefilter;
 use crate::signature::{
     Base64Decode, Buffer, ByteExtract, ByteJump, ByteMath, ByteTest, Condition, Content, DatasetCommand, DatasetTest,
-    DatasetValue, FlowBit, FlowIntCommand, IsDataAt, Operand, Protocol, Signature, Track, Transform, XBits,
+    DatasetValue, FlowBit, FlowIntCommand, IsDataAt, JumpFrom, Operand, Protocol, Signature, Track, Transform, XBits,
 };
 
 /// Numbers that a rule extracts at most.
@@ -36,6 +36,8 @@ pub struct Rule {
     pub(crate) steps: Box<[Step]>,
     /// It is asked when something odd is met, and only then.
     pub(crate) is_of_event: bool,
+    /// It asks only what follows what, in the payload: where its message begins and ends makes no difference to it.
+    pub(crate) floats: bool,
 }
 
 /// A question about hosts.
@@ -161,6 +163,23 @@ fn compiled(pattern: &str, options: Options) -> Result<Compiled, Unfit> {
     })
 }
 
+/// Whether steps ask only for what follows what, in the payload, wherever it begins.
+fn floats(steps: &[Step]) -> bool {
+    let is_free = |step: &Step| {
+        step.buffer() == Buffer::Payload
+            && match step {
+                Step::Content { content, .. } => {
+                    !content.negated && !content.ends && content.offset.is_none() && content.depth.is_none()
+                }
+                Step::Expression { negated, relative, .. } => !negated && *relative,
+                Step::ByteJump(jump) => jump.number.relative && jump.from == JumpFrom::Number,
+                Step::Length(..) | Step::Dataset(..) => false,
+                relative => relative.is_relative(),
+            }
+    };
+    matches!(steps.first(), Some(Step::Content { .. })) && steps.iter().all(is_free)
+}
+
 impl Rule {
     /// The rule of a signature.
     pub fn new(signature: Arc<Signature>, names: &mut Names) -> Result<Self, Unfit> {
@@ -254,6 +273,7 @@ impl Rule {
             gates: gates.into(),
             transformed,
             is_of_event,
+            floats: floats(&steps),
             signature,
             tests: tests.into(),
             notes: notes.into(),

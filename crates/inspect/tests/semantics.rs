@@ -278,3 +278,39 @@ fn flow_whose_rules_find_no_place_to_wait_ends_and_is_counted() {
     assert_eq!(Verdict::Pass, connection.client(0, b"User-Agent "));
     assert_eq!(Verdict::Pass, connection.finish(Direction::Forward, 11));
 }
+
+#[test]
+fn content_that_is_cut_while_the_other_side_speaks_is_found() {
+    let rules = r#"
+        drop tcp any any -> any any (msg:"m"; flow:to_server; content:"evil"; sid:1;)
+        drop tcp any any -> any any (msg:"m"; flow:to_server; content:"first"; content:"second"; distance:0; sid:2;)
+        drop tcp any any -> any any (msg:"m"; flow:to_server; content:"begin"; offset:0; depth:5; sid:3;)
+        drop tcp any any -> any any (msg:"m"; flow:to_server; content:"key="; pcre:"/^[a-z]{4}!/R"; sid:4;)
+    "#;
+    for (said, dropped) in [
+        (&["ev", "il"][..], Some(1)),
+        (&["e", "v", "i", "l"], Some(1)),
+        (&["a first one", "and a second"], Some(2)),
+        (&["a fir", "st one and", "more", "a sec", "ond"], Some(2)),
+        (&["key=ab", "cd!"], Some(4)),
+        // What has a place has it in its message.
+        (&["be", "gin"], None),
+        (&["x", "begin"], Some(3)),
+        (&["second", "first"], None),
+        (&["evi", "vil"], None),
+    ] {
+        let mut lab = Lab::new(Suricata, rules);
+        let mut connection = Connection::open(&mut lab, 80);
+        let (mut place, mut answered, mut last) = (0, 0, Verdict::Pass);
+        for part in said {
+            assert_eq!(Verdict::Pass, last, "{said:?}");
+            last = connection.client(place, part.as_bytes());
+            place += part.len();
+            connection.server(answered, b"go on\r\n");
+            answered += 7;
+        }
+        let expected = dropped.map_or(Verdict::Pass, |_| DROPPED);
+        assert_eq!(expected, last, "{said:?}");
+        assert_eq!(dropped.into_iter().collect::<Vec<_>>(), lab.fired, "{said:?}");
+    }
+}

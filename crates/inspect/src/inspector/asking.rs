@@ -1,9 +1,10 @@
 //! Rules that were found are asked, and what they say is done.
 
 use super::fired::{Fired, Set};
+use super::known::WithPayload;
 use super::waiting::{Lists, Waiting};
 use crate::bindings::vectorscan::{self, Calls, Next, Scratch};
-use crate::evaluate::{Answer, Buffers, Evaluator, Facts, is_listed};
+use crate::evaluate::{Answer, Buffers, Evaluator, Facts, View, is_listed};
 use crate::prefilter::Group;
 use crate::rates::{Counted, Rates};
 use crate::reason::Skipped;
@@ -125,6 +126,8 @@ pub(super) struct Asking<'a> {
     pub waiting: &'a mut Waiting,
     pub lists: &'a mut Lists,
     pub fate: &'a mut Fate,
+    /// What the sender sent before its message, with that: for rules to which its begin makes no difference.
+    pub stream: Option<View<'a>>,
     /// The application may still become known.
     pub unknown: bool,
     /// What is asked about is a packet by itself, of which a rule says something each time.
@@ -278,7 +281,16 @@ impl Asking<'_> {
         if !rule.gates.iter().all(|gate| self.is_open(gate)) {
             return self.tools.blocked.add(number);
         }
-        match self.tools.evaluator.ask(rule, self.facts, buffers, self.notes) {
+        let mut answer = self.tools.evaluator.ask(rule, self.facts, buffers, self.notes);
+        // What is cut by something that the other side says is one for its receiver.
+        if let (Some(payload), Answer::No | Answer::Later, true) = (self.stream, answer, rule.floats) {
+            let whole = WithPayload { buffers, payload };
+            match self.tools.evaluator.ask(rule, self.facts, &whole, self.notes) {
+                Answer::No => {}
+                of_stream => answer = of_stream,
+            }
+        }
+        match answer {
             Answer::No => {}
             Answer::Blocked => self.tools.blocked.add(number),
             Answer::Later => self.wait(number),

@@ -70,6 +70,7 @@ impl Inspector<'_> {
             waiting: &mut flow.waiting[seen.direction as usize],
             lists,
             fate: &mut flow.fate,
+            stream: None,
             unknown: false,
             by_packet: true,
         };

@@ -104,6 +104,32 @@ impl Buffers for Known<'_> {
     }
 }
 
+/// The same, with another payload.
+pub(super) struct WithPayload<'k, B> {
+    pub buffers: &'k B,
+    pub payload: View<'k>,
+}
+
+impl<B: Buffers> Buffers for WithPayload<'_, B> {
+    fn view(&self, buffer: Buffer) -> Option<View<'_>> {
+        match buffer {
+            Buffer::Payload => Some(self.payload),
+            other => self.buffers.view(other),
+        }
+    }
+}
+
+/// What a direction has sent, as far as it is kept, and may go on with.
+pub(super) fn stream<'s>(streams: &'s Streams<'_>, stream: stream::Handle, direction: Direction) -> View<'s> {
+    let view = streams.view(stream, direction);
+    View {
+        bytes: view.bytes,
+        base: view.offset,
+        complete: false,
+        ends_here: false,
+    }
+}
+
 /// The current message of a direction.
 pub(super) fn message<'s>(
     streams: &'s Streams<'_>,

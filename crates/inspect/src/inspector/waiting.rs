@@ -40,6 +40,23 @@ impl Waiting {
         }
     }
 
+    /// Another message begins, whose begin makes no difference to the rules that wait.
+    #[inline(always)]
+    pub(super) fn turn(&mut self, lists: &mut Lists) {
+        if self.any {
+            self.unspeak(lists);
+        }
+    }
+
+    #[cold]
+    fn unspeak(&mut self, lists: &mut Lists) {
+        if self.is_over(lists) {
+            return self.clear(lists);
+        }
+        self.spoken.clear();
+        lists.unspeak(self.list);
+    }
+
     #[cold]
     fn clear(&mut self, lists: &mut Lists) {
         lists.release(self.list);
@@ -175,6 +192,14 @@ impl Lists {
         self.bits[bits].fill(0);
         self.lists[list as usize] = List::default();
         self.free.push(list);
+    }
+
+    /// None of a list's rules has matched.
+    fn unspeak(&mut self, list: u32) {
+        if self.of(list).is_some() {
+            let spoken = self.half(list, Kind::Spoken);
+            self.bits[spoken].fill(0);
+        }
     }
 
     fn holds(&self, list: u32, kind: Kind, rule: u32) -> bool {
