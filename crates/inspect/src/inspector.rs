@@ -123,8 +123,6 @@ impl Plan {
 pub struct Counters {
     /// Bytes that were searched.
     pub searched: u64,
-    /// Packets with a rule that had no place to wait for more of its message, which is an exception of its own.
-    pub waiting_full: u64,
     /// Connections that could not be searched, for all stream states were in use.
     pub unsearched: u64,
     /// Transactions that were not told, for all places for those that are not over were in use.
@@ -551,6 +549,7 @@ impl<'m> Inspector<'m> {
         };
         let begun = self.work.begin(*credit, bytes.len());
         self.store.take_for(*source);
+        lists.take_for(*source);
         let exceeded = self.store.anomalies.of(Anomaly::WorkExceeded);
         let [mine, others] = match direction {
             Direction::Forward => {
@@ -729,6 +728,7 @@ impl<'m> Inspector<'m> {
         let bytes = seen.segment.get(seen.payload..).unwrap_or_default();
         let begun = self.work.begin(*credit, bytes.len());
         self.store.take_for(*source);
+        lists.take_for(*source);
         let waiting = &mut waiting[seen.direction as usize];
         // Each datagram is a message of its own.
         waiting.begin(lists);

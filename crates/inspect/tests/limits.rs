@@ -11,7 +11,16 @@ use sluice_inspect::reason::{Limit, Reason};
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_inspect::stream::{self, Exception, Policy};
 
-const RULE: &str = r#"drop tcp any any -> any any (msg:"m"; content:"evil"; sid:1;)"#;
+/// A rule that drops, and some that wait for more than a flow has places to note it in.
+fn text() -> String {
+    let mut text = String::from("drop tcp any any -> any any (msg:\"m\"; content:\"evil\"; sid:1;)\n");
+    for number in 2..60 {
+        text += &format!(
+            "alert tcp any any -> any any (msg:\"m\"; content:\"started\"; fast_pattern; content:\"z{number:03}\"; distance:0; sid:{number};)\n"
+        );
+    }
+    text
+}
 
 /// What one connection does to take a place, and keep it. It says what became of its last packet.
 type Feed = fn(&mut Connection<'_>) -> Verdict;
@@ -54,6 +63,10 @@ fn ahead(connection: &mut Connection<'_>) -> Verdict {
     connection.client(5_000, b"ahead of a gap")
 }
 
+fn waiting(connection: &mut Connection<'_>) -> Verdict {
+    connection.client(0, b"it has started")
+}
+
 fn nothing(connection: &mut Connection<'_>) -> Verdict {
     connection.last
 }
@@ -79,9 +92,10 @@ fn plan(flows: u32) -> Plan {
 }
 
 /// What is filled, for how many flows there is room, who fills it, and what the policies of which exception decide.
-const POOLS: [(&str, u32, Feed, Exception); 8] = [
+const POOLS: [(&str, u32, Feed, Exception); 9] = [
     ("flows", 16, nothing, Exception::SourceFull),
     ("blocks of streams", 400, ahead, Exception::SourceFull),
+    ("lists of rules that wait", 400, waiting, Exception::WaitingFull),
     ("HTTP messages", 400, request, Exception::ParserFull),
     ("DNS messages", 400, question, Exception::ParserFull),
     ("TLS servers", 400, server_hello, Exception::ParserFull),
@@ -109,14 +123,14 @@ fn fill(lab: &mut Lab, client: IpAddr, most: u16, feed: Feed) -> (usize, Option<
 fn pool_that_one_source_fills_has_room_for_another_and_its_policy_acts() {
     let (one, other) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     for (pool, flows, feed, exception) in POOLS {
-        let mut lab = Lab::sized(rules(Suricata, RULE), plan(flows));
+        let mut lab = Lab::sized(rules(Suricata, &text()), plan(flows));
         let (took, refused) = fill(&mut lab, one, 300, feed);
         assert_eq!(Some(Verdict::Drop(Reason::from(exception))), refused, "{pool}");
         assert!(took > 2, "{pool}: {took}");
         assert!(lab.inspector.streams().counters().of(exception) > 0, "{pool}");
         assert_eq!((1, None), fill(&mut lab, other, 1, feed), "{pool}");
         // A policy that lets it go on counts, too.
-        let mut lab = Lab::sized(rules(Suricata, RULE), plan(flows));
+        let mut lab = Lab::sized(rules(Suricata, &text()), plan(flows));
         lab.settings.policies = lab.settings.policies.with(exception, Policy::Bypass);
         let (_, bypassed) = fill(&mut lab, one, 300, feed);
         assert!(
@@ -129,7 +143,7 @@ fn pool_that_one_source_fills_has_room_for_another_and_its_policy_acts() {
 
 #[test]
 fn clients_that_answer_nothing_take_no_place_from_those_that_do() {
-    let mut lab = Lab::sized(rules(Suricata, RULE), plan(16));
+    let mut lab = Lab::sized(rules(Suricata, &text()), plan(16));
     let mut connection = Connection::of(&mut lab, [10, 0, 0, 1].into(), [1024, 443]);
     assert_eq!(Verdict::Pass, connection.client(0, b"ev"));
     let handle = connection.handle;

@@ -3,7 +3,7 @@
 use super::{Fate, FlowHandle, Inspector, Match, Round, RuleNumber, Verdict};
 use crate::reason::Reason;
 use crate::signature::Action;
-use crate::stream::{Exception, Policy};
+use crate::stream::Exception;
 
 impl Inspector<'_> {
     /// The actions of the rules that matched with a packet, in their order: pass before drop, drop before reject. A rule that
@@ -20,10 +20,8 @@ impl Inspector<'_> {
         let fired = round.tools.fired.acts.take();
         let verdict = self.act(handle, &fired, verdict, round);
         round.tools.fired.acts.put_back(fired);
-        match is_full {
-            true => self.without_place(handle, verdict, round),
-            false => verdict,
-        }
+        self.met.add_where(is_full, Exception::WaitingFull);
+        verdict
     }
 
     fn act(&mut self, handle: FlowHandle, fired: &[u32], verdict: Verdict, round: &mut Round<'_>) -> Verdict {
@@ -63,20 +61,5 @@ impl Inspector<'_> {
             (_, Fate::Dropped) => Verdict::Drop(Reason::Signature),
             (_, Fate::Rejected) => Verdict::Reject(Reason::Signature),
         }
-    }
-
-    /// A rule had no place to wait in: what its policy says. The stream has gone on, so that the packet can't be dropped alone.
-    fn without_place(&mut self, handle: FlowHandle, verdict: Verdict, round: &mut Round<'_>) -> Verdict {
-        self.counters.waiting_full += 1;
-        let is_open = self.flows.get(handle).is_some_and(|(flow, _)| flow.fate == Fate::Open);
-        if !is_open || matches!(verdict, Verdict::Drop(_) | Verdict::Reject(_)) {
-            return verdict;
-        }
-        let exception = Exception::WaitingFull;
-        let mut settings = *round.settings;
-        if settings.policies.of(exception) == Policy::DropPacket {
-            settings.policies = settings.policies.with(exception, Policy::DropFlow);
-        }
-        self.exception(handle, exception, &settings)
     }
 }

@@ -1,6 +1,7 @@
 //! Rules that wait for more of a message, and those that have matched in it: a few in the flow itself, more in a list of
 //! the shard that has a bit for each rule, so that none gives way to another.
 
+use crate::shares::{Holders, PARSERS, Source};
 use arrayvec::ArrayVec;
 
 /// Rules that a direction of a flow keeps without a list.
@@ -151,6 +152,7 @@ pub struct Lists {
     bits: Box<[u64]>,
     /// Words of a half.
     words: usize,
+    holders: Holders,
 }
 
 impl Lists {
@@ -162,7 +164,14 @@ impl Lists {
             free: (0..count).rev().collect(),
             bits: vec![0; count as usize * words * 2].into(),
             words,
+            holders: Holders::new(count as usize, PARSERS),
         }
+    }
+
+    /// A list that is taken from now on is for a source.
+    #[inline(always)]
+    pub(super) fn take_for(&mut self, source: Source) {
+        self.holders.source = source;
     }
 
     fn of(&self, list: u32) -> Option<&List> {
@@ -175,7 +184,11 @@ impl Lists {
     }
 
     fn take(&mut self) -> Option<u32> {
+        if !self.holders.may_take(1, self.free.len()) {
+            return None;
+        }
         let place = self.free.pop()?;
+        self.holders.take(place);
         let list = self.lists.get_mut(place as usize)?;
         *list = List {
             waiting: 0,
@@ -191,6 +204,7 @@ impl Lists {
         let bits = self.half(list, Kind::Waiting).start..self.half(list, Kind::Spoken).end;
         self.bits[bits].fill(0);
         self.lists[list as usize] = List::default();
+        self.holders.release(list);
         self.free.push(list);
     }
 
