@@ -102,6 +102,8 @@ pub struct Evaluator {
     bench: Option<Box<Bench>>,
     /// What the packet may cost.
     pub(crate) work: Work,
+    /// The account that it began with: kept, so that nothing is freed where packets are looked at.
+    first: Option<Work>,
     /// The rule that is asked is asked about every packet: what that usually takes is not what a sender has caused.
     pub(crate) is_usual: bool,
     /// Questions that were given up because they took too much work.
@@ -123,6 +125,7 @@ impl Default for Evaluator {
             steps: 0,
             bench: Some(Box::default()),
             work: Work::default(),
+            first: None,
             is_usual: false,
             exhausted: 0,
         }
@@ -144,6 +147,15 @@ impl Cursor {
 }
 
 impl Evaluator {
+    /// Charge what is asked to an account.
+    #[inline]
+    pub(crate) fn charge_to(&mut self, work: &Work) {
+        if !self.work.is(work) {
+            let before = std::mem::replace(&mut self.work, work.clone());
+            self.first.get_or_insert(before);
+        }
+    }
+
     /// Ask a rule. `bits` are the notes of the flow; a match takes those of the rule.
     pub fn ask(&mut self, rule: &Rule, facts: &Facts, buffers: &impl Buffers, bits: &mut [u64]) -> Answer {
         if !rule.tests.iter().all(|test| facts.holds(test)) {

@@ -324,10 +324,7 @@ impl<'m> Inspector<'m> {
         if let Some(verdict) = self.decided(handle, round.now) {
             return verdict;
         }
-        let account = &mut round.tools.evaluator.work;
-        if !account.is(&self.work) {
-            account.clone_from(&self.work);
-        }
+        round.tools.evaluator.charge_to(&self.work);
         let stream = self.flows.get(handle).map(|(flow, _)| flow.stream);
         let verdict = match stream.unwrap_or(stream::Handle::NONE) {
             stream::Handle::NONE => self.datagram(handle, seen, round),
