@@ -243,9 +243,16 @@ fn segments_without_memory_ahead_of_a_gap_are_told() {
 #[test]
 fn packets_that_no_flow_has_are_told_without_a_number() {
     let mut rig = Rig::new(Plan { shards: 1, ..plan() });
-    for port in 0..9 {
-        rig.host_sends(&packet::udp4(host(7000 + port), remote(9)));
+    // All places are taken by flows that stay: of one source all but the last, which is another's.
+    const OTHER: &str = "192.168.1.11";
+    rig.know(rig::INSIDE, rig::plain(OTHER), rig::HOST_MAC);
+    let of_one = (7000..7007).map(host);
+    for client in of_one.chain([SocketAddrV4::new(OTHER.parse().unwrap(), 7000)]) {
+        let public = rig.public(&packet::udp4(client, remote(9)));
+        rig.router_sends(&packet::udp4(remote(9), public));
+        assert_eq!(1, rig.host_sends(&packet::udp4(client, remote(9))).len());
     }
+    rig.host_sends(&packet::udp4(host(7008), remote(9)));
     let records = taken(&mut rig);
     let [
         Record {
