@@ -68,8 +68,24 @@ impl Sample {
     }
 }
 
+/// How often a server is asked again that has not done with the client before, and how long after.
+const BUSY: (u32, Duration) = (20, Duration::from_millis(250));
+
 /// One connection from the client to the server.
 pub fn run(hosts: &Hosts, way: Way, seconds: u32) -> Result<Sample, Failure> {
+    let (mut tries, pause) = BUSY;
+    loop {
+        match once(hosts, way, seconds) {
+            Err(failure) if tries > 0 && failure.to_string().contains("busy") => {
+                tries -= 1;
+                std::thread::sleep(pause);
+            }
+            said => return said,
+        }
+    }
+}
+
+fn once(hosts: &Hosts, way: Way, seconds: u32) -> Result<Sample, Failure> {
     let output = hosts
         .command(CLIENT, Path::new("iperf3"))
         .args([
