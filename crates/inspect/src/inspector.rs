@@ -7,11 +7,13 @@
 mod asking;
 mod book;
 mod events;
+mod exceptions;
 mod fired;
 mod flow;
 mod known;
 mod parser;
 mod settling;
+mod standing;
 mod story;
 mod tombstones;
 mod waiting;
@@ -21,7 +23,6 @@ use std::sync::Arc;
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
 use sluice_wire::Direction;
-use sluice_wire::tcp::flag;
 
 pub use asking::{Fate, Match, Report, RuleNumber, Tools};
 pub use book::Book;
@@ -37,13 +38,13 @@ use crate::rates::Rates;
 use crate::reason::{Limit, Reason, Skipped, Tally};
 use crate::ruleset::Ruleset;
 use crate::scope::Ends;
-use crate::shares::Source;
 use crate::signature::Toward;
 use crate::stream::{self, Exception, Policies, Policy, Step, StreamEvent, Streams};
 use crate::transactions::{Noting, Tell, Transactions, Wanted};
 use crate::work::Work;
 use asking::Asking;
 use book::Books;
+use exceptions::Met;
 use flow::{Flow, Flows, Standing};
 use known::{Known, by_packet, message, piece_of_message};
 use parser::Said;
@@ -395,78 +396,6 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// A packet of a flow whose client may be forged: it stays once that answers the server.
-    ///
-    /// # Errors
-    /// Its source has as many flows as it may.
-    #[cold]
-    fn stand(&mut self, handle: FlowHandle, seen: &Seen<'_>) -> Result<(), Exception> {
-        let Some((flow, _)) = self.flows.get(handle) else {
-            return Ok(());
-        };
-        if let Some(ends) = &flow.story.ends
-            && seen.facts.tcp.is_some_and(|tcp| tcp.flags & flag::SYN != 0)
-        {
-            self.tombstones.remove(ends);
-        }
-        if seen.direction == Direction::Reverse {
-            flow.standing = Standing::Replied;
-            return Ok(());
-        }
-        let stream = flow.stream;
-        let answers = match stream {
-            stream::Handle::NONE => flow.standing == Standing::Replied,
-            stream => seen.own_side && self.streams.answers(stream, seen.segment),
-        };
-        if !answers {
-            return Ok(());
-        }
-        let source = Source::of(seen.ends.source, &self.hasher);
-        flow.source = source;
-        if !self.flows.assure(handle) {
-            return Err(Exception::SourceFull);
-        }
-        self.streams.count_for(stream, source);
-        Ok(())
-    }
-
-    /// What the policies say about a packet whose content can't be inspected whole, where no rule has decided about it. It is
-    /// part of its stream already, so that only its flow as a whole can be dropped. Where rules drop nothing, this doesn't
-    /// either.
-    #[cold]
-    fn content_exceptions(&mut self, handle: FlowHandle, verdict: Verdict, settings: &Settings) -> Verdict {
-        let met = std::mem::take(&mut self.met);
-        let mut said = verdict;
-        for exception in met.iter() {
-            self.streams.count(exception);
-            let Some((flow, _)) = self.flows.get(handle) else {
-                return said;
-            };
-            if flow.fate != Fate::Open || said != Verdict::Pass {
-                continue;
-            }
-            said = match settings.policies.of(exception) {
-                Policy::DropFlow | Policy::DropPacket if !settings.passive => {
-                    flow.fate = Fate::Dropped;
-                    Verdict::Drop(exception.into())
-                }
-                Policy::DropFlow | Policy::DropPacket | Policy::Pass => Verdict::Pass,
-                Policy::Bypass => Verdict::Leave(Some(exception.into())),
-            };
-        }
-        said
-    }
-
-    /// Whether a flow goes on where a connection was reset, closed or dropped.
-    #[cold]
-    fn is_over(&mut self, handle: FlowHandle) -> bool {
-        let flow = self.flows.get(handle);
-        flow.is_some_and(|(flow, _)| match &flow.story.ends {
-            Some(ends) => self.tombstones.has(ends, flow.story.seen[1]),
-            None => false,
-        })
-    }
-
     /// What had come ahead of the gap that a packet has filled is searched, before the packet goes on.
     #[inline(always)]
     fn kept(
@@ -483,24 +412,6 @@ impl<'m> Inspector<'m> {
             verdict = self.fresh(handle, seen, Piece::Kept { length, ends }, round);
         }
         verdict
-    }
-
-    /// What the policy says about a packet that can't be inspected.
-    pub fn exception(&mut self, handle: FlowHandle, exception: Exception, settings: &Settings) -> Verdict {
-        match settings.policies.of(exception) {
-            Policy::DropPacket => Verdict::Drop(exception.into()),
-            Policy::DropFlow => {
-                if let Some((flow, _)) = self.flows.get(handle) {
-                    flow.fate = Fate::Dropped;
-                }
-                Verdict::Drop(exception.into())
-            }
-            // What follows data that were not kept can't be put in order.
-            Policy::Pass if !matches!(exception, Exception::NoMemory | Exception::SourceFull) => {
-                Verdict::Skip(exception.into())
-            }
-            Policy::Pass | Policy::Bypass => Verdict::Leave(Some(exception.into())),
-        }
     }
 
     /// The next bytes of a stream, and the packet by itself where they are its own.
@@ -812,31 +723,6 @@ impl<'m> Inspector<'m> {
             Fate::Open if round.settings.depth > 0 && *searched >= round.settings.depth => Verdict::Leave(None),
             _ => Verdict::Pass,
         }
-    }
-}
-
-/// Exceptions that the content of a packet met.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Met(u32);
-
-const _: () = assert!(stream::EXCEPTIONS <= u32::BITS as usize);
-
-impl Met {
-    #[inline(always)]
-    fn add_where(&mut self, is_there: bool, exception: Exception) {
-        self.0 |= u32::from(is_there) << exception as u32;
-    }
-
-    #[cold]
-    fn add_all(&mut self, exceptions: impl Iterator<Item = Exception>) {
-        exceptions.for_each(|exception| self.add_where(true, exception));
-    }
-
-    fn iter(self) -> impl Iterator<Item = Exception> {
-        Exception::ALL
-            .iter()
-            .copied()
-            .filter(move |&exception| self.0 >> exception as u32 & 1 != 0)
     }
 }
 

@@ -1,0 +1,76 @@
+//! What can't be inspected, and what its policy makes of it.
+
+use super::{Fate, FlowHandle, Inspector, Settings, Verdict};
+use crate::stream::{self, Exception, Policy};
+
+impl Inspector<'_> {
+    /// What the policy says about a packet that can't be inspected.
+    pub fn exception(&mut self, handle: FlowHandle, exception: Exception, settings: &Settings) -> Verdict {
+        match settings.policies.of(exception) {
+            Policy::DropPacket => Verdict::Drop(exception.into()),
+            Policy::DropFlow => {
+                if let Some((flow, _)) = self.flows.get(handle) {
+                    flow.fate = Fate::Dropped;
+                }
+                Verdict::Drop(exception.into())
+            }
+            // What follows data that were not kept can't be put in order.
+            Policy::Pass if !matches!(exception, Exception::NoMemory | Exception::SourceFull) => {
+                Verdict::Skip(exception.into())
+            }
+            Policy::Pass | Policy::Bypass => Verdict::Leave(Some(exception.into())),
+        }
+    }
+
+    /// What the policies say about a packet whose content can't be inspected whole, where no rule has decided about it. It is
+    /// part of its stream already, so that only its flow as a whole can be dropped. Where rules drop nothing, this doesn't
+    /// either.
+    #[cold]
+    pub(super) fn content_exceptions(&mut self, handle: FlowHandle, verdict: Verdict, settings: &Settings) -> Verdict {
+        let met = std::mem::take(&mut self.met);
+        let mut said = verdict;
+        for exception in met.iter() {
+            self.streams.count(exception);
+            let Some((flow, _)) = self.flows.get(handle) else {
+                return said;
+            };
+            if flow.fate != Fate::Open || said != Verdict::Pass {
+                continue;
+            }
+            said = match settings.policies.of(exception) {
+                Policy::DropFlow | Policy::DropPacket if !settings.passive => {
+                    flow.fate = Fate::Dropped;
+                    Verdict::Drop(exception.into())
+                }
+                Policy::DropFlow | Policy::DropPacket | Policy::Pass => Verdict::Pass,
+                Policy::Bypass => Verdict::Leave(Some(exception.into())),
+            };
+        }
+        said
+    }
+}
+
+/// Exceptions that the content of a packet met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Met(u32);
+
+const _: () = assert!(stream::EXCEPTIONS <= u32::BITS as usize);
+
+impl Met {
+    #[inline(always)]
+    pub fn add_where(&mut self, is_there: bool, exception: Exception) {
+        self.0 |= u32::from(is_there) << exception as u32;
+    }
+
+    #[cold]
+    pub fn add_all(&mut self, exceptions: impl Iterator<Item = Exception>) {
+        exceptions.for_each(|exception| self.add_where(true, exception));
+    }
+
+    fn iter(self) -> impl Iterator<Item = Exception> {
+        Exception::ALL
+            .iter()
+            .copied()
+            .filter(move |&exception| self.0 >> exception as u32 & 1 != 0)
+    }
+}
