@@ -4,6 +4,7 @@
 //! its rules are asked before it goes on, so that the packet that completes a match of a rule that drops is the first
 //! that does not. Rules see the addresses that the inside sees.
 
+mod actions;
 mod asking;
 mod book;
 mod events;
@@ -12,7 +13,6 @@ mod fired;
 mod flow;
 mod known;
 mod parser;
-mod settling;
 mod standing;
 mod story;
 mod tombstones;
@@ -261,7 +261,8 @@ impl<'m> Inspector<'m> {
         tools.scratch.record();
     }
 
-    /// Tell what was met since the last time: anomalies of messages, and limits; number of each, and how often.
+    /// Report the anomalies and the limits that were counted since the last call: the number of each in its enumeration, and
+    /// how many.
     #[inline(always)]
     pub fn tell_met(&mut self, anomaly: impl FnMut(usize, u64), limit: impl FnMut(usize, u64)) {
         self.store.anomalies.tell(anomaly);
@@ -331,7 +332,7 @@ impl<'m> Inspector<'m> {
             stream::Handle::NONE => self.datagram(handle, seen, round),
             _ => self.segment(handle, seen, round),
         };
-        let verdict = self.settle(handle, verdict, round);
+        let verdict = self.apply_actions(handle, verdict, round);
         if self.met == Met::default() {
             return verdict;
         }

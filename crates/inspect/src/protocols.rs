@@ -129,9 +129,9 @@ impl Store {
             let slots = [&mut self.messages, &mut self.names, &mut self.servers];
             slots.into_iter().for_each(|slots| slots.holders.source = source);
             self.inflaters.holders.source = source;
-            self.mails.holders.source = source;
-            self.connections.holders.source = source;
-            self.flights.holders.source = source;
+            self.mails.places.holders.source = source;
+            self.connections.places.holders.source = source;
+            self.flights.places.holders.source = source;
         }
     }
 

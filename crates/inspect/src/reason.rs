@@ -127,7 +127,7 @@ skipped! {
     BeyondEnd "beyond-end" "Behind the end of its stream.";
     OutOfWindow "out-of-window" "With a sequence number that the window of its receiver does not reach.";
     NoMemory "no-memory" "No place for another flow, or for its data.";
-    SourceFull "source-full" "Of a source that has as many flows, or keeps as much data, as one source may.";
+    SourceFull "source-full" "Of a source that has its share of the flows, or of the bytes that are kept.";
     BadChecksum "bad-checksum" "With a wrong checksum.";
     Malformed "malformed" "With a header that does not fit.";
     Closed "closed" "Of a connection that is no longer kept.";

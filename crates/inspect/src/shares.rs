@@ -120,6 +120,45 @@ impl Holders {
     }
 }
 
+/// The places of a pool that are free, and who has the others.
+#[derive(Debug)]
+pub struct Places {
+    free: Vec<u32>,
+    /// Who has taken the others.
+    pub holders: Holders,
+}
+
+impl Places {
+    /// So many, all free: a source may have [`PARSERS`] times as many as are left.
+    pub fn new(count: u32) -> Self {
+        Self {
+            free: (0..count).rev().collect(),
+            holders: Holders::new(count as usize, PARSERS),
+        }
+    }
+
+    /// How many are free.
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+
+    /// A place for the source; none where none is free, or it has as many as it may.
+    pub fn take(&mut self) -> Option<u32> {
+        if !self.holders.may_take(1, self.free.len()) {
+            return None;
+        }
+        let place = self.free.pop()?;
+        self.holders.take(place);
+        Some(place)
+    }
+
+    /// A place that was taken is free again.
+    pub fn release(&mut self, place: u32) {
+        self.holders.release(place);
+        self.free.push(place);
+    }
+}
+
 /// Of a pool of parsers or buffers, a source may have so many times as many as are left to all others.
 pub const PARSERS: usize = 4;
 

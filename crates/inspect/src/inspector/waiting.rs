@@ -1,7 +1,7 @@
 //! Rules that wait for more of a message, and those that have matched in it: a few in the flow itself, more in a list of
 //! the shard that has a bit for each rule, so that none gives way to another.
 
-use crate::shares::{Holders, PARSERS, Source};
+use crate::shares::{Places, Source};
 use arrayvec::ArrayVec;
 
 /// Rules that a direction of a flow keeps without a list.
@@ -147,12 +147,11 @@ struct List {
 #[derive(Debug)]
 pub struct Lists {
     lists: Box<[List]>,
-    free: Vec<u32>,
+    free: Places,
     /// Of each list those that wait, then those that have matched.
     bits: Box<[u64]>,
     /// Words of a half.
     words: usize,
-    holders: Holders,
 }
 
 impl Lists {
@@ -161,17 +160,16 @@ impl Lists {
         let words = rules.div_ceil(64);
         Self {
             lists: vec![List::default(); count as usize].into(),
-            free: (0..count).rev().collect(),
+            free: Places::new(count),
             bits: vec![0; count as usize * words * 2].into(),
             words,
-            holders: Holders::new(count as usize, PARSERS),
         }
     }
 
     /// A list that is taken from now on is for a source.
     #[inline(always)]
     pub(super) fn take_for(&mut self, source: Source) {
-        self.holders.source = source;
+        self.free.holders.source = source;
     }
 
     fn of(&self, list: u32) -> Option<&List> {
@@ -184,11 +182,7 @@ impl Lists {
     }
 
     fn take(&mut self) -> Option<u32> {
-        if !self.holders.may_take(1, self.free.len()) {
-            return None;
-        }
-        let place = self.free.pop()?;
-        self.holders.take(place);
+        let place = self.free.take()?;
         let list = self.lists.get_mut(place as usize)?;
         *list = List {
             waiting: 0,
@@ -204,8 +198,7 @@ impl Lists {
         let bits = self.half(list, Kind::Waiting).start..self.half(list, Kind::Spoken).end;
         self.bits[bits].fill(0);
         self.lists[list as usize] = List::default();
-        self.holders.release(list);
-        self.free.push(list);
+        self.free.release(list);
     }
 
     /// None of a list's rules has matched.
@@ -277,7 +270,7 @@ mod tests {
         assert_eq!((0..300).collect::<Vec<_>>(), taken);
         assert!(waiting.is_over(&lists) && waiting.has_spoken(299, &lists));
         waiting.begin(&mut lists);
-        assert!(!waiting.has_spoken(299, &lists) && lists.free.len() == 1);
+        assert!(!waiting.has_spoken(299, &lists) && lists.free.available() == 1);
     }
 
     #[test]

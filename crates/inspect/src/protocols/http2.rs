@@ -13,7 +13,7 @@ use hpack::{Table, Text};
 use super::http::Http;
 use super::recognise::{PREFACE, is_token};
 use super::{Anomaly, Piece, Slot, Store};
-use crate::shares::{Holders, PARSERS};
+use crate::shares::Places;
 use crate::signature::Toward;
 
 /// Streams of a connection that are followed at once.
@@ -125,8 +125,7 @@ struct Connection {
 #[derive(Debug)]
 pub struct Connections {
     all: Box<[Connection]>,
-    free: Vec<u32>,
-    pub(super) holders: Holders,
+    pub(super) places: Places,
     shared: Shared,
 }
 
@@ -142,8 +141,7 @@ impl Connections {
     pub(super) fn new(count: u32) -> Self {
         Self {
             all: (0..count).map(|_| Connection::default()).collect(),
-            free: (0..count).rev().collect(),
-            holders: Holders::new(count as usize, PARSERS),
+            places: Places::new(count),
             shared: Shared {
                 name: Text::new(),
                 value: Text::new(),
@@ -155,21 +153,7 @@ impl Connections {
 
     /// Connections that are free.
     pub fn available(&self) -> usize {
-        self.free.len()
-    }
-
-    fn take(&mut self) -> Option<u32> {
-        if !self.holders.may_take(1, self.free.len()) {
-            return None;
-        }
-        let place = self.free.pop()?;
-        self.holders.take(place);
-        Some(place)
-    }
-
-    fn release(&mut self, place: u32) {
-        self.holders.release(place);
-        self.free.push(place);
+        self.places.available()
     }
 }
 
@@ -188,7 +172,7 @@ impl Http2 {
         S: FnMut(Slot<'_>, Piece),
     {
         if self.place.is_none() && !self.lost && !bytes.is_empty() {
-            self.place = store.connections.take();
+            self.place = store.connections.places.take();
             match self
                 .place
                 .and_then(|place| store.connections.all.get_mut(place as usize))
@@ -237,7 +221,7 @@ impl Http2 {
             }
         }
         store.connections.all = all;
-        store.connections.release(place);
+        store.connections.places.release(place);
     }
 }
 

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 pub use initial::PACKET;
 
 use super::{Anomaly, Piece, Slot, Store, Tls};
-use crate::shares::{Holders, PARSERS};
+use crate::shares::Places;
 
 /// Datagrams of a client that are decrypted until its hello is whole.
 pub const DATAGRAMS: u8 = 8;
@@ -69,8 +69,7 @@ impl Flight {
 #[derive(Debug)]
 pub struct Flights {
     all: Box<[Flight]>,
-    free: Vec<u32>,
-    pub(super) holders: Holders,
+    pub(super) places: Places,
     packet: Box<[u8]>,
 }
 
@@ -82,29 +81,14 @@ impl Flights {
         };
         Self {
             all: (0..count).map(flight).collect(),
-            free: (0..count).rev().collect(),
-            holders: Holders::new(count as usize, PARSERS),
+            places: Places::new(count),
             packet: vec![0; PACKET].into(),
         }
     }
 
     /// Places that are free.
     pub fn available(&self) -> usize {
-        self.free.len()
-    }
-
-    fn take(&mut self) -> Option<u32> {
-        if !self.holders.may_take(1, self.free.len()) {
-            return None;
-        }
-        let place = self.free.pop()?;
-        self.holders.take(place);
-        Some(place)
-    }
-
-    fn release(&mut self, place: u32) {
-        self.holders.release(place);
-        self.free.push(place);
+        self.places.available()
     }
 }
 
@@ -179,7 +163,7 @@ impl Quic {
             return sink(Slot::NONE, Piece::Anomaly(Anomaly::BadInitial));
         };
         if self.place.is_none() {
-            self.place = store.flights.take();
+            self.place = store.flights.places.take();
             match self.place.and_then(|place| store.flights.all.get_mut(place as usize)) {
                 Some(flight) => flight.ranges.clear(),
                 None => {
@@ -213,7 +197,7 @@ impl Quic {
     pub fn release(&mut self, store: &mut Store) {
         self.tls.release(store);
         if let Some(place) = self.place.take() {
-            store.flights.release(place);
+            store.flights.places.release(place);
         }
     }
 }

@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use super::anomaly::Seen;
 use super::writer::Writer;
 use super::{Anomaly, Handle, Piece, Slot, Store};
-use crate::shares::{Holders, PARSERS};
+use crate::shares::Places;
 use crate::signature::{Buffer, Toward};
 
 /// Bytes of a line that are taken at once; a longer one comes in several parts.
@@ -44,36 +44,20 @@ enum State {
 #[derive(Debug)]
 pub struct Mails {
     all: Box<[Mail]>,
-    free: Vec<u32>,
-    pub(super) holders: Holders,
+    pub(super) places: Places,
 }
 
 impl Mails {
     pub(super) fn new(count: u32) -> Self {
         Self {
             all: (0..count).map(|_| Mail::default()).collect(),
-            free: (0..count).rev().collect(),
-            holders: Holders::new(count as usize, PARSERS),
+            places: Places::new(count),
         }
     }
 
     /// Connections that are free.
     pub fn available(&self) -> usize {
-        self.free.len()
-    }
-
-    fn take(&mut self) -> Option<u32> {
-        if !self.holders.may_take(1, self.free.len()) {
-            return None;
-        }
-        let place = self.free.pop()?;
-        self.holders.take(place);
-        Some(place)
-    }
-
-    fn release(&mut self, place: u32) {
-        self.holders.release(place);
-        self.free.push(place);
+        self.places.available()
     }
 }
 
@@ -92,7 +76,7 @@ impl Smtp {
         S: FnMut(Slot<'_>, Piece),
     {
         if self.place.is_none() && !self.lost && !bytes.is_empty() {
-            self.place = store.mails.take();
+            self.place = store.mails.places.take();
             match self.place.and_then(|place| store.mails.all.get_mut(place as usize)) {
                 Some(mail) => *mail = Mail::default(),
                 None => {
@@ -129,7 +113,7 @@ impl Smtp {
         {
             store.messages.give_back(handle);
         }
-        store.mails.release(place);
+        store.mails.places.release(place);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::stream::Exception;
 impl Inspector<'_> {
     /// The actions of the rules that matched with a packet, in their order: pass before drop, drop before reject. A rule that
     /// passes makes what else matched void.
-    pub(super) fn settle(&mut self, handle: FlowHandle, verdict: Verdict, round: &mut Round<'_>) -> Verdict {
+    pub(super) fn apply_actions(&mut self, handle: FlowHandle, verdict: Verdict, round: &mut Round<'_>) -> Verdict {
         if !round.tools.blocked.rules.is_empty() {
             let blocked = round.tools.blocked.take();
             round.tools.blocked.put_back(blocked);
