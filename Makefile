@@ -59,7 +59,9 @@ sanitize: ## AddressSanitizer and Miri over the crates without devices (nightly 
 	@scripts/setup sanitize
 	@scripts/sanitize
 
-soak: setup ## Random traffic for SECONDS (600): conservation, constant memory; CONVERSATIONS (1000000) through inspection
+soak: setup ## Properties with cases of SEED (drawn), CONVERSATIONS (1000000) through inspection, random traffic for SECONDS (600)
+	@seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); echo "properties with SEED=$$seed"; \
+	PROPTEST_RNG_SEED=$$seed cargo test --locked --workspace --tests
 	cargo build --release --locked -p sluice
 	SLUICE_CONVERSATIONS=$(or $(CONVERSATIONS),1000000) cargo test --release --locked -p sluice-inspect --test conversations
 	@lab/soak --profile release --seconds $(or $(SECONDS),600)

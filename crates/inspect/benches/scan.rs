@@ -129,10 +129,10 @@ fn main() {
     let data = text(&mut drawn, &literals);
     println!("before: {}", peak_kib());
     let begin = Instant::now();
-    let block = Database::<Block>::compile(&patterns, &[]).expect("literals compile");
+    let block = Database::<Block>::compile(&patterns).expect("literals compile");
     println!("block: {:?}, {} bytes, {}", begin.elapsed(), block.size(), peak_kib());
     let begin = Instant::now();
-    let stream = Arc::new(Database::<Streaming>::compile(&patterns, &[]).expect("literals compile"));
+    let stream = Arc::new(Database::<Streaming>::compile(&patterns).expect("literals compile"));
     println!(
         "streaming: {:?}, {} bytes, {}",
         begin.elapsed(),

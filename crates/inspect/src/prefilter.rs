@@ -1,9 +1,13 @@
 //! Which signatures are worth asking about: one pattern of each rule is searched for, all at once.
 //!
 //! [`Plan`] chooses the patterns, [`Plan::compile`] makes a database for each [`Class`] of data, [`Group::rules`] says
-//! which rules a match stands for. A rule of which nothing can be searched for is listed in
-//! [`Prefilter::unconditional`], one of which next to nothing can be in [`Prefilter::by_port`]. The patterns are necessary and never sufficient: whoever is told of a candidate asks
-//! the whole rule, `fast_pattern:only` included.
+//! which rules a match stands for. Patterns are literals: of contents, or what every match of an expression holds. A rule of
+//! which nothing can be searched for is listed in [`Prefilter::unconditional`], one of which next to nothing can be in
+//! [`Prefilter::unsearched`]. The patterns are necessary and never sufficient: whoever is told of a candidate asks the
+//! whole rule, `fast_pattern:only` included.
+//!
+//! Expressions themselves are not searched for: the automata of Vectorscan 5.4 miss some matches, its search for literals
+//! none.
 //!
 //! Compiling takes long and much memory, so that it may be done in another process: [`Prefilter::store`] there,
 //! [`Prefilter::load`] here.
@@ -11,17 +15,18 @@
 mod bytes;
 mod cache;
 mod choice;
+mod needed;
 mod plan;
 mod rarity;
 
 use std::sync::Arc;
 
 use crate::bindings::vectorscan::{self, Block, Database, Replay, Scratch, Streaming};
-use crate::signature::{Buffer, Id, Protocol, Toward};
+use crate::signature::{Buffer, Protocol, Toward};
 
 pub use bytes::Short;
 pub use cache::CacheError;
-pub use choice::chosen;
+pub use choice::told;
 pub use plan::{Fingerprint, Plan};
 
 /// Data that is searched by itself, with patterns of its own.
@@ -97,21 +102,10 @@ impl Class {
     }
 }
 
-/// A rule that cannot be searched for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Line of its file.
-    pub line: u32,
-    /// Its number.
-    pub id: Id,
-    /// In Vectorscan's words.
-    pub why: Box<str>,
-}
-
 /// Why there is no prefilter at all.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Vectorscan failed for another reason than one of the patterns.
+    /// Vectorscan failed.
     #[error("patterns of {class:?}: {source}")]
     Class {
         /// Whose patterns were compiled.
@@ -136,8 +130,7 @@ pub struct Group {
     rules: Box<[u32]>,
     starts: Box<[u32]>,
     shortest: u32,
-    longest: Option<u32>,
-    expressions: u32,
+    longest: u32,
 }
 
 impl Group {
@@ -176,12 +169,6 @@ impl Group {
         self.starts.len() - 1
     }
 
-    /// How many of them are expressions. An expression is reported once in a block or message, and perhaps before the
-    /// rule can be decided: its rules stay candidates until the data ends.
-    pub fn expressions(&self) -> usize {
-        self.expressions as usize
-    }
-
     /// Bytes of the database.
     pub fn size(&self) -> usize {
         match &self.search {
@@ -195,18 +182,14 @@ impl Group {
         self.shortest
     }
 
-    /// Bytes of the longest match; `None`: there is no limit.
-    pub fn longest(&self) -> Option<u32> {
+    /// Bytes of the longest match.
+    pub fn longest(&self) -> u32 {
         self.longest
     }
 
-    /// How many bytes before the new ones must be scanned with them where a buffer grows; `None`: all of them, as
-    /// expressions may reach back to the begin.
-    pub fn overlap(&self) -> Option<u32> {
-        match self.expressions {
-            0 => self.longest.map(|longest| longest - 1),
-            _ => None,
-        }
+    /// How many bytes before the new ones must be scanned with them where a buffer grows.
+    pub fn overlap(&self) -> usize {
+        self.longest.saturating_sub(1) as usize
     }
 }
 
@@ -217,8 +200,7 @@ pub struct Prefilter {
     groups: [Option<Group>; Class::COUNT],
     unconditional: Vec<(Protocol, Box<[u32]>)>,
     /// By class.
-    by_port: [Box<[u32]>; Class::COUNT],
-    refused: Vec<Refused>,
+    unsearched: [Box<[u32]>; Class::COUNT],
     fingerprint: Fingerprint,
 }
 
@@ -240,19 +222,14 @@ impl Prefilter {
     }
 
     /// Positions of the rules that are to be asked about all data of a class that comes or goes by their ports, without anything
-    /// found; sorted. What could be searched for is too short.
-    pub fn by_port(&self, class: Class) -> &[u32] {
-        &self.by_port[class.index()]
+    /// found; sorted. What could be searched for is too short, or nobody knows what it is.
+    pub fn unsearched(&self, class: Class) -> &[u32] {
+        &self.unsearched[class.index()]
     }
 
     /// [`Prefilter::unconditional`] of all protocols.
     pub fn all_unconditional(&self) -> impl Iterator<Item = u32> {
         self.unconditional.iter().flat_map(|(_, rules)| rules.iter().copied())
-    }
-
-    /// Rules that are neither searched for nor asked without: whether to go on without them is for the caller to say.
-    pub fn refused(&self) -> &[Refused] {
-        &self.refused
     }
 
     /// What it was made from.

@@ -186,7 +186,7 @@ impl Rule {
         let (mut tests, mut notes, mut steps) = (Vec::new(), Vec::new(), Vec::new());
         let (mut ints, mut gates, mut changes) = (Vec::new(), Vec::new(), Vec::new());
         let mut is_of_event = false;
-        let searched = prefilter::chosen(&signature);
+        let searched = prefilter::told(&signature);
         for condition in &signature.conditions {
             match condition {
                 Condition::Content(content) => steps.push(Step::Content {

@@ -166,7 +166,7 @@ impl Ordered {
                 rule.is_some_and(|rule| rule.signature.header.has_ports())
             };
             let (narrow, wide): (Vec<u32>, _) = prefilter.all_unconditional().filter(is_of).partition(has_ports);
-            let by_port = prefilter.by_port(class).iter().copied().filter(is_of);
+            let by_port = prefilter.unsearched(class).iter().copied().filter(is_of);
             let sorted = |mut rules: Vec<u32>| {
                 rules.sort_unstable();
                 listed(&rules)
@@ -177,7 +177,7 @@ impl Ordered {
             }
         });
         Ruleset {
-            streams: [Toward::Server, Toward::Client].map(|toward| listed(prefilter.by_port(Class::Stream(toward)))),
+            streams: [Toward::Server, Toward::Client].map(|toward| listed(prefilter.unsearched(Class::Stream(toward)))),
             packets,
             outlines,
             by_message: by_message.into(),

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use sluice_inspect::bindings::vectorscan::{Block, Database, Expression, Next, Pattern, Scratch, Streaming, Streams};
+use sluice_inspect::bindings::vectorscan::{Block, Database, Next, Pattern, Scratch, Streaming, Streams};
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
@@ -94,18 +94,10 @@ fn scanning_blocks_and_streams_allocates_nothing_from_the_first_byte_on() {
             id: id as u32,
         })
         .collect();
-    let expression = Expression {
-        source: "of [a-z] (?=r)\\w+le",
-        caseless: true,
-        dot_all: true,
-        multi_line: true,
-        extended: false,
-        id: 500,
-    };
     assert_ne!(0, calls(|| drop(std::hint::black_box(vec![0u8; 100]))));
-    let block = Database::<Block>::compile(&patterns, &[expression]);
+    let block = Database::<Block>::compile(&patterns);
     let block = block.unwrap();
-    let stream = Arc::new(Database::<Streaming>::compile(&patterns, &[expression]).unwrap());
+    let stream = Arc::new(Database::<Streaming>::compile(&patterns).unwrap());
     let mut scratch = Scratch::new();
     scratch.serve(&block).unwrap();
     scratch.serve(&stream).unwrap();

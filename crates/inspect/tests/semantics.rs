@@ -315,3 +315,40 @@ fn content_that_is_cut_while_the_other_side_speaks_is_found() {
         assert_eq!(dropped.into_iter().collect::<Vec<_>>(), lab.fired, "{said:?}");
     }
 }
+
+#[test]
+fn content_of_which_a_part_is_searched_for_is_found_wherever_it_is_cut() {
+    let long = format!("content:\"{}\";", "0123456789".repeat(20));
+    let rules = format!(
+        r#"
+        alert tcp any any -> any any (msg:"begin"; content:"one two three"; fast_pattern:0,3; sid:1;)
+        alert tcp any any -> any any (msg:"middle"; content:"one two three"; fast_pattern:4,3; sid:2;)
+        alert tcp any any -> any any (msg:"zeros"; content:"|00 00|abc"; sid:3;)
+        alert tcp any any -> any any (msg:"only zeros"; content:"|00 00|"; sid:4;)
+        alert tcp any any -> any any (msg:"long"; {long} sid:5;)
+        alert tcp any any -> any any (msg:"expression"; pcre:"/o[n]e [a-z]+ three/"; sid:6;)
+        alert tcp any any -> any any (msg:"digits"; pcre:"/[0-9]{{180}}[a-z]/"; sid:7;)"#
+    );
+    let data = format!("..one two three\0\0abc{}z", "0123456789".repeat(20));
+    let data = data.as_bytes();
+    for cut in 1..data.len() {
+        let mut lab = Lab::new(Suricata, &rules);
+        let mut connection = Connection::open(&mut lab, 80);
+        connection.client(0, &data[..cut]);
+        connection.client(cut, &data[cut..]);
+        lab.fired.sort_unstable();
+        assert_eq!(vec![1, 2, 3, 4, 5, 6, 7], lab.fired, "cut at {cut}");
+    }
+}
+
+#[test]
+fn expression_of_which_nothing_can_be_searched_for_is_asked_of_each_buffer_as_it_grows() {
+    let rules = r#"alert http any any -> any any (msg:"e"; http.request_body; pcre:"/[0-9]{9}/"; sid:1;)"#;
+    let mut lab = Lab::new(Suricata, rules);
+    let mut connection = Connection::open(&mut lab, 80);
+    let head = b"POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\nthe number 1234";
+    connection.client(0, head);
+    let pass = connection.client(head.len(), b"56789 and");
+    // Long before the body ends.
+    assert_eq!((Verdict::Pass, vec![1]), (pass, lab.fired));
+}

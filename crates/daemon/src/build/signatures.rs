@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use sluice_config::config;
 use sluice_config::schema::{self, SignatureDialect};
 use sluice_inspect::Ruleset;
-use sluice_inspect::prefilter::{Prefilter, Refused};
+use sluice_inspect::prefilter::Prefilter;
 use sluice_inspect::ruleset::Ordered;
 use sluice_inspect::signature::{Action, Id, Signature};
 use sluice_inspect::signatures::{Classes, ClassesError, Dialect, Fault, Lists, Variables, read_with};
 
-use crate::compiling::{At, CompileError, Compiler, Made};
+use crate::compiling::{CompileError, Compiler, Made};
 
 /// Why there are no rules to inspect by.
 #[derive(Debug, thiserror::Error)]
@@ -171,7 +171,6 @@ impl Homes {
 pub struct ReadRules {
     ordered: Ordered,
     report: SignatureReport,
-    homes: Homes,
     total: usize,
 }
 
@@ -225,12 +224,7 @@ impl ReadRules {
         let refused = refused.map(|refused| homes.refused(refused.line, refused.id, &refused.why));
         report.refused.extend(refused);
         none_is_missed(&report.refused)?;
-        Ok(Self {
-            ordered,
-            report,
-            homes,
-            total,
-        })
+        Ok(Self { ordered, report, total })
     }
 
     /// Whether they are those that run, whose report is with them: what became of the files now then.
@@ -247,13 +241,13 @@ impl ReadRules {
     }
 
     fn reported(&self, prefilter: &Prefilter, made: Made) -> SignatureReport {
-        let mut report = self.report.clone();
-        let refused = prefilter.refused().iter();
-        let refused = refused.map(|refused| self.homes.refused(refused.line, refused.id, &refused.why));
-        report.refused.extend(refused);
-        report.search_bytes = prefilter.groups().map(|group| group.size()).sum();
-        report.loaded = self.total - report.refused.len();
-        SignatureReport { made, ..report }
+        let report = self.report.clone();
+        SignatureReport {
+            made,
+            search_bytes: prefilter.groups().map(|group| group.size()).sum(),
+            loaded: self.total - report.refused.len(),
+            ..report
+        }
     }
 
     fn none(&self, refused: Vec<RefusedRule>) -> SignatureError {
@@ -266,9 +260,8 @@ impl ReadRules {
     /// # Errors
     /// What searches can't be had, or no rule can be used.
     pub fn compiled(self, compiler: &Compiler) -> Result<(Ruleset, SignatureReport), SignatureError> {
-        let at = |refused: &Refused| At::line(self.homes.of(refused.line, refused.id), refused.line);
         let (prefilter, made) = match self.report.refused.len() < self.total {
-            true => compiler.prefilter(self.ordered.plan(), &at)?,
+            true => compiler.prefilter(self.ordered.plan())?,
             false => return Err(self.none(self.report.refused.clone())),
         };
         let report = self.reported(&prefilter, made);

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal};
 use sluice_config::memory::Bytes;
-use sluice_inspect::prefilter::{CacheError, Error, Plan, Refused, Short};
+use sluice_inspect::prefilter::{CacheError, Error, Plan, Short};
 
-use super::{At, CompileError, Cores, Progress};
+use super::{CompileError, Cores, Progress};
 
 /// What makes this program compile.
 pub const COMMAND: &str = "compile-signatures";
@@ -112,13 +112,7 @@ pub(super) enum Ended {
 
 impl Program {
     /// Let it compile a plan into a file.
-    pub fn compile(
-        &self,
-        plan: &Plan,
-        path: &Path,
-        progress: &Progress,
-        at: &dyn Fn(&Refused) -> At,
-    ) -> Result<Ended, CompileError> {
+    pub fn compile(&self, plan: &Plan, path: &Path, progress: &Progress) -> Result<Ended, CompileError> {
         // It inherits its cores from this thread, which has others before and afterwards.
         let before = rustix::thread::sched_getaffinity(None).ok();
         let stay_on = |cores: &Option<Cores>| cores.map(|cores| rustix::thread::sched_setaffinity(None, &cores));
@@ -155,10 +149,9 @@ impl Program {
             (followed, status, is_late)
         });
         let (followed, status, is_late) = followed;
-        let at = || plan.expression_at(followed.done).map_or_else(At::default, at);
         if is_late {
             let after = self.patience;
-            return Err(CompileError::Late { at: at(), after });
+            return Err(CompileError::Late { after });
         }
         let status = status.map_err(CompileError::Start)?;
         let mut why = String::new();
@@ -175,8 +168,8 @@ impl Program {
                 Ok(Ended::Kept)
             }
             (_, Some(code)) if code == i32::from(UNKEPT) => Ok(Ended::Unkept(why)),
-            (Some(signal), _) => Err(CompileError::Killed { at: at(), signal }),
-            _ => Err(CompileError::Failed { at: at(), why }),
+            (Some(signal), _) => Err(CompileError::Killed { signal }),
+            _ => Err(CompileError::Failed { why }),
         }
     }
 }
@@ -190,7 +183,6 @@ fn end(child: &mut Child) -> io::Result<ExitStatus> {
 /// What the process has said.
 #[derive(Default)]
 struct Followed {
-    done: usize,
     peak: u64,
 }
 
@@ -213,10 +205,7 @@ impl Followed {
             return;
         };
         match (first.parse(), second.parse()) {
-            (Ok(done), Ok(total)) => {
-                self.done = done;
-                progress.see(done, total);
-            }
+            (Ok(done), Ok(total)) => progress.see(done, total),
             (Err(_), Ok(peak)) if first == "peak" => self.peak = peak as u64,
             _ => {}
         }

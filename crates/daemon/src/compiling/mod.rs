@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity};
-use sluice_inspect::prefilter::{self, CacheError, Fingerprint, Plan, Prefilter, Refused};
+use sluice_inspect::prefilter::{self, CacheError, Fingerprint, Plan, Prefilter};
 
 use child::{Ended, Program};
 
@@ -26,26 +26,6 @@ const FILE: &str = "signatures.db";
 /// Compiling ends after so long, and fails.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Where a rule is, before what is said of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct At(Option<(PathBuf, u32)>);
-
-impl At {
-    /// A line of a file.
-    pub fn line(file: PathBuf, line: u32) -> Self {
-        Self(Some((file, line)))
-    }
-}
-
-impl fmt::Display for At {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Some((file, line)) => write!(f, "{}:{line}: while this rule's pattern was compiled: ", file.display()),
-            None => Ok(()),
-        }
-    }
-}
-
 /// Why there is nothing to search with.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
@@ -56,29 +36,23 @@ pub enum CompileError {
     #[error("the rules can't be compiled: their process does not start: {0}")]
     Start(io::Error),
     /// It says why it failed.
-    #[error("{at}the rules can't be compiled: {why}")]
+    #[error("the rules can't be compiled: {why}")]
     Failed {
-        /// What it was at.
-        at: At,
         /// In its own words.
         why: String,
     },
     /// It was ended.
     #[error(
-        "{at}the process that compiles the rules was ended by signal {signal}: most likely memory is short, take rules \
-         away or add memory"
+        "the process that compiles the rules was ended by signal {signal}: most likely memory is short, take rules away or \
+         add memory"
     )]
     Killed {
-        /// What it was at.
-        at: At,
         /// By which signal.
         signal: i32,
     },
     /// It took too long.
-    #[error("{at}the rules were not compiled within {} s: take the rule that takes so long away", after.as_secs())]
+    #[error("the rules were not compiled within {} s: give the process a core of its own, or take rules away", after.as_secs())]
     Late {
-        /// What it was at.
-        at: At,
         /// How long it had.
         after: Duration,
     },
@@ -165,18 +139,18 @@ impl Compiler {
         &self.progress
     }
 
-    /// What searches for the rules of a plan; `at` says where one is.
+    /// What searches for the rules of a plan.
     ///
     /// # Errors
     /// See [`CompileError`].
-    pub fn prefilter(&self, plan: Plan, at: &dyn Fn(&Refused) -> At) -> Result<(Prefilter, Made), CompileError> {
+    pub fn prefilter(&self, plan: Plan) -> Result<(Prefilter, Made), CompileError> {
         let began = Instant::now();
         let fingerprint = plan.fingerprint();
         let (prefilter, compiled) = match self.load(fingerprint) {
             Ok(prefilter) => (prefilter, None),
             Err(why) => {
                 tracing::info!("the rules are compiled: {why}");
-                (self.compile(plan, fingerprint, at)?, Some(why))
+                (self.compile(plan, fingerprint)?, Some(why))
             }
         };
         let took = began.elapsed();
@@ -192,12 +166,7 @@ impl Compiler {
         Prefilter::load(&path, fingerprint).map_err(|why| format!("{}: {why}", path.display()))
     }
 
-    fn compile(
-        &self,
-        plan: Plan,
-        fingerprint: Fingerprint,
-        at: &dyn Fn(&Refused) -> At,
-    ) -> Result<Prefilter, CompileError> {
+    fn compile(&self, plan: Plan, fingerprint: Fingerprint) -> Result<Prefilter, CompileError> {
         let _over = progress::Over(&self.progress);
         let Some(program) = &self.program else {
             return Ok(plan.compile(&mut |done, total| self.progress.see(done, total))?);
@@ -208,7 +177,7 @@ impl Compiler {
         for folder in folders.into_iter().flatten() {
             let path = folder.join(FILE);
             let ended = match writable(folder) {
-                Ok(()) => program.compile(&plan, &path, &self.progress, at)?,
+                Ok(()) => program.compile(&plan, &path, &self.progress)?,
                 Err(why) => Ended::Unkept(why.to_string()),
             };
             match ended {

@@ -157,31 +157,9 @@ fn folder_that_cannot_be_written_costs_the_cache_alone() {
 }
 
 #[test]
-fn expression_that_is_refused_is_named_by_the_child_with_file_and_line() {
-    let folder = TempDir::new().unwrap();
-    let rules = RULES.to_owned() + r#"alert tcp any any -> any 80 (msg:"large"; pcre:"/(?:a.{900}){900}b/"; sid:3;)"#;
-    for _ in 0..2 {
-        let report = compiled(&rules, &compiler(folder.path())).unwrap();
-        assert_eq!(2, report.loaded);
-        let [refused] = &report.refused[..] else {
-            panic!("{:?}", report.refused)
-        };
-        assert_eq!((4, Some(3)), (refused.line, refused.id.map(|id| id.signature)));
-        assert!(
-            refused.file.ends_with("some.rules") && !refused.why.is_empty(),
-            "{refused:?}"
-        );
-    }
-}
-
-#[test]
-fn child_that_is_killed_is_an_error_that_names_what_it_was_at() {
+fn child_that_is_killed_is_an_error() {
     let error = compiled(RULES, &shell("cat >/dev/null; kill -9 $$", PATIENCE)).unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("some.rules:3: ") && text.contains("signal 9"), "{text}");
-    let error = compiled(RULES, &shell("cat >/dev/null; echo 1 2; kill -9 $$", PATIENCE)).unwrap_err();
-    let text = error.to_string();
-    assert!(!text.contains("some.rules") && text.contains("signal 9"), "{text}");
+    assert!(error.to_string().contains("signal 9"), "{error}");
 }
 
 #[test]
@@ -192,7 +170,6 @@ fn child_that_takes_too_long_is_ended_and_an_error() {
         matches!(error, SignatureError::Compile(CompileError::Late { .. })),
         "{error}"
     );
-    assert!(error.to_string().contains("some.rules:3: "), "{error}");
     assert_eq!(None, compiler.progress().get());
 }
 

@@ -15,7 +15,7 @@ mod streams;
 use std::ffi::{CStr, c_int, c_uint, c_ulonglong, c_void};
 
 pub use calls::Calls;
-pub use database::{Block, Database, Expression, Mode, Pattern, Streaming};
+pub use database::{Block, Database, Mode, Pattern, Streaming};
 pub use replay::Replay;
 pub use scratch::Scratch;
 pub use streams::Streams;

@@ -222,7 +222,7 @@ impl Asking<'_> {
             if *self.fate != Fate::Open {
                 return;
             }
-            if self.rules.may_be_about(rule, self.ends, self.facts) {
+            if self.rules.may_be_about(rule, self.ends, self.facts) && !self.waiting.waits(rule, self.lists) {
                 self.ask(rule, buffers);
             }
         }

@@ -49,12 +49,12 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
                 _ => None,
             };
             for buffer in [Some(*buffer), also].into_iter().flatten() {
+                asking.ask_all(rules.prefilter().unsearched(Class::Buffer(buffer)), &known);
                 let Some(group) = rules.prefilter().group(Class::Buffer(buffer)) else {
                     continue;
                 };
                 let bytes = slot.buffer(buffer).bytes;
-                let overlap = group.overlap().map_or(usize::MAX, |bytes| bytes as usize);
-                let begin = fresh.start.saturating_sub(overlap);
+                let begin = fresh.start.saturating_sub(group.overlap());
                 if let Some(data) = bytes.get(begin..fresh.end.min(bytes.len()))
                     && !data.is_empty()
                 {

@@ -14,9 +14,8 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use super::bytes::{Reader, Short, Writer};
-use super::{Class, Fingerprint, Group, Prefilter, Refused, Search};
+use super::{Class, Fingerprint, Group, Prefilter, Search};
 use crate::bindings::vectorscan::{self, Database, Platform};
-use crate::signature::Id;
 
 const MAGIC: &[u8; 8] = b"SLUICEPF";
 /// Raised with every change of what follows.
@@ -167,9 +166,7 @@ impl Prefilter {
         for group in self.groups() {
             out.number(group.class.index() as u32);
             out.number(group.shortest);
-            // No literal is so long.
-            out.number(group.longest.unwrap_or(u32::MAX));
-            out.number(group.expressions);
+            out.number(group.longest);
             out.list(&group.starts);
             out.list(&group.rules);
             out.bytes(&match &group.search {
@@ -182,14 +179,7 @@ impl Prefilter {
             out.protocol(*protocol);
             out.list(rules);
         }
-        self.by_port.iter().for_each(|rules| out.list(rules));
-        out.number(self.refused.len() as u32);
-        for Refused { line, id, why } in &self.refused {
-            [*line, id.generator, id.signature, id.revision]
-                .into_iter()
-                .for_each(|number| out.number(number));
-            out.bytes(why.as_bytes());
-        }
+        self.unsearched.iter().for_each(|rules| out.list(rules));
         Ok(out.0)
     }
 }
@@ -274,27 +264,15 @@ impl Reader<'_> {
         for _ in 0..self.number()? {
             unconditional.push((self.protocol()?, self.list()?));
         }
-        let mut by_port: [Box<[u32]>; Class::COUNT] = std::array::from_fn(|_| Box::default());
-        for rules in &mut by_port {
+        let mut unsearched: [Box<[u32]>; Class::COUNT] = std::array::from_fn(|_| Box::default());
+        for rules in &mut unsearched {
             *rules = self.list()?;
-        }
-        let mut refused = Vec::new();
-        for _ in 0..self.number()? {
-            let line = self.number()?;
-            let id = Id {
-                generator: self.number()?,
-                signature: self.number()?,
-                revision: self.number()?,
-            };
-            let why = String::from_utf8_lossy(self.bytes()?).into();
-            refused.push(Refused { line, id, why });
         }
         match self.0 {
             [] => Ok(Prefilter {
                 groups,
                 unconditional,
-                by_port,
-                refused,
+                unsearched,
                 fingerprint,
             }),
             _ => Err(CacheError::Content),
@@ -305,7 +283,6 @@ impl Reader<'_> {
         let class = Class::from_index(self.number()? as usize).ok_or(CacheError::Content)?;
         let shortest = self.number()?;
         let longest = self.number()?;
-        let expressions = self.number()?;
         let starts = self.list()?;
         let rules = self.list()?;
         if !starts.is_sorted() || starts.first() != Some(&0) || starts.last() != Some(&(rules.len() as u32)) {
@@ -321,8 +298,7 @@ impl Reader<'_> {
             rules,
             starts,
             shortest,
-            longest: (longest != u32::MAX).then_some(longest),
-            expressions,
+            longest,
         })
     }
 }

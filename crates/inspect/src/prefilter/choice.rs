@@ -1,16 +1,15 @@
 //! What is searched for on behalf of a rule, and where.
 
-use super::{Class, rarity};
+use super::{Class, needed, rarity};
 use crate::signature::{Buffer, Condition, Content, Expression, Fast, Protocol, Signature, Toward};
 
 /// What is searched for.
-pub enum Choice<'a> {
-    /// A part of a content.
-    Literal(Buffer, &'a [u8], bool),
-    /// The first of these that can be searched for.
-    Expressions(Vec<&'a Expression>),
-    /// Nothing in this buffer, for it is nearly everywhere: the rule is asked about all that its ports have.
-    Ports(Buffer),
+pub enum Choice {
+    /// Bytes of a content or of an expression, and whether their letters match in either case.
+    Literal(Buffer, Box<[u8]>, bool),
+    /// Nothing in this buffer, for it is nearly everywhere, or nobody knows what: the rule is asked about all that is there
+    /// and has its ports.
+    All(Buffer),
     /// Nothing: the rule is always asked.
     Nothing,
     /// Nothing: the rule is asked when something odd is met, and only then.
@@ -21,37 +20,56 @@ pub enum Choice<'a> {
 /// that need not, whoever sends them.
 const SHORT: usize = 2;
 
-/// Chooses the content that the rule asks for, else the best; without any, expressions.
-pub fn choice(signature: &Signature) -> Choice<'_> {
+/// Bytes of a literal beyond these tell it from no more data, and only take memory.
+const LONG: usize = 128;
+
+/// Chooses the content that the rule asks for, else the best; without any, what an expression needs.
+pub fn choice(signature: &Signature) -> Choice {
     if is_of_event(signature) {
         return Choice::Event;
     }
-    if let Some(content) = chosen(signature) {
-        let (buffer, part) = (content.buffer, part(content));
-        return match part.len() <= SHORT && buffer == Buffer::Payload && signature.header.has_ports() {
-            true => Choice::Ports(buffer),
-            false => Choice::Literal(buffer, part, content.nocase),
-        };
-    }
-    let mut expressions: Vec<&Expression> = signature
-        .conditions
-        .iter()
-        .filter_map(|condition| match condition {
-            Condition::Expression(expression) if searchable(expression) => Some(expression),
-            _ => None,
-        })
-        .collect();
-    // Buffers first, for the reason that `worth` gives; of a kind, the longest says most.
-    expressions.sort_by_key(|expression| {
-        (
-            expression.buffer == Buffer::Payload,
-            std::cmp::Reverse(expression.pattern.len()),
-        )
+    // Buffers first, for the reason that `worth` gives; of a kind, the rarest bytes say most.
+    let rank = |(buffer, literal): &(Buffer, Option<(Vec<u8>, bool)>)| {
+        let rarity = literal.as_ref().map(|(bytes, caseless)| rarity::of(bytes, *caseless));
+        (rarity.is_some(), *buffer != Buffer::Payload, rarity)
+    };
+    let expressions = signature.conditions.iter().filter_map(|condition| match condition {
+        Condition::Expression(expression) if searchable(expression) => {
+            let literal = needed::literal(expression).filter(|(bytes, _)| !searched(bytes).is_empty());
+            Some((expression.buffer, literal))
+        }
+        _ => None,
     });
-    match expressions.is_empty() {
-        true => Choice::Nothing,
-        false => Choice::Expressions(expressions),
+    let found = match chosen(signature) {
+        Some(content) => Some((content.buffer, Some((part(content).to_vec(), content.nocase)))),
+        None => expressions.max_by_key(rank),
+    };
+    match found {
+        Some((buffer, Some((bytes, caseless)))) => {
+            let bytes = searched(&bytes);
+            match bytes.len() <= SHORT && buffer == Buffer::Payload && signature.header.has_ports() {
+                true => Choice::All(buffer),
+                false => Choice::Literal(buffer, bytes.into(), caseless),
+            }
+        }
+        Some((buffer, None)) => Choice::All(buffer),
+        None => zeros(signature).map_or(Choice::Nothing, |content| Choice::All(content.buffer)),
     }
+}
+
+/// A content of nothing but zeros.
+fn zeros(signature: &Signature) -> Option<&Content> {
+    signature.conditions.iter().find_map(|condition| match condition {
+        Condition::Content(content) => {
+            (!content.negated && is_there(content.buffer) && !content.bytes.is_empty()).then_some(content)
+        }
+        _ => None,
+    })
+}
+
+/// The content whose search ends where it does itself: of each of its places the rule is told once it is there as a whole.
+pub fn told(signature: &Signature) -> Option<&Content> {
+    chosen(signature).filter(|content| content.bytes.ends_with(part(content)))
 }
 
 fn is_of_event(signature: &Signature) -> bool {
@@ -60,7 +78,7 @@ fn is_of_event(signature: &Signature) -> bool {
 }
 
 /// The content that the rule asks for, else the best.
-pub fn chosen(signature: &Signature) -> Option<&Content> {
+fn chosen(signature: &Signature) -> Option<&Content> {
     if is_of_event(signature) {
         return None;
     }
@@ -78,7 +96,7 @@ pub fn chosen(signature: &Signature) -> Option<&Content> {
 }
 
 fn usable(content: &Content) -> bool {
-    !content.negated && is_there(content.buffer) && !content.bytes.is_empty()
+    !content.negated && is_there(content.buffer) && !searched(&content.bytes).is_empty()
 }
 
 /// What is decoded or changed while a rule is asked is not there to be searched before.
@@ -88,13 +106,23 @@ fn is_there(buffer: Buffer) -> bool {
 
 /// The bytes of a content that are searched for: all, where the part that the rule names is not one of it.
 fn part(content: &Content) -> &[u8] {
-    match content.fast {
-        Fast::Part(first, count) if count > 0 => content
+    let named = match content.fast {
+        Fast::Part(first, count) => content
             .bytes
             .get(usize::from(first)..usize::from(first) + usize::from(count))
-            .unwrap_or(&content.bytes),
-        _ => &content.bytes,
-    }
+            .map(searched)
+            .filter(|part| !part.is_empty()),
+        _ => None,
+    };
+    named.unwrap_or_else(|| searched(&content.bytes))
+}
+
+/// What is searched for of these bytes: the last, without zeros at their begin, which Vectorscan does not take there and of
+/// which most data is full anyhow.
+fn searched(bytes: &[u8]) -> &[u8] {
+    let last = &bytes[bytes.len().saturating_sub(LONG)..];
+    let zeros = last.iter().take_while(|&&byte| byte == 0).count();
+    &last[zeros..]
 }
 
 /// How good a content is, in bits. A buffer of a protocol is a small part of what is sent, so it is scanned less
@@ -111,13 +139,8 @@ fn worth(content: &Content, part: &[u8]) -> u32 {
     }
 }
 
-/// An expression that begins where the condition before it ended may mean that place by its anchors; a search through
-/// all of the buffer knows no such place.
 fn searchable(expression: &Expression) -> bool {
-    let anchored = ["^", "\\A", "\\G", "\\b", "\\B", "(?<"]
-        .iter()
-        .any(|anchor| expression.pattern.contains(anchor));
-    !expression.negated && is_there(expression.buffer) && !(expression.relative && anchored)
+    !expression.negated && is_there(expression.buffer)
 }
 
 /// The classes in which a rule's pattern in this buffer is searched for.

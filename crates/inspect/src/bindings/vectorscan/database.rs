@@ -1,87 +1,25 @@
 //! Compiled patterns.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Error, Next, Scanned, Scratch, answer, length, raw, report, scanned};
 
+/// Blocks up to this length the library searches with another engine than longer ones, and that one misses matches at their
+/// end (5.4.9). So they are filled up beyond it; what is found in the filling is nothing.
+const SMALL: usize = 70;
+
 /// Bytes that are searched for as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern<'a> {
-    /// At least one.
+    /// At least one; the first is not zero: the library takes such a pattern for an empty one.
     pub bytes: &'a [u8],
     /// ASCII letters match in either case.
     pub caseless: bool,
     /// What its matches are reported by; several patterns may share one.
     pub id: u32,
-}
-
-/// A regular expression in PCRE's grammar. What the library cannot do (references, looking around) it replaces by
-/// something that matches at least as often. It is reported once in a block or stream, and its end is not exact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expression<'a> {
-    /// Without slashes and modifiers.
-    pub source: &'a str,
-    /// `i`
-    pub caseless: bool,
-    /// `s`
-    pub dot_all: bool,
-    /// `m`
-    pub multi_line: bool,
-    /// `x`
-    pub extended: bool,
-    /// What its matches are reported by.
-    pub id: u32,
-}
-
-impl Expression<'_> {
-    fn flags(&self) -> c_uint {
-        let mut flags = raw::FLAG_PREFILTER | raw::FLAG_SINGLEMATCH;
-        for (said, flag) in [
-            (self.caseless, raw::FLAG_CASELESS),
-            (self.dot_all, raw::FLAG_DOTALL),
-            (self.multi_line, raw::FLAG_MULTILINE),
-        ] {
-            if said {
-                flags |= flag;
-            }
-        }
-        flags
-    }
-
-    fn text(&self) -> Result<CString, Error> {
-        let modifier = if self.extended { "(?x)" } else { "" };
-        CString::new(format!("{modifier}{}", self.source)).map_err(|_| Error::Refused {
-            id: Some(self.id),
-            message: "An expression cannot hold a zero byte.".into(),
-        })
-    }
-
-    /// Bytes of its shortest and longest match; `None`: a match may be of any length.
-    pub fn width(&self) -> Result<(u32, Option<u32>), Error> {
-        let text = self.text()?;
-        let mut info: *mut raw::HsExpressionInfo = ptr::null_mut();
-        let mut error = ptr::null_mut();
-        // SAFETY: the text is terminated; the library writes two pointers, one of which it leaves null.
-        let code = unsafe { raw::hs_expression_info(text.as_ptr(), self.flags(), &raw mut info, &raw mut error) };
-        compiled(code, error, |_| None).map_err(|error| match error {
-            Error::Refused { message, .. } => Error::Refused {
-                id: Some(self.id),
-                message,
-            },
-            other => other,
-        })?;
-        // SAFETY: after success, `info` is a structure of this layout from the library's allocator, which is that of
-        // the C library as we set no other; it is read once and freed once.
-        let (shortest, longest) = unsafe {
-            let widths = ((*info).min_width, (*info).max_width);
-            raw::free(info.cast());
-            widths
-        };
-        Ok((shortest, (longest != c_uint::MAX).then_some(longest)))
-    }
 }
 
 /// How a database is scanned.
@@ -126,61 +64,32 @@ unsafe impl<M: Mode> Sync for Database<M> {}
 
 impl<M: Mode> Database<M> {
     /// Compiles patterns for this machine. It may take seconds and hundreds of megabytes.
-    pub fn compile(patterns: &[Pattern], expressions: &[Expression]) -> Result<Self, Error> {
-        let ids: Vec<c_uint> = patterns
-            .iter()
-            .map(|pattern| pattern.id)
-            .chain(expressions.iter().map(|expression| expression.id))
-            .collect();
-        let elements = c_uint::try_from(ids.len()).map_err(|_| Error::Count)?;
+    pub fn compile(patterns: &[Pattern]) -> Result<Self, Error> {
+        let elements = c_uint::try_from(patterns.len()).map_err(|_| Error::Count)?;
         if elements == 0 {
             return Err(Error::Count);
         }
         let caseless = |pattern: &Pattern| if pattern.caseless { raw::FLAG_CASELESS } else { 0 };
-        let mut flags: Vec<c_uint> = patterns.iter().map(caseless).collect();
+        let ids: Vec<c_uint> = patterns.iter().map(|pattern| pattern.id).collect();
+        let flags: Vec<c_uint> = patterns.iter().map(caseless).collect();
+        let texts: Vec<*const c_char> = patterns.iter().map(|pattern| pattern.bytes.as_ptr().cast()).collect();
+        let lengths: Vec<usize> = patterns.iter().map(|pattern| pattern.bytes.len()).collect();
         let mut database = ptr::null_mut();
         let mut error = ptr::null_mut();
-        // The interface for literals takes one that begins with a zero byte for an empty one.
-        let code = if expressions.is_empty() && patterns.iter().all(|pattern| pattern.bytes.first() != Some(&0)) {
-            let texts: Vec<*const c_char> = patterns.iter().map(|pattern| pattern.bytes.as_ptr().cast()).collect();
-            let lengths: Vec<usize> = patterns.iter().map(|pattern| pattern.bytes.len()).collect();
-            // SAFETY: the four arrays have `elements` entries, each text is readable for its length, and the library
-            // keeps none of them.
-            unsafe {
-                raw::hs_compile_lit_multi(
-                    texts.as_ptr(),
-                    flags.as_ptr(),
-                    ids.as_ptr(),
-                    lengths.as_ptr(),
-                    elements,
-                    <M as sealed::Sealed>::FLAG,
-                    ptr::null(),
-                    &raw mut database,
-                    &raw mut error,
-                )
-            }
-        } else {
-            flags.extend(expressions.iter().map(Expression::flags));
-            let mut texts: Vec<CString> = patterns.iter().map(|pattern| escaped(pattern.bytes)).collect();
-            for expression in expressions {
-                texts.push(expression.text()?);
-            }
-            let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
-            // SAFETY: the three arrays have `elements` entries, each text is terminated and outlives the call, no
-            // extended parameters are given, and the library keeps nothing.
-            unsafe {
-                raw::hs_compile_ext_multi(
-                    pointers.as_ptr(),
-                    flags.as_ptr(),
-                    ids.as_ptr(),
-                    ptr::null(),
-                    elements,
-                    <M as sealed::Sealed>::FLAG,
-                    ptr::null(),
-                    &raw mut database,
-                    &raw mut error,
-                )
-            }
+        // SAFETY: the four arrays have `elements` entries, each text is readable for its length, and the library keeps
+        // none of them.
+        let code = unsafe {
+            raw::hs_compile_lit_multi(
+                texts.as_ptr(),
+                flags.as_ptr(),
+                ids.as_ptr(),
+                lengths.as_ptr(),
+                elements,
+                <M as sealed::Sealed>::FLAG,
+                ptr::null(),
+                &raw mut database,
+                &raw mut error,
+            )
         };
         compiled(code, error, |at| ids.get(at).copied())?;
         Self::from_raw(database)
@@ -251,8 +160,22 @@ impl Database<Block> {
     ///
     /// Where the scratch does not serve this database, or the data is 4 GiB or longer. A panic of the sink aborts the
     /// process.
-    pub fn scan<S: FnMut(u32, u64) -> Next>(&self, data: &[u8], scratch: &mut Scratch, mut sink: S) -> Scanned {
+    pub fn scan(&self, data: &[u8], scratch: &mut Scratch, mut sink: impl FnMut(u32, u64) -> Next) -> Scanned {
         scratch.note(self.serial, || None, data);
+        let end = data.len();
+        if end > SMALL {
+            return self.search(data, scratch, sink);
+        }
+        let mut filled = [0; SMALL + 1];
+        filled[..end].copy_from_slice(data);
+        let inside = |id, to| match to <= end as u64 {
+            true => sink(id, to),
+            false => Next::Continue,
+        };
+        self.search(&filled, scratch, inside)
+    }
+
+    fn search<S: FnMut(u32, u64) -> Next>(&self, data: &[u8], scratch: &mut Scratch, mut sink: S) -> Scanned {
         let memory = scratch.memory_for(self.serial);
         // SAFETY: the database is alive and of block mode, the data readable, the scratch large enough and borrowed
         // mutably, and `report::<S>` is handed the sink that it expects, which outlives the call.
@@ -285,20 +208,6 @@ impl<M: Mode> Drop for Database<M> {
         // SAFETY: the database came from the library, and what borrows or shares it is gone.
         unsafe { raw::hs_free_database(self.raw.as_ptr()) };
     }
-}
-
-/// Literal bytes as an expression.
-fn escaped(bytes: &[u8]) -> CString {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = |byte: u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-    let text: Vec<u8> = bytes
-        .iter()
-        .flat_map(|&byte| {
-            let [high, low] = digits(byte);
-            [b'\\', b'x', high, low]
-        })
-        .collect();
-    CString::new(text).expect("hexadecimal digits are not zero bytes")
 }
 
 /// What the compiler answered; frees what it said.

@@ -12,10 +12,6 @@ pub const DB_MODE_ERROR: c_int = -7;
 pub const ARCH_ERROR: c_int = -11;
 
 pub const FLAG_CASELESS: c_uint = 1;
-pub const FLAG_DOTALL: c_uint = 2;
-pub const FLAG_MULTILINE: c_uint = 4;
-pub const FLAG_SINGLEMATCH: c_uint = 8;
-pub const FLAG_PREFILTER: c_uint = 128;
 
 pub const MODE_BLOCK: c_uint = 1;
 pub const MODE_STREAM: c_uint = 2;
@@ -29,23 +25,13 @@ macro_rules! opaque {
     };
 }
 
-opaque! { HsDatabase HsScratch HsStream HsExtension }
+opaque! { HsDatabase HsScratch HsStream }
 
 #[repr(C)]
 pub struct HsCompileError {
     pub message: *mut c_char,
     /// Position of the pattern, negative where none is to blame.
     pub expression: c_int,
-}
-
-#[repr(C)]
-pub struct HsExpressionInfo {
-    pub min_width: c_uint,
-    /// `c_uint::MAX`: without a bound.
-    pub max_width: c_uint,
-    pub unordered_matches: c_char,
-    pub matches_at_eod: c_char,
-    pub matches_only_at_eod: c_char,
 }
 
 #[repr(C)]
@@ -76,24 +62,7 @@ unsafe extern "C" {
         database: *mut *mut HsDatabase,
         error: *mut *mut HsCompileError,
     ) -> c_int;
-    pub fn hs_compile_ext_multi(
-        expressions: *const *const c_char,
-        flags: *const c_uint,
-        ids: *const c_uint,
-        extensions: *const *const HsExtension,
-        elements: c_uint,
-        mode: c_uint,
-        platform: *const HsPlatform,
-        database: *mut *mut HsDatabase,
-        error: *mut *mut HsCompileError,
-    ) -> c_int;
     pub fn hs_free_compile_error(error: *mut HsCompileError) -> c_int;
-    pub fn hs_expression_info(
-        expression: *const c_char,
-        flags: c_uint,
-        info: *mut *mut HsExpressionInfo,
-        error: *mut *mut HsCompileError,
-    ) -> c_int;
 
     pub fn hs_free_database(database: *mut HsDatabase) -> c_int;
     pub fn hs_database_size(database: *const HsDatabase, size: *mut usize) -> c_int;
