@@ -88,6 +88,8 @@ pub struct Settings {
     pub policies: Policies,
     /// A flow that was found clean for so many bytes is no longer inspected. 0: it always is.
     pub depth: u64,
+    /// A flow is no longer inspected once both sides send nothing but encrypted data.
+    pub leave_encrypted: bool,
     /// Nothing is dropped by rules: they report.
     pub passive: bool,
     /// Urgent pointers are cleared, so that a receiver takes all data in order.
@@ -603,7 +605,13 @@ impl<'m> Inspector<'m> {
         if let Some(anomalies) = self.store.anomalies.take_met() {
             self.met.add_all(anomalies.filter_map(Anomaly::exception));
         }
-        if clean { Verdict::Leave(None) } else { Verdict::Pass }
+        match *fate {
+            Fate::Open if clean => Verdict::Leave(None),
+            Fate::Open if round.settings.leave_encrypted && parser.is_encrypted() => {
+                Verdict::Leave(Some(Skipped::Encrypted))
+            }
+            _ => Verdict::Pass,
+        }
     }
 
     fn datagram(&mut self, handle: FlowHandle, mut seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {

@@ -37,6 +37,7 @@ pub use quic::{Flights, Quic};
 pub use recognise::{Recognise, Recognised};
 pub use slots::{Handle, Limits, Slot, Slots, View};
 pub use smtp::{Mails, Smtp};
+pub use tls::Records as TlsRecords;
 pub use tls::Server as TlsServer;
 pub use tls::Tls;
 

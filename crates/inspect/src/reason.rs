@@ -115,6 +115,7 @@ skipped! {
     Left "left" "Of a flow that had left inspection: found clean, or by policy.";
     Class "class" "The first packet of a flow of a class that is not inspected; the others are `left`.";
     Rule "rule" "Of a flow that a rule lets pass.";
+    Encrypted "encrypted" "The packet with which a connection of TLS is encrypted both ways; the rest of its flow is `left`.";
     IcmpError "icmp-error" "An ICMP error about an inspected flow, which is none of its data.";
     Overload "overload" "Of a class that is bypassed, or inspected less, while its worker is overloaded.";
     FailOpen "fail-open" "Over a bridge that fails open, where there was no place for another flow.";

@@ -45,6 +45,8 @@ pub struct Inspection {
     pub decoders: u16,
     /// Bytes after which a flow that was found clean is no longer inspected; 0: it always is.
     pub depth: u64,
+    /// What is done about connections that are encrypted both ways.
+    pub encrypted: Encrypted,
     /// Alerts that wait for the log in each worker at most; more are lost, and counted.
     pub alerts: u32,
     /// Datagrams in fragments that each worker puts together at a time, in 64 KiB each. Their fragments wait meanwhile, as
@@ -83,6 +85,7 @@ impl Default for Inspection {
             messages: 4096,
             decoders: 64,
             depth: 0,
+            encrypted: Encrypted::Bypass,
             alerts: 4096,
             fragments: 256,
             fragment_bytes: 1 << 20,
@@ -112,6 +115,16 @@ pub enum UrgentPointer {
     Keep,
     /// It is cleared, and counted: the urgent byte is data like other.
     Clear,
+}
+
+/// What is done about a connection of TLS once both sides send encrypted data alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encrypted {
+    /// It is no longer inspected: its hellos and certificates were.
+    Bypass,
+    /// It is searched like any other.
+    Inspect,
 }
 
 /// What is done while a worker has more to do than it can, before work is spent on it.

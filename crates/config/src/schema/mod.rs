@@ -24,7 +24,7 @@ pub use eve::{Eve, EveType};
 pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, Part, RejectWith, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
 pub use inspection::{
-    BypassClass, ExceptionPolicy, Inspection, InspectionMode, Overload, OverloadAction, OverloadClass,
+    BypassClass, Encrypted, ExceptionPolicy, Inspection, InspectionMode, Overload, OverloadAction, OverloadClass,
     SignatureDialect, Signatures, UrgentPointer,
 };
 pub use interface::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_config::Config;
 use sluice_config::schema::{
-    self, EveType, ExceptionPolicy, InspectionMode, OverloadAction, OverloadClass, UrgentPointer,
+    self, Encrypted, EveType, ExceptionPolicy, InspectionMode, OverloadAction, OverloadClass, UrgentPointer,
 };
 use sluice_config::value::{IpProtocol, PortRanges, Prefix};
 use sluice_engine::inspection::{Class, Inspection, Limits, Overload, Shed};
@@ -114,6 +114,7 @@ fn settings(written: &sluice_config::schema::Inspection) -> Settings {
     Settings {
         policies,
         depth: written.depth,
+        leave_encrypted: written.encrypted == Encrypted::Bypass,
         passive: written.mode == InspectionMode::Detect,
         clear_urgent: written.urgent_pointer == UrgentPointer::Clear,
         wanted: wanted(written),

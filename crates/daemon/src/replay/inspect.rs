@@ -255,7 +255,7 @@ pub fn inspect(
                 false => Checksums::Vouched,
             };
             world.feed(side(&bytes), &bytes, checksums);
-            world.drain();
+            world.drain_bridges();
         }
         let told = journal.tell(&mut world, false)?;
         print(&journal, &world, &told, found)?;

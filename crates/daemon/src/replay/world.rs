@@ -320,6 +320,18 @@ impl<'m> World<'m> {
         self.wires.iter().flat_map(|wires| wires.take_sent()).collect()
     }
 
+    /// The same of a single worker between whose ports there are bridges alone, which ask for no neighbours; nobody wants what
+    /// it sent.
+    pub fn drain_bridges(&mut self) {
+        loop {
+            self.round();
+            if self.wires.iter().all(Wires::is_idle) {
+                break;
+            }
+        }
+        self.wires.iter().for_each(Wires::forget_sent);
+    }
+
     /// Look through all sessions and end those that match; with one that none matches, the processor's caches are as they are
     /// after any other.
     pub fn end_sessions(&mut self, filter: &Filter) {

@@ -17,6 +17,9 @@ pub const HEADROOM: usize = 128;
 /// Packets that a worker parks at most.
 const PARKING: usize = 16_384;
 
+/// Buffers that wait to be used again, at most.
+const SPARE: usize = 64;
+
 /// A buffer with its frame.
 #[derive(Clone, Debug)]
 struct Buffer {
@@ -25,9 +28,12 @@ struct Buffer {
 }
 
 impl Buffer {
-    fn new(frame: &[u8], room: usize, headroom: u16, checksums: Checksums) -> Self {
+    /// In a spare buffer where one is there. Beside its frame that has what it had before, as a device's would.
+    fn new(frame: &[u8], room: usize, headroom: u16, checksums: Checksums, spare: Option<Box<[u8]>>) -> Self {
         let start = usize::from(headroom);
-        let mut bytes = vec![0; room.max(start + frame.len())].into_boxed_slice();
+        let room = room.max(start + frame.len());
+        let spare = spare.filter(|spare| spare.len() == room);
+        let mut bytes = spare.unwrap_or_else(|| vec![0; room].into_boxed_slice());
         bytes[start..start + frame.len()].copy_from_slice(frame);
         let window = Window {
             start: headroom,
@@ -62,6 +68,8 @@ pub struct Wires(Arc<Far>);
 struct Far {
     incoming: Vec<Mutex<VecDeque<Buffer>>>,
     sent: Mutex<Vec<(PortIndex, Buffer)>>,
+    /// Buffers of frames that are gone.
+    spare: Mutex<Vec<Box<[u8]>>>,
     room: AtomicUsize,
     headroom: AtomicU16,
     transmit_limit: AtomicUsize,
@@ -72,25 +80,44 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Far {
+    fn buffer(&self, frame: &[u8], headroom: u16, checksums: Checksums) -> Buffer {
+        let room = self.room.load(Ordering::Relaxed);
+        Buffer::new(frame, room, headroom, checksums, lock(&self.spare).pop())
+    }
+
+    fn take_back(&self, buffers: impl IntoIterator<Item = Buffer>) {
+        let mut spare = lock(&self.spare);
+        let left = SPARE.saturating_sub(spare.len());
+        spare.extend(buffers.into_iter().take(left).map(|buffer| buffer.room));
+    }
+}
+
 impl Wires {
     /// Queue a frame for receive on a port.
     pub fn inject(&self, port: PortIndex, frame: &[u8], checksums: Checksums) {
         if let Some(queue) = self.0.incoming.get(port as usize) {
-            let room = self.0.room.load(Ordering::Relaxed);
             let headroom = self.0.headroom.load(Ordering::Relaxed);
-            lock(queue).push_back(Buffer::new(frame, room, headroom, checksums));
+            lock(queue).push_back(self.0.buffer(frame, headroom, checksums));
         }
     }
 
     /// What was sent since the last call, in order.
     pub fn take_sent(&self) -> Vec<Sent> {
-        let sent = std::mem::take(&mut *lock(&self.0.sent));
-        let frames = sent.into_iter().map(|(port, buffer)| Sent {
-            port,
+        let mut sent = lock(&self.0.sent);
+        let frames = sent.iter().map(|(port, buffer)| Sent {
+            port: *port,
             frame: buffer.frame().to_vec(),
             checksums: buffer.window.checksums,
         });
-        frames.collect()
+        let frames = frames.collect();
+        self.0.take_back(sent.drain(..).map(|(_, buffer)| buffer));
+        frames
+    }
+
+    /// Forget what was sent since the last call.
+    pub fn forget_sent(&self) {
+        self.0.take_back(lock(&self.0.sent).drain(..).map(|(_, buffer)| buffer));
     }
 
     /// Whether nothing waits to be received.
@@ -153,6 +180,7 @@ impl MemoryIo {
                 far: Arc::new(Far {
                     incoming: (0..ports).map(|_| Mutex::default()).collect(),
                     sent: Mutex::default(),
+                    spare: Mutex::default(),
                     room: AtomicUsize::new(2048 + HEADROOM),
                     headroom: AtomicU16::new(HEADROOM as u16),
                     transmit_limit: AtomicUsize::new(usize::MAX),
@@ -237,7 +265,8 @@ impl PacketIo for MemoryIo {
 
     fn free(&mut self, slots: &[Slot]) {
         for &slot in slots {
-            self.take(slot);
+            let buffer = self.take(slot);
+            self.far.take_back(buffer);
         }
     }
 
@@ -246,12 +275,8 @@ impl PacketIo for MemoryIo {
             .min(self.hand.remaining_capacity())
             .min(self.far.allocate_limit.load(Ordering::Relaxed));
         for _ in 0..count {
-            self.hand.push(Some(Buffer::new(
-                &[],
-                self.far.room.load(Ordering::Relaxed),
-                HEADROOM as u16,
-                Checksums::Unverified,
-            )));
+            let buffer = self.far.buffer(&[], HEADROOM as u16, Checksums::Unverified);
+            self.hand.push(Some(buffer));
         }
         count
     }

@@ -4,7 +4,7 @@ use crate::protocols::expected::{Ends, Transfer};
 use crate::protocols::ftp::{Ftp, Hosts};
 use crate::protocols::http::Http;
 use crate::protocols::{
-    Dns, DnsStream, FtpData, Http2, Piece, Quic, Recognise, Recognised, Slot, Smtp, Store, Tls, TlsServer,
+    Dns, DnsStream, FtpData, Http2, Piece, Quic, Recognise, Recognised, Slot, Smtp, Store, Tls, TlsRecords, TlsServer,
 };
 use crate::signature::{Service, Toward};
 
@@ -15,8 +15,8 @@ pub(super) enum Parser {
     /// Not yet known.
     Unknown(Recognise),
     Http(Http),
-    /// The client's hello; the server's hello and certificate.
-    Tls(Tls, TlsServer),
+    /// The client's hello; the server's hello and certificate; the records of each side.
+    Tls(Tls, TlsServer, [TlsRecords; 2]),
     /// Of both sides: the questions are all that is read.
     DnsStream(DnsStream),
     Dns(Dns),
@@ -53,11 +53,17 @@ impl Parser {
         matches!(self, Self::Unknown(_))
     }
 
+    /// Whether both sides send nothing more in the clear: a client and a server of TLS that have agreed on keys. A server that
+    /// is none answers with no such records.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Tls(_, _, records) if records.iter().all(TlsRecords::are_encrypted))
+    }
+
     /// What parses a protocol over TCP.
     fn of_stream(service: Service) -> Self {
         match service {
             Service::Http => Self::Http(Http::default()),
-            Service::Tls => Self::Tls(Tls::default(), TlsServer::default()),
+            Service::Tls => Self::Tls(Tls::default(), TlsServer::default(), Default::default()),
             Service::Dns => Self::DnsStream(DnsStream::default()),
             Service::Http2 => Self::Http2(Http2::default()),
             Service::Smtp => Self::Smtp(Smtp::default()),
@@ -142,13 +148,15 @@ impl Parser {
                     return;
                 }
             }
-            (Self::Tls(_, server), Toward::Client) => {
+            (Self::Tls(_, server, records), Toward::Client) => {
+                records[Toward::Client as usize].bytes(bytes);
                 server.bytes(store, bytes, &mut found);
                 if server.is_done() {
                     server.release(store);
                 }
             }
-            (Self::Tls(tls, _), Toward::Server) => {
+            (Self::Tls(tls, _, records), Toward::Server) => {
+                records[Toward::Server as usize].bytes(bytes);
                 tls.bytes(store, bytes, &mut found);
                 if tls.is_done() {
                     tls.release(store);
@@ -197,8 +205,8 @@ impl Parser {
             (Self::FtpData(file), _) => Some(file.slot(store)),
             (Self::Smtp(mail), Toward::Server) => Some(mail.slot(store)),
             (Self::Http2(http), _) => Some(http.slot(store, toward)),
-            (Self::Tls(tls, _), Toward::Server) => Some(tls.slot(store)),
-            (Self::Tls(_, server), Toward::Client) => Some(server.slot(store)),
+            (Self::Tls(tls, ..), Toward::Server) => Some(tls.slot(store)),
+            (Self::Tls(_, server, _), Toward::Client) => Some(server.slot(store)),
             (Self::DnsStream(questions), Toward::Server) => Some(questions.slot(store)),
             _ => None,
         }
@@ -244,7 +252,7 @@ impl Parser {
     pub fn release(&mut self, store: &mut Store) {
         match std::mem::replace(self, Self::None) {
             Self::Http(mut http) => http.release(store),
-            Self::Tls(mut tls, mut server) => {
+            Self::Tls(mut tls, mut server, _) => {
                 tls.release(store);
                 server.release(store);
             }

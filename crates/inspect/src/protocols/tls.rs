@@ -1,10 +1,11 @@
 //! The ClientHello of TLS (RFC 8446, section 4.1.2; RFC 6066, section 3) in records of any size: its server name, the
-//! protocols that it offers, and its fingerprints JA3 and JA4. Nothing behind it is looked at. [`Server`] reads the other
-//! direction.
+//! protocols that it offers, and its fingerprints JA3 and JA4. [`Server`] reads the other direction, [`Records`] what follows
+//! the hello in either.
 
 mod certificate;
 mod ja3;
 mod ja4;
+mod records;
 mod server;
 
 use super::anomaly::Seen;
@@ -13,6 +14,7 @@ use super::{Anomaly, Handle, Piece, Slot, Store};
 use crate::signature::Buffer;
 use ja3::Ja3;
 use ja4::Ja4;
+pub use records::Records;
 pub use server::Server;
 
 const RECORD: u32 = 5;
