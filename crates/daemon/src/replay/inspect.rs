@@ -13,7 +13,7 @@ use sluice_config::api::NetFilter;
 use sluice_config::memory::EntryBytes;
 use sluice_config::schema::{self, SignatureDialect};
 use sluice_config::{Config, Machine, api};
-use sluice_engine::io::PortIndex;
+use sluice_engine::io::{BATCH, PortIndex};
 use sluice_engine::reason::Reason;
 use sluice_inspect::Skipped;
 use sluice_wire::Checksums;
@@ -31,6 +31,8 @@ const ROOM: usize = 2_048;
 const MTU: u16 = 65_000;
 /// Frames between two reports of progress.
 const PERIOD: u64 = 1 << 16;
+/// Frames that came within so long may be searched together: what is told of one has the time of the first.
+const TOGETHER: Duration = Duration::from_micros(100);
 /// Bytes of the header of a packet in a capture.
 const PACKET_HEADER: u64 = 16;
 
@@ -205,6 +207,25 @@ impl Inspect {
     }
 }
 
+/// Frames that are searched together, as a worker takes those that came while it was busy: of one side, so that none overtakes
+/// an answer to it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Burst {
+    side: PortIndex,
+    began: Duration,
+    frames: usize,
+}
+
+impl Burst {
+    fn new(side: PortIndex, began: Duration) -> Self {
+        Self { side, began, frames: 0 }
+    }
+
+    fn takes(&self, side: PortIndex, at: Duration) -> bool {
+        side == self.side && self.frames < BATCH && at - self.began < TOGETHER
+    }
+}
+
 /// The side of the bridge that a frame comes in by.
 fn side(frame: &[u8]) -> PortIndex {
     let (_, [a, b, c, d], [source, destination]) = world::flow(frame);
@@ -243,22 +264,32 @@ pub fn inspect(
     journal.rename(&request.capture.to_string_lossy());
     let (mut packets, mut bytes, mut read) = (0u64, 0u64, 0u64);
     let began = Instant::now();
+    let (mut burst, mut at) = (Burst::default(), Duration::ZERO);
+    let mut search = |world: &mut World<'_>, until: Duration| -> Result<(), ReplayError> {
+        world.drain_bridges();
+        let told = journal.tell(world, false)?;
+        print(&journal, world, &told, found)?;
+        world.advance(until.as_nanos() as u64, &mut |_, _, _| Ok(()))?;
+        Ok(())
+    };
     while let Some(frame) = input.take()? {
         packets += 1;
         bytes += u64::from(frame.length);
         read += frame.bytes.len() as u64 + PACKET_HEADER;
-        let at = frame.at.saturating_sub(start).as_nanos() as u64;
-        world.advance(at, &mut |_, _, _| Ok(()))?;
+        at = frame.at.saturating_sub(start);
         if let Some((bytes, is_cut)) = world.whole(&frame) {
             let checksums = match request.checks && !is_cut {
                 true => Checksums::Unverified,
                 false => Checksums::Vouched,
             };
-            world.feed(side(&bytes), &bytes, checksums);
-            world.drain_bridges();
+            let side = side(&bytes);
+            if !burst.takes(side, at) {
+                search(&mut world, at)?;
+                burst = Burst::new(side, at);
+            }
+            world.feed(side, &bytes, checksums);
+            burst.frames += 1;
         }
-        let told = journal.tell(&mut world, false)?;
-        print(&journal, &world, &told, found)?;
         if packets.is_multiple_of(PERIOD) {
             progress(Progress {
                 packets,
@@ -266,6 +297,7 @@ pub fn inspect(
             });
         }
     }
+    search(&mut world, at)?;
     let took = began.elapsed();
     let flows = sum(&world, |worker| &worker.sessions_created);
     let duration = Duration::from_nanos(world.now());
