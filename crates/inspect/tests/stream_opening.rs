@@ -2,11 +2,12 @@
 
 mod rig;
 
-use rig::cases::{CLIENT, Is::*, case, check, opened, run};
-use rig::{plan, segment};
-use sluice_inspect::stream::{Exception::*, State};
+use rig::cases::{CLIENT, Is::*, OPEN, SERVER, case, check, opened, run};
+use rig::{BLOCK, Rig, plan, segment, summed};
+use sluice_inspect::shares::Source;
+use sluice_inspect::stream::{Exception::*, Handle, Plan, State, Step};
 use sluice_wire::key::Direction::{Forward, Reverse};
-use sluice_wire::tcp::flag;
+use sluice_wire::tcp::{self, flag};
 
 #[test]
 fn syn_with_data_is_inspected_and_compared_with_what_follows() {
@@ -178,6 +179,101 @@ fn reset_marks_the_stream_where_its_receiver_takes_it_and_ends_no_inspection() {
     let mut rig = opened(&rows, "abcdef", "");
     run(&mut rig, &[("cR", 3, 0, "", Repeat)]);
     assert!(rig.streams.ended(rig.handle));
+}
+
+/// Data that nobody acknowledges, a kilobyte at a time, in any order.
+fn unacknowledged(rig: &mut Rig, handle: Handle, places: impl IntoIterator<Item = u32>) -> Vec<Step> {
+    rig.handle = handle;
+    let send = |place: u32| rig.send(Forward, kilobyte(place));
+    places.into_iter().map(send).collect()
+}
+
+fn kilobyte(place: u32) -> Vec<u8> {
+    let at = CLIENT.wrapping_add(1 + place * 1024);
+    segment(at, SERVER + 1, flag::ACK, &[place as u8; 1024])
+}
+
+/// Room for a connection of half a megabyte, and for another, but not of one source.
+fn roomy() -> Plan {
+    Plan {
+        reassembly: 512 * BLOCK,
+        share: 256 * BLOCK,
+        reach: 1 << 20,
+        ..plan()
+    }
+}
+
+#[test]
+fn connection_that_was_reset_leaves_what_nobody_acknowledges_to_others_of_its_source() {
+    let whole = |rig: &mut Rig, handle: Handle| {
+        rig.handle = handle;
+        run(rig, &OPEN);
+        rig.streams.count_for(handle, Source(7));
+        unacknowledged(rig, handle, 0..440)
+    };
+    let is_fresh = |step: &Step| matches!(step, Step::Fresh { .. });
+    let mut rig = Rig::new(&roomy());
+    let first = rig.handle;
+    assert!(whole(&mut rig, first).iter().all(is_fresh));
+    let used = rig.streams.used().2;
+    // Within the window, and not the next: the connection may go on (RFC 5961, 3.2).
+    run(&mut rig, &[("cR", 5000, 0, "", Repeat)]);
+    assert_eq!(used, rig.streams.used().2);
+    // The server has closed its socket.
+    run(&mut rig, &[("sR", 1, 0, "", Repeat)]);
+    assert!(rig.streams.used().2 <= 34, "{:?}", rig.streams.used());
+    // The client, which did not hear that, sends again what the server wants: in its first copy only.
+    let mut other = kilobyte(0);
+    let data = other.len() - 1024;
+    other[data..].fill(b'X');
+    assert_eq!(Right(1024), rig.send(Forward, summed(other)).into());
+    assert_eq!(Repeat, rig.send(Forward, kilobyte(63)).into());
+    assert_eq!(Repeat, rig.send(Forward, kilobyte(439)).into());
+    // Nothing passes that can't be compared.
+    assert_eq!(Not(BeyondWindow), rig.send(Forward, kilobyte(200)).into());
+    // Another has as much room as the first one had.
+    let second = rig.streams.open().expect("a place");
+    assert!(whole(&mut rig, second).iter().all(is_fresh));
+    rig.streams.close(first);
+    rig.close();
+}
+
+#[test]
+fn connection_that_was_reset_takes_nothing_behind_what_it_keeps_of_what_came_ahead() {
+    let mut rig = Rig::new(&roomy());
+    for (direction, from, acknowledged, flags) in [
+        (Forward, CLIENT, 0, flag::SYN),
+        (Reverse, SERVER, CLIENT.wrapping_add(1), flag::SYN | flag::ACK),
+        (Forward, CLIENT.wrapping_add(1), SERVER + 1, flag::ACK),
+    ] {
+        let mut opening = segment(from, acknowledged, flags, b"");
+        if flags & flag::SYN != 0 {
+            opening[tcp::LENGTH..].copy_from_slice(&[tcp::option::WINDOW_SCALE, 3, 4, 1]);
+        }
+        assert_eq!(Repeat, rig.send(direction, summed(opening)).into());
+    }
+    let wide = segment(SERVER + 1, CLIENT.wrapping_add(1), flag::ACK, b"");
+    assert_eq!(Repeat, rig.send(Reverse, wide).into());
+    let handle = rig.handle;
+    let steps = unacknowledged(&mut rig, handle, 1..240);
+    assert!(steps.iter().all(|step| matches!(step, Step::Ahead { .. })), "{steps:?}");
+    run(&mut rig, &[("cR", 1, 0, "", Repeat)]);
+    assert!(rig.streams.used().2 <= 34, "{:?}", rig.streams.used());
+    // What has passed ahead of the gap is compared, or is behind the end.
+    let other = |place: u32| {
+        let mut other = kilobyte(place);
+        let data = other.len() - 1024;
+        other[data..].fill(b'X');
+        summed(other)
+    };
+    assert_eq!(AheadRight(1024), rig.send(Forward, other(40)).into());
+    assert_eq!(Not(BeyondEnd), rig.send(Forward, other(150)).into());
+    assert_eq!(Not(BeyondEnd), rig.send(Forward, other(300)).into());
+    // The gap is filled: what follows up to there is inspected.
+    assert_eq!(Fresh, rig.send(Forward, kilobyte(0)).into());
+    assert!((64 << 10..66 << 10).contains(&rig.inspected[0].len()));
+    assert_eq!(Not(BeyondEnd), rig.send(Forward, other(150)).into());
+    rig.close();
 }
 
 #[test]

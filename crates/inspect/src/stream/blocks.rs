@@ -11,7 +11,7 @@ use bytemuck::{Pod, Zeroable};
 use sluice_table::hash::Hasher;
 
 use super::free::Free;
-use super::side::{NONE, Side};
+use super::side::{NONE, Side, mark};
 use crate::shares::{Shares, Source};
 
 /// Bytes of a block.
@@ -20,6 +20,10 @@ pub(super) const BLOCK: usize = 1 << SHIFT;
 const SHIFT: u32 = 11;
 /// Bytes that a word of bits is about.
 const WORD: usize = 64;
+
+/// Bytes that stay of each side of a connection that was reset, from the first on that its receiver wants: its sender sends
+/// them again where the reset did not reach it, and the answer to that is another reset. No segment is longer.
+const AFTER_RESET: u32 = 1 << 16;
 
 /// A block: what is in use of it is about one direction.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -406,6 +410,31 @@ impl<'m> Blocks<'m> {
             let (number, after) = (block.number, block.after);
             let behind = (number << SHIFT).wrapping_add(BLOCK as u32);
             if behind.wrapping_sub(sequence) as i32 <= 0 {
+                self.release(side, at);
+            }
+            at = after;
+        }
+    }
+
+    /// The connection was reset: nobody acknowledges its bytes any more, and they are left to others but for
+    /// [`AFTER_RESET`] of those released and as many ahead of a gap. Whatever comes behind these comes behind the end of the
+    /// stream, and what was released and is gone is [`Compared::Gone`]: no other copy of it passes.
+    pub(super) fn cut(&mut self, side: &mut Side) {
+        let most = AFTER_RESET as usize / BLOCK + 1;
+        if side.blocks as usize <= most {
+            return;
+        }
+        let limit = side.next.wrapping_add(AFTER_RESET);
+        if side.has_ahead() && side.end.wrapping_sub(limit) as i32 > 0 {
+            side.end = limit;
+            side.marks |= mark::FIN_AHEAD;
+        }
+        let mut at = side.head;
+        while let Some(block) = self.get(at) {
+            let (begin, after) = (block.number << SHIFT, block.after);
+            let is_released = begin.wrapping_add(BLOCK as u32).wrapping_sub(side.next) as i32 <= 0;
+            let from = if is_released { side.acked } else { side.next };
+            if begin.wrapping_sub(from) as i32 >= AFTER_RESET as i32 {
                 self.release(side, at);
             }
             at = after;

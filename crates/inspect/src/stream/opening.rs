@@ -21,7 +21,7 @@ pub(super) fn open(
 ) -> Option<Step> {
     let brings = segment.len() > header.data || header.has(flag::FIN);
     if header.has(flag::RST) {
-        return Some(reset(side, peer, own, header, reach));
+        return Some(reset(side, peer, own, windows, header, reach));
     }
     if header.has(flag::SYN) {
         offered(side, &segment[tcp::LENGTH..header.data]);
@@ -92,7 +92,10 @@ fn answers(peer: &Side, acknowledgment: u32) -> bool {
 
 /// A reset: its receiver takes it where its number is what it wants next, or, before it knows a number, where it
 /// acknowledges the SYN.
-fn reset(side: &mut Side, peer: &Side, own: bool, header: &Header, reach: u32) -> Step {
+///
+/// Where its number is what the receiver wants next without a doubt (RFC 5961, 3.2), so that no forgery by chance has it,
+/// what is kept of the connection is [cut](super::blocks::Blocks::cut).
+fn reset(side: &mut Side, peer: &mut Side, own: bool, windows: &mut Windows<'_>, header: &Header, reach: u32) -> Step {
     let within = |number: u32, side: &Side| number.wrapping_sub(side.acked) <= side.top().wrapping_sub(side.acked);
     let taken = if side.has(mark::OPEN) {
         within(header.sequence, side)
@@ -101,6 +104,10 @@ fn reset(side: &mut Side, peer: &Side, own: bool, header: &Header, reach: u32) -
     };
     if taken && own {
         side.marks |= mark::RESET;
+        if side.has(mark::OPEN) && [side.acked, side.top()].contains(&header.sequence) {
+            windows.blocks.cut(side);
+            windows.blocks.cut(peer);
+        }
     } else if side.has(mark::OPEN) {
         let distance = header.sequence.wrapping_sub(side.next) as i32;
         if distance.unsigned_abs() > reach {
