@@ -58,7 +58,7 @@ reasons! {
     GapFull "stream-gap-full"
         "A TCP segment ahead of a gap, with no memory left to keep its bytes: enlarge reassembly-bytes.";
     BeyondWindow "stream-beyond-window"
-        "Data sent again that is not there to compare: of a gap that was given up, or of a connection without answers.";
+        "Data sent again that is not there to compare: of a gap that was given up, or of a connection without answers or that was reset.";
     BeyondEnd "stream-beyond-end"
         "Data behind the end of its stream.";
     OutOfWindow "stream-out-of-window"

@@ -27,7 +27,10 @@
 //! may take an urgent byte out of its stream, and does not see what was inspected then.
 //!
 //! A reset does not end inspection, whatever its number: it marks the direction where its receiver will take it
-//! (RFC 5961, 3), so that the session may be forgotten sooner. A SYN with another initial sequence number is passed
+//! (RFC 5961, 3), so that the session may be forgotten sooner. One with the number that its receiver wants next leaves the
+//! blocks of both directions to others, but for 64 KiB of each: what its receiver sends again passes and is answered. What
+//! was released and is gone is [`Exception::BeyondWindow`] when it comes again; what came ahead of a gap and is gone is
+//! behind the end of the stream from then on, [`Exception::BeyondEnd`]. A SYN with another initial sequence number is passed
 //! on; which of the two counts is what the other side acknowledges. Until then nothing ahead of a gap passes: which
 //! stream it is of is not known.
 //!

@@ -57,7 +57,7 @@ exceptions! {
     GapFull "gap-full" DropPacket
         "A segment ahead of a gap, and no memory to keep its bytes until the gap is filled";
     BeyondWindow "beyond-window" DropPacket
-        "Data sent again that is not there to compare: of a gap that was given up, or of a connection without answers";
+        "Data sent again that is not there to compare: of a gap that was given up, or of a connection without answers or that was reset";
     BeyondEnd "beyond-end" DropPacket "Data behind the end of its stream";
     OutOfWindow "out-of-window" DropPacket "A sequence number that the receiver's window does not reach";
     NoMemory "no-memory" DropPacket
