@@ -127,7 +127,7 @@ impl Inspection {
     /// Whether a TCP segment may begin the session of a connection whose beginning was not seen, for inspection to say what
     /// becomes of it.
     pub fn picks_up(&self, layers: &Layers) -> bool {
-        let said = self.settings.policies.of(Exception::Midstream);
+        let said = self.settings.policy(Exception::Midstream);
         layers.protocol == TCP
             && matches!(said, Policy::Pass | Policy::Bypass)
             // An answer to a SYN, or a reset, says nothing about who called.
@@ -137,8 +137,10 @@ impl Inspection {
 
     /// Whether a frame that no rule can look into goes on over a bridge.
     pub fn passes_unparsable(&self) -> bool {
-        let said = self.settings.policies.of(Exception::Unparsable);
-        self.settings.passive || matches!(said, Policy::Pass | Policy::Bypass)
+        matches!(
+            self.settings.policy(Exception::Unparsable),
+            Policy::Pass | Policy::Bypass
+        )
     }
 
     /// Whether a packet with a wrong checksum comes to inspection at all: it is dropped before, unless something else is

@@ -98,6 +98,16 @@ pub struct Settings {
     pub wanted: Wanted,
 }
 
+impl Settings {
+    /// What is done about what can't be inspected. Where rules drop nothing, this doesn't either: it passes.
+    pub fn policy(&self, exception: Exception) -> Policy {
+        match self.policies.of(exception) {
+            Policy::DropPacket | Policy::DropFlow if self.passive => Policy::Pass,
+            said => said,
+        }
+    }
+}
+
 /// How much is inspected at once, in one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -361,7 +371,7 @@ impl<'m> Inspector<'m> {
             self.streams.count(Exception::Closed);
         }
         if let Step::Exception(exception) = step
-            && round.settings.policies.of(exception) == Policy::Pass
+            && round.settings.policy(exception) == Policy::Pass
         {
             if exception == Exception::GapFull {
                 self.stream_event(handle, &seen, StreamEvent::Gap, round);

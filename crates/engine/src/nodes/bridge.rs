@@ -183,10 +183,7 @@ const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 /// A packet that its receiver would not take, and that inspection does not take for part of its flow.
 fn wrong_checksum(slot: Slot, bridge: Bridge, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
     let inspection = ctx.policy.inspection.as_deref();
-    let said = inspection.map(|inspection| match inspection.settings {
-        settings if settings.passive => Exceptional::Pass,
-        settings => settings.policies.of(Exception::BadChecksum),
-    });
+    let said = inspection.map(|inspection| inspection.settings.policy(Exception::BadChecksum));
     let packet = &mut batch.packets[slot as usize];
     match (said, layers::parse(packet.bytes())) {
         (Some(Exceptional::DropFlow | Exceptional::Bypass), Ok(layers)) if !bridge.drops_invalid => {
@@ -455,7 +452,7 @@ fn unseen(slot: Slot, reason: Reason, bridge: Bridge, batch: &mut Batch<'_, '_>,
     if !inspects(ctx.policy, batch.meta(slot).interface, bridge) {
         return send(slot, bridge.peer, batch, lists, ctx);
     }
-    let said = inspection.map(|inspection| inspection.settings.policies.of(Exception::Midstream));
+    let said = inspection.map(|inspection| inspection.settings.policy(Exception::Midstream));
     if !matches!(said, Some(Exceptional::Pass | Exceptional::Bypass)) {
         return lists.discard(slot, reason);
     }

@@ -116,7 +116,7 @@ fn one<F: Family>(
     }
     let Some(handle) = flow::<F>(shard, packet.index, &packet.session, ctx.now) else {
         // No place: what the policy for want of memory says.
-        let verdict = match packet.settings.policies.of(Exception::NoMemory) {
+        let verdict = match packet.settings.policy(Exception::NoMemory) {
             Policy::Pass => Verdict::Skip(Skipped::NoMemory),
             Policy::Bypass => Verdict::Leave(Some(Skipped::NoMemory)),
             Policy::DropPacket | Policy::DropFlow => Verdict::Drop(Reason::FlowsFull),

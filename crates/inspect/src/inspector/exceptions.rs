@@ -6,7 +6,7 @@ use crate::stream::{self, Exception, Policy};
 impl Inspector<'_> {
     /// What the policy says about a packet that can't be inspected.
     pub fn exception(&mut self, handle: FlowHandle, exception: Exception, settings: &Settings) -> Verdict {
-        match settings.policies.of(exception) {
+        match settings.policy(exception) {
             Policy::DropPacket => Verdict::Drop(exception.into()),
             Policy::DropFlow => {
                 if let Some((flow, _)) = self.flows.get(handle) {
@@ -23,8 +23,7 @@ impl Inspector<'_> {
     }
 
     /// What the policies say about a packet whose content can't be inspected whole, where no rule has decided about it. It is
-    /// part of its stream already, so that only its flow as a whole can be dropped. Where rules drop nothing, this doesn't
-    /// either.
+    /// part of its stream already, so that only its flow as a whole can be dropped.
     #[cold]
     pub(super) fn content_exceptions(&mut self, handle: FlowHandle, verdict: Verdict, settings: &Settings) -> Verdict {
         let met = std::mem::take(&mut self.met);
@@ -37,12 +36,12 @@ impl Inspector<'_> {
             if flow.fate != Fate::Open || said != Verdict::Pass {
                 continue;
             }
-            said = match settings.policies.of(exception) {
-                Policy::DropFlow | Policy::DropPacket if !settings.passive => {
+            said = match settings.policy(exception) {
+                Policy::DropFlow | Policy::DropPacket => {
                     flow.fate = Fate::Dropped;
                     Verdict::Drop(exception.into())
                 }
-                Policy::DropFlow | Policy::DropPacket | Policy::Pass => Verdict::Pass,
+                Policy::Pass => Verdict::Pass,
                 Policy::Bypass => Verdict::Leave(Some(exception.into())),
             };
         }
