@@ -12,6 +12,9 @@ use crate::set::DESCRIPTORS;
 use crate::steering::{self, Attempt, Capabilities, Configured, HashDevice, HashKey, PortHash, Refusal, Wish};
 use crate::sys;
 
+/// Milliseconds between two looks of a bond at the links of its members: each may ask a PHY.
+const LINK_PERIOD: u32 = 100;
+
 /// Why a device is not set up.
 struct Failure {
     error: Box<PortError>,
@@ -190,6 +193,12 @@ impl Port {
                 error: Box::new(error),
                 step: Step::Other,
             })?;
+        }
+        // Before LACP says its first word.
+        self.share_mac();
+        if self.choice.driver == Driver::Bond {
+            // SAFETY: a configured bond.
+            unsafe { sys::sluice_bond_look_every(self.number, LINK_PERIOD) };
         }
         // SAFETY: a configured port.
         match unsafe { sys::sluice_port_start(self.number) } {

@@ -73,6 +73,11 @@ impl Opening<'_> {
             origin,
             multicasts: probed.multicasts,
         };
+        // SAFETY: the number of an open port that no bond has yet.
+        match unsafe { sys::sluice_bond_poll_link(member.number) } {
+            0 => {}
+            error => return Err(self.refused("look at a member's link", error)),
+        }
         Ok((member, probed.name))
     }
 }
@@ -167,6 +172,20 @@ impl Port {
             .collect()
     }
 
+    /// Give members the bond's Ethernet address. LACP takes that of one member for the system's identifier, which would change
+    /// when that member goes; and where both ends change theirs, neither takes the other's word.
+    pub(super) fn share_mac(&self) {
+        let mut mac = [0; 6];
+        // SAFETY: room for six bytes.
+        if unsafe { sys::sluice_port_mac(self.number, mac.as_mut_ptr()) } != 0 {
+            return;
+        }
+        for member in self.places().iter().filter_map(|place| place.member.as_ref()) {
+            // SAFETY: six bytes, read during the call. A member that refuses, or can't, goes on with its own.
+            unsafe { sys::sluice_port_set_mac(member.number, mac.as_ptr()) };
+        }
+    }
+
     fn opening(&self) -> Opening<'_> {
         Opening {
             plan: &self.plan,
@@ -200,6 +219,7 @@ impl Port {
         if let Some(place) = self.places().iter_mut().find(|place| place.device == *device) {
             place.member = Some(member);
         }
+        self.share_mac();
         Ok(())
     }
 }

@@ -74,6 +74,9 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 	/* virtio chooses among VLANs, whether it was asked to or not: so that it can be told to take them all. */
 	if (device.driver_name != NULL && strcmp(device.driver_name, "net_virtio") == 0)
 		configuration.rxmode.offloads |= device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
+	/* A bond has its link from its own look at its members. Without this every question would look again, from other threads: drivers
+	 * are not made for that. */
+	configuration.intr_conf.lsc = device.driver_name != NULL && strcmp(device.driver_name, "net_bonding") == 0;
 	configuration.intr_conf.rxq = settings->interrupts != 0;
 	*step = SLUICE_STEP_CONFIGURE;
 	rc = rte_eth_dev_configure(port, settings->receive_queues, settings->transmit_queues, &configuration);
@@ -275,6 +278,23 @@ int sluice_bond_active(uint16_t port, uint16_t *members, uint16_t room)
 #else
 	return rte_eth_bond_active_slaves_get(port, members, room);
 #endif
+}
+
+/* The bond that takes this port asks it for its link again and again. With events of the link it would rely on them, and e1000's
+ * driver never gets one by MSI-X. The flags that the information points to are the port's own. */
+int sluice_bond_poll_link(uint16_t member)
+{
+	struct rte_eth_dev_info info;
+	int rc = rte_eth_dev_info_get(member, &info);
+
+	if (rc == 0)
+		*(uint32_t *)(uintptr_t)info.dev_flags &= ~(uint32_t)RTE_ETH_DEV_INTR_LSC;
+	return rc;
+}
+
+int sluice_bond_look_every(uint16_t port, uint32_t milliseconds)
+{
+	return rte_eth_bond_link_monitoring_set(port, milliseconds);
 }
 
 int sluice_bond_add(uint16_t port, uint16_t member)

@@ -154,6 +154,8 @@ int sluice_interrupt_arm(struct sluice_queue queue);
 int sluice_interrupt_wait(const struct sluice_queue *queues, uint16_t count, int milliseconds);
 int sluice_bond_active(uint16_t port, uint16_t *members, uint16_t room);
 int sluice_bond_add(uint16_t port, uint16_t member);
+int sluice_bond_poll_link(uint16_t member);
+int sluice_bond_look_every(uint16_t port, uint32_t milliseconds);
 int sluice_bond_remove(uint16_t port, uint16_t member);
 const char *sluice_bond_member_argument(void);
 const char *sluice_error_text(int error);
