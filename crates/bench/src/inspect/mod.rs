@@ -4,6 +4,7 @@
 //! devices, 4,096 of them, so that their headers were written that long before they are read. The *matcher's share* is what the
 //! scans of a run cost alone, done again in their order, over what one core needed for the same packets.
 
+mod attack;
 mod even;
 mod lane;
 mod load;
@@ -67,6 +68,9 @@ pub struct InspectArguments {
     /// Milliseconds of each run.
     #[arg(long, value_name = "MS", default_value_t = 60)]
     milliseconds: u64,
+    /// Measure nothing but the packets that cost most, of those that a search by chance finds.
+    #[arg(long, conflicts_with = "peer")]
+    attack: bool,
     /// Measure nothing but this inspector's offline mode beside `sluice inspect`: suricata=PATH.
     #[arg(long, value_name = "NAME=PATH")]
     peer: Option<peer::Peer>,
@@ -361,6 +365,9 @@ fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(
 pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failure> {
     if let Some(peer) = &arguments.peer {
         return peer::run(run, arguments, peer);
+    }
+    if arguments.attack {
+        return attack::run(run, arguments);
     }
     let mut on = match arguments.on.is_empty() {
         true => sluice_dpdk::eal::allowed_cores(),

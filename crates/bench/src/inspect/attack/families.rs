@@ -1,0 +1,212 @@
+//! What an attacker begins with, by what it makes dear.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::{Conversation, Drawn, MOST, Piece};
+
+/// Segments that come ahead of a gap: a megabyte.
+const AHEAD: u32 = 720;
+
+/// What is made dear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Words of rules in a stream of which nothing is known.
+    Contents,
+    /// One byte again and again.
+    Runs,
+    /// The same behind a request, where rules have expressions.
+    Requests,
+    /// Header fields of a byte each.
+    Fields,
+    /// Chunks of a byte each.
+    Chunks,
+    /// A body that is compressed well.
+    Gzip,
+    /// Indexed fields of HPACK, a byte each.
+    Hpack,
+    /// A hello of TLS with as many extensions as fit.
+    Hello,
+    /// Initial packets of QUIC, each with keys to derive.
+    Quic,
+    /// Names of DNS that point to one another.
+    Dns,
+    /// Commands of SMTP.
+    Mail,
+    /// Commands of FTP.
+    Ftp,
+    /// A gap in front of a megabyte of words.
+    Gap,
+    /// The same bytes again, and differently.
+    Again,
+    /// Datagrams of words.
+    Datagrams,
+}
+
+impl Family {
+    pub const ALL: [Self; 15] = [
+        Self::Contents,
+        Self::Runs,
+        Self::Requests,
+        Self::Fields,
+        Self::Chunks,
+        Self::Gzip,
+        Self::Hpack,
+        Self::Hello,
+        Self::Quic,
+        Self::Dns,
+        Self::Mail,
+        Self::Ftp,
+        Self::Gap,
+        Self::Again,
+        Self::Datagrams,
+    ];
+
+    /// Its name in a row.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Contents => "contents",
+            Self::Runs => "runs",
+            Self::Requests => "requests",
+            Self::Fields => "fields",
+            Self::Chunks => "chunks",
+            Self::Gzip => "gzip",
+            Self::Hpack => "hpack",
+            Self::Hello => "hello",
+            Self::Quic => "quic",
+            Self::Dns => "dns",
+            Self::Mail => "mail",
+            Self::Ftp => "ftp",
+            Self::Gap => "gap",
+            Self::Again => "again",
+            Self::Datagrams => "datagrams",
+        }
+    }
+
+    /// The conversation to begin with.
+    pub fn seed(self, words: &[Vec<u8>], drawn: &mut Drawn) -> Conversation {
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        match self {
+            Self::Contents => Conversation::over_tcp(80, &[(true, &text(words, drawn, 4 * MOST))]),
+            Self::Runs => Conversation::over_tcp(80, &[(true, &[b'a'; 4 * MOST])]),
+            Self::Requests => {
+                let long = [
+                    &b"GET /"[..],
+                    &[b'/'; 1000],
+                    b" HTTP/1.1\r\nCookie: ",
+                    &[b'a'; 4000],
+                    b"\r\n\r\n",
+                ]
+                .concat();
+                Conversation::over_tcp(80, &[(true, &long)])
+            }
+            Self::Fields => {
+                let fields = b"a:b\r\n".repeat(1000);
+                Conversation::over_tcp(80, &[(true, &[&b"GET / HTTP/1.1\r\n"[..], &fields].concat())])
+            }
+            Self::Chunks => {
+                let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+                let body = b"1\r\na\r\n".repeat(1000);
+                Conversation::over_tcp(80, &[(true, request), (false, &[&head[..], &body].concat())])
+            }
+            Self::Gzip => {
+                let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n";
+                let body = gzip(&text(words, drawn, 200_000));
+                let body = &body[..body.len().min(6 * MOST)];
+                Conversation::over_tcp(80, &[(true, request), (false, &[&head[..], body].concat())])
+            }
+            Self::Hpack => {
+                let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+                let fields = [0x82; 4 * MOST];
+                let [_, high, middle, low] = (fields.len() as u32).to_be_bytes();
+                let frame = [high, middle, low, 1, 4, 0, 0, 0, 1];
+                Conversation::over_tcp(80, &[(true, &[&preface[..], &frame, &fields].concat())])
+            }
+            Self::Hello => Conversation::over_tcp(443, &[(true, &hello())]),
+            Self::Quic => {
+                let head = [0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0x44, 0x9e];
+                let datagram = [&head[..], &[0x5a; 1182]].concat();
+                Conversation::of_datagrams(443, &[&datagram[..]; 4])
+            }
+            Self::Dns => {
+                let head = [0, 1, 1, 0, 0, 0xff, 0, 0, 0, 0, 0, 0];
+                let question = b"\x01a\x01b\x01c\xc0\x0c\0\x01\0\x01";
+                let datagram = [&head[..], &question.repeat(100)].concat();
+                Conversation::of_datagrams(53, &[&datagram[..]; 4])
+            }
+            Self::Mail => {
+                let commands = b"RCPT TO:<a@b>\r\n".repeat(300);
+                let said = [&b"EHLO a\r\nMAIL FROM:<a@b>\r\n"[..], &commands].concat();
+                Conversation::over_tcp(25, &[(false, b"220 a ESMTP\r\n"), (true, &said)])
+            }
+            Self::Ftp => {
+                let commands = b"PORT 10,0,0,1,4,5\r\n".repeat(300);
+                Conversation::over_tcp(21, &[(false, b"220 a\r\n"), (true, b"USER a\r\n"), (true, &commands)])
+            }
+            Self::Gap => {
+                let mut gap = Conversation::over_tcp(80, &[(true, b"G")]);
+                let ahead = (0..AHEAD).map(|number| Piece {
+                    forward: true,
+                    place: 1 + number * MOST as u32,
+                    bytes: text(words, drawn, MOST),
+                });
+                let mut pieces: Vec<_> = ahead.collect();
+                pieces.append(&mut gap.pieces);
+                gap.pieces = pieces;
+                gap
+            }
+            Self::Again => {
+                let mut again = Conversation::over_tcp(80, &[(true, &text(words, drawn, 2 * MOST))]);
+                let others = again.pieces.clone().into_iter().map(|mut piece| {
+                    piece.bytes.iter_mut().step_by(2).for_each(|byte| *byte ^= 1);
+                    piece
+                });
+                let others: Vec<_> = others.collect();
+                again.pieces.extend(others);
+                again
+            }
+            Self::Datagrams => {
+                Conversation::of_datagrams(1434, &[&text(words, drawn, MOST), &text(words, drawn, MOST)])
+            }
+        }
+    }
+}
+
+/// Words of rules, one behind the other.
+fn text(words: &[Vec<u8>], drawn: &mut Drawn, length: usize) -> Vec<u8> {
+    let mut text = Vec::with_capacity(length + MOST);
+    while text.len() < length {
+        text.extend_from_slice(drawn.of(words).map_or(&b"a"[..], Vec::as_slice));
+        text.push(b' ');
+    }
+    text.truncate(length);
+    text
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    // Memory takes all.
+    let _ = encoder.write_all(content);
+    encoder.finish().unwrap_or_default()
+}
+
+/// A client's hello in one record, with empty extensions of unknown kinds.
+fn hello() -> Vec<u8> {
+    let extensions: Vec<u8> = (0..1000u16)
+        .flat_map(|number| [&(0x4000 + number).to_be_bytes()[..], &[0, 0]].concat())
+        .collect();
+    let length = |count: usize| (count as u16).to_be_bytes();
+    let body = [
+        &[3, 3][..],
+        &[7; 32],
+        &[0, 0, 2, 0x13, 1, 1, 0],
+        &length(extensions.len()),
+        &extensions,
+    ]
+    .concat();
+    let [_, high, middle, low] = (body.len() as u32).to_be_bytes();
+    let message = [&[1, high, middle, low][..], &body].concat();
+    [&[22, 3, 1][..], &length(message.len()), &message].concat()
+}

@@ -1,0 +1,272 @@
+//! `inspect --attack`: a search for the packet that costs inspection most. Of each family of attacks a conversation is made by hand
+//! and changed by chance, again and again; what costs more stays. The cost of a conversation is that of its dearest packet, and that
+//! of a packet the least of several times, so that what else the machine does hardly counts.
+
+mod families;
+mod victim;
+
+use std::sync::Arc;
+
+use sluice_dpdk::tsc;
+use sluice_inspect::ruleset::Ruleset;
+use sluice_inspect::signature::Condition;
+
+use super::{Failure, InspectArguments, plane};
+use crate::rows::{Row, Run};
+use families::Family;
+use victim::Victim;
+
+/// Bytes of a packet's payload at most.
+const MOST: usize = 1460;
+/// Ports that rules name most.
+const PORTS: [u16; 10] = [80, 25, 21, 53, 443, 110, 143, 445, 1521, 8080];
+
+/// What one side sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Piece {
+    /// The client does.
+    forward: bool,
+    /// Where it is in the stream of its side.
+    place: u32,
+    bytes: Vec<u8>,
+}
+
+/// A conversation over TCP, or datagrams of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Conversation {
+    datagrams: bool,
+    port: u16,
+    pieces: Vec<Piece>,
+}
+
+impl Conversation {
+    /// What client (true) and server say, one behind the other, in packets as large as may be.
+    fn over_tcp(port: u16, said: &[(bool, &[u8])]) -> Self {
+        let mut places = [0; 2];
+        let mut pieces = Vec::new();
+        for &(forward, bytes) in said {
+            for bytes in bytes.chunks(MOST) {
+                let place = &mut places[usize::from(forward)];
+                pieces.push(Piece {
+                    forward,
+                    place: *place,
+                    bytes: bytes.to_vec(),
+                });
+                *place += bytes.len() as u32;
+            }
+        }
+        Self {
+            datagrams: false,
+            port,
+            pieces,
+        }
+    }
+
+    /// What a client sends to a port, a datagram each.
+    fn of_datagrams(port: u16, said: &[&[u8]]) -> Self {
+        let piece = |bytes: &&[u8]| Piece {
+            forward: true,
+            place: 0,
+            bytes: bytes[..bytes.len().min(MOST)].to_vec(),
+        };
+        Self {
+            datagrams: true,
+            port,
+            pieces: said.iter().map(piece).collect(),
+        }
+    }
+}
+
+/// A repeatable source of numbers (SplitMix64).
+struct Drawn(u64);
+
+impl Drawn {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ mixed >> 31) % bound.max(1) as u64) as usize
+    }
+
+    fn of<'t, T>(&mut self, some: &'t [T]) -> Option<&'t T> {
+        some.get(self.below(some.len()))
+    }
+}
+
+/// What rules look for: the words of an attacker who has read them.
+fn words(rules: &Ruleset) -> Vec<Vec<u8>> {
+    let conditions = rules.rules().iter().flat_map(|rule| &rule.signature.conditions);
+    let words = conditions.filter_map(|condition| match condition {
+        Condition::Content(content) => Some(content.bytes.to_vec()),
+        Condition::Expression(expression) => Some(expression.pattern.as_bytes().to_vec()),
+        _ => None,
+    });
+    words.filter(|word| !word.is_empty() && word.len() <= MOST).collect()
+}
+
+/// One change, of a kind that is drawn. No packet becomes longer.
+fn change(conversation: &mut Conversation, words: &[Vec<u8>], drawn: &mut Drawn) {
+    let count = conversation.pieces.len();
+    let kind = drawn.below(6);
+    if kind == 0 {
+        conversation.port = drawn.of(&PORTS).copied().unwrap_or(conversation.port);
+        return;
+    }
+    let Some(piece) = conversation.pieces.get_mut(drawn.below(count)) else {
+        return;
+    };
+    let bytes = &mut piece.bytes;
+    let length = bytes.len();
+    if length == 0 {
+        return;
+    }
+    let at = drawn.below(length);
+    match kind {
+        1 => bytes[at] = drawn.below(256) as u8,
+        // A word, once.
+        2 => {
+            let word = drawn.of(words).map_or(&[][..], Vec::as_slice);
+            let end = length.min(at + word.len());
+            bytes[at..end].copy_from_slice(&word[..end - at]);
+        }
+        // A word again and again, from here to the end.
+        3 => {
+            let word = drawn.of(words).map_or(&b"a"[..], Vec::as_slice);
+            let again = word.iter().cycle();
+            bytes[at..].iter_mut().zip(again).for_each(|(to, from)| *to = *from);
+        }
+        // Some bytes of it again and again.
+        4 => {
+            let part = bytes[at..length.min(at + 1 + drawn.below(64))].to_vec();
+            let again = part.iter().cycle();
+            bytes[at..].iter_mut().zip(again).for_each(|(to, from)| *to = *from);
+        }
+        // Some bytes elsewhere.
+        _ => {
+            let part = bytes[at..length.min(at + 1 + drawn.below(256))].to_vec();
+            let to = drawn.below(length);
+            let end = length.min(to + part.len());
+            bytes[to..end].copy_from_slice(&part[..end - to]);
+        }
+    }
+}
+
+/// The dearest of `changes` conversations that come of a seed, and what it costs.
+fn search(
+    seed: Conversation,
+    changes: usize,
+    words: &[Vec<u8>],
+    drawn: &mut Drawn,
+    cost: &mut impl FnMut(&Conversation) -> u64,
+) -> (Conversation, u64) {
+    let mut dearest = cost(&seed);
+    let mut best = seed;
+    for _ in 0..changes {
+        let mut next = best.clone();
+        for _ in 0..=drawn.below(4) {
+            change(&mut next, words, drawn);
+        }
+        let costs = cost(&next);
+        if costs > dearest {
+            (best, dearest) = (next, costs);
+        }
+    }
+    (best, dearest)
+}
+
+/// Cycles of the dearest packet, and which it is.
+fn dearest(victim: &mut Victim, conversation: &Conversation, times: usize) -> (u64, usize) {
+    let mut least = vec![u64::MAX; conversation.pieces.len()];
+    for _ in 0..times {
+        let cycles = victim.hear(conversation);
+        least
+            .iter_mut()
+            .zip(cycles)
+            .for_each(|(least, cycles)| *least = (*least).min(cycles));
+    }
+    let numbered = least.into_iter().zip(0..);
+    numbered.max().unwrap_or_default()
+}
+
+/// Run it.
+pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failure> {
+    let rules: Arc<Ruleset> = plane::rules(&arguments.signatures, arguments.dialect.dialect())?;
+    let words = words(&rules);
+    let mut victim = Victim::new(rules)?;
+    let micros = |cycles: u64| cycles as f64 * 1e6 / tsc::frequency() as f64;
+    for (number, family) in (1..).zip(Family::ALL) {
+        let mut drawn = Drawn(number);
+        let seed = family.seed(&words, &mut drawn);
+        // The longest conversations take milliseconds.
+        let changes = match (run.quick, seed.pieces.len() > 100) {
+            (true, true) => 5,
+            (true, false) => 100,
+            (false, true) => 100,
+            (false, false) => 2_000,
+        };
+        let (first, _) = dearest(&mut victim, &seed, 5);
+        let mut cost = |conversation: &Conversation| dearest(&mut victim, conversation, 3).0;
+        let (worst, _) = search(seed, changes, &words, &mut drawn, &mut cost);
+        let (_, packet) = dearest(&mut victim, &worst, 15);
+        let mut runs = Vec::new();
+        for _ in 0..15 {
+            runs.extend(victim.hear(&worst).get(packet).map(|&cycles| micros(cycles)));
+        }
+        let row = Row::new(family.name())
+            .key("packet", packet + 1)
+            .key("packets", worst.pieces.len())
+            .key("changes", changes)
+            .key("port", worst.port)
+            .figure("seed_us", &[micros(first)])
+            .figure("worst_us", &runs);
+        (run.row)(row);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn search_finds_what_costs_more_and_the_same_each_time() {
+        let words = [b"xxxx".to_vec(), b"y".to_vec()];
+        let mut cost = |conversation: &Conversation| {
+            let bytes = conversation.pieces.iter().flat_map(|piece| &piece.bytes);
+            bytes.filter(|&&byte| byte == b'x').count() as u64
+        };
+        let seed = Conversation::over_tcp(80, &[(true, &[b'.'; 2000]), (false, b"...")]);
+        let mut found = || search(seed.clone(), 300, &words, &mut Drawn(7), &mut cost);
+        let (best, costs) = found();
+        assert!(costs > 1_000, "{costs}");
+        assert_eq!((best.clone(), costs), found());
+        let lengths = |conversation: &Conversation| -> Vec<usize> {
+            conversation.pieces.iter().map(|piece| piece.bytes.len()).collect()
+        };
+        assert_eq!(vec![1460, 540, 3], lengths(&best));
+    }
+
+    #[test]
+    fn every_family_is_heard_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("some.rules");
+        let rules = r#"alert tcp any any -> any any (msg:"a"; content:"evil"; pcre:"/e[v]il.*x/"; sid:1;)"#;
+        std::fs::write(&file, rules).unwrap();
+        let rules = plane::rules(&file, sluice_inspect::signatures::Dialect::Suricata).unwrap();
+        let words = words(&rules);
+        let mut victim = Victim::new(rules).unwrap();
+        for family in Family::ALL {
+            let seed = family.seed(&words, &mut Drawn(1));
+            assert!(
+                seed.pieces.iter().all(|piece| piece.bytes.len() <= MOST),
+                "{}",
+                family.name()
+            );
+            // Each time in a flow of its own, and as many as there are.
+            for _ in 0..3 {
+                assert_eq!(seed.pieces.len(), victim.hear(&seed).len(), "{}", family.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! An inspector that hears one conversation after the other, and how long each packet of it takes.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use sluice_dpdk::tsc;
+use sluice_inspect::evaluate::{Facts, Ip, Tcp};
+use sluice_inspect::inspector::{FlowHandle, Inspector, Plan, Round, Seen, Settings, Tools};
+use sluice_inspect::protocols::Capacity;
+use sluice_inspect::rates::Rates;
+use sluice_inspect::ruleset::Ruleset;
+use sluice_inspect::scope::Ends;
+use sluice_inspect::signature::Toward;
+use sluice_inspect::stream;
+use sluice_table::hash::Hasher;
+use sluice_table::memory::Line;
+use sluice_wire::Direction;
+use sluice_wire::ipv4::protocol::{TCP, UDP};
+use sluice_wire::tcp::flag::{ACK, PSH, SYN};
+
+use super::super::Failure;
+use super::Conversation;
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
+const CLIENT_PORT: u16 = 40_000;
+/// The first byte of either side.
+const FIRST: u32 = 1;
+
+/// The inspector.
+pub struct Victim {
+    inspector: Inspector<'static>,
+    tools: Tools,
+    rates: Rates,
+    settings: Settings,
+    now: u64,
+}
+
+impl Victim {
+    /// By these rules, as a gateway is made: policies and buffers are the usual ones.
+    pub fn new(rules: Arc<Ruleset>) -> Result<Self, Failure> {
+        let plan = Plan {
+            flows: 4,
+            streams: stream::Plan {
+                reassembly: 16 << 20,
+                share: 8 << 20,
+                ..stream::Plan::of(4)
+            },
+            protocols: Capacity {
+                messages: 16,
+                names: 16,
+                inflaters: 4,
+                ..Capacity::default()
+            },
+        };
+        // As long as the process.
+        let memory = vec![Line([0; 8]); plan.streams.lines()].leak();
+        let scratch = rules.prefilter().scratch()?;
+        Ok(Self {
+            tools: Tools::new(scratch, &rules),
+            inspector: Inspector::new(&plan, rules, memory, Hasher::new([1, 2]))?,
+            rates: Rates::new(4_096, [3, 4]),
+            settings: Settings::default(),
+            now: 0,
+        })
+    }
+
+    /// Cycles of each packet of a conversation, in a flow of its own.
+    pub fn hear(&mut self, conversation: &Conversation) -> Vec<u64> {
+        let Some(handle) = self.inspector.open(!conversation.datagrams) else {
+            return Vec::new();
+        };
+        // What one flow counts does not stay for the next.
+        self.now += 3_600_000_000_000;
+        let ends = ends(conversation, Direction::Forward, false);
+        self.inspector.introduce(handle, ends, 0, self.now);
+        let mut acknowledged = [FIRST; 2];
+        if !conversation.datagrams {
+            for (direction, flags) in [
+                (Direction::Forward, SYN),
+                (Direction::Reverse, SYN | ACK),
+                (Direction::Forward, ACK),
+            ] {
+                let sequence = if flags & SYN != 0 { FIRST - 1 } else { FIRST };
+                let mut segment = header(conversation, direction, (sequence, FIRST), flags);
+                self.packet(handle, conversation, direction, &mut segment);
+            }
+        }
+        let mut cycles = Vec::with_capacity(conversation.pieces.len());
+        for piece in &conversation.pieces {
+            let direction = if piece.forward {
+                Direction::Forward
+            } else {
+                Direction::Reverse
+            };
+            let mut segment = match conversation.datagrams {
+                true => vec![0; 8],
+                false => {
+                    let sequence = FIRST.wrapping_add(piece.place);
+                    let other = acknowledged[direction.opposite() as usize];
+                    header(conversation, direction, (sequence, other), ACK | PSH)
+                }
+            };
+            segment.extend_from_slice(&piece.bytes);
+            cycles.push(self.packet(handle, conversation, direction, &mut segment));
+            // Without gaps, the other side acknowledges what came.
+            let own = &mut acknowledged[direction as usize];
+            if FIRST.wrapping_add(piece.place) == *own {
+                *own = own.wrapping_add(piece.bytes.len() as u32);
+            }
+        }
+        self.inspector.close(handle);
+        cycles
+    }
+
+    fn packet(
+        &mut self,
+        handle: FlowHandle,
+        conversation: &Conversation,
+        direction: Direction,
+        segment: &mut [u8],
+    ) -> u64 {
+        let number = |at: usize| {
+            segment
+                .get(at..at + 4)
+                .map_or(0, |four| u32::from_be_bytes([four[0], four[1], four[2], four[3]]))
+        };
+        let payload = match conversation.datagrams {
+            true => 8,
+            false => usize::from(segment[12] >> 4) * 4,
+        };
+        let facts = Facts {
+            ip: Ip {
+                ttl: 64,
+                protocol: ends(conversation, direction, true).protocol,
+                ..Ip::default()
+            },
+            tcp: (!conversation.datagrams).then(|| Tcp {
+                flags: segment[13],
+                sequence: number(4),
+                acknowledgement: number(8),
+                window: u16::MAX,
+            }),
+            payload: (segment.len() - payload) as u32,
+            ..Facts::default()
+        };
+        let is_opening = !conversation.datagrams && segment[13] & SYN != 0;
+        let seen = Seen {
+            ends: ends(conversation, direction, !is_opening),
+            facts,
+            direction,
+            segment,
+            payload,
+            own_side: true,
+        };
+        let mut round = Round {
+            settings: &self.settings,
+            rates: &self.rates,
+            tools: &mut self.tools,
+            now: self.now,
+            report: &mut |_| {},
+            tell: &mut |_, _| {},
+        };
+        let began = tsc::now();
+        std::hint::black_box(self.inspector.packet(handle, seen, &mut round));
+        tsc::now() - began
+    }
+}
+
+fn ends(conversation: &Conversation, direction: Direction, established: bool) -> Ends {
+    let ends = Ends {
+        source: CLIENT,
+        destination: SERVER,
+        ports: [CLIENT_PORT, conversation.port],
+        protocol: if conversation.datagrams { UDP } else { TCP },
+        toward: Toward::Server,
+        established,
+        service: None,
+    };
+    match direction {
+        Direction::Forward => ends,
+        Direction::Reverse => ends.turned(),
+    }
+}
+
+/// A TCP header, with the largest window and scale.
+fn header(
+    conversation: &Conversation,
+    direction: Direction,
+    (sequence, acknowledged): (u32, u32),
+    flags: u8,
+) -> Vec<u8> {
+    let ports = ends(conversation, direction, true).ports;
+    let mut segment = Vec::with_capacity(24);
+    segment.extend(ports[0].to_be_bytes());
+    segment.extend(ports[1].to_be_bytes());
+    segment.extend(sequence.to_be_bytes());
+    segment.extend(acknowledged.to_be_bytes());
+    let options: &[u8] = if flags & SYN != 0 { &[1, 3, 3, 14] } else { &[] };
+    segment.extend([(((20 + options.len()) / 4) << 4) as u8, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    segment.extend(options);
+    segment
+}
