@@ -349,7 +349,7 @@ impl Port {
             }
             _ => self.has_carrier(),
         };
-        // A bond does not look again when it lets go of a member.
+        // The state of a bond's link is not updated when a member is removed.
         let carrier = carrier && (self.choice.driver != Driver::Bond || self.active_members() > 0);
         let up = carrier && (up != 0 || error == -libc::ENOTSUP);
         Link { up, megabits }

@@ -501,7 +501,7 @@ pub enum Fast {
 }
 
 /// A regular expression, in the grammar of PCRE.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expression {
     /// Where.
     pub buffer: Buffer,

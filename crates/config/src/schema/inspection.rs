@@ -121,7 +121,7 @@ pub enum UrgentPointer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encrypted {
-    /// It is no longer inspected: its hellos and certificates were.
+    /// It leaves inspection. Its hellos and certificates have been searched.
     Bypass,
     /// It is searched like any other.
     Inspect,

@@ -12,7 +12,7 @@ use crate::set::DESCRIPTORS;
 use crate::steering::{self, Attempt, Capabilities, Configured, HashDevice, HashKey, PortHash, Refusal, Wish};
 use crate::sys;
 
-/// Milliseconds between two looks of a bond at the links of its members: each may ask a PHY.
+/// Milliseconds between two polls of the links of a bond's members; each poll may read a PHY.
 const LINK_PERIOD: u32 = 100;
 
 /// Why a device is not set up.
@@ -194,10 +194,10 @@ impl Port {
                 step: Step::Other,
             })?;
         }
-        // Before LACP says its first word.
-        self.share_mac();
         if self.choice.driver == Driver::Bond {
-            // SAFETY: a configured bond.
+            // Before LACP sends its first frame.
+            self.share_mac();
+            // SAFETY: a configured bond. Where it refuses, it looks every 10 ms, as it does by default.
             unsafe { sys::sluice_bond_look_every(self.number, LINK_PERIOD) };
         }
         // SAFETY: a configured port.

@@ -173,7 +173,7 @@ impl Port {
     }
 
     /// Give members the bond's Ethernet address. LACP takes that of one member for the system's identifier, which would change
-    /// when that member goes; and where both ends change theirs, neither takes the other's word.
+    /// when that member goes; where both ends change theirs at once, each ignores the other's LACPDUs until they time out.
     pub(super) fn share_mac(&self) {
         let mut mac = [0; 6];
         // SAFETY: room for six bytes.

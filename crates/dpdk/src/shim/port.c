@@ -74,8 +74,8 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 	/* virtio chooses among VLANs, whether it was asked to or not: so that it can be told to take them all. */
 	if (device.driver_name != NULL && strcmp(device.driver_name, "net_virtio") == 0)
 		configuration.rxmode.offloads |= device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
-	/* A bond has its link from its own look at its members. Without this every question would look again, from other threads: drivers
-	 * are not made for that. */
+	/* A bond polls the links of its members, and its link state follows. Without this flag each query of that state would read the members'
+	 * links again, from another thread, which drivers don't allow for. */
 	configuration.intr_conf.lsc = device.driver_name != NULL && strcmp(device.driver_name, "net_bonding") == 0;
 	configuration.intr_conf.rxq = settings->interrupts != 0;
 	*step = SLUICE_STEP_CONFIGURE;
@@ -280,8 +280,8 @@ int sluice_bond_active(uint16_t port, uint16_t *members, uint16_t room)
 #endif
 }
 
-/* The bond that takes this port asks it for its link again and again. With events of the link it would rely on them, and e1000's
- * driver never gets one by MSI-X. The flags that the information points to are the port's own. */
+/* Makes the bond that takes this port poll its link. A bond relies on link interrupts where the driver claims them, and the driver of
+ * QEMU's e1000e got none by MSI-X under VFIO. The flags that the information points to are the port's own. */
 int sluice_bond_poll_link(uint16_t member)
 {
 	struct rte_eth_dev_info info;

@@ -17,7 +17,7 @@ pub const HEADROOM: usize = 128;
 /// Packets that a worker parks at most.
 const PARKING: usize = 16_384;
 
-/// Buffers that wait to be used again, at most.
+/// Free buffers that are kept to be used again, at most.
 const SPARE: usize = 64;
 
 /// A buffer with its frame.
@@ -264,10 +264,10 @@ impl PacketIo for MemoryIo {
     }
 
     fn free(&mut self, slots: &[Slot]) {
-        for &slot in slots {
-            let buffer = self.take(slot);
-            self.far.take_back(buffer);
-        }
+        let hand = &mut self.hand;
+        let freed = slots.iter().filter_map(|&slot| hand.get_mut(slot as usize)?.take());
+        // All of them are taken, however few are kept.
+        self.far.take_back(freed.collect::<ArrayVec<_, HAND>>());
     }
 
     fn allocate(&mut self, count: usize) -> usize {

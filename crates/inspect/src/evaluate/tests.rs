@@ -92,15 +92,7 @@ fn expression(pattern: &str) -> Condition {
     Condition::Expression(Expression {
         buffer: Buffer::Payload,
         pattern: pattern.into(),
-        negated: false,
-        relative: false,
-        caseless: false,
-        dot_all: false,
-        multi_line: false,
-        extended: false,
-        anchored: false,
-        dollar_end_only: false,
-        ungreedy: false,
+        ..Expression::default()
     })
 }
 

@@ -20,10 +20,11 @@ pub enum Choice {
 /// that need not, whoever sends them.
 const SHORT: usize = 2;
 
-/// Bytes of a literal beyond these tell it from no more data, and only take memory.
+/// Bytes of a literal that are searched for at most: more find no fewer candidates, and take memory.
 const LONG: usize = 128;
 
-/// Chooses the content that the rule asks for, else the best; without any, what an expression needs.
+/// Chooses the content that the rule names (`fast_pattern`), else the rarest; of a rule without contents, bytes that every match of
+/// an expression holds.
 pub fn choice(signature: &Signature) -> Choice {
     if is_of_event(signature) {
         return Choice::Event;
@@ -117,8 +118,8 @@ fn part(content: &Content) -> &[u8] {
     named.unwrap_or_else(|| searched(&content.bytes))
 }
 
-/// What is searched for of these bytes: the last, without zeros at their begin, which Vectorscan does not take there and of
-/// which most data is full anyhow.
+/// What is searched for of these bytes: the last [`LONG`], without leading zeros, which Vectorscan does not take and most data is
+/// full of.
 fn searched(bytes: &[u8]) -> &[u8] {
     let last = &bytes[bytes.len().saturating_sub(LONG)..];
     let zeros = last.iter().take_while(|&&byte| byte == 0).count();

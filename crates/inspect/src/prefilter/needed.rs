@@ -230,21 +230,11 @@ mod tests {
 
     use super::*;
     use crate::bindings::expression::{Compiled, Found, Matcher, Options};
-    use crate::signature::Buffer;
 
     fn expression(pattern: &str) -> Expression {
         Expression {
-            buffer: Buffer::Payload,
             pattern: pattern.into(),
-            negated: false,
-            relative: false,
-            caseless: false,
-            dot_all: false,
-            multi_line: false,
-            extended: false,
-            anchored: false,
-            dollar_end_only: false,
-            ungreedy: false,
+            ..Expression::default()
         }
     }
 

@@ -52,14 +52,7 @@ pub(super) fn read(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         buffer: draft.buffer(),
         pattern: pattern.into(),
         negated,
-        relative: false,
-        caseless: false,
-        dot_all: false,
-        multi_line: false,
-        extended: false,
-        anchored: false,
-        dollar_end_only: false,
-        ungreedy: false,
+        ..Expression::default()
     };
     let mut chosen = None;
     for flag in flags.chars() {

@@ -175,14 +175,8 @@ fn with_dot(content: &Content, buffer: Buffer, steps: &[Transform]) -> Option<Ve
         buffer,
         pattern: format!("(?:^|\\.){escaped}\\z").into(),
         negated: content.negated,
-        relative: false,
         caseless: content.nocase,
-        dot_all: false,
-        multi_line: false,
-        extended: false,
-        anchored: false,
-        dollar_end_only: false,
-        ungreedy: false,
+        ..Expression::default()
     });
     if content.negated {
         return Some(vec![expression]);

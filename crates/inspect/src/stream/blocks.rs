@@ -22,7 +22,7 @@ const SHIFT: u32 = 11;
 const WORD: usize = 64;
 
 /// Bytes that stay of each side of a connection that was reset, from the first on that its receiver wants: its sender sends
-/// them again where the reset did not reach it, and the answer to that is another reset. No segment is longer.
+/// them again where the reset did not reach it, and the answer to that is another reset. The longest segment fits.
 const AFTER_RESET: u32 = 1 << 16;
 
 /// A block: what is in use of it is about one direction.

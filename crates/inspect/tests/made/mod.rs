@@ -61,17 +61,8 @@ pub fn payload(bytes: &[u8]) -> Condition {
 
 pub fn expression(pattern: &str) -> Expression {
     Expression {
-        buffer: Buffer::Payload,
         pattern: pattern.into(),
-        negated: false,
-        relative: false,
-        caseless: false,
-        dot_all: false,
-        multi_line: false,
-        extended: false,
-        anchored: false,
-        dollar_end_only: false,
-        ungreedy: false,
+        ..Expression::default()
     }
 }
 

@@ -84,17 +84,8 @@ pub fn content_of(buffer: Buffer, bytes: &[u8]) -> Condition {
 /// An expression of the payload.
 pub fn expression(pattern: &str) -> Expression {
     Expression {
-        buffer: Buffer::Payload,
         pattern: pattern.into(),
-        negated: false,
-        relative: false,
-        caseless: false,
-        dot_all: false,
-        multi_line: false,
-        extended: false,
-        anchored: false,
-        dollar_end_only: false,
-        ungreedy: false,
+        ..Expression::default()
     }
 }
 

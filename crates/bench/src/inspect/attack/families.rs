@@ -5,7 +5,8 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{Conversation, Drawn, MOST, Piece};
+use super::{Conversation, MOST, Piece, one_of};
+use crate::nat_path::flows::Random;
 
 /// Segments that come ahead of a gap: a megabyte.
 const AHEAD: u32 = 720;
@@ -86,10 +87,10 @@ impl Family {
     }
 
     /// The conversation to begin with.
-    pub fn seed(self, words: &[Vec<u8>], drawn: &mut Drawn) -> Conversation {
+    pub fn seed(self, words: &[Vec<u8>], random: &mut Random) -> Conversation {
         let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         match self {
-            Self::Contents => Conversation::over_tcp(80, &[(true, &text(words, drawn, 4 * MOST))]),
+            Self::Contents => Conversation::over_tcp(80, &[(true, &text(words, random, 4 * MOST))]),
             Self::Runs => Conversation::over_tcp(80, &[(true, &[b'a'; 4 * MOST])]),
             Self::Requests => {
                 let long = [
@@ -113,7 +114,7 @@ impl Family {
             }
             Self::Gzip => {
                 let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n";
-                let body = gzip(&text(words, drawn, 200_000));
+                let body = gzip(&text(words, random, 200_000));
                 let body = &body[..body.len().min(6 * MOST)];
                 Conversation::over_tcp(80, &[(true, request), (false, &[&head[..], body].concat())])
             }
@@ -150,7 +151,7 @@ impl Family {
                 let ahead = (0..AHEAD).map(|number| Piece {
                     forward: true,
                     place: 1 + number * MOST as u32,
-                    bytes: text(words, drawn, MOST),
+                    bytes: text(words, random, MOST),
                 });
                 let mut pieces: Vec<_> = ahead.collect();
                 pieces.append(&mut gap.pieces);
@@ -158,7 +159,7 @@ impl Family {
                 gap
             }
             Self::Again => {
-                let mut again = Conversation::over_tcp(80, &[(true, &text(words, drawn, 2 * MOST))]);
+                let mut again = Conversation::over_tcp(80, &[(true, &text(words, random, 2 * MOST))]);
                 let others = again.pieces.clone().into_iter().map(|mut piece| {
                     piece.bytes.iter_mut().step_by(2).for_each(|byte| *byte ^= 1);
                     piece
@@ -168,17 +169,17 @@ impl Family {
                 again
             }
             Self::Datagrams => {
-                Conversation::of_datagrams(1434, &[&text(words, drawn, MOST), &text(words, drawn, MOST)])
+                Conversation::of_datagrams(1434, &[&text(words, random, MOST), &text(words, random, MOST)])
             }
         }
     }
 }
 
 /// Words of rules, one behind the other.
-fn text(words: &[Vec<u8>], drawn: &mut Drawn, length: usize) -> Vec<u8> {
+fn text(words: &[Vec<u8>], random: &mut Random, length: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(length + MOST);
     while text.len() < length {
-        text.extend_from_slice(drawn.of(words).map_or(&b"a"[..], Vec::as_slice));
+        text.extend_from_slice(one_of(words, random).map_or(&b"a"[..], Vec::as_slice));
         text.push(b' ');
     }
     text.truncate(length);

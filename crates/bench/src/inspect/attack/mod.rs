@@ -12,6 +12,7 @@ use sluice_inspect::ruleset::Ruleset;
 use sluice_inspect::signature::Condition;
 
 use super::{Failure, InspectArguments, plane};
+use crate::nat_path::flows::Random;
 use crate::rows::{Row, Run};
 use families::Family;
 use victim::Victim;
@@ -77,21 +78,13 @@ impl Conversation {
     }
 }
 
-/// A repeatable source of numbers (SplitMix64).
-struct Drawn(u64);
+/// One of some.
+fn one_of<'t, T>(some: &'t [T], random: &mut Random) -> Option<&'t T> {
+    some.get(below(some.len(), random))
+}
 
-impl Drawn {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) % bound.max(1) as u64) as usize
-    }
-
-    fn of<'t, T>(&mut self, some: &'t [T]) -> Option<&'t T> {
-        some.get(self.below(some.len()))
-    }
+fn below(count: usize, random: &mut Random) -> usize {
+    random.below(count as u64) as usize
 }
 
 /// What rules look for: the words of an attacker who has read them.
@@ -105,15 +98,15 @@ fn words(rules: &Ruleset) -> Vec<Vec<u8>> {
     words.filter(|word| !word.is_empty() && word.len() <= MOST).collect()
 }
 
-/// One change, of a kind that is drawn. No packet becomes longer.
-fn change(conversation: &mut Conversation, words: &[Vec<u8>], drawn: &mut Drawn) {
+/// One change, of a random kind. No packet becomes longer.
+fn change(conversation: &mut Conversation, words: &[Vec<u8>], random: &mut Random) {
     let count = conversation.pieces.len();
-    let kind = drawn.below(6);
+    let kind = below(6, random);
     if kind == 0 {
-        conversation.port = drawn.of(&PORTS).copied().unwrap_or(conversation.port);
+        conversation.port = one_of(&PORTS, random).copied().unwrap_or(conversation.port);
         return;
     }
-    let Some(piece) = conversation.pieces.get_mut(drawn.below(count)) else {
+    let Some(piece) = conversation.pieces.get_mut(below(count, random)) else {
         return;
     };
     let bytes = &mut piece.bytes;
@@ -121,31 +114,31 @@ fn change(conversation: &mut Conversation, words: &[Vec<u8>], drawn: &mut Drawn)
     if length == 0 {
         return;
     }
-    let at = drawn.below(length);
+    let at = below(length, random);
     match kind {
-        1 => bytes[at] = drawn.below(256) as u8,
+        1 => bytes[at] = below(256, random) as u8,
         // A word, once.
         2 => {
-            let word = drawn.of(words).map_or(&[][..], Vec::as_slice);
+            let word = one_of(words, random).map_or(&[][..], Vec::as_slice);
             let end = length.min(at + word.len());
             bytes[at..end].copy_from_slice(&word[..end - at]);
         }
         // A word again and again, from here to the end.
         3 => {
-            let word = drawn.of(words).map_or(&b"a"[..], Vec::as_slice);
+            let word = one_of(words, random).map_or(&b"a"[..], Vec::as_slice);
             let again = word.iter().cycle();
             bytes[at..].iter_mut().zip(again).for_each(|(to, from)| *to = *from);
         }
         // Some bytes of it again and again.
         4 => {
-            let part = bytes[at..length.min(at + 1 + drawn.below(64))].to_vec();
+            let part = bytes[at..length.min(at + 1 + below(64, random))].to_vec();
             let again = part.iter().cycle();
             bytes[at..].iter_mut().zip(again).for_each(|(to, from)| *to = *from);
         }
         // Some bytes elsewhere.
         _ => {
-            let part = bytes[at..length.min(at + 1 + drawn.below(256))].to_vec();
-            let to = drawn.below(length);
+            let part = bytes[at..length.min(at + 1 + below(256, random))].to_vec();
+            let to = below(length, random);
             let end = length.min(to + part.len());
             bytes[to..end].copy_from_slice(&part[..end - to]);
         }
@@ -157,15 +150,15 @@ fn search(
     seed: Conversation,
     changes: usize,
     words: &[Vec<u8>],
-    drawn: &mut Drawn,
+    random: &mut Random,
     cost: &mut impl FnMut(&Conversation) -> u64,
 ) -> (Conversation, u64) {
     let mut dearest = cost(&seed);
     let mut best = seed;
     for _ in 0..changes {
         let mut next = best.clone();
-        for _ in 0..=drawn.below(4) {
-            change(&mut next, words, drawn);
+        for _ in 0..=below(4, random) {
+            change(&mut next, words, random);
         }
         let costs = cost(&next);
         if costs > dearest {
@@ -196,8 +189,8 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failur
     let mut victim = Victim::new(rules)?;
     let micros = |cycles: u64| cycles as f64 * 1e6 / tsc::frequency() as f64;
     for (number, family) in (1..).zip(Family::ALL) {
-        let mut drawn = Drawn(number);
-        let seed = family.seed(&words, &mut drawn);
+        let mut random = Random(number * 0x9e37_79b9_7f4a);
+        let seed = family.seed(&words, &mut random);
         // The longest conversations take milliseconds.
         let changes = match (run.quick, seed.pieces.len() > 100) {
             (true, true) => 5,
@@ -207,7 +200,7 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failur
         };
         let (first, _) = dearest(&mut victim, &seed, 5);
         let mut cost = |conversation: &Conversation| dearest(&mut victim, conversation, 3).0;
-        let (worst, _) = search(seed, changes, &words, &mut drawn, &mut cost);
+        let (worst, _) = search(seed, changes, &words, &mut random, &mut cost);
         let (_, packet) = dearest(&mut victim, &worst, 15);
         let mut runs = Vec::new();
         for _ in 0..15 {
@@ -237,7 +230,7 @@ mod tests {
             bytes.filter(|&&byte| byte == b'x').count() as u64
         };
         let seed = Conversation::over_tcp(80, &[(true, &[b'.'; 2000]), (false, b"...")]);
-        let mut found = || search(seed.clone(), 300, &words, &mut Drawn(7), &mut cost);
+        let mut found = || search(seed.clone(), 300, &words, &mut Random(7), &mut cost);
         let (best, costs) = found();
         assert!(costs > 1_000, "{costs}");
         assert_eq!((best.clone(), costs), found());
@@ -257,7 +250,7 @@ mod tests {
         let words = words(&rules);
         let mut victim = Victim::new(rules).unwrap();
         for family in Family::ALL {
-            let seed = family.seed(&words, &mut Drawn(1));
+            let seed = family.seed(&words, &mut Random(1));
             assert!(
                 seed.pieces.iter().all(|piece| piece.bytes.len() <= MOST),
                 "{}",

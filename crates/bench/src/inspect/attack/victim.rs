@@ -70,7 +70,7 @@ impl Victim {
         let Some(handle) = self.inspector.open(!conversation.datagrams) else {
             return Vec::new();
         };
-        // What one flow counts does not stay for the next.
+        // Rates that the conversation before was counted in are over by now.
         self.now += 3_600_000_000_000;
         let ends = ends(conversation, Direction::Forward, false);
         self.inspector.introduce(handle, ends, 0, self.now);

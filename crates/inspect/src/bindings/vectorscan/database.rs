@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Error, Next, Scanned, Scratch, answer, length, raw, report, scanned};
 
 /// Blocks up to this length the library searches with another engine than longer ones, and that one misses matches at their
-/// end (5.4.9). So they are filled up beyond it; what is found in the filling is nothing.
+/// end (5.4.9). So they are padded beyond it, and a match that ends in the padding is dropped.
 const SMALL: usize = 70;
 
 /// Bytes that are searched for as they are.
