@@ -12,10 +12,13 @@ import re
 import shutil
 import stat
 import subprocess
+import time
 
 from lab import paths
 
 FOLDER = os.path.join(paths.TARGET, "vm")
+# Seconds after which an initramfs that no run has asked for is removed: guests of another run may start from it until then.
+UNUSED = 3600
 INIT = os.path.join(os.path.dirname(__file__), "init")
 PLUGINS = [
     "bus_auxiliary", "bus_pci", "bus_vdev", "mempool_ring", "mempool_stack", "net_bond", "net_e1000", "net_null", "net_ring", "net_virtio",
@@ -174,7 +177,7 @@ def _write(path, entries, sluice, kernel):
     for call, *arguments in [("file", "usr/bin/sluice", stripped), *entries]:
         getattr(archive, call)(*arguments)
     for old in glob.glob(os.path.join(FOLDER, f"initramfs-{kernel.release}-*")):
-        if old != stripped:
+        if os.stat(old).st_mtime < time.time() - UNUSED:
             os.remove(old)
     archive.write(path + ".part")
     os.remove(stripped)
@@ -184,12 +187,14 @@ def _write(path, entries, sluice, kernel):
 def build(sluice, kernel="cloud", tools=(), modules=(), more=()):
     """Kernel and initramfs for a program `sluice`; built where there is none of the same parts yet. `tools` are more programs, `modules`
     more of the kernel's modules, `more` other files, which lie in the guest where they lie here."""
-    kernel = Kernel(kernel)
-    entries = list(_tree(sluice, kernel, tools, modules, more))
-    path = os.path.join(FOLDER, f"initramfs-{kernel.release}-{_key(entries, sluice)}")
-    # Of two runs at a time one builds it, and the other waits.
+    os.makedirs(FOLDER, exist_ok=True)
+    # Of two runs at a time one builds it, and the other waits: also for the list of modules, which is one of the parts.
     with open(os.path.join(FOLDER, "building"), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        kernel = Kernel(kernel)
+        entries = list(_tree(sluice, kernel, tools, modules, more))
+        path = os.path.join(FOLDER, f"initramfs-{kernel.release}-{_key(entries, sluice)}")
         if not os.path.exists(path):
             _write(path, entries, sluice, kernel)
+        os.utime(path)
     return kernel.image, path
