@@ -294,15 +294,17 @@ fn literal() -> impl Strategy<Value = Vec<u8>> {
     (first, vec(prop::sample::select(&b"aAb\x00"[..]), 0..11)).prop_map(|(first, rest)| [vec![first], rest].concat())
 }
 
-/// Two letters that end a small block, behind many that none of the patterns has: the library's engine for such blocks passed
-/// over them.
+/// Few letters that end data, behind many that none of the patterns has: the library's builds for AVX2 and AVX-512 passed over
+/// them.
 #[test]
-fn match_at_the_end_of_a_small_block_is_found() {
-    let sets: [&[&[u8]]; 4] = [
+fn match_at_the_end_of_data_is_found() {
+    let sets: [&[&[u8]]; 6] = [
         &[b"xa"],
         &[b"aa", b"xax"],
         &[b"ba", b"bab", b"a"],
         &[b"xB", b"longer than it"],
+        &[b"aAbx", b"b"],
+        &[b"GET", b"POST", b"HEAD", b"/x", b"OPTIONS"],
     ];
     for set in sets {
         for caseless in [false, true] {
@@ -310,9 +312,22 @@ fn match_at_the_end_of_a_small_block_is_found() {
                 .zip(set)
                 .map(|(id, bytes)| Pattern { bytes, caseless, id })
                 .collect();
-            for (length, bytes) in (0..100).flat_map(|length| set.iter().map(move |bytes| (length, bytes))) {
+            let database = Database::<Block>::compile(&patterns).unwrap();
+            let mut block_scratch = scratch_for(&database);
+            let (mut streams, mut scratch) = streams(&patterns, 1);
+            for (length, bytes) in (0..200).flat_map(|length| set.iter().map(move |bytes| (length, bytes))) {
                 let data = [&vec![b'z'; length][..], bytes].concat();
-                assert_eq!(searched(&patterns, &data), block(&patterns, &data), "{data:?}");
+                let expected = searched(&patterns, &data);
+                let mut found = Vec::new();
+                database.scan(&data, &mut block_scratch, |id, end| {
+                    found.push((id, end));
+                    Next::Continue
+                });
+                found.sort_unstable();
+                assert_eq!(expected, found, "{} in a block", data.escape_ascii());
+                let parts = [&data[..length / 2], &data[length / 2..]];
+                let found = pieces(&mut streams, &mut scratch, &parts);
+                assert_eq!(expected, found, "{} in a stream", data.escape_ascii());
             }
         }
     }

@@ -5,11 +5,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Error, Next, Scanned, Scratch, answer, length, raw, report, scanned};
-
-/// Blocks up to this length the library searches with another engine than longer ones, and that one misses matches at their
-/// end (5.4.9). So they are padded beyond it, and a match that ends in the padding is dropped.
-const SMALL: usize = 70;
+use super::{Error, Next, Platform, Scanned, Scratch, answer, length, raw, report, scanned};
 
 /// Bytes that are searched for as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +59,7 @@ unsafe impl<M: Mode> Send for Database<M> {}
 unsafe impl<M: Mode> Sync for Database<M> {}
 
 impl<M: Mode> Database<M> {
-    /// Compiles patterns for this machine. It may take seconds and hundreds of megabytes.
+    /// Compiles patterns. It may take seconds and hundreds of megabytes.
     pub fn compile(patterns: &[Pattern]) -> Result<Self, Error> {
         let elements = c_uint::try_from(patterns.len()).map_err(|_| Error::Count)?;
         if elements == 0 {
@@ -74,10 +70,16 @@ impl<M: Mode> Database<M> {
         let flags: Vec<c_uint> = patterns.iter().map(caseless).collect();
         let texts: Vec<*const c_char> = patterns.iter().map(|pattern| pattern.bytes.as_ptr().cast()).collect();
         let lengths: Vec<usize> = patterns.iter().map(|pattern| pattern.bytes.len()).collect();
+        let platform = Platform::here()?;
+        let platform = raw::HsPlatform {
+            tune: platform.tune,
+            cpu_features: platform.features,
+            ..raw::HsPlatform::default()
+        };
         let mut database = ptr::null_mut();
         let mut error = ptr::null_mut();
         // SAFETY: the four arrays have `elements` entries, each text is readable for its length, and the library keeps
-        // none of them.
+        // none of them, nor the platform.
         let code = unsafe {
             raw::hs_compile_lit_multi(
                 texts.as_ptr(),
@@ -86,7 +88,7 @@ impl<M: Mode> Database<M> {
                 lengths.as_ptr(),
                 elements,
                 <M as sealed::Sealed>::FLAG,
-                ptr::null(),
+                &raw const platform,
                 &raw mut database,
                 &raw mut error,
             )
@@ -160,19 +162,9 @@ impl Database<Block> {
     ///
     /// Where the scratch does not serve this database, or the data is 4 GiB or longer. A panic of the sink aborts the
     /// process.
-    pub fn scan(&self, data: &[u8], scratch: &mut Scratch, mut sink: impl FnMut(u32, u64) -> Next) -> Scanned {
+    pub fn scan(&self, data: &[u8], scratch: &mut Scratch, sink: impl FnMut(u32, u64) -> Next) -> Scanned {
         scratch.note(self.serial, || None, data);
-        let end = data.len();
-        if end > SMALL {
-            return self.search(data, scratch, sink);
-        }
-        let mut filled = [0; SMALL + 1];
-        filled[..end].copy_from_slice(data);
-        let inside = |id, to| match to <= end as u64 {
-            true => sink(id, to),
-            false => Next::Continue,
-        };
-        self.search(&filled, scratch, inside)
+        self.search(data, scratch, sink)
     }
 
     fn search<S: FnMut(u32, u64) -> Next>(&self, data: &[u8], scratch: &mut Scratch, mut sink: S) -> Scanned {

@@ -1,4 +1,7 @@
 //! What we call of `hs.h`, declared as Vectorscan 5.4 declares it.
+//!
+//! The library holds what searches several times, built for different processors, and chooses among them by itself. Its builds for
+//! AVX2 and AVX-512 pass over matches (docs/decisions/0022), so the one for SSE4.2 is called by its own name.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
@@ -49,7 +52,6 @@ pub type MatchHandler = unsafe extern "C" fn(c_uint, c_ulonglong, c_ulonglong, c
 unsafe extern "C" {
     pub fn hs_version() -> *const c_char;
     pub fn hs_valid_platform() -> c_int;
-    pub fn hs_populate_platform(platform: *mut HsPlatform) -> c_int;
 
     pub fn hs_compile_lit_multi(
         expressions: *const *const c_char,
@@ -64,10 +66,15 @@ unsafe extern "C" {
     ) -> c_int;
     pub fn hs_free_compile_error(error: *mut HsCompileError) -> c_int;
 
+    #[cfg_attr(target_arch = "x86_64", link_name = "corei7_hs_free_database")]
     pub fn hs_free_database(database: *mut HsDatabase) -> c_int;
+    #[cfg_attr(target_arch = "x86_64", link_name = "corei7_hs_database_size")]
     pub fn hs_database_size(database: *const HsDatabase, size: *mut usize) -> c_int;
+    #[cfg_attr(target_arch = "x86_64", link_name = "corei7_hs_stream_size")]
     pub fn hs_stream_size(database: *const HsDatabase, size: *mut usize) -> c_int;
+    #[cfg_attr(target_arch = "x86_64", link_name = "corei7_hs_serialize_database")]
     pub fn hs_serialize_database(database: *const HsDatabase, bytes: *mut *mut c_char, length: *mut usize) -> c_int;
+    #[cfg_attr(target_arch = "x86_64", link_name = "corei7_hs_deserialize_database")]
     pub fn hs_deserialize_database(bytes: *const c_char, length: usize, database: *mut *mut HsDatabase) -> c_int;
 
     pub fn hs_alloc_scratch(database: *const HsDatabase, scratch: *mut *mut HsScratch) -> c_int;
@@ -75,6 +82,7 @@ unsafe extern "C" {
     pub fn hs_scratch_size(scratch: *const HsScratch, size: *mut usize) -> c_int;
     pub fn hs_free_scratch(scratch: *mut HsScratch) -> c_int;
 
+    #[cfg_attr(target_arch = "x86_64", link_name = "corei7_hs_scan")]
     pub fn hs_scan(
         database: *const HsDatabase,
         data: *const c_char,
@@ -89,7 +97,9 @@ unsafe extern "C" {
         allocate: unsafe extern "C" fn(usize) -> *mut c_void,
         free: unsafe extern "C" fn(*mut c_void),
     ) -> c_int;
+    #[cfg_attr(target_arch = "x86_64", link_name = "corei7_hs_open_stream")]
     pub fn hs_open_stream(database: *const HsDatabase, flags: c_uint, stream: *mut *mut HsStream) -> c_int;
+    #[cfg_attr(target_arch = "x86_64", link_name = "corei7_hs_scan_stream")]
     pub fn hs_scan_stream(
         stream: *mut HsStream,
         data: *const c_char,
@@ -99,6 +109,7 @@ unsafe extern "C" {
         handler: MatchHandler,
         context: *mut c_void,
     ) -> c_int;
+    #[cfg_attr(target_arch = "x86_64", link_name = "corei7_hs_reset_stream")]
     pub fn hs_reset_stream(
         stream: *mut HsStream,
         flags: c_uint,
