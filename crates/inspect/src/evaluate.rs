@@ -13,6 +13,7 @@ mod transform;
 use arrayvec::ArrayVec;
 
 pub use packet::{Facts, Icmp, Ip, Tcp};
+pub(crate) use search::Needle;
 
 use crate::bindings::expression::{Found, Matcher};
 use transform::{Bench, Prepared};
@@ -91,6 +92,8 @@ const STEPS: u32 = 4_000;
 
 /// Bytes that are decoded at most.
 const DECODED: usize = 1024;
+/// Bytes that they are decoded from at most: four for three, and as many that end lines.
+const ENCODED: usize = DECODED * 8 / 3;
 
 /// What a worker evaluates with.
 pub struct Evaluator {
@@ -173,8 +176,13 @@ impl Evaluator {
         let answer = match self.bench.take_if(|_| !rule.transformed.is_empty()) {
             None => self.go(&rule.steps, begin, buffers),
             Some(mut bench) => {
-                bench.prepare(rule, buffers, &mut self.matcher);
-                let answer = self.go(&rule.steps, begin, &Prepared { buffers, bench: &bench });
+                let answer = match bench.prepare(rule, buffers, &mut self.matcher, &self.work) {
+                    true => self.go(&rule.steps, begin, &Prepared { buffers, bench: &bench }),
+                    false => {
+                        self.steps = 0;
+                        Answer::No
+                    }
+                };
                 self.bench = Some(bench);
                 answer
             }
@@ -192,9 +200,8 @@ impl Evaluator {
     }
 
     /// Where a content lies in data; what is looked through is charged.
-    fn look_for(&mut self, content: &Content, data: &[u8]) -> Option<usize> {
-        let found = search::find(data, &content.bytes, content.nocase);
-        let units = found.unwrap_or(data.len()) as u32 / 32;
+    fn look_for(&mut self, needle: &Needle, data: &[u8]) -> Option<usize> {
+        let (found, units) = needle.find(data);
         if !self.is_usual && !self.work.charge(units) {
             self.steps = 0;
             return None;
@@ -222,8 +229,14 @@ impl Evaluator {
             return Answer::No;
         }
         match step {
-            Step::Content { content, .. } if content.negated => self.absent(content, rest, at, buffers),
-            Step::Content { content, searched } => self.present(content, *searched, rest, at, buffers),
+            Step::Content { content, needle, .. } if content.negated => {
+                self.absent((content, needle), rest, at, buffers)
+            }
+            Step::Content {
+                content,
+                needle,
+                searched,
+            } => self.present((content, needle), *searched, rest, at, buffers),
             Step::Expression { .. } => self.expression(step, rest, at, buffers),
             Step::ByteTest(test) => match self.compare(test, at, buffers) {
                 Answer::Match => self.go(rest, at, buffers),
@@ -321,7 +334,7 @@ impl Evaluator {
 
     fn present(
         &mut self,
-        content: &Content,
+        (content, needle): (&Content, &Needle),
         searched: bool,
         rest: &[Step],
         at: Cursor,
@@ -348,7 +361,7 @@ impl Evaluator {
         let mut later = !searched && !view.complete && to.is_none_or(|to| to > view.end());
         let again = rest.first().is_some_and(Step::is_relative);
         let mut start = from.max(view.begin());
-        while let Some(found) = self.look_for(content, view.slice(start, end)) {
+        while let Some(found) = self.look_for(needle, view.slice(start, end)) {
             if !self.takes_step() {
                 return Answer::No;
             }
@@ -381,7 +394,13 @@ impl Evaluator {
         Answer::or_later(later)
     }
 
-    fn absent(&mut self, content: &Content, rest: &[Step], at: Cursor, buffers: &impl Buffers) -> Answer {
+    fn absent(
+        &mut self,
+        (content, needle): (&Content, &Needle),
+        rest: &[Step],
+        at: Cursor,
+        buffers: &impl Buffers,
+    ) -> Answer {
         // What is not there does not lack anything.
         let decoded;
         let view = match content.buffer {
@@ -402,7 +421,7 @@ impl Evaluator {
         let (from, to) = self.region(content, at);
         let end = to.unwrap_or(i64::MAX).min(view.end());
         let mut start = from.max(view.begin());
-        while let Some(found) = search::find(view.slice(start, end), &content.bytes, content.nocase) {
+        while let Some(found) = self.look_for(needle, view.slice(start, end)) {
             let behind = start + (found + content.bytes.len()) as i64;
             start += found as i64 + 1;
             if !content.ends || view.complete && behind == view.end() {
@@ -411,6 +430,13 @@ impl Evaluator {
             if view.ends_here && behind == view.end() {
                 return Answer::Later;
             }
+            if !self.takes_step() {
+                return Answer::No;
+            }
+        }
+        // What was not looked through to its end is not known to lack it.
+        if self.steps == 0 {
+            return Answer::No;
         }
         let open = !content.ends && to.is_none_or(|to| to > view.end());
         let undecided = !view.complete && (open || content.ends && !view.ends_here);
@@ -572,7 +598,13 @@ impl Evaluator {
         if from >= view.end() {
             return Answer::or_later(!view.complete);
         }
-        search::decode_base64(view.slice(from, to), &mut self.decoded);
+        let encoded = view.slice(from, to);
+        let encoded = &encoded[..encoded.len().min(ENCODED)];
+        if !self.work.charge(encoded.len() as u32) {
+            self.steps = 0;
+            return Answer::No;
+        }
+        search::decode_base64(encoded, &mut self.decoded);
         if self.decoded.is_empty() {
             Answer::or_later(!view.complete)
         } else {

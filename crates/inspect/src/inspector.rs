@@ -38,7 +38,7 @@ use crate::rates::Rates;
 use crate::reason::{Limit, Reason, Skipped, Tally};
 use crate::ruleset::Ruleset;
 use crate::scope::Ends;
-use crate::signature::Toward;
+use crate::signature::{Buffer, Toward};
 use crate::stream::{self, Exception, Policies, Policy, Step, StreamEvent, Streams};
 use crate::transactions::{Noting, Tell, Transactions, Wanted};
 use crate::work::Work;
@@ -136,6 +136,8 @@ impl Plan {
 pub struct Counters {
     /// Bytes that were searched.
     pub searched: u64,
+    /// Units of work that packets have caused.
+    pub worked: u64,
     /// Connections that could not be searched, for all stream states were in use.
     pub unsearched: u64,
     /// Transactions that were not told, for all places for those that are not over were in use.
@@ -522,12 +524,13 @@ impl<'m> Inspector<'m> {
                 let turned = ends.turned();
                 let sent = known::stream(&self.streams, stream, direction.opposite());
                 let mut asking = asking!(others, &turned, Some(sent), false);
-                asking.ask_waiting(&Known {
+                let ended = Known {
                     payload: view,
                     slot: parser.slot(turned.toward, &self.store),
                     unknown: false,
                     ended: true,
-                });
+                };
+                asking.ask_waiting(None, &ended);
                 others.turn(lists);
             }
             mine.turn(lists);
@@ -579,7 +582,8 @@ impl<'m> Inspector<'m> {
                 }
             }
             let mut asking = asking!(mine, ends, before, unknown);
-            asking.ask_waiting(&known);
+            // At the end of a stream nothing is left to come in any buffer.
+            asking.ask_waiting((!ends_stream).then_some(Buffer::Payload), &known);
             asking.ask_found(&known);
             asking.ask_of_ports(rules.of_stream(toward), &of_ports[place].0, &known);
             asking.ask_blocked(&known);
@@ -607,6 +611,7 @@ impl<'m> Inspector<'m> {
         self.counters.untold = self.transactions.lost;
         self.counters.reopened = self.books.reopened;
         *credit = self.work.end(begun);
+        self.counters.worked += u64::from(begun.units() - credit.units());
         // Decoders say so themselves.
         if self.work.is_spent() && self.store.anomalies.of(Anomaly::WorkExceeded) == exceeded {
             self.store.anomalies.add(Anomaly::WorkExceeded);
@@ -731,6 +736,7 @@ impl<'m> Inspector<'m> {
         self.counters.untold = self.transactions.lost;
         self.counters.reopened = self.books.reopened;
         *credit = self.work.end(begun);
+        self.counters.worked += u64::from(begun.units() - credit.units());
         if self.work.is_spent() {
             self.store.anomalies.add(Anomaly::WorkExceeded);
             self.met.add_where(true, Exception::Work);

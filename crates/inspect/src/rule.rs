@@ -8,6 +8,7 @@ use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
 
 use crate::bindings::expression::{Compiled, Malformed, Options};
 use crate::datasets::Dataset;
+use crate::evaluate::Needle;
 use crate::prefilter;
 use crate::signature::{
     Base64Decode, Buffer, ByteExtract, ByteJump, ByteMath, ByteTest, Condition, Content, DatasetCommand, DatasetTest,
@@ -38,6 +39,8 @@ pub struct Rule {
     pub(crate) is_of_event: bool,
     /// It asks only what follows what, in the payload: where its message begins and ends makes no difference to it.
     pub(crate) floats: bool,
+    /// Buffers that it looks in, each a bit.
+    buffers: u64,
 }
 
 /// A question about hosts.
@@ -70,6 +73,7 @@ pub(crate) enum Change {
 pub(crate) enum Step {
     Content {
         content: Content,
+        needle: Needle,
         /// The prefilter searches for it, and tells of every place.
         searched: bool,
     },
@@ -191,6 +195,7 @@ impl Rule {
             match condition {
                 Condition::Content(content) => steps.push(Step::Content {
                     content: content.clone(),
+                    needle: Needle::new(&content.bytes, content.nocase),
                     searched: searched.is_some_and(|searched| std::ptr::eq(searched, content)),
                 }),
                 Condition::Expression(expression) => {
@@ -267,8 +272,13 @@ impl Rule {
             });
             Ok((transformed.buffer, changes.collect::<Result<_, _>>()?))
         });
-        let transformed = transformed.collect::<Result<_, _>>()?;
+        let transformed: Box<[(Buffer, Box<[Change]>)]> = transformed.collect::<Result<_, _>>()?;
+        let looked_in = steps.iter().map(Step::buffer).map(|buffer| {
+            let changed = buffer.transformed().and_then(|place| transformed.get(place));
+            changed.map_or(buffer, |(own, _)| *own)
+        });
         Ok(Self {
+            buffers: looked_in.fold(0, |all, buffer| all | bit(buffer)),
             ints: ints.into(),
             gates: gates.into(),
             transformed,
@@ -282,7 +292,20 @@ impl Rule {
     }
 }
 
+/// A buffer among those that a rule looks in. A body that a client sends is a file, too.
+fn bit(buffer: Buffer) -> u64 {
+    match buffer {
+        Buffer::HttpClientBody => 1 << Buffer::FileData as u32,
+        buffer => 1 << buffer as u32,
+    }
+}
+
 impl Rule {
+    /// Whether it can be answered otherwise now that a buffer has grown. What looks in none may wait for anything.
+    pub(crate) fn looks_in(&self, buffer: Buffer) -> bool {
+        self.buffers == 0 || self.buffers & bit(buffer) != 0
+    }
+
     /// Whether it takes notes when it matches, for which others may wait.
     pub(crate) fn takes_notes(&self) -> bool {
         let takes = |gate: &Gate| match gate {

@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 pub const PACKET: u32 = 48 << 10;
 /// Units that a flow is granted for each byte that it carries. Text is a tenth of its size where it is compressed well.
 pub const BYTE: u32 = 16;
+/// Units that a flow is granted for each packet that carries some: what its buffers and rules usually cost, however few its
+/// bytes.
+pub const SEGMENT: u32 = 4 << 10;
 /// Units that a flow may have saved up, and begins with.
 pub const BURST: u32 = 1 << 20;
 
@@ -68,6 +71,7 @@ impl Work {
     /// A packet of a flow begins, with so many bytes of payload. Returns what the flow will have where it causes no work.
     pub fn begin(&self, credit: Credit, bytes: usize) -> Credit {
         let earned = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_mul(BYTE);
+        let earned = earned.saturating_add(if bytes > 0 { SEGMENT } else { 0 });
         let credit = Credit(credit.0.saturating_add(earned).min(BURST));
         self.0.left.store(credit.0.min(PACKET), Relaxed);
         self.0.spent.store(false, Relaxed);
@@ -166,8 +170,9 @@ mod tests {
             credit = work.end(packet);
         }
         assert_eq!(0, credit.units());
-        assert!(caused <= BURST + 1000 * 1000 * BYTE, "{caused}");
-        assert!(caused >= 1000 * 1000 * BYTE, "{caused}");
+        let earned = 1000 * (SEGMENT + 1000 * BYTE);
+        assert!(caused <= BURST + earned, "{caused}");
+        assert!(caused >= earned, "{caused}");
     }
 
     #[test]

@@ -6,14 +6,14 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use lab::{Connection, Lab};
+use lab::{CLIENT, Connection, Lab};
 use sluice_inspect::inspector::Verdict;
 use sluice_inspect::protocols::{Anomaly, Capacity, Http, Piece, Slot, Store};
 use sluice_inspect::reason::{Reason, Skipped};
 use sluice_inspect::signature::Buffer;
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_inspect::stream::{Exception, Policy};
-use sluice_inspect::work::{BURST, BYTE, Credit, PACKET};
+use sluice_inspect::work::{BURST, BYTE, Credit, PACKET, SEGMENT};
 
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -99,7 +99,8 @@ fn flow_brings_no_more_than_its_bytes_earn() {
     let packets = vec![&bombs[..]; 1000];
     let mut store = store();
     let brought: usize = brought(&mut store, &packets).iter().sum();
-    let earned = BURST as usize + packets.len() * (bombs.len() * BYTE as usize + STEP + 256);
+    let each = SEGMENT as usize + bombs.len() * BYTE as usize + STEP + 256;
+    let earned = BURST as usize + packets.len() * each;
     assert!(brought <= earned, "{brought} of {earned}");
     assert!(brought > BURST as usize, "{brought}");
 }
@@ -198,4 +199,182 @@ fn rules_that_are_asked_about_every_packet_spend_nothing_where_they_take_few_ste
     let mut connection = Connection::open(&mut lab, 80);
     assert_eq!(Verdict::Pass, connection.client(0, &[b'7'; 1400]));
     assert_eq!(0, connection.lab.inspector.streams().counters().of(Exception::Work));
+}
+
+/// A rule for each number.
+fn many(count: usize, rule: &str) -> String {
+    (1..=count)
+        .map(|number| rule.replace("SID", &number.to_string()) + "\n")
+        .collect()
+}
+
+/// Whether the last packet of a connection is dropped as one that causes too much work, and those before it are not.
+fn last_is_too_much(rules: &str, port: u16, said: &[(bool, &[u8])]) -> bool {
+    let mut lab = Lab::new(Suricata, rules);
+    let mut connection = Connection::open(&mut lab, port);
+    let mut places = [0; 2];
+    let mut verdicts = Vec::new();
+    for (client, bytes) in said {
+        let place = &mut places[usize::from(*client)];
+        verdicts.push(match client {
+            true => connection.client(*place, bytes),
+            false => connection.server(*place, bytes),
+        });
+        *place += bytes.len();
+    }
+    let (last, before) = verdicts.split_last().expect("a packet");
+    assert!(before.iter().all(|verdict| *verdict == Verdict::Pass), "{verdicts:?}");
+    *last == Verdict::Drop(Reason::Work)
+}
+
+const URI: &str =
+    r#"alert http any any -> any any (msg:"m"; http.uri; content:"/aaa"; content:"zz"; distance:0; sid:SID;)"#;
+
+#[test]
+fn requests_behind_one_another_in_a_packet_spend_its_work() {
+    let request = b"GET /aaa HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (requests, is_too_much) in [(4, false), (1460 / request.len(), true)] {
+        let said = request.repeat(requests);
+        assert_eq!(
+            is_too_much,
+            last_is_too_much(&many(20, URI), 80, &[(true, &said)]),
+            "{requests}"
+        );
+    }
+}
+
+#[test]
+fn rules_that_wait_are_asked_again_where_what_they_look_in_grows() {
+    let rule =
+        r#"alert http any any -> any any (msg:"m"; http.header; content:"x-a"; content:"zz"; distance:0; sid:SID;)"#;
+    let rules = many(40, rule);
+    let mut said: Vec<(bool, &[u8])> = vec![(true, b"GET / HTTP/1.1\r\nx-a: b\r\n")];
+    said.extend([(true, &b"c: d\r\n"[..]); 50]);
+    said.push((true, b"x: zz\r\n\r\n"));
+    assert!(!last_is_too_much(&rules, 80, &said));
+    let mut lab = Lab::new(Suricata, &rules);
+    let mut connection = Connection::open(&mut lab, 80);
+    let mut at = 0;
+    for (_, bytes) in &said {
+        connection.client(at, bytes);
+        at += bytes.len();
+    }
+    assert_eq!((1..=40).collect::<Vec<_>>(), connection.lab.fired);
+    // Those that wait for the same buffer cost as much as others that are asked.
+    let mut connection = Connection::of(&mut lab, CLIENT, [40_001, 80]);
+    connection.client(0, said[0].1);
+    let before = connection.lab.inspector.counters.worked;
+    connection.client(said[0].1.len(), said[1].1);
+    let again = connection.lab.inspector.counters.worked - before;
+    assert!(again > 40 * 40, "{again} units for 40 rules that wait");
+}
+
+#[test]
+fn protocols_that_a_hello_offers_spend_work() {
+    let rule = r#"alert tls any any -> any any (msg:"m"; tls.alpn; content:"zz"; sid:SID;)"#;
+    let names = b"\x01a".repeat(600);
+    let list = [&(names.len() as u16).to_be_bytes()[..], &names].concat();
+    let extension = [&[0, 16][..], &(list.len() as u16).to_be_bytes(), &list].concat();
+    let body = [
+        &[3, 3][..],
+        &[7; 32],
+        &[0, 0, 2, 0x13, 1, 1, 0],
+        &(extension.len() as u16).to_be_bytes(),
+        &extension,
+    ]
+    .concat();
+    let hello = [&[1, 0][..], &(body.len() as u16).to_be_bytes(), &body].concat();
+    let record = [&[22, 3, 1][..], &(hello.len() as u16).to_be_bytes(), &hello].concat();
+    assert!(last_is_too_much(&many(1, rule), 443, &[(true, &record)]));
+}
+
+#[test]
+fn fields_of_http2_that_a_table_makes_long_spend_work() {
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let frame = |id: u8, block: &[u8]| {
+        let [_, high, middle, low] = (block.len() as u32).to_be_bytes();
+        [&[high, middle, low, 1, 5, 0, 0, 0, id], block].concat()
+    };
+    let long = [&b"\x82\x84\x86\x40\x01a\x7f\x81\x07"[..], &[b'v'; 1024]].concat();
+    let again = [&b"\x82\x84\x86"[..], &[0xbe; 600]].concat();
+    let said = [&preface[..], &frame(1, &long)].concat();
+    let rules = many(1, URI);
+    assert!(last_is_too_much(
+        &rules,
+        80,
+        &[(true, &said), (true, &frame(3, &again))]
+    ));
+    let few = [&b"\x82\x84\x86"[..], &[0xbe; 10]].concat();
+    assert!(!last_is_too_much(&rules, 80, &[(true, &said), (true, &frame(3, &few))]));
+}
+
+#[test]
+fn what_a_rule_excludes_is_looked_for_at_as_many_places_as_the_packet_may_cost() {
+    let rule = r#"alert tcp any any -> any any (msg:"m"; content:"begin"; content:!"ab"; endswith; sid:SID;)"#;
+    let said = [&b"begin"[..], &b"ab".repeat(700), b"."].concat();
+    assert!(last_is_too_much(&many(10, rule), 7, &[(true, &said)]));
+    assert!(!last_is_too_much(&many(10, rule), 7, &[(true, &said[..40])]));
+}
+
+#[test]
+fn base64_and_changed_buffers_spend_work() {
+    let base64 = r#"alert tcp any any -> any any (msg:"m"; content:"begin"; base64_decode:bytes 1024, offset 0, relative; base64_data; content:"zz"; sid:SID;)"#;
+    let said = [&b"begin"[..], &[b'A'; 1400]].concat();
+    assert!(last_is_too_much(&many(100, base64), 7, &[(true, &said)]));
+    assert!(!last_is_too_much(&many(100, base64), 7, &[(true, &said[..20])]));
+    let digest = r#"alert http any any -> any any (msg:"m"; http.uri; to_sha256; content:"|00 01 02|"; sid:SID;)"#;
+    let said = [&b"GET /"[..], &[b'A'; 1000], b" HTTP/1.1\r\n\r\n"].concat();
+    assert!(last_is_too_much(&many(60, digest), 80, &[(true, &said)]));
+    assert!(!last_is_too_much(
+        &many(60, digest),
+        80,
+        &[(true, b"GET / HTTP/1.1\r\n\r\n")]
+    ));
+}
+
+#[test]
+fn transfers_of_ftp_that_no_connection_is_agreed_on_for_spend_work() {
+    let rule = r#"alert tcp any any -> any any (msg:"m"; content:"zz"; sid:SID;)"#;
+    let hello: [(bool, &[u8]); 2] = [(false, b"220 a\r\n"), (true, b"USER a\r\n")];
+    for (count, is_too_much) in [(10, false), (230, true)] {
+        let said = b"RETR\r\n".repeat(count);
+        let said = [&hello[..], &[(true, &said)]].concat();
+        assert_eq!(is_too_much, last_is_too_much(&many(1, rule), 21, &said), "{count}");
+    }
+}
+
+#[test]
+fn usual_requests_and_answers_cause_a_small_part_of_what_they_may() {
+    let words = [
+        "html",
+        "Mozilla",
+        "example",
+        "script",
+        "User-Agent",
+        "gzip",
+        "index",
+        "document",
+    ];
+    let rules: String = (0..200)
+        .map(|number| {
+            let (buffer, word) = (["http.header", "file.data", "http.uri"][number % 3], words[number % words.len()]);
+            let sid = number + 1;
+            format!("alert http any any -> any any (msg:\"m\"; {buffer}; content:\"{word}\"; content:\"never {number}\"; distance:0; sid:{sid};)\n")
+        })
+        .collect();
+    let request = b"GET /index.php?id=42 HTTP/1.1\r\nHost: www.example.org\r\nUser-Agent: Mozilla/5.0\r\nAccept-Encoding: gzip\r\n\r\n";
+    let page = b"<html><script>document.write('example')</script></html>".repeat(20);
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", page.len());
+    let response = [head.as_bytes(), &page].concat();
+    let mut lab = Lab::new(Suricata, &rules);
+    let mut connection = Connection::open(&mut lab, 80);
+    for number in 0..1_000 {
+        assert_eq!(Verdict::Pass, connection.client(number * request.len(), request));
+        assert_eq!(Verdict::Pass, connection.server(number * response.len(), &response));
+    }
+    let worked = connection.lab.inspector.counters.worked / 2_000;
+    assert!(
+        (100..u64::from(PACKET) / 4).contains(&worked),
+        "{worked} units for each packet"
+    );
 }

@@ -286,9 +286,9 @@ impl Matcher {
 }
 
 impl Matcher {
-    /// The first group of the first match in a subject that is complete.
-    pub fn group(&mut self, expression: &Compiled, subject: &[u8]) -> Option<Range<usize>> {
-        let found = self.find(expression, subject, true, true);
+    /// The first group of the first match in a subject that is complete; as [`Matcher::find_within`].
+    pub fn group(&mut self, work: &Work, expression: &Compiled, subject: &[u8]) -> Option<Range<usize>> {
+        let found = self.find_within((work, false), expression, subject, true, true);
         if expression.groups == 0 || !matches!(found, Found::At(_)) {
             return None;
         }
@@ -353,7 +353,7 @@ mod tests {
     fn first_group_is_told() {
         let group = |pattern: &str, subject: &[u8]| {
             let compiled = Compiled::new(pattern, Options::default()).unwrap();
-            Matcher::new().group(&compiled, subject)
+            Matcher::new().group(&Work::default(), &compiled, subject)
         };
         assert_eq!(Some(2..4), group("a=([0-9]+)(x)?", b"a=12;"));
         assert_eq!(None, group("a=([0-9]+)", b"b=12;"));

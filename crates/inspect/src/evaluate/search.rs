@@ -3,32 +3,73 @@
 use arrayvec::ArrayVec;
 use memchr::{memchr2, memmem};
 
-/// Where `needle` first lies in `hay`; with `nocase`, ASCII letters in either case.
-pub fn find(hay: &[u8], needle: &[u8], nocase: bool) -> Option<usize> {
-    if !nocase {
-        return memmem::find(hay, needle);
+/// Bytes that are looked for, prepared once.
+#[derive(Debug)]
+pub struct Needle(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Exact(Box<memmem::Finder<'static>>),
+    /// ASCII letters match in either case. A place is taken for a candidate by one of the bytes.
+    Caseless {
+        bytes: Box<[u8]>,
+        by: usize,
+    },
+}
+
+/// Bytes that are passed over for a unit of work, at the least speed.
+const PASSED: usize = 8;
+/// Units of work for a place that is compared.
+const COMPARED: u32 = 4;
+
+impl Needle {
+    pub fn new(bytes: &[u8], nocase: bool) -> Self {
+        if !nocase {
+            return Self(Kind::Exact(Box::new(memmem::Finder::new(bytes).into_owned())));
+        }
+        // Rather no letter that is everywhere.
+        let by = bytes
+            .iter()
+            .position(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b' ' | 0 | b'/' | b'.' | b'='))
+            .unwrap_or(0);
+        Self(Kind::Caseless {
+            bytes: bytes.into(),
+            by,
+        })
     }
-    let last = hay.len().checked_sub(needle.len())?;
-    // The byte that candidates are found by: rather no letter that is everywhere.
-    let by = needle
-        .iter()
-        .position(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b' ' | 0 | b'/' | b'.' | b'='))
-        .unwrap_or(0);
-    let Some(&byte) = needle.get(by) else { return Some(0) };
-    let mut start = 0;
-    while start <= last {
-        let found = memchr2(
-            byte.to_ascii_lowercase(),
-            byte.to_ascii_uppercase(),
-            &hay[start + by..=last + by],
-        )?;
+
+    /// Where it first lies in `hay`, and the units of work that it took to see.
+    pub fn find(&self, hay: &[u8]) -> (Option<usize>, u32) {
+        match &self.0 {
+            Kind::Exact(finder) => {
+                let found = finder.find(hay);
+                (found, (found.unwrap_or(hay.len()) / PASSED) as u32)
+            }
+            Kind::Caseless { bytes, by } => caseless(bytes, *by, hay),
+        }
+    }
+}
+
+fn caseless(needle: &[u8], by: usize, hay: &[u8]) -> (Option<usize>, u32) {
+    let Some(last) = hay.len().checked_sub(needle.len()) else {
+        return (None, 0);
+    };
+    let Some(&byte) = needle.get(by) else {
+        return (Some(0), 0);
+    };
+    let (low, high) = (byte.to_ascii_lowercase(), byte.to_ascii_uppercase());
+    let (mut start, mut units) = (0, 0);
+    while start <= last
+        && let Some(found) = memchr2(low, high, &hay[start + by..=last + by])
+    {
         let place = start + found;
+        units += COMPARED + (found / PASSED) as u32;
         if hay[place..place + needle.len()].eq_ignore_ascii_case(needle) {
-            return Some(place);
+            return (Some(place), units);
         }
         start = place + 1;
     }
-    None
+    (None, units + ((last + 1).saturating_sub(start) / PASSED) as u32)
 }
 
 /// Decode base64 (RFC 4648) as far as it goes: up to padding, a foreign byte, or as much as fits. Line ends are skipped.
@@ -60,12 +101,30 @@ pub fn decode_base64<const N: usize>(text: &[u8], into: &mut ArrayVec<u8, N>) {
 mod tests {
     use super::*;
 
+    fn find(hay: &[u8], needle: &[u8], nocase: bool) -> Option<usize> {
+        Needle::new(needle, nocase).find(hay).0
+    }
+
+    #[test]
+    fn each_place_that_is_compared_and_each_byte_that_is_passed_over_is_work() {
+        let units = |hay: &[u8], nocase| Needle::new(b"ab", nocase).find(hay).1;
+        for nocase in [false, true] {
+            assert_eq!(0, units(b"ab", nocase) / COMPARED / 2);
+            assert!((90..=100).contains(&(units(&[b'z'; 800], nocase))), "{nocase}");
+        }
+        assert!(units(&[b'A'; 800], true) >= 799 * COMPARED);
+    }
+
     #[test]
     fn either_case_is_found_at_the_first_place() {
         assert_eq!(Some(2), find(b"xxUnIoN+select", b"union+SELECT", true));
         assert_eq!(None, find(b"xxUnIoN+select", b"union+SELECT", false));
         assert_eq!(Some(0), find(b"ab", b"AB", true));
         assert_eq!(None, find(b"a", b"ab", true));
+        assert_eq!(
+            (Some(1), None),
+            (find(b"xab", b"ab", false), find(b"xAb", b"ab", false))
+        );
         assert_eq!(Some(3), find(b"aab/aab", b"/AAB", true));
     }
 

@@ -11,9 +11,14 @@ use super::{Buffers, View};
 use crate::bindings::expression::Matcher;
 use crate::rule::{Change, Rule};
 use crate::signature::{Buffer, Transform};
+use crate::work::Work;
 
 /// Bytes of a buffer that are changed at most.
 pub const LONGEST: usize = 8_192;
+
+/// Units of work for each byte that is changed, and of which a digest is made.
+const CHANGED: u32 = 1;
+const DIGESTED: u32 = 4;
 
 /// What is known of a changed buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,8 +81,8 @@ impl Bench {
         })
     }
 
-    /// Change the buffers that a rule looks in.
-    pub fn prepare(&mut self, rule: &Rule, buffers: &impl Buffers, matcher: &mut Matcher) {
+    /// Change the buffers that a rule looks in. False where that is more work than is left.
+    pub fn prepare(&mut self, rule: &Rule, buffers: &impl Buffers, matcher: &mut Matcher, work: &Work) -> bool {
         self.states = [State::Missing; 4];
         for (place, (buffer, changes)) in rule.transformed.iter().enumerate() {
             if changes.is_empty() {
@@ -92,14 +97,27 @@ impl Bench {
             if !view.complete {
                 *state = State::Growing;
             } else if !view.bytes.is_empty() {
+                if !work.charge(units(changes, view.bytes.len())) {
+                    return false;
+                }
                 *state = State::Ready;
                 let changes = begin(view.bytes, changes, output);
                 for change in changes {
-                    apply(change, output, &mut self.spare, matcher);
+                    apply(change, output, &mut self.spare, (matcher, work));
                 }
             }
         }
+        !work.is_spent()
     }
+}
+
+/// Units of work for changes of so many bytes.
+fn units(changes: &[Change], bytes: usize) -> u32 {
+    let each = changes.iter().map(|change| match change {
+        Change::Plain(Transform::ToMd5 | Transform::ToSha1 | Transform::ToSha256) => DIGESTED,
+        _ => CHANGED,
+    });
+    each.sum::<u32>().saturating_mul(bytes as u32)
 }
 
 /// The bytes of a buffer, or their digest where that is the first change; the changes that are left.
@@ -125,11 +143,11 @@ fn digest(transform: &Transform, bytes: &[u8], output: &mut Vec<u8>) -> bool {
     true
 }
 
-fn apply(change: &Change, bytes: &mut Vec<u8>, spare: &mut Vec<u8>, matcher: &mut Matcher) {
+fn apply(change: &Change, bytes: &mut Vec<u8>, spare: &mut Vec<u8>, (matcher, work): (&mut Matcher, &Work)) {
     let transform = match change {
         Change::Plain(transform) => transform,
         Change::Expression(expression) => {
-            match matcher.group(expression, bytes) {
+            match matcher.group(work, expression, bytes) {
                 Some(group) => {
                     bytes.truncate(group.end);
                     bytes.drain(..group.start);
@@ -225,7 +243,8 @@ mod tests {
         let changes: Vec<_> = transforms.iter().cloned().map(Change::Plain).collect();
         let (mut output, mut spare) = (Vec::with_capacity(LONGEST + 1), Vec::with_capacity(LONGEST + 1));
         for change in begin(bytes, &changes, &mut output) {
-            apply(change, &mut output, &mut spare, &mut Matcher::default());
+            let (matcher, work) = (&mut Matcher::default(), &Work::default());
+            apply(change, &mut output, &mut spare, (matcher, work));
         }
         assert!(
             output.capacity() <= LONGEST + 1 && spare.capacity() <= LONGEST + 1,

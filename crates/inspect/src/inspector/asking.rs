@@ -11,10 +11,12 @@ use crate::reason::Skipped;
 use crate::rule::{Gate, Rule};
 use crate::ruleset::{OfPorts, Ruleset};
 use crate::scope::{Ends, Outline};
-use crate::signature::{Action, DatasetCommand, RateKind, Service, Toward, Track};
+use crate::signature::{Action, Buffer, DatasetCommand, RateKind, Service, Toward, Track};
 
-/// Units of work for a rule that a search has found.
-const CANDIDATE: u32 = 8;
+/// Units of work for a rule that a search has found at a place, or that is looked up for a piece of a message.
+const FOUND: u32 = 2;
+/// Units of work for a rule that is asked because of what a sender has sent: one that was found, or waits.
+const CANDIDATE: u32 = 32;
 
 /// What a worker asks with.
 pub struct Tools {
@@ -138,11 +140,8 @@ impl Asking<'_> {
     /// Search a block of data, of which the first `old` bytes were searched before, and ask the rules that are found.
     pub fn block(&mut self, group: &Group, data: &[u8], buffers: &impl Buffers) {
         let Some(database) = group.block() else { return };
-        let Tools { scratch, found, .. } = &mut *self.tools;
-        database.scan(data, scratch, |id, _| {
-            group.rules(id).iter().for_each(|&rule| found.add(rule));
-            Next::Continue
-        });
+        let (scratch, found) = Self::found(self.tools, group);
+        database.scan(data, scratch, found);
         self.ask_found(buffers);
     }
 
@@ -151,9 +150,19 @@ impl Asking<'_> {
         found: &'f mut Tools,
         group: &'f Group,
     ) -> (&'f mut Scratch, impl FnMut(u32, u64) -> Next + use<'f>) {
-        let Tools { scratch, found, .. } = found;
+        let Tools {
+            scratch,
+            found,
+            evaluator,
+            ..
+        } = found;
+        let work = &evaluator.work;
         (scratch, move |id, _| {
-            group.rules(id).iter().for_each(|&rule| found.add(rule));
+            let rules = group.rules(id);
+            // A search that has begun goes on, for streams keep its state; what it finds is no longer of use.
+            if work.charge(FOUND * (1 + rules.len() as u32)) {
+                rules.iter().for_each(|&rule| found.add(rule));
+            }
             Next::Continue
         })
     }
@@ -166,7 +175,7 @@ impl Asking<'_> {
         let found = self.tools.found.take();
         self.tools.evaluator.is_usual = false;
         for &rule in &found {
-            if *self.fate != Fate::Open || self.tools.evaluator.work.is_spent() {
+            if !self.goes_on() {
                 break;
             }
             if self.rules.may_be_about(rule, self.ends, self.facts)
@@ -179,25 +188,45 @@ impl Asking<'_> {
         self.tools.found.put_back(found);
     }
 
-    /// Ask the rules that wait for more.
-    pub fn ask_waiting(&mut self, buffers: &impl Buffers) {
+    /// Ask the rules that wait for more: those that look in the buffer that has grown, or all.
+    pub fn ask_waiting(&mut self, grown: Option<Buffer>, buffers: &impl Buffers) {
         if self.waiting.is_over(self.lists) {
             return;
         }
         self.tools.evaluator.is_usual = false;
         for rule in self.waiting.take_inline() {
-            if *self.fate != Fate::Open {
-                return;
-            }
-            self.ask(rule, buffers);
+            self.ask_again(rule, grown, buffers);
         }
         let mut from = 0;
-        while *self.fate == Fate::Open
+        while self.goes_on()
             && let Some(rule) = self.waiting.take_listed(from, self.lists)
         {
-            self.ask(rule, buffers);
+            self.ask_again(rule, grown, buffers);
             from = rule + 1;
         }
+    }
+
+    /// Ask a rule that waited. It waits on where that can make no difference, or there is no work left for it.
+    fn ask_again(&mut self, number: u32, grown: Option<Buffer>, buffers: &impl Buffers) {
+        let work = &self.tools.evaluator.work;
+        let looks = |buffer| self.rules.rule(number).is_some_and(|rule| rule.looks_in(buffer));
+        if *self.fate == Fate::Open && grown.is_none_or(looks) && work.charge(CANDIDATE) {
+            return self.ask(number, buffers);
+        }
+        work.charge(FOUND);
+        self.wait(number);
+    }
+
+    /// Nothing is decided about the flow, and the packet may cause more work.
+    fn goes_on(&self) -> bool {
+        *self.fate == Fate::Open && !self.tools.evaluator.work.is_spent()
+    }
+
+    /// A piece of a message is about to be looked at, for which so many rules are asked. False where the packet may cause no
+    /// more work.
+    pub fn begin_piece(&self, units: u32, rules: usize) -> bool {
+        let rules = FOUND.saturating_mul(rules as u32);
+        *self.fate == Fate::Open && self.tools.evaluator.work.charge(units.saturating_add(rules))
     }
 
     /// Ask again the rules for which only notes were missing, as long as others take some: the order of rules and buffers
@@ -207,7 +236,7 @@ impl Asking<'_> {
         while std::mem::take(&mut self.tools.noted) && !self.tools.blocked.rules.is_empty() {
             let blocked = self.tools.blocked.take();
             for &rule in &blocked {
-                if *self.fate == Fate::Open {
+                if *self.fate == Fate::Open && self.tools.evaluator.work.charge(CANDIDATE) {
                     self.ask(rule, buffers);
                 }
             }
@@ -219,10 +248,13 @@ impl Asking<'_> {
     pub fn ask_all(&mut self, rules: &[u32], buffers: &impl Buffers) {
         self.tools.evaluator.is_usual = true;
         for &rule in rules {
-            if *self.fate != Fate::Open {
+            if !self.goes_on() {
                 return;
             }
-            if self.rules.may_be_about(rule, self.ends, self.facts) && !self.waiting.waits(rule, self.lists) {
+            if self.rules.may_be_about(rule, self.ends, self.facts)
+                && !self.waiting.waits(rule, self.lists)
+                && self.tools.evaluator.work.charge(CANDIDATE)
+            {
                 self.ask(rule, buffers);
             }
         }
@@ -259,7 +291,8 @@ impl Asking<'_> {
     pub fn ask_of_anomaly(&mut self, rules: &[(u32, Option<Toward>)], buffers: &impl Buffers) {
         self.tools.evaluator.is_usual = true;
         for &(rule, toward) in rules {
-            if *self.fate == Fate::Open && toward.is_none_or(|toward| toward == self.ends.toward) {
+            let is_about = toward.is_none_or(|toward| toward == self.ends.toward);
+            if *self.fate == Fate::Open && is_about && self.tools.evaluator.work.charge(CANDIDATE) {
                 self.ask(rule, buffers);
             }
         }

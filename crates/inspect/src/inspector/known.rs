@@ -25,6 +25,11 @@ pub(super) fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class
     asking.ask_blocked(known);
 }
 
+/// Units of work for a buffer that has grown, beside its bytes: a search begins anew.
+const GREW: u32 = 128;
+/// Units of work for the end of a message.
+const ENDED: u32 = 64;
+
 /// A buffer of a message has grown, or the message has ended: its rules are found and asked.
 pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot: Slot<'_>, piece: &Piece) {
     let known = Known {
@@ -34,13 +39,28 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
         ended: *piece == Piece::End,
     };
     match piece {
-        Piece::Anomaly(anomaly) => asking.ask_of_anomaly(asking.rules.of_anomaly(*anomaly), &known),
+        Piece::Anomaly(anomaly) => {
+            let rules = asking.rules.of_anomaly(*anomaly);
+            if asking.begin_piece(0, rules.len()) {
+                asking.ask_of_anomaly(rules, &known);
+            }
+        }
         Piece::End => {
-            asking.ask_waiting(&known);
-            asking.ask_all(asking.rules.by_message(), &known);
+            let rules = asking.rules.by_message();
+            if asking.begin_piece(ENDED, rules.len()) {
+                asking.ask_waiting(None, &known);
+                asking.ask_all(rules, &known);
+            }
         }
         Piece::Grew { buffer, fresh, .. } => {
-            asking.ask_waiting(&known);
+            let units = match fresh.len() as u32 {
+                0 => 0,
+                bytes => GREW + bytes,
+            };
+            if !asking.begin_piece(units, 0) {
+                return;
+            }
+            asking.ask_waiting(Some(*buffer), &known);
             let rules = asking.rules;
             // What a client sends as a body is a file, too.
             let also = match buffer {
@@ -49,7 +69,10 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
                 _ => None,
             };
             for buffer in [Some(*buffer), also].into_iter().flatten() {
-                asking.ask_all(rules.prefilter().unsearched(Class::Buffer(buffer)), &known);
+                let unsearched = rules.prefilter().unsearched(Class::Buffer(buffer));
+                if asking.begin_piece(0, unsearched.len()) {
+                    asking.ask_all(unsearched, &known);
+                }
                 let Some(group) = rules.prefilter().group(Class::Buffer(buffer)) else {
                     continue;
                 };

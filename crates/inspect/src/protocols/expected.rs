@@ -6,6 +6,8 @@ use super::{Anomaly, Counts};
 
 /// Data connections that are expected at once in a shard.
 pub const EXPECTED: usize = 256;
+/// Units of work to look through all of them.
+pub(super) const LOOKED_THROUGH: u32 = 6 * EXPECTED as u32;
 /// Seconds that a data connection is expected for.
 pub const PATIENCE: u32 = 300;
 

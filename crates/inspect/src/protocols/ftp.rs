@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use arrayvec::ArrayVec;
 
 use super::Store;
-use super::expected::{Ends, Transfer};
+use super::expected::{Ends, LOOKED_THROUGH, Transfer};
 use crate::signature::Toward;
 
 /// Bytes of a line that are read; a longer line is read up to there.
@@ -68,7 +68,10 @@ fn command(store: &mut Store, line: &[u8], hosts: &Hosts) {
         () if is(b"STOR") || is(b"STOU") || is(b"APPE") => Transfer::Store,
         () => return,
     };
-    store.expected.transfer(hosts.flow, transfer);
+    // All of them are looked through.
+    if store.work.charge(LOOKED_THROUGH) {
+        store.expected.transfer(hosts.flow, transfer);
+    }
 }
 
 fn reply(store: &mut Store, line: &[u8], hosts: &Hosts) {

@@ -421,7 +421,7 @@ impl Connection {
             &side.block,
             &mut side.table,
             [name, value],
-            &mut side.budget,
+            (&mut side.budget, &store.work),
             &mut |name, value| head.field(name, value),
         );
         let anomalies = [
@@ -440,6 +440,10 @@ impl Connection {
             Ok(()) => {}
             Err(hpack::Error::Malformed) => return self.fail(store, toward, Anomaly::BadHeaderBlock, sink),
             Err(hpack::Error::TooLarge) => return self.fail(store, toward, Anomaly::HeaderFlood, sink),
+            Err(hpack::Error::TooMuchWork) => {
+                self.sides[toward as usize].dead = true;
+                return;
+            }
         }
         // A promise is a request that the server makes: its answer comes on another stream.
         if promise {

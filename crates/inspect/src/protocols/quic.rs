@@ -13,6 +13,8 @@ use crate::shares::Places;
 pub const DATAGRAMS: u8 = 8;
 /// Initial packets of a datagram that are decrypted.
 const PACKETS: usize = 4;
+/// Units of work to derive the keys of a connection ID and to try them, beside the bytes of the packet.
+const KEYS: u32 = 8 << 10;
 /// Bytes of a ClientHello that are put in order.
 pub const HELLO: usize = 4096;
 /// Parts of it that may have gaps between.
@@ -154,10 +156,21 @@ impl Quic {
             self.id.extend(header.destination.iter().copied().take(20));
         }
         // After a Retry the keys follow from the ID that the server chose (RFC 9001, section 5.2).
-        let opened = initial::open(bytes, header, &self.id, packet).or_else(|| {
+        let work = store.work.clone();
+        let mut open = |id: &[u8]| match work.charge(KEYS + bytes.len() as u32) {
+            true => initial::open(bytes, header, id, packet),
+            false => None,
+        };
+        let opened = open(&self.id).or_else(|| {
+            if self.id.as_slice() == header.destination {
+                return None;
+            }
             self.id = header.destination.iter().copied().take(20).collect();
-            initial::open(bytes, header, header.destination, packet)
+            open(header.destination)
         });
+        if work.is_spent() {
+            return;
+        }
         let Some(length) = opened else {
             store.anomalies.add(Anomaly::BadInitial);
             return sink(Slot::NONE, Piece::Anomaly(Anomaly::BadInitial));

@@ -17,6 +17,9 @@ use ja4::Ja4;
 pub use records::Records;
 pub use server::Server;
 
+/// Units of work for a byte of a hello: numbers in it are written out and hashed.
+const HASHED: u32 = 6;
+
 const RECORD: u32 = 5;
 const LONGEST_RECORD: u32 = (1 << 14) + 256;
 /// Extensions.
@@ -128,6 +131,8 @@ impl Tls {
         if self.is_done() || bytes.is_empty() {
             return;
         }
+        // All of it is read nevertheless: its rules are not asked.
+        store.work.charge(HASHED * bytes.len() as u32);
         let begins = (self.header == 0 || self.bare) && self.step == Step::Kind && self.need == 1;
         let (handle, seen) = (self.handle, self.seen);
         let mut writer = Writer {

@@ -250,7 +250,7 @@ impl<'l> Connection<'l> {
 }
 
 /// The client, where nothing else is said.
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));
+pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));
 
 /// Length of a TCP header.
 fn header(segment: &[u8]) -> usize {

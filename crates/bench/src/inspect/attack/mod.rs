@@ -206,11 +206,13 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failur
         for _ in 0..15 {
             runs.extend(victim.hear(&worst).get(packet).map(|&cycles| micros(cycles)));
         }
+        let units = victim.units.get(packet).copied().unwrap_or_default();
         let row = Row::new(family.name())
             .key("packet", packet + 1)
             .key("packets", worst.pieces.len())
             .key("changes", changes)
             .key("port", worst.port)
+            .key("units", units)
             .figure("seed_us", &[micros(first)])
             .figure("worst_us", &runs);
         (run.row)(row);

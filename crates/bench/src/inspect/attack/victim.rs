@@ -34,6 +34,8 @@ pub struct Victim {
     rates: Rates,
     settings: Settings,
     now: u64,
+    /// Units of work that each packet of the conversation that was heard last has caused.
+    pub units: Vec<u64>,
 }
 
 impl Victim {
@@ -62,6 +64,7 @@ impl Victim {
             rates: Rates::new(4_096, [3, 4]),
             settings: Settings::default(),
             now: 0,
+            units: Vec::new(),
         })
     }
 
@@ -87,6 +90,7 @@ impl Victim {
             }
         }
         let mut cycles = Vec::with_capacity(conversation.pieces.len());
+        self.units.clear();
         for piece in &conversation.pieces {
             let direction = if piece.forward {
                 Direction::Forward
@@ -102,7 +106,9 @@ impl Victim {
                 }
             };
             segment.extend_from_slice(&piece.bytes);
+            let before = self.inspector.counters.worked;
             cycles.push(self.packet(handle, conversation, direction, &mut segment));
+            self.units.push(self.inspector.counters.worked - before);
             // Without gaps, the other side acknowledges what came.
             let own = &mut acknowledged[direction as usize];
             if FIRST.wrapping_add(piece.place) == *own {

@@ -2,6 +2,7 @@
 //! memory that all connections share. The crates that decode HPACK allocate each field, which no packet may.
 
 use super::huffman;
+use crate::work::Work;
 
 /// Bytes of the dynamic table, as RFC 7541, section 4.1 counts them: the default of SETTINGS_HEADER_TABLE_SIZE.
 pub const TABLE: usize = 4096;
@@ -18,10 +19,14 @@ pub enum Error {
     Malformed,
     /// It has more bytes, decoded, than are allowed.
     TooLarge,
+    /// It is more work than the packet may cause.
+    TooMuchWork,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
+    /// Where its name begins, counted from the first entry ever, modulo 2^16.
+    at: u16,
     name: u16,
     value: u16,
     /// It did not fit: only its place is known.
@@ -38,6 +43,8 @@ pub struct Table {
     bytes: [u8; 2 * TABLE],
     begin: usize,
     end: usize,
+    /// What [`Entry::at`] has above the place in `bytes`.
+    moved: u16,
     entries: [Entry; ENTRIES],
     oldest: usize,
     count: usize,
@@ -57,6 +64,7 @@ impl Default for Table {
             bytes: [0; 2 * TABLE],
             begin: 0,
             end: 0,
+            moved: 0,
             entries: [Entry::default(); ENTRIES],
             oldest: 0,
             count: 0,
@@ -112,13 +120,16 @@ impl Table {
         }
         if self.end + name.len() + value.len() > self.bytes.len() {
             self.bytes.copy_within(self.begin..self.end, 0);
+            self.moved = self.moved.wrapping_add(self.begin as u16);
             (self.begin, self.end) = (0, self.end - self.begin);
         }
+        let at = (self.end as u16).wrapping_add(self.moved);
         for part in [name, value] {
             self.bytes[self.end..self.end + part.len()].copy_from_slice(part);
             self.end += part.len();
         }
         self.entries[(self.oldest + self.count) % ENTRIES] = Entry {
+            at,
             name: name.len() as u16,
             value: value.len() as u16,
             unknown: !fits,
@@ -135,16 +146,11 @@ impl Table {
         if back >= self.count {
             return if self.beyond { Ok(None) } else { Err(Error::Malformed) };
         }
-        // Newer entries lie behind it.
-        let mut end = self.end;
-        for newer in 0..back {
-            let entry = self.entries[(self.oldest + self.count - 1 - newer) % ENTRIES];
-            end -= usize::from(entry.name) + usize::from(entry.value);
-        }
         let entry = self.entries[(self.oldest + self.count - 1 - back) % ENTRIES];
-        let (name, value) = (usize::from(entry.name), usize::from(entry.value));
-        let begin = end - name - value;
-        Ok((!entry.unknown).then(|| (&self.bytes[begin..begin + name], &self.bytes[begin + name..end])))
+        let begin = usize::from(entry.at.wrapping_sub(self.moved));
+        let middle = begin + usize::from(entry.name);
+        let end = middle + usize::from(entry.value);
+        Ok((!entry.unknown).then(|| (&self.bytes[begin..middle], &self.bytes[middle..end])))
     }
 }
 
@@ -216,12 +222,13 @@ fn string<'b>(bytes: &'b [u8], into: &mut Text) -> Result<&'b [u8], Error> {
     Ok(rest)
 }
 
-/// Decodes a whole header block. `budget` is how many bytes fields may have; what they have is taken from it.
+/// Decodes a whole header block. `budget` is how many bytes fields may have; what they have is taken from it, and charged to
+/// the account of the packet.
 pub fn decode(
     mut block: &[u8],
     table: &mut Table,
     [name, value]: [&mut Text; 2],
-    budget: &mut usize,
+    (budget, work): (&mut usize, &Work),
     field: &mut impl FnMut(&[u8], &[u8]),
 ) -> Result<(), Error> {
     while let Some(&first) = block.first() {
@@ -259,6 +266,9 @@ pub fn decode(
         }
         let bytes = name.length + value.length + OVERHEAD;
         *budget = budget.checked_sub(bytes).ok_or(Error::TooLarge)?;
+        if !work.charge(bytes as u32) {
+            return Err(Error::TooMuchWork);
+        }
         if adds {
             match known {
                 true => table.insert(name.get(), value.get()),
@@ -366,7 +376,7 @@ mod tests {
                 block,
                 &mut self.table,
                 [name, value],
-                &mut self.budget,
+                (&mut self.budget, &Work::default()),
                 &mut |name, value| {
                     text += &format!("{}={} ", name.escape_ascii(), value.escape_ascii());
                 },
