@@ -7,7 +7,7 @@ use super::{Anomaly, Counts};
 /// Data connections that are expected at once in a shard.
 pub const EXPECTED: usize = 256;
 /// Units of work to look through all of them.
-pub(super) const LOOKED_THROUGH: u32 = 6 * EXPECTED as u32;
+pub(super) const LOOKED_THROUGH: u32 = EXPECTED as u32;
 /// Seconds that a data connection is expected for.
 pub const PATIENCE: u32 = 300;
 
@@ -37,8 +37,6 @@ pub enum Transfer {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     ends: Ends,
-    /// The control connection.
-    control: u64,
     transfer: Transfer,
     /// When it was agreed on.
     second: u32,
@@ -48,6 +46,8 @@ struct Entry {
 #[derive(Debug)]
 pub struct Expected {
     entries: Box<[Option<Entry>]>,
+    /// The control connection of each entry; 0 of those that are free.
+    controls: Box<[u64]>,
     next: usize,
     count: usize,
 }
@@ -56,6 +56,7 @@ impl Default for Expected {
     fn default() -> Self {
         Self {
             entries: vec![None; EXPECTED].into(),
+            controls: vec![0; EXPECTED].into(),
             next: 0,
             count: 0,
         }
@@ -67,13 +68,13 @@ impl Expected {
     pub fn add(&mut self, ends: Ends, control: u64, second: u32, counts: &mut Counts) {
         let entry = Entry {
             ends,
-            control,
             transfer: Transfer::Other,
             second,
         };
-        let Some(place) = self.entries.get_mut(self.next) else {
+        let (Some(place), Some(of)) = (self.entries.get_mut(self.next), self.controls.get_mut(self.next)) else {
             return;
         };
+        *of = control;
         match place.replace(entry) {
             // What is too old would not have been found.
             Some(old) if second.saturating_sub(old.second) <= PATIENCE => counts.add(Anomaly::ExpectationLost),
@@ -86,9 +87,9 @@ impl Expected {
     /// A control connection says what its latest data connection is for.
     pub fn transfer(&mut self, control: u64, transfer: Transfer) {
         // The latest is before the next place.
-        let latest = (1..=EXPECTED)
-            .map(|back| (self.next + EXPECTED - back) % EXPECTED)
-            .find(|&place| self.entries[place].is_some_and(|entry| entry.control == control));
+        let (later, earlier) = self.controls.split_at(self.next);
+        let last = |controls: &[u64]| controls.iter().rposition(|&of| of == control);
+        let latest = last(later).or_else(|| last(earlier).map(|place| self.next + place));
         if let Some(entry) = latest.and_then(|place| self.entries[place].as_mut()) {
             entry.transfer = transfer;
         }
@@ -99,11 +100,12 @@ impl Expected {
         if self.count == 0 {
             return None;
         }
-        let place = self.entries.iter_mut().find(|place| {
+        let place = self.entries.iter().position(|place| {
             place.is_some_and(|entry| entry.ends == *ends && second.saturating_sub(entry.second) <= PATIENCE)
         })?;
         self.count -= 1;
-        place.take().map(|entry| entry.transfer)
+        self.controls[place] = 0;
+        self.entries[place].take().map(|entry| entry.transfer)
     }
 }
 
@@ -131,6 +133,23 @@ mod tests {
         assert_eq!(None, expected.take(&ends(1), 10));
         assert_eq!(Some(Transfer::Store), expected.take(&ends(2), 10 + PATIENCE));
         assert_eq!(None, expected.take(&ends(3), 11 + PATIENCE));
+    }
+
+    #[test]
+    fn transfer_is_of_the_latest_connection_whatever_place_it_has() {
+        for before in 0..2 * EXPECTED as u16 {
+            let (mut expected, mut counts) = (Expected::default(), Counts::default());
+            for port in 0..before {
+                expected.add(ends(port), 7, 10, &mut counts);
+            }
+            for port in [1_000, 1_001] {
+                expected.add(ends(port), 8, 10, &mut counts);
+            }
+            expected.transfer(8, Transfer::Retrieve);
+            expected.transfer(9, Transfer::Store);
+            assert_eq!(Some(Transfer::Retrieve), expected.take(&ends(1_001), 10), "{before}");
+            assert_eq!(Some(Transfer::Other), expected.take(&ends(1_000), 10), "{before}");
+        }
     }
 
     #[test]
