@@ -6,7 +6,7 @@ mod lab;
 use std::collections::BTreeMap;
 
 use flows::play::{Message, Wire, play};
-use lab::Lab;
+use lab::{Connection, Lab};
 use sluice_inspect::protocols::recognise::PREFACE;
 use sluice_inspect::protocols::{Anomaly, Capacity, Http2, Piece, Slot, Store};
 use sluice_inspect::signature::Buffer;
@@ -338,5 +338,42 @@ fn rules_about_http_fire_at_http_2() {
         play(&mut lab, &Wire::default(), &messages);
         lab.fired.sort_unstable();
         assert_eq!(vec![1, 2, 3], lab.fired, "segments of {step}");
+    }
+}
+
+#[test]
+fn connection_that_is_upgraded_from_http_1_is_followed_in_whatever_order_its_sides_go_on() {
+    let rule = r#"alert http any any -> any any (msg:"m"; flow:to_client; http.stat_code; content:"200"; file.data; content:"evil"; sid:1;)
+alert http any any -> any any (msg:"m"; flow:to_server; http.uri; content:"/second"; sid:2;)"#;
+    let asks = b"GET /first HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n";
+    let switches = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+    let (_, settings) = server(&[]);
+    let answer = [
+        frame(HEADERS, 4, 1, &fields(&[(":status", "200"), ("server", &"s".repeat(80))])),
+        frame(0, 1, 1, b"all that is evil"),
+    ]
+    .concat();
+    let (_, second) = client(&[frame(HEADERS, 5, 3, &block(&request("/second")))]);
+    // The server may go on at once, or wait for the client's preface; its packets are cut anywhere.
+    for at_once in [true, false] {
+        for step in [1, 9, 30, 100, 1_460] {
+            let mut lab = Lab::new(Suricata, rule);
+            let mut connection = Connection::open(&mut lab, 80);
+            connection.client(0, asks);
+            let said = [&switches[..], &settings, &answer].concat();
+            let first = if at_once { said.len() } else { switches.len() };
+            let mut at = 0;
+            let mut send = |connection: &mut Connection<'_>, bytes: &[u8]| {
+                for part in bytes.chunks(step) {
+                    connection.server(at, part);
+                    at += part.len();
+                }
+            };
+            send(&mut connection, &said[..first]);
+            connection.client(asks.len(), &second);
+            send(&mut connection, &said[first..]);
+            lab.fired.sort_unstable();
+            assert_eq!(vec![1, 2], lab.fired, "at once: {at_once}, segments of {step}");
+        }
     }
 }

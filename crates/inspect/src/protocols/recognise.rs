@@ -259,7 +259,8 @@ fn http(head: &Head<'_>) -> Compared {
 /// The client's connection preface of HTTP/2 (RFC 9113, section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The preface; from the server a SETTINGS frame on stream 0.
+/// The preface; from the server a SETTINGS frame on stream 0, which it may send first where a connection was upgraded (RFC 7540,
+/// section 3.2).
 fn http2(head: &Head<'_>) -> Compared {
     match (head.toward, head.bytes) {
         (Toward::Server, bytes) if bytes.starts_with(&PREFACE[..bytes.len().min(PREFACE.len())]) => {
@@ -268,7 +269,9 @@ fn http2(head: &Head<'_>) -> Compared {
         (Toward::Server, _) => No,
         (Toward::Client, bytes) => {
             let settings = [Some(0), None, None, Some(4), None, Some(0), Some(0), Some(0), Some(0)];
-            binary::pattern(bytes, &settings, Fits)
+            let is_whole = bytes.get(2).is_none_or(|length| length.is_multiple_of(6));
+            let begins = head.first && is_whole && bytes.get(4).is_none_or(|flags| *flags == 0);
+            binary::pattern(bytes, &settings, if begins { Sure } else { Fits })
         }
     }
 }
