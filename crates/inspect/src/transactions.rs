@@ -91,6 +91,8 @@ pub struct Transaction {
     pub length: u64,
     /// Of an HTTP request, its digits as bytes; of TLS, what the server chose. 0 where it is not known.
     pub version: u16,
+    /// The stream of HTTP/2 that it is of; 0: of none.
+    pub stream: u32,
     lengths: [u16; PARTS],
     cut: u8,
     text: [u8; TEXT],
@@ -106,6 +108,7 @@ impl Transaction {
             status: 0,
             length: 0,
             version: 0,
+            stream: 0,
             lengths: [0; PARTS],
             cut: 0,
             text: [0; TEXT],
@@ -115,7 +118,7 @@ impl Transaction {
     /// Begin anew, in place: the text is not cleared, for nothing of it is shown.
     fn begin(&mut self, service: Service, number: u32) {
         (self.service, self.number, self.toward) = (service, number, Toward::Server);
-        (self.status, self.length, self.version) = (0, 0, 0);
+        (self.status, self.length, self.version, self.stream) = (0, 0, 0, 0);
         (self.lengths, self.cut) = ([0; PARTS], 0);
     }
 

@@ -349,7 +349,12 @@ alert http any any -> any any (msg:"m"; flow:to_server; http.uri; content:"/seco
     let switches = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
     let (_, settings) = server(&[]);
     let answer = [
-        frame(HEADERS, 4, 1, &fields(&[(":status", "200"), ("server", &"s".repeat(80))])),
+        frame(
+            HEADERS,
+            4,
+            1,
+            &fields(&[(":status", "200"), ("server", &"s".repeat(80))]),
+        ),
         frame(0, 1, 1, b"all that is evil"),
     ]
     .concat();

@@ -4,9 +4,11 @@ mod lab;
 
 use allocation_counter::measure;
 use lab::{Connection, Lab, datagram};
-use sluice_inspect::inspector::Settings;
+use sluice_inspect::inspector::{Plan, Settings};
+use sluice_inspect::protocols::Capacity;
 use sluice_inspect::signature::{Service, Toward};
 use sluice_inspect::signatures::Dialect::Suricata;
+use sluice_inspect::stream;
 use sluice_inspect::transactions::{Part, Transaction, Wanted};
 use sluice_wire::Direction::{Forward, Reverse};
 
@@ -267,4 +269,114 @@ fn transactions_allocate_nothing() {
         inspector.close(handle);
     });
     assert_eq!((1, 0), (told, allocations.count_total));
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
+    let length = (content.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), content].concat()
+}
+
+/// Fields as literals that no table keeps.
+fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
+    let literal = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let field = |(name, value): &(&str, &str)| [&[0][..], &literal(name), &literal(value)].concat();
+    fields.iter().flat_map(field).collect()
+}
+
+fn asks(stream: u32, path: &str) -> Vec<u8> {
+    let block = fields(&[
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "a.test"),
+    ]);
+    frame(1, 5, stream, &block)
+}
+
+fn answers(stream: u32, status: &str, body: &[u8]) -> Vec<u8> {
+    let head = frame(
+        1,
+        4,
+        stream,
+        &fields(&[(":status", status), ("content-type", "text/plain")]),
+    );
+    [head, frame(0, 1, stream, body)].concat()
+}
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
+
+#[test]
+fn requests_of_http_2_are_told_with_the_responses_of_their_streams() {
+    let mut lab = lab(ALL);
+    let requests = [
+        PREFACE,
+        &asks(1, "/one"),
+        &asks(3, "/two"),
+        &asks(5, "/never"),
+        &asks(7, "/three"),
+    ]
+    .concat();
+    let responses = [
+        SETTINGS,
+        &answers(7, "200", b"three"),
+        &answers(1, "404", b""),
+        &answers(3, "200", b"the second"),
+    ]
+    .concat();
+    for step in (1..40).chain([1460]) {
+        let said = talk(&mut lab, &[(true, &requests), (false, &responses)], step);
+        let expected = [
+            "3 GET a.test /three 200 5",
+            "0 GET a.test /one 404 0",
+            "1 GET a.test /two 200 10",
+            "2 GET a.test /never 0 0",
+        ];
+        assert_eq!(expected.to_vec(), lines(&said), "every {step}");
+        let of = said
+            .iter()
+            .map(|said| (said.stream, said.version, text(said, Part::ContentType)));
+        let plain = |stream| (stream, 0x0200, "text/plain".to_string());
+        let expected = vec![plain(7), plain(1), plain(3), (5, 0x0200, String::new())];
+        assert_eq!(expected, of.collect::<Vec<_>>(), "every {step}");
+    }
+    assert_eq!(0, lab.inspector.counters.untold);
+}
+
+#[test]
+fn answer_to_a_request_that_asked_for_http_2_is_told_by_itself() {
+    let mut lab = lab(ALL);
+    let first = b"GET /one HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+    let switches = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+    let answered = [&switches[..], SETTINGS, &answers(1, "200", b"one")].concat();
+    let second = [PREFACE, &asks(3, "/two")].concat();
+    let turns: [(bool, &[u8]); 4] = [
+        (true, first),
+        (false, &answered),
+        (true, &second),
+        (false, &answers(3, "204", b"")),
+    ];
+    for step in [1, 50, 1460] {
+        let said = talk(&mut lab, &turns, step);
+        let expected = ["0 GET a.test /one 101 0", "1    200 3", "2 GET a.test /two 204 0"];
+        assert_eq!(expected.to_vec(), lines(&said), "every {step}");
+    }
+}
+
+#[test]
+fn requests_of_streams_that_are_never_answered_hold_few_places() {
+    let plan = Plan {
+        flows: 16,
+        streams: stream::Plan::of(16),
+        protocols: Capacity {
+            transactions: 100,
+            ..Capacity::default()
+        },
+    };
+    let mut lab = Lab::sized(lab::rules(Suricata, RULE), plan);
+    lab.settings.wanted = ALL;
+    let requests: Vec<u8> = (0..200).flat_map(|number| asks(2 * number + 1, "/")).collect();
+    let said = talk(&mut lab, &[(true, PREFACE), (true, &requests)], 1460);
+    assert_eq!((200, 0), (said.len(), lab.inspector.counters.untold));
 }

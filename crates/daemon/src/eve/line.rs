@@ -350,14 +350,25 @@ struct Http {
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    http2: Option<Http2>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     length: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     truncated: Vec<&'static str>,
 }
 
+#[derive(Serialize)]
+struct Http2 {
+    stream_id: u32,
+}
+
 fn http(said: &Transaction) -> HttpSaid {
-    let [major, minor] = said.version.to_be_bytes();
+    let protocol = match said.version.to_be_bytes() {
+        [0, 0] => None,
+        [2, 0] => Some("HTTP/2".into()),
+        [major, minor] => Some(format!("HTTP/{major}.{minor}")),
+    };
     let parts = [
         (Part::Host, "hostname"),
         (Part::Url, "url"),
@@ -383,7 +394,8 @@ fn http(said: &Transaction) -> HttpSaid {
             http_content_type,
             http_refer,
             http_method,
-            protocol: (said.version > 0).then(|| format!("HTTP/{major}.{minor}")),
+            protocol,
+            http2: (said.stream > 0).then_some(Http2 { stream_id: said.stream }),
             status: (said.status > 0).then_some(said.status),
             length: said.length,
             truncated: cut(said, &parts),

@@ -155,6 +155,17 @@ fn request_has_what_was_asked_and_answered() {
 }
 
 #[test]
+fn request_of_http_2_has_its_stream() {
+    let mut said = Transaction::new(Service::Http, 0);
+    said.set(Part::Method, b"GET");
+    (said.status, said.version, said.stream) = (404, 0x0200, 3);
+    let http =
+        json!({"http_method": "GET", "protocol": "HTTP/2", "http2": {"stream_id": 3}, "status": 404, "length": 0});
+    let line = expected("http", json!({"app_proto": "http2", "tx_id": 0, "http": http}));
+    assert_eq!(line, read_back(Said::Transaction(said), Some(Service::Http2)));
+}
+
+#[test]
 fn hello_has_its_name_version_and_fingerprint() {
     let mut said = Transaction::new(Service::Tls, 0);
     said.set(Part::ServerName, b"a.test");

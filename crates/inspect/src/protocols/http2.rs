@@ -194,6 +194,7 @@ impl Http2 {
         let mut shared = std::mem::take(&mut store.connections.shared);
         if let Some(connection) = all.get_mut(place as usize) {
             connection.bytes(store, &mut shared, toward, bytes, sink);
+            store.messages.stream = 0;
         }
         (store.connections.all, store.connections.shared) = (all, shared);
     }
@@ -350,6 +351,7 @@ impl Connection {
             return;
         }
         self.latest[place] = id;
+        store.messages.stream = id;
         match toward {
             Toward::Server => {
                 let mut size = ArrayVec::<u8, 10>::new();
@@ -458,6 +460,7 @@ impl Connection {
                 return;
             };
             stream.begun[toward as usize] = true;
+            store.messages.stream = id;
             let host = [&b"Host: "[..], &authority, b"\r\n"];
             match toward {
                 Toward::Server => {
@@ -533,6 +536,7 @@ impl Connection {
             return;
         }
         self.latest[place] = id;
+        store.messages.stream = id;
         match toward {
             Toward::Server => _ = stream.http.request(store, b"0\r\n\r\n", sink),
             Toward::Client => stream.http.close_response(store, sink),

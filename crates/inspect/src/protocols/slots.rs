@@ -175,6 +175,8 @@ struct State {
     length: u64,
     /// Digits of the version, as bytes.
     version: u16,
+    /// Of HTTP/2, the stream.
+    stream: u32,
     fields: [Field; BUFFERS],
 }
 
@@ -194,6 +196,8 @@ pub struct Slots {
     free: Box<[u32]>,
     available: usize,
     pub(super) holders: Holders,
+    /// The stream of HTTP/2 that what is taken from now on is of; 0: of none.
+    pub(super) stream: u32,
 }
 
 impl Slots {
@@ -204,6 +208,7 @@ impl Slots {
             free: (0..count).rev().collect(),
             available: count as usize,
             holders: Holders::new(count as usize, PARSERS),
+            stream: 0,
             layout,
         }
     }
@@ -245,6 +250,7 @@ impl Slots {
             serial,
             open: true,
             client,
+            stream: self.stream,
             ..State::default()
         };
         Some(Handle { index, serial })
@@ -445,6 +451,11 @@ impl<'a> Slot<'a> {
     /// Version of an HTTP message, its digits as bytes; 0 where it is not known.
     pub fn version(&self) -> u16 {
         self.0.map_or(0, |open| open.state.version)
+    }
+
+    /// The stream of HTTP/2 that it is of; 0: of none.
+    pub fn stream(&self) -> u32 {
+        self.0.map_or(0, |open| open.state.stream)
     }
 
     /// It is of the side that called.

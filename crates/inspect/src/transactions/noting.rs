@@ -9,6 +9,11 @@ use crate::signature::{Buffer, Service, Toward};
 /// A DNS message that is its header alone: what is shorter is none.
 const SHORTEST_MESSAGE: usize = 12;
 
+/// Requests of HTTP/2 that wait for their responses, at most: those of streams that are followed, and as many that were reset.
+const STREAMS: u32 = 2 * crate::protocols::http2::STREAMS as u32;
+/// The version of HTTP/2, as a request of HTTP/1 has its own.
+const HTTP2: u16 = 0x0200;
+
 /// What a flow has said that no record was made of yet.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
@@ -62,7 +67,7 @@ impl Noting<'_> {
     /// A parser told something.
     pub fn piece(&mut self, slot: Slot<'_>, piece: &Piece, service: Option<Service>) {
         match service {
-            Some(Service::Http) if self.wanted.http => match slot.is_client() {
+            Some(Service::Http | Service::Http2) if self.wanted.http => match slot.is_client() {
                 true => self.request(slot, piece),
                 false => self.response(slot, piece),
             },
@@ -80,7 +85,11 @@ impl Noting<'_> {
                 complete: true,
                 ..
             } if !self.pending.is_odd => {
-                let Some(place) = self.take(Service::Http) else { return };
+                let place = match slot.stream() {
+                    0 => self.take(Service::Http),
+                    stream => self.take_of_stream(stream),
+                };
+                let Some(place) = place else { return };
                 let Some(transaction) = self.pool.at(place) else { return };
                 copy(transaction, Part::Method, slot, Buffer::HttpMethod);
                 copy(transaction, Part::Host, slot, Buffer::HttpHost);
@@ -88,8 +97,10 @@ impl Noting<'_> {
                 copy(transaction, Part::Agent, slot, Buffer::HttpUserAgent);
                 let header = slot.buffer(Buffer::HttpHeader).bytes;
                 transaction.set(Part::Referrer, field(header, b"referer"));
-                transaction.version = slot.version();
-                self.pool.append(&mut self.pending.row, place);
+                if transaction.stream == 0 {
+                    transaction.version = slot.version();
+                    self.pool.append(&mut self.pending.row, place);
+                }
             }
             _ => {}
         }
@@ -102,34 +113,63 @@ impl Noting<'_> {
         if matches!(status, 100 | 102..=199) {
             return;
         }
+        if matches!(piece, Piece::Anomaly(_)) {
+            return;
+        }
+        let Some(place) = self.request_of(slot.stream(), piece) else {
+            return;
+        };
+        let Some(transaction) = self.pool.at(place) else { return };
         match piece {
             Piece::Grew {
                 buffer: Buffer::HttpHeader,
                 complete: true,
                 ..
             } => {
-                if let Some(transaction) = self.pool.first(&self.pending.row) {
-                    transaction.status = status;
-                    let header = slot.buffer(Buffer::HttpHeader).bytes;
-                    transaction.set(Part::ContentType, field(header, b"content-type"));
-                }
+                transaction.status = status;
+                let header = slot.buffer(Buffer::HttpHeader).bytes;
+                transaction.set(Part::ContentType, field(header, b"content-type"));
             }
             Piece::Grew {
                 buffer: Buffer::FileData,
                 ..
-            } => {
-                if let Some(transaction) = self.pool.first(&self.pending.row) {
-                    transaction.length = slot.length();
-                }
-            }
+            } => transaction.length = slot.length(),
             Piece::End => {
-                if let Some(transaction) = self.pool.first(&self.pending.row) {
-                    transaction.length = slot.length();
-                }
-                self.finish();
+                transaction.length = slot.length();
+                self.pool.remove(&mut self.pending.row, place);
+                self.told(place);
             }
             _ => {}
         }
+    }
+
+    /// The request that a response answers: the first, or that of its stream. What answers none in HTTP/2 is told by itself: pushed,
+    /// or the answer to a request that asked for HTTP/2 in HTTP/1 (RFC 7540, section 3.2).
+    fn request_of(&mut self, stream: u32, piece: &Piece) -> Option<u32> {
+        let is_head = matches!(
+            piece,
+            Piece::Grew {
+                buffer: Buffer::HttpHeader,
+                complete: true,
+                ..
+            }
+        );
+        match self.pool.of_stream(&self.pending.row, stream) {
+            None if is_head && stream > 0 => self.take_of_stream(stream),
+            found => found,
+        }
+    }
+
+    /// A place in the row for another stream of HTTP/2.
+    fn take_of_stream(&mut self, stream: u32) -> Option<u32> {
+        let place = self.take(Service::Http)?;
+        let transaction = self.pool.at(place)?;
+        (transaction.stream, transaction.version) = (stream, HTTP2);
+        if self.pending.row.length >= STREAMS {
+            self.finish();
+        }
+        self.pool.append(&mut self.pending.row, place);
+        Some(place)
     }
 
     fn client_hello(&mut self, slot: Slot<'_>, piece: &Piece) {
@@ -149,11 +189,16 @@ impl Noting<'_> {
     /// The first transaction that waits is over.
     fn finish(&mut self) {
         if let Some(place) = self.pool.pop(&mut self.pending.row) {
-            if let Some(transaction) = self.pool.at(place) {
-                (self.tell)(self.flow, transaction);
-            }
-            self.pool.give_back(place);
+            self.told(place);
         }
+    }
+
+    /// A transaction that has left the row is told.
+    fn told(&mut self, place: u32) {
+        if let Some(transaction) = self.pool.at(place) {
+            (self.tell)(self.flow, transaction);
+        }
+        self.pool.give_back(place);
     }
 
     /// Bytes of a stream that its parser does not read all of.

@@ -25,6 +25,8 @@ pub struct Transactions {
 pub(super) struct Row {
     first: Option<u32>,
     last: Option<u32>,
+    /// How many they are.
+    pub length: u32,
 }
 
 impl Transactions {
@@ -76,6 +78,7 @@ impl Transactions {
             None => row.first = Some(place),
         }
         row.last = Some(place);
+        row.length += 1;
     }
 
     /// The first of a row.
@@ -90,6 +93,36 @@ impl Transactions {
         if row.first.is_none() {
             row.last = None;
         }
+        row.length = row.length.saturating_sub(1);
         Some(place)
+    }
+
+    /// The first of a row that is of a stream.
+    pub(super) fn of_stream(&self, row: &Row, stream: u32) -> Option<u32> {
+        let at = |place: u32| self.places.get(place as usize);
+        let row = std::iter::successors(row.first, |&place| at(place)?.next);
+        row.take(self.places.len())
+            .find(|&place| at(place).is_some_and(|place| place.transaction.stream == stream))
+    }
+
+    /// One of a row leaves it; its place is to be given back.
+    pub(super) fn remove(&mut self, row: &mut Row, place: u32) {
+        if row.first == Some(place) {
+            self.pop(row);
+            return;
+        }
+        let next = self.places.get(place as usize).and_then(|place| place.next);
+        let mut at = row.first;
+        while let Some(before) = at.and_then(|at| self.places.get_mut(at as usize)) {
+            if before.next == Some(place) {
+                before.next = next;
+                if row.last == Some(place) {
+                    row.last = at;
+                }
+                row.length = row.length.saturating_sub(1);
+                return;
+            }
+            at = before.next;
+        }
     }
 }
