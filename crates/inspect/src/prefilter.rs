@@ -44,7 +44,7 @@ pub enum Class {
 }
 
 /// In the order of their numbers.
-const BUFFERS: [Buffer; 30] = [
+const BUFFERS: [Buffer; 36] = [
     Buffer::Payload,
     Buffer::HttpUri,
     Buffer::HttpRawUri,
@@ -74,6 +74,12 @@ const BUFFERS: [Buffer; 30] = [
     Buffer::SmtpMailFrom,
     Buffer::SmtpRecipient,
     Buffer::FtpDataCommand,
+    Buffer::FtpCommand,
+    Buffer::FtpCommandData,
+    Buffer::FtpCompletionCode,
+    Buffer::FtpReply,
+    Buffer::FtpMode,
+    Buffer::FtpDynamicPort,
     Buffer::Base64,
 ];
 

@@ -72,6 +72,8 @@ pub struct Store {
     pub names: Slots,
     /// Slots of TLS servers.
     pub servers: Slots,
+    /// The slot of an FTP command or reply, in use only while it is reported.
+    pub commands: Slots,
     /// Connections of HTTP/2.
     pub connections: Connections,
     /// Connections of mail.
@@ -153,6 +155,7 @@ impl Store {
             names: Slots::new(names, slots::Layout::name(&limits)),
             // A server has spoken soon: few do so at once.
             servers: Slots::new((names / 4).max(1), slots::Layout::server()),
+            commands: Slots::new(1, slots::Layout::command(ftp::LINE as u32)),
             mails: Mails::new((messages / 16).max(1)),
             flights: Flights::new((names / 16).max(1)),
             connections: Connections::new((messages / 16).max(1)),

@@ -269,6 +269,18 @@ pub enum Buffer {
     SmtpRecipient,
     /// What a data connection of FTP is for: `RETR` or `STOR`.
     FtpDataCommand,
+    /// Name of a command of FTP, in capitals.
+    FtpCommand,
+    /// Its argument, without the blanks around it.
+    FtpCommandData,
+    /// Code of a reply of FTP: `230`; of each line of a reply that has several.
+    FtpCompletionCode,
+    /// Text of a line of a reply of FTP, without its code.
+    FtpReply,
+    /// What a command or a reply of FTP agrees on for the data connection: `active` or `passive`.
+    FtpMode,
+    /// The port that it agrees on, two bytes.
+    FtpDynamicPort,
     /// What [`Condition::Base64Decode`] made.
     Base64,
     /// The first of [`Signature::transformed`].

@@ -166,7 +166,7 @@ impl Parser {
             (Self::FtpData(file), _) => file.bytes(store, bytes, &mut found),
             (Self::Smtp(mail), _) => mail.bytes(store, toward, bytes, &mut found),
             (Self::Http2(http), _) => http.bytes(store, toward, bytes, &mut found),
-            (Self::Ftp(ftp), _) => ftp.bytes(store, toward, bytes, hosts),
+            (Self::Ftp(ftp), _) => ftp.bytes(store, toward, bytes, hosts, &mut found),
             _ => {}
         }
         if matches!(self, Self::Tls(..) | Self::DnsStream(_)) {

@@ -6,7 +6,7 @@ use crate::signature::Buffer;
 const BUFFERS: usize = Buffer::Base64 as usize + 1;
 
 /// Every buffer that a parser may fill, by the bits of [`State::dirty`].
-pub(super) const FILLED: [Buffer; 29] = [
+pub(super) const FILLED: [Buffer; 35] = [
     Buffer::HttpUri,
     Buffer::HttpRawUri,
     Buffer::HttpMethod,
@@ -35,6 +35,12 @@ pub(super) const FILLED: [Buffer; 29] = [
     Buffer::SmtpMailFrom,
     Buffer::SmtpRecipient,
     Buffer::FtpDataCommand,
+    Buffer::FtpCommand,
+    Buffer::FtpCommandData,
+    Buffer::FtpCompletionCode,
+    Buffer::FtpReply,
+    Buffer::FtpMode,
+    Buffer::FtpDynamicPort,
     Buffer::Payload,
 ];
 
@@ -139,6 +145,18 @@ impl Layout {
         ])
     }
 
+    /// For a command or a line of a reply of FTP, none of which is longer than `line`.
+    pub fn command(line: u32) -> Self {
+        Self::new(&[
+            (Buffer::FtpCommand, line),
+            (Buffer::FtpCommandData, line),
+            (Buffer::FtpCompletionCode, 3),
+            (Buffer::FtpReply, line),
+            (Buffer::FtpMode, 7),
+            (Buffer::FtpDynamicPort, 2),
+        ])
+    }
+
     /// For what a TLS server says. The certificate is kept where no payload is.
     pub fn server() -> Self {
         Self::new(&[
@@ -165,7 +183,7 @@ struct Field {
     truncated: bool,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct State {
     serial: u32,
     open: bool,
@@ -176,6 +194,20 @@ struct State {
     /// Digits of the version, as bytes.
     version: u16,
     fields: [Field; BUFFERS],
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            serial: 0,
+            open: false,
+            client: false,
+            dirty: 0,
+            length: 0,
+            version: 0,
+            fields: [Field::default(); BUFFERS],
+        }
+    }
 }
 
 /// Which slot, and which use of it: a handle of an earlier use finds nothing.

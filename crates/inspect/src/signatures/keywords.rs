@@ -136,6 +136,12 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("smtp.mail_from", SURICATA, Looks(Buffer::SmtpMailFrom)),
     ("smtp.rcpt_to", SURICATA, Looks(Buffer::SmtpRecipient)),
     ("ftpdata_command", SURICATA, Reads(content::transfer)),
+    ("ftp.command", SURICATA, Looks(Buffer::FtpCommand)),
+    ("ftp.command_data", SURICATA, Looks(Buffer::FtpCommandData)),
+    ("ftp.completion_code", SURICATA, Looks(Buffer::FtpCompletionCode)),
+    ("ftp.reply", SURICATA, Looks(Buffer::FtpReply)),
+    ("ftp.mode", SURICATA, Reads(content::transfer_mode)),
+    ("ftp.dynamic_port", SURICATA, Reads(bytes::dynamic_port)),
     ("ja3s.hash", SURICATA, Looks(Buffer::Ja3sHash)),
     ("ja4.hash", SURICATA, Looks(Buffer::Ja4Hash)),
     ("tls.alpn", SURICATA, Looks(Buffer::TlsAlpn)),
@@ -223,7 +229,7 @@ const REFUSED: &[(u8, &str)] = &[
         SURICATA,
         "absent bypass config datarep decode-event dns.answer.name dns.opcode dns.query.name dns.rcode dns.rrtype \
          email.url engine-event entropy file.magic file.name fileext filemagic filemd5 filename filesha1 \
-         filesha256 filesize filestore flow.age flowvar from_base64 ftpbounce hostbits http.accept http.accept_enc \
+         filesha256 filesize filestore flow.age flowvar from_base64 ftp.reply_received ftpbounce hostbits http.accept http.accept_enc \
          http.accept_lang http.connection http.content_len http.content_type http.header_names http.location \
          http.protocol http.referer http.request_header http.request_line http.response_header http.response_line \
          http.server http.start http_accept http_accept_enc http_accept_lang http_connection http_content_len \
