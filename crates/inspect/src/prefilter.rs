@@ -44,7 +44,7 @@ pub enum Class {
 }
 
 /// In the order of their numbers.
-const BUFFERS: [Buffer; 36] = [
+const BUFFERS: [Buffer; 39] = [
     Buffer::Payload,
     Buffer::HttpUri,
     Buffer::HttpRawUri,
@@ -80,6 +80,9 @@ const BUFFERS: [Buffer; 36] = [
     Buffer::FtpReply,
     Buffer::FtpMode,
     Buffer::FtpDynamicPort,
+    Buffer::FileMd5,
+    Buffer::FileSha1,
+    Buffer::FileSha256,
     Buffer::Base64,
 ];
 

@@ -35,7 +35,7 @@ pub use http2::{Connections, Http2};
 pub use inflate::Inflaters;
 pub use quic::{Flights, Quic};
 pub use recognise::{Recognise, Recognised};
-pub use slots::{Handle, Limits, Slot, Slots, View};
+pub use slots::{Handle, Hashes, Limits, Slot, Slots, View};
 pub use smtp::{Mails, Smtp};
 pub use tls::Records as TlsRecords;
 pub use tls::Server as TlsServer;
@@ -138,6 +138,12 @@ impl Store {
         }
     }
 
+    /// The rules of the flow that is parsed from now on ask for these hashes of its files.
+    #[inline]
+    pub fn hash_files(&mut self, wanted: Hashes) {
+        self.messages.hash_files(wanted);
+    }
+
     /// A store with all its memory.
     pub fn new(capacity: &Capacity) -> Self {
         let Capacity {
@@ -151,7 +157,7 @@ impl Store {
         } = *capacity;
         let work = Work::default();
         Self {
-            messages: Slots::new(messages, slots::Layout::message(&limits)),
+            messages: Slots::of_files(messages, slots::Layout::message(&limits), work.clone()),
             names: Slots::new(names, slots::Layout::name(&limits)),
             // A server has spoken soon: few do so at once.
             servers: Slots::new((names / 4).max(1), slots::Layout::server()),

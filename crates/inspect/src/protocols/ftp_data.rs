@@ -61,8 +61,13 @@ impl FtpData {
         if bytes.is_empty() {
             return;
         }
-        self.toward.get_or_insert(toward);
-        self.write(store, sink, |writer| writer.body(bytes));
+        let mixed = *self.toward.get_or_insert(toward) != toward;
+        self.write(store, sink, |writer| {
+            if mixed && let Some(handle) = writer.handle {
+                writer.slots.file_lacks(handle);
+            }
+            writer.body(bytes);
+        });
     }
 
     /// A side sends no more: the file is over where it is the one that sends it.

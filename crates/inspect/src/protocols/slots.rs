@@ -1,12 +1,17 @@
 //! The memory of buffers: slots of fixed size from a pool, reached by handle and serial.
 
+mod digest;
+
 use crate::shares::{Holders, PARSERS};
 use crate::signature::Buffer;
+use crate::work::Work;
+pub use digest::Hashes;
+use digest::{Hashing, Progress};
 
 const BUFFERS: usize = Buffer::Base64 as usize + 1;
 
 /// Every buffer that a parser may fill, by the bits of [`State::dirty`].
-pub(super) const FILLED: [Buffer; 35] = [
+pub(super) const FILLED: [Buffer; 38] = [
     Buffer::HttpUri,
     Buffer::HttpRawUri,
     Buffer::HttpMethod,
@@ -41,6 +46,9 @@ pub(super) const FILLED: [Buffer; 35] = [
     Buffer::FtpReply,
     Buffer::FtpMode,
     Buffer::FtpDynamicPort,
+    Buffer::FileMd5,
+    Buffer::FileSha1,
+    Buffer::FileSha256,
     Buffer::Payload,
 ];
 
@@ -131,6 +139,9 @@ impl Layout {
             (Buffer::SmtpMailFrom, limits.host),
             (Buffer::SmtpRecipient, limits.host),
             (Buffer::FtpDataCommand, 4),
+            (Buffer::FileMd5, 16),
+            (Buffer::FileSha1, 20),
+            (Buffer::FileSha256, 32),
         ])
     }
 
@@ -193,6 +204,7 @@ struct State {
     length: u64,
     /// Digits of the version, as bytes.
     version: u16,
+    hashes: Progress,
     fields: [Field; BUFFERS],
 }
 
@@ -205,6 +217,7 @@ impl Default for State {
             dirty: 0,
             length: 0,
             version: 0,
+            hashes: Progress::Begins,
             fields: [Field::default(); BUFFERS],
         }
     }
@@ -225,6 +238,8 @@ pub struct Slots {
     states: Box<[State]>,
     free: Box<[u32]>,
     available: usize,
+    /// Of slots that hold files.
+    hashing: Option<Hashing>,
     pub(super) holders: Holders,
 }
 
@@ -235,8 +250,17 @@ impl Slots {
             states: vec![State::default(); count as usize].into(),
             free: (0..count).rev().collect(),
             available: count as usize,
+            hashing: None,
             holders: Holders::new(count as usize, PARSERS),
             layout,
+        }
+    }
+
+    /// The same, which hold files, whose hashes are charged to an account.
+    pub(super) fn of_files(count: u32, layout: Layout, work: Work) -> Self {
+        Self {
+            hashing: Some(Hashing::new(count, work)),
+            ..Self::new(count, layout)
         }
     }
 

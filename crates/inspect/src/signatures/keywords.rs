@@ -160,6 +160,9 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("byte_jump", ALL, Reads(bytes::jump)),
     ("byte_extract", ALL, Reads(bytes::extract)),
     ("byte_math", ALL, Reads(math::math)),
+    ("filemd5", SURICATA, Reads(lists::file_md5)),
+    ("filesha1", SURICATA, Reads(lists::file_sha1)),
+    ("filesha256", SURICATA, Reads(lists::file_sha256)),
     ("dataset", SURICATA, Reads(lists::dataset)),
     ("isdataat", ALL, Reads(bytes::is_data_at)),
     ("bufferlen", SNORT3, Reads(bytes::buffer_length)),
@@ -228,8 +231,7 @@ const REFUSED: &[(u8, &str)] = &[
     (
         SURICATA,
         "absent bypass config datarep decode-event dns.answer.name dns.opcode dns.query.name dns.rcode dns.rrtype \
-         email.url engine-event entropy file.magic file.name fileext filemagic filemd5 filename filesha1 \
-         filesha256 filesize filestore flow.age flowvar from_base64 ftp.reply_received ftpbounce hostbits http.accept http.accept_enc \
+         email.url engine-event entropy file.magic file.name fileext filemagic filename filesize filestore flow.age flowvar from_base64 ftp.reply_received ftpbounce hostbits http.accept http.accept_enc \
          http.accept_lang http.connection http.content_len http.content_type http.header_names http.location \
          http.protocol http.referer http.request_header http.request_line http.response_header http.response_line \
          http.server http.start http_accept http_accept_enc http_accept_lang http_connection http_content_len \
