@@ -52,6 +52,16 @@ pub(super) const FILLED: [Buffer; 38] = [
     Buffer::Payload,
 ];
 
+/// They are in the order of their numbers, [`Buffer::Payload`] behind all others.
+const _: () = {
+    let mut place = 0;
+    while place + 1 < FILLED.len() {
+        assert!(FILLED[place] as usize == place + 1);
+        place += 1;
+    }
+    assert!(FILLED[place] as usize == 0);
+};
+
 /// Room of each buffer in bytes. What does not fit is not kept: the buffer is marked as truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -351,9 +361,12 @@ impl Slots {
     /// A buffer that grew or became complete since the last call, with where its new bytes begin.
     pub(super) fn next_dirty(&mut self, handle: Handle) -> Option<(Buffer, usize)> {
         let state = self.states.get_mut(handle.index as usize)?;
-        let buffer = FILLED
-            .into_iter()
-            .find(|&buffer| state.dirty & 1 << buffer as u64 != 0)?;
+        let place = match state.dirty & !(1 << Buffer::Payload as u64) {
+            0 if state.dirty == 0 => return None,
+            0 => FILLED.len() - 1,
+            others => others.trailing_zeros() as usize - 1,
+        };
+        let buffer = *FILLED.get(place)?;
         state.dirty &= !(1 << buffer as u64);
         let field = &mut state.fields[buffer as usize];
         let from = std::mem::replace(&mut field.told, field.shown);
