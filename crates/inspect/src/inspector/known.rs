@@ -36,11 +36,11 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
     match piece {
         Piece::Anomaly(anomaly) => asking.ask_of_anomaly(asking.rules.of_anomaly(*anomaly), &known),
         Piece::End => {
-            asking.ask_waiting(&known);
+            ask_waiting(asking, slot, &known);
             asking.ask_all(asking.rules.by_message(), &known);
         }
         Piece::Grew { buffer, fresh, .. } => {
-            asking.ask_waiting(&known);
+            ask_waiting(asking, slot, &known);
             let rules = asking.rules;
             // What a client sends as a body is a file, too.
             let also = match buffer {
@@ -64,6 +64,14 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
         }
     }
     asking.ask_blocked(&known);
+}
+
+/// Ask the rules that wait for more of the message. None does if it came as a whole: what waits then is asked once, with the
+/// packet, however many messages it brings.
+fn ask_waiting(asking: &mut Asking<'_>, slot: Slot<'_>, known: &Known<'_>) {
+    if !slot.is_whole() {
+        asking.ask_waiting(known);
+    }
 }
 
 /// What rules can look at.

@@ -192,6 +192,9 @@ fn report<S: FnMut(Slot<'_>, Piece)>(
         sink,
     };
     writer.begin(toward == Toward::Server);
+    if let Some(handle) = writer.handle {
+        writer.slots.set_whole(handle);
+    }
     let port = port.map(u16::to_be_bytes);
     let agreed = port
         .iter()
@@ -199,7 +202,6 @@ fn report<S: FnMut(Slot<'_>, Piece)>(
     for (buffer, text) in texts.into_iter().chain(agreed) {
         if !text.is_empty() {
             writer.append(buffer, text);
-            writer.complete(&[buffer]);
         }
     }
     if is_cut {

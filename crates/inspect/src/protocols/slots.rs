@@ -209,6 +209,8 @@ struct State {
     serial: u32,
     open: bool,
     client: bool,
+    /// All of the message has come: its buffers are complete.
+    whole: bool,
     dirty: u64,
     /// Bytes of the body, as encoded.
     length: u64,
@@ -224,6 +226,7 @@ impl Default for State {
             serial: 0,
             open: false,
             client: false,
+            whole: false,
             dirty: 0,
             length: 0,
             version: 0,
@@ -347,6 +350,14 @@ impl Slots {
         let state = self.states.get_mut(handle.index as usize);
         if let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) {
             state.length += bytes as u64;
+        }
+    }
+
+    /// All of the message has come before the first of it is reported.
+    pub(super) fn set_whole(&mut self, handle: Handle) {
+        let state = self.states.get_mut(handle.index as usize);
+        if let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) {
+            state.whole = true;
         }
     }
 
@@ -501,7 +512,7 @@ impl<'a> Slot<'a> {
         View {
             bytes: &bytes[begin..begin + field.shown as usize],
             base: field.base,
-            complete: field.complete,
+            complete: field.complete || state.whole,
             truncated: field.truncated,
         }
     }
@@ -514,6 +525,11 @@ impl<'a> Slot<'a> {
     /// Version of an HTTP message, its digits as bytes; 0 where it is not known.
     pub fn version(&self) -> u16 {
         self.0.map_or(0, |open| open.state.version)
+    }
+
+    /// The message came as a whole: every buffer is complete with the first piece.
+    pub fn is_whole(&self) -> bool {
+        self.0.is_some_and(|open| open.state.whole)
     }
 
     /// It is of the side that called.
