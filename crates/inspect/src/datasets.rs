@@ -23,6 +23,8 @@ pub enum Kind {
     Text,
     /// MD5, 16 bytes; in files in hexadecimal digits.
     Md5,
+    /// SHA-1, 20 bytes; in files in hexadecimal digits.
+    Sha1,
     /// SHA-256, 32 bytes; in files in hexadecimal digits.
     Sha256,
     /// IPv4 addresses.
@@ -84,6 +86,7 @@ impl Kind {
         match self {
             Self::Text => "Base64",
             Self::Md5 => "MD5 of 32 hexadecimal digits",
+            Self::Sha1 => "SHA-1 of 40 hexadecimal digits",
             Self::Sha256 => "SHA-256 of 64 hexadecimal digits",
             Self::Ipv4 => "IPv4 address",
             Self::Ip => "address",
@@ -94,6 +97,7 @@ impl Kind {
         match self {
             Self::Text => !value.is_empty(),
             Self::Md5 => value.len() == 16,
+            Self::Sha1 => value.len() == 20,
             Self::Sha256 => value.len() == 32,
             Self::Ipv4 => value.len() == 4,
             Self::Ip => matches!(value.len(), 4 | 16),
@@ -104,7 +108,7 @@ impl Kind {
     fn value(self, text: &str) -> Option<Box<[u8]>> {
         let value: Box<[u8]> = match self {
             Self::Text => base64(text)?,
-            Self::Md5 | Self::Sha256 => hexadecimal(text)?,
+            Self::Md5 | Self::Sha1 | Self::Sha256 => hexadecimal(text)?,
             Self::Ipv4 | Self::Ip => match text.parse().ok()? {
                 IpAddr::V4(address) => address.octets().into(),
                 IpAddr::V6(address) => match address.to_ipv4_mapped() {
@@ -123,10 +127,28 @@ impl Dataset {
     /// # Errors
     /// A line that is no value.
     pub fn new(name: &str, kind: Kind, places: usize, text: &str) -> Result<Self, Wrong> {
+        Self::read(name, kind, places, text, |line| line.split(',').next())
+    }
+
+    /// A list of hashes, one at the begin of each line, whatever follows behind a blank: what `sha256sum` writes.
+    ///
+    /// # Errors
+    /// A line that does not begin with one.
+    pub fn of_hashes(name: &str, kind: Kind, text: &str) -> Result<Self, Wrong> {
+        Self::read(name, kind, 0, text, |line| line.split([' ', '\t', ',']).next())
+    }
+
+    fn read<'t>(
+        name: &str,
+        kind: Kind,
+        places: usize,
+        text: &'t str,
+        value: impl Fn(&'t str) -> Option<&'t str>,
+    ) -> Result<Self, Wrong> {
         let lines = (1..).zip(text.lines().map(str::trim));
         let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let loaded = lines.map(|(line, text)| {
-            let value = text.split(',').next().unwrap_or_default().trim();
+            let value = value(text).unwrap_or_default().trim();
             kind.value(value).ok_or_else(|| Wrong {
                 line,
                 text: value.chars().take(80).collect(),

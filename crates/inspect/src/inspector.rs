@@ -33,7 +33,7 @@ use crate::bindings::vectorscan;
 use crate::evaluate::{Facts, View};
 use crate::prefilter::Class;
 use crate::protocols::ftp::Hosts;
-use crate::protocols::{self, Anomaly, Capacity, Store};
+use crate::protocols::{self, Anomaly, Capacity, Hashes, Store};
 use crate::rates::Rates;
 use crate::reason::{Limit, Reason, Skipped, Tally};
 use crate::ruleset::Ruleset;
@@ -378,6 +378,12 @@ impl<'m> Inspector<'m> {
             if exception == Exception::GapFull {
                 self.stream_event(handle, &seen, StreamEvent::Gap, round);
             }
+            if matches!(
+                exception,
+                Exception::Midstream | Exception::Handshake | Exception::GapFull
+            ) {
+                self.missed(handle, exception, direction);
+            }
             match exception {
                 Exception::GapFull if self.streams.skip(stream, direction) => {
                     let verdict = self.kept(handle, &mut seen, Verdict::Pass, round);
@@ -408,6 +414,17 @@ impl<'m> Inspector<'m> {
             }
             Step::Ahead { .. } | Step::Repeat { .. } => self.fresh(handle, &mut seen, Piece::NOTHING, round),
             Step::Exception(exception) => self.exception(handle, exception, round.settings),
+        }
+    }
+
+    /// Bytes of a direction are not seen: where its begin was not, nobody knows what the other said either.
+    #[cold]
+    fn missed(&mut self, handle: FlowHandle, exception: Exception, direction: Direction) {
+        if let Some((flow, _)) = self.flows.get(handle) {
+            match exception {
+                Exception::GapFull => flow.has_missed[direction as usize] = true,
+                _ => flow.has_missed = [true; 2],
+            }
         }
     }
 
@@ -450,6 +467,7 @@ impl<'m> Inspector<'m> {
             pending,
             credit,
             source,
+            has_missed,
             ..
         } = flow;
         let (stream, direction) = (*stream, seen.direction);
@@ -472,6 +490,10 @@ impl<'m> Inspector<'m> {
         };
         let begun = self.work.begin(*credit, bytes.len());
         self.store.take_for(*source);
+        self.store.hash_files(match has_missed[place] {
+            true => Hashes::NONE,
+            false => rules.file_hashes(),
+        });
         lists.take_for(*source);
         let exceeded = self.store.anomalies.of(Anomaly::WorkExceeded);
         let [mine, others] = match direction {

@@ -44,7 +44,7 @@ pub enum Class {
 }
 
 /// In the order of their numbers.
-const BUFFERS: [Buffer; 30] = [
+const BUFFERS: [Buffer; 39] = [
     Buffer::Payload,
     Buffer::HttpUri,
     Buffer::HttpRawUri,
@@ -74,6 +74,15 @@ const BUFFERS: [Buffer; 30] = [
     Buffer::SmtpMailFrom,
     Buffer::SmtpRecipient,
     Buffer::FtpDataCommand,
+    Buffer::FtpCommand,
+    Buffer::FtpCommandData,
+    Buffer::FtpCompletionCode,
+    Buffer::FtpReply,
+    Buffer::FtpMode,
+    Buffer::FtpDynamicPort,
+    Buffer::FileMd5,
+    Buffer::FileSha1,
+    Buffer::FileSha256,
     Buffer::Base64,
 ];
 

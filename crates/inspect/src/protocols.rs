@@ -35,7 +35,7 @@ pub use http2::{Connections, Http2};
 pub use inflate::Inflaters;
 pub use quic::{Flights, Quic};
 pub use recognise::{Recognise, Recognised};
-pub use slots::{Handle, Limits, Slot, Slots, View};
+pub use slots::{Handle, Hashes, Limits, Slot, Slots, View};
 pub use smtp::{Mails, Smtp};
 pub use tls::Records as TlsRecords;
 pub use tls::Server as TlsServer;
@@ -72,6 +72,8 @@ pub struct Store {
     pub names: Slots,
     /// Slots of TLS servers.
     pub servers: Slots,
+    /// The slot of an FTP command or reply, in use only while it is reported.
+    pub commands: Slots,
     /// Connections of HTTP/2.
     pub connections: Connections,
     /// Connections of mail.
@@ -136,6 +138,12 @@ impl Store {
         }
     }
 
+    /// The rules of the flow that is parsed from now on ask for these hashes of its files.
+    #[inline]
+    pub fn hash_files(&mut self, wanted: Hashes) {
+        self.messages.hash_files(wanted);
+    }
+
     /// A store with all its memory.
     pub fn new(capacity: &Capacity) -> Self {
         let Capacity {
@@ -149,10 +157,11 @@ impl Store {
         } = *capacity;
         let work = Work::default();
         Self {
-            messages: Slots::new(messages, slots::Layout::message(&limits)),
+            messages: Slots::of_files(messages, slots::Layout::message(&limits), work.clone()),
             names: Slots::new(names, slots::Layout::name(&limits)),
             // A server has spoken soon: few do so at once.
             servers: Slots::new((names / 4).max(1), slots::Layout::server()),
+            commands: Slots::new(1, slots::Layout::command(ftp::LINE as u32)),
             mails: Mails::new((messages / 16).max(1)),
             flights: Flights::new((names / 16).max(1)),
             connections: Connections::new((messages / 16).max(1)),

@@ -9,7 +9,7 @@ use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
 use crate::datasets::Dataset;
 use crate::evaluate::Facts;
 use crate::prefilter::{self, Class, Prefilter};
-use crate::protocols::Anomaly;
+use crate::protocols::{Anomaly, Hashes};
 use crate::rule::{Names, Rule, Unfit};
 use crate::scope::{Ends, Outline};
 use crate::signature::{Action, Condition, DatasetTest, Event, Id, Signature, Toward};
@@ -36,6 +36,7 @@ pub struct Ruleset {
     by_anomaly: Box<[OfAnomaly]>,
     /// The same of a TCP connection, by the number of the event.
     by_stream_event: Box<[Box<[u32]>]>,
+    file_hashes: Hashes,
     notes: usize,
 }
 
@@ -176,7 +177,11 @@ impl Ordered {
                 by_port: sorted(narrow.into_iter().chain(by_port).collect()),
             }
         });
+        let mut file_hashes = Hashes::NONE;
+        let asked = self.rules.iter().flat_map(|rule| rule.signature.file_hashes());
+        asked.for_each(|buffer| file_hashes.insert(buffer));
         Ruleset {
+            file_hashes,
             streams: [Toward::Server, Toward::Client].map(|toward| listed(prefilter.unsearched(Class::Stream(toward)))),
             packets,
             outlines,
@@ -267,6 +272,12 @@ impl Ruleset {
     /// Rules that are asked when something happens in a TCP connection.
     pub fn of_stream_event(&self, event: StreamEvent) -> &[u32] {
         self.by_stream_event.get(event as usize).map_or(&[], |rules| rules)
+    }
+
+    /// Hashes of files that any rule asks for.
+    #[inline(always)]
+    pub fn file_hashes(&self) -> Hashes {
+        self.file_hashes
     }
 
     /// Words of notes that each flow takes.

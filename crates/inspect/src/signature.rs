@@ -49,6 +49,17 @@ pub struct Signature {
 }
 
 impl Signature {
+    /// Hashes of files that it asks for.
+    pub fn file_hashes(&self) -> impl Iterator<Item = Buffer> {
+        self.conditions.iter().filter_map(|condition| match condition {
+            Condition::Dataset(DatasetTest {
+                value: DatasetValue::Buffer(buffer),
+                ..
+            }) if buffer.is_file_hash() => Some(*buffer),
+            _ => None,
+        })
+    }
+
     /// Where it stands among rules of its action: those that take notes of a flow before those that ask for them.
     pub fn notes_rank(&self) -> u8 {
         let (mut takes, mut asks) = (false, false);
@@ -269,6 +280,24 @@ pub enum Buffer {
     SmtpRecipient,
     /// What a data connection of FTP is for: `RETR` or `STOR`.
     FtpDataCommand,
+    /// Name of a command of FTP, in capitals.
+    FtpCommand,
+    /// Its argument, without the blanks around it.
+    FtpCommandData,
+    /// Code of a reply of FTP: `230`; of each line of a reply that has several.
+    FtpCompletionCode,
+    /// Text of a line of a reply of FTP, without its code.
+    FtpReply,
+    /// What a command or a reply of FTP agrees on for the data connection: `active` or `passive`.
+    FtpMode,
+    /// The port that it agrees on, two bytes.
+    FtpDynamicPort,
+    /// MD5 of a file, 16 bytes, once the file is complete and nothing of it was missed.
+    FileMd5,
+    /// Its SHA-1, 20 bytes.
+    FileSha1,
+    /// Its SHA-256, 32 bytes.
+    FileSha256,
     /// What [`Condition::Base64Decode`] made.
     Base64,
     /// The first of [`Signature::transformed`].
@@ -289,6 +318,11 @@ impl Buffer {
         Buffer::Transformed3,
         Buffer::Transformed4,
     ];
+
+    /// Whether it is a hash of a file.
+    pub fn is_file_hash(self) -> bool {
+        matches!(self, Buffer::FileMd5 | Buffer::FileSha1 | Buffer::FileSha256)
+    }
 
     /// Which of [`Signature::transformed`] it is.
     pub fn transformed(self) -> Option<usize> {

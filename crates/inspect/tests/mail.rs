@@ -4,11 +4,12 @@ mod flows;
 mod lab;
 
 use flows::play::{Message, Wire, play};
-use lab::Lab;
+use lab::{Connection, Lab};
 use sluice_inspect::protocols::{Capacity, Piece, Slot, Smtp, Store};
 use sluice_inspect::signature::Buffer;
 use sluice_inspect::signature::Toward::{self, Client, Server};
 use sluice_inspect::signatures::Dialect::Suricata;
+use sluice_wire::Direction;
 
 /// Buffers that were complete, in order; of a file the whole of it.
 fn told(turns: &[(Toward, &[u8])], step: usize) -> Vec<(Buffer, String)> {
@@ -185,4 +186,24 @@ fn rules_about_files_of_ftp_fire() {
         lab.fired.sort_unstable();
         assert_eq!(expected, lab.fired);
     }
+}
+
+#[test]
+fn file_of_ftp_goes_on_where_its_receiver_sends_no_more() {
+    let rule =
+        r#"alert ftp-data any any -> any any (msg:"m"; file.data; content:"marker"; endswith; bsize:11; sid:1;)"#;
+    let mut lab = Lab::new(Suricata, rule);
+    let control: &[(Toward, &[u8])] = &[
+        (Client, b"220 a FTP server\r\n"),
+        (Server, b"PASV\r\n"),
+        (Client, b"227 Entering Passive Mode (198,51,100,7,16,1)\r\n"),
+    ];
+    play(&mut lab, &wire(21), &said(control, 1460));
+    let mut connection = Connection::open(&mut lab, 4097);
+    connection.server(0, b"some ");
+    connection.finish(Direction::Forward, 0);
+    connection.server(5, b"marker");
+    assert_eq!(Vec::<u32>::new(), connection.lab.fired);
+    connection.finish(Direction::Reverse, 11);
+    assert_eq!(vec![1], lab.fired);
 }

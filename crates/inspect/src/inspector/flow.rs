@@ -54,6 +54,8 @@ pub(super) struct Flow {
     pub scans: [Option<u32>; 2],
     /// Bytes.
     pub searched: u64,
+    /// Bytes of a direction were missed.
+    pub has_missed: [bool; 2],
     pub credit: Credit,
     pub service: Option<Service>,
     /// Rules that are asked about all that these ports have: about the stream, and about single packets; by direction.
@@ -135,6 +137,7 @@ impl Flows {
             fate: Fate::Open,
             service: None,
             searched: 0,
+            has_missed: [false; 2],
             credit: Credit::default(),
             turn: None,
             of_ports: Default::default(),
@@ -203,6 +206,7 @@ impl Flows {
         flow.stream = stream;
         (flow.scans, flow.fate, flow.service, flow.searched, flow.turn) = ([None; 2], Fate::Open, None, 0, None);
         (flow.parser, flow.story, flow.pending, flow.of_ports, flow.credit) = Default::default();
+        flow.has_missed = [false; 2];
         flow.waiting.iter_mut().for_each(Waiting::forget);
         let handle = FlowHandle(flow.serial << self.bits | place);
         self.queue.push(place);

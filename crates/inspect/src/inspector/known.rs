@@ -48,7 +48,7 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
         Piece::End => {
             let rules = asking.rules.by_message();
             if asking.begin_piece(ENDED, rules.len()) {
-                asking.ask_waiting(None, &known);
+                ask_waiting(asking, slot, None, &known);
                 asking.ask_all(rules, &known);
             }
         }
@@ -60,7 +60,7 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
             if !asking.begin_piece(units, 0) {
                 return;
             }
-            asking.ask_waiting(Some(*buffer), &known);
+            ask_waiting(asking, slot, Some(*buffer), &known);
             let rules = asking.rules;
             // What a client sends as a body is a file, too.
             let also = match buffer {
@@ -87,6 +87,14 @@ pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot:
         }
     }
     asking.ask_blocked(&known);
+}
+
+/// Ask the rules that wait for more of the message. None does if it came as a whole: what waits then is asked once, with the
+/// packet, however many messages it brings.
+fn ask_waiting(asking: &mut Asking<'_>, slot: Slot<'_>, grown: Option<Buffer>, known: &Known<'_>) {
+    if !slot.is_whole() {
+        asking.ask_waiting(grown, known);
+    }
 }
 
 /// What rules can look at.

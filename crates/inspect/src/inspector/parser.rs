@@ -163,10 +163,10 @@ impl Parser {
                 }
             }
             (Self::DnsStream(questions), Toward::Server) => questions.bytes(store, bytes, &mut found),
-            (Self::FtpData(file), _) => file.bytes(store, bytes, &mut found),
+            (Self::FtpData(file), _) => file.bytes(store, toward, bytes, &mut found),
             (Self::Smtp(mail), _) => mail.bytes(store, toward, bytes, &mut found),
             (Self::Http2(http), _) => http.bytes(store, toward, bytes, &mut found),
-            (Self::Ftp(ftp), _) => ftp.bytes(store, toward, bytes, hosts),
+            (Self::Ftp(ftp), _) => ftp.bytes(store, toward, bytes, hosts, &mut found),
             _ => {}
         }
         if matches!(self, Self::Tls(..) | Self::DnsStream(_)) {
@@ -182,7 +182,7 @@ impl Parser {
         };
         let mut sink = |slot: Slot<'_>, piece: Piece| sink(Said::Piece(slot, piece), Some(service));
         match (self, toward) {
-            (Self::FtpData(file), _) => file.close(store, &mut sink),
+            (Self::FtpData(file), _) => file.close(store, toward, &mut sink),
             (Self::Http(http), Toward::Server) => http.close_request(store, &mut sink),
             (Self::Http(http), Toward::Client) => http.close_response(store, &mut sink),
             _ => {}

@@ -29,6 +29,10 @@ pub fn choice(signature: &Signature) -> Choice {
     if is_of_event(signature) {
         return Choice::Event;
     }
+    // A file's hash is there at its end, when its begin is no longer: nothing is looked for before.
+    if let Some(hash) = signature.file_hashes().next() {
+        return Choice::All(hash);
+    }
     // Buffers first, for the reason that `worth` gives; of a kind, the rarest bytes say most.
     let rank = |(buffer, literal): &(Buffer, Option<(Vec<u8>, bool)>)| {
         let rarity = literal.as_ref().map(|(bytes, caseless)| rarity::of(bytes, *caseless));
@@ -80,7 +84,7 @@ fn is_of_event(signature: &Signature) -> bool {
 
 /// The content that the rule asks for, else the best.
 fn chosen(signature: &Signature) -> Option<&Content> {
-    if is_of_event(signature) {
+    if is_of_event(signature) || signature.file_hashes().next().is_some() {
         return None;
     }
     let contents = signature.conditions.iter().filter_map(|condition| match condition {

@@ -151,6 +151,18 @@ anomalies! {
         "More data connections of FTP were agreed on than are remembered: the oldest is not recognised as one.";
 }
 
+impl Anomaly {
+    /// Whether what is searched as the content of a message is not what its receiver makes of it, or not all of it.
+    pub(super) fn is_missed_content(self) -> bool {
+        use Anomaly::*;
+        let encoding = matches!(
+            self,
+            UnknownEncoding | TooManyEncodings | TruncatedEncoding | NoInflater | BadEncoding | BodyBomb | WorkExceeded
+        );
+        encoding || matches!(self, CutShort | BadChunk)
+    }
+}
+
 /// How often each anomaly was met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

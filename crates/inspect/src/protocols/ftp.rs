@@ -1,15 +1,22 @@
 //! The control connection of FTP (RFC 959, RFC 2428): commands, replies, and the data connections that they agree on.
+//! Behind `AUTH TLS` (RFC 4217) nothing is read.
 
 use std::net::IpAddr;
 
 use arrayvec::ArrayVec;
 
-use super::Store;
+use super::anomaly::Seen;
 use super::expected::{Ends, LOOKED_THROUGH, Transfer};
-use crate::signature::Toward;
+use super::writer::Writer;
+use super::{Anomaly, Piece, Slot, Store};
+use crate::signature::{Buffer, Toward};
 
 /// Bytes of a line that are read; a longer line is read up to there.
-const LINE: usize = 160;
+pub const LINE: usize = 448;
+/// Units of work for a message: the bytes of a command and its reply earn at least two of them.
+const MESSAGE: u32 = 128;
+/// The first byte of TLS: a record of a handshake.
+const HANDSHAKE: u8 = 22;
 
 /// The two hosts of a control connection, and when something came.
 #[derive(Clone, Copy, Debug)]
@@ -24,74 +31,192 @@ pub struct Hosts {
     pub second: u32,
 }
 
+/// The line that a side is sending.
+#[derive(Debug, Default)]
+struct Line {
+    bytes: ArrayVec<u8, LINE>,
+    /// It is longer than [`LINE`].
+    is_cut: bool,
+}
+
+/// Whether the control connection goes over to TLS (RFC 4217, section 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Security {
+    #[default]
+    Clear,
+    /// The client sent `AUTH`.
+    Requested,
+    /// The server agreed: what the client sends next may be TLS.
+    Accepted,
+    /// Nothing more is read.
+    Encrypted,
+}
+
 /// A control connection.
 #[derive(Debug, Default)]
 pub struct Ftp {
-    lines: [ArrayVec<u8, LINE>; 2],
+    lines: [Line; 2],
+    security: Security,
+    /// Code of a reply of several lines that is not over.
+    multiline: Option<[u8; 3]>,
 }
 
 impl Ftp {
-    /// Bytes of one side.
-    pub fn bytes(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], hosts: &Hosts) {
+    /// Bytes of one side. Each command, and each line of a reply, is a message of its own.
+    pub fn bytes<S>(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], hosts: &Hosts, sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             let line = &mut self.lines[toward as usize];
-            let fits = part.len().min(line.remaining_capacity());
-            line.extend(part[..fits].iter().copied());
+            if self.security == Security::Accepted && toward == Toward::Server && line.bytes.is_empty() {
+                self.security = match part.first() {
+                    Some(&HANDSHAKE) => Security::Encrypted,
+                    _ => Security::Clear,
+                };
+            }
+            if self.security == Security::Encrypted {
+                return;
+            }
+            let fits = part.len().min(line.bytes.remaining_capacity());
+            line.bytes.extend(part[..fits].iter().copied());
+            // A line end is not of the line.
+            line.is_cut |= part[fits..].iter().any(|byte| !b"\r\n".contains(byte));
             if part.ends_with(b"\n") {
-                let line = std::mem::take(line);
+                let mut line = std::mem::take(line);
                 match toward {
-                    Toward::Server => command(store, line.trim_ascii(), hosts),
-                    Toward::Client => reply(store, line.trim_ascii(), hosts),
+                    Toward::Server => self.command(store, &mut line, hosts, sink),
+                    Toward::Client => self.reply(store, &line, hosts, sink),
                 }
             }
         }
     }
+
+    fn command<S>(&mut self, store: &mut Store, line: &mut Line, hosts: &Hosts, sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        let begin = line.bytes.len() - line.bytes.trim_ascii_start().len();
+        let words = &mut line.bytes[begin..];
+        let end = words.iter().position(u8::is_ascii_whitespace).unwrap_or(words.len());
+        // Commands are the same in capitals and small letters (RFC 959, section 5.3).
+        words[..end].make_ascii_uppercase();
+        let (word, value) = (&words[..end], words[end..].trim_ascii());
+        // The client listens.
+        let port = match word {
+            b"PORT" => host_port(value),
+            b"EPRT" => extended(value),
+            _ => None,
+        };
+        if let Some(port) = port {
+            expect(store, (hosts.client, hosts.server), port, hosts);
+        }
+        let transfer = match word {
+            b"RETR" => Some(Transfer::Retrieve),
+            b"STOR" | b"STOU" | b"APPE" => Some(Transfer::Store),
+            _ => None,
+        };
+        // All of them are looked through.
+        if let Some(transfer) = transfer
+            && store.work.charge(LOOKED_THROUGH)
+        {
+            store.expected.transfer(hosts.flow, transfer);
+        }
+        if word == b"AUTH" {
+            self.security = Security::Requested;
+        }
+        let texts = [(Buffer::FtpCommand, word), (Buffer::FtpCommandData, value)];
+        report(store, Toward::Server, line.is_cut, texts, (b"active", port), sink);
+    }
+
+    fn reply<S>(&mut self, store: &mut Store, line: &Line, hosts: &Hosts, sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        let text = line.bytes.trim_ascii();
+        let own = text.first_chunk().filter(|code| code.iter().all(u8::is_ascii_digit));
+        let own = own.filter(|_| matches!(text.get(3), None | Some(b' ' | b'-')));
+        let (code, text) = match own {
+            Some(code) => {
+                let goes_on = text.get(3) == Some(&b'-');
+                match self.multiline {
+                    // Lines within a reply of several may have codes of their own (RFC 959, section 4.2).
+                    Some(open) if goes_on || open != *code => {}
+                    _ => self.multiline = goes_on.then_some(*code),
+                }
+                (*code, text.get(4..).unwrap_or_default().trim_ascii_start())
+            }
+            None => (self.multiline.unwrap_or_default(), text),
+        };
+        if self.security == Security::Requested {
+            match own {
+                Some(b"234") => self.security = Security::Accepted,
+                // Others may be to earlier commands.
+                Some([b'4' | b'5', ..]) => self.security = Security::Clear,
+                _ => {}
+            }
+        }
+        let inside = || {
+            let begin = text.iter().position(|&byte| byte == b'(').map_or(0, |at| at + 1);
+            let end = text.iter().rposition(|&byte| byte == b')').unwrap_or(text.len());
+            text.get(begin..end).unwrap_or_default()
+        };
+        // The server listens.
+        let port = match own {
+            Some(b"227") => host_port(inside()).or_else(|| host_port(behind_text(text))),
+            Some(b"229") => extended(inside()),
+            _ => None,
+        };
+        if let Some(port) = port {
+            expect(store, (hosts.server, hosts.client), port, hosts);
+        }
+        let code: &[u8] = match code {
+            [0, ..] => &[],
+            _ => &code,
+        };
+        let texts = [(Buffer::FtpCompletionCode, code), (Buffer::FtpReply, text)];
+        report(store, Toward::Client, line.is_cut, texts, (b"passive", port), sink);
+    }
 }
 
-fn command(store: &mut Store, line: &[u8], hosts: &Hosts) {
-    let (word, value) = match line.iter().position(|&byte| byte == b' ') {
-        Some(end) => (&line[..end], line[end..].trim_ascii()),
-        None => (line, &[][..]),
-    };
-    let is = |known: &[u8]| word.eq_ignore_ascii_case(known);
-    // The client listens.
-    let port = match () {
-        () if is(b"PORT") => host_port(value),
-        () if is(b"EPRT") => extended(value),
-        () => None,
-    };
-    if let Some(port) = port {
-        expect(store, (hosts.client, hosts.server), port, hosts);
-    }
-    let transfer = match () {
-        () if is(b"RETR") => Transfer::Retrieve,
-        () if is(b"STOR") || is(b"STOU") || is(b"APPE") => Transfer::Store,
-        () => return,
-    };
-    // All of them are looked through.
-    if store.work.charge(LOOKED_THROUGH) {
-        store.expected.transfer(hosts.flow, transfer);
-    }
-}
-
-fn reply(store: &mut Store, line: &[u8], hosts: &Hosts) {
-    let Some((code, text)) = line.split_at_checked(4) else {
+/// Report a line as a message of its own. Its slot is released at once, so that idle connections hold none.
+fn report<S: FnMut(Slot<'_>, Piece)>(
+    store: &mut Store,
+    toward: Toward,
+    is_cut: bool,
+    texts: [(Buffer, &[u8]); 2],
+    (mode, port): (&[u8], Option<u16>),
+    sink: &mut S,
+) {
+    let is_empty = texts.iter().all(|(_, text)| text.is_empty());
+    if is_empty || !store.work.charge(MESSAGE) {
         return;
-    };
-    let inside = || {
-        let begin = text.iter().position(|&byte| byte == b'(').map_or(0, |at| at + 1);
-        let end = text.iter().rposition(|&byte| byte == b')').unwrap_or(text.len());
-        text.get(begin..end).unwrap_or_default()
-    };
-    // The server listens.
-    let port = match code {
-        b"227 " => host_port(inside()).or_else(|| host_port(behind_text(text))),
-        b"229 " => extended(inside()),
-        _ => None,
-    };
-    if let Some(port) = port {
-        expect(store, (hosts.server, hosts.client), port, hosts);
     }
+    let mut writer = Writer {
+        slots: &mut store.commands,
+        counts: &mut store.anomalies,
+        handle: None,
+        seen: Seen::default(),
+        sink,
+    };
+    writer.begin(toward == Toward::Server);
+    if let Some(handle) = writer.handle {
+        writer.slots.set_whole(handle);
+    }
+    let port = port.map(u16::to_be_bytes);
+    let agreed = port
+        .iter()
+        .flat_map(|port| [(Buffer::FtpMode, mode), (Buffer::FtpDynamicPort, &port[..])]);
+    for (buffer, text) in texts.into_iter().chain(agreed) {
+        if !text.is_empty() {
+            writer.append(buffer, text);
+        }
+    }
+    if is_cut {
+        writer.anomaly(Anomaly::TooLong);
+    }
+    writer.end();
+    writer.release();
 }
 
 /// Some servers leave out the parentheses (RFC 1123, section 4.1.2.6).
@@ -157,7 +282,7 @@ mod tests {
             second: 5,
         };
         for part in bytes.chunks(step) {
-            ftp.bytes(&mut store, toward, part, &hosts);
+            ftp.bytes(&mut store, toward, part, &hosts, &mut |_: Slot<'_>, _| {});
         }
         let mut found = Vec::new();
         for client in [true, false] {

@@ -4,7 +4,7 @@ use super::anomaly::Seen;
 use super::expected::Transfer;
 use super::writer::Writer;
 use super::{Anomaly, Handle, Piece, Slot, Store};
-use crate::signature::Buffer;
+use crate::signature::{Buffer, Toward};
 
 /// A data connection; either side sends.
 #[derive(Debug, Default)]
@@ -12,6 +12,8 @@ pub struct FtpData {
     handle: Option<Handle>,
     seen: Seen,
     transfer: Transfer,
+    /// Whom the file goes to.
+    toward: Option<Toward>,
 }
 
 impl FtpData {
@@ -52,15 +54,25 @@ impl FtpData {
     }
 
     /// Bytes of the file, in order.
-    pub fn bytes<S: FnMut(Slot<'_>, Piece)>(&mut self, store: &mut Store, bytes: &[u8], sink: &mut S) {
-        if !bytes.is_empty() {
-            self.write(store, sink, |writer| writer.body(bytes));
+    pub fn bytes<S>(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], sink: &mut S)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        if bytes.is_empty() {
+            return;
         }
+        let mixed = *self.toward.get_or_insert(toward) != toward;
+        self.write(store, sink, |writer| {
+            if mixed && let Some(handle) = writer.handle {
+                writer.slots.file_lacks(handle);
+            }
+            writer.body(bytes);
+        });
     }
 
-    /// The file is over.
-    pub fn close<S: FnMut(Slot<'_>, Piece)>(&mut self, store: &mut Store, sink: &mut S) {
-        if self.handle.is_some() {
+    /// A side sends no more: the file is over where it is the one that sends it.
+    pub fn close<S: FnMut(Slot<'_>, Piece)>(&mut self, store: &mut Store, toward: Toward, sink: &mut S) {
+        if self.handle.is_some() && self.toward == Some(toward) {
             self.write(store, sink, |writer| {
                 writer.complete(&[Buffer::FileData]);
                 writer.end();

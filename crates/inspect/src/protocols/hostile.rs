@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::ftp::Hosts;
 use super::recognise::{Recognise, recognise_datagram};
-use super::{Capacity, Http, Http2, Limits, Piece, Quic, Slot, Smtp, Store, Tls, TlsServer};
+use super::{Capacity, Ftp, Http, Http2, Limits, Piece, Quic, Slot, Smtp, Store, Tls, TlsServer};
 use crate::signature::{Buffer, Toward};
 use crate::work::{Credit, PACKET};
 
@@ -41,13 +42,20 @@ fn told(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> Told {
         Piece::End => {}
     };
     let (mut client, mut server) = (Tls::default(), TlsServer::default());
-    let (mut http2, mut mail) = (Http2::default(), Smtp::default());
+    let (mut http2, mut mail, mut ftp) = (Http2::default(), Smtp::default(), Ftp::default());
+    let hosts = Hosts {
+        client: [10, 0, 0, 1].into(),
+        server: [192, 0, 2, 1].into(),
+        flow: 1,
+        second: 5,
+    };
     for part in bytes.chunks(step.max(1)) {
-        match parser % 4 {
+        match (parser & 0x7f) % 5 {
             0 => client.bytes(&mut store, part, &mut sink),
             1 => server.bytes(&mut store, part, &mut sink),
             2 => http2.bytes(&mut store, toward, part, &mut sink),
-            _ => mail.bytes(&mut store, toward, part, &mut sink),
+            3 => mail.bytes(&mut store, toward, part, &mut sink),
+            _ => ftp.bytes(&mut store, toward, part, &hosts, &mut sink),
         }
     }
     client.release(&mut store);
@@ -60,8 +68,9 @@ fn told(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> Told {
         store.servers.available(),
         store.connections.available(),
         store.mails.available(),
+        store.commands.available(),
     ];
-    assert_eq!([8, 16, 4, 1, 1], free, "everything came back");
+    assert_eq!([8, 16, 4, 1, 1, 1], free, "everything came back");
     // How often a buffer was told to end depends on no cut where it has an end at all.
     told.ends.retain(|_, count| *count > 0);
     told.buffers.retain(|_, bytes| !bytes.is_empty());

@@ -269,6 +269,13 @@ impl Http {
         self.response.step == Step::Opaque
     }
 
+    /// The current messages are not whole.
+    pub(super) fn lacks(&mut self, store: &mut Store) {
+        for handle in [self.request.handle, self.response.handle].into_iter().flatten() {
+            store.messages.file_lacks(handle);
+        }
+    }
+
     /// The slots of messages that ended go back: they were evaluated. The next message does the same.
     pub fn settle(&mut self, store: &mut Store) {
         for side in [&mut self.request, &mut self.response] {

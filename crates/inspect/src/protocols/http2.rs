@@ -387,6 +387,9 @@ impl Connection {
             }
             DATA if flags & END_STREAM != 0 => self.stream_ends(store, toward, id, sink),
             RST_STREAM => {
+                if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
+                    stream.http.lacks(store);
+                }
                 for toward in [Toward::Server, Toward::Client] {
                     self.stream_ends(store, toward, id, sink);
                 }

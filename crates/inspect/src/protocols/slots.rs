@@ -1,12 +1,17 @@
 //! The memory of buffers: slots of fixed size from a pool, reached by handle and serial.
 
+mod digest;
+
 use crate::shares::{Holders, PARSERS};
 use crate::signature::Buffer;
+use crate::work::Work;
+pub use digest::Hashes;
+use digest::{Hashing, Progress};
 
 const BUFFERS: usize = Buffer::Base64 as usize + 1;
 
 /// Every buffer that a parser may fill, by the bits of [`State::dirty`].
-pub(super) const FILLED: [Buffer; 29] = [
+pub(super) const FILLED: [Buffer; 38] = [
     Buffer::HttpUri,
     Buffer::HttpRawUri,
     Buffer::HttpMethod,
@@ -35,8 +40,27 @@ pub(super) const FILLED: [Buffer; 29] = [
     Buffer::SmtpMailFrom,
     Buffer::SmtpRecipient,
     Buffer::FtpDataCommand,
+    Buffer::FtpCommand,
+    Buffer::FtpCommandData,
+    Buffer::FtpCompletionCode,
+    Buffer::FtpReply,
+    Buffer::FtpMode,
+    Buffer::FtpDynamicPort,
+    Buffer::FileMd5,
+    Buffer::FileSha1,
+    Buffer::FileSha256,
     Buffer::Payload,
 ];
+
+/// They are in the order of their numbers, [`Buffer::Payload`] behind all others.
+const _: () = {
+    let mut place = 0;
+    while place + 1 < FILLED.len() {
+        assert!(FILLED[place] as usize == place + 1);
+        place += 1;
+    }
+    assert!(FILLED[place] as usize == 0);
+};
 
 /// Room of each buffer in bytes. What does not fit is not kept: the buffer is marked as truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +149,9 @@ impl Layout {
             (Buffer::SmtpMailFrom, limits.host),
             (Buffer::SmtpRecipient, limits.host),
             (Buffer::FtpDataCommand, 4),
+            (Buffer::FileMd5, 16),
+            (Buffer::FileSha1, 20),
+            (Buffer::FileSha256, 32),
         ])
     }
 
@@ -136,6 +163,18 @@ impl Layout {
             (Buffer::Ja3Hash, HASH),
             (Buffer::Ja4Hash, JA4),
             (Buffer::TlsAlpn, PROTOCOL),
+        ])
+    }
+
+    /// For a command or a line of a reply of FTP, none of which is longer than `line`.
+    pub fn command(line: u32) -> Self {
+        Self::new(&[
+            (Buffer::FtpCommand, line),
+            (Buffer::FtpCommandData, line),
+            (Buffer::FtpCompletionCode, 3),
+            (Buffer::FtpReply, line),
+            (Buffer::FtpMode, 7),
+            (Buffer::FtpDynamicPort, 2),
         ])
     }
 
@@ -165,11 +204,13 @@ struct Field {
     truncated: bool,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct State {
     serial: u32,
     open: bool,
     client: bool,
+    /// All of the message has come: its buffers are complete.
+    whole: bool,
     dirty: u64,
     /// Bytes of the body, as encoded.
     length: u64,
@@ -177,7 +218,25 @@ struct State {
     version: u16,
     /// Of HTTP/2, the stream.
     stream: u32,
+    hashes: Progress,
     fields: [Field; BUFFERS],
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            serial: 0,
+            open: false,
+            client: false,
+            whole: false,
+            dirty: 0,
+            length: 0,
+            version: 0,
+            stream: 0,
+            hashes: Progress::Begins,
+            fields: [Field::default(); BUFFERS],
+        }
+    }
 }
 
 /// Which slot, and which use of it: a handle of an earlier use finds nothing.
@@ -195,6 +254,8 @@ pub struct Slots {
     states: Box<[State]>,
     free: Box<[u32]>,
     available: usize,
+    /// Of slots that hold files.
+    hashing: Option<Hashing>,
     pub(super) holders: Holders,
     /// The stream of HTTP/2 that what is taken from now on is of; 0: of none.
     pub(super) stream: u32,
@@ -207,9 +268,18 @@ impl Slots {
             states: vec![State::default(); count as usize].into(),
             free: (0..count).rev().collect(),
             available: count as usize,
+            hashing: None,
             holders: Holders::new(count as usize, PARSERS),
             stream: 0,
             layout,
+        }
+    }
+
+    /// The same, which hold files, whose hashes are charged to an account.
+    pub(super) fn of_files(count: u32, layout: Layout, work: Work) -> Self {
+        Self {
+            hashing: Some(Hashing::new(count, work)),
+            ..Self::new(count, layout)
         }
     }
 
@@ -290,6 +360,14 @@ impl Slots {
         }
     }
 
+    /// All of the message has come before the first of it is reported.
+    pub(super) fn set_whole(&mut self, handle: Handle) {
+        let state = self.states.get_mut(handle.index as usize);
+        if let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) {
+            state.whole = true;
+        }
+    }
+
     /// The message's version is known.
     pub(super) fn set_version(&mut self, handle: Handle, version: u16) {
         let state = self.states.get_mut(handle.index as usize);
@@ -301,9 +379,12 @@ impl Slots {
     /// A buffer that grew or became complete since the last call, with where its new bytes begin.
     pub(super) fn next_dirty(&mut self, handle: Handle) -> Option<(Buffer, usize)> {
         let state = self.states.get_mut(handle.index as usize)?;
-        let buffer = FILLED
-            .into_iter()
-            .find(|&buffer| state.dirty & 1 << buffer as u64 != 0)?;
+        let place = match state.dirty & !(1 << Buffer::Payload as u64) {
+            0 if state.dirty == 0 => return None,
+            0 => FILLED.len() - 1,
+            others => others.trailing_zeros() as usize - 1,
+        };
+        let buffer = *FILLED.get(place)?;
         state.dirty &= !(1 << buffer as u64);
         let field = &mut state.fields[buffer as usize];
         let from = std::mem::replace(&mut field.told, field.shown);
@@ -438,7 +519,7 @@ impl<'a> Slot<'a> {
         View {
             bytes: &bytes[begin..begin + field.shown as usize],
             base: field.base,
-            complete: field.complete,
+            complete: field.complete || state.whole,
             truncated: field.truncated,
         }
     }
@@ -456,6 +537,11 @@ impl<'a> Slot<'a> {
     /// The stream of HTTP/2 that it is of; 0: of none.
     pub fn stream(&self) -> u32 {
         self.0.map_or(0, |open| open.state.stream)
+    }
+
+    /// The message came as a whole: every buffer is complete with the first piece.
+    pub fn is_whole(&self) -> bool {
+        self.0.is_some_and(|open| open.state.whole)
     }
 
     /// It is of the side that called.

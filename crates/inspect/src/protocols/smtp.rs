@@ -329,6 +329,10 @@ impl Mail {
         let found = self.boundaries.iter().rposition(|boundary| line.starts_with(boundary));
         let Some(place) = found else { return false };
         let closes = line[self.boundaries[place].len()..].starts_with(b"--");
+        // The line end before a boundary belongs to it (RFC 2046, section 5.1.1).
+        if self.state == State::Body && self.encoding != Encoding::Base64 {
+            w.file_ends_before_line_end();
+        }
         self.file_ends(w);
         self.boundaries.truncate(if closes { place } else { place + 1 });
         match closes {

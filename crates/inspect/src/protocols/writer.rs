@@ -32,6 +32,11 @@ impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
 
     /// Counted and told once per message.
     pub fn anomaly(&mut self, anomaly: Anomaly) {
+        if anomaly.is_missed_content()
+            && let Some(handle) = self.handle
+        {
+            self.slots.file_lacks(handle);
+        }
         if self.seen.insert(anomaly) {
             self.counts.add(anomaly);
             self.tell(Piece::Anomaly(anomaly));
@@ -82,6 +87,11 @@ impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
         if let Some(mut field) = self.handle.and_then(|handle| self.slots.field(handle, buffer)) {
             field.clear();
         }
+        if buffer == Buffer::FileData
+            && let Some(handle) = self.handle
+        {
+            self.slots.file_begins(handle);
+        }
     }
 
     /// Another value of a list follows.
@@ -93,6 +103,14 @@ impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
         });
         if begun {
             self.push(buffer, b", ");
+        }
+    }
+
+    /// The line end that the file ends with so far is left out of its hashes.
+    pub fn file_ends_before_line_end(&mut self) {
+        self.flush();
+        if let Some(handle) = self.handle {
+            self.slots.file_ends_before_line_end(handle);
         }
     }
 
@@ -147,6 +165,9 @@ impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
     pub fn flush(&mut self) {
         let Some(handle) = self.handle else { return };
         while let Some((buffer, from)) = self.slots.next_dirty(handle) {
+            if buffer == Buffer::FileData {
+                self.slots.file_grows(handle, from);
+            }
             let Some(slot) = self.slots.slot(handle) else { return };
             let view = slot.buffer(buffer);
             let (fresh, complete) = (from..view.bytes.len(), view.complete);

@@ -251,6 +251,36 @@ pub(super) fn buffer_length(draft: &mut Draft, value: &str) -> Result<(), Fault>
     }
 }
 
+/// `ftp.dynamic_port:>1023`: the port that a command or a reply agrees on for the data connection.
+pub(super) fn dynamic_port(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    const LAST: u64 = u16::MAX as u64;
+    let between = Between::of(draft.dialect);
+    let (ports, negated) = range::values(value, draft.dialect, between, LAST)?.negatable::<u16>()?;
+    let compares = |comparison, port: u16, negated| {
+        Condition::ByteTest(ByteTest {
+            number: Number {
+                buffer: Buffer::FtpDynamicPort,
+                count: 2,
+                offset: Value::Constant(0),
+                relative: false,
+                form: Form::Big,
+                mask: None,
+            },
+            comparison,
+            value: Value::Constant(port.into()),
+            negated,
+        })
+    };
+    if ports.start() == ports.end() {
+        draft.push(compares(Comparison::Equal, *ports.start(), negated));
+        return Ok(());
+    }
+    let ports = range::values(value, draft.dialect, between, LAST)?.plain::<u16>(LAST)?;
+    draft.push(compares(Comparison::GreaterOrEqual, *ports.start(), false));
+    draft.push(compares(Comparison::LessOrEqual, *ports.end(), false));
+    Ok(())
+}
+
 /// `urilen:5<>10[,norm]`: Snort 2 measures the URI as sent unless told otherwise, Suricata the normalised one.
 pub(super) fn uri_length(draft: &mut Draft, value: &str) -> Result<(), Fault> {
     let arguments = syntax::arguments(value)?;

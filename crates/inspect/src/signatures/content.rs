@@ -58,6 +58,15 @@ pub(super) fn transfer(draft: &mut Draft, value: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+/// `ftp.mode:passive`: who listens for the data connection that a command or a reply agrees on.
+pub(super) fn transfer_mode(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    match value.trim() {
+        mode @ ("active" | "passive") => whole(draft, Buffer::FtpMode, mode.as_bytes()),
+        _ => return Err(Fault::PartNotInspected(value.into())),
+    }
+    Ok(())
+}
+
 /// A buffer is these bytes.
 fn whole(draft: &mut Draft, buffer: Buffer, bytes: &[u8]) {
     draft.push(Condition::Content(Content {

@@ -136,6 +136,12 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("smtp.mail_from", SURICATA, Looks(Buffer::SmtpMailFrom)),
     ("smtp.rcpt_to", SURICATA, Looks(Buffer::SmtpRecipient)),
     ("ftpdata_command", SURICATA, Reads(content::transfer)),
+    ("ftp.command", SURICATA, Looks(Buffer::FtpCommand)),
+    ("ftp.command_data", SURICATA, Looks(Buffer::FtpCommandData)),
+    ("ftp.completion_code", SURICATA, Looks(Buffer::FtpCompletionCode)),
+    ("ftp.reply", SURICATA, Looks(Buffer::FtpReply)),
+    ("ftp.mode", SURICATA, Reads(content::transfer_mode)),
+    ("ftp.dynamic_port", SURICATA, Reads(bytes::dynamic_port)),
     ("ja3s.hash", SURICATA, Looks(Buffer::Ja3sHash)),
     ("ja4.hash", SURICATA, Looks(Buffer::Ja4Hash)),
     ("tls.alpn", SURICATA, Looks(Buffer::TlsAlpn)),
@@ -154,6 +160,9 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("byte_jump", ALL, Reads(bytes::jump)),
     ("byte_extract", ALL, Reads(bytes::extract)),
     ("byte_math", ALL, Reads(math::math)),
+    ("filemd5", SURICATA, Reads(lists::file_md5)),
+    ("filesha1", SURICATA, Reads(lists::file_sha1)),
+    ("filesha256", SURICATA, Reads(lists::file_sha256)),
     ("dataset", SURICATA, Reads(lists::dataset)),
     ("isdataat", ALL, Reads(bytes::is_data_at)),
     ("bufferlen", SNORT3, Reads(bytes::buffer_length)),
@@ -222,8 +231,7 @@ const REFUSED: &[(u8, &str)] = &[
     (
         SURICATA,
         "absent bypass config datarep decode-event dns.answer.name dns.opcode dns.query.name dns.rcode dns.rrtype \
-         email.url engine-event entropy file.magic file.name fileext filemagic filemd5 filename filesha1 \
-         filesha256 filesize filestore flow.age flowvar from_base64 ftpbounce hostbits http.accept http.accept_enc \
+         email.url engine-event entropy file.magic file.name fileext filemagic filename filesize filestore flow.age flowvar from_base64 ftp.reply_received ftpbounce hostbits http.accept http.accept_enc \
          http.accept_lang http.connection http.content_len http.content_type http.header_names http.location \
          http.protocol http.referer http.request_header http.request_line http.response_header http.response_line \
          http.server http.start http_accept http_accept_enc http_accept_lang http_connection http_content_len \

@@ -1,4 +1,5 @@
-//! `dataset`: lists that rules share by name, in files that are named from the folder of the rules.
+//! `dataset`: lists that rules share by name, in files that are named from the folder of the rules; and lists of hashes of
+//! files (`filesha256`).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,8 +9,8 @@ use std::sync::Arc;
 
 use super::draft::Draft;
 use super::{Fault, range, syntax};
-use crate::datasets::{Dataset, Kind, MOST_PLACES, PLACES};
-use crate::signature::{Condition, DatasetCommand, DatasetTest, DatasetValue};
+use crate::datasets::{Dataset, Kind, MOST_PLACES, PLACES, Wrong};
+use crate::signature::{Buffer, Condition, DatasetCommand, DatasetTest, DatasetValue};
 
 /// The largest file that is read.
 const LARGEST: u64 = 256 << 20;
@@ -33,17 +34,37 @@ impl Lists {
     }
 
     fn dataset(&self, name: &str, kind: Kind, load: Option<&str>, places: usize) -> Result<Arc<Dataset>, Fault> {
+        let path = load.map(|file| self.path(file)).transpose()?;
+        self.known(name, kind, path, |text| Dataset::new(name, kind, places, text))
+    }
+
+    /// The list of hashes in a file, for an option.
+    fn hashes(&self, option: &str, kind: Kind, file: &str) -> Result<Arc<Dataset>, Fault> {
+        let path = self.path(file)?;
+        let name = format!("{option} {}", path.display());
+        self.known(&name, kind, Some(path), |text| Dataset::of_hashes(&name, kind, text))
+    }
+
+    /// Where a file is that rules name.
+    fn path(&self, file: &str) -> Result<PathBuf, Fault> {
+        match &self.0.borrow().folder {
+            Some(folder) => Ok(folder.join(file)),
+            None => Err(Fault::List {
+                path: file.into(),
+                why: "these rules are in no folder".into(),
+            }),
+        }
+    }
+
+    /// The list of a name: one that is known, else made of the text of its file.
+    fn known(
+        &self,
+        name: &str,
+        kind: Kind,
+        path: Option<PathBuf>,
+        make: impl FnOnce(&str) -> Result<Dataset, Wrong>,
+    ) -> Result<Arc<Dataset>, Fault> {
         let mut known = self.0.borrow_mut();
-        let path = match (load, &known.folder) {
-            (None, _) => None,
-            (Some(file), Some(folder)) => Some(folder.join(file)),
-            (Some(file), None) => {
-                return Err(Fault::List {
-                    path: file.into(),
-                    why: "these rules are in no folder".into(),
-                });
-            }
-        };
         if let Some((from, set)) = known.sets.get(name) {
             // Who comes later need not say again where it is from.
             return match set.kind() == kind && (path.is_none() || *from == path) {
@@ -65,8 +86,7 @@ impl Lists {
                 std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?
             }
         };
-        let set = Dataset::new(name, kind, places, &text).map_err(|wrong| fault(wrong.to_string()))?;
-        let set = Arc::new(set);
+        let set = Arc::new(make(&text).map_err(|wrong| fault(wrong.to_string()))?);
         known.sets.insert(name.into(), (path, set.clone()));
         Ok(set)
     }
@@ -121,4 +141,35 @@ pub(super) fn dataset(draft: &mut Draft, value: &str) -> Result<(), Fault> {
             Ok(())
         }
     }
+}
+
+/// `filemd5:[!]bad.md5`
+pub(super) fn file_md5(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    file_hash(draft, value, Kind::Md5, Buffer::FileMd5)
+}
+
+/// `filesha1:[!]bad.sha1`
+pub(super) fn file_sha1(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    file_hash(draft, value, Kind::Sha1, Buffer::FileSha1)
+}
+
+/// `filesha256:[!]bad.sha256`
+pub(super) fn file_sha256(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    file_hash(draft, value, Kind::Sha256, Buffer::FileSha256)
+}
+
+/// A file whose hash is in the list of a file, or is not.
+fn file_hash(draft: &mut Draft, value: &str, kind: Kind, buffer: Buffer) -> Result<(), Fault> {
+    let value = value.trim();
+    let (file, command) = match value.strip_prefix('!') {
+        Some(rest) => (rest.trim_start(), DatasetCommand::IsNotSet),
+        None => (value, DatasetCommand::IsSet),
+    };
+    if file.is_empty() {
+        return Err(Fault::MissingPart("file"));
+    }
+    let set = draft.lists.hashes(draft.option, kind, file)?;
+    let value = DatasetValue::Buffer(buffer);
+    draft.push(Condition::Dataset(DatasetTest { set, value, command }));
+    Ok(())
 }

@@ -63,7 +63,7 @@ enum Greeting {
 }
 
 fn greeting(head: &Head<'_>) -> Greeting {
-    let Some(line) = line(head.bytes).filter(|line| head.first && line.starts_with(b"220")) else {
+    let Some(line) = line(head.bytes).filter(|line| head.first && reply(line, &[b"220"]) == Fits) else {
         return Greeting::Neither;
     };
     let smtp = names(line, b"SMTP") || names(line, b"ESMTP");

@@ -1,0 +1,214 @@
+//! Hashes of files, computed while the files pass, if rules ask for them.
+//!
+//! A file with a missing part has no hash.
+
+use arrayvec::ArrayVec;
+use md5::{Digest, Md5};
+use sha1::Sha1;
+use sha2::Sha256;
+
+use super::{Field, Handle, Slots, State};
+use crate::signature::Buffer;
+use crate::work::Work;
+
+/// Hashes that rules ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hashes(u8);
+
+impl Hashes {
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// Also that of a buffer, where it is one of a hash.
+    pub fn insert(&mut self, buffer: Buffer) {
+        self.0 |= HASHES
+            .iter()
+            .position(|&hash| hash == buffer)
+            .map_or(0, |place| 1 << place);
+    }
+
+    fn has(self, place: usize) -> bool {
+        self.0 >> place & 1 == 1
+    }
+
+    fn units(self) -> usize {
+        (0..)
+            .zip(UNITS)
+            .filter(|(place, _)| self.has(*place))
+            .map(|(_, units)| units)
+            .sum()
+    }
+}
+
+/// Buffers of hashes.
+const HASHES: [Buffer; 3] = [Buffer::FileMd5, Buffer::FileSha1, Buffer::FileSha256];
+/// Units of work for each of them, for this many bytes.
+const UNITS: [usize; 3] = [3, 1, 1];
+const BYTES: usize = 4;
+
+/// How far the hashes of a file are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// No byte has come.
+    #[default]
+    Begins,
+    /// They are made of all that came.
+    Open(Hashes),
+    /// They are known, or never will be.
+    Over,
+}
+
+/// The hashes of a file as far as it has come.
+#[derive(Clone, Debug, Default)]
+struct Digests {
+    md5: Md5,
+    sha1: Sha1,
+    sha256: Sha256,
+    /// The line end that the file ends with so far: in a mail it may belong to the boundary that follows.
+    line_end: ArrayVec<u8, 2>,
+}
+
+impl Digests {
+    fn update(&mut self, hashes: Hashes, bytes: &[u8]) {
+        if bytes == b"\n" && *self.line_end == *b"\r" {
+            self.line_end.push(b'\n');
+            return;
+        }
+        let line_end = match bytes {
+            [] => return,
+            [.., b'\r', b'\n'] => 2,
+            [.., b'\r' | b'\n'] => 1,
+            _ => 0,
+        };
+        let (bytes, line_end) = bytes.split_at(bytes.len() - line_end);
+        self.feed_line_end(hashes);
+        self.feed(hashes, bytes);
+        self.line_end.extend(line_end.iter().copied());
+    }
+
+    fn feed_line_end(&mut self, hashes: Hashes) {
+        let line_end = std::mem::take(&mut self.line_end);
+        self.feed(hashes, &line_end);
+    }
+
+    fn feed(&mut self, hashes: Hashes, bytes: &[u8]) {
+        if hashes.has(0) {
+            self.md5.update(bytes);
+        }
+        if hashes.has(1) {
+            self.sha1.update(bytes);
+        }
+        if hashes.has(2) {
+            self.sha256.update(bytes);
+        }
+    }
+}
+
+/// Hashes of the files of all slots of a pool.
+#[derive(Debug)]
+pub(super) struct Hashing {
+    digests: Box<[Digests]>,
+    /// Those that the rules of the flow at hand ask for.
+    wanted: Hashes,
+    work: Work,
+}
+
+impl Hashing {
+    pub fn new(count: u32, work: Work) -> Self {
+        Self {
+            digests: vec![Digests::default(); count as usize].into(),
+            wanted: Hashes::NONE,
+            work,
+        }
+    }
+}
+
+impl Slots {
+    /// Compute these hashes from now on. A file gets only those that were in force for all of its bytes.
+    pub(in crate::protocols) fn hash_files(&mut self, wanted: Hashes) {
+        if let Some(hashing) = &mut self.hashing {
+            hashing.wanted = wanted;
+        }
+    }
+
+    fn open(&mut self, handle: Handle) -> Option<&mut State> {
+        let state = self.states.get_mut(handle.index as usize);
+        state.filter(|state| state.open && state.serial == handle.serial)
+    }
+
+    /// Another file begins.
+    pub(in crate::protocols) fn file_begins(&mut self, handle: Handle) {
+        if let Some(state) = self.open(handle) {
+            state.hashes = Progress::Begins;
+            HASHES
+                .iter()
+                .for_each(|&hash| state.fields[hash as usize] = Default::default());
+        }
+    }
+
+    /// A part of the file is missing.
+    pub(in crate::protocols) fn file_lacks(&mut self, handle: Handle) {
+        if let Some(state) = self.open(handle) {
+            state.hashes = Progress::Over;
+        }
+    }
+
+    /// The line end that the file ends with so far does not belong to it.
+    pub(in crate::protocols) fn file_ends_before_line_end(&mut self, handle: Handle) {
+        let hashing = self.hashing.as_mut();
+        if let Some(digests) = hashing.and_then(|hashing| hashing.digests.get_mut(handle.index as usize)) {
+            digests.line_end.clear();
+        }
+    }
+
+    /// The window of the file has new bytes from a place on. Once the file is complete its hashes are filled in.
+    pub(in crate::protocols) fn file_grows(&mut self, handle: Handle, from: usize) {
+        let Some(Hashing { digests, wanted, work }) = &mut self.hashing else {
+            return;
+        };
+        let index = handle.index as usize;
+        let state = self.states.get_mut(index);
+        let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) else {
+            return;
+        };
+        let slot = index * self.layout.bytes as usize;
+        let begin = slot + self.layout.places[Buffer::FileData as usize].0 as usize;
+        let Field { shown, complete, .. } = state.fields[Buffer::FileData as usize];
+        let bytes = self.bytes.get(begin + from..begin + shown as usize).unwrap_or_default();
+        let Some(digests) = digests.get_mut(index) else { return };
+        match state.hashes {
+            Progress::Begins if bytes.is_empty() => return,
+            Progress::Begins if *wanted == Hashes::NONE => state.hashes = Progress::Over,
+            Progress::Begins => {
+                *digests = Digests::default();
+                state.hashes = Progress::Open(*wanted);
+            }
+            _ => {}
+        }
+        let Progress::Open(hashes) = state.hashes else { return };
+        let hashes = Hashes(hashes.0 & wanted.0);
+        let units = bytes.len() / BYTES * hashes.units();
+        if hashes == Hashes::NONE || !work.charge(units as u32) {
+            state.hashes = Progress::Over;
+            return;
+        }
+        state.hashes = Progress::Open(hashes);
+        digests.update(hashes, bytes);
+        if !complete {
+            return;
+        }
+        state.hashes = Progress::Over;
+        digests.feed_line_end(hashes);
+        let Digests { md5, sha1, sha256, .. } = std::mem::take(digests);
+        let digests: [&[u8]; 3] = [&md5.finalize(), &sha1.finalize(), &sha256.finalize()];
+        for (place, (buffer, digest)) in HASHES.into_iter().zip(digests).enumerate() {
+            if hashes.has(place) {
+                let begin = slot + self.layout.places[buffer as usize].0 as usize;
+                self.bytes[begin..begin + digest.len()].copy_from_slice(digest);
+                let field = &mut state.fields[buffer as usize];
+                (field.written, field.shown, field.complete) = (digest.len() as u32, digest.len() as u32, true);
+                state.dirty |= 1 << buffer as u64;
+            }
+        }
+    }
+}
