@@ -16,6 +16,9 @@ const FEW: u32 = 500;
 /// Each time that a search took all its steps it may take so many times as many.
 const MORE: u32 = 6;
 
+/// Units of work to begin a search, beside the bytes of its subject: a quarter for each.
+const SEARCH: u32 = 8;
+
 /// Units of work for a step of an expression: 1 ns where it is compiled, some more where it is not.
 const STEP: u32 = 2;
 
@@ -221,7 +224,7 @@ impl Matcher {
         let mut steps = FEW;
         let mut units = match is_usual {
             true => 0,
-            false => (subject.len() / 16) as u32 + 4 * STEP,
+            false => (subject.len() / 4) as u32 + SEARCH,
         };
         loop {
             if !work.charge(units) {
