@@ -7,6 +7,7 @@
 //! The same bytes give the same buffers and the same anomalies however they are cut.
 
 pub mod anomaly;
+mod brotli;
 pub mod dns;
 mod events;
 pub mod expected;
@@ -129,7 +130,7 @@ impl Store {
         if self.messages.holders.source != source {
             let slots = [&mut self.messages, &mut self.names, &mut self.servers];
             slots.into_iter().for_each(|slots| slots.holders.source = source);
-            self.inflaters.holders.source = source;
+            self.inflaters.take_for(source);
             self.mails.places.holders.source = source;
             self.connections.places.holders.source = source;
             self.flights.places.holders.source = source;
