@@ -88,10 +88,19 @@ enum State {
     MapTrees(usize),
     MapRuns(usize),
     MapCode(usize),
-    MapEntries { map: usize, at: usize },
+    MapEntries {
+        map: usize,
+        at: usize,
+    },
     MapMoves(usize),
-    Moves { map: usize, at: usize },
-    Trees { kind: usize, at: usize },
+    Moves {
+        map: usize,
+        at: usize,
+    },
+    Trees {
+        kind: usize,
+        at: usize,
+    },
     Command,
     Lengths(u32),
     Literals,

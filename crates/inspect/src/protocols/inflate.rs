@@ -388,8 +388,7 @@ impl Inflater {
             // Before the window is full, what is repeated must have been made: behind it is another flow's.
             flags |= TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         }
-        let (status, taken, made) =
-            decompress_with_limit(&mut self.state, bytes, &mut self.window, at, room, flags);
+        let (status, taken, made) = decompress_with_limit(&mut self.state, bytes, &mut self.window, at, room, flags);
         self.at = (at + made) % WINDOW;
         let (stop, work) = match status {
             TINFLStatus::HasMoreOutput => (Stop::Step, 0),

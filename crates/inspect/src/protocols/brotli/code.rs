@@ -31,7 +31,11 @@ const WHOLE: i32 = 1 << 15;
 enum Stage {
     Kind,
     /// The nth length of the code of code lengths.
-    Lengths { at: usize, codes: u32, space: i32 },
+    Lengths {
+        at: usize,
+        codes: u32,
+        space: i32,
+    },
     /// The length of the nth symbol.
     Symbols {
         at: usize,
@@ -113,7 +117,8 @@ impl Code {
                         repeat: 0,
                     };
                 }
-                Stage::Symbols { at, space, .. } if at < alphabet && space > 0 => self.length(reader, alphabet)?,
+                // Where more codes were given than there are, other decoders read on, too.
+                Stage::Symbols { at, space, .. } if at < alphabet && space != 0 => self.length(reader, alphabet)?,
                 Stage::Symbols { space, .. } => {
                     if space != 0 {
                         return Err(Stop::Broken);
@@ -130,9 +135,16 @@ impl Code {
         let count = reader.peek(2, 2)? as usize + 1;
         let width = usize::BITS - (alphabet - 1).leading_zeros();
         let (mut symbols, mut used) = ([0; 4], 4);
-        for symbol in &mut symbols[..count] {
-            *symbol = reader.peek(used, width)? as usize;
+        for at in 0..count {
+            symbols[at] = reader.peek(used, width)? as usize;
             used += width;
+            if symbols[at] >= alphabet {
+                return Err(Stop::Broken);
+            }
+        }
+        let symbols = &symbols[..count];
+        if (1..count).any(|at| symbols[..at].contains(&symbols[at])) {
+            return Err(Stop::Broken);
         }
         let mut lengths: &[u8] = [&[1][..], &[1, 1], &[1, 2, 2], &[2, 2, 2, 2]][count - 1];
         if count == 4 {
@@ -144,10 +156,7 @@ impl Code {
         reader.skip(used);
         self.lengths[..alphabet].fill(0);
         for (&symbol, &length) in symbols.iter().zip(lengths) {
-            match self.lengths[..alphabet].get_mut(symbol) {
-                Some(of) if *of == 0 => *of = length,
-                _ => return Err(Stop::Broken),
-            }
+            self.lengths[symbol] = length;
         }
         Ok(())
     }

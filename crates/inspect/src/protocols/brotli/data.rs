@@ -7,7 +7,9 @@ use brotli_decompressor::transform::{TransformDictionaryWord, kNumTransforms};
 
 use super::header::{NEAR_DISTANCES, block_count};
 use super::tables::{CONTEXTS, REPEATS, command};
-use super::{Brotli, COMMAND, COMMANDS, DISTANCE_CONTEXTS, DISTANCES, Io, LITERAL_CONTEXTS, LITERALS, PAGE, Pages, State, Stop};
+use super::{
+    Brotli, COMMAND, COMMANDS, DISTANCE_CONTEXTS, DISTANCES, Io, LITERAL_CONTEXTS, LITERALS, PAGE, Pages, State, Stop,
+};
 
 impl Brotli {
     /// How many of so many bytes there is room for: in the output, and to the end of the page, which is there then.
@@ -104,7 +106,10 @@ impl Brotli {
         let (mut count, mut failed) = (0, None);
         for byte in &mut io.out[io.made..io.made + most] {
             let tree = map[usize::from(of_last[last] | of_before[before])];
-            match io.reader.symbol(&words[self.trees[LITERALS][usize::from(tree)] as usize..]) {
+            match io
+                .reader
+                .symbol(&words[self.trees[LITERALS][usize::from(tree)] as usize..])
+            {
                 Ok(literal) => {
                     *byte = literal as u8;
                     (last, before) = (usize::from(*byte), last);
@@ -213,7 +218,11 @@ impl Brotli {
         }
         self.made(count, pages, io);
         self.copy -= count;
-        Ok(if self.copy > 0 { State::Copy(distance) } else { State::Command })
+        Ok(if self.copy > 0 {
+            State::Copy(distance)
+        } else {
+            State::Command
+        })
     }
 }
 

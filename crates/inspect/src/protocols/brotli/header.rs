@@ -5,7 +5,8 @@ use super::code::{ALPHABET, BESIDE};
 use super::pages::WORDS;
 use super::tables::{BLOCK_COUNTS, Range};
 use super::{
-    Blocks, Brotli, COMMAND, COMMANDS, COUNTS, DISTANCE_CONTEXTS, DISTANCES, Io, LITERAL_CONTEXTS, LITERALS, Pages, State, Stop,
+    Blocks, Brotli, COMMAND, COMMANDS, COUNTS, DISTANCE_CONTEXTS, DISTANCES, Io, LITERAL_CONTEXTS, LITERALS, Pages,
+    State, Stop,
 };
 
 /// Units of work of an entry of a context map that is moved to the front.
@@ -249,10 +250,7 @@ impl Brotli {
         let (count, alphabet) = match kind {
             LITERALS => (self.map_trees[0], 256),
             COMMANDS => (self.blocks[COMMANDS].types, ALPHABET),
-            _ => (
-                self.map_trees[1],
-                NEAR_DISTANCES + self.direct + (48 << self.postfix),
-            ),
+            _ => (self.map_trees[1], NEAR_DISTANCES + self.direct + (48 << self.postfix)),
         };
         if at == count {
             return Ok(match kind {
@@ -273,7 +271,9 @@ impl Brotli {
             }
         }
         let begin = self.tables[self.used / WORDS] as usize * WORDS + self.used % WORDS;
-        let size = self.code.read(&mut io.reader, alphabet, &mut pages.words_mut()[begin..begin + most])?;
+        let size = self
+            .code
+            .read(&mut io.reader, alphabet, &mut pages.words_mut()[begin..begin + most])?;
         self.trees[kind][at] = begin as u32;
         self.used += size;
         io.work += (size + alphabet) as u32;

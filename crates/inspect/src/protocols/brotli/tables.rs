@@ -35,9 +35,7 @@ pub const INSERTS: [Range; 24] = ranges(
 
 pub const COPIES: [Range; 24] = ranges(
     2,
-    [
-        0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 9, 10, 24,
-    ],
+    [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 9, 10, 24],
 );
 
 /// Symbols of commands below this one repeat the last distance.

@@ -66,6 +66,8 @@ fn expected(bytes: &[u8]) -> Outcome {
         all.extend_from_slice(&out[..made]);
         let stop = match result {
             BrotliResult::NeedsMoreOutput => continue,
+            // A command makes more than the meta-block may have: it is broken, and that is told when its bytes have come.
+            BrotliResult::NeedsMoreInput if state.meta_block_remaining_len < 0 => Stop::Broken,
             BrotliResult::NeedsMoreInput => Stop::Input,
             BrotliResult::ResultSuccess => Stop::Done,
             BrotliResult::ResultFailure => Stop::Broken,
@@ -190,9 +192,18 @@ fn few_bits_that_stand_for_16_mib_make_no_more_at_a_time_than_there_is_room_for(
         // Five literals and a copy of two bytes, again and again.
         begin().plain(0).only(u32::from(b'x'), 8).only(5 << 3, 10).only(0, 6),
         // A literal and a copy of two bytes from just before.
-        begin().plain(1).only(u32::from(b'x'), 8).only(128 + (1 << 3), 10).only(16, 7),
+        begin()
+            .plain(1)
+            .only(u32::from(b'x'), 8)
+            .only(128 + (1 << 3), 10)
+            .only(16, 7),
         // One copy of all.
-        begin().plain(1).only(u32::from(b'x'), 8).only(384 + (1 << 3) + 7, 10).only(16, 7).put(0xff_0000, 24),
+        begin()
+            .plain(1)
+            .only(u32::from(b'x'), 8)
+            .only(384 + (1 << 3) + 7, 10)
+            .only(16, 7)
+            .put(0xff_0000, 24),
     ];
     for bits in cases {
         let bytes = bits.put(0, 7).bytes;
@@ -213,7 +224,11 @@ fn few_bits_that_stand_for_16_mib_make_no_more_at_a_time_than_there_is_room_for(
 /// A meta-block with 256 block types and 256 trees of each kind.
 fn most_codes(content: &[u8]) -> Vec<u8> {
     let count = |bits: Bits| bits.put(1, 1).put(7, 3).put(127, 7);
-    let mut bits = Bits::largest_window().put(1, 1).put(0, 1).put(0, 2).put(content.len() as u32 - 1, 16);
+    let mut bits = Bits::largest_window()
+        .put(1, 1)
+        .put(0, 1)
+        .put(0, 2)
+        .put(content.len() as u32 - 1, 16);
     for _ in 0..3 {
         // A block type and a count without bits, the count of blocks as long as they can be.
         bits = count(bits).only(0, 9).only(25, 5).put(0, 24);
@@ -305,7 +320,11 @@ fn metadata_and_empty_blocks_make_nothing() {
 
 #[test]
 fn window_takes_pages_as_the_stream_grows_and_no_more_than_it_has() {
-    let noise = |count: u32| (0..count).flat_map(|n| n.wrapping_mul(0x9e37_79b1).to_be_bytes()).collect::<Vec<u8>>();
+    let noise = |count: u32| {
+        (0..count)
+            .flat_map(|n| n.wrapping_mul(0x9e37_79b1).to_be_bytes())
+            .collect::<Vec<u8>>()
+    };
     for (length, window, expected) in [(100, 24, 1), (50_000, 24, 4), (100_000, 16, 1), (200_000, 18, 4)] {
         let content = noise(length);
         let bytes = encoded(&content, 5, window);
@@ -313,7 +332,11 @@ fn window_takes_pages_as_the_stream_grows_and_no_more_than_it_has() {
         let (stop, made, _) = through(&mut brotli, &mut pages, &bytes, usize::MAX, 4096);
         assert_eq!(Stop::Done, stop);
         assert!(content == made);
-        assert_eq!(expected, brotli.pages.len(), "{length} words in a window of {window} bits");
+        assert_eq!(
+            expected,
+            brotli.pages.len(),
+            "{length} words in a window of {window} bits"
+        );
     }
     let content = noise(50_000);
     let bytes = encoded(&content, 5, 24);
