@@ -106,7 +106,7 @@ fn corpus() -> Vec<Vec<u8>> {
 #[test]
 fn corpus_is_parsed() {
     let corpus = corpus();
-    assert!(corpus.len() >= 6);
+    assert!(corpus.len() >= 11);
     corpus.iter().for_each(|bytes| hostile::http(bytes));
 }
 

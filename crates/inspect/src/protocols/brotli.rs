@@ -22,7 +22,7 @@ use tables::BLOCK_COUNTS;
 /// Units of work between two returns, beside the bytes that are made.
 const STEP: u32 = 4096;
 /// Units of work of a meta-block, of a command, and of a change of the block type.
-const COMMAND: u32 = 8;
+const COMMAND: u32 = 6;
 /// The largest window, in pages: 16 MiB.
 const WINDOW_PAGES: usize = (1 << 24) / PAGE;
 /// The most pages of tables: 256 codes of each kind, of which none crosses a page.
@@ -252,7 +252,7 @@ impl Brotli {
     fn part(&mut self, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
         match self.state {
             State::Command => self.command(pages, io),
-            State::Lengths(symbol) => self.lengths(symbol, io),
+            State::Lengths(symbol) => self.lengths(symbol, pages, io),
             State::Literals => self.literals(pages, io),
             State::Distance => self.distance(pages, io),
             State::Copy(distance) => self.copy(distance, pages, io),

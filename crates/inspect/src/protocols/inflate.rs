@@ -30,8 +30,9 @@ const ALWAYS_ALLOWED: u64 = 64 << 10;
 const STEP: usize = 4096;
 /// Units of work of a block of deflate, beside its bytes: its tables are made anew, from as little as ten bytes.
 const BLOCK: u32 = 1024;
-/// Pages for windows and tables of brotli: what the longest body takes that is decoded by default, and some for each decoder.
-const PAGES: u32 = (8 << 20) / PAGE as u32;
+/// Pages for windows and tables of brotli: so many that one source may have what the longest body takes that is decoded by
+/// default, and some for each decoder.
+const PAGES: u32 = (10 << 20) / PAGE as u32;
 const PAGES_EACH: u32 = 2;
 
 struct Inflater {

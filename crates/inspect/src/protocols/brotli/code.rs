@@ -56,6 +56,7 @@ pub struct Code {
 }
 
 impl Code {
+    /// Before the first.
     pub fn new() -> Self {
         Self {
             stage: Stage::Kind,
@@ -75,10 +76,7 @@ impl Code {
         loop {
             match self.stage {
                 Stage::Kind => match reader.peek(0, 2)? {
-                    1 => {
-                        self.simple(reader, alphabet)?;
-                        return Ok(build(table, &self.lengths[..alphabet], ROOT));
-                    }
+                    1 => return simple(reader, alphabet, table),
                     skipped => {
                         reader.skip(2);
                         self.code_lengths.fill(0);
@@ -128,37 +126,6 @@ impl Code {
                 }
             }
         }
-    }
-
-    /// A code of up to four symbols, which are named (section 3.4).
-    fn simple(&mut self, reader: &mut Reader<'_>, alphabet: usize) -> Result<(), Stop> {
-        let count = reader.peek(2, 2)? as usize + 1;
-        let width = usize::BITS - (alphabet - 1).leading_zeros();
-        let (mut symbols, mut used) = ([0; 4], 4);
-        for at in 0..count {
-            symbols[at] = reader.peek(used, width)? as usize;
-            used += width;
-            if symbols[at] >= alphabet {
-                return Err(Stop::Broken);
-            }
-        }
-        let symbols = &symbols[..count];
-        if (1..count).any(|at| symbols[..at].contains(&symbols[at])) {
-            return Err(Stop::Broken);
-        }
-        let mut lengths: &[u8] = [&[1][..], &[1, 1], &[1, 2, 2], &[2, 2, 2, 2]][count - 1];
-        if count == 4 {
-            if reader.peek(used, 1)? == 1 {
-                lengths = &[1, 2, 3, 3];
-            }
-            used += 1;
-        }
-        reader.skip(used);
-        self.lengths[..alphabet].fill(0);
-        for (&symbol, &length) in symbols.iter().zip(lengths) {
-            self.lengths[symbol] = length;
-        }
-        Ok(())
     }
 
     /// One length, or several that are alike (section 3.5).
@@ -212,6 +179,48 @@ impl Code {
         }
         Ok(())
     }
+}
+
+/// A code of up to four symbols, which are named (section 3.4).
+fn simple(reader: &mut Reader<'_>, alphabet: usize, table: &mut [u16]) -> Result<usize, Stop> {
+    let count = reader.peek(2, 2)? as usize + 1;
+    let width = usize::BITS - (alphabet - 1).leading_zeros();
+    let (mut symbols, mut used) = ([0u16; 4], 4);
+    for at in 0..count {
+        symbols[at] = reader.peek(used, width)? as u16;
+        used += width;
+        if usize::from(symbols[at]) >= alphabet {
+            return Err(Stop::Broken);
+        }
+    }
+    let symbols = &mut symbols[..count];
+    if (1..count).any(|at| symbols[..at].contains(&symbols[at])) {
+        return Err(Stop::Broken);
+    }
+    let skewed = count == 4 && reader.peek(used, 1)? == 1;
+    reader.skip(used + u32::from(count == 4));
+    // Symbols of one length are in order. The codes repeat every two bits, or three.
+    let lengths: &[u16] = match count {
+        1 => &[0],
+        2 => &[1, 1],
+        3 => &[1, 2, 2],
+        _ if skewed => &[1, 2, 3, 3],
+        _ => &[2, 2, 2, 2],
+    };
+    let sorted = lengths.partition_point(|&length| length < lengths[count - 1]);
+    symbols[sorted..].sort_unstable();
+    let entry = |at: usize| symbols[at] << 4 | lengths[at];
+    let pattern: [usize; 8] = match count {
+        1 => [0; 8],
+        2 => [0, 1, 0, 1, 0, 1, 0, 1],
+        3 => [0, 1, 0, 2, 0, 1, 0, 2],
+        _ if skewed => [0, 1, 0, 2, 0, 1, 0, 3],
+        _ => [0, 2, 1, 3, 0, 2, 1, 3],
+    };
+    let pattern = pattern.map(entry);
+    let table = &mut table[..1 << ROOT];
+    table.as_chunks_mut().0.iter_mut().for_each(|part| *part = pattern);
+    Ok(table.len())
 }
 
 /// Makes the table of a complete code, or of one with a single symbol, which takes no bits. By the next `root` bits, an entry

@@ -65,7 +65,7 @@ impl Brotli {
         })
     }
 
-    pub(super) fn command(&mut self, pages: &Pages, io: &mut Io<'_>) -> Result<State, Stop> {
+    pub(super) fn command(&mut self, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
         let blocks = &self.blocks[COMMANDS];
         if self.left == 0 {
             return Ok(State::End);
@@ -76,10 +76,11 @@ impl Brotli {
         let symbol = io.reader.symbol(self.table(COMMANDS, blocks.current, pages))?;
         self.blocks[COMMANDS].left -= 1;
         io.work += COMMAND;
-        Ok(State::Lengths(symbol))
+        self.state = State::Lengths(symbol);
+        self.lengths(symbol, pages, io)
     }
 
-    pub(super) fn lengths(&mut self, symbol: u32, io: &mut Io<'_>) -> Result<State, Stop> {
+    pub(super) fn lengths(&mut self, symbol: u32, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
         let (insert, copy) = command(symbol);
         let more = io.reader.peek(0, insert.bits)?;
         self.copy = (copy.base + io.reader.peek(insert.bits, copy.bits)?) as usize;
@@ -87,7 +88,13 @@ impl Brotli {
         self.insert = (insert.base + more) as usize;
         self.repeats = symbol < REPEATS;
         self.left = self.left.checked_sub(self.insert).ok_or(Stop::Broken)?;
-        Ok(State::Literals)
+        match self.insert {
+            0 if self.left > 0 => {
+                self.state = State::Distance;
+                self.distance(pages, io)
+            }
+            _ => Ok(State::Literals),
+        }
     }
 
     pub(super) fn literals(&mut self, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {

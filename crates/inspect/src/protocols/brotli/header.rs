@@ -276,7 +276,7 @@ impl Brotli {
             .read(&mut io.reader, alphabet, &mut pages.words_mut()[begin..begin + most])?;
         self.trees[kind][at] = begin as u32;
         self.used += size;
-        io.work += (size + alphabet) as u32;
+        io.work += size as u32 / 2;
         Ok(State::Trees { kind, at: at + 1 })
     }
 }
