@@ -96,7 +96,7 @@ pub struct Capacity {
     pub messages: u32,
     /// DNS messages and TLS hellos that are open at once.
     pub names: u32,
-    /// Bodies that are decoded at once, about 74 KiB each; for what those in brotli repeat there are 10 MiB, and 128 KiB for each.
+    /// Bodies that are decoded at once, about 73 KiB each; for what those in brotli repeat there are 10 MiB, and 128 KiB for each.
     pub inflaters: u16,
     /// Transactions that are recorded and not over at once; 0: none are recorded.
     pub transactions: u32,

@@ -12,7 +12,11 @@ const PAGE: usize = 64 << 10;
 fn send(store: &mut Store, http: &mut Http, blocks: usize) -> (usize, bool) {
     let (mut decoded, mut lacking) = (0, false);
     let mut sink = |_: Slot<'_>, piece: Piece| match piece {
-        Piece::Grew { buffer, fresh, .. } if buffer == FileData => decoded += fresh.len(),
+        Piece::Grew {
+            buffer: FileData,
+            fresh,
+            ..
+        } => decoded += fresh.len(),
         Piece::Anomaly(anomaly) => {
             assert_eq!(Anomaly::NoInflater, anomaly);
             lacking = true;

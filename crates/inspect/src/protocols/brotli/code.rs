@@ -186,14 +186,14 @@ fn simple(reader: &mut Reader<'_>, alphabet: usize, table: &mut [u16]) -> Result
     let count = reader.peek(2, 2)? as usize + 1;
     let width = usize::BITS - (alphabet - 1).leading_zeros();
     let (mut symbols, mut used) = ([0u16; 4], 4);
-    for at in 0..count {
-        symbols[at] = reader.peek(used, width)? as u16;
+    let symbols = &mut symbols[..count];
+    for symbol in symbols.iter_mut() {
+        *symbol = reader.peek(used, width)? as u16;
         used += width;
-        if usize::from(symbols[at]) >= alphabet {
+        if usize::from(*symbol) >= alphabet {
             return Err(Stop::Broken);
         }
     }
-    let symbols = &mut symbols[..count];
     if (1..count).any(|at| symbols[..at].contains(&symbols[at])) {
         return Err(Stop::Broken);
     }
