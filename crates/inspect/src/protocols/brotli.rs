@@ -2,7 +2,7 @@
 //! can be paid for before the next.
 //!
 //! The words and their transforms are those of `brotli-decompressor`. Its decoder is not used: between two pieces of input it
-//! makes as much as its window holds, 16 MiB, which takes as little as 30 bytes.
+//! makes as much as its window holds, 16 MiB, of which as little as 12 bytes ask for (decision 0022).
 
 mod bits;
 mod code;
