@@ -23,6 +23,8 @@ use tables::BLOCK_COUNTS;
 const STEP: u32 = 4096;
 /// Units of work of a meta-block, of a command, and of a change of the block type.
 const COMMAND: u32 = 6;
+/// Units of work of a literal, beside its byte.
+const LITERAL: u32 = 1;
 /// The largest window, in pages: 16 MiB.
 const WINDOW_PAGES: usize = (1 << 24) / PAGE;
 /// The most pages of tables: 256 codes of each kind, of which none crosses a page.

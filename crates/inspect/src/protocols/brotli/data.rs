@@ -8,8 +8,16 @@ use brotli_decompressor::transform::{TransformDictionaryWord, kNumTransforms};
 use super::header::{NEAR_DISTANCES, block_count};
 use super::tables::{CONTEXTS, REPEATS, command};
 use super::{
-    Brotli, COMMAND, COMMANDS, DISTANCE_CONTEXTS, DISTANCES, Io, LITERAL_CONTEXTS, LITERALS, PAGE, Pages, State, Stop,
+    Brotli, COMMAND, COMMANDS, DISTANCE_CONTEXTS, DISTANCES, Io, LITERAL, LITERAL_CONTEXTS, LITERALS, PAGE, Pages,
+    State, Stop,
 };
+
+/// Literals that are decoded at a time.
+const RUN: usize = 512;
+/// What a window lacks of a power of two.
+const GAP: usize = 16;
+/// So many bytes are copied where there are fewer: what is overwritten behind them is further back than a window reaches.
+const SHORT: usize = GAP;
 
 impl Brotli {
     /// How many of so many bytes there is room for: in the output, and to the end of the page, which is there then.
@@ -28,14 +36,19 @@ impl Brotli {
 
     /// So many bytes are in the output, which [`Brotli::room`] had room for: puts them into the window.
     pub(super) fn made(&mut self, count: usize, pages: &mut Pages, io: &mut Io<'_>) {
-        let bytes = &io.out[io.made..io.made + count];
+        let all = &io.out[io.made..];
+        let bytes = &all[..count];
         match *bytes {
             [] => return,
             [only] => self.before = [only, self.before[0]],
             [.., before, last] => self.before = [last, before],
         }
         let at = self.place(self.at);
-        pages.bytes_mut(self.pages[at / PAGE])[at % PAGE..][..count].copy_from_slice(bytes);
+        let page = &mut pages.bytes_mut(self.pages[at / PAGE])[at % PAGE..];
+        match (page.first_chunk_mut::<SHORT>(), all.first_chunk::<SHORT>()) {
+            (Some(page), Some(all)) if count <= SHORT => *page = *all,
+            _ => page[..count].copy_from_slice(bytes),
+        }
         self.at += count;
         io.made += count;
     }
@@ -105,29 +118,41 @@ impl Brotli {
         if blocks.left == 0 {
             return Ok(State::Switch(LITERALS));
         }
-        let most = self.room(self.insert.min(blocks.left as usize), pages, io)?;
+        let most = self.room(self.insert.min(blocks.left as usize).min(RUN), pages, io)?;
         let words = pages.words();
-        let [of_last, of_before] = &CONTEXTS[usize::from(self.modes[blocks.current])];
-        let map = &self.literal_map[blocks.current << LITERAL_CONTEXTS..][..1 << LITERAL_CONTEXTS];
-        let [mut last, mut before] = self.before.map(usize::from);
+        let trees = &self.trees[LITERALS];
+        let out = &mut io.out[io.made..io.made + most];
         let (mut count, mut failed) = (0, None);
-        for byte in &mut io.out[io.made..io.made + most] {
-            let tree = map[usize::from(of_last[last] | of_before[before])];
-            match io
-                .reader
-                .symbol(&words[self.trees[LITERALS][usize::from(tree)] as usize..])
-            {
-                Ok(literal) => {
-                    *byte = literal as u8;
-                    (last, before) = (usize::from(*byte), last);
-                    count += 1;
+        if self.map_trees[0] == 1 {
+            let table = &words[trees[0] as usize..];
+            for byte in out {
+                match io.reader.symbol(table) {
+                    Ok(literal) => *byte = literal as u8,
+                    Err(stop) => {
+                        failed = Some(stop);
+                        break;
+                    }
                 }
-                Err(stop) => {
-                    failed = Some(stop);
-                    break;
+                count += 1;
+            }
+        } else {
+            let [of_last, of_before] = &CONTEXTS[usize::from(self.modes[blocks.current])];
+            let map = &self.literal_map[blocks.current << LITERAL_CONTEXTS..][..1 << LITERAL_CONTEXTS];
+            let [mut last, mut before] = self.before.map(usize::from);
+            for byte in out {
+                let tree = map[usize::from(of_last[last] | of_before[before])];
+                match io.reader.symbol(&words[trees[usize::from(tree)] as usize..]) {
+                    Ok(literal) => *byte = literal as u8,
+                    Err(stop) => {
+                        failed = Some(stop);
+                        break;
+                    }
                 }
+                (last, before) = (usize::from(*byte), last);
+                count += 1;
             }
         }
+        io.work += LITERAL * count as u32;
         self.insert -= count;
         self.blocks[LITERALS].left -= count as u32;
         self.made(count, pages, io);
@@ -175,8 +200,6 @@ impl Brotli {
 
     /// What is copied from so far back; the distance is remembered if it is `new`.
     fn reach(&mut self, distance: usize, new: bool) -> Result<State, Stop> {
-        /// What a window lacks of a power of two.
-        const GAP: usize = 16;
         let far = self.at.min(self.window - GAP);
         if distance <= far {
             if new {
@@ -208,6 +231,15 @@ impl Brotli {
 
     pub(super) fn copy(&mut self, distance: usize, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
         let count = self.room(self.copy, pages, io)?;
+        let at = self.place(self.at - distance);
+        let page = &pages.bytes(self.pages[at / PAGE])[at % PAGE..];
+        if count <= SHORT.min(distance)
+            && let Some(from) = page.first_chunk::<SHORT>()
+            && let Some(to) = io.out[io.made..].first_chunk_mut::<SHORT>()
+        {
+            *to = *from;
+            return Ok(self.copied(count, distance, pages, io));
+        }
         let out = &mut io.out[io.made..io.made + count];
         // What is repeated within itself comes once from the window.
         let mut done = 0;
@@ -223,13 +255,17 @@ impl Brotli {
             out.copy_within(..most, done);
             done += most;
         }
+        Ok(self.copied(count, distance, pages, io))
+    }
+
+    /// So many bytes of a copy are in the output.
+    fn copied(&mut self, count: usize, distance: usize, pages: &mut Pages, io: &mut Io<'_>) -> State {
         self.made(count, pages, io);
         self.copy -= count;
-        Ok(if self.copy > 0 {
-            State::Copy(distance)
-        } else {
-            State::Command
-        })
+        match self.copy {
+            0 => State::Command,
+            _ => State::Copy(distance),
+        }
     }
 }
 
