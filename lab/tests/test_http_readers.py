@@ -36,6 +36,11 @@ def _members(content):
     return gzip.compress(content[:3]) + gzip.compress(content[3:])
 
 
+def _brotli(content):
+    """A window of 64 KiB, a block that is not compressed, and an empty one that is the last (RFC 7932 section 9)."""
+    return ((len(content) - 1) << 4 | 1 << 20).to_bytes(3, "little") + content + b"\x03"
+
+
 def _chunks(size):
     return lambda mark: b"Transfer-Encoding: chunked\r\n\r\n" + size % len(mark) + b"\r\n" + mark + b"\r\n0\r\n\r\n"
 
@@ -74,6 +79,9 @@ CASES = [
     ("deflate", _encoded(b"Content-Encoding: deflate", zlib.compress), True),
     ("deflate-bare", _encoded(b"Content-Encoding: deflate", _bare), True),
     ("deflate-gzip", _encoded(b"Content-Encoding: deflate, gzip", zlib.compress, gzip.compress), True),
+    ("brotli", _encoded(b"Content-Encoding: br", _brotli), True),
+    ("brotli-garbage", _encoded(b"Content-Encoding: br", _brotli, lambda mark: mark + b"garbage"), None),
+    ("gzip-brotli", _encoded(b"Content-Encoding: gzip, br", gzip.compress, _brotli), True),
     ("gzip-is-zlib", _encoded(b"Content-Encoding: gzip", zlib.compress), None),
     ("identity", _encoded(b"Content-Encoding: identity"), True),
 ]

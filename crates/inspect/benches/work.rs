@@ -16,6 +16,71 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory takes all")
 }
 
+fn brotli(content: &[u8], quality: i32) -> Vec<u8> {
+    let parameters = brotli::enc::BrotliEncoderParams {
+        quality,
+        ..Default::default()
+    };
+    let mut out = Vec::new();
+    brotli::BrotliCompress(&mut &*content, &mut out, &parameters).expect("memory takes all");
+    out
+}
+
+/// The bytes that bits make, the first the lowest of its byte.
+fn packed(bits: &[bool]) -> Vec<u8> {
+    let bytes = bits.chunks(8);
+    bytes
+        .map(|bits| bits.iter().rev().fold(0, |byte, &bit| byte << 1 | u8::from(bit)))
+        .collect()
+}
+
+/// Commands of brotli that take no bits: five literals and a copy of two bytes, 16 MiB of them.
+fn commands() -> Vec<u8> {
+    let mut bits: Vec<bool> = Vec::new();
+    let mut put = |value: u32, length: u32| bits.extend((0..length).map(|bit| value >> bit & 1 == 1));
+    put(0b1111, 4);
+    put(0, 1);
+    put(2, 2);
+    put(0xff_ffff, 24);
+    put(0, 1);
+    put(0, 3 + 6 + 2 + 2);
+    for (symbol, length) in [(u32::from(b'x'), 8), (5 << 3, 10), (0, 6)] {
+        put(1, 4);
+        put(symbol, length);
+    }
+    [packed(&bits), vec![0; 16 * 1460]].concat()
+}
+
+/// Blocks of brotli with 256 codes of each kind, and a literal, 1.2 KB each.
+fn codes() -> Vec<u8> {
+    let mut bits: Vec<bool> = Vec::new();
+    let mut put = |value: u32, length: u32| bits.extend((0..length).map(|bit| value >> bit & 1 == 1));
+    put(0b1111, 4);
+    for _ in 0..16 {
+        put(0, 3);
+        put(0, 16);
+        put(0, 1);
+        for _ in 0..3 {
+            put(1 | 7 << 1 | 127 << 4, 11);
+            put(1, 4 + 9);
+            put(1 | 25 << 4, 4 + 5);
+            put(0, 24);
+        }
+        put(0, 6);
+        (0..256).for_each(|_| put(0, 2));
+        for _ in 0..2 {
+            put(1 | 7 << 1 | 127 << 4, 11);
+            put(0, 1);
+            put(1 | 255 << 4, 4 + 8);
+            put(1, 1);
+        }
+        (0..256).for_each(|_| put(1, 4 + 8));
+        (0..256).for_each(|_| put(1 | 8 << 4, 4 + 10));
+        (0..256).for_each(|_| put(1, 4 + 6));
+    }
+    packed(&bits)
+}
+
 /// Blocks of deflate with tables of their own and nothing in them, 14 bytes each.
 fn empty_blocks(count: usize) -> Vec<u8> {
     let mut bits: Vec<bool> = Vec::new();
@@ -42,10 +107,7 @@ fn empty_blocks(count: usize) -> Vec<u8> {
         put(0, 1); // and a distance.
         put(1, 1); // The end.
     }
-    let bytes = bits.chunks(8);
-    bytes
-        .map(|bits| bits.iter().rev().fold(0, |byte, &bit| byte << 1 | u8::from(bit)))
-        .collect()
+    packed(&bits)
 }
 
 fn main() {
@@ -57,19 +119,25 @@ fn main() {
         .collect();
     let header = gzip(b"")[..10].to_vec();
     let kinds = [
-        ("zeros", gzip(&vec![0; 8 << 20])),
-        ("text", gzip(&text)),
-        ("random", gzip(&random)),
-        ("empty blocks", [header, empty_blocks(4000)].concat()),
-        ("members", gzip(b"").repeat(2000)),
+        ("gzip", "zeros", gzip(&vec![0; 8 << 20])),
+        ("gzip", "text", gzip(&text)),
+        ("gzip", "random", gzip(&random)),
+        ("gzip", "empty blocks", [header, empty_blocks(4000)].concat()),
+        ("gzip", "members", gzip(b"").repeat(2000)),
+        ("br", "zeros", brotli(&vec![0; 8 << 20], 11)),
+        ("br", "text", brotli(&text, 5)),
+        ("br", "dense text", brotli(&text, 11)),
+        ("br", "random", brotli(&random, 5)),
+        ("br", "commands", commands()),
+        ("br", "codes", codes()),
     ];
     println!(
-        "{:>14} {:>10} {:>10} {:>10} {:>8}",
-        "body", "ns/packet", "units", "made", "ns/unit"
+        "{:>8} {:>14} {:>10} {:>10} {:>10} {:>8}",
+        "encoding", "body", "ns/packet", "units", "made", "ns/unit"
     );
-    for (name, body) in kinds {
+    for (encoding, name, body) in kinds {
         let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         let (mut best, mut units, mut made) = (f64::MAX, 0, 0);
@@ -103,7 +171,7 @@ fn main() {
             http.release(&mut store);
         }
         println!(
-            "{name:>14} {best:>10.0} {units:>10} {made:>10} {:>8.2}",
+            "{encoding:>8} {name:>14} {best:>10.0} {units:>10} {made:>10} {:>8.2}",
             best / units as f64
         );
     }

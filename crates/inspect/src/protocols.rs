@@ -7,6 +7,7 @@
 //! The same bytes give the same buffers and the same anomalies however they are cut.
 
 pub mod anomaly;
+mod brotli;
 pub mod dns;
 mod events;
 pub mod expected;
@@ -80,7 +81,7 @@ pub struct Store {
     pub mails: Mails,
     /// Hellos in QUIC that are put in order.
     pub flights: Flights,
-    /// Decoders of content encodings.
+    /// Decoders of content encodings, and their memory.
     pub inflaters: Inflaters,
     /// Data connections of FTP that are agreed on.
     pub expected: Expected,
@@ -97,7 +98,7 @@ pub struct Capacity {
     pub messages: u32,
     /// DNS messages and TLS hellos that are open at once.
     pub names: u32,
-    /// Bodies that are decoded at once, about 43 KiB each.
+    /// Bodies that are decoded at once, about 73 KiB each; for what those in brotli repeat there are 10 MiB, and 128 KiB for each.
     pub inflaters: u16,
     /// Transactions that are recorded and not over at once; 0: none are recorded.
     pub transactions: u32,
@@ -131,7 +132,7 @@ impl Store {
         if self.messages.holders.source != source {
             let slots = [&mut self.messages, &mut self.names, &mut self.servers];
             slots.into_iter().for_each(|slots| slots.holders.source = source);
-            self.inflaters.holders.source = source;
+            self.inflaters.take_for(source);
             self.mails.places.holders.source = source;
             self.connections.places.holders.source = source;
             self.flights.places.holders.source = source;

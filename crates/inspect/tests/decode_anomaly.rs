@@ -56,7 +56,7 @@ fn what_all_read_alike_passes_under_every_policy() {
         ),
         (
             GET,
-            "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nok",
+            "HTTP/1.1 200 OK\r\nContent-Encoding: zstd\r\nContent-Length: 2\r\n\r\nok",
         ),
         (
             "GET /100%25%20%2520%zz HTTP/1.1\r\n\r\n",

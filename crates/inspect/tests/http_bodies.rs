@@ -17,11 +17,19 @@ fn encoded(format: usize, level: u32, content: &[u8]) -> Vec<u8> {
         writer.write_all(content).unwrap();
         writer
     }
-    let level = Compression::new(level);
+    let deflate = Compression::new(level);
     match format {
-        0 => all(GzEncoder::new(Vec::new(), level), content).finish().unwrap(),
-        1 => all(ZlibEncoder::new(Vec::new(), level), content).finish().unwrap(),
-        _ => all(DeflateEncoder::new(Vec::new(), level), content).finish().unwrap(),
+        0 => all(GzEncoder::new(Vec::new(), deflate), content).finish().unwrap(),
+        1 => all(ZlibEncoder::new(Vec::new(), deflate), content).finish().unwrap(),
+        3 => {
+            let mut out = Vec::new();
+            all(
+                brotli::CompressorWriter::new(&mut out, 4096, level, 10 + level),
+                content,
+            );
+            out
+        }
+        _ => all(DeflateEncoder::new(Vec::new(), deflate), content).finish().unwrap(),
     }
 }
 
@@ -68,12 +76,12 @@ fn cuts() -> impl Strategy<Value = Vec<prop::sample::Index>> {
     prop::collection::vec(any::<prop::sample::Index>(), 0..60)
 }
 
-const ENCODINGS: [&str; 3] = ["gzip", "deflate", "deflate"];
+const ENCODINGS: [&str; 4] = ["gzip", "deflate", "deflate", "br"];
 
 proptest! {
     #[test]
     fn content_comes_out_of_chunks_and_encodings(
-        content in content(), format in 0..4usize, level in 0..10u32,
+        content in content(), format in 0..5usize, level in 0..10u32,
         sizes in prop::collection::vec(1..400usize, 1..5), cuts in cuts(),
     ) {
         let capacity = Capacity { decoded_bytes: u64::MAX, decoded_ratio: u32::MAX, ..small() };
@@ -89,7 +97,7 @@ proptest! {
 
     #[test]
     fn damaged_and_limited_content_is_the_same_however_it_is_cut(
-        content in content(), format in 0..3usize, level in 0..10u32,
+        content in content(), format in 0..4usize, level in 0..10u32,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
         sizes in prop::collection::vec(1..400usize, 1..5), cuts in cuts(), ratio in 1..20u32, limit in 0..100_000u64,
     ) {

@@ -357,6 +357,7 @@ fn encoded(format: &str, content: &[u8]) -> Vec<u8> {
     match format {
         "gzip" => all(Box::new(GzEncoder::new(&mut out, level))),
         "zlib" => all(Box::new(ZlibEncoder::new(&mut out, level))),
+        "br" => all(Box::new(brotli::CompressorWriter::new(&mut out, 4096, 5, 22))),
         _ => all(Box::new(DeflateEncoder::new(&mut out, level))),
     }
     out
@@ -375,7 +376,12 @@ fn encoded_bodies_are_decoded_however_they_are_cut() {
     let content: Vec<u8> = (0..20000u32)
         .flat_map(|n| format!("{} ", n * n % 977).into_bytes())
         .collect();
-    for (encoding, format) in [("gzip", "gzip"), ("deflate", "zlib"), ("deflate", "deflate")] {
+    for (encoding, format) in [
+        ("gzip", "gzip"),
+        ("deflate", "zlib"),
+        ("deflate", "deflate"),
+        ("br", "br"),
+    ] {
         let bytes = encoded_response(encoding, &encoded(format, &content));
         for step in [1, 7, 100, 1460, usize::MAX] {
             let cuts = |length| (1..length).step_by(step.min(length)).collect();
@@ -391,6 +397,11 @@ fn encoded_bodies_are_decoded_however_they_are_cut() {
             );
         }
     }
+    let behind = [encoded("br", b"content"), b"rest".to_vec()].concat();
+    assert_eq!(
+        "contentrest",
+        whole(&[(Client, &encoded_response("br", &behind))]).responses[0].text(FileData)
+    );
     let two = [encoded("gzip", b"one"), encoded("gzip", b"two"), b"rest".to_vec()].concat();
     assert_eq!(
         "onetworest",
@@ -401,8 +412,8 @@ fn encoded_bodies_are_decoded_however_they_are_cut() {
 #[test]
 fn bodies_that_are_not_decoded_are_searched_as_sent() {
     for (encoding, body, anomaly) in [
-        ("br", "brotli", Some(Anomaly::UnknownEncoding)),
-        ("gzip, br", "brotli", Some(Anomaly::UnknownEncoding)),
+        ("zstd", "zstandard", Some(Anomaly::UnknownEncoding)),
+        ("br, zstd", "zstandard", Some(Anomaly::UnknownEncoding)),
         ("gzip", "plain", Some(Anomaly::BadEncoding)),
         ("identity", "plain", None),
     ] {
@@ -414,23 +425,37 @@ fn bodies_that_are_not_decoded_are_searched_as_sent() {
         inflaters: 0,
         ..small()
     };
-    let body = encoded("gzip", b"content");
-    let outcome = converse(&capacity, &[(Client, &encoded_response("gzip", &body))], |_| Vec::new());
-    assert_eq!(body, outcome.responses[0].buffers[&FileData]);
-    assert_eq!([Anomaly::NoInflater], outcome.responses[0].anomalies.as_slice());
+    for encoding in ["gzip", "br"] {
+        let body = encoded(encoding, b"content");
+        let outcome = converse(&capacity, &[(Client, &encoded_response(encoding, &body))], |_| {
+            Vec::new()
+        });
+        assert_eq!(body, outcome.responses[0].buffers[&FileData]);
+        assert_eq!([Anomaly::NoInflater], outcome.responses[0].anomalies.as_slice());
+    }
+}
+
+#[test]
+fn brotli_that_is_none_is_searched_as_sent_behind_what_may_have_been_read_ahead() {
+    let body = [&[0xff; 256][..], b"as sent"].concat();
+    let outcome = whole(&[(Client, &encoded_response("br", &body))]);
+    assert_eq!("as sent", outcome.responses[0].text(FileData));
+    assert_eq!([Anomaly::BadEncoding], outcome.responses[0].anomalies.as_slice());
 }
 
 #[test]
 fn bomb_is_left_as_sent_where_it_exceeds_the_limit_however_it_is_cut() {
-    let bytes = encoded_response("gzip", &encoded("gzip", &vec![0; 8 << 20]));
-    let uncut = converse(&small(), &[(Client, &bytes)], |_| Vec::new());
-    assert_eq!([Anomaly::BodyBomb], uncut.responses[0].anomalies.as_slice());
-    let length = uncut.responses[0].buffers[&FileData].len();
-    assert!((64 << 10..512 << 10).contains(&length), "{length}");
-    for step in [1, 255, 1000] {
-        let cut = converse(&small(), &[(Client, &bytes)], |length| {
-            (1..length).step_by(step).collect()
-        });
-        assert!(uncut == cut, "every {step}");
+    for (encoding, size) in [("gzip", 8 << 20), ("br", 100 << 20)] {
+        let bytes = encoded_response(encoding, &encoded(encoding, &vec![0; size]));
+        let uncut = converse(&small(), &[(Client, &bytes)], |_| Vec::new());
+        assert_eq!([Anomaly::BodyBomb], uncut.responses[0].anomalies.as_slice());
+        let length = uncut.responses[0].buffers[&FileData].len();
+        assert!((64 << 10..512 << 10).contains(&length), "{length}");
+        for step in [1, 255, 1000] {
+            let cut = converse(&small(), &[(Client, &bytes)], |length| {
+                (1..length).step_by(step).collect()
+            });
+            assert!(uncut == cut, "{encoding} every {step}");
+        }
     }
 }

@@ -54,7 +54,7 @@ fn noise() -> impl Strategy<Value = Vec<u8>> {
         4 => prop::sample::select(vec![
             &b"\r\n"[..], b"\n", b"\r", b"\r\n\r\n", b" ", b"\t", b":", b"HTTP/1.1", b"HTTP/", b"GET /", b"CONNECT ", b"HEAD /",
             b" HTTP/1.1\r\n", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 101 \r\n", b"Content-Length: ", b"Content-Encoding: gzip\r\n",
-            b"Content-Encoding: deflate\r\n", b"Transfer-Encoding: chunked\r\n", b"Cookie: ", b"Host: ", b"5", b"0", b"fff",
+            b"Content-Encoding: deflate\r\n", b"Content-Encoding: br\r\n", b"\x0b\x02\x80data\x03", b"Transfer-Encoding: chunked\r\n", b"Cookie: ", b"Host: ", b"5", b"0", b"fff",
             b";", b"%", b"%u", b"/../", b"//", b"?", b"http://", b"@", b"\x1f\x8b\x08", b"\x00",
         ]).prop_map(<[u8]>::to_vec),
         1 => prop::collection::vec(any::<u8>(), 0..40),
@@ -106,7 +106,7 @@ fn corpus() -> Vec<Vec<u8>> {
 #[test]
 fn corpus_is_parsed() {
     let corpus = corpus();
-    assert!(corpus.len() >= 6);
+    assert!(corpus.len() >= 11);
     corpus.iter().for_each(|bytes| hostile::http(bytes));
 }
 

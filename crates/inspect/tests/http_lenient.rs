@@ -18,6 +18,14 @@ fn all<W: Write>(mut writer: W, content: &[u8]) -> W {
     writer
 }
 
+fn br(content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    brotli::CompressorWriter::new(&mut out, 4096, 9, 22)
+        .write_all(content)
+        .unwrap();
+    out
+}
+
 fn gzip(content: &[u8]) -> Vec<u8> {
     let writer = GzEncoder::new(Vec::new(), Compression::default());
     all(writer, content).finish().unwrap()
@@ -69,7 +77,7 @@ fn encodings_are_undone_as_clients_do() {
     let garbage = [&once[..], b"garbage"].concat();
     let read_with_garbage = [TEXT, b"garbage"].concat();
     let members = [gzip(&TEXT[..5]), gzip(&TEXT[5..])].concat();
-    let cases: [Encoded<'_>; 31] = [
+    let cases: [Encoded<'_>; 38] = [
         ("Content-Encoding: gzip", once.clone(), TEXT, &[]),
         ("Content-Encoding: GZip", once.clone(), TEXT, &[]),
         ("Content-Encoding: x-gzip", once.clone(), TEXT, &[]),
@@ -130,8 +138,29 @@ fn encodings_are_undone_as_clients_do() {
             TEXT,
             &[SeveralEncodings, BadEncoding],
         ),
-        ("Content-Encoding: br, gzip", once.clone(), TEXT, &[UnknownEncoding]),
-        ("Content-Encoding: gzip, br", once.clone(), &once, &[UnknownEncoding]),
+        ("Content-Encoding: zstd, gzip", once.clone(), TEXT, &[UnknownEncoding]),
+        ("Content-Encoding: gzip, zstd", once.clone(), &once, &[UnknownEncoding]),
+        ("Content-Encoding: br", br(TEXT), TEXT, &[]),
+        ("Content-Encoding: BR", br(TEXT), TEXT, &[]),
+        ("Content-Encoding: br, gzip", gzip(&br(TEXT)), TEXT, &[SeveralEncodings]),
+        ("Content-Encoding: gzip, br", br(&once), TEXT, &[SeveralEncodings]),
+        (
+            "Content-Encoding: br, br, br, br, br",
+            {
+                let mut five = TEXT.to_vec();
+                (0..5).for_each(|_| five = br(&five));
+                five
+            },
+            TEXT,
+            &[SeveralEncodings],
+        ),
+        (
+            "Content-Encoding: br",
+            br(TEXT)[..5].to_vec(),
+            b"",
+            &[TruncatedEncoding],
+        ),
+        ("Content-Encoding: br", b"".to_vec(), b"", &[]),
         ("Content-Encoding: gzip", garbage, &read_with_garbage, &[]),
         ("Content-Encoding: gzip", members, TEXT, &[]),
         ("Content-Encoding: gzip", zlib(TEXT), TEXT, &[MislabelledEncoding]),

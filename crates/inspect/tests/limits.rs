@@ -40,6 +40,13 @@ fn server_hello(connection: &mut Connection<'_>) -> Verdict {
     connection.server(0, b"\x16\x03\x03\0\x7a\x02\0\0\x76\x03\x03abcdefgh")
 }
 
+fn brotli(connection: &mut Connection<'_>) -> Verdict {
+    connection.client(0, b"GET / HTTP/1.1\r\n\r\n");
+    let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 1000\r\n\r\n";
+    // A window of 16 MiB, four bytes as they are, and the begin of another block.
+    connection.server(0, &[&head[..], b"\x0f\x03\x00\x10data\x00"].concat())
+}
+
 fn encoded(connection: &mut Connection<'_>) -> Verdict {
     let asked = b"GET / HTTP/1.1\r\n\r\n";
     connection.client(0, asked);
@@ -92,7 +99,7 @@ fn plan(flows: u32) -> Plan {
 }
 
 /// What is filled, for how many flows there is room, who fills it, and what the policies of which exception decide.
-const POOLS: [(&str, u32, Feed, Exception); 9] = [
+const POOLS: [(&str, u32, Feed, Exception); 10] = [
     ("flows", 16, nothing, Exception::SourceFull),
     ("blocks of streams", 400, ahead, Exception::SourceFull),
     ("lists of rules that wait", 400, waiting, Exception::WaitingFull),
@@ -100,6 +107,7 @@ const POOLS: [(&str, u32, Feed, Exception); 9] = [
     ("DNS messages", 400, question, Exception::ParserFull),
     ("TLS servers", 400, server_hello, Exception::ParserFull),
     ("decoders", 400, encoded, Exception::ParserFull),
+    ("decoders of brotli", 400, brotli, Exception::ParserFull),
     ("connections of mail", 400, mail, Exception::ParserFull),
     ("connections of HTTP/2", 400, http2, Exception::ParserFull),
 ];

@@ -14,11 +14,18 @@ fn parsers_allocate_nothing() {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(&b"a body of some length, ".repeat(5000)).unwrap();
     let body = encoder.finish().unwrap();
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    let response = [head.as_bytes(), &body].concat();
+    let mut other = Vec::new();
+    let mut encoder = brotli::CompressorWriter::new(&mut other, 4096, 9, 22);
+    encoder.write_all(&b"a body of some length, ".repeat(5000)).unwrap();
+    drop(encoder);
+    let response = [("gzip", &body), ("br", &other)].map(|(encoding, body)| {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        [head.as_bytes(), body].concat()
+    });
+    let response = response.concat();
     let request = b"GET /a/../b?c=%20 HTTP/1.1\r\nHost: example.org\r\nCookie: a\r\n\r\n";
     let query = b"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03org\x00\x00\x01\x00\x01";
     let second = [

@@ -21,13 +21,30 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+fn br(content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut encoder = brotli::CompressorWriter::new(&mut out, 4096, 5, 22);
+    encoder.write_all(content).unwrap();
+    drop(encoder);
+    out
+}
+
 fn response(body: &[u8]) -> Vec<u8> {
+    encoded_response("gzip", body)
+}
+
+fn encoded_response(encoding: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     [head.as_bytes(), body].concat()
 }
+
+/// What encodes, by name.
+type Encoder = (&'static str, fn(&[u8]) -> Vec<u8>);
+
+const ENCODERS: [Encoder; 2] = [("gzip", gzip), ("br", br)];
 
 /// Bytes of bodies that packets brought to search.
 fn brought(store: &mut Store, packets: &[&[u8]]) -> Vec<usize> {
@@ -65,22 +82,48 @@ const STEP: usize = 4096;
 
 #[test]
 fn many_small_bombs_in_one_packet_bring_no_more_than_a_packet_may() {
-    let bomb = response(&gzip(&vec![b'e'; 60_000]));
-    let packet = bomb.repeat(1460 / bomb.len());
-    let mut store = store();
-    let brought = brought(&mut store, &[&packet, &response(&gzip(b"as ever"))]);
-    assert!(brought[0] <= PACKET as usize + STEP + packet.len(), "{brought:?}");
-    assert_eq!(7, brought[1], "the next packet has its own");
-    assert!(store.anomalies.of(Anomaly::WorkExceeded) >= 1);
+    for (encoding, encode) in ENCODERS {
+        let response = |content: &[u8]| encoded_response(encoding, &encode(content));
+        let bomb = response(&[b'e'; 60_000]);
+        let packet = bomb.repeat(1460 / bomb.len());
+        let mut store = store();
+        let brought = brought(&mut store, &[&packet, &response(b"as ever")]);
+        assert!(brought[0] <= PACKET as usize + STEP + packet.len(), "{brought:?}");
+        assert_eq!(7, brought[1], "the next packet has its own");
+        assert!(store.anomalies.of(Anomaly::WorkExceeded) >= 1);
+    }
 }
 
 #[test]
 fn one_bomb_below_the_stride_brings_no_more_than_a_packet_may() {
-    let bomb = gzip(&vec![0; 200_000]);
-    assert!(bomb.len() < 256, "{}", bomb.len());
+    for (encoding, encode) in ENCODERS {
+        let bomb = encode(&[0; 200_000]);
+        assert!(bomb.len() < 256, "{}", bomb.len());
+        let mut store = store();
+        let brought = brought(&mut store, &[&encoded_response(encoding, &bomb)]);
+        assert!(brought[0] <= PACKET as usize + STEP, "{brought:?}");
+        assert_eq!(1, store.anomalies.of(Anomaly::WorkExceeded));
+    }
+}
+
+#[test]
+fn tables_of_brotli_are_paid_for() {
+    // The longest description of codes that a block may have in few bytes, from the corpus of the fuzz target.
+    let corpus = include_bytes!("../../../fuzz/corpus/http/brotli-codes");
+    let mut pieces = Vec::new();
+    let mut rest = &corpus[..];
+    while let Some((&begin, all)) = rest.split_first() {
+        let (piece, behind) = all.split_at(usize::from(begin & 0x7f));
+        rest = behind;
+        if begin & 0x80 != 0 {
+            pieces.extend_from_slice(piece);
+        }
+    }
     let mut store = store();
-    let brought = brought(&mut store, &[&response(&bomb)]);
-    assert!(brought[0] <= PACKET as usize + STEP, "{brought:?}");
+    assert!(
+        brought(&mut store, &[&pieces])[0] < pieces.len(),
+        "what is lost is not searched"
+    );
     assert_eq!(1, store.anomalies.of(Anomaly::WorkExceeded));
 }
 
@@ -120,16 +163,18 @@ fn text_that_is_compressed_well_is_decoded_whole() {
             (random >> 24) as u8
         }));
     }
-    let body = response(&gzip(&content));
-    assert!(
-        (8..14).contains(&(content.len() / body.len())),
-        "{}",
-        content.len() / body.len()
-    );
-    let packets: Vec<&[u8]> = body.chunks(1460).collect();
-    let mut store = store();
-    assert_eq!(content.len(), brought(&mut store, &packets).iter().sum::<usize>());
-    assert_eq!(0, store.anomalies.of(Anomaly::WorkExceeded));
+    for (encoding, encode) in ENCODERS {
+        let body = encoded_response(encoding, &encode(&content));
+        assert!(
+            (8..15).contains(&(content.len() / body.len())),
+            "{}",
+            content.len() / body.len()
+        );
+        let packets: Vec<&[u8]> = body.chunks(1460).collect();
+        let mut store = store();
+        assert_eq!(content.len(), brought(&mut store, &packets).iter().sum::<usize>());
+        assert_eq!(0, store.anomalies.of(Anomaly::WorkExceeded));
+    }
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub struct Inspection {
     pub urgent_pointer: UrgentPointer,
     /// HTTP messages that are parsed at a time.
     pub messages: u32,
-    /// Bodies of HTTP messages that are decoded at a time (gzip, deflate).
+    /// Bodies of HTTP messages that are decoded at a time (gzip, deflate, brotli).
     pub decoders: u16,
     /// Bytes after which a flow that was found clean is no longer inspected; 0: it always is.
     pub depth: u64,

@@ -96,7 +96,7 @@ anomalies! {
     CutShort "cut-short"
         "The connection closed within a message.";
     UnknownEncoding "unknown-encoding"
-        "A content encoding that is not decoded (br, zstd): the body is searched as sent.";
+        "A content encoding that is not decoded (zstd): the body is searched as sent.";
     SeveralEncodings "several-encodings"
         "A body that is encoded more than once: all are decoded, which not every client does.";
     TooManyEncodings "too-many-encodings"
@@ -108,7 +108,7 @@ anomalies! {
     TruncatedEncoding "truncated-encoding"
         "An encoded body that ends within its data: clients use what there is of it, or nothing.";
     NoInflater "no-inflater"
-        "No decoder was free for an encoded body: it is searched as sent.";
+        "No decoder was free for an encoded body, or no memory for what brotli repeats: it is searched as sent.";
     BadEncoding "bad-encoding"
         "A body that is not encoded as it says: it is searched as sent from there.";
     BodyBomb "body-bomb"

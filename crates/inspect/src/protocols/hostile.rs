@@ -114,7 +114,7 @@ pub fn stream(bytes: &[u8]) {
 /// bit, and its length in the others. Every packet has its share of work, and everything goes back in the end.
 ///
 /// # Panics
-/// Where a packet brings more to search than its work allows, or a slot or a decoder is not given back.
+/// Where a packet brings more to search than its work allows, or a slot, a decoder or a page is not given back.
 pub fn http(mut bytes: &[u8]) {
     let limits = Limits {
         uri: 64,
@@ -130,6 +130,7 @@ pub fn http(mut bytes: &[u8]) {
         ..Capacity::default()
     };
     let mut store = Store::new(&capacity);
+    let pages = store.inflaters.pages();
     let (mut http, mut credit) = (Http::default(), Credit::default());
     while let Some((&begin, rest)) = bytes.split_first() {
         let (piece, rest) = rest.split_at(rest.len().min(usize::from(begin & 0x7f)));
@@ -154,4 +155,5 @@ pub fn http(mut bytes: &[u8]) {
     http.release(&mut store);
     assert_eq!(capacity.messages as usize, store.messages.available());
     assert_eq!(capacity.inflaters as usize, store.inflaters.available());
+    assert_eq!(pages, store.inflaters.pages());
 }

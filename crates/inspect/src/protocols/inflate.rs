@@ -1,8 +1,10 @@
-//! Content encodings `gzip` (RFC 1952) and `deflate` (RFC 1950, or RFC 1951 bare as some servers send it), one within
-//! another, decoded as the bytes arrive by decoders from a pool.
+//! Content encodings `gzip` (RFC 1952), `deflate` (RFC 1950, or RFC 1951 bare as some servers send it) and `br` (RFC 7932),
+//! one within another, decoded as the bytes arrive by decoders from a pool.
 //!
 //! Where clients look at the first bytes rather than at the name of an encoding, this does, too: `deflate` may be bare or not,
 //! and either name may stand for the other.
+
+use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use miniz_oxide::inflate::TINFLStatus;
@@ -13,7 +15,8 @@ use miniz_oxide::inflate::core::{DecompressorOxide, decompress_with_limit};
 
 use super::Anomaly;
 use super::anomaly::Seen;
-use crate::shares::{Holders, PARSERS};
+use super::brotli::{Brotli, PAGE, Pages, Stop};
+use crate::shares::{Holders, PARSERS, Source};
 use crate::work::Work;
 
 /// Encodings of one body, one within another, at most: as many as curl undoes.
@@ -27,11 +30,16 @@ const ALWAYS_ALLOWED: u64 = 64 << 10;
 const STEP: usize = 4096;
 /// Units of work of a block of deflate, beside its bytes: its tables are made anew, from as little as ten bytes.
 const BLOCK: u32 = 1024;
+/// Pages for windows and tables of brotli: so many that one source may have what the longest body takes that is decoded by
+/// default, and some for each decoder.
+const PAGES: u32 = (10 << 20) / PAGE as u32;
+const PAGES_EACH: u32 = 2;
 
 struct Inflater {
     state: DecompressorOxide,
     window: Box<[u8]>,
     at: usize,
+    brotli: Brotli,
     layer: Layer,
 }
 
@@ -55,7 +63,8 @@ pub struct Inflaters {
     all: Box<[Option<Box<Inflater>>]>,
     free: Box<[u16]>,
     available: usize,
-    pub(super) holders: Holders,
+    holders: Holders,
+    pages: Pages,
     allowance: Allowance,
 }
 
@@ -75,6 +84,7 @@ impl Inflaters {
                 state: DecompressorOxide::new(),
                 window: vec![0; WINDOW].into(),
                 at: 0,
+                brotli: Brotli::new(),
                 layer: Layer::new(Format::Gzip),
             }))
         };
@@ -83,6 +93,10 @@ impl Inflaters {
             free: (0..count).rev().collect(),
             available: count as usize,
             holders: Holders::new(count.into(), PARSERS),
+            pages: Pages::new(match u32::from(count) {
+                0 => 0,
+                count => PAGES + PAGES_EACH * count,
+            }),
             allowance: Allowance {
                 bytes,
                 ratio: ratio.into(),
@@ -96,18 +110,35 @@ impl Inflaters {
         self.available
     }
 
+    /// Pages that are free: windows and tables of brotli.
+    pub fn pages(&self) -> usize {
+        self.pages.places.available()
+    }
+
+    /// What is taken from now on is for a source.
+    pub(super) fn take_for(&mut self, source: Source) {
+        self.holders.source = source;
+        self.pages.places.holders.source = source;
+    }
+
     fn take(&mut self, format: Format) -> Option<u16> {
         self.available = self.available.checked_sub(1)?;
         let index = self.free[self.available];
         self.holders.take(index.into());
         if let Some(inflater) = &mut self.all[index as usize] {
-            inflater.state.init();
+            match format {
+                Format::Brotli => inflater.brotli.reset(&mut self.pages),
+                _ => inflater.state.init(),
+            }
             (inflater.at, inflater.layer) = (0, Layer::new(format));
         }
         Some(index)
     }
 
     fn give_back(&mut self, index: u16) {
+        if let Some(inflater) = &mut self.all[index as usize] {
+            inflater.brotli.reset(&mut self.pages);
+        }
         self.free[self.available] = index;
         self.available += 1;
         self.holders.release(index.into());
@@ -131,6 +162,7 @@ impl Inflaters {
 pub(super) enum Format {
     Gzip,
     Deflate,
+    Brotli,
 }
 
 /// Encodings of a body, in the order in which they were applied.
@@ -275,7 +307,7 @@ impl Inflater {
                 self.inflate(pool, &head[..1], inner, out, odd);
                 0
             }
-            (Format::Gzip, false) => {
+            (_, false) => {
                 odd.insert(Anomaly::BadEncoding);
                 layer.stage = Stage::Raw;
                 pool.feed(inner, &head[..1], out, odd);
@@ -284,6 +316,7 @@ impl Inflater {
         }
     }
 
+    /// Decodes data of the innermost kind: deflate or brotli.
     fn inflate(
         &mut self,
         pool: &mut Inflaters,
@@ -292,8 +325,7 @@ impl Inflater {
         out: &mut dyn FnMut(&[u8]),
         odd: &mut Seen,
     ) -> usize {
-        let layer = &mut self.layer;
-        let allowed = pool.allowance.bytes(layer.taken / STRIDE * STRIDE);
+        let allowed = pool.allowance.bytes(self.layer.taken / STRIDE * STRIDE);
         let mut used = 0;
         let mut paid = pool.allowance.work.charge(bytes.len() as u32);
         loop {
@@ -301,53 +333,101 @@ impl Inflater {
             // on how they were cut.
             let exceeded = match paid {
                 false => Some(Anomaly::WorkExceeded),
-                true => (layer.made > allowed).then_some(Anomaly::BodyBomb),
+                true => (self.layer.made > allowed).then_some(Anomaly::BodyBomb),
             };
             if let Some(anomaly) = exceeded {
-                odd.insert(anomaly);
-                layer.stage = Stage::Lost;
-                return bytes.len();
+                return self.give_up(bytes, anomaly, odd);
             }
-            let (state, at) = (&mut self.state, self.at);
             // One byte more than is allowed tells that there are more.
-            let room = STEP.min(usize::try_from((allowed - layer.made).saturating_add(1)).unwrap_or(STEP));
-            let mut flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
-            if at as u64 == layer.made {
-                // Before the window is full, what is repeated must have been made: behind it is another flow's.
-                flags |= TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
-            }
-            let (status, taken, made) = decompress_with_limit(state, &bytes[used..], &mut self.window, at, room, flags);
-            used += taken;
-            layer.made += made as u64;
-            paid = pool.allowance.work.charge(made as u32);
-            pool.feed(inner, &self.window[at..at + made], out, odd);
-            self.at = (at + made) % WINDOW;
-            match status {
+            let room = STEP.min(usize::try_from((allowed - self.layer.made).saturating_add(1)).unwrap_or(STEP));
+            let step = match self.layer.format {
+                Format::Brotli => self.brotli_step(&mut pool.pages, &bytes[used..], room),
+                _ => self.deflate_step(&bytes[used..], room),
+            };
+            used += step.taken;
+            self.layer.made += step.made.len() as u64;
+            paid = pool.allowance.work.charge(step.made.len() as u32);
+            pool.feed(inner, &self.window[step.made], out, odd);
+            let layer = &mut self.layer;
+            match step.stop {
                 _ if !paid || layer.made > allowed => {}
-                TINFLStatus::HasMoreOutput => {}
-                TINFLStatus::BlockBoundary => paid = pool.allowance.work.charge(BLOCK),
-                TINFLStatus::NeedsMoreInput => return bytes.len(),
-                TINFLStatus::Done => {
-                    state.init();
+                Stop::Step => paid = pool.allowance.work.charge(step.work),
+                Stop::Input => {
+                    // Where that can't be paid, what follows is not decoded.
+                    let _ = pool.allowance.work.charge(step.work);
+                    return bytes.len();
+                }
+                Stop::Done => {
                     // The next member is a block at least. Where that can't be paid, what follows is not decoded either.
-                    let _ = pool.allowance.work.charge(BLOCK);
+                    let _ = pool.allowance.work.charge(step.work);
                     // Sums are not checked: the receiver may not do so either.
                     layer.left = match layer.format {
                         Format::Gzip => 8,
                         Format::Deflate if layer.zlib => 4,
-                        Format::Deflate => 0,
+                        Format::Deflate | Format::Brotli => 0,
                     };
                     layer.stage = if layer.left > 0 { Stage::Trailer } else { Stage::Raw };
                     return used;
                 }
-                _ => {
-                    odd.insert(Anomaly::BadEncoding);
-                    layer.stage = Stage::Lost;
-                    return bytes.len();
-                }
+                Stop::Broken => return self.give_up(bytes, Anomaly::BadEncoding, odd),
+                Stop::Memory => return self.give_up(bytes, Anomaly::NoInflater, odd),
             }
         }
     }
+
+    /// Decodes no more; returns how many bytes are lost.
+    fn give_up(&mut self, bytes: &[u8], anomaly: Anomaly, odd: &mut Seen) -> usize {
+        odd.insert(anomaly);
+        self.layer.stage = Stage::Lost;
+        bytes.len()
+    }
+
+    fn deflate_step(&mut self, bytes: &[u8], room: usize) -> Step {
+        let at = self.at;
+        let mut flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
+        if at as u64 == self.layer.made {
+            // Before the window is full, what is repeated must have been made: behind it is another flow's.
+            flags |= TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
+        }
+        let (status, taken, made) = decompress_with_limit(&mut self.state, bytes, &mut self.window, at, room, flags);
+        self.at = (at + made) % WINDOW;
+        let (stop, work) = match status {
+            TINFLStatus::HasMoreOutput => (Stop::Step, 0),
+            TINFLStatus::BlockBoundary => (Stop::Step, BLOCK),
+            TINFLStatus::NeedsMoreInput => (Stop::Input, 0),
+            TINFLStatus::Done => {
+                self.state.init();
+                (Stop::Done, BLOCK)
+            }
+            _ => (Stop::Broken, 0),
+        };
+        Step {
+            stop,
+            taken,
+            made: at..at + made,
+            work,
+        }
+    }
+
+    fn brotli_step(&mut self, pages: &mut Pages, bytes: &[u8], room: usize) -> Step {
+        let step = self.brotli.step(pages, bytes, &mut self.window[..room]);
+        Step {
+            stop: step.stop,
+            taken: step.taken,
+            made: 0..step.made,
+            work: step.work,
+        }
+    }
+}
+
+/// What came of a step of a decoder.
+struct Step {
+    stop: Stop,
+    taken: usize,
+    /// Where in the window the bytes are that were made.
+    made: Range<usize>,
+    /// Units of work beside them.
+    work: u32,
 }
 
 impl Layer {
@@ -355,6 +435,7 @@ impl Layer {
         let stage = match format {
             Format::Gzip => Stage::Header(0),
             Format::Deflate => Stage::Zlib(None),
+            Format::Brotli => Stage::Data,
         };
         Self {
             format,
@@ -373,9 +454,9 @@ impl Layer {
         match self.stage {
             Stage::Trailer | Stage::Lost | Stage::Raw => true,
             Stage::Header(0) => self.taken == 0 || self.members,
-            Stage::Zlib(None) => self.taken == 0,
+            Stage::Zlib(None) | Stage::Data => self.taken == 0,
             // What follows the last member need not be another.
-            _ => self.members && self.stage != Stage::Data,
+            _ => self.members,
         }
     }
 
@@ -434,7 +515,7 @@ impl Layer {
                         self.members = true;
                         Stage::Header(0)
                     }
-                    Format::Deflate => Stage::Raw,
+                    Format::Deflate | Format::Brotli => Stage::Raw,
                 }
             }
             other => other,

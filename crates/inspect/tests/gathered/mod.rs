@@ -125,6 +125,7 @@ pub struct Outcome {
 #[allow(dead_code)]
 pub fn converse(capacity: &Capacity, parts: &[(Toward, &[u8])], mut cut: impl FnMut(usize) -> Vec<usize>) -> Outcome {
     let mut store = Store::new(capacity);
+    let pages = store.inflaters.pages();
     let (mut http, mut requests, mut responses) = (Http::default(), Gathered::default(), Gathered::default());
     let mut parsed = (0, 0);
     for (toward, bytes) in parts {
@@ -155,6 +156,7 @@ pub fn converse(capacity: &Capacity, parts: &[(Toward, &[u8])], mut cut: impl Fn
         store.inflaters.available(),
         "every decoder came back"
     );
+    assert_eq!(pages, store.inflaters.pages(), "every page came back");
     let told = requests
         .messages
         .iter()

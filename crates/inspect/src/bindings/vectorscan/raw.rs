@@ -1,7 +1,7 @@
 //! What we call of `hs.h`, declared as Vectorscan 5.4 declares it.
 //!
 //! The library holds what searches several times, built for different processors, and chooses among them by itself. Its builds for
-//! AVX2 and AVX-512 pass over matches (docs/decisions/0022), so the one for SSE4.2 is called by its own name.
+//! AVX2 and AVX-512 pass over matches (decision 0022), so the one for SSE4.2 is called by its own name.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 

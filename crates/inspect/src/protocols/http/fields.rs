@@ -155,6 +155,7 @@ impl Format {
         match name {
             b"gzip" | b"x-gzip" => Some(Self::Gzip),
             b"deflate" | b"x-deflate" => Some(Self::Deflate),
+            b"br" => Some(Self::Brotli),
             _ => None,
         }
     }

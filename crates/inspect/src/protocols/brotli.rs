@@ -1,0 +1,297 @@
+//! Brotli (RFC 7932), decoded as the bytes arrive: in steps of a few thousand bytes, whatever a few bits ask for, so that each
+//! can be paid for before the next.
+//!
+//! The words and their transforms are those of `brotli-decompressor`. Its decoder is not used: between two pieces of input it
+//! makes as much as its window holds, 16 MiB, of which as little as 12 bytes ask for (decision 0023).
+
+mod bits;
+mod code;
+mod data;
+mod header;
+mod pages;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use arrayvec::ArrayVec;
+use bits::{Bits, Reader};
+use code::{BESIDE, Code};
+pub use pages::{PAGE, Pages};
+use tables::BLOCK_COUNTS;
+
+/// Units of work between two returns, beside the bytes that are made.
+const STEP: u32 = 4096;
+/// Units of work of a meta-block, of a command, and of a change of the block type.
+const COMMAND: u32 = 6;
+/// Units of work of a literal, beside its byte.
+const LITERAL: u32 = 1;
+/// The largest window, in pages: 16 MiB.
+const WINDOW_PAGES: usize = (1 << 24) / PAGE;
+/// The most pages of tables: 256 codes of each kind, of which none crosses a page.
+const TABLE_PAGES: usize = 24;
+const _: () = {
+    let all = 256 * (256 + code::ALPHABET + header::DISTANCE_ALPHABET + 3 * BESIDE);
+    assert!(all <= TABLE_PAGES * (pages::WORDS - code::ALPHABET - BESIDE));
+};
+/// The most bytes that a transformed word has, and what transforms write behind it.
+const WORD: usize = 64;
+
+const LITERALS: usize = 0;
+const COMMANDS: usize = 1;
+const DISTANCES: usize = 2;
+
+/// Bits of the context of a literal, and of a distance.
+const LITERAL_CONTEXTS: u32 = 6;
+const DISTANCE_CONTEXTS: u32 = 2;
+
+const BLOCK_TYPES: usize = 258;
+const COUNTS: usize = BLOCK_COUNTS.len();
+const MAP_CODES: usize = 256 + 16;
+
+/// Why decoding stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Of work that was done, or where there is no room for more.
+    Step,
+    /// All input is taken.
+    Input,
+    /// The stream is over.
+    Done,
+    Broken,
+    /// No page is free.
+    Memory,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub struct Step {
+    pub stop: Stop,
+    /// Bytes of the input that were taken.
+    pub taken: usize,
+    /// Bytes that were made.
+    pub made: usize,
+    /// Units of work, beside the bytes that were made.
+    pub work: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    WindowBits,
+    MetaBlock,
+    Uncompressed,
+    Metadata(usize),
+    Types(usize),
+    TypeCode(usize),
+    CountCode(usize),
+    FirstCount(usize),
+    Parameters,
+    Mode(usize),
+    /// The number of trees of a context map: 0 for literals, 1 for distances.
+    MapTrees(usize),
+    MapRuns(usize),
+    MapCode(usize),
+    MapEntries {
+        map: usize,
+        at: usize,
+    },
+    MapMoves(usize),
+    Moves {
+        map: usize,
+        at: usize,
+    },
+    Trees {
+        kind: usize,
+        at: usize,
+    },
+    Command,
+    Lengths(u32),
+    Literals,
+    Distance,
+    Copy(usize),
+    /// A word of the dictionary, from here to there.
+    Word(usize, usize),
+    /// The next block type.
+    Switch(usize),
+    End,
+    Done,
+}
+
+/// Blocks of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Blocks {
+    types: usize,
+    /// Symbols that are left of the block.
+    left: u32,
+    current: usize,
+    previous: usize,
+}
+
+/// The input and the output of a step.
+struct Io<'a> {
+    reader: Reader<'a>,
+    out: &'a mut [u8],
+    made: usize,
+    work: u32,
+}
+
+/// One decoder.
+pub struct Brotli {
+    bits: Bits,
+    state: State,
+    window: usize,
+    /// Bytes that were made.
+    at: usize,
+    /// The last byte, and the one before it.
+    before: [u8; 2],
+    last: bool,
+    /// Bytes that are left of the meta-block.
+    left: usize,
+    blocks: [Blocks; 3],
+    postfix: u32,
+    direct: usize,
+    insert: usize,
+    copy: usize,
+    /// The command repeats the last distance.
+    repeats: bool,
+    distances: [usize; 4],
+    map_trees: [usize; 2],
+    runs: u32,
+    code: Code,
+    type_codes: [[u16; BLOCK_TYPES + BESIDE]; 3],
+    count_codes: [[u16; COUNTS + BESIDE]; 3],
+    map_code: [u16; MAP_CODES + BESIDE],
+    modes: [u8; 256],
+    literal_map: [u8; 256 << LITERAL_CONTEXTS],
+    distance_map: [u8; 256 << DISTANCE_CONTEXTS],
+    front: [u8; 256],
+    /// Where the tables of each kind begin.
+    trees: [[u32; 256]; 3],
+    word: [u8; WORD],
+    pages: ArrayVec<u32, WINDOW_PAGES>,
+    tables: ArrayVec<u32, TABLE_PAGES>,
+    /// Entries that are used of pages of tables.
+    used: usize,
+}
+
+impl Brotli {
+    /// At the begin of a stream, without pages.
+    pub fn new() -> Self {
+        Self {
+            bits: Bits::default(),
+            state: State::WindowBits,
+            window: 0,
+            at: 0,
+            before: [0; 2],
+            last: false,
+            left: 0,
+            blocks: [Blocks::default(); 3],
+            postfix: 0,
+            direct: 0,
+            insert: 0,
+            copy: 0,
+            repeats: false,
+            distances: [0; 4],
+            map_trees: [0; 2],
+            runs: 0,
+            code: Code::new(),
+            type_codes: [[0; _]; 3],
+            count_codes: [[0; _]; 3],
+            map_code: [0; _],
+            modes: [0; 256],
+            literal_map: [0; _],
+            distance_map: [0; _],
+            front: [0; 256],
+            trees: [[0; 256]; 3],
+            word: [0; WORD],
+            pages: ArrayVec::new(),
+            tables: ArrayVec::new(),
+            used: 0,
+        }
+    }
+
+    /// Begins another stream; gives all pages back.
+    pub fn reset(&mut self, pages: &mut Pages) {
+        let all = self.pages.drain(..).chain(self.tables.drain(..));
+        all.for_each(|page| pages.places.release(page));
+        self.bits = Bits::default();
+        self.state = State::WindowBits;
+        (self.at, self.before, self.used) = (0, [0; 2], 0);
+        self.distances = [4, 11, 15, 16];
+        self.code.reset();
+    }
+
+    /// Decodes into `out`, which has room for a byte at least.
+    pub fn step(&mut self, pages: &mut Pages, input: &[u8], out: &mut [u8]) -> Step {
+        let mut io = Io {
+            reader: Reader::new(self.bits, input),
+            out,
+            made: 0,
+            work: 0,
+        };
+        let stop = loop {
+            if io.made == io.out.len() || io.work >= STEP {
+                break Stop::Step;
+            }
+            match self.part(pages, &mut io) {
+                Ok(state) => self.state = state,
+                Err(stop) => break stop,
+            }
+        };
+        if stop != Stop::Input {
+            io.reader.unload();
+        }
+        let (bits, taken) = io.reader.suspend();
+        self.bits = bits;
+        Step {
+            stop,
+            taken,
+            made: io.made,
+            work: io.work,
+        }
+    }
+
+    /// Reads the next part of the stream; returns what follows it.
+    fn part(&mut self, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
+        match self.state {
+            State::Command => self.command(pages, io),
+            State::Lengths(symbol) => self.lengths(symbol, pages, io),
+            State::Literals => self.literals(pages, io),
+            State::Distance => self.distance(pages, io),
+            State::Copy(distance) => self.copy(distance, pages, io),
+            State::Word(from, to) => {
+                let count = self.room(to - from, pages, io)?;
+                io.out[io.made..][..count].copy_from_slice(&self.word[from..from + count]);
+                self.made(count, pages, io);
+                Ok(match from + count {
+                    from if from < to => State::Word(from, to),
+                    _ => State::Command,
+                })
+            }
+            State::Switch(kind) => self.switch(kind, io),
+            State::WindowBits => self.window_bits(&mut io.reader),
+            State::MetaBlock => self.meta_block(io),
+            State::Uncompressed => {
+                let count = self.room(self.left, pages, io)?;
+                let bytes = io.reader.bytes(count);
+                if bytes.is_empty() {
+                    return Err(Stop::Input);
+                }
+                io.out[io.made..][..bytes.len()].copy_from_slice(bytes);
+                self.left -= bytes.len();
+                self.made(bytes.len(), pages, io);
+                Ok(if self.left > 0 { State::Uncompressed } else { State::End })
+            }
+            State::Metadata(0) => Ok(State::End),
+            State::Metadata(left) => match io.reader.bytes(left).len() {
+                0 => Err(Stop::Input),
+                count => Ok(State::Metadata(left - count)),
+            },
+            State::Trees { kind, at } => self.tree(kind, at, pages, io),
+            State::End if !self.last => Ok(State::MetaBlock),
+            State::End if io.reader.align() => Ok(State::Done),
+            State::End => Err(Stop::Broken),
+            State::Done => Err(Stop::Done),
+            _ => self.header(io),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Commands of a meta-block, and what they make (RFC 7932 sections 4 to 8).
+
+use brotli_decompressor::dictionary::{
+    kBrotliDictionary, kBrotliDictionaryOffsetsByLength, kBrotliDictionarySizeBitsByLength,
+};
+use brotli_decompressor::transform::{TransformDictionaryWord, kNumTransforms};
+
+use super::header::{NEAR_DISTANCES, block_count};
+use super::tables::{CONTEXTS, REPEATS, command};
+use super::{
+    Brotli, COMMAND, COMMANDS, DISTANCE_CONTEXTS, DISTANCES, Io, LITERAL, LITERAL_CONTEXTS, LITERALS, PAGE, Pages,
+    State, Stop,
+};
+
+/// Literals that are decoded at a time.
+const RUN: usize = 512;
+/// What a window lacks of a power of two.
+const GAP: usize = 16;
+/// So many bytes are copied where there are fewer: what is overwritten behind them is further back than a window reaches.
+const SHORT: usize = GAP;
+
+impl Brotli {
+    /// How many of so many bytes there is room for: in the output, and to the end of the page, which is there then.
+    pub(super) fn room(&mut self, bytes: usize, pages: &mut Pages, io: &Io<'_>) -> Result<usize, Stop> {
+        let at = self.place(self.at);
+        if at / PAGE == self.pages.len() {
+            self.pages.push(pages.places.take().ok_or(Stop::Memory)?);
+        }
+        Ok(bytes.min(io.out.len() - io.made).min(PAGE - at % PAGE))
+    }
+
+    /// Where a byte of the stream is in the window, whose memory is a page at least.
+    fn place(&self, at: usize) -> usize {
+        at & (self.window.max(PAGE) - 1)
+    }
+
+    /// So many bytes are in the output, which [`Brotli::room`] had room for: puts them into the window.
+    pub(super) fn made(&mut self, count: usize, pages: &mut Pages, io: &mut Io<'_>) {
+        let all = &io.out[io.made..];
+        let bytes = &all[..count];
+        match *bytes {
+            [] => return,
+            [only] => self.before = [only, self.before[0]],
+            [.., before, last] => self.before = [last, before],
+        }
+        let at = self.place(self.at);
+        let page = &mut pages.bytes_mut(self.pages[at / PAGE])[at % PAGE..];
+        match (page.first_chunk_mut::<SHORT>(), all.first_chunk::<SHORT>()) {
+            (Some(page), Some(all)) if count <= SHORT => *page = *all,
+            _ => page[..count].copy_from_slice(bytes),
+        }
+        self.at += count;
+        io.made += count;
+    }
+
+    /// The table of the nth tree.
+    fn table<'a>(&self, kind: usize, tree: usize, pages: &'a Pages) -> &'a [u16] {
+        &pages.words()[self.trees[kind][tree] as usize..]
+    }
+
+    pub(super) fn switch(&mut self, kind: usize, io: &mut Io<'_>) -> Result<State, Stop> {
+        let reader = &mut io.reader;
+        let (symbol, used) = reader.peek_symbol(0, &self.type_codes[kind])?;
+        let (count, used) = block_count(reader, used, &self.count_codes[kind])?;
+        reader.skip(used);
+        let blocks = &mut self.blocks[kind];
+        let next = match symbol {
+            0 => blocks.previous,
+            1 => blocks.current + 1,
+            _ => symbol as usize - 2,
+        };
+        (blocks.previous, blocks.current, blocks.left) = (blocks.current, next % blocks.types, count);
+        io.work += COMMAND;
+        Ok(match kind {
+            LITERALS => State::Literals,
+            COMMANDS => State::Command,
+            _ => State::Distance,
+        })
+    }
+
+    pub(super) fn command(&mut self, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
+        let blocks = &self.blocks[COMMANDS];
+        if self.left == 0 {
+            return Ok(State::End);
+        }
+        if blocks.left == 0 {
+            return Ok(State::Switch(COMMANDS));
+        }
+        let symbol = io.reader.symbol(self.table(COMMANDS, blocks.current, pages))?;
+        self.blocks[COMMANDS].left -= 1;
+        io.work += COMMAND;
+        self.state = State::Lengths(symbol);
+        self.lengths(symbol, pages, io)
+    }
+
+    pub(super) fn lengths(&mut self, symbol: u32, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
+        let (insert, copy) = command(symbol);
+        let more = io.reader.peek(0, insert.bits)?;
+        self.copy = (copy.base + io.reader.peek(insert.bits, copy.bits)?) as usize;
+        io.reader.skip(insert.bits + copy.bits);
+        self.insert = (insert.base + more) as usize;
+        self.repeats = symbol < REPEATS;
+        self.left = self.left.checked_sub(self.insert).ok_or(Stop::Broken)?;
+        match self.insert {
+            0 if self.left > 0 => {
+                self.state = State::Distance;
+                self.distance(pages, io)
+            }
+            _ => Ok(State::Literals),
+        }
+    }
+
+    pub(super) fn literals(&mut self, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
+        if self.insert == 0 {
+            return Ok(if self.left == 0 { State::End } else { State::Distance });
+        }
+        let blocks = self.blocks[LITERALS];
+        if blocks.left == 0 {
+            return Ok(State::Switch(LITERALS));
+        }
+        let most = self.room(self.insert.min(blocks.left as usize).min(RUN), pages, io)?;
+        let words = pages.words();
+        let trees = &self.trees[LITERALS];
+        let out = &mut io.out[io.made..io.made + most];
+        let (mut count, mut failed) = (0, None);
+        if self.map_trees[0] == 1 {
+            let table = &words[trees[0] as usize..];
+            for byte in out {
+                match io.reader.symbol(table) {
+                    Ok(literal) => *byte = literal as u8,
+                    Err(stop) => {
+                        failed = Some(stop);
+                        break;
+                    }
+                }
+                count += 1;
+            }
+        } else {
+            let [of_last, of_before] = &CONTEXTS[usize::from(self.modes[blocks.current])];
+            let map = &self.literal_map[blocks.current << LITERAL_CONTEXTS..][..1 << LITERAL_CONTEXTS];
+            let [mut last, mut before] = self.before.map(usize::from);
+            for byte in out {
+                let tree = map[usize::from(of_last[last] | of_before[before])];
+                match io.reader.symbol(&words[trees[usize::from(tree)] as usize..]) {
+                    Ok(literal) => *byte = literal as u8,
+                    Err(stop) => {
+                        failed = Some(stop);
+                        break;
+                    }
+                }
+                (last, before) = (usize::from(*byte), last);
+                count += 1;
+            }
+        }
+        io.work += LITERAL * count as u32;
+        self.insert -= count;
+        self.blocks[LITERALS].left -= count as u32;
+        self.made(count, pages, io);
+        failed.map_or(Ok(State::Literals), Err)
+    }
+
+    pub(super) fn distance(&mut self, pages: &Pages, io: &mut Io<'_>) -> Result<State, Stop> {
+        let symbol = if self.repeats {
+            0
+        } else {
+            let blocks = &self.blocks[DISTANCES];
+            if blocks.left == 0 {
+                return Ok(State::Switch(DISTANCES));
+            }
+            let context = (self.copy - 2).min(3);
+            let tree = self.distance_map[(blocks.current << DISTANCE_CONTEXTS) + context];
+            let table = self.table(DISTANCES, tree.into(), pages);
+            let (symbol, used) = io.reader.peek_symbol(0, table)?;
+            let symbol = symbol as usize;
+            match symbol.checked_sub(NEAR_DISTANCES + self.direct) {
+                None => io.reader.skip(used),
+                Some(code) => {
+                    let bits = 1 + (code >> (self.postfix + 1)) as u32;
+                    let more = io.reader.peek(used, bits)? as usize;
+                    io.reader.skip(used + bits);
+                    let high = ((2 + (code >> self.postfix & 1)) << bits) - 4 + more;
+                    let low = code & ((1 << self.postfix) - 1);
+                    self.blocks[DISTANCES].left -= 1;
+                    return self.reach((high << self.postfix) + low + self.direct + 1, true);
+                }
+            }
+            self.blocks[DISTANCES].left -= 1;
+            symbol
+        };
+        let near = |nth: usize, by: isize| self.distances[nth].checked_add_signed(by);
+        let distance = match symbol {
+            0..4 => near(symbol, 0),
+            4..10 => near(0, BY[symbol - 4]),
+            10..16 => near(1, BY[symbol - 10]),
+            _ => Some(symbol - NEAR_DISTANCES + 1),
+        };
+        let distance = distance.filter(|&distance| distance > 0).ok_or(Stop::Broken)?;
+        self.reach(distance, symbol > 0)
+    }
+
+    /// What is copied from so far back; the distance is remembered if it is `new`.
+    fn reach(&mut self, distance: usize, new: bool) -> Result<State, Stop> {
+        let far = self.at.min(self.window - GAP);
+        if distance <= far {
+            if new {
+                self.distances = [distance, self.distances[0], self.distances[1], self.distances[2]];
+            }
+            self.left = self.left.checked_sub(self.copy).ok_or(Stop::Broken)?;
+            return Ok(State::Copy(distance));
+        }
+        let length = self.copy;
+        let bits = match kBrotliDictionarySizeBitsByLength.get(length) {
+            Some(&bits) if bits > 0 => bits,
+            _ => return Err(Stop::Broken),
+        };
+        let word = distance - far - 1;
+        let transform = word >> bits;
+        if transform >= kNumTransforms as usize {
+            return Err(Stop::Broken);
+        }
+        let at = kBrotliDictionaryOffsetsByLength[length] as usize + (word & ((1 << bits) - 1)) * length;
+        let made = TransformDictionaryWord(
+            &mut self.word,
+            &kBrotliDictionary[at..at + length],
+            length as i32,
+            transform as i32,
+        ) as usize;
+        self.left = self.left.checked_sub(made).ok_or(Stop::Broken)?;
+        Ok(State::Word(0, made))
+    }
+
+    pub(super) fn copy(&mut self, distance: usize, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
+        let count = self.room(self.copy, pages, io)?;
+        let at = self.place(self.at - distance);
+        let page = &pages.bytes(self.pages[at / PAGE])[at % PAGE..];
+        if count <= SHORT.min(distance)
+            && let Some(from) = page.first_chunk::<SHORT>()
+            && let Some(to) = io.out[io.made..].first_chunk_mut::<SHORT>()
+        {
+            *to = *from;
+            return Ok(self.copied(count, distance, pages, io));
+        }
+        let out = &mut io.out[io.made..io.made + count];
+        // What is repeated within itself comes once from the window.
+        let mut done = 0;
+        while done < count.min(distance) {
+            let at = self.place(self.at - distance + done);
+            let page = &pages.bytes(self.pages[at / PAGE])[at % PAGE..];
+            let most = page.len().min(count.min(distance) - done);
+            out[done..done + most].copy_from_slice(&page[..most]);
+            done += most;
+        }
+        while done < count {
+            let most = done.min(count - done);
+            out.copy_within(..most, done);
+            done += most;
+        }
+        Ok(self.copied(count, distance, pages, io))
+    }
+
+    /// So many bytes of a copy are in the output.
+    fn copied(&mut self, count: usize, distance: usize, pages: &mut Pages, io: &mut Io<'_>) -> State {
+        self.made(count, pages, io);
+        self.copy -= count;
+        match self.copy {
+            0 => State::Command,
+            _ => State::Copy(distance),
+        }
+    }
+}
+
+/// What the symbols of near distances add.
+const BY: [isize; 6] = [-1, 1, -2, 2, -3, 3];

@@ -1,0 +1,50 @@
+//! Memory that the decoders of a shard share: windows and tables, in pages that are taken as they are needed.
+
+use crate::shares::Places;
+
+/// Bytes of a page.
+pub const PAGE: usize = 64 << 10;
+/// Entries of tables in a page.
+pub const WORDS: usize = PAGE / size_of::<u16>();
+
+/// Pages, and who has them.
+#[derive(Debug)]
+pub struct Pages {
+    words: Box<[u16]>,
+    pub places: Places,
+}
+
+impl Pages {
+    /// So many pages. The system provides the memory of each when it is used for the first time.
+    pub fn new(count: u32) -> Self {
+        Self {
+            words: vec![0; count as usize * WORDS].into(),
+            places: Places::new(count),
+        }
+    }
+
+    /// All entries of all pages.
+    #[inline]
+    pub fn words(&self) -> &[u16] {
+        &self.words
+    }
+
+    /// All entries of all pages.
+    pub fn words_mut(&mut self) -> &mut [u16] {
+        &mut self.words
+    }
+
+    /// The bytes of a page.
+    #[inline]
+    pub fn bytes(&self, page: u32) -> &[u8] {
+        let begin = page as usize * WORDS;
+        bytemuck::cast_slice(&self.words[begin..begin + WORDS])
+    }
+
+    /// The bytes of a page.
+    #[inline]
+    pub fn bytes_mut(&mut self, page: u32) -> &mut [u8] {
+        let begin = page as usize * WORDS;
+        bytemuck::cast_slice_mut(&mut self.words[begin..begin + WORDS])
+    }
+}

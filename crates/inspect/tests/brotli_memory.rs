@@ -1,0 +1,85 @@
+//! What bodies in brotli take of the memory for windows, and what one source leaves to others.
+
+use sluice_inspect::protocols::{Anomaly, Capacity, Http, Piece, Slot, Store};
+use sluice_inspect::shares::Source;
+use sluice_inspect::signature::Buffer::FileData;
+
+/// Bytes of a page.
+const PAGE: usize = 64 << 10;
+
+/// Begins a body in a window of 16 MiB and sends so many blocks of it, a page of noughts each, as they are. Returns how many
+/// bytes were decoded, and whether memory was lacking.
+fn send(store: &mut Store, http: &mut Http, blocks: usize) -> (usize, bool) {
+    let (mut decoded, mut lacking) = (0, false);
+    let mut sink = |_: Slot<'_>, piece: Piece| match piece {
+        Piece::Grew {
+            buffer: FileData,
+            fresh,
+            ..
+        } => decoded += fresh.len(),
+        Piece::Anomaly(anomaly) => {
+            assert_eq!(Anomaly::NoInflater, anomaly);
+            lacking = true;
+        }
+        _ => {}
+    };
+    http.response(store, b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\n", &mut sink);
+    // Not the last, four digits of the length less one, as it is: behind the window in the first, alone in the others.
+    let mut header = &(0b1111u32 | 0xffff << 7 | 1 << 23).to_le_bytes()[..3];
+    let following = (0xffff_u32 << 3 | 1 << 19).to_le_bytes();
+    for _ in 0..blocks {
+        http.response(store, header, &mut sink);
+        http.response(store, &[0; PAGE], &mut sink);
+        header = &following[..3];
+    }
+    (decoded, lacking)
+}
+
+#[test]
+fn source_that_fills_the_memory_for_windows_leaves_a_part_to_others() {
+    let mut store = Store::new(&Capacity {
+        messages: 64,
+        inflaters: 16,
+        decoded_bytes: u64::MAX,
+        ..Capacity::default()
+    });
+    let all = store.inflaters.pages();
+    assert_eq!((10 << 20) / PAGE + 2 * 16, all);
+    let mut open = Vec::new();
+    for number in 0.. {
+        store.take_for(Source(1));
+        let mut http = Http::default();
+        let (decoded, lacking) = send(&mut store, &mut http, 20);
+        open.push(http);
+        if lacking {
+            assert!(number >= 6, "{number}");
+            // What is not decoded is searched as sent, but for the rest of the stride.
+            assert!(decoded <= 20 * (PAGE + 3), "{decoded}");
+            break;
+        }
+        assert_eq!(20 * PAGE, decoded);
+    }
+    let left = store.inflaters.pages();
+    assert!(left >= all / 5, "{left} of {all}");
+    store.take_for(Source(2));
+    let mut other = Http::default();
+    assert_eq!((8 * PAGE, false), send(&mut store, &mut other, 8));
+    assert_eq!(left - 8, store.inflaters.pages());
+    for mut http in open.into_iter().chain([other]) {
+        http.release(&mut store);
+    }
+    assert_eq!(all, store.inflaters.pages(), "all of it comes back");
+}
+
+#[test]
+fn longest_body_that_is_decoded_fits_in_what_one_source_may_have() {
+    let mut store = Store::new(&Capacity {
+        messages: 2,
+        inflaters: 1,
+        ..Capacity::default()
+    });
+    let mut http = Http::default();
+    let blocks = (Capacity::default().decoded_bytes / PAGE as u64) as usize;
+    assert_eq!((blocks * PAGE, false), send(&mut store, &mut http, blocks));
+    http.release(&mut store);
+}
