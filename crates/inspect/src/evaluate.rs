@@ -87,6 +87,17 @@ impl Answer {
     }
 }
 
+/// Where a rule goes on whose first contents were found: they need not be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Partial {
+    /// Steps that hold.
+    pub steps: u8,
+    /// The buffer of the last of them.
+    pub buffer: Buffer,
+    /// Where that one ended.
+    pub end: i64,
+}
+
 /// Steps that one question takes at most: places tried, conditions asked.
 const STEPS: u32 = 4_000;
 
@@ -101,6 +112,10 @@ pub struct Evaluator {
     decoded: ArrayVec<u8, DECODED>,
     numbers: [i64; NUMBERS],
     steps: u32,
+    /// Steps that the rule has which is asked.
+    asked: usize,
+    /// Where it could go on, if the answer was [`Answer::Later`].
+    pub(crate) partial: Option<Partial>,
     /// Where buffers are changed for rules; out while one is asked that looks in them.
     bench: Option<Box<Bench>>,
     /// What the packet may cost.
@@ -126,6 +141,8 @@ impl Default for Evaluator {
             decoded: ArrayVec::new(),
             numbers: [0; NUMBERS],
             steps: 0,
+            asked: 0,
+            partial: None,
             bench: Some(Box::default()),
             work: Work::default(),
             first: None,
@@ -161,6 +178,19 @@ impl Evaluator {
 
     /// Ask a rule. `bits` are the notes of the flow; a match takes those of the rule.
     pub fn ask(&mut self, rule: &Rule, facts: &Facts, buffers: &impl Buffers, bits: &mut [u64]) -> Answer {
+        self.ask_from(None, rule, facts, buffers, bits)
+    }
+
+    /// The same of a rule whose first contents were found before.
+    pub(crate) fn ask_from(
+        &mut self,
+        partial: Option<Partial>,
+        rule: &Rule,
+        facts: &Facts,
+        buffers: &impl Buffers,
+        bits: &mut [u64],
+    ) -> Answer {
+        self.partial = None;
         if !rule.tests.iter().all(|test| facts.holds(test)) {
             return Answer::No;
         }
@@ -169,15 +199,16 @@ impl Evaluator {
         }
         self.steps = STEPS;
         self.decoded.clear();
-        let begin = Cursor {
-            buffer: Buffer::Payload,
-            end: 0,
-        };
+        let (buffer, end) = partial.map_or((Buffer::Payload, 0), |partial| (partial.buffer, partial.end));
+        let begin = Cursor { buffer, end };
+        let held = partial.map_or(0, |partial| usize::from(partial.steps));
+        let steps = rule.steps.get(held..).unwrap_or_default();
+        self.asked = rule.steps.len();
         let answer = match self.bench.take_if(|_| !rule.transformed.is_empty()) {
-            None => self.go(&rule.steps, begin, buffers),
+            None => self.go(steps, begin, buffers),
             Some(mut bench) => {
                 let answer = match bench.prepare(rule, buffers, &mut self.matcher, &self.work) {
-                    true => self.go(&rule.steps, begin, &Prepared { buffers, bench: &bench }),
+                    true => self.go(steps, begin, &Prepared { buffers, bench: &bench }),
                     false => {
                         self.steps = 0;
                         Answer::No
@@ -380,7 +411,14 @@ impl Evaluator {
                     end: behind,
                 },
             };
-            match self.go(rest, cursor, buffers) {
+            let before = self.partial.take();
+            let answer = self.go(rest, cursor, buffers);
+            // The last place leaves most of what is allowed between.
+            self.partial = match answer {
+                Answer::Later if again => self.partial.or(self.held(rest, cursor)),
+                _ => before,
+            };
+            match answer {
                 Answer::Match => return Answer::Match,
                 Answer::Later | Answer::Blocked => later = true,
                 // What follows does not depend on this place: no other one helps.
@@ -392,6 +430,15 @@ impl Evaluator {
             }
         }
         Answer::or_later(later)
+    }
+
+    /// All steps but these hold, up to a place.
+    fn held(&self, rest: &[Step], cursor: Cursor) -> Option<Partial> {
+        Some(Partial {
+            steps: u8::try_from(self.asked.checked_sub(rest.len())?).ok()?,
+            buffer: cursor.buffer,
+            end: cursor.end,
+        })
     }
 
     fn absent(

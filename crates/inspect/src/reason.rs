@@ -169,6 +169,8 @@ macro_rules! limits {
 limits! {
     FlowsGaveWay "flows-gave-way"
         "Flows whose clients had answered nothing, as with forged sources, and that gave way to others: flows are all in use.";
+    PartialMatchesGaveWay "partial-matches-gave-way"
+        "Rules of whose contents the first lay further back than is kept, and that were forgotten: too many wait for the others.";
     FragmentsGaveWay "fragments-gave-way"
         "Datagrams in fragments that gave way to others: fragments or fragment-bytes are all in use.";
 }

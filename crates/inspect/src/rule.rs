@@ -39,6 +39,8 @@ pub struct Rule {
     pub(crate) is_of_event: bool,
     /// It asks only what follows what, in the payload: where its message begins and ends makes no difference to it.
     pub(crate) floats: bool,
+    /// All that it asks of what was found is where it ended: that may be remembered when it is no longer kept.
+    pub(crate) resumes: bool,
     /// Buffers that it looks in, each a bit.
     buffers: u64,
 }
@@ -184,6 +186,14 @@ fn floats(steps: &[Step]) -> bool {
     matches!(steps.first(), Some(Step::Content { .. })) && steps.iter().all(is_free)
 }
 
+/// Whether steps follow one another in a stream or a file, and none leaves a number or bytes to those behind it.
+fn resumes(steps: &[Step]) -> bool {
+    let is_long = |buffer| matches!(buffer, Buffer::Payload | Buffer::FileData | Buffer::HttpClientBody);
+    let leaves = |step: &Step| matches!(step, Step::ByteExtract(_) | Step::ByteMath(_) | Step::Base64Decode(_));
+    let follows = |pair: &[Step]| is_long(pair[0].buffer()) && pair[1].is_relative();
+    !steps.iter().any(leaves) && steps.windows(2).any(follows)
+}
+
 impl Rule {
     /// The rule of a signature.
     pub fn new(signature: Arc<Signature>, names: &mut Names) -> Result<Self, Unfit> {
@@ -273,6 +283,7 @@ impl Rule {
             Ok((transformed.buffer, changes.collect::<Result<_, _>>()?))
         });
         let transformed: Box<[(Buffer, Box<[Change]>)]> = transformed.collect::<Result<_, _>>()?;
+        let resumes = transformed.is_empty() && resumes(&steps);
         let looked_in = steps.iter().map(Step::buffer).map(|buffer| {
             let changed = buffer.transformed().and_then(|place| transformed.get(place));
             changed.map_or(buffer, |(own, _)| *own)
@@ -284,6 +295,7 @@ impl Rule {
             transformed,
             is_of_event,
             floats: floats(&steps),
+            resumes,
             signature,
             tests: tests.into(),
             notes: notes.into(),

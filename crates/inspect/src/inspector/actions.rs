@@ -1,7 +1,7 @@
 //! What becomes of a packet when all rules have been asked about it.
 
 use super::{Fate, FlowHandle, Inspector, Match, Round, RuleNumber, Verdict};
-use crate::reason::Reason;
+use crate::reason::{Limit, Reason};
 use crate::signature::Action;
 use crate::stream::Exception;
 
@@ -12,6 +12,9 @@ impl Inspector<'_> {
         if !round.tools.blocked.rules.is_empty() {
             let blocked = round.tools.blocked.take();
             round.tools.blocked.put_back(blocked);
+        }
+        for _ in 0..std::mem::take(&mut round.tools.forgotten) {
+            self.limits.add(Limit::PartialMatchesGaveWay as usize);
         }
         let is_full = std::mem::take(&mut round.tools.no_place);
         if round.tools.fired.acts.rules.is_empty() && !is_full {

@@ -4,7 +4,7 @@ use super::fired::{Fired, Set};
 use super::known::WithPayload;
 use super::waiting::{Lists, Waiting};
 use crate::bindings::vectorscan::{self, Calls, Next, Scratch};
-use crate::evaluate::{Answer, Buffers, Evaluator, Facts, View, is_listed};
+use crate::evaluate::{Answer, Buffers, Evaluator, Facts, Partial, View, is_listed};
 use crate::prefilter::Group;
 use crate::rates::{Counted, Rates};
 use crate::reason::Skipped;
@@ -15,6 +15,9 @@ use crate::signature::{Action, Buffer, DatasetCommand, RateKind, Service, Toward
 
 /// Units of work for a rule that a search has found at a place, or that is looked up for a piece of a message.
 const FOUND: u32 = 2;
+/// Bytes of a stream or a file from a place that is remembered: what is nearer is kept, and what is further away is given up, so
+/// that a rule that asks for what follows anywhere does not wait for ever.
+const FAR: std::ops::Range<i64> = 1_024..66_560;
 /// Units of work for a rule that is asked because of what a sender has sent: one that was found, or waits.
 const CANDIDATE: u32 = 32;
 
@@ -33,6 +36,8 @@ pub struct Tools {
     noted: bool,
     /// A rule had no place to wait in, with this packet.
     pub(super) no_place: bool,
+    /// Rules that were found in part and had to be forgotten, with this packet.
+    pub(super) forgotten: u32,
 }
 
 impl Tools {
@@ -63,6 +68,7 @@ impl Tools {
             blocked: Set::of(rules),
             noted: false,
             no_place: false,
+            forgotten: 0,
         }
     }
 
@@ -315,6 +321,9 @@ impl Asking<'_> {
             return self.tools.blocked.add(number);
         }
         let mut answer = self.tools.evaluator.ask(rule, self.facts, buffers, self.notes);
+        if rule.resumes && matches!(answer, Answer::No | Answer::Later) {
+            answer = self.go_on(number, rule, answer, buffers);
+        }
         // What is cut by something that the other side says is one for its receiver.
         if let (Some(payload), Answer::No | Answer::Later, true) = (self.stream, answer, rule.floats) {
             let whole = WithPayload { buffers, payload };
@@ -329,6 +338,34 @@ impl Asking<'_> {
             Answer::Later => self.wait(number),
             Answer::Match => self.matched(number),
         }
+    }
+
+    /// What a rule says that may have been found in part, where that is no longer kept.
+    fn go_on(&mut self, number: u32, rule: &Rule, mut answer: Answer, buffers: &impl Buffers) -> Answer {
+        let distance = |partial: &Partial| {
+            let view = buffers.view(partial.buffer)?;
+            Some(view.base as i64 + view.bytes.len() as i64 - partial.end)
+        };
+        let partial = self.tools.evaluator.partial.take();
+        if let Some(known) = self.waiting.partial(number, self.lists)
+            && self.tools.evaluator.work.charge(CANDIDATE)
+        {
+            let evaluator = &mut self.tools.evaluator;
+            let is_over = distance(&known).is_none_or(|distance| distance >= FAR.end);
+            match evaluator.ask_from(Some(known), rule, self.facts, buffers, self.notes) {
+                Answer::Later if is_over => self.waiting.forget_partial(number, self.lists),
+                Answer::No => self.waiting.forget_partial(number, self.lists),
+                said => answer = said,
+            }
+        }
+        let is_far = |partial: &Partial| distance(partial).is_some_and(|distance| FAR.contains(&distance));
+        if answer == Answer::Later
+            && let Some(partial) = partial.filter(is_far)
+        {
+            let fits = self.waiting.remember(number, partial, self.lists);
+            self.tools.forgotten += u32::from(!fits);
+        }
+        answer
     }
 
     /// Whether a rule is about what happens, each time: a packet by itself, or something odd.

@@ -1,11 +1,14 @@
 //! Rules that wait for more of a message, and those that have matched in it: a few in the flow itself, more in a list of
 //! the shard that has a bit for each rule, so that none gives way to another.
 
+use crate::evaluate::Partial;
 use crate::shares::{Places, Source};
 use arrayvec::ArrayVec;
 
 /// Rules that a direction of a flow keeps without a list.
 pub const INLINE: usize = 16;
+/// Rules of a direction that are remembered to have been found in part.
+pub const PARTIALS: usize = 32;
 /// No list.
 const NONE: u32 = u32::MAX;
 
@@ -17,6 +20,8 @@ pub struct Waiting {
     any: bool,
     /// Place of the list that holds all of them, once they are more than fit here.
     list: u32,
+    /// Place where those are remembered that were found in part.
+    partials: u32,
     rules: ArrayVec<u32, INLINE>,
     spoken: ArrayVec<u32, INLINE>,
 }
@@ -26,6 +31,7 @@ impl Default for Waiting {
         Self {
             any: false,
             list: NONE,
+            partials: NONE,
             rules: ArrayVec::new(),
             spoken: ArrayVec::new(),
         }
@@ -45,6 +51,8 @@ impl Waiting {
     #[inline(always)]
     pub(super) fn turn(&mut self, lists: &mut Lists) {
         if self.any {
+            // Places are counted from where a message begins.
+            self.forget_partials(lists);
             self.unspeak(lists);
         }
     }
@@ -61,14 +69,63 @@ impl Waiting {
     #[cold]
     fn clear(&mut self, lists: &mut Lists) {
         lists.release(self.list);
+        self.forget_partials(lists);
         self.forget();
     }
 
     /// Nothing is kept; a list that it had is released, or gone with its rules.
     pub(super) fn forget(&mut self) {
-        (self.any, self.list) = (false, NONE);
+        (self.any, self.list, self.partials) = (false, NONE, NONE);
         self.rules.clear();
         self.spoken.clear();
+    }
+
+    fn forget_partials(&mut self, lists: &mut Lists) {
+        if self.partials != NONE {
+            lists.partials.free.release(self.partials);
+            self.partials = NONE;
+        }
+    }
+
+    /// Where a rule goes on that was found in part.
+    pub(super) fn partial(&self, rule: u32, lists: &Lists) -> Option<Partial> {
+        let all = lists.partials.all.get(self.partials as usize)?;
+        all.iter().find(|(of, _)| *of == rule).map(|(_, partial)| *partial)
+    }
+
+    /// A rule was found in part. Of two parts the longer one is remembered, else the later one. False where one had to be
+    /// forgotten for it, that which is furthest back, or it finds no place itself.
+    pub(super) fn remember(&mut self, rule: u32, partial: Partial, lists: &mut Lists) -> bool {
+        if self.partials == NONE {
+            let Some(place) = lists.partials.take() else {
+                return false;
+            };
+            self.partials = place;
+        }
+        let Some(all) = lists.partials.all.get_mut(self.partials as usize) else {
+            return false;
+        };
+        if let Some((_, known)) = all.iter_mut().find(|(of, _)| *of == rule) {
+            if known.steps <= partial.steps {
+                *known = partial;
+            }
+            return true;
+        }
+        let Err(error) = all.try_push((rule, partial)) else {
+            return true;
+        };
+        let furthest = all.iter_mut().min_by_key(|(_, known)| known.end);
+        if let Some(furthest) = furthest.filter(|(_, known)| known.end < partial.end) {
+            *furthest = error.element();
+        }
+        false
+    }
+
+    /// A rule can't go on from where it was found in part.
+    pub(super) fn forget_partial(&mut self, rule: u32, lists: &mut Lists) {
+        if let Some(all) = lists.partials.all.get_mut(self.partials as usize) {
+            all.retain(|(of, _)| *of != rule);
+        }
     }
 
     /// Whether no rule waits.
@@ -143,6 +200,21 @@ struct List {
     is_used: bool,
 }
 
+/// Where rules are remembered that were found in part.
+#[derive(Debug)]
+struct Partials {
+    all: Box<[ArrayVec<(u32, Partial), PARTIALS>]>,
+    free: Places,
+}
+
+impl Partials {
+    fn take(&mut self) -> Option<u32> {
+        let place = self.free.take()?;
+        self.all.get_mut(place as usize)?.clear();
+        Some(place)
+    }
+}
+
 /// Lists of a shard, each with two bits for each of its rules.
 #[derive(Debug)]
 pub struct Lists {
@@ -152,6 +224,7 @@ pub struct Lists {
     bits: Box<[u64]>,
     /// Words of a half.
     words: usize,
+    partials: Partials,
 }
 
 impl Lists {
@@ -163,6 +236,10 @@ impl Lists {
             free: Places::new(count),
             bits: vec![0; count as usize * words * 2].into(),
             words,
+            partials: Partials {
+                all: (0..count).map(|_| ArrayVec::new()).collect(),
+                free: Places::new(count),
+            },
         }
     }
 
@@ -170,6 +247,7 @@ impl Lists {
     #[inline(always)]
     pub(super) fn take_for(&mut self, source: Source) {
         self.free.holders.source = source;
+        self.partials.free.holders.source = source;
     }
 
     fn of(&self, list: u32) -> Option<&List> {

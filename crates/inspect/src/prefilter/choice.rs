@@ -1,7 +1,7 @@
 //! What is searched for on behalf of a rule, and where.
 
 use super::{Class, needed, rarity};
-use crate::signature::{Buffer, Condition, Content, Expression, Fast, Protocol, Signature, Toward};
+use crate::signature::{Buffer, Condition, Content, Expression, Fast, Protocol, Signature, Toward, Value};
 
 /// What is searched for.
 pub enum Choice {
@@ -92,12 +92,39 @@ fn chosen(signature: &Signature) -> Option<&Content> {
         _ => None,
     });
     let asked = contents.clone().find(|content| content.fast != Fast::Unsaid);
+    let asked = begins_far(signature).or(asked);
     // Of equals, the first: `max_by_key` would take the last.
     asked.or_else(|| {
         contents
             .rev()
             .max_by_key(|content| (worth(content, part(content)), part(content).len()))
     })
+}
+
+/// Bytes that are surely kept of a stream or a file, when what follows them comes.
+const KEPT: i64 = 1_024;
+
+/// The content of a stream or a file that another one follows at a distance at which it need no longer be kept: the rule must be asked
+/// when it comes, so that where it lay is remembered.
+fn begins_far(signature: &Signature) -> Option<&Content> {
+    let is_far = |value: Option<Value>| matches!(value, Some(Value::Constant(bytes)) if bytes > KEPT);
+    let mut begins = None;
+    for condition in &signature.conditions {
+        let Condition::Content(content) = condition else {
+            continue;
+        };
+        let is_relative = content.distance.is_some() || content.within.is_some();
+        let is_long = matches!(
+            content.buffer,
+            Buffer::Payload | Buffer::FileData | Buffer::HttpClientBody
+        );
+        match is_relative {
+            true if is_far(content.distance) || is_far(content.within) => return begins,
+            true => {}
+            false => begins = Some(content).filter(|content| is_long && usable(content)),
+        }
+    }
+    None
 }
 
 fn usable(content: &Content) -> bool {
