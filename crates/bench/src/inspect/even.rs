@@ -66,7 +66,7 @@ fn plan() -> Plan {
         protocols: Capacity {
             messages: 1,
             names: 1,
-            inflaters: 1,
+            inflaters: 0,
             ..Capacity::default()
         },
     }
