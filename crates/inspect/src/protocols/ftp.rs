@@ -14,7 +14,7 @@ use crate::signature::{Buffer, Toward};
 /// Bytes of a line that are read; a longer line is read up to there.
 pub const LINE: usize = 448;
 /// Units of work for a message: the bytes of a command and its reply earn at least two of them.
-const MESSAGE: u32 = 128;
+const MESSAGE: u32 = 192;
 /// The first byte of TLS: a record of a handshake.
 const HANDSHAKE: u8 = 22;
 
