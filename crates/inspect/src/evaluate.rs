@@ -66,6 +66,11 @@ impl View<'_> {
 pub trait Buffers {
     /// A buffer of the packet, message or transaction. `None`: there is none of this kind, and there will be none.
     fn view(&self, buffer: Buffer) -> Option<View<'_>>;
+
+    /// Tells the message of a protocol that buffers are of from every other; zeros where there is none.
+    fn message(&self) -> (usize, u32) {
+        (0, 0)
+    }
 }
 
 /// What a rule says.
@@ -96,6 +101,8 @@ pub(crate) struct Partial {
     pub buffer: Buffer,
     /// Where that one ended.
     pub end: i64,
+    /// The message that it lies in, as [`Buffers::message`].
+    pub message: (usize, u32),
 }
 
 /// Steps that one question takes at most: places tried, conditions asked.
@@ -438,6 +445,7 @@ impl Evaluator {
             steps: u8::try_from(self.asked.checked_sub(rest.len())?).ok()?,
             buffer: cursor.buffer,
             end: cursor.end,
+            message: (0, 0),
         })
     }
 

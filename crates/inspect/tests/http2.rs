@@ -382,3 +382,30 @@ alert http any any -> any any (msg:"m"; flow:to_server; http.uri; content:"/seco
         }
     }
 }
+
+#[test]
+fn contents_far_apart_must_lie_in_one_stream() {
+    let rule = r#"alert http any any -> any any (msg:"m"; flow:to_client; file.data; content:"one"; content:"two"; within:60000; sid:1;)"#;
+    let asks = [1, 3].map(|stream| frame(HEADERS, 5, stream, &block(&request("/"))));
+    let (_, client) = client(&asks);
+    let answers = [1, 3].map(|stream| frame(HEADERS, 4, stream, &fields(&[(":status", "200")])));
+    let (_, begin) = server(&answers);
+    let data = |stream: u32, bytes: &[u8]| frame(0, 0, stream, bytes);
+    let dots = [b'.'; 6_000];
+    let mut lab = Lab::new(Suricata, rule);
+    let mut connection = Connection::open(&mut lab, 80);
+    connection.client(0, &client);
+    let mut at = 0;
+    let mut say = |connection: &mut Connection<'_>, bytes: &[u8]| {
+        for part in bytes.chunks(1_400) {
+            connection.server(at, part);
+            at += part.len();
+        }
+    };
+    say(&mut connection, &begin);
+    say(&mut connection, &data(1, &[&b"one"[..], &dots].concat()));
+    say(&mut connection, &data(3, &[&dots[..], &dots, b"two"].concat()));
+    assert_eq!(Vec::<u32>::new(), connection.lab.fired, "in two streams");
+    say(&mut connection, &data(1, &[&dots[..], b"two"].concat()));
+    assert_eq!(vec![1], connection.lab.fired, "in one, with another between");
+}

@@ -346,8 +346,18 @@ impl Asking<'_> {
             let view = buffers.view(partial.buffer)?;
             Some(view.base as i64 + view.bytes.len() as i64 - partial.end)
         };
+        // Streams of HTTP/2 have messages at the same time.
+        let message = |buffer: Buffer| match buffer {
+            Buffer::Payload => (0, 0),
+            _ => buffers.message(),
+        };
         let partial = self.tools.evaluator.partial.take();
-        if let Some(known) = self.waiting.partial(number, self.lists)
+        let known = self.waiting.partial(number, self.lists);
+        if known.is_some_and(|known| known.message != message(known.buffer)) {
+            // The other message may go on.
+            return Answer::Later;
+        }
+        if let Some(known) = known
             && self.tools.evaluator.work.charge(CANDIDATE)
         {
             let evaluator = &mut self.tools.evaluator;
@@ -362,6 +372,10 @@ impl Asking<'_> {
         if answer == Answer::Later
             && let Some(partial) = partial.filter(is_far)
         {
+            let partial = Partial {
+                message: message(partial.buffer),
+                ..partial
+            };
             let fits = self.waiting.remember(number, partial, self.lists);
             self.tools.forgotten += u32::from(!fits);
         }

@@ -108,6 +108,10 @@ pub(super) struct Known<'a> {
 }
 
 impl Buffers for Known<'_> {
+    fn message(&self) -> (usize, u32) {
+        self.slot.as_ref().map_or((0, 0), Slot::identity)
+    }
+
     fn view(&self, buffer: Buffer) -> Option<View<'_>> {
         if buffer == Buffer::Payload {
             return Some(self.payload);
@@ -142,6 +146,10 @@ pub(super) struct WithPayload<'k, B> {
 }
 
 impl<B: Buffers> Buffers for WithPayload<'_, B> {
+    fn message(&self) -> (usize, u32) {
+        self.buffers.message()
+    }
+
     fn view(&self, buffer: Buffer) -> Option<View<'_>> {
         match buffer {
             Buffer::Payload => Some(self.payload),

@@ -534,6 +534,13 @@ impl<'a> Slot<'a> {
         self.0.map_or(0, |open| open.state.version)
     }
 
+    /// Tells it from every other, and from every other use of its place.
+    pub(crate) fn identity(&self) -> (usize, u32) {
+        self.0.map_or((0, 0), |open| {
+            (std::ptr::from_ref(open.state).addr(), open.state.serial)
+        })
+    }
+
     /// The stream of HTTP/2 that it is of; 0: of none.
     pub fn stream(&self) -> u32 {
         self.0.map_or(0, |open| open.state.stream)
