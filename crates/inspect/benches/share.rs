@@ -79,9 +79,10 @@ fn segment(ports: [u16; 2], numbers: [u32; 2], flags: u8, data: &[u8]) -> Vec<u8
 }
 
 /// What a client sends goes between these.
-fn client() -> Ends {
+fn client(connection: usize) -> Ends {
+    let [high, low] = (connection as u16).to_be_bytes();
     Ends {
-        source: [192, 168, 0, 2].into(),
+        source: [10, 0, high, low].into(),
         destination: [198, 51, 100, 7].into(),
         ports: [40_000, 80],
         protocol: 6,
@@ -112,9 +113,9 @@ impl Rig {
         let scratch = rules.prefilter().scratch().expect("memory");
         let mut inspector = Inspector::new(&plan, rules.clone(), memory, Hasher::new([1, 2])).expect("memory");
         let handles = (0..CONNECTIONS)
-            .map(|_| {
+            .map(|connection| {
                 let handle = inspector.open(true).expect("a place");
-                inspector.introduce(handle, client(), 0, 0);
+                inspector.introduce(handle, client(connection), 0, 0);
                 handle
             })
             .collect();
@@ -144,8 +145,8 @@ impl Rig {
             ..Facts::default()
         };
         let ends = match direction {
-            Direction::Forward => client(),
-            Direction::Reverse => client().turned(),
+            Direction::Forward => client(connection),
+            Direction::Reverse => client(connection).turned(),
         };
         let mut report = |_| *fired += 1;
         let mut round = Round {
