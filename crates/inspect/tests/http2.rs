@@ -409,3 +409,31 @@ fn contents_far_apart_must_lie_in_one_stream() {
     say(&mut connection, &data(1, &[&dots[..], b"two"].concat()));
     assert_eq!(vec![1], connection.lab.fired, "in one, with another between");
 }
+
+#[test]
+fn bodies_are_decoded_as_in_http_1() {
+    use std::io::Write;
+    let rule = r#"alert http any any -> any any (msg:"m"; flow:to_client; file.data; content:"all that is evil"; sid:1;)
+alert http any any -> any any (msg:"m"; flow:to_server; http.request_body; content:"all that is evil"; sid:2;)"#;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(&b"all that is evil ".repeat(40)).unwrap();
+    let encoded = encoder.finish().unwrap();
+    let mut post = request("/form");
+    post[0].1 = "POST".into();
+    post.push(("content-encoding", "gzip".into()));
+    let (_, asks) = client(&[frame(HEADERS, 4, 1, &block(&post)), frame(0, 1, 1, &encoded)]);
+    let head = fields(&[(":status", "200"), ("content-encoding", "gzip")]);
+    let (_, answer) = server(&[frame(HEADERS, 4, 1, &head), frame(0, 1, 1, &encoded)]);
+    for step in [1, 50, 1_460] {
+        let mut lab = Lab::new(Suricata, rule);
+        let mut connection = Connection::open(&mut lab, 80);
+        for (number, part) in asks.chunks(step).enumerate() {
+            connection.client(number * step, part);
+        }
+        for (number, part) in answer.chunks(step).enumerate() {
+            connection.server(number * step, part);
+        }
+        lab.fired.sort_unstable();
+        assert_eq!(vec![1, 2], lab.fired, "segments of {step}");
+    }
+}
