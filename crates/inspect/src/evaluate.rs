@@ -67,8 +67,8 @@ pub trait Buffers {
     /// A buffer of the packet, message or transaction. `None`: there is none of this kind, and there will be none.
     fn view(&self, buffer: Buffer) -> Option<View<'_>>;
 
-    /// Tells the message of a protocol that buffers are of from every other; zeros where there is none.
-    fn message(&self) -> (usize, u32) {
+    /// Tells the message that a buffer of a protocol is of from every other; zeros where there is none.
+    fn message(&self, _buffer: Buffer) -> (usize, u32) {
         (0, 0)
     }
 }
@@ -92,7 +92,7 @@ impl Answer {
     }
 }
 
-/// Where a rule goes on whose first contents were found: they need not be kept.
+/// How far a rule was found, so that it can be asked for the rest when the bytes of that are no longer kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Partial {
     /// Steps that hold.
@@ -108,6 +108,9 @@ pub(crate) struct Partial {
 /// Steps that one question takes at most: places tried, conditions asked.
 const STEPS: u32 = 4_000;
 
+/// Bytes of a stream or a file that are surely kept when what follows them comes.
+pub(crate) const KEPT: i64 = 1_024;
+
 /// Bytes that are decoded at most.
 const DECODED: usize = 1024;
 /// Bytes that they are decoded from at most: four for three, and as many that end lines.
@@ -119,7 +122,7 @@ pub struct Evaluator {
     decoded: ArrayVec<u8, DECODED>,
     numbers: [i64; NUMBERS],
     steps: u32,
-    /// Steps that the rule has which is asked.
+    /// How many steps the rule has that is asked.
     asked: usize,
     /// Where it could go on, if the answer was [`Answer::Later`].
     pub(crate) partial: Option<Partial>,
@@ -422,7 +425,7 @@ impl Evaluator {
             let answer = self.go(rest, cursor, buffers);
             // The last place leaves most of what is allowed between.
             self.partial = match answer {
-                Answer::Later if again => self.partial.or(self.held(rest, cursor)),
+                Answer::Later if again => self.partial.or_else(|| self.held(rest, cursor, buffers)),
                 _ => before,
             };
             match answer {
@@ -440,12 +443,12 @@ impl Evaluator {
     }
 
     /// All steps but these hold, up to a place.
-    fn held(&self, rest: &[Step], cursor: Cursor) -> Option<Partial> {
+    fn held(&self, rest: &[Step], cursor: Cursor, buffers: &impl Buffers) -> Option<Partial> {
         Some(Partial {
             steps: u8::try_from(self.asked.checked_sub(rest.len())?).ok()?,
             buffer: cursor.buffer,
             end: cursor.end,
-            message: (0, 0),
+            message: buffers.message(cursor.buffer),
         })
     }
 

@@ -284,7 +284,7 @@ pub enum Buffer {
     FtpCommand,
     /// Its argument, without the blanks around it.
     FtpCommandData,
-    /// Code of a reply of FTP: `230`; of each line of a reply that has several.
+    /// Completion code of an FTP reply: `230`. Every line of a multi-line reply has it.
     FtpCompletionCode,
     /// Text of a line of a reply of FTP, without its code.
     FtpReply,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Units that a packet may cause. A unit is a byte that is decoded and searched: 1 to 2 ns of a long repetition, which is what
-/// there is much of in a packet, 3 ns of text (`cargo bench -p sluice-inspect --bench work`). So it is some 50 µs, 100 µs of
-/// the dearest known.
+/// there is much of in a packet, 3 ns of text (`cargo bench -p sluice-inspect --bench work`). So it is some 50 µs, four times as
+/// much of the dearest known (docs/performance.md, The dearest packet).
 pub const PACKET: u32 = 48 << 10;
 /// Units that a flow is granted for each byte that it carries. Text is a tenth of its size where it is compressed well.
 pub const BYTE: u32 = 16;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use flows::play::{Message, Wire, play};
+use flows::play::{Wire, in_parts, play};
 use lab::{Connection, Lab};
 use md5::{Digest, Md5};
 use sha1::Sha1;
@@ -72,16 +72,6 @@ const EACH: &str = r#"
 const LISTED: &[u32] = &[1, 2, 3];
 const UNLISTED: &[u32] = &[4, 5, 6];
 
-fn said(messages: &[(Toward, &[u8])], step: usize) -> Vec<Message> {
-    let parts = messages.iter().flat_map(|(toward, bytes)| {
-        bytes.chunks(step).map(|part| Message {
-            toward: *toward,
-            bytes: part.to_vec(),
-        })
-    });
-    parts.collect()
-}
-
 fn wire(port: u16) -> Wire {
     Wire {
         ports: [40_000, port],
@@ -90,7 +80,7 @@ fn wire(port: u16) -> Wire {
 }
 
 fn fired(lab: &mut Lab, port: u16, messages: &[(Toward, &[u8])], step: usize) -> Vec<u32> {
-    play(lab, &wire(port), &said(messages, step));
+    play(lab, &wire(port), &in_parts(messages, step));
     lab.fired.sort_unstable();
     std::mem::take(&mut lab.fired)
 }

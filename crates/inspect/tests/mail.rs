@@ -3,7 +3,7 @@
 mod flows;
 mod lab;
 
-use flows::play::{Message, Wire, play};
+use flows::play::{Wire, in_parts, play};
 use lab::{Connection, Lab};
 use sluice_inspect::protocols::{Capacity, Piece, Slot, Smtp, Store};
 use sluice_inspect::signature::Buffer;
@@ -136,16 +136,6 @@ fn wire(port: u16) -> Wire {
     }
 }
 
-fn said(messages: &[(Toward, &[u8])], step: usize) -> Vec<Message> {
-    let parts = messages.iter().flat_map(|(toward, bytes)| {
-        bytes.chunks(step).map(|part| Message {
-            toward: *toward,
-            bytes: part.to_vec(),
-        })
-    });
-    parts.collect()
-}
-
 #[test]
 fn rules_about_mail_fire() {
     let rules = r#"alert smtp any any -> any any (msg:"m"; smtp.helo; content:"bar.com"; bsize:7; sid:1;)
@@ -157,7 +147,7 @@ fn rules_about_mail_fire() {
         alert smtp any any -> any any (msg:"m"; http.request_body; content:"hello world"; sid:7;)"#;
     for step in [1, 17, 1460] {
         let mut lab = Lab::new(Suricata, rules);
-        let messages = said(&[(Client, b"220 foo.com ready\r\n"), (Server, MAIL)], step);
+        let messages = in_parts(&[(Client, b"220 foo.com ready\r\n"), (Server, MAIL)], step);
         play(&mut lab, &wire(2525), &messages);
         lab.fired.sort_unstable();
         assert_eq!(vec![1, 2, 3, 4, 5], lab.fired, "segments of {step}");
@@ -181,8 +171,8 @@ fn rules_about_files_of_ftp_fire() {
             (Client, b"227 Entering Passive Mode (198,51,100,7,16,1)\r\n"),
             (Server, command),
         ];
-        play(&mut lab, &wire(21), &said(control, 1460));
-        play(&mut lab, &wire(4097), &said(&[(data, b"some marker")], 3));
+        play(&mut lab, &wire(21), &in_parts(control, 1460));
+        play(&mut lab, &wire(4097), &in_parts(&[(data, b"some marker")], 3));
         lab.fired.sort_unstable();
         assert_eq!(expected, lab.fired);
     }
@@ -198,7 +188,7 @@ fn file_of_ftp_goes_on_where_its_receiver_sends_no_more() {
         (Server, b"PASV\r\n"),
         (Client, b"227 Entering Passive Mode (198,51,100,7,16,1)\r\n"),
     ];
-    play(&mut lab, &wire(21), &said(control, 1460));
+    play(&mut lab, &wire(21), &in_parts(control, 1460));
     let mut connection = Connection::open(&mut lab, 4097);
     connection.server(0, b"some ");
     connection.finish(Direction::Forward, 0);

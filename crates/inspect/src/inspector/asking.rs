@@ -4,7 +4,7 @@ use super::fired::{Fired, Set};
 use super::known::WithPayload;
 use super::waiting::{Lists, Waiting};
 use crate::bindings::vectorscan::{self, Calls, Next, Scratch};
-use crate::evaluate::{Answer, Buffers, Evaluator, Facts, Partial, View, is_listed};
+use crate::evaluate::{Answer, Buffers, Evaluator, Facts, KEPT, Partial, View, is_listed};
 use crate::prefilter::Group;
 use crate::rates::{Counted, Rates};
 use crate::reason::Skipped;
@@ -17,7 +17,7 @@ use crate::signature::{Action, Buffer, DatasetCommand, RateKind, Service, Toward
 const FOUND: u32 = 2;
 /// Bytes of a stream or a file from a place that is remembered: what is nearer is kept, and what is further away is given up, so
 /// that a rule that asks for what follows anywhere does not wait for ever.
-const FAR: std::ops::Range<i64> = 1_024..66_560;
+const FAR: std::ops::Range<i64> = KEPT..KEPT + 65_536;
 /// Units of work for a rule that is asked because of what a sender has sent: one that was found, or waits.
 const CANDIDATE: u32 = 32;
 
@@ -346,15 +346,10 @@ impl Asking<'_> {
             let view = buffers.view(partial.buffer)?;
             Some(view.base as i64 + view.bytes.len() as i64 - partial.end)
         };
-        // Streams of HTTP/2 have messages at the same time.
-        let message = |buffer: Buffer| match buffer {
-            Buffer::Payload => (0, 0),
-            _ => buffers.message(),
-        };
         let partial = self.tools.evaluator.partial.take();
         let known = self.waiting.partial(number, self.lists);
-        if known.is_some_and(|known| known.message != message(known.buffer)) {
-            // The other message may go on.
+        if known.is_some_and(|known| known.message != buffers.message(known.buffer)) {
+            // The other message may go on: streams of HTTP/2 have theirs at the same time.
             return Answer::Later;
         }
         if let Some(known) = known
@@ -372,10 +367,6 @@ impl Asking<'_> {
         if answer == Answer::Later
             && let Some(partial) = partial.filter(is_far)
         {
-            let partial = Partial {
-                message: message(partial.buffer),
-                ..partial
-            };
             let fits = self.waiting.remember(number, partial, self.lists);
             self.tools.forgotten += u32::from(!fits);
         }

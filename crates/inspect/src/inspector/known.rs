@@ -108,8 +108,9 @@ pub(super) struct Known<'a> {
 }
 
 impl Buffers for Known<'_> {
-    fn message(&self) -> (usize, u32) {
-        self.slot.as_ref().map_or((0, 0), Slot::identity)
+    fn message(&self, buffer: Buffer) -> (usize, u32) {
+        let slot = self.slot.as_ref().filter(|_| buffer != Buffer::Payload);
+        slot.map_or((0, 0), Slot::identity)
     }
 
     fn view(&self, buffer: Buffer) -> Option<View<'_>> {
@@ -146,8 +147,8 @@ pub(super) struct WithPayload<'k, B> {
 }
 
 impl<B: Buffers> Buffers for WithPayload<'_, B> {
-    fn message(&self) -> (usize, u32) {
-        self.buffers.message()
+    fn message(&self, buffer: Buffer) -> (usize, u32) {
+        self.buffers.message(buffer)
     }
 
     fn view(&self, buffer: Buffer) -> Option<View<'_>> {

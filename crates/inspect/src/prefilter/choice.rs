@@ -1,6 +1,7 @@
 //! What is searched for on behalf of a rule, and where.
 
 use super::{Class, needed, rarity};
+use crate::evaluate::KEPT;
 use crate::signature::{Buffer, Condition, Content, Expression, Fast, Protocol, Signature, Toward, Value};
 
 /// What is searched for.
@@ -100,9 +101,6 @@ fn chosen(signature: &Signature) -> Option<&Content> {
             .max_by_key(|content| (worth(content, part(content)), part(content).len()))
     })
 }
-
-/// Bytes that are surely kept of a stream or a file, when what follows them comes.
-const KEPT: i64 = 1_024;
 
 /// The content of a stream or a file that another one follows at a distance at which it need no longer be kept: the rule must be asked
 /// when it comes, so that where it lay is remembered.

@@ -13,7 +13,7 @@ use crate::signature::{Buffer, Toward};
 
 /// Bytes of a line that are read; a longer line is read up to there.
 pub const LINE: usize = 448;
-/// Units of work for a message: the bytes of a command and its reply earn at least two of them.
+/// Units of work for a line: what the packets of a command and of its reply earn is more than both take.
 const MESSAGE: u32 = 192;
 /// The first byte of TLS: a record of a handshake.
 const HANDSHAKE: u8 = 22;

@@ -58,7 +58,7 @@ pub(super) fn transfer(draft: &mut Draft, value: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `ftp.mode:passive`: who listens for the data connection that a command or a reply agrees on.
+/// `ftp.mode:passive`: the mode of the data connection that a command or a reply announces.
 pub(super) fn transfer_mode(draft: &mut Draft, value: &str) -> Result<(), Fault> {
     match value.trim() {
         mode @ ("active" | "passive") => whole(draft, Buffer::FtpMode, mode.as_bytes()),

@@ -54,6 +54,17 @@ impl Default for Wire {
     }
 }
 
+/// What sides say in turn, in parts of so many bytes.
+pub fn in_parts(messages: &[(Toward, &[u8])], step: usize) -> Vec<Message> {
+    let parts = messages.iter().flat_map(|(toward, bytes)| {
+        bytes.chunks(step).map(|part| Message {
+            toward: *toward,
+            bytes: part.to_vec(),
+        })
+    });
+    parts.collect()
+}
+
 /// A flow from its begin to its end; the rules that it fires are in [`Lab::fired`], each as often as it does.
 pub fn play(lab: &mut Lab, wire: &Wire, messages: &[Message]) {
     let tcp = wire.ip.protocol == 6;

@@ -162,12 +162,8 @@ impl Database<Block> {
     ///
     /// Where the scratch does not serve this database, or the data is 4 GiB or longer. A panic of the sink aborts the
     /// process.
-    pub fn scan(&self, data: &[u8], scratch: &mut Scratch, sink: impl FnMut(u32, u64) -> Next) -> Scanned {
+    pub fn scan<S: FnMut(u32, u64) -> Next>(&self, data: &[u8], scratch: &mut Scratch, mut sink: S) -> Scanned {
         scratch.note(self.serial, || None, data);
-        self.search(data, scratch, sink)
-    }
-
-    fn search<S: FnMut(u32, u64) -> Next>(&self, data: &[u8], scratch: &mut Scratch, mut sink: S) -> Scanned {
         let memory = scratch.memory_for(self.serial);
         // SAFETY: the database is alive and of block mode, the data readable, the scratch large enough and borrowed
         // mutably, and `report::<S>` is handed the sink that it expects, which outlives the call.
