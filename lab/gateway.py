@@ -119,6 +119,22 @@ class Sluice:
         """Count by name of drop, over all interfaces and workers."""
         return {row["name"]: row["packets"] for row in self.show("drops")["drops"]}
 
+    def cores(self):
+        """Each worker with its counters by name."""
+        return [core | {counter["name"]: counter["count"] for counter in core["counters"]}
+                for core in self.show("cores")["cores"]]
+
+    def wait_taken_over(self):
+        """Wait until each of two workers has taken over what the other handed to it.
+
+        One reading does not prove it: hosts send packets of their own at any time, and one may be on its way.
+        """
+        def is_taken_over():
+            one, other = self.cores()
+            return one["handed-over"] == other["taken-over"] and other["handed-over"] == one["taken-over"]
+
+        waiting.until(is_taken_over, "each worker to take over what the other handed to it")
+
     def wait_for_drop(self, name, more_than, timeout=10.0):
         """Wait until more packets than that were dropped under a name."""
         waiting.until(lambda: self.drops().get(name, 0) > more_than, f"a drop {name} after {more_than}", timeout)

@@ -43,12 +43,6 @@ def document(steering):
     )
 
 
-def _cores(gateway):
-    """Each worker with its counters by name."""
-    cores = gateway.show("cores")["cores"]
-    return [core | {counter["name"]: counter["count"] for counter in core["counters"]} for core in cores]
-
-
 def test_downloads_over_two_workers_have_the_same_hash_and_every_handover_a_cause(topology, gateway, services, folder):
     digests = []
 
@@ -71,7 +65,7 @@ def test_downloads_over_two_workers_have_the_same_hash_and_every_handover_a_caus
     for thread in threads:
         thread.join()
     assert [services.digest] * len(addresses) == digests
-    cores = _cores(gateway)
+    cores = gateway.cores()
     assert 2 == len(cores)
     assert {0} == {core["forgotten"] for core in cores}
     # One queue: the first worker receives everything, and gives away what is the other's; that one can't send.
@@ -79,8 +73,7 @@ def test_downloads_over_two_workers_have_the_same_hash_and_every_handover_a_caus
     assert cores[1]["handed-over-transmit"] > 0
     causes = [sum(count for name, count in core.items() if name.startswith("handed-over-")) for core in cores]
     assert [core["handed-over"] for core in cores] == causes
-    assert cores[0]["handed-over"] == cores[1]["taken-over"]
-    assert cores[1]["handed-over"] == cores[0]["taken-over"]
+    gateway.wait_taken_over()
 
 
 def test_errors_and_fragments_reach_their_session_from_either_worker(topology, gateway, services):

@@ -20,11 +20,6 @@ def document():
     )
 
 
-def _cores(gateway):
-    cores = gateway.show("cores")["cores"]
-    return [core | {counter["name"]: counter["count"] for counter in core["counters"]} for core in cores]
-
-
 def test_downloads_go_on_while_their_shards_move(topology, gateway, services, folder):
     addresses = [f"192.168.1.{number}" for number in range(20, 32)]
     for address in addresses:
@@ -46,7 +41,7 @@ def test_downloads_go_on_while_their_shards_move(topology, gateway, services, fo
         thread.join()
     assert len(digests) >= len(addresses)
     assert {services.digest} == set(digests)
-    cores = _cores(gateway)
+    cores = gateway.cores()
     moved = sum(core["shards-taken"] for core in cores)
     assert moved > 0, str([(core["busy"], core["shards"]) for core in cores])
     assert 16 == sum(core["shards"] for core in cores)
