@@ -328,6 +328,7 @@ fn document() -> impl Strategy<Value = Document> {
             limits,
             subscribers: 5,
             unsolicited_syn: UnsolicitedSyn::Drop,
+            untranslated_inbound: UntranslatedInbound::Drop,
             pools: pools.into_iter().collect(),
             source: source
                 .into_iter()

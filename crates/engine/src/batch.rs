@@ -460,6 +460,12 @@ impl Lists {
         self.recognised >> (slot as usize % HAND) & 1 != 0
     }
 
+    /// A packet is looked at anew, as one of another session.
+    pub fn forget(&mut self, slot: Slot) {
+        let others = !(1u128 << (slot as usize % HAND));
+        (self.passed, self.recognised) = (self.passed & others, self.recognised & others);
+    }
+
     /// Drop a packet.
     #[inline(always)]
     pub fn discard(&mut self, slot: Slot, reason: impl Into<Reason>) {

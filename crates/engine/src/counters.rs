@@ -197,6 +197,8 @@ pub struct WorkerCounters {
     pub session_packets: Counter,
     /// Sessions decided again after a change of policy.
     pub sessions_revised: Counter,
+    /// Times that a session was bound to another interface, by which its packets came in from then on.
+    pub sessions_rebound: Counter,
     /// Sessions ended because no pool has their public address and port any more; among [`Self::sessions_ended`].
     pub sessions_withdrawn: Counter,
     /// Sessions ended because the public address of their site has gone, or the private one of their terminal; among

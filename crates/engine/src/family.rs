@@ -18,6 +18,7 @@ use sluice_wire::quote::{quoted, quoted_flow};
 use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, ipv4, ipv6};
 
 use crate::applications::Application;
+use crate::arrivals::Arrivals;
 use crate::batch::{Hop, Inspected, Lists, Slots};
 use crate::identification;
 use crate::inspection::Inspect;
@@ -54,8 +55,15 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn protocol(&self) -> u8;
     /// Whether inbound packets keep it alive.
     fn refreshes(&self, direction: Direction) -> bool;
-    /// Interface of the first packet.
-    fn interface(&self) -> u16;
+    /// The interface that packets of a direction come in by; [`Arrivals::NOWHERE`] where that has to be asked each time.
+    fn arrival(&self, direction: Direction) -> u16;
+    /// Packets of a direction come in by another interface from now on.
+    fn set_arrival(&mut self, direction: Direction, interface: u16);
+    /// Interface that the opening side is behind.
+    #[inline(always)]
+    fn interface(&self) -> u16 {
+        self.arrival(Direction::Forward)
+    }
     /// Next hop of a direction.
     fn hop(&self, direction: Direction) -> Hop;
     /// Set the next hop of a direction.
@@ -483,27 +491,30 @@ macro_rules! family {
             }
             #[inline(always)]
             fn application(&self) -> Application {
-                match protocol::is_icmp(self.protocol) {
+                match protocol::is_icmp(self.arrivals.protocol()) {
                     true => Application::Nothing,
                     false => Application::from_bits(self.particular),
                 }
             }
             fn set_application(&mut self, application: Application) {
-                if !protocol::is_icmp(self.protocol) {
+                if !protocol::is_icmp(self.arrivals.protocol()) {
                     self.particular = application.bits();
                 }
             }
             #[inline(always)]
             fn protocol(&self) -> u8 {
-                self.protocol
+                self.arrivals.protocol()
             }
             #[inline(always)]
             fn refreshes(&self, direction: Direction) -> bool {
-                self.refreshes >> (direction as u8) & 1 != 0
+                self.arrivals.refreshes(direction)
             }
             #[inline(always)]
-            fn interface(&self) -> u16 {
-                self.interface
+            fn arrival(&self, direction: Direction) -> u16 {
+                self.arrivals.interface(direction)
+            }
+            fn set_arrival(&mut self, direction: Direction, interface: u16) {
+                self.arrivals = self.arrivals.with(direction, interface);
             }
             #[inline(always)]
             fn hop(&self, direction: Direction) -> Hop {
@@ -539,14 +550,13 @@ macro_rules! family {
                     nat: parts.nat,
                     hops: [parts.hops[0].0, parts.hops[1].0],
                     generation: parts.generation,
-                    protocol: parts.protocol,
-                    refreshes: [Direction::Forward, Direction::Reverse]
-                        .map(|direction| {
-                            u8::from(parts.inbound_refresh | parts.nat.outbound(direction)) << direction as u8
-                        })
-                        .into_iter()
-                        .sum(),
-                    interface: parts.interface,
+                    arrivals: Arrivals::new(
+                        parts.protocol,
+                        // Answers come from where packets go; what turns back comes by any interface of the inside.
+                        [parts.interface, parts.hops[0].interface() as u16],
+                        [Direction::Forward, Direction::Reverse]
+                            .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),
+                    ),
                     ..Self::default()
                 }
             }

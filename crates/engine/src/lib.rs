@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod applications;
+pub mod arrivals;
 pub mod assist;
 pub mod batch;
 pub mod capture;

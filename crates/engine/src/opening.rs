@@ -27,7 +27,7 @@ use crate::paths::Holds;
 use crate::policy::Policy;
 use crate::reason::{Own, Reason};
 use crate::session::Queries;
-use crate::shard::Shard;
+use crate::shard::{Shard, end};
 
 /// How many sessions ahead of the one that is written memory is asked for.
 const AHEAD: usize = 16;
@@ -59,6 +59,8 @@ struct Opening<F: Family> {
     /// Where its outside port shall come from, if it needs one.
     aim: Option<Aim<F::Address>>,
     state: State<F>,
+    /// It takes the place of a session whose connection has ended.
+    replaces: bool,
 }
 
 /// The packets of a batch that ask for a session, in order.
@@ -88,6 +90,7 @@ impl<F: Family> Openings<F> {
                 translation,
                 aim: None,
                 state: State::Asked,
+                replaces: false,
             },
         );
         put(&mut self.keys, key);
@@ -156,9 +159,14 @@ impl<F: Family> Openings<F> {
             let Some(shard) = shard_of(ctx, batch.meta(opening.slot)) else {
                 continue;
             };
+            let mut old = None;
             if F::table_ref(shard).find(hash, key).is_some() {
-                self.openings[place].state = State::Known;
-                continue;
+                old = reopens::<F>(shard, hash, key, &batch.meta(opening.slot).layers);
+                self.openings[place].replaces = old.is_some();
+                if old.is_none() {
+                    self.openings[place].state = State::Known;
+                    continue;
+                }
             }
             let leader = |&earlier: &usize| {
                 let made = matches!(self.openings[earlier].state, State::Made(..));
@@ -170,8 +178,18 @@ impl<F: Family> Openings<F> {
                 self.openings[place].state = State::Follows(leader as u8);
                 continue;
             }
-            let State::Asked = opening.state else { continue };
+            let State::Asked = self.openings[place].state else {
+                continue;
+            };
             let made = self.lend_one(batch, ctx, place, reverses.len());
+            // What the session before it holds may be what it lacks.
+            let made = match made {
+                Err(_) if old.is_some() => {
+                    replace::<F>(ctx, batch.meta(self.openings[place].slot), key, hash);
+                    self.lend_one(batch, ctx, place, reverses.len())
+                }
+                made => made,
+            };
             self.openings[place].state = match made {
                 Ok((made, overlaps)) => {
                     seen.mark(hash);
@@ -277,6 +295,9 @@ impl<F: Family> Openings<F> {
                 opening.state = State::Stale;
                 continue;
             }
+            if opening.replaces {
+                replace::<F>(ctx, meta, key, hash);
+            }
             let (mut session, seconds) = session::<F>(ctx, meta, key, &opening.translation, &decided);
             if meta.layers.flags.has(Flags::ICMP_QUERY) {
                 let kind = icmp::KIND.read(meta.layers.payload(batch.packets[opening.slot as usize].bytes()));
@@ -362,8 +383,27 @@ fn shard_of<'s, 'm>(ctx: &'s mut Ctx<'_, 'm>, meta: &Meta) -> Option<&'s mut Sha
 
 /// Whether a TCP segment is the first of its connection.
 #[inline(always)]
-fn begins(layers: &Layers) -> bool {
+pub fn begins(layers: &Layers) -> bool {
     layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN
+}
+
+/// End the session whose place another one takes.
+#[cold]
+fn replace<F: Family>(ctx: &mut Ctx<'_, '_>, meta: &Meta, key: &F::Key, hash: u64) {
+    let tools = ctx.tools();
+    if let Some(shard) = shard_of(ctx, meta)
+        && let Some(old) = reopens::<F>(shard, hash, key, &meta.layers)
+    {
+        end::<F>(shard, old, &tools);
+    }
+}
+
+/// The session of a connection that has ended between the ends of a packet that begins another one, which takes its place. Its key
+/// may be of either direction.
+pub fn reopens<F: Family>(shard: &Shard<'_>, hash: u64, key: &F::Key, layers: &Layers) -> Option<RecordIndex> {
+    let (index, _) = F::table_ref(shard).find(hash, key)?;
+    let session = F::table_ref(shard).get(index)?;
+    (begins(layers) && session.track().tracking.has_ended()).then_some(index)
 }
 
 /// Whether a connection whose beginning was not seen may have a session from here on: nothing is translated, so that it

@@ -42,7 +42,7 @@ use crate::time::Now;
 use crate::tunnels::Tunnels;
 
 pub use access::Access;
-pub use interface::{Advertise, BRIDGES, Bridge, Interface, MOST_BRIDGES, bridge_context};
+pub use interface::{Advertise, BRIDGES, Bridge, Interface, LATER_SIDE, MOST_BRIDGES, bridge_context, bridged_context};
 pub use link::{HEAD, Link};
 
 /// What is fixed from start to end, because memory and devices hang on it.
@@ -300,6 +300,8 @@ pub struct Policy {
     interfaces_of: Arc<Vec<Vec<u16>>>,
     /// SYNs that nobody expects are answered, after a while; otherwise dropped at once.
     pub answers_syns: bool,
+    /// Whether hosts outside may open connections to the own addresses of inside hosts that source rules translate.
+    pub passes_untranslated: bool,
     /// Some interface limits TCP's segment size.
     pub limits_segments: bool,
     /// Some interfaces are bridged.
@@ -379,6 +381,7 @@ impl Policy {
             committed: 1,
             interfaces_of: interfaces_of.into(),
             answers_syns: true,
+            passes_untranslated: true,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
             hosted: interfaces.iter().any(|interface| interface.host),
@@ -567,13 +570,15 @@ impl Policy {
         if let Some(context) = site.and_then(|sites| sites.context(meta.interface, &meta.layers, frame)) {
             return context;
         }
-        match self.interface(meta.interface) {
-            Some(interface) if interface.bridge.is_some() => {
-                let id = |k| meta.layers.tag(frame, k).map_or(0, |tag| Context::from(tag.id()));
-                interface.context | id(0) << 12 | id(1)
+        let Some(interface) = self.interface(meta.interface) else {
+            return 0;
+        };
+        match &interface.bridge {
+            Some(bridge) => {
+                let vlan = |k| meta.layers.tag(frame, k).map_or(0, |tag| tag.id());
+                bridged_context(bridge, interface.context, meta.interface, [vlan(0), vlan(1)])
             }
-            Some(interface) => interface.context,
-            None => 0,
+            None => interface.context,
         }
     }
 

@@ -8,6 +8,7 @@ use sluice_nat::{Decision, Tracking};
 use sluice_table::flow::{Links, Record};
 use sluice_wire::{Direction, FlowKey4, FlowKey6, Tuple4, Tuple6};
 
+use crate::arrivals::Arrivals;
 use crate::batch::Hop;
 
 /// What packets change.
@@ -82,12 +83,8 @@ macro_rules! session {
             pub(crate) particular: u32,
             /// What inspection decided.
             pub inspect: u32,
-            /// IP protocol.
-            pub protocol: u8,
-            /// Bit by direction: its packets keep the session alive (RFC 4787, REQ-6).
-            pub refreshes: u8,
-            /// Interface that the first packet came in by.
-            pub interface: u16,
+            /// Protocol, and where packets come in.
+            pub arrivals: Arrivals,
             pub(crate) spare: [u8; $pad],
             /// What packets change.
             pub track: Track,
@@ -125,7 +122,7 @@ macro_rules! session {
                     Direction::Forward => self.forward,
                     Direction::Reverse => self.reverse,
                 };
-                $key { tuple, protocol: self.protocol }
+                $key { tuple, protocol: self.arrivals.protocol() }
             }
             #[inline(always)]
             fn matches(&self, key: &$key, direction: Direction) -> bool {
@@ -133,7 +130,7 @@ macro_rules! session {
                     Direction::Forward => &self.forward,
                     Direction::Reverse => &self.reverse,
                 };
-                *tuple == key.tuple && self.protocol == key.protocol
+                *tuple == key.tuple && self.arrivals.protocol() == key.protocol
             }
             #[inline(always)]
             fn links(&self) -> &Links {

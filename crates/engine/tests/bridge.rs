@@ -188,6 +188,45 @@ fn kinds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+/// Two hosts on one side whose router is on the other: each packet crosses the bridge twice. And somebody who feigns to be the
+/// client from the server's side says nothing in the client's place.
+#[test]
+fn frames_of_a_flow_from_the_other_side_are_another_flow() {
+    let mut rig = Rig::new(plan());
+    open(&mut rig, CLIENT, SERVER, |frame| frame);
+    assert_eq!(1, rig.live());
+    let cross = |rig: &mut Rig, interface, frame: Frame| {
+        let frame = frame.build();
+        assert_eq!(
+            vec![frame.clone()],
+            over(rig, interface, &frame),
+            "{:?}",
+            rig.all_drops()
+        );
+    };
+    cross(&mut rig, OUTSIDE, frame(CLIENT, SERVER).flags(flag::SYN).numbers(99, 0));
+    cross(
+        &mut rig,
+        INSIDE,
+        frame(SERVER, CLIENT).flags(flag::SYN | flag::ACK).numbers(499, 100),
+    );
+    cross(
+        &mut rig,
+        OUTSIDE,
+        frame(CLIENT, SERVER).flags(flag::ACK).numbers(100, 500),
+    );
+    assert_eq!(2, rig.live());
+    // What is said on either side is searched as far as it was said there.
+    cross(&mut rig, INSIDE, data(CLIENT, SERVER, 0, b"ev"));
+    cross(&mut rig, OUTSIDE, data(CLIENT, SERVER, 0, b"il"));
+    for interface in [INSIDE, OUTSIDE] {
+        let rest = if interface == INSIDE { b"il".as_slice() } else { b"evil" };
+        let rest = data(CLIENT, SERVER, 2, rest).build();
+        assert!(over(&mut rig, interface, &rest).is_empty(), "{interface}");
+    }
+    assert_eq!(2, rig.live());
+}
+
 #[test]
 fn frames_of_every_kind_pass_unchanged_in_both_directions() {
     for workers in [1, 3] {

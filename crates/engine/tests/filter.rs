@@ -11,7 +11,7 @@ use sluice_engine::policy::Policy;
 use sluice_filter::{Action, Counters, Field, Filters, Kind, Mask, Range, Rule, Settings, Verdict, With, Written};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
-use sluice_wire::tcp::flag::{ACK, RST, SYN};
+use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
 const ACCEPT: Action = Action::Decide(Verdict::Accept);
 const DROP: Action = Action::Decide(Verdict::Drop);
@@ -130,6 +130,85 @@ fn filter_by_session_lets_replies_and_errors_of_accepted_flows_pass() {
     assert_eq!((1, 1, 2), (packets(&rig, 0), packets(&rig, 1), by_default(&rig)));
     assert_eq!(2, rig.drops("filter-default"));
     assert_eq!(2, rig.live());
+}
+
+/// A connection in which all that was sent is acknowledged: both ends' next numbers.
+fn open(rig: &mut Rig) -> [u32; 2] {
+    assert_eq!(1, rig.host_sends(&syn(80).numbers(1_000, 0)).len());
+    let answer = packet::tcp4(server(80), host()).flags(SYN | ACK).numbers(9_000, 1_001);
+    assert_eq!(1, rig.router_sends(&answer).len());
+    let ack = packet::tcp4(host(), server(80)).flags(ACK).numbers(1_001, 9_001);
+    assert_eq!(1, rig.host_sends(&ack).len());
+    [1_001, 9_001]
+}
+
+#[test]
+fn filter_is_asked_who_may_open_the_next_connection_on_the_ports_of_one_that_has_ended() {
+    fn outward(policy: &mut Policy) {
+        let inside = u32::from(INSIDE);
+        let rule = Rule::any().with(Field::Incoming, inside, inside).unwrap();
+        filter(policy, true, &[of4(ACCEPT, rule)]);
+    }
+    type Close = fn(&mut Rig, [u32; 2]);
+    let closes: [Close; 3] = [
+        |rig, [client, server_next]| {
+            rig.host_sends(
+                &packet::tcp4(host(), server(80))
+                    .flags(FIN | ACK)
+                    .numbers(client, server_next),
+            );
+            let fin = packet::tcp4(server(80), host()).flags(FIN | ACK);
+            rig.router_sends(&fin.numbers(server_next, client + 1));
+        },
+        |rig, [client, server_next]| {
+            rig.host_sends(&packet::tcp4(host(), server(80)).flags(RST).numbers(client, server_next));
+        },
+        |rig, [client, server_next]| {
+            rig.router_sends(&packet::tcp4(server(80), host()).flags(RST).numbers(server_next, client));
+        },
+    ];
+    for close in closes {
+        let mut rig = Rig::new(Plan {
+            translate: false,
+            policy: outward,
+            ..Plan::default()
+        });
+        let next = open(&mut rig);
+        close(&mut rig, next);
+        rig.seconds(5);
+        let asks = packet::tcp4(server(80), host()).flags(SYN).numbers(900_000, 0);
+        for tried in 1..3 {
+            assert!(rig.router_sends(&asks).is_empty());
+            assert_eq!(tried, rig.drops("filter-default"));
+        }
+        // Who may, does, and rules count that.
+        assert_eq!(1, packets(&rig, 0));
+        assert_eq!(1, rig.host_sends(&syn(80).numbers(700_000, 0)).len());
+        assert_eq!(2, packets(&rig, 0));
+        let answer = packet::tcp4(server(80), host())
+            .flags(SYN | ACK)
+            .numbers(800_000, 700_001);
+        assert_eq!(1, rig.router_sends(&answer).len());
+        assert_eq!(1, rig.live());
+        rig.seconds(1_000);
+        assert_eq!(1, rig.live());
+    }
+}
+
+/// The refusal of a connection lets nobody in.
+#[test]
+fn who_refused_a_connection_may_not_open_it_itself() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        policy: web,
+        ..Plan::default()
+    });
+    assert_eq!(1, rig.host_sends(&syn(80).numbers(1_000, 0)).len());
+    let refusal = packet::tcp4(server(80), host()).flags(RST | ACK).numbers(0, 1_001);
+    assert_eq!(1, rig.router_sends(&refusal).len());
+    let asks = packet::tcp4(server(80), host()).flags(SYN).numbers(900_000, 0);
+    assert!(rig.router_sends(&asks).is_empty());
+    assert_eq!(1, rig.drops("filter-default"));
 }
 
 #[test]

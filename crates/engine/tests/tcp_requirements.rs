@@ -84,9 +84,20 @@ const SCRIPTS: &[(&str, Script)] = &[
         "refused, and tried again",
         &[
             ('C', SYN, 0, "SYN_SENT"),
-            ('S', RST_ACK, 0, "SYN_SENT"),
+            ('S', RST_ACK, 0, "CLOSE"),
             ('C', SYN, 0, "SYN_SENT"),
             ('S', SYN_ACK, 0, "ESTABLISHED"),
+        ],
+    ),
+    (
+        "data behind both FINs",
+        &[
+            ('C', SYN, 0, "SYN_SENT"),
+            ('S', SYN_ACK, 0, "ESTABLISHED"),
+            ('C', FIN, 0, "FIN_WAIT"),
+            ('S', FIN, 0, "TIME_WAIT"),
+            ('S', ACK, 3, "ESTABLISHED"),
+            ('C', ACK, 0, "ESTABLISHED"),
         ],
     ),
     (
@@ -282,6 +293,78 @@ fn rfc5382_req3a_req3b_rfc7857_section6_filtering_of_tcp_is_its_own() {
 }
 
 /// An error from the network about what the host has sent.
+/// The inside host's address and port stay mapped, so that the other end may open the next connection between the same ports.
+#[test]
+fn other_end_opens_a_connection_on_the_ports_of_one_that_has_ended() {
+    type Close = fn(&mut Talk);
+    let closes: [(&str, Close); 3] = [
+        ("FINs", |talk| {
+            talk.send(true, FIN, 0, "FIN");
+            talk.send(false, FIN, 0, "FIN");
+            talk.send(true, ACK, 0, "ACK");
+        }),
+        ("a reset", |talk| talk.send(true, RST, 0, "RST")),
+        ("a reset of the other end", |talk| talk.send(false, RST, 0, "RST")),
+    ];
+    for opening in [Opening::Inside, Opening::Mapped] {
+        for (name, close) in closes {
+            let mut talk = Talk::open(opening);
+            let made = talk.rig.plane.counters()[0].sessions_created.get();
+            close(&mut talk);
+            talk.rig.seconds(5);
+            talk.next = [600_000, 700_000];
+            let what = format!("{opening:?}, {name}");
+            talk.send(false, SYN, 0, &what);
+            assert_eq!(made + 1, talk.rig.plane.counters()[0].sessions_created.get(), "{what}");
+            let shown = talk.shown();
+            assert_eq!((Some("SYN_SENT"), 240), (shown.state, shown.seconds_left), "{what}");
+            talk.send(true, SYN_ACK, 0, &what);
+            talk.send(false, ACK, 0, &what);
+            for _ in 0..10 {
+                talk.rig.seconds(60);
+                talk.send(false, ACK, 1, &what);
+                talk.send(true, ACK, 0, &what);
+            }
+            let shown = talk.shown();
+            assert_eq!((Some("ESTABLISHED"), 7440), (shown.state, shown.seconds_left), "{what}");
+            assert_eq!(1, talk.rig.live(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn connection_that_takes_the_place_of_one_that_has_ended_fits_into_a_full_table() {
+    let mut talk = Talk::open(Opening::Inside);
+    talk.send(true, RST, 0, "RST");
+    let mut port = 1024;
+    while talk.rig.drops("sessions-full") == 0 {
+        talk.rig
+            .host_sends(&packet::udp4(&*format!("192.168.1.10:{port}"), "192.0.2.9:53"));
+        port += 1;
+    }
+    let live = talk.rig.live();
+    talk.next = [600_000, 700_000];
+    talk.send(true, SYN, 0, "SYN");
+    talk.send(false, SYN_ACK, 0, "SYN-ACK");
+    assert_eq!(live, talk.rig.live());
+}
+
+#[test]
+fn forged_fins_outside_the_window_close_nothing() {
+    for opening in [Opening::Inside, Opening::Forwarded, Opening::Mapped] {
+        let mut talk = Talk::open(opening);
+        let next = talk.next;
+        talk.next = next.map(|number| number.wrapping_add(0x4000_0000));
+        for by_client in [true, false] {
+            talk.send(by_client, FIN, 0, "forged");
+            assert_eq!(Some("ESTABLISHED"), talk.shown().state);
+        }
+        talk.next = next;
+        talk.send(true, ACK, 10, "data");
+        assert_eq!(Some("ESTABLISHED"), talk.shown().state);
+    }
+}
+
 fn error_about(talk: &Talk, kind: u8, code: u8) -> Frame {
     let quoted = packet::tcp4(talk.public, remote()).numbers(talk.next[0], talk.next[1]);
     let middle = Ipv4Addr::new(198, 51, 100, 1);
@@ -385,7 +468,7 @@ fn rfc7857_section7_1_reset_that_refuses_a_connection_refreshes_nothing() {
             talk.rig.seconds(100);
             talk.send(false, RST_ACK, 0, "RST");
             let shown = talk.shown();
-            assert_eq!((Some("SYN_SENT"), 240 - waited), (shown.state, shown.seconds_left));
+            assert_eq!((Some("CLOSE"), 240 - waited), (shown.state, shown.seconds_left));
         }
     }
 }

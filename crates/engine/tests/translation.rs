@@ -254,3 +254,76 @@ fn session_cleared_gives_its_port_and_neighbours_back() {
         (rig.uses(INSIDE, HOST), rig.uses(OUTSIDE, "203.0.113.254"))
     );
 }
+
+/// Who is outside and reaches an inside host by its own address is answered from there.
+#[test]
+fn connection_from_outside_to_an_inside_host_s_own_address_keeps_it() {
+    let mut rig = Rig::new(Plan::default());
+    let (host, remote) = ("192.168.1.10:22", "198.51.100.7:4000");
+    let syn = packet::tcp4(remote, host).flags(flag::SYN).numbers(100, 0);
+    assert_eq!(1, rig.router_sends(&syn).len(), "{:?}", rig.all_drops());
+    let answer = packet::tcp4(host, remote)
+        .flags(flag::SYN | flag::ACK)
+        .numbers(500, 101);
+    let sent = rig.host_sends(&answer);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(
+        answer.clone().ttl(63).macs(rig::OUTSIDE_MAC, rig::ROUTER_MAC).build(),
+        sent[0].frame
+    );
+    // Errors about it pass, in both directions.
+    let quoted = syn.clone().ttl(63).macs(rig::INSIDE_MAC, rig::HOST_MAC).build();
+    let error = packet::icmp4_error("192.168.1.10", "198.51.100.7", 3, 3, &quoted, 28);
+    assert_eq!(1, rig.host_sends(&error).len(), "{:?}", rig.all_drops());
+    let error = packet::icmp4_error("198.51.100.77", "192.168.1.10", 3, 1, &sent[0].frame, 28);
+    assert_eq!(1, rig.router_sends(&error).len(), "{:?}", rig.all_drops());
+
+    let question = packet::udp4("198.51.100.7:5000", "192.168.1.10:53");
+    assert_eq!(1, rig.router_sends(&question).len());
+    let sent = rig.host_sends(&packet::udp4("192.168.1.10:53", "198.51.100.7:5000"));
+    assert_eq!("192.168.1.10:53", rig::flow(&sent[0].frame).0.to_string());
+
+    let ping = packet::icmp4_echo("198.51.100.7", "192.168.1.10", 7, 1);
+    assert_eq!(1, rig.router_sends(&ping).len());
+    let sent = rig.host_sends(&packet::icmp4_echo_reply("192.168.1.10", "198.51.100.7", 7, 1));
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!("192.168.1.10", rig::flow(&sent[0].frame).0.ip().to_string());
+    assert_eq!(3, rig.live());
+
+    // What the host begins itself is translated as ever.
+    assert_eq!(
+        rig::POOL.octets()[..3],
+        rig.public(&packet::udp4("192.168.1.10:53", "198.51.100.8:5000"))
+            .ip()
+            .octets()[..3]
+    );
+    // Rules that stay the same end nothing.
+    let (policy, routes) = rig::policy(&Plan::default());
+    rig.plane.commit(policy, &[routes]).unwrap();
+    assert_eq!(1, rig.host_sends(&answer).len());
+    assert_eq!(4, rig.live());
+}
+
+#[test]
+fn packets_from_outside_to_own_addresses_of_inside_hosts_are_dropped_where_none_may_pass() {
+    let mut rig = Rig::new(Plan {
+        policy: |policy| policy.passes_untranslated = false,
+        ..Plan::default()
+    });
+    for flags in [flag::SYN, flag::ACK] {
+        let segment = packet::tcp4("198.51.100.7:4000", "192.168.1.10:22").flags(flags);
+        assert!(rig.router_sends(&segment).is_empty());
+    }
+    assert!(
+        rig.router_sends(&packet::udp4("198.51.100.7:53", "192.168.1.10:53"))
+            .is_empty()
+    );
+    assert!(
+        rig.router_sends(&packet::icmp4_echo_reply("198.51.100.7", "192.168.1.10", 7, 1))
+            .is_empty()
+    );
+    assert_eq!(4, rig.drops("untranslated-inbound"), "{:?}", rig.all_drops());
+    // Answers are no such packets.
+    let public = rig.public(&packet::udp4("192.168.1.10:53", "198.51.100.7:53"));
+    assert_eq!(1, rig.router_sends(&packet::udp4("198.51.100.7:53", public)).len());
+}

@@ -33,6 +33,8 @@ reasons! {
         "No outside port was free for a new session; the sessions that exist stay.";
     ForgedSource "forged-source"
         "A packet from outside whose source is an outside address of inside hosts: nobody outside has that.";
+    UntranslatedInbound "untranslated-inbound"
+        "A packet from outside to the own address of an inside host that is translated, where configuration lets none pass.";
     Filtered "filtered"
         "A packet from outside to a mapped address and port, from where the pool's filtering does not let it in.";
     SubscriberPorts "subscriber-ports"

@@ -1,9 +1,9 @@
 //! Connection tracking (RFC 7857, section 2, after RFC 6146, section 3.5.2): what a session's packets do to its
 //! state, and which timer runs.
 //!
-//! Sequence numbers are followed as far as it takes to tell whether a reset belongs to the connection (RFC 7857,
+//! Sequence numbers are followed as far as it takes to tell whether a reset or a FIN belongs to the connection (RFC 7857,
 //! section 2.2): each side's are trusted only up to [`REACH`] beyond what the other side has acknowledged, so that
-//! somebody who does not see the packets can't move the window that a reset must hit.
+//! somebody who does not see the packets can't move the window that a reset or a FIN must hit.
 
 use core::hint::select_unpredictable;
 
@@ -31,9 +31,9 @@ pub enum TcpState {
     ClientFin = 3,
     /// The server has sent a FIN.
     ServerFin = 4,
-    /// Both have.
+    /// Both have: the session ends unless new data follow.
     BothFin = 5,
-    /// A reset seen: the session ends unless data follow.
+    /// A reset seen: the session ends unless new data follow.
     Transitory = 6,
 }
 
@@ -180,6 +180,13 @@ impl Tracking {
         TcpState::of(self.state)
     }
 
+    /// Whether the connection is over, by FINs of both sides or by a reset: a SYN begins another one between the same ports
+    /// (RFC 9293, section 3.6.1).
+    #[inline(always)]
+    pub fn has_ended(&self) -> bool {
+        self.state >= TcpState::BothFin as u8
+    }
+
     /// Where each side's data go on, by direction, of a TCP connection whose SYNs were seen and of which all is
     /// acknowledged but the server's SYN: after the handshake, where they begin.
     pub fn opening(&self) -> Option<[u32; 2]> {
@@ -243,22 +250,82 @@ impl Tracking {
         let credible = end.wrapping_sub(self.acknowledged[other]) <= REACH;
         let ahead = beyond(end, self.end[this]) & credible & counts;
         self.end[this] = select_unpredictable(ahead, end, self.end[this]);
-        let ahead = beyond(segment.acknowledgment, self.acknowledged[this]) & counts;
+        // Of a segment that is not credible neither is what it acknowledges; and that is at most what may be in flight, and as
+        // much again where not all of it was followed.
+        let step = segment.acknowledgment.wrapping_sub(self.acknowledged[this]);
+        let ahead = (step.wrapping_sub(1) < 2 * REACH) & credible & counts;
         self.acknowledged[this] = select_unpredictable(ahead, segment.acknowledgment, self.acknowledged[this]);
+    }
+
+    /// Has a side sent anything whose numbers are known?
+    fn has_seen(&self, side: usize) -> bool {
+        self.flags & (FORWARD_SEEN << side) != 0
+    }
+
+    /// What a side has sent and the other has not acknowledged yet: where it ends, and its length.
+    fn in_flight(&self, direction: Direction) -> (u32, u32) {
+        let (from, end) = (
+            self.acknowledged[direction.opposite() as usize],
+            self.end[direction as usize],
+        );
+        match beyond(from, end) {
+            true => (from, 0),
+            false => (end, end.wrapping_sub(from)),
+        }
+    }
+
+    /// Does a segment begin in what its side has sent, or where that ends, and reach to what the other side has not acknowledged?
+    fn continues(&self, direction: Direction, segment: &Segment) -> bool {
+        let (end, length) = self.in_flight(direction);
+        end.wrapping_sub(segment.sequence) <= length.saturating_add(segment.length)
+    }
+
+    /// Does a segment acknowledge what the other side has sent and this one had not acknowledged?
+    fn acknowledges(&self, direction: Direction, segment: &Segment) -> bool {
+        let (end, length) = self.in_flight(direction.opposite());
+        segment.flags & ACK != 0 && end.wrapping_sub(segment.acknowledgment) <= length
     }
 
     /// Does a reset fall into what its side has sent and the other not yet acknowledged? Before that side has sent
     /// anything, it must acknowledge what the other has.
     fn reset_belongs(&self, direction: Direction, segment: &Segment) -> bool {
         let (this, other) = (direction as usize, direction.opposite() as usize);
-        if self.flags & (FORWARD_SEEN << this) == 0 {
-            return segment.flags & ACK != 0
-                && self.flags & (FORWARD_SEEN << other) != 0
-                && segment.acknowledgment == self.end[other];
+        if !self.has_seen(this) {
+            return segment.flags & ACK != 0 && self.has_seen(other) && segment.acknowledgment == self.end[other];
         }
-        let (from, end) = (self.acknowledged[other], self.end[this]);
-        let in_flight = if beyond(from, end) { 0 } else { end.wrapping_sub(from) };
-        segment.sequence.wrapping_sub(from) <= in_flight
+        let (end, length) = self.in_flight(direction);
+        end.wrapping_sub(segment.sequence) <= length
+    }
+
+    /// Does a FIN belong to the connection? As a reset; and where data before it were lost or overtaken, by what it acknowledges.
+    fn fin_belongs(&self, direction: Direction, segment: &Segment) -> bool {
+        let (this, other) = (direction as usize, direction.opposite() as usize);
+        if !self.has_seen(this) {
+            // Of a connection that was taken over in its midst nothing is known yet.
+            return !self.has_seen(other) || self.acknowledges(direction, segment);
+        }
+        let ahead = segment.sequence.wrapping_sub(self.in_flight(direction).0);
+        self.continues(direction, segment) || ahead <= REACH && self.acknowledges(direction, segment)
+    }
+
+    /// Does a side send data where none can be: behind its FIN, or after a reset? Then somebody else has sent that, or the
+    /// connection did not take it, and it goes on.
+    fn revives(&self, direction: Direction, segment: &Segment) -> bool {
+        let is_over = match self.state() {
+            TcpState::ClientFin => direction == Direction::Forward,
+            TcpState::ServerFin => direction == Direction::Reverse,
+            TcpState::BothFin => true,
+            // One that was refused has no data.
+            TcpState::Transitory => self.flags & SEEN == SEEN,
+            TcpState::Closed | TcpState::Init | TcpState::Established => false,
+        };
+        is_over
+            && segment.length > 0
+            && self.continues(direction, segment)
+            && beyond(
+                segment.sequence.wrapping_add(segment.length),
+                self.end[direction as usize],
+            )
     }
 
     /// Everything but established data.
@@ -270,8 +337,8 @@ impl Tracking {
         if segment.flags & RST != 0 {
             return self.track_reset(direction, segment);
         }
-        let idle = !matches!(state, TcpState::Established | TcpState::ClientFin | TcpState::ServerFin);
-        if segment.opens() && forward && idle {
+        let begins = segment.opens() && forward && matches!(state, TcpState::Closed | TcpState::Init);
+        if begins {
             *self = Self {
                 flags: self.flags & ANSWERED,
                 timer: self.timer,
@@ -281,7 +348,12 @@ impl Tracking {
             self.state = TcpState::Init as u8;
             return TimeoutClass::TCP_TRANSITORY_OPEN;
         }
-        let next = match state {
+        if self.has_ended() && segment.flags & SYN != 0 {
+            return TimeoutClass::UNCHANGED;
+        }
+        let revived = self.revives(direction, segment);
+        let fin = segment.flags & FIN != 0 && self.fin_belongs(direction, segment);
+        let next = match if revived { TcpState::Established } else { state } {
             TcpState::Init if !forward && segment.flags & SYN != 0 => {
                 // With an acknowledgment it must be for the client's SYN; without, both open at once.
                 if segment.flags & ACK != 0 && !self.within_opening(segment) {
@@ -289,22 +361,18 @@ impl Tracking {
                 }
                 TcpState::Established
             }
+            TcpState::Established if fin && forward => TcpState::ClientFin,
+            TcpState::Established if fin => TcpState::ServerFin,
+            TcpState::ClientFin if fin && !forward => TcpState::BothFin,
+            TcpState::ServerFin if fin && forward => TcpState::BothFin,
             // Data without a SYN before them do not establish anything.
-            TcpState::Init | TcpState::Closed => state,
-            TcpState::Established if segment.flags & FIN != 0 => {
-                if forward {
-                    TcpState::ClientFin
-                } else {
-                    TcpState::ServerFin
-                }
-            }
-            TcpState::ClientFin if !forward && segment.flags & FIN != 0 => TcpState::BothFin,
-            TcpState::ServerFin if forward && segment.flags & FIN != 0 => TcpState::BothFin,
-            TcpState::Transitory if segment.length > 0 => TcpState::Established,
-            _ => state,
+            other => other,
         };
-        self.begin(direction, segment);
-        self.follow_known(direction, segment);
+        // What was refused has no numbers to follow.
+        if next != TcpState::Transitory {
+            self.begin(direction, segment);
+        }
+        self.follow_known(direction, segment, fin);
         self.state = next as u8;
         match next {
             TcpState::Closed | TcpState::Init => TimeoutClass::TCP_TRANSITORY_OPEN,
@@ -324,9 +392,13 @@ impl Tracking {
                 self.state = TcpState::Transitory as u8;
                 TimeoutClass::TCP_TRANSITORY_CLOSE
             }
-            // Refused, in `Init`: the client may try again, and keeps its port meanwhile. The refusal of what came from
-            // outside refreshes no mapping (RFC 7857, section 7.1).
-            TcpState::Init | TcpState::Closed | TcpState::BothFin | TcpState::Transitory => TimeoutClass::UNCHANGED,
+            // Refused: the client may try again, and keeps its port meanwhile. The refusal of what came from outside refreshes
+            // no mapping (RFC 7857, section 7.1).
+            TcpState::Init => {
+                self.state = TcpState::Transitory as u8;
+                TimeoutClass::UNCHANGED
+            }
+            TcpState::Closed | TcpState::BothFin | TcpState::Transitory => TimeoutClass::UNCHANGED,
         }
     }
 
@@ -353,15 +425,18 @@ impl Tracking {
         }
     }
 
-    fn follow_known(&mut self, direction: Direction, segment: &Segment) {
-        if segment.flags & ACK != 0 {
-            self.follow(direction, segment, true);
-        } else {
-            let without = Segment {
-                acknowledgment: self.acknowledged[direction as usize],
-                ..*segment
-            };
-            self.follow(direction, &without, true);
-        }
+    /// Follow a side's numbers; a FIN counts where it belongs to the connection.
+    fn follow_known(&mut self, direction: Direction, segment: &Segment, fin: bool) {
+        let acknowledges = segment.flags & ACK != 0;
+        let known = Segment {
+            flags: if fin { segment.flags } else { segment.flags & !FIN },
+            acknowledgment: if acknowledges {
+                segment.acknowledgment
+            } else {
+                self.acknowledged[direction as usize]
+            },
+            ..*segment
+        };
+        self.follow(direction, &known, true);
     }
 }

@@ -289,7 +289,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                         }) == REMOTE | from
                     }
                 });
-                let found = shard.bindings.inbound(&inbound, session.class);
+                let found = shard.bindings.inbound(&inbound, session.class, || false);
                 let admitted = mapping == Mapping::EndpointIndependent
                     && (filtering == Filtering::EndpointIndependent
                         || filtering == Filtering::AddressDependent && sent);

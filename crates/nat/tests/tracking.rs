@@ -98,14 +98,16 @@ fn rfc7857_section2_2_reset_starts_the_closing_timer_and_data_end_it() {
 }
 
 #[test]
-fn connection_refused_stays_initial_and_may_be_tried_again() {
+fn connection_refused_has_ended_and_no_data_open_it() {
     let mut ends = Ends::new(100, 0);
     ends.send(Forward, SYN, 0);
+    // The timer stays: whoever is refused keeps its port meanwhile.
     assert_eq!(TimeoutClass::UNCHANGED, ends.send(Reverse, RST | ACK, 0));
-    assert_eq!(TcpState::Init, ends.tracking.state());
-    ends.next = [77_000, 0];
-    assert_eq!(TimeoutClass::TCP_TRANSITORY_OPEN, ends.send(Forward, SYN, 0));
-    assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Reverse, SYN | ACK, 0));
+    assert!(ends.tracking.has_ended());
+    for (direction, length) in [(Reverse, 10), (Forward, 10), (Reverse, 20), (Forward, 20)] {
+        assert_eq!(TimeoutClass::UNCHANGED, ends.send(direction, ACK, length));
+        assert!(ends.tracking.has_ended());
+    }
 }
 
 #[test]
@@ -144,14 +146,58 @@ fn syn_with_data_may_be_acknowledged_without_them() {
 }
 
 #[test]
-fn closed_connection_with_the_same_ports_opens_again() {
-    let mut ends = Ends::open(100, 200);
-    ends.send(Forward, FIN | ACK, 0);
-    ends.send(Reverse, FIN | ACK, 0);
-    ends.next = [0x8000_0000, 0x4000_0000];
-    assert_eq!(TimeoutClass::TCP_TRANSITORY_OPEN, ends.send(Forward, SYN, 0));
-    assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Reverse, SYN | ACK, 0));
-    assert_eq!(TimeoutClass::TCP_TRANSITORY_CLOSE, ends.send(Reverse, RST, 0));
+fn syn_changes_nothing_of_a_connection_that_has_ended() {
+    for direction in [Forward, Reverse] {
+        let mut ends = Ends::open(100, 200);
+        ends.send(Forward, FIN | ACK, 0);
+        ends.send(Reverse, FIN | ACK, 0);
+        ends.next = [0x8000_0000, 0x4000_0000];
+        assert_eq!(TimeoutClass::UNCHANGED, ends.send(direction, SYN, 0));
+        assert_eq!(TimeoutClass::UNCHANGED, ends.send(direction.opposite(), SYN | ACK, 0));
+        assert_eq!(TcpState::BothFin, ends.tracking.state());
+    }
+}
+
+#[test]
+fn data_behind_both_fins_revive_the_connection_and_what_is_sent_again_does_not() {
+    for direction in [Forward, Reverse] {
+        let mut ends = Ends::open(u32::MAX - 50, 200);
+        ends.send(direction, ACK, 100);
+        let last = Segment {
+            flags: ACK,
+            sequence: ends.next[direction as usize].wrapping_sub(100),
+            acknowledgment: ends.next[direction.opposite() as usize],
+            length: 100,
+        };
+        ends.send(direction, FIN | ACK, 0);
+        ends.send(direction.opposite(), FIN | ACK, 0);
+        assert_eq!(TcpState::BothFin, ends.tracking.state());
+        assert_eq!(TimeoutClass::UNCHANGED, ends.tracking.track(direction, &last));
+        assert_eq!(TimeoutClass::UNCHANGED, ends.send(direction.opposite(), ACK, 0));
+        assert_eq!(TcpState::BothFin, ends.tracking.state());
+        assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(direction, ACK, 3));
+        assert_eq!(TcpState::Established, ends.tracking.state());
+        // It closes as any other.
+        ends.send(direction, FIN | ACK, 0);
+        assert_eq!(
+            TimeoutClass::TCP_TRANSITORY_CLOSE,
+            ends.send(direction.opposite(), FIN | ACK, 0)
+        );
+    }
+}
+
+#[test]
+fn fin_that_has_overtaken_data_counts_by_what_it_acknowledges() {
+    for direction in [Forward, Reverse] {
+        let mut ends = Ends::open(100, 200);
+        ends.send(direction.opposite(), FIN | ACK, 0);
+        ends.next[direction as usize] += 3000;
+        let acknowledged = ends.next[direction.opposite() as usize];
+        ends.next[direction.opposite() as usize] = acknowledged - 5;
+        assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(direction, FIN | ACK, 10));
+        ends.next[direction.opposite() as usize] = acknowledged;
+        assert_eq!(TimeoutClass::TCP_TRANSITORY_CLOSE, ends.send(direction, FIN | ACK, 10));
+    }
 }
 
 #[test]
@@ -262,6 +308,49 @@ proptest! {
     }
 
     #[test]
+    fn fin_outside_the_window_changes_no_state(
+        client: u32, server: u32, talk in proptest::collection::vec((any::<bool>(), 0u32..3000), 0..20),
+        backward: bool, guess: u32, acknowledgment: u32, length in 0u32..1460,
+    ) {
+        let mut ends = Ends::open(client, server);
+        for (backward, length) in talk {
+            ends.send(if backward { Reverse } else { Forward }, ACK, length);
+        }
+        let direction = if backward { Reverse } else { Forward };
+        let [next, other] = [direction, direction.opposite()].map(|side| ends.next[side as usize]);
+        prop_assume!(next.wrapping_sub(guess) > 62_000 && other.wrapping_sub(acknowledgment) > 60_000);
+        let fin = Segment { flags: FIN | ACK, sequence: guess, acknowledgment, length };
+        prop_assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.tracking.track(direction, &fin));
+        prop_assert_eq!(TcpState::Established, ends.tracking.state());
+    }
+
+    #[test]
+    fn forged_acknowledgments_do_not_move_the_window_of_fins(
+        client: u32, server: u32, forward: bool, guesses: (u32, u32), forged: [(u32, u32); 3],
+    ) {
+        let mut ends = Ends::open(client, server);
+        ends.send(Forward, ACK, 100);
+        ends.send(Reverse, ACK, 100);
+        let direction = if forward { Forward } else { Reverse };
+        let next = |side: Direction| ends.next[side as usize];
+        let far = |guess: u32, next: u32| guess.wrapping_sub(next).wrapping_add(REACH) > 2 * REACH;
+        prop_assume!(far(guesses.0, next(direction)) && far(guesses.1, next(direction.opposite())));
+        let mut tracking = ends.tracking;
+        for (sequence, acknowledgment) in forged {
+            prop_assume!(far(sequence, next(direction)));
+            let segment = Segment { flags: ACK, sequence, acknowledgment, length: 0 };
+            tracking.track(direction, &segment);
+        }
+        // What one side was made to acknowledge is no place for a FIN of the other.
+        for sequence in [guesses.1, forged[0].1, forged[1].1, forged[2].1] {
+            prop_assume!(far(sequence, next(direction.opposite())));
+            let fin = Segment { flags: FIN | ACK, sequence, acknowledgment: guesses.0, length: 0 };
+            tracking.track(direction.opposite(), &fin);
+            prop_assert_eq!(TcpState::Established, tracking.state());
+        }
+    }
+
+    #[test]
     fn tracking_any_segments_the_short_way_is_the_long_way(
         segments in proptest::collection::vec((any::<bool>(), 0u8..64, 0u32..70_000, any::<bool>()), 1..60), client: u32,
         server: u32, timers in proptest::collection::vec(0u8..4, 60),
@@ -313,16 +402,24 @@ proptest! {
         for (backward, flags, length) in segments {
             // In order and without SYN, all of RFC 6146's figure beyond the opening.
             let flags = flags & !SYN | ACK;
+            let flags = if flags & RST != 0 { flags & !FIN } else { flags };
             let direction = if backward { Reverse } else { Forward };
-            ends.send(direction, flags, length);
             let (reset, fin) = (flags & RST != 0, flags & FIN != 0);
-            expected = match (expected, backward) {
+            // What a reset carries is no data of the stream.
+            let length = if reset { 0 } else { length };
+            ends.send(direction, flags, length);
+            let is_revived = length > 0
+                && match expected {
+                    TcpState::ClientFin => !backward,
+                    TcpState::ServerFin => backward,
+                    state => matches!(state, TcpState::BothFin | TcpState::Transitory),
+                };
+            expected = match (if is_revived { TcpState::Established } else { expected }, backward) {
                 (TcpState::Established | TcpState::ClientFin | TcpState::ServerFin, _) if reset => TcpState::Transitory,
                 (state, _) if reset => state,
                 (TcpState::Established, false) if fin => TcpState::ClientFin,
                 (TcpState::Established, true) if fin => TcpState::ServerFin,
                 (TcpState::ClientFin, true) | (TcpState::ServerFin, false) if fin => TcpState::BothFin,
-                (TcpState::Transitory, _) if length > 0 => TcpState::Established,
                 (state, _) => state,
             };
             prop_assert_eq!(expected, ends.tracking.state());

@@ -48,7 +48,8 @@ pub struct Interface {
     /// Ethernet address in place of the device's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
-    /// Refuse sources that could not be answered by way of this interface (BCP 38).
+    /// Refuse sources that could not be answered by way of this interface (BCP 38). It holds for every packet: a session is
+    /// bound to the interfaces that its packets come in by, and a packet by another one is validated as a first one is.
     pub source_validation: SourceValidation,
     /// Announce this gateway to IPv6 hosts (RFC 4861).
     #[serde(skip_serializing_if = "Option::is_none")]

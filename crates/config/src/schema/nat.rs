@@ -27,6 +27,8 @@ pub struct Nat {
     pub unsolicited_syn: UnsolicitedSyn,
     /// Such SYNs that wait for their answer at once (`tcp-incoming-syn` says how long); further ones are dropped.
     pub unsolicited_syns: u32,
+    /// What becomes of packets from outside to the own address of an inside host that source rules translate.
+    pub untranslated_inbound: UntranslatedInbound,
     /// Limits of all translation together.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: SessionLimits,
@@ -59,6 +61,7 @@ impl Default for Nat {
             held_ports: 131_072,
             unsolicited_syn: UnsolicitedSyn::default(),
             unsolicited_syns: 512,
+            untranslated_inbound: UntranslatedInbound::default(),
             limits: SessionLimits::default(),
             pools: IndexMap::new(),
             source: Vec::new(),
@@ -77,6 +80,17 @@ pub enum UnsolicitedSyn {
     #[default]
     Unreachable,
     /// Nothing.
+    Drop,
+}
+
+/// What becomes of packets from outside to the own address of an inside host that source rules translate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UntranslatedInbound {
+    /// They pass. A connection that begins so has a session, and its answers keep the host's own address.
+    #[default]
+    Pass,
+    /// They are dropped, as `untranslated-inbound`.
     Drop,
 }
 

@@ -7,7 +7,7 @@ use crate::read::{Step, place};
 use crate::schema;
 
 /// Most bridges; the data plane has room for as many.
-pub const MOST_BRIDGES: usize = 128;
+pub const MOST_BRIDGES: usize = 64;
 
 impl Check<'_> {
     /// Tell interfaces which bridge they are in.

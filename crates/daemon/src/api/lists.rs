@@ -228,6 +228,7 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("assist-waiting", counters.assist_waiting.get()),
             counter("slices-ended", counters.slices_ended.get()),
             counter("sessions-revised", counters.sessions_revised.get()),
+            counter("sessions-rebound", counters.sessions_rebound.get()),
             counter("sessions-withdrawn", counters.sessions_withdrawn.get()),
             counter("checksums-completed", counters.checksums_completed.get()),
             counter("path-mtus-lowered", counters.path_mtus_lowered.get()),

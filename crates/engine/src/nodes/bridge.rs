@@ -13,7 +13,7 @@ use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::vlan::{self, Tag};
-use sluice_wire::{Checksums, Direction, Fault, Packet, ethernet};
+use sluice_wire::{Checksums, Context, Direction, Fault, Packet, ethernet};
 
 use crate::batch::{Batch, Hop, Lists, Meta, Slots, put};
 use crate::context::Ctx;
@@ -25,7 +25,7 @@ use crate::nodes::leave;
 use crate::nodes::output::Out;
 use crate::nodes::parse::{self, Tally};
 use crate::opening::Openings;
-use crate::policy::{Bridge, Interface, Policy};
+use crate::policy::{Bridge, Interface, LATER_SIDE, Policy};
 use crate::reason::{Own, Reason};
 
 /// Take in slots, all received on `port`, which is the bridge's interface `number`.
@@ -386,23 +386,24 @@ pub fn fail(slot: Slot, reason: Reason, batch: &mut Batch<'_, '_>, lists: &mut L
 
 /// What becomes of a session that a bridge carries, at the interface of `meta`; none where there is no bridge.
 #[inline(always)]
-pub fn plan<F: Family>(policy: &Policy, meta: &Meta) -> Option<Plan<F>> {
+pub fn plan<F: Family>(policy: &Policy, meta: &Meta, context: Context) -> Option<Plan<F>> {
     let bridge = policy.interface(meta.interface)?.bridge?;
     let keeps = inspects(policy, meta.interface, bridge) || policy.seeks([meta.interface, bridge.peer]);
     Some(match keeps {
-        true => Plan::Session(translation(meta.interface, bridge)),
+        true => Plan::Session(translation(meta.interface, bridge, context)),
         false => Plan::Drop(Own::Forgotten.into()),
     })
 }
 
-fn translation<F: Family>(interface: u16, bridge: Bridge) -> Translation<F> {
+/// `context` is that of packets that come in by `interface`.
+fn translation<F: Family>(interface: u16, bridge: Bridge, context: Context) -> Translation<F> {
     Translation {
         target: None,
         pool: None,
         outside: None,
         mapped: None,
         hops: [Hop::bridge(bridge.peer), Hop::bridge(interface)],
-        answers: None,
+        answers: Some(context ^ LATER_SIDE),
     }
 }
 
@@ -422,11 +423,12 @@ pub fn open<F: Family>(slots: Slots, batch: &mut Batch<'_, '_>, lists: &mut List
             continue;
         };
         let frame = batch.packets[slot as usize].bytes();
-        let key = F::key(&meta.layers, frame, ctx.policy.context(meta, frame));
+        let context = ctx.policy.context(meta, frame);
+        let key = F::key(&meta.layers, frame, context);
         let inspection = ctx.policy.inspection.as_deref();
         let picks_up = inspection.is_some_and(|inspection| inspection.picks_up(&meta.layers));
         match midstream::<F>(&meta.layers, &key).filter(|_| !picks_up) {
-            None => openings.ask(slot, key, translation(meta.interface, bridge)),
+            None => openings.ask(slot, key, translation(meta.interface, bridge, context)),
             Some(reason) => unseen(slot, reason, bridge, batch, lists, ctx),
         }
     }

@@ -59,10 +59,9 @@ pub fn arrive(
     let meta = &mut batch.meta[slot as usize % HAND];
     let packet = &mut batch.packets[slot as usize];
     // What was found out about the session that it had is not about the one that it has here.
-    let others = !(1u128 << (slot as usize % HAND));
-    (lists.passed, lists.recognised) = (lists.passed & others, lists.recognised & others);
+    lists.forget(slot);
     let mut counted = Tally::at(interface);
     unlike(slot, packet, meta, lists, ctx, (NO_PORT, Some(interface)), &mut counted);
     meta.crossed = crossed;
-    lists.fresh |= !others;
+    lists.fresh |= 1 << (slot as usize % HAND);
 }

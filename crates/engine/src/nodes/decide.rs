@@ -12,19 +12,21 @@ use sluice_nat::{Address, PoolIndex, PortClass, RuleId, Target, TimeoutClass, Tu
 use sluice_route::{RouterIndex, SourceValidation};
 use sluice_wire::Context;
 use sluice_wire::ipv4::protocol::{TCP, is_icmp};
-use sluice_wire::layers::{Flags, Fragment};
+use sluice_wire::layers::{Flags, Fragment, Layers};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
+use crate::arrivals::is_outside_address;
 use crate::batch::{Batch, Complaint, Hop, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::family::Family;
 use crate::filter::{self, Asked, Refused};
 use crate::io::{HAND, Slot};
 use crate::nodes::{bridge, subscriber};
-use crate::opening::Openings;
+use crate::opening::{self, Openings};
 use crate::paths::{Destination, Wanted};
 use crate::policy::Policy;
 use crate::reason::{Own, Reason};
+use crate::shard::end;
 use crate::unsolicited::Unsolicited;
 
 /// What is to become of a flow.
@@ -120,10 +122,10 @@ type Sourcing<F> = Option<Decided<SourceAction<<F as Family>::Address>>>;
 /// Ask rules and routes about a flow that came in by the interface of `meta`, and belongs to its shard; rules of the filter
 /// with what is known of its application, but for what they refuse of that.
 pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, known: Option<Known>) -> Plan<F> {
-    if let Some(plan) = bridge::plan(ctx.policy, meta) {
+    let (rules, tuple, protocol) = (&F::nat(ctx.policy).rules, F::tuple(key), F::protocol(key));
+    if let Some(plan) = bridge::plan(ctx.policy, meta, tuple.context()) {
         return plan;
     }
-    let (rules, tuple, protocol) = (&F::nat(ctx.policy).rules, F::tuple(key), F::protocol(key));
     let redirection = rules.decide_destination(tuple, protocol);
     match way::<F>(ctx, meta, key, redirection) {
         Ok(way) => {
@@ -229,7 +231,7 @@ fn way<F: Family>(
         }
     }
     // A source that only a packet between inside hosts can have.
-    if outside && !turned && is_outside_address::<F>(ctx, context, tuple.source()) {
+    if outside && !turned && is_outside_address::<F>(ctx.policy, context, tuple.source()) {
         return Err(Plan::Drop(sluice_nat::Reason::ForgedSource.into()));
     }
     // Of a site's terminals the lease says more than routes do.
@@ -296,7 +298,16 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
     let kept = (ctx.policy.filters_sessions(tuple.context()) || inspected || sought)
         && !meta.layers.flags.has(Flags::ICMP_ERROR);
     if way.target.is_none() && pool.is_none() && outside.is_none() && !kept {
-        return Plan::Plain;
+        let keeps_address = keeps_address::<F>(ctx.policy, meta.interface, tuple, F::protocol(key));
+        if !keeps_address || meta.origin != Origin::Received || meta.layers.flags.has(Flags::ICMP_ERROR) {
+            return Plan::Plain;
+        }
+        if !ctx.policy.passes_untranslated {
+            return Plan::Drop(sluice_nat::Reason::UntranslatedInbound.into());
+        }
+        if !may_begin(&meta.layers) {
+            return Plan::Plain;
+        }
     }
     if is_site(tuple.context()) {
         let Some(back) = subscriber::hop::<F>(ctx.policy, tuple.context(), tuple.source()) else {
@@ -317,7 +328,7 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
         .paths
         .find::<F>(router, tuple.source(), || F::hash_one(ctx.hasher, key))
     {
-        _ if turned && is_outside_address::<F>(ctx, tuple.context(), tuple.source()) => Hop::HAIRPIN,
+        _ if turned && is_outside_address::<F>(ctx.policy, tuple.context(), tuple.source()) => Hop::HAIRPIN,
         Destination::Hop(hop) => hop,
         Destination::Unknown(wanted) => return Plan::Wait(wanted),
         Destination::Local => return Plan::Drop(Own::Loop.into()),
@@ -333,21 +344,37 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
     })
 }
 
+/// Whether the answers to what comes in by an interface would get an outside address, though nobody has asked that: what began
+/// outside, to an inside host's own address, is answered from there.
+pub fn keeps_address<F: Family>(policy: &Policy, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
+    if !policy.interface(interface).is_some_and(|interface| interface.outside) {
+        return false;
+    }
+    let answer = F::Tuple::new(
+        tuple.destination(),
+        tuple.source(),
+        tuple.destination_port(),
+        tuple.source_port(),
+        tuple.context(),
+    );
+    let sourcing = F::nat(policy).rules.decide_source(&answer, protocol, interface);
+    sourcing.is_some_and(|decided| !matches!(decided.what, SourceAction::Exempt))
+}
+
+/// Whether a packet may be the first of its flow.
+fn may_begin(layers: &Layers) -> bool {
+    match layers.protocol {
+        TCP => opening::begins(layers),
+        _ => !layers.flags.has(Flags::ICMP_REPLY),
+    }
+}
+
 /// Whether a flow has a session for the sake of its application: not a connection whose beginning was not seen, nor what its
 /// protocol says.
 fn is_sought(policy: &Policy, meta: &Meta, protocol: u8, there: Hop) -> bool {
     policy.seeks([meta.interface, there.interface() as u16])
         && !is_icmp(protocol)
         && (protocol != TCP || meta.layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN)
-}
-
-/// Whether an address is one that inside hosts have outside.
-#[inline]
-fn is_outside_address<F: Family>(ctx: &Ctx<'_, '_>, context: Context, address: F::Address) -> bool {
-    let nat = F::nat(ctx.policy);
-    nat.pools.owner(context, address).is_some()
-        || nat.rules.stands_in_for(context, address)
-        || subscriber::is_own::<F>(ctx.policy, context, address)
 }
 
 /// Who is behind an outside address and port.
@@ -358,7 +385,11 @@ fn inbound<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key) -> Inbound<F
     let (Some(class), Some(shard)) = (class, ctx.shard_of(meta)) else {
         return Inbound::Unmapped;
     };
-    F::bindings_ref(shard).inbound(F::tuple(key), class)
+    let is_known = || {
+        meta.layers.tcp_flags != 0
+            && opening::reopens::<F>(shard, F::hash_one(ctx.hasher, key), key, &meta.layers).is_some()
+    };
+    F::bindings_ref(shard).inbound(F::tuple(key), class, is_known)
 }
 
 /// The interface that leads to a destination.
@@ -598,6 +629,7 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     }
     let (mut openings, mut led) = (Openings::<F>::default(), ArrayVec::<Slot, HAND>::new());
     let (mut sources, mut destinations) = (Tally::default(), Tally::default());
+    let tools = ctx.tools();
     let decided = slots.iter().zip(&keys).zip(&plans).zip(&redirections);
     for (place, (((&slot, key), &(plan, source)), redirection)) in decided.enumerate() {
         let meta = &mut batch.meta[slot as usize % HAND];
@@ -613,7 +645,16 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
                 lists.discard(slot, sluice_nat::Reason::IcmpErrorWithoutSession);
             }
             Plan::Session(translation) => openings.ask(slot, *key, translation),
-            Plan::Plain => put(F::forwards(lists), slot),
+            Plan::Plain => {
+                let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut);
+                if let Some(shard) = shard.filter(|_| opening::begins(&meta.layers)) {
+                    let hash = F::hash_one(ctx.hasher, key);
+                    if let Some(index) = opening::reopens::<F>(shard, hash, key, &meta.layers) {
+                        end::<F>(shard, index, &tools);
+                    }
+                }
+                put(F::forwards(lists), slot);
+            }
             Plan::Gateway => put(&mut lists.gateway, slot),
             Plan::Hairpin => {
                 meta.origin = Origin::Hairpinned;

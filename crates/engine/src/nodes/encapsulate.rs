@@ -47,8 +47,7 @@ pub fn encapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'
                     crossed: crossed + 1,
                     ..Meta::default()
                 };
-                let others = !(1u128 << (slot as usize % HAND));
-                (lists.passed, lists.recognised) = (lists.passed & others, lists.recognised & others);
+                lists.forget(slot);
                 match layers.class {
                     Class::Ipv6 => put(V6::forwards(lists), slot),
                     _ => put(V4::forwards(lists), slot),

@@ -11,11 +11,12 @@ use sluice_nat::Tuple;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::tracking::Segment;
 use sluice_table::changes::is_long_ago;
-use sluice_table::flow::{Candidate, RecordIndex};
+use sluice_table::flow::{Candidate, Record, RecordIndex};
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{self, Flags, Fragment, Layers};
 use sluice_wire::{Direction, icmp};
 
+use crate::arrivals;
 use crate::batch::{Batch, Complaint, Hop, Lists, Meta, Note, Origin, Stage, put};
 use crate::context::{Ctx, Exit};
 use crate::counters::Cause;
@@ -28,6 +29,7 @@ use crate::nodes::output::{Ways, send_by_parts};
 use crate::nodes::revise::{is_confirmed, is_unconcerned};
 use crate::nodes::subscriber::Whose;
 use crate::nodes::{bridge, subscriber};
+use crate::opening::begins;
 use crate::policy::{Nat, Policy};
 use crate::reason::{Own, Reason};
 use crate::segment_size;
@@ -285,6 +287,12 @@ fn step<F: Family, const SITES: bool>(
     let Some(session) = F::table(shard).get_mut(index) else {
         return false;
     };
+    if session.arrival(direction) != meta.interface
+        && let Err(reason) = arrivals::rebind::<F>(exit, meta, F::tuple(&work.keys[place]), session, direction)
+    {
+        lists.discard(slot, reason);
+        return false;
+    }
     let generation = session.generation();
     let stale = generation != ctx.policy.generation;
     if stale && !layers.flags.has(Flags::ICMP_ERROR) {
@@ -311,6 +319,12 @@ fn step<F: Family, const SITES: bool>(
             (ctx.now, ctx.counters),
         )
     {
+        return false;
+    }
+    if begins(layers) && session.track().tracking.has_ended() {
+        // It is decided as the first packet of a flow is, and takes the place of the session.
+        lists.forget(slot);
+        put(F::decides(lists), slot);
         return false;
     }
     let hop = session.hop(direction);
@@ -373,7 +387,9 @@ fn step<F: Family, const SITES: bool>(
     let bytes = packet.len();
     let (tracked, link) = match F::plain(packet.bytes_mut(), layers, session, direction) {
         Some((tracked, link)) => (tracked, link),
-        None => match translate::<F>(packet.bytes_mut(), layers, session, direction, 1) {
+        None => match validated::<F>(exit, meta, packet.bytes(), &work.keys[place])
+            .and_then(|()| translate::<F>(packet.bytes_mut(), layers, session, direction, 1))
+        {
             Ok(tracked) => (tracked, packet.bytes_mut()),
             Err(reason) => {
                 lists.discard(slot, reason);
@@ -457,6 +473,7 @@ fn turn<F: Family>(
     if layers.ttl <= 1 {
         return lists.complain(slot, Complaint::TimeExceeded, sluice_route::Reason::TtlExceeded);
     }
+    let exit = ctx.exit();
     let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
     let Some((shard, session)) = shard.and_then(|shard| {
         let session = *F::table_ref(shard).get(index)?;
@@ -464,6 +481,9 @@ fn turn<F: Family>(
     }) else {
         return lists.discard(slot, Own::Forgotten);
     };
+    if let Err(reason) = validated::<F>(&exit, meta, packet.bytes(), &session.key(direction)) {
+        return lists.discard(slot, reason);
+    }
     let tracked = match translate::<F>(packet.bytes_mut(), &layers, &session, direction, 0) {
         Ok(tracked) => tracked,
         Err(reason) => return lists.discard(slot, reason),
@@ -500,6 +520,15 @@ fn turn<F: Family>(
     // The other session's application is looked for, too.
     lists.recognised &= !(1 << (slot as usize % HAND));
     put(F::lookups(lists), slot);
+}
+
+/// Validate the source of an ICMP error, which may be any router's on the way.
+#[inline(always)]
+fn validated<F: Family>(exit: &Exit<'_>, meta: &Meta, frame: &[u8], key: &F::Key) -> Result<(), Reason> {
+    match meta.layers.flags.has(Flags::ICMP_ERROR) {
+        true => arrivals::validate::<F>(exit, meta, F::addresses(&meta.layers, frame).0, F::tuple(key).context()),
+        false => Ok(()),
+    }
 }
 
 /// Translate what is not plain.

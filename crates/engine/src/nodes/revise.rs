@@ -15,13 +15,14 @@ use sluice_wire::layers::Layers;
 use sluice_wire::tcp::flag::SYN;
 
 use crate::applications::Application;
+use crate::arrivals;
 use crate::batch::{Batch, Hop, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::family::{Family, Session};
 use crate::filter;
 use crate::inspection::Inspect;
 use crate::leases::{Lessor, lessor, move_to};
-use crate::nodes::decide::{Plan, Translation, plan, refused};
+use crate::nodes::decide::{Plan, Translation, keeps_address, plan, refused};
 use crate::paths::{Destination, Paths};
 use crate::policy::Policy;
 use crate::reason::{Own, Reason};
@@ -73,6 +74,8 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
                         session.set_hop(direction, hop);
                     }
                 }
+                // Answers that come by another way are validated by the new routes.
+                session.set_arrival(Direction::Reverse, session.hop(Direction::Forward).interface() as u16);
                 if let Lessor::Pool(pool) = lessor::<F>(session, ctx.policy, meta.shard) {
                     move_to::<F>(session, pool, &tools);
                 }
@@ -217,12 +220,13 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy, paths: &Pa
         && (!rules_may_concern::<F>(session, policy, generations) || is_as_ruled::<F>(session, policy, generations))
 }
 
-/// Whether both hops of a session are still those of routes, or of terminals.
+/// Whether both hops of a session are still those of routes, or of terminals, and its packets may come in as they do.
 fn is_on_its_way<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths) -> bool {
     let router = policy.router_of(session.interface());
-    ways::<F>(session)
+    let are_offered = ways::<F>(session)
         .into_iter()
-        .all(|(hop, address)| !hop.is_routed() || paths.offers::<F>(router, address, hop))
+        .all(|(hop, address)| !hop.is_routed() || paths.offers::<F>(router, address, hop));
+    are_offered && arrivals::are_valid::<F>(session, policy, paths)
 }
 
 /// Whether rules still say of a session what they said.
@@ -260,7 +264,10 @@ fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, generations: u3
         Some(SourceAction::Exempt) | None => {
             let inspected = is_inspected(policy, session, there);
             let sought = policy.seeks([session.interface(), there.interface() as u16]);
-            (nat.translates() || policy.filters_sessions(context) || inspected || sought) && !nat.translates_source()
+            let keeps_address =
+                || policy.passes_untranslated && keeps_address::<F>(policy, session.interface(), forward, protocol);
+            (nat.translates() || policy.filters_sessions(context) || inspected || sought || keeps_address())
+                && !nat.translates_source()
         }
     }
 }

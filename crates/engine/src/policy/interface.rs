@@ -65,12 +65,22 @@ pub struct Bridge {
 /// The contexts of bridges, and what tags add to them: flows of different VLANs are not each other's.
 pub const BRIDGES: Context = 1 << 31;
 
-/// Most bridges: what tags leave of a context.
-pub const MOST_BRIDGES: usize = 1 << 7;
+/// Set where a frame came in by the later of a bridge's two interfaces. A flow has one side of the bridge; the same addresses from
+/// the other side are another flow: a host between them that sends it back, or somebody who feigns to be its peer.
+pub const LATER_SIDE: Context = 1 << 30;
+
+/// Most bridges: what tags and sides leave of a context.
+pub const MOST_BRIDGES: usize = 1 << 6;
 
 /// The context of a bridge, by its place in the configuration.
 pub fn bridge_context(bridge: usize) -> Context {
     BRIDGES | ((bridge % MOST_BRIDGES) as Context) << 24
+}
+
+/// The context of frames that come in by `number`, an interface of a bridge, with these VLANs outermost.
+pub fn bridged_context(bridge: &Bridge, context: Context, number: u16, vlans: [u16; 2]) -> Context {
+    let side = if number > bridge.peer { LATER_SIDE } else { 0 };
+    context | side | Context::from(vlans[0]) << 12 | Context::from(vlans[1])
 }
 
 /// Router advertisements of an interface (RFC 4861).

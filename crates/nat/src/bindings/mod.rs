@@ -329,7 +329,12 @@ impl<'m, A: Address> Bindings<'m, A> {
     }
 
     /// Who is behind an outside address and port, for a packet with this key from outside.
-    pub fn inbound<T: Tuple<Address = A>>(&self, key: &T, class: PortClass) -> Inbound<A> {
+    pub fn inbound<T: Tuple<Address = A>>(
+        &self,
+        key: &T,
+        class: PortClass,
+        is_known: impl FnOnce() -> bool,
+    ) -> Inbound<A> {
         let outside = Lease {
             address: key.destination(),
             port: key.destination_port(),
@@ -349,7 +354,7 @@ impl<'m, A: Address> Bindings<'m, A> {
             Filtering::EndpointIndependent => true,
             Filtering::AddressDependent => self.mappings.permission(outside, class, key.source()).is_some(),
             Filtering::AddressAndPortDependent => false,
-        };
+        } || is_known();
         let (address, port) = record.inside();
         match admitted {
             true => Inbound::Inside {

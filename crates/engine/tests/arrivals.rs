@@ -1,0 +1,270 @@
+//! Source validation holds for every packet of a session, and says by which interface it goes on.
+
+mod rig;
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, policy, route};
+use sluice_engine::policy::{Interface, Policy};
+use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
+use sluice_route::{Route, SourceValidation, Via};
+use sluice_testkit::packet::{self, Frame};
+use sluice_wire::vlan::Tag;
+
+/// A second inside network, and a second uplink, behind tags.
+const OFFICE: u16 = 2;
+const UPLINK: u16 = 3;
+
+const HOST: &str = "192.168.1.10:5000";
+const REMOTE: &str = "198.51.100.7:53";
+
+fn another(like: &Interface, index: u16, vlan: u16, addresses: [&str; 2]) -> Interface {
+    let mut made = like.clone();
+    made.name = format!("vlan{vlan}").into();
+    made.tags = vec![Tag {
+        protocol: 0x8100,
+        control: vlan,
+    }];
+    made.link.index = index;
+    made.link.addresses = vec![(plain(addresses[0]), 24), (plain(addresses[1]), 64)];
+    made
+}
+
+fn validate(interfaces: &mut Vec<Interface>, validation: SourceValidation) {
+    interfaces.push(another(&interfaces[0], OFFICE, 20, ["192.168.2.1", "2001:db8:3::1"]));
+    interfaces.push(another(&interfaces[1], UPLINK, 30, ["192.0.2.1", "2001:db8:4::1"]));
+    for interface in interfaces {
+        interface.validation = validation;
+    }
+}
+
+fn strict(interfaces: &mut Vec<Interface>) {
+    validate(interfaces, SourceValidation::Strict);
+}
+
+fn loose(interfaces: &mut Vec<Interface>) {
+    validate(interfaces, SourceValidation::Loose);
+}
+
+fn off(interfaces: &mut Vec<Interface>) {
+    validate(interfaces, SourceValidation::Off);
+}
+
+fn rig(interfaces: fn(&mut Vec<Interface>)) -> Rig {
+    Rig::new(Plan {
+        interfaces,
+        ..Plan::default()
+    })
+}
+
+/// Nothing is translated, and flows have sessions for the sake of a filter that lets all pass.
+fn filtering(interfaces: fn(&mut Vec<Interface>)) -> Rig {
+    fn filter(policy: &mut Policy) {
+        let settings = Settings {
+            kind: Kind::Best,
+            default: Verdict::Accept,
+            sessions: true,
+            workers: 1,
+        };
+        policy.filter_by(Arc::new(
+            Filters::new(&[] as &[Written], &settings, Counters::new(0)).unwrap(),
+        ));
+    }
+    Rig::new(Plan {
+        translate: false,
+        policy: filter,
+        interfaces,
+        ..Plan::default()
+    })
+}
+
+/// How many frames leave when one comes in by an interface.
+fn arrives(rig: &mut Rig, interface: u16, frame: &Frame) -> usize {
+    let frame = match interface {
+        INSIDE => frame.clone().macs(HOST_MAC, INSIDE_MAC),
+        OFFICE => frame.clone().macs(HOST_MAC, INSIDE_MAC).tag(0x8100, 20),
+        OUTSIDE => frame.clone().macs(ROUTER_MAC, OUTSIDE_MAC),
+        _ => frame.clone().macs(ROUTER_MAC, OUTSIDE_MAC).tag(0x8100, 30),
+    };
+    rig.send(interface % 2, &frame.build()).len()
+}
+
+fn rebound(rig: &Rig) -> u64 {
+    rig.plane.counters()[0].sessions_rebound.get()
+}
+
+fn question() -> Frame {
+    packet::udp4(HOST, REMOTE).payload(b"question")
+}
+
+fn answer(public: SocketAddrV4) -> Frame {
+    packet::udp4(REMOTE, public).payload(b"answer")
+}
+
+#[test]
+fn strict_validation_drops_packets_of_a_session_by_another_interface() {
+    let mut rig = rig(strict);
+    let public = rig.public(&question());
+    for interface in [OFFICE, OUTSIDE, UPLINK] {
+        assert_eq!(0, arrives(&mut rig, interface, &question()), "{interface}");
+    }
+    assert_eq!(1, arrives(&mut rig, OUTSIDE, &answer(public)));
+    for interface in [INSIDE, OFFICE, UPLINK] {
+        assert_eq!(0, arrives(&mut rig, interface, &answer(public)), "{interface}");
+    }
+    assert_eq!(6, rig.drops("source-validation"), "{:?}", rig.all_drops());
+    assert_eq!(0, rebound(&rig));
+    assert_eq!(1, arrives(&mut rig, INSIDE, &question()));
+    assert_eq!(1, arrives(&mut rig, OUTSIDE, &answer(public)));
+}
+
+#[test]
+fn ipv6_session_of_the_filter_is_validated_as_well() {
+    let (host, remote) = ("[2001:db8:1::10]:5000", "[2001:db8:9::7]:53");
+    let mut rig = filtering(strict);
+    assert_eq!(1, arrives(&mut rig, INSIDE, &packet::udp6(host, remote)));
+    assert_eq!(1, arrives(&mut rig, OUTSIDE, &packet::udp6(remote, host)));
+    for interface in [OFFICE, OUTSIDE, UPLINK] {
+        assert_eq!(
+            0,
+            arrives(&mut rig, interface, &packet::udp6(host, remote)),
+            "{interface}"
+        );
+    }
+    for interface in [INSIDE, OFFICE, UPLINK] {
+        assert_eq!(
+            0,
+            arrives(&mut rig, interface, &packet::udp6(remote, host)),
+            "{interface}"
+        );
+    }
+    assert_eq!(6, rig.drops("source-validation"), "{:?}", rig.all_drops());
+    assert_eq!(1, rig.live());
+}
+
+#[test]
+fn loose_validation_binds_a_session_to_the_interface_that_it_goes_on_by() {
+    let mut rig = rig(loose);
+    let public = rig.public(&question());
+    for _ in 0..3 {
+        assert_eq!(1, arrives(&mut rig, OFFICE, &question()), "{:?}", rig.all_drops());
+    }
+    assert_eq!(1, rebound(&rig));
+    for _ in 0..3 {
+        assert_eq!(1, arrives(&mut rig, UPLINK, &answer(public)), "{:?}", rig.all_drops());
+    }
+    assert_eq!(2, rebound(&rig));
+    assert_eq!(OFFICE, rig.sessions(Default::default())[0].interface);
+    // Neither side is bound to the other's interface.
+    assert_eq!(1, arrives(&mut rig, UPLINK, &question()));
+    assert_eq!(OFFICE, rig.sessions(Default::default())[0].interface);
+}
+
+#[test]
+fn without_validation_packets_pass_by_any_interface_and_bind_nothing() {
+    let mut rig = rig(off);
+    let public = rig.public(&question());
+    assert_eq!(1, arrives(&mut rig, OFFICE, &question()));
+    assert_eq!(1, arrives(&mut rig, UPLINK, &answer(public)));
+    assert_eq!(INSIDE, rig.sessions(Default::default())[0].interface);
+    assert_eq!(0, rebound(&rig));
+}
+
+#[test]
+fn answer_of_an_outside_address_that_did_not_turn_is_forged() {
+    let mut rig = rig(off);
+    let own = rig.public(&packet::udp4("192.168.1.10:5999", REMOTE));
+    // Of another address: what comes from an address to itself is dropped as such.
+    let called = (11..30)
+        .find_map(|host| {
+            rig.know(INSIDE, plain(&format!("192.168.1.{host}")), [2, 0, 0, 0, 1, host]);
+            let public = rig.public(&packet::udp4(&*format!("192.168.1.{host}:7000"), REMOTE));
+            (public.ip() != own.ip()).then_some(public)
+        })
+        .unwrap();
+    let sent = rig.host_sends(&packet::udp4("192.168.1.10:6000", called));
+    let (caller, _) = rig::flow(&sent[0].frame);
+    for interface in [OUTSIDE, UPLINK] {
+        assert_eq!(0, arrives(&mut rig, interface, &packet::udp4(called, caller)));
+    }
+    assert_eq!(2, rig.drops("forged-source"), "{:?}", rig.all_drops());
+}
+
+#[test]
+fn icmp_error_about_a_session_has_a_valid_source() {
+    let mut rig = rig(strict);
+    let sent = rig.host_sends(&question());
+    let (public, _) = rig::flow(&sent[0].frame);
+    let error = packet::icmp4_error("198.51.100.77", *public.ip(), 3, 1, &sent[0].frame, 28);
+    assert_eq!(1, arrives(&mut rig, OUTSIDE, &error), "{:?}", rig.all_drops());
+    for interface in [OFFICE, UPLINK] {
+        assert_eq!(0, arrives(&mut rig, interface, &error), "{interface}");
+    }
+    assert_eq!(2, rig.drops("source-validation"), "{:?}", rig.all_drops());
+}
+
+fn by(gateway: &str) -> Route {
+    let via = Via::Gateway {
+        address: plain(gateway),
+        interface: None,
+    };
+    route("0.0.0.0", 0, via)
+}
+
+fn commit(rig: &mut Rig, routes: Vec<Route>) {
+    let (policy, routes) = policy(&Plan {
+        routes,
+        interfaces: strict,
+        ..Plan::default()
+    });
+    rig.plane.commit(policy, &[routes]).unwrap();
+}
+
+#[test]
+fn answers_may_come_by_each_way_that_a_route_has_and_no_longer_by_one_that_it_had() {
+    let both = || vec![by("203.0.113.254"), by("192.0.2.254")];
+    let mut rig = Rig::new(Plan {
+        routes: both(),
+        interfaces: strict,
+        ..Plan::default()
+    });
+    rig.know(UPLINK, plain("192.0.2.254"), ROUTER_MAC);
+    // One that leaves by the first uplink is translated.
+    let (question, public) = (5000..5100)
+        .find_map(|port| {
+            let question = packet::udp4(&*format!("192.168.1.10:{port}"), REMOTE);
+            let sent = rig.host_sends(&question);
+            let (source, _) = rig::flow(&sent[0].frame);
+            (*source.ip() != "192.168.1.10".parse::<std::net::Ipv4Addr>().unwrap()).then_some((question, source))
+        })
+        .unwrap();
+    assert_eq!(1, arrives(&mut rig, OUTSIDE, &answer(public)));
+    assert_eq!(1, arrives(&mut rig, UPLINK, &answer(public)));
+    assert_eq!(1, rebound(&rig));
+    assert_eq!(1, arrives(&mut rig, OUTSIDE, &answer(public)));
+    assert_eq!(2, rebound(&rig));
+    assert_eq!(1, arrives(&mut rig, UPLINK, &answer(public)));
+    commit(&mut rig, vec![by("203.0.113.254")]);
+    assert_eq!(1, arrives(&mut rig, INSIDE, &question));
+    assert_eq!(0, arrives(&mut rig, UPLINK, &answer(public)));
+    assert_eq!(1, arrives(&mut rig, OUTSIDE, &answer(public)));
+    assert_eq!(1, rig.drops("source-validation"), "{:?}", rig.all_drops());
+}
+
+#[test]
+fn hosts_that_talk_by_their_outside_addresses_stay_valid() {
+    let mut rig = rig(strict);
+    rig.know(INSIDE, plain("192.168.1.11"), [2, 0, 0, 0, 1, 11]);
+    let public = rig.public(&packet::udp4("192.168.1.11:7000", REMOTE));
+    let caller = packet::udp4("192.168.1.10:6000", public);
+    let sent = rig.host_sends(&caller);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    let (seen, _) = rig::flow(&sent[0].frame);
+    for _ in 0..3 {
+        let back = packet::udp4("192.168.1.11:7000", seen).macs([2, 0, 0, 0, 1, 11], INSIDE_MAC);
+        assert_eq!(1, rig.send(INSIDE, &back.build()).len(), "{:?}", rig.all_drops());
+        assert_eq!(1, rig.host_sends(&caller).len(), "{:?}", rig.all_drops());
+    }
+    assert_eq!(0, rig.all_drops().len(), "{:?}", rig.all_drops());
+}
