@@ -26,7 +26,7 @@ use crate::io::HAND;
 use crate::paths::Paths;
 use crate::policy::{Nat, Policy};
 use crate::reason::Reason;
-use crate::session::{Queries, Session4, Session6, Track};
+use crate::session::{Session4, Session6, Track};
 use crate::shard::Shard;
 
 /// What a node needs of a session record.
@@ -43,10 +43,6 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn track_mut(&mut self) -> &mut Track;
     /// Generation of the policy that decided.
     fn generation(&self) -> u32;
-    /// Which queries pass, where nothing is translated.
-    fn queries(&self) -> Queries;
-    /// The same, to be changed.
-    fn queries_mut(&mut self) -> &mut Queries;
     /// What is known of its application: nothing ever of ICMP, which says it itself.
     fn application(&self) -> Application;
     /// Set what is known of its application.
@@ -483,22 +479,16 @@ macro_rules! family {
             fn generation(&self) -> u32 {
                 self.generation
             }
-            fn queries(&self) -> Queries {
-                self.queries()
-            }
-            fn queries_mut(&mut self) -> &mut Queries {
-                self.queries_mut()
-            }
             #[inline(always)]
             fn application(&self) -> Application {
                 match protocol::is_icmp(self.arrivals.protocol()) {
                     true => Application::Nothing,
-                    false => Application::from_bits(self.particular),
+                    false => Application::from_bits(self.application),
                 }
             }
             fn set_application(&mut self, application: Application) {
                 if !protocol::is_icmp(self.arrivals.protocol()) {
-                    self.particular = application.bits();
+                    self.application = application.bits();
                 }
             }
             #[inline(always)]

@@ -13,7 +13,7 @@ use sluice_table::flow::{Record, RecordIndex, Refused};
 use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 use sluice_wire::layers::{Flags, Layers};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
-use sluice_wire::{Context, Direction, icmp};
+use sluice_wire::{Context, Direction};
 
 use crate::applications::Application;
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
@@ -24,9 +24,8 @@ use crate::io::{HAND, Slot};
 use crate::nodes::bridge;
 use crate::nodes::decide::Translation;
 use crate::paths::Holds;
-use crate::policy::Policy;
+use crate::policy::{Policy, Setup};
 use crate::reason::{Own, Reason};
-use crate::session::Queries;
 use crate::shard::{Shard, end};
 
 /// How many sessions ahead of the one that is written memory is asked for.
@@ -298,23 +297,19 @@ impl<F: Family> Openings<F> {
             if opening.replaces {
                 replace::<F>(ctx, meta, key, hash);
             }
-            let (mut session, seconds) = session::<F>(ctx, meta, key, &opening.translation, &decided);
-            if meta.layers.flags.has(Flags::ICMP_QUERY) {
-                let kind = icmp::KIND.read(meta.layers.payload(batch.packets[opening.slot as usize].bytes()));
-                *session.queries_mut() = Queries::opened_by(kind);
-            }
+            let (session, seconds) = session::<F>(ctx, meta, key, &opening.translation, &decided);
             let due = ctx.now.due(seconds);
-            let hasher = ctx.hasher;
+            let (hasher, setup) = (ctx.hasher, ctx.setup);
             let Some(shard) = shard_of(ctx, meta) else { continue };
             let mut inserted = insert::<F>(shard, session, (hash, reverse_hash), due);
             if let (Err((_, CLASH)), Some(_), None) = (&inserted, opening.translation.pool, &opening.aim) {
                 let taken = sluice_nat::Reason::AddressTaken.into();
                 inserted = Err((Some(Complaint::NoResources), taken));
             }
-            if let (Err((_, CLASH)), Some(public)) = (&inserted, opening.translation.outside)
-                && is_site(F::tuple(key).context())
-            {
-                inserted = insert_beside::<F>(shard, session, public, &opening.translation, (hash, hasher, due));
+            if let (Err((_, CLASH)), None) = (&inserted, &opening.aim) {
+                let place = (hash, hasher, due);
+                let fits = |answer: &F::Tuple| fits::<F>(setup, meta, answer);
+                inserted = insert_beside::<F>(shard, session, &opening.translation, fits, place);
             }
             if let (Err((_, CLASH)), true, Some(aim)) = (&inserted, overlaps, &opening.aim) {
                 inserted = insert_elsewhere::<F>(shard, session, &opening.translation, aim, hash, hasher, due);
@@ -637,23 +632,38 @@ fn insert_elsewhere<F: Family>(
     Err(exhausted)
 }
 
-/// How many outside ports are tried for a session whose own another terminal of its site uses to the same remote.
-const BESIDE: u64 = 64;
+/// How many ports are tried for a session whose own another one has to the same remote.
+const BESIDE: u64 = 1024;
 
-/// Put a session of a site under another port of the site's address: another terminal has the same port to the same remote
-/// (P0: then, and only then, the source port changes).
+/// Whether answers come to the shard of a packet, where flows are dealt by all of their addresses and ports.
+fn fits<F: Family>(setup: &Setup, meta: &Meta, answer: &F::Tuple) -> bool {
+    let class = PortClass::of_layers(&meta.layers);
+    setup.steering.fits::<F>(meta.shard, answer, class) != Some(false)
+}
+
+/// Put a session under another source port: its answers could not be told from those of another session. Of a site another
+/// terminal has the same port to the same remote (P0: then, and only then, the source port changes); a client comes by two outside
+/// addresses or ports to one inside host.
 #[cold]
 fn insert_beside<F: Family>(
     shard: &mut Shard<'_>,
     mut session: F::Session,
-    address: F::Address,
     translation: &Translation<F>,
+    fits: impl Fn(&F::Tuple) -> bool,
     (hash, hasher, due): (u64, &sluice_table::hash::Hasher, u64),
 ) -> Result<RecordIndex, Refusal> {
-    let (forward, protocol) = (*session.forward(), session.protocol());
+    let (forward, protocol, old) = (*session.forward(), session.protocol(), session.nat());
+    // What is not translated is not to be; and another packet may have opened the very session just now.
+    let is_open = F::table_ref(shard)
+        .find(hash, &session.key(Direction::Forward))
+        .is_some();
+    if is_open || translation.outside.is_none() && translation.target.is_none() {
+        return Err((None, CLASH));
+    }
     if PortClass::of(protocol, <F::Address as Address>::BITS).is_none() {
         return Err((Some(Complaint::NoResources), sluice_nat::Reason::AddressTaken.into()));
     }
+    let is_site = is_site(forward.context());
     // The hash of the flow is keyed: who sees one port does not know the next.
     let mut random = hash | 1;
     for _ in 0..BESIDE {
@@ -661,8 +671,10 @@ fn insert_beside<F: Family>(
         random ^= random >> 7;
         random ^= random << 17;
         let port = 1024 + (random >> 32) as u16 % (u16::MAX - 1023);
-        let lease = sluice_nat::Lease { address, port };
-        let source = NewSource::At(lease);
+        let source = match translation.outside {
+            Some(address) => NewSource::At(sluice_nat::Lease { address, port }),
+            None => NewSource::Port(port),
+        };
         let made = decision::translate(
             &forward,
             protocol,
@@ -670,7 +682,14 @@ fn insert_beside<F: Family>(
             translation.target,
             source,
         );
-        session.translate_as(made.reverse, made.decision);
+        if !is_site && !fits(&made.reverse) {
+            continue;
+        }
+        let decision = match old.pool() {
+            Some(pool) => made.decision.with_holding(pool, old.holding()),
+            None => made.decision,
+        };
+        session.translate_as(made.reverse, decision);
         let reverse = F::hash_one(hasher, &session.key(Direction::Reverse));
         match insert::<F>(shard, session, (hash, reverse), due) {
             Err((_, CLASH)) => {}

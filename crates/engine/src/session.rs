@@ -27,42 +27,6 @@ pub struct Track {
     pub links: Links,
 }
 
-/// Which ICMP queries pass by a session that is not translated: its keys say nothing of types.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct Queries {
-    /// Type of the request that opened it.
-    opener: u8,
-    /// 1: requests have passed against its direction.
-    turned: u8,
-    spare: [u8; 2],
-}
-
-impl Queries {
-    /// Of a session that a request of this type opens.
-    pub fn opened_by(kind: u8) -> Self {
-        Self {
-            opener: kind,
-            ..Self::default()
-        }
-    }
-
-    /// Whether a request of this type and direction is what the session was opened by.
-    pub fn has(&self, kind: u8, direction: Direction) -> bool {
-        direction == Direction::Forward && kind == self.opener
-    }
-
-    /// A request of this direction passes.
-    pub fn pass(&mut self, direction: Direction) {
-        self.turned |= u8::from(direction == Direction::Reverse);
-    }
-
-    /// Whether there are requests that replies of this direction answer.
-    pub fn are_answered(&self, direction: Direction) -> bool {
-        direction == Direction::Reverse || self.turned != 0
-    }
-}
-
 macro_rules! session {
     ($(#[$meta:meta])* $name:ident, $tuple:ident, $key:ident, $pad:literal) => {
         $(#[$meta])*
@@ -79,8 +43,8 @@ macro_rules! session {
             pub hops: [u32; 2],
             /// Generation of the policy that decided.
             pub generation: u32,
-            /// Of ICMP [`Queries`], of other protocols an [`Application`](crate::applications::Application): see there.
-            pub(crate) particular: u32,
+            /// What is known of its [`Application`](crate::applications::Application), but of ICMP.
+            pub(crate) application: u32,
             /// What inspection decided.
             pub inspect: u32,
             /// Protocol, and where packets come in.
@@ -97,16 +61,6 @@ macro_rules! session {
         }
 
         impl $name {
-            /// Which queries pass: of a session of ICMP only.
-            pub fn queries(&self) -> Queries {
-                bytemuck::cast(self.particular)
-            }
-
-            /// The same, to be changed.
-            pub fn queries_mut(&mut self) -> &mut Queries {
-                bytemuck::cast_mut(&mut self.particular)
-            }
-
             /// The hop of a direction.
             #[inline(always)]
             pub fn hop(&self, direction: Direction) -> Hop {

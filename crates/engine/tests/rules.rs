@@ -7,6 +7,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use etherparse::IpNumber;
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, ROUTER_MAC, Rig, Sent, flow, plain, v4};
 use sluice_engine::family::V4;
+use sluice_engine::steering::{Hashed, Together};
+use sluice_nat::behaviour::{Behaviour, Mapping};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, SourceAction, SourceRule};
 use sluice_testkit::packet::{self, Transport, flag};
 use sluice_wire::Checksums;
@@ -90,6 +92,100 @@ fn one_to_one_host_is_pinged_and_pings_with_its_identifier() {
     assert_eq!(at(SERVER_OUTSIDE, 77), only(&sent, &rig).0);
     let sent = server_sends(&mut rig, &packet::icmp4_echo(SERVER, "198.51.100.8", 5, 1));
     assert_eq!(at(SERVER_OUTSIDE, 5), only(&sent, &rig).0);
+}
+
+/// Who asks whom tells two flows apart that have one identifier: also one that is itself the type of a request.
+#[test]
+fn hosts_ping_each_other_with_one_identifier() {
+    const REMOTE: &str = "198.51.100.7";
+    for id in [77, 8, 0, u16::MAX] {
+        let mut rig = rig(one_to_one());
+        for _ in 0..2 {
+            let sent = server_sends(&mut rig, &packet::icmp4_echo(SERVER, REMOTE, id, 1));
+            assert_eq!(at(SERVER_OUTSIDE, id), only(&sent, &rig).0);
+            let sent = rig.router_sends(&packet::icmp4_echo(REMOTE, SERVER_OUTSIDE, id, 1));
+            assert_eq!(at(SERVER, id), only(&sent, &rig).1);
+            let sent = rig.router_sends(&packet::icmp4_echo_reply(REMOTE, SERVER_OUTSIDE, id, 1));
+            assert_eq!(at(SERVER, id), only(&sent, &rig).1);
+            let sent = server_sends(&mut rig, &packet::icmp4_echo_reply(SERVER, REMOTE, id, 1));
+            assert_eq!(at(SERVER_OUTSIDE, id), only(&sent, &rig).0);
+        }
+        assert_eq!(2, rig.live());
+    }
+}
+
+/// The same between two inside hosts, by their outside addresses.
+#[test]
+fn inside_hosts_ping_each_other_by_their_outside_addresses_with_one_identifier() {
+    let mut rig = rig(one_to_one());
+    let (other, other_outside, other_mac) = ("192.168.1.67", "203.0.113.67", [2, 0, 0, 0, 1, 67]);
+    assert_ne!(SERVER, other);
+    rig.know(INSIDE, plain(other), other_mac);
+    let mut other_sends =
+        |rig: &mut Rig, frame: packet::Frame| rig.send(INSIDE, &frame.macs(other_mac, INSIDE_MAC).build());
+    for _ in 0..2 {
+        let sent = server_sends(&mut rig, &packet::icmp4_echo(SERVER, other_outside, 9, 1));
+        assert_eq!((at(SERVER_OUTSIDE, 9), at(other, 9)), only(&sent, &rig));
+        let sent = other_sends(&mut rig, packet::icmp4_echo(other, SERVER_OUTSIDE, 9, 1));
+        assert_eq!((at(other_outside, 9), at(SERVER, 9)), only(&sent, &rig));
+        let sent = other_sends(&mut rig, packet::icmp4_echo_reply(other, SERVER_OUTSIDE, 9, 1));
+        assert_eq!((at(other_outside, 9), at(SERVER, 9)), only(&sent, &rig));
+        let sent = server_sends(&mut rig, &packet::icmp4_echo_reply(SERVER, other_outside, 9, 1));
+        assert_eq!((at(SERVER_OUTSIDE, 9), at(other, 9)), only(&sent, &rig));
+    }
+    assert_eq!(4, rig.live());
+}
+
+/// A client that comes by two outside ports, from one port of its own, to one port of one inside host.
+#[test]
+fn connections_that_could_not_be_told_apart_get_other_source_ports() {
+    for (hashed, together) in [(Hashed::Subset, Together::Hosts), (Hashed::FiveTuple, Together::Flows)] {
+        let behaviour = Behaviour {
+            mapping: Mapping::AddressAndPortDependent,
+            ..Behaviour::default()
+        };
+        let to_server = |port| DestinationRule {
+            protocol: Some(17),
+            ports: Some((port, port)),
+            ..DestinationRule::of(
+                network("203.0.113.20", 32),
+                DestinationAction::Host(v4(SERVER), Some(53)),
+            )
+        };
+        let mut rig = rig(Plan {
+            behaviour,
+            hashed,
+            together,
+            forwards: (1000..1040).map(to_server).collect(),
+            ..Plan::default()
+        });
+        let mut clients = std::collections::HashSet::new();
+        for port in 1000..1040 {
+            let outside = at("203.0.113.20", port);
+            let sent = rig.router_sends(&packet::udp4(socket(REMOTE), outside));
+            let (client, server) = only(&sent, &rig);
+            assert_eq!((at(SERVER, 53), *socket(REMOTE).ip()), (server, *client.ip()));
+            assert!(clients.insert(client), "{client} twice");
+            let sent = server_sends(&mut rig, &packet::udp4(server, client));
+            assert_eq!((outside, socket(REMOTE)), only(&sent, &rig));
+        }
+        assert!(clients.contains(&socket(REMOTE)));
+        assert_eq!((40, 0), (rig.live(), rig.drops("session-clash")));
+        // They go on as they are after a commit that changes nothing of them.
+        let (policy, routes) = rig::policy(&Plan {
+            behaviour,
+            hashed,
+            together,
+            forwards: (1000..1040).map(to_server).collect(),
+            ..Plan::default()
+        });
+        rig.plane.commit(policy, &[routes]).unwrap();
+        for client in clients {
+            let sent = server_sends(&mut rig, &packet::udp4(at(SERVER, 53), client));
+            assert_eq!(socket(REMOTE), only(&sent, &rig).1);
+        }
+        assert_eq!(40, rig.live());
+    }
 }
 
 #[test]

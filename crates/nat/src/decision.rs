@@ -186,6 +186,8 @@ pub enum NewSource<A> {
     Static(A),
     /// Another address and port, which nobody lends.
     At(Lease<A>),
+    /// Their own address, and another port: of what a destination rule leads to where another session of the client's has that.
+    Port(u16),
 }
 
 /// Compose a new session's translation from its forward key: `target` where a destination rule answered, `source` where
@@ -222,9 +224,12 @@ pub fn translate<T: Tuple>(
             flags |= SOURCE;
             (near, near_port) = (lease.address, lease.port);
         }
+        NewSource::Port(port) => near_port = port,
     }
     if query {
-        remote_port = near_port; // both hold the identifier
+        // The identifier, and as much more as says what is asked.
+        let kind = forward.destination_port().wrapping_sub(forward.source_port());
+        remote_port = near_port.wrapping_add(kind);
     }
     let reverse = T::new(remote, near, remote_port, near_port, outside);
     let mut l3 = Delta::default();
@@ -353,13 +358,13 @@ mod tests {
     }
 
     #[test]
-    fn translate_query_identifier_stands_in_both_places() {
+    fn translate_query_changes_the_identifier_and_keeps_what_is_asked() {
         let query = Tuple4 {
-            destination_port: 3,
+            destination_port: FORWARD.source_port + 8,
             ..FORWARD
         };
         let made = translate(&query, 1, 5, None, NewSource::Lent(0, Lease { address: 10, port: 11 }));
-        assert_eq!((11, 11), (made.reverse.source_port, made.reverse.destination_port));
+        assert_eq!((19, 11), (made.reverse.source_port, made.reverse.destination_port));
         assert_eq!(Delta::default().word(3, 11), made.decision.l4(Direction::Forward));
     }
 }

@@ -13,7 +13,7 @@ use sluice_wire::quote::{Quoted, quoted};
 use sluice_wire::{Context, FlowKey4, FlowKey6, Tuple4, Tuple6};
 
 use crate::Reason;
-use crate::rewrite::{Rewrite, Transport, udp_checksum};
+use crate::rewrite::{Rewrite, Transport, identifier, udp_checksum};
 
 /// What an IPv4 error quotes, and the key to find its session by.
 pub fn sought4(frame: &[u8], layers: &Layers, context: Context) -> Result<(Quoted, FlowKey4), Reason> {
@@ -51,14 +51,17 @@ fn quoted_transport(header: &mut [u8], transport: Transport, ports: (u16, u16), 
         return Delta::default();
     };
     old.copy_from_slice(now);
-    let both = (u32::from(ports.0) << 16 | u32::from(ports.1)).to_be_bytes();
+    let both = u32::from(ports.0) << 16 | u32::from(ports.1);
     match transport {
         Transport::Tcp | Transport::Udp => {
             if let Some(field) = now.first_chunk_mut::<4>() {
-                *field = both;
+                *field = both.to_be_bytes();
             }
         }
-        Transport::Query => amend(now, 4, |_| ports.0),
+        Transport::Query => {
+            let kind = now.first().copied().unwrap_or_default();
+            amend(now, 4, |_| identifier(kind, both));
+        }
         Transport::AddressesOnly | Transport::None => {}
     }
     match transport {

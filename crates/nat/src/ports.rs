@@ -54,7 +54,7 @@ impl PortClass {
     pub fn of_layers(layers: &Layers) -> Option<Self> {
         let bits = if layers.class == Class::Ipv4 { 32 } else { 128 };
         let class = Self::of(layers.protocol, bits)?;
-        let told = layers.fragment == Fragment::Later && layers.source_port != 0;
+        let told = layers.fragment == Fragment::Later && (layers.source_port, layers.destination_port) != (0, 0);
         (class != PortClass::Query || layers.flags.has(Flags::ICMP_QUERY) || told).then_some(class)
     }
 

@@ -170,6 +170,14 @@ pub fn rewrite_plain6(
     plain_transport(transport, udp, ports, rewrite.l4);
 }
 
+/// The identifier of an ICMP query of this type, of the ports in its place: that of who asks.
+#[inline(always)]
+pub(crate) fn identifier(kind: u8, ports: u32) -> u16 {
+    // Replies of both families; none of them is another's request.
+    let is_reply = matches!(kind, 0 | 14 | 18 | 129);
+    if is_reply { ports as u16 } else { (ports >> 16) as u16 }
+}
+
 /// Ports (source and destination as one word), identifier and checksum of a transport header, from its first byte
 /// on. False where it is too short. TCP and UDP take the same way: which of them comes next nobody can predict.
 #[inline(always)]
@@ -193,7 +201,8 @@ fn transport_header(bytes: &mut [u8], transport: Transport, ports: u32, l4: Delt
     match transport {
         Transport::Query => {
             amend(header, 2, l4);
-            header[4..6].copy_from_slice(&((ports >> 16) as u16).to_be_bytes());
+            let identifier = identifier(header[0], ports);
+            header[4..6].copy_from_slice(&identifier.to_be_bytes());
         }
         Transport::AddressesOnly => amend(header, 6, l4),
         Transport::Tcp | Transport::Udp | Transport::None => {}

@@ -187,6 +187,15 @@ impl Tracking {
         self.state >= TcpState::BothFin as u8
     }
 
+    /// Whether the connection is, or was, established: one that was refused was not.
+    pub fn was_established(&self) -> bool {
+        match self.state() {
+            TcpState::Closed | TcpState::Init => false,
+            TcpState::Established | TcpState::ClientFin | TcpState::ServerFin | TcpState::BothFin => true,
+            TcpState::Transitory => self.flags & SEEN == SEEN,
+        }
+    }
+
     /// Where each side's data go on, by direction, of a TCP connection whose SYNs were seen and of which all is
     /// acknowledged but the server's SYN: after the handshake, where they begin.
     pub fn opening(&self) -> Option<[u32; 2]> {

@@ -18,6 +18,10 @@ fn bytes(address: [u64; 2]) -> [u8; 16] {
     (u128::from(address[0]) << 64 | u128::from(address[1])).to_be_bytes()
 }
 
+/// What an echo request has in the place of its destination port, beyond its identifier.
+const ASKED4: u16 = 8;
+const ASKED6: u16 = 128;
+
 /// The datagram of a packet, without its Ethernet header.
 fn datagram4(key: &Tuple4, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let ip = PacketBuilder::ipv4(key.source.to_be_bytes(), key.destination.to_be_bytes(), 9);
@@ -29,12 +33,22 @@ fn datagram4(key: &Tuple4, protocol: u8, payload: &[u8]) -> Vec<u8> {
         17 => ip
             .udp(key.source_port, key.destination_port)
             .write(&mut datagram, payload),
-        _ => ip
-            .icmpv4(Icmpv4Type::EchoRequest(IcmpEchoHeader {
-                id: key.source_port,
-                seq: 3,
-            }))
-            .write(&mut datagram, payload),
+        _ => {
+            // What asks is told from what answers by the ports' order.
+            let is_reply = key.source_port.wrapping_sub(key.destination_port) == ASKED4;
+            let seq = 3;
+            let echo = match is_reply {
+                true => Icmpv4Type::EchoReply(IcmpEchoHeader {
+                    id: key.destination_port,
+                    seq,
+                }),
+                false => Icmpv4Type::EchoRequest(IcmpEchoHeader {
+                    id: key.source_port,
+                    seq,
+                }),
+            };
+            ip.icmpv4(echo).write(&mut datagram, payload)
+        }
     }
     .unwrap();
     datagram
@@ -50,12 +64,22 @@ fn datagram6(key: &Tuple6, protocol: u8, payload: &[u8]) -> Vec<u8> {
         17 => ip
             .udp(key.source_port, key.destination_port)
             .write(&mut datagram, payload),
-        _ => ip
-            .icmpv6(Icmpv6Type::EchoRequest(IcmpEchoHeader {
-                id: key.source_port,
-                seq: 3,
-            }))
-            .write(&mut datagram, payload),
+        _ => {
+            // What asks is told from what answers by the ports' order.
+            let is_reply = key.source_port.wrapping_sub(key.destination_port) == ASKED6;
+            let seq = 3;
+            let echo = match is_reply {
+                true => Icmpv6Type::EchoReply(IcmpEchoHeader {
+                    id: key.destination_port,
+                    seq,
+                }),
+                false => Icmpv6Type::EchoRequest(IcmpEchoHeader {
+                    id: key.source_port,
+                    seq,
+                }),
+            };
+            ip.icmpv6(echo).write(&mut datagram, payload)
+        }
     }
     .unwrap();
     datagram
@@ -137,7 +161,7 @@ proptest! {
         to in any::<(u32, u16)>(), lease in any::<(u32, u16)>(), which in 1u8..4, router: u32, at_end: bool,
         backward: bool, payload in proptest::collection::vec(any::<u8>(), 0..60), quoted in 8usize..90,
     ) {
-        let destination_port = if protocol == 1 { ends.2 } else { ends.3 };
+        let destination_port = if protocol == 1 { ends.2.wrapping_add(ASKED4) } else { ends.3 };
         let forward = Tuple4 {
             source: ends.0, destination: ends.1, source_port: ends.2, destination_port, context: 0,
         };
@@ -165,7 +189,7 @@ proptest! {
         to in any::<([u64; 2], u16)>(), lease in any::<([u64; 2], u16)>(), which in 1u8..4, router: [u64; 2],
         at_end: bool, backward: bool, payload in proptest::collection::vec(any::<u8>(), 0..60), quoted in 8usize..90,
     ) {
-        let destination_port = if protocol == 58 { ends.2 } else { ends.3 };
+        let destination_port = if protocol == 58 { ends.2.wrapping_add(ASKED6) } else { ends.3 };
         let forward = Tuple6 {
             source: ends.0, destination: ends.1, source_port: ends.2, destination_port, context: 0,
         };

@@ -231,7 +231,10 @@ fn answers(bytes: &[u8], layers: &Layers) {
     if icmp::answer_echo(&mut answer, layers, 9) || icmpv6::answer_echo(&mut answer, layers, 9) {
         let made = parse(&answer).expect("the same layers");
         assert!(made.flags.has(Flags::ICMP_REPLY));
-        assert_eq!(layers.source_port, made.source_port);
+        assert_eq!(
+            (layers.source_port, layers.destination_port),
+            (made.destination_port, made.source_port)
+        );
         // What the question's options or extensions say is not looked at again.
         if !layers.flags.has(Flags::OPTIONS) {
             valid(&answer);

@@ -64,6 +64,17 @@ pub fn flags(kind: u8) -> Flags {
     }
 }
 
+/// The type of the requests that replies of this type answer; a request's own.
+#[inline]
+pub fn request(kind: u8) -> u8 {
+    match kind {
+        kind::ECHO_REPLY => kind::ECHO_REQUEST,
+        // Timestamps and address masks.
+        14 | 18 => kind - 1,
+        other => other,
+    }
+}
+
 /// An error as its type, code and second word say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {

@@ -28,8 +28,8 @@ impl Direction {
     }
 }
 
-/// IPv4 addresses, ports and context: 16 bytes, compared as two words. ICMP queries carry their
-/// identifier in both ports' place: source port on the way out, destination port on the way back.
+/// IPv4 addresses, ports and context: 16 bytes, compared as two words. Of ICMP queries the port of who asks is the identifier, and
+/// the other one that and the request's type added up.
 #[derive(Clone, Copy, Debug, Default, Eq, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct Tuple4 {
@@ -37,9 +37,9 @@ pub struct Tuple4 {
     pub source: u32,
     /// Destination address.
     pub destination: u32,
-    /// Source port, or ICMP identifier.
+    /// Source port, or what an ICMP query has in its place.
     pub source_port: u16,
-    /// Destination port, or ICMP identifier.
+    /// Destination port, or what an ICMP query has in its place.
     pub destination_port: u16,
     /// Context.
     pub context: Context,
@@ -67,9 +67,9 @@ pub struct Tuple6 {
     pub source: [u64; 2],
     /// Destination address, likewise.
     pub destination: [u64; 2],
-    /// Source port, or ICMP identifier.
+    /// Source port, or what an ICMP query has in its place.
     pub source_port: u16,
-    /// Destination port, or ICMP identifier.
+    /// Destination port, or what an ICMP query has in its place.
     pub destination_port: u16,
     /// Context.
     pub context: Context,

@@ -52,7 +52,7 @@ impl Flags {
     pub const BROADCAST: Flags = Flags(0x04);
     /// An ICMP or ICMPv6 error, which quotes another packet.
     pub const ICMP_ERROR: Flags = Flags(0x08);
-    /// An ICMP query or ICMPv6 echo, or the answer to one: both ports hold its identifier.
+    /// An ICMP query or ICMPv6 echo, or the answer to one: the port of who asks is its identifier.
     pub const ICMP_QUERY: Flags = Flags(0x10);
     /// With [`Flags::ICMP_QUERY`]: it is the answer.
     pub const ICMP_REPLY: Flags = Flags(0x20);
@@ -82,9 +82,9 @@ pub struct Layers {
     pub l4: u16,
     /// End of the IP datagram, Ethernet padding excluded. For ARP and others: the frame's length.
     pub end: u16,
-    /// TCP or UDP source port, or ICMP identifier; otherwise 0.
+    /// TCP or UDP source port, or what an ICMP query has in its place; otherwise 0.
     pub source_port: u16,
-    /// TCP or UDP destination port, or ICMP identifier; otherwise 0.
+    /// TCP or UDP destination port, or what an ICMP query has in its place; otherwise 0.
     pub destination_port: u16,
     /// Transport protocol, behind the extension headers.
     pub protocol: u8,
@@ -311,8 +311,12 @@ fn transport(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Ports, or an ICMP query's identifier twice, of a transport header of which at least the ports are there, or 8 bytes of
-/// ICMP; none for ICMP errors and other messages. Sets the ICMP flags.
+/// Ports of a transport header of which at least the ports are there, or 8 bytes of ICMP; none for ICMP errors and other messages.
+/// Sets the ICMP flags.
+///
+/// What an ICMP query has in their place is told apart by who asks and by what is asked, so that hosts that ask each other with one
+/// identifier have two flows: the port of who asks is the identifier, and the other one the identifier and the request's type
+/// added up. The reply's are those exchanged.
 pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(u16, u16)> {
     if matches!(protocol, protocol::TCP | protocol::UDP) {
         let head = payload.first_chunk::<4>()?;
@@ -322,13 +326,17 @@ pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(
         ));
     }
     let head = payload.first_chunk::<8>()?;
-    let kind = match protocol {
-        protocol::ICMP => icmp::flags(head[0]),
-        _ => icmpv6::flags(head[0]),
+    let (kind, request) = match protocol {
+        protocol::ICMP => (icmp::flags(head[0]), icmp::request(head[0])),
+        _ => (icmpv6::flags(head[0]), icmpv6::kind::ECHO_REQUEST),
     };
     *flags = flags.with(kind);
-    let identifier = u16::from_be_bytes([head[4], head[5]]);
-    kind.has(Flags::ICMP_QUERY).then_some((identifier, identifier))
+    let asker = u16::from_be_bytes([head[4], head[5]]);
+    let asked = asker.wrapping_add(request.into());
+    kind.has(Flags::ICMP_QUERY).then_some(match kind.has(Flags::ICMP_REPLY) {
+        false => (asker, asked),
+        true => (asked, asker),
+    })
 }
 
 /// The headers of a plain packet.

@@ -20,14 +20,16 @@ fn addresses(frame: &Frame) -> (u128, u128) {
     }
 }
 
-/// Ports, or the echo's identifier twice, as the recipe says.
+/// Ports, or what an echo has in their place, as the recipe says.
 fn ports(frame: &Frame) -> (u16, u16) {
     use etherparse::{Icmpv4Type as V4, Icmpv6Type as V6};
     match &frame.transport {
         Transport::Tcp(header) => (header.source_port, header.destination_port),
         Transport::Udp(source, destination) => (*source, *destination),
-        Transport::Icmp4(V4::EchoRequest(echo) | V4::EchoReply(echo))
-        | Transport::Icmp6(V6::EchoRequest(echo) | V6::EchoReply(echo)) => (echo.id, echo.id),
+        Transport::Icmp4(V4::EchoRequest(echo)) => (echo.id, echo.id.wrapping_add(8)),
+        Transport::Icmp4(V4::EchoReply(echo)) => (echo.id.wrapping_add(8), echo.id),
+        Transport::Icmp6(V6::EchoRequest(echo)) => (echo.id, echo.id.wrapping_add(128)),
+        Transport::Icmp6(V6::EchoReply(echo)) => (echo.id.wrapping_add(128), echo.id),
         _ => (0, 0),
     }
 }

@@ -353,7 +353,7 @@ fn quote_of_an_error_is_found_with_8_bytes_of_transport() {
     let sent = icmp4_echo("10.0.0.1", "192.0.2.1", 77, 1).build();
     let bytes = icmp4_error("192.0.2.9", "10.0.0.1", 3, 1, &sent, 28).build();
     let quote = quoted(&bytes, &parse(&bytes).unwrap()).unwrap();
-    assert_eq!((77, 77), (quote.layers.source_port, quote.layers.destination_port));
+    assert_eq!((77, 77 + 8), (quote.layers.source_port, quote.layers.destination_port));
 }
 
 #[test]

@@ -6,7 +6,6 @@ use sluice_inspect::evaluate::{self, Facts, Icmp, Ip};
 use sluice_inspect::scope::Ends;
 use sluice_inspect::signature::Toward;
 use sluice_nat::Tuple;
-use sluice_nat::tracking::TcpState;
 use sluice_wire::Direction;
 use sluice_wire::ipv4::{Ipv4, protocol};
 use sluice_wire::layers::{Class, Layers};
@@ -19,10 +18,13 @@ pub fn ends<F: Family>(session: &F::Session, direction: Direction) -> Ends {
     let tuple = session.forward();
     let address = |address: F::Address| -> IpAddr { F::ip(address) };
     let [client, server] = [address(tuple.source()), address(tuple.destination())];
-    let ports = [tuple.source_port(), tuple.destination_port()];
+    let ports = match protocol::is_icmp(session.protocol()) {
+        true => [tuple.source_port(); 2],
+        false => [tuple.source_port(), tuple.destination_port()],
+    };
     let track = session.track();
     let established = match session.protocol() {
-        protocol::TCP => !matches!(track.tracking.state(), TcpState::Closed | TcpState::Init),
+        protocol::TCP => track.tracking.was_established(),
         _ => track.packets.iter().all(|&packets| packets > 0),
     };
     let to_server = Ends {

@@ -357,8 +357,16 @@ pub fn keeps_address<F: Family>(policy: &Policy, interface: u16, tuple: &F::Tupl
         tuple.source_port(),
         tuple.context(),
     );
-    let sourcing = F::nat(policy).rules.decide_source(&answer, protocol, interface);
-    sourcing.is_some_and(|decided| !matches!(decided.what, SourceAction::Exempt))
+    let rules = &F::nat(policy).rules;
+    let translates = rules
+        .decide_source(&answer, protocol, interface)
+        .is_some_and(|decided| !matches!(decided.what, SourceAction::Exempt));
+    let is_exempt = || {
+        rules
+            .decide_destination(&answer, protocol)
+            .is_some_and(|decided| matches!(decided.what, rule::Destination::Exempt))
+    };
+    translates && !is_exempt()
 }
 
 /// Whether a packet may be the first of its flow.

@@ -12,16 +12,15 @@ use sluice_nat::timeout::Schedule;
 use sluice_nat::tracking::Segment;
 use sluice_table::changes::is_long_ago;
 use sluice_table::flow::{Candidate, Record, RecordIndex};
+use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{self, Flags, Fragment, Layers};
-use sluice_wire::{Direction, icmp};
 
 use crate::arrivals;
 use crate::batch::{Batch, Complaint, Hop, Lists, Meta, Note, Origin, Stage, put};
 use crate::context::{Ctx, Exit};
 use crate::counters::Cause;
 use crate::family::{Family, Session, Tracked};
-use crate::filter::{self, Refused};
 use crate::inspection::turn_aside;
 use crate::io::{HAND, Slot};
 use crate::nodes::dont_fragment;
@@ -328,20 +327,6 @@ fn step<F: Family, const SITES: bool>(
         return false;
     }
     let hop = session.hop(direction);
-    if layers.flags.has(Flags::ICMP_QUERY)
-        && let Err(refused) = ask::<F>(
-            exit,
-            ctx.now,
-            meta,
-            packet.bytes(),
-            &work.keys[place],
-            session,
-            direction,
-        )
-    {
-        lists.refuse(slot, refused);
-        return false;
-    }
     let mut terminal = None;
     if SITES
         && let Some(sites) = ctx.policy.sites.as_deref()
@@ -427,30 +412,6 @@ fn step<F: Family, const SITES: bool>(
         send_by_parts(way, slot, packet, meta, lists, exit);
     }
     true
-}
-
-/// Ask the filter about a request of another type or direction than the one that opened its session, where nothing is
-/// translated: it begins a flow of its own, that has no record and is asked about each time.
-#[cold]
-fn ask<F: Family>(
-    exit: &Exit<'_>,
-    now: Now,
-    meta: &Meta,
-    frame: &[u8],
-    key: &F::Key,
-    session: &mut F::Session,
-    direction: Direction,
-) -> Result<(), Refused> {
-    let kind = icmp::KIND.read(meta.layers.payload(frame));
-    let is_known = meta.layers.flags.has(Flags::ICMP_REPLY) || session.queries().has(kind, direction);
-    let hop = session.hop(direction);
-    if is_known || session.nat().translates() || hop.is_bridge() {
-        return Ok(());
-    }
-    let header = filter::header::<F>(exit.policy, meta, frame, F::tuple(key), hop.interface() as u16);
-    filter::ask::<F>(exit, &header, exit.paths.mac(hop).is_none(), now.nanoseconds)?;
-    session.queries_mut().pass(direction);
-    Ok(())
 }
 
 /// A packet from one inside host to the outside address of another (RFC 4787, REQ-9): its source is translated, and it
@@ -640,14 +601,6 @@ fn translate_icmp<F: Family>(
 ) -> Result<(), Reason> {
     if layers.flags.has(Flags::ICMP_ERROR) {
         return F::rewrite_error(frame, layers, session, direction, hops);
-    }
-    // A question against the direction of what is translated is nobody's answer.
-    let expected = match layers.flags.has(Flags::ICMP_REPLY) {
-        true => session.queries().are_answered(direction),
-        false => direction == Direction::Forward || !session.nat().translates(),
-    };
-    if !expected {
-        return Err(sluice_nat::Reason::Unsolicited.into());
     }
     match F::rewrite(frame, layers, session, direction, hops) {
         true => Ok(()),

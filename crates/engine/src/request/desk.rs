@@ -6,6 +6,7 @@ use sluice_inspect::applications::Pair;
 use sluice_nat::sites::is_site;
 use sluice_nat::{Address as _, Tuple};
 use sluice_table::flow::{Record, RecordIndex};
+use sluice_wire::ipv4::protocol::is_icmp;
 use sluice_wire::{Context, Direction};
 
 use super::bindings::{self, BindingFilter, Bound};
@@ -216,12 +217,18 @@ fn scan<F: Family>(
     })
 }
 
-fn flow<T: Tuple>(tuple: &T) -> Flow {
+/// A direction of a session; of ICMP queries with the identifier in the place of both ports.
+fn flow<T: Tuple>(tuple: &T, protocol: u8, direction: Direction) -> Flow {
+    let ports = match direction {
+        _ if !is_icmp(protocol) => [tuple.source_port(), tuple.destination_port()],
+        Direction::Forward => [tuple.source_port(); 2],
+        Direction::Reverse => [tuple.destination_port(); 2],
+    };
     Flow {
         source: tuple.source().display(),
         destination: tuple.destination().display(),
-        source_port: tuple.source_port(),
-        destination_port: tuple.destination_port(),
+        source_port: ports[0],
+        destination_port: ports[1],
     }
 }
 
@@ -231,8 +238,8 @@ fn show<F: Family>(shard: u16, session: &F::Session, tools: &Tools<'_>, policy: 
     debug_assert!(session.links().is_live());
     Shown {
         context: context::<F>(session),
-        forward: flow(session.forward()),
-        reverse: flow(session.reverse()),
+        forward: flow(session.forward(), session.protocol(), Direction::Forward),
+        reverse: flow(session.reverse(), session.protocol(), Direction::Reverse),
         protocol: session.protocol(),
         state: tcp.then(|| track.tracking.state().name()),
         answered: track.tracking.answered(),

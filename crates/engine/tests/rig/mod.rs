@@ -29,6 +29,7 @@ use sluice_nat::{Pool, Pools};
 use sluice_route::{Address, Route, RouteSet, SourceValidation, Via};
 use sluice_table::memory::Line;
 use sluice_testkit::packet;
+use sluice_wire::layers::Flags;
 use sluice_wire::{Checksums, layers, validity};
 
 pub const INSIDE: u16 = 0;
@@ -55,7 +56,13 @@ pub fn route(prefix: &str, length: u8, via: Via) -> Route {
 
 /// Source and destination of an IPv4 frame; of ICMP queries the identifier is both ports.
 pub fn flow(frame: &[u8]) -> (SocketAddrV4, SocketAddrV4) {
-    let tuple = layers::parse(frame).unwrap().key4(frame, 0).tuple;
+    let layers = layers::parse(frame).unwrap();
+    let mut tuple = layers.key4(frame, 0).tuple;
+    if layers.flags.has(Flags::ICMP_REPLY) {
+        tuple.source_port = tuple.destination_port;
+    } else if layers.flags.has(Flags::ICMP_QUERY) {
+        tuple.destination_port = tuple.source_port;
+    }
     let at = |address, port| SocketAddrV4::new(Ipv4Addr::from_bits(address), port);
     (
         at(tuple.source, tuple.source_port),
