@@ -17,6 +17,8 @@ from lab.oracle.world import GATEWAY_MAC, INTERFACES, NEIGHBOUR_MAC
 START = 1_000_000_000_000_000
 STEP = 20_000
 MAGIC = 0xA1B23C4D
+# The head of a capture with nanoseconds.
+HEAD = struct.pack("<IHHiIII", MAGIC, 2, 4, 0, 0, 65535, 1)
 
 
 def _mac(text):
@@ -39,7 +41,7 @@ class Sluice:
         with open(self._path("sluice.toml"), "w", encoding="utf-8") as file:
             file.write(world.text())
         runs = [_Run(scenario) for scenario in scenarios]
-        captures = {name: [struct.pack("<IHHiIII", MAGIC, 2, 4, 0, 0, 65535, 1)] for name in INTERFACES}
+        captures = {name: [HEAD] for name in INTERFACES}
         now = START
         while True:
             places = {}
@@ -55,13 +57,13 @@ class Sluice:
                     places[now] = (run, len(run.outputs))
                     run.outputs.append([])
                     for datagram in datagrams:
-                        captures[interface].append(_record(now, HEADS[interface] + datagram.TYPE + bytes(datagram)))
+                        captures[interface].append(record(now, HEADS[interface] + datagram.TYPE + bytes(datagram)))
             if not any(run.pending for run in runs):
                 return [run.outputs for run in runs]
             if places:
                 self._replay(captures)
             for name in INTERFACES:
-                for at, frame in _records(self._path(f"{name}.out")) if places else ():
+                for at, frame in records(self._path(f"{name}.out")) if places else ():
                     if at in places:
                         run, place = places[at]
                         run.outputs[place].append((name, _read(name, frame)))
@@ -70,9 +72,9 @@ class Sluice:
 
     def _replay(self, captures):
         arguments = []
-        for name, records in captures.items():
+        for name, pieces in captures.items():
             with open(self._path(f"{name}.in"), "wb") as file:
-                file.writelines(records)
+                file.writelines(pieces)
             arguments += ["--in", f"{name}={name}.in", "--out", f"{name}={name}.out"]
         done = subprocess.run(
             [self.binary, "replay", "-c", "sluice.toml", "--json", *arguments], cwd=self.folder, check=False,
@@ -131,11 +133,13 @@ def _read(name, frame):
     return datagram
 
 
-def _record(at, frame):
+def record(at, frame):
+    """A frame of a nanosecond in a capture."""
     return struct.pack("<IIII", at // 10**9, at % 10**9, len(frame), len(frame)) + frame
 
 
-def _records(path):
+def records(path):
+    """Nanosecond and frame of all that a capture has."""
     with open(path, "rb") as file:
         data = file.read()
     assert MAGIC == struct.unpack_from("<I", data)[0]

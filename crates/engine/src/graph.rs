@@ -203,6 +203,7 @@ edges! {
     "forward" => "complain", "no route, TTL, MTU, refused", ROUTED;
     "gateway" => "forward", "echo reply", ROUTED;
     "gateway" => "complain", "nothing listens there", ROUTED;
+    "gateway" => "fragments", "of an echo request", ROUTED;
     "gateway" => "punt", "its router has a host", HOSTED;
     "gateway" => "subscriber", "DHCP for sites", SITES;
     "gateway" => "transmit", "echo reply in a site", SITES;

@@ -139,3 +139,103 @@ fn arp_request_for_a_pool_address_on_the_link_is_answered_outside_alone() {
     let elsewhere = packet::arp_request(HOST_MAC, HOST, pool.as_str());
     assert!(rig.send(INSIDE, &elsewhere).is_empty());
 }
+
+/// The fragments of a message, each a frame.
+fn fragments(whole: &[u8], header: usize, raw: impl Fn() -> packet::Frame) -> Vec<Vec<u8>> {
+    let message = &whole[14 + header..];
+    let pieces = message.chunks(1400).enumerate();
+    pieces
+        .map(|(place, piece)| {
+            let more = (place + 1) * 1400 < message.len();
+            raw().payload(piece).fragment(place as u16 * 175, more, 77).build()
+        })
+        .collect()
+}
+
+/// A ping of 3,000 bytes, in whatever order its fragments come, with and without sessions.
+#[test]
+fn echo_request_in_fragments_is_answered_in_fragments() {
+    let data: Vec<u8> = (0..3000).map(|number| number as u8).collect();
+    for (translate, six) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (asks, answers, header) = match six {
+            false => (
+                packet::icmp4_echo(HOST, "192.168.1.1", 5, 1).macs(HOST_MAC, INSIDE_MAC),
+                packet::icmp4_echo_reply("192.168.1.1", HOST, 5, 1).macs(INSIDE_MAC, HOST_MAC),
+                20,
+            ),
+            true => (
+                packet::icmp6_echo("2001:db8:1::10", "2001:db8:1::1", 5, 1).macs(HOST_MAC, INSIDE_MAC),
+                packet::frame6(
+                    "2001:db8:1::1".parse().unwrap(),
+                    "2001:db8:1::10".parse().unwrap(),
+                    packet::Transport::Icmp6(packet::Icmpv6Type::EchoReply(packet::IcmpEchoHeader { id: 5, seq: 1 })),
+                )
+                .macs(INSIDE_MAC, HOST_MAC),
+                40,
+            ),
+        };
+        let raw = |like: &packet::Frame| {
+            let protocol = if six { 58 } else { 1 };
+            let mut frame = like.clone();
+            frame.transport = packet::Transport::Raw(packet::IpNumber(protocol));
+            frame
+        };
+        let whole = asks.clone().payload(&data).build();
+        let wanted = fragments(&answers.clone().payload(&data).build(), header, || raw(&answers));
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+            let mut rig = Rig::new(Plan {
+                translate,
+                ..Plan::default()
+            });
+            let sent = fragments(&whole, header, || raw(&asks));
+            let mut came: Vec<_> = order.iter().flat_map(|&place| rig.send(INSIDE, &sent[place])).collect();
+            came.extend(rig.sent());
+            let mut came: Vec<_> = came.into_iter().map(|sent| sent.frame).collect();
+            came.sort();
+            let mut wanted = wanted.clone();
+            wanted.sort();
+            assert_eq!(wanted, came, "{translate} {six} {order:?} {:?}", rig.all_drops());
+        }
+    }
+}
+
+#[test]
+fn fragments_to_the_gateway_that_ask_nothing_are_not_answered() {
+    let mut rig = Rig::new(Plan::default());
+    let whole = packet::icmp4_echo_reply(HOST, "192.168.1.1", 5, 1)
+        .payload(&[7; 3000])
+        .build();
+    let raw = || {
+        let mut frame = packet::icmp4_echo(HOST, "192.168.1.1", 5, 1).macs(HOST_MAC, INSIDE_MAC);
+        frame.transport = packet::Transport::Raw(packet::IpNumber(1));
+        frame
+    };
+    for frame in fragments(&whole, 20, raw) {
+        assert!(rig.send(INSIDE, &frame).is_empty());
+    }
+    assert_eq!(3, rig.drops("no-local-service"), "{:?}", rig.all_drops());
+    // Those whose first never comes are dropped in time.
+    let whole = packet::icmp4_echo(HOST, "192.168.1.1", 5, 1)
+        .payload(&[7; 3000])
+        .build();
+    for frame in &fragments(&whole, 20, || raw().ttl(60))[1..] {
+        let mut frame = frame.clone();
+        frame[18..20].copy_from_slice(&[9, 9]);
+        frame[24..26].fill(0);
+        let sum = etherparse::Ipv4Header::from_slice(&frame[14..])
+            .unwrap()
+            .0
+            .calc_header_checksum();
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        assert!(rig.send(INSIDE, &frame).is_empty());
+    }
+    rig.seconds(5);
+    assert_eq!(
+        2,
+        rig.all_drops()
+            .iter()
+            .filter(|drop| drop.0 != "no-local-service")
+            .map(|drop| drop.1)
+            .sum::<u64>()
+    );
+}

@@ -347,7 +347,10 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
             }
         }
     });
-    watch("none", plan(false), &mut seen);
+    watch_with("none", plan(false), &mut seen, |rig| {
+        let ping = packet::icmp4_echo("192.168.1.10", "192.168.1.1", 5, 1).payload(&[1; 64]);
+        rig.host_sends(&ping.fragment(0, true, 9));
+    });
     let unknown = Plan {
         known_neighbours: false,
         ..plan(true)

@@ -168,14 +168,22 @@ pub fn emit_error(
     true
 }
 
-/// Turn an echo request into its reply from `source`, in place; false, and nothing done, where it is none. The
-/// Ethernet header is left to who sends it.
+/// Whether a packet is an echo request, or a fragment of one. Later fragments have been told what their datagram has in the place of
+/// ports.
+pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
+    let told = layers.destination_port.wrapping_sub(layers.source_port) == kind::ECHO_REQUEST.into();
+    layers.class == Class::Ipv4
+        && layers.protocol == protocol::ICMP
+        && match layers.fragment {
+            Fragment::Later => told,
+            Fragment::Whole | Fragment::First => KIND.read(layers.payload(frame)) == kind::ECHO_REQUEST,
+        }
+}
+
+/// Turn an echo request, or each of its fragments, into the reply from `source`, in place; false, and nothing done, where it is none.
+/// The Ethernet header is left to who sends it.
 pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u32) -> bool {
-    if layers.class != Class::Ipv4
-        || layers.protocol != protocol::ICMP
-        || layers.fragment != Fragment::Whole
-        || KIND.read(layers.payload(frame)) != kind::ECHO_REQUEST
-    {
+    if !is_echo_request(frame, layers) {
         return false;
     }
     let datagram = layers.datagram_mut(frame);
@@ -184,6 +192,9 @@ pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u32) -> bool {
     ipv4::TTL.write(datagram, 64);
     if let Some(mut header) = ipv4::Ipv4::new(datagram) {
         header.fill_checksum();
+    }
+    if layers.fragment == Fragment::Later {
+        return true;
     }
     let message = layers.payload_mut(frame);
     let delta = Delta::default().word((kind::ECHO_REQUEST as u16) << 8, (kind::ECHO_REPLY as u16) << 8);

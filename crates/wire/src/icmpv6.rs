@@ -170,14 +170,22 @@ pub fn emit_error(
     true
 }
 
+/// Whether a packet is an echo request, or a fragment of one. Later fragments have been told what their datagram has in the place of
+/// ports.
+pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
+    let told = layers.destination_port.wrapping_sub(layers.source_port) == kind::ECHO_REQUEST.into();
+    layers.class == Class::Ipv6
+        && layers.protocol == protocol::ICMPV6
+        && match layers.fragment {
+            Fragment::Later => told,
+            Fragment::Whole | Fragment::First => KIND.read(layers.payload(frame)) == kind::ECHO_REQUEST,
+        }
+}
+
 /// Turn an echo request into its reply from `source`, in place; false, and nothing done, where it is none. The
 /// Ethernet header is left to who sends it.
 pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u128) -> bool {
-    if layers.class != Class::Ipv6
-        || layers.protocol != protocol::ICMPV6
-        || layers.fragment != Fragment::Whole
-        || KIND.read(layers.payload(frame)) != kind::ECHO_REQUEST
-    {
+    if !is_echo_request(frame, layers) {
         return false;
     }
     let datagram = layers.datagram_mut(frame);
@@ -185,6 +193,9 @@ pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u128) -> bool {
     ipv6::DESTINATION.write(datagram, sender);
     ipv6::SOURCE.write(datagram, source);
     ipv6::HOP_LIMIT.write(datagram, 64);
+    if layers.fragment == Fragment::Later {
+        return true;
+    }
     let message = layers.payload_mut(frame);
     let delta = Delta::default()
         .word((kind::ECHO_REQUEST as u16) << 8, (kind::ECHO_REPLY as u16) << 8)

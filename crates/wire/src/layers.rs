@@ -333,10 +333,11 @@ pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(
     *flags = flags.with(kind);
     let asker = u16::from_be_bytes([head[4], head[5]]);
     let asked = asker.wrapping_add(request.into());
-    kind.has(Flags::ICMP_QUERY).then_some(match kind.has(Flags::ICMP_REPLY) {
-        false => (asker, asked),
-        true => (asked, asker),
-    })
+    kind.has(Flags::ICMP_QUERY)
+        .then_some(match kind.has(Flags::ICMP_REPLY) {
+            false => (asker, asked),
+            true => (asked, asker),
+        })
 }
 
 /// The headers of a plain packet.

@@ -1,10 +1,10 @@
 //! gateway: what is addressed to the gateway itself, policed by class so that a flood of one leaves the others alone.
 //!
-//! Exits: forward (an echo reply), punt (its router has a host), complain (nothing listens there), taken in, hand over (the
+//! Exits: forward (an echo reply), fragments (of what may be an echo request), punt (its router has a host), complain (nothing listens there), taken in, hand over (the
 //! owner), drop.
 
 use sluice_route::policer::Class as Policed;
-use sluice_wire::ipv4::protocol;
+use sluice_wire::ipv4::protocol::{self, is_icmp};
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use sluice_wire::{icmp, icmpv6};
 
@@ -38,7 +38,17 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
         let now = ctx.now.nanoseconds;
         let layers = &meta.layers;
         let packet = &mut batch.packets[slot as usize];
-        if !layers.flags.has(Flags::ICMP_QUERY) || layers.fragment != Fragment::Whole {
+        let is_fragment = layers.fragment != Fragment::Whole;
+        if is_fragment && is_icmp(layers.protocol) && meta.identification == 0 {
+            // What its datagram asks is found out first, and what comes before the first fragment waits for that.
+            put(&mut lists.fragments, slot);
+            continue;
+        }
+        let is_query = match is_fragment {
+            true => icmp::is_echo_request(packet.bytes(), layers) || icmpv6::is_echo_request(packet.bytes(), layers),
+            false => layers.flags.has(Flags::ICMP_QUERY),
+        };
+        if !is_query {
             if !owner.policer.admits(Policed::Other, now) {
                 lists.discard(slot, Own::PolicedOther);
             } else if layers.flags.has(Flags::ICMP_ERROR) {

@@ -1,0 +1,267 @@
+"""TCP connections that end and begin again, with silence between: the same segments through Linux' connection tracking, in real
+seconds, and through `sluice replay`, in seconds of its own.
+
+A script is a list of segments of one connection, each with its second, made of chance alone. It says of each whether what
+becomes of it is compared: of segments that only an attacker sends, what they do to the connection is.
+"""
+
+import dataclasses
+import json
+import subprocess
+import time
+
+from lab import configuration
+from lab.oracle import packet
+from lab.oracle.netfilter import MARKER_PASSES, Netfilter
+from lab.oracle.sluice import HEAD, HEADS, START, Sluice, record, records
+from lab.oracle.world import GATEWAY_MAC, LINKS, NEIGHBOUR_MAC
+
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+# Seconds of silence after which a session ends: while it opens, once it is open, and once it is over.
+OPENING, OPEN, OVER = 4, 7440, 2
+# Where hosts outside may open connections, too.
+SERVED = 22
+WINDOW = 8192
+DIRECTIONS = ("inside1", "outside")
+
+
+@dataclasses.dataclass(frozen=True)
+class Segment:
+    """A segment, and the second that it is sent in; `forged` by somebody who is neither end."""
+
+    second: int
+    by_client: bool
+    control: int
+    sequence: int
+    acknowledgment: int
+    length: int = 0
+    forged: bool = False
+
+
+class Script:
+    """The segments of one connection after another between the same two ends."""
+
+    def __init__(self, pick, number):
+        self.pick, self.second, self.segments = pick, 0, []
+        port = pick.choice([SERVED, 80])
+        # The client is inside, and each script has hosts of its own.
+        self.ends = ((f"10.0.{number >> 8}.{number & 255 or 1}", 40000 + number % 2000), (f"203.0.{number >> 8}.{number & 255 or 1}", port))
+        self.served = port == SERVED
+        self.next = [0, 0]
+        # Who may open: the client, and the server where that port is served.
+        by_client, closed = pick.random() < 0.7, ""
+        for _ in range(pick.choice([1, 2, 2, 3])):
+            before = self.next
+            # After a reset Linux counts on from the reset until the connection is open.
+            if not self._open(by_client, waits=closed != "reset"):
+                # The connection before it is what it was.
+                self.next = before
+                break
+            self._talk()
+            closed = self._close()
+            self.second += pick.choice([0, 1, 1, OVER + 1])
+            if pick.random() < 0.3:
+                self._speak_after_the_end()
+            # After a reset Linux lets none but who opened the last one.
+            by_client = by_client if closed == "reset" else pick.random() < 0.5
+        self.segments.append(self._segment(True, ACK))
+
+    def _segment(self, by_client, control, length=0, shift=0, acknowledgment=0, forged=False):
+        this, other = (0, 1) if by_client else (1, 0)
+        made = Segment(
+            self.second, by_client, control, (self.next[this] + shift) % 2**32,
+            (self.next[other] + acknowledgment) % 2**32 if control & ACK else 0, length, forged,
+        )
+        if not forged:
+            self.next[this] = (self.next[this] + length + bool(control & SYN) + bool(control & FIN)) % 2**32
+        return made
+
+    def _say(self, *arguments, **more):
+        self.segments.append(self._segment(*arguments, **more))
+
+    def _open(self, by_client, waits):
+        """Three segments, or as many as get through; whether the connection is open."""
+        self.next = [self.pick.randrange(2**32) for _ in range(2)]
+        self._say(by_client, SYN)
+        if not by_client and not self.served:
+            # A SYN that rules refuse ends the old connection in Linux at once. In Sluice it ends nothing.
+            self.second += OVER + 1
+            return False
+        if self.pick.random() < 0.15:
+            self._say(not by_client, RST | ACK)
+            # Linux forgets it at once; Sluice keeps the session as long as while it opened (RFC 7857, 2.2).
+            self.second += OPENING + 1
+            return False
+        if waits and self.pick.random() < 0.15:
+            self.second += self.pick.choice([OPENING - 2, OPENING + 2])
+            self._say(not by_client, SYN | ACK)
+            if self.second >= self.segments[-2].second + OPENING:
+                return False
+        else:
+            self._say(not by_client, SYN | ACK)
+        self._say(by_client, ACK)
+        return True
+
+    def _talk(self):
+        for _ in range(self.pick.randrange(4)):
+            self._say(self.pick.random() < 0.5, ACK, length=self.pick.randrange(1, 500))
+            # What was said is acknowledged at once, so that both systems know the same of windows.
+            self._say(not self.segments[-1].by_client, ACK)
+        if self.pick.random() < 0.4:
+            self._forge()
+        self.second += self.pick.choice([0, 0, 1, OPENING + 2])
+        for by_client in (True, False):
+            self._say(by_client, ACK, length=7)
+            self._say(not by_client, ACK)
+
+    def _forge(self):
+        """FINs of both sides, or a reset, that are nowhere near."""
+        far = self.pick.randrange(2**24, 2**31) * self.pick.choice([1, -1])
+        if self.pick.random() < 0.5:
+            for by_client in (True, False):
+                self._say(by_client, FIN | ACK, shift=far, acknowledgment=far, forged=True)
+        else:
+            self._say(self.pick.random() < 0.5, RST, shift=far, forged=True)
+
+    def _close(self):
+        by_client = self.pick.random() < 0.5
+        if self.pick.random() < 0.35:
+            self._say(by_client, RST | ACK)
+            return "reset"
+        self._say(by_client, FIN | ACK)
+        self._say(not by_client, ACK)
+        if self.pick.random() < 0.3:
+            self._say(not by_client, ACK, length=9)
+            self._say(by_client, ACK)
+        self._say(not by_client, FIN | ACK)
+        self._say(by_client, ACK)
+        return "FINs"
+
+    def _speak_after_the_end(self):
+        """What an end sends once more shows whether the session is still there. It keeps the timer of Linux going, so that
+        nothing may hang on that behind it."""
+        gone = self.second >= self.segments[-1].second + OVER
+        made = self._segment(self.pick.random() < 0.5, ACK)
+        self.segments.append(made)
+        self.second += 0 if gone else OVER + 1
+
+    def datagram(self, segment, identification):
+        """A segment as a datagram."""
+        ends = self.ends if segment.by_client else self.ends[::-1]
+        return packet.tcp(
+            ends, segment.control, segment.sequence, segment.acknowledgment, bytes(segment.length), window=WINDOW,
+            identification=identification,
+        )
+
+
+def timeline(scripts):
+    """(second, script, place) of all segments in the order in which they are sent."""
+    entries = [
+        (segment.second, number, place)
+        for number, script in enumerate(scripts)
+        for place, segment in enumerate(script.segments)
+    ]
+    return sorted(entries)
+
+
+class Tracking(Netfilter):
+    """Linux: hosts inside may open connections, and hosts outside those to one port."""
+
+    SETTINGS = {
+        "be_liberal": 0, "loose": 0, "timeout_syn_sent": OPENING, "timeout_syn_recv": OPENING, "timeout_established": OPEN,
+        "timeout_fin_wait": OPEN, "timeout_close_wait": OPEN, "timeout_last_ack": OVER, "timeout_time_wait": OVER,
+        "timeout_close": OVER, "timeout_unacknowledged": OPEN, "timeout_max_retrans": OPEN,
+    }
+    RULES = f"""
+flush ruleset
+table ip states {{
+  chain forward {{
+    type filter hook forward priority 0; policy drop;
+    {MARKER_PASSES}
+    ct state established,related accept
+    ct state new iifname "inside1" accept
+    ct state new tcp sport {SERVED} accept
+  }}
+}}
+"""
+
+    def __init__(self, folder):
+        super().__init__(folder, "states")
+        for name, value in self.SETTINGS.items():
+            self.gateway.setting(f"net.netfilter.nf_conntrack_tcp_{name}={value}")
+        subprocess.run(
+            ["ip", "netns", "exec", self.gateway.name, "nft", "-f", "-"], input=self.RULES, encoding="utf-8", check=True
+        )
+
+    def passes(self, scripts):
+        """Whether each segment of each script came out at the other side."""
+        self.forget()
+        result = [[] for _ in scripts]
+        begin = time.monotonic()
+        for count, (second, number, place) in enumerate(timeline(scripts)):
+            script = scripts[number]
+            segment = script.segments[place]
+            time.sleep(max(0, begin + second - time.monotonic()))
+            datagram = script.datagram(segment, count & 0xFFFF)
+            outputs = self._exchange(DIRECTIONS[not segment.by_client], [datagram])
+            result[number].append(any(out.identification == datagram.identification for _, out in outputs))
+        late = time.monotonic() - begin - max(script.second for script in scripts)
+        assert late < 0.7, f"segments were {late:.1f} s late"
+        return result
+
+
+class Replayed(Sluice):
+    """Sluice: the same rules."""
+
+    def passes(self, scripts):
+        """Whether each segment of each script came out at the other side."""
+        with open(self._path("sluice.toml"), "w", encoding="utf-8") as file:
+            file.write(configuration.text(self._document()))
+        captures = {name: [] for name in DIRECTIONS}
+        times = {}
+        for count, (second, number, place) in enumerate(timeline(scripts)):
+            script = scripts[number]
+            segment = script.segments[place]
+            datagram = script.datagram(segment, count & 0xFFFF)
+            name = DIRECTIONS[not segment.by_client]
+            now = START + second * 10**9 + count * 1000
+            captures[name].append((now, HEADS[name] + datagram.TYPE + bytes(datagram)))
+            times[now] = (number, place)
+        self._replay({name: [HEAD, *(record(*frame) for frame in frames)] for name, frames in captures.items()})
+        out = {times[at] for name in DIRECTIONS for at, _ in records(self._path(f"{name}.out")) if at in times}
+        return [[(number, place) in out for place in range(len(script.segments))] for number, script in enumerate(scripts)]
+
+    def _document(self):
+        links = {name: LINKS[name] for name in DIRECTIONS}
+        return {
+            "system": {"workers": 1, "shards": 4},
+            "sessions": {
+                "ipv4": 65536, "ipv6": 64,
+                "timeouts": {
+                    "tcp-transitory-open": f"{OPENING}s", "tcp-established": f"{OPEN}s", "tcp-transitory-close": f"{OVER}s",
+                },
+            },
+            "interfaces": {
+                name: {"device": "null:", "addresses": [f"{own}/24"], "mac": GATEWAY_MAC[name]}
+                for name, (own, _, _) in links.items()
+            },
+            "routes": [{"to": network, "via": neighbour} for _, neighbour, network in links.values()],
+            "neighbours": {
+                "static": [{"address": neighbour, "mac": NEIGHBOUR_MAC[name]} for name, (_, neighbour, _) in links.items()]
+            },
+            "filter": {
+                "default": "drop",
+                "rules": [
+                    {"name": "out", "action": "accept", "in": "inside1"},
+                    {"name": "served", "action": "accept", "protocol": "tcp", "from-port": SERVED},
+                ],
+            },
+        }
+
+
+def text(script, passed):
+    """A script with what became of its segments, by system."""
+    lines = [f"{script.ends}"]
+    for place, segment in enumerate(script.segments):
+        lines.append(f"{segment} " + json.dumps({name: each[place] for name, each in passed.items()}))
+    return "\n".join(lines)
