@@ -57,9 +57,7 @@ fn file(path: &Path, error: io::Error) -> CommandError {
 }
 
 fn line(leftover: &Leftover) -> String {
-    let visible = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-    let line = format!("{}: {}: {}", leftover.at(), leftover.reason, leftover.text);
-    line.chars().map(visible).collect()
+    format!("{}: {}: {}", leftover.at(), leftover.reason, leftover.text)
 }
 
 fn as_json(imported: &Imported, text: &str, output: &mut dyn Write) -> Result<(), CommandError> {

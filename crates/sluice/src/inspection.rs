@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use sluice_daemon::config::api::{Alert, AlertRequest, InspectionStatus, path};
+use sluice_daemon::config::text::escaped;
 
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
@@ -112,7 +113,7 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
     }
     columns.flush(output)?;
     if let Some(why) = &search.why {
-        writeln!(output, "\nnot loaded: {why}")?;
+        writeln!(output, "\nnot loaded: {}", escaped(why))?;
     }
     if !status.refused.is_empty() {
         writeln!(output)?;

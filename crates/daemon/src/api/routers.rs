@@ -1,6 +1,5 @@
 //! Virtual routers.
 
-use axum::Json;
 use axum::extract::{Query, State};
 use sluice_config::api::{Counter, Page, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost};
 use sluice_engine::counters::InterfaceCounters;
@@ -13,6 +12,7 @@ use sluice_route::feed::Refused;
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
 use sluice_route::rib::{Counts, Origin, Rib};
 
+use super::json::Json;
 use super::sessions::router;
 use super::{Refusal, Shared};
 use crate::control::Control;
