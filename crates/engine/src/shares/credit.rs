@@ -124,9 +124,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const MOST: u64 = 128;
+
     /// Deal and take as much as there is, one by one and at once.
     fn taken(credits: &mut Credits, claims: &[Claim], budget: u64, dealt: &mut Dealt) -> Vec<u64> {
-        credits.deal(claims, budget, dealt, 128);
+        credits.deal(claims, budget, dealt, MOST);
+        all_taken(credits, claims, dealt)
+    }
+
+    fn all_taken(credits: &mut Credits, claims: &[Claim], dealt: &mut Dealt) -> Vec<u64> {
         let mut take = |claim: &Claim| {
             let half = claim.wants / 2;
             let one_by_one = (0..half).filter(|_| credits.take(claim.number, 1, dealt)).count() as u64;
@@ -145,18 +151,24 @@ mod tests {
         let (mut credits, mut dealt) = (Credits::new(8), Dealt::default());
         let claims = claims(all);
         let mut sums = vec![0; all.len()];
+        let mut cut = vec![false; all.len()];
         const ROUNDS: u64 = 500;
         for _ in 0..ROUNDS {
-            let taken = taken(&mut credits, &claims, budget, &mut dealt);
+            credits.deal(&claims, budget, &mut dealt, MOST);
+            // What would be saved up beyond the limit is nobody's.
+            cut.iter_mut()
+                .zip(&credits.0)
+                .for_each(|(cut, credit)| *cut |= credit.level == MOST * ONE);
+            let taken = all_taken(&mut credits, &claims, &mut dealt);
             sums.iter_mut().zip(taken).for_each(|(sum, taken)| *sum += taken);
         }
         let wanted: u64 = all.iter().map(|one| one.1).sum();
         let all_dealt: u64 = sums.iter().sum();
         prop_assert!(all_dealt.abs_diff(wanted.min(budget) * ROUNDS) <= 2 * all.len() as u64 + ROUNDS / 100);
         // Nobody who wanted more has had less by its weight than anybody else, what it has saved up included.
-        for ((sum, credit), (weight, wants)) in sums.iter().zip(&credits.0).zip(all) {
+        for (((sum, credit), (weight, wants)), cut) in sums.iter().zip(&credits.0).zip(all).zip(&cut) {
             for (other, (others, _)) in sums.iter().zip(all) {
-                let is_sated = *sum + 2 >= wants * ROUNDS;
+                let is_sated = *sum + 2 >= wants * ROUNDS || *cut;
                 let had = sum + credit.level / ONE + 2;
                 prop_assert!(is_sated || had * others + 2 * others + 2 * weight >= other * weight * 99 / 100);
             }
