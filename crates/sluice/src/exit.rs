@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use sluice_daemon::config::Diagnosis;
-use sluice_daemon::config::text::{escaped, escaped_lines};
+use sluice_daemon::config::text::{escaped, escaped_lines, shortened};
 
 use crate::client::ClientError;
 
@@ -74,7 +74,10 @@ impl CommandError {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => String::new(),
             Self::Configuration(diagnosis) => diagnosis.render(width, colour),
             Self::Daemon(sluice_daemon::DaemonError::Configuration(diagnosis)) => diagnosis.render(width, colour),
-            Self::Leftovers(lines) => lines.iter().map(|line| format!("{}\n", escaped(line))).collect(),
+            Self::Leftovers(lines) => lines
+                .iter()
+                .map(|line| format!("{}\n", escaped(&shortened(line, 600))))
+                .collect(),
             Self::Client(ClientError::Refused(failure)) => format!("sluice: {}\n", escaped(&failure.message)),
             other => format!("sluice: {}\n", escaped_lines(&other.to_string())),
         }
