@@ -15,6 +15,7 @@ mod devices;
 mod eve;
 #[cfg(test)]
 mod faults;
+mod files;
 mod filter;
 pub mod host;
 mod hosts;

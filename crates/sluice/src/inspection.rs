@@ -108,6 +108,7 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
         ("alerts lost", status.alerts_lost),
         ("records written", status.records),
         ("records lost", status.records_lost),
+        ("records not taken by the file", status.records_failed),
     ] {
         number(&mut columns, name, of);
     }

@@ -100,6 +100,11 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         alerts_lost: sum(|worker| &worker.alerts_lost),
         records: written,
         records_lost: lost + sum(|worker| &worker.records_lost),
+        records_failed: control
+            .alerts
+            .as_ref()
+            .map(|alerts| alerts.failures())
+            .unwrap_or_default(),
     }))
 }
 
