@@ -30,7 +30,14 @@ fn no_source_draws_from_a_generator_without_a_seed() {
     assert!(found.len() > 300);
     for path in found.iter().filter(|path| !path.ends_with("testkit/tests/seeds.rs")) {
         let text = fs::read_to_string(path).unwrap();
-        for way in ["thread_rng", "rand::random", "rand::rng()", "from_os_rng", "from_entropy", "quickcheck"] {
+        for way in [
+            "thread_rng",
+            "rand::random",
+            "rand::rng()",
+            "from_os_rng",
+            "from_entropy",
+            "quickcheck",
+        ] {
             assert!(!text.contains(way), "{way} in {}", path.display());
         }
     }
