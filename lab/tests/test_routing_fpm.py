@@ -158,9 +158,9 @@ def refused(gateway):
 
 def test_connections_that_say_nothing_and_hosts_that_are_not_named_keep_nobody_out(topology, gateway, frr):
     wait_for(gateway, "0.0.0.0/0", UPSTREAM)
-    topology.frr.run("ip", "address", "add", "10.255.0.3/32", "dev", "eth0")
-    topology.gateway.run("ip", "route", "add", "10.255.0.3/32", "dev", "tell")
-    idle = topology.frr.spawn("python3", "-c", IDLE, "10.255.0.2", "10.255.0.3", label="idle")
+    topology.frr.run("ip", "address", "add", "10.255.0.9/32", "dev", "eth0")
+    topology.gateway.run("ip", "route", "add", "10.255.0.9/32", "dev", "tell")
+    idle = topology.frr.spawn("python3", "-c", IDLE, "10.255.0.2", "10.255.0.9", label="idle")
     idle.wait_for_line("connected")
     waiting.until(lambda: refused(gateway).get("not-named") == 6, "the refusals", 30)
     before = gateway.process.output.count("tells its routes")
