@@ -1,5 +1,8 @@
-//! Any bytes as a configuration: what the fuzz target and the tests that replay its corpus do.
+//! Any bytes as a configuration or a listing: what the fuzz targets and the tests that replay their corpora do.
 
+use indexmap::IndexMap;
+
+use crate::import::{self, Format, ImportError};
 use crate::memory::EntryBytes;
 use crate::text::is_hidden;
 use crate::{Diagnosis, Machine, check, difference, file, parse};
@@ -36,6 +39,29 @@ pub fn text(bytes: &[u8]) {
             render(&diagnosis);
         }
     }
+}
+
+/// Any bytes as listings of packet filters: read, carried over, printed.
+///
+/// # Panics
+/// Where any of them does, or where an error is longer than a person reads.
+pub fn listing(bytes: &[u8]) {
+    let text = match import::text("listing", bytes) {
+        Ok(text) => text,
+        Err(error) => return is_readable(&error),
+    };
+    let source = import::Source { name: "listing", text };
+    for format in [None, Some(Format::Iptables), Some(Format::Ip6tables), Some(Format::Nft)] {
+        match import::import(&[source], format, &IndexMap::new()) {
+            Ok(imported) => drop(imported.print()),
+            Err(error) => is_readable(&error),
+        }
+    }
+}
+
+fn is_readable(error: &ImportError) {
+    let text = error.to_string();
+    assert!(text.len() < 4096, "{} bytes", text.len());
 }
 
 /// In every form that a diagnosis has.

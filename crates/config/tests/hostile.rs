@@ -77,6 +77,32 @@ fn megabytes_of_one_kind_are_told_in_a_few_lines() {
     hostile::text(format!("[interfaces.a]\naddresses = 3\nmtu = [\n{}]\n", "1,\n".repeat(100_000)).as_bytes());
 }
 
+#[test]
+fn listing_of_the_corpus_cut_and_changed_and_of_megabytes_is_told() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/listing");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let mut bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        hostile::listing(&bytes);
+        for at in (0..bytes.len()).step_by(bytes.len() / 20 + 1) {
+            hostile::listing(&bytes[..at]);
+            let before = std::mem::replace(&mut bytes[at], b'"');
+            hostile::listing(&bytes);
+            bytes[at] = before;
+        }
+    }
+    for (begin, end) in [
+        ("*filter\n:FORWARD ACCEPT [0:0]\n-A ", " -j ACCEPT\nCOMMIT\n"),
+        ("*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s ", "\nCOMMIT\n"),
+        ("*", "\n"),
+        ("{\"nftables\":[", "]}"),
+        ("{\"", "\":1}"),
+    ] {
+        for part in ["x", "[", "\u{1b}", "\"", "-", "ä", "{\"a\":"] {
+            hostile::listing(format!("{begin}{}{end}", part.repeat(100_000)).as_bytes());
+        }
+    }
+}
+
 /// Parts of a configuration, whole and cut.
 fn parts() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
