@@ -4,7 +4,7 @@ SHELL := /bin/bash
 
 SLUICE_DEMO_PROFILE ?= release
 
-.PHONY: help setup build demo demo-inspect demo-routers demo-subscribers demo-vm test test-vm lab fmt fuzz sanitize soak audit bench clean
+.PHONY: help setup build demo demo-inspect demo-routers demo-subscribers demo-vm test test-vm lab fmt fuzz sanitize soak nightly audit bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,12 +59,15 @@ sanitize: ## AddressSanitizer and Miri over the crates without devices (nightly 
 	@scripts/setup sanitize
 	@scripts/sanitize
 
-soak: setup ## Properties with cases of SEED (drawn), CONVERSATIONS (1000000) through inspection, random traffic for SECONDS (600)
-	@seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); echo "properties with SEED=$$seed"; \
-	PROPTEST_RNG_SEED=$$seed cargo test --locked --workspace --tests
+soak: setup ## Properties of SEED (drawn) and on, ROUNDS (4) times; CONVERSATIONS (1000000) through inspection; traffic for SECONDS (600)
+	@SEED=$(SEED) ROUNDS=$(ROUNDS) scripts/properties
 	cargo build --release --locked -p sluice
 	SLUICE_CONVERSATIONS=$(or $(CONVERSATIONS),1000000) cargo test --release --locked -p sluice-inspect --test conversations
 	@lab/soak --profile release --seconds $(or $(SECONDS),600)
+
+nightly: ## What a night is long enough for: soak with 32 ROUNDS, fuzz with 600 FUZZ_SECONDS
+	$(MAKE) soak ROUNDS=$(or $(ROUNDS),32)
+	$(MAKE) fuzz FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600)
 
 audit: setup ## Known advisories against the dependencies (wants the network)
 	cargo deny check advisories

@@ -149,7 +149,7 @@ def configuration():
             "daemon": True, "fpm": {"listen": LOCAL, "grace": "60s"},
             "routes": [{"to": "0.0.0.0/0", "via": "100.64.0.1", "distance": 250}],
         },
-        "blue": {"fpm": {"listen": "10.255.0.1:2620", "grace": "60s"}},
+        "blue": {"fpm": {"listen": "10.255.0.1:2620", "peers": ["10.255.0.2"], "grace": "60s"}},
     }
     pools = {}
     for number, name in enumerate(Backbone.NAMES):

@@ -37,7 +37,9 @@ def document():
     """Without a default route of IPv4."""
     document = configuration.standard()
     document["routes"] = [{"to": "::/0", "via": "2001:db8:a::1"}]
-    document["routers"] = {"default": {"fpm": {"listen": "10.255.0.1:2620", "grace": f"{GRACE}s"}}}
+    document["routers"] = {
+        "default": {"fpm": {"listen": "10.255.0.1:2620", "peers": ["10.255.0.2"], "grace": f"{GRACE}s"}},
+    }
     return document
 
 
@@ -136,3 +138,38 @@ def test_routes_of_a_daemon_that_stays_away_go_after_the_grace_period(topology, 
     frr.start()
     wait_for(gateway, "0.0.0.0/0", UPSTREAM)
     assert 0 == pings(topology.alice, topology.server.address, "-c", "3", "-W", "5")
+
+
+IDLE = """
+import socket, sys, time
+held = []
+for source in sys.argv[1:]:
+    for _ in range(6):
+        held.append(socket.create_connection(("10.255.0.1", 2620), 5, (source, 0)))
+print("connected", flush=True)
+time.sleep(600)
+"""
+
+
+def refused(gateway):
+    fpm = gateway.show("routers")["routers"][0]["fpm"]
+    return {counter["name"]: counter["count"] for counter in fpm["refused-by"]}
+
+
+def test_connections_that_say_nothing_and_hosts_that_are_not_named_keep_nobody_out(topology, gateway, frr):
+    wait_for(gateway, "0.0.0.0/0", UPSTREAM)
+    topology.frr.run("ip", "address", "add", "10.255.0.9/32", "dev", "eth0")
+    topology.gateway.run("ip", "route", "add", "10.255.0.9/32", "dev", "tell")
+    idle = topology.frr.spawn("python3", "-c", IDLE, "10.255.0.2", "10.255.0.9", label="idle")
+    idle.wait_for_line("connected")
+    waiting.until(lambda: refused(gateway).get("not-named") == 6, "the refusals", 30)
+    before = gateway.process.output.count("tells its routes")
+    frr.kill()
+    frr.start()
+    frr.configure(f"ip route 203.0.113.128/25 {UPSTREAM}")
+    waiting.until(lambda: gateway.process.output.count("tells its routes") > before, "FRR to tell its routes", 30)
+    wait_for(gateway, "203.0.113.128/25", UPSTREAM)
+    # Whoever goes on to say nothing is not waited for.
+    waiting.until(lambda: refused(gateway).get("silent") == 6, "the end of the silent ones", 60)
+    idle.signal(signal.SIGTERM)
+    assert "refused (6 not-named, 6 silent)" in gateway.command("show", "routers")

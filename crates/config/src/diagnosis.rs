@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, Severity, SourceCode};
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, Severity, SourceCode};
 use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
+use crate::snippet::{LineStarts, Snippet};
+use crate::text::{escaped, shortened};
 
 /// A problem and where it stands.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -30,33 +32,17 @@ impl Located {
     }
 }
 
-impl Diagnostic for Located {
-    fn severity(&self) -> Option<Severity> {
-        Some(if self.advice {
-            Severity::Warning
-        } else {
-            Severity::Error
-        })
-    }
+/// Problems that are written for a person; the first ones say enough.
+const SHOWN: usize = 100;
 
-    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
-        self.problem
-            .hint()
-            .map(|hint| Box::new(hint) as Box<dyn std::fmt::Display>)
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(
-            None,
-            self.span.clone(),
-        ))))
-    }
-}
+/// Most characters of a message for a person: it may quote a key of a megabyte.
+const LONGEST: usize = 600;
 
 /// Everything that was found in a file.
 #[derive(Clone, Debug)]
 pub struct Diagnosis {
-    source: NamedSource<Arc<str>>,
+    name: String,
+    text: Arc<str>,
     found: Vec<Located>,
 }
 
@@ -83,7 +69,8 @@ impl Diagnosis {
     pub(crate) fn new(name: &str, text: &str, mut found: Vec<Located>) -> Self {
         found.sort_by_key(|located| (located.advice, located.span.start));
         Self {
-            source: NamedSource::new(name, Arc::from(text)),
+            name: name.into(),
+            text: text.into(),
             found,
         }
     }
@@ -95,25 +82,23 @@ impl Diagnosis {
 
     /// As data.
     pub fn complaints(&self) -> Vec<Complaint> {
-        let text: &str = self.source.inner();
-        self.found
-            .iter()
-            .map(|located| {
-                let before = text.get(..located.span.start).unwrap_or_default();
-                let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-                Complaint {
-                    line: before.matches('\n').count() + 1,
-                    column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
-                    text: text.get(located.span.clone()).unwrap_or_default().to_owned(),
-                    message: located.to_string(),
-                    hint: located.problem.hint(),
-                    advice: located.advice,
-                }
+        let places = Places::new(&self.text);
+        let complaints = self.found.iter().scan(places, |places, located| {
+            let (line, column) = places.of(located);
+            Some(Complaint {
+                line: line + 1,
+                column: column + 1,
+                text: self.text.get(located.span.clone()).unwrap_or_default().to_owned(),
+                message: located.to_string(),
+                hint: located.problem.hint(),
+                advice: located.advice,
             })
-            .collect()
+        });
+        complaints.collect()
     }
 
-    /// For a terminal of so many columns: each problem with its lines of the file and what to do about it.
+    /// For a terminal of so many columns: each problem with its lines of the file and what to do about it. Of lines and
+    /// messages, only what a person can read is shown, and nothing that a terminal would act on.
     pub fn render(&self, width: usize, colour: bool) -> String {
         let theme = if colour {
             GraphicalTheme::unicode()
@@ -124,51 +109,96 @@ impl Diagnosis {
             .with_width(width)
             .with_context_lines(1);
         let mut text = String::new();
-        for located in &self.found {
+        let mut places = Places::new(&self.text);
+        for located in self.found.iter().take(SHOWN) {
+            let (_, column) = places.of(located);
             let shown = Shown {
                 located,
-                source: &self.source,
+                snippet: Snippet::new(&self.name, &self.text, &places.lines, &located.span, column),
             };
             // Writing into a string fails only where `Display` of a problem does, and those do not.
             let _ = handler.render_report(&mut text, &shown);
         }
+        if let Some(more) = self.left_out() {
+            text += &format!("{more}\n");
+        }
         text
+    }
+
+    fn left_out(&self) -> Option<String> {
+        let more = self.found.len().checked_sub(SHOWN).filter(|&more| more > 0)?;
+        Some(format!("{more} more problems are not shown"))
     }
 }
 
 /// One line each: `file:line:column: message (hint)`.
 impl std::fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (k, complaint) in self.complaints().iter().enumerate() {
+        let name = escaped(&self.name);
+        let mut places = Places::new(&self.text);
+        for (k, located) in self.found.iter().take(SHOWN).enumerate() {
             let separator = if k == 0 { "" } else { "\n" };
-            let Complaint {
-                line,
-                column,
-                message,
-                hint,
-                ..
-            } = complaint;
-            write!(f, "{separator}{}:{line}:{column}: {message}", self.source.name())?;
-            if let Some(hint) = hint {
-                write!(f, " ({hint})")?;
+            let (line, column) = places.of(located);
+            write!(f, "{separator}{name}:{}:{}: {}", line + 1, column + 1, line_of(located))?;
+            if let Some(hint) = located.problem.hint() {
+                write!(f, " ({})", line_of(hint))?;
             }
         }
-        Ok(())
+        match self.left_out() {
+            Some(more) => write!(f, "\n{more}"),
+            None => Ok(()),
+        }
     }
 }
 
 impl std::error::Error for Diagnosis {}
 
-/// A problem beside its text, for the renderer.
+/// A message on one line that a person can read.
+fn line_of(message: impl std::fmt::Display) -> String {
+    escaped(&shortened(&message.to_string(), LONGEST)).into_owned()
+}
+
+/// Lines and columns of problems in the order of their places.
+struct Places<'t> {
+    text: &'t str,
+    lines: LineStarts,
+    /// The place asked for last, and its column: characters are counted from there.
+    last: (usize, usize),
+}
+
+impl<'t> Places<'t> {
+    fn new(text: &'t str) -> Self {
+        Self {
+            text,
+            lines: LineStarts::new(text),
+            last: (0, 0),
+        }
+    }
+
+    /// Line and column, both counted from 0.
+    fn of(&mut self, located: &Located) -> (usize, usize) {
+        let at = self.text.floor_char_boundary(located.span.start.min(self.text.len()));
+        let (line, start) = self.lines.line(at);
+        let (from, before) = match self.last {
+            (last, column) if (start..=at).contains(&last) => (last, column),
+            _ => (start, 0),
+        };
+        let column = before + self.text[from..at].chars().count();
+        self.last = (at, column);
+        (line, column)
+    }
+}
+
+/// A problem beside its lines, for the renderer.
 #[derive(Debug)]
 struct Shown<'a> {
     located: &'a Located,
-    source: &'a NamedSource<Arc<str>>,
+    snippet: Snippet,
 }
 
 impl std::fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.located.fmt(f)
+        f.write_str(&line_of(self.located))
     }
 }
 
@@ -176,18 +206,23 @@ impl std::error::Error for Shown<'_> {}
 
 impl Diagnostic for Shown<'_> {
     fn severity(&self) -> Option<Severity> {
-        self.located.severity()
+        Some(match self.located.advice {
+            true => Severity::Warning,
+            false => Severity::Error,
+        })
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
-        self.located.help()
+        let hint = self.located.problem.hint()?;
+        Some(Box::new(line_of(hint)))
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        self.located.labels()
+        let label = LabeledSpan::new_with_span(None, self.snippet.span());
+        Some(Box::new(std::iter::once(label)))
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(self.source)
+        Some(&self.snippet)
     }
 }

@@ -1,28 +1,95 @@
-//! Any bytes as a configuration: what the fuzz target and the tests that replay its corpus do.
+//! Any bytes as a configuration or a listing: what the fuzz targets and the tests that replay their corpora do.
 
+use indexmap::IndexMap;
+
+use crate::import::{self, Format, ImportError};
 use crate::memory::EntryBytes;
-use crate::{Machine, check, difference, parse};
+use crate::text::is_hidden;
+use crate::{Diagnosis, Machine, check, difference, file, parse};
 
-/// Read, check, render, print and compare.
+/// Most bytes that the problems of a file come to on a terminal.
+const RENDERED: usize = 1 << 20;
+
+/// Read as a file is, check, render, print and compare.
 ///
 /// # Panics
-/// Where any of them does, or where what was printed is read back as something else.
+/// Where any of them does, where what was printed is read back as something else, or where what is rendered is no fit
+/// for a terminal.
 pub fn text(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let text = match file::text("text", bytes.to_vec()) {
+        Ok(text) => text,
+        Err(diagnosis) => return render(&diagnosis),
+    };
     let machine = Machine {
         cores: (0..4).collect(),
         memory: 4 << 30,
         entry: EntryBytes::default(),
     };
-    if let Ok(document) = parse("text", text) {
+    if let Ok(document) = parse("text", &text) {
         let printed = document.print().expect("a document is TOML");
         assert_eq!(Some(document), parse("printed", &printed).ok());
     }
-    match check("text", text, &machine) {
-        Ok(checked) => assert!(difference(&checked.config, &checked.config).is_empty()),
+    match check("text", &text, &machine) {
+        Ok(checked) => {
+            assert!(difference(&checked.config, &checked.config).is_empty());
+            render(&checked.advice);
+        }
         Err(diagnosis) => {
-            assert!(!diagnosis.complaints().is_empty());
-            assert!(!diagnosis.render(80, true).is_empty());
+            assert!(!diagnosis.found().is_empty());
+            render(&diagnosis);
         }
     }
+}
+
+/// Any bytes as listings of packet filters: read, carried over, printed.
+///
+/// # Panics
+/// Where any of them does, or where an error is longer than a person reads.
+pub fn listing(bytes: &[u8]) {
+    let text = match import::text("listing", bytes) {
+        Ok(text) => text,
+        Err(error) => return is_readable(&error),
+    };
+    let source = import::Source { name: "listing", text };
+    for format in [None, Some(Format::Iptables), Some(Format::Ip6tables), Some(Format::Nft)] {
+        match import::import(&[source], format, &IndexMap::new()) {
+            Ok(imported) => drop(imported.print()),
+            Err(error) => is_readable(&error),
+        }
+    }
+}
+
+fn is_readable(error: &ImportError) {
+    let text = error.to_string();
+    assert!(text.len() < 4096, "{} bytes", text.len());
+}
+
+/// In every form that a diagnosis has.
+fn render(diagnosis: &Diagnosis) {
+    let complaints = diagnosis.complaints();
+    assert_eq!(diagnosis.found().len(), complaints.len());
+    let json = serde_json::to_string(&complaints).expect("a complaint is JSON");
+    let read: Vec<crate::Complaint> = serde_json::from_str(&json).expect("JSON is read back");
+    assert_eq!(complaints, read);
+    let is_acted_on = |text: &str| text.chars().any(|c| c != '\n' && is_hidden(c));
+    for width in [40, 80, 1000] {
+        let plain = diagnosis.render(width, false);
+        assert!(plain.len() <= RENDERED, "{} bytes", plain.len());
+        assert!(!is_acted_on(&plain), "{plain:?}");
+        assert_eq!(diagnosis.found().is_empty(), plain.is_empty());
+        assert!(!is_acted_on(&uncoloured(&diagnosis.render(width, true))));
+    }
+    let lines = diagnosis.to_string();
+    assert!(lines.len() <= RENDERED && !is_acted_on(&lines), "{lines:?}");
+}
+
+/// Without the colours, which no file has a part in.
+fn uncoloured(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
+        plain += digits.strip_prefix('m').unwrap_or(part);
+    }
+    plain
 }

@@ -16,6 +16,7 @@ pub mod chain;
 pub mod config;
 mod diagnosis;
 mod difference;
+pub mod file;
 pub mod filter;
 #[doc(hidden)]
 pub mod hostile;
@@ -25,7 +26,9 @@ mod numbering;
 mod problem;
 mod read;
 pub mod schema;
+mod snippet;
 mod subscribers;
+pub mod text;
 mod validate;
 pub mod value;
 

@@ -103,6 +103,11 @@ impl Alerts {
         self.inside().eve.as_ref().map(Eve::counts).unwrap_or_default()
     }
 
+    /// Records among those that were lost because the file did not take them.
+    pub fn failures(&self) -> u64 {
+        self.inside().eve.as_ref().map(Eve::failures).unwrap_or_default()
+    }
+
     /// Open the file of records anew.
     pub fn reopen(&self) {
         if let Some(eve) = &self.inside().eve {

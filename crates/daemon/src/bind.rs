@@ -5,6 +5,7 @@ mod names;
 #[cfg(test)]
 mod tests;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -13,7 +14,7 @@ use sluice_dpdk::Device;
 pub use sluice_dpdk::PciAddress;
 use sluice_dpdk::pci::{Card, CardFault, Mode, Process, System, UIO, VFIO, judge};
 
-use crate::management;
+use crate::{files, management};
 use kernel::{Kernel, Running, Step};
 
 /// The drivers that a card can be bound to.
@@ -406,7 +407,8 @@ fn save(rule: &mut Rule) -> Result<(), BindError> {
         error,
     };
     fs::create_dir_all(rule.path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
-    fs::write(&rule.path, &rule.text).map_err(failed)?;
+    // The services of udev read it as any user.
+    files::replace(&rule.path, 0o644, |file| file.write_all(rule.text.as_bytes())).map_err(failed)?;
     rule.is_saved = true;
     Ok(())
 }

@@ -17,6 +17,7 @@ pub use line::{Scene, protocol};
 use writer::Writer;
 
 use crate::DaemonError;
+use crate::files::Rotation;
 use crate::known::KnownRules;
 
 /// Where records go, and which of them do.
@@ -92,7 +93,7 @@ impl Eve {
         let path = match &target {
             EveTarget::File(path) | EveTarget::Stream(path) | EveTarget::Datagram(path) => path.clone(),
         };
-        let writer = Writer::start(target, written.records as usize);
+        let writer = Writer::start(target, rotation(written), written.records as usize);
         Ok(Self {
             writer: writer.map_err(|error| DaemonError::Eve { path, error })?,
             types: written.types.clone(),
@@ -138,6 +139,19 @@ impl Eve {
     /// Lines that were written, and lines that were lost.
     pub fn counts(&self) -> [u64; 2] {
         self.writer.counts()
+    }
+
+    /// Lines among those that were lost because the file did not take them.
+    pub fn failures(&self) -> u64 {
+        self.writer.failures()
+    }
+}
+
+/// When a file of records gives way to another one.
+pub fn rotation(written: &schema::Eve) -> Rotation {
+    Rotation {
+        bytes: written.rotate_bytes,
+        kept: written.rotate_kept,
     }
 }
 

@@ -15,6 +15,7 @@ mod devices;
 mod eve;
 #[cfg(test)]
 mod faults;
+mod files;
 mod filter;
 pub mod host;
 mod hosts;
@@ -50,7 +51,7 @@ pub use sluice_engine::stages::Stages;
 pub use build::{SignatureError, SignatureReport, signatures};
 pub use cards::{buffer_memory, hugepages};
 pub use filter::{FilterOutlook, filter_outlook};
-pub use load::{Loaded, load, load_for_replay};
+pub use load::{Loaded, load, load_for_replay, read_text};
 pub use machine::{MachineError, core_list, machine};
 pub use ports::{Outlook, outlook, plan};
 pub use run::run;

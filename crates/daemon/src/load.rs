@@ -1,10 +1,10 @@
 //! A configuration from its file.
 
-use std::fs;
+use std::fs::File;
 use std::path::Path;
 
 use sluice_config::memory::EntryBytes;
-use sluice_config::{Checked, Machine, check};
+use sluice_config::{Checked, Machine, check, file};
 
 use crate::{DaemonError, machine};
 
@@ -44,12 +44,23 @@ pub fn load_for_replay(path: &Path) -> Result<Loaded, DaemonError> {
 /// More cores than any configuration names.
 pub(crate) const MOST_CORES: u16 = 1023;
 
-pub(crate) fn checked(path: &Path, machine: Machine) -> Result<Loaded, DaemonError> {
-    let text = fs::read_to_string(path).map_err(|error| DaemonError::File {
+/// The name of a file, as messages have it, and its text.
+///
+/// # Errors
+/// The file can't be read, or is no text.
+pub fn read_text(path: &Path) -> Result<(String, String), DaemonError> {
+    let read = File::open(path).and_then(file::bytes);
+    let bytes = read.map_err(|error| DaemonError::File {
         path: path.to_owned(),
         error,
     })?;
     let name = path.display().to_string();
+    let text = file::text(&name, bytes).map_err(DaemonError::Configuration)?;
+    Ok((name, text))
+}
+
+pub(crate) fn checked(path: &Path, machine: Machine) -> Result<Loaded, DaemonError> {
+    let (name, text) = read_text(path)?;
     let checked = check(&name, &text, &machine).map_err(DaemonError::Configuration)?;
     Ok(Loaded {
         name,

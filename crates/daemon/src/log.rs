@@ -1,7 +1,11 @@
 //! The log: lines on standard error, from control threads alone.
 
+use std::io::{self, Write};
+
 use sluice_config::schema::LogLevel;
+use sluice_config::text::escaped;
 use tracing::Level;
+use tracing_subscriber::fmt::MakeWriter;
 
 /// Begin to log. A second call changes nothing.
 pub fn begin(level: LogLevel) {
@@ -14,7 +18,74 @@ pub fn begin(level: LogLevel) {
     };
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(Lines(io::stderr))
         .with_target(false)
         .try_init();
+}
+
+/// One line an event, whatever a peer or a file had in the texts that it quotes.
+struct Lines<M>(M);
+
+impl<'a, W: Write, M: Fn() -> W + 'a> MakeWriter<'a> for Lines<M> {
+    type Writer = Line<W>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Line(self.0())
+    }
+}
+
+/// An event: it is written at once.
+struct Line<W>(W);
+
+impl<W: Write> Write for Line<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let line = escaped(text.strip_suffix('\n').unwrap_or(&text));
+        self.0.write_all(format!("{line}\n").as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn event_is_one_line_whatever_it_quotes() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(Lines(move || writer.clone()))
+            .without_time()
+            .with_target(false)
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(name = "x\ny", "a\u{1b}[2J\nb\u{9b}\u{202e}{}", "\u{7f}c");
+        });
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let line = text.strip_suffix('\n').unwrap();
+        assert!(!line.chars().any(sluice_config::text::is_hidden), "{line:?}");
+        // The subscriber escapes some of them in a way of its own before.
+        assert!(line.contains("\\u000ab") && line.contains("\\u202e"), "{line:?}");
+    }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use sluice_daemon::bind::Listed;
 use sluice_daemon::config::config::{Interface, Link};
 use sluice_daemon::config::memory::Bytes;
+use sluice_daemon::config::text::escaped;
 use sluice_daemon::config::{Config, place};
 use sluice_daemon::{
     FilterOutlook, Loaded, Outlook, PortsPlan, SignatureReport, Stages, buffer_memory, filter_outlook, hugepages, load,
@@ -136,11 +137,19 @@ fn as_text(
     if let Some(signatures) = signatures {
         writeln!(output, "\n{signatures}")?;
         for refused in &signatures.refused {
-            writeln!(output, "  {}:{}: {}", refused.file.display(), refused.line, refused.why)?;
+            let why = refused.why.to_string();
+            writeln!(
+                output,
+                "  {}:{}: {}",
+                refused.file.display(),
+                refused.line,
+                escaped(&why)
+            )?;
         }
     }
     for complaint in loaded.checked.advice.complaints() {
-        writeln!(output, "\n{}:{}: {}", loaded.name, complaint.line, complaint.message)?;
+        let message = escaped(&complaint.message);
+        writeln!(output, "\n{}:{}: {message}", loaded.name, complaint.line)?;
     }
     Ok(())
 }

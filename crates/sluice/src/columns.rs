@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use sluice_daemon::config::text::escaped;
+
 /// How a column is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -32,8 +34,9 @@ impl Columns {
         }
     }
 
-    /// Add a row; cells beyond the columns are left out.
+    /// Add a row; cells beyond the columns are left out. What would leave its cell is escaped.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        let cells = cells.map(|cell| escaped(&cell).into_owned());
         for (width, cell) in self.widths.iter_mut().zip(&cells) {
             *width = (*width).max(cell.chars().count());
         }
@@ -97,6 +100,20 @@ mod tests {
             "NAME        COUNT\na               1\nlonger  1,234,567\n",
             String::from_utf8(output).unwrap()
         );
+    }
+
+    #[test]
+    fn cell_with_ends_of_lines_and_escape_sequences_stays_one_cell() {
+        let mut columns = Columns::new(&[("NAME", Align::Left), ("COUNT", Align::Right)]);
+        columns.row(["a\n\t\u{1b}[2J\u{9b}\u{202e}b".into(), "1".into()]);
+        let mut output = Vec::new();
+        columns.flush(&mut output).unwrap();
+        let text = String::from_utf8(output).unwrap();
+        assert_eq!(
+            Some("a\\u000a\\u0009\\u001b[2J\\u009b\\u202eb      1"),
+            text.lines().nth(1)
+        );
+        assert_eq!(2, text.lines().count());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use sluice_daemon::config::Complaint;
 use sluice_daemon::config::api::{ApplyAnswer, ApplyRequest, Cleared, RefusedSignature, path};
+use sluice_daemon::config::text::escaped;
 
 use crate::arguments::Clear;
 use crate::client::Client;
@@ -21,11 +22,7 @@ pub fn apply(
     json: bool,
     output: &mut dyn Write,
 ) -> Result<(), CommandError> {
-    let text = std::fs::read_to_string(file).map_err(|error| CommandError::File {
-        path: file.to_owned(),
-        error,
-    })?;
-    let name = file.display().to_string();
+    let (name, text) = sluice_daemon::read_text(file)?;
     let request = ApplyRequest {
         name: name.clone(),
         text,
@@ -44,7 +41,7 @@ pub fn apply(
             rules,
         } if !json => {
             for change in &changes {
-                writeln!(output, "{change}")?;
+                writeln!(output, "{}", escaped(&change.to_string()))?;
             }
             for complaint in &advice {
                 writeln!(output, "{}", line(&name, complaint))?;
@@ -52,7 +49,7 @@ pub fn apply(
             if let Some(rules) = rules {
                 writeln!(output, "{}", rules.said)?;
                 for RefusedSignature { file, line, why, .. } in &rules.refused {
-                    writeln!(output, "  {file}:{line}: {why}")?;
+                    writeln!(output, "  {}", escaped(&format!("{file}:{line}: {why}")))?;
                 }
             }
             match (changes.is_empty(), dry_run) {
@@ -68,7 +65,10 @@ pub fn apply(
             Err(CommandError::Refused(lines.join("\n")))
         }
         ApplyAnswer::NeedsRestart { changes } => {
-            let lines: Vec<_> = changes.iter().map(|change| format!("  {change}")).collect();
+            let lines: Vec<_> = changes
+                .iter()
+                .map(|change| format!("  {}", escaped(&change.to_string())))
+                .collect();
             Err(CommandError::NeedsRestart(lines.join("\n")))
         }
     }
@@ -83,10 +83,11 @@ pub(crate) fn line(name: &str, complaint: &Complaint) -> String {
         hint,
         ..
     } = complaint;
-    match hint {
+    let text = match hint {
         Some(hint) => format!("{name}:{line}:{column}: {message} ({hint})"),
         None => format!("{name}:{line}:{column}: {message}"),
-    }
+    };
+    escaped(&text).into_owned()
 }
 
 /// Remove sessions, mappings or neighbours.

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use sluice_daemon::config::Diagnosis;
+use sluice_daemon::config::text::{escaped, escaped_lines, shortened};
 
 use crate::client::ClientError;
 
@@ -66,14 +67,19 @@ impl CommandError {
         }
     }
 
-    /// For standard error: whole diagnoses with their lines of the file, or one message.
+    /// For standard error: whole diagnoses with their lines of the file, or one message; nothing in either acts on a
+    /// terminal but the colours.
     pub fn render(&self, width: usize, colour: bool) -> String {
         match self {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => String::new(),
             Self::Configuration(diagnosis) => diagnosis.render(width, colour),
             Self::Daemon(sluice_daemon::DaemonError::Configuration(diagnosis)) => diagnosis.render(width, colour),
-            Self::Leftovers(lines) => lines.iter().map(|line| format!("{line}\n")).collect(),
-            other => format!("sluice: {other}\n"),
+            Self::Leftovers(lines) => lines
+                .iter()
+                .map(|line| format!("{}\n", escaped(&shortened(line, 600))))
+                .collect(),
+            Self::Client(ClientError::Refused(failure)) => format!("sluice: {}\n", escaped(&failure.message)),
+            other => format!("sluice: {}\n", escaped_lines(&other.to_string())),
         }
     }
 }

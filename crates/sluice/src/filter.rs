@@ -1,10 +1,11 @@
 //! `sluice show filter`: rules and what they have counted, or the one that decides about a packet. `sluice filter`: rules that
 //! come and go one by one.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
+use sluice_daemon::config;
 use sluice_daemon::config::api::{
     Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertPlace, InsertRequest, PacketFilter, RemoveRequest,
     path,
@@ -118,17 +119,14 @@ fn inline(rules: &[String]) -> String {
 }
 
 fn contents(file: &Path) -> Result<String, CommandError> {
-    let text = match file.as_os_str() == "-" {
-        true => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).map(|_| text)
-        }
-        false => std::fs::read_to_string(file),
-    };
-    text.map_err(|error| CommandError::File {
+    if file.as_os_str() != "-" {
+        return Ok(sluice_daemon::read_text(file)?.1);
+    }
+    let bytes = config::file::bytes(std::io::stdin()).map_err(|error| CommandError::File {
         path: file.to_owned(),
         error,
-    })
+    })?;
+    config::file::text("-", bytes).map_err(CommandError::Configuration)
 }
 
 /// A word of the configuration.

@@ -1,10 +1,11 @@
 //! `sluice import`: a configuration from a listing of iptables or nftables.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::json;
+use sluice_daemon::config;
 use sluice_daemon::config::import::{self, Imported, Leftover, Source};
 
 use crate::arguments::Import;
@@ -43,10 +44,9 @@ pub fn import(arguments: &Import, output: &mut dyn Write) -> Result<(), CommandE
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
-    let mut bytes = Vec::new();
     let read = match path.to_str() {
-        Some("-") => io::stdin().read_to_end(&mut bytes).map(|_| bytes),
-        _ => fs::read(path),
+        Some("-") => config::file::bytes(io::stdin()),
+        _ => fs::File::open(path).and_then(config::file::bytes),
     };
     read.map_err(|error| file(path, error))
 }
@@ -57,9 +57,7 @@ fn file(path: &Path, error: io::Error) -> CommandError {
 }
 
 fn line(leftover: &Leftover) -> String {
-    let visible = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-    let line = format!("{}: {}: {}", leftover.at(), leftover.reason, leftover.text);
-    line.chars().map(visible).collect()
+    format!("{}: {}: {}", leftover.at(), leftover.reason, leftover.text)
 }
 
 fn as_json(imported: &Imported, text: &str, output: &mut dyn Write) -> Result<(), CommandError> {

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 
 use sluice_daemon::config::api::Alert;
+use sluice_daemon::config::text::escaped;
 use sluice_daemon::replay::{self as engine, Found, InspectSummary, Progress, ReplayError};
 
 use crate::arguments::Inspect;
@@ -36,7 +37,7 @@ pub fn inspect(arguments: &Inspect, output: &mut dyn Write) -> Result<(), Comman
         let mut output = output.borrow_mut();
         match arguments.json {
             true => output.write_all(&(found.line)()),
-            false => writeln!(output, "{}", line(found.alert)),
+            false => writeln!(output, "{}", escaped(&line(found.alert))),
         }
     };
     let mut progress = |progress: Progress| {
@@ -56,7 +57,7 @@ pub fn inspect(arguments: &Inspect, output: &mut dyn Write) -> Result<(), Comman
     })?;
     output.into_inner().flush()?;
     for line in summarised(&summary, arguments.refused) {
-        eprintln!("{line}");
+        eprintln!("{}", escaped(&line));
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use sluice_daemon::config::api::{Alert, AlertRequest, InspectionStatus, path};
+use sluice_daemon::config::text::escaped;
 
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
@@ -107,12 +108,13 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
         ("alerts lost", status.alerts_lost),
         ("records written", status.records),
         ("records lost", status.records_lost),
+        ("records not taken by the file", status.records_failed),
     ] {
         number(&mut columns, name, of);
     }
     columns.flush(output)?;
     if let Some(why) = &search.why {
-        writeln!(output, "\nnot loaded: {why}")?;
+        writeln!(output, "\nnot loaded: {}", escaped(why))?;
     }
     if !status.refused.is_empty() {
         writeln!(output)?;

@@ -29,14 +29,26 @@ pub mod top;
 
 use std::io::Write;
 
+use sluice_daemon::config::text::EscapedOutput;
+
 use arguments::{Arguments, Command};
 use exit::CommandError;
 
-/// Do what was typed; what is for the reader goes to `output`.
+/// Do what was typed; what is for the reader goes to `output`, and nothing in it that a terminal would act on.
 ///
 /// # Errors
 /// See [`CommandError`].
 pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), CommandError> {
+    match &arguments.command {
+        // Bytes of packets and rules, scripts of shells: none of it is for a terminal.
+        Command::Capture(_) | Command::CompileSignatures { .. } | Command::Completion { .. } | Command::Man { .. } => {
+            written(arguments, output)
+        }
+        _ => written(arguments, &mut EscapedOutput::new(output)),
+    }
+}
+
+fn written(arguments: &Arguments, output: &mut dyn Write) -> Result<(), CommandError> {
     let socket = &arguments.socket;
     match &arguments.command {
         Command::Run { config } => Ok(sluice_daemon::run(sluice_daemon::load(config)?, output)?),

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use sluice_daemon::config::api::{CaptureRequest, CaptureSource, TraceRecord, path};
+use sluice_daemon::config::text::escaped;
 
 use crate::arguments::{Capture, Trace};
 use crate::client::{Client, ClientError};
@@ -42,13 +43,14 @@ fn write_record(record: &TraceRecord, output: &mut dyn Write) -> Result<(), Comm
         steps,
     } = record;
     let (seconds, microseconds) = (time / 1_000_000_000, time / 1_000 % 1_000_000);
+    let (interface, packet) = (escaped(interface), escaped(packet));
     writeln!(
         output,
         "{seconds}.{microseconds:06} worker {worker} from {interface}: {packet}"
     )?;
     let width = steps.iter().map(|step| step.node.len()).max().unwrap_or(0);
     for step in steps {
-        writeln!(output, "  {:<width$}  {}", step.node, step.verdict)?;
+        writeln!(output, "  {:<width$}  {}", escaped(&step.node), escaped(&step.verdict))?;
     }
     Ok(())
 }

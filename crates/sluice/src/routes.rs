@@ -103,11 +103,21 @@ fn origins(row: &Router) -> String {
 
 fn standing(name: &str, teller: &RouteTeller) -> String {
     let since = teller.since.map_or(String::new(), |since| format!(" {}", age(since)));
-    let peer = teller.peer.map_or(String::new(), |peer| format!(" {peer}"));
-    match (&*teller.state, teller.listens, teller.stale_for) {
-        ("absent", Some(listens), _) => format!("{name} listens at {listens}"),
-        ("gone", _, Some(left)) => format!("{name} gone{since}, its routes go in {}", age(left)),
-        (state, ..) => format!("{name}{peer} {state}{since}"),
+    let peer = teller.peer.as_ref().map_or(String::new(), |peer| format!(" {peer}"));
+    let refused = match teller.refused {
+        0 => String::new(),
+        refused => {
+            let by = teller
+                .refused_by
+                .iter()
+                .map(|why| format!("{} {}", grouped(why.count), why.name));
+            format!(", {} refused ({})", grouped(refused), by.collect::<Vec<_>>().join(", "))
+        }
+    };
+    match (&*teller.state, &teller.listens, teller.stale_for) {
+        ("absent", Some(listens), _) => format!("{name} listens at {listens}{refused}"),
+        ("gone", _, Some(left)) => format!("{name} gone{since}, its routes go in {}{refused}", age(left)),
+        (state, ..) => format!("{name}{peer} {state}{since}{refused}"),
     }
 }
 
@@ -158,6 +168,8 @@ pub(crate) fn routers(client: &mut Client, wanted: &RouterFilter, output: &mut d
 
 #[cfg(test)]
 mod tests {
+    use sluice_daemon::config::api::Counter;
+
     use super::*;
 
     #[test]
@@ -173,11 +185,12 @@ mod tests {
         let teller = |state: &str| RouteTeller {
             state: state.into(),
             since: Some(75),
-            listens: "127.0.0.1:2620".parse().ok(),
+            listens: Some("127.0.0.1:2620".into()),
             peer: None,
             stale_for: None,
             connections: 1,
             refused: 0,
+            refused_by: Vec::new(),
             broken: 0,
             swept: 0,
             offered: 9,
@@ -189,17 +202,31 @@ mod tests {
             ..teller("absent")
         };
         let settled = RouteTeller {
-            peer: "192.0.2.7:40000".parse().ok(),
+            peer: Some("192.0.2.7:40000".into()),
             ..teller("settled")
         };
         let gone = RouteTeller {
             stale_for: Some(45),
+            refused: 3,
+            refused_by: vec![
+                Counter {
+                    name: "not-named".into(),
+                    count: 2,
+                },
+                Counter {
+                    name: "silent".into(),
+                    count: 1,
+                },
+            ],
             ..teller("gone")
         };
         let texts = [
             ("fpm listens at 127.0.0.1:2620", absent),
             ("fpm 192.0.2.7:40000 settled 1m 15s", settled),
-            ("fpm gone 1m 15s, its routes go in 45s", gone),
+            (
+                "fpm gone 1m 15s, its routes go in 45s, 3 refused (2 not-named, 1 silent)",
+                gone,
+            ),
         ];
         for (expected, teller) in texts {
             assert_eq!(expected, standing("fpm", &teller));

@@ -108,6 +108,9 @@ pub struct InspectionStatus {
     pub records: u64,
     /// Records that were lost because a queue was full, or could not be written.
     pub records_lost: u64,
+    /// Those of them that the file did not take: a full disk, most likely.
+    #[serde(default)]
+    pub records_failed: u64,
 }
 
 /// Rules of inspection that give way to others.

@@ -1,7 +1,5 @@
 //! `/v1/routers`: virtual routers.
 
-use std::net::SocketAddr;
-
 use serde::{Deserialize, Serialize};
 
 use super::Counter;
@@ -117,17 +115,20 @@ pub struct RouteTeller {
     pub since: Option<u64>,
     /// Where it is listened for; nowhere as long as that can't be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub listens: Option<SocketAddr>,
+    pub listens: Option<String>,
     /// Who is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peer: Option<SocketAddr>,
+    pub peer: Option<String>,
     /// Seconds until routes go that are not told again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale_for: Option<u64>,
     /// Connections that were taken.
     pub connections: u64,
-    /// Connections that were refused because there was one.
+    /// Connections that were refused.
     pub refused: u64,
+    /// Why they were, what has happened alone: not named in `peers` or `users`, silent, crowded out, no FPM.
+    #[serde(default)]
+    pub refused_by: Vec<Counter>,
     /// Connections that could not be understood, and listings that were missed in part.
     pub broken: u64,
     /// Routes that were taken back because they were not told again.

@@ -93,7 +93,7 @@ pub fn read(file: &str, text: &str, six: bool, listing: &mut Listing) -> Result<
 
 /// So much of a text as a message can hold.
 pub fn shortened(text: &str) -> String {
-    let mut short: String = text.chars().take(60).flat_map(char::escape_debug).collect();
+    let mut short = crate::text::escaped(&text.chars().take(60).collect::<String>()).into_owned();
     if text.chars().nth(60).is_some() {
         short.push('…');
     }

@@ -72,8 +72,7 @@ fn listed(head: &mut String, title: &str, leftovers: &[Leftover]) {
 
 /// A text on one line of a comment.
 fn printable(text: &str) -> String {
-    let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(visible).collect()
+    crate::text::escaped(text).into_owned()
 }
 
 fn nat(table: &mut Table) -> Result<(), toml::ser::Error> {

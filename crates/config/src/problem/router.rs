@@ -92,6 +92,9 @@ pub enum RouterProblem {
         /// The other router.
         other: String,
     },
+    /// An FPM server without a place.
+    #[error("FPM is listened to nowhere")]
+    ListensNowhere,
     /// A rate of nothing.
     #[error("this rate limits neither packets nor bits")]
     EmptyRate,
@@ -147,6 +150,7 @@ impl RouterProblem {
             }
             Self::NoNamespace | Self::NoHost => "write `daemon = true`".into(),
             Self::SameListen { .. } => "choose another port, or give the router a namespace: `daemon = true`".into(),
+            Self::ListensNowhere => "write `listen`, `socket` or both".into(),
             Self::EmptyRate => "write `packets`, `bits` or both".into(),
             Self::ShareOfVirtualLink(_) => "give it a `rate`".into(),
             Self::NoLinkRate(link) => format!("write the `rate` of [interfaces.{link}]"),

@@ -12,7 +12,7 @@ use crate::value::Period;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Eve {
-    /// A file that lines are appended to. SIGHUP opens it anew.
+    /// A file that lines are appended to, made with mode 0640. SIGHUP opens it anew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// A Unix socket that lines are streamed to, connected to again where it is closed.
@@ -28,6 +28,12 @@ pub struct Eve {
     /// Records other than alerts that wait in each worker at most, and lines that wait to be written; more are lost, and
     /// counted.
     pub records: u32,
+    /// Most bytes of the file: before it had more, it is renamed to `FILE.1`, an older one from `FILE.1` to `FILE.2` and so
+    /// on. Where it is left out, the file grows until somebody else moves it away and sends SIGHUP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotate_bytes: Option<u64>,
+    /// Old files that are kept.
+    pub rotate_kept: u32,
 }
 
 impl Default for Eve {
@@ -39,6 +45,8 @@ impl Default for Eve {
             types: vec![EveType::Alert],
             stats_every: Period::seconds(10),
             records: 4096,
+            rotate_bytes: None,
+            rotate_kept: 7,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `[routers.NAME]`: virtual routers beside the one that the top level is about.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -187,12 +187,29 @@ impl Default for TrafficRate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Fpm {
-    /// Address and port to listen at: in the router's namespace where it has one, otherwise of this host. Whoever reaches it
-    /// can change the router's routes.
-    pub listen: SocketAddr,
+    /// Address and port to listen at by TCP: in the router's namespace where it has one, otherwise of this host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
+    /// Addresses that are heard there, and can change the router's routes. Others are refused.
+    #[serde(default = "loopback")]
+    pub peers: Vec<IpAddr>,
+    /// A Unix socket to listen at, for daemons that can speak FPM by one; FRR 8 can't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<String>,
+    /// Users by name or number that are heard there, beside root and the one that runs Sluice.
+    #[serde(default = "frr")]
+    pub users: Vec<String>,
     /// How long the routes stay of a daemon that is gone, or does not tell them again.
     #[serde(default = "grace")]
     pub grace: Period,
+}
+
+fn loopback() -> Vec<IpAddr> {
+    vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+}
+
+fn frr() -> Vec<String> {
+    vec!["frr".into()]
 }
 
 fn grace() -> Period {

@@ -73,6 +73,15 @@ impl Check<'_> {
         );
         let range = 16..=1 << 20;
         self.in_range(&place("records"), "a number of records", written.records, range);
+        if let Some(bytes) = written.rotate_bytes {
+            self.in_range(&place("rotate-bytes"), "a number of bytes", bytes, 1 << 16..=1 << 40);
+        }
+        self.in_range(
+            &place("rotate-kept"),
+            "a number of files",
+            written.rotate_kept,
+            1..=1000,
+        );
         let types = written.types.iter().enumerate();
         for (k, _) in types.filter(|(k, kind)| written.types[..*k].contains(kind)) {
             self.report(

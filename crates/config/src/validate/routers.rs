@@ -112,8 +112,16 @@ impl<'a> Check<'a> {
                     RouterProblem::NoNamespace.into(),
                 );
             }
+            if written
+                .fpm
+                .as_ref()
+                .is_some_and(|fpm| fpm.listen.is_none() && fpm.socket.is_none())
+            {
+                self.report(place!["routers", name, "fpm"], RouterProblem::ListensNowhere.into());
+            }
             // Routers with namespaces have addresses of their own to listen at.
-            let listens = |other: &schema::Router| other.fpm.as_ref().filter(|_| !other.daemon).map(|fpm| fpm.listen);
+            let listens =
+                |other: &schema::Router| other.fpm.as_ref().filter(|_| !other.daemon).and_then(|fpm| fpm.listen);
             let mut others = document.routers.iter().take_while(|(other, _)| *other != name);
             if let Some(listen) = listens(written)
                 && let Some((other, _)) = others.find(|(_, other)| listens(other) == Some(listen))

@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use axum::Json;
 use axum::extract::State;
 use sluice_config::api::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
 use sluice_engine::applications::FATES;
 use sluice_engine::counters::{Counter, WorkerCounters};
 
+use super::json::Json;
 use super::{Refusal, Shared};
 
 /// `GET /v1/applications`

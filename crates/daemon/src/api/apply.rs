@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use sluice_config::api::{ApplyAnswer, ApplyRequest};
 use sluice_config::config::Neighbour;
@@ -15,6 +14,7 @@ use sluice_engine::request::{Filter, Request};
 use sluice_route::{Address, RouteSet};
 use tokio::time::Instant;
 
+use super::json::Json;
 use super::renewed::Renewed;
 use super::sessions::clear_standing;
 use super::{Refusal, Shared};

@@ -1,6 +1,5 @@
 //! Bridges: their links, what passed, and what passed in spite of a reason.
 
-use axum::Json;
 use axum::extract::State;
 use sluice_config::api::{Bridge, BridgeSide, Counter, Page};
 use sluice_config::config::InterfaceIndex;
@@ -8,6 +7,7 @@ use sluice_engine::counters::InterfaceCounters;
 use sluice_engine::reason::Reason;
 
 use super::Shared;
+use super::json::Json;
 use crate::control::Control;
 use crate::start::sum;
 

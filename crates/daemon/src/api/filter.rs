@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use axum::Json;
 use axum::extract::{Query, State};
 use sluice_config::api::{
     Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertRequest, Packet, PacketFilter, RemoveRequest,
@@ -12,6 +11,7 @@ use sluice_config::{Config, check_rules};
 use sluice_engine::plane::Plane;
 use sluice_filter::{By, Counter, Fate, Place};
 
+use super::json::Json;
 use super::sessions::router;
 use super::{Refusal, Shared};
 use crate::build::{Listed, Rules};

@@ -1,11 +1,11 @@
 //! The graph: nodes, and chains of routers with what their steps have counted.
 
-use axum::Json;
 use axum::extract::{Query, State};
 use sluice_config::api::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, RouterFilter};
 use sluice_engine::chains::{Chains, Listed};
 use sluice_engine::graph::{Edge, NODES, live};
 
+use super::json::Json;
 use super::sessions::router;
 use super::{Refusal, Shared};
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{Query, State};
 use sluice_config::api::{Alert, AlertRequest, InspectionReason, InspectionStatus, Page, RefusedSignature, SearchMade};
 use sluice_engine::counters::{Counter, WorkerCounters};
@@ -13,6 +12,7 @@ use sluice_engine::reason::Reason;
 use sluice_inspect::protocols::Anomaly;
 use sluice_inspect::{Limit, Skipped};
 
+use super::json::Json;
 use super::{Refusal, Shared};
 use crate::build::RefusedRule;
 use crate::control::Control;
@@ -100,6 +100,11 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         alerts_lost: sum(|worker| &worker.alerts_lost),
         records: written,
         records_lost: lost + sum(|worker| &worker.records_lost),
+        records_failed: control
+            .alerts
+            .as_ref()
+            .map(|alerts| alerts.failures())
+            .unwrap_or_default(),
     }))
 }
 

@@ -1,6 +1,5 @@
 //! Everything that `show` lists beside sessions.
 
-use axum::Json;
 use axum::extract::{Query, State};
 use sluice_config::api::{
     Cleared, Core, Counter, Drop, Interface, Neighbour, NeighbourFilter, Page, RouterFilter, Status,
@@ -14,6 +13,7 @@ use sluice_engine::reason::{Own, Reason};
 use sluice_engine::request::{Reply, Request};
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
 
+use super::json::Json;
 use super::routers::router_name;
 use super::sessions::{interface, router};
 use super::{Refusal, Shared};

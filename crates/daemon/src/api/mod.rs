@@ -6,6 +6,7 @@ mod bridges;
 mod filter;
 mod graph;
 pub(crate) mod inspection;
+mod json;
 mod lists;
 mod nat;
 mod overview;
@@ -19,16 +20,17 @@ mod sites;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
 use sluice_config::api::{Failure, path};
 
 use crate::control::Control;
 use crate::desk::Gone;
+use json::Json;
 
 /// Largest request in bytes: a configuration with as many rules as there may be.
 const LARGEST: usize = 256 << 20;

@@ -1,6 +1,5 @@
 //! Translation: which outside ports belong to whom.
 
-use axum::Json;
 use axum::extract::{Query, State};
 use ipnet::{IpNet, Ipv4Net};
 use sluice_config::api::{
@@ -12,6 +11,7 @@ use sluice_engine::request::{
 };
 use sluice_nat::{PoolIndex, PortClass};
 
+use super::json::Json;
 use super::sessions::{self, endpoint, read_cursor};
 use super::{Refusal, Shared};
 use crate::build::PoolNames;

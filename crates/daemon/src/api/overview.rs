@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use axum::Json;
 use axum::extract::{Query, State};
 use sluice_config::api::{
     ByProtocol, Nat, NatRequest, Pool, PoolBlocks, Position, Protocol, Rule, RuleAction, RuleKind, Subscriber, TableUse,
@@ -11,6 +10,7 @@ use sluice_engine::request::{BindingFilter, Reply, Request, ShownSubscriber, Use
 use sluice_nat::pool::ValidPool;
 use sluice_nat::rule::{DestinationAction, DestinationRule, Rules, SourceAction, SourceRule};
 
+use super::json::Json;
 use super::nat::{some_subscribers, subscriber};
 use super::{Refusal, Shared};
 use crate::build::PoolNames;

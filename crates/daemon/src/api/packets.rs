@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use sluice_config::api::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
+use sluice_config::text::to_json;
 use sluice_engine::capture::{Copied, Seen, Tap, Which};
 use sluice_engine::reason::Reason;
 use sluice_engine::request::{Filter, Reply, Request};
@@ -16,6 +16,7 @@ use sluice_engine::trace::{Tracer, Way};
 use sluice_route::Prefix;
 use tokio::sync::mpsc;
 
+use super::json::Json;
 use super::sessions::interface;
 use super::{Refusal, Shared};
 use crate::control::Control;
@@ -115,8 +116,8 @@ async fn follow_trace(
         ways.truncate(left);
         left -= ways.len();
         for (worker, way) in ways {
-            let mut line = serde_json::to_vec(&record(control, worker, &way)).unwrap_or_default();
-            line.push(b'\n');
+            let mut line = to_json(&record(control, worker, &way)).unwrap_or_default();
+            line.push('\n');
             if sender.send(line.into()).await.is_err() {
                 return Ok(());
             }

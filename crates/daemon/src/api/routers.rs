@@ -1,6 +1,5 @@
 //! Virtual routers.
 
-use axum::Json;
 use axum::extract::{Query, State};
 use sluice_config::api::{Counter, Page, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost};
 use sluice_engine::counters::InterfaceCounters;
@@ -13,11 +12,12 @@ use sluice_route::feed::Refused;
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
 use sluice_route::rib::{Counts, Origin, Rib};
 
+use super::json::Json;
 use super::sessions::router;
 use super::{Refusal, Shared};
 use crate::control::Control;
 use crate::host::namespace_name;
-use crate::routing::Standing;
+use crate::routing::{self, Standing};
 use crate::start::sum;
 
 /// The virtual routers that there are, by number.
@@ -169,14 +169,22 @@ fn teller(standing: &Standing) -> RouteTeller {
         name: reason.name().into(),
         count: standing.counts.refused(reason),
     });
+    let refused_by = routing::Refusal::ALL
+        .iter()
+        .zip(standing.refused)
+        .map(|(reason, count)| Counter {
+            name: reason.name().into(),
+            count,
+        });
     RouteTeller {
         state: standing.state.into(),
         since: standing.since.map(|since| since.as_secs()),
-        listens: standing.listens,
-        peer: standing.peer,
+        listens: standing.listens.clone(),
+        peer: standing.peer.as_ref().map(ToString::to_string),
         stale_for: standing.stale_for.map(|left| left.as_secs()),
         connections: standing.connections,
-        refused: standing.refused,
+        refused: standing.refused.iter().sum(),
+        refused_by: refused_by.filter(|counter| counter.count > 0).collect(),
         broken: standing.broken,
         swept: standing.swept,
         offered: standing.counts.offered,

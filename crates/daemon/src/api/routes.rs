@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use axum::Json;
 use axum::extract::{Query, State};
 use sluice_config::api::{Page, Position, Route, RouteFilter};
 use sluice_engine::policy::Policy;
@@ -10,6 +9,7 @@ use sluice_route::feed::protocol_name;
 use sluice_route::rib::{Hop, Obstacle, Origin, Rib, Shown, Way};
 use sluice_route::{InterfaceIndex, Refusal as RouteRefusal, RouterIndex, SECOND, Time};
 
+use super::json::Json;
 use super::routers::numbered;
 use super::sessions::router;
 use super::{Refusal, Shared};

@@ -1,6 +1,5 @@
 //! Sessions: listed and cleared by the workers that own them.
 
-use axum::Json;
 use axum::extract::{Query, State};
 use sluice_config::Config;
 use sluice_config::api::{Cleared, EndpointFilter, Flow, Initiator, Page, Position, Protocol, Session, SessionFilter};
@@ -11,6 +10,7 @@ use sluice_nat::sites::outer;
 use sluice_route::{Prefix, RouterIndex};
 use sluice_wire::Context;
 
+use super::json::Json;
 use super::{Refusal, Shared, applications, nat};
 use crate::build::PoolNames;
 use crate::control::Control;

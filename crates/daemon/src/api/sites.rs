@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use axum::Json;
 use axum::extract::{Query, State};
 use sluice_config::Config;
 use sluice_config::api::{
@@ -12,6 +11,7 @@ use sluice_config::api::{
 use sluice_config::config::{SiteGroup, SitesOutside, Subscribers};
 use sluice_wire::Context;
 
+use super::json::Json;
 use super::{Refusal, Shared};
 use crate::control::Control;
 use crate::sites::context_of;

@@ -1,9 +1,11 @@
 //! Steps that change which driver has a card, and the kernel that takes them.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fmt, fs};
+
+use crate::files;
 
 /// What takes steps: the running kernel, or a test's.
 pub(super) trait Kernel {
@@ -79,9 +81,6 @@ impl Kernel for Running {
     }
 
     fn write(&self, path: &Path, text: &str) -> io::Result<()> {
-        fs::OpenOptions::new()
-            .write(true)
-            .open(path)?
-            .write_all(text.as_bytes())
+        files::set(path, text)
     }
 }

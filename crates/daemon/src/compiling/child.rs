@@ -72,7 +72,7 @@ pub fn compile_child(input: &mut dyn Read, path: &Path, output: &mut dyn Write) 
 /// the system refuses of it changes nothing about what is compiled.
 fn humble() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    let _ = crate::files::set(std::path::Path::new("/proc/self/oom_score_adj"), "1000");
     let _ = rustix::process::nice(10);
     let limit = Rlimit {
         current: Some(MEMORY),

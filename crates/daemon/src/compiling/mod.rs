@@ -6,7 +6,7 @@ mod progress;
 mod tests;
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use sluice_inspect::prefilter::{self, CacheError, Fingerprint, Plan, Prefilter};
 
+use crate::files;
 use child::{Ended, Program};
 
 pub use child::{ChildError, compile_child};
@@ -234,7 +235,7 @@ fn writable(folder: &Path) -> io::Result<()> {
     let probe = folder.join(format!(".probe.{}", std::process::id()));
     // Of a process that died here; and no link is followed.
     let _ = fs::remove_file(&probe);
-    File::create_new(&probe)?;
+    files::create_new(&probe, 0o600)?;
     fs::remove_file(probe)
 }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use sluice_config::api;
+use sluice_config::text::to_json;
 use sluice_engine::records::{About, Ended, Ending, FlowState};
 use sluice_inspect::applications::Names;
 use sluice_inspect::signature::{Service, Toward};
@@ -127,9 +128,9 @@ impl Scene<'_> {
 
 /// As a line. Nothing that is serialized here can fail to be.
 fn finish(line: &impl Serialize) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec(line).unwrap_or_default();
-    bytes.push(b'\n');
-    bytes
+    let mut text = to_json(line).unwrap_or_default();
+    text.push('\n');
+    text.into_bytes()
 }
 
 /// A protocol over IP by its name.

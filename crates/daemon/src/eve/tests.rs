@@ -67,7 +67,8 @@ fn read_back(said: Said, service: Option<Service>) -> Value {
     eve.record(&scene(&names), &rules(), &Record { about, said });
     drop(eve);
     let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.ends_with('\n'));
+    let line = text.strip_suffix('\n').unwrap();
+    assert!(!line.chars().any(sluice_config::text::is_hidden), "{line:?}");
     let mut line: Value = serde_json::from_str(&text).unwrap();
     let flow = line.as_object_mut().unwrap().remove("flow_id").unwrap();
     assert!(flow.as_u64().is_some_and(|flow| flow > 0 && flow < 1 << 53));
@@ -152,6 +153,33 @@ fn request_has_what_was_asked_and_answered() {
     });
     let line = expected("http", json!({"app_proto": "http", "tx_id": 2, "http": http}));
     assert_eq!(line, read_back(Said::Transaction(said), Some(Service::Http)));
+}
+
+#[test]
+fn text_that_acts_on_a_terminal_is_escaped_and_read_back_as_it_was() {
+    let hostile = "a\u{1b}[2J\n\u{7f}\u{9b}31m\u{202e}\u{2028}\u{feff}\u{e0041}z";
+    let mut said = Transaction::new(Service::Http, 0);
+    for part in [Part::Method, Part::Host, Part::Url, Part::Agent, Part::ContentType] {
+        said.set(part, hostile.as_bytes());
+    }
+    let line = read_back(Said::Transaction(said), Some(Service::Http));
+    for field in ["http_method", "hostname", "url", "http_user_agent", "http_content_type"] {
+        assert_eq!(hostile, line["http"][field]);
+    }
+    let mut said = Transaction::new(Service::Tls, 0);
+    said.set(Part::ServerName, hostile.as_bytes());
+    assert_eq!(
+        hostile,
+        read_back(Said::Transaction(said), Some(Service::Tls))["tls"]["sni"]
+    );
+    let mut question = b"\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00".to_vec();
+    question.push(hostile.len() as u8);
+    question.extend(hostile.as_bytes());
+    question.extend(b"\x00\x00\x1c\x00\x01");
+    let mut said = Transaction::new(Service::Dns, 0);
+    said.set(Part::Message, &question);
+    let line = read_back(Said::Transaction(said), Some(Service::Dns));
+    assert!(line["dns"]["rrname"].as_str().unwrap().starts_with('a'));
 }
 
 #[test]

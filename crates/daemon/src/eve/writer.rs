@@ -1,15 +1,16 @@
 //! Lines on their way out: a thread of its own writes them, so that a disk or a reader that is slow holds nobody up.
 
-use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Write};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use sluice_config::config::EveTarget;
+
+use crate::files::{Log, Rotation};
 
 /// How long a reader may keep the thread from looking around, and how often who does not listen is asked again.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -29,18 +30,20 @@ pub struct Writer {
 struct Shared {
     written: AtomicU64,
     lost: AtomicU64,
+    /// Among the lost: those that the file did not take.
+    failed: AtomicU64,
     reopen: AtomicBool,
     ending: AtomicBool,
 }
 
 impl Writer {
-    /// To a target, with so many lines that wait at most.
+    /// To a target, a file being rotated, with so many lines that wait at most.
     ///
     /// # Errors
     /// A file that can't be opened, a socket's name that can't be one, no thread.
-    pub fn start(target: EveTarget, most: usize) -> std::io::Result<Self> {
+    pub fn start(target: EveTarget, rotation: Rotation, most: usize) -> std::io::Result<Self> {
         let sink = match &target {
-            EveTarget::File(path) => Sink::File(open(path)?),
+            EveTarget::File(path) => Sink::File(Log::open(path, rotation)?),
             EveTarget::Stream(path) | EveTarget::Datagram(path) => {
                 SocketAddr::from_pathname(path)?;
                 Sink::None
@@ -51,6 +54,7 @@ impl Writer {
         let shared = Arc::new(Shared::default());
         let mut thread = Thread {
             target,
+            rotation,
             sink,
             shared: shared.clone(),
             complained: false,
@@ -80,6 +84,11 @@ impl Writer {
     pub fn counts(&self) -> [u64; 2] {
         [&self.shared.written, &self.shared.lost].map(|count| count.load(Ordering::Relaxed))
     }
+
+    /// Lines among those that were lost because the file did not take them.
+    pub fn failures(&self) -> u64 {
+        self.shared.failed.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Writer {
@@ -92,7 +101,7 @@ impl Drop for Writer {
 
 #[derive(Debug)]
 enum Sink {
-    File(File),
+    File(Log),
     Stream(UnixStream),
     Datagram(UnixDatagram),
     /// Nobody listens.
@@ -101,14 +110,11 @@ enum Sink {
 
 struct Thread {
     target: EveTarget,
+    rotation: Rotation,
     sink: Sink,
     shared: Arc<Shared>,
     /// It was said that lines are lost or wait, and nothing was written since.
     complained: bool,
-}
-
-fn open(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
 }
 
 impl Thread {
@@ -134,11 +140,12 @@ impl Thread {
         if !self.shared.reopen.swap(false, Ordering::Relaxed) {
             return;
         }
-        match &self.target {
-            EveTarget::File(path) => match open(path) {
-                Ok(file) => self.sink = Sink::File(file),
-                Err(error) => tracing::error!("{} can't be opened anew: {error}", path.display()),
-            },
+        match &mut self.sink {
+            Sink::File(file) => {
+                if let Err(error) = file.reopen() {
+                    tracing::error!("{} can't be opened anew: {error}", path(&self.target).display());
+                }
+            }
             _ => self.sink = Sink::None,
         }
     }
@@ -162,6 +169,7 @@ impl Thread {
                 // A reader that is slow.
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                 _ if matches!(self.sink, Sink::File(_)) || is_too_long(&error) => {
+                    self.shared.failed.fetch_add(1, Ordering::Relaxed);
                     self.complain(&error);
                     return false;
                 }
@@ -187,13 +195,10 @@ impl Thread {
     /// Write what is taken at once of some bytes.
     fn push(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if matches!(self.sink, Sink::None) {
-            self.sink = connect(&self.target)?;
+            self.sink = connect(&self.target, self.rotation)?;
         }
         match &mut self.sink {
-            Sink::File(file) => match file.write(bytes)? {
-                0 => Err(Error::from(ErrorKind::WriteZero)),
-                taken => Ok(taken),
-            },
+            Sink::File(file) => file.write_line(bytes).map(|()| bytes.len()),
             Sink::Stream(stream) => match stream.write(bytes)? {
                 0 => Err(Error::from(ErrorKind::WriteZero)),
                 taken => Ok(taken),
@@ -220,9 +225,9 @@ fn path(target: &EveTarget) -> &PathBuf {
     path
 }
 
-fn connect(target: &EveTarget) -> std::io::Result<Sink> {
+fn connect(target: &EveTarget, rotation: Rotation) -> std::io::Result<Sink> {
     Ok(match target {
-        EveTarget::File(path) => Sink::File(open(path)?),
+        EveTarget::File(path) => Sink::File(Log::open(path, rotation)?),
         EveTarget::Stream(path) => {
             let stream = UnixStream::connect(path)?;
             stream.set_write_timeout(Some(PATIENCE))?;
@@ -263,7 +268,7 @@ mod tests {
         let folder = folder();
         let [path, moved] = ["eve.json", "eve.json.1"].map(|name| folder.path().join(name));
         std::fs::write(&path, "older\n").unwrap();
-        let writer = Writer::start(EveTarget::File(path.clone()), 8).unwrap();
+        let writer = Writer::start(EveTarget::File(path.clone()), Rotation::default(), 8).unwrap();
         writer.write(b"one\n".to_vec());
         until("the line", || writer.counts() == [1, 0]);
         std::fs::rename(&path, &moved).unwrap();
@@ -279,7 +284,7 @@ mod tests {
     fn lines_wait_for_who_reads_a_stream_and_for_who_comes_after() {
         let folder = folder();
         let path = folder.path().join("socket");
-        let writer = Writer::start(EveTarget::Stream(path.clone()), 8).unwrap();
+        let writer = Writer::start(EveTarget::Stream(path.clone()), Rotation::default(), 8).unwrap();
         writer.write(b"one\n".to_vec());
         for line in ["one\n", "two\n"] {
             let _ = std::fs::remove_file(&path);
@@ -299,7 +304,7 @@ mod tests {
         let folder = folder();
         let path = folder.path().join("socket");
         let reader = UnixDatagram::bind(&path).unwrap();
-        let writer = Writer::start(EveTarget::Datagram(path), 8).unwrap();
+        let writer = Writer::start(EveTarget::Datagram(path), Rotation::default(), 8).unwrap();
         writer.write(b"{\"a\":1}\n".to_vec());
         let mut bytes = [0; 100];
         let length = reader.recv(&mut bytes).unwrap();
@@ -313,7 +318,7 @@ mod tests {
         let path = folder.path().join("socket");
         // Somebody listens, and reads nothing.
         let listener = UnixListener::bind(&path).unwrap();
-        let writer = Writer::start(EveTarget::Stream(path), 4).unwrap();
+        let writer = Writer::start(EveTarget::Stream(path), Rotation::default(), 4).unwrap();
         let line = vec![b'x'; 64 << 10];
         let sent = 1_000;
         for _ in 0..sent {
@@ -327,8 +332,31 @@ mod tests {
     }
 
     #[test]
+    fn line_that_the_file_does_not_take_is_counted_and_the_next_one_is_tried() {
+        let folder = folder();
+        let [path, moved] = ["eve.json", "away"].map(|name| folder.path().join(name));
+        let rotation = Rotation {
+            bytes: Some(4),
+            kept: 1,
+        };
+        let writer = Writer::start(EveTarget::File(path.clone()), rotation, 8).unwrap();
+        // A folder stands where the old file goes.
+        let old = folder.path().join("eve.json.1");
+        std::fs::create_dir(&old).unwrap();
+        for line in ["{1}\n", "{2}\n"] {
+            writer.write(line.into());
+        }
+        until("the counts", || (writer.counts(), writer.failures()) == ([1, 1], 1));
+        std::fs::rename(&old, &moved).unwrap();
+        writer.write(b"{3}\n".to_vec());
+        drop(writer);
+        assert_eq!("{3}\n", std::fs::read_to_string(&path).unwrap());
+        assert_eq!("{1}\n", std::fs::read_to_string(&old).unwrap());
+    }
+
+    #[test]
     fn target_that_can_not_be_is_an_error_at_once() {
-        assert!(Writer::start(EveTarget::File("/nowhere/at/all".into()), 4).is_err());
-        assert!(Writer::start(EveTarget::Stream("x".repeat(200).into()), 4).is_err());
+        assert!(Writer::start(EveTarget::File("/nowhere/at/all".into()), Rotation::default(), 4).is_err());
+        assert!(Writer::start(EveTarget::Stream("x".repeat(200).into()), Rotation::default(), 4).is_err());
     }
 }

@@ -1,7 +1,6 @@
 //! The interfaces of a host, as they should be.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use sluice_dpdk::tap::Tap;
 use super::namespace::Namespace;
 use super::netlink::Netlink;
 use super::{HostCounts, HostInterface, HostRouter};
+use crate::files;
 
 /// Why a host can't be had.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +120,7 @@ fn set(interface: &str) -> Result<(), Error> {
             .join("conf")
             .join(interface)
             .join(name);
-        match fs::write(&path, value) {
+        match files::set(&path, value) {
             // A kernel without IPv6, or one that has it for single links alone.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if name == "addr_gen_mode" && error.kind() == ErrorKind::InvalidInput => {}

@@ -9,6 +9,8 @@ use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use rustix::thread::LinkNameSpaceType;
 use sluice_dpdk::tap::leave_network;
 
+use crate::files;
+
 /// Where their names are.
 const FOLDER: &str = "/run/netns";
 
@@ -32,7 +34,7 @@ impl Namespace {
             return Ok((namespace, false));
         }
         prepare()?;
-        match File::create(&path) {
+        match files::create_new(&path, 0o600) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }

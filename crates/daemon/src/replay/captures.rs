@@ -12,6 +12,7 @@ use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 
 use super::links::{Link, READ};
 use super::pcap::{self, Fault};
+use crate::files;
 
 /// What is wrong with a capture file.
 #[derive(Debug, thiserror::Error)]
@@ -403,7 +404,7 @@ impl Output {
             endianness: Endianness::Little,
             ..PcapHeader::default()
         };
-        let file = BufWriter::new(File::create(path).map_err(wrong)?);
+        let file = BufWriter::new(files::output(path).map_err(wrong)?);
         let writer = PcapWriter::with_header(file, header).map_err(|error| wrong(io(error)))?;
         Ok(Self {
             path: path.to_owned(),

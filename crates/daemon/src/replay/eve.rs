@@ -1,6 +1,5 @@
 //! Records of a replay as lines of EVE JSON: each is written when it is its turn, and none is lost.
 
-use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use super::world::World;
 use crate::alerts::shown;
 use crate::api::inspection::statistics;
 use crate::eve::{self, Scene, Statistics};
+use crate::files::{self, Log};
 use crate::known::KnownRules;
 
 /// Records can't be written.
@@ -29,6 +29,8 @@ pub struct EveError {
 
 /// Where lines go.
 enum Sink {
+    /// To a file that the daemon would write, too.
+    File(Log),
     /// To a file or a stream.
     Lines(Box<dyn Write>),
     /// Each in a datagram.
@@ -55,10 +57,7 @@ impl Lines {
     pub fn configured(target: &EveTarget, written: &schema::Eve) -> Result<Self, EveError> {
         let (EveTarget::File(path) | EveTarget::Stream(path) | EveTarget::Datagram(path)) = target;
         let sink = match target {
-            EveTarget::File(path) => {
-                let file = OpenOptions::new().create(true).append(true).open(path);
-                file.map(|file| Sink::Lines(Box::new(BufWriter::new(file))))
-            }
+            EveTarget::File(path) => Log::open(path, eve::rotation(written)).map(Sink::File),
             EveTarget::Stream(path) => {
                 UnixStream::connect(path).map(|stream| Sink::Lines(Box::new(BufWriter::new(stream))))
             }
@@ -74,7 +73,7 @@ impl Lines {
     /// # Errors
     /// It can't be made.
     pub fn create(path: &Path, written: &schema::Eve) -> Result<Self, EveError> {
-        let file = File::create(path).map(|file| Sink::Lines(Box::new(BufWriter::new(file))));
+        let file = files::output(path).map(|file| Sink::Lines(Box::new(BufWriter::new(file))));
         Self::to(file, path, written)
     }
 
@@ -95,6 +94,7 @@ impl Lines {
 
     fn write(&mut self, line: &[u8]) -> Result<(), EveError> {
         let written = match &mut self.sink {
+            Sink::File(file) => file.write_line(line),
             Sink::Lines(lines) => lines.write_all(line),
             // A datagram has an end of its own.
             Sink::Datagrams(socket) => socket.send(line.trim_ascii_end()).map(|_| ()),
@@ -152,7 +152,7 @@ impl Lines {
     pub fn finish(mut self) -> Result<u64, EveError> {
         let flushed = match &mut self.sink {
             Sink::Lines(lines) => lines.flush(),
-            Sink::Datagrams(_) => Ok(()),
+            Sink::File(_) | Sink::Datagrams(_) => Ok(()),
         };
         match flushed {
             Ok(()) => Ok(self.written),

@@ -3,11 +3,12 @@
 
 mod kernel;
 mod namespace;
+mod peer;
 mod replay;
 mod routers;
 mod server;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,8 +19,11 @@ use sluice_route::rib::{Origin, Rib};
 use tokio::sync::Notify;
 
 pub use kernel::{KernelSettings, listen};
+use peer::Refusals;
+pub use peer::{Peer, Refusal};
 use replay::Replay;
 pub(crate) use routers::Hearings;
+use server::FIRST_MESSAGE;
 pub use server::serve;
 
 /// The routes of one router, wherever they are kept.
@@ -33,8 +37,14 @@ pub trait Routes: Send + Sync {
 pub struct Settings {
     /// The router's name, for the log.
     pub router: String,
-    /// Where it listens.
-    pub listen: SocketAddr,
+    /// Where it listens by TCP.
+    pub listen: Option<SocketAddr>,
+    /// Who is heard there.
+    pub peers: Vec<IpAddr>,
+    /// Where it listens by a Unix socket.
+    pub socket: Option<PathBuf>,
+    /// Users who are heard there, beside root and the process's own.
+    pub users: Vec<String>,
     /// In this namespace, as a file; in the process's own where there is none.
     pub namespace: Option<PathBuf>,
     /// How long routes stay of a daemon that is gone, or does not tell them again.
@@ -50,11 +60,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The usual: two minutes of grace, five seconds of silence, the main table.
-    pub fn new(router: impl Into<String>, listen: SocketAddr, links: Links, began: Instant) -> Self {
+    /// The usual: this host's daemons, two minutes of grace, five seconds of silence, the main table.
+    pub fn new(router: impl Into<String>, listen: Option<SocketAddr>, links: Links, began: Instant) -> Self {
         Self {
             router: router.into(),
             listen,
+            peers: vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+            socket: None,
+            users: Vec::new(),
             namespace: None,
             grace: Duration::from_secs(120),
             quiet: Duration::from_secs(5),
@@ -69,7 +82,9 @@ impl Settings {
 #[derive(Debug, Default)]
 struct Tally {
     connections: AtomicU64,
-    refused: AtomicU64,
+    refused: Refusals,
+    /// When a refusal was logged last: there may be many.
+    complained: Mutex<Option<Duration>>,
     broken: AtomicU64,
     panics: AtomicU64,
     swept: AtomicU64,
@@ -83,9 +98,9 @@ fn count(counter: &AtomicU64, more: u64) {
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// Where it listens; nowhere as long as it can't.
-    pub listens: Option<SocketAddr>,
+    pub listens: Option<String>,
     /// Who is connected.
-    pub peer: Option<SocketAddr>,
+    pub peer: Option<Peer>,
     /// `absent`, `replaying`, `settled` or `gone`.
     pub state: &'static str,
     /// How long it has been there, or gone.
@@ -94,8 +109,8 @@ pub struct Standing {
     pub stale_for: Option<Duration>,
     /// Connections that were taken.
     pub connections: u64,
-    /// Connections that were refused because there was one.
-    pub refused: u64,
+    /// Connections that were refused, by reason.
+    pub refused: [u64; Refusal::ALL.len()],
     /// Connections that could not be understood.
     pub broken: u64,
     /// Panics, each of which was the end of a connection.
@@ -116,6 +131,8 @@ struct Shared {
     tally: Tally,
     /// The daemon is to tell everything again.
     again: Notify,
+    /// How long the first message of a connection may take.
+    first_message: Duration,
 }
 
 struct State {
@@ -123,11 +140,14 @@ struct State {
     /// What interfaces are called where the socket is.
     here: Links,
     replay: Replay,
-    listens: Option<SocketAddr>,
-    peer: Option<SocketAddr>,
+    listens: Option<String>,
+    peer: Option<Peer>,
     /// When it came or went.
     since: Option<Duration>,
 }
+
+/// Time between two lines of the log about peers that are refused.
+const COMPLAINTS: Duration = Duration::from_secs(10);
 
 /// Most routes taken back at a time: in between, the API answers.
 const SLICE: usize = 2_000;
@@ -150,6 +170,7 @@ impl Shared {
             }),
             tally: Tally::default(),
             again: Notify::new(),
+            first_message: FIRST_MESSAGE,
         }
     }
 
@@ -159,6 +180,19 @@ impl Shared {
 
     fn now(&self) -> Duration {
         self.began.elapsed()
+    }
+
+    /// A peer is not heard: it is counted, and the log has one of those of ten seconds.
+    fn refuse(&self, peer: &Peer, refusal: Refusal) {
+        self.tally.refused.add(refusal);
+        let (now, mut complained) = (
+            self.now(),
+            self.tally.complained.lock().unwrap_or_else(PoisonError::into_inner),
+        );
+        if complained.is_none_or(|before| now >= before + COMPLAINTS) {
+            *complained = Some(now);
+            tracing::warn!("router {}: {peer} is refused: {refusal}", self.name);
+        }
     }
 
     /// A teller begins, with all of its routes.
@@ -245,13 +279,13 @@ impl Shared {
         let (state, tally, now) = (self.state(), &self.tally, self.now());
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Standing {
-            listens: state.listens,
-            peer: state.peer,
+            listens: state.listens.clone(),
+            peer: state.peer.clone(),
             state: state.replay.word(),
             since: state.since.map(|since| now.saturating_sub(since)),
             stale_for: state.replay.end().map(|end| end.saturating_sub(now)),
             connections: of(&tally.connections),
-            refused: of(&tally.refused),
+            refused: tally.refused.all(),
             broken: of(&tally.broken),
             panics: of(&tally.panics),
             swept: of(&tally.swept),

@@ -59,6 +59,9 @@ impl Hearings {
             let settings = Settings {
                 grace: fpm.grace.duration(),
                 namespace: in_namespace.then(|| namespace(name)),
+                peers: fpm.peers.clone(),
+                socket: fpm.socket.as_ref().map(PathBuf::from),
+                users: fpm.users.clone(),
                 ..Settings::new(name, fpm.listen, Links::Foreign, began)
             };
             serve(settings, Arc::new(routes(name)))

@@ -1,37 +1,52 @@
-//! The FPM server of a router: one daemon at a time, by TCP.
+//! The FPM server of a router: by TCP for hosts that are named, by a Unix socket for users that are.
+//!
+//! Whoever connects waits until its first message is whole, a few at a time and none for long, so that one that says nothing
+//! keeps nobody out. The last one that has spoken is followed: a daemon that was started anew is heard although the
+//! connection of its predecessor was never closed.
 
+use std::collections::VecDeque;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
-use sluice_route::feed::fpm::Frames;
+use sluice_route::feed::fpm::{FrameError, Frames};
 use sluice_route::feed::{Links, Teller};
 use sluice_route::rib::Origin;
-use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, sleep_until};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::namespace::within;
+use super::peer::{Peer, Refusal};
 use super::{Hearing, Patience, Routes, Settings, Shared, count, watched};
+use crate::socket::Socket;
 
 /// Bytes read at a time: some 600 routes, 1 to 2 ms of the control thread.
 const READ: usize = 64 * 1024;
+
+/// Most connections whose first message is waited for. Of more, the oldest is ended.
+const WAITING: usize = 16;
+
+/// How long it is.
+pub(super) const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 
 /// Serve FPM for a router, from within the runtime that it is to run in.
 pub fn serve(settings: Settings, routes: Arc<dyn Routes>) -> Hearing {
     let teller = Teller {
         origin: Origin::Fpm,
         table: settings.table,
-        links: settings.links,
+        links: settings.links.clone(),
     };
     let times = (settings.grace, settings.quiet, settings.began);
     let shared = Arc::new(Shared::new(&settings.router, teller, times, routes));
-    let (listen, namespace) = (settings.listen, settings.namespace);
-    let task = watched(shared.clone(), move |shared| run(shared, listen, namespace.clone()));
+    let settings = Arc::new(settings);
+    let task = watched(shared.clone(), move |shared| run(shared, settings.clone()));
     Hearing {
         shared,
         task: tokio::spawn(task),
@@ -40,7 +55,8 @@ pub fn serve(settings: Settings, routes: Arc<dyn Routes>) -> Hearing {
 
 /// A daemon's connection, and what has come of it.
 struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn AsyncRead + Send + Unpin>,
+    peer: Peer,
     frames: Frames,
 }
 
@@ -52,57 +68,236 @@ enum End {
     Broken(String),
 }
 
-async fn run(shared: Arc<Shared>, listen: SocketAddr, namespace: Option<PathBuf>) {
-    let listener = bind(&shared, listen, namespace.as_deref()).await;
-    let mut connection: Option<Connection> = None;
+/// Where is listened.
+struct Door {
+    hosts: Option<TcpListener>,
+    users: Option<(UnixListener, Socket)>,
+}
+
+/// Connections whose first message has not come.
+#[derive(Default)]
+struct Waiting {
+    tasks: JoinSet<Result<Connection, (Peer, Refusal)>>,
+    oldest_first: VecDeque<(AbortHandle, Peer)>,
+}
+
+/// What happens next.
+enum Event {
+    Accepted(io::Result<(Box<dyn AsyncRead + Send + Unpin>, Peer)>),
+    Introduced(Result<Connection, (Peer, Refusal)>),
+    /// It has told something, or its connection has ended.
+    Heard(Option<End>),
+    Due,
+    TakeOver,
+}
+
+async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
+    let door = Door::open(&shared, &settings).await;
+    let (mut current, mut next): (Option<Connection>, Option<Connection>) = (None, None);
+    let mut waiting = Waiting::default();
     let (mut patience, mut not_before) = (Patience::new(), Instant::now());
+    let (mut takeovers, mut take_over_at) = (Patience::new(), Instant::now());
     loop {
-        let accept = async {
-            sleep_until(not_before).await;
-            listener.accept().await
+        let event = tokio::select! {
+            accepted = async { sleep_until(not_before).await; door.accept().await } => Event::Accepted(accepted),
+            introduced = waiting.next() => Event::Introduced(introduced),
+            heard = read(&shared, &mut current) => Event::Heard(heard),
+            () = shared.deadline() => Event::Due,
+            () = shared.again.notified(), if current.is_some() => {
+                Event::Heard(Some(End::Closed("interfaces have changed, and it is asked for everything anew".into())))
+            }
+            () = sleep_until(take_over_at), if next.is_some() => Event::TakeOver,
         };
-        let ended = tokio::select! {
-            accepted = accept => {
-                match accepted {
-                    Ok((stream, peer)) if connection.is_none() => connection = Some(begin(&shared, stream, peer)),
-                    Ok((_, peer)) => {
-                        count(&shared.tally.refused, 1);
-                        tracing::warn!("router {}: {peer} is refused: a daemon is connected", shared.name);
-                        not_before = Instant::now() + Patience::LEAST;
-                    }
-                    // No descriptor is left, perhaps.
-                    Err(error) => {
-                        tracing::warn!("router {}: no connection can be taken: {error}", shared.name);
-                        not_before = Instant::now() + patience.next();
-                    }
+        let ended = match event {
+            Event::Accepted(Ok((stream, peer))) => {
+                match settings.hears(&peer) {
+                    true => waiting.add(&shared, stream, peer),
+                    false => shared.refuse(&peer, Refusal::NotNamed),
                 }
                 None
             }
-            ended = read(&shared, &mut connection) => ended,
-            () = shared.deadline() => {
+            // No descriptor is left, perhaps.
+            Event::Accepted(Err(error)) => {
+                tracing::warn!("router {}: no connection can be taken: {error}", shared.name);
+                not_before = Instant::now() + patience.next();
+                None
+            }
+            Event::Introduced(Ok(connection)) => {
+                patience.reset();
+                next = Some(connection);
+                None
+            }
+            Event::Introduced(Err((peer, refusal))) => {
+                shared.refuse(&peer, refusal);
+                None
+            }
+            Event::Heard(ended) => ended,
+            Event::Due => {
                 shared.sweep_if_due().await;
                 None
             }
-            () = shared.again.notified(), if connection.is_some() => {
-                Some(End::Closed("interfaces have changed, and it is asked for everything anew".into()))
+            // Two that are started anew in turn do not make routes come and go all the time.
+            Event::TakeOver => {
+                if Instant::now() > take_over_at + 2 * Patience::MOST {
+                    takeovers.reset();
+                }
+                take_over_at = Instant::now() + takeovers.next();
+                Some(End::Closed("another daemon tells its routes".into()))
             }
         };
         match ended {
             Some(End::Closed(reason)) => {
-                connection = None;
-                patience.reset();
+                current = None;
                 shared.lose(&reason);
             }
             Some(End::Broken(reason)) => {
-                connection = None;
+                current = None;
                 not_before = Instant::now() + patience.next();
                 count(&shared.tally.broken, 1);
                 shared.lose(&reason);
             }
             None => {}
         }
+        if current.is_none()
+            && let Some(mut connection) = next.take()
+        {
+            begin(&shared, &connection.peer);
+            current = match follow(&shared, &mut connection.frames) {
+                None => Some(connection),
+                Some(End::Closed(reason)) => {
+                    shared.lose(&reason);
+                    None
+                }
+                Some(End::Broken(reason)) => {
+                    count(&shared.tally.broken, 1);
+                    shared.lose(&reason);
+                    None
+                }
+            };
+        }
         // Others have their turn.
         tokio::task::yield_now().await;
+    }
+}
+
+impl Door {
+    /// Listen, however long it takes: the address may be one that the router gets later.
+    async fn open(shared: &Shared, settings: &Settings) -> Self {
+        let mut patience = Patience::new();
+        loop {
+            match Self::try_open(settings) {
+                Ok(door) => {
+                    let host = door.hosts.as_ref().and_then(|hosts| hosts.local_addr().ok());
+                    let host = host.map(|host| host.to_string());
+                    let users = settings.socket.as_ref().map(|path| path.display().to_string());
+                    let at = [host, users].into_iter().flatten().collect::<Vec<_>>().join(" ");
+                    tracing::info!("router {}: listens to FPM at {at}", shared.name);
+                    shared.state().listens = Some(at);
+                    return door;
+                }
+                Err(error) => {
+                    tracing::warn!("router {}: can't listen to FPM: {error}", shared.name);
+                    tokio::time::sleep(patience.next()).await;
+                }
+            }
+        }
+    }
+
+    fn try_open(settings: &Settings) -> io::Result<Self> {
+        let hosts = settings
+            .listen
+            .map(|listen| listener(listen, settings.namespace.as_deref()));
+        let users = settings.socket.as_ref().map(|path| {
+            let socket = Socket::claim(path).map_err(io::Error::other)?;
+            // Whoever connects is asked who it is.
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+            Ok::<_, io::Error>((UnixListener::from_std(socket.listener()?)?, socket))
+        });
+        Ok(Self {
+            hosts: hosts.transpose()?,
+            users: users.transpose()?,
+        })
+    }
+
+    async fn accept(&self) -> io::Result<(Box<dyn AsyncRead + Send + Unpin>, Peer)> {
+        let host = async {
+            match &self.hosts {
+                Some(hosts) => hosts.accept().await,
+                None => pending().await,
+            }
+        };
+        let user = async {
+            match &self.users {
+                Some((users, _)) => users.accept().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            accepted = host => {
+                let (stream, peer) = accepted?;
+                keep_alive(&stream)?;
+                Ok((Box::new(stream), Peer::Host(peer)))
+            }
+            accepted = user => {
+                let (stream, _) = accepted?;
+                let uid = stream.peer_cred()?.uid();
+                Ok((Box::new(stream), Peer::User(uid)))
+            }
+        }
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, shared: &Shared, stream: Box<dyn AsyncRead + Send + Unpin>, peer: Peer) {
+        count(&shared.tally.connections, 1);
+        self.oldest_first.retain(|(task, _)| !task.is_finished());
+        if self.oldest_first.len() >= WAITING
+            && let Some((oldest, peer)) = self.oldest_first.pop_front()
+        {
+            oldest.abort();
+            shared.refuse(&peer, Refusal::Crowded);
+        }
+        let connection = Connection {
+            stream,
+            peer: peer.clone(),
+            frames: Frames::default(),
+        };
+        let task = self.tasks.spawn(introduced(connection, shared.first_message));
+        self.oldest_first.push_back((task, peer));
+    }
+
+    /// Wait for the next one that has spoken, or will not.
+    async fn next(&mut self) -> Result<Connection, (Peer, Refusal)> {
+        loop {
+            match self.tasks.join_next().await {
+                Some(Ok(introduced)) => return introduced,
+                // Ended by us.
+                Some(Err(_)) => {}
+                None => return pending().await,
+            }
+        }
+    }
+}
+
+/// A connection whose first message has come whole.
+async fn introduced(mut connection: Connection, longest: Duration) -> Result<Connection, (Peer, Refusal)> {
+    let Connection { stream, frames, .. } = &mut connection;
+    let spoken = timeout(longest, async {
+        loop {
+            match frames.is_whole() {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(_) => return Err(Refusal::NotFpm),
+            }
+            match stream.take(READ as u64).read_buf(frames.room(READ)).await {
+                Ok(0) | Err(_) => return Err(Refusal::Silent),
+                Ok(_) => {}
+            }
+        }
+    });
+    match spoken.await.unwrap_or(Err(Refusal::Silent)) {
+        Ok(()) => Ok(connection),
+        Err(refusal) => Err((connection.peer, refusal)),
     }
 }
 
@@ -121,41 +316,17 @@ fn listener(listen: SocketAddr, namespace: Option<&Path>) -> io::Result<TcpListe
         )?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
         rustix::net::bind(&socket, &listen)?;
-        rustix::net::listen(&socket, 8)?;
+        rustix::net::listen(&socket, 64)?;
         Ok(std::net::TcpListener::from(socket))
     })?;
     TcpListener::from_std(listener)
 }
 
-/// Listen, however long it takes: the address may be one that the router gets later.
-async fn bind(shared: &Shared, listen: SocketAddr, namespace: Option<&Path>) -> TcpListener {
-    let mut patience = Patience::new();
-    loop {
-        match listener(listen, namespace) {
-            Ok(listener) => {
-                let at = listener.local_addr().ok();
-                shared.state().listens = at;
-                let at = at.unwrap_or(listen);
-                tracing::info!("router {}: listens to FPM at {at}", shared.name);
-                return listener;
-            }
-            Err(error) => {
-                tracing::warn!("router {}: can't listen to FPM at {listen}: {error}", shared.name);
-                tokio::time::sleep(patience.next()).await;
-            }
-        }
-    }
-}
-
-fn begin(shared: &Shared, stream: TcpStream, peer: SocketAddr) -> Connection {
-    count(&shared.tally.connections, 1);
-    if let Err(error) = keep_alive(&stream) {
-        tracing::warn!("router {}: a daemon that vanishes is not noticed: {error}", shared.name);
-    }
+fn begin(shared: &Shared, peer: &Peer) {
     {
         let mut state = shared.state();
         // What another host calls its interfaces means nothing here.
-        let links = match peer.ip().to_canonical().is_loopback() {
+        let links = match peer.is_here() {
             true => state.here.clone(),
             false => Links::Foreign,
         };
@@ -164,12 +335,8 @@ fn begin(shared: &Shared, stream: TcpStream, peer: SocketAddr) -> Connection {
         }
     }
     shared.begin();
-    shared.state().peer = Some(peer);
+    shared.state().peer = Some(peer.clone());
     tracing::info!("router {}: {peer} tells its routes", shared.name);
-    Connection {
-        stream,
-        frames: Frames::default(),
-    }
 }
 
 /// A daemon whose host is gone is noticed within half a minute, and another one may come.
@@ -183,22 +350,25 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
 
 /// Read once and follow what has come whole. Nothing where nobody is connected.
 async fn read(shared: &Shared, connection: &mut Option<Connection>) -> Option<End> {
-    let Some(connection) = connection else {
+    let Some(Connection { stream, frames, .. }) = connection else {
         return pending().await;
     };
-    let Connection { stream, frames } = connection;
     let read = stream.take(READ as u64).read_buf(frames.room(READ)).await;
     match read {
-        Ok(0) if frames.is_cut() => return Some(End::Closed("the daemon is gone in the middle of a message".into())),
-        Ok(0) => return Some(End::Closed("the daemon is gone".into())),
-        Ok(_) => {}
-        Err(error) => return Some(End::Closed(format!("the daemon is gone: {error}"))),
+        Ok(0) if frames.is_cut() => Some(End::Closed("the daemon is gone in the middle of a message".into())),
+        Ok(0) => Some(End::Closed("the daemon is gone".into())),
+        Ok(_) => follow(shared, frames),
+        Err(error) => Some(End::Closed(format!("the daemon is gone: {error}"))),
     }
+}
+
+/// Follow what has come whole.
+fn follow(shared: &Shared, frames: &mut Frames) -> Option<End> {
     let followed = shared.hear(|feed, rib, now| {
         while let Some(frame) = frames.take()? {
             feed.follow(rib, frame, now);
         }
-        Ok::<_, sluice_route::feed::fpm::FrameError>(())
+        Ok::<_, FrameError>(())
     });
     match followed {
         Some(Ok(())) => None,

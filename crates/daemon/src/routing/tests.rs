@@ -65,18 +65,27 @@ async fn until(what: &str, mut condition: impl FnMut() -> bool) {
 
 impl World {
     async fn new(grace: Duration, quiet: Duration) -> Self {
+        Self::with(|settings| Settings {
+            grace,
+            quiet,
+            ..settings
+        })
+        .await
+    }
+
+    async fn with(change: impl FnOnce(Settings) -> Settings) -> Self {
         let router = Arc::new(Router {
             rib: Mutex::new((Rib::new(Default::default(), [1, 2]), Table::default())),
             trips: Default::default(),
         });
         let links = Links::Numbered(BTreeMap::from([(3, 0)]));
-        let settings = Settings::new("blue", ([127, 0, 0, 1], 0).into(), links, Instant::now());
+        let settings = Settings::new("blue", Some(([127, 0, 0, 1], 0).into()), links, Instant::now());
         let settings = Settings {
-            grace,
-            quiet,
+            grace: LONG,
+            quiet: LONG,
             ..settings
         };
-        let hearing = serve(settings, router.clone());
+        let hearing = serve(change(settings), router.clone());
         until("the server to listen", || hearing.standing().listens.is_some()).await;
         Self { router, hearing }
     }
@@ -166,16 +175,81 @@ async fn replay_of_the_same_table_changes_nothing_and_what_it_lacks_goes_with_si
 }
 
 #[tokio::test]
-async fn second_daemon_is_refused_as_long_as_there_is_one() {
+async fn daemon_is_heard_beside_connections_that_say_nothing_or_half_a_message() {
+    let world = World::new(LONG, LONG).await;
+    let mut idle = Vec::new();
+    for _ in 0..40 {
+        let mut stream = world.connect().await;
+        stream.write_all(&route(9)[..7]).await.unwrap();
+        idle.push(stream);
+    }
+    // Of those that wait, the oldest are ended.
+    until("the oldest to be ended", || refused(&world, Refusal::Crowded) == 24).await;
+    let mut daemon = world.connect().await;
+    daemon.write_all(&route(1)).await.unwrap();
+    world.until_routes(&["10.9.1.0/24"]).await;
+    assert_eq!(0, idle[0].read(&mut [0; 1]).await.unwrap_or(0));
+}
+
+#[tokio::test]
+async fn daemon_that_speaks_last_is_followed_and_the_one_before_is_ended() {
     let world = World::new(LONG, LONG).await;
     let mut first = world.connect().await;
-    let mut second = TcpStream::connect(world.hearing.standing().listens.unwrap())
-        .await
-        .unwrap();
-    assert_eq!(0, second.read(&mut [0; 1]).await.unwrap_or(0));
-    assert_eq!(1, world.hearing.standing().refused);
     first.write_all(&route(1)).await.unwrap();
     world.until_routes(&["10.9.1.0/24"]).await;
+    let mut second = world.connect().await;
+    second.write_all(&route(2)).await.unwrap();
+    world.until_routes(&["10.9.1.0/24", "10.9.2.0/24"]).await;
+    assert_eq!(0, first.read(&mut [0; 1]).await.unwrap_or(0));
+    assert_eq!("replaying", world.hearing.standing().state);
+    // The next take-over is a little later.
+    let mut third = world.connect().await;
+    third.write_all(&route(3)).await.unwrap();
+    second.write_all(&route(4)).await.unwrap();
+    world
+        .until_routes(&["10.9.1.0/24", "10.9.2.0/24", "10.9.3.0/24", "10.9.4.0/24"])
+        .await;
+    assert_eq!(0, second.read(&mut [0; 1]).await.unwrap_or(0));
+}
+
+fn refused(world: &World, refusal: Refusal) -> u64 {
+    world.hearing.standing().refused[refusal as usize]
+}
+
+#[tokio::test]
+async fn host_that_is_not_named_and_one_that_speaks_otherwise_are_refused() {
+    let world = World::with(|settings| Settings {
+        peers: vec![[127, 0, 0, 7].into()],
+        ..settings
+    })
+    .await;
+    let listens = world.hearing.standing().listens.unwrap();
+    let mut stranger = TcpStream::connect(&listens).await.unwrap();
+    assert_eq!(0, stranger.read(&mut [0; 1]).await.unwrap_or(0));
+    assert_eq!(1, refused(&world, Refusal::NotNamed));
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 7], 0).into()).unwrap();
+    let mut named = socket.connect(listens.parse().unwrap()).await.unwrap();
+    named.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    until("the refusal", || refused(&world, Refusal::NotFpm) == 1).await;
+    assert_eq!(1, world.hearing.standing().connections);
+}
+
+#[tokio::test]
+async fn daemon_is_heard_by_a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fpm");
+    let world = World::with(|settings| Settings {
+        listen: None,
+        socket: Some(path.clone()),
+        ..settings
+    })
+    .await;
+    let mut daemon = tokio::net::UnixStream::connect(&path).await.unwrap();
+    daemon.write_all(&route(1)).await.unwrap();
+    world.until_routes(&["10.9.1.0/24"]).await;
+    let peer = world.hearing.standing().peer;
+    assert_eq!(Some(Peer::User(rustix::process::geteuid().as_raw())), peer);
 }
 
 #[tokio::test]

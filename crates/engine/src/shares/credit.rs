@@ -27,8 +27,9 @@ struct Credit {
 pub struct Dealt {
     /// Fractions of units dealt to a weight of 1 so far: who was not there gets its part of them when it comes.
     clock: u64,
-    /// Units that were there and were not taken, because nobody had a whole one left.
-    left: u64,
+    /// Units that were there and were not taken, because nobody had a whole one left. Negative: those that were taken
+    /// although they were not there, because all came at once with what they had saved up.
+    left: i64,
 }
 
 /// Credits by number.
@@ -47,8 +48,8 @@ impl Credits {
     /// Deal `budget` units to claims, of whom none may save up more than `most`.
     pub fn deal(&mut self, claims: &[Claim], budget: u64, dealt: &mut Dealt, most: u64) {
         let Dealt { clock, left } = dealt;
-        *left = (*left).min(most) + budget;
-        let budget = *left;
+        *left = (*left).min(most as i64).saturating_add(budget as i64);
+        let budget = (*left).max(0) as u64;
         let most = most.saturating_mul(ONE);
         for claim in claims {
             if let Some(credit) = self.0.get_mut(usize::from(claim.number)) {
@@ -92,7 +93,7 @@ impl Credits {
         };
         let taken = units.min(credit.level / ONE);
         credit.level -= taken * ONE;
-        dealt.left = dealt.left.saturating_sub(taken);
+        dealt.left = dealt.left.saturating_sub(taken as i64);
         taken
     }
 
@@ -113,7 +114,7 @@ impl Credits {
             return false;
         };
         credit.level = level;
-        dealt.left = dealt.left.saturating_sub(units);
+        dealt.left = dealt.left.saturating_sub(units as i64);
         true
     }
 }
@@ -123,9 +124,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const MOST: u64 = 128;
+
     /// Deal and take as much as there is, one by one and at once.
     fn taken(credits: &mut Credits, claims: &[Claim], budget: u64, dealt: &mut Dealt) -> Vec<u64> {
-        credits.deal(claims, budget, dealt, 128);
+        credits.deal(claims, budget, dealt, MOST);
+        all_taken(credits, claims, dealt)
+    }
+
+    fn all_taken(credits: &mut Credits, claims: &[Claim], dealt: &mut Dealt) -> Vec<u64> {
         let mut take = |claim: &Claim| {
             let half = claim.wants / 2;
             let one_by_one = (0..half).filter(|_| credits.take(claim.number, 1, dealt)).count() as u64;
@@ -139,31 +146,48 @@ mod tests {
         (0..).zip(all).map(claim).collect()
     }
 
+    /// All that is there is dealt, and no more, and by weight.
+    fn is_fair(all: &[(u64, u64)], budget: u64) -> Result<(), TestCaseError> {
+        let (mut credits, mut dealt) = (Credits::new(8), Dealt::default());
+        let claims = claims(all);
+        let mut sums = vec![0; all.len()];
+        let mut cut = vec![false; all.len()];
+        const ROUNDS: u64 = 500;
+        for _ in 0..ROUNDS {
+            credits.deal(&claims, budget, &mut dealt, MOST);
+            // What would be saved up beyond the limit is nobody's.
+            cut.iter_mut()
+                .zip(&credits.0)
+                .for_each(|(cut, credit)| *cut |= credit.level == MOST * ONE);
+            let taken = all_taken(&mut credits, &claims, &mut dealt);
+            sums.iter_mut().zip(taken).for_each(|(sum, taken)| *sum += taken);
+        }
+        let wanted: u64 = all.iter().map(|one| one.1).sum();
+        let all_dealt: u64 = sums.iter().sum();
+        prop_assert!(all_dealt.abs_diff(wanted.min(budget) * ROUNDS) <= 2 * all.len() as u64 + ROUNDS / 100);
+        // Nobody who wanted more has had less by its weight than anybody else, what it has saved up included.
+        for (((sum, credit), (weight, wants)), cut) in sums.iter().zip(&credits.0).zip(all).zip(&cut) {
+            for (other, (others, _)) in sums.iter().zip(all) {
+                let is_sated = *sum + 2 >= wants * ROUNDS || *cut;
+                let had = sum + credit.level / ONE + 2;
+                prop_assert!(is_sated || had * others + 2 * others + 2 * weight >= other * weight * 99 / 100);
+            }
+        }
+        Ok(())
+    }
+
     proptest! {
         #[test]
         fn credits_any_claims_all_that_is_there_goes_by_weight_to_who_wants_it(
             all in prop::collection::vec((1u64..256, 0u64..65), 1..6), budget in 8u64..65,
         ) {
-            let (mut credits, mut dealt) = (Credits::new(8), Dealt::default());
-            let claims = claims(&all);
-            let mut sums = vec![0; all.len()];
-            const ROUNDS: u64 = 500;
-            for _ in 0..ROUNDS {
-                let taken = taken(&mut credits, &claims, budget, &mut dealt);
-                sums.iter_mut().zip(taken).for_each(|(sum, taken)| *sum += taken);
-            }
-            let wanted: u64 = all.iter().map(|one| one.1).sum();
-            let all_dealt: u64 = sums.iter().sum();
-            prop_assert!(all_dealt.abs_diff(wanted.min(budget) * ROUNDS) <= 2 * all.len() as u64 + ROUNDS / 100);
-            // Nobody who wanted more has had less by its weight than anybody else, what it has saved up included.
-            for ((sum, credit), (weight, wants)) in sums.iter().zip(&credits.0).zip(&all) {
-                for (other, (others, _)) in sums.iter().zip(&all) {
-                    let is_sated = *sum + 2 >= wants * ROUNDS;
-                    let had = sum + credit.level / ONE + 2;
-                    prop_assert!(is_sated || had * others + 2 * others + 2 * weight >= other * weight * 99 / 100);
-                }
-            }
+            is_fair(&all, budget)?;
         }
+    }
+
+    #[test]
+    fn credits_saved_up_by_all_are_not_more_than_there_is() {
+        is_fair(&[(1, 1), (24, 8), (18, 6), (142, 47)], 59).unwrap();
     }
 
     #[test]

@@ -42,11 +42,29 @@ impl Frames {
         self.room(bytes.len()).extend_from_slice(bytes);
     }
 
+    /// Whether the next frame has come to its end.
+    ///
+    /// # Errors
+    /// The connection is of no use any more.
+    pub fn is_whole(&self) -> Result<bool, FrameError> {
+        Ok(self.length()?.is_some())
+    }
+
     /// The messages of the next whole frame; none where it has not come to its end.
     ///
     /// # Errors
     /// The connection is of no use any more.
     pub fn take(&mut self) -> Result<Option<&[u8]>, FrameError> {
+        let Some(length) = self.length()? else {
+            return Ok(None);
+        };
+        let begin = self.taken + HEADER;
+        self.taken += length;
+        Ok(self.bytes.get(begin..self.taken))
+    }
+
+    /// Bytes of the next frame, once it is whole.
+    fn length(&self) -> Result<Option<usize>, FrameError> {
         let rest = self.bytes.get(self.taken..).unwrap_or_default();
         let Some(&[version, kind, high, low]) = rest.first_chunk::<HEADER>() else {
             return Ok(None);
@@ -61,12 +79,7 @@ impl Frames {
         if !(HEADER..=LONGEST).contains(&length) {
             return Err(FrameError::Length(length));
         }
-        if rest.len() < length {
-            return Ok(None);
-        }
-        let begin = self.taken + HEADER;
-        self.taken += length;
-        Ok(self.bytes.get(begin..self.taken))
+        Ok((rest.len() >= length).then_some(length))
     }
 
     /// Whether a frame has begun that has not come to its end.

@@ -11,6 +11,7 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
+use sluice_daemon::config::text::escaped;
 
 use super::poll::Poller;
 use super::sheet::{self, Sheet};
@@ -154,14 +155,14 @@ impl View {
 
     fn head(&self) -> Text<'_> {
         let title = self.snapshot.as_ref().map_or("…".into(), sheet::title);
-        let mut lines = vec![Line::styled(title, Modifier::BOLD)];
+        let mut lines = vec![Line::styled(escaped(&title).into_owned(), Modifier::BOLD)];
         let warnings = self.snapshot.iter().flat_map(|snapshot| &snapshot.warnings);
         // Troubles of several lines say in the first what is wrong.
         let trouble = self.trouble.iter().filter_map(|trouble| trouble.lines().next());
         lines.extend(
             trouble
                 .chain(warnings.map(String::as_str))
-                .map(|text| Line::styled(text, URGENT)),
+                .map(|text| Line::styled(escaped(text), URGENT)),
         );
         Text::from(lines)
     }
@@ -236,7 +237,7 @@ fn cells<const N: usize>(sheet: &Sheet<N>, texts: &[String; N]) -> Vec<Cell<'sta
             Align::Left => Alignment::Left,
             Align::Right => Alignment::Right,
         };
-        Cell::from(Line::from(text.clone()).alignment(alignment))
+        Cell::from(Line::from(escaped(text).into_owned()).alignment(alignment))
     });
     aligned.collect()
 }
@@ -244,7 +245,7 @@ fn cells<const N: usize>(sheet: &Sheet<N>, texts: &[String; N]) -> Vec<Cell<'sta
 /// As wide as the widest cell; the last column takes what is left.
 fn widths<const N: usize>(sheet: &Sheet<N>) -> Vec<Constraint> {
     let width = |column: usize| {
-        let cells = sheet.rows.iter().map(|row| row.cells[column].chars().count());
+        let cells = sheet.rows.iter().map(|row| escaped(&row.cells[column]).chars().count());
         cells.max().unwrap_or(0).max(sheet.titles[column].0.len()) as u16
     };
     let last = |column: usize| column + 1 == N && sheet.titles[column].1 == Align::Left;
@@ -310,6 +311,18 @@ DROPPED/S DROPPED REASON
 ";
         let lines = drawn(&view(), 80, 24);
         assert_eq!(expected.trim_end(), lines.join("\n").trim_end());
+    }
+
+    #[test]
+    fn text_that_acts_on_a_terminal_is_escaped() {
+        let mut view = view();
+        let snapshot = view.snapshot.as_mut().unwrap();
+        snapshot.warnings = vec!["w\u{1b}[2J\n\u{202e}\u{9b}".into()];
+        snapshot.workers[0].parts = "p\u{202e}\u{9b}".into();
+        let lines = drawn(&view, 120, 24);
+        assert_eq!("w\\u001b[2J\\u000a\\u202e\\u009b", lines[1]);
+        assert!(lines.iter().any(|line| line.contains("p\\u202e\\u009b")));
+        assert!(!lines.concat().chars().any(sluice_daemon::config::text::is_hidden));
     }
 
     #[test]

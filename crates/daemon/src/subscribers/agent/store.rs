@@ -3,14 +3,15 @@
 //! Each line carries its checksum, and the first says how many there are: of a file that is damaged, what can be read
 //! is taken. Times are those of the wall clock, as nothing else goes on while the machine is off.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::fs::File;
+use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use sluice_wire::Mac;
 
 use super::{Event, Lease, NEVER, Nanoseconds, SECOND};
+use crate::files;
 use crate::subscribers::MOST_SITES;
 use crate::subscribers::virtual_mac::text;
 
@@ -155,19 +156,10 @@ impl Store {
 
     fn replace(&self, leases: impl Iterator<Item = (Mac, Lease)>, present: Present) -> io::Result<()> {
         let lines: Vec<String> = leases.map(|(mac, lease)| line(mac, lease, present)).collect();
-        let temporary = self.path.with_extension("new");
-        let mut file = BufWriter::new(File::create(&temporary)?);
-        writeln!(file, "{}", sealed(format!("{TITLE} {} {}", present.unix, lines.len())))?;
-        for line in lines {
-            writeln!(file, "{line}")?;
-        }
-        file.into_inner()?.sync_all()?;
-        fs::rename(&temporary, &self.path)?;
-        // The name is on disk when its folder is.
-        match self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            Some(folder) => File::open(folder)?.sync_all(),
-            None => File::open(".")?.sync_all(),
-        }
+        files::replace(&self.path, 0o640, |file| {
+            writeln!(file, "{}", sealed(format!("{TITLE} {} {}", present.unix, lines.len())))?;
+            lines.iter().try_for_each(|line| writeln!(file, "{line}"))
+        })
     }
 
     fn error(&self, error: io::Error) -> StoreError {

@@ -1,0 +1,55 @@
+//! From the bytes of a file to a text: what is none is complained about like any other mistake.
+
+use std::io::{self, Read};
+
+use crate::diagnosis::{Diagnosis, Located};
+use crate::problem::Problem;
+
+/// Most bytes of a file: a configuration with as many rules as there may be. A device file has no end.
+pub const MOST_BYTES: u64 = 256 << 20;
+
+/// The bytes of a file.
+///
+/// # Errors
+/// It can't be read, or is longer than any configuration.
+pub fn bytes(file: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > MOST_BYTES {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 256 MiB")),
+        false => Ok(bytes),
+    }
+}
+
+/// Bytes as a text.
+///
+/// # Errors
+/// They are no UTF-8, or hold a byte 0.
+pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnosis> {
+    let (bytes, at, what) = match String::from_utf8(bytes) {
+        Ok(text) => match text.find('\0') {
+            None => return Ok(text),
+            Some(at) => (text.into_bytes(), at, "a byte 0: this is no text file"),
+        },
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            (error.into_bytes(), at, "bytes that are no UTF-8")
+        }
+    };
+    // Only the line of the mistake is shown: what follows it need not be decoded.
+    let end = bytes[at..]
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .map_or(bytes.len(), |length| at + length);
+    let head = String::from_utf8_lossy(&bytes[..end]);
+    let problem = Problem::Form {
+        what: what.into(),
+        hint: Some("write the file as UTF-8 text".into()),
+    };
+    let length = head[at..].chars().next().map_or(0, char::len_utf8);
+    Err(Diagnosis::new(
+        name,
+        &head,
+        vec![Located::new(problem, at..at + length)],
+    ))
+}

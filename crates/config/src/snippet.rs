@@ -1,0 +1,159 @@
+//! The lines of a file that a problem is shown with: a few, and of each no more than a terminal is good for.
+
+use std::ops::Range;
+
+use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
+
+use crate::text::escaped;
+
+/// Most characters of a line that are shown. Of a longer one, those around the span are.
+const LONGEST: usize = 200;
+
+/// Characters before the span in such a line.
+const BEFORE: usize = 40;
+
+/// Most lines of a span. Of a longer one, the first is shown.
+const MOST_LINES: usize = 12;
+
+/// Where the lines of a text begin.
+#[derive(Debug)]
+pub(crate) struct LineStarts(Vec<usize>);
+
+impl LineStarts {
+    pub(crate) fn new(text: &str) -> Self {
+        let starts = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self(std::iter::once(0).chain(starts).collect())
+    }
+
+    /// The line of a byte, counted from 0, and where it begins.
+    pub(crate) fn line(&self, at: usize) -> (usize, usize) {
+        let line = self.0.partition_point(|&start| start <= at).saturating_sub(1);
+        (line, self.0[line])
+    }
+
+    /// A line without its end, and where it begins; none behind the last.
+    fn text<'t>(&self, text: &'t str, line: usize) -> Option<(usize, &'t str)> {
+        let start = *self.0.get(line)?;
+        let end = self.0.get(line + 1).map_or(text.len(), |next| next - 1);
+        let content = text.get(start..end)?;
+        Some((start, content.strip_suffix('\r').unwrap_or(content)))
+    }
+}
+
+/// A few lines of a file, fit to be shown, and the place in them that a problem is about.
+#[derive(Debug)]
+pub(crate) struct Snippet {
+    name: String,
+    text: String,
+    /// In `text`.
+    span: Range<usize>,
+    /// The first line of `text` in the file, counted from 0.
+    first: usize,
+    /// Where the span begins in its line of the file, counted from 0.
+    column: usize,
+}
+
+impl Snippet {
+    /// Of a text, with a line before and a line after the span.
+    pub(crate) fn new(name: &str, text: &str, lines: &LineStarts, span: &Range<usize>, column: usize) -> Self {
+        let start = text.floor_char_boundary(span.start.min(text.len()));
+        let mut end = text.floor_char_boundary(span.end.clamp(start, text.len()));
+        let (line, _) = lines.line(start);
+        let (mut last, last_start) = lines.line(end);
+        // A span that ends with the end of a line is not about the next one.
+        if last > line && last_start == end {
+            last -= 1;
+        }
+        if last - line >= MOST_LINES {
+            (last, end) = (line, text.len());
+        }
+        let first = line.saturating_sub(1);
+        let mut snippet = Self {
+            name: escaped(name).into_owned(),
+            text: String::new(),
+            span: 0..0,
+            first,
+            column,
+        };
+        for number in first..=last + 1 {
+            let Some((begin, content)) = lines.text(text, number) else {
+                break;
+            };
+            // The end of the last line begins no other.
+            if number > last && begin == text.len() {
+                break;
+            }
+            let within = |at: usize| at.saturating_sub(begin).min(content.len());
+            let place = (line..=last).contains(&number).then(|| within(start)..within(end));
+            let shown = snippet.push(content, place.clone().unwrap_or_default());
+            if place.is_some() {
+                snippet.span = if number == line {
+                    shown
+                } else {
+                    snippet.span.start..shown.end
+                };
+            }
+        }
+        snippet
+    }
+
+    /// Add a line; returns where a place in it has come to stand.
+    fn push(&mut self, line: &str, place: Range<usize>) -> Range<usize> {
+        let place = line.floor_char_boundary(place.start)..line.floor_char_boundary(place.end);
+        let is_long = line.char_indices().nth(LONGEST).is_some();
+        let start = match is_long {
+            true => line[..place.start]
+                .char_indices()
+                .nth_back(BEFORE - 1)
+                .map_or(0, |(at, _)| at),
+            false => 0,
+        };
+        let end = line[start..]
+            .char_indices()
+            .nth(LONGEST)
+            .map_or(line.len(), |(at, _)| start + at);
+        if start > 0 {
+            self.text.push('…');
+        }
+        let inner = place.start.clamp(start, end)..place.end.clamp(start, end);
+        self.push_visible(&line[start..inner.start]);
+        let from = self.text.len();
+        self.push_visible(&line[inner.clone()]);
+        let to = self.text.len();
+        self.push_visible(&line[inner.end..end]);
+        if end < line.len() {
+            self.text.push('…');
+        }
+        self.text.push('\n');
+        from..to
+    }
+
+    fn push_visible(&mut self, text: &str) {
+        for (k, part) in text.split('\t').enumerate() {
+            self.text.push_str(if k == 0 { "" } else { "    " });
+            self.text.push_str(&escaped(part));
+        }
+    }
+
+    /// The place in the lines shown.
+    pub(crate) fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+}
+
+impl SourceCode for Snippet {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        before: usize,
+        after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let lines = self.text.as_str().read_span(span, before, after)?;
+        let line = self.first + lines.line();
+        // Without lines around it, it is the place in the file that the heading names.
+        let column = if before == 0 { self.column } else { lines.column() };
+        let (name, count) = (self.name.clone(), lines.line_count());
+        let contents = MietteSpanContents::new_named(name, lines.data(), *lines.span(), line, column, count);
+        Ok(Box::new(contents))
+    }
+}

@@ -1,0 +1,151 @@
+//! Who tells a router its routes, and who may.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Settings;
+
+/// The other side of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// By TCP, from here or another host.
+    Host(SocketAddr),
+    /// By the Unix socket: a user of this host, by its number.
+    User(u32),
+}
+
+impl Peer {
+    /// Whether it calls interfaces as this host does.
+    pub fn is_here(&self) -> bool {
+        match self {
+            Self::Host(peer) => peer.ip().to_canonical().is_loopback(),
+            Self::User(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(peer) => peer.fmt(f),
+            Self::User(user) => write!(f, "user {user}"),
+        }
+    }
+}
+
+/// Why a peer is not heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its address is not among `peers`, or its user not among `users`.
+    NotNamed,
+    /// It said nothing, or not a whole message, for as long as that is waited for.
+    Silent,
+    /// Too many others came meanwhile.
+    Crowded,
+    /// What it said is no FPM.
+    NotFpm,
+}
+
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::NotNamed, Self::Silent, Self::Crowded, Self::NotFpm];
+
+    /// Its name where it is counted.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotNamed => "not-named",
+            Self::Silent => "silent",
+            Self::Crowded => "crowded",
+            Self::NotFpm => "not-fpm",
+        }
+    }
+
+    fn said(self) -> &'static str {
+        match self {
+            Self::NotNamed => "it is not named in `peers` or `users`",
+            Self::Silent => "its first message did not come",
+            Self::Crowded => "others came while it said nothing",
+            Self::NotFpm => "what it says is no FPM with netlink in it",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.said())
+    }
+}
+
+/// How many were refused, by reason.
+#[derive(Debug, Default)]
+pub struct Refusals([AtomicU64; Refusal::ALL.len()]);
+
+impl Refusals {
+    /// One more.
+    pub fn add(&self, refusal: Refusal) {
+        self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// In the order of [`Refusal::ALL`].
+    pub fn all(&self) -> [u64; Refusal::ALL.len()] {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+impl Settings {
+    /// Whether somebody is heard.
+    pub fn hears(&self, peer: &Peer) -> bool {
+        match peer {
+            Peer::Host(peer) => self.peers.contains(&peer.ip().to_canonical()),
+            Peer::User(user) => {
+                let own = rustix::process::geteuid().as_raw();
+                [0, own].contains(user) || self.users.iter().any(|name| number_of(name) == Some(*user))
+            }
+        }
+    }
+}
+
+/// The number of a user by its name, or as it is written.
+fn number_of(name: &str) -> Option<u32> {
+    if let Ok(number) = name.parse() {
+        return Some(number);
+    }
+    let known = std::fs::read_to_string("/etc/passwd").ok()?;
+    known.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name))
+            .then(|| fields.nth(1)?.parse().ok())
+            .flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use sluice_route::feed::Links;
+
+    use super::*;
+
+    #[test]
+    fn user_is_known_by_name_and_by_number() {
+        assert_eq!(Some(0), number_of("root"));
+        assert_eq!(Some(4711), number_of("4711"));
+        assert_eq!(None, number_of("nobody-of-that-name"));
+    }
+
+    #[test]
+    fn user_is_heard_where_it_is_root_this_one_or_named() {
+        let settings = Settings {
+            users: vec!["4711".into()],
+            ..Settings::new("blue", None, Links::Foreign, Instant::now())
+        };
+        let own = rustix::process::geteuid().as_raw();
+        assert!([0, own, 4711].iter().all(|&user| settings.hears(&Peer::User(user))));
+        assert!(!settings.hears(&Peer::User(4712)));
+        let host = |text: &str| Peer::Host(text.parse().unwrap());
+        assert!(settings.hears(&host("[::ffff:127.0.0.1]:9")) && settings.hears(&host("[::1]:9")));
+        assert!(!settings.hears(&host("192.0.2.1:9")));
+    }
+}
