@@ -11,6 +11,9 @@ header! {
     "EtherType of what follows." ethertype: u16 = ETHERTYPE @ 12, set_ethertype;
 }
 
+/// Bytes of the shortest frame, without its check sequence.
+pub const SHORTEST: usize = 60;
+
 /// EtherTypes that Sluice knows.
 pub mod ethertype {
     /// IPv4.

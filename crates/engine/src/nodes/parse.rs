@@ -96,12 +96,14 @@ fn parse_those(
         {
             frames += 1;
             bytes += frame.len() as u64;
+            let is_outer = ends && policy.tunnels.take(interface.router, &layers, frame);
+            packet.cut_trailer(layers.end.into());
             *meta = Meta {
                 layers,
                 interface: number,
                 ..Meta::default()
             };
-            let list = if ends && policy.tunnels.take(interface.router, &layers, frame) {
+            let list = if is_outer {
                 &mut lists.decapsulate
             } else if interface.stateful[0] {
                 &mut lists.lookup4
@@ -160,7 +162,14 @@ impl<'c> Sites<'c> {
 
     /// Put a packet on its way. False, and nothing done, where it is not plain.
     #[inline(always)]
-    fn take(&mut self, slot: Slot, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists, ctx: &Ctx<'_, '_>) -> bool {
+    fn take(
+        &mut self,
+        slot: Slot,
+        packet: &mut Packet<'_>,
+        meta: &mut Meta,
+        lists: &mut Lists,
+        ctx: &Ctx<'_, '_>,
+    ) -> bool {
         let frame = packet.bytes();
         let count = match self.has_tags {
             false => 0,
@@ -203,6 +212,7 @@ impl<'c> Sites<'c> {
         } else {
             put(&mut lists.lookup4, slot);
         }
+        packet.cut_trailer(layers.end.into());
         true
     }
 }
@@ -224,8 +234,9 @@ fn passing(
     for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let (frame, slot) = (packet.bytes(), slot as Slot);
-        if let Some(destination) = passing4(frame, 0, packet.checksums(), &interface.mac) {
+        if let Some((destination, end)) = passing4(frame, 0, packet.checksums(), &interface.mac) {
             (plain.frames, plain.bytes) = (plain.frames + 1, plain.bytes + frame.len() as u64);
+            packet.cut_trailer(end);
             (meta.interface, meta.layers.tags) = (number, 0);
             lists.transit.put(slot, router, destination);
         } else if !tagged.take(slot, packet, meta, lists, ctx, tally) {
@@ -267,7 +278,7 @@ impl Tagged {
     fn take(
         &mut self,
         slot: Slot,
-        packet: &Packet<'_>,
+        packet: &mut Packet<'_>,
         meta: &mut Meta,
         lists: &mut Lists,
         ctx: &Ctx<'_, '_>,
@@ -284,9 +295,10 @@ impl Tagged {
         let link = &self.link;
         if self.passes
             && link.passes
-            && let Some(destination) = passing4(frame, link.tags.into(), packet.checksums(), link.mac())
+            && let Some((destination, end)) = passing4(frame, link.tags.into(), packet.checksums(), link.mac())
         {
             tally.count(ctx, self.number, frame.len() as u64);
+            packet.cut_trailer(end);
             (meta.interface, meta.layers.tags) = (self.number, link.tags);
             lists.transit.tagged = true;
             lists.transit.validated |= link.validated;
@@ -323,6 +335,7 @@ impl Tagged {
             return false;
         };
         tally.count(ctx, self.number, frame.len() as u64);
+        packet.cut_trailer(meta.layers.end.into());
         put(list, slot);
         true
     }
@@ -374,7 +387,9 @@ pub(super) fn unlike(
             ..Meta::default()
         };
         tally.count(ctx, number, length);
-        let list = if is_tunnelled(policy, interface, &layers, frame) {
+        let is_outer = is_tunnelled(policy, interface, &layers, frame);
+        packet.cut_trailer(layers.end.into());
+        let list = if is_outer {
             &mut lists.decapsulate
         } else if interface.stateful[1] {
             &mut lists.lookup6
@@ -410,7 +425,11 @@ pub(super) fn unlike(
     let Some(interface) = number.and_then(|number| policy.interface(number)) else {
         return lists.discard(slot, Own::UnknownVlan);
     };
-    match check(frame, checksums, &layers, interface, policy) {
+    let judged = check(frame, checksums, &layers, interface, policy);
+    if matches!(layers.class, Class::Ipv4 | Class::Ipv6) {
+        packet.cut_trailer(layers.end.into());
+    }
+    match judged {
         Ok(Validity::Valid) => {
             forget_wrong(packet);
             place(slot, packet, &layers, interface, lists, policy);
