@@ -13,7 +13,8 @@ use crate::numbering::Numbering;
 use crate::schema;
 pub use crate::subscribers::{LeaseServer, PublicClient, SiteFrames, SiteGroup, SiteRow, SitesOutside, Subscribers};
 use crate::value::{
-    AddressRange, BitRate, Device, InterfaceAddress, Mac, MssClamp, PortRange, Prefix, Tags, Transport,
+    AddressRange, BitRate, Device, InterfaceAddress, Mac, MssClamp, PortRange, Prefix, TagProtocol, Tags, Transport,
+    VlanPriority,
 };
 
 /// Something that was checked. Only [`crate::check`] makes one.
@@ -147,6 +148,8 @@ impl Interface {
             router: DEFAULT_ROUTER,
             addresses: Vec::new(),
             mtu: 1_500,
+            tag_protocol: TagProtocol::Vlan,
+            vlan_priority: VlanPriority::Keep,
             mac: None,
             source_validation: schema::SourceValidation::Loose,
             advertisements: None,
@@ -236,6 +239,10 @@ pub struct Interface {
     pub addresses: Vec<InterfaceAddress>,
     /// Largest IP packet in bytes.
     pub mtu: u16,
+    /// Type of its outermost tag, of a VLAN.
+    pub tag_protocol: TagProtocol,
+    /// Priority of its tags, of a VLAN.
+    pub vlan_priority: VlanPriority,
     /// Ethernet address in place of the device's own.
     pub mac: Option<Mac>,
     /// BCP 38.

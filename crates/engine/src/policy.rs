@@ -42,7 +42,7 @@ use crate::time::Now;
 use crate::tunnels::Tunnels;
 
 pub use access::Access;
-pub use interface::{Advertise, BRIDGES, Bridge, Interface, MOST_BRIDGES, bridge_context};
+pub use interface::{Advertise, BRIDGES, Bridge, Interface, MOST_BRIDGES, NeighbourSettings, Priority, bridge_context};
 pub use link::{HEAD, Link};
 
 /// What is fixed from start to end, because memory and devices hang on it.
@@ -410,10 +410,13 @@ impl Policy {
         }
     }
 
-    /// The interface of a port's frames with these tags.
+    /// The interface of a port's frames with these tags. Those with priority tags alone are untagged (IEEE 802.1Q, 6.9).
     #[inline]
     pub fn tagged(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
-        self.tagged.find(port, tags)
+        match tags.iter().flatten().all(|tag| tag.is_priority()) {
+            true => self.untagged.get(usize::from(port)).copied().flatten(),
+            false => self.tagged.find(port, tags),
+        }
     }
 
     /// Whether frames with tags come in by a port.

@@ -446,3 +446,15 @@ fn capture_of_a_tunnel_has_what_goes_in_and_what_comes_out_and_a_trace_names_the
     assert_eq!(vec!["parse", "forward", "cross", "encapsulate", "forward"], ways[0]);
     assert_eq!(vec!["parse", "transit", "decapsulate", "forward"], ways[1]);
 }
+
+#[test]
+fn frame_in_a_vxlan_behind_a_priority_tag_is_one_without() {
+    let vxlan = tunnel(Kind::Vxlan(4789), Some(42), false);
+    let [answer, _] = answers();
+    let mut rig = tunnelled::rig(vxlan);
+    let mut outer = arriving(&vxlan, &answer);
+    outer.payload.splice(8 + 12..8 + 12, [0x81, 0, 0xa0, 0]);
+    let sent = rig.send(OUTSIDE, &outer.macs(ROUTER_MAC, OUTSIDE_MAC).build());
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(answer.ttl(63).macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
+}

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Tunnel;
 use super::pool::is_default;
-use crate::value::{BitRate, Device, InterfaceAddress, Mac, MssClamp, Period, Tags};
+use crate::value::{BitRate, Device, InterfaceAddress, Mac, MssClamp, Period, TagProtocol, Tags, VlanPriority};
 
 /// `[interfaces.NAME]`. Exactly one of `device`, `bond`, `parent`, `peer` and `tunnel` says what it is made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,14 @@ pub struct Interface {
     /// One tag or two: `"100"`, `"100.200"`; with `parent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<Tags>,
+    /// Type of the outermost tag: `"0x8100"` (802.1Q), `"0x88a8"` (802.1ad), `"0x9100"` or `"0x9200"`; with `vlan`. Where not given
+    /// a single tag is of 802.1Q, the outer one of two of 802.1ad.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag_protocol: Option<TagProtocol>,
+    /// Priority of the tags of frames that leave, 0 to 7, or `"keep"` for that of the tag that a frame came with; with `vlan`.
+    /// `"keep"` where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan_priority: Option<VlanPriority>,
     /// The other end of a virtual link, an interface of another virtual router whose `peer` is this one: what leaves by one end
     /// comes in by the other, without a copy.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,6 +94,8 @@ impl Default for Interface {
             bond: None,
             parent: None,
             vlan: None,
+            tag_protocol: None,
+            vlan_priority: None,
             peer: None,
             tunnel: None,
             router: None,

@@ -398,6 +398,10 @@ pub(super) fn unlike(
         };
         return put(list, slot);
     }
+    if is_behind_priority(frame, policy) {
+        vlan::pop_priority(packet);
+    }
+    let frame = packet.bytes();
     let layers = match layers::parse(frame) {
         Ok(layers) => layers,
         Err(fault) => {
@@ -406,10 +410,11 @@ pub(super) fn unlike(
             return lists.discard(slot, fault);
         }
     };
-    let number = if layers.tags == 0 {
+    let tags = [layers.tag(frame, 0), layers.tag(frame, 1)];
+    let number = if tags.iter().flatten().all(|tag| tag.is_priority()) {
         untagged
     } else {
-        let tagged = ctx.policy.tagged(port, &[layers.tag(frame, 0), layers.tag(frame, 1)]);
+        let tagged = ctx.policy.tagged(port, &tags);
         // The tags of a site.
         let site = |number: &u16| {
             let sites = policy.sites.as_deref();
@@ -446,6 +451,14 @@ pub(super) fn unlike(
         }
         Err(reason) => lists.discard(slot, reason),
     }
+}
+
+/// Whether a frame has a priority tag to be taken off: where one is in front of two others, or there are sites, which are known by
+/// their tags. Any other stays, and says the priority on.
+#[inline(always)]
+fn is_behind_priority(frame: &[u8], policy: &Policy) -> bool {
+    let is_priority = vlan::tag(frame, 0).is_some_and(|tag| tag.is_priority());
+    is_priority && (policy.sites.is_some() || vlan::tag(frame, 2).is_some())
 }
 
 /// Whether a packet is for an end of a tunnel, or about what it has sent: no session and no translation has to do with it.

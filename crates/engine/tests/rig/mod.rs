@@ -213,6 +213,8 @@ fn interface(index: u16, mac: [u8; 6], addresses: &[&str], mtu: u16, stateful: b
         validation: SourceValidation::Off,
         validity: validity::Policy::default(),
         complete_checksums: true,
+        priority: Default::default(),
+        neighbours: Default::default(),
         advertise: None,
         segment_size: None,
         peer: None,
