@@ -94,7 +94,10 @@ fn has_right_sums(frame: &[u8]) -> bool {
         (Some(network), Some(layers)) => validity::sums_are_right(frame, layers, network),
         (Some(network), None) => {
             let (header, _) = network.split_at(ipv4::LENGTH);
-            !matches!(header[9], protocol::TCP | protocol::UDP | protocol::ICMP) && checksum::sum(header) == 0xffff
+            !matches!(
+                header[9],
+                protocol::TCP | protocol::UDP | protocol::UDP_LITE | protocol::ICMP
+            ) && checksum::sum(header) == 0xffff
         }
         (None, _) => false,
     }

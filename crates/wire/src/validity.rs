@@ -340,6 +340,7 @@ fn transport(payload: &[u8], layers: &Layers) -> Result<(), Fault> {
                 Ok(())
             }
         }
+        protocol::UDP_LITE if udp::coverage(payload).is_none() => Err(Fault::BadUdpLength),
         _ => Ok(()),
     }
 }
@@ -358,9 +359,16 @@ fn covered(datagram: &[u8], payload: &[u8], layers: &Layers) -> Option<Covered> 
     let (field, length) = match (layers.protocol, layers.class) {
         (protocol::TCP, _) => (tcp::CHECKSUM.offset, payload.len()),
         (protocol::UDP, _) => (udp::CHECKSUM.offset, udp::DATAGRAM_LENGTH.read(payload) as usize),
+        (protocol::UDP_LITE, _) => (udp::CHECKSUM.offset, udp::coverage(payload)?),
         (protocol::ICMP, Class::Ipv4) => (icmp::CHECKSUM.offset, payload.len()),
         (protocol::ICMPV6, Class::Ipv6) => (icmpv6::CHECKSUM.offset, payload.len()),
         _ => return None,
+    };
+    // UDP-Lite has all of the packet's length in its pseudo-header, however much is covered (RFC 3828, 3.1).
+    let told = if layers.protocol == protocol::UDP_LITE {
+        payload.len()
+    } else {
+        length
     };
     let pseudo = match layers.class {
         Class::Ipv4 if layers.protocol == protocol::ICMP => 0,
@@ -368,13 +376,13 @@ fn covered(datagram: &[u8], payload: &[u8], layers: &Layers) -> Option<Covered> 
             ipv4::SOURCE.read(datagram),
             ipv4::DESTINATION.read(datagram),
             layers.protocol,
-            length as u16,
+            told as u16,
         ),
         _ => checksum::pseudo6(
             ipv6::SOURCE.read(datagram),
             ipv6::DESTINATION.read(datagram),
             layers.protocol,
-            length as u16,
+            told as u16,
         ),
     };
     Some(Covered { field, length, pseudo })
@@ -401,7 +409,9 @@ pub(crate) fn transport_checksum(
     };
     let field = crate::field::Field::<u16>::at(covered.field).read(payload);
     let sum = checksum::sum(payload.get(..covered.length).unwrap_or_default());
-    if checksum::add(sum, covered.pseudo) == 0xffff {
+    // UDP-Lite always has one (RFC 3828, 3.1).
+    let is_missing = layers.protocol == protocol::UDP_LITE && field == 0;
+    if checksum::add(sum, covered.pseudo) == 0xffff && !is_missing {
         Ok(Validity::Valid)
     } else if port_protocol && field == covered.pseudo {
         Ok(Validity::LeftToOffload)
@@ -421,7 +431,7 @@ pub fn validate_assembled(datagram: &[u8], payload: &[u8], layers: &Layers) -> R
     transport_checksum(datagram, payload, Checksums::Unverified, layers)
 }
 
-/// Compute the TCP, UDP, ICMP or ICMPv6 checksum of a whole packet and write it. Other packets and fragments stay as
+/// Compute the TCP, UDP, UDP-Lite, ICMP or ICMPv6 checksum of a whole packet and write it. Other packets and fragments stay as
 /// they are.
 pub fn complete_checksum(frame: &mut [u8], layers: &Layers) {
     if layers.fragment != Fragment::Whole {
@@ -435,10 +445,10 @@ pub fn complete_checksum(frame: &mut [u8], layers: &Layers) {
     field.write(payload, 0);
     let sum = checksum::sum(payload.get(..covered.length).unwrap_or_default());
     let value = !checksum::add(sum, covered.pseudo);
-    // A UDP checksum of 0 means that there is none (RFC 768).
+    // A UDP checksum of 0 means that there is none (RFC 768), which UDP-Lite forbids (RFC 3828, 3.1).
     field.write(
         payload,
-        if value == 0 && layers.protocol == protocol::UDP {
+        if value == 0 && matches!(layers.protocol, protocol::UDP | protocol::UDP_LITE) {
             0xffff
         } else {
             value
