@@ -47,6 +47,7 @@ pub fn wire(bytes: &[u8]) {
 
     let lenient = Policy {
         martians: false,
+        reserved: false,
         source_routes: false,
         headers: true,
     };
@@ -167,6 +168,7 @@ fn tagged(bytes: &[u8], layers: &Layers) {
 fn answers(bytes: &[u8], layers: &Layers) {
     let lenient = Policy {
         martians: false,
+        reserved: false,
         source_routes: false,
         headers: true,
     };

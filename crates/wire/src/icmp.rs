@@ -113,8 +113,10 @@ pub fn may_report(frame: &[u8], layers: &Layers) -> bool {
     layers.class == Class::Ipv4
         && layers.fragment != Fragment::Later
         && !layers.flags.has(Flags::ICMP_ERROR.with(Flags::MULTICAST))
-        && destination >> 28 < 0xe
-        && source >> 28 < 0xe
+        && destination >> 28 != 0xe
+        && source >> 28 != 0xe
+        && destination != u32::MAX
+        && source != u32::MAX
         && !matches!(source >> 24, 0 | 127)
 }
 

@@ -16,6 +16,8 @@ use crate::{arp, checksum, icmp, icmpv6, ipv4, ipv6, tcp, udp};
 pub struct Policy {
     /// Refuse addresses that can't be a source or destination.
     pub martians: bool,
+    /// Refuse addresses of 240.0.0.0/4 with them; otherwise they are hosts' but for 255.255.255.255.
+    pub reserved: bool,
     /// Refuse IPv4 source routes. IPv6 routing headers of type 0 are always refused (RFC 5095).
     pub source_routes: bool,
     /// Refuse lengths and flags of TCP and UDP headers that can't be right. Nobody has to who only routes (RFC 1812, 5.2.2).
@@ -28,6 +30,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             martians: true,
+            reserved: true,
             source_routes: true,
             headers: true,
         }
@@ -221,7 +224,7 @@ fn network4(datagram: &[u8], checksums: Checksums, layers: &Layers, policy: &Pol
         ipv4::check_options(header.options(), policy.source_routes)?;
     }
     if policy.martians {
-        martian4(header.source(), header.destination(), layers)?;
+        martian4(header.source(), header.destination(), layers, policy.reserved)?;
     }
     let more = header.fragment() & ipv4::MORE_FRAGMENTS != 0;
     let length = datagram.len() - header.header_length().min(datagram.len());
@@ -271,13 +274,14 @@ fn fragment(layers: &Layers, offset: usize, more: bool, length: usize, most: usi
 }
 
 /// Sources and destinations that RFC 1812 (5.3.7) and RFC 6890 keep off the wire. A client without an address may
-/// ask for one (RFC 2131).
-fn martian4(source: u32, destination: u32, layers: &Layers) -> Result<(), Fault> {
+/// ask for one (RFC 2131). Those of 240.0.0.0/4 count as such where they are `reserved`.
+fn martian4(source: u32, destination: u32, layers: &Layers, reserved: bool) -> Result<(), Fault> {
+    let is_host = |address: u32| !reserved && address >> 28 == 0xf && address != u32::MAX;
     let asks = layers.protocol == protocol::UDP && layers.destination_port == 67 && destination == u32::MAX;
-    if is_suspect(source, 224) && !(source == 0 && asks) {
+    if is_suspect(source, 224) && !(source == 0 && asks) && !is_host(source) {
         return Err(Fault::MartianSource);
     }
-    if is_suspect(destination, 240) && destination != u32::MAX {
+    if is_suspect(destination, 240) && destination != u32::MAX && !is_host(destination) {
         return Err(Fault::MartianDestination);
     }
     if source == destination {

@@ -92,7 +92,10 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                     schema::SourceValidation::Loose => SourceValidation::Loose,
                     schema::SourceValidation::Off => SourceValidation::Off,
                 },
-                validity: validity::Policy::default(),
+                validity: validity::Policy {
+                    reserved: !config.document.system.allow_reserved_ranges,
+                    ..validity::Policy::default()
+                },
                 neighbours: NeighbourSettings::default(),
                 complete_checksums: configured.left_to_offload == schema::LeftToOffload::Complete,
                 advertise: advertise(configured),

@@ -133,6 +133,7 @@ fn keepalive(packet: &Packet<'_>, number: u16, ctx: &Ctx<'_, '_>) -> Option<Laye
         && gre::is_keepalive(frame, &layers, tunnel.id);
     let lenient = validity::Policy {
         martians: false,
+        reserved: false,
         source_routes: false,
         headers: false,
     };

@@ -67,6 +67,7 @@ pub fn flow(frame: &[u8]) -> (SocketAddrV4, SocketAddrV4) {
 pub fn is_valid(frame: &[u8]) -> bool {
     let lenient = validity::Policy {
         martians: false,
+        reserved: false,
         source_routes: true,
         headers: true,
     };
