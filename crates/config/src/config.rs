@@ -152,6 +152,8 @@ impl Interface {
             vlan_priority: VlanPriority::Keep,
             mac: None,
             source_validation: schema::SourceValidation::Loose,
+            proxy: [false; 2],
+            announce_addresses: false,
             advertisements: None,
             left_to_offload: schema::LeftToOffload::Complete,
             mss_clamp: None,
@@ -247,6 +249,10 @@ pub struct Interface {
     pub mac: Option<Mac>,
     /// BCP 38.
     pub source_validation: schema::SourceValidation,
+    /// ARP and neighbour discovery for addresses that are reached by other interfaces are answered.
+    pub proxy: [bool; 2],
+    /// Its addresses are announced.
+    pub announce_addresses: bool,
     /// What it announces to IPv6 hosts, where it does.
     pub advertisements: Option<schema::RouterAdvertisements>,
     /// What happens to TCP and UDP whose checksum a local sender left to the device.

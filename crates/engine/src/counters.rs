@@ -259,6 +259,10 @@ pub struct WorkerCounters {
     pub path_mtus_lowered: Counter,
     /// Keepalives of GRE tunnels that went back to their senders.
     pub keepalives_answered: Counter,
+    /// Announcements of own addresses.
+    pub announcements: Counter,
+    /// Questions of ARP and neighbour discovery answered in the place of somebody elsewhere.
+    pub proxied: Counter,
     /// Clock cycles by stage, in the order of [`Stage::ALL`].
     pub cycles: [Counter; Stage::ALL.len()],
 }

@@ -294,6 +294,8 @@ pub struct Policy {
     pub(crate) links: Arc<[Link]>,
     /// Interfaces that send router advertisements. The plane fills it in.
     pub(crate) advertising: Arc<[u16]>,
+    /// Interfaces whose addresses are announced. The plane fills it in.
+    pub(crate) announcing: Arc<[u16]>,
     /// By interface: its router.
     router_of: Vec<RouterIndex>,
     /// By router: its interfaces.
@@ -389,6 +391,7 @@ impl Policy {
             tunnels: Tunnels::of(&interfaces).into(),
             links: Arc::default(),
             advertising: Arc::default(),
+            announcing: Arc::default(),
             interfaces,
             untagged,
             senders: vec![Senders::default(); ports],
@@ -436,6 +439,12 @@ impl Policy {
         let numbered = (0..).zip(&self.interfaces);
         let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
         self.advertising = advertising.map(|(number, _)| number).collect();
+        let announces = |interface: &Interface| {
+            interface.neighbours.announces && interface.bridge.is_none() && !interface.is_pair()
+        };
+        let numbered = (0..).zip(&self.interfaces);
+        let announcing = numbered.filter(|(_, interface)| announces(interface));
+        self.announcing = announcing.map(|(number, _)| number).collect();
         self.links = self
             .interfaces
             .iter()

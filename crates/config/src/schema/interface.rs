@@ -58,6 +58,16 @@ pub struct Interface {
     pub mac: Option<Mac>,
     /// Refuse sources that could not be answered by way of this interface (BCP 38).
     pub source_validation: SourceValidation,
+    /// Answer ARP for addresses that are reached by other interfaces (RFC 1027).
+    #[serde(skip_serializing_if = "is_default")]
+    pub proxy_arp: bool,
+    /// Answer neighbour solicitations for addresses that are reached by other interfaces (RFC 4861, 7.2.8).
+    #[serde(skip_serializing_if = "is_default")]
+    pub proxy_ndp: bool,
+    /// Announce the addresses that this gateway has on the link, those of translation included, at the start, and where they, the
+    /// Ethernet address or the link change (RFC 5227, 2.3; RFC 4861, 7.2.6).
+    #[serde(skip_serializing_if = "is_default")]
+    pub announce_addresses: bool,
     /// Announce this gateway to IPv6 hosts (RFC 4861).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_advertisements: Option<RouterAdvertisements>,
@@ -105,6 +115,9 @@ impl Default for Interface {
             queues: None,
             mac: None,
             source_validation: SourceValidation::Loose,
+            proxy_arp: false,
+            proxy_ndp: false,
+            announce_addresses: false,
             router_advertisements: None,
             left_to_offload: LeftToOffload::Complete,
             mss_clamp: None,

@@ -73,6 +73,8 @@ impl Check<'_> {
             vlan_priority: written.vlan_priority.unwrap_or_default(),
             mac: written.mac,
             source_validation: written.source_validation,
+            proxy: [written.proxy_arp, written.proxy_ndp],
+            announce_addresses: written.announce_addresses,
             advertisements,
             left_to_offload: written.left_to_offload,
             mss_clamp: written.mss_clamp,

@@ -96,7 +96,11 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                     reserved: !config.document.system.allow_reserved_ranges,
                     ..validity::Policy::default()
                 },
-                neighbours: NeighbourSettings::default(),
+                neighbours: NeighbourSettings {
+                    proxy: configured.proxy,
+                    announces: configured.announce_addresses,
+                    ..NeighbourSettings::default()
+                },
                 complete_checksums: configured.left_to_offload == schema::LeftToOffload::Complete,
                 advertise: advertise(configured),
                 host: configured.bridge.is_none()

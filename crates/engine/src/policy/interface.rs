@@ -58,9 +58,8 @@ pub struct Interface {
 /// What a link is told beside answers for the addresses of the interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NeighbourSettings {
-    /// Proxy ARP (RFC 1027) and proxy neighbour discovery (RFC 4861, 7.2.8): addresses that are reached by other interfaces are
-    /// answered for.
-    pub proxy: bool,
+    /// Addresses that are reached by other interfaces are answered for: over IPv4 (proxy ARP, RFC 1027), over IPv6 (RFC 4861, 7.2.8).
+    pub proxy: [bool; 2],
     /// Own addresses are announced where they or the MAC address change, or the link comes up (RFC 5227, 2.3; RFC 4861, 7.2.6).
     pub announces: bool,
     /// Hosts are told of better next hops on the link (RFC 1812, 5.2.7.2; RFC 4861, 8.2).
