@@ -154,6 +154,7 @@ impl Interface {
             source_validation: schema::SourceValidation::Loose,
             proxy: [false; 2],
             announce_addresses: false,
+            redirects: false,
             advertisements: None,
             left_to_offload: schema::LeftToOffload::Complete,
             mss_clamp: None,
@@ -253,6 +254,8 @@ pub struct Interface {
     pub proxy: [bool; 2],
     /// Its addresses are announced.
     pub announce_addresses: bool,
+    /// Hosts are told of better next hops.
+    pub redirects: bool,
     /// What it announces to IPv6 hosts, where it does.
     pub advertisements: Option<schema::RouterAdvertisements>,
     /// What happens to TCP and UDP whose checksum a local sender left to the device.

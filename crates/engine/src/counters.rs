@@ -263,6 +263,8 @@ pub struct WorkerCounters {
     pub announcements: Counter,
     /// Questions of ARP and neighbour discovery answered in the place of somebody elsewhere.
     pub proxied: Counter,
+    /// Redirects sent to hosts.
+    pub redirects: Counter,
     /// Clock cycles by stage, in the order of [`Stage::ALL`].
     pub cycles: [Counter; Stage::ALL.len()],
 }

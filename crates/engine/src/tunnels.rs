@@ -13,7 +13,7 @@ use sluice_wire::{ethernet, ipv4, ipv6, quoted, tunnel, udp};
 
 use crate::family::{Family, V4, V6};
 use crate::policy::Interface;
-use crate::time::Now;
+use crate::time::{Now, Pace};
 
 /// How a tunnel wraps what it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,7 +106,7 @@ pub struct Tunnels {
     /// By interface: the tunnel's path, and the bytes by which outer packets are longer.
     of_interface: Vec<Option<(Arc<PathMtu>, u16)>>,
     /// By interface.
-    keepalives: Arc<[Keepalives]>,
+    keepalives: Arc<[Pace]>,
 }
 
 type Path = (RouterIndex, Address, Address);
@@ -117,22 +117,6 @@ const REMEMBERED: u64 = 600;
 /// Nanoseconds between two keepalives of a tunnel that are answered, and how many may come at once. Routers send one each second at
 /// most.
 const KEEPALIVE: (u64, u64) = (100_000_000, 10);
-
-/// The time from which on the next keepalive keeps to the rate. Workers that meet here let one more through at worst.
-#[derive(Debug, Default)]
-struct Keepalives(AtomicU64);
-
-impl Keepalives {
-    fn admits(&self, now: u64) -> bool {
-        let (interval, burst) = KEEPALIVE;
-        let next = self.0.load(Ordering::Relaxed).max(now);
-        let admits = next - now < interval * burst;
-        if admits {
-            self.0.store(next + interval, Ordering::Relaxed);
-        }
-        admits
-    }
-}
 
 /// Largest outer packet that a path takes: second until which that counts, and bytes in the lowest 16 bits.
 #[derive(Debug)]
@@ -164,7 +148,7 @@ impl Tunnels {
             return all;
         }
         all.of_interface = vec![None; interfaces.len()];
-        all.keepalives = interfaces.iter().map(|_| Keepalives::default()).collect();
+        all.keepalives = interfaces.iter().map(|_| Pace::default()).collect();
         for (number, interface) in (0u16..).zip(interfaces) {
             let Some(tunnel) = &interface.tunnel else { continue };
             let Some(underlay) = interfaces.get(usize::from(tunnel.underlay)) else {
@@ -286,7 +270,7 @@ impl Tunnels {
     /// Whether a keepalive that came by a tunnel's interface is to be answered now.
     pub fn admits_keepalive(&self, number: u16, now: Now) -> bool {
         let keepalives = self.keepalives.get(usize::from(number));
-        keepalives.is_some_and(|keepalives| keepalives.admits(now.nanoseconds))
+        keepalives.is_some_and(|keepalives| keepalives.admits(now, KEEPALIVE))
     }
 
     /// The MTU of an interface, which its configuration says to be `mtu`: less where it is a tunnel whose path takes less.

@@ -92,6 +92,15 @@ impl Error {
         }
     }
 
+    /// Datagrams for a host are to be sent to another gateway (RFC 1812, 5.2.7.2).
+    pub const fn redirect(gateway: u32) -> Error {
+        Error {
+            kind: kind::REDIRECT,
+            code: 1,
+            parameter: gateway,
+        }
+    }
+
     /// The datagram must not be fragmented, yet is longer than the next hop's MTU (RFC 1191).
     pub const fn fragmentation_needed(mtu: u16) -> Error {
         Error {

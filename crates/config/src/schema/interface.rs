@@ -68,6 +68,9 @@ pub struct Interface {
     /// Ethernet address or the link change (RFC 5227, 2.3; RFC 4861, 7.2.6).
     #[serde(skip_serializing_if = "is_default")]
     pub announce_addresses: bool,
+    /// Tell hosts that send here what goes on by the same link whom to send it to (RFC 1812, 5.2.7.2; RFC 4861, 8.2).
+    #[serde(skip_serializing_if = "is_default")]
+    pub redirects: bool,
     /// Announce this gateway to IPv6 hosts (RFC 4861).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_advertisements: Option<RouterAdvertisements>,
@@ -118,6 +121,7 @@ impl Default for Interface {
             proxy_arp: false,
             proxy_ndp: false,
             announce_addresses: false,
+            redirects: false,
             router_advertisements: None,
             left_to_offload: LeftToOffload::Complete,
             mss_clamp: None,

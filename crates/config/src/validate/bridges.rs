@@ -93,6 +93,7 @@ impl Check<'_> {
             (interface.proxy[0], "proxy-arp"),
             (interface.proxy[1], "proxy-ndp"),
             (interface.announce_addresses, "announce-addresses"),
+            (interface.redirects, "redirects"),
             (interface.mss_clamp.is_some(), "mss-clamp"),
             (interface.share.is_some(), "share"),
             (interface.rate.is_some(), "rate"),

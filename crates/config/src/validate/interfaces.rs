@@ -75,6 +75,7 @@ impl Check<'_> {
             source_validation: written.source_validation,
             proxy: [written.proxy_arp, written.proxy_ndp],
             announce_addresses: written.announce_addresses,
+            redirects: written.redirects,
             advertisements,
             left_to_offload: written.left_to_offload,
             mss_clamp: written.mss_clamp,

@@ -233,6 +233,7 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("path-mtus-lowered", counters.path_mtus_lowered.get()),
             counter("announcements", counters.announcements.get()),
             counter("answered-as-proxy", counters.proxied.get()),
+            counter("redirects", counters.redirects.get()),
             counter("gre-keepalives-answered", counters.keepalives_answered.get()),
         ];
         others.extend(Cause::ALL.iter().map(|&cause| {

@@ -99,7 +99,7 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                 neighbours: NeighbourSettings {
                     proxy: configured.proxy,
                     announces: configured.announce_addresses,
-                    ..NeighbourSettings::default()
+                    redirects: configured.redirects,
                 },
                 complete_checksums: configured.left_to_offload == schema::LeftToOffload::Complete,
                 advertise: advertise(configured),
