@@ -13,7 +13,8 @@ use crate::numbering::Numbering;
 use crate::schema;
 pub use crate::subscribers::{LeaseServer, PublicClient, SiteFrames, SiteGroup, SiteRow, SitesOutside, Subscribers};
 use crate::value::{
-    AddressRange, BitRate, Device, InterfaceAddress, Mac, MssClamp, PortRange, Prefix, Tags, Transport,
+    AddressRange, BitRate, Device, InterfaceAddress, Mac, MssClamp, PortRange, Prefix, TagProtocol, Tags, Transport,
+    VlanPriority,
 };
 
 /// Something that was checked. Only [`crate::check`] makes one.
@@ -147,8 +148,13 @@ impl Interface {
             router: DEFAULT_ROUTER,
             addresses: Vec::new(),
             mtu: 1_500,
+            tag_protocol: TagProtocol::Vlan,
+            vlan_priority: VlanPriority::Keep,
             mac: None,
             source_validation: schema::SourceValidation::Loose,
+            proxy: [false; 2],
+            announce_addresses: false,
+            redirects: false,
             advertisements: None,
             left_to_offload: schema::LeftToOffload::Complete,
             mss_clamp: None,
@@ -236,10 +242,20 @@ pub struct Interface {
     pub addresses: Vec<InterfaceAddress>,
     /// Largest IP packet in bytes.
     pub mtu: u16,
+    /// Type of its outermost tag, of a VLAN.
+    pub tag_protocol: TagProtocol,
+    /// Priority of its tags, of a VLAN.
+    pub vlan_priority: VlanPriority,
     /// Ethernet address in place of the device's own.
     pub mac: Option<Mac>,
     /// BCP 38.
     pub source_validation: schema::SourceValidation,
+    /// ARP and neighbour discovery for addresses that are reached by other interfaces are answered.
+    pub proxy: [bool; 2],
+    /// Its addresses are announced.
+    pub announce_addresses: bool,
+    /// Hosts are told of better next hops.
+    pub redirects: bool,
     /// What it announces to IPv6 hosts, where it does.
     pub advertisements: Option<schema::RouterAdvertisements>,
     /// What happens to TCP and UDP whose checksum a local sender left to the device.

@@ -164,6 +164,9 @@ pub enum Problem {
     /// Tags without the interface that carries them.
     #[error("`vlan` without `parent`")]
     VlanWithoutParent,
+    /// What is about tags, on an interface without any.
+    #[error("`{0}` without `vlan`")]
+    OnlyOnVlan(&'static str),
     /// A subinterface without tags.
     #[error("`parent` without `vlan`")]
     ParentWithoutVlan,
@@ -459,6 +462,7 @@ impl Problem {
             }
             Self::SeveralBehind(_) => "keep one of them".into(),
             Self::VlanWithoutParent => "add `parent = \"…\"`, the interface that carries the tagged frames".into(),
+            Self::OnlyOnVlan(_) => "leave it out: frames of this interface have no tags".into(),
             Self::ParentWithoutVlan => "add `vlan = \"100\"`".into(),
             Self::ParentIsVlan(_) => {
                 "name the interface with the device, and write both tags: `vlan = \"100.200\"`".into()

@@ -66,11 +66,24 @@ fn interface() -> impl Strategy<Value = Interface> {
                 Just(MssClamp::Mtu),
                 (88..=9_176u16).prop_map(MssClamp::Bytes)
             ]),
+            option::of(prop_oneof![
+                Just(VlanPriority::Keep),
+                (0..8u8).prop_map(VlanPriority::Set)
+            ]),
+            option::of(prop_oneof![Just(TagProtocol::Service), Just(TagProtocol::Qinq9100)]),
         ),
         option::of((any::<bool>(), period(), any::<(bool, bool)>())),
     )
         .prop_map(
-            |(device, members, parent, tags, addresses, (mtu, queues, mss_clamp), advertisements)| Interface {
+            |(
+                device,
+                members,
+                parent,
+                tags,
+                addresses,
+                (mtu, queues, mss_clamp, vlan_priority, tag_protocol),
+                advertisements,
+            )| Interface {
                 device,
                 bond: members.map(|members| Bond {
                     members,
@@ -82,6 +95,8 @@ fn interface() -> impl Strategy<Value = Interface> {
                 mtu,
                 queues,
                 mss_clamp,
+                vlan_priority,
+                tag_protocol,
                 router_advertisements: advertisements.map(|(send, interval, (managed, other))| RouterAdvertisements {
                     send,
                     interval,

@@ -9,6 +9,7 @@ use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
 use sluice_wire::layers::Layers;
 
+use crate::announcements::Place;
 use crate::chains::Copies;
 use crate::counters::Cause;
 use crate::io::{Carried, HAND, Lent, PortIndex, Slot, WorkerIndex};
@@ -181,6 +182,13 @@ pub enum Task {
     },
     /// Send a router advertisement to all hosts of an interface.
     Advertise(u16),
+    /// Tell all of a link that an address is here.
+    Announce {
+        /// The link's interface.
+        interface: u16,
+        /// Which address.
+        place: Place,
+    },
 }
 
 /// Why a packet is given to another worker: what that worker starts with.

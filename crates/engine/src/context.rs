@@ -6,6 +6,7 @@ use sluice_route::policer::Policer;
 use sluice_table::flow::RecordIndex;
 use sluice_table::hash::Hasher;
 
+use crate::announcements::Announcements;
 use crate::applications::Recognition;
 use crate::batch::{Meta, Origin};
 use crate::counters::WorkerCounters;
@@ -50,6 +51,8 @@ pub struct Owner {
     pub datagrams: Datagrams,
     /// By interface: nanosecond of the next router advertisement, and of the last.
     pub advertise_at: Vec<(u64, Option<u64>)>,
+    /// Own addresses that are announced.
+    pub announcements: Announcements,
 }
 
 /// Nanoseconds between two router advertisements to all hosts, at least (RFC 4861, section 6.2.6).

@@ -259,6 +259,14 @@ pub struct WorkerCounters {
     pub checksums_completed: Counter,
     /// ICMP errors, and links of its own, by which the path of a tunnel was found to take less than before.
     pub path_mtus_lowered: Counter,
+    /// Keepalives of GRE tunnels that went back to their senders.
+    pub keepalives_answered: Counter,
+    /// Announcements of own addresses.
+    pub announcements: Counter,
+    /// Questions of ARP and neighbour discovery answered in the place of somebody elsewhere.
+    pub proxied: Counter,
+    /// Redirects sent to hosts.
+    pub redirects: Counter,
     /// Clock cycles by stage, in the order of [`Stage::ALL`].
     pub cycles: [Counter; Stage::ALL.len()],
 }

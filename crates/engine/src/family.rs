@@ -202,7 +202,8 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         if Self::SIX {
             high >> 56 == 0xff
         } else {
-            low as u32 >= 0xe000_0000
+            // From 240.0.0.0 on there are none, and nothing gets here from there that is not configured to be a host's.
+            low as u32 >= 0xe000_0000 && ((low as u32) < 0xf000_0000 || low as u32 == u32::MAX)
         }
     }
     /// The first bits of an address, in two words.

@@ -5,6 +5,7 @@
 //! moves ownership at the end of the burst ([`io`]).
 #![forbid(unsafe_code)]
 
+pub mod announcements;
 pub mod applications;
 pub mod arrivals;
 pub mod assist;

@@ -1,6 +1,7 @@
 //! The plane: what the control thread holds of the data plane, and what workers are made from.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arrayvec::ArrayVec;
 use sluice_filter::{Filters, Written};
@@ -18,6 +19,7 @@ use sluice_table::memory::Line;
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Publisher;
 
+use crate::announcements::Announcements;
 use crate::applications::Recognition;
 use crate::batch::Hop;
 use crate::context::Owner;
@@ -138,6 +140,8 @@ pub struct Plane {
     room: [Room; 2],
     /// The leases before the last change: freed here, not by the last worker that turns from them.
     before: Leases,
+    /// By interface, how often its link has come up.
+    ups: Arc<[AtomicU32]>,
     /// Single rules have changed that sessions do not follow yet.
     edited: bool,
     /// Where rules of the filter have changed since sessions followed.
@@ -223,6 +227,7 @@ impl Plane {
             edited: false,
             filter_changed: Default::default(),
             followed: 0,
+            ups: (0..interfaces).map(|_| AtomicU32::new(0)).collect(),
             counters: (0..workers)
                 .map(|_| Arc::new(WorkerCounters::new(interfaces, shards)))
                 .collect(),
@@ -285,6 +290,7 @@ impl Plane {
                     (self.now.nanoseconds, None);
                     self.counters.first().map_or(0, |own| own.interfaces.len())
                 ],
+                announcements: Announcements::new(self.ups.clone()),
             }
         });
         let (desk, mut counter) = desk();
@@ -565,7 +571,14 @@ impl Plane {
     /// was known. Interfaces are up until they are said to be down. Sessions follow when [`Plane::follow_changes`] says so.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
         let link = (self.policy.current().router_of(interface), interface, up);
-        self.ribs.set_link(link, &mut self.fib, &mut self.next_hops)
+        let is_news = self.ribs.set_link(link, &mut self.fib, &mut self.next_hops);
+        if is_news
+            && up
+            && let Some(ups) = self.ups.get(usize::from(interface))
+        {
+            ups.fetch_add(1, Ordering::Relaxed);
+        }
+        is_news
     }
 
     /// What is offered to the routers.

@@ -38,11 +38,14 @@ use crate::shares::{LinkShare, RouterShare, Shares};
 use crate::stages::Stages;
 use crate::steering::Steering;
 use crate::tagged::Tagged;
-use crate::time::Now;
+use crate::time::{Now, Pace};
 use crate::tunnels::Tunnels;
 
 pub use access::Access;
-pub use interface::{Advertise, BRIDGES, Bridge, Interface, LATER_SIDE, MOST_BRIDGES, bridge_context, bridged_context};
+pub use interface::{
+    Advertise, BRIDGES, Bridge, Interface, LATER_SIDE, MOST_BRIDGES, NeighbourSettings, Priority, bridge_context,
+    bridged_context,
+};
 pub use link::{HEAD, Link};
 
 /// What is fixed from start to end, because memory and devices hang on it.
@@ -188,6 +191,9 @@ impl<F: Family> Default for Nat<F> {
 /// Limits of the gateway's own traffic: packets a second and burst, by [`Class`].
 pub type Limits = [(u64, u64); Class::ALL.len()];
 
+/// Redirects of an interface: nanoseconds between two, and how many at once. A host needs one for each destination.
+const REDIRECTS: (u64, u64) = (100_000_000, 10);
+
 /// Limits where the configuration names none, in the order of [`Class::ALL`].
 pub const LIMITS: Limits = [
     (2_000, 500),
@@ -294,6 +300,10 @@ pub struct Policy {
     pub(crate) links: Arc<[Link]>,
     /// Interfaces that send router advertisements. The plane fills it in.
     pub(crate) advertising: Arc<[u16]>,
+    /// By interface: redirects, where any sends them. The plane fills it in.
+    redirects: Arc<[Pace]>,
+    /// Interfaces whose addresses are announced. The plane fills it in.
+    pub(crate) announcing: Arc<[u16]>,
     /// By interface: its router.
     router_of: Vec<RouterIndex>,
     /// By router: its interfaces.
@@ -392,6 +402,8 @@ impl Policy {
             tunnels: Tunnels::of(&interfaces).into(),
             links: Arc::default(),
             advertising: Arc::default(),
+            announcing: Arc::default(),
+            redirects: Arc::default(),
             interfaces,
             untagged,
             senders: vec![Senders::default(); ports],
@@ -413,10 +425,13 @@ impl Policy {
         }
     }
 
-    /// The interface of a port's frames with these tags.
+    /// The interface of a port's frames with these tags. Those with priority tags alone are untagged (IEEE 802.1Q, 6.9).
     #[inline]
     pub fn tagged(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
-        self.tagged.find(port, tags)
+        match tags.iter().flatten().all(|tag| tag.is_priority()) {
+            true => self.untagged.get(usize::from(port)).copied().flatten(),
+            false => self.tagged.find(port, tags),
+        }
     }
 
     /// Whether frames with tags come in by a port.
@@ -436,11 +451,26 @@ impl Policy {
         let numbered = (0..).zip(&self.interfaces);
         let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
         self.advertising = advertising.map(|(number, _)| number).collect();
+        let announces = |interface: &Interface| {
+            interface.neighbours.announces && interface.bridge.is_none() && !interface.is_pair()
+        };
+        let numbered = (0..).zip(&self.interfaces);
+        let announcing = numbered.filter(|(_, interface)| announces(interface));
+        self.announcing = announcing.map(|(number, _)| number).collect();
+        if self.interfaces.iter().any(|interface| interface.neighbours.redirects) {
+            self.redirects = self.interfaces.iter().map(|_| Pace::default()).collect();
+        }
         self.links = self
             .interfaces
             .iter()
             .map(|interface| Link::of(interface, self))
             .collect();
+    }
+
+    /// Whether a host behind an interface may be told of a better next hop now.
+    pub fn admits_redirect(&self, interface: u16, now: Now) -> bool {
+        let pace = self.redirects.get(usize::from(interface));
+        pace.is_some_and(|pace| pace.admits(now, REDIRECTS))
     }
 
     /// The interface of a port's frames with the tags in a word, as [`Tagged::find_word`] has them.
@@ -622,7 +652,7 @@ impl Policy {
     /// Whether plain IPv4 packets that come in by an interface need nothing but a route.
     #[inline]
     pub fn needs_routes_alone(&self, interface: &Interface) -> bool {
-        self.only_routes(interface) && !self.limits_segments
+        self.only_routes(interface) && !self.limits_segments && !interface.neighbours.redirects
     }
 
     /// Whether nobody decides by what stands behind the IP header of packets that come in by an interface.

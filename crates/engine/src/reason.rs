@@ -74,6 +74,7 @@ reasons! {
         TunnelHeader = "tunnel-header", "header of a tunnel is cut short, wrong, or asks for what is not done, or nothing that it carries is behind it";
         TunnelFragment = "tunnel-fragment", "for an end of a tunnel, in fragments, which are not put together";
         TunnelCongestion = "tunnel-congestion", "congestion was met in a tunnel, and the sender inside would not understand (RFC 6040)";
+        PolicedKeepalive = "policed-keepalive", "GRE keepalives of a tunnel's other end, more than are answered";
         TunnelHeadroom = "tunnel-headroom", "no room in front of the packet for the header of one more tunnel";
         ChainDrop = "chain-drop", "a chain of its router says so: `sluice show graph`";
         ChainPoliced = "chain-policed", "above a rate that a chain of its router polices";

@@ -85,10 +85,11 @@ impl Tagged {
         self.bridged.get(usize::from(port)).copied().unwrap_or(false)
     }
 
-    /// The interface of a port's frames with these tags.
+    /// The interface of a port's frames with these tags, of which those of VLAN 0 say nothing of it.
     #[inline]
     pub fn find(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
-        self.find_word(port, word(tags.iter().flatten().copied())?)
+        let vlans = tags.iter().flatten().filter(|tag| !tag.is_priority());
+        self.find_word(port, word(vlans.copied())?)
     }
 
     /// The interface of a port's frames with the tags in a word: of each its type and its VLAN, 32 bits, the innermost last.

@@ -13,7 +13,7 @@ use sluice_wire::{ethernet, ipv4, ipv6, quoted, tunnel, udp};
 
 use crate::family::{Family, V4, V6};
 use crate::policy::Interface;
-use crate::time::Now;
+use crate::time::{Now, Pace};
 
 /// How a tunnel wraps what it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,12 +105,18 @@ pub struct Tunnels {
     paths: HashMap<Path, Arc<PathMtu>, Keys>,
     /// By interface: the tunnel's path, and the bytes by which outer packets are longer.
     of_interface: Vec<Option<(Arc<PathMtu>, u16)>>,
+    /// By interface.
+    keepalives: Arc<[Pace]>,
 }
 
 type Path = (RouterIndex, Address, Address);
 
 /// Seconds for which a lower MTU counts (RFC 1191, 6.3; RFC 8201, 4).
 const REMEMBERED: u64 = 600;
+
+/// Nanoseconds between two keepalives of a tunnel that are answered, and how many may come at once. Routers send one each second at
+/// most.
+const KEEPALIVE: (u64, u64) = (100_000_000, 10);
 
 /// Largest outer packet that a path takes: second until which that counts, and bytes in the lowest 16 bits.
 #[derive(Debug)]
@@ -142,6 +148,7 @@ impl Tunnels {
             return all;
         }
         all.of_interface = vec![None; interfaces.len()];
+        all.keepalives = interfaces.iter().map(|_| Pace::default()).collect();
         for (number, interface) in (0u16..).zip(interfaces) {
             let Some(tunnel) = &interface.tunnel else { continue };
             let Some(underlay) = interfaces.get(usize::from(tunnel.underlay)) else {
@@ -258,6 +265,12 @@ impl Tunnels {
             path.set(mtu, now);
         }
         is_news
+    }
+
+    /// Whether a keepalive that came by a tunnel's interface is to be answered now.
+    pub fn admits_keepalive(&self, number: u16, now: Now) -> bool {
+        let keepalives = self.keepalives.get(usize::from(number));
+        keepalives.is_some_and(|keepalives| keepalives.admits(now, KEEPALIVE))
     }
 
     /// The MTU of an interface, which its configuration says to be `mtu`: less where it is a tunnel whose path takes less.

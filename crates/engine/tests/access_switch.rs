@@ -170,6 +170,24 @@ fn priority_of_a_tag_does_not_matter_and_is_left_behind() {
 }
 
 #[test]
+fn priority_tag_is_taken_off_and_its_priority_goes_into_the_tags_of_the_trunk() {
+    let frame = udp().build();
+    for (plan, tags) in [
+        (single(), vec![(0x8100, 7)]),
+        (double(), vec![(0x88a8, 100), (0x8100, 7)]),
+    ] {
+        let mut rig = Rig::new(plan);
+        for control in [0, 0xa000] {
+            let priority = behind(&[(0x8100, control)], &frame);
+            let with: Vec<_> = tags.iter().map(|(protocol, id)| (*protocol, id | control)).collect();
+            assert_eq!(vec![behind(&with, &frame)], across(&mut rig, INSIDE, &priority));
+            let tagged = behind(&[(0x8100, control)], &behind(&tags, &frame));
+            assert_eq!(vec![frame.clone()], across(&mut rig, OUTSIDE, &tagged));
+        }
+    }
+}
+
+#[test]
 fn frames_of_other_tags_or_none_do_not_come_to_the_site() {
     let mut rig = Rig::new(double());
     let frame = udp().build();

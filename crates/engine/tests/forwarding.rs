@@ -479,3 +479,46 @@ fn flows_by_a_route_of_two_ways_take_both_and_each_stays_on_its_own() {
     }
     assert!(taken.iter().all(|&flows| flows > 25), "{taken:?}");
 }
+
+#[test]
+fn addresses_of_the_reserved_ranges_are_hosts_where_these_are_allowed_and_martians_elsewhere() {
+    let allowed = Plan {
+        translate: false,
+        interfaces: |interfaces| {
+            interfaces
+                .iter_mut()
+                .for_each(|interface| interface.validity.reserved = false);
+            interfaces[0].link.addresses.push((plain("240.0.0.1"), 24));
+        },
+        ..Plan::default()
+    };
+    let mut rig = Rig::new(allowed);
+    rig.know(INSIDE, plain("240.0.0.10"), HOST_MAC);
+    let (host, remote) = ("240.0.0.10:5000", "250.1.2.3:53");
+    let sent = rig.host_sends(&packet::udp4(host, remote));
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    let expected = packet::udp4(host, remote).ttl(63).macs(OUTSIDE_MAC, ROUTER_MAC);
+    assert_eq!(expected.build(), sent[0].frame);
+    let sent = rig.router_sends(&packet::udp4(remote, host));
+    let expected = packet::udp4(remote, host).ttl(63).macs(INSIDE_MAC, HOST_MAC);
+    assert_eq!(expected.build(), sent[0].frame);
+    // Its sender learns what became of it.
+    let sent = rig.host_sends(&packet::udp4(host, remote).ttl(1));
+    assert_eq!([11, 0], sent[0].frame[34..36]);
+    for (source, destination) in [
+        ("255.255.255.255:1", remote),
+        ("224.0.0.1:1", remote),
+        ("0.0.0.1:1", remote),
+    ] {
+        assert!(rig.host_sends(&packet::udp4(source, destination)).is_empty());
+    }
+    assert_eq!(vec![("martian-source", 3), ("ttl-exceeded", 1)], rig.all_drops());
+
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        ..Plan::default()
+    });
+    assert!(rig.host_sends(&packet::udp4(host, remote)).is_empty());
+    assert!(rig.host_sends(&packet::udp4("192.168.1.10:1", remote)).is_empty());
+    assert_eq!(vec![("martian-source", 1), ("martian-destination", 1)], rig.all_drops());
+}

@@ -121,7 +121,7 @@ fn inside_hosts_ping_each_other_by_their_outside_addresses_with_one_identifier()
     let (other, other_outside, other_mac) = ("192.168.1.67", "203.0.113.67", [2, 0, 0, 0, 1, 67]);
     assert_ne!(SERVER, other);
     rig.know(INSIDE, plain(other), other_mac);
-    let mut other_sends =
+    let other_sends =
         |rig: &mut Rig, frame: packet::Frame| rig.send(INSIDE, &frame.macs(other_mac, INSIDE_MAC).build());
     for _ in 0..2 {
         let sent = server_sends(&mut rig, &packet::icmp4_echo(SERVER, other_outside, 9, 1));

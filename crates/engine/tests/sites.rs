@@ -606,3 +606,17 @@ fn terminal_of_one_site_and_of_another_meet_at_their_public_addresses_when_both_
     assert_eq!(of_site(&expected, 0).macs(INSIDE_MAC, ONE).build(), sent[0].frame);
     assert_eq!(1, terminal_sends(&mut rig, 0, ONE, &first).len());
 }
+
+#[test]
+fn terminal_behind_a_priority_tag_is_of_the_site_of_its_other_tags() {
+    let mut rig = served(plan());
+    let question = packet::udp4("10.0.0.5:5000", REMOTE)
+        .payload(b"question")
+        .macs(ONE, INSIDE_MAC);
+    let frame = of_site(&question, 0).build();
+    let frame = [&frame[..12], &[0x81, 0, 0xa0, 0], &frame[12..]].concat();
+    let sent = rig.send(INSIDE, &frame);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(PUBLIC[0].parse::<Ipv4Addr>().unwrap(), *flow(&sent[0].frame).0.ip());
+    assert_eq!([&ROUTER_MAC[..], &VIRTUAL[0], &[8, 0]].concat(), sent[0].frame[..14]);
+}

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, v4};
 use sluice_engine::request::{Filter, Reply, Request};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
-use sluice_testkit::packet::{self, Icmpv4Type, flag};
+use sluice_testkit::packet::{self, Frame, Icmpv4Type, flag};
 
 const REMOTE: &str = "198.51.100.7:53";
 
@@ -326,4 +326,89 @@ fn packets_from_outside_to_own_addresses_of_inside_hosts_are_dropped_where_none_
     // Answers are no such packets.
     let public = rig.public(&packet::udp4("192.168.1.10:53", "198.51.100.7:53"));
     assert_eq!(1, rig.router_sends(&packet::udp4("198.51.100.7:53", public)).len());
+}
+
+/// A UDP-Lite packet from one address and port to another, whose checksum covers so many bytes; 0 means all. The sum is that of
+/// RFC 3828, 3.1, word by word.
+fn udp_lite(source: SocketAddrV4, destination: SocketAddrV4, coverage: u16, payload: &[u8]) -> Frame {
+    let words = [source.port(), destination.port(), coverage, 0].map(u16::to_be_bytes);
+    let mut bytes = [&words.concat()[..], payload].concat();
+    let covered = if coverage == 0 {
+        bytes.len()
+    } else {
+        usize::from(coverage).min(bytes.len())
+    };
+    let length = (bytes.len() as u16).to_be_bytes();
+    let pseudo = [
+        &source.ip().octets()[..],
+        &destination.ip().octets(),
+        &[0, 136],
+        &length,
+    ]
+    .concat();
+    let words = pseudo.chunks(2).chain(bytes[..covered].chunks(2));
+    let sum: u64 = words
+        .map(|word| u64::from(word[0]) << 8 | u64::from(*word.get(1).unwrap_or(&0)))
+        .sum();
+    let checksum = match 0xffff - (sum % 0xffff) as u16 {
+        0 => 0xffff,
+        checksum => checksum,
+    };
+    bytes[6..8].copy_from_slice(&checksum.to_be_bytes());
+    let transport = packet::Transport::Raw(packet::IpNumber(136));
+    packet::frame4(*source.ip(), *destination.ip(), transport).payload(&bytes)
+}
+
+#[test]
+fn udp_lite_is_translated_by_its_ports_whatever_its_checksum_covers() {
+    let mut rig = Rig::new(Plan::default());
+    rig.know(INSIDE, rig::plain("192.168.1.11"), HOST_MAC);
+    let mut publics = Vec::new();
+    for (last, coverage) in [(10, 0), (10, 8), (10, 11), (11, 16)] {
+        let host = SocketAddrV4::new(std::net::Ipv4Addr::new(192, 168, 1, last), 5000 + coverage);
+        let sent = rig.host_sends(&udp_lite(host, remote(), coverage, b"question"));
+        assert_eq!(1, sent.len(), "{coverage} {:?}", rig.all_drops());
+        let public = flow(&sent[0].frame).0;
+        let expected = udp_lite(public, remote(), coverage, b"question")
+            .ttl(63)
+            .macs(OUTSIDE_MAC, ROUTER_MAC);
+        assert_eq!(expected.build(), sent[0].frame);
+        publics.push((host, public));
+    }
+    publics.dedup_by_key(|(_, public)| *public);
+    assert_eq!(4, publics.len());
+    let (host, public) = publics[1];
+    let sent = rig.router_sends(&udp_lite(remote(), public, 8, b"answer"));
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    let expected = udp_lite(remote(), host, 8, b"answer")
+        .ttl(63)
+        .macs(INSIDE_MAC, HOST_MAC);
+    assert_eq!(expected.build(), sent[0].frame);
+}
+
+#[test]
+fn udp_lite_whose_checksum_covers_too_little_or_too_much_or_is_wrong_is_dropped_by_name() {
+    let mut rig = Rig::new(Plan::default());
+    for coverage in [1, 7, 17, 0xffff] {
+        assert!(
+            rig.host_sends(&udp_lite(inside(5000), remote(), coverage, b"question"))
+                .is_empty()
+        );
+    }
+    for changed in [6, 15] {
+        let mut frame = udp_lite(inside(5000), remote(), 16, b"question");
+        frame.payload[changed] ^= 0x55;
+        assert!(rig.host_sends(&frame).is_empty());
+    }
+    let mut none = udp_lite(inside(5000), remote(), 0, b"question");
+    none.payload[6..8].fill(0);
+    assert!(rig.host_sends(&none).is_empty());
+    assert_eq!(
+        vec![("bad-udp-length", 4), ("bad-transport-checksum", 3)],
+        rig.all_drops()
+    );
+    // What is not covered may arrive damaged.
+    let mut frame = udp_lite(inside(5000), remote(), 12, b"question");
+    frame.payload[15] ^= 0x55;
+    assert_eq!(1, rig.host_sends(&frame).len());
 }

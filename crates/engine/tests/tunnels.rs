@@ -446,3 +446,98 @@ fn capture_of_a_tunnel_has_what_goes_in_and_what_comes_out_and_a_trace_names_the
     assert_eq!(vec!["parse", "forward", "cross", "encapsulate", "forward"], ways[0]);
     assert_eq!(vec!["parse", "transit", "decapsulate", "forward"], ways[1]);
 }
+
+#[test]
+fn frame_in_a_vxlan_behind_a_priority_tag_is_one_without() {
+    let vxlan = tunnel(Kind::Vxlan(4789), Some(42), false);
+    let [answer, _] = answers();
+    let mut rig = tunnelled::rig(vxlan);
+    let mut outer = arriving(&vxlan, &answer);
+    outer.payload.splice(8 + 12..8 + 12, [0x81, 0, 0xa0, 0]);
+    let sent = rig.send(OUTSIDE, &outer.macs(ROUTER_MAC, OUTSIDE_MAC).build());
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(answer.ttl(63).macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
+}
+
+/// What the other end of a GRE tunnel sends to learn whether this one is there: GRE of type 0 from here to there.
+fn keepalive(tunnel: &Tunnel, [from, to]: [sluice_route::Address; 2], key: Option<u32>) -> Frame {
+    let mut inner = tunnelled::outer(tunnel, [from, to], false, 0, &shim(key, 0)).ttl(255);
+    if let Network::V4(header) = &mut inner.network {
+        header.dont_fragment = false;
+    }
+    let kind = if matches!(tunnel.local, sluice_route::Address::V6(_)) {
+        0x86dd
+    } else {
+        0x0800
+    };
+    let payload = [shim(tunnel.id, kind), inner.build()[14..].to_vec()].concat();
+    tunnelled::outer(tunnel, [tunnel.remote, tunnel.local], false, 0, &payload).macs(ROUTER_MAC, OUTSIDE_MAC)
+}
+
+/// A GRE header with a key, in front of what is of this type.
+fn shim(key: Option<u32>, kind: u16) -> Vec<u8> {
+    let flags: [u8; 2] = if key.is_some() { [0x20, 0] } else { [0, 0] };
+    let key = key.map(u32::to_be_bytes);
+    [
+        &flags[..],
+        &kind.to_be_bytes(),
+        key.as_ref().map_or(&[], |key| &key[..]),
+    ]
+    .concat()
+}
+
+#[test]
+fn keepalive_of_the_other_end_goes_back_as_it_is_and_is_counted() {
+    for tunnel in all().into_iter().filter(|tunnel| tunnel.kind == Kind::Gre) {
+        let mut rig = tunnelled::rig(tunnel);
+        let ends = [tunnel.local, tunnel.remote];
+        let frame = keepalive(&tunnel, ends, tunnel.id).build();
+        let sent = rig.send(OUTSIDE, &frame);
+        assert_eq!(1, sent.len(), "{tunnel:?} {:?}", rig.all_drops());
+        let mut expected = tunnelled::outer(&tunnel, ends, false, 0, &shim(tunnel.id, 0)).ttl(255);
+        if let Network::V4(header) = &mut expected.network {
+            header.dont_fragment = false;
+        }
+        assert_eq!(expected.macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
+        assert_eq!(1, rig.plane.counters()[0].keepalives_answered.get());
+        assert_eq!([1, 1, 1, 1], counted(&rig, OUTSIDE));
+        assert_eq!([0, 0, 0, 0], counted(&rig, TUNNEL));
+    }
+}
+
+#[test]
+fn keepalives_of_others_or_to_others_are_not_answered() {
+    let tunnel = tunnel(Kind::Gre, Some(7), false);
+    let (local, remote, other) = (tunnel.local, tunnel.remote, plain("198.51.100.77"));
+    for (ends, key) in [
+        ([local, other], Some(7)),
+        ([other, remote], Some(7)),
+        ([local, remote], None),
+    ] {
+        let mut rig = tunnelled::rig(tunnel);
+        rig.send(OUTSIDE, &keepalive(&tunnel, ends, key).build());
+        assert_eq!(0, rig.plane.counters()[0].keepalives_answered.get(), "{ends:?}");
+    }
+    let mut rig = tunnelled::rig(tunnel);
+    let stranger = Tunnel {
+        remote: other,
+        ..tunnel
+    };
+    assert!(
+        rig.send(OUTSIDE, &keepalive(&stranger, [local, other], Some(7)).build())
+            .is_empty()
+    );
+    assert_eq!(vec![("unknown-tunnel", 1)], rig.all_drops());
+}
+
+#[test]
+fn keepalives_above_their_rate_are_dropped_by_name() {
+    let tunnel = tunnel(Kind::Gre, None, false);
+    let mut rig = tunnelled::rig(tunnel);
+    let frame = keepalive(&tunnel, [tunnel.local, tunnel.remote], None).build();
+    let answered: usize = (0..30).map(|_| rig.send(OUTSIDE, &frame).len()).sum();
+    assert_eq!((10, vec![("policed-keepalive", 20)]), (answered, rig.all_drops()));
+    rig.pass(1_000);
+    let answered: usize = (0..30).map(|_| rig.send(OUTSIDE, &frame).len()).sum();
+    assert_eq!(10, answered);
+}

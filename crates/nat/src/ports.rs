@@ -64,7 +64,8 @@ impl PortClass {
     pub fn of(protocol: u8, bits: u8) -> Option<Self> {
         match (protocol, bits) {
             (6, _) => Some(PortClass::Tcp),
-            (17, _) => Some(PortClass::Udp),
+            // UDP-Lite has the ports of UDP, with which it shares those of its pools.
+            (17 | 136, _) => Some(PortClass::Udp),
             (1, 32) | (58, 128) => Some(PortClass::Query),
             _ => None,
         }

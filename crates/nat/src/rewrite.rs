@@ -16,11 +16,12 @@ use crate::{Decision, Tuple};
 pub enum Transport {
     /// TCP: ports, and the checksum at offset 16.
     Tcp,
-    /// UDP: ports, and the checksum at offset 6, where 0 means none.
+    /// UDP: ports, and the checksum at offset 6, where 0 means none. UDP-Lite: its checksum, which covers the ports however little it
+    /// covers, is there as well, is not 0 after a change, and wrong where it was 0 (RFC 3828, 3.1).
     Udp,
     /// An ICMP or ICMPv6 query: the identifier at offset 4, the checksum at offset 2.
     Query,
-    /// UDP-Lite and DCCP: their checksum at offset 6 covers the addresses.
+    /// DCCP: its checksum at offset 6 covers the addresses.
     AddressesOnly,
     /// Nothing: later fragments and protocols whose checksums do not cover the addresses.
     None,
@@ -44,9 +45,9 @@ impl Transport {
         match protocol {
             _ if later => Transport::None,
             6 => Transport::Tcp,
-            17 => Transport::Udp,
+            17 | 136 => Transport::Udp,
             1 | 58 => Transport::Query,
-            33 | 136 => Transport::AddressesOnly,
+            33 => Transport::AddressesOnly,
             _ => Transport::None,
         }
     }

@@ -24,10 +24,11 @@ impl Address {
         }
     }
 
-    /// Whether it can be a single host's on a link: not unspecified, loopback, multicast or limited broadcast.
+    /// Whether it can be a single host's on a link: not unspecified, loopback, multicast or limited broadcast. Addresses of
+    /// 240.0.0.0/4 are hosts' where a configuration has them.
     pub fn is_host(self) -> bool {
         match IpAddr::from(self) {
-            IpAddr::V4(v4) => v4.octets()[0] != 0 && v4.octets()[0] < 224 && !v4.is_loopback(),
+            IpAddr::V4(v4) => v4.octets()[0] != 0 && !v4.is_multicast() && !v4.is_broadcast() && !v4.is_loopback(),
             IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_loopback() && !v6.is_multicast(),
         }
     }

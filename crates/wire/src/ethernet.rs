@@ -11,6 +11,9 @@ header! {
     "EtherType of what follows." ethertype: u16 = ETHERTYPE @ 12, set_ethertype;
 }
 
+/// Bytes of the shortest frame, without its check sequence.
+pub const SHORTEST: usize = 60;
+
 /// EtherTypes that Sluice knows.
 pub mod ethertype {
     /// IPv4.
@@ -23,12 +26,13 @@ pub mod ethertype {
     pub const VLAN: u16 = 0x8100;
     /// An 802.1ad service tag.
     pub const SERVICE_VLAN: u16 = 0x88a8;
+    /// Service tags as they were before 802.1ad.
+    pub const QINQ: [u16; 2] = [0x9100, 0x9200];
     /// Those of tags and headers that carry IP and are not read: MPLS (RFC 5332), sessions of PPPoE (RFC 2516), PPP, service
     /// tags as they were before 802.1ad, MACsec, provider backbone bridges, the tags of 802.1BR and of virtual interfaces,
     /// Ethernet in Ethernet, TRILL (RFC 6325), network service headers (RFC 8300), compressed TCP (RFC 1701).
-    pub const ENCAPSULATIONS: [u16; 16] = [
-        0x8847, 0x8848, 0x8864, 0x880b, 0x9100, 0x9200, 0x9300, 0x88e5, 0x88e7, 0x893f, 0x8926, 0x6558, 0x22f3, 0x8903,
-        0x894f, 0x876b,
+    pub const ENCAPSULATIONS: [u16; 14] = [
+        0x8847, 0x8848, 0x8864, 0x880b, 0x9300, 0x88e5, 0x88e7, 0x893f, 0x8926, 0x6558, 0x22f3, 0x8903, 0x894f, 0x876b,
     ];
 }
 

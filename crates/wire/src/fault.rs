@@ -39,7 +39,7 @@ faults! {
     SourceRoute "source-route" "The packet asks to be source-routed (RFC 7126, RFC 5095)."
     MisplacedExtension "misplaced-extension" "An IPv6 hop-by-hop header is not the first, or there are two fragment headers."
     ShortTransport "short-transport" "The datagram ends before its TCP, UDP or ICMP header does."
-    BadUdpLength "bad-udp-length" "The UDP length is below 8 or beyond the datagram's end."
+    BadUdpLength "bad-udp-length" "The UDP length, or what UDP-Lite's checksum covers, is below 8 or beyond the datagram's end."
     BadTcpOffset "bad-tcp-offset" "The TCP header length is below 20 or beyond the datagram's end."
     BadHeaderChecksum "bad-header-checksum" "The IPv4 header checksum is wrong."
     BadTransportChecksum "bad-transport-checksum" "The TCP, UDP, ICMP or ICMPv6 checksum is wrong."

@@ -103,6 +103,15 @@ impl Error {
         }
     }
 
+    /// Datagrams for a host are to be sent to another gateway (RFC 1812, 5.2.7.2).
+    pub const fn redirect(gateway: u32) -> Error {
+        Error {
+            kind: kind::REDIRECT,
+            code: 1,
+            parameter: gateway,
+        }
+    }
+
     /// The datagram must not be fragmented, yet is longer than the next hop's MTU (RFC 1191).
     pub const fn fragmentation_needed(mtu: u16) -> Error {
         Error {
@@ -124,8 +133,10 @@ pub fn may_report(frame: &[u8], layers: &Layers) -> bool {
     layers.class == Class::Ipv4
         && layers.fragment != Fragment::Later
         && !layers.flags.has(Flags::ICMP_ERROR.with(Flags::MULTICAST))
-        && destination >> 28 < 0xe
-        && source >> 28 < 0xe
+        && destination >> 28 != 0xe
+        && source >> 28 != 0xe
+        && destination != u32::MAX
+        && source != u32::MAX
         && !matches!(source >> 24, 0 | 127)
 }
 

@@ -36,6 +36,8 @@ pub mod protocol {
     pub const TCP: u8 = 6;
     /// UDP.
     pub const UDP: u8 = 17;
+    /// UDP-Lite (RFC 3828).
+    pub const UDP_LITE: u8 = 136;
     /// IPv6 in IP (RFC 2473, 4213).
     pub const IPV6: u8 = 41;
     /// Generic routing encapsulation (RFC 2784).

@@ -82,9 +82,9 @@ pub struct Layers {
     pub l4: u16,
     /// End of the IP datagram, Ethernet padding excluded. For ARP and others: the frame's length.
     pub end: u16,
-    /// TCP or UDP source port, or what an ICMP query has in its place; otherwise 0.
+    /// TCP, UDP or UDP-Lite source port, or what an ICMP query has in its place; otherwise 0.
     pub source_port: u16,
-    /// TCP or UDP destination port, or what an ICMP query has in its place; otherwise 0.
+    /// TCP, UDP or UDP-Lite destination port, or what an ICMP query has in its place; otherwise 0.
     pub destination_port: u16,
     /// Transport protocol, behind the extension headers.
     pub protocol: u8,
@@ -288,7 +288,7 @@ pub(crate) fn chain_fragment(datagram: &[u8], chain: &Chain) -> Fragment {
 fn transport(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
     let least = match (layers.protocol, layers.class) {
         (protocol::TCP, _) => 20,
-        (protocol::UDP, _) | (protocol::ICMP, Class::Ipv4) | (protocol::ICMPV6, Class::Ipv6) => 8,
+        (protocol::UDP | protocol::UDP_LITE, _) | (protocol::ICMP, Class::Ipv4) | (protocol::ICMPV6, Class::Ipv6) => 8,
         _ => return Ok(()),
     };
     if layers.fragment == Fragment::Later {
@@ -318,7 +318,7 @@ fn transport(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
 /// identifier have two flows: the port of who asks is the identifier, and the other one the identifier and the request's type
 /// added up. The reply's are those exchanged.
 pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(u16, u16)> {
-    if matches!(protocol, protocol::TCP | protocol::UDP) {
+    if matches!(protocol, protocol::TCP | protocol::UDP | protocol::UDP_LITE) {
         let head = payload.first_chunk::<4>()?;
         return Some((
             u16::from_be_bytes([head[0], head[1]]),

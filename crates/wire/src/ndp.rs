@@ -17,6 +17,8 @@ pub mod option {
     pub const TARGET_LINK: u8 = 2;
     /// A prefix of the link.
     pub const PREFIX: u8 = 3;
+    /// The packet that a redirect is about.
+    pub const REDIRECTED: u8 = 4;
     /// MTU of the link.
     pub const MTU: u8 = 5;
 }
@@ -200,6 +202,55 @@ pub fn emit_advertisement(
     icmpv6::PARAMETER.write(message, bits);
     TARGET.write(message, target);
     link_option(message, 24, option::TARGET_LINK, link.source);
+    icmpv6::finish(message, pseudo);
+    true
+}
+
+/// A better first hop (RFC 4861, 4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// Who is to be sent to: the destination itself, or a router by its link-local address.
+    pub target: u128,
+    /// What is sent to.
+    pub destination: u128,
+    /// The target's Ethernet address, where it is known.
+    pub target_link: Option<Mac>,
+}
+
+/// Make `packet` a redirect about `datagram`, as much of which is quoted in words of 8 bytes as 1,280 bytes hold; false, and nothing
+/// done, where the room is too small.
+pub fn emit_redirect(
+    packet: &mut Packet<'_>,
+    link: Link,
+    ends: (u128, u128),
+    redirect: &Redirect,
+    datagram: &[u8],
+) -> bool {
+    const HEAD: usize = 40;
+    let known = 8 * usize::from(redirect.target_link.is_some());
+    let most = icmpv6::LONGEST_ERROR - ipv6::LENGTH - HEAD - known - 8;
+    let quoted = datagram.len().min(most) & !7;
+    let Some(quote) = datagram.get(..quoted) else {
+        return false;
+    };
+    let length = HEAD + known + 8 + quoted;
+    let Some((message, pseudo)) = icmpv6::begin(packet, link, ends, 255, (kind::REDIRECT, 0), length) else {
+        return false;
+    };
+    icmpv6::PARAMETER.write(message, 0);
+    TARGET.write(message, redirect.target);
+    Field::<u128>::at(24).write(message, redirect.destination);
+    if let Some(mac) = redirect.target_link {
+        link_option(message, HEAD, option::TARGET_LINK, mac);
+    }
+    if let Some((head, body)) = message
+        .get_mut(HEAD + known..)
+        .and_then(|rest| rest.split_at_mut_checked(8))
+    {
+        head.fill(0);
+        Field::<u16>::at(0).write(head, u16::from(option::REDIRECTED) << 8 | (1 + quoted / 8) as u16);
+        body.copy_from_slice(quote);
+    }
     icmpv6::finish(message, pseudo);
     true
 }

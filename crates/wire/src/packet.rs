@@ -1,5 +1,7 @@
 //! The borrowed packet: a window on a buffer's room.
 
+use crate::ethernet;
+
 /// What is known of a frame's checksums before anybody looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -133,6 +135,27 @@ impl<'a> Packet<'a> {
         self.window.start += bytes as u16;
         self.window.length -= bytes as u16;
         true
+    }
+
+    /// End the frame with its datagram, which ends at `end`: padding and trailers are one link's, and may be anything. A frame of
+    /// the shortest length keeps that, padded with zero (RFC 894, RFC 1042).
+    #[inline(never)]
+    pub fn cut_trailer(&mut self, end: usize) {
+        if end >= self.len() {
+            return;
+        }
+        let length = end.max(self.len().min(ethernet::SHORTEST));
+        self.window.length = length as u16;
+        let frame = self.bytes_mut();
+        // Most are TCP segments without data, whose padding is in the last word.
+        if let Some(last) = frame.last_chunk_mut::<8>()
+            && let kept = (end + 8).wrapping_sub(length)
+            && kept < 8
+        {
+            *last = (u64::from_le_bytes(*last) & ((1 << (8 * kept)) - 1)).to_le_bytes();
+        } else if let Some(padding) = frame.get_mut(end..) {
+            padding.fill(0);
+        }
     }
 
     /// Set the length by moving the end; false, and nothing done, where the room is too small.

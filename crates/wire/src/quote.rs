@@ -66,14 +66,14 @@ fn quoted_with(frame: &[u8], layers: &Layers, ports_end: usize) -> Result<Quoted
     }
     let payload = quote.payload(frame);
     let least = match quote.protocol {
-        protocol::TCP | protocol::UDP => ports_end,
+        protocol::TCP | protocol::UDP | protocol::UDP_LITE => ports_end,
         _ => 8,
     };
     if payload.len() < least {
         return Err(Fault::ShortQuote);
     }
     let has_ports = match quote.protocol {
-        protocol::TCP | protocol::UDP => true,
+        protocol::TCP | protocol::UDP | protocol::UDP_LITE => true,
         protocol::ICMP => quote.class == Class::Ipv4,
         protocol::ICMPV6 => quote.class == Class::Ipv6,
         _ => false,

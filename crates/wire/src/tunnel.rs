@@ -43,6 +43,8 @@ pub mod vxlan {
 pub mod gre {
     use crate::checksum;
     use crate::field::{Field, header};
+    use crate::ipv4::protocol;
+    use crate::layers::{Fragment, Layers};
 
     header! {
         /// A GRE header: its fixed part and what follows it.
@@ -93,6 +95,17 @@ pub mod gre {
             length,
         })
     }
+
+    /// Whether the datagram of a frame is a keepalive: one of the tunnel's, back to who has sent it, with GRE of type 0 and this key. Routers send
+    /// them inside of packets of their tunnels, to learn whether these come back.
+    pub fn is_keepalive(frame: &[u8], layers: &Layers, key: Option<u32>) -> bool {
+        layers.protocol == protocol::GRE
+            && layers.fragment == Fragment::Whole
+            && read(layers.payload(frame)).is_some_and(|header| header.inside == KEEPALIVE && header.key == key)
+    }
+
+    /// In the place of an EtherType: nothing is inside.
+    pub const KEEPALIVE: u16 = 0;
 
     /// Write a header, which has room for the key where there is one.
     #[inline]

@@ -1,4 +1,4 @@
-//! UDP (RFC 768).
+//! UDP (RFC 768), and UDP-Lite (RFC 3828).
 
 use crate::field::header;
 
@@ -9,4 +9,15 @@ header! {
     "Destination port." destination_port: u16 = DESTINATION_PORT @ 2, set_destination_port;
     "Length of header and data in bytes." length: u16 = DATAGRAM_LENGTH @ 4, set_length;
     "Checksum over pseudo-header, header and data; over IPv4, 0 where the sender made none." checksum: u16 = CHECKSUM @ 6, set_checksum;
+}
+
+/// Bytes that the checksum of a UDP-Lite packet covers: its coverage field stands in the place of UDP's length, and 0 means all.
+/// None where it covers less than the header, or more than there is (RFC 3828, 3.1).
+#[inline]
+pub fn coverage(packet: &[u8]) -> Option<usize> {
+    let covered = match DATAGRAM_LENGTH.read(packet) {
+        0 => packet.len(),
+        covered => covered.into(),
+    };
+    (LENGTH..=packet.len()).contains(&covered).then_some(covered)
 }

@@ -16,6 +16,8 @@ use crate::{arp, checksum, icmp, icmpv6, ipv4, ipv6, tcp, udp};
 pub struct Policy {
     /// Refuse addresses that can't be a source or destination.
     pub martians: bool,
+    /// Refuse addresses of 240.0.0.0/4 with them; otherwise they are hosts' but for 255.255.255.255.
+    pub reserved: bool,
     /// Refuse IPv4 source routes. IPv6 routing headers of type 0 are always refused (RFC 5095).
     pub source_routes: bool,
     /// Refuse lengths and flags of TCP and UDP headers that can't be right. Nobody has to who only routes (RFC 1812, 5.2.2).
@@ -28,6 +30,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             martians: true,
+            reserved: true,
             source_routes: true,
             headers: true,
         }
@@ -221,7 +224,7 @@ fn network4(datagram: &[u8], checksums: Checksums, layers: &Layers, policy: &Pol
         ipv4::check_options(header.options(), policy.source_routes)?;
     }
     if policy.martians {
-        martian4(header.source(), header.destination(), layers)?;
+        martian4(header.source(), header.destination(), layers, policy.reserved)?;
     }
     let more = header.fragment() & ipv4::MORE_FRAGMENTS != 0;
     let length = datagram.len() - header.header_length().min(datagram.len());
@@ -271,13 +274,14 @@ fn fragment(layers: &Layers, offset: usize, more: bool, length: usize, most: usi
 }
 
 /// Sources and destinations that RFC 1812 (5.3.7) and RFC 6890 keep off the wire. A client without an address may
-/// ask for one (RFC 2131).
-fn martian4(source: u32, destination: u32, layers: &Layers) -> Result<(), Fault> {
+/// ask for one (RFC 2131). Those of 240.0.0.0/4 count as such where they are `reserved`.
+fn martian4(source: u32, destination: u32, layers: &Layers, reserved: bool) -> Result<(), Fault> {
+    let is_host = |address: u32| !reserved && address >> 28 == 0xf && address != u32::MAX;
     let asks = layers.protocol == protocol::UDP && layers.destination_port == 67 && destination == u32::MAX;
-    if is_suspect(source, 224) && !(source == 0 && asks) {
+    if is_suspect(source, 224) && !(source == 0 && asks) && !is_host(source) {
         return Err(Fault::MartianSource);
     }
-    if is_suspect(destination, 240) && destination != u32::MAX {
+    if is_suspect(destination, 240) && destination != u32::MAX && !is_host(destination) {
         return Err(Fault::MartianDestination);
     }
     if source == destination {
@@ -340,6 +344,7 @@ fn transport(payload: &[u8], layers: &Layers) -> Result<(), Fault> {
                 Ok(())
             }
         }
+        protocol::UDP_LITE if udp::coverage(payload).is_none() => Err(Fault::BadUdpLength),
         _ => Ok(()),
     }
 }
@@ -358,9 +363,16 @@ fn covered(datagram: &[u8], payload: &[u8], layers: &Layers) -> Option<Covered> 
     let (field, length) = match (layers.protocol, layers.class) {
         (protocol::TCP, _) => (tcp::CHECKSUM.offset, payload.len()),
         (protocol::UDP, _) => (udp::CHECKSUM.offset, udp::DATAGRAM_LENGTH.read(payload) as usize),
+        (protocol::UDP_LITE, _) => (udp::CHECKSUM.offset, udp::coverage(payload)?),
         (protocol::ICMP, Class::Ipv4) => (icmp::CHECKSUM.offset, payload.len()),
         (protocol::ICMPV6, Class::Ipv6) => (icmpv6::CHECKSUM.offset, payload.len()),
         _ => return None,
+    };
+    // UDP-Lite has all of the packet's length in its pseudo-header, however much is covered (RFC 3828, 3.1).
+    let told = if layers.protocol == protocol::UDP_LITE {
+        payload.len()
+    } else {
+        length
     };
     let pseudo = match layers.class {
         Class::Ipv4 if layers.protocol == protocol::ICMP => 0,
@@ -368,13 +380,13 @@ fn covered(datagram: &[u8], payload: &[u8], layers: &Layers) -> Option<Covered> 
             ipv4::SOURCE.read(datagram),
             ipv4::DESTINATION.read(datagram),
             layers.protocol,
-            length as u16,
+            told as u16,
         ),
         _ => checksum::pseudo6(
             ipv6::SOURCE.read(datagram),
             ipv6::DESTINATION.read(datagram),
             layers.protocol,
-            length as u16,
+            told as u16,
         ),
     };
     Some(Covered { field, length, pseudo })
@@ -401,7 +413,9 @@ pub(crate) fn transport_checksum(
     };
     let field = crate::field::Field::<u16>::at(covered.field).read(payload);
     let sum = checksum::sum(payload.get(..covered.length).unwrap_or_default());
-    if checksum::add(sum, covered.pseudo) == 0xffff {
+    // UDP-Lite always has one (RFC 3828, 3.1).
+    let is_missing = layers.protocol == protocol::UDP_LITE && field == 0;
+    if checksum::add(sum, covered.pseudo) == 0xffff && !is_missing {
         Ok(Validity::Valid)
     } else if port_protocol && field == covered.pseudo {
         Ok(Validity::LeftToOffload)
@@ -421,7 +435,7 @@ pub fn validate_assembled(datagram: &[u8], payload: &[u8], layers: &Layers) -> R
     transport_checksum(datagram, payload, Checksums::Unverified, layers)
 }
 
-/// Compute the TCP, UDP, ICMP or ICMPv6 checksum of a whole packet and write it. Other packets and fragments stay as
+/// Compute the TCP, UDP, UDP-Lite, ICMP or ICMPv6 checksum of a whole packet and write it. Other packets and fragments stay as
 /// they are.
 pub fn complete_checksum(frame: &mut [u8], layers: &Layers) {
     if layers.fragment != Fragment::Whole {
@@ -435,10 +449,10 @@ pub fn complete_checksum(frame: &mut [u8], layers: &Layers) {
     field.write(payload, 0);
     let sum = checksum::sum(payload.get(..covered.length).unwrap_or_default());
     let value = !checksum::add(sum, covered.pseudo);
-    // A UDP checksum of 0 means that there is none (RFC 768).
+    // A UDP checksum of 0 means that there is none (RFC 768), which UDP-Lite forbids (RFC 3828, 3.1).
     field.write(
         payload,
-        if value == 0 && layers.protocol == protocol::UDP {
+        if value == 0 && matches!(layers.protocol, protocol::UDP | protocol::UDP_LITE) {
             0xffff
         } else {
             value

@@ -14,7 +14,7 @@ header! {
 /// One tag of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Tag protocol identifier: 0x8100 or 0x88a8.
+    /// Tag protocol identifier: 0x8100, 0x88a8, 0x9100 or 0x9200.
     pub protocol: u16,
     /// Priority (3 bits), drop eligible (1), VLAN (12).
     pub control: u16,
@@ -35,6 +35,21 @@ impl Tag {
             protocol: ethertype::SERVICE_VLAN,
             control: id & 0x0fff,
         }
+    }
+
+    /// The tag with this priority (0 to 7) in the place of its own, not drop eligible.
+    #[must_use]
+    pub fn with_priority(self, priority: u8) -> Self {
+        Self {
+            control: self.id() | u16::from(priority) << 13,
+            ..self
+        }
+    }
+
+    /// Whether it says a priority and no VLAN: a frame with no other tag is untagged (IEEE 802.1Q, 6.9).
+    #[inline(always)]
+    pub fn is_priority(self) -> bool {
+        self.id() == 0
     }
 
     /// VLAN, 0 to 4095.
@@ -59,7 +74,7 @@ impl Tag {
 /// Whether an EtherType announces a tag.
 #[inline(always)]
 pub fn is_tag(protocol: u16) -> bool {
-    protocol == ethertype::VLAN || protocol == ethertype::SERVICE_VLAN
+    protocol == ethertype::VLAN || protocol == ethertype::SERVICE_VLAN || ethertype::QINQ.contains(&protocol)
 }
 
 /// The `k`-th tag of a frame, counted from the outermost.
@@ -88,6 +103,23 @@ pub fn push(packet: &mut Packet<'_>, tag: Tag) -> bool {
     }
     true
 }
+
+/// Take an outermost priority tag off; its priority goes to the tag behind it, where there is one. Nothing is done where the
+/// outermost is of a VLAN.
+pub fn pop_priority(packet: &mut Packet<'_>) {
+    let Some(outer) = tag(packet.bytes(), 0).filter(|tag| tag.is_priority()) else {
+        return;
+    };
+    pop(packet);
+    if let Some(inner) = tag(packet.bytes(), 0)
+        && let Some(place) = packet.bytes_mut().get_mut(14..16)
+    {
+        place.copy_from_slice(&(inner.id() | outer.control & PRIORITY).to_be_bytes());
+    }
+}
+
+/// Priority and drop eligibility in a tag's control information.
+pub const PRIORITY: u16 = 0xf000;
 
 /// Take the outermost tag off; none where there is none.
 pub fn pop(packet: &mut Packet<'_>) -> Option<Tag> {

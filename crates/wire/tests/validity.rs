@@ -281,6 +281,7 @@ fn validity_of_unusual_frames_is_valid() {
 fn policy_without_martians_and_source_routes_lets_them_pass() {
     let policy = Policy {
         martians: false,
+        reserved: false,
         source_routes: false,
         headers: true,
     };

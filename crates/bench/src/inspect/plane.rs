@@ -183,6 +183,8 @@ fn interface(index: u16) -> Interface {
         validation: SourceValidation::Off,
         validity: validity::Policy::default(),
         complete_checksums: true,
+        priority: Default::default(),
+        neighbours: Default::default(),
         segment_size: None,
         host: false,
         peer: None,

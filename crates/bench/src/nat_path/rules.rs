@@ -69,6 +69,8 @@ pub fn interfaces(job: Job) -> Result<Vec<Interface>, Failure> {
             validation: SourceValidation::Off,
             validity: validity::Policy::default(),
             complete_checksums: true,
+            priority: Default::default(),
+            neighbours: Default::default(),
             segment_size: None,
             peer: None,
             tunnel: None,

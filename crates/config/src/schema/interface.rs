@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Tunnel;
 use super::pool::is_default;
-use crate::value::{BitRate, Device, InterfaceAddress, Mac, MssClamp, Period, Tags};
+use crate::value::{BitRate, Device, InterfaceAddress, Mac, MssClamp, Period, TagProtocol, Tags, VlanPriority};
 
 /// `[interfaces.NAME]`. Exactly one of `device`, `bond`, `parent`, `peer` and `tunnel` says what it is made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,14 @@ pub struct Interface {
     /// One tag or two: `"100"`, `"100.200"`; with `parent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<Tags>,
+    /// Type of the outermost tag: `"0x8100"` (802.1Q), `"0x88a8"` (802.1ad), `"0x9100"` or `"0x9200"`; with `vlan`. Where not given
+    /// a single tag is of 802.1Q, the outer one of two of 802.1ad.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag_protocol: Option<TagProtocol>,
+    /// Priority of the tags of frames that leave, 0 to 7, or `"keep"` for that of the tag that a frame came with; with `vlan`.
+    /// `"keep"` where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan_priority: Option<VlanPriority>,
     /// The other end of a virtual link, an interface of another virtual router whose `peer` is this one: what leaves by one end
     /// comes in by the other, without a copy.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,6 +59,19 @@ pub struct Interface {
     /// Refuse sources that could not be answered by way of this interface (BCP 38). It holds for every packet: a session is
     /// bound to the interfaces that its packets come in by, and a packet by another one is validated as a first one is.
     pub source_validation: SourceValidation,
+    /// Answer ARP for addresses that are reached by other interfaces (RFC 1027).
+    #[serde(skip_serializing_if = "is_default")]
+    pub proxy_arp: bool,
+    /// Answer neighbour solicitations for addresses that are reached by other interfaces (RFC 4861, 7.2.8).
+    #[serde(skip_serializing_if = "is_default")]
+    pub proxy_ndp: bool,
+    /// Announce the addresses that this gateway has on the link, those of translation included, at the start, and where they, the
+    /// Ethernet address or the link change (RFC 5227, 2.3; RFC 4861, 7.2.6).
+    #[serde(skip_serializing_if = "is_default")]
+    pub announce_addresses: bool,
+    /// Tell hosts that send here what goes on by the same link whom to send it to (RFC 1812, 5.2.7.2; RFC 4861, 8.2).
+    #[serde(skip_serializing_if = "is_default")]
+    pub redirects: bool,
     /// Announce this gateway to IPv6 hosts (RFC 4861).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_advertisements: Option<RouterAdvertisements>,
@@ -87,6 +108,8 @@ impl Default for Interface {
             bond: None,
             parent: None,
             vlan: None,
+            tag_protocol: None,
+            vlan_priority: None,
             peer: None,
             tunnel: None,
             router: None,
@@ -96,6 +119,10 @@ impl Default for Interface {
             queues: None,
             mac: None,
             source_validation: SourceValidation::Loose,
+            proxy_arp: false,
+            proxy_ndp: false,
+            announce_addresses: false,
+            redirects: false,
             router_advertisements: None,
             left_to_offload: LeftToOffload::Complete,
             mss_clamp: None,

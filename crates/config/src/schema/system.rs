@@ -37,6 +37,8 @@ pub struct System {
     pub rebalance: Rebalance,
     /// The watch over the workers.
     pub watchdog: Watchdog,
+    /// Addresses of 240.0.0.0/4 are hosts' as others are; otherwise packets from and to them are dropped, and none is configured.
+    pub allow_reserved_ranges: bool,
 }
 
 impl Default for System {
@@ -55,6 +57,7 @@ impl Default for System {
             idle: Idle::default(),
             rebalance: Rebalance::default(),
             watchdog: Watchdog::default(),
+            allow_reserved_ranges: false,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::config::{Interface, InterfaceIndex, Link, RouterIndex};
 use crate::problem::{Problem, RouterProblem, TunnelProblem};
 use crate::read::place;
 use crate::schema;
-use crate::value::{Device, DeviceKind, InterfaceAddress, Period};
+use crate::value::{Device, DeviceKind, InterfaceAddress, Period, TagProtocol};
 
 /// RFC 894.
 const ETHERNET_MTU: u16 = 1_500;
@@ -69,8 +69,13 @@ impl Check<'_> {
             link: self.link(name, written)?,
             addresses: written.addresses.clone(),
             mtu,
+            tag_protocol: tag_protocol(written),
+            vlan_priority: written.vlan_priority.unwrap_or_default(),
             mac: written.mac,
             source_validation: written.source_validation,
+            proxy: [written.proxy_arp, written.proxy_ndp],
+            announce_addresses: written.announce_addresses,
+            redirects: written.redirects,
             advertisements,
             left_to_offload: written.left_to_offload,
             mss_clamp: written.mss_clamp,
@@ -108,6 +113,14 @@ impl Check<'_> {
         if written.vlan.is_some() && written.parent.is_none() {
             self.report(&at("vlan"), Problem::VlanWithoutParent);
             return None;
+        }
+        for (key, is_there) in [
+            ("tag-protocol", written.tag_protocol.is_some()),
+            ("vlan-priority", written.vlan_priority.is_some()),
+        ] {
+            if is_there && written.vlan.is_none() {
+                self.report(&at(key), Problem::OnlyOnVlan(key));
+            }
         }
         if let (Some(peer), None, None, None, None) = (
             &written.peer,
@@ -325,11 +338,10 @@ impl Check<'_> {
                     },
                 );
             }
-            let twin = document
-                .interfaces
-                .iter()
-                .take(index)
-                .find(|(_, other)| other.parent == written.parent && other.vlan == written.vlan);
+            let twin = document.interfaces.iter().take(index).find(|(_, other)| {
+                let tags = |of: &schema::Interface| (of.vlan, tag_protocol(of));
+                other.parent == written.parent && tags(other) == tags(written)
+            });
             if let (Some((other, _)), Some(tags)) = (twin, written.vlan) {
                 let problem = Problem::DuplicateTags {
                     tags,
@@ -393,4 +405,15 @@ pub(super) fn attached(interfaces: &[Interface], router: RouterIndex, address: I
         .filter(|(_, net)| net.contains(&address))
         .max_by_key(|(_, net)| net.prefix_len())
         .map(|(index, _)| index)
+}
+
+/// The type of the outermost tag of a VLAN.
+fn tag_protocol(written: &schema::Interface) -> TagProtocol {
+    let service = written.vlan.is_some_and(|tags| tags.inner().is_some());
+    let usual = if service {
+        TagProtocol::Service
+    } else {
+        TagProtocol::Vlan
+    };
+    written.tag_protocol.unwrap_or(usual)
 }

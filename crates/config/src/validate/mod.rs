@@ -29,7 +29,7 @@ use self::routers::Scope;
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
 use crate::config::{Config, InterfaceIndex, RouterIndex, Valid};
@@ -258,11 +258,23 @@ impl Check<'_> {
 
     /// An address that one host can have; reported where it is none.
     fn host(&mut self, path: &[Step<'_>], address: IpAddr) -> bool {
-        let Some(reason) = unusable(address) else { return true };
+        let Some(reason) = self.unusable(address) else {
+            return true;
+        };
         self.report(path, Problem::UnusableAddress { address, reason });
         false
     }
+
+    /// Why no host can have an address here, where none can.
+    fn unusable(&self, address: IpAddr) -> Option<&'static str> {
+        let reason = unusable(address);
+        let allows = self.document.system.allow_reserved_ranges;
+        reason.filter(|reason| !(allows && *reason == RESERVED && address != IpAddr::V4(Ipv4Addr::BROADCAST)))
+    }
 }
+
+/// What is said of 240.0.0.0/4.
+const RESERVED: &str = "in the reserved block 240.0.0.0/4";
 
 /// Why no host can have an address, where none can (RFC 6890).
 pub(crate) fn unusable(address: IpAddr) -> Option<&'static str> {
@@ -271,7 +283,7 @@ pub(crate) fn unusable(address: IpAddr) -> Option<&'static str> {
         _ if address.is_loopback() => Some("a loopback address"),
         _ if address.is_multicast() => Some("a multicast address"),
         IpAddr::V4(v4) if v4.octets()[0] == 0 => Some("in 0.0.0.0/8"),
-        IpAddr::V4(v4) if v4.octets()[0] >= 240 => Some("in the reserved block 240.0.0.0/4"),
+        IpAddr::V4(v4) if v4.octets()[0] >= 240 => Some(RESERVED),
         IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Some("an IPv4 address in IPv6 form"),
         _ => None,
     }

@@ -88,7 +88,7 @@ impl Check<'_> {
     fn pool_range(&mut self, pool: &str, k: usize, range: AddressRange) {
         let at = place!["nat", "pools", pool, "addresses", k];
         for end in [range.first(), range.last()] {
-            let Some(reason) = unusable(IpAddr::V4(end)) else {
+            let Some(reason) = self.unusable(IpAddr::V4(end)) else {
                 continue;
             };
             self.report(

@@ -224,7 +224,7 @@ impl Check<'_> {
             key,
         } = *deterministic;
         for end in [inside.first(), inside.last()].map(IpAddr::V4) {
-            if let Some(reason) = unusable(end) {
+            if let Some(reason) = self.unusable(end) {
                 let problem = Problem::UnusableAddress { address: end, reason };
                 self.report(&[at, place!["inside"]].concat(), problem);
                 break;

@@ -196,7 +196,7 @@ impl Check<'_> {
         let address = [net.network(), last].map(IpAddr::V4);
         match address
             .into_iter()
-            .find_map(|address| Some((address, unusable(address)?)))
+            .find_map(|address| Some((address, self.unusable(address)?)))
         {
             Some((address, reason)) => {
                 self.report(at, Problem::UnusableAddress { address, reason });

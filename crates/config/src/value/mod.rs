@@ -25,7 +25,7 @@ pub use period::Period;
 pub use ports::{Port, PortRange, PortRanges, Transport};
 pub use selection::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
 pub use site_tags::{SiteTags, TagRange};
-pub use vlan::Tags;
+pub use vlan::{TagProtocol, Tags, VlanPriority};
 pub use workers::Workers;
 
 use ipnet::IpNet;
@@ -113,6 +113,12 @@ pub enum ValueError {
     /// Not one or two VLAN tags.
     #[error("`{0}` is not one or two VLAN tags")]
     Tags(String),
+    /// Not a type of tags.
+    #[error("`{0}` is not a type of VLAN tags")]
+    TagProtocol(String),
+    /// Not a priority.
+    #[error("`{0}` is not a priority of VLAN tags")]
+    VlanPriority(String),
     /// Not tags of sites.
     #[error("`{0}` is not a tag or a range of tags")]
     SiteTags(String),
@@ -169,6 +175,8 @@ impl ValueError {
             Self::Period(_) => "write a length of time with its unit such as 90s, 5m or 2h4m".into(),
             Self::Key => "write 32 hexadecimal digits, such as `openssl rand -hex 16` prints".into(),
             Self::Tags(_) => "write \"100\" for one tag or \"100.200\" for an outer and an inner one".into(),
+            Self::TagProtocol(_) => "write 0x8100 (802.1Q), 0x88a8 (802.1ad), 0x9100 or 0x9200".into(),
+            Self::VlanPriority(_) => "write \"keep\" or a priority from 0 to 7".into(),
             Self::SiteTags(_) => {
                 "write \"7\" or \"7-9\" for single tags, or \"100-109.1-1000\" for S-tags, a dot and C-tags".into()
             }

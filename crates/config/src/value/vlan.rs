@@ -74,3 +74,123 @@ impl fmt::Display for Tags {
 }
 
 written_as_text!(Tags, "VLAN tags such as \"100\" or \"100.200\"");
+
+/// Type of a tag: its tag protocol identifier. Written in hexadecimal, `0x88a8`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TagProtocol {
+    /// 802.1Q.
+    #[default]
+    Vlan,
+    /// 802.1ad.
+    Service,
+    /// Service tags of older switches.
+    Qinq9100,
+    /// Service tags of older switches.
+    Qinq9200,
+}
+
+impl TagProtocol {
+    /// All of them.
+    const ALL: [Self; 4] = [Self::Vlan, Self::Service, Self::Qinq9100, Self::Qinq9200];
+
+    /// The tag protocol identifier.
+    pub fn number(self) -> u16 {
+        match self {
+            Self::Vlan => 0x8100,
+            Self::Service => 0x88a8,
+            Self::Qinq9100 => 0x9100,
+            Self::Qinq9200 => 0x9200,
+        }
+    }
+}
+
+impl FromStr for TagProtocol {
+    type Err = ValueError;
+
+    /// A number of TOML, written in whatever base, comes in decimal.
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let number = match text.strip_prefix("0x") {
+            Some(digits) => u16::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        let known = number
+            .ok()
+            .and_then(|number| Self::ALL.into_iter().find(|one| one.number() == number));
+        known.ok_or_else(|| ValueError::TagProtocol(text.into()))
+    }
+}
+
+impl fmt::Display for TagProtocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#06x}", self.number())
+    }
+}
+
+written_as_text!(TagProtocol, "a type of VLAN tags such as \"0x88a8\"");
+
+/// Priority of the tags of frames that leave. Written `keep` or 0 to 7.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VlanPriority {
+    /// That of the tag that a frame came with.
+    #[default]
+    Keep,
+    /// This one.
+    Set(u8),
+}
+
+impl FromStr for VlanPriority {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        if text == "keep" {
+            return Ok(Self::Keep);
+        }
+        let priority = text.parse().ok().filter(|priority| *priority <= 7);
+        priority
+            .map(Self::Set)
+            .ok_or_else(|| ValueError::VlanPriority(text.into()))
+    }
+}
+
+impl fmt::Display for VlanPriority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keep => f.write_str("keep"),
+            Self::Set(priority) => priority.fmt(f),
+        }
+    }
+}
+
+written_as_text!(VlanPriority, "\"keep\" or a priority from 0 to 7");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tag_protocol_is_one_of_four_in_any_base() {
+        for (text, protocol) in [
+            ("0x8100", 0x8100),
+            ("0x88a8", 0x88a8),
+            ("37120", 0x9100),
+            ("0x9200", 0x9200),
+        ] {
+            assert_eq!(Ok(protocol), text.parse().map(TagProtocol::number));
+        }
+        for wrong in ["", "0x", "0x0800", "802.1q", "8100", "-1", "0x18100"] {
+            assert_eq!(Err(ValueError::TagProtocol(wrong.into())), wrong.parse::<TagProtocol>());
+        }
+    }
+
+    #[test]
+    fn vlan_priority_is_kept_or_0_to_7() {
+        assert_eq!(Ok(VlanPriority::Keep), "keep".parse());
+        assert_eq!(Ok(VlanPriority::Set(7)), "7".parse());
+        for wrong in ["", "8", "-1", "Keep"] {
+            assert_eq!(
+                Err(ValueError::VlanPriority(wrong.into())),
+                wrong.parse::<VlanPriority>()
+            );
+        }
+    }
+}

@@ -232,6 +232,10 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("sessions-withdrawn", counters.sessions_withdrawn.get()),
             counter("checksums-completed", counters.checksums_completed.get()),
             counter("path-mtus-lowered", counters.path_mtus_lowered.get()),
+            counter("announcements", counters.announcements.get()),
+            counter("answered-as-proxy", counters.proxied.get()),
+            counter("redirects", counters.redirects.get()),
+            counter("gre-keepalives-answered", counters.keepalives_answered.get()),
         ];
         others.extend(Cause::ALL.iter().map(|&cause| {
             counter(

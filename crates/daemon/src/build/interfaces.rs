@@ -7,10 +7,12 @@ use ipnet::IpNet;
 use sluice_config::Config;
 use sluice_config::config::{Interface as Configured, InterfaceIndex, Link, RouterIndex, SourceAction, Way};
 use sluice_config::schema;
+use sluice_config::value::VlanPriority;
 use sluice_engine::io::{NO_PORT, PortIndex};
-use sluice_engine::policy::{Advertise, Bridge, Interface, bridge_context};
+use sluice_engine::policy::{Advertise, Bridge, Interface, NeighbourSettings, Priority, bridge_context};
 use sluice_engine::tunnels::{Kind, Tunnel};
 use sluice_route::{Address, Prefix, Refusal, Route, RouteSet, SourceValidation, Via};
+use sluice_wire::ethernet::ethertype;
 use sluice_wire::vlan::Tag;
 use sluice_wire::{ndp, validity};
 
@@ -33,14 +35,16 @@ pub fn port(config: &Config, interface: InterfaceIndex) -> Option<PortIndex> {
 
 /// Port and tags of an interface.
 fn place(config: &Config, ports: &[(PortIndex, InterfaceIndex)], index: InterfaceIndex) -> (PortIndex, Vec<Tag>) {
-    let (device, tags) = match config.interfaces.get(usize::from(index)).map(|i| &i.link) {
-        Some(Link::Vlan { parent, tags }) => (
-            *parent,
-            match tags.inner() {
-                Some(inner) => vec![Tag::service(tags.outer()), Tag::vlan(inner)],
-                None => vec![Tag::vlan(tags.outer())],
-            },
-        ),
+    let interface = config.interfaces.get(usize::from(index));
+    let (device, tags) = match interface.map(|interface| &interface.link) {
+        Some(Link::Vlan { parent, tags }) => {
+            let outer = Tag {
+                protocol: interface.map_or(ethertype::VLAN, |interface| interface.tag_protocol.number()),
+                ..Tag::vlan(tags.outer())
+            };
+            let inner = tags.inner().map(Tag::vlan);
+            (*parent, [outer].into_iter().chain(inner).collect())
+        }
         _ => (index, Vec::new()),
     };
     let port = ports.iter().find(|&&(_, owner)| owner == device);
@@ -69,6 +73,10 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                 name: configured.name.clone(),
                 port,
                 tags,
+                priority: match configured.vlan_priority {
+                    VlanPriority::Keep => Priority::Keep,
+                    VlanPriority::Set(priority) => Priority::Set(priority),
+                },
                 mac,
                 mtu: configured.mtu,
                 link: link(config, configured, index, mac),
@@ -84,7 +92,15 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                     schema::SourceValidation::Loose => SourceValidation::Loose,
                     schema::SourceValidation::Off => SourceValidation::Off,
                 },
-                validity: validity::Policy::default(),
+                validity: validity::Policy {
+                    reserved: !config.document.system.allow_reserved_ranges,
+                    ..validity::Policy::default()
+                },
+                neighbours: NeighbourSettings {
+                    proxy: configured.proxy,
+                    announces: configured.announce_addresses,
+                    redirects: configured.redirects,
+                },
                 complete_checksums: configured.left_to_offload == schema::LeftToOffload::Complete,
                 advertise: advertise(configured),
                 host: configured.bridge.is_none()

@@ -136,13 +136,14 @@ fn gather(
 
 /// The interface of a bridge whose tags a frame has outermost. What is behind them is the customer's.
 fn vlan_of(policy: &Policy, port: PortIndex, frame: &[u8]) -> Option<u16> {
-    let outer = vlan::tag(frame, 0)?;
+    let first = usize::from(vlan::tag(frame, 0)?.is_priority());
+    let outer = vlan::tag(frame, first)?;
     let of = |inner| {
         policy
             .tagged(port, &[Some(outer), inner])
             .filter(|&number| policy.is_bridged(number))
     };
-    vlan::tag(frame, 1)
+    vlan::tag(frame, first + 1)
         .and_then(|inner| of(Some(inner)))
         .or_else(|| of(None))
 }
@@ -157,6 +158,9 @@ pub fn relabel(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) 
             lists.discard(slot, Own::InterfaceGone);
             continue;
         };
+        // Behind it the frame is what it would be without.
+        let outer = vlan::tag(packet.bytes(), 0);
+        vlan::pop_priority(packet);
         for _ in &interface.tags {
             vlan::pop(packet);
         }
@@ -170,7 +174,9 @@ pub fn relabel(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) 
             Err(reason) => spare(meta, reason, ctx),
         }
         let peer = ctx.policy.interface(bridge.peer);
-        match peer.is_none_or(|peer| peer.push_tags(packet)) {
+        // Without tags of its own it had a priority at most, and the customer's tags are not the bridge's.
+        let outer = outer.filter(|tag| tag.is_priority() || !interface.tags.is_empty());
+        match peer.is_none_or(|peer| peer.push_tags_after(packet, outer)) {
             true => send(slot, bridge.peer, batch, lists, ctx),
             false => lists.discard(slot, Own::NoBuffer),
         }

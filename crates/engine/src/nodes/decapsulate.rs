@@ -1,21 +1,22 @@
 //! decapsulate: packets for an end of a tunnel: what is inside comes in by the tunnel's interface, in the same buffer. ICMP errors
 //! about outer packets are taken in.
 //!
-//! Exits: those of parse, taken in, drop (of no tunnel, malformed, a fragment, congestion that can't be told, as many passes as a
+//! Exits: those of parse, forward4, forward6 (a keepalive goes back), taken in, drop (of no tunnel, malformed, a fragment, congestion that can't be told, as many passes as a
 //! packet may).
 
 use sluice_wire::ethernet::{self, ethertype, multicast4, multicast6};
 use sluice_wire::ipv4::{self, protocol};
-use sluice_wire::layers::{Class, Flags, Fragment, Layers};
+use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::tunnel::{gre, service, take_over_congestion, vxlan};
-use sluice_wire::{Checksums, Packet, icmp, icmpv6, ipv6, udp};
+use sluice_wire::{Checksums, Packet, icmp, icmpv6, ipv6, udp, validity};
 
-use crate::batch::{Batch, Lists, Meta, Slots, put};
+use crate::batch::{Batch, Lists, Meta, Origin, Slots, put};
 use crate::context::Ctx;
-use crate::io::HAND;
+use crate::family::{Family, V4, V6};
+use crate::io::{HAND, Slot};
 use crate::nodes::cross::{MOST_PASSES, arrive};
 use crate::reason::Own;
-use crate::tunnels::{Kind, Mark};
+use crate::tunnels::{Kind, Mark, addresses};
 
 /// Where what is inside lies.
 struct Inside {
@@ -50,6 +51,10 @@ pub fn decapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'
         };
         if let Some(counters) = ctx.counters.interfaces.get(usize::from(meta.interface)) {
             counters.taken_in.add(1);
+        }
+        if let Some(layers) = keepalive(packet, interface, ctx) {
+            answer(slot, (interface, layers), batch, lists, ctx);
+            continue;
         }
         if let Some(counters) = ctx.counters.interfaces.get(usize::from(interface)) {
             counters.received.add(1);
@@ -112,6 +117,64 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &Ctx<'_, '_>) -> Result<u16, 
     ethernet::SOURCE.write(head, [0; 6]);
     ethernet::ETHERTYPE.write(head, inside.kind);
     Ok(number)
+}
+
+/// The layers of what is inside of a packet of a GRE tunnel, where that is a keepalive from this end to the other, whose sender waits
+/// for it.
+fn keepalive(packet: &Packet<'_>, number: u16, ctx: &Ctx<'_, '_>) -> Option<Layers> {
+    let tunnel = ctx.policy.interface(number)?.tunnel?;
+    if tunnel.kind != Kind::Gre {
+        return None;
+    }
+    let frame = packet.bytes();
+    let layers = layers::parse(frame).ok()?;
+    let is_one = matches!(layers.class, Class::Ipv4 | Class::Ipv6)
+        && addresses(&layers, frame) == (tunnel.local, tunnel.remote)
+        && gre::is_keepalive(frame, &layers, tunnel.id);
+    let lenient = validity::Policy {
+        martians: false,
+        reserved: false,
+        source_routes: false,
+        headers: false,
+    };
+    let is_valid = || validity::validate(frame, Checksums::Unverified, &layers, &lenient).is_ok();
+    (is_one && is_valid()).then_some(layers)
+}
+
+/// Send a keepalive back, as the gateway's own packet of the interface that has the tunnel's end.
+#[cold]
+fn answer(
+    slot: Slot,
+    (number, layers): (u16, Layers),
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &Ctx<'_, '_>,
+) {
+    let meta = &mut batch.meta[slot as usize % HAND];
+    let tunnel = ctx.policy.interface(number).and_then(|interface| interface.tunnel);
+    let (underlay, crossed) = (tunnel.map_or(number, |tunnel| tunnel.underlay), meta.crossed + 1);
+    *meta = Meta {
+        layers,
+        interface: underlay,
+        origin: Origin::Own,
+        crossed,
+        ..Meta::default()
+    };
+    if let Some(counters) = ctx.counters.interfaces.get(usize::from(underlay)) {
+        counters.made.add(1);
+    }
+    if crossed >= MOST_PASSES {
+        return lists.discard(slot, Own::TooManyPasses);
+    }
+    if !ctx.policy.tunnels.admits_keepalive(number, ctx.now) {
+        return lists.discard(slot, Own::PolicedKeepalive);
+    }
+    batch.packets[slot as usize].cut_trailer(layers.end.into());
+    ctx.counters.keepalives_answered.add(1);
+    match layers.class {
+        Class::Ipv6 => put(V6::forwards(lists), slot),
+        _ => put(V4::forwards(lists), slot),
+    }
 }
 
 /// Find what is inside; none where headers are malformed, or it is nothing that its kind of tunnel carries.

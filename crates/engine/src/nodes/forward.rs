@@ -17,6 +17,7 @@ use crate::family::Family;
 use crate::filter::{self, Asked};
 use crate::io::{HAND, Slot};
 use crate::nodes::output::{Ways, send};
+use crate::nodes::redirect::redirect;
 use crate::nodes::{decrement, dont_fragment};
 use crate::paths::{Destination, Wanted};
 use crate::reason::Own;
@@ -57,7 +58,7 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
         }
         if meta.interface != last {
             last = meta.interface;
-            unchecked = !F::SIX && validation(ctx, last) == SourceValidation::Off;
+            unchecked = !F::SIX && validation(ctx, last) == SourceValidation::Off && !redirects(ctx, last);
         }
         if unchecked && quick::<F>(slot, packet, meta, routes[place], lists, &mut ways, &exit) {
             continue;
@@ -228,6 +229,9 @@ fn step<F: Family>(
         return lists.complain(slot, Complaint::TooBig(way.mtu), Route::TooBig);
     }
     if !own {
+        if hop.interface() == usize::from(meta.interface) {
+            redirect::<F>(packet, meta, hop, lists, ctx);
+        }
         decrement::<F>(packet, layers);
     }
     if cut {
@@ -282,6 +286,11 @@ fn validate<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, layers: &Layers, frame
     }
     let (router, source) = (ctx.policy.router_of(interface), F::addresses(layers, frame).0);
     ctx.paths.validate_source::<F>(validation, router, interface, source)
+}
+
+fn redirects(ctx: &Ctx<'_, '_>, interface: u16) -> bool {
+    let interface = ctx.policy.interface(interface);
+    interface.is_some_and(|interface| interface.neighbours.redirects)
 }
 
 fn validation(ctx: &Ctx<'_, '_>, interface: u16) -> SourceValidation {

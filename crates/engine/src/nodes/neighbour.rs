@@ -4,9 +4,9 @@
 //! again (known by now), hand over (the owner), drop.
 
 use sluice_nat::sites::{Call, site};
-use sluice_route::Address;
 use sluice_route::neighbour::{Action, Advertisement, Heard, Resolution};
 use sluice_route::policer::Class as Policed;
+use sluice_route::{Address, NextHop};
 use sluice_wire::ethernet::Link;
 use sluice_wire::layers::Class;
 use sluice_wire::ndp::{self, Message};
@@ -14,10 +14,11 @@ use sluice_wire::{Packet, arp};
 
 use crate::batch::{Batch, Complaint, Lists, Meta, Note, Stage, put};
 use crate::context::{Ctx, Owner};
-use crate::family::V4;
+use crate::family::{Family, V4, V6};
 use crate::io::Slot;
 use crate::nodes::parse::again;
 use crate::nodes::{bridge, subscriber};
+use crate::paths::Paths;
 use crate::policy::{Access, Interface, Policy};
 use crate::punt;
 use crate::reason::{Own, Reason};
@@ -26,6 +27,8 @@ use crate::reason::{Own, Reason};
 enum Outcome {
     /// The packet is now the answer.
     Answer,
+    /// The same in the place of somebody elsewhere.
+    Proxied,
     /// Taken in.
     Taken,
     /// Not for us, or wrong.
@@ -71,12 +74,19 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             continue;
         }
         let outcome = match meta.layers.class {
-            Class::Arp => hear_arp(packet, &meta, interface, policy, owner, now),
-            _ => hear_discovery(packet, &meta, interface, owner, now),
+            Class::Arp => hear_arp(packet, &meta, (interface, policy, ctx.paths), owner, now),
+            _ => hear_discovery(packet, &meta, (interface, ctx.paths), owner, now),
+        };
+        let outcome = match outcome {
+            Outcome::Proxied => {
+                ctx.counters.proxied.add(1);
+                Outcome::Answer
+            }
+            outcome => outcome,
         };
         let counters = ctx.counters.interfaces.get(meta.interface as usize);
         match outcome {
-            Outcome::Answer => {
+            Outcome::Answer | Outcome::Proxied => {
                 if let Some(counters) = counters {
                     counters.taken_in.add(1);
                     counters.made.add(1);
@@ -108,18 +118,34 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
 /// Whether the gateway answers for an address on a link: its own, and outside addresses of translation that lie there.
 fn answers_for(interface: &Interface, policy: &Policy, address: u32) -> bool {
     let plain = Address::V4(address);
-    let nat = &policy.nat4;
     let own = || subscriber::is_own::<V4>(policy, interface.context, address);
-    let stands_in =
-        || nat.pools.owner(interface.context, address).is_some() || nat.rules.stands_in_for(interface.context, address);
-    interface.link.owns(plain) || interface.outside && interface.link.is_on_link(plain) && (stands_in() || own())
+    interface.link.owns(plain)
+        || interface.outside && interface.link.is_on_link(plain) && (stands_in_for(interface, policy, address) || own())
+}
+
+/// Whether an address on a link is an outside address of translation, which has no other MAC address than the interface's.
+pub fn stands_in_for(interface: &Interface, policy: &Policy, address: u32) -> bool {
+    let (nat, context) = (&policy.nat4, interface.context);
+    interface.outside && (nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address))
+}
+
+/// Whether the gateway answers in the place of somebody whom a router's routes lead to by other interfaces: every way of several.
+fn answers_as_proxy<F: Family>(interface: &Interface, paths: &Paths, address: F::Address) -> bool {
+    if !interface.neighbours.proxy[usize::from(F::SIX)] || !F::address(address).is_host() {
+        return false;
+    }
+    let route = F::route(paths, interface.router, address);
+    let leads_elsewhere = |member| match paths.next_hops.get(member) {
+        NextHop::Attached(other) | NextHop::Gateway { interface: other, .. } => other != interface.link.index,
+        NextHop::Local(_) | NextHop::Drop(_) => false,
+    };
+    paths.next_hops.members(route).all(leads_elsewhere)
 }
 
 fn hear_arp(
     packet: &mut Packet<'_>,
     meta: &Meta,
-    interface: &Interface,
-    policy: &Policy,
+    (interface, policy, paths): (&Interface, &Policy, &Paths),
     owner: &mut Owner,
     now: u64,
 ) -> Outcome {
@@ -128,7 +154,10 @@ fn hear_arp(
     };
     let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
     let asks = message.operation() == arp::REQUEST;
-    let for_us = answers_for(interface, policy, target);
+    let ours = answers_for(interface, policy, target);
+    // Who looks whether an address is free has none (RFC 5227), and is told the truth.
+    let proxied = !ours && asks && sender != 0 && sender != target && answers_as_proxy::<V4>(interface, paths, target);
+    let for_us = ours || proxied;
     let on_link = interface.link.has_neighbour(Address::V4(sender));
     let heard = match (asks && for_us, for_us) {
         (true, _) => Heard::Solicitation,
@@ -161,7 +190,7 @@ fn hear_arp(
         destination: mac,
     };
     if arp::emit_reply(packet, link, target, sender) && interface.push_tags(packet) {
-        Outcome::Answer
+        if proxied { Outcome::Proxied } else { Outcome::Answer }
     } else {
         Outcome::Drop(Own::NoBuffer.into())
     }
@@ -231,7 +260,13 @@ fn hear_terminal(
     subscriber::answer(slot, mac, Some(tags), batch, lists, ctx);
 }
 
-fn hear_discovery(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, owner: &mut Owner, now: u64) -> Outcome {
+fn hear_discovery(
+    packet: &mut Packet<'_>,
+    meta: &Meta,
+    (interface, paths): (&Interface, &Paths),
+    owner: &mut Owner,
+    now: u64,
+) -> Outcome {
     let message = match ndp::read(packet.bytes(), &meta.layers) {
         Ok(Some(message)) => message,
         Ok(None) => return Outcome::Taken,
@@ -249,10 +284,12 @@ fn hear_discovery(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, o
     };
     match message {
         Message::NeighbourSolicitation { target, source_link } => {
-            if !interface.link.owns(Address::V6(target)) {
+            let detection = source == 0;
+            let ours = interface.link.owns(Address::V6(target));
+            let words = [(target >> 64) as u64, target as u64];
+            if !ours && (detection || source == target || !answers_as_proxy::<V6>(interface, paths, words)) {
                 return Outcome::Drop(Own::NotForUs.into());
             }
-            let detection = source == 0;
             if !detection {
                 hear(source, source_link, Heard::Solicitation);
             }
@@ -269,12 +306,13 @@ fn hear_discovery(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, o
             let flags = ndp::Advertised {
                 router: true,
                 solicited: !detection,
-                overriding: true,
+                // Where the target comes back to the link, it counts for more.
+                overriding: ours,
             };
             if ndp::emit_advertisement(packet, link, (target, destination), target, flags)
                 && interface.push_tags(packet)
             {
-                Outcome::Answer
+                if ours { Outcome::Answer } else { Outcome::Proxied }
             } else {
                 Outcome::Drop(Own::NoBuffer.into())
             }

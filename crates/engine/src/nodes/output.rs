@@ -34,6 +34,8 @@ pub struct Way {
     head: [u8; HEAD],
     /// How many tags.
     tags: u8,
+    /// Bits of the priority that a frame with tags keeps.
+    keeps: u8,
     /// Largest L3 datagram.
     pub mtu: u16,
     port: PortIndex,
@@ -55,6 +57,7 @@ impl Way {
         route: NO_NEXT_HOP,
         head: [0; HEAD],
         tags: 0,
+        keeps: 0,
         mtu: 0,
         port: 0,
         plain: false,
@@ -167,6 +170,7 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
         route: NO_NEXT_HOP,
         head: link.head(mac),
         tags: link.tags,
+        keeps: link.keeps,
         mtu,
         port: link.port,
         plain: untagged && sender.is_none(),
@@ -247,6 +251,7 @@ impl Way {
     /// there is no room for more tags.
     #[inline(always)]
     pub fn relabel(&mut self, packet: &mut Packet<'_>, tags: u8) -> bool {
+        let kept = self.priority_of(packet, tags);
         // The type is right as it came, and stays where it is.
         let fits = match self.tags.cmp(&tags) {
             Ordering::Equal => true,
@@ -260,12 +265,28 @@ impl Way {
         let frame = packet.bytes_mut();
         match self.tags {
             0 => write(frame, self.head.first_chunk::<12>()),
-            1 => write(frame, self.head.first_chunk::<16>()),
-            _ => write(frame, Some(&self.head)),
+            1 => {
+                write(frame, self.head.first_chunk::<16>());
+                keep(frame, 14, kept);
+            }
+            _ => {
+                write(frame, Some(&self.head));
+                keep(frame, 14, kept);
+                keep(frame, 18, kept);
+            }
         }
         self.frames += 1;
         self.bytes += length as u64;
         true
+    }
+
+    /// The priority of a frame that came with so many tags, as far as it keeps that.
+    #[inline(always)]
+    fn priority_of(&self, packet: &Packet<'_>, tags: u8) -> u8 {
+        match packet.bytes().get(14) {
+            Some(priority) if tags > 0 => priority & self.keeps,
+            _ => 0,
+        }
     }
 }
 
@@ -281,6 +302,8 @@ impl Way {
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
         };
         let interface = word(6) & MAC;
+        // In both tags.
+        let kept = u64::from(self.priority_of(packet, tags)) * 0x0001_0000_0001_0000;
         let (to, from, labels, own) = match upstream {
             true if view.virtual_mac != 0 => (word(0) & MAC, view.virtual_mac, word(12), self.tags),
             true => (word(0) & MAC, interface, word(12), self.tags),
@@ -296,6 +319,7 @@ impl Way {
         }
         let length = packet.len();
         let frame = packet.bytes_mut();
+        let labels = labels | kept;
         let words = [to | from << 48, from >> 16 | labels << 32, labels >> 32].map(u64::to_le_bytes);
         match own {
             0 => write_words::<12>(frame, &words),
@@ -329,6 +353,14 @@ impl Way {
 fn write<const LENGTH: usize>(frame: &mut [u8], head: Option<&[u8; LENGTH]>) {
     if let (Some(place), Some(head)) = (frame.first_chunk_mut(), head) {
         *place = *head;
+    }
+}
+
+/// Give a tag the priority that the frame keeps.
+#[inline(always)]
+fn keep(frame: &mut [u8], at: usize, kept: u8) {
+    if let Some(control) = frame.get_mut(at) {
+        *control |= kept;
     }
 }
 
@@ -430,6 +462,9 @@ pub fn link_header(packet: &mut Packet<'_>, layers: &Layers, interface: &Interfa
 fn tagged_header(packet: &mut Packet<'_>, layers: &Layers, interface: &Interface, mac: [u8; 6]) -> bool {
     let length = ethernet::LENGTH + 4 * interface.tags.len();
     let old = layers.l3 as usize;
+    let kept = layers
+        .tag(packet.bytes(), 0)
+        .map_or(0, |tag| tag.control & u16::from(interface.priority.kept()) << 8);
     let fits = if length > old {
         packet.grow_front(length - old)
     } else {
@@ -447,7 +482,8 @@ fn tagged_header(packet: &mut Packet<'_>, layers: &Layers, interface: &Interface
     head[6..12].copy_from_slice(&interface.mac);
     for (place, tag) in interface.tags.iter().enumerate() {
         head[12 + 4 * place..14 + 4 * place].copy_from_slice(&tag.protocol.to_be_bytes());
-        head[14 + 4 * place..16 + 4 * place].copy_from_slice(&tag.id().to_be_bytes());
+        let control = interface.priority.of(*tag).control | kept;
+        head[14 + 4 * place..16 + 4 * place].copy_from_slice(&control.to_be_bytes());
     }
     head[length - 2..].copy_from_slice(&ethertype.to_be_bytes());
     true

@@ -8,7 +8,7 @@ use std::ops::Range;
 use sluice_route::SourceValidation;
 use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
-use sluice_wire::{Checksums, Fault, Packet, ipv4, passing4, plain4, plain6, vlan};
+use sluice_wire::{Checksums, Fault, Packet, ethernet, ipv4, passing4, plain4, plain6, vlan};
 
 use crate::batch::{Batch, Lists, Meta, Origin, put};
 use crate::context::Ctx;
@@ -96,12 +96,14 @@ fn parse_those(
         {
             frames += 1;
             bytes += frame.len() as u64;
+            let is_outer = ends && policy.tunnels.take(interface.router, &layers, frame);
+            end_frame(packet, frame.len(), layers.end);
             *meta = Meta {
                 layers,
                 interface: number,
                 ..Meta::default()
             };
-            let list = if ends && policy.tunnels.take(interface.router, &layers, frame) {
+            let list = if is_outer {
                 &mut lists.decapsulate
             } else if interface.stateful[0] {
                 &mut lists.lookup4
@@ -160,7 +162,14 @@ impl<'c> Sites<'c> {
 
     /// Put a packet on its way. False, and nothing done, where it is not plain.
     #[inline(always)]
-    fn take(&mut self, slot: Slot, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists, ctx: &Ctx<'_, '_>) -> bool {
+    fn take(
+        &mut self,
+        slot: Slot,
+        packet: &mut Packet<'_>,
+        meta: &mut Meta,
+        lists: &mut Lists,
+        ctx: &Ctx<'_, '_>,
+    ) -> bool {
         let frame = packet.bytes();
         let count = match self.has_tags {
             false => 0,
@@ -203,6 +212,7 @@ impl<'c> Sites<'c> {
         } else {
             put(&mut lists.lookup4, slot);
         }
+        end_frame(packet, packet.len(), layers.end);
         true
     }
 }
@@ -224,8 +234,11 @@ fn passing(
     for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let (frame, slot) = (packet.bytes(), slot as Slot);
-        if let Some(destination) = passing4(frame, 0, packet.checksums(), &interface.mac) {
+        if let Some((destination, is_trailed)) = passing4(frame, 0, packet.checksums(), &interface.mac) {
             (plain.frames, plain.bytes) = (plain.frames + 1, plain.bytes + frame.len() as u64);
+            if is_trailed {
+                cut_passing(packet, 0);
+            }
             (meta.interface, meta.layers.tags) = (number, 0);
             lists.transit.put(slot, router, destination);
         } else if !tagged.take(slot, packet, meta, lists, ctx, tally) {
@@ -233,6 +246,22 @@ fn passing(
         }
     }
     plain.flush(ctx);
+}
+
+/// End a frame of so many bytes with its datagram.
+#[inline(always)]
+fn end_frame(packet: &mut Packet<'_>, length: usize, end: u16) {
+    if usize::from(end) != length {
+        packet.cut_trailer(end.into());
+    }
+}
+
+/// End a frame with so many tags that has more than its datagram of IPv4.
+#[inline(never)]
+fn cut_passing(packet: &mut Packet<'_>, tags: u8) {
+    let at = ethernet::LENGTH + 4 * usize::from(tags);
+    let total = ipv4::TOTAL_LENGTH.read(packet.bytes().get(at..).unwrap_or_default());
+    packet.cut_trailer(at + usize::from(total));
 }
 
 /// The plain packets behind tags that a port's interfaces have, most having the tags of the one before.
@@ -267,7 +296,7 @@ impl Tagged {
     fn take(
         &mut self,
         slot: Slot,
-        packet: &Packet<'_>,
+        packet: &mut Packet<'_>,
         meta: &mut Meta,
         lists: &mut Lists,
         ctx: &Ctx<'_, '_>,
@@ -284,9 +313,12 @@ impl Tagged {
         let link = &self.link;
         if self.passes
             && link.passes
-            && let Some(destination) = passing4(frame, link.tags.into(), packet.checksums(), link.mac())
+            && let Some((destination, is_trailed)) = passing4(frame, link.tags.into(), packet.checksums(), link.mac())
         {
             tally.count(ctx, self.number, frame.len() as u64);
+            if is_trailed {
+                cut_passing(packet, link.tags);
+            }
             (meta.interface, meta.layers.tags) = (self.number, link.tags);
             lists.transit.tagged = true;
             lists.transit.validated |= link.validated;
@@ -323,6 +355,7 @@ impl Tagged {
             return false;
         };
         tally.count(ctx, self.number, frame.len() as u64);
+        end_frame(packet, frame.len(), meta.layers.end);
         put(list, slot);
         true
     }
@@ -374,7 +407,9 @@ pub(super) fn unlike(
             ..Meta::default()
         };
         tally.count(ctx, number, length);
-        let list = if is_tunnelled(policy, interface, &layers, frame) {
+        let is_outer = is_tunnelled(policy, interface, &layers, frame);
+        end_frame(packet, packet.len(), layers.end);
+        let list = if is_outer {
             &mut lists.decapsulate
         } else if interface.stateful[1] {
             &mut lists.lookup6
@@ -383,6 +418,10 @@ pub(super) fn unlike(
         };
         return put(list, slot);
     }
+    if is_behind_priority(frame, policy) {
+        vlan::pop_priority(packet);
+    }
+    let frame = packet.bytes();
     let layers = match layers::parse(frame) {
         Ok(layers) => layers,
         Err(fault) => {
@@ -391,10 +430,11 @@ pub(super) fn unlike(
             return lists.discard(slot, fault);
         }
     };
-    let number = if layers.tags == 0 {
+    let tags = [layers.tag(frame, 0), layers.tag(frame, 1)];
+    let number = if tags.iter().flatten().all(|tag| tag.is_priority()) {
         untagged
     } else {
-        let tagged = ctx.policy.tagged(port, &[layers.tag(frame, 0), layers.tag(frame, 1)]);
+        let tagged = ctx.policy.tagged(port, &tags);
         // The tags of a site.
         let site = |number: &u16| {
             let sites = policy.sites.as_deref();
@@ -410,7 +450,11 @@ pub(super) fn unlike(
     let Some(interface) = number.and_then(|number| policy.interface(number)) else {
         return lists.discard(slot, Own::UnknownVlan);
     };
-    match check(frame, checksums, &layers, interface, policy) {
+    let judged = check(frame, checksums, &layers, interface, policy);
+    if matches!(layers.class, Class::Ipv4 | Class::Ipv6) {
+        end_frame(packet, packet.len(), layers.end);
+    }
+    match judged {
         Ok(Validity::Valid) => {
             forget_wrong(packet);
             place(slot, packet, &layers, interface, lists, policy);
@@ -427,6 +471,14 @@ pub(super) fn unlike(
         }
         Err(reason) => lists.discard(slot, reason),
     }
+}
+
+/// Whether a frame has a priority tag to be taken off: where one is in front of two others, or there are sites, which are known by
+/// their tags. Any other stays, and says the priority on.
+#[inline(always)]
+fn is_behind_priority(frame: &[u8], policy: &Policy) -> bool {
+    let is_priority = vlan::tag(frame, 0).is_some_and(|tag| tag.is_priority());
+    is_priority && (policy.sites.is_some() || vlan::tag(frame, 2).is_some())
 }
 
 /// Whether a packet is for an end of a tunnel, or about what it has sent: no session and no translation has to do with it.

@@ -16,6 +16,8 @@ pub struct Interface {
     pub port: PortIndex,
     /// Its tags, outermost first; none for untagged.
     pub tags: Vec<Tag>,
+    /// Priority of its tags.
+    pub priority: Priority,
     /// Its MAC address.
     pub mac: [u8; 6],
     /// Largest L3 datagram in bytes.
@@ -36,6 +38,8 @@ pub struct Interface {
     pub validity: validity::Policy,
     /// Complete checksums that a local sender left to offload; otherwise drop.
     pub complete_checksums: bool,
+    /// What its link is told beside answers for its own addresses.
+    pub neighbours: NeighbourSettings,
     /// Router advertisements, where they are on.
     pub advertise: Option<Advertise>,
     /// Largest TCP segment in bytes of data that SYNs over IPv4 may offer, whether they come in or go out here; 20 less
@@ -49,6 +53,46 @@ pub struct Interface {
     pub host: bool,
     /// It is one of the two interfaces of a bridge, and no router's.
     pub bridge: Option<Bridge>,
+}
+
+/// What a link is told beside answers for the addresses of the interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NeighbourSettings {
+    /// Addresses that are reached by other interfaces are answered for: over IPv4 (proxy ARP, RFC 1027), over IPv6 (RFC 4861, 7.2.8).
+    pub proxy: [bool; 2],
+    /// Own addresses are announced where they or the MAC address change, or the link comes up (RFC 5227, 2.3; RFC 4861, 7.2.6).
+    pub announces: bool,
+    /// Hosts are told of better next hops on the link (RFC 1812, 5.2.7.2; RFC 4861, 8.2).
+    pub redirects: bool,
+}
+
+/// Priority of the tags of frames that leave (IEEE 802.1Q, 6.9.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Priority {
+    /// That of the outermost tag that a frame came with; 0 where it had none.
+    #[default]
+    Keep,
+    /// This one, 0 to 7.
+    Set(u8),
+}
+
+impl Priority {
+    /// Bits of the first byte of a tag's control information that a frame keeps.
+    #[inline]
+    pub fn kept(self) -> u8 {
+        match self {
+            Self::Keep => (vlan::PRIORITY >> 8) as u8,
+            Self::Set(_) => 0,
+        }
+    }
+
+    /// A tag of a frame that came without any.
+    pub fn of(self, tag: Tag) -> Tag {
+        match self {
+            Self::Keep => tag.with_priority(0),
+            Self::Set(priority) => tag.with_priority(priority),
+        }
+    }
 }
 
 /// What an interface has to know of its bridge. Everything that comes in by it leaves by the other one.
@@ -126,6 +170,16 @@ impl Interface {
 
     /// Put the interface's tags behind the Ethernet addresses of an untagged frame; false where there is no room.
     pub fn push_tags(&self, packet: &mut Packet<'_>) -> bool {
-        self.tags.iter().rev().all(|&tag| vlan::push(packet, tag))
+        self.push_tags_after(packet, None)
+    }
+
+    /// The same for a frame that came with the tag `before` outermost.
+    pub fn push_tags_after(&self, packet: &mut Packet<'_>, before: Option<Tag>) -> bool {
+        let kept = before.map_or(0, |tag| tag.control & u16::from(self.priority.kept()) << 8);
+        let mut tags = self.tags.iter().rev().map(|&tag| self.priority.of(tag));
+        tags.all(|Tag { protocol, control }| {
+            let control = control | kept;
+            vlan::push(packet, Tag { protocol, control })
+        })
     }
 }

@@ -17,6 +17,8 @@ pub struct Link {
     head: [u8; 6 + 4 * TAGS],
     /// How many tags.
     pub tags: u8,
+    /// See [`super::Priority::kept`].
+    pub keeps: u8,
     /// Plain IPv4 packets that come in need nothing but a route.
     pub passes: bool,
     /// Plain packets that come in are routed, and no tunnel ends here.
@@ -42,6 +44,7 @@ impl Link {
     pub const NONE: Link = Link {
         head: [0; _],
         tags: 0,
+        keeps: 0,
         passes: false,
         places: false,
         stateful: [false; 2],
@@ -58,7 +61,8 @@ impl Link {
         let senders = policy.senders.get(usize::from(interface.port));
         let mut head = [0; _];
         let tags = interface.tags.iter().flat_map(|tag| {
-            let ([a, b], [c, d]) = (tag.protocol.to_be_bytes(), tag.id().to_be_bytes());
+            let tag = interface.priority.of(*tag);
+            let ([a, b], [c, d]) = (tag.protocol.to_be_bytes(), tag.control.to_be_bytes());
             [a, b, c, d]
         });
         for (byte, value) in head.iter_mut().zip(interface.mac.into_iter().chain(tags)) {
@@ -68,6 +72,7 @@ impl Link {
         Self {
             head,
             tags: interface.tags.len() as u8,
+            keeps: interface.priority.kept(),
             passes: routes && policy.needs_routes_alone(interface),
             places: routes && !policy.tunnels.end_in(interface.router),
             stateful: interface.stateful,

@@ -92,6 +92,12 @@ impl Worker<'_> {
                 put(&mut state.lists.tasks, Task::Advertise(number));
             }
         }
+        let tasks = &mut state.lists.tasks;
+        owner
+            .announcements
+            .advance(policy, now.nanoseconds, |interface, place| {
+                put(tasks, Task::Announce { interface, place });
+            });
         for _ in 0..BUDGET {
             let Some(waiting) = self
                 .parts

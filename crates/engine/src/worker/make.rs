@@ -6,6 +6,7 @@ use sluice_wire::ethernet::{Link, multicast6};
 use sluice_wire::{Packet, arp, ndp};
 
 use super::{Resume, Worker};
+use crate::announcements::Place;
 use crate::batch::{Batch, Lists, Meta, Note, Origin, Stage, Task, put};
 use crate::chains::Copies;
 use crate::context::{Ctx, Revisions};
@@ -81,6 +82,11 @@ impl Worker<'_> {
                 Task::Advertise(interface) if next < end => {
                     next += usize::from(advertise(&mut batch, lists, &mut ctx, interface, next));
                 }
+                Task::Announce { interface, place } if next < end => {
+                    next += usize::from(announce(&mut batch, lists, &mut ctx, (interface, place), next));
+                }
+                // An announcement is made twice.
+                Task::Announce { .. } => {}
                 // The question is asked again, the advertisement comes with its next interval.
                 Task::Ask { .. } | Task::Advertise(_) => {}
             }
@@ -246,6 +252,40 @@ fn solicit(packet: &mut Packet<'_>, interface: &Interface, target: u128, mac: Op
         destination,
     };
     ndp::emit_solicitation(packet, link, source, to, target)
+}
+
+/// Tell all hosts of a link that an address is here (RFC 5227, 2.3; RFC 4861, 7.2.6). True where the buffer was used.
+fn announce(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    (number, address): (u16, Place),
+    place: usize,
+) -> bool {
+    let policy = ctx.policy;
+    let Some(interface) = policy.interface(number) else {
+        return false;
+    };
+    let packet = &mut batch.packets[place];
+    let made = match address.address(interface, policy) {
+        Some(Address::V4(own)) => arp::emit_request(packet, interface.mac, own, own),
+        Some(Address::V6(own)) => {
+            let link = Link {
+                source: interface.mac,
+                destination: multicast6(ndp::ALL_NODES),
+            };
+            let flags = ndp::Advertised {
+                router: true,
+                solicited: false,
+                overriding: true,
+            };
+            ndp::emit_advertisement(packet, link, (own, ndp::ALL_NODES), own, flags)
+        }
+        None => false,
+    };
+    let sent = made && send(batch, lists, ctx, (number, interface), place);
+    ctx.counters.announcements.add(sent.into());
+    sent
 }
 
 /// Tell all hosts of a link of the router and its prefixes (RFC 4861, 6.2). True where the buffer was used.

@@ -74,6 +74,7 @@ pub fn flow(frame: &[u8]) -> (SocketAddrV4, SocketAddrV4) {
 pub fn is_valid(frame: &[u8]) -> bool {
     let lenient = validity::Policy {
         martians: false,
+        reserved: false,
         source_routes: true,
         headers: true,
     };
@@ -220,6 +221,8 @@ fn interface(index: u16, mac: [u8; 6], addresses: &[&str], mtu: u16, stateful: b
         validation: SourceValidation::Off,
         validity: validity::Policy::default(),
         complete_checksums: true,
+        priority: Default::default(),
+        neighbours: Default::default(),
         advertise: None,
         segment_size: None,
         peer: None,

@@ -69,6 +69,8 @@ fn interface(number: u16, port: PortIndex, vlan: Option<u16>, router: u16, own: 
         validation: SourceValidation::Off,
         validity: validity::Policy::default(),
         complete_checksums: true,
+        priority: Default::default(),
+        neighbours: Default::default(),
         advertise: None,
         segment_size: None,
         tunnel: None,

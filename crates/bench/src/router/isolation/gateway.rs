@@ -80,6 +80,8 @@ fn interface(number: u16, port: usize, router: u16, tagged: bool) -> Interface {
         validation: SourceValidation::Off,
         validity: validity::Policy::default(),
         complete_checksums: true,
+        priority: Default::default(),
+        neighbours: Default::default(),
         advertise: None,
         segment_size: None,
         tunnel: None,

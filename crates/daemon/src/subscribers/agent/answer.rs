@@ -134,8 +134,8 @@ impl Agent {
     fn grant(&self, reply: &Reply, server: Ipv4Addr) -> Result<Grant, Fault> {
         let address = reply.address;
         let lease = reply.lease.ok_or(Fault::LeaseMissing)?;
-        let class_e = address.octets()[0] >= 240;
-        if address.octets()[0] == 0 || address.is_loopback() || address.is_multicast() || class_e {
+        let reserved = address.octets()[0] >= 240 && (self.settings.refuses_reserved || address.is_broadcast());
+        if address.octets()[0] == 0 || address.is_loopback() || address.is_multicast() || reserved {
             return Err(Fault::Unusable);
         }
         if !self.settings.allows(address) {

@@ -64,6 +64,8 @@ pub struct Settings {
     pub probes: u32,
     /// Shortest lease that is taken, in seconds; at least 1.
     pub shortest_lease: u32,
+    /// No public address of 240.0.0.0/4 is taken.
+    pub refuses_reserved: bool,
     /// Use leases of before a restart while the server is asked whether they hold.
     pub use_while_confirming: bool,
 }
@@ -86,6 +88,7 @@ impl Settings {
             rate: 1_000,
             probes: 10,
             shortest_lease: 60,
+            refuses_reserved: true,
             use_while_confirming: true,
         }
     }

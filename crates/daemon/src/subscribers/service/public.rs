@@ -55,6 +55,8 @@ impl Client {
             broadcast: client.broadcast,
             servers: client.servers.clone(),
             prefixes: client.prefixes.clone(),
+            // Where the configuration allows them, networks of public addresses may be of these.
+            refuses_reserved: client.prefixes.iter().all(|net| net.network().octets()[0] < 240),
             window: client.window,
             hold: client.hold,
             rate: client.rate,

@@ -1,0 +1,179 @@
+//! Announcements of own addresses to their links: at the start, where the link comes up, and where an address or the MAC address of
+//! an interface changes (RFC 5227, 2.3; RFC 4861, 7.2.6).
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustc_hash::FxHasher;
+use sluice_route::Address;
+
+use crate::nodes::neighbour::stands_in_for;
+use crate::policy::{Interface, Policy};
+
+/// How often each address is announced, and nanoseconds between (RFC 5227: `ANNOUNCE_NUM`, `ANNOUNCE_INTERVAL`).
+const ANNOUNCE: (u8, u64) = (2, 2_000_000_000);
+
+/// Addresses that are looked at in a round, announcements of them, and nanoseconds until the next ones.
+const STEP: (usize, usize, u64) = (64, 4, 1_000_000);
+
+/// Networks that are searched for addresses of translation: of no more than 65,536 addresses.
+const SEARCHED: u8 = 16;
+
+/// An address of an interface: in the network of which of its addresses, and which there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    network: u16,
+    offset: u32,
+}
+
+impl Place {
+    /// The address; none where it is none to be announced.
+    pub fn address(self, interface: &Interface, policy: &Policy) -> Option<Address> {
+        let &(own, length) = interface.link.addresses.get(usize::from(self.network))?;
+        let Address::V4(four) = own else {
+            return Some(own);
+        };
+        if length < SEARCHED {
+            return Some(own);
+        }
+        let network = four & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+        let address = network.checked_add(self.offset)?;
+        let plain = Address::V4(address);
+        // Of two addresses in one network, the first has searched it.
+        let before = interface.link.addresses.iter().take(usize::from(self.network));
+        let is_known = |&(other, bits): &(Address, u8)| {
+            bits >= SEARCHED
+                && sluice_route::Prefix::new(other, bits).contains(plain)
+                && matches!(other, Address::V4(_))
+        };
+        let is_ours = interface.link.owns(plain) || stands_in_for(interface, policy, address);
+        (is_ours && !before.copied().any(|one| is_known(&one))).then_some(plain)
+    }
+
+    /// Where the next one may be.
+    fn next(self, interface: &Interface) -> Self {
+        let entry = interface.link.addresses.get(usize::from(self.network));
+        let size = match entry {
+            Some(&(Address::V4(_), length)) if (SEARCHED..=32).contains(&length) => 1 << (32 - length),
+            _ => 1,
+        };
+        match self.offset + 1 < size {
+            true => Self {
+                offset: self.offset + 1,
+                ..self
+            },
+            false => Self {
+                network: self.network + 1,
+                offset: 0,
+            },
+        }
+    }
+
+    fn is_end(self, interface: &Interface) -> bool {
+        usize::from(self.network) >= interface.link.addresses.len()
+    }
+}
+
+/// How far an interface is.
+#[derive(Clone, Debug, Default)]
+struct Announcing {
+    /// The commit that it was looked at by.
+    committed: Option<u32>,
+    /// What was announced: MAC address and addresses.
+    announced: u64,
+    /// How often its link had come up.
+    ups: u32,
+    /// Rounds left, and nanosecond of the next step.
+    left: u8,
+    next: u64,
+    began: u64,
+    place: Place,
+}
+
+/// Announcements of all interfaces.
+#[derive(Debug)]
+pub struct Announcements {
+    of_interface: Vec<Announcing>,
+    ups: Arc<[AtomicU32]>,
+}
+
+impl Announcements {
+    /// Of interfaces that `ups` counts for how often their links have come up.
+    pub fn new(ups: Arc<[AtomicU32]>) -> Self {
+        Self {
+            of_interface: vec![Announcing::default(); ups.len()],
+            ups,
+        }
+    }
+
+    /// Announce what is due.
+    pub fn advance(&mut self, policy: &Policy, now: u64, mut announce: impl FnMut(u16, Place)) {
+        for &number in policy.announcing.iter() {
+            let (Some(interface), Some(one), Some(ups)) = (
+                policy.interface(number),
+                self.of_interface.get_mut(usize::from(number)),
+                self.ups.get(usize::from(number)),
+            ) else {
+                continue;
+            };
+            let ups = ups.load(Ordering::Relaxed);
+            if one.committed != Some(policy.committed) {
+                one.committed = Some(policy.committed);
+                let now_there = digest(interface, policy);
+                if now_there != one.announced {
+                    one.announced = now_there;
+                    one.begin(now);
+                }
+            }
+            if ups != one.ups {
+                one.ups = ups;
+                one.begin(now);
+            }
+            if one.left > 0 && now >= one.next {
+                one.step((interface, policy), now, |place| announce(number, place));
+            }
+        }
+    }
+}
+
+/// A digest of what there is to be announced.
+fn digest(interface: &Interface, policy: &Policy) -> u64 {
+    let mut hasher = FxHasher::default();
+    interface.mac.hash(&mut hasher);
+    for (address, length) in &interface.link.addresses {
+        (address.number(), address.bits(), length).hash(&mut hasher);
+    }
+    if interface.outside {
+        policy.leases.generation.hash(&mut hasher);
+    }
+    // Never that of nothing.
+    hasher.finish() | 1
+}
+
+impl Announcing {
+    fn begin(&mut self, now: u64) {
+        (self.left, self.next, self.began, self.place) = (ANNOUNCE.0, now, now, Place::default());
+    }
+
+    fn step(&mut self, (interface, policy): (&Interface, &Policy), now: u64, mut announce: impl FnMut(Place)) {
+        let (looks, mut left, pause) = STEP;
+        for _ in 0..looks {
+            if self.place.is_end(interface) {
+                self.left -= 1;
+                self.began = now.max(self.began + ANNOUNCE.1);
+                (self.next, self.place) = (self.began, Place::default());
+                return;
+            }
+            if self.place.address(interface, policy).is_some() {
+                announce(self.place);
+                left -= 1;
+            }
+            self.place = self.place.next(interface);
+            if left == 0 {
+                self.next = now + pause;
+                return;
+            }
+        }
+    }
+}
