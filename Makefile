@@ -59,11 +59,13 @@ sanitize: ## AddressSanitizer and Miri over the crates without devices (nightly 
 	@scripts/setup sanitize
 	@scripts/sanitize
 
-soak: setup ## Properties with cases of SEED (drawn), CONVERSATIONS (1000000) through inspection, random traffic for SECONDS (600)
+soak: setup ## Properties with cases of SEED (drawn), CONVERSATIONS (1000000) through inspection, STEPS (50000) of routes against the kernel, random traffic for SECONDS (600)
 	@seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); echo "properties with SEED=$$seed"; \
 	PROPTEST_RNG_SEED=$$seed cargo test --locked --workspace --tests
 	cargo build --release --locked -p sluice
 	SLUICE_CONVERSATIONS=$(or $(CONVERSATIONS),1000000) cargo test --release --locked -p sluice-inspect --test conversations
+	SLUICE_ROUTE_SEED=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') SLUICE_ROUTE_STEPS=$(or $(STEPS),50000) \
+	lab/run-tests --profile release -k kernel_table
 	@lab/soak --profile release --seconds $(or $(SECONDS),600)
 
 audit: setup ## Known advisories against the dependencies (wants the network)

@@ -105,6 +105,7 @@ impl Router {
 
     fn told(&mut self, messages: &[Vec<u8>]) -> &mut Self {
         self.feed.follow(&mut self.rib, &messages.concat(), 0);
+        self.feed.settle(&mut self.rib, 0);
         self.rib.publish(&mut self.table);
         self
     }
@@ -355,6 +356,13 @@ fn what_cannot_be_followed_is_counted_by_its_reason() {
     );
     assert_eq!(
         vec![("other-family", 1), ("next-hops", 1)],
+        refused(&[route("2001:db8:9::/48", BGP)
+            .number(4, 3)
+            .attribute(18, &[2, 0, 10, 0, 0, 2])
+            .finish()])
+    );
+    assert_eq!(
+        vec![("malformed", 1)],
         refused(&[with(|writer| writer.number(4, 3).attribute(18, &[0; 18]))])
     );
     assert_eq!(vec![("next-hop", 1)], refused(&[by("10.9.0.0/16", 5)]));
