@@ -50,9 +50,9 @@ class KernelTable:
         return self._ask(address, FIB_MATCH)
 
     def next_hop(self, address):
-        """The one that a packet takes."""
+        """The one that a packet takes, or the action."""
         taken = self._ask(address, 0)
-        return next(iter(taken)) if isinstance(taken, dict) else None
+        return next(iter(taken)) if isinstance(taken, dict) else taken
 
     def _ask(self, address, flags):
         address = ipaddress.ip_address(address)

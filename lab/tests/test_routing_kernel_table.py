@@ -65,7 +65,9 @@ class Race:
         if ":" not in address:
             return False
         table = self.table(address)
-        return "dead" in table or "nhid" in table and self.kernel.next_hop(address) in (sluice or ())
+        taken = self.kernel.next_hop(address)
+        may_take = taken in sluice if isinstance(sluice, dict) else taken == sluice
+        return "dead" in table or "nhid" in table and may_take
 
     @staticmethod
     def covering(address):

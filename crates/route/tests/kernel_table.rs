@@ -75,6 +75,12 @@ fn object(id: u32, gateway: &str) -> Vec<u8> {
     writer.address(6, gateway).number(5, 3).finish()
 }
 
+/// A message that comes of another request than the others.
+fn of_request(sequence: u32, mut message: Vec<u8>) -> Vec<u8> {
+    message[8..12].copy_from_slice(&sequence.to_ne_bytes());
+    message
+}
+
 fn object_gone(id: u32) -> Vec<u8> {
     Writer::next_hop((kind::DELETE_NEXT_HOP, 0), 0, id).finish()
 }
@@ -247,6 +253,44 @@ fn every_route_of_an_object_that_changes_is_told_again_and_keeps_its_place() {
     assert_eq!(["10.0.0.9"], *kernel.leads(V4));
     kernel.told(&[gone(V4, &["10.0.0.9"])]);
     assert_eq!(["10.0.0.2"], *kernel.leads(V4));
+}
+
+#[test]
+fn ipv6_route_of_an_object_that_changes_is_no_second_one_and_a_replacement_by_it_is() {
+    let mut kernel = Kernel::new();
+    // The object changes: its route is told as a replacement, of the same request.
+    kernel.told(&[
+        object(1, "fe80::1"),
+        blackhole(ADDED, V6),
+        by_object(CREATE | APPEND, V6, 1),
+        object(1, "fe80::2"),
+        by_object(REPLACE, V6, 1),
+    ]);
+    // In the place of the blackhole comes a second route by the object.
+    assert_eq!(["Blackhole"], *kernel.leads(V6));
+    kernel.told(&[of_request(9, by_object(REPLACE, V6, 1))]);
+    assert_eq!(["fe80::2"], *kernel.leads(V6));
+    let delete = || {
+        let writer = Writer::route((kind::DELETE_ROUTE, 0), prefix(V6), 3, 1);
+        writer.number(6, 1024).number(30, 1).finish()
+    };
+    kernel.told(&[delete()]);
+    assert_eq!(["fe80::2"], *kernel.leads(V6));
+    kernel.told(&[delete()]);
+    assert!(kernel.leads(V6).is_empty());
+}
+
+#[test]
+fn replacement_by_an_object_that_another_route_names_changes_the_first() {
+    let mut kernel = Kernel::new();
+    let by_ospf = Writer::route((kind::NEW_ROUTE, REPLACE), prefix(V4), 188, 1).number(30, 1);
+    kernel.told(&[
+        object(1, "10.0.0.1"),
+        blackhole(ADDED, V4),
+        by_object(CREATE | APPEND, V4, 1),
+        of_request(9, by_ospf.number(6, 0).finish()),
+    ]);
+    assert_eq!(["10.0.0.1"], *kernel.leads(V4));
 }
 
 #[test]

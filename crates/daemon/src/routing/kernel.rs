@@ -191,7 +191,10 @@ async fn go_on(
 ) -> Result<(), End> {
     let listed = {
         let feed = &mut shared.state().feed;
-        listing.is_outdated |= feed.take_disturbed();
+        if feed.take_disturbed() && !listing.is_outdated {
+            tracing::debug!("router {}: routes are listed again", shared.name);
+            listing.is_outdated = true;
+        }
         feed.take_listed()
     };
     match listed {

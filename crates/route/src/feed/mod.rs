@@ -159,6 +159,8 @@ pub struct Feed {
     listed: Option<Listed>,
     /// What is listed changed meanwhile.
     is_torn: bool,
+    /// The request that the last change of a next-hop object came of.
+    object_request: Option<(u32, u32)>,
     /// Links of the namespace, and whether each is up.
     links_up: BTreeMap<u32, bool>,
     /// Something has happened that takes routes away without a message of its own.
@@ -176,6 +178,7 @@ impl Feed {
             hops: Vec::with_capacity(MAX_HOPS),
             listed: None,
             is_torn: false,
+            object_request: None,
             links_up: BTreeMap::new(),
             is_disturbed: false,
         }
@@ -240,7 +243,10 @@ impl Feed {
         match message.kind {
             kind::NEW_ROUTE => self.new_route(rib, message, now),
             kind::DELETE_ROUTE => self.delete_route(rib, message, now),
-            kind::NEW_NEXT_HOP => self.new_next_hop(rib, message.body),
+            kind::NEW_NEXT_HOP => {
+                self.object_request = Some(message.request);
+                self.new_next_hop(rib, message.body)
+            }
             kind::DELETE_NEXT_HOP => self.delete_next_hop(rib, message.body),
             kind::NEW_LINK | kind::DELETE_LINK | kind::NEW_ADDRESS | kind::DELETE_ADDRESS if self.is_kernel() => {
                 self.is_disturbed |= self.disturbs(message);
@@ -296,7 +302,8 @@ impl Feed {
         let route = RouteMessage::read(message)?;
         self.concerns(&route)?;
         if self.is_kernel() {
-            return self.mirror_route(rib, &route, now);
+            let is_of_object = self.object_request == Some(message.request);
+            return self.mirror_route(rib, &route, is_of_object, now);
         }
         Self::is_foreign(&route)?;
         let origin = self.teller.origin;
@@ -319,7 +326,19 @@ impl Feed {
     }
 
     /// A route of the kernel's table is new or changed.
-    fn mirror_route(&mut self, rib: &mut Rib, route: &RouteMessage<'_>, now: Time) -> Result<(), Refused> {
+    fn mirror_route(
+        &mut self,
+        rib: &mut Rib,
+        route: &RouteMessage<'_>,
+        is_of_object: bool,
+        now: Time,
+    ) -> Result<(), Refused> {
+        // Where a next-hop object changes, the kernel sends every route by it as if that replaced one: it is where it was.
+        if let Some(id) = route.next_hop.filter(|_| is_of_object)
+            && self.mirror.has_object(route.prefix, route.metric, id)
+        {
+            return Ok(());
+        }
         let lead = lead(route)?;
         let followed = Self::is_foreign(route).and_then(|()| self.count_legs(route, &lead));
         let before = self.metrics(route.prefix);

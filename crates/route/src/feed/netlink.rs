@@ -13,6 +13,8 @@ pub struct Message<'a> {
     pub kind: u16,
     /// NLM_F_…
     pub flags: u16,
+    /// The request that it comes of: its sequence number, and the port of who sent that.
+    pub request: (u32, u32),
     /// What follows the header.
     pub body: &'a [u8],
 }
@@ -87,6 +89,7 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Re
             let message = Message {
                 kind: half(head.get(4..)?)?,
                 flags: half(head.get(6..)?)?,
+                request: (word(head.get(8..)?)?, word(head.get(12..)?)?),
                 body: head.get(HEADER..length)?,
             };
             bytes = head.get(aligned(length)..).unwrap_or_default();
@@ -154,7 +157,7 @@ pub struct Leg {
 }
 
 /// What a route does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// It forwards.
     Unicast,
@@ -219,7 +222,7 @@ impl<'a> RouteMessage<'a> {
         let &[family, length, source, tos, table, protocol, scope, kind] =
             body.first_chunk().ok_or(Refused::Malformed)?;
         let mut identity = DefaultHasher::new();
-        (protocol, scope, kind).hash(&mut identity);
+        (protocol, scope).hash(&mut identity);
         let flags = number(body.get(8..).unwrap_or_default())?;
         let zero = match family {
             INET => Address::V4(0),
@@ -268,6 +271,10 @@ impl<'a> RouteMessage<'a> {
                 30 => message.next_hop = Some(number(value)?),
                 _ => message.leg.read(family, name, value)?,
             }
+        }
+        if message.next_hop.is_none() {
+            // What a next-hop object does, its routes do.
+            message.kind.hash(&mut identity);
         }
         message.identity = identity.finish() as u32;
         Ok(message)

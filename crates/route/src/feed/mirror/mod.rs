@@ -181,6 +181,13 @@ impl Mirror {
         result
     }
 
+    /// Whether there is a route by a next-hop object.
+    pub fn has_object(&self, prefix: Prefix, metric: u32, id: u32) -> bool {
+        let lead = self.leads.of_object(id);
+        let is_it = |entry: &Entry| entry.metric == metric && Some(entry.lead) == lead;
+        self.entries(prefix).iter().any(is_it)
+    }
+
     /// A route is new, changed or listed. `lead` is what all of it leads to.
     pub fn new_route(&mut self, message: &RouteMessage<'_>, lead: Lead, is_listed: bool) {
         let prefix = message.prefix;
@@ -206,7 +213,7 @@ impl Mirror {
                 return;
             }
             match (prefix.address(), entries.first()) {
-                (Address::V4(_), Some(&entry)) => gone.extend(order::new_v4(routes, entry, flags, leads)),
+                (Address::V4(_), Some(&entry)) => gone.extend(order::new_v4(routes, entry, flags)),
                 _ => order::new_v6(routes, &entries, flags, leads, gone),
             }
         });

@@ -44,20 +44,12 @@ fn of_metric(routes: &Routes, metric: u32) -> std::ops::Range<usize> {
     begin..end
 }
 
-/// The place of a route that names a next-hop object which others may name as well. The kernel sends each of these routes
-/// with NLM_F_REPLACE where the object changes.
-fn of_object(routes: &Routes, metric: u32, new: &Entry, leads: &Leads) -> Option<usize> {
-    let is_object = matches!(leads.get(new.lead), Lead::Object(_));
-    of_metric(routes, metric).find(|&place| is_object && routes[place].lead == new.lead)
-}
-
 /// A route of IPv4 is new or changed. Returns the entry that it replaced.
-pub fn new_v4(routes: &mut Routes, new: Entry, flags: u16, leads: &Leads) -> Option<Entry> {
+pub fn new_v4(routes: &mut Routes, new: Entry, flags: u16) -> Option<Entry> {
     let range = of_metric(routes, new.metric);
     if flags & REPLACE != 0 {
-        let place = of_object(routes, new.metric, &new, leads).or((!range.is_empty()).then_some(range.start));
-        if let Some(place) = place {
-            return Some(std::mem::replace(&mut routes[place], new));
+        if let Some(first) = routes[range.clone()].first_mut() {
+            return Some(std::mem::replace(first, new));
         }
     }
     let place = if flags & APPEND != 0 { range.end } else { range.start };
@@ -72,9 +64,7 @@ pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &Leads, gon
     let is_sibling = first.is_sibling(leads);
     if flags & REPLACE != 0 && !range.is_empty() {
         let same_kind = |&place: &usize| routes[place].is_sibling(leads) == is_sibling;
-        let place = of_object(routes, first.metric, first, leads)
-            .or(range.clone().find(same_kind))
-            .unwrap_or(range.start);
+        let place = range.clone().find(same_kind).unwrap_or(range.start);
         let old = std::mem::replace(&mut routes[place], *first);
         gone.push(old);
         if old.is_sibling(leads) {
