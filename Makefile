@@ -59,10 +59,12 @@ sanitize: ## AddressSanitizer and Miri over the crates without devices (nightly 
 	@scripts/setup sanitize
 	@scripts/sanitize
 
-soak: setup ## Properties of SEED (drawn) and on, ROUNDS (4) times; CONVERSATIONS (1000000) through inspection; traffic for SECONDS (600)
+soak: setup ## Properties of SEED (drawn) and on, ROUNDS (4) times; CONVERSATIONS (1000000) through inspection, STEPS (50000) of routes against the kernel, traffic for SECONDS (600)
 	@SEED=$(SEED) ROUNDS=$(ROUNDS) scripts/properties
 	cargo build --release --locked -p sluice
 	SLUICE_CONVERSATIONS=$(or $(CONVERSATIONS),1000000) cargo test --release --locked -p sluice-inspect --test conversations
+	SLUICE_ROUTE_SEED=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') SLUICE_ROUTE_STEPS=$(or $(STEPS),50000) \
+	lab/run-tests --profile release -k kernel_table
 	@lab/soak --profile release --seconds $(or $(SECONDS),600)
 
 nightly: ## What a night is long enough for: soak with 32 ROUNDS, fuzz with 600 FUZZ_SECONDS

@@ -267,7 +267,7 @@ pub enum Problem {
     /// An address that is preferred for longer than it is valid.
     #[error("`preferred-lifetime` is longer than `valid-lifetime`")]
     PreferredBeyondValid,
-    /// An IPv4 gateway of an IPv6 route, or the reverse.
+    /// An IPv4 gateway of an IPv6 route.
     #[error("a gateway `{via}` cannot serve a route to `{to}`")]
     FamiliesDiffer {
         /// The gateway.
@@ -489,15 +489,12 @@ impl Problem {
             Self::NotAutonomous(_) => "use a /64 (RFC 4862, 5.5.3), or set `autonomous = false`".into(),
             Self::NotIpv4(_) => "translation is between IPv4 addresses; IPv6 is routed as it is".into(),
             Self::PreferredBeyondValid => "lower it (RFC 4861, 4.6.2)".into(),
-            Self::FamiliesDiffer { via, .. } => {
-                if via.is_ipv4() {
-                    "give an IPv6 gateway".into()
-                } else {
-                    "give an IPv4 gateway".into()
-                }
-            }
+            Self::FamiliesDiffer { .. } => "give an IPv6 gateway".into(),
             Self::NotAttached { links, .. } if links.is_empty() => "no interface has an address of its family".into(),
-            Self::NotAttached { links, .. } => format!("links are {}", list(links)),
+            Self::NotAttached { links, .. } => format!(
+                "links are {}; name the `interface` of one beyond them, of a gateway with `onlink = true` or a route to it by that interface",
+                list(links)
+            ),
             Self::AttachedElsewhere { on, .. } => format!("write `interface = \"{on}\"`, or leave it out"),
             Self::LinkLocalNeedsInterface(_) => "add `interface = \"…\"`".into(),
             Self::OwnAddress(_) => "write the address of the other host".into(),

@@ -316,13 +316,14 @@ fn document() -> impl Strategy<Value = Document> {
         option::of(any::<std::net::IpAddr>()),
         option::of("[a-z.]{1,9}"),
         option::of(action),
-        any::<bool>(),
+        any::<[bool; 2]>(),
         option::of(any::<[u8; 2]>()),
     )
-        .prop_map(|(to, via, interface, action, recursive, numbers)| Route {
+        .prop_map(|(to, via, interface, action, [recursive, onlink], numbers)| Route {
             to,
             via,
             recursive,
+            onlink,
             interface,
             action,
             weight: numbers.map(|[weight, _]| weight),

@@ -725,4 +725,18 @@ impl Policy {
     pub fn interface(&self, number: u16) -> Option<&Interface> {
         self.interfaces.get(number as usize)
     }
+
+    /// Source for what the gateway sends to an IPv4 address by an interface: of another one of its router where it has none
+    /// itself.
+    pub fn source4(&self, interface: &Interface, address: u32) -> Option<u32> {
+        let others = || self.interfaces.iter().filter(|other| other.router == interface.router);
+        let own = interface.source4(address);
+        own.or_else(|| others().find_map(|other| other.source4(address)))
+    }
+
+    /// Whether an address is one of an interface's router.
+    pub fn owns(&self, interface: &Interface, address: sluice_route::Address) -> bool {
+        let mut others = self.interfaces.iter().filter(|other| other.router == interface.router);
+        others.any(|other| other.link.owns(address))
+    }
 }

@@ -4,9 +4,10 @@ mod rig;
 
 use std::net::Ipv6Addr;
 
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, Sent, plain};
+use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, Sent, plain, route};
 use sluice_engine::policy::Advertise;
 use sluice_engine::request::{Reply, Request};
+use sluice_route::Via;
 use sluice_testkit::packet::{self, Frame};
 
 const ROUTER: &str = "203.0.113.254";
@@ -290,6 +291,119 @@ fn ipv6_neighbour_is_solicited_and_what_waits_is_sent() {
     let sent = rig.host_sends(&answer);
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert_eq!(inbound.ttl(63).macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
+}
+
+/// 198.51.100.0/24 by a gateway on the outside link, whatever networks that has.
+fn by(gateway: &str) -> Plan {
+    let via = Via::OnLink {
+        address: plain(gateway),
+        interface: OUTSIDE,
+    };
+    Plan {
+        routes: vec![route("198.51.100.0", 24, via)],
+        ..plan()
+    }
+}
+
+#[test]
+fn gateway_beyond_the_networks_of_the_link_is_asked_for_and_its_answer_taken() {
+    let mut rig = Rig::new(by("192.0.2.77"));
+    let question = packet::arp_request(OUTSIDE_MAC, "203.0.113.1", "192.0.2.77");
+    assert_eq!(question, rig.host_sends(&datagram(1))[0].frame);
+    let sent = rig.send(
+        OUTSIDE,
+        &packet::arp_reply(ROUTER_MAC, "192.0.2.77", OUTSIDE_MAC, "203.0.113.1"),
+    );
+    assert_eq!(vec![1], ports(&sent));
+    assert_eq!(ROUTER_MAC, sent[0].frame[..6]);
+    // Nothing is learned of others beyond the link.
+    rig.send(
+        OUTSIDE,
+        &packet::arp_reply(ROUTER_MAC, "192.0.2.78", OUTSIDE_MAC, "203.0.113.1"),
+    );
+    rig.send(OUTSIDE, &packet::arp_request(ROUTER_MAC, "192.0.2.78", "203.0.113.1"));
+    assert_eq!(None, rig.plane.neighbours().find(OUTSIDE, plain("192.0.2.78")));
+}
+
+#[test]
+fn gateway_on_a_link_without_ipv4_addresses_is_asked_for_from_another_address_of_the_router() {
+    let via = Via::OnLink {
+        address: plain("192.0.2.77"),
+        interface: INSIDE,
+    };
+    let mut rig = Rig::new(Plan {
+        interfaces: |interfaces| {
+            interfaces[usize::from(INSIDE)]
+                .link
+                .addresses
+                .retain(|(own, _)| own.bits() == 128)
+        },
+        routes: vec![route("10.9.9.0", 24, via)],
+        ..plan()
+    });
+    let inbound = packet::udp4("198.51.100.7:53", "10.9.9.9:5000");
+    let question = packet::arp_request(INSIDE_MAC, "203.0.113.1", "192.0.2.77");
+    assert_eq!(question, rig.router_sends(&inbound)[0].frame);
+    let sent = rig.send(
+        INSIDE,
+        &packet::arp_reply(HOST_MAC, "192.0.2.77", INSIDE_MAC, "203.0.113.1"),
+    );
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(HOST_MAC, sent[0].frame[..6]);
+}
+
+/// RFC 8950: the neighbour is found by neighbour discovery, the packet stays what it is.
+#[test]
+fn ipv4_packet_takes_the_mac_of_a_gateway_of_ipv6() {
+    let mut rig = Rig::new(by("2001:db8:2::9"));
+    let group = solicited_node("2001:db8:2::9");
+    let source = v6("2001:db8:2::1");
+    let question = packet::neighbour(source, group, 135, 0, v6("2001:db8:2::9"), &link_option(1, OUTSIDE_MAC));
+    let sent = rig.host_sends(&datagram(1));
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(question.macs(OUTSIDE_MAC, group_mac(group)).build(), sent[0].frame);
+    let answer = packet::neighbour(
+        v6("2001:db8:2::9"),
+        source,
+        136,
+        0x6000_0000,
+        v6("2001:db8:2::9"),
+        &link_option(2, ROUTER_MAC),
+    );
+    let sent = rig.router_sends(&answer);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(datagram(1).ttl(63).macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
+    let sent = rig.host_sends(&datagram(2));
+    assert_eq!(datagram(2).ttl(63).macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
+}
+
+#[test]
+fn sender_is_told_by_icmp_of_ipv4_when_a_gateway_of_ipv6_does_not_answer() {
+    let mut rig = Rig::new(by("fe80::9"));
+    rig.know(INSIDE, plain(HOST), HOST_MAC);
+    let mut sent = rig.host_sends(&datagram(1));
+    rig.pass(5000);
+    sent.extend(rig.sent());
+    let errors: Vec<_> = sent.iter().filter(|sent| sent.port == INSIDE).collect();
+    assert_eq!(1, errors.len());
+    assert_eq!([3, 1], errors[0].frame[34..36]);
+    assert_eq!(vec![("neighbour-unresolved", 1)], rig.all_drops());
+}
+
+#[test]
+fn translated_sessions_go_by_a_gateway_of_ipv6() {
+    let mut rig = Rig::new(Plan {
+        translate: true,
+        ..by("fe80::9")
+    });
+    rig.know(INSIDE, plain(HOST), HOST_MAC);
+    rig.know(OUTSIDE, plain("fe80::9"), ROUTER_MAC);
+    let public = rig.public(&datagram(1));
+    let answer = packet::udp4("198.51.100.7:53".parse::<std::net::SocketAddrV4>().unwrap(), public);
+    let sent = rig.router_sends(&answer);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(HOST_MAC, sent[0].frame[..6]);
+    assert_eq!(1, rig.uses(OUTSIDE, "fe80::9").min(1));
 }
 
 fn advertising() -> Plan {

@@ -86,6 +86,12 @@ pub struct Prefix {
 }
 
 impl Prefix {
+    /// All addresses of IPv4.
+    pub const ALL_V4: Self = Self {
+        address: Address::V4(0),
+        length: 0,
+    };
+
     /// The prefix of `length` bits (cut to the address's length) around `address`.
     pub fn new(address: Address, length: u8) -> Self {
         use sluice_table::prefix::Address as _;

@@ -73,6 +73,13 @@ pub enum Via {
         /// Its interface, where it is stated.
         interface: Option<InterfaceIndex>,
     },
+    /// By a gateway on the link of this interface, whatever networks it has.
+    OnLink {
+        /// Its address.
+        address: Address,
+        /// Its interface.
+        interface: InterfaceIndex,
+    },
     /// By a gateway that is found by the attached networks or the router's own routes, and followed as these change.
     Recursive(Address),
     /// Destinations are on the link of this interface themselves.
@@ -157,8 +164,8 @@ pub enum RouteError {
         /// Its gateway.
         gateway: Address,
     },
-    /// A gateway of the other family.
-    #[error("route {prefix}: gateway {gateway} is of the other address family")]
+    /// A gateway of IPv4 for IPv6.
+    #[error("route {prefix}: gateway {gateway} is of IPv4")]
     GatewayFamily {
         /// The route.
         prefix: Prefix,
@@ -350,9 +357,11 @@ fn way(interfaces: &[Interface], route: &Route) -> Result<Way, RouteError> {
         Via::Attached(interface) if of_router(interface) => return Ok(Way::Attached(interface)),
         Via::Attached(interface) => return Err(RouteError::Interface { prefix, interface }),
         Via::Gateway { address, interface } => (address, interface),
+        Via::OnLink { address, interface } => (address, Some(interface)),
         Via::Recursive(address) => (address, None),
     };
-    if gateway.bits() != prefix.address().bits() {
+    // IPv4 goes by gateways of IPv6, too (RFC 8950).
+    if gateway.bits() < prefix.address().bits() {
         return Err(RouteError::GatewayFamily { prefix, gateway });
     }
     if let Some(interface) = stated.filter(|index| !of_router(*index)) {
@@ -364,8 +373,10 @@ fn way(interfaces: &[Interface], route: &Route) -> Result<Way, RouteError> {
     if gateway.is_link_local() && stated.is_none() {
         return Err(RouteError::GatewayNeedsInterface { prefix, gateway });
     }
-    if let Via::Recursive(address) = route.via {
-        return Ok(Way::Via(address));
+    match route.via {
+        Via::Recursive(address) => return Ok(Way::Via(address)),
+        Via::OnLink { address, interface } => return Ok(Way::Gateway { interface, address }),
+        _ => {}
     }
     let reaches = |interface: &&Interface| {
         stated.is_none_or(|index| index == interface.index) && interface.has_neighbour(gateway)

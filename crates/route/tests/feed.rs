@@ -105,6 +105,7 @@ impl Router {
 
     fn told(&mut self, messages: &[Vec<u8>]) -> &mut Self {
         self.feed.follow(&mut self.rib, &messages.concat(), 0);
+        self.feed.settle(&mut self.rib, 0);
         self.rib.publish(&mut self.table);
         self
     }
@@ -322,6 +323,27 @@ fn interfaces_of_another_host_mean_nothing_and_gateways_are_found_by_address() {
 }
 
 #[test]
+fn ipv4_route_of_a_daemon_by_a_gateway_of_ipv6_leads_there() {
+    let via = |text: &str| {
+        let Address::V6(bits) = address(text) else {
+            panic!("IPv6")
+        };
+        [&10_u16.to_ne_bytes()[..], &bits.to_be_bytes()].concat()
+    };
+    let mut router = Router::new(Origin::Fpm);
+    router.told(&[
+        route("10.9.0.0/16", BGP)
+            .attribute(18, &via("fe80::9"))
+            .number(4, 3)
+            .finish(),
+        next_hop(1, "fe80::8", 3),
+        by("10.8.0.0/16", 1),
+    ]);
+    assert_eq!(Some(&[to(0, "fe80::9")][..]), router.to("10.9.0.0/16"));
+    assert_eq!(Some(&[to(0, "fe80::8")][..]), router.to("10.8.0.0/16"));
+}
+
+#[test]
 fn what_cannot_be_followed_is_counted_by_its_reason() {
     let refused = |messages: &[Vec<u8>]| {
         let mut router = Router::new(Origin::Fpm);
@@ -355,6 +377,13 @@ fn what_cannot_be_followed_is_counted_by_its_reason() {
     );
     assert_eq!(
         vec![("other-family", 1), ("next-hops", 1)],
+        refused(&[route("2001:db8:9::/48", BGP)
+            .number(4, 3)
+            .attribute(18, &[2, 0, 10, 0, 0, 2])
+            .finish()])
+    );
+    assert_eq!(
+        vec![("malformed", 1)],
         refused(&[with(|writer| writer.number(4, 3).attribute(18, &[0; 18]))])
     );
     assert_eq!(vec![("next-hop", 1)], refused(&[by("10.9.0.0/16", 5)]));

@@ -568,7 +568,12 @@ pub enum Show {
         json: bool,
     },
     /// Routes that are used: connected, static and learned ones, a line for each way
+    ///
+    /// With an address, the route that packets to it take: the longest match, with its next hops.
     Routes {
+        /// The route of packets to this address.
+        #[arg(value_name = "ADDRESS")]
+        address: Option<std::net::IpAddr>,
         /// Those of this virtual router.
         #[arg(long, value_name = "NAME")]
         router: Option<String>,

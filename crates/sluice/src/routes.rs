@@ -51,7 +51,7 @@ pub(crate) fn routes(client: &mut Client, wanted: &RouteFilter, output: &mut dyn
         columns.row([
             row.router,
             row.to,
-            row.via.map_or("-".into(), |via| via.to_string()),
+            row.via.map(|via| via.to_string()).or(row.action).unwrap_or("-".into()),
             row.interface.unwrap_or("-".into()),
             row.kind + stale,
             row.distance.to_string(),

@@ -96,10 +96,16 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             };
             graph::graph(&mut connect()?, &of(router), form, output)
         }
-        Show::Routes { router, all, json } => {
+        Show::Routes {
+            address,
+            router,
+            all,
+            json,
+        } => {
             let wanted = RouteFilter {
                 router: router.clone(),
                 all: *all,
+                address: *address,
             };
             match json {
                 true => as_json::<_, Route>(&mut connect()?, path::ROUTES, &wanted, u64::MAX, output),

@@ -1,5 +1,7 @@
 //! `/v1/routers`: virtual routers.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use super::Counter;
@@ -23,6 +25,9 @@ pub struct RouteFilter {
     pub router: Option<String>,
     /// Those too that are not used.
     pub all: bool,
+    /// The route that packets to this address take, of each router.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
 }
 
 /// A virtual router.

@@ -263,6 +263,10 @@ pub struct Route {
     /// The interface, where it leads to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// What it does with packets where it does not forward them: `blackhole`, `unreachable`, `prohibit` or `throw`; of an
+    /// address that is asked for, `directed-broadcast` and `link-local` too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
     /// `connected`, `static`, `local`, `blackhole`, `unreachable` or `prohibit`; what told it where it is learned: `bgp`, `ospf`, …
     pub kind: String,
     /// Administrative distance: of the routes to one network that lead anywhere, the lowest is used.

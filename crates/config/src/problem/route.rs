@@ -1,5 +1,7 @@
 //! What can be wrong with static routes.
 
+use std::net::IpAddr;
+
 use super::Problem;
 use crate::value::Prefix;
 
@@ -24,6 +26,18 @@ pub enum RouteProblem {
     /// A route to a network on the link of an interface.
     #[error("`{0}` is on the link of interface `{1}`")]
     OnLink(Prefix, String),
+    /// A gateway that is said to be on a link, without the gateway or the link.
+    #[error("the route to `{0}` is `onlink`, which is about a `via` with an `interface`")]
+    Onlink(Prefix),
+    /// A gateway that no route leads to.
+    #[error("no route leads to the gateway `{0}`")]
+    Unreachable(IpAddr),
+    /// An address that all hosts of a link have.
+    #[error("`{0}` is the network or broadcast address of the link of interface `{1}`")]
+    Broadcast(IpAddr, String),
+    /// A router without IPv4 addresses.
+    #[error("the router cannot ask for IPv4 hosts by interface `{0}`: it has no IPv4 address")]
+    NothingToAskWith(String),
     /// A gateway that is to be found, with the answer beside it, or none at all.
     #[error("the route to `{0}` is `recursive`, which is about a `via` without an `interface`")]
     Recursive(Prefix),
@@ -41,6 +55,14 @@ impl RouteProblem {
             Self::OnLink(..) => {
                 "leave it out, or give it a `distance` above 1: it is used while the link is down".into()
             }
+            Self::Onlink(_) => "add what is missing, or leave `onlink` out".into(),
+            Self::Unreachable(_) => {
+                "add a route to it that is not the default route, such as one by the `interface` that it is on; or \
+                                     name that interface and write `onlink = true` in place of `recursive`"
+                    .into()
+            }
+            Self::Broadcast(..) => "write the address of a router".into(),
+            Self::NothingToAskWith(_) => "give one of its interfaces an IPv4 address, or take a gateway of IPv6".into(),
             Self::Recursive(_) => "write `via` alone, or leave `recursive` out".into(),
         }
     }

@@ -113,13 +113,17 @@ pub struct Route {
     /// Destination network; `0.0.0.0/0` and `::/0` are the default routes. No default route leads to 169.254.0.0/16
     /// (RFC 3927, 2.7): a route of its own does.
     pub to: Prefix,
-    /// Address of the next gateway, on the link of one of the interfaces.
+    /// Address of the next gateway, on the link of one of the interfaces: in one of its networks, or in a network that a
+    /// route leads onto that link. IPv4 routes may have gateways of IPv6 (RFC 8950).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
     /// The gateway need not be on a link: the router's other routes lead to it, all but the default route, and the route
     /// follows them as they change.
     #[serde(default, skip_serializing_if = "is_default")]
     pub recursive: bool,
+    /// The gateway is on the link of `interface`, whatever networks that has.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub onlink: bool,
     /// The interface to leave by. Needed for a gateway with a link-local address and for a route onto a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,

@@ -5,6 +5,7 @@ mod applications;
 mod bridges;
 mod chains;
 mod filter;
+mod gateways;
 mod inspection;
 mod interfaces;
 mod nat;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use super::gateways::{Asked, link_of};
 use super::interfaces::attached;
 use super::routers::{Scope, of_router};
 use super::{Check, is_link_local};
@@ -25,6 +26,7 @@ impl Check<'_> {
             self.scope = scope;
             let router = scope.router;
             let mut known: HashMap<Prefix, Vec<Route>> = HashMap::new();
+            let mut of_scope = Vec::new();
             for (k, written) in scope.routes.iter().enumerate() {
                 let Some(way) = self.way(k, written, interfaces) else {
                     continue;
@@ -41,8 +43,10 @@ impl Check<'_> {
                     self.report(place!["routes", k, "to"], problem.into());
                 }
                 beside.push(route.clone());
-                routes.push(route);
+                of_scope.push((k, route));
             }
+            self.recursive(&of_scope, interfaces);
+            routes.extend(of_scope.into_iter().map(|(_, route)| route));
         }
         self.scope = Scope::top(self.document);
         routes
@@ -62,6 +66,11 @@ impl Check<'_> {
             self.report(place!["routes", k, "recursive"], problem.into());
             return None;
         }
+        if written.onlink && (written.via.is_none() || written.interface.is_none()) {
+            let problem = RouteProblem::Onlink(written.to);
+            self.report(place!["routes", k, "onlink"], problem.into());
+            return None;
+        }
         let named = match &written.interface {
             Some(name) => Some(self.own_interface(place!["routes", k, "interface"], name)?),
             None => None,
@@ -75,15 +84,23 @@ impl Check<'_> {
                 );
                 None
             }
-            (None, Some(interface), None) => Some(Way::Link(interface)),
+            (None, Some(interface), None) => {
+                let at = place!["routes", k, "interface"];
+                self.can_ask(at, interface, Asked::Hosts(written.to), interfaces)
+                    .then_some(Way::Link(interface))
+            }
             (None, None, None) => {
                 self.report(place!["routes", k, "to"], RouteProblem::Incomplete(written.to).into());
                 None
             }
             (Some(via), named, None) => {
                 let at = place!["routes", k, "via"];
-                if via.is_ipv4() != written.to.ipv4().is_some() {
+                // IPv4 goes by gateways of IPv6, too (RFC 8950).
+                if via.is_ipv4() && written.to.ipv4().is_none() {
                     self.report(at, Problem::FamiliesDiffer { via, to: written.to });
+                    return None;
+                }
+                if self.is_broadcast(at, via, interfaces) {
                     return None;
                 }
                 let of_router = (self.scope.router, interfaces);
@@ -92,8 +109,12 @@ impl Check<'_> {
                         .other_host(at, via, named, of_router)
                         .then_some(Way::Recursive(via));
                 }
-                let interface = self.on_link(at, via, named, of_router)?;
-                Some(Way::Gateway(via, interface))
+                let interface = match named.filter(|_| written.onlink) {
+                    Some(named) => self.other_host(at, via, Some(named), of_router).then_some(named)?,
+                    None => self.on_link(at, via, named, of_router)?,
+                };
+                self.can_ask(at, interface, Asked::Gateway(via), interfaces)
+                    .then_some(Way::Gateway(via, interface))
             }
         }
     }
@@ -112,9 +133,16 @@ impl Check<'_> {
             let at = place!["neighbours", "static", k, "address"];
             let router = named.and_then(|named| interfaces.get(usize::from(named)));
             let router = router.map_or(DEFAULT_ROUTER, |interface| interface.router);
-            let Some(interface) = self.on_link(at, written.address, named, (router, interfaces)) else {
-                continue;
+            // It may be a gateway that is on the link although no network of the interface has it.
+            let is_beyond = attached(interfaces, router, written.address).is_none();
+            let interface = match named.filter(|_| is_beyond) {
+                Some(_) => {
+                    let is_other = self.other_host(at, written.address, named, (router, interfaces));
+                    named.filter(|_| is_other)
+                }
+                None => self.on_link(at, written.address, named, (router, interfaces)),
             };
+            let Some(interface) = interface else { continue };
             if made
                 .iter()
                 .any(|other| other.address == written.address && other.interface == interface)
@@ -168,7 +196,10 @@ impl Check<'_> {
         if address.is_ipv6() && is_link_local(address) {
             return named;
         }
-        let on = attached(interfaces, router, address);
+        let on = match self.scope.router == router {
+            true => link_of(&self.scope, interfaces, address),
+            false => attached(interfaces, router, address),
+        };
         match (on, named) {
             (Some(on), None) => Some(on),
             (Some(on), Some(named)) if on == named => Some(on),

@@ -41,7 +41,13 @@ pub(super) async fn routes(
             router: &router.name,
             now,
             all: wanted.all,
+            is_lookup: wanted.address.is_some(),
         };
+        if let Some(address) = wanted.address {
+            let found = rib.lookup(address.into());
+            found.iter().for_each(|shown| lister.list(shown, &mut items));
+            continue;
+        }
         let mut last = if number == first { begin } else { 0 };
         for (place, shown) in rib.page(last) {
             // What is offered for one network is on one page.
@@ -70,6 +76,8 @@ struct Lister<'p> {
     router: &'p str,
     now: Time,
     all: bool,
+    /// It is about an address, whatever its route is.
+    is_lookup: bool,
 }
 
 impl Lister<'_> {
@@ -105,11 +113,13 @@ impl Lister<'_> {
             Way::Attached(index) => (None, name(index), "static"),
             Way::Gateway { interface, address } => (Some(address), name(interface), "static"),
             Way::Via(address) => (Some(address), None, "static"),
-            Way::Drop(RouteRefusal::Blackhole) => (None, None, "blackhole"),
-            Way::Drop(RouteRefusal::Unreachable) => (None, None, "unreachable"),
-            Way::Drop(RouteRefusal::Prohibit) => (None, None, "prohibit"),
             // Broadcast addresses of the links and link-local ones, which nobody configured.
-            Way::Drop(_) => return None,
+            Way::Drop(RouteRefusal::DirectedBroadcast | RouteRefusal::LinkLocal) if !self.is_lookup => return None,
+            Way::Drop(refusal) => (None, None, action(refusal)),
+        };
+        let action = match hop.way {
+            Way::Drop(refusal) => Some(action(refusal).into()),
+            _ => None,
         };
         let told = || protocol_name(shown.protocol).unwrap_or(shown.origin.name());
         let kind = if shown.origin.is_learned() { told() } else { kind };
@@ -118,6 +128,7 @@ impl Lister<'_> {
             to: shown.prefix.to_string(),
             via: via.map(IpAddr::from),
             interface,
+            action,
             kind: kind.into(),
             distance: shown.distance,
             metric: shown.metric,
@@ -127,6 +138,18 @@ impl Lister<'_> {
             used: unused.is_none(),
             unused: unused.map(Into::into),
         })
+    }
+}
+
+/// What a route that does not forward does, in the words of the configuration and of `ip route`.
+fn action(refusal: RouteRefusal) -> &'static str {
+    match refusal {
+        RouteRefusal::Blackhole => "blackhole",
+        RouteRefusal::Unreachable => "unreachable",
+        RouteRefusal::Prohibit => "prohibit",
+        RouteRefusal::NoRoute => "throw",
+        RouteRefusal::DirectedBroadcast => "directed-broadcast",
+        RouteRefusal::LinkLocal => "link-local",
     }
 }
 

@@ -276,9 +276,9 @@ fn route(configured: &sluice_config::config::Route) -> Route {
         weight: configured.weight,
         distance: configured.distance,
         via: match configured.way {
-            Way::Gateway(address, interface) => Via::Gateway {
+            Way::Gateway(address, interface) => Via::OnLink {
                 address: address.into(),
-                interface: Some(interface),
+                interface,
             },
             Way::Recursive(address) => Via::Recursive(address.into()),
             Way::Link(interface) => Via::Attached(interface),

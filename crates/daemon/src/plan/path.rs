@@ -1,6 +1,6 @@
 //! Between which hosts the carrier mix flows, as the configuration has it.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use ipnet::{IpNet, Ipv4Net};
 use sluice_config::Config;
@@ -81,7 +81,7 @@ fn networks(config: &Config, router: RouterIndex) -> Vec<Behind> {
     let routes = config.routes.iter().filter(|route| route.router == router);
     let routes = routes.filter_map(|route| {
         let (index, on_link) = match route.way {
-            Way::Gateway(IpAddr::V4(_), index) => (index, false),
+            Way::Gateway(_, index) => (index, false),
             Way::Link(index) => (index, true),
             _ => return None,
         };

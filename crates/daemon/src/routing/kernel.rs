@@ -31,8 +31,9 @@ pub struct KernelSettings {
     pub began: Instant,
 }
 
-/// RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE and RTNLGRP_NEXTHOP, as bits.
-const GROUPS: u32 = 1 << (7 - 1) | 1 << (11 - 1) | 1 << (32 - 1);
+/// RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE and RTNLGRP_NEXTHOP, as bits; and RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR and
+/// RTNLGRP_IPV6_IFADDR, as the kernel takes routes away in silence with links and addresses.
+const GROUPS: u32 = 1 << (7 - 1) | 1 << (11 - 1) | 1 << (32 - 1) | 1 | 1 << (5 - 1) | 1 << (9 - 1);
 
 /// What the kernel keeps for us while the control thread is busy: some 100,000 routes.
 const BUFFER: usize = 32 << 20;
@@ -98,8 +99,6 @@ async fn ask(socket: &UnixDatagram, listing: usize) -> io::Result<()> {
 enum End {
     #[error("changes were missed, and everything is listed again")]
     Missed,
-    #[error("interfaces have changed, and everything is listed again")]
-    Renumbered,
     #[error("the router is gone")]
     NoRouter,
     #[error("{0}")]
@@ -125,41 +124,45 @@ async fn run(shared: Arc<Shared>, namespace: Option<PathBuf>) {
     }
 }
 
+/// Where the listing of everything stands.
+struct Listing {
+    /// What is listed at the time, of [`LISTINGS`]; all where it is their number.
+    next: usize,
+    /// Something has happened that only another listing shows.
+    is_outdated: bool,
+    /// The last one is to be made again at this time.
+    again: Option<Instant>,
+}
+
 /// List what is there, then follow what changes. A socket on which something was missed is given up with all it holds.
 async fn hear(shared: &Shared, socket: &UnixDatagram, patience: &mut Patience) -> End {
     let mut buffer = vec![0; LONGEST];
-    let mut listing = 0;
-    shared.begin();
-    if let Err(error) = ask(socket, listing).await {
-        return error.into();
-    }
+    let mut listing = Listing {
+        next: LISTINGS.len(),
+        is_outdated: true,
+        again: None,
+    };
     loop {
+        if let Err(end) = go_on(shared, socket, &mut listing, patience).await {
+            return end;
+        }
         tokio::select! {
             ready = socket.readable() => if let Err(error) = ready { return error.into() },
-            () = shared.again.notified() => return End::Renumbered,
+            () = shared.again.notified() => listing.is_outdated = true,
+            () = at(listing.again) => {
+                listing.again = None;
+                listing.is_outdated = true;
+            }
         }
         let read = shared.hear(|feed, rib, now| {
-            for _ in 0..READS {
+            let read = (0..READS).try_for_each(|_| {
                 let length = socket.try_recv(&mut buffer)?;
                 feed.follow(rib, buffer.get(..length).unwrap_or_default(), now);
-            }
-            Ok::<_, io::Error>(())
+                Ok::<_, io::Error>(())
+            });
+            feed.settle(rib, now);
+            read
         });
-        let listed = shared.state().feed.take_listed();
-        match (listed, listing < LISTINGS.len()) {
-            (Some(Listed::Torn), true) => return End::Missed,
-            (Some(Listed::Whole), true) => {
-                listing += 1;
-                if listing == LISTINGS.len() {
-                    shared.sweep().await;
-                    shared.state().replay.settle();
-                    patience.reset();
-                } else if let Err(error) = ask(socket, listing).await {
-                    return error.into();
-                }
-            }
-            _ => {}
-        }
         match read {
             Some(Err(error)) => match (error.kind(), Errno::from_io_error(&error)) {
                 (io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted, _) => {}
@@ -170,4 +173,56 @@ async fn hear(shared: &Shared, socket: &UnixDatagram, patience: &mut Patience) -
             None => return End::NoRouter,
         }
     }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ask for what is to be listed next. What happens during a listing begins another one behind it.
+async fn go_on(
+    shared: &Shared,
+    socket: &UnixDatagram,
+    listing: &mut Listing,
+    patience: &mut Patience,
+) -> Result<(), End> {
+    let listed = {
+        let feed = &mut shared.state().feed;
+        if feed.take_disturbed() && !listing.is_outdated {
+            tracing::debug!("router {}: routes are listed again", shared.name);
+            listing.is_outdated = true;
+        }
+        feed.take_listed()
+    };
+    match listed {
+        Some(Listed::Torn) if listing.next < LISTINGS.len() => return Err(End::Missed),
+        Some(Listed::Whole) if listing.next < LISTINGS.len() => {
+            listing.next += 1;
+            if listing.next == LISTINGS.len() {
+                let is_current = shared.state().feed.end_listing();
+                shared.sweep().await;
+                shared.state().replay.settle();
+                match is_current {
+                    true => patience.reset(),
+                    false => listing.again = Some(Instant::now() + patience.next()),
+                }
+            } else {
+                ask(socket, listing.next).await?;
+            }
+        }
+        _ => {}
+    }
+    if listing.is_outdated && listing.next == LISTINGS.len() {
+        *listing = Listing {
+            next: 0,
+            is_outdated: false,
+            again: None,
+        };
+        shared.begin();
+        ask(socket, 0).await?;
+    }
+    Ok(())
 }

@@ -161,8 +161,9 @@ fn hear_arp(
     let on_link = interface.link.has_neighbour(Address::V4(sender));
     let heard = match (asks && for_us, for_us) {
         (true, _) => Heard::Solicitation,
-        (false, solicited) => Heard::Advertisement(Advertisement {
-            solicited,
+        (false, for_us) => Heard::Advertisement(Advertisement {
+            // Where the interface has no address, the question was sent from another one.
+            solicited: for_us || !asks && policy.owns(interface, Address::V4(target)),
             overrides: true,
         }),
     };

@@ -220,7 +220,7 @@ fn ask(
     };
     let packet = &mut batch.packets[place];
     let asked = match entry.address {
-        Address::V4(target) => interface.source4(target).is_some_and(|source| {
+        Address::V4(target) => policy.source4(interface, target).is_some_and(|source| {
             if probe {
                 arp::emit_probe(
                     packet,

@@ -3,6 +3,7 @@
 //! A [`Feed`] is what one teller has told so far. Whatever it is told, it goes on: what is not followed has a counter.
 
 pub mod fpm;
+mod mirror;
 pub mod netlink;
 mod objects;
 mod refused;
@@ -10,12 +11,13 @@ pub mod writer;
 
 use std::collections::BTreeMap;
 
-use netlink::{Kind, Leg, NextHopMessage, RouteMessage, kind};
+use mirror::{Chosen, Effect, Lead, Mirror};
+use netlink::{Kind, Leg, Message, NextHopMessage, RouteMessage, kind};
 use objects::{Meaning, Objects, refusal};
 pub use refused::Refused;
 
-use crate::rib::{Hop, MAX_HOPS, Offer, Origin, Rib, Target, Way};
-use crate::{InterfaceIndex, Prefix, Refusal, Time};
+use crate::rib::{Group, Hop, MAX_HOPS, Offer, Origin, Rib, Target, Way};
+use crate::{Address, InterfaceIndex, Prefix, Refusal, Time};
 
 /// What the numbers of interfaces in messages mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +150,8 @@ pub enum Listed {
 pub struct Feed {
     teller: Teller,
     objects: Objects,
+    /// The kernel's table, where the kernel is the teller.
+    mirror: Mirror,
     counts: FeedCounts,
     /// Next hops of the message under way.
     hops: Vec<Hop>,
@@ -155,6 +159,12 @@ pub struct Feed {
     listed: Option<Listed>,
     /// What is listed changed meanwhile.
     is_torn: bool,
+    /// The request that the last change of a next-hop object came of.
+    object_request: Option<(u32, u32)>,
+    /// Links of the namespace, and whether each is up.
+    links_up: BTreeMap<u32, bool>,
+    /// Something has happened that takes routes away without a message of its own.
+    is_disturbed: bool,
 }
 
 impl Feed {
@@ -163,10 +173,14 @@ impl Feed {
         Self {
             teller,
             objects: Objects::default(),
+            mirror: Mirror::default(),
             counts: FeedCounts::default(),
             hops: Vec::with_capacity(MAX_HOPS),
             listed: None,
             is_torn: false,
+            object_request: None,
+            links_up: BTreeMap::new(),
+            is_disturbed: false,
         }
     }
 
@@ -189,13 +203,26 @@ impl Feed {
     /// stale.
     pub fn begin(&mut self, rib: &mut Rib) {
         self.objects.clear(rib);
-        (self.listed, self.is_torn) = (None, false);
+        self.mirror.begin();
+        (self.listed, self.is_torn, self.is_disturbed) = (None, false, false);
         rib.begin_replay(self.teller.origin);
     }
 
     /// Whether a listing has come to its end since this was asked last, and how.
     pub fn take_listed(&mut self) -> Option<Listed> {
         self.listed.take()
+    }
+
+    /// All that was listed is there: routes told from now on are changes of it. False where a part of the listing is older
+    /// than a change that came before it, and all has to be listed again.
+    pub fn end_listing(&mut self) -> bool {
+        self.mirror.end_listing()
+    }
+
+    /// Whether routes may have changed without a message since this was asked last: the kernel takes routes away in silence
+    /// when a link is set down or an address goes (`fib_sync_down_dev`). Everything has to be listed again.
+    pub fn take_disturbed(&mut self) -> bool {
+        std::mem::take(&mut self.is_disturbed)
     }
 
     /// Follow messages, in order. What came of them is there with the next [`Rib::publish`].
@@ -205,22 +232,49 @@ impl Feed {
             if let Ok(message) = &message {
                 self.is_torn |= message.flags & netlink::TORN != 0;
             }
-            let followed = message.and_then(|message| match message.kind {
-                kind::NEW_ROUTE => self.new_route(rib, message.body, now),
-                kind::DELETE_ROUTE => self.delete_route(rib, message.body),
-                kind::NEW_NEXT_HOP => self.new_next_hop(rib, message.body),
-                kind::DELETE_NEXT_HOP => self.delete_next_hop(rib, message.body),
-                kind::DONE => {
-                    let is_torn = std::mem::take(&mut self.is_torn) || message.flags & netlink::TORN != 0;
-                    self.listed = Some(if is_torn { Listed::Torn } else { Listed::Whole });
-                    Ok(())
-                }
-                kind::NOOP => Ok(()),
-                _ => Err(Refused::Message),
-            });
+            let followed = message.and_then(|message| self.follow_one(rib, &message, now));
             if let Err(refused) = followed {
                 self.counts.refuse(refused);
             }
+        }
+    }
+
+    fn follow_one(&mut self, rib: &mut Rib, message: &Message<'_>, now: Time) -> Result<(), Refused> {
+        match message.kind {
+            kind::NEW_ROUTE => self.new_route(rib, message, now),
+            kind::DELETE_ROUTE => self.delete_route(rib, message, now),
+            kind::NEW_NEXT_HOP => {
+                self.object_request = Some(message.request);
+                self.new_next_hop(rib, message.body)
+            }
+            kind::DELETE_NEXT_HOP => self.delete_next_hop(rib, message.body),
+            kind::NEW_LINK | kind::DELETE_LINK | kind::NEW_ADDRESS | kind::DELETE_ADDRESS if self.is_kernel() => {
+                self.is_disturbed |= self.disturbs(message);
+                Ok(())
+            }
+            kind::DONE => {
+                let is_torn = std::mem::take(&mut self.is_torn) || message.flags & netlink::TORN != 0;
+                self.listed = Some(if is_torn { Listed::Torn } else { Listed::Whole });
+                Ok(())
+            }
+            kind::NOOP => Ok(()),
+            _ => Err(Refused::Message),
+        }
+    }
+
+    fn is_kernel(&self) -> bool {
+        self.teller.origin == Origin::Kernel
+    }
+
+    /// Whether what happened to a link or an address may have taken routes away, or brought them back.
+    fn disturbs(&mut self, message: &Message<'_>) -> bool {
+        let is_v4 = message.body.first() == Some(&netlink::INET);
+        match (message.kind, netlink::link(message.body)) {
+            (kind::NEW_LINK, Some(link)) => self.links_up.insert(link.index, link.is_up) != Some(link.is_up),
+            (kind::DELETE_LINK, Some(link)) => self.links_up.remove(&link.index).is_some(),
+            // Next hops that were dead come back with the first address of IPv4.
+            (kind::NEW_ADDRESS, _) => is_v4,
+            _ => true,
         }
     }
 
@@ -232,6 +286,11 @@ impl Feed {
         if message.is_conditional || message.is_cloned {
             return Err(Refused::Condition);
         }
+        Ok(())
+    }
+
+    /// Whether a route is others', not one that was derived from addresses or that Sluice made.
+    fn is_foreign(message: &RouteMessage<'_>) -> Result<(), Refused> {
         match message.protocol {
             DERIVED => Err(Refused::Connected),
             OWN_PROTOCOL => Err(Refused::Own),
@@ -239,39 +298,159 @@ impl Feed {
         }
     }
 
-    fn new_route(&mut self, rib: &mut Rib, body: &[u8], now: Time) -> Result<(), Refused> {
-        let message = RouteMessage::read(body)?;
-        self.concerns(&message)?;
+    fn new_route(&mut self, rib: &mut Rib, message: &Message<'_>, now: Time) -> Result<(), Refused> {
+        let route = RouteMessage::read(message)?;
+        self.concerns(&route)?;
+        if self.is_kernel() {
+            let is_of_object = self.object_request == Some(message.request);
+            return self.mirror_route(rib, &route, is_of_object, now);
+        }
+        Self::is_foreign(&route)?;
         let origin = self.teller.origin;
-        let offered = self.target(rib, &message).and_then(|group| {
+        let offered = self.target(rib, &route).and_then(|group| {
             let offer = Offer {
                 origin,
-                protocol: message.protocol,
-                distance: distance(message.protocol),
-                metric: message.metric,
+                protocol: route.protocol,
+                distance: distance(route.protocol),
+                metric: route.metric,
                 target: group.map_or(Target::Hops(&self.hops), Target::Group),
             };
-            rib.offer(message.prefix, &offer, now).map_err(refusal)
+            rib.offer(route.prefix, &offer, now).map_err(refusal)
         });
         match offered {
             Ok(()) => self.counts.offered += 1,
             // It leads elsewhere by now, and where is not known.
-            Err(_) => drop(rib.withdraw(message.prefix, origin, message.metric)),
+            Err(_) => drop(rib.withdraw(route.prefix, origin, route.metric)),
         }
         offered
     }
 
-    /// The group that a route names; or else its next hops, in `self.hops`.
-    fn target(&mut self, rib: &mut Rib, message: &RouteMessage<'_>) -> Result<Option<crate::rib::Group>, Refused> {
-        let refusal = match message.kind {
-            Kind::Unicast => None,
-            Kind::Blackhole => Some(Refusal::Blackhole),
-            Kind::Unreachable => Some(Refusal::Unreachable),
-            Kind::Prohibit => Some(Refusal::Prohibit),
-            Kind::Other => return Err(Refused::Kind),
+    /// A route of the kernel's table is new or changed.
+    fn mirror_route(
+        &mut self,
+        rib: &mut Rib,
+        route: &RouteMessage<'_>,
+        is_of_object: bool,
+        now: Time,
+    ) -> Result<(), Refused> {
+        // Where a next-hop object changes, the kernel sends every route by it as if that replaced one: it is where it was.
+        if let Some(id) = route.next_hop.filter(|_| is_of_object)
+            && self.mirror.has_object(route.prefix, route.metric, id)
+        {
+            return Ok(());
+        }
+        let lead = lead(route)?;
+        let followed = Self::is_foreign(route).and_then(|()| self.count_legs(route, &lead));
+        let before = self.metrics(route.prefix);
+        self.mirror.new_route(route, lead, route.flags & netlink::LISTED != 0);
+        let offered = self.offer_chosen(rib, route.prefix, &before, now);
+        if offered == Err(Refused::Quota) && before.is_empty() {
+            self.mirror.forget(route.prefix);
+        }
+        followed.and(offered).inspect(|()| self.counts.offered += 1)
+    }
+
+    /// Count what can't be followed of a route; an error where nothing of it can.
+    fn count_legs(&mut self, route: &RouteMessage<'_>, lead: &Lead) -> Result<(), Refused> {
+        match lead {
+            Lead::Legs(legs) => {
+                let mut usable = false;
+                for leg in legs {
+                    match self.way(route.prefix, leg) {
+                        Ok(_) => usable = true,
+                        Err(refused) => self.counts.refuse(refused),
+                    }
+                }
+                usable.then_some(()).ok_or(Refused::NextHops)
+            }
+            Lead::Object(id) => self.objects.usable(*id),
+            Lead::Refused(_) => Ok(()),
+            Lead::Unfollowed | Lead::Deleted => Err(Refused::Kind),
+        }
+    }
+
+    /// The metrics at which the kernel has routes to a prefix.
+    fn metrics(&self, prefix: Prefix) -> Vec<u32> {
+        let all = self.mirror.chosen(prefix, |_| true);
+        all.into_iter().map(|chosen| chosen.metric).collect()
+    }
+
+    /// Offer what the kernel uses of a prefix, and take back what it offered before at other metrics.
+    ///
+    /// The kernel knows no distances: the distance of all of a prefix's routes is that of the one that it uses.
+    fn offer_chosen(&mut self, rib: &mut Rib, prefix: Prefix, before: &[u32], now: Time) -> Result<(), Refused> {
+        let usable = |lead: &Lead| match lead {
+            Lead::Legs(legs) => legs.iter().any(|leg| self.way(prefix, leg).is_ok()),
+            Lead::Object(id) => self.objects.usable(*id).is_ok(),
+            Lead::Refused(_) => true,
+            Lead::Unfollowed | Lead::Deleted => false,
         };
+        let all = self.mirror.chosen(prefix, usable);
+        let distance = all.first().map_or(0, |first| distance(first.protocol));
+        let mut result = Ok(());
+        for chosen in &all {
+            let offered = self.chosen_target(rib, prefix, chosen).and_then(|group| {
+                let offer = Offer {
+                    origin: Origin::Kernel,
+                    protocol: chosen.protocol,
+                    distance,
+                    metric: chosen.metric,
+                    target: group.map_or(Target::Hops(&self.hops), Target::Group),
+                };
+                rib.offer(prefix, &offer, now).map_err(refusal)
+            });
+            if offered.is_err() {
+                rib.withdraw(prefix, Origin::Kernel, chosen.metric);
+            }
+            result = result.and(offered);
+        }
+        let stays = |metric: u32| all.iter().any(|chosen| chosen.metric == metric);
+        for &metric in before.iter().filter(|metric| !stays(**metric)) {
+            rib.withdraw(prefix, Origin::Kernel, metric);
+        }
+        result
+    }
+
+    /// The group that a chosen route names; or else its next hops, in `self.hops`.
+    fn chosen_target(&mut self, rib: &mut Rib, prefix: Prefix, chosen: &Chosen) -> Result<Option<Group>, Refused> {
         self.hops.clear();
-        if let Some(refusal) = refusal {
+        for lead in &chosen.leads {
+            match lead {
+                Lead::Object(id) => return self.objects.group(rib, *id).map(Some),
+                Lead::Refused(refusal) => self.hops.push(Hop::new(Way::Drop(*refusal))),
+                Lead::Legs(legs) => {
+                    for leg in legs {
+                        let Ok(way) = self.way(prefix, leg) else { continue };
+                        if self.hops.len() == MAX_HOPS {
+                            return Err(Refused::NextHops);
+                        }
+                        let weight = leg.weight;
+                        self.hops.push(Hop { way, weight });
+                    }
+                }
+                Lead::Unfollowed | Lead::Deleted => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Choose again where next-hop objects have changed or gone since the last time. It looks at all routes then: call it
+    /// once for all messages that are there.
+    pub fn settle(&mut self, rib: &mut Rib, now: Time) {
+        for (prefix, metrics) in self.mirror.settle() {
+            if let Err(refused) = self.offer_chosen(rib, prefix, &metrics, now) {
+                self.counts.refuse(refused);
+            }
+        }
+    }
+
+    /// The group that a route names; or else its next hops, in `self.hops`.
+    fn target(&mut self, rib: &mut Rib, message: &RouteMessage<'_>) -> Result<Option<Group>, Refused> {
+        self.hops.clear();
+        if message.kind == Kind::Other {
+            return Err(Refused::Kind);
+        }
+        if let Some(refusal) = drops(message.kind) {
             self.hops.push(Hop::new(Way::Drop(refusal)));
             return Ok(None);
         }
@@ -281,7 +460,7 @@ impl Feed {
         for leg in message.legs() {
             // A next hop that can't be used leaves the others to do.
             let leg = leg?;
-            match self.way(&leg) {
+            match self.way(message.prefix, &leg) {
                 Ok(_) if self.hops.len() == MAX_HOPS => return Err(Refused::NextHops),
                 Ok(way) => self.hops.push(Hop {
                     way,
@@ -298,11 +477,11 @@ impl Feed {
     }
 
     /// Where a next hop leads.
-    fn way(&self, leg: &Leg) -> Result<Way, Refused> {
+    fn way(&self, to: Prefix, leg: &Leg) -> Result<Way, Refused> {
         if leg.wraps {
             return Err(Refused::Encapsulation);
         }
-        if leg.crosses {
+        if let (Address::V6(_), Some(Address::V4(_))) = (to.address(), leg.gateway) {
             return Err(Refused::OtherFamily);
         }
         if leg.is_dead {
@@ -324,13 +503,31 @@ impl Feed {
         }
     }
 
-    fn delete_route(&mut self, rib: &mut Rib, body: &[u8]) -> Result<(), Refused> {
-        let message = RouteMessage::read(body)?;
-        self.concerns(&message)?;
-        if rib.withdraw(message.prefix, self.teller.origin, message.metric) {
+    fn delete_route(&mut self, rib: &mut Rib, message: &Message<'_>, now: Time) -> Result<(), Refused> {
+        let route = RouteMessage::read(message)?;
+        self.concerns(&route)?;
+        if self.is_kernel() {
+            return self.unmirror_route(rib, &route, now);
+        }
+        Self::is_foreign(&route)?;
+        if rib.withdraw(route.prefix, self.teller.origin, route.metric) {
             self.counts.withdrawn += 1;
         }
         Ok(())
+    }
+
+    /// A route of the kernel's table, or some of its next hops, is gone.
+    fn unmirror_route(&mut self, rib: &mut Rib, route: &RouteMessage<'_>, now: Time) -> Result<(), Refused> {
+        let lead = lead(route)?;
+        let before = self.metrics(route.prefix);
+        match self.mirror.delete_route(route, lead) {
+            Effect::Known => return Ok(()),
+            Effect::Changed => self.counts.withdrawn += 1,
+            // What is kept here is not what the kernel has.
+            Effect::Astray => self.is_disturbed = true,
+        }
+        Self::is_foreign(route)?;
+        self.offer_chosen(rib, route.prefix, &before, now)
     }
 
     fn new_next_hop(&mut self, rib: &mut Rib, body: &[u8]) -> Result<(), Refused> {
@@ -345,23 +542,59 @@ impl Feed {
                 }
             }
             None if message.is_blackhole => Meaning::One(Ok(Hop::new(Way::Drop(Refusal::Blackhole)))),
-            None => Meaning::One(self.way(&message.leg).map(Hop::new)),
+            None => Meaning::One(self.way(ANY, &message.leg).map(Hop::new)),
         };
         let refused = match meaning {
             Meaning::One(Err(refused)) => Err(refused),
             _ => Ok(()),
         };
+        let was_usable = self.objects.usable(message.id).is_ok();
         self.objects.set(rib, message.id, meaning)?;
+        if self.is_kernel() && was_usable != self.objects.usable(message.id).is_ok() {
+            self.mirror.move_object(message.id);
+        }
         self.counts.next_hops += 1;
         refused
     }
 
     fn delete_next_hop(&mut self, rib: &mut Rib, body: &[u8]) -> Result<(), Refused> {
         let message = NextHopMessage::read(body)?;
+        if self.is_kernel() {
+            self.mirror.delete_object(message.id);
+            self.objects.empty(rib, message.id);
+        }
         match self.objects.remove(rib, message.id) {
             true => Ok(()),
             false => Err(Refused::NextHop),
         }
+    }
+}
+
+/// A prefix of IPv4, where a gateway may be of either family.
+const ANY: Prefix = Prefix::ALL_V4;
+
+/// How a route drops, where it does.
+fn drops(kind: Kind) -> Option<Refusal> {
+    match kind {
+        Kind::Blackhole => Some(Refusal::Blackhole),
+        Kind::Unreachable => Some(Refusal::Unreachable),
+        Kind::Prohibit => Some(Refusal::Prohibit),
+        Kind::Throw => Some(Refusal::NoRoute),
+        Kind::Unicast | Kind::Other => None,
+    }
+}
+
+/// What a route of the kernel leads to.
+fn lead(route: &RouteMessage<'_>) -> Result<Lead, Refused> {
+    if let Some(id) = route.next_hop {
+        return Ok(Lead::Object(id));
+    }
+    if matches!(route.protocol, DERIVED | OWN_PROTOCOL) || route.kind == Kind::Other {
+        return Ok(Lead::Unfollowed);
+    }
+    match drops(route.kind) {
+        Some(refusal) => Ok(Lead::Refused(refusal)),
+        None => route.legs().collect::<Result<_, _>>().map(Lead::Legs),
     }
 }
 
@@ -398,6 +631,10 @@ pub fn hostile(bytes: &[u8]) {
         }
         feed.begin(&mut rib);
         feed.follow(&mut rib, bytes, 0);
+        feed.settle(&mut rib, 0);
+        feed.end_listing();
+        feed.follow(&mut rib, bytes, 0);
+        feed.settle(&mut rib, 0);
         rib.end_replay(origin, usize::MAX);
         rib.publish(&mut Nothing);
         assert_eq!(0, rib.stale(origin));

@@ -1,6 +1,8 @@
 //! Netlink messages about routes and next hops, read where they lie (rtnetlink(7)). Numbers are in the order of this
 //! host: daemons elsewhere run on the same kind of machine, or their messages are malformed.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use super::Refused;
 use crate::{Address, Prefix};
 
@@ -11,6 +13,8 @@ pub struct Message<'a> {
     pub kind: u16,
     /// NLM_F_…
     pub flags: u16,
+    /// The request that it comes of: its sequence number, and the port of who sent that.
+    pub request: (u32, u32),
     /// What follows the header.
     pub body: &'a [u8],
 }
@@ -35,7 +39,22 @@ pub mod kind {
     pub const DELETE_NEXT_HOP: u16 = 105;
     /// All next hops are asked for.
     pub const GET_NEXT_HOP: u16 = 106;
+    /// A link is new or changed.
+    pub const NEW_LINK: u16 = 16;
+    /// A link is gone.
+    pub const DELETE_LINK: u16 = 17;
+    /// An address is new or changed.
+    pub const NEW_ADDRESS: u16 = 20;
+    /// An address is gone.
+    pub const DELETE_ADDRESS: u16 = 21;
 }
+
+/// NLM_F_MULTI: part of a listing.
+pub const LISTED: u16 = 2;
+/// NLM_F_REPLACE: in the place of a route that was there.
+pub const REPLACE: u16 = 0x100;
+/// NLM_F_APPEND: behind those that were there.
+pub const APPEND: u16 = 0x800;
 
 /// NLM_F_DUMP_INTR: a listing has missed a change.
 pub const TORN: u16 = 0x10;
@@ -70,6 +89,7 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Re
             let message = Message {
                 kind: half(head.get(4..)?)?,
                 flags: half(head.get(6..)?)?,
+                request: (word(head.get(8..)?)?, word(head.get(12..)?)?),
                 body: head.get(HEADER..length)?,
             };
             bytes = head.get(aligned(length)..).unwrap_or_default();
@@ -115,8 +135,14 @@ fn address(family: u8, value: &[u8]) -> Result<Address, Refused> {
     parsed.ok_or(Refused::Malformed)
 }
 
+/// The value of RTA_VIA: a family, and an address of it.
+fn via(value: &[u8]) -> Result<Address, Refused> {
+    let family = half(value).and_then(|family| u8::try_from(family).ok());
+    address(family.ok_or(Refused::Malformed)?, value.get(2..).unwrap_or_default())
+}
+
 /// Where a single next hop leads, as it was told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Leg {
     /// The gateway.
     pub gateway: Option<Address>,
@@ -126,14 +152,12 @@ pub struct Leg {
     pub weight: u8,
     /// It wraps packets.
     pub wraps: bool,
-    /// The gateway is of the other family.
-    pub crosses: bool,
     /// The kernel does not use it at the time.
     pub is_dead: bool,
 }
 
 /// What a route does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// It forwards.
     Unicast,
@@ -143,6 +167,8 @@ pub enum Kind {
     Unreachable,
     /// It refuses: prohibited.
     Prohibit,
+    /// It ends the lookup in this table.
+    Throw,
     /// Something else.
     Other,
 }
@@ -164,6 +190,10 @@ pub struct RouteMessage<'a> {
     pub is_cloned: bool,
     /// Metric.
     pub metric: u32,
+    /// Hash of what else tells it from another route of the kernel's table with these next hops.
+    pub identity: u32,
+    /// NLM_F_…
+    pub flags: u16,
     /// The next hop, or group, that it names.
     pub next_hop: Option<u32>,
     /// Its only next hop.
@@ -173,16 +203,26 @@ pub struct RouteMessage<'a> {
 }
 
 const CLONED: u32 = 0x200;
-/// RTNH_F_DEAD, RTNH_F_LINKDOWN
-const DEAD: u8 = 1 | 16;
+/// RTNH_F_DEAD: the interface is administratively down. Whether it has a carrier (RTNH_F_LINKDOWN) is known from the link
+/// itself, and the kernel sends no message when it comes back.
+const DEAD: u8 = 1;
 
 impl<'a> RouteMessage<'a> {
     /// Read the body of a message about a route.
     ///
     /// # Errors
     /// It is malformed, or of another family.
-    pub fn read(body: &'a [u8]) -> Result<Self, Refused> {
-        let &[family, length, source, tos, table, protocol, _, kind] = body.first_chunk().ok_or(Refused::Malformed)?;
+    pub fn read(
+        Message {
+            flags: of_message,
+            body,
+            ..
+        }: &Message<'a>,
+    ) -> Result<Self, Refused> {
+        let &[family, length, source, tos, table, protocol, scope, kind] =
+            body.first_chunk().ok_or(Refused::Malformed)?;
+        let mut identity = DefaultHasher::new();
+        (protocol, scope).hash(&mut identity);
         let flags = number(body.get(8..).unwrap_or_default())?;
         let zero = match family {
             INET => Address::V4(0),
@@ -197,6 +237,7 @@ impl<'a> RouteMessage<'a> {
             6 => Kind::Blackhole,
             7 => Kind::Unreachable,
             8 => Kind::Prohibit,
+            9 => Kind::Throw,
             _ => Kind::Other,
         };
         let mut message = Self {
@@ -207,6 +248,8 @@ impl<'a> RouteMessage<'a> {
             is_conditional: source > 0 || tos > 0,
             is_cloned: flags & CLONED != 0,
             metric: 0,
+            identity: 0,
+            flags: *of_message,
             next_hop: None,
             leg: Leg {
                 weight: 1,
@@ -221,12 +264,19 @@ impl<'a> RouteMessage<'a> {
             match name {
                 1 => message.prefix = Prefix::new(address(family, value)?, length),
                 6 => message.metric = number(value)?,
+                // Preferred source, metrics such as an MTU, realm.
+                7 | 8 | 11 => (name, value).hash(&mut identity),
                 9 => message.multipath = value,
                 15 => message.table = number(value)?,
                 30 => message.next_hop = Some(number(value)?),
                 _ => message.leg.read(family, name, value)?,
             }
         }
+        if message.next_hop.is_none() {
+            // What a next-hop object does, its routes do.
+            message.kind.hash(&mut identity);
+        }
+        message.identity = identity.finish() as u32;
         Ok(message)
     }
 
@@ -270,7 +320,7 @@ impl Leg {
         match name {
             4 => self.interface = number(value)?,
             5 => self.gateway = Some(address(family, value)?),
-            18 => self.crosses = true,
+            18 => self.gateway = Some(via(value)?),
             // A label to send with, an encapsulation and its type. No encapsulation has a type, too: 0.
             19 | 22 => self.wraps = true,
             21 => self.wraps |= half(value).ok_or(Refused::Malformed)? != 0,
@@ -278,6 +328,23 @@ impl Leg {
         }
         Ok(())
     }
+}
+
+/// A link, as a message about it has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    /// Its number.
+    pub index: u32,
+    /// IFF_UP: it is set up, with or without a carrier.
+    pub is_up: bool,
+}
+
+/// Read the body of a message about a link.
+pub fn link(body: &[u8]) -> Option<Link> {
+    Some(Link {
+        index: word(body.get(4..)?)?,
+        is_up: word(body.get(8..)?)? & 1 != 0,
+    })
 }
 
 /// A message about a next hop.

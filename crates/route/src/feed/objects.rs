@@ -54,6 +54,22 @@ impl Objects {
         self.follow(rib, id)
     }
 
+    /// Whether routes to a number lead anywhere, or why not.
+    pub fn usable(&self, id: u32) -> Result<(), Refused> {
+        match self.known.get(&id).ok_or(Refused::NextHop)?.meaning {
+            Meaning::One(Err(refused)) => Err(refused),
+            _ => Ok(()),
+        }
+    }
+
+    /// Routes that use a number lead nowhere from now on.
+    pub fn empty(&mut self, rib: &mut Rib, id: u32) {
+        if let Some(group) = self.known.get(&id).and_then(|object| object.group) {
+            // An empty group is within every limit.
+            let _ = rib.change_group(group, &[]);
+        }
+    }
+
     /// A number means nothing any more. Routes that use it keep what it meant.
     pub fn remove(&mut self, rib: &mut Rib, id: u32) -> bool {
         self.leave_groups(id);
@@ -77,11 +93,8 @@ impl Objects {
 
     /// What a route that names a number leads to.
     pub fn group(&mut self, rib: &mut Rib, id: u32) -> Result<Group, Refused> {
-        let object = self.known.get(&id).ok_or(Refused::NextHop)?;
-        if let Meaning::One(Err(refused)) = object.meaning {
-            return Err(refused);
-        }
-        if let Some(group) = object.group {
+        self.usable(id)?;
+        if let Some(group) = self.known.get(&id).and_then(|object| object.group) {
             return Ok(group);
         }
         let group = rib.add_group(&self.hops(id)).map_err(refusal)?;

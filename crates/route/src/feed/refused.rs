@@ -40,13 +40,13 @@ refused! {
     Connected "connected"
         "A route that the kernel derived from an address: Sluice derives it itself.";
     Kind "kind"
-        "A route of a kind that does not forward: local, broadcast, multicast, throw.";
+        "A route of a kind that does not forward: local, broadcast, multicast.";
     Condition "condition"
         "A route for some sources, or some types of service, alone.";
     Encapsulation "encapsulation"
         "A next hop that wraps packets or labels them.";
     OtherFamily "other-family"
-        "A gateway of the other address family.";
+        "A route of IPv6 by a gateway of IPv4.";
     Interface "interface"
         "A next hop on an interface that the router has not.";
     Gateway "gateway"

@@ -235,8 +235,8 @@ impl NeighbourKeeper {
     }
 
     /// Learn from a packet that came in by `interface`. `on_link` says whether `address` belongs to a subnet of
-    /// that interface and is not the gateway's own ([`crate::Interface::has_neighbour`]); nothing is learned
-    /// otherwise, nor of a MAC that no single host has.
+    /// that interface and is not the gateway's own ([`crate::Interface::has_neighbour`]). Of others nothing is learned, but of
+    /// those that a route has led to before, whose answers are waited for; nor of a MAC that no single host has.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a field of the packet, or time, or the way out"
@@ -252,11 +252,12 @@ impl NeighbourKeeper {
         emit: &mut impl FnMut(Action),
     ) {
         let bad_mac = mac.is_some_and(|mac| mac[0] & 1 != 0 || mac == [0; 6]);
-        if !on_link || bad_mac || !address.is_host() || self.table.is_pair(interface) {
+        if bad_mac || !address.is_host() || self.table.is_pair(interface) {
             return;
         }
         let Some(known) = self.table.resolve(interface, address) else {
             if let (Heard::Solicitation, Some(mac)) = (heard, mac)
+                && on_link
                 && !self.quotas.is_full(interface)
                 && let Some(index) = self.create(interface, address, State::Stale, mac, emit)
             {

@@ -356,6 +356,22 @@ impl Rib {
         }
     }
 
+    /// The offers for the longest prefix that holds an address and leads anywhere, as far as was published.
+    pub fn lookup(&self, address: Address) -> Vec<Shown<'_>> {
+        match address {
+            Address::V4(bits) => self.longest(&self.v4, bits),
+            Address::V6(bits) => self.longest(&self.v6, bits),
+        }
+    }
+
+    fn longest<'r, A: Family>(&'r self, table: &'r Table<A>, bits: A) -> Vec<Shown<'r>> {
+        let mut covering = table.covering(bits);
+        let place = covering.find(|&place| table.entries[place].is_published());
+        place
+            .map(|place| self.shown(table, place).collect())
+            .unwrap_or_default()
+    }
+
     fn shown<'r, A: Family>(&'r self, table: &'r Table<A>, place: u32) -> impl Iterator<Item = Shown<'r>> + 'r {
         let entry = &table.entries[place];
         // A free place has no offer, used or spare.

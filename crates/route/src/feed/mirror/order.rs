@@ -1,0 +1,139 @@
+//! The order of a prefix's routes, as the kernel keeps it and changes it.
+//!
+//! IPv4 (`fib_table_insert`): routes of one metric are a list, of which the first that is alive is used. `replace` changes
+//! the first, `append` adds behind the last, `prepend` before the first.
+//!
+//! IPv6 (`fib6_add_rt2node`): next hops with a gateway at one metric are one route of several next hops, whatever added
+//! them; each has its place in the list, and each message has all of them. Other routes of the metric stand alone.
+
+use super::leads::{Lead, Leads};
+use crate::feed::netlink::{APPEND, REPLACE};
+
+/// A route; in IPv6 one next hop of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub metric: u32,
+    /// The number of what it leads to.
+    pub lead: u32,
+    /// Hash of what else tells routes apart.
+    pub identity: u32,
+    /// RTPROT.
+    pub protocol: u8,
+}
+
+/// RTPROT_RA: routes from advertisements are never next hops of one route.
+const ADVERTISED: u8 = 9;
+
+/// The routes of a prefix, by metric, in the kernel's order.
+pub type Routes = Vec<Entry>;
+
+impl Entry {
+    /// Whether it is a next hop of a route that may have several (`rt6_qualify_for_ecmp`).
+    pub fn is_sibling(&self, leads: &Leads) -> bool {
+        match leads.get(self.lead) {
+            Lead::Legs(legs) => self.protocol != ADVERTISED && legs.iter().all(|leg| leg.gateway.is_some()),
+            _ => false,
+        }
+    }
+}
+
+/// Where routes of a metric are.
+fn of_metric(routes: &Routes, metric: u32) -> std::ops::Range<usize> {
+    let begin = routes.partition_point(|entry| entry.metric < metric);
+    let end = routes.partition_point(|entry| entry.metric <= metric);
+    begin..end
+}
+
+/// A route of IPv4 is new or changed. Returns the entry that it replaced.
+pub fn new_v4(routes: &mut Routes, new: Entry, flags: u16) -> Option<Entry> {
+    let range = of_metric(routes, new.metric);
+    if flags & REPLACE != 0 {
+        if let Some(first) = routes[range.clone()].first_mut() {
+            return Some(std::mem::replace(first, new));
+        }
+    }
+    let place = if flags & APPEND != 0 { range.end } else { range.start };
+    routes.insert(place, new);
+    None
+}
+
+/// A route of IPv6 is new or changed: `new` has all of its next hops. What is no longer there goes to `gone`.
+pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &Leads, gone: &mut Vec<Entry>) {
+    let Some(first) = new.first() else { return };
+    let range = of_metric(routes, first.metric);
+    let is_sibling = first.is_sibling(leads);
+    if flags & REPLACE != 0 && !range.is_empty() {
+        let same_kind = |&place: &usize| routes[place].is_sibling(leads) == is_sibling;
+        let place = range.clone().find(same_kind).unwrap_or(range.start);
+        let old = std::mem::replace(&mut routes[place], *first);
+        gone.push(old);
+        if old.is_sibling(leads) {
+            let others: Vec<_> = of_metric(routes, first.metric)
+                .filter(|other| *other != place)
+                .collect();
+            take_siblings(routes, others, leads, gone, |_| false);
+        }
+        let end = of_metric(routes, first.metric).end;
+        routes.splice(end..end, new[1..].iter().copied());
+        return;
+    }
+    if is_sibling {
+        // The message has all of the route: next hops that it lacks are gone.
+        let told = |entry: &Entry| {
+            new.iter()
+                .position(|new| leads.get(new.lead).is_same(leads.get(entry.lead)))
+        };
+        let mut known = vec![false; new.len()];
+        for place in range.clone() {
+            if let Some(number) = told(&routes[place])
+                && !known[number]
+            {
+                known[number] = true;
+                gone.push(std::mem::replace(&mut routes[place], new[number]));
+            }
+        }
+        let kept = |entry: &Entry| new.iter().any(|new| new.lead == entry.lead);
+        take_siblings(routes, range, leads, gone, kept);
+        let end = of_metric(routes, first.metric).end;
+        let fresh = new.iter().zip(known).filter(|(_, known)| !known).map(|(new, _)| *new);
+        routes.splice(end..end, fresh);
+        return;
+    }
+    routes.splice(range.end..range.end, new.iter().copied());
+}
+
+/// Take next hops of a route of several away, but those that are kept.
+fn take_siblings(
+    routes: &mut Routes,
+    places: impl IntoIterator<Item = usize>,
+    leads: &Leads,
+    gone: &mut Vec<Entry>,
+    kept: impl Fn(&Entry) -> bool,
+) {
+    let is_taken = |place: &usize| routes[*place].is_sibling(leads) && !kept(&routes[*place]);
+    let taken: Vec<usize> = places.into_iter().filter(is_taken).collect();
+    for place in taken.into_iter().rev() {
+        gone.push(routes.remove(place));
+    }
+}
+
+/// A route, or a next hop of it, is listed: it stands behind what was listed before. False where it is known.
+pub fn listed(routes: &mut Routes, new: Entry, leads: &Leads) -> bool {
+    let range = of_metric(routes, new.metric);
+    let is_same = |entry: &Entry| entry.identity == new.identity && leads.get(entry.lead).is_same(leads.get(new.lead));
+    let is_told_apart = *leads.get(new.lead) != Lead::Unfollowed;
+    if is_told_apart && routes[range.clone()].iter().any(is_same) {
+        return false;
+    }
+    routes.insert(range.end, new);
+    true
+}
+
+/// A route, or a next hop of it, is gone.
+pub fn delete(routes: &mut Routes, metric: u32, lead: &Lead, identity: u32, leads: &Leads) -> Option<Entry> {
+    let mut same = of_metric(routes, metric).filter(|&place| leads.get(routes[place].lead).is_same(lead));
+    let first = same.next()?;
+    let mut all = std::iter::once(first).chain(same);
+    let place = all.find(|&place| routes[place].identity == identity).unwrap_or(first);
+    Some(routes.remove(place))
+}
