@@ -43,8 +43,6 @@ pub struct Owner {
     pub actions: ArrayVec<Action, { 2 * HAND }>,
     /// Limits of the gateway's own traffic.
     pub policer: Policer,
-    /// What the policer was made from.
-    pub limits: crate::policy::Limits,
     /// The commit that quotas of neighbours are by.
     pub quotas: Option<u32>,
     /// Datagrams in fragments.
@@ -53,6 +51,11 @@ pub struct Owner {
     pub advertise_at: Vec<(u64, Option<u64>)>,
     /// Own addresses that are announced.
     pub announcements: Announcements,
+}
+
+/// The limits of the gateway's own traffic by a policy.
+pub fn policer(policy: &Policy, setup: &Setup, now: Now) -> Policer {
+    Policer::new(policy.limits, policy.routers_of(), setup.secret[0], now.nanoseconds)
 }
 
 /// Nanoseconds between two router advertisements to all hosts, at least (RFC 4861, section 6.2.6).

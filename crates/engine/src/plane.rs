@@ -11,7 +11,6 @@ use sluice_nat::bindings::Room;
 use sluice_nat::rule::Changed;
 use sluice_route::fib::FibError;
 use sluice_route::neighbour::{NeighbourKeeper, Neighbours, Parking, Timing, Waiting};
-use sluice_route::policer::Policer;
 use sluice_route::rib::Rib;
 use sluice_route::{Fib, InterfaceIndex, NextHopKeeper, Ribs, RouteSet, RouterIndex};
 use sluice_table::changes::Changes;
@@ -22,7 +21,7 @@ use sluice_table::publish::Publisher;
 use crate::announcements::Announcements;
 use crate::applications::Recognition;
 use crate::batch::Hop;
-use crate::context::Owner;
+use crate::context::{Owner, policer};
 use crate::counters::WorkerCounters;
 use crate::datagrams::Datagrams;
 use crate::events::EventQueue;
@@ -282,8 +281,7 @@ impl Plane {
                 keeper,
                 parking,
                 actions: ArrayVec::new(),
-                policer: Policer::new(policy.limits, self.now.nanoseconds),
-                limits: policy.limits,
+                policer: policer(&policy, &self.setup, self.now),
                 quotas: None,
                 datagrams: Datagrams::new(self.setup.fragments, self.setup.secret),
                 advertise_at: vec![

@@ -630,6 +630,11 @@ impl Policy {
         self.router_of.get(interface as usize).copied().unwrap_or(0)
     }
 
+    /// The router of each interface, by number.
+    pub fn routers_of(&self) -> impl Iterator<Item = RouterIndex> + '_ {
+        (0..self.interfaces.len()).map(|number| self.router_of(number as u16))
+    }
+
     /// Whether one more packet that came in by an interface may wait at the worker that counts so.
     pub fn may_wait(&self, interface: u16, counters: &WorkerCounters) -> bool {
         let router = usize::from(self.router_of(interface));

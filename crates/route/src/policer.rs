@@ -1,6 +1,6 @@
 //! Rates held by token buckets, in integers.
 
-use crate::{SECOND, Time};
+use crate::{Address, InterfaceIndex, RouterIndex, SECOND, Time};
 
 /// A token bucket: `rate` tokens a second, at most `burst` saved up. Exact: a token is a second's worth of
 /// `rate`ths of nanoseconds, and nothing is rounded.
@@ -91,24 +91,83 @@ impl Class {
     }
 }
 
-/// One bucket per class. Each worker has its own.
+/// One bucket per class.
+#[derive(Clone, Copy, Debug)]
+struct Buckets([TokenBucket; Class::ALL.len()]);
+
+impl Buckets {
+    fn new(limits: &Limits, share: u64, now: Time) -> Self {
+        Self(limits.map(|(rate, burst)| TokenBucket::new(rate.saturating_mul(share), burst.saturating_mul(share), now)))
+    }
+}
+
+/// Packets a second and at once, by class, in the order of [`Class::ALL`].
+pub type Limits = [(u64, u64); Class::ALL.len()];
+
+/// As much as so many of its interfaces may take all interfaces of a router together.
+pub const ROUTER_SHARE: u64 = 8;
+
+/// Destinations of ICMP errors are told apart by so many buckets.
+const DESTINATIONS: usize = 1024;
+
+/// One destination gets at most this part of the ICMP errors of an interface.
+const DESTINATION_PART: u64 = 10;
+
+/// Limits on what the gateway itself answers and sends: of each class, for each interface, and for each router. A flood by one
+/// interface takes nothing from another, and what all of a router's take together is bounded.
 #[derive(Clone, Debug)]
 pub struct Policer {
-    buckets: [TokenBucket; Class::ALL.len()],
+    limits: Limits,
+    interfaces: Box<[Buckets]>,
+    router_of: Box<[RouterIndex]>,
+    routers: Box<[Buckets]>,
+    destinations: Box<[TokenBucket]>,
+    secret: u64,
 }
 
 impl Policer {
-    /// Buckets with `limits` (packets a second, burst) in the order of [`Class::ALL`].
-    pub fn new(limits: [(u64, u64); Class::ALL.len()], now: Time) -> Self {
+    /// Full buckets for interfaces of these routers, by number. `secret` keeps others from knowing whose errors count together.
+    pub fn new(limits: Limits, router_of: impl Iterator<Item = RouterIndex>, secret: u64, now: Time) -> Self {
+        let router_of: Box<[_]> = router_of.collect();
+        let routers = router_of.iter().max().map_or(0, |&last| usize::from(last) + 1);
+        let (rate, burst) = limits[Class::IcmpError as usize];
+        let part = |of: u64| of.div_ceil(DESTINATION_PART);
         Self {
-            buckets: limits.map(|(rate, burst)| TokenBucket::new(rate, burst, now)),
+            interfaces: vec![Buckets::new(&limits, 1, now); router_of.len()].into(),
+            routers: vec![Buckets::new(&limits, ROUTER_SHARE, now); routers].into(),
+            destinations: vec![TokenBucket::new(part(rate), part(burst), now); DESTINATIONS].into(),
+            limits,
+            router_of,
+            secret: secret | 1,
         }
     }
 
-    /// Whether a packet of `class` may pass now.
+    /// Whether limits and interfaces are still these.
+    pub fn is_of(&self, limits: &Limits, router_of: impl Iterator<Item = RouterIndex>) -> bool {
+        self.limits == *limits && self.router_of.iter().copied().eq(router_of)
+    }
+
+    /// Whether a packet of `class` that came in by an interface may pass now.
     #[inline]
-    pub fn admits(&mut self, class: Class, now: Time) -> bool {
-        self.buckets[class as usize].take(now)
+    pub fn admits(&mut self, class: Class, interface: InterfaceIndex, now: Time) -> bool {
+        let Some(own) = self.interfaces.get_mut(usize::from(interface)) else {
+            return false;
+        };
+        let router = self.router_of.get(usize::from(interface)).copied().unwrap_or(0);
+        let router = self.routers.get_mut(usize::from(router));
+        own.0[class as usize].take(now) && router.is_some_and(|router| router.0[class as usize].take(now))
+    }
+
+    /// Whether another ICMP error may go to a destination now (RFC 1812, 4.3.2.8): one that is feigned to be the sender of much is
+    /// not flooded, and takes no errors from others.
+    #[inline]
+    pub fn admits_error_to(&mut self, destination: Address, now: Time) -> bool {
+        let number = destination.number();
+        let mixed = ((number >> 64) as u64 ^ number as u64)
+            .wrapping_add(self.secret)
+            .wrapping_mul(self.secret ^ 0x9e37_79b9_7f4a_7c15);
+        let place = (mixed ^ mixed >> 32) as usize % DESTINATIONS;
+        self.destinations[place].take(now)
     }
 }
 
@@ -146,12 +205,42 @@ mod tests {
         }
     }
 
+    fn admitted(policer: &mut Policer, class: Class, interface: InterfaceIndex) -> usize {
+        (0..1000).filter(|_| policer.admits(class, interface, 0)).count()
+    }
+
     #[test]
     fn policer_flooded_class_leaves_the_others_alone() {
-        let mut policer = Policer::new([(10, 5); 6], 0);
-        let admitted = (0..1000).filter(|_| policer.admits(Class::Icmp, 0)).count();
-        assert_eq!(5, admitted);
-        assert!(policer.admits(Class::Management, 0));
-        assert!(policer.admits(Class::Icmp, SECOND / 10));
+        let mut policer = Policer::new([(10, 5); 6], [0].into_iter(), 7, 0);
+        assert_eq!(5, admitted(&mut policer, Class::Icmp, 0));
+        assert!(policer.admits(Class::Management, 0, 0));
+        assert!(policer.admits(Class::Icmp, 0, SECOND / 10));
+    }
+
+    #[test]
+    fn policer_flooded_interface_leaves_those_of_its_router_and_of_others_alone() {
+        let mut policer = Policer::new([(10, 5); 6], [0, 0, 1].into_iter(), 7, 0);
+        for interface in [0, 1, 2] {
+            assert_eq!(5, admitted(&mut policer, Class::Neighbour, interface));
+        }
+        // All of a router's together have as much as eight.
+        let mut policer = Policer::new([(10, 5); 6], [0; 20].into_iter().chain([1]), 7, 0);
+        let all: usize = (0..20)
+            .map(|interface| admitted(&mut policer, Class::Other, interface))
+            .sum();
+        assert_eq!(5 * ROUTER_SHARE as usize, all);
+        assert_eq!(5, admitted(&mut policer, Class::Other, 20));
+    }
+
+    #[test]
+    fn policer_one_destination_takes_a_part_of_the_errors() {
+        let mut policer = Policer::new([(1000, 100); 6], [0].into_iter(), 7, 0);
+        let mut to = |last| {
+            (0..1000)
+                .filter(|_| policer.admits_error_to(Address::V4(last), 0))
+                .count()
+        };
+        assert_eq!(10, to(1));
+        assert!((2..100).map(&mut to).filter(|&count| count == 10).count() > 80);
     }
 }

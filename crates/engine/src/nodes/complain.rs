@@ -2,6 +2,7 @@
 //!
 //! Exits: forward (the error), transmit (over a bridge), hand over (the worker that makes errors), drop (not allowed, or too many).
 
+use sluice_route::Address;
 use sluice_route::policer::Class as Policed;
 use sluice_wire::ethernet::Link;
 use sluice_wire::layers::{self, Class};
@@ -44,7 +45,12 @@ pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
         let terminal: Option<[u8; 6]> = sender.filter(|_| of_site);
         let made = ctx.policy.interface(meta.interface).is_some_and(|interface| {
             may_report(packet, &meta, complaint)
-                && owner.policer.admits(Policed::IcmpError, ctx.now.nanoseconds)
+                && owner
+                    .policer
+                    .admits(Policed::IcmpError, meta.interface, ctx.now.nanoseconds)
+                && owner
+                    .policer
+                    .admits_error_to(sender_of(packet, &meta), ctx.now.nanoseconds)
                 && make(packet, &meta, complaint, interface)
         });
         if !made {
@@ -96,6 +102,14 @@ pub fn own(slot: crate::io::Slot, batch: &mut Batch<'_, '_>, lists: &mut Lists) 
             }
         }
         Err(fault) => lists.discard(slot, fault),
+    }
+}
+
+/// Who is told.
+fn sender_of(packet: &Packet<'_>, meta: &Meta) -> Address {
+    match meta.layers.class {
+        Class::Ipv4 => V4::address(V4::addresses(&meta.layers, packet.bytes()).0),
+        _ => V6::address(V6::addresses(&meta.layers, packet.bytes()).0),
     }
 }
 

@@ -49,7 +49,7 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
             false => layers.flags.has(Flags::ICMP_QUERY),
         };
         if !is_query {
-            if !owner.policer.admits(Policed::Other, now) {
+            if !owner.policer.admits(Policed::Other, meta.interface, now) {
                 lists.discard(slot, Own::PolicedOther);
             } else if layers.flags.has(Flags::ICMP_ERROR) {
                 put(&mut lists.taken, slot);
@@ -64,7 +64,7 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
             }
             continue;
         }
-        if !owner.policer.admits(Policed::Icmp, now) {
+        if !owner.policer.admits(Policed::Icmp, meta.interface, now) {
             lists.discard(slot, Own::PolicedEcho);
             continue;
         }

@@ -4,7 +4,7 @@
 //! again (known by now), hand over (the owner), drop.
 
 use sluice_nat::sites::{Call, site};
-use sluice_route::neighbour::{Action, Advertisement, Heard, Resolution};
+use sluice_route::neighbour::{Action, Advertisement, Heard, Resolution, State};
 use sluice_route::policer::Class as Policed;
 use sluice_route::{Address, NextHop};
 use sluice_wire::ethernet::Link;
@@ -48,7 +48,9 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             lists.hand_over(slot, policy.owner, Note::new(Stage::Gateway, &meta));
             continue;
         };
-        if !owner.policer.admits(Policed::Neighbour, now) {
+        // What was asked for comes past the limits: nobody else can take its place.
+        let is_awaited = is_awaited(batch.packets[slot as usize].bytes(), &meta, ctx.paths);
+        if !is_awaited && !owner.policer.admits(Policed::Neighbour, meta.interface, now) {
             lists.discard(slot, Own::PolicedNeighbour);
             continue;
         }
@@ -113,6 +115,22 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             Outcome::Drop(reason) => lists.discard(slot, reason),
         }
     }
+}
+
+/// Whether a message answers a question of the gateway's that is open. Of those that feign to, the first closes it.
+fn is_awaited(frame: &[u8], meta: &Meta, paths: &Paths) -> bool {
+    let sender = match meta.layers.class {
+        Class::Arp => arp::Arp::new(meta.layers.datagram(frame))
+            .filter(|message| message.operation() != arp::REQUEST)
+            .map(|message| Address::V4(message.sender())),
+        _ => match ndp::read(frame, &meta.layers) {
+            Ok(Some(Message::NeighbourAdvertisement { target, .. })) => Some(Address::V6(target)),
+            _ => None,
+        },
+    };
+    sender
+        .and_then(|address| paths.neighbours.find(meta.interface, address))
+        .is_some_and(|index| matches!(paths.neighbours.state(index), State::Incomplete | State::Probe))
 }
 
 /// Whether the gateway answers for an address on a link: its own, and outside addresses of translation that lie there.

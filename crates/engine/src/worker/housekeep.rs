@@ -2,6 +2,7 @@
 
 use super::Worker;
 use crate::batch::{Task, put};
+use crate::context::policer;
 use crate::io::PortIndex;
 use crate::reason::Own;
 use crate::request::{Reply, Request, portion};
@@ -63,13 +64,12 @@ impl Worker<'_> {
         let Some(owner) = state.owner.as_deref_mut() else {
             return;
         };
-        if owner.limits != policy.limits {
-            owner.limits = policy.limits;
-            owner.policer = sluice_route::policer::Policer::new(policy.limits, now.nanoseconds);
-        }
         if owner.quotas != Some(policy.committed) {
+            if !owner.policer.is_of(&policy.limits, policy.routers_of()) {
+                owner.policer = policer(&policy, &state.setup, now);
+            }
             owner.quotas = Some(policy.committed);
-            let routers = (0..policy.interfaces.len()).map(|number| policy.router_of(number as u16));
+            let routers = policy.routers_of();
             let most = policy.routers.iter().map(|router| router.quotas.neighbours);
             owner
                 .keeper

@@ -110,9 +110,35 @@ struct Record {
     attempts: u8,
     /// Since when the entry is in its state.
     since: Time,
-    /// Order of unresolved entries, oldest first.
+    /// The order that it is in, and who is before and behind it there.
+    order: Option<Which>,
     older: u32,
     newer: u32,
+}
+
+/// Entries that give way to others, in the order in which they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    /// Incomplete or failed.
+    Unresolved,
+    /// Known by what its owner said of itself and by nothing else: anybody can say that of anybody (RFC 826 knows no proof).
+    Unconfirmed,
+}
+
+/// Entries of one kind, the oldest first.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    oldest: u32,
+    newest: u32,
+    count: usize,
+}
+
+impl Order {
+    const EMPTY: Self = Self {
+        oldest: NONE,
+        newest: NONE,
+        count: 0,
+    };
 }
 
 /// The writer of a [`Neighbours`]: exactly one worker has it.
@@ -126,9 +152,8 @@ pub struct NeighbourKeeper {
     deadlines: Deadlines,
     requests: TokenBucket,
     quotas: Quotas,
-    unresolved: usize,
-    oldest: u32,
-    newest: u32,
+    /// By [`Which`].
+    orders: [Order; 2],
 }
 
 impl NeighbourKeeper {
@@ -138,6 +163,7 @@ impl NeighbourKeeper {
         let record = Record {
             attempts: 0,
             since: 0,
+            order: None,
             older: NONE,
             newer: NONE,
         };
@@ -151,9 +177,7 @@ impl NeighbourKeeper {
             deadlines: Deadlines::new(capacity),
             requests: TokenBucket::new(rate, rate.div_ceil(10), now),
             quotas: Quotas::new(&timing, now),
-            unresolved: 0,
-            oldest: NONE,
-            newest: NONE,
+            orders: [Order::EMPTY; 2],
         }
     }
 
@@ -166,7 +190,7 @@ impl NeighbourKeeper {
                 continue;
             };
             self.quotas.count(known.interface, true);
-            if self.is_unresolved(index) {
+            if self.is_in(Which::Unresolved, index) {
                 self.quotas.count_unresolved(known.interface, true);
             }
         }
@@ -220,16 +244,19 @@ impl NeighbourKeeper {
             return Resolution::Refused(Reason::NeighbourQuota);
         }
         let is_full = self.quotas.is_unresolved_full(interface);
-        if is_full && !self.displace(Some(interface), emit) {
+        if is_full && !self.displace(Which::Unresolved, Some(interface), emit) {
             return Resolution::Refused(Reason::NeighbourQuota);
         }
-        if self.unresolved >= self.timing.unresolved && !self.displace(None, emit) {
+        if self.unresolved() >= self.timing.unresolved && !self.displace(Which::Unresolved, None, emit) {
             return Resolution::Refused(Reason::NeighbourTableFull);
         }
-        let Some(index) = self.create(interface, address, State::Incomplete, [0; 6], emit) else {
+        if self.free.is_empty() && !self.displace(Which::Unconfirmed, None, emit) {
+            self.displace(Which::Unresolved, None, emit);
+        }
+        let Some(index) = self.create(interface, address, State::Incomplete, [0; 6]) else {
             return Resolution::Refused(Reason::NeighbourTableFull);
         };
-        self.begin_unresolved(index, now);
+        self.join(Which::Unresolved, index, now);
         self.ask(index, now, emit);
         Resolution::Pending(index)
     }
@@ -258,10 +285,14 @@ impl NeighbourKeeper {
         let Some(known) = self.table.resolve(interface, address) else {
             if let (Heard::Solicitation, Some(mac)) = (heard, mac)
                 && on_link
-                && !self.quotas.is_full(interface)
-                && let Some(index) = self.create(interface, address, State::Stale, mac, emit)
+                && (!self.quotas.is_full(interface) || self.displace(Which::Unconfirmed, Some(interface), emit))
+                && (!self.free.is_empty()
+                    || self.displace(Which::Unconfirmed, Some(interface), emit)
+                    || self.displace(Which::Unconfirmed, None, emit))
+                && let Some(index) = self.create(interface, address, State::Stale, mac)
             {
                 self.enter(index, State::Stale, mac, now);
+                self.join(Which::Unconfirmed, index, now);
             }
             return;
         };
@@ -276,6 +307,7 @@ impl NeighbourKeeper {
         let Some(mac) = mac else { return };
         if known.state != State::Permanent && (!known.state.has_mac() || known.mac != mac) {
             self.enter(known.index, State::Stale, mac, now);
+            self.join(Which::Unconfirmed, known.index, now);
             emit(Action::Resolved { index: known.index });
         }
     }
@@ -337,8 +369,11 @@ impl NeighbourKeeper {
         emit: &mut impl FnMut(Action),
     ) -> Result<NeighbourIndex, Reason> {
         let known = self.table.find(interface, address);
+        if known.is_none() && self.free.is_empty() && !self.displace(Which::Unconfirmed, None, emit) {
+            self.displace(Which::Unresolved, None, emit);
+        }
         let index = known
-            .or_else(|| self.create(interface, address, State::Permanent, mac, emit))
+            .or_else(|| self.create(interface, address, State::Permanent, mac))
             .ok_or(Reason::NeighbourTableFull)?;
         self.enter(index, State::Permanent, mac, now);
         emit(Action::Resolved { index });
@@ -415,18 +450,14 @@ impl NeighbourKeeper {
         });
     }
 
-    /// A new entry in a free slot; where there is none, one that is unresolved gives way.
+    /// A new entry in a free slot.
     fn create(
         &mut self,
         interface: InterfaceIndex,
         address: Address,
         state: State,
         mac: Mac,
-        emit: &mut impl FnMut(Action),
     ) -> Option<NeighbourIndex> {
-        if self.free.is_empty() {
-            self.displace(None, emit);
-        }
         let slot = self.free.pop()?;
         if !self.writer.fill(NeighbourIndex(slot), interface, address, state, mac) {
             self.free.push(slot);
@@ -438,7 +469,7 @@ impl NeighbourKeeper {
 
     /// Change to a state with a MAC.
     fn enter(&mut self, index: NeighbourIndex, state: State, mac: Mac, now: Time) {
-        self.end_unresolved(index);
+        self.leave(index, self.interface_of(index));
         let record = &mut self.records[index.0 as usize];
         record.since = now;
         record.attempts = 0;
@@ -459,8 +490,7 @@ impl NeighbourKeeper {
     }
 
     fn fail(&mut self, index: NeighbourIndex, now: Time) {
-        self.end_unresolved(index);
-        self.begin_unresolved(index, now);
+        self.join(Which::Unresolved, index, now);
         self.writer.set(index, State::Failed, [0; 6]);
         self.writer.take_wanted(index);
         self.deadlines.set(index.0, now + self.timing.failed);
@@ -474,7 +504,7 @@ impl NeighbourKeeper {
         if !self.writer.clear(index, known.interface, known.address) {
             return false;
         }
-        self.leave_unresolved(index, known.interface);
+        self.leave(index, known.interface);
         self.quotas.count(known.interface, false);
         self.deadlines.clear(index.0);
         self.free.push(index.0);
@@ -485,11 +515,11 @@ impl NeighbourKeeper {
         self.table.snapshot(index).map_or(0, |known| known.interface)
     }
 
-    /// The oldest unresolved entry that nobody holds gives way, of the router of an interface where one is named. Looks at no
+    /// The oldest entry of an order that nobody holds gives way, of the router of an interface where one is named. Looks at no
     /// more than 16.
-    fn displace(&mut self, of: Option<InterfaceIndex>, emit: &mut impl FnMut(Action)) -> bool {
+    fn displace(&mut self, which: Which, of: Option<InterfaceIndex>, emit: &mut impl FnMut(Action)) -> bool {
         let router = of.map(|interface| self.quotas.router_of(interface));
-        let mut slot = self.oldest;
+        let mut slot = self.orders[which as usize].oldest;
         for _ in 0..16 {
             if slot == NONE {
                 return false;
@@ -507,53 +537,68 @@ impl NeighbourKeeper {
         false
     }
 
-    fn begin_unresolved(&mut self, index: NeighbourIndex, now: Time) {
+    /// Put an entry at the end of an order, out of the one that it is in.
+    fn join(&mut self, which: Which, index: NeighbourIndex, now: Time) {
+        let interface = self.interface_of(index);
+        self.leave(index, interface);
+        let order = &mut self.orders[which as usize];
         self.records[index.0 as usize] = Record {
             attempts: 0,
             since: now,
-            older: self.newest,
+            order: Some(which),
+            older: order.newest,
             newer: NONE,
         };
-        match self.newest {
-            NONE => self.oldest = index.0,
+        match order.newest {
+            NONE => order.oldest = index.0,
             newest => self.records[newest as usize].newer = index.0,
         }
-        self.newest = index.0;
-        self.unresolved += 1;
-        self.quotas.count_unresolved(self.interface_of(index), true);
-    }
-
-    fn is_unresolved(&self, index: NeighbourIndex) -> bool {
-        let Record { older, newer, .. } = self.records[index.0 as usize];
-        older != NONE || newer != NONE || self.oldest == index.0
-    }
-
-    /// Take an entry out of the order of unresolved ones, where it is in it.
-    fn end_unresolved(&mut self, index: NeighbourIndex) {
-        self.leave_unresolved(index, self.interface_of(index));
-    }
-
-    fn leave_unresolved(&mut self, index: NeighbourIndex, interface: InterfaceIndex) {
-        if !self.is_unresolved(index) {
-            return;
+        order.newest = index.0;
+        order.count += 1;
+        if which == Which::Unresolved {
+            self.quotas.count_unresolved(interface, true);
         }
-        self.quotas.count_unresolved(interface, false);
-        let Record { older, newer, .. } = self.records[index.0 as usize];
+    }
+
+    fn is_in(&self, which: Which, index: NeighbourIndex) -> bool {
+        self.records[index.0 as usize].order == Some(which)
+    }
+
+    /// Take an entry out of the order that it is in, where it is in one.
+    fn leave(&mut self, index: NeighbourIndex, interface: InterfaceIndex) {
+        let Record {
+            order: Some(which),
+            older,
+            newer,
+            ..
+        } = self.records[index.0 as usize]
+        else {
+            return;
+        };
+        if which == Which::Unresolved {
+            self.quotas.count_unresolved(interface, false);
+        }
+        let order = &mut self.orders[which as usize];
         match older {
-            NONE => self.oldest = newer,
+            NONE => order.oldest = newer,
             older => self.records[older as usize].newer = newer,
         }
         match newer {
-            NONE => self.newest = older,
+            NONE => order.newest = older,
             newer => self.records[newer as usize].older = older,
         }
+        order.count -= 1;
         let record = &mut self.records[index.0 as usize];
-        (record.older, record.newer) = (NONE, NONE);
-        self.unresolved -= 1;
+        (record.order, record.older, record.newer) = (None, NONE, NONE);
     }
 
     /// Entries that are incomplete or failed.
     pub fn unresolved(&self) -> usize {
-        self.unresolved
+        self.orders[Which::Unresolved as usize].count
+    }
+
+    /// Entries that are known by what their owners said of themselves and by nothing else.
+    pub fn unconfirmed(&self) -> usize {
+        self.orders[Which::Unconfirmed as usize].count
     }
 }
