@@ -140,6 +140,10 @@ fn unparsable() -> Vec<(&'static str, Vec<u8>)> {
             "encapsulated-ip",
             ethernet(0x8864, &[&[0x11, 0, 0, 1, 0, 34, 0, 0x21], &inner[..]].concat()),
         ),
+        (
+            "encapsulated-ip",
+            ethernet(0x9300, &[&[0, 7, 8, 0], &inner[..]].concat()),
+        ),
         ("encapsulated-ip", ethernet(0x88e5, &inner)),
         ("encapsulated-ip", ethernet(0x88e7, &inner)),
         ("encapsulated-ip", ethernet(0x894f, &inner)),
