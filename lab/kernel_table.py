@@ -277,5 +277,5 @@ def compatible(host, value):
             file.write(str(value))
 
 
-STEPS = int(os.environ.get("SLUICE_ROUTE_STEPS", "4000"))
+STEPS = int(os.environ.get("SLUICE_ROUTE_STEPS", "3000"))
 SEED = int(os.environ.get("SLUICE_ROUTE_SEED", "1"))

@@ -119,4 +119,4 @@ def test_gateway_chooses_the_next_hops_of_the_kernel(race, links):
         found.update(str(race.kernel.route(address)) for address in Changes.SAMPLES)
     # The random table was one.
     assert {"None", "blackhole", "unreachable", "prohibit"} < found
-    assert len(found) > STEPS / 40
+    assert len(found) > 50

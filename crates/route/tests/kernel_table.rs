@@ -358,6 +358,31 @@ fn listing_that_is_older_than_a_change_before_it_is_not_current() {
 }
 
 #[test]
+fn listing_of_ipv6_in_which_routes_came_or_went_is_not_current() {
+    let mut kernel = Kernel::new();
+    for message in [new(ADDED, V6, &["fe80::1"]), gone(V6, &["fe80::1"])] {
+        kernel.begin();
+        kernel.told(&[message]);
+        assert!(!kernel.end());
+    }
+    kernel.begin();
+    kernel.told(&[new(LISTED, V6, &["fe80::1"]), new(REPLACE, V6, &["fe80::2"])]);
+    assert!(kernel.end());
+    assert_eq!(["fe80::2"], *kernel.leads(V6));
+}
+
+#[test]
+fn equal_routes_are_listed_as_often_as_there_are() {
+    let mut kernel = Kernel::new();
+    kernel.begin();
+    kernel.told(&[blackhole(LISTED, V6), blackhole(LISTED, V6)]);
+    assert!(kernel.end());
+    let delete = Writer::route((kind::DELETE_ROUTE, 0), prefix(V6), 3, 6);
+    kernel.told(&[delete.number(6, 1024).finish()]);
+    assert_eq!(["Blackhole"], *kernel.leads(V6));
+}
+
+#[test]
 fn links_that_are_set_down_and_addresses_that_go_are_a_reason_to_list_again() {
     let link = |index: u32, flags: u32| {
         let fixed = [&[0; 4][..], &index.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 4]].concat();

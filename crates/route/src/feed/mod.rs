@@ -341,12 +341,25 @@ impl Feed {
         }
         let lead = lead(route)?;
         let followed = Self::is_foreign(route).and_then(|()| self.count_legs(route, &lead));
-        let before = self.metrics(route.prefix);
-        self.mirror.new_route(route, lead, route.flags & netlink::LISTED != 0);
-        let offered = self.offer_chosen(rib, route.prefix, &before, now);
-        if offered == Err(Refused::Quota) && before.is_empty() {
-            self.mirror.forget(route.prefix);
-        }
+        let is_listed = route.flags & netlink::LISTED != 0;
+        let offered = if self.mirror.is_empty(route.prefix) {
+            // Nearly every prefix has one route, which there is nothing to choose from.
+            let only = followed.is_ok().then(|| Chosen {
+                metric: route.metric,
+                protocol: route.protocol,
+                leads: vec![lead.clone()],
+            });
+            self.mirror.new_route(route, lead, is_listed);
+            let offered = self.offer_all(rib, route.prefix, only.as_slice(), now);
+            if offered == Err(Refused::Quota) {
+                self.mirror.forget(route.prefix);
+            }
+            offered
+        } else {
+            let before = self.metrics(route.prefix);
+            self.mirror.new_route(route, lead, is_listed);
+            self.offer_chosen(rib, route.prefix, &before, now)
+        };
         followed.and(offered).inspect(|()| self.counts.offered += 1)
     }
 
@@ -386,9 +399,18 @@ impl Feed {
             Lead::Unfollowed | Lead::Deleted => false,
         };
         let all = self.mirror.chosen(prefix, usable);
+        let result = self.offer_all(rib, prefix, &all, now);
+        let stays = |metric: u32| all.iter().any(|chosen| chosen.metric == metric);
+        for &metric in before.iter().filter(|metric| !stays(**metric)) {
+            rib.withdraw(prefix, Origin::Kernel, metric);
+        }
+        result
+    }
+
+    fn offer_all(&mut self, rib: &mut Rib, prefix: Prefix, all: &[Chosen], now: Time) -> Result<(), Refused> {
         let distance = all.first().map_or(0, |first| distance(first.protocol));
         let mut result = Ok(());
-        for chosen in &all {
+        for chosen in all {
             let offered = self.chosen_target(rib, prefix, chosen).and_then(|group| {
                 let offer = Offer {
                     origin: Origin::Kernel,
@@ -403,10 +425,6 @@ impl Feed {
                 rib.withdraw(prefix, Origin::Kernel, chosen.metric);
             }
             result = result.and(offered);
-        }
-        let stays = |metric: u32| all.iter().any(|chosen| chosen.metric == metric);
-        for &metric in before.iter().filter(|metric| !stays(**metric)) {
-            rib.withdraw(prefix, Origin::Kernel, metric);
         }
         result
     }

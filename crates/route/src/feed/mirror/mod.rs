@@ -11,7 +11,7 @@ pub use leads::Lead;
 use leads::Leads;
 use order::{Entry, Routes};
 
-use super::netlink::{Leg, RouteMessage};
+use super::netlink::{Leg, REPLACE, RouteMessage};
 use crate::{Address, Prefix};
 
 /// The routes of a prefix: nearly all have one.
@@ -96,6 +96,10 @@ pub struct Mirror {
     is_listing: bool,
     /// Prefixes of which a change was told before they were listed.
     early: HashMap<Prefix, Early>,
+    /// Prefixes of which a change was told after they were listed, in part perhaps.
+    late: HashSet<Prefix>,
+    /// The listing may have left routes out, or has some twice.
+    is_doubtful: bool,
     /// Leads that have changed since the routes to them were chosen.
     moved: HashSet<u32>,
     /// What was taken out of order by a message.
@@ -136,24 +140,37 @@ impl Mirror {
     /// that was told before it, and all has to be listed again.
     pub fn end_listing(&mut self) -> bool {
         self.is_listing = false;
+        self.late = HashSet::new();
         let early = std::mem::take(&mut self.early);
-        early
-            .iter()
-            .filter(|(_, early)| early.is_listed)
-            .all(|(prefix, early)| {
-                let (is_there, metric, lead) = &early.last;
-                let is_it = |entry: &Entry| entry.metric == *metric && self.leads.get(entry.lead).is_same(lead);
-                self.entries(*prefix).iter().any(is_it) == *is_there
-            })
+        let is_whole = !std::mem::take(&mut self.is_doubtful);
+        let mut listed = early.iter().filter(|(_, early)| early.is_listed);
+        let has_it = |(prefix, early): (&Prefix, &Early)| {
+            let (is_there, metric, lead) = &early.last;
+            let is_it = |entry: &Entry| entry.metric == *metric && self.leads.get(entry.lead).is_same(lead);
+            self.entries(*prefix).iter().any(is_it) == *is_there
+        };
+        is_whole && listed.all(has_it)
+    }
+
+    /// The kernel goes on with a listing of IPv6 behind as many routes as it had listed before (`fib6_dump_table`): one that
+    /// comes or goes meanwhile shifts the place.
+    fn doubt(&mut self, message: &RouteMessage<'_>) {
+        let is_v6 = matches!(message.prefix.address(), Address::V6(_));
+        self.is_doubtful |= self.is_listing && is_v6 && message.flags & REPLACE == 0;
     }
 
     /// Note a change of a prefix that was not listed yet.
     fn note_early(&mut self, prefix: Prefix, is_there: bool, metric: u32, lead: &Lead) {
+        if !self.is_listing {
+            return;
+        }
         let is_unlisted = match self.early.get(&prefix) {
             Some(early) => !early.is_listed,
             None => self.entries(prefix).is_empty(),
         };
-        if self.is_listing && is_unlisted {
+        if !is_unlisted {
+            self.late.insert(prefix);
+        } else {
             let first = split(prefix, lead.clone()).next().unwrap_or(Lead::Unfollowed);
             let last = (is_there, metric, first);
             let is_listed = false;
@@ -181,6 +198,11 @@ impl Mirror {
         result
     }
 
+    /// Whether a prefix has no route.
+    pub fn is_empty(&self, prefix: Prefix) -> bool {
+        self.entries(prefix).is_empty()
+    }
+
     /// Whether there is a route by a next-hop object.
     pub fn has_object(&self, prefix: Prefix, metric: u32, id: u32) -> bool {
         let lead = self.leads.of_object(id);
@@ -191,7 +213,9 @@ impl Mirror {
     /// A route is new, changed or listed. `lead` is what all of it leads to.
     pub fn new_route(&mut self, message: &RouteMessage<'_>, lead: Lead, is_listed: bool) {
         let prefix = message.prefix;
+        self.is_doubtful |= is_listed && self.late.contains(&prefix);
         if !is_listed {
+            self.doubt(message);
             self.note_early(prefix, true, message.metric, &lead);
         } else if let Some(early) = self.early.get_mut(&prefix)
             && !std::mem::replace(&mut early.is_listed, true)
@@ -209,7 +233,7 @@ impl Mirror {
         let flags = message.flags;
         self.change(prefix, |routes, leads, gone| {
             if is_listed {
-                gone.extend(entries.iter().filter(|entry| !order::listed(routes, **entry, leads)));
+                entries.iter().for_each(|entry| order::listed(routes, *entry));
                 return;
             }
             match (prefix.address(), entries.first()) {
@@ -226,6 +250,7 @@ impl Mirror {
 
     /// A route, or next hops of it, is gone.
     pub fn delete_route(&mut self, message: &RouteMessage<'_>, lead: Lead) -> Effect {
+        self.doubt(message);
         self.note_early(message.prefix, false, message.metric, &lead);
         if self.entries(message.prefix).is_empty() {
             // It is not listed yet, or went with its next-hop object.

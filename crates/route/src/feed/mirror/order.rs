@@ -47,10 +47,10 @@ fn of_metric(routes: &Routes, metric: u32) -> std::ops::Range<usize> {
 /// A route of IPv4 is new or changed. Returns the entry that it replaced.
 pub fn new_v4(routes: &mut Routes, new: Entry, flags: u16) -> Option<Entry> {
     let range = of_metric(routes, new.metric);
-    if flags & REPLACE != 0 {
-        if let Some(first) = routes[range.clone()].first_mut() {
-            return Some(std::mem::replace(first, new));
-        }
+    if flags & REPLACE != 0
+        && let Some(first) = routes[range.clone()].first_mut()
+    {
+        return Some(std::mem::replace(first, new));
     }
     let place = if flags & APPEND != 0 { range.end } else { range.start };
     routes.insert(place, new);
@@ -117,16 +117,10 @@ fn take_siblings(
     }
 }
 
-/// A route, or a next hop of it, is listed: it stands behind what was listed before. False where it is known.
-pub fn listed(routes: &mut Routes, new: Entry, leads: &Leads) -> bool {
-    let range = of_metric(routes, new.metric);
-    let is_same = |entry: &Entry| entry.identity == new.identity && leads.get(entry.lead).is_same(leads.get(new.lead));
-    let is_told_apart = *leads.get(new.lead) != Lead::Unfollowed;
-    if is_told_apart && routes[range.clone()].iter().any(is_same) {
-        return false;
-    }
-    routes.insert(range.end, new);
-    true
+/// A route, or a next hop of it, is listed: it stands behind what was listed before.
+pub fn listed(routes: &mut Routes, new: Entry) {
+    let end = of_metric(routes, new.metric).end;
+    routes.insert(end, new);
 }
 
 /// A route, or a next hop of it, is gone.
