@@ -4,9 +4,12 @@ mod rig;
 
 use std::net::SocketAddrV4;
 
-use rig::{OUTSIDE, Plan, Rig, flow};
+use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow};
+use sluice_engine::plane::NeighbourLimits;
+use sluice_engine::policy::Interface;
 use sluice_engine::request::Filter;
-use sluice_testkit::packet;
+use sluice_testkit::packet::{self, Frame};
+use sluice_wire::vlan::Tag;
 
 fn remote() -> SocketAddrV4 {
     "198.51.100.7:53".parse().unwrap()
@@ -96,8 +99,155 @@ fn rfc5508_req10f_errors_about_a_flood_are_limited_and_every_packet_is_counted()
     for port in 2..1002 {
         errors += rig.host_sends(&packet::udp4(inside(port), remote())).len();
     }
-    assert_eq!(200, errors, "the burst of the class");
+    assert_eq!(100, errors, "half of the burst of the class for one destination");
     assert_eq!(vec![("sessions-full", 1000)], rig.all_drops());
+}
+
+/// A second inside network, behind a tag.
+fn two_networks(interfaces: &mut Vec<Interface>) {
+    let mut other = interfaces[0].clone();
+    other.name = "office".into();
+    other.tags = vec![Tag {
+        protocol: 0x8100,
+        control: 20,
+    }];
+    other.link.index = OFFICE;
+    other.link.addresses = vec![(rig::plain("192.168.2.1"), 24), (rig::plain("2001:db8:3::1"), 64)];
+    interfaces.push(other);
+}
+
+const OFFICE: u16 = 2;
+
+/// Whatever the gateway itself answers, a flood of it by one interface takes nothing from another.
+#[test]
+fn flood_of_each_class_by_one_interface_leaves_the_others_what_they_have() {
+    type Asks = fn(u8, [u8; 6]) -> Frame;
+    let echo: Asks = |network, mac| {
+        let (host, gateway) = (format!("192.168.{network}.10"), format!("192.168.{network}.1"));
+        packet::icmp4_echo(&*host, &*gateway, 5, 1).macs(mac, INSIDE_MAC)
+    };
+    let echo6: Asks = |network, mac| {
+        let network = if network == 1 { "2001:db8:1" } else { "2001:db8:3" };
+        packet::icmp6_echo(&*format!("{network}::10"), &*format!("{network}::1"), 5, 1).macs(mac, INSIDE_MAC)
+    };
+    let other: Asks = |network, mac| {
+        let (host, gateway) = (format!("192.168.{network}.10:5"), format!("192.168.{network}.1:9"));
+        packet::udp4(&*host, &*gateway).macs(mac, INSIDE_MAC)
+    };
+    let error: Asks = |network, mac| {
+        let host = format!("192.168.{network}.10:5");
+        packet::udp4(&*host, "198.51.100.7:9").ttl(1).macs(mac, INSIDE_MAC)
+    };
+    for (name, asks) in [("echo", echo), ("echo6", echo6), ("other", other), ("error", error)] {
+        let mut rig = Rig::new(Plan {
+            translate: false,
+            interfaces: two_networks,
+            ..Plan::default()
+        });
+        let office = [2, 0, 0, 0, 2, 10];
+        rig.know(OFFICE, rig::plain("192.168.2.10"), office);
+        rig.know(OFFICE, rig::plain("2001:db8:3::10"), office);
+        let flood = asks(1, HOST_MAC).build();
+        let answered: usize = (0..3_000).map(|_| rig.send(INSIDE, &flood).len()).sum();
+        assert!((20..2_000).contains(&answered), "{name}: {answered}");
+        let asked = asks(2, office).tag(0x8100, 20).build();
+        let answered = (0..20).filter(|_| rig.send(INSIDE, &asked).len() == 1).count();
+        assert_eq!(20, answered, "{name}: {:?}", rig.all_drops());
+    }
+}
+
+#[test]
+fn flood_of_arp_leaves_other_interfaces_and_answers_to_the_gateway_what_they_need() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        known_neighbours: false,
+        interfaces: two_networks,
+        ..Plan::default()
+    });
+    // The gateway asks for its router, and its answer comes in the midst of the flood.
+    let sent = rig.host_sends(&packet::udp4(inside(1), remote()));
+    assert_eq!(1, sent.len());
+    let flood = packet::arp_request(ROUTER_MAC, "203.0.113.77", "203.0.113.78");
+    while rig.drops("policed-neighbour") < 100 {
+        rig.send(OUTSIDE, &flood);
+    }
+    let answer = packet::arp_reply(ROUTER_MAC, "203.0.113.254", OUTSIDE_MAC, "203.0.113.1");
+    let sent = rig.send(OUTSIDE, &answer);
+    assert_eq!((1, OUTSIDE), (sent.len(), sent[0].port), "{:?}", rig.all_drops());
+    // Nobody has asked for it again.
+    let before = rig.drops("policed-neighbour");
+    rig.send(OUTSIDE, &answer);
+    assert_eq!(before + 1, rig.drops("policed-neighbour"));
+    let asks = packet::arp_request(HOST_MAC, "192.168.1.10", "192.168.1.1");
+    for _ in 0..20 {
+        assert_eq!(1, rig.send(INSIDE, &asks).len(), "{:?}", rig.all_drops());
+    }
+}
+
+/// Anybody may say that he has an address: such neighbours take no place from those that have been asked.
+#[test]
+fn neighbours_that_nobody_has_confirmed_give_way() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        limits: NeighbourLimits {
+            capacity: 32,
+            ..NeighbourLimits::default()
+        },
+        ..Plan::default()
+    });
+    for host in 20..120 {
+        let mac = [2, 0, 0, 9, 9, host];
+        rig.send(
+            INSIDE,
+            &packet::arp_request(mac, &*format!("192.168.1.{host}"), "192.168.1.1"),
+        );
+        rig.pass(100);
+    }
+    assert!(
+        rig.plane
+            .neighbours()
+            .find(INSIDE, rig::plain("192.168.1.119"))
+            .is_some()
+    );
+    assert!(
+        rig.plane
+            .neighbours()
+            .find(INSIDE, rig::plain("192.168.1.20"))
+            .is_none()
+    );
+    // Who is looked for finds a place, and those that are configured stay.
+    for host in 200..220 {
+        let to = format!("192.168.1.{host}:53");
+        assert_eq!(
+            1,
+            rig.router_sends(&packet::udp4("198.51.100.7:53", &*to)).len(),
+            "{:?}",
+            rig.all_drops()
+        );
+        let mac = [2, 0, 0, 8, 8, host];
+        let sent = rig.send(
+            INSIDE,
+            &packet::arp_reply(mac, &*format!("192.168.1.{host}"), INSIDE_MAC, "192.168.1.1"),
+        );
+        assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    }
+    for host in 20..120 {
+        rig.send(
+            INSIDE,
+            &packet::arp_request([2, 0, 0, 9, 9, host], &*format!("192.168.1.{host}"), "192.168.1.1"),
+        );
+        rig.pass(100);
+    }
+    for host in 200..220 {
+        assert!(
+            rig.plane
+                .neighbours()
+                .find(INSIDE, rig::plain(&format!("192.168.1.{host}")))
+                .is_some(),
+            "{host}"
+        );
+    }
+    assert_eq!(1, rig.host_sends(&packet::udp4(inside(1), remote())).len());
 }
 
 #[test]

@@ -110,8 +110,9 @@ pub const ROUTER_SHARE: u64 = 8;
 /// Destinations of ICMP errors are told apart by so many buckets.
 const DESTINATIONS: usize = 1024;
 
-/// One destination gets at most this part of the ICMP errors of an interface.
-const DESTINATION_PART: u64 = 10;
+/// One destination gets at most a tenth of the ICMP errors that may be about what comes in by an interface, and half of those that
+/// may come at once.
+const DESTINATION_PARTS: (u64, u64) = (10, 2);
 
 /// Limits on what the gateway itself answers and sends: of each class, for each interface, and for each router. A flood by one
 /// interface takes nothing from another, and what all of a router's take together is bounded.
@@ -131,11 +132,11 @@ impl Policer {
         let router_of: Box<[_]> = router_of.collect();
         let routers = router_of.iter().max().map_or(0, |&last| usize::from(last) + 1);
         let (rate, burst) = limits[Class::IcmpError as usize];
-        let part = |of: u64| of.div_ceil(DESTINATION_PART);
+        let (rate, burst) = (rate.div_ceil(DESTINATION_PARTS.0), burst.div_ceil(DESTINATION_PARTS.1));
         Self {
             interfaces: vec![Buckets::new(&limits, 1, now); router_of.len()].into(),
             routers: vec![Buckets::new(&limits, ROUTER_SHARE, now); routers].into(),
-            destinations: vec![TokenBucket::new(part(rate), part(burst), now); DESTINATIONS].into(),
+            destinations: vec![TokenBucket::new(rate, burst, now); DESTINATIONS].into(),
             limits,
             router_of,
             secret: secret | 1,
@@ -240,7 +241,7 @@ mod tests {
                 .filter(|_| policer.admits_error_to(Address::V4(last), 0))
                 .count()
         };
-        assert_eq!(10, to(1));
-        assert!((2..100).map(&mut to).filter(|&count| count == 10).count() > 80);
+        assert_eq!(50, to(1));
+        assert!((2..100).map(&mut to).filter(|&count| count == 50).count() > 80);
     }
 }

@@ -19,9 +19,11 @@ pub struct Rate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Gateway {
-    /// ICMP errors that it makes (RFC 1812, 4.3.2.8; RFC 4443, 2.4 f).
+    /// ICMP errors that it makes (RFC 1812, 4.3.2.8; RFC 4443, 2.4 f), about what comes in by an interface; a tenth of it to one
+    /// destination. All interfaces of a router together: eight times as much.
     pub icmp_errors: Rate,
-    /// Limits on what is addressed to the gateway, by class, so that no flood of one locks out the others.
+    /// Limits on what is addressed to the gateway, by class and interface, so that no flood of one locks out the others. All
+    /// interfaces of a router together: eight times as much.
     pub policing: Policing,
 }
 
