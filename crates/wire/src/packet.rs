@@ -139,15 +139,11 @@ impl<'a> Packet<'a> {
 
     /// End the frame with its datagram, which ends at `end`: padding and trailers are one link's, and may be anything. A frame of
     /// the shortest length keeps that, padded with zero (RFC 894, RFC 1042).
-    #[inline(always)]
-    pub fn cut_trailer(&mut self, end: usize) {
-        if end < self.len() {
-            self.cut(end);
-        }
-    }
-
     #[inline(never)]
-    fn cut(&mut self, end: usize) {
+    pub fn cut_trailer(&mut self, end: usize) {
+        if end >= self.len() {
+            return;
+        }
         let length = end.max(self.len().min(ethernet::SHORTEST));
         self.window.length = length as u16;
         let frame = self.bytes_mut();

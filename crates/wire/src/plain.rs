@@ -49,11 +49,11 @@ fn shifted(layers: Layers, tags: usize) -> Layers {
     }
 }
 
-/// The destination of a packet that a router has nothing to do with but to route it, and where its datagram ends in the frame: behind so many tags, whole, to `mac`, over
+/// The destination of a packet that a router has nothing to do with but to route it, and whether there is more in the frame behind its datagram: behind so many tags, whole, to `mac`, over
 /// IPv4 without options, to no group, of at least 20 bytes behind its header, to live on after one more hop. What these bytes
 /// are is not looked at, but for their checksum where the device has not verified it; nor are the tags.
 #[inline(always)]
-pub fn passing4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<(u32, usize)> {
+pub fn passing4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<(u32, bool)> {
     let link = u64::from_le_bytes(*frame.first_chunk()?);
     // As if there were no tags: the type and what is behind it.
     let frame = frame.get(4 * tags..)?;
@@ -80,7 +80,7 @@ pub fn passing4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> O
         && validity::is_unicast(destination)
         && source != destination
         && (checksums == Checksums::Vouched || (checksums == Checksums::Unverified && has_right_sums(frame)));
-    passes.then_some((destination, ethernet::LENGTH + 4 * tags + total))
+    passes.then_some((destination, ethernet::LENGTH + total != frame.len()))
 }
 
 /// Whether the checksums of a whole IPv4 packet without options are right. Those of ICMP are for others to say.

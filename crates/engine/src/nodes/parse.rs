@@ -8,7 +8,7 @@ use std::ops::Range;
 use sluice_route::SourceValidation;
 use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
-use sluice_wire::{Checksums, Fault, Packet, ipv4, passing4, plain4, plain6, vlan};
+use sluice_wire::{Checksums, Fault, Packet, ethernet, ipv4, passing4, plain4, plain6, vlan};
 
 use crate::batch::{Batch, Lists, Meta, Origin, put};
 use crate::context::Ctx;
@@ -97,7 +97,7 @@ fn parse_those(
             frames += 1;
             bytes += frame.len() as u64;
             let is_outer = ends && policy.tunnels.take(interface.router, &layers, frame);
-            packet.cut_trailer(layers.end.into());
+            end_frame(packet, frame.len(), layers.end);
             *meta = Meta {
                 layers,
                 interface: number,
@@ -212,7 +212,7 @@ impl<'c> Sites<'c> {
         } else {
             put(&mut lists.lookup4, slot);
         }
-        packet.cut_trailer(layers.end.into());
+        end_frame(packet, packet.len(), layers.end);
         true
     }
 }
@@ -234,9 +234,11 @@ fn passing(
     for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let (frame, slot) = (packet.bytes(), slot as Slot);
-        if let Some((destination, end)) = passing4(frame, 0, packet.checksums(), &interface.mac) {
+        if let Some((destination, is_trailed)) = passing4(frame, 0, packet.checksums(), &interface.mac) {
             (plain.frames, plain.bytes) = (plain.frames + 1, plain.bytes + frame.len() as u64);
-            packet.cut_trailer(end);
+            if is_trailed {
+                cut_passing(packet, 0);
+            }
             (meta.interface, meta.layers.tags) = (number, 0);
             lists.transit.put(slot, router, destination);
         } else if !tagged.take(slot, packet, meta, lists, ctx, tally) {
@@ -244,6 +246,22 @@ fn passing(
         }
     }
     plain.flush(ctx);
+}
+
+/// End a frame of so many bytes with its datagram.
+#[inline(always)]
+fn end_frame(packet: &mut Packet<'_>, length: usize, end: u16) {
+    if usize::from(end) != length {
+        packet.cut_trailer(end.into());
+    }
+}
+
+/// End a frame with so many tags that has more than its datagram of IPv4.
+#[inline(never)]
+fn cut_passing(packet: &mut Packet<'_>, tags: u8) {
+    let at = ethernet::LENGTH + 4 * usize::from(tags);
+    let total = ipv4::TOTAL_LENGTH.read(packet.bytes().get(at..).unwrap_or_default());
+    packet.cut_trailer(at + usize::from(total));
 }
 
 /// The plain packets behind tags that a port's interfaces have, most having the tags of the one before.
@@ -295,10 +313,12 @@ impl Tagged {
         let link = &self.link;
         if self.passes
             && link.passes
-            && let Some((destination, end)) = passing4(frame, link.tags.into(), packet.checksums(), link.mac())
+            && let Some((destination, is_trailed)) = passing4(frame, link.tags.into(), packet.checksums(), link.mac())
         {
             tally.count(ctx, self.number, frame.len() as u64);
-            packet.cut_trailer(end);
+            if is_trailed {
+                cut_passing(packet, link.tags);
+            }
             (meta.interface, meta.layers.tags) = (self.number, link.tags);
             lists.transit.tagged = true;
             lists.transit.validated |= link.validated;
@@ -335,7 +355,7 @@ impl Tagged {
             return false;
         };
         tally.count(ctx, self.number, frame.len() as u64);
-        packet.cut_trailer(meta.layers.end.into());
+        end_frame(packet, frame.len(), meta.layers.end);
         put(list, slot);
         true
     }
@@ -388,7 +408,7 @@ pub(super) fn unlike(
         };
         tally.count(ctx, number, length);
         let is_outer = is_tunnelled(policy, interface, &layers, frame);
-        packet.cut_trailer(layers.end.into());
+        end_frame(packet, packet.len(), layers.end);
         let list = if is_outer {
             &mut lists.decapsulate
         } else if interface.stateful[1] {
@@ -432,7 +452,7 @@ pub(super) fn unlike(
     };
     let judged = check(frame, checksums, &layers, interface, policy);
     if matches!(layers.class, Class::Ipv4 | Class::Ipv6) {
-        packet.cut_trailer(layers.end.into());
+        end_frame(packet, packet.len(), layers.end);
     }
     match judged {
         Ok(Validity::Valid) => {
