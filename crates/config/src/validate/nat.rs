@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::routers::of_router;
-use super::{Check, unusable};
+use super::Check;
 use crate::config::{Interface, Pool, RouterIndex, Timeouts};
 use crate::problem::{Problem, RouterProblem};
 use crate::read::place;

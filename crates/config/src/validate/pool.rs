@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Check, unusable};
+use super::Check;
 use crate::config::{DEFAULT_ROUTER, Pool, Timeouts};
 use crate::problem::{PoolProblem, Problem};
 use crate::read::{Step, place};

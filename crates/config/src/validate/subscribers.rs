@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ipnet::{IpNet, Ipv4Net};
 
 use super::sites::Named;
-use super::{Check, unusable};
+use super::Check;
 use crate::config::{Interface, InterfaceIndex, LeaseServer, Link, Pool, PublicClient, Subscribers};
 use crate::problem::{Problem, SubscribersProblem};
 use crate::read::{Step, place};
