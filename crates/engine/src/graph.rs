@@ -229,6 +229,7 @@ edges! {
     "encapsulate" => "forward", "the outer packet", TUNNELLED;
     "parse" => "decapsulate", "for an end of a tunnel", TUNNELLED;
     "decapsulate" => "parse", "what is inside", TUNNELLED;
+    "decapsulate" => "forward", "a keepalive goes back", TUNNELLED;
 }
 
 /// The node of a name.

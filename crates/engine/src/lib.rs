@@ -33,6 +33,7 @@ pub mod policy;
 pub mod punt;
 pub mod reason;
 pub mod records;
+pub mod redirect;
 pub mod request;
 pub mod segment_size;
 pub mod session;

@@ -21,7 +21,6 @@ pub mod parse;
 pub mod pass;
 pub mod punt;
 pub mod recognise;
-pub mod redirect;
 pub mod revise;
 pub mod subscriber;
 pub mod transit;

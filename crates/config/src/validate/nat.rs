@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::routers::of_router;
 use super::Check;
+use super::routers::of_router;
 use crate::config::{Interface, Pool, RouterIndex, Timeouts};
 use crate::problem::{Problem, RouterProblem};
 use crate::read::place;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use ipnet::{IpNet, Ipv4Net};
 
-use super::sites::Named;
 use super::Check;
+use super::sites::Named;
 use crate::config::{Interface, InterfaceIndex, LeaseServer, Link, Pool, PublicClient, Subscribers};
 use crate::problem::{Problem, SubscribersProblem};
 use crate::read::{Step, place};

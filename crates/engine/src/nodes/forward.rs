@@ -17,10 +17,10 @@ use crate::family::Family;
 use crate::filter::{self, Asked};
 use crate::io::{HAND, Slot};
 use crate::nodes::output::{Ways, send};
-use crate::nodes::redirect::redirect;
 use crate::nodes::{decrement, dont_fragment};
 use crate::paths::{Destination, Wanted};
 use crate::reason::Own;
+use crate::redirect::redirect;
 use crate::segment_size;
 
 /// Route packets.

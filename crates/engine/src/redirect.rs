@@ -1,4 +1,4 @@
-//! redirect: a host that sends to the gateway what the gateway sends on by the same link learns who is to have it (RFC 1812, 5.2.7.2;
+//! Redirects: a host that sends to the gateway what the gateway sends on by the same link learns who is to have it (RFC 1812, 5.2.7.2;
 //! RFC 4861, 8.2). The packet itself goes on; the message leaves in the second half of the burst.
 
 use sluice_route::{Address, Prefix};
