@@ -142,7 +142,7 @@ fn unparsable() -> Vec<(&'static str, Vec<u8>)> {
         ),
         (
             "encapsulated-ip",
-            ethernet(0x9100, &[&[0, 7, 8, 0], &inner[..]].concat()),
+            ethernet(0x9300, &[&[0, 7, 8, 0], &inner[..]].concat()),
         ),
         ("encapsulated-ip", ethernet(0x88e5, &inner)),
         ("encapsulated-ip", ethernet(0x88e7, &inner)),
