@@ -281,7 +281,7 @@ impl Plane {
                 keeper,
                 parking,
                 actions: ArrayVec::new(),
-                policer: policer(&policy, &self.setup, self.now),
+                policer: policer(policy, &self.setup, self.now),
                 quotas: None,
                 datagrams: Datagrams::new(self.setup.fragments, self.setup.secret),
                 advertise_at: vec![

@@ -21,7 +21,7 @@ const REMOTE: &str = "198.51.100.7:53";
 
 fn another(like: &Interface, index: u16, vlan: u16, addresses: [&str; 2]) -> Interface {
     let mut made = like.clone();
-    made.name = format!("vlan{vlan}").into();
+    made.name = format!("vlan{vlan}");
     made.tags = vec![Tag {
         protocol: 0x8100,
         control: vlan,

@@ -66,7 +66,7 @@ impl Worker<'_> {
         };
         if owner.quotas != Some(policy.committed) {
             if !owner.policer.is_of(&policy.limits, policy.routers_of()) {
-                owner.policer = policer(&policy, &state.setup, now);
+                owner.policer = policer(policy, &state.setup, now);
             }
             owner.quotas = Some(policy.committed);
             let routers = policy.routers_of();
