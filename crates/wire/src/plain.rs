@@ -49,9 +49,10 @@ fn shifted(layers: Layers, tags: usize) -> Layers {
     }
 }
 
-/// The destination of a packet that a router has nothing to do with but to route it, and whether there is more in the frame behind its datagram: behind so many tags, whole, to `mac`, over
-/// IPv4 without options, to no group, of at least 20 bytes behind its header, to live on after one more hop. What these bytes
-/// are is not looked at, but for their checksum where the device has not verified it; nor are the tags.
+/// The destination of a packet that a router has nothing to do with but to route it, and whether there is more in the frame behind
+/// its datagram. Such a packet is behind so many tags, whole, to `mac`, over IPv4 without options, to no group, of at least 20 bytes
+/// behind its header, and lives on after one more hop. What these bytes are is not looked at, but for their checksum where the
+/// device has not verified it; nor are the tags.
 #[inline(always)]
 pub fn passing4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<(u32, bool)> {
     let link = u64::from_le_bytes(*frame.first_chunk()?);

@@ -1,7 +1,7 @@
 //! gateway: what is addressed to the gateway itself, policed by class so that a flood of one leaves the others alone.
 //!
-//! Exits: forward (an echo reply), fragments (of what may be an echo request), punt (its router has a host), complain (nothing listens there), taken in, hand over (the
-//! owner), drop.
+//! Exits: forward (an echo reply), fragments (of what may be an echo request), punt (its router has a host), complain (nothing
+//! listens there), taken in, hand over (the owner), drop.
 
 use sluice_route::policer::Class as Policed;
 use sluice_wire::ipv4::protocol::{self, is_icmp};
