@@ -59,6 +59,17 @@ impl Paths {
             .any(|member| self.destination::<F>(member, address) == Destination::Hop(hop))
     }
 
+    /// Where flows to an address go by one interface, where a way of its route leads by that.
+    pub fn find_by<F: Family>(&self, router: RouterIndex, address: F::Address, interface: u16) -> Option<Destination> {
+        let members = self.next_hops.members(F::route(self, router, address));
+        let mut destinations = members.map(|member| self.destination::<F>(member, address));
+        destinations.find(|destination| match destination {
+            Destination::Hop(hop) => hop.interface() == usize::from(interface),
+            Destination::Unknown(wanted) => wanted.interface == interface,
+            Destination::Local | Destination::Refused(_) => false,
+        })
+    }
+
     /// Where a next hop leads that the route of `address` names.
     #[inline(always)]
     pub fn destination<F: Family>(&self, route: u32, address: F::Address) -> Destination {

@@ -16,8 +16,8 @@ use sluice_nat::shard::Shards;
 use sluice_nat::sites::{Sites, is_pooled, outer};
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
-use sluice_route::RouterIndex;
 use sluice_route::policer::Class;
+use sluice_route::{Address, RouterIndex};
 use sluice_table::changes::Changes;
 use sluice_wire::Context;
 use sluice_wire::vlan::Tag;
@@ -310,6 +310,9 @@ pub struct Policy {
     interfaces_of: Arc<Vec<Vec<u16>>>,
     /// SYNs that nobody expects are answered, after a while; otherwise dropped at once.
     pub answers_syns: bool,
+    /// By interface, the gateways of IPv4 and IPv6 that a default route leads to by it, whether or not that is the one in use: by
+    /// them answers go back to who has come in there.
+    pub uplinks: Vec<[Option<Address>; 2]>,
     /// Whether hosts outside may open connections to the own addresses of inside hosts that source rules translate.
     pub passes_untranslated: bool,
     /// Some interface limits TCP's segment size.
@@ -391,6 +394,7 @@ impl Policy {
             committed: 1,
             interfaces_of: interfaces_of.into(),
             answers_syns: true,
+            uplinks: Vec::new(),
             passes_untranslated: true,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
@@ -628,6 +632,11 @@ impl Policy {
     #[inline(always)]
     pub fn router_of(&self, interface: u16) -> RouterIndex {
         self.router_of.get(interface as usize).copied().unwrap_or(0)
+    }
+
+    /// The gateway of an uplink, of one address family.
+    pub fn uplink(&self, interface: u16, six: bool) -> Option<Address> {
+        *self.uplinks.get(usize::from(interface))?.get(usize::from(six))?
     }
 
     /// The router of each interface, by number.

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, policy, route};
 use sluice_engine::policy::{Interface, Policy};
+use sluice_engine::request::{Cursor, Filter, Reply, Request};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
+use sluice_nat::rule::{DestinationAction, DestinationRule};
 use sluice_route::{Route, SourceValidation, Via};
-use sluice_testkit::packet::{self, Frame};
+use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::vlan::Tag;
 
 /// A second inside network, and a second uplink, behind tags.
@@ -267,4 +269,82 @@ fn hosts_that_talk_by_their_outside_addresses_stay_valid() {
         assert_eq!(1, rig.host_sends(&caller).len(), "{:?}", rig.all_drops());
     }
     assert_eq!(0, rig.all_drops().len(), "{:?}", rig.all_drops());
+}
+
+/// A gateway with two uplinks, of which a route leads by the first alone.
+fn uplinks() -> Plan {
+    fn policy(policy: &mut Policy) {
+        policy.uplinks = vec![[None; 2]; 4];
+        policy.uplinks[usize::from(OUTSIDE)][0] = Some(plain("203.0.113.254"));
+        policy.uplinks[usize::from(UPLINK)][0] = Some(plain("192.0.2.254"));
+    }
+    let forward = |external: &str| DestinationRule {
+        protocol: Some(6),
+        ports: Some((8443, 8443)),
+        ..DestinationRule::of(
+            sluice_nat::rule::Prefix::host(rig::v4(external)),
+            DestinationAction::Host(rig::v4(rig::HOST), Some(443)),
+        )
+    };
+    Plan {
+        interfaces: loose,
+        policy,
+        forwards: vec![forward("192.0.2.1"), forward("203.0.113.1")],
+        ..Plan::default()
+    }
+}
+
+#[test]
+fn answers_leave_by_the_uplink_that_their_connection_came_in_by() {
+    let mut rig = Rig::new(uplinks());
+    let gateway = [2, 0, 0, 0, 9, 254];
+    rig.know(UPLINK, plain("192.0.2.254"), gateway);
+    let answer = packet::tcp4("192.168.1.10:443", REMOTE).flags(flag::SYN | flag::ACK);
+    for (uplink, address, mac, tagged) in [
+        (UPLINK, "192.0.2.1:8443", gateway, true),
+        (OUTSIDE, "203.0.113.1:8443", ROUTER_MAC, false),
+    ] {
+        let syn = packet::tcp4(REMOTE, address).flags(flag::SYN);
+        assert_eq!(1, arrives(&mut rig, uplink, &syn), "{:?}", rig.all_drops());
+        let leaves = |rig: &mut Rig| {
+            let sent = rig.host_sends(&answer);
+            assert_eq!((1, OUTSIDE), (sent.len(), sent[0].port), "{:?}", rig.all_drops());
+            assert_eq!(mac, sent[0].frame[..6]);
+            assert_eq!(tagged, sent[0].frame[12..14] == [0x81, 0]);
+            assert_eq!(address, rig::flow(&sent[0].frame).0.to_string());
+        };
+        leaves(&mut rig);
+        // Nothing that changes elsewhere moves it, and neither does a route to another place.
+        let before = rig.live();
+        for _ in 0..2 {
+            let (policy, routes) = policy(&uplinks());
+            rig.plane.commit(policy, &[routes]).unwrap();
+            leaves(&mut rig);
+        }
+        assert_eq!(before, rig.live());
+        // Of one client and one port inside there is one session alone.
+        let clear = Request::Clear {
+            cursor: Cursor::default(),
+            filter: Filter::default(),
+            ended: 0,
+        };
+        assert!(matches!(rig.ask(0, clear), Reply::Cleared(1)));
+    }
+}
+
+#[test]
+fn answer_waits_for_the_gateway_of_its_uplink() {
+    let mut rig = Rig::new(uplinks());
+    let syn = packet::tcp4(REMOTE, "192.0.2.1:8443").flags(flag::SYN);
+    // The way back is asked for before the packet goes on.
+    rig.send(
+        UPLINK % 2,
+        &syn.clone().macs(ROUTER_MAC, OUTSIDE_MAC).tag(0x8100, 30).build(),
+    );
+    let reply = packet::arp_reply([2, 0, 0, 0, 9, 254], "192.0.2.254", OUTSIDE_MAC, "192.0.2.1");
+    let mut tagged = reply[..12].to_vec();
+    tagged.extend([0x81, 0, 0, 30]);
+    tagged.extend(&reply[12..]);
+    let sent = rig.send(OUTSIDE, &tagged);
+    assert_eq!((1, INSIDE), (sent.len(), sent[0].port), "{:?}", rig.all_drops());
 }

@@ -246,6 +246,27 @@ fn advertise(configured: &Configured) -> Option<Advertise> {
     })
 }
 
+/// By interface, the gateways that default routes of the file lead to by it, each the one of the lowest distance.
+pub fn uplinks(config: &Config) -> Vec<[Option<Address>; 2]> {
+    let mut uplinks = vec![[None; 2]; config.interfaces.len()];
+    let mut defaults: Vec<_> = config
+        .routes
+        .iter()
+        .filter(|route| route.to.net().prefix_len() == 0)
+        .collect();
+    defaults.sort_by_key(|route| route.distance);
+    for route in defaults {
+        let Way::Gateway(address, interface) = route.way else {
+            continue;
+        };
+        if let Some(of) = uplinks.get_mut(usize::from(interface)) {
+            let six = usize::from(address.is_ipv6());
+            of[six] = of[six].or(Some(address.into()));
+        }
+    }
+    uplinks
+}
+
 /// The routes by router: to its interfaces' addresses and networks, and the configured ones.
 ///
 /// # Errors

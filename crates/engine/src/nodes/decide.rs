@@ -324,10 +324,11 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
     }
     let turned = meta.origin == Origin::Hairpinned;
     let router = ctx.policy.router_of(meta.interface);
-    let back = match ctx
-        .paths
-        .find::<F>(router, tuple.source(), || F::hash_one(ctx.hasher, key))
-    {
+    let by_uplink = by_uplink::<F>(ctx, meta, way, tuple.source());
+    let back = match by_uplink.unwrap_or_else(|| {
+        let flow = || F::hash_one(ctx.hasher, key);
+        ctx.paths.find::<F>(router, tuple.source(), flow)
+    }) {
         _ if turned && is_outside_address::<F>(ctx.policy, tuple.context(), tuple.source()) => Hop::HAIRPIN,
         Destination::Hop(hop) => hop,
         Destination::Unknown(wanted) => return Plan::Wait(wanted),
@@ -341,6 +342,26 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
         mapped: way.mapped,
         hops: [there, back],
         answers: way.inside,
+    })
+}
+
+/// Where the answers go to what comes in by an uplink to an inside host: back by that uplink. The sender knows the outside address
+/// of it, and others refuse what leaves by them with that.
+fn by_uplink<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, way: &Way<F>, sender: F::Address) -> Option<Destination> {
+    let is_uplink = ctx
+        .policy
+        .interface(meta.interface)
+        .is_some_and(|interface| interface.outside);
+    if way.target.is_none() || !is_uplink || meta.origin != Origin::Received {
+        return None;
+    }
+    let router = ctx.policy.router_of(meta.interface);
+    ctx.paths.find_by::<F>(router, sender, meta.interface).or_else(|| {
+        let address = ctx.policy.uplink(meta.interface, F::SIX)?;
+        Some(ctx.paths.neighbour(Wanted {
+            interface: meta.interface,
+            address,
+        }))
     })
 }
 

@@ -223,10 +223,21 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy, paths: &Pa
 /// Whether both hops of a session are still those of routes, or of terminals, and its packets may come in as they do.
 fn is_on_its_way<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths) -> bool {
     let router = policy.router_of(session.interface());
-    let are_offered = ways::<F>(session)
-        .into_iter()
-        .all(|(hop, address)| !hop.is_routed() || paths.offers::<F>(router, address, hop));
+    let are_offered = ways::<F>(session).into_iter().all(|(hop, address)| {
+        !hop.is_routed()
+            || paths.offers::<F>(router, address, hop)
+            || hop == session.hop(Direction::Reverse) && is_by_uplink::<F>(session, policy, paths)
+    });
     are_offered && arrivals::are_valid::<F>(session, policy, paths)
+}
+
+/// Whether the answers of a session go back by the uplink that it came in by, which no route to its client need lead by.
+fn is_by_uplink<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths) -> bool {
+    let wanted = paths.wanted(session.hop(Direction::Reverse));
+    session.nat().translates_destination()
+        && wanted.is_some_and(|wanted| {
+            wanted.interface == session.interface() && policy.uplink(wanted.interface, F::SIX) == Some(wanted.address)
+        })
 }
 
 /// Whether rules still say of a session what they said.
