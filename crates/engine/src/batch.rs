@@ -12,6 +12,7 @@ use sluice_wire::layers::Layers;
 use crate::announcements::Place;
 use crate::chains::Copies;
 use crate::counters::Cause;
+use crate::family::Family;
 use crate::io::{Carried, HAND, Lent, PortIndex, Slot, WorkerIndex};
 use crate::paths::Wanted;
 use crate::reason::{Own, Reason};
@@ -466,6 +467,13 @@ impl Lists {
     #[inline(always)]
     pub fn was_recognised(&self, slot: Slot) -> bool {
         self.recognised >> (slot as usize % HAND) & 1 != 0
+    }
+
+    /// Whether packets of a session are about to be inspected, or looked at for its application. Those of another shard's session by
+    /// the same number count, too.
+    pub fn looks_at<F: Family>(&mut self, index: RecordIndex) -> bool {
+        let is_of = |(_, of, _): &(Slot, RecordIndex, Direction)| *of == index;
+        F::inspects(self).iter().any(is_of) || F::recognises(self).iter().any(is_of)
     }
 
     /// A packet is looked at anew, as one of another session.

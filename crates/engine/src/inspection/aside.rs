@@ -11,7 +11,6 @@ use crate::counters::WorkerCounters;
 use crate::family::{Family, Session};
 use crate::filter;
 use crate::io::Slot;
-use crate::opening::begins;
 use crate::time::Now;
 
 /// Whether a packet is looked at before anything is written: by inspection first, so that an application is known by what it
@@ -27,10 +26,7 @@ pub fn turn_aside<F: Family>(
 ) -> bool {
     let inspect = session.inspect();
     let passed = lists.has_passed(slot);
-    let reopens = begins(layers) && session.track().tracking.has_ended();
-    if let Inspect::Denied(with) = inspect
-        && !reopens
-    {
+    if let Inspect::Denied(with) = inspect {
         // As long as it goes on it is not to begin anew.
         if session.refreshes(direction) && !layers.flags.has(Flags::ICMP_ERROR) {
             session.track_mut().last_seen = now.stamp();

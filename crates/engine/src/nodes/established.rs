@@ -308,6 +308,12 @@ fn step<F: Family, const SITES: bool>(
             ctx.counters.sessions_revised.add(1);
         }
     }
+    if begins(layers) && session.track().tracking.has_ended() {
+        // It is decided as the first packet of a flow is, and takes the place of the session: once nothing is looked at for that.
+        let waits = session.turns_aside() && lists.looks_at::<F>(index);
+        put(if waits { F::lookups(lists) } else { F::decides(lists) }, slot);
+        return false;
+    }
     if session.turns_aside()
         && turn_aside::<F>(
             slot,
@@ -318,12 +324,6 @@ fn step<F: Family, const SITES: bool>(
             (ctx.now, ctx.counters),
         )
     {
-        return false;
-    }
-    if begins(layers) && session.track().tracking.has_ended() {
-        // It is decided as the first packet of a flow is, and takes the place of the session.
-        lists.forget(slot);
-        put(F::decides(lists), slot);
         return false;
     }
     let hop = session.hop(direction);

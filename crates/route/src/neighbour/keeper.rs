@@ -253,7 +253,7 @@ impl NeighbourKeeper {
         if self.free.is_empty() && !self.displace(Which::Unconfirmed, None, emit) {
             self.displace(Which::Unresolved, None, emit);
         }
-        let Some(index) = self.create(interface, address, State::Incomplete, [0; 6]) else {
+        let Some(index) = self.create(interface, address, State::Incomplete, [0; 6], emit) else {
             return Resolution::Refused(Reason::NeighbourTableFull);
         };
         self.join(Which::Unresolved, index, now);
@@ -289,7 +289,7 @@ impl NeighbourKeeper {
                 && (!self.free.is_empty()
                     || self.displace(Which::Unconfirmed, Some(interface), emit)
                     || self.displace(Which::Unconfirmed, None, emit))
-                && let Some(index) = self.create(interface, address, State::Stale, mac)
+                && let Some(index) = self.create(interface, address, State::Stale, mac, emit)
             {
                 self.enter(index, State::Stale, mac, now);
                 self.join(Which::Unconfirmed, index, now);
@@ -373,7 +373,7 @@ impl NeighbourKeeper {
             self.displace(Which::Unresolved, None, emit);
         }
         let index = known
-            .or_else(|| self.create(interface, address, State::Permanent, mac))
+            .or_else(|| self.create(interface, address, State::Permanent, mac, emit))
             .ok_or(Reason::NeighbourTableFull)?;
         self.enter(index, State::Permanent, mac, now);
         emit(Action::Resolved { index });
@@ -450,21 +450,32 @@ impl NeighbourKeeper {
         });
     }
 
-    /// A new entry in a free slot.
+    /// A new entry in a free slot. Where the table is crowded by its address, one that nobody has confirmed gives way there.
     fn create(
         &mut self,
         interface: InterfaceIndex,
         address: Address,
         state: State,
         mac: Mac,
+        emit: &mut impl FnMut(Action),
     ) -> Option<NeighbourIndex> {
-        let slot = self.free.pop()?;
-        if !self.writer.fill(NeighbourIndex(slot), interface, address, state, mac) {
-            self.free.push(slot);
+        let slot = NeighbourIndex(self.free.pop()?);
+        let mut is_filled = self.writer.fill(slot, interface, address, state, mac);
+        if !is_filled {
+            let crowd = self.table.beside(interface, address);
+            let gives_way =
+                |index: &NeighbourIndex| self.is_in(Which::Unconfirmed, *index) && self.table.uses(*index) == 0;
+            if let Some(index) = crowd.into_iter().flatten().find(gives_way) {
+                emit(Action::Failed { index });
+                is_filled = self.forget(index) && self.writer.fill(slot, interface, address, state, mac);
+            }
+        }
+        if !is_filled {
+            self.free.push(slot.0);
             return None;
         }
         self.quotas.count(interface, true);
-        Some(NeighbourIndex(slot))
+        Some(slot)
     }
 
     /// Change to a state with a MAC.

@@ -180,6 +180,15 @@ impl Neighbours {
         }
     }
 
+    /// The entries where one of this address would be.
+    pub(super) fn beside(&self, interface: InterfaceIndex, address: Address) -> [Option<NeighbourIndex>; 2 * BUCKET] {
+        let mut entries = [None; 2 * BUCKET];
+        for (entry, place) in entries.iter_mut().zip(self.places_of(interface, address)) {
+            *entry = place.load(Ordering::Relaxed).checked_sub(1).map(NeighbourIndex);
+        }
+        entries
+    }
+
     /// Say whether an interface is a link of two ends, as a tunnel is that carries no Ethernet: whatever goes out there goes
     /// to [`OTHER_END`], which is always known. From one thread.
     pub fn set_pair(&self, interface: InterfaceIndex, is_pair: bool) {
