@@ -11,8 +11,9 @@ DIFFERENCES = {
                  "its state machine finds out of place, and flags that it finds odd.",
     "reset": "Linux forgets a connection at once whose SYN is answered by a reset. Sluice keeps the session for four "
              "minutes, so that nobody else's reset can end it (RFC 7857, 2.2).",
-    "reopened": "A SYN that opens a closed connection again is a new connection to Linux, with a port of its own. In "
-                "Sluice the session is there for four minutes more (RFC 7857, 2.2 and 2.3), and the port with it.",
+    "reopened": "A SYN that opens a closed connection again is a new connection, with a port of its own. When the old one is over "
+                "is not the same: Linux waits for the last acknowledgment, lets none but the client open after a reset, and "
+                "forgets what was refused.",
     "expired": "What is left of a packet's time is looked at before its session: its sender is told when it ran out. "
                "Linux has put what is invalid aside before.",
     "own-header": "Fields of the header of an error that the gateway makes itself: TTL, precedence, identification, DF.",
@@ -65,6 +66,8 @@ class Forgiven:
         self.ends = {}
         # Flows that a reset, or an end, was sent of.
         self.closed = set()
+        # Those of which another connection has begun since.
+        self.again = set()
         # Flows that are another connection to Linux than to Sluice.
         self.parted = set()
         # Flows, with direction or kind of stranger, of which Sluice has let something through.
@@ -111,6 +114,9 @@ class Forgiven:
             return self._forgive("reopened")
         if self.world.filter and (name := self._filtered(step, linux, sluice)):
             return self._forgive(name)
+        if linux and not sluice and isinstance(step, Report) and flow.number in self.again:
+            # About the connection before, whose session is over.
+            return self._forgive("reopened")
         if linux and not sluice and _deprecated(step):
             if isinstance(step, Send):
                 self.parted.add(flow.number)
@@ -230,6 +236,7 @@ class Forgiven:
             self.passed.add((step.flow, step.stranger or step.answer))
             if _opens(step) and step.flow in self.closed:
                 self.passed.discard((step.flow, True))
+                self.again.add(step.flow)
         if isinstance(step, Send) and step.form.get("control", 0) & (RST | FIN):
             self.closed.add(step.flow)
 
@@ -244,6 +251,10 @@ class Forgiven:
         flow = self.scenario.flows[step.flow]
         interface, datagram = sluice[0]
         ends = (interface, datagram.source, datagram.destination, datagram.ports)
+        if _opens(step) and flow.number in self.closed:
+            # Another connection, with a port of its own.
+            for direction in (False, True):
+                self.ends.pop((step.flow, direction), None)
         before = self.ends.setdefault((step.flow, step.answer), ends)
         if before != ends:
             return f"{ends} where its flow was {before} before"

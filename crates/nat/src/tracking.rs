@@ -73,7 +73,7 @@ pub struct Tracking {
     acknowledged: [u32; 2],
     /// A [`TcpState`].
     state: u8,
-    /// [`FORWARD_SEEN`], [`REVERSE_SEEN`], [`ANSWERED`].
+    /// [`FORWARD_SEEN`], [`REVERSE_SEEN`], [`ANSWERED`], [`TURNED`].
     flags: u8,
     /// The [`TimeoutClass`] of a session that is not TCP.
     class: u8,
@@ -87,6 +87,8 @@ const REVERSE_SEEN: u8 = 2;
 const SEEN: u8 = FORWARD_SEEN | REVERSE_SEEN;
 /// A packet of the reverse direction was seen, of any protocol.
 const ANSWERED: u8 = 4;
+/// The server has opened the connection, on the ports of one that had ended.
+const TURNED: u8 = 8;
 
 /// What tracking reads of a TCP segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -347,9 +349,10 @@ impl Tracking {
             return self.track_reset(direction, segment);
         }
         let begins = segment.opens() && forward && matches!(state, TcpState::Closed | TcpState::Init);
-        if begins {
+        let begins_again = segment.opens() && !forward && self.has_ended();
+        if begins || begins_again {
             *self = Self {
-                flags: self.flags & ANSWERED,
+                flags: self.flags & ANSWERED | if begins_again { TURNED } else { 0 },
                 timer: self.timer,
                 ..Self::default()
             };
@@ -363,8 +366,8 @@ impl Tracking {
         let revived = self.revives(direction, segment);
         let fin = segment.flags & FIN != 0 && self.fin_belongs(direction, segment);
         let next = match if revived { TcpState::Established } else { state } {
-            TcpState::Init if !forward && segment.flags & SYN != 0 => {
-                // With an acknowledgment it must be for the client's SYN; without, both open at once.
+            TcpState::Init if forward == (self.flags & TURNED != 0) && segment.flags & SYN != 0 => {
+                // With an acknowledgment it must be for the opener's SYN; without, both open at once.
                 if segment.flags & ACK != 0 && !self.within_opening(segment) {
                     return TimeoutClass::UNCHANGED;
                 }
@@ -413,9 +416,10 @@ impl Tracking {
 
     /// A SYN with data may be acknowledged with or without them (RFC 7413).
     fn within_opening(&self, segment: &Segment) -> bool {
-        let from = self.acknowledged[1];
+        let opener = usize::from(self.flags & TURNED != 0);
+        let from = self.acknowledged[1 - opener];
         let acknowledged = segment.acknowledgment.wrapping_sub(from);
-        acknowledged != 0 && acknowledged <= self.end[0].wrapping_sub(from)
+        acknowledged != 0 && acknowledged <= self.end[opener].wrapping_sub(from)
     }
 
     /// Learn where a side's numbers begin, from its first segment.

@@ -146,16 +146,33 @@ fn syn_with_data_may_be_acknowledged_without_them() {
 }
 
 #[test]
-fn syn_changes_nothing_of_a_connection_that_has_ended() {
-    for direction in [Forward, Reverse] {
+fn server_opens_the_next_connection_on_the_ports_of_one_that_has_ended() {
+    for close in [FIN, RST] {
         let mut ends = Ends::open(100, 200);
-        ends.send(Forward, FIN | ACK, 0);
-        ends.send(Reverse, FIN | ACK, 0);
+        ends.send(Forward, close | ACK, 0);
+        if close == FIN {
+            ends.send(Reverse, FIN | ACK, 0);
+        }
         ends.next = [0x8000_0000, 0x4000_0000];
-        assert_eq!(TimeoutClass::UNCHANGED, ends.send(direction, SYN, 0));
-        assert_eq!(TimeoutClass::UNCHANGED, ends.send(direction.opposite(), SYN | ACK, 0));
-        assert_eq!(TcpState::BothFin, ends.tracking.state());
+        assert_eq!(TimeoutClass::TCP_TRANSITORY_OPEN, ends.send(Reverse, SYN, 0));
+        assert_eq!(TimeoutClass::TCP_TRANSITORY_OPEN, ends.send(Reverse, ACK, 10));
+        assert_eq!(TcpState::Init, ends.tracking.state());
+        ends.next[1] = 0x4000_0001;
+        assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Forward, SYN | ACK, 0));
+        assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Reverse, ACK, 10));
+        assert_eq!(TcpState::Established, ends.tracking.state());
     }
+}
+
+#[test]
+fn syn_of_the_client_changes_nothing_of_a_connection_that_has_ended() {
+    let mut ends = Ends::open(100, 200);
+    ends.send(Forward, FIN | ACK, 0);
+    ends.send(Reverse, FIN | ACK, 0);
+    ends.next = [0x8000_0000, 0x4000_0000];
+    assert_eq!(TimeoutClass::UNCHANGED, ends.send(Forward, SYN, 0));
+    assert_eq!(TimeoutClass::UNCHANGED, ends.send(Reverse, SYN | ACK, 0));
+    assert_eq!(TcpState::BothFin, ends.tracking.state());
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use core::hint::select_unpredictable;
 
+use sluice_nat::Holding;
 use sluice_nat::TimeoutClass;
 use sluice_nat::Tuple;
 use sluice_nat::timeout::Schedule;
@@ -308,7 +309,7 @@ fn step<F: Family, const SITES: bool>(
             ctx.counters.sessions_revised.add(1);
         }
     }
-    if begins(layers) && session.track().tracking.has_ended() {
+    if begins(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {
         // It is decided as the first packet of a flow is, and takes the place of the session: once nothing is looked at for that.
         let waits = session.turns_aside() && lists.looks_at::<F>(index);
         put(if waits { F::lookups(lists) } else { F::decides(lists) }, slot);
@@ -481,6 +482,12 @@ fn turn<F: Family>(
     // The other session's application is looked for, too.
     lists.recognised &= !(1 << (slot as usize % HAND));
     put(F::lookups(lists), slot);
+}
+
+/// Whether the remote of a session that has a port of its own may open the next connection to it: to no other does the port lead,
+/// and no mapping is there that another session could have.
+fn is_let_in<F: Family>(session: &F::Session, direction: Direction) -> bool {
+    direction == Direction::Reverse && session.nat().holding().has(Holding::PORT)
 }
 
 /// Validate the source of an ICMP error, which may be any router's on the way.
