@@ -314,7 +314,7 @@ fn answers_leave_by_the_uplink_that_their_connection_came_in_by() {
             assert_eq!(address, rig::flow(&sent[0].frame).0.to_string());
         };
         leaves(&mut rig);
-        // Nothing that changes elsewhere moves it, and neither does a route to another place.
+        // Commits that leave rules and routes as they are do not move it.
         let before = rig.live();
         for _ in 0..2 {
             let (policy, routes) = policy(&uplinks());

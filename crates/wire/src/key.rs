@@ -37,9 +37,9 @@ pub struct Tuple4 {
     pub source: u32,
     /// Destination address.
     pub destination: u32,
-    /// Source port, or what an ICMP query has in its place.
+    /// Source port; of an ICMP query as above.
     pub source_port: u16,
-    /// Destination port, or what an ICMP query has in its place.
+    /// Destination port; of an ICMP query as above.
     pub destination_port: u16,
     /// Context.
     pub context: Context,
@@ -59,7 +59,7 @@ impl std::hash::Hash for Tuple4 {
     }
 }
 
-/// IPv6 addresses, ports and context: 40 bytes.
+/// IPv6 addresses, ports and context: 40 bytes. Ports of ICMPv6 queries are as in [`Tuple4`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct Tuple6 {
@@ -67,9 +67,9 @@ pub struct Tuple6 {
     pub source: [u64; 2],
     /// Destination address, likewise.
     pub destination: [u64; 2],
-    /// Source port, or what an ICMP query has in its place.
+    /// Source port; of an ICMP query as above.
     pub source_port: u16,
-    /// Destination port, or what an ICMP query has in its place.
+    /// Destination port; of an ICMP query as above.
     pub destination_port: u16,
     /// Context.
     pub context: Context,

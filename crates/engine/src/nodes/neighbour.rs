@@ -173,7 +173,7 @@ fn hear_arp(
     let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
     let asks = message.operation() == arp::REQUEST;
     let ours = answers_for(interface, policy, target);
-    // Who looks whether an address is free has none (RFC 5227), and is told the truth.
+    // An ARP probe, which asks whether an address is free, has no sender address (RFC 5227): no proxy answers it.
     let proxied = !ours && asks && sender != 0 && sender != target && answers_as_proxy::<V4>(interface, paths, target);
     let for_us = ours || proxied;
     let on_link = interface.link.has_neighbour(Address::V4(sender));

@@ -607,9 +607,4 @@ impl NeighbourKeeper {
     pub fn unresolved(&self) -> usize {
         self.orders[Which::Unresolved as usize].count
     }
-
-    /// Entries that are known by what their owners said of themselves and by nothing else.
-    pub fn unconfirmed(&self) -> usize {
-        self.orders[Which::Unconfirmed as usize].count
-    }
 }

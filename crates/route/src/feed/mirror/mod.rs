@@ -94,9 +94,9 @@ pub struct Mirror {
     leads: Leads,
     /// A listing is under way.
     is_listing: bool,
-    /// Prefixes of which a change was told before they were listed.
+    /// Prefixes that the kernel changed during a listing, before it came to them.
     early: HashMap<Prefix, Early>,
-    /// Prefixes of which a change was told after they were listed, in part perhaps.
+    /// Prefixes that the kernel changed during a listing, after it had begun to list them.
     late: HashSet<Prefix>,
     /// The listing may have left routes out, or has some twice.
     is_doubtful: bool,
