@@ -17,6 +17,9 @@ from lab.vm.cards import WAYS
 # Emulation is slow, and other guests or tests may be busy beside.
 BOOT = 180
 COMMAND = 120
+# A kernel that begins under emulation can hang for good before anything of the test runs; then another one is begun.
+BOOTS = 3
+HANGS = ("soft lockup", "rcu_preempt kthread starved")
 
 
 def _option(words):
@@ -131,8 +134,12 @@ class Guest:
         command += extra
         for card in cards:
             command += ["-netdev", _option(card.backend()), "-device", _option(card.device(iommu))]
-        self.process = Process(command, os.path.join(self.folder, "qemu.log"))
+        self.command = command
+        self._begin()
         Guest.alive.append(self)
+
+    def _begin(self):
+        self.process = Process(self.command, os.path.join(self.folder, "qemu.log"))
 
     @property
     def console_path(self):
@@ -154,19 +161,32 @@ class Guest:
 
     def wait(self):
         """Wait until its shell answers."""
-
-        def up():
-            if not self.process.running:
-                raise self._gone(f"QEMU ended with {self.process.popen.returncode}")
-            return "init: up" in self.console
-
-        try:
-            waiting.until(up, f"guest {self.name} to be up", BOOT)
-        except waiting.Timeout as error:
-            raise self._gone(error) from None
+        for left in reversed(range(BOOTS)):
+            if self._boots(last=left == 0):
+                break
+            self.process.popen.kill()
+            self.process.wait()
+            os.rename(self.console_path, f"{self.console_path}-hung-{left}")
+            self._begin()
         self.shell = self._connect("shell")
         self.sh("true")
         return self
+
+    def _boots(self, last):
+        """Wait until its kernel has begun: false where that hangs, unless it was the last try."""
+
+        def ended():
+            if not self.process.running:
+                raise self._gone(f"QEMU ended with {self.process.popen.returncode}")
+            # A new one begins with no console.
+            console = self.console if os.path.exists(self.console_path) else ""
+            return "init: up" in console or not last and any(hang in console for hang in HANGS)
+
+        try:
+            waiting.until(ended, f"guest {self.name} to be up", BOOT)
+        except waiting.Timeout as error:
+            raise self._gone(error) from None
+        return "init: up" in self.console
 
     def sh(self, command, check=False, timeout=COMMAND):
         """Run a command of the guest's shell to its end; returns its output."""
