@@ -331,7 +331,7 @@ fn mappings(document: &Document) -> u32 {
 
 /// Subscribers don't spread evenly over several shards: each has room for a quarter more.
 fn in_shards(document: &Document, bytes: u64) -> u64 {
-    match document.system.shards {
+    match document.system.shards() {
         0 | 1 => bytes,
         _ => bytes + bytes.div_ceil(4),
     }

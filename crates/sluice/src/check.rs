@@ -217,7 +217,7 @@ fn promiscuous(config: &Config) -> impl Iterator<Item = (&str, u32)> {
 /// Cores, and who does what there.
 fn workers(config: &Config, output: &mut dyn Write) -> Result<(), CommandError> {
     let cores: Vec<_> = config.cores.iter().map(u16::to_string).collect();
-    let (cores, shards) = (cores.join(", "), config.document.system.shards);
+    let (cores, shards) = (cores.join(", "), config.document.system.shards());
     writeln!(output, "\nWorkers on cores {cores} with {shards} shards")?;
     let stages = Stages::new(config.stages.clone());
     if !stages.is_run_to_completion() {
@@ -271,7 +271,7 @@ fn as_json(
         "interfaces": interfaces,
         "cores": config.cores,
         "parts": (0..config.cores.len()).map(|worker| stages.parts(worker as u16)).collect::<Vec<_>>(),
-        "shards": config.document.system.shards,
+        "shards": config.document.system.shards(),
         "tables": tables,
         "buffers": { "count": plan.buffers, "bytes": plan.bytes(), "in": memory.as_ref().ok().map(ToString::to_string) },
         "hugepages": hugepages.iter().map(|size| json!({

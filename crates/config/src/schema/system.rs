@@ -23,8 +23,10 @@ pub struct System {
     pub roles: Roles,
     /// Packets that the ring from one worker to another holds.
     pub ring: u32,
-    /// Parts of the session table, each owned by one worker: a power of two, not below the number of workers.
-    pub shards: u16,
+    /// Parts of the session table, each owned by one worker: a power of two, not below the number of workers. One where there is one
+    /// worker and 16 where there are more, or as many as workers, where nothing is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shards: Option<u16>,
     /// What the cards' hash is over, and with it what comes to one shard together.
     pub steering: Steering,
     /// Whether packet buffers lie in huge pages.
@@ -50,7 +52,7 @@ impl Default for System {
             stages: Vec::new(),
             roles: Roles::default(),
             ring: 1024,
-            shards: 16,
+            shards: None,
             steering: Steering::Subset,
             hugepages: Hugepages::Auto,
             busy_poll: false,
@@ -120,7 +122,39 @@ impl Default for Roles {
     }
 }
 
+/// Shards of several workers, where nothing is written: some times as many as most machines have cores for.
+const SHARDS: u16 = 16;
+
 impl System {
+    /// Parts of the session table.
+    pub fn shards(&self) -> u16 {
+        let workers = match (self.model, &self.workers) {
+            (Model::RunToCompletion | Model::Auto, Workers::Count(count)) => usize::from(*count),
+            (Model::RunToCompletion | Model::Auto, Workers::Cores(cores)) => cores.len(),
+            (Model::RoleSplit, _) => self.roles.inspect.len() + self.roles.io.len(),
+            (Model::Pipeline, _) => {
+                let of_sessions = |stage: &&Stage| stage.parts.iter().any(|part| part == "session");
+                self.stages.iter().filter(of_sessions).map(|stage| stage.cores.len()).sum()
+            }
+        };
+        self.shards_among(workers)
+    }
+
+    /// The same for so many workers that have sessions. One needs no parts: each would have its part of the ports of an address.
+    pub fn shards_among(&self, workers: usize) -> u16 {
+        let workers = workers.min(1 << 15) as u16;
+        let by_itself = match workers {
+            0 | 1 => 1,
+            workers => workers.next_power_of_two().max(SHARDS),
+        };
+        self.shards.unwrap_or(by_itself)
+    }
+
+    /// The same for a number of workers that may change: what is measured or replayed does not depend on it.
+    pub fn shards_of_many(&self) -> u16 {
+        self.shards.unwrap_or(SHARDS)
+    }
+
     /// Whether cores that receive assist those that inspect, as it is written.
     pub fn assists(&self) -> bool {
         self.model == Model::RoleSplit && self.roles.assist

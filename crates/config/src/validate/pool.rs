@@ -133,7 +133,7 @@ impl Check<'_> {
             let why = "where every flow had a port of its own, only one could keep it: add `overlap = true`";
             self.contradiction(&at, preserve, "mapping = \"address-and-port-dependent\"", why);
         }
-        let (addresses, shards) = (addresses(written), self.document.system.shards);
+        let (addresses, shards) = (addresses(written), self.document.system.shards());
         if addresses < u64::from(shards) && addresses > 0 {
             self.report(&at, PoolProblem::FewerAddressesThanShards { addresses, shards }.into());
         }
@@ -156,7 +156,7 @@ impl Check<'_> {
             maximum,
             1..=1023,
         );
-        let (addresses, shards) = (addresses(written), self.document.system.shards);
+        let (addresses, shards) = (addresses(written), self.document.system.shards());
         let blocks = addresses * u64::from(most);
         if blocks < u64::from(shards) && addresses > 0 && written.deterministic.is_some() {
             let problem = PoolProblem::FewerBlocksThanShards { blocks, size, shards };
@@ -179,7 +179,7 @@ impl Check<'_> {
         if whole || !size.is_power_of_two() || size < UNIT {
             return;
         }
-        let shards = self.document.system.shards.max(1);
+        let shards = self.document.system.shards().max(1);
         let parts = ports.last() / size - ports.first() / size + 1;
         let tried = match written.pairing {
             Pairing::Hard => 1,

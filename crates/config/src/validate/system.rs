@@ -73,7 +73,7 @@ impl Check<'_> {
     }
 
     fn shards(&mut self, workers: usize) {
-        let shards = self.document.system.shards;
+        let shards = self.document.system.shards();
         let at = place!["system", "shards"];
         if !shards.is_power_of_two() {
             self.report(at, Problem::ShardsNotPowerOfTwo(shards));
@@ -113,7 +113,7 @@ impl Check<'_> {
     /// Capacities against each other and against the memory.
     pub(super) fn sizes(&mut self) {
         let document = self.document;
-        let shards = u32::from(document.system.shards);
+        let shards = u32::from(document.system.shards());
         // More would not fit the 32-bit index of a record with its direction.
         let most = 1 << 30;
         for (family, capacity) in [("ipv4", document.sessions.ipv4), ("ipv6", document.sessions.ipv6)] {

@@ -13,7 +13,7 @@ use super::{BuildError, Secrets, pool};
 /// # Errors
 /// Pools that contradict one another, or an impossible number of shards.
 pub fn steering(config: &Config, secrets: Secrets) -> Result<Steering, BuildError> {
-    let count = config.document.system.shards;
+    let count = config.document.system.shards();
     let pools: Vec<_> = config.pools.iter().map(pool).collect();
     let pools = Pools::new(&pools)?;
     let by_flow = config.document.system.steering == schema::Steering::FiveTuple;

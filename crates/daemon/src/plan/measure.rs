@@ -246,7 +246,10 @@ fn given(
 
 /// The share of the packets that the busiest shard has: a worker for each shard shows it.
 fn busiest(config: &Config, frames: &[Frame]) -> Result<Option<f64>, PlanError> {
-    let shards = config.document.system.shards;
+    let shards = config.document.system.shards_of_many();
+    let mut config = config.clone();
+    config.document.system.shards = Some(shards);
+    let config = &config;
     let mut memory = World::memory(config, shards)?.allocate();
     let mut world = World::new(config, shards, &mut memory, crate::replay::world::NO_CYCLES)?;
     pass(&mut world, frames, Checksums::Unverified);

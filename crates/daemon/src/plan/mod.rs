@@ -249,7 +249,7 @@ fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
 }
 
 fn load(config: &Config, measured: &Measured, workers: usize) -> Load {
-    let even = Load::even(config.document.system.shards);
+    let even = Load::even(config.document.system.shards_of_many());
     Load {
         busiest: measured.busiest.unwrap_or(even.busiest),
         queues: queues(config, workers),

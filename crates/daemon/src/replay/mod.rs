@@ -119,8 +119,9 @@ pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError>
     if let Some(path) = &request.eve {
         record_to(&mut config, path)?;
     }
+    let shards = config.document.system.shards_of_many();
+    config.document.system.shards = Some(shards);
     let config = &config;
-    let shards = config.document.system.shards;
     let workers = request.workers.unwrap_or(config.cores.len() as u16);
     if workers == 0 || workers > shards {
         return Err(ReplayError::Workers { workers, shards });
