@@ -18,6 +18,7 @@ mod diagnosis;
 mod difference;
 pub mod file;
 pub mod filter;
+pub mod host_share;
 #[doc(hidden)]
 pub mod hostile;
 pub mod import;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::host_share::divided;
 use crate::schema::{Document, EveType, Filtering, Pool};
 use crate::value::{AddressRange, Workers};
 
@@ -127,13 +128,13 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             "IPv4 sessions",
             ["sessions", "ipv4"],
             document.sessions.ipv4,
-            entry.session_ipv4,
+            with_reserve(document, document.sessions.ipv4, entry.session_ipv4),
         ),
         table(
             "IPv6 sessions",
             ["sessions", "ipv6"],
             document.sessions.ipv6,
-            entry.session_ipv6,
+            with_reserve(document, document.sessions.ipv6, entry.session_ipv6),
         ),
         table(
             "IPv4 neighbours",
@@ -159,7 +160,12 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             pool_addresses(document),
             entry.pool_address,
         ),
-        table("mappings", ["sessions", "ipv4"], mappings(document), entry.mapping),
+        table(
+            "mappings",
+            ["sessions", "ipv4"],
+            mappings(document),
+            with_reserve(document, document.sessions.ipv4, entry.mapping),
+        ),
         table(
             "subscribers",
             ["nat", "subscribers"],
@@ -327,6 +333,12 @@ fn mappings(document: &Document) -> u32 {
     let permits = |pool: &Pool| pool.filtering.each().contains(&Some(Filtering::AddressDependent));
     let each = 1 + u32::from(document.nat.pools.values().any(permits));
     document.sessions.ipv4.saturating_mul(each)
+}
+
+/// Beside the shares of shards there are parts that they share.
+fn with_reserve(document: &Document, all: u32, bytes: u64) -> u64 {
+    let (_, parts, each) = divided(&document.system, all);
+    bytes + (bytes * parts * each).div_ceil(u64::from(all.max(1)))
 }
 
 /// Subscribers don't spread evenly over several shards: each has room for a quarter more.

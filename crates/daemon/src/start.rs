@@ -349,7 +349,7 @@ pub(crate) fn mac_text(mac: [u8; 6]) -> String {
 type Made = (Vec<Worker<'static>>, Vec<Counter>);
 
 fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>, ring: usize) -> Result<Made, DaemonError> {
-    let mut workers = Vec::new();
+    let mut workers: Vec<Worker<'static>> = Vec::new();
     let mut desks = Vec::new();
     let lines = plane.lines();
     let others = plane.counters().len().saturating_sub(1);
@@ -375,6 +375,17 @@ fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>, ring: 
         worker.join(exchange.clone());
         workers.push(worker);
         desks.push(desk);
+    }
+    if plane.reserved() > 0 {
+        let region = Region::new(plane.reserved() * LINE)?;
+        bytes += region.bytes();
+        if region.backing() != Backing::Hugepages {
+            backing = region.backing();
+        }
+        let reserves = plane.reserves(region.leak())?;
+        for worker in &mut workers {
+            worker.share(&reserves);
+        }
     }
     let shards = plane.setup().owners.len();
     let sum = |lines: usize| sluice_config::memory::Bytes((lines * LINE * shards) as u64);

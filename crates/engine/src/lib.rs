@@ -36,6 +36,7 @@ pub mod reason;
 pub mod records;
 pub mod redirect;
 pub mod request;
+pub mod reserves;
 pub mod segment_size;
 pub mod session;
 pub mod shard;

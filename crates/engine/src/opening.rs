@@ -230,8 +230,7 @@ impl<F: Family> Openings<F> {
         let now = ctx.now.nanoseconds;
         let forgotten = || (None, Own::Forgotten.into());
         let table = F::table_ref(shard_of(ctx, meta).ok_or_else(forgotten)?);
-        let full = table.len() + before >= table.capacity()
-            && table.len() + self.made_in(batch, meta.shard) >= table.capacity();
+        let full = !table.has_room_for(before + 1) && !table.has_room_for(self.made_in(batch, meta.shard) + 1);
         let counted = admit_all::<F>(ctx, &opening.translation, F::tuple(key).context(), full)?;
         let shard = shard_of(ctx, meta).ok_or_else(forgotten)?;
         match make::<F>(shard, key, opening, full, now) {

@@ -38,6 +38,7 @@ use crate::policy::{self, Leases, Nat, Policy, Setup};
 use crate::punt::{self, PuntQueue};
 use crate::records::RecordQueue;
 use crate::request::{Counter, desk};
+use crate::reserves::{self, Reserves};
 use crate::shard::{Lines, Shard, ShardError};
 use crate::time::Now;
 use crate::worker::{Parts, Worker};
@@ -135,6 +136,8 @@ pub struct Plane {
     drawn: Arc<Drawn>,
     /// Memory of each shard.
     lines: Lines,
+    /// Lines of memory that shards share.
+    reserved: usize,
     /// Room of each shard for what IPv4 and IPv6 pools lend.
     room: [Room; 2],
     /// The leases before the last change: freed here, not by the last worker that turns from them.
@@ -210,6 +213,7 @@ impl Plane {
         Ok(Self {
             keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
             lines: Lines::of(&setup, &policy),
+            reserved: reserves::lines(&setup, &policy),
             room: [setup.room::<V4>(&policy), setup.room::<V6>(&policy)],
             before: Leases::default(),
             setup: Arc::new(setup),
@@ -237,6 +241,19 @@ impl Plane {
     /// Memory of each shard.
     pub fn lines(&self) -> Lines {
         self.lines
+    }
+
+    /// Memory that shards share.
+    pub fn reserved(&self) -> usize {
+        self.reserved
+    }
+
+    /// What shards share, in memory of [`Plane::reserved`] lines: for [`Worker::share`].
+    ///
+    /// # Errors
+    /// The memory does not fit.
+    pub fn reserves<'m>(&mut self, memory: &'m mut [Line]) -> Result<Reserves<'m>, PlaneError> {
+        Ok(Reserves::new(&self.setup, self.policy.current(), memory).map_err(ShardError::Table)?)
     }
 
     /// Make the worker `own`. `memory` gives each of its shards [`Lines::total`] lines, by the shard's number. Call it

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use sluice_daemon::bind::Listed;
 use sluice_daemon::config::config::{Interface, Link};
+use sluice_daemon::config::host_share::host_share;
 use sluice_daemon::config::memory::Bytes;
 use sluice_daemon::config::text::escaped;
 use sluice_daemon::config::{Config, place};
@@ -131,6 +132,7 @@ fn as_text(
             free_hugepages()
         )?;
     }
+    one_host(config, output)?;
     if let Some(filter) = filter {
         writeln!(output, "\n{filter}")?;
     }
@@ -150,6 +152,28 @@ fn as_text(
     for complaint in loaded.checked.advice.complaints() {
         let message = escaped(&complaint.message);
         writeln!(output, "\n{}:{}: {message}", loaded.name, complaint.line)?;
+    }
+    Ok(())
+}
+
+/// What one host can have, as far as nobody else has it.
+fn one_host(config: &Config, output: &mut dyn Write) -> Result<(), CommandError> {
+    let share = host_share(config);
+    let [four, six] = [share.sessions_ipv4, share.sessions_ipv6].map(grouped);
+    writeln!(output, "\nOne host can have {four} IPv4 and {six} IPv6 sessions")?;
+    let mut columns = Columns::new(&[
+        ("  OF POOL", Left),
+        ("SESSIONS", Right),
+        ("TCP PORTS", Right),
+        ("UDP PORTS", Right),
+        ("ICMP IDENTIFIERS", Right),
+    ]);
+    for pool in share.pools {
+        let [sessions, tcp, udp, icmp] = [pool.sessions, pool.tcp, pool.udp, pool.icmp].map(grouped);
+        columns.row([format!("  {}", pool.pool), sessions, tcp, udp, icmp]);
+    }
+    if columns.waiting() > 0 {
+        columns.flush(output)?;
     }
     Ok(())
 }
@@ -273,6 +297,7 @@ fn as_json(
         "parts": (0..config.cores.len()).map(|worker| stages.parts(worker as u16)).collect::<Vec<_>>(),
         "shards": config.document.system.shards(),
         "tables": tables,
+        "one-host": host_share(config),
         "buffers": { "count": plan.buffers, "bytes": plan.bytes(), "in": memory.as_ref().ok().map(ToString::to_string) },
         "hugepages": hugepages.iter().map(|size| json!({
             "bytes": size.bytes,

@@ -43,6 +43,18 @@ impl<'m, R: Linked> Slab<'m, R> {
         }
     }
 
+    /// Forget which records were used before: none is in use.
+    pub fn reset(&mut self) {
+        debug_assert_eq!(0, self.live);
+        (self.free, self.fresh) = (0, 0);
+    }
+
+    /// Whether every record is in use.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.live as usize == self.records.len()
+    }
+
     /// Records in use.
     pub fn len(&self) -> usize {
         self.live as usize

@@ -134,7 +134,11 @@ impl System {
             (Model::RoleSplit, _) => self.roles.inspect.len() + self.roles.io.len(),
             (Model::Pipeline, _) => {
                 let of_sessions = |stage: &&Stage| stage.parts.iter().any(|part| part == "session");
-                self.stages.iter().filter(of_sessions).map(|stage| stage.cores.len()).sum()
+                self.stages
+                    .iter()
+                    .filter(of_sessions)
+                    .map(|stage| stage.cores.len())
+                    .sum()
             }
         };
         self.shards_among(workers)

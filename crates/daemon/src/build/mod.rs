@@ -285,6 +285,7 @@ mod tests {
     use sluice_config::memory::EntryBytes;
     use sluice_config::{Machine, check};
     use sluice_engine::policy::Leases;
+    use sluice_engine::reserves;
     use sluice_engine::shard::Lines;
 
     pub(super) fn config(text: &str) -> Config {
@@ -349,23 +350,30 @@ mod tests {
 
     #[test]
     fn memory_of_the_check_is_what_the_engine_takes_and_little_more() {
-        let config = config(
-            "[interfaces.a]\ndevice = \"null:\"\n[sessions]\nipv4 = 500_000\nipv6 = 100_000\n\
+        for shards in [1, 4, 16, 64] {
+            memory_with(shards);
+        }
+    }
+
+    fn memory_with(shards: u16) {
+        let config = config(&format!(
+            "[interfaces.a]\ndevice = \"null:\"\n[system]\nshards = {shards}\n[sessions]\nipv4 = 500_000\nipv6 = 100_000\n\
              [nat]\nsubscribers = 20_000\nport-blocks = 90_000\nheld-ports = 0\nspare-addresses = 9\n\
              [nat.pools.a]\naddresses = [\"198.51.100.0/26\"]\nports = \"1-65535\"\n\
-             block = {}\nfiltering = \"address-dependent\"\n",
-        );
+             block = {{}}\nfiltering = \"address-dependent\"\n",
+        ));
         let setup = setup(&config, 0, (Stages::default(), 1), Secrets::FIXED).unwrap();
         let names = pool_names(&config, &Vec::new());
         let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names, None, None, None).unwrap();
         policy.leases = Leases::of(&policy, setup.steering.shards());
         let taken = Lines::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.steering.shards().count());
+        let taken = taken + reserves::lines(&setup, &policy) as u64 * 64;
         let of_shards = |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "held-ports";
         let tables = config.tables.iter().filter(|table| of_shards(table.key));
         let listed: u64 = tables.map(|table| table.bytes.0).sum();
         assert!(
             taken <= listed && listed <= taken + taken / 8,
-            "{taken} taken, {listed} listed"
+            "{shards} shards: {taken} taken, {listed} listed"
         );
     }
 

@@ -10,6 +10,7 @@ use crate::io::{BATCH, Carried, HAND, Parked, WorkerIndex};
 use crate::owners::Exchange;
 use crate::reason::Own;
 use crate::request::Reply;
+use crate::reserves::Reserves;
 use crate::shard::Shard;
 use crate::time::Now;
 
@@ -105,6 +106,13 @@ impl<'m> Worker<'m> {
         self.moving.rounds = vec![0; workers].into();
         self.moving.exchange = Some(exchange);
         self.moving.held = [(); 2].map(|()| VecDeque::with_capacity(HELD));
+    }
+
+    /// Let the shards that it has at first take what all share where they are full.
+    pub fn share(&mut self, reserves: &Reserves<'m>) {
+        for shard in self.parts.shards.iter_mut().flatten() {
+            reserves.share(shard);
+        }
     }
 
     /// Hold what comes for a shard until it comes itself.

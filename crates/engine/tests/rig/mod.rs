@@ -91,6 +91,8 @@ pub struct Plan {
     pub workers: usize,
     pub shards: u32,
     pub sessions: u32,
+    /// Shards take what all share where they are full, as in a daemon.
+    pub shares: bool,
     pub translate: bool,
     pub pool: Vec<(u32, u32)>,
     pub pool_ports: (u16, u16),
@@ -145,6 +147,7 @@ impl Default for Plan {
             workers: 1,
             shards: 4,
             sessions: 4096,
+            shares: false,
             translate: true,
             pool: vec![(POOL.to_bits(), POOL.to_bits() + 1)],
             pool_ports: (1024, 65_535),
@@ -343,7 +346,7 @@ impl Rig {
         let mut plane = Plane::new(setup, policy, &[routes], plan.limits, plan.workers, now).unwrap();
         let lines = plane.lines().total();
         let exchange = std::sync::Arc::new(Exchange::new(plan.shards as usize, plan.workers - 1, plan.ring));
-        let (mut workers, mut wires, mut desks) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut workers, mut wires, mut desks) = (Vec::<Worker<'static>>::new(), Vec::new(), Vec::new());
         for (own, mut io) in MemoryIo::workers(plan.workers, 2).into_iter().enumerate() {
             io.limit_ring(plan.ring);
             wires.push(io.wires());
@@ -359,6 +362,11 @@ impl Rig {
             worker.join(exchange.clone());
             workers.push(worker);
             desks.push(desk);
+        }
+        if plan.shares {
+            let memory = vec![Line([0; 8]); plane.reserved()].leak();
+            let reserves = plane.reserves(memory).unwrap();
+            workers.iter_mut().for_each(|worker| worker.share(&reserves));
         }
         let mut rig = Self {
             plane,

@@ -3,9 +3,12 @@
 //! A mapping is found from both sides, counts the sessions that use it, and goes with the last of them. With
 //! address-dependent filtering the same table holds permissions: that an outside port may hear of a remote address.
 
+use std::sync::Arc;
+
 use bytemuck::{Pod, Zeroable};
 use sluice_table::compact::Compact;
 use sluice_table::memory::Line;
+use sluice_table::reserve::Reserve;
 use sluice_table::slab::{Linked, Slab};
 
 use crate::Address;
@@ -75,21 +78,28 @@ impl<A: Address> Mapping<A> {
         self.state -= 1;
     }
 
+    /// Whether it is a mapping from an inside address and port to an outside one.
+    #[inline(always)]
+    fn is_exact(&self, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> bool {
+        self.is_mapping() && self.class() == class && self.outside() == outside && self.inside() == inside
+    }
+
     /// Whether it is a mapping, in use: not a permission, nor a free record.
     pub fn is_mapping(&self) -> bool {
         self.state & PERMISSION == 0 && self.sessions() > 0
     }
 }
 
-/// The mappings of a shard.
+/// Mappings with the indexes that find them: a part of those of a shard.
 #[derive(Debug)]
-pub struct Mappings<'m, A: Address> {
+pub struct Part<'m, A: Address> {
     /// From the inside, and of permissions.
     inside: Compact<'m>,
     /// From the outside.
     outside: Compact<'m>,
     records: Slab<'m, Mapping<A>>,
-    secret: Secret,
+    /// Number of its first record.
+    base: u32,
 }
 
 /// Lines of memory for so many mappings.
@@ -97,9 +107,9 @@ pub const fn lines_for<A: Address>(mappings: usize) -> usize {
     2 * Compact::lines_for(mappings) + Slab::<Mapping<A>>::lines_for(mappings)
 }
 
-impl<'m, A: Address> Mappings<'m, A> {
+impl<'m, A: Address> Part<'m, A> {
     /// No mapping yet; room for so many in `memory`.
-    pub fn new(memory: &'m mut [Line], mappings: usize, secret: Secret) -> Self {
+    pub fn new(memory: &'m mut [Line], mappings: usize) -> Self {
         let index = Compact::lines_for(mappings);
         let (inside, rest) = memory.split_at_mut(index.min(memory.len()));
         let (outside, rest) = rest.split_at_mut(index.min(rest.len()));
@@ -107,47 +117,130 @@ impl<'m, A: Address> Mappings<'m, A> {
             inside: Compact::new(inside, mappings as u32),
             outside: Compact::new(outside, mappings as u32),
             records: Slab::new(rest, mappings),
+            base: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self, number: u32) -> Option<&Mapping<A>> {
+        self.records.get(number.wrapping_sub(self.base))
+    }
+
+    /// What an index finds by a hash.
+    #[inline(always)]
+    fn found(&self, index: &Compact<'m>, hash: u64, is_it: impl Fn(&Mapping<A>) -> bool) -> Option<u32> {
+        let found = index.find(hash, |number| self.records.get(number).is_some_and(&is_it))?;
+        Some(self.base + found)
+    }
+
+    /// Put a record where it is found by a hash from the inside; none where there is no room.
+    #[inline(always)]
+    fn put(&mut self, hash: u64, record: Mapping<A>) -> Option<u32> {
+        let number = self.records.take(record)?;
+        self.records.prefetch_take();
+        if self.inside.insert(hash, number).is_err() {
+            self.records.give_back(number);
+            return None;
+        }
+        Some(self.base + number)
+    }
+}
+
+/// The mappings of a shard: a part of its own, and others from a reserve of all shards where that is full.
+#[derive(Debug)]
+pub struct Mappings<'m, A: Address> {
+    home: Part<'m, A>,
+    /// In the order of their records' numbers.
+    further: Vec<Part<'m, A>>,
+    reserve: Option<Arc<Reserve<Part<'m, A>>>>,
+    secret: Secret,
+}
+
+impl<'m, A: Address> Mappings<'m, A> {
+    /// No mapping yet; room for so many in `memory`.
+    pub fn new(memory: &'m mut [Line], mappings: usize, secret: Secret) -> Self {
+        Self {
+            home: Part::new(memory, mappings),
+            further: Vec::new(),
+            reserve: None,
             secret,
         }
     }
 
-    /// How many, permissions among them.
-    pub fn len(&self) -> usize {
-        self.records.len()
+    /// Take further parts from a reserve, all of one size, where there is no room, and give them back when they are empty.
+    pub fn share(&mut self, reserve: Arc<Reserve<Part<'m, A>>>) {
+        self.further.reserve(reserve.left());
+        self.reserve = Some(reserve);
     }
 
-    /// Most.
+    #[inline(always)]
+    fn parts(&self) -> impl Iterator<Item = &Part<'m, A>> {
+        core::iter::once(&self.home).chain(&self.further)
+    }
+
+    /// The part of a number.
+    #[inline(always)]
+    fn part(&self, number: u32) -> Option<&Part<'m, A>> {
+        match self.further.first() {
+            Some(first) if number >= first.base => self.further.get(self.place_of(number)?),
+            _ => Some(&self.home),
+        }
+    }
+
+    #[inline(always)]
+    fn part_mut(&mut self, number: u32) -> Option<&mut Part<'m, A>> {
+        match self.place_of(number) {
+            Some(place) => self.further.get_mut(place),
+            None => Some(&mut self.home),
+        }
+    }
+
+    /// Which of the further parts has a number; none where it is the home's.
+    #[inline(always)]
+    fn place_of(&self, number: u32) -> Option<usize> {
+        let first = self.further.first()?;
+        Some(number.checked_sub(first.base)? as usize / first.records.capacity().max(1))
+    }
+
+    /// How many, permissions among them.
+    pub fn len(&self) -> usize {
+        self.parts().map(|part| part.records.len()).sum()
+    }
+
+    /// Room that there is, without what is left in the reserve.
     pub fn capacity(&self) -> usize {
-        self.records.capacity()
+        self.parts().map(|part| part.records.capacity()).sum()
     }
 
     /// The record of a number.
     pub fn get(&self, number: u32) -> Option<&Mapping<A>> {
-        self.records.get(number)
+        self.part(number)?.get(number)
     }
 
     /// The same, to write.
     #[inline(always)]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Mapping<A>> {
-        self.records.get_mut(number)
+        let part = self.part_mut(number)?;
+        part.records.get_mut(number.wrapping_sub(part.base))
     }
 
     /// Numbers below this one may be in use.
     pub fn reach(&self) -> u32 {
-        self.records.reach()
+        let last = self.further.last().unwrap_or(&self.home);
+        last.base + last.records.reach()
     }
 
     /// First pass of [`Mappings::find`]: `hash` is a keyed function of context, inside address, port and class.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        self.inside.prefetch(hash);
+        self.home.inside.prefetch(hash);
     }
 
     /// Second pass: asks for the record that it may be.
     #[inline(always)]
     pub fn approach(&self, hash: u64) {
-        if let Some(number) = self.inside.candidate(hash) {
-            self.records.prefetch(number);
+        if let Some(number) = self.home.inside.candidate(hash) {
+            self.home.records.prefetch(number);
         }
     }
 
@@ -155,8 +248,8 @@ impl<'m, A: Address> Mappings<'m, A> {
     #[inline(always)]
     pub fn find(&self, hash: u64, subscriber: u32, inside: (A, u16), class: PortClass) -> Option<u32> {
         let state = u32::from(class as u8) << 29;
-        self.inside.find(hash, |number| {
-            self.records.get(number).is_some_and(|record| {
+        self.parts().find_map(|part| {
+            part.found(&part.inside, hash, |record| {
                 record.subscriber == subscriber
                     && (record.inside, record.inside_port) == inside
                     && record.state & !MOST == state
@@ -167,27 +260,26 @@ impl<'m, A: Address> Mappings<'m, A> {
     /// The mapping that has an outside address and port.
     #[inline]
     pub fn find_outside(&self, outside: Lease<A>, class: PortClass) -> Option<u32> {
-        let state = u32::from(class as u8) << 29;
-        self.outside.find(self.outside_hash(outside, class), |number| {
-            self.records
-                .get(number)
-                .is_some_and(|record| record.outside() == outside && record.state & !MOST == state)
+        let (hash, state) = (self.outside_hash(outside, class), u32::from(class as u8) << 29);
+        self.parts().find_map(|part| {
+            part.found(&part.outside, hash, |record| {
+                record.outside() == outside && record.state & !MOST == state
+            })
         })
     }
 
     /// The mapping of an inside address and port that has an outside one; `hash` is [`Mappings::outside_hash`].
     #[inline(always)]
     pub fn find_exact(&self, hash: u64, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> Option<u32> {
-        self.outside
-            .find(hash, |number| self.is_exact(number, outside, class, inside))
+        self.parts()
+            .find_map(|part| part.found(&part.outside, hash, |record| record.is_exact(outside, class, inside)))
     }
 
     /// Is a number that mapping's?
     #[inline(always)]
     pub fn is_exact(&self, number: u32, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> bool {
-        self.records.get(number).is_some_and(|record| {
-            record.is_mapping() && record.class() == class && record.outside() == outside && record.inside() == inside
-        })
+        self.get(number)
+            .is_some_and(|record| record.is_exact(outside, class, inside))
     }
 
     /// Make a mapping with its first session; none where there is no room. From outside it is found only after
@@ -201,20 +293,62 @@ impl<'m, A: Address> Mappings<'m, A> {
         outside: Lease<A>,
         class: PortClass,
     ) -> Option<u32> {
-        let number = self.records.take(Mapping {
-            inside: inside.0,
-            outside: outside.address,
-            inside_port: inside.1,
-            outside_port: outside.port,
-            subscriber,
-            state: u32::from(class as u8) << 29 | 1,
-        })?;
-        self.records.prefetch_take();
-        if self.inside.insert(hash, number).is_err() {
-            self.records.give_back(number);
-            return None;
+        self.put(
+            hash,
+            Mapping {
+                inside: inside.0,
+                outside: outside.address,
+                inside_port: inside.1,
+                outside_port: outside.port,
+                subscriber,
+                state: u32::from(class as u8) << 29 | 1,
+            },
+        )
+    }
+
+    /// Put a record where there is room for it.
+    #[inline(always)]
+    fn put(&mut self, hash: u64, record: Mapping<A>) -> Option<u32> {
+        match self.home.records.is_full() {
+            false => self.home.put(hash, record),
+            true => self.put_further(hash, record),
         }
-        Some(number)
+    }
+
+    #[cold]
+    fn put_further(&mut self, hash: u64, record: Mapping<A>) -> Option<u32> {
+        let place = match self.further.iter().position(|part| !part.records.is_full()) {
+            Some(place) => place,
+            None => {
+                let mut part = self.reserve.as_ref()?.take()?;
+                let last = self.further.last().unwrap_or(&self.home);
+                part.base = last.base + last.records.capacity() as u32;
+                self.further.push(part);
+                self.further.len() - 1
+            }
+        };
+        self.further.get_mut(place)?.put(hash, record)
+    }
+
+    /// A record is free again.
+    #[inline(always)]
+    fn give_back(&mut self, number: u32) {
+        if let Some(part) = self.part_mut(number) {
+            part.records.give_back(number.wrapping_sub(part.base));
+        }
+        if !self.further.is_empty() {
+            self.give_back_parts();
+        }
+    }
+
+    /// Give the last parts back that are empty.
+    #[cold]
+    fn give_back_parts(&mut self) {
+        let Some(reserve) = &self.reserve else { return };
+        while let Some(mut part) = self.further.pop_if(|part| part.records.is_empty()) {
+            part.records.reset();
+            reserve.give_back(part);
+        }
     }
 
     /// Ask for what [`Mappings::publish`] will write; returns the hash that it takes.
@@ -228,66 +362,75 @@ impl<'m, A: Address> Mappings<'m, A> {
     /// Let a new mapping be found from outside; false where its hash has no place left.
     #[inline(always)]
     pub fn publish(&mut self, number: u32, hash: u64) -> bool {
-        self.outside.insert(hash, number).is_ok()
+        self.part_mut(number)
+            .is_some_and(|part| part.outside.insert(hash, number.wrapping_sub(part.base)).is_ok())
     }
 
     /// One more session; false where a mapping can't count it.
     #[inline]
     pub fn hold(&mut self, number: u32) -> bool {
-        let record = self.records.get_mut(number).filter(|record| record.sessions() < MOST);
+        let record = self.get_mut(number).filter(|record| record.sessions() < MOST);
         record.map(|record| record.state += 1).is_some()
     }
 
     /// A mapping or permission goes with its last session.
     #[inline]
     pub fn remove(&mut self, number: u32, inside: u64, outside: u64) {
-        self.inside.remove(inside, number);
-        self.outside.remove(outside, number);
-        self.records.give_back(number);
+        if let Some(part) = self.part_mut(number) {
+            let own = number.wrapping_sub(part.base);
+            part.inside.remove(inside, own);
+            part.outside.remove(outside, own);
+        }
+        self.give_back(number);
     }
 
     /// The last session has ended, but the port stays taken: from outside nobody is behind it, and inside nobody finds
     /// it.
     pub fn let_sleep(&mut self, number: u32, hash: u64) {
-        if let Some(record) = self.records.get_mut(number) {
-            record.state -= 1;
-            self.inside.remove(hash, number);
+        if let Some(part) = self.part_mut(number) {
+            let own = number.wrapping_sub(part.base);
+            if let Some(record) = part.records.get_mut(own) {
+                record.state -= 1;
+                part.inside.remove(hash, own);
+            }
         }
     }
 
     /// What slept goes.
     pub fn wake(&mut self, number: u32) {
-        if let Some(record) = self.records.get(number) {
+        if let Some(record) = self.get(number) {
             let hash = self.outside_hash(record.outside(), record.class());
-            self.outside.remove(hash, number);
-            self.records.give_back(number);
+            if let Some(part) = self.part_mut(number) {
+                part.outside.remove(hash, number.wrapping_sub(part.base));
+            }
+            self.give_back(number);
         }
     }
 
     /// Second pass: asks for the record that it probably is, and says which.
     #[inline(always)]
     pub fn approach_outside(&self, hash: u64) -> Option<u32> {
-        let number = self.outside.candidate(hash)?;
-        self.records.prefetch(number);
+        let number = self.home.outside.candidate(hash)?;
+        self.home.records.prefetch(number);
         Some(number)
     }
 
     /// First pass of [`Mappings::find_exact`].
     #[inline(always)]
     pub fn prefetch_outside(&self, hash: u64) {
-        self.outside.prefetch(hash);
+        self.home.outside.prefetch(hash);
     }
 
     /// The permission of a remote address to send to an outside address and port, where it has one.
     pub fn permission(&self, outside: Lease<A>, class: PortClass, remote: A) -> Option<u32> {
+        let hash = self.permission_hash(outside, class, remote);
         let state = PERMISSION | u32::from(class as u8) << 29;
-        self.inside
-            .find(self.permission_hash(outside, class, remote), |number| {
-                self.records.get(number).is_some_and(|record| {
-                    let remotes = record.inside;
-                    remotes == remote && record.outside() == outside && record.state & !MOST == state
-                })
+        self.parts().find_map(|part| {
+            part.found(&part.inside, hash, |record| {
+                let remotes = record.inside;
+                remotes == remote && record.outside() == outside && record.state & !MOST == state
             })
+        })
     }
 
     /// A session with a remote address gives it permission to send; false where there is no room.
@@ -303,29 +446,24 @@ impl<'m, A: Address> Mappings<'m, A> {
             subscriber: 0,
             state: PERMISSION | u32::from(class as u8) << 29 | 1,
         };
-        let Some(number) = self.records.take(record) else {
-            return false;
-        };
-        let hash = self.permission_hash(outside, class, remote);
-        let made = self.inside.insert(hash, number).is_ok();
-        if !made {
-            self.records.give_back(number);
-        }
-        made
+        self.put(self.permission_hash(outside, class, remote), record).is_some()
     }
 
     /// A session with a remote address has ended.
     pub fn forbid(&mut self, outside: Lease<A>, class: PortClass, remote: A) {
-        if let Some(number) = self.permission(outside, class, remote) {
-            let hash = self.permission_hash(outside, class, remote);
-            if let Some(record) = self.records.get_mut(number) {
-                record.leave();
-                if record.sessions() == 0 {
-                    self.inside.remove(hash, number);
-                    self.records.give_back(number);
-                }
-            }
+        let Some(number) = self.permission(outside, class, remote) else {
+            return;
+        };
+        let hash = self.permission_hash(outside, class, remote);
+        let Some(record) = self.get_mut(number) else { return };
+        record.leave();
+        if record.sessions() > 0 {
+            return;
         }
+        if let Some(part) = self.part_mut(number) {
+            part.inside.remove(hash, number.wrapping_sub(part.base));
+        }
+        self.give_back(number);
     }
 
     /// Keyed function of an outside address and port.

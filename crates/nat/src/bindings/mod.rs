@@ -16,8 +16,8 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 
 pub use self::granting::TRIES;
-pub use self::mapping::Mapping;
 use self::mapping::Mappings;
+pub use self::mapping::{Mapping, Part as MappingsPart};
 pub use self::returning::Ending;
 pub use self::room::Room;
 use self::subscriber::Subscribers;
@@ -31,6 +31,7 @@ use crate::ports::{self, Block, Layout, Lease, Place, PortClass, Ports, TooSmall
 use crate::sites::is_site;
 use crate::{Address, Decision, Fitting, PoolIndex, Reason, Tuple};
 use sluice_table::memory::Line;
+use sluice_table::reserve::Reserve;
 use sluice_wire::{Context, Direction};
 
 /// New mappings of a batch that wait to be found from outside.
@@ -154,6 +155,16 @@ impl<'m, A: Address> Bindings<'m, A> {
         })
     }
 
+    /// Take room for further mappings from a reserve where there is none, and give it back when it is empty.
+    pub fn share(&mut self, reserve: Arc<Reserve<MappingsPart<'m, A>>>) {
+        self.mappings.share(reserve);
+    }
+
+    /// Lines of memory for a part of such a reserve, with room for so many mappings.
+    pub fn lines_of_part(mappings: usize) -> usize {
+        mapping::lines_for::<A>(mappings)
+    }
+
     /// Ports of the pools.
     pub fn ports(&self) -> &Ports<'m, A> {
         &self.ports
@@ -164,7 +175,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         &mut self.ports
     }
 
-    /// How many mappings there are, permissions among them, and at most.
+    /// How many mappings there are, permissions among them, and for how many there is room without the reserve.
     pub fn mappings(&self) -> (usize, usize) {
         (self.mappings.len(), self.mappings.capacity())
     }

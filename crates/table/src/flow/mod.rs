@@ -5,23 +5,31 @@
 //! [`confirm`](FlowTable::confirm) it. An established flow touches one line of the index and the lines of its
 //! record. The caller hashes keys, and passes every key with its hash.
 //!
-//! Whatever the keys, a lookup reads at most two buckets and a stash of 32 entries.
+//! Whatever the keys, a lookup reads at most two buckets and a stash of 32 entries of each part of the table.
+//!
+//! A table is one part, its home, and grows by others from a [`Reserve`] that tables share, one at a time, where the home is full: what
+//! is in the home costs nothing for that, the others are looked through one after the other.
 
 mod index;
+mod part;
 mod record;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
+pub use part::Part;
 pub(crate) use record::Previous;
 pub use record::{Links, Record, RecordIndex};
 
 use crate::memory::{LINE, Line};
 use crate::prefetch::{prefetch_all_at, prefetch_all_far_at};
-use index::{Bucket, Entry, Glance, Index};
+use crate::reserve::Reserve;
+use index::{Entry, Glance, Index};
 use sluice_wire::key::Direction;
 
 /// How far ahead of a scan records are asked for.
-const SCANNED_AHEAD: usize = 4;
+const SCANNED_AHEAD: u32 = 4;
 
 /// Most records of one table.
 pub const CAPACITY_LIMIT: usize = 1 << 30;
@@ -105,17 +113,14 @@ fn unpack(entry: Entry) -> Found {
 /// Records found by the keys of both directions.
 #[derive(Debug)]
 pub struct FlowTable<'m, R> {
-    index: Index<'m>,
-    records: &'m mut [R],
-    /// Head of the list of records that were used and are free.
-    free: Option<RecordIndex>,
-    /// Records from here on were never used.
-    fresh: u32,
-    live: u32,
+    home: Part<'m, R>,
+    /// What came from the reserve, in the order of its records' places.
+    further: Vec<Part<'m, R>>,
+    reserve: Option<Arc<Reserve<Part<'m, R>>>>,
 }
 
 impl<'m, R: Record> FlowTable<'m, R> {
-    /// Lines of memory for a table of `capacity` records.
+    /// Lines of memory for a table of `capacity` records, without what it takes from a reserve.
     pub const fn lines_for(capacity: usize) -> usize {
         const { assert!(size_of::<R>().is_multiple_of(LINE) && align_of::<R>() <= LINE) };
         Index::buckets_for(capacity) + capacity * (size_of::<R>() / LINE)
@@ -124,81 +129,104 @@ impl<'m, R: Record> FlowTable<'m, R> {
     /// An empty table of `capacity` records. All of its memory is written, and what it held is lost; memory beyond
     /// [`lines_for`](Self::lines_for) is left alone.
     pub fn new(memory: &'m mut [Line], capacity: usize) -> Result<Self, Misfit> {
-        if capacity == 0 || capacity > CAPACITY_LIMIT {
-            return Err(Misfit::Capacity(capacity));
-        }
-        let (needed, given) = (Self::lines_for(capacity), memory.len());
-        let Some(memory) = memory.get_mut(..needed) else {
-            return Err(Misfit::Memory { needed, given });
-        };
-        // Records first: from an aligned start they lie in pairs of lines, which processors fetch together.
-        let (records, buckets) = memory.split_at_mut(capacity * (size_of::<R>() / LINE));
-        records.fill(Line::ZERO);
         Ok(FlowTable {
-            index: Index::new(bytemuck::cast_slice_mut::<Line, Bucket>(buckets)),
-            records: bytemuck::cast_slice_mut(records),
-            free: None,
-            fresh: 0,
-            live: 0,
+            home: Part::new(memory, capacity)?,
+            further: Vec::new(),
+            reserve: None,
         })
+    }
+
+    /// Take further parts from a reserve, all of one size, where this table is full, and give them back when they are empty.
+    pub fn share(&mut self, reserve: Arc<Reserve<Part<'m, R>>>) {
+        self.further.reserve(reserve.left());
+        self.reserve = Some(reserve);
     }
 
     /// Records in use.
     pub fn len(&self) -> usize {
-        self.live as usize
+        let further: u32 = self.further.iter().map(|part| part.live).sum();
+        (self.home.live + further) as usize
     }
 
     /// Whether no record is in use.
     pub fn is_empty(&self) -> bool {
-        self.live == 0
+        self.len() == 0
     }
 
-    /// Most records.
+    /// Most records, as far as it can be said: what is left in the reserve may be another's the next moment.
     pub fn capacity(&self) -> usize {
-        self.records.len()
+        let left = self.reserve.as_ref().map_or(0, |reserve| reserve.left());
+        let each = self
+            .further
+            .first()
+            .map_or(self.home.records.len(), |part| part.records.len());
+        self.home.records.len() + (self.further.len() + left) * each
+    }
+
+    /// Whether so many more records find room, as far as it can be said.
+    #[inline(always)]
+    pub fn has_room_for(&self, count: usize) -> bool {
+        self.home.live as usize + count <= self.home.records.len() || self.has_room_further(count)
+    }
+
+    #[cold]
+    fn has_room_further(&self, count: usize) -> bool {
+        self.len() + count <= self.capacity()
     }
 
     /// Bytes of memory: records, index and the table itself.
     pub fn bytes(&self) -> usize {
-        Self::lines_for(self.capacity()) * LINE + size_of::<Self>()
+        let parts = core::iter::once(&self.home).chain(&self.further);
+        let lines: usize = parts.map(|part| Self::lines_for(part.records.len())).sum();
+        lines * LINE + size_of::<Self>()
     }
 
     /// First pass: ask for the bucket of a hash.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        self.index.prefetch(hash);
+        self.home.index.prefetch(hash);
     }
 
     /// Second pass: the record that probably has the key of this hash, all its lines asked for.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Candidate {
-        match self.index.glance(hash) {
+        match self.home.index.glance(hash) {
             Glance::Entry(entry) => {
-                prefetch_all_far_at(self.records, (entry >> 1) as usize);
+                prefetch_all_far_at(self.home.records, (entry >> 1) as usize);
                 Candidate(entry)
             }
             Glance::Elsewhere => Candidate::ELSEWHERE,
-            Glance::Nothing => Candidate::NONE,
+            Glance::Nothing if self.further.is_empty() => Candidate::NONE,
+            Glance::Nothing => self.candidate_further(hash),
         }
+    }
+
+    /// Asks for the buckets of all other parts.
+    #[cold]
+    fn candidate_further(&self, hash: u64) -> Candidate {
+        for part in &self.further {
+            part.index.prefetch(hash);
+        }
+        Candidate::ELSEWHERE
     }
 
     /// Shortly before the third pass: the candidate's lines come near.
     #[inline(always)]
     pub fn approach(&self, candidate: Candidate) {
-        prefetch_all_at(self.records, (candidate.0 >> 1) as usize);
+        prefetch_all_at(self.home.records, (candidate.0 >> 1) as usize);
     }
 
     /// What the candidate's record holds, whosever it is: to ask for what it leads to before it is known to be the one.
     #[inline(always)]
     pub fn glance(&self, candidate: Candidate) -> Option<&R> {
-        self.records.get((candidate.0 >> 1) as usize)
+        self.home.records.get((candidate.0 >> 1) as usize)
     }
 
     /// Third pass: the record that has this key, and as which direction's.
     #[inline(always)]
     pub fn confirm(&self, hash: u64, candidate: Candidate, key: &R::Key) -> Option<Found> {
         let (index, direction) = unpack(candidate.0);
-        if let Some(record) = self.records.get(index.0 as usize)
+        if let Some(record) = self.home.records.get(index.0 as usize)
             && record.matches(key, direction)
         {
             return Some((index, direction));
@@ -219,13 +247,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
     #[cold]
     #[inline(never)]
     fn search(&self, hash: u64, key: &R::Key) -> Option<Found> {
-        let is_it = |entry| {
-            let (index, direction) = unpack(entry);
-            self.records
-                .get(index.0 as usize)
-                .is_some_and(|record| record.matches(key, direction))
-        };
-        self.index.find(hash, is_it).map(unpack)
+        let parts = core::iter::once(&self.home).chain(&self.further);
+        parts.into_iter().find_map(|part| part.find(hash, key))
     }
 
     /// `out[k]` becomes what has `keys[k]`, whose hash is `hashes[k]`, as far as all three reach.
@@ -245,30 +268,67 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
-    /// The record at `index`; `None` beyond the capacity. Which records are in use the caller knows, or asks
+    /// The record at `index`; `None` where there is no such place. Which records are in use the caller knows, or asks
     /// [`Links::is_live`].
     #[inline(always)]
     pub fn get(&self, index: RecordIndex) -> Option<&R> {
-        self.records.get(index.0 as usize)
+        match self.home.records.get(index.0 as usize) {
+            Some(record) => Some(record),
+            None => self.get_further(index),
+        }
+    }
+
+    #[cold]
+    fn get_further(&self, index: RecordIndex) -> Option<&R> {
+        let part = self.further.get(self.place_of(index)?)?;
+        part.records.get((index.0 - part.base) as usize)
     }
 
     /// The record at `index`, to write; its keys must stay as they are.
     #[inline(always)]
     pub fn get_mut(&mut self, index: RecordIndex) -> Option<&mut R> {
-        self.records.get_mut(index.0 as usize)
+        let at = index.0 as usize;
+        if at < self.home.records.len() {
+            return self.home.records.get_mut(at);
+        }
+        self.get_further_mut(index)
+    }
+
+    #[cold]
+    fn get_further_mut(&mut self, index: RecordIndex) -> Option<&mut R> {
+        let place = self.place_of(index)?;
+        let part = self.further.get_mut(place)?;
+        part.records.get_mut((index.0 - part.base) as usize)
+    }
+
+    /// Which of the further parts has a place; none where it is the home's.
+    fn place_of(&self, index: RecordIndex) -> Option<usize> {
+        let first = self.further.first()?;
+        Some(index.0.checked_sub(first.base)? as usize / first.records.len())
+    }
+
+    /// The part that has a place.
+    fn part_mut(&mut self, index: RecordIndex) -> Option<&mut Part<'m, R>> {
+        if (index.0 as usize) < self.home.records.len() {
+            return Some(&mut self.home);
+        }
+        let place = self.place_of(index)?;
+        self.further.get_mut(place)
     }
 
     /// Ask for the record that the next insertion will write.
     #[inline(always)]
     pub fn prefetch_insert(&self) {
-        let next = self.free.unwrap_or(RecordIndex(self.fresh));
-        prefetch_all_at(self.records, next.0 as usize);
+        prefetch_all_at(self.home.records, self.home.next() as usize);
     }
 
     /// Ask for the lines of the record at `index`.
     #[inline(always)]
     pub fn prefetch_record(&self, index: RecordIndex) {
-        prefetch_all_at(self.records, index.0 as usize);
+        match self.place_of(index).and_then(|place| self.further.get(place)) {
+            Some(part) => prefetch_all_at(part.records, (index.0 - part.base) as usize),
+            None => prefetch_all_at(self.home.records, index.0 as usize),
+        }
     }
 
     /// Insert a record, found from now on by its forward and its reverse key, whose hashes these are. Asks for the
@@ -287,69 +347,77 @@ impl<'m, R: Record> FlowTable<'m, R> {
                 });
             }
         }
-        let index = self.free.unwrap_or(RecordIndex(self.fresh));
-        let Some(place) = self.records.get_mut(index.0 as usize) else {
-            return Err(Refused::Full);
-        };
-        if !self.index.place(forward_hash, pack(index, Direction::Forward)) {
-            return Err(Refused::Crowded);
+        if self.home.is_full() {
+            return self.insert_further(forward_hash, reverse_hash, record);
         }
-        if !self.index.place(reverse_hash, pack(index, Direction::Reverse)) {
-            self.index.take(forward_hash, pack(index, Direction::Forward));
-            return Err(Refused::Crowded);
-        }
-        match self.free {
-            Some(_) => self.free = place.links().next(),
-            None => self.fresh += 1,
-        }
-        *place = record;
-        *place.links_mut() = Links::IDLE;
-        self.live += 1;
+        let inserted = self.home.insert(forward_hash, reverse_hash, record);
         self.prefetch_insert();
-        Ok(index)
+        inserted
+    }
+
+    /// The same where the home is full: into the first other part that has room, or one more.
+    #[cold]
+    fn insert_further(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, Refused> {
+        let place = match self.further.iter().position(|part| !part.is_full()) {
+            Some(place) => place,
+            None => {
+                let mut part = self
+                    .reserve
+                    .as_ref()
+                    .and_then(|reserve| reserve.take())
+                    .ok_or(Refused::Full)?;
+                let last = self.further.last().unwrap_or(&self.home);
+                part.base = last.base + last.records.len() as u32;
+                self.further.push(part);
+                self.further.len() - 1
+            }
+        };
+        let part = self.further.get_mut(place).ok_or(Refused::Full)?;
+        part.insert(forward_hash, reverse_hash, record)
     }
 
     /// Remove the record at `index`, whose keys have these hashes. `None`, and nothing changed, where there is no
     /// such record, a hash is not its key's, or it is still scheduled on a wheel: cancel that first.
     pub fn remove(&mut self, index: RecordIndex, forward_hash: u64, reverse_hash: u64) -> Option<R> {
-        let place = self.records.get_mut(index.0 as usize)?;
-        let (forward, reverse) = (pack(index, Direction::Forward), pack(index, Direction::Reverse));
-        if !place.links().is_live() || place.links().is_scheduled() || !self.index.take(forward_hash, forward) {
-            return None;
+        let removed = self.part_mut(index)?.remove(index, forward_hash, reverse_hash);
+        if !self.further.is_empty() {
+            self.give_back();
         }
-        if !self.index.take(reverse_hash, reverse) {
-            // Its place is free still, or another's entry has come home to it and left one elsewhere.
-            let back = self.index.place(forward_hash, forward);
-            debug_assert!(back);
-            return None;
+        removed
+    }
+
+    /// Give the last parts back that are empty.
+    #[cold]
+    fn give_back(&mut self) {
+        let Some(reserve) = &self.reserve else { return };
+        while let Some(part) = self.further.pop_if(|part| part.live == 0) {
+            reserve.give_back(part.emptied());
         }
-        let record = *place;
-        *place.links_mut() = Links::free(self.free);
-        self.free = Some(index);
-        self.live -= 1;
-        Some(record)
     }
 
     /// Whether the record at `index` is in use and its keys have these hashes.
     pub(crate) fn holds(&self, index: RecordIndex, forward_hash: u64, reverse_hash: u64) -> bool {
+        let place = self.place_of(index);
+        let part = place.map_or(Some(&self.home), |place| self.further.get(place));
         self.get(index).is_some_and(|record| record.links().is_live())
-            && self.index.holds(forward_hash, pack(index, Direction::Forward))
-            && self.index.holds(reverse_hash, pack(index, Direction::Reverse))
+            && part.is_some_and(|part| part.holds(index, forward_hash, reverse_hash))
     }
 
     /// Visit the records in use among the next `count` places from `cursor` on (0 to begin), for listing in small
     /// pieces. Returns the cursor of the next piece; `None` after the last. A record that lives from the first
     /// piece to the last is visited exactly once.
     pub fn scan(&self, cursor: u32, count: u32, mut visit: impl FnMut(RecordIndex, &R)) -> Option<u32> {
-        let end = self.fresh.min(cursor.saturating_add(count));
+        let last = self.further.last().unwrap_or(&self.home);
+        let reach = last.base + last.fresh;
+        let end = reach.min(cursor.saturating_add(count));
         for index in cursor..end {
-            prefetch_all_at(self.records, index as usize + SCANNED_AHEAD);
-            if let Some(record) = self.records.get(index as usize)
+            self.prefetch_record(RecordIndex(index.saturating_add(SCANNED_AHEAD)));
+            if let Some(record) = self.get(RecordIndex(index))
                 && record.links().is_live()
             {
                 visit(RecordIndex(index), record);
             }
         }
-        (end < self.fresh).then_some(end)
+        (end < reach).then_some(end)
     }
 }

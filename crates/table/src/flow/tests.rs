@@ -106,7 +106,7 @@ fn insert_up_to_capacity_finds_both_directions_and_refuses_the_next() {
             let expected = [Direction::Forward, Direction::Reverse].map(|way| Some((RecordIndex(number), way)));
             assert_eq!(expected, found, "{number} of {capacity}");
         }
-        let audit = table.index.audit();
+        let audit = table.home.index.audit();
         assert_eq!(2 * capacity, audit.entries);
         if capacity >= 1000 {
             assert_eq!(0, audit.stashed);
@@ -182,7 +182,7 @@ fn insert_of_a_key_that_is_there_is_refused_and_changes_nothing() {
     );
     assert_eq!(Err(Refused::Mirrored), insert(key(3), key(3)));
     assert_eq!(1, table.len());
-    assert_eq!(2, table.index.audit().entries);
+    assert_eq!(2, table.home.index.audit().entries);
 }
 
 #[test]
@@ -208,16 +208,16 @@ fn insert_of_keys_with_one_hash_fills_both_buckets_and_the_stash_then_is_refused
         assert_eq!(Some((index, Direction::Forward)), table.find(hash, &key(number)));
         assert_eq!(Some((index, Direction::Reverse)), table.find(hash, &translated(number)));
     }
-    assert_eq!(2 * inserted.len(), table.index.audit().entries);
+    assert_eq!(2 * inserted.len(), table.home.index.audit().entries);
     for index in inserted {
         assert!(
             table
                 .remove(index, 42 << 48 | 0x1234_5678, 42 << 48 | 0x1234_5678)
                 .is_some()
         );
-        table.index.audit();
+        table.home.index.audit();
     }
-    assert_eq!(0, table.index.audit().entries);
+    assert_eq!(0, table.home.index.audit().entries);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn churn_at_full_load_keeps_marks_true_and_few_entries_away() {
         let (forward, reverse) = hashes(&hasher, &record);
         assert_eq!(Ok(index), table.insert(forward, reverse, record), "round {round}");
     }
-    let audit = table.index.audit();
+    let audit = table.home.index.audit();
     assert_eq!(2 * capacity, audit.entries);
     if !cfg!(miri) {
         assert!(audit.away * 40 < audit.entries && audit.stashed == 0, "{audit:?}");
@@ -262,7 +262,7 @@ fn remove_with_a_wrong_hash_or_twice_changes_nothing() {
     assert!(table.remove(RecordIndex(0), forward ^ 1 << 50, reverse).is_none());
     assert!(table.remove(RecordIndex(0), forward, reverse ^ 1 << 50).is_none());
     assert!(table.remove(RecordIndex(2), forward, reverse).is_none());
-    assert_eq!((2, 4), (table.len(), table.index.audit().entries));
+    assert_eq!((2, 4), (table.len(), table.home.index.audit().entries));
     assert_eq!(
         Some(record.tuples),
         table
@@ -270,7 +270,7 @@ fn remove_with_a_wrong_hash_or_twice_changes_nothing() {
             .map(|record| record.tuples)
     );
     assert!(table.remove(RecordIndex(0), forward, reverse).is_none());
-    assert_eq!((1, 2), (table.len(), table.index.audit().entries));
+    assert_eq!((1, 2), (table.len(), table.home.index.audit().entries));
 }
 
 #[test]
@@ -345,7 +345,7 @@ proptest! {
                     oracle.remove(&key);
                 }
             }
-            prop_assert_eq!(oracle.len(), table.index.audit().entries);
+            prop_assert_eq!(oracle.len(), table.home.index.audit().entries);
             prop_assert_eq!(oracle.len(), 2 * table.len());
         }
         prop_assert!(poor || crowded == 0);
@@ -355,5 +355,77 @@ proptest! {
         table.find_batch(&hashes, &keys, &mut found);
         let expected: Vec<Option<Found>> = keys.iter().map(|key| oracle.get(key).copied()).collect();
         prop_assert_eq!(expected, found);
+    }
+
+    /// Two tables with one reserve: what one has the other lacks, nothing is found but what is there, and all comes back.
+    #[test]
+    fn tables_that_share_a_reserve_are_maps_and_have_its_parts_between_them(
+        home in 1usize..20,
+        parts in 1usize..5,
+        each in 1usize..20,
+        steps in prop::collection::vec((0usize..2, 0u8..4, 0u32..90), 0..if cfg!(miri) { 60 } else { 600 }),
+    ) {
+        let hasher = Hasher::new([9, 10]);
+        let hash = |key: &FlowKey4| hasher.one4(key);
+        let mut homes = [memory(home), memory(home)];
+        let mut rest: Vec<_> = (0..parts).map(|_| memory(each)).collect();
+        let reserve = Reserve::new(rest.iter_mut().map(|memory| Part::new(memory, each).unwrap()).collect()).map(Arc::new).unwrap();
+        let mut tables = homes.each_mut().map(|memory| {
+            let mut table = FlowTable::new(memory, home).unwrap();
+            table.share(reserve.clone());
+            table
+        });
+        let mut oracles: [HashMap<u32, RecordIndex>; 2] = [HashMap::new(), HashMap::new()];
+        for (which, action, number) in steps {
+            let taken = |table: &FlowTable<'_, Session>| table.further.len();
+            let (table, oracle) = (&mut tables[which], &mut oracles[which]);
+            let record = session(key(number), translated(number));
+            let (forward, reverse) = hashes(&hasher, &record);
+            if action > 0 {
+                let had_room = table.has_room_for(1);
+                match table.insert(forward, reverse, record) {
+                    Ok(index) => {
+                        prop_assert!(had_room);
+                        prop_assert!(oracle.insert(number, index).is_none());
+                    }
+                    Err(Refused::Duplicate { index, .. }) => prop_assert_eq!(oracle.get(&number), Some(&index)),
+                    Err(refused) => {
+                        prop_assert_eq!((Refused::Full, false), (refused, had_room));
+                        prop_assert_eq!(home + each * taken(table), oracle.len());
+                    }
+                }
+            } else if let Some(index) = oracle.remove(&number) {
+                prop_assert_eq!(key(number), table.get(index).unwrap().key(Direction::Forward));
+                prop_assert!(table.remove(index, forward, reverse).is_some());
+            }
+            prop_assert_eq!(parts, reserve.left() + tables.iter().map(taken).sum::<usize>());
+            for (table, oracle) in tables.iter_mut().zip(&oracles) {
+                prop_assert_eq!(oracle.len(), table.len());
+                for number in 0..90 {
+                    let expected = oracle.get(&number);
+                    let found = [key(number), translated(number)].map(|key| table.find(hash(&key), &key));
+                    let both = [Direction::Forward, Direction::Reverse].map(|way| expected.map(|&index| (index, way)));
+                    prop_assert_eq!(both, found);
+                    if let Some(&index) = expected {
+                        table.get_mut(index).unwrap().counters[0] += 1;
+                    }
+                }
+                let (mut seen, mut cursor) = (Vec::new(), Some(0));
+                while let Some(from) = cursor {
+                    cursor = table.scan(from, 7, |index, _| seen.push(index));
+                }
+                let mut expected: Vec<_> = oracle.values().copied().collect();
+                expected.sort();
+                prop_assert_eq!(expected, seen);
+            }
+        }
+        for (table, oracle) in tables.iter_mut().zip(&oracles) {
+            for (&number, &index) in oracle {
+                let (forward, reverse) = hashes(&hasher, &session(key(number), translated(number)));
+                prop_assert!(table.remove(index, forward, reverse).is_some());
+            }
+            prop_assert_eq!((0, 0), (table.len(), table.further.len()));
+        }
+        prop_assert_eq!(parts, reserve.left());
     }
 }

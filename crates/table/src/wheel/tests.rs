@@ -1,9 +1,12 @@
 use super::*;
+use crate::flow::Part;
 use crate::memory::Line;
+use crate::reserve::Reserve;
 use bytemuck::{Pod, Zeroable};
 use proptest::prelude::*;
 use sluice_wire::key::Direction;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
@@ -67,6 +70,41 @@ fn due_by(now: Tick) -> impl FnMut(RecordIndex, &mut Timed) -> Verdict {
             Verdict::Rearm(record.due)
         }
     }
+}
+
+#[test]
+fn records_of_a_table_that_has_grown_expire_as_others() {
+    let (mut home, mut rest) = (memory(3), [memory(4), memory(4)]);
+    let parts = rest.iter_mut().map(|memory| Part::new(memory, 4).unwrap()).collect();
+    let reserve = Reserve::new(parts).map(Arc::new).unwrap();
+    let mut table = FlowTable::new(&mut home, 3).unwrap();
+    table.share(reserve.clone());
+    let mut wheel = Wheel::new(0);
+    for number in 0..11 {
+        let index = insert(&mut table, number).unwrap();
+        table.get_mut(index).unwrap().due = 10 + number % 3;
+        assert!(wheel.schedule(&mut table, index, 10 + number % 3));
+    }
+    assert_eq!((0, None), (reserve.left(), insert(&mut table, 11)));
+    let mut ended = Vec::new();
+    for now in 0..20 {
+        let mut due = due_by(now);
+        let mut silent = Vec::new();
+        wheel.advance(&mut table, now, 64, |index, record| {
+            let verdict = due(index, record);
+            if verdict == Verdict::Expire {
+                silent.push((index, record.keys));
+            }
+            verdict
+        });
+        for (index, keys) in silent {
+            ended.push((now, keys[0] / 2));
+            assert!(table.remove(index, hash(keys[0]), hash(keys[1])).is_some());
+        }
+    }
+    ended.sort_by_key(|&(now, number)| (number, now));
+    let expected: Vec<_> = (0..11).map(|number| (10 + number % 3, number)).collect();
+    assert_eq!((expected, 0, 2), (ended, table.len(), reserve.left()));
 }
 
 #[test]

@@ -1,0 +1,161 @@
+//! What one host can have of the tables and of a pool's ports.
+
+use serde::Serialize;
+
+use crate::Config;
+use crate::config::Pool;
+use crate::schema::{Pairing, PortSelection, System};
+use crate::value::AddressRange;
+
+/// Ports that always share a shard.
+const UNIT: u64 = 64;
+
+/// Other addresses of a pool in which a subscriber is given ports, with soft pairing.
+const OTHERS: u64 = 8;
+
+/// Shards whose even share is the least that a shard takes of what all share.
+const PARTS: u64 = 16;
+
+/// Of so many sessions, those that one shard has to itself, how many parts there are that all shards share, and the sessions of each: so
+/// many that any shard can have half of all.
+pub fn divided(system: &System, all: u32) -> (u64, u64, u64) {
+    let all = u64::from(all);
+    let own = all.div_ceil(u64::from(system.shards()).max(1));
+    let each = all.div_ceil(PARTS).max(own).max(1);
+    let parts = all.div_ceil(2).saturating_sub(own).div_ceil(each);
+    (own, parts, each)
+}
+
+/// What one host can have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct HostShare {
+    /// IPv4 sessions, of all.
+    pub sessions_ipv4: u64,
+    /// IPv6 sessions, of all.
+    pub sessions_ipv6: u64,
+    /// The same by pool.
+    pub pools: Vec<PoolShare>,
+}
+
+/// What one host can have of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PoolShare {
+    /// The pool.
+    pub pool: String,
+    /// Sessions.
+    pub sessions: u64,
+    /// Outside ports for TCP.
+    pub tcp: u64,
+    /// Outside ports for UDP.
+    pub udp: u64,
+    /// Identifiers for ICMP.
+    pub icmp: u64,
+}
+
+/// What one host can have, as far as nobody else has it.
+pub fn host_share(config: &Config) -> HostShare {
+    let document = &config.document;
+    let sessions = [document.sessions.ipv4, document.sessions.ipv6].map(|all| {
+        let (own, parts, each) = divided(&document.system, all);
+        (own + parts * each).min(all.into())
+    });
+    let pools = config.pools.iter().map(|pool| {
+        let [tcp, udp, icmp] = ports(pool, u64::from(document.system.shards()));
+        let limits = [pool.subscriber.sessions, pool.limits.sessions];
+        let limit = limits.into_iter().flatten().min().map_or(u64::MAX, u64::from);
+        PoolShare {
+            pool: pool.name.clone(),
+            sessions: sessions[0].min(limit),
+            tcp,
+            udp,
+            icmp,
+        }
+    });
+    HostShare {
+        sessions_ipv4: sessions[0],
+        sessions_ipv6: sessions[1],
+        pools: pools.collect(),
+    }
+}
+
+/// Outside ports for TCP and UDP, and identifiers for ICMP.
+fn ports(pool: &Pool, shards: u64) -> [u64; 3] {
+    let reserved: u64 = pool.reserved.iter().map(|range| u64::from(range.count())).sum();
+    let all = u64::from(pool.ports.last() - pool.ports.first()) + 1 - reserved;
+    let addresses: u64 = pool.addresses.iter().map(AddressRange::count).sum();
+    let addresses = match pool.pairing {
+        Pairing::Hard => 1,
+        Pairing::Soft => addresses.clamp(1, 1 + OTHERS),
+    };
+    let size = pool.block.map_or(UNIT, |block| u64::from(block.size.max(1)));
+    let first = u64::from(pool.ports.first()) / size;
+    let units = u64::from(pool.ports.last()) / size - first + 1;
+    let of_address = units.div_ceil(shards.max(1)).saturating_mul(size).min(all);
+    let most = match (&pool.deterministic, pool.block) {
+        (Some(dealt), _) => {
+            let shares = u64::from(dealt.compression) + u64::from(dealt.dynamic);
+            all / shares.max(1)
+        }
+        _ if pool.selection == PortSelection::Preserve => all * addresses,
+        (None, Some(block)) => (of_address * addresses).min(u64::from(block.maximum) * size),
+        (None, None) => of_address * addresses,
+    };
+    pool.subscriber
+        .ports
+        .each()
+        .map(|limit| most.min(limit.map_or(u64::MAX, u64::from)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::EntryBytes;
+    use crate::{Machine, check};
+
+    fn share(system: &str, pool: &str) -> HostShare {
+        let text = format!(
+            "[system]\n{system}\n[sessions]\nipv4 = 160_000\nipv6 = 64\n[interfaces.a]\ndevice = \"null:\"\n\
+             [nat.pools.p]\naddresses = [\"192.0.2.0/28\"]\n{pool}\n"
+        );
+        let machine = Machine {
+            cores: (0..16).collect(),
+            memory: 1 << 34,
+            entry: EntryBytes::default(),
+        };
+        let checked = check("test", &text, &machine).unwrap_or_else(|error| panic!("{error}"));
+        host_share(&checked.config)
+    }
+
+    #[test]
+    fn one_worker_gives_a_host_all_and_several_half_of_the_sessions() {
+        let of = |system: &str| {
+            let share = share(system, "");
+            (share.sessions_ipv4, share.sessions_ipv6, share.pools[0].tcp)
+        };
+        assert_eq!((160_000, 64, 64_512), of("workers = 1"));
+        assert_eq!((80_000, 32, 32_256), of("workers = 2\nshards = 2"));
+        assert_eq!((80_000, 32, 4_032), of("workers = 2"));
+        assert_eq!((80_000, 32, 4_032), of("workers = 1\nshards = 16"));
+    }
+
+    #[test]
+    fn quotas_blocks_and_pairing_limit_a_host_further() {
+        let of = |pool: &str| {
+            let share = share("workers = 1", pool);
+            let PoolShare { sessions, tcp, udp, .. } = share.pools[0];
+            (sessions, tcp, udp)
+        };
+        assert_eq!((160_000, 4_096, 4_096), of("block = {}"));
+        assert_eq!((160_000, 64_512 * 9, 64_512 * 9), of("pairing = \"soft\""));
+        assert_eq!(
+            (500, 100, 64_512),
+            of("subscriber = { sessions = 500, ports = { tcp = 100 } }")
+        );
+        assert_eq!(
+            (160_000, 1_008, 1_008),
+            of("deterministic = { inside = \"10.0.0.0/22\", compression = 64 }")
+        );
+        assert_eq!((160_000, 60_000 - 1_024, 58_976), of("ports = \"1024-59999\""));
+    }
+}

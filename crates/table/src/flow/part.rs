@@ -1,0 +1,132 @@
+//! A part of a flow table: records and the index that finds them.
+
+use sluice_wire::key::Direction;
+
+use super::index::{Bucket, Index};
+use super::{CAPACITY_LIMIT, FlowTable, Found, Links, Misfit, Record, RecordIndex, Refused, pack, unpack};
+use crate::memory::{LINE, Line};
+
+/// Records of a table, with an index of their own.
+#[derive(Debug)]
+pub struct Part<'m, R> {
+    pub(super) index: Index<'m>,
+    pub(super) records: &'m mut [R],
+    /// Place of its first record in the table.
+    pub(super) base: u32,
+    /// Head of the list of records that were used and are free.
+    free: Option<RecordIndex>,
+    /// Records from here on were never used.
+    pub(super) fresh: u32,
+    pub(super) live: u32,
+}
+
+impl<'m, R: Record> Part<'m, R> {
+    /// An empty part of `capacity` records in memory of [`FlowTable::lines_for`] as many. All of it is written, and what it held is
+    /// lost; memory beyond is left alone.
+    pub fn new(memory: &'m mut [Line], capacity: usize) -> Result<Self, Misfit> {
+        if capacity == 0 || capacity > CAPACITY_LIMIT {
+            return Err(Misfit::Capacity(capacity));
+        }
+        let (needed, given) = (FlowTable::<R>::lines_for(capacity), memory.len());
+        let Some(memory) = memory.get_mut(..needed) else {
+            return Err(Misfit::Memory { needed, given });
+        };
+        // Records first: from an aligned start they lie in pairs of lines, which processors fetch together.
+        let (records, buckets) = memory.split_at_mut(capacity * (size_of::<R>() / LINE));
+        records.fill(Line::ZERO);
+        Ok(Part {
+            index: Index::new(bytemuck::cast_slice_mut::<Line, Bucket>(buckets)),
+            records: bytemuck::cast_slice_mut(records),
+            base: 0,
+            free: None,
+            fresh: 0,
+            live: 0,
+        })
+    }
+
+    /// The same as it was at first: it must be empty.
+    pub(super) fn emptied(self) -> Self {
+        debug_assert_eq!(0, self.live);
+        Part {
+            base: 0,
+            free: None,
+            fresh: 0,
+            ..self
+        }
+    }
+
+    /// Place of the record that the next insertion writes.
+    #[inline(always)]
+    pub(super) fn next(&self) -> u32 {
+        self.free.map_or(self.base + self.fresh, |index| index.0)
+    }
+
+    /// Whether every record is in use.
+    #[inline(always)]
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_none() && self.fresh as usize == self.records.len()
+    }
+
+    /// The record that has this key.
+    pub(super) fn find(&self, hash: u64, key: &R::Key) -> Option<Found> {
+        let is_it = |entry| {
+            let (index, direction) = unpack(entry);
+            let place = index.0.wrapping_sub(self.base) as usize;
+            self.records
+                .get(place)
+                .is_some_and(|record| record.matches(key, direction))
+        };
+        self.index.find(hash, is_it).map(unpack)
+    }
+
+    /// Insert a record whose keys are not there.
+    #[inline(always)]
+    pub(super) fn insert(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, Refused> {
+        let index = RecordIndex(self.next());
+        let Some(place) = self.records.get_mut((index.0 - self.base) as usize) else {
+            return Err(Refused::Full);
+        };
+        if !self.index.place(forward_hash, pack(index, Direction::Forward)) {
+            return Err(Refused::Crowded);
+        }
+        if !self.index.place(reverse_hash, pack(index, Direction::Reverse)) {
+            self.index.take(forward_hash, pack(index, Direction::Forward));
+            return Err(Refused::Crowded);
+        }
+        match self.free {
+            Some(_) => self.free = place.links().next(),
+            None => self.fresh += 1,
+        }
+        *place = record;
+        *place.links_mut() = Links::IDLE;
+        self.live += 1;
+        Ok(index)
+    }
+
+    /// Remove the record at `index`; as [`FlowTable::remove`].
+    #[inline(always)]
+    pub(super) fn remove(&mut self, index: RecordIndex, forward_hash: u64, reverse_hash: u64) -> Option<R> {
+        let place = self.records.get_mut(index.0.checked_sub(self.base)? as usize)?;
+        let (forward, reverse) = (pack(index, Direction::Forward), pack(index, Direction::Reverse));
+        if !place.links().is_live() || place.links().is_scheduled() || !self.index.take(forward_hash, forward) {
+            return None;
+        }
+        if !self.index.take(reverse_hash, reverse) {
+            // Its place is free still, or another's entry has come home to it and left one elsewhere.
+            let back = self.index.place(forward_hash, forward);
+            debug_assert!(back);
+            return None;
+        }
+        let record = *place;
+        *place.links_mut() = Links::free(self.free);
+        self.free = Some(index);
+        self.live -= 1;
+        Some(record)
+    }
+
+    /// Whether the keys of the record at `index` have these hashes.
+    pub(super) fn holds(&self, index: RecordIndex, forward_hash: u64, reverse_hash: u64) -> bool {
+        self.index.holds(forward_hash, pack(index, Direction::Forward))
+            && self.index.holds(reverse_hash, pack(index, Direction::Reverse))
+    }
+}
