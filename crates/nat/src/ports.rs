@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use sluice_table::memory::Line;
 use sluice_table::prefetch::prefetch_all_at;
+use sluice_wire::Context;
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use thiserror::Error;
 
@@ -213,8 +214,8 @@ impl<'m, A: Address> Ports<'m, A> {
         self.next.is_some()
     }
 
-    /// Lend a port to a new session. The address is a keyed function of the inside host alone (paired pooling:
-    /// RFC 4787, REQ-2), the port one of the whole flow, from which on the next free one is taken. A source port
+    /// Lend a port to a new session. The address follows from the inside host alone (paired pooling:
+    /// RFC 4787, REQ-2), the port is one of the whole flow, from which on the next free one is taken. A source port
     /// below 1024 gets one below 1024 as long as there is one, any other never does where the pool has others
     /// (RFC 4787, REQ-3a). The same leases in the same order give the same ports.
     #[inline]
@@ -233,15 +234,25 @@ impl<'m, A: Address> Ports<'m, A> {
     #[inline]
     pub fn aim<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> Aim {
         self.follow();
-        let (host, flow) = digest(self.secret, class, key);
-        self.aim_at(pool, class, self.address_for(pool, host), flow, key)
+        let first = self.dealt(pool, key.context(), key.source(), T::Address::BITS);
+        self.aim_at(
+            pool,
+            class,
+            self.address_from(pool, first),
+            self.flow_hash(class, key),
+            key,
+        )
     }
 
-    /// Which of a pool's addresses an inside host gets by a keyed function of it: one that has ports for this shard, where
-    /// there is any.
+    /// Which of a pool's addresses an inside host is dealt, by the prefix of so many bits that is its subscriber.
     #[inline(always)]
-    pub(crate) fn address_for(&self, pool: PoolIndex, host: u64) -> u32 {
-        let first = spread((host >> 32) as u32, self.addresses(pool));
+    pub(crate) fn dealt(&self, pool: PoolIndex, context: Context, prefix: A, length: u8) -> u32 {
+        dealt(self.secret, context, prefix, length, self.addresses(pool))
+    }
+
+    /// One of a pool's addresses that has ports for this shard, where there is any: the first from a place on.
+    #[inline(always)]
+    pub(crate) fn address_from(&self, pool: PoolIndex, first: u32) -> u32 {
         match self.has_ports(pool, first) {
             true => first,
             false => self.next_address(pool, first),
@@ -259,11 +270,6 @@ impl<'m, A: Address> Ports<'m, A> {
     pub(crate) fn has_ports(&self, pool: PoolIndex, address: u32) -> bool {
         let (region, shards) = (self.layout.regions.get(usize::from(pool)), self.layout.shards);
         region.is_none_or(|region| region.has_ports(shards, self.shard, address))
-    }
-
-    /// The keyed function of an inside host that its address follows from.
-    pub(crate) fn host_hash<T: Tuple<Address = A>>(&self, key: &T) -> u64 {
-        digest(self.secret, PortClass::Tcp, key).0
     }
 
     /// How many addresses a pool has by the layout in use.
@@ -506,7 +512,7 @@ impl<'m, A: Address> Ports<'m, A> {
     /// A keyed function of a whole flow.
     #[inline(always)]
     pub(crate) fn flow_hash<T: Tuple<Address = A>>(&self, class: PortClass, key: &T) -> u64 {
-        digest(self.secret, class, key).1
+        digest(self.secret, class, key)
     }
 
     /// A port of an address that this shard owns, by a random number. It need not be one of the pool's.
@@ -552,9 +558,32 @@ fn suiting<A: Address>(pool: &crate::pool::ValidPool<A>, class: PortClass, insid
     }
 }
 
-/// Keyed functions of the inside host, and of the whole flow.
+/// Hosts in a row that are dealt addresses in a row: as many subscribers as have the same first bits of their prefix.
+const ROW: u64 = 1 << 16;
+
+/// Which of `count` addresses a host is dealt, by the prefix of `length` bits that is its subscriber. Hosts in a row get addresses
+/// in a row, from a keyed place on, so that each address has as many as any other. Each time around they begin one further: hosts in
+/// a row are in shards in a row, too, and those of one address in different ones.
 #[inline(always)]
-fn digest<T: Tuple>(secret: Secret, class: PortClass, key: &T) -> (u64, u64) {
+fn dealt<A: Address>(secret: Secret, context: Context, prefix: A, length: u8, count: u32) -> u32 {
+    if count <= 1 {
+        return 0;
+    }
+    // Terminals of a site have one address outside.
+    let number = match is_site(context) {
+        true => 0,
+        false => prefix.number() >> A::BITS.saturating_sub(length).min(A::BITS - 1),
+    };
+    let place = (number as u64).wrapping_add(u64::from(context)) % ROW;
+    let row = (number >> ROW.trailing_zeros()) as u64 ^ ((number >> 80) as u64).rotate_left(32);
+    let from = spread((spot(secret, row, u64::from(context) / ROW) >> 32) as u32, count);
+    let (around, place) = (place as u32 / count, place as u32 % count);
+    ((u64::from(place) + u64::from(around) + u64::from(from)) % u64::from(count)) as u32
+}
+
+/// A keyed function of a whole flow.
+#[inline(always)]
+fn digest<T: Tuple>(secret: Secret, class: PortClass, key: &T) -> u64 {
     let (context, ports) = (
         key.context(),
         u64::from(key.source_port()) << 16 | u64::from(key.destination_port()),
@@ -562,15 +591,9 @@ fn digest<T: Tuple>(secret: Secret, class: PortClass, key: &T) -> (u64, u64) {
     let ([s0, s1], [d0, d1]) = (key.source().words(), key.destination().words());
     if T::Address::BITS == 32 {
         let inside = u64::from(context) << 32 | s1;
-        // Terminals of a site have one address outside.
-        let host = if is_site(context) { inside >> 32 << 32 } else { inside };
-        (
-            spot(secret, host, 0),
-            sip::<1, 3>(secret, &[inside, d1 << 32 | ports], class as u64),
-        )
+        sip::<1, 3>(secret, &[inside, d1 << 32 | ports], class as u64)
     } else {
         let last = u64::from(context) << 32 | ports;
-        let host = spot(secret, spot(secret, s0, s1), u64::from(context));
-        (host, sip::<1, 3>(secret, &[s0, s1, d0, d1, last], class as u64))
+        sip::<1, 3>(secret, &[s0, s1, d0, d1, last], class as u64)
     }
 }

@@ -156,11 +156,68 @@ fn rfc4787_req2_sessions_of_a_host_share_an_outside_address() {
         assert_eq!(1, of_host.len());
         addresses.extend(of_host);
         if inside % 100 == 99 {
-            assert!(
-                addresses.len() > 30,
-                "hosts spread over {} of 50 addresses",
-                addresses.len()
-            );
+            assert_eq!(50, addresses.len(), "hosts of {}", inside + 1);
+        }
+    }
+}
+
+/// Hosts that each of a pool's addresses has, by address.
+fn dealt(count: u32, hosts: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
+    let pools = Pools::new(&[small(count, 1024..=65_535)]).unwrap();
+    let mut memory = memory(&pools, Shards::ONE);
+    let mut ports = Ports::new(&Layout::new(&pools, Shards::ONE), 0, SECRET, &mut memory).unwrap();
+    let mut users = vec![Vec::new(); count as usize];
+    for (context, inside) in hosts {
+        let key = Tuple4 {
+            context,
+            ..key(inside, 5000, 1)
+        };
+        let lease = ports.lease(0, PortClass::Udp, &key).unwrap();
+        users[(lease.address - BASE) as usize].push(inside);
+    }
+    users
+}
+
+/// Variance of how many users addresses have.
+fn variance(users: &[Vec<u32>]) -> f64 {
+    let all: usize = users.iter().map(Vec::len).sum();
+    let mean = all as f64 / users.len() as f64;
+    let squares = users.iter().map(|users| (users.len() as f64 - mean).powi(2));
+    squares.sum::<f64>() / users.len() as f64
+}
+
+#[test]
+fn hosts_in_a_row_are_dealt_addresses_evenly() {
+    for first in [1u32, 256, 60_000, 65_500, 200_000] {
+        for context in [0, 1, 0x4000_0007] {
+            // Sites are told apart by their context.
+            let hosts = (0..100).map(|number| match context >> 30 {
+                1 => (context + number, 1),
+                _ => (context, first + number),
+            });
+            let users = dealt(64, hosts);
+            let variance = variance(&users);
+            // Around the end of a row there are two.
+            let limit = if first == 65_500 { 0.8 } else { 0.33 };
+            assert!(variance < limit, "{variance} from {first} in {context:#x}");
+        }
+    }
+    for count in [1, 2, 3, 50, 64, 254] {
+        let users = dealt(count, (0..4_096).map(|number| (0, 0x1_0000 + number)));
+        let sizes = users.iter().map(Vec::len);
+        let (least, most) = (sizes.clone().min().unwrap(), sizes.max().unwrap());
+        assert!(most - least <= 1, "{least} to {most} on {count} addresses");
+    }
+}
+
+/// Hosts in a row are in shards in a row: where those of an address were all in the same, nobody had the ports of the others.
+#[test]
+fn hosts_of_an_address_are_in_different_shards() {
+    for count in [16, 48, 64, 128] {
+        let users = dealt(count, (0..16 * count).map(|number| (0, number)));
+        for users in users {
+            let shards: HashSet<_> = users.iter().map(|inside| inside % 16).collect();
+            assert!(shards.len() >= 12, "{} shards of {} users", shards.len(), users.len());
         }
     }
 }

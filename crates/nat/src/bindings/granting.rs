@@ -345,10 +345,13 @@ impl<A: Address> Bindings<'_, A> {
         if let Some(address) = computed.and_then(|share| share.address()) {
             return Some(address);
         }
-        self.paired(
-            self.host_hash(key.context(), self.prefix(key.context(), key.source()), pool),
-            pool,
-        )
+        self.paired(self.dealt_to(key, pool), pool)
+    }
+
+    /// Which of a pool's addresses a subscriber is dealt.
+    fn dealt_to<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> u32 {
+        let prefix = self.prefix(key.context(), key.source());
+        self.ports.dealt(pool, key.context(), prefix, self.subscriber)
     }
 
     /// The outside address of an inside host for what is translated by address alone: the one that it is paired with, as
@@ -359,29 +362,29 @@ impl<A: Address> Bindings<'_, A> {
         if let Some(address) = computed.and_then(|share| share.address()) {
             return Some(address);
         }
-        let hash = match valid.has_subscribers(PortClass::Tcp) {
-            true => self.host_hash(key.context(), self.prefix(key.context(), key.source()), pool),
-            false => self.ports.host_hash(key),
+        let place = match valid.has_subscribers(PortClass::Tcp) {
+            true => self.dealt_to(key, pool),
+            false => self.ports.dealt(pool, key.context(), key.source(), A::BITS),
         };
-        let place = spread((hash >> 32) as u32, valid.addresses());
         (valid.addresses() > 0).then(|| valid.address(place))
     }
 
     fn pair_other<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
         let host = self.host_hash(key.context(), self.prefix(key.context(), key.source()), pool);
-        self.paired(sip::<1, 3>(self.secret, &[host], 1), pool)
+        let other = sip::<1, 3>(self.secret, &[host], 1);
+        let count = self.pool(pool)?.addresses();
+        self.paired(spread((other >> 32) as u32, count), pool)
     }
 
-    fn paired(&self, hash: u64, pool: PoolIndex) -> Option<A> {
+    fn paired(&self, first: u32, pool: PoolIndex) -> Option<A> {
         let valid = self.pool(pool)?;
         let count = valid.addresses();
         if count == 0 {
             return None;
         }
         if valid.selection() == PortSelection::Random {
-            return Some(valid.address(self.ports.address_for(pool, hash)));
+            return Some(valid.address(self.ports.address_from(pool, first)));
         }
-        let first = spread((hash >> 32) as u32, count);
         // An address of this shard's own, which has all of its ports.
         let (shards, shard) = (self.ports.layout().shards(), self.ports.shard());
         let mut order = (first..count).chain(0..first).map(|place| valid.address(place));
