@@ -1,5 +1,6 @@
 //! The control thread: what the API asks, and what has to be done now and then.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -30,7 +31,7 @@ use crate::routing::{Hearings, Standing};
 use crate::rules::RunningRules;
 use crate::shares::Shares;
 use crate::sites::SitesService;
-use crate::start::Running;
+use crate::start::{Running, mac_text};
 use crate::watchdog::Watchdog;
 use crate::{DaemonError, Loaded};
 
@@ -423,6 +424,7 @@ impl Control {
                 plane.collect();
             }
             self.collect_alerts();
+            self.tell_conflict();
             if let Some(rules) = &*self.rules() {
                 crate::filter::write_log(&self.config(), rules.list());
             }
@@ -436,6 +438,21 @@ impl Control {
                 measured = Instant::now();
                 self.measure(elapsed);
             }
+        }
+    }
+
+    /// Tell of somebody who claims another's address: of ten a second at most.
+    fn tell_conflict(&self) {
+        let plane = self.plane();
+        let Some(conflict) = plane.conflicts().take() else {
+            return;
+        };
+        let interface = plane.policy().interface(conflict.interface);
+        let name = interface.map_or("?", |interface| interface.name.as_str());
+        let (address, mac) = (IpAddr::from(conflict.address), mac_text(conflict.mac));
+        match conflict.of {
+            Some(had) => tracing::warn!("{name}: {mac} claims {address}, which was at {}", mac_text(had)),
+            None => tracing::warn!("{name}: {mac} claims {address}, which is this gateway's own"),
         }
     }
 

@@ -10,7 +10,7 @@ use sluice_nat::Bindings;
 use sluice_nat::bindings::Room;
 use sluice_nat::rule::Changed;
 use sluice_route::fib::FibError;
-use sluice_route::neighbour::{NeighbourKeeper, Neighbours, Parking, Timing, Waiting};
+use sluice_route::neighbour::{Conflicts, NeighbourKeeper, Neighbours, Parking, Timing, Waiting};
 use sluice_route::rib::Rib;
 use sluice_route::{Fib, InterfaceIndex, NextHopKeeper, Ribs, RouteSet, RouterIndex};
 use sluice_table::changes::Changes;
@@ -138,6 +138,7 @@ pub struct Plane {
     lines: Lines,
     /// Lines of memory that shards share.
     reserved: usize,
+    conflicts: Arc<Conflicts>,
     /// Room of each shard for what IPv4 and IPv6 pools lend.
     room: [Room; 2],
     /// The leases before the last change: freed here, not by the last worker that turns from them.
@@ -210,8 +211,10 @@ impl Plane {
         policy.leases = Leases::of(&policy, setup.steering.shards());
         set_pairs(&neighbours, &policy);
         policy.link();
+        let keeper = NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds);
         Ok(Self {
-            keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
+            conflicts: keeper.conflicts().clone(),
+            keeper: Some(keeper),
             lines: Lines::of(&setup, &policy),
             reserved: reserves::lines(&setup, &policy),
             room: [setup.room::<V4>(&policy), setup.room::<V6>(&policy)],
@@ -241,6 +244,11 @@ impl Plane {
     /// Memory of each shard.
     pub fn lines(&self) -> Lines {
         self.lines
+    }
+
+    /// Claims to addresses that others have.
+    pub fn conflicts(&self) -> &Arc<Conflicts> {
+        &self.conflicts
     }
 
     /// Memory that shards share.

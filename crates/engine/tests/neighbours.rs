@@ -159,6 +159,34 @@ fn neighbour_that_moves_is_followed_by_gratuitous_arp() {
     }
 }
 
+/// Somebody says that an address of the gateway is theirs, or a neighbour's.
+#[test]
+fn claims_to_addresses_of_others_are_told_of() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        ..Plan::default()
+    });
+    let conflicts = rig.plane.conflicts().clone();
+    let claim = |address: &str| packet::arp_reply([2, 0, 0, 0, 6, 6], address, [0xff; 6], address);
+    rig.send(OUTSIDE, &claim("203.0.113.1"));
+    rig.send(OUTSIDE, &claim(ROUTER));
+    let told: Vec<_> = std::iter::from_fn(|| conflicts.take())
+        .map(|conflict| (conflict.interface, conflict.address, conflict.of))
+        .collect();
+    let expected = vec![
+        (OUTSIDE, plain("203.0.113.1"), None),
+        (OUTSIDE, plain(ROUTER), Some(ROUTER_MAC)),
+    ];
+    assert_eq!(expected, told);
+    // The gateway's own announcement is none, nor one of an address of another link.
+    rig.send(
+        OUTSIDE,
+        &packet::arp_reply(OUTSIDE_MAC, "203.0.113.1", [0xff; 6], "203.0.113.1"),
+    );
+    rig.send(INSIDE, &claim("203.0.113.77"));
+    assert_eq!(None, conflicts.take());
+}
+
 #[test]
 fn arp_about_strangers_teaches_nothing() {
     let mut rig = Rig::new(plan());

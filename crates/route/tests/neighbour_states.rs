@@ -5,7 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use sluice_route::neighbour::{
-    Action, Advertisement, Heard, Neighbour, NeighbourIndex, NeighbourKeeper, Neighbours, Resolution, State, Timing,
+    Action, Advertisement, Conflict, Heard, Neighbour, NeighbourIndex, NeighbourKeeper, Neighbours, Resolution, State,
+    Timing,
 };
 use sluice_route::{Address, Reason, SECOND, Time};
 
@@ -350,4 +351,101 @@ fn link_of_two_ends_has_one_neighbour_which_is_known_whoever_is_asked_for() {
     assert_eq!(None, bench.keeper.table().find(2, HOST));
     bench.keeper.table().set_pair(1, false);
     assert_eq!(None, bench.keeper.table().find(1, HOST));
+}
+
+#[test]
+fn claim_to_an_address_that_another_has_is_told_of() {
+    let (mut bench, _) = Bench::reachable();
+    let conflicts = bench.keeper.conflicts().clone();
+    assert_eq!((0, None), (conflicts.count(), conflicts.take()));
+    // The same one again, and one that says nothing new, are none.
+    bench.hear(HOST, MAC, GRATUITOUS);
+    bench.hear(Address::V4(0x0a00_0009), OTHER, Heard::Solicitation);
+    assert_eq!(0, conflicts.count());
+    bench.hear(HOST, OTHER, GRATUITOUS);
+    let expected = Conflict {
+        interface: 1,
+        address: HOST,
+        mac: OTHER,
+        of: Some(MAC),
+    };
+    assert_eq!((1, Some(expected)), (conflicts.count(), conflicts.take()));
+    // A pinned neighbour stays where it is.
+    let now = bench.now;
+    bench.keeper.set_permanent(1, HOST, MAC, now, &mut |_| {}).unwrap();
+    for heard in [GRATUITOUS, REPLY, Heard::Solicitation] {
+        bench.hear(HOST, OTHER, heard);
+        assert_eq!(Some(expected), conflicts.take());
+    }
+    assert_eq!(
+        Some((State::Permanent, MAC)),
+        bench.entry(HOST).map(|entry| (entry.state, entry.mac))
+    );
+    // However many there are, those that wait are bounded.
+    for _ in 0..1000 {
+        bench.hear(HOST, OTHER, GRATUITOUS);
+    }
+    assert_eq!(1004, conflicts.count());
+    assert!(std::iter::from_fn(|| conflicts.take()).count() <= 64);
+}
+
+fn quotas(bench: &mut Bench, interfaces: usize) {
+    bench
+        .keeper
+        .set_quotas(std::iter::repeat_n(0, interfaces), std::iter::once(u32::MAX));
+}
+
+#[test]
+fn one_mac_cannot_say_to_be_more_neighbours_than_hosts_have_addresses() {
+    let mut bench = Bench::new(1024, Timing::default());
+    let address = |number: u32| Address::V4(0x0a01_0000 + number);
+    for number in 0..500 {
+        bench.hear(address(number), OTHER, Heard::Solicitation);
+    }
+    assert_eq!(64, bench.keeper.len());
+    // Others are known all the same, and so is who answers a question.
+    bench.hear(address(501), MAC, Heard::Solicitation);
+    assert!(matches!(bench.resolve(address(499)), Resolution::Pending(_)));
+    bench.hear(address(499), OTHER, REPLY);
+    assert_eq!(
+        (66, Some(State::Reachable)),
+        (bench.keeper.len(), bench.entry(address(499)).map(|entry| entry.state))
+    );
+    // What has been confirmed counts no longer.
+    let index = bench.keeper.table().find(1, address(0)).unwrap();
+    let now = bench.now;
+    bench.keeper.confirm(index, now);
+    bench.hear(address(502), OTHER, Heard::Solicitation);
+    assert_eq!(67, bench.keeper.len());
+    bench.pass(1400 * SECOND);
+    bench.hear(address(503), OTHER, Heard::Solicitation);
+    assert!(bench.entry(address(503)).is_some());
+}
+
+#[test]
+fn one_interface_does_not_fill_the_table_with_what_nobody_has_confirmed() {
+    for interfaces in [1, 2] {
+        let mut bench = Bench::new(64, Timing::default());
+        quotas(&mut bench, interfaces);
+        for number in 0..200u8 {
+            bench.hear(
+                Address::V4(0x0a01_0000 + u32::from(number)),
+                [2, 0, 0, 0, 1, number],
+                Heard::Solicitation,
+            );
+        }
+        // Alone it may; the newest are kept.
+        assert_eq!(if interfaces == 1 { 64 } else { 32 }, bench.keeper.len());
+        assert!(bench.entry(Address::V4(0x0a01_0000 + 199)).is_some());
+    }
+}
+
+#[test]
+fn one_interface_does_not_have_all_that_is_asked_for() {
+    let mut bench = Bench::new(4096, Timing::default());
+    quotas(&mut bench, 2);
+    for number in 0..2000 {
+        bench.resolve(Address::V4(0x0a01_0000 + number));
+    }
+    assert_eq!(Timing::default().unresolved / 2, bench.keeper.unresolved());
 }

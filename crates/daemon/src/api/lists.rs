@@ -235,6 +235,13 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("announcements", counters.announcements.get()),
             counter("answered-as-proxy", counters.proxied.get()),
             counter("redirects", counters.redirects.get()),
+            counter(
+                "neighbour-conflicts",
+                match worker as u16 == plane.policy().owner {
+                    true => plane.conflicts().count(),
+                    false => 0,
+                },
+            ),
             counter("gre-keepalives-answered", counters.keepalives_answered.get()),
         ];
         others.extend(Cause::ALL.iter().map(|&cause| {

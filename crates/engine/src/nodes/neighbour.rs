@@ -4,7 +4,7 @@
 //! again (known by now), hand over (the owner), drop.
 
 use sluice_nat::sites::{Call, site};
-use sluice_route::neighbour::{Action, Advertisement, Heard, Resolution, State};
+use sluice_route::neighbour::{Action, Advertisement, Conflict, Heard, NeighbourKeeper, Resolution, State};
 use sluice_route::policer::Class as Policed;
 use sluice_route::{Address, NextHop};
 use sluice_wire::ethernet::Link;
@@ -186,6 +186,9 @@ fn hear_arp(
         }),
     };
     let Owner { keeper, actions, .. } = owner;
+    if mac != interface.mac && interface.link.owns(Address::V4(sender)) {
+        claimed(keeper, interface, Address::V4(sender), mac);
+    }
     keeper.hear(
         meta.interface,
         Address::V4(sender),
@@ -213,6 +216,16 @@ fn hear_arp(
     } else {
         Outcome::Drop(Own::NoBuffer.into())
     }
+}
+
+/// Somebody says that an address of the gateway is theirs.
+fn claimed(keeper: &NeighbourKeeper, interface: &Interface, address: Address, mac: [u8; 6]) {
+    keeper.conflicts().add(Conflict {
+        interface: interface.link.index,
+        address,
+        mac,
+        of: None,
+    });
 }
 
 /// The virtual MAC by which a site has a public address that a question is about.
@@ -346,6 +359,10 @@ fn hear_discovery(
                 overrides: flags.overriding,
             };
             hear(target, target_link, Heard::Advertisement(flags));
+            let mac = target_link.filter(|mac| *mac != interface.mac);
+            if let Some(mac) = mac.filter(|_| interface.link.owns(Address::V6(target))) {
+                claimed(keeper, interface, Address::V6(target), mac);
+            }
             Outcome::Taken
         }
         Message::RouterSolicitation { source_link } => {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::conflict::{Conflict, Conflicts};
 use super::deadlines::Deadlines;
 use super::quota::Quotas;
 use super::table::{Mac, Neighbour, NeighbourIndex, NeighbourWriter, Neighbours, OTHER_END, State};
@@ -114,6 +115,8 @@ struct Record {
     order: Option<Which>,
     older: u32,
     newer: u32,
+    /// Who said so, where it is unconfirmed.
+    mac: Mac,
 }
 
 /// Entries that give way to others, in the order in which they do.
@@ -123,6 +126,15 @@ enum Which {
     Unresolved,
     /// Known by what its owner said of itself and by nothing else: anybody can say that of anybody (RFC 826 knows no proof).
     Unconfirmed,
+}
+
+/// Whose entries give way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// Those of an interface.
+    Interface(InterfaceIndex),
+    /// Those of the interfaces of its router.
+    Router(InterfaceIndex),
 }
 
 /// Entries of one kind, the oldest first.
@@ -152,6 +164,7 @@ pub struct NeighbourKeeper {
     deadlines: Deadlines,
     requests: TokenBucket,
     quotas: Quotas,
+    conflicts: Arc<Conflicts>,
     /// By [`Which`].
     orders: [Order; 2],
 }
@@ -166,6 +179,7 @@ impl NeighbourKeeper {
             order: None,
             older: NONE,
             newer: NONE,
+            mac: [0; 6],
         };
         let rate = timing.requests_per_second.max(1);
         Self {
@@ -176,13 +190,15 @@ impl NeighbourKeeper {
             free: (0..capacity as u32).rev().collect(),
             deadlines: Deadlines::new(capacity),
             requests: TokenBucket::new(rate, rate.div_ceil(10), now),
-            quotas: Quotas::new(&timing, now),
+            quotas: Quotas::new(&timing, capacity, now),
+            conflicts: Arc::default(),
             orders: [Order::EMPTY; 2],
         }
     }
 
     /// Interfaces are in these routers, by number, and these may have so many neighbours. Where there are several routers, none
-    /// has more than half of the requests and of the entries that are unresolved.
+    /// has more than half of the requests and of the entries that are unresolved; where there are several interfaces, none has more
+    /// than half of these, nor fills more than half of the table with what nobody has confirmed.
     pub fn set_quotas(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
         self.quotas.set(interfaces, most);
         for index in (0..self.records.len() as u32).map(NeighbourIndex) {
@@ -190,10 +206,18 @@ impl NeighbourKeeper {
                 continue;
             };
             self.quotas.count(known.interface, true);
-            if self.is_in(Which::Unresolved, index) {
-                self.quotas.count_unresolved(known.interface, true);
+            let record = &self.records[index.0 as usize];
+            match record.order {
+                Some(Which::Unresolved) => self.quotas.count_unresolved(known.interface, true),
+                Some(Which::Unconfirmed) => self.quotas.count_unconfirmed(known.interface, record.mac, true),
+                None => {}
             }
         }
+    }
+
+    /// Where conflicts are told of.
+    pub fn conflicts(&self) -> &Arc<Conflicts> {
+        &self.conflicts
     }
 
     /// The table.
@@ -243,8 +267,12 @@ impl NeighbourKeeper {
         if self.quotas.is_full(interface) {
             return Resolution::Refused(Reason::NeighbourQuota);
         }
+        let is_full = self.quotas.is_unresolved_full_of(interface);
+        if is_full && !self.displace(Which::Unresolved, Some(Whose::Interface(interface)), emit) {
+            return Resolution::Refused(Reason::NeighbourQuota);
+        }
         let is_full = self.quotas.is_unresolved_full(interface);
-        if is_full && !self.displace(Which::Unresolved, Some(interface), emit) {
+        if is_full && !self.displace(Which::Unresolved, Some(Whose::Router(interface)), emit) {
             return Resolution::Refused(Reason::NeighbourQuota);
         }
         if self.unresolved() >= self.timing.unresolved && !self.displace(Which::Unresolved, None, emit) {
@@ -285,10 +313,8 @@ impl NeighbourKeeper {
         let Some(known) = self.table.resolve(interface, address) else {
             if let (Heard::Solicitation, Some(mac)) = (heard, mac)
                 && on_link
-                && (!self.quotas.is_full(interface) || self.displace(Which::Unconfirmed, Some(interface), emit))
-                && (!self.free.is_empty()
-                    || self.displace(Which::Unconfirmed, Some(interface), emit)
-                    || self.displace(Which::Unconfirmed, None, emit))
+                && !self.quotas.is_full_of(interface, mac)
+                && self.has_room_for(interface, emit)
                 && let Some(index) = self.create(interface, address, State::Stale, mac, emit)
             {
                 self.enter(index, State::Stale, mac, now);
@@ -296,10 +322,37 @@ impl NeighbourKeeper {
             }
             return;
         };
+        if let Some(mac) = mac
+            && known.state.has_mac()
+            && known.mac != mac
+        {
+            self.conflicts.add(Conflict {
+                interface,
+                address,
+                mac,
+                of: Some(known.mac),
+            });
+        }
         match heard {
             Heard::Solicitation => self.solicited_by(known, mac, now, emit),
             Heard::Advertisement(flags) => self.advertised(known, mac, flags, now, emit),
         }
+    }
+
+    /// Whether there is room for one more that nobody has confirmed, or another gives way for it.
+    fn has_room_for(&mut self, interface: InterfaceIndex, emit: &mut impl FnMut(Action)) -> bool {
+        let own = Some(Whose::Interface(interface));
+        if self.quotas.is_unconfirmed_full_of(interface) && !self.displace(Which::Unconfirmed, own, emit) {
+            return false;
+        }
+        let router = Some(Whose::Router(interface));
+        if self.quotas.is_full(interface) && !self.displace(Which::Unconfirmed, router, emit) {
+            return false;
+        }
+        !self.free.is_empty()
+            || self.displace(Which::Unconfirmed, own, emit)
+            || self.displace(Which::Unconfirmed, router, emit)
+            || self.displace(Which::Unconfirmed, None, emit)
     }
 
     /// RFC 4861 section 7.2.3: a new MAC makes the entry stale, the same one changes nothing.
@@ -526,18 +579,22 @@ impl NeighbourKeeper {
         self.table.snapshot(index).map_or(0, |known| known.interface)
     }
 
-    /// The oldest entry of an order that nobody holds gives way, of the router of an interface where one is named. Looks at no
-    /// more than 16.
-    fn displace(&mut self, which: Which, of: Option<InterfaceIndex>, emit: &mut impl FnMut(Action)) -> bool {
-        let router = of.map(|interface| self.quotas.router_of(interface));
+    /// The oldest entry of an order that nobody holds gives way, of those of an interface or its router where that is asked. Looks at
+    /// no more than 16.
+    fn displace(&mut self, which: Which, of: Option<Whose>, emit: &mut impl FnMut(Action)) -> bool {
         let mut slot = self.orders[which as usize].oldest;
         for _ in 0..16 {
             if slot == NONE {
                 return false;
             }
             let index = NeighbourIndex(slot);
-            let own = self.quotas.router_of(self.interface_of(index));
-            if self.table.uses(index) == 0 && router.is_none_or(|router| router == own) {
+            let own = self.interface_of(index);
+            let is_meant = match of {
+                None => true,
+                Some(Whose::Interface(interface)) => own == interface,
+                Some(Whose::Router(interface)) => self.quotas.router_of(own) == self.quotas.router_of(interface),
+            };
+            if is_meant && self.table.uses(index) == 0 {
                 emit(Action::Failed { index });
                 if self.forget(index) {
                     return true;
@@ -552,6 +609,7 @@ impl NeighbourKeeper {
     fn join(&mut self, which: Which, index: NeighbourIndex, now: Time) {
         let interface = self.interface_of(index);
         self.leave(index, interface);
+        let mac = self.table.snapshot(index).map_or([0; 6], |known| known.mac);
         let order = &mut self.orders[which as usize];
         self.records[index.0 as usize] = Record {
             attempts: 0,
@@ -559,6 +617,7 @@ impl NeighbourKeeper {
             order: Some(which),
             older: order.newest,
             newer: NONE,
+            mac,
         };
         match order.newest {
             NONE => order.oldest = index.0,
@@ -566,8 +625,9 @@ impl NeighbourKeeper {
         }
         order.newest = index.0;
         order.count += 1;
-        if which == Which::Unresolved {
-            self.quotas.count_unresolved(interface, true);
+        match which {
+            Which::Unresolved => self.quotas.count_unresolved(interface, true),
+            Which::Unconfirmed => self.quotas.count_unconfirmed(interface, mac, true),
         }
     }
 
@@ -581,13 +641,15 @@ impl NeighbourKeeper {
             order: Some(which),
             older,
             newer,
+            mac,
             ..
         } = self.records[index.0 as usize]
         else {
             return;
         };
-        if which == Which::Unresolved {
-            self.quotas.count_unresolved(interface, false);
+        match which {
+            Which::Unresolved => self.quotas.count_unresolved(interface, false),
+            Which::Unconfirmed => self.quotas.count_unconfirmed(interface, mac, false),
         }
         let order = &mut self.orders[which as usize];
         match older {

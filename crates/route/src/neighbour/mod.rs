@@ -3,6 +3,7 @@
 //!
 //! [`Neighbours`] is read by every worker. [`NeighbourKeeper`] belongs to one worker, which alone changes it.
 
+mod conflict;
 mod deadlines;
 mod hash;
 mod keeper;
@@ -16,6 +17,7 @@ mod sync {
 }
 use crate::address;
 
+pub use conflict::{Conflict, Conflicts};
 pub use hash::Key as HashKey;
 pub(crate) use hash::hash as keyed_hash;
 pub use keeper::{Action, Advertisement, Heard, NeighbourKeeper, Resolution, Timing};

@@ -1,10 +1,23 @@
-//! How many of the neighbours are whose: one virtual router's must not take the place of another's.
+//! How many of the neighbours are whose: one virtual router's must not take the place of another's, nor one interface's, nor what one
+//! host says of itself.
+
+use std::collections::HashMap;
 
 use super::keeper::Timing;
+use super::table::Mac;
 use crate::{InterfaceIndex, MAX_ROUTERS, RouterIndex, Time, TokenBucket};
 
 /// Interfaces whose routers are known; those beyond are the first router's.
 const INTERFACES: usize = 2048;
+
+/// Neighbours that one MAC of an interface may say to be without having been asked: more than hosts have addresses.
+const OF_MAC: u32 = 64;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct OfInterface {
+    unresolved: u32,
+    unconfirmed: u32,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct OfRouter {
@@ -19,14 +32,21 @@ struct OfRouter {
 pub(super) struct Quotas {
     router_of: Box<[RouterIndex]>,
     routers: Box<[OfRouter]>,
-    /// Most that are unresolved of one router.
+    of_interface: Box<[OfInterface]>,
+    /// Those that nobody has confirmed, by who said it.
+    of_mac: HashMap<(InterfaceIndex, Mac), u32>,
+    /// Most that are unresolved of one router, and of one interface.
     unresolved: u32,
+    /// Most of one interface that nobody has confirmed.
+    unconfirmed: u32,
     is_alone: bool,
+    /// There is one interface.
+    is_single: bool,
 }
 
 impl Quotas {
     /// One router.
-    pub fn new(timing: &Timing, now: Time) -> Self {
+    pub fn new(timing: &Timing, capacity: usize, now: Time) -> Self {
         let rate = (timing.requests_per_second / 2).max(1);
         let router = OfRouter {
             most: u32::MAX,
@@ -37,17 +57,27 @@ impl Quotas {
         Self {
             router_of: vec![0; INTERFACES].into(),
             routers: vec![router; MAX_ROUTERS].into(),
+            of_interface: vec![OfInterface::default(); INTERFACES].into(),
+            // No more than there are neighbours: it never grows.
+            of_mac: HashMap::with_capacity(capacity),
             unresolved: (timing.unresolved / 2).max(1) as u32,
+            unconfirmed: (capacity / 2).max(1) as u32,
             is_alone: true,
+            is_single: true,
         }
     }
 
     /// Interfaces are in these routers now, and these may have so many neighbours. All are to be counted anew.
     pub fn set(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
         self.router_of.fill(0);
+        let mut number = 0;
         for (own, router) in self.router_of.iter_mut().zip(interfaces) {
             *own = router;
+            number += 1;
         }
+        self.is_single = number < 2;
+        self.of_interface.fill(OfInterface::default());
+        self.of_mac.clear();
         self.is_alone = self.router_of.iter().all(|router| *router == 0);
         for router in &mut self.routers {
             (router.most, router.count, router.unresolved) = (u32::MAX, 0, 0);
@@ -82,6 +112,25 @@ impl Quotas {
         !self.is_alone && self.of(interface).unresolved >= self.unresolved
     }
 
+    /// Whether an interface has as many that are unresolved as it may beside other interfaces.
+    pub fn is_unresolved_full_of(&self, interface: InterfaceIndex) -> bool {
+        !self.is_single && self.of_interface(interface).unresolved >= self.unresolved
+    }
+
+    /// Whether an interface has as many that nobody has confirmed as it may beside other interfaces.
+    pub fn is_unconfirmed_full_of(&self, interface: InterfaceIndex) -> bool {
+        !self.is_single && self.of_interface(interface).unconfirmed >= self.unconfirmed
+    }
+
+    /// Whether a MAC has said to be as many as one may.
+    pub fn is_full_of(&self, interface: InterfaceIndex, mac: Mac) -> bool {
+        self.of_mac.get(&(interface, mac)).is_some_and(|count| *count >= OF_MAC)
+    }
+
+    fn of_interface(&self, interface: InterfaceIndex) -> OfInterface {
+        self.of_interface[usize::from(interface) % INTERFACES]
+    }
+
     /// Whether another request may be sent for it beside those of other routers.
     pub fn may_ask(&mut self, interface: InterfaceIndex, now: Time) -> bool {
         self.is_alone || self.of_mut(interface).requests.take(now)
@@ -95,6 +144,27 @@ impl Quotas {
     /// One is unresolved, or no longer.
     pub fn count_unresolved(&mut self, interface: InterfaceIndex, is_so: bool) {
         add(&mut self.of_mut(interface).unresolved, is_so);
+        add(
+            &mut self.of_interface[usize::from(interface) % INTERFACES].unresolved,
+            is_so,
+        );
+    }
+
+    /// One that a MAC has said to be is unconfirmed, or no longer.
+    pub fn count_unconfirmed(&mut self, interface: InterfaceIndex, mac: Mac, is_so: bool) {
+        add(
+            &mut self.of_interface[usize::from(interface) % INTERFACES].unconfirmed,
+            is_so,
+        );
+        let key = (interface, mac);
+        if is_so {
+            *self.of_mac.entry(key).or_insert(0) += 1;
+        } else if let Some(count) = self.of_mac.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_mac.remove(&key);
+            }
+        }
     }
 }
 
