@@ -29,8 +29,9 @@ impl<A: Address> Hosts<A> {
         Self(merged)
     }
 
-    /// Those whose addresses rules translate, and those that rules lead to.
-    pub fn of<F: Family<Address = A>>(nat: &Nat<F>, interfaces: &[Interface]) -> Self {
+    /// Those whose addresses rules translate, and those that rules lead to. Of what a rule for everybody translates by some interfaces
+    /// `all` that come in by others are meant, or those alone that have addresses of links there.
+    pub fn of<F: Family<Address = A>>(nat: &Nat<F>, interfaces: &[Interface], all: bool) -> Self {
         let mut ranges = Vec::new();
         let range = |context: Context, prefix: Prefix<A>| {
             let first = prefix.address.number();
@@ -41,10 +42,10 @@ impl<A: Address> Hosts<A> {
                 A::from_number(first | 1u128.checked_shl(bits).map_or(u128::MAX, |one| one - 1)),
             )
         };
-        let mut all = Vec::new();
+        let mut whole = Vec::new();
         for (_, rule, _) in nat.rules.sources(usize::MAX) {
-            match rule.inside.length < SHORTEST {
-                true => all.push(rule.context),
+            match rule.inside.length < SHORTEST && !(all && rule.outside.is_some()) {
+                true => whole.push(rule.context),
                 false => ranges.push(range(rule.context, rule.inside)),
             }
         }
@@ -58,7 +59,7 @@ impl<A: Address> Hosts<A> {
                 DestinationAction::Exempt => {}
             }
         }
-        let is_inside = |interface: &&Interface| all.contains(&interface.context) && !interface.outside;
+        let is_inside = |interface: &&Interface| whole.contains(&interface.context) && !interface.outside;
         for interface in interfaces.iter().filter(is_inside) {
             for (address, length) in &interface.link.addresses {
                 let number = match (*address, A::BITS) {
@@ -78,8 +79,9 @@ impl<A: Address> Hosts<A> {
         Self::new(ranges)
     }
 
+    /// Whether an address is one of a host.
     #[inline(always)]
-    fn has(&self, context: Context, address: A) -> bool {
+    pub fn has(&self, context: Context, address: A) -> bool {
         let after = self.0.partition_point(|range| (range.0, range.1) <= (context, address));
         let before = after.checked_sub(1).and_then(|at| self.0.get(at));
         before.is_some_and(|range| range.0 == context && address <= range.2)

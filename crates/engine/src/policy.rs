@@ -174,6 +174,17 @@ pub struct Nat<F: Family> {
     pub hosts: Option<Hosts<F::Address>>,
     /// Whose addresses are that sites have of their own.
     pub sites: Option<Arc<Sites>>,
+    /// Networks of hosts that translation knows, to whom others may begin from outside. The policy fills it in.
+    pub inside: Hosts<F::Address>,
+}
+
+impl<F: Family> Nat<F> {
+    /// Whether what begins outside, to an address, is for an inside host, and answered from there. Where flows that are not translated
+    /// have sessions anyway, the two ends of a flow say it.
+    #[inline(always)]
+    pub fn is_inside(&self, context: Context, address: F::Address) -> bool {
+        self.hosts.is_none() && self.inside.has(context, address)
+    }
 }
 
 impl<F: Family> Default for Nat<F> {
@@ -184,6 +195,7 @@ impl<F: Family> Default for Nat<F> {
             pools: Pools::default(),
             hosts: None,
             sites: None,
+            inside: Hosts::default(),
         }
     }
 }
@@ -452,6 +464,8 @@ impl Policy {
 
     /// Gather what workers would otherwise look for among all interfaces: to be called when nothing else changes any more.
     pub(crate) fn link(&mut self) {
+        self.nat4.inside = Hosts::of(&self.nat4, &self.interfaces, true);
+        self.nat6.inside = Hosts::of(&self.nat6, &self.interfaces, true);
         let numbered = (0..).zip(&self.interfaces);
         let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
         self.advertising = advertising.map(|(number, _)| number).collect();
@@ -565,8 +579,8 @@ impl Policy {
                 interface.stateful = [true; 2];
             }
         }
-        self.nat4.hosts = Some(Hosts::of(&self.nat4, &self.interfaces));
-        self.nat6.hosts = Some(Hosts::of(&self.nat6, &self.interfaces));
+        self.nat4.hosts = Some(Hosts::of(&self.nat4, &self.interfaces, false));
+        self.nat6.hosts = Some(Hosts::of(&self.nat6, &self.interfaces, false));
     }
 
     /// The filter, where it is asked about a router's packets.

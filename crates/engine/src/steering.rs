@@ -256,11 +256,12 @@ impl Steering {
                 Some(Home::Shard(shard)) => return shard as u16,
                 Some(Home::Inside(inside)) => (host, other) = ends((inside, destination.1), source),
                 // Rules forward no port that a pool lends.
-                None => {
-                    if let Some(target) = forwarded::<F>(nat, key) {
-                        (host, other) = ends(target, source);
-                    }
-                }
+                None => match forwarded::<F>(nat, key) {
+                    Some(target) => (host, other) = ends(target, source),
+                    // What begins outside, to an inside host's own address, is answered from there.
+                    None if nat.is_inside(tuple.context(), destination.0) => (host, other) = (destination, source),
+                    None => {}
+                },
             }
         }
         if self.together == Together::Flows && class != PortClass::Query {
@@ -305,6 +306,7 @@ fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, outside: bool) -> F::Address {
     match forwarded::<F>(nat, key).filter(|_| outside) {
         Some((target, _)) => other(target, source),
         None if outside && is_public(nat, tuple.context(), destination) => source,
+        None if outside && nat.is_inside(tuple.context(), destination) => source,
         None => other(source, destination),
     }
 }

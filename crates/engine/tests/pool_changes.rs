@@ -334,7 +334,7 @@ fn pools_do_not_change_again_before_the_last_change_is_settled() {
 #[test]
 fn pool_whose_ports_come_to_other_shards_ends_their_sessions_and_counts_them() {
     // Fewer blocks of ports for an address than shards, and then more.
-    let (narrow, wide) = ([Some((0, 3, 1024, 127))], [Some((0, 3, 1024, 999))]);
+    let (narrow, wide) = ([Some((0, 6, 1024, 127))], [Some((0, 6, 1024, 999))]);
     for (before, after) in [(&narrow, &wide), (&wide, &narrow)] {
         let mut rig = rig(2, before);
         let hosts = 0..HOSTS * 8;

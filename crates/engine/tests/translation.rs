@@ -304,6 +304,41 @@ fn connection_from_outside_to_an_inside_host_s_own_address_keeps_it() {
     assert_eq!(4, rig.live());
 }
 
+/// Both directions come to the same shard, whoever the two are.
+#[test]
+fn answers_find_what_began_outside_whatever_the_addresses() {
+    for (workers, shards) in [(1, 1), (1, 16), (4, 16)] {
+        let mut rig = Rig::new(Plan {
+            workers,
+            shards,
+            ..Plan::default()
+        });
+        for number in 0..48u8 {
+            let (host, remote) = (
+                Ipv4Addr::new(192, 168, 1, 20 + number),
+                Ipv4Addr::new(198, 51, number, number.wrapping_mul(7)),
+            );
+            let port = 1000 + 97 * u16::from(number);
+            rig.know(INSIDE, rig::plain(&host.to_string()), HOST_MAC);
+            let (inside, outside) = (format!("{host}:{port}"), format!("{remote}:4000"));
+            let syn = packet::tcp4(outside.as_str(), inside.as_str())
+                .flags(flag::SYN)
+                .numbers(100, 0);
+            let answer = packet::tcp4(inside.as_str(), outside.as_str())
+                .flags(flag::SYN | flag::ACK)
+                .numbers(500, 101);
+            let datagram = packet::udp4(outside.as_str(), inside.as_str());
+            let back = packet::udp4(inside.as_str(), outside.as_str());
+            for (asks, answers) in [(syn, answer), (datagram, back)] {
+                assert_eq!(1, rig.router_sends(&asks).len(), "{number}: {:?}", rig.all_drops());
+                let sent = rig.host_sends(&answers);
+                assert_eq!(1, sent.len(), "{number} of {shards}: {:?}", rig.all_drops());
+                assert_eq!(host.octets(), sent[0].frame[26..30], "{number} of {shards}");
+            }
+        }
+    }
+}
+
 #[test]
 fn packets_from_outside_to_own_addresses_of_inside_hosts_are_dropped_where_none_may_pass() {
     let mut rig = Rig::new(Plan {
