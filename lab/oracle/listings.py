@@ -232,7 +232,11 @@ class _Listing:
         )
         assert done.returncode in (0, 1), done.stderr
         imported = json.loads(done.stdout)
-        named = {entry["line"] if entry["line"] else entry["place"] for entry in imported["leftovers"] + imported["notes"]}
+        # By rule, whether what is said of it is about answers alone.
+        named = {}
+        for entry in imported["leftovers"] + imported["notes"]:
+            place = entry["line"] if entry["line"] else entry["place"]
+            named[place] = named.get(place, True) and entry["reason"].startswith("not about answers")
         return tomllib.loads(imported["configuration"]), named
 
     def _counted(self):
@@ -251,9 +255,10 @@ class _Listing:
     def compared(self, pick, count):
         listing = self._load()
         document, named = self._import(listing)
-        # The gateway's own: nobody else sends by them.
+        # The gateway's own: nobody else has them.
         nat = document.get("nat", {})
         self.own = {rule["address"] for rule in nat.get("destination", []) if "address" in rule}
+        self.forwarded = {rule["address"] for rule in nat.get("destination", []) if rule.get("address", rule["to"]) != rule["to"]}
         self.own |= {address for pool in nat.get("pools", {}).values() for address in pool["addresses"]}
         translates = bool(re.search(r"SNAT|MASQUERADE|DNAT|REDIRECT|NETMAP|\"(snat|dnat|masquerade|redirect)\"", listing))
         self.gateway.setting("net.netfilter.nf_conntrack_tcp_loose=0")
@@ -271,7 +276,8 @@ class _Listing:
                 if self._same(kernel[probe.number], sluice[probe.number], translates):
                     continue
                 met = self._met(probe)
-                if met & named:
+                is_answer = kernel[probe.number].passed == sluice[probe.number].passed
+                if any(named.get(place) in ((True, False) if is_answer else (False,)) for place in met):
                     forgiven += 1
                 else:
                     unnamed.append((probe, kernel[probe.number], sluice[probe.number], self._lines(listing, met)))
@@ -315,7 +321,10 @@ class _Listing:
         own = self.own | {self._ends(place)[0] for place in range(len(self.interfaces))}
         if translates and pick.random() < 0.2:
             destination = self._ends(self.interfaces.index(into))[0]
-        if source == destination or source in own or (destination in own and not translates):
+        if translates and self.forwarded and pick.random() < 0.2:
+            destination = pick.choice(sorted(self.forwarded))
+        to_own = destination in own - self.forwarded and not (translates and destination == self._ends(self.interfaces.index(into))[0])
+        if source == destination or source in own or to_own:
             return None
         self.number += 1
         protocol = pick.choice([packet.TCP] * 4 + [packet.UDP] * 3 + [packet.ICMP] * 2 + ([] if translates else [47]))

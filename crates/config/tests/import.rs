@@ -579,3 +579,35 @@ fn chains_that_multiply_end_in_time() {
     let imported = import(&[source], None, &IndexMap::new()).unwrap();
     assert!(!imported.leftovers.is_empty());
 }
+
+/// The kernel forwards nothing from the loopback interface, or to it.
+#[test]
+fn loopback_is_no_interface_of_a_router() {
+    let listing = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -i lo -j ACCEPT\n-A FORWARD ! -i lo -o eth1 -p tcp -j ACCEPT\n\
+                   -A FORWARD -i eth0 -o lo -j DROP\nCOMMIT\n";
+    let imported = imported(&[listing], &[]);
+    let text = imported
+        .document
+        .filter
+        .as_ref()
+        .map_or(Vec::new(), |filter| filter.rules.clone());
+    assert_eq!(1, text.len(), "{text:?}");
+    assert!(text[0].incoming.0.is_empty(), "{text:?}");
+    assert_eq!(vec!["eth1"], imported.document.interfaces.keys().collect::<Vec<_>>());
+    let noted: Vec<_> = imported.notes.iter().map(|note| note.line).collect();
+    assert_eq!(vec![Some(3), Some(5)], noted);
+}
+
+/// Where every packet is asked about, answers of what is translated are the exception.
+#[test]
+fn lines_that_refuse_answers_of_translated_connections_are_named() {
+    let listing = "*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -s 10.0.0.0/8 -o eth1 -j SNAT --to-source 203.0.113.1\nCOMMIT\n*filter\n:FORWARD DROP [0:0]\n\
+                   -A FORWARD -s 198.51.100.0/24 -j REJECT\n-A FORWARD -i eth0 -o eth1 -j ACCEPT\nCOMMIT\n";
+    let imported = imported(&[listing], &[]);
+    assert_eq!(
+        vec![Some(7)],
+        imported.notes.iter().map(|note| note.line).collect::<Vec<_>>()
+    );
+    let says = |remark: &String| remark.starts_with("Answers to connections that are translated");
+    assert!(imported.remarks.iter().any(says), "{:?}", imported.remarks);
+}

@@ -298,7 +298,7 @@ fn document() -> impl Strategy<Value = Document> {
         any::<u16>().prop_map(Workers::Count),
         vec(any::<u16>(), 0..4).prop_map(Workers::Cores)
     ];
-    let system = (".*", workers, any::<u16>()).prop_map(|(name, workers, shards)| System {
+    let system = (".*", workers, option::of(any::<u16>())).prop_map(|(name, workers, shards)| System {
         name,
         workers,
         shards,

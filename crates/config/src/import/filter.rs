@@ -1,7 +1,7 @@
 //! Chains of forwarded packets as `[filter]`.
 
 use super::chains::{Flat, refusals};
-use super::interfaces::widen;
+use super::interfaces::{widen, without_loopback};
 use super::listing::{Action, Chain, Decision, Hook, Listing, Table};
 use super::packets::Packets;
 use super::{Said, rules, sessions};
@@ -61,7 +61,15 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
             Action::Drop
         }
     };
+    let decisions = without_loopback(decisions, listing, said);
     let (stateful, decisions) = sessions::sessions(decisions, &end, listing, said);
+    if !stateful {
+        said.refusing = decisions
+            .iter()
+            .filter(|decision| decision.refuses())
+            .map(|decision| decision.line)
+            .collect();
+    }
     let decisions = widen(decisions, &end, listing.interfaces.len());
     let mut rules = rules::rules(listing, &decisions, said);
     if policies[0] != policies[1] {

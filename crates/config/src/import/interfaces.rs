@@ -1,7 +1,9 @@
 //! Interfaces other than those named: a rule lists interfaces, so that "any but one" has to be said otherwise.
 
-use super::listing::{Action, Decision};
+use super::Said;
+use super::listing::{Action, Decision, Listing};
 use super::packets::{Field, Packets, remains};
+use super::ranges::Ranges;
 
 /// Boxes of what is left of one comparison.
 const MOST_BOXES: usize = 256;
@@ -17,6 +19,42 @@ pub fn is_open(packets: &Packets, field: Field, known: usize) -> bool {
 fn open(packets: &Packets, known: usize) -> Vec<Field> {
     let both = [Field::In, Field::Out].into_iter();
     both.filter(|&field| is_open(packets, field, known)).collect()
+}
+
+/// The kernel's own interface, by which nothing is forwarded.
+const LOOPBACK: &str = "lo";
+
+/// The same decisions without the loopback interface: those about it alone are met by no packet that is forwarded, those about all
+/// others are about all.
+pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut Said) -> Vec<Decision> {
+    let Some(number) = listing.interfaces.get_index_of(LOOPBACK) else {
+        return decisions;
+    };
+    let (known, loopback) = (listing.interfaces.len(), Ranges::of(number as u128, number as u128));
+    let mut kept = Vec::new();
+    for mut decision in decisions {
+        for field in [Field::In, Field::Out] {
+            let Some(values) = decision.packets.get(field).cloned() else {
+                continue;
+            };
+            let most = decision.packets.most(field);
+            decision.packets = match is_open(&decision.packets, field, known) {
+                true => {
+                    let others = values.not(most).without(&loopback);
+                    decision.packets.with_any(field).with(field, &others.not(most))
+                }
+                false => decision.packets.with(field, &values.without(&loopback)),
+            };
+        }
+        match decision.packets.is_empty() {
+            true => said.note(
+                decision.line,
+                "nothing is forwarded from the loopback interface, or to it",
+            ),
+            false => kept.push(decision),
+        }
+    }
+    kept
 }
 
 /// The same decisions, for any interface where the excluded ones are decided about in the same way by others.

@@ -31,7 +31,7 @@ use std::str::FromStr;
 use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
 
-use crate::schema::{Document, Interface};
+use crate::schema::{Document, Filter, Interface, Nat, Verdict};
 use crate::value::InterfaceAddress;
 use listing::{Hook, LineIndex, Listing, Step, Table};
 
@@ -263,6 +263,8 @@ struct Said {
     notes: IndexSet<(LineIndex, String)>,
     remarks: Vec<String>,
     asked: HashSet<LineIndex>,
+    /// Lines that refuse packets, where every packet is asked about.
+    refusing: Vec<LineIndex>,
 }
 
 impl Said {
@@ -282,6 +284,7 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
     }
     let filter = filter::filter(listing, &mut said);
     let nat = nat::nat(listing, addresses, &mut said);
+    answers(&filter, &nat, &mut said);
     unasked(listing, &mut said);
     let mut document = Document {
         filter,
@@ -317,6 +320,24 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
         leftovers: leftovers.into_iter().map(place).collect(),
         notes: notes.into_iter().map(place).collect(),
         remarks,
+    }
+}
+
+/// What is translated has sessions, also where each packet is asked about: lines that refuse answers don't see these.
+fn answers(filter: &Option<Filter>, nat: &Nat, said: &mut Said) {
+    let translates = !(nat.source.is_empty() && nat.destination.is_empty() && nat.one_to_one.is_empty());
+    let Some(filter) = filter.as_ref().filter(|filter| translates && !filter.sessions) else {
+        return;
+    };
+    for line in std::mem::take(&mut said.refusing) {
+        said.note(
+            line,
+            "not about answers to connections that are translated: these have sessions, and pass",
+        );
+    }
+    if filter.default != Verdict::Accept {
+        said.remarks
+            .push("Answers to connections that are translated pass without a rule: these have sessions.".into());
     }
 }
 
