@@ -358,6 +358,8 @@ pub struct Route {
     pub router: RouterIndex,
     /// Destination network.
     pub to: Prefix,
+    /// Network of the sources that it is for; all where there is none.
+    pub from: Option<Prefix>,
     /// Where it leads.
     pub way: Way,
     /// Its part beside other ways, at least 1.

@@ -312,23 +312,26 @@ fn document() -> impl Strategy<Value = Document> {
         Just(RouteAction::Prohibit)
     ];
     let route = (
-        prefix(),
+        (prefix(), option::of(prefix())),
         option::of(any::<std::net::IpAddr>()),
         option::of("[a-z.]{1,9}"),
         option::of(action),
         any::<[bool; 2]>(),
         option::of(any::<[u8; 2]>()),
     )
-        .prop_map(|(to, via, interface, action, [recursive, onlink], numbers)| Route {
-            to,
-            via,
-            recursive,
-            onlink,
-            interface,
-            action,
-            weight: numbers.map(|[weight, _]| weight),
-            distance: numbers.map(|[_, distance]| distance),
-        });
+        .prop_map(
+            |((to, from), via, interface, action, [recursive, onlink], numbers)| Route {
+                to,
+                from,
+                via,
+                recursive,
+                onlink,
+                interface,
+                action,
+                weight: numbers.map(|[weight, _]| weight),
+                distance: numbers.map(|[_, distance]| distance),
+            },
+        );
     let pool = (vec(range(), 0..4), lending(), timeouts()).prop_map(|(addresses, lending, timeouts)| Pool {
         addresses,
         timeouts,

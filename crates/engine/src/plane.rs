@@ -568,7 +568,13 @@ impl Plane {
     /// The link of an interface is up, or is down: routes by it are used or not, and its own addresses stay. False where that
     /// was known. Interfaces are up until they are said to be down. Sessions follow when [`Plane::follow_changes`] says so.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
-        let link = (self.policy.current().router_of(interface), interface, up);
+        let policy = self.policy.current();
+        let router = policy.router_of(interface);
+        for &(_, table) in policy.sources.of(router) {
+            let link = (table, interface, up);
+            self.ribs.set_link(link, &mut self.fib, &mut self.next_hops);
+        }
+        let link = (router, interface, up);
         let is_news = self.ribs.set_link(link, &mut self.fib, &mut self.next_hops);
         if is_news
             && up

@@ -17,6 +17,7 @@ pub mod rib;
 pub mod ribs;
 pub mod routes;
 pub mod source;
+pub mod source_tables;
 
 pub use address::{Address, InterfaceIndex, Prefix};
 pub use changes::Changed;
@@ -29,6 +30,7 @@ pub use ribs::Ribs;
 pub use routes::{Interface, Route, RouteError, RouteSet, Via};
 pub use sluice_table::prefix::{MAX_ROUTERS, RouterIndex};
 pub use source::{SourceValidation, validate_source, validate_way_back};
+pub use source_tables::{Lookup, SourceTables};
 
 /// Nanoseconds since a start that the caller chooses; never read from a clock here.
 pub type Time = u64;

@@ -23,6 +23,7 @@ pub(crate) fn routes(client: &mut Client, wanted: &RouteFilter, output: &mut dyn
         let (network, length) = network(&row.to);
         (
             row.router.clone(),
+            row.from.clone(),
             network,
             length,
             !row.used,
@@ -45,11 +46,15 @@ pub(crate) fn routes(client: &mut Client, wanted: &RouteFilter, output: &mut dyn
     if wanted.all {
         titles.push(("USED", Left));
     }
+    let by_source = rows.iter().any(|row| row.from.is_some());
+    if by_source {
+        titles.insert(1, ("FROM", Left));
+    }
     let mut columns = Columns::new(&titles);
     for row in rows {
         let stale = if row.stale { " (stale)" } else { "" };
-        columns.row([
-            row.router,
+        let from = by_source.then(|| row.from.unwrap_or("-".into()));
+        let cells = [
             row.to,
             row.via.map(|via| via.to_string()).or(row.action).unwrap_or("-".into()),
             row.interface.unwrap_or("-".into()),
@@ -59,7 +64,8 @@ pub(crate) fn routes(client: &mut Client, wanted: &RouteFilter, output: &mut dyn
             row.weight.to_string(),
             age(row.age),
             row.unused.map_or("yes".into(), |why| format!("no: {why}")),
-        ]);
+        ];
+        columns.row([row.router].into_iter().chain(from).chain(cells));
     }
     Ok(columns.flush(output)?)
 }

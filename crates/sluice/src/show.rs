@@ -97,6 +97,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             graph::graph(&mut connect()?, &of(router), form, output)
         }
         Show::Routes {
+            from,
             address,
             router,
             all,
@@ -106,6 +107,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                 router: router.clone(),
                 all: *all,
                 address: *address,
+                from: *from,
             };
             match json {
                 true => as_json::<_, Route>(&mut connect()?, path::ROUTES, &wanted, u64::MAX, output),

@@ -257,6 +257,9 @@ pub struct Route {
     pub router: String,
     /// Destination network.
     pub to: String,
+    /// Network of the sources that it is for, where it is not for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// The gateway, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,

@@ -113,6 +113,10 @@ pub struct Route {
     /// Destination network; `0.0.0.0/0` and `::/0` are the default routes. No default route leads to 169.254.0.0/16
     /// (RFC 3927, 2.7): a route of its own does.
     pub to: Prefix,
+    /// Packets that this is about, by the network of their source as their host sends it; all where not given. Such routes come
+    /// before those of other packets, whatever these lead to: those of the longest `from` first. The networks of interfaces stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Prefix>,
     /// Address of the next gateway, on the link of one of the interfaces: in one of its networks, or in a network that a
     /// route leads onto that link. IPv4 routes may have gateways of IPv6 (RFC 8950).
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,11 @@
 //! Static routes and static neighbours.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use super::gateways::{Asked, link_of};
 use super::interfaces::attached;
-use super::routers::{Scope, of_router};
+use super::routers::{MOST_ROUTERS, Scope, of_router};
 use super::{Check, is_link_local};
 use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Neighbour, Route, RouterIndex, Way};
 use crate::problem::{Problem, RouteProblem};
@@ -16,29 +16,36 @@ use crate::value::Prefix;
 /// Most ways of one route.
 const MOST_WAYS: usize = 64;
 
+/// Most different sources that the routes of one router are for.
+const MOST_SOURCES: usize = 64;
+
 /// Distance of a route that says nothing else.
 const DISTANCE: u8 = 1;
 
 impl Check<'_> {
     pub(super) fn routes(&mut self, interfaces: &[Interface]) -> Vec<Route> {
-        let mut routes = Vec::new();
+        let (mut routes, mut tables) = (Vec::new(), 0);
         for scope in self.scopes() {
             self.scope = scope;
             let router = scope.router;
-            let mut known: HashMap<Prefix, Vec<Route>> = HashMap::new();
+            let mut known: HashMap<(Prefix, Option<Prefix>), Vec<Route>> = HashMap::new();
             let mut of_scope = Vec::new();
             for (k, written) in scope.routes.iter().enumerate() {
                 let Some(way) = self.way(k, written, interfaces) else {
                     continue;
                 };
+                if !self.source(k, written) {
+                    continue;
+                }
                 let route = Route {
                     router,
                     to: written.to,
+                    from: written.from,
                     way,
                     weight: written.weight.unwrap_or(1),
                     distance: written.distance.unwrap_or(DISTANCE),
                 };
-                let beside = known.entry(route.to).or_default();
+                let beside = known.entry((route.to, route.from)).or_default();
                 if let Some(problem) = contradiction(&route, beside, interfaces) {
                     self.report(place!["routes", k, "to"], problem.into());
                 }
@@ -46,10 +53,45 @@ impl Check<'_> {
                 of_scope.push((k, route));
             }
             self.recursive(&of_scope, interfaces);
+            tables += self.sources(&of_scope);
             routes.extend(of_scope.into_iter().map(|(_, route)| route));
         }
         self.scope = Scope::top(self.document);
+        if tables > 0 && tables + self.document.routers.len() >= MOST_ROUTERS {
+            self.report(place!["routes"], RouteProblem::TooManyTables(MOST_ROUTERS).into());
+        }
         routes
+    }
+
+    /// Whether the source of a route can be one.
+    fn source(&mut self, k: usize, written: &schema::Route) -> bool {
+        let Some(from) = written.from else { return true };
+        let to = written.to;
+        let problem = match () {
+            () if from.ipv4().is_some() != to.ipv4().is_some() => RouteProblem::SourceFamily { to, from },
+            () if from.net().prefix_len() == 0 => RouteProblem::FromEverywhere(to),
+            () if written.recursive => RouteProblem::RecursiveFrom(to),
+            () => return true,
+        };
+        self.report(place!["routes", k, "from"], problem.into());
+        false
+    }
+
+    /// How many sources the routes of a router have; reported where they are too many.
+    fn sources(&mut self, routes: &[(usize, Route)]) -> usize {
+        let mut known: HashSet<Prefix> = HashSet::new();
+        for (k, route) in routes {
+            if let Some(from) = route.from
+                && known.insert(from)
+                && known.len() == MOST_SOURCES + 1
+            {
+                self.report(
+                    place!["routes", *k, "from"],
+                    RouteProblem::TooManySources(MOST_SOURCES).into(),
+                );
+            }
+        }
+        known.len()
     }
 
     fn way(&mut self, k: usize, written: &schema::Route, interfaces: &[Interface]) -> Option<Way> {

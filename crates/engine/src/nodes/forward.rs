@@ -36,6 +36,9 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
     }
     let count = slots.len();
     F::routes(ctx.paths, &routers[..count], &addresses[..count], &mut routes[..count]);
+    if !ctx.policy.sources.is_empty() {
+        look_up_by_source::<F>(batch, &slots, &addresses, &mut routes, ctx);
+    }
     if NextHops::have_sets(&routes[..count]) {
         choose::<F>(batch, &slots, &mut routes, ctx);
     }
@@ -71,6 +74,25 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
         step::<F>(slot, packet, meta, destination, lists, ctx, &mut ways);
     }
     ways.settle(&exit);
+}
+
+/// Routes by source come before those of their router.
+#[inline(never)]
+fn look_up_by_source<F: Family>(
+    batch: &Batch<'_, '_>,
+    slots: &[Slot],
+    addresses: &[F::Address; HAND],
+    routes: &mut [u32; HAND],
+    ctx: &Ctx<'_, '_>,
+) {
+    for ((&slot, &address), route) in slots.iter().zip(addresses).zip(routes) {
+        let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
+        let source = F::addresses(&meta.layers, frame).0;
+        let lookup = ctx.policy.lookup::<F>(ctx.policy.router_of(meta.interface), source);
+        if !lookup.is_plain() {
+            *route = ctx.paths.route::<F>(lookup, address);
+        }
+    }
 }
 
 /// Of routes with several ways, the one that each packet's flow takes. All fragments of a datagram take the same.
