@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_route::neighbour::{NeighbourIndex, Neighbours};
 use sluice_route::{
-    Address, FibReader, InterfaceIndex, Lookup, NextHop, NextHops, Reason, RouterIndex, SourceValidation,
+    Address, Balance, FibReader, InterfaceIndex, Lookup, NextHop, NextHops, Reason, RouterIndex, SourceValidation,
     validate_source,
 };
 use sluice_table::prefix::NO_ROUTE;
@@ -61,10 +61,15 @@ impl Paths {
         routes.find(|&route| route != NO_ROUTE).unwrap_or(NO_ROUTE)
     }
 
-    /// Where an address leads. Of several ways a flow takes one by its hash.
+    /// Where an address leads. Of several ways a flow takes one by its hash, or by that of its source.
     #[inline]
     pub fn find<F: Family>(&self, lookup: Lookup<'_>, address: F::Address, flow: impl FnOnce() -> u64) -> Destination {
-        let route = self.next_hops.choose(self.route::<F>(lookup, address), flow);
+        let route = self
+            .next_hops
+            .choose(self.route::<F>(lookup, address), |balance| match balance {
+                Balance::Flow => flow(),
+                Balance::Host => lookup.host_hash(),
+            });
         self.destination::<F>(route, address)
     }
 

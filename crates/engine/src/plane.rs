@@ -289,6 +289,7 @@ impl Plane {
                     self.counters.first().map_or(0, |own| own.interfaces.len())
                 ],
                 announcements: Announcements::new(self.ups.clone()),
+                probe: None,
             }
         });
         let (desk, mut counter) = desk();
@@ -385,6 +386,7 @@ impl Plane {
         policy.generation = current.generation.wrapping_add(1);
         policy.committed = policy.generation;
         policy.owner = current.owner;
+        policy.probes = current.probes.clone();
         policy.adopt_hosts(current);
         Arc::make_mut(&mut policy.tunnels).adopt(&current.tunnels);
         policy.adopt_shares(current);
@@ -583,6 +585,17 @@ impl Plane {
             ups.fetch_add(1, Ordering::Relaxed);
         }
         is_news
+    }
+
+    /// An uplink's gateway, by its interface and its address, is to be used by routes, or is not. False where that was known.
+    pub fn set_gateway(&mut self, gateway: (InterfaceIndex, sluice_route::Address), up: bool) -> bool {
+        let policy = self.policy.current();
+        let router = policy.router_of(gateway.0);
+        let by_source = policy.sources.of(router).iter().map(|&(_, table)| table);
+        by_source.chain([router]).fold(false, |is_news, table| {
+            let change = (gateway, up);
+            is_news | self.ribs.set_gateway(table, change, &mut self.fib, &mut self.next_hops)
+        })
     }
 
     /// What is offered to the routers.

@@ -33,6 +33,7 @@ use crate::hosts::Hosts;
 use crate::inspection::Inspection;
 use crate::io::{PortIndex, WorkerIndex};
 use crate::owners::Owners;
+use crate::probes::Probes;
 use crate::punt;
 use crate::shares::{LinkShare, RouterShare, Shares};
 use crate::stages::Stages;
@@ -313,6 +314,8 @@ pub struct Policy {
     /// By interface, the gateways of IPv4 and IPv6 that a default route leads to by it, whether or not that is the one in use: by
     /// them answers go back to who has come in there.
     pub uplinks: Vec<[Option<Address>; 2]>,
+    /// Echo requests that wait for answers. The plane fills it in.
+    pub probes: Arc<Probes>,
     /// Routes by source. Their tables have the numbers behind those of routers.
     pub sources: Arc<SourceTables>,
     /// Whether hosts outside may open connections to the own addresses of inside hosts that source rules translate.
@@ -398,6 +401,7 @@ impl Policy {
             answers_syns: true,
             uplinks: Vec::new(),
             sources: Arc::default(),
+            probes: Arc::default(),
             passes_untranslated: true,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),

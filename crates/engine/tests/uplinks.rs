@@ -3,13 +3,18 @@
 mod rig;
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain, policy, route, v4};
 use sluice_engine::policy::{Interface, Nat, Policy};
+use sluice_engine::probes::Probe;
+use sluice_engine::request::{Reply, Request};
+use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
 use sluice_nat::rule::{Rules, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Pool, Pools};
-use sluice_route::{Prefix, Route, RouteSet, SourceTables, SourceValidation, Via};
+use sluice_route::{Balance, Prefix, Route, RouteSet, SourceTables, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame};
+use sluice_wire::echo::Echo;
 use sluice_wire::vlan::Tag;
 
 /// A second inside network, and a second uplink, behind tags.
@@ -120,6 +125,7 @@ fn rig(plan: Plan, tables: &[BySource]) -> Rig {
         interfaces: plan.interfaces,
         policy: plan.policy,
         translate: plan.translate,
+        routes: plan.routes.clone(),
         ..Plan::default()
     });
     rig.know(SECOND, plain("192.0.2.254"), SECOND_MAC);
@@ -246,4 +252,245 @@ fn own_packets_of_the_gateway_go_by_their_source() {
         assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
         assert_eq!(mac, sent[0].frame[..6]);
     }
+}
+
+/// Both uplinks, with weights.
+fn shared(weights: [u8; 2], balance: Balance) -> Vec<Route> {
+    let ways = ["203.0.113.254", "192.0.2.254"].into_iter().zip(weights);
+    ways.map(|(gateway, weight)| Route {
+        weight,
+        balance,
+        ..by(gateway, "0.0.0.0", 0)
+    })
+    .collect()
+}
+
+fn sharing(weights: [u8; 2], balance: Balance) -> Plan {
+    Plan {
+        routes: shared(weights, balance),
+        ..translating()
+    }
+}
+
+/// The uplink of each host's flow from a port, whose address it must have.
+fn uplinks(rig: &mut Rig, port: u16) -> Vec<u16> {
+    let mut uplink = |host: u8| {
+        let frame = packet::udp4(&*format!("192.168.1.{host}:{port}"), REMOTE).payload(&[0; 26]);
+        let (uplink, frame) = sends(rig, INSIDE, &frame).expect("the packet leaves");
+        assert_eq!(pool(usize::from(uplink / 2)), *flow(&frame).0.ip());
+        uplink
+    };
+    (2..=100).map(&mut uplink).collect()
+}
+
+fn by_second(uplinks: &[u16]) -> usize {
+    uplinks.iter().filter(|&&uplink| uplink == SECOND).count()
+}
+
+/// The second uplink is up, or down, and sessions have heard of it.
+fn set_second(rig: &mut Rig, up: bool) {
+    let gateway = (SECOND, plain("192.0.2.254"));
+    assert!(rig.plane.set_gateway(gateway, up));
+    assert!(!rig.plane.set_gateway(gateway, up));
+    rig.pass(1_000);
+    assert!(rig.plane.follow_changes(rig.now).is_some());
+}
+
+#[test]
+fn hosts_are_shared_among_uplinks_by_weight_and_each_has_one_address() {
+    for (weights, expected) in [([1, 1], 30..70), ([1, 3], 60..90), ([3, 1], 10..40)] {
+        let mut rig = rig(sharing(weights, Balance::Host), &[]);
+        let first = uplinks(&mut rig, 5000);
+        assert!(
+            expected.contains(&by_second(&first)),
+            "{weights:?}: {}",
+            by_second(&first)
+        );
+        for port in [5001, 6000, 40_000] {
+            assert_eq!(first, uplinks(&mut rig, port));
+        }
+        // So it is after a restart.
+        let mut again = self::rig(sharing(weights, Balance::Host), &[]);
+        assert_eq!(first, uplinks(&mut again, 7000));
+    }
+}
+
+#[test]
+fn flows_of_a_host_are_shared_where_each_goes_by_itself() {
+    let mut rig = rig(sharing([1, 1], Balance::Flow), &[]);
+    let first = uplinks(&mut rig, 5000);
+    let second = uplinks(&mut rig, 5001);
+    let moved = first.iter().zip(&second).filter(|(one, other)| one != other).count();
+    assert!((20..80).contains(&moved), "{moved}");
+}
+
+#[test]
+fn packets_without_sessions_keep_their_hosts_uplink() {
+    let plan = Plan {
+        routes: shared([1, 1], Balance::Host),
+        ..routing()
+    };
+    let mut rig = rig(plan, &[]);
+    let mut by = |host: u8, port: u16| {
+        let frame = packet::udp4(&*format!("192.168.1.{host}:{port}"), REMOTE).payload(&[0; 26]);
+        sends(&mut rig, INSIDE, &frame).expect("the packet leaves").0
+    };
+    let first: Vec<_> = (2..=100).map(|host| by(host, 5000)).collect();
+    let again: Vec<_> = (2..=100).map(|host| by(host, 5001)).collect();
+    assert_eq!(first, again);
+    assert!((30..70).contains(&by_second(&first)));
+}
+
+#[test]
+fn flows_of_a_lost_uplink_move_and_no_others() {
+    let mut rig = rig(sharing([1, 1], Balance::Host), &[]);
+    let before = uplinks(&mut rig, 5000);
+    let lost = by_second(&before) as u64;
+    let (live, made) = (rig.live(), rig.plane.counters()[0].sessions_created.get());
+    set_second(&mut rig, false);
+    // Each flow of the other uplink has the session that it had; those of the lost one begin again, by another address.
+    assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5000));
+    assert_eq!(made + lost, rig.plane.counters()[0].sessions_created.get());
+    assert_eq!(live, rig.live());
+    // New flows take the uplink that is up.
+    assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5001));
+    // It comes back: sessions stay, and new flows are shared as before.
+    let made = rig.plane.counters()[0].sessions_created.get();
+    set_second(&mut rig, true);
+    assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5000));
+    assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5001));
+    assert_eq!(made, rig.plane.counters()[0].sessions_created.get());
+    assert_eq!(before, uplinks(&mut rig, 5002));
+}
+
+#[test]
+fn route_by_source_leads_by_the_router_s_own_while_its_uplink_is_down() {
+    let mut rig = rig(translating(), &office());
+    assert_eq!((SECOND, pool(1)), leaves(&mut rig, OFFICE, "192.168.2.10"));
+    set_second(&mut rig, false);
+    assert_eq!((OUTSIDE, pool(0)), leaves(&mut rig, OFFICE, "192.168.2.10"));
+    set_second(&mut rig, true);
+    assert_eq!((SECOND, pool(1)), leaves(&mut rig, OFFICE, "192.168.2.10"));
+}
+
+#[test]
+fn untranslated_session_of_a_lost_uplink_goes_on_by_another() {
+    fn filter(policy: &mut Policy) {
+        let settings = Settings {
+            kind: Kind::Best,
+            default: Verdict::Accept,
+            sessions: true,
+            workers: 1,
+        };
+        let filters = Filters::new(&[] as &[Written], &settings, Counters::new(0)).unwrap();
+        policy.filter_by(Arc::new(filters));
+    }
+    let plan = Plan {
+        policy: filter,
+        routes: shared([1, 1], Balance::Host),
+        ..routing()
+    };
+    let mut rig = rig(plan, &[]);
+    let host = |rig: &mut Rig, wanted: u16| {
+        let mut hosts = (2..=100).map(|host| format!("192.168.1.{host}"));
+        hosts
+            .find(|host| sends(rig, INSIDE, &question(host)).is_some_and(|(by, _)| by == wanted))
+            .unwrap()
+    };
+    let (kept, moved) = (host(&mut rig, OUTSIDE), host(&mut rig, SECOND));
+    let made = rig.plane.counters()[0].sessions_created.get();
+    set_second(&mut rig, false);
+    for host in [&kept, &moved] {
+        assert_eq!(OUTSIDE, leaves(&mut rig, INSIDE, host).0);
+    }
+    assert_eq!(made, rig.plane.counters()[0].sessions_created.get());
+    assert_eq!(0, rig.plane.counters()[0].sessions_ended.get());
+}
+
+fn probe(number: usize, gateway: &str, target: &str) -> Probe {
+    Probe {
+        number,
+        interface: SECOND,
+        gateway: plain(gateway),
+        target: plain(target),
+        echo: Echo {
+            identifier: 77,
+            sequence: 1,
+            data: 0x0102_0304_0506_0708,
+        },
+    }
+}
+
+/// What is sent when control asks for a probe.
+fn asks(rig: &mut Rig, probe: Probe) -> Option<Vec<u8>> {
+    rig.plane.policy().probes.expect(&probe);
+    let reply = rig.ask(rig.owner, Request::Probe(probe));
+    rig.round();
+    let frame = rig.sent().pop().map(|sent| sent.frame);
+    assert_eq!(
+        matches!(reply, Reply::Done),
+        frame.as_ref().is_some_and(|frame| frame[16..18] != [8, 6])
+    );
+    frame
+}
+
+#[test]
+fn probe_leaves_by_its_uplink_whatever_routes_say_and_its_answer_is_noted() {
+    // The outside address of translation is the interface's own.
+    fn own(all: &mut Vec<Interface>) {
+        interfaces(all);
+        all[usize::from(SECOND)].link.addresses[0].0 = plain(POOLS[1]);
+    }
+    let plan = Plan {
+        interfaces: own,
+        ..translating()
+    };
+    let mut rig = rig(plan, &[]);
+    assert!(rig.plane.set_gateway((SECOND, plain("192.0.2.254")), false));
+    let frame = asks(&mut rig, probe(4, "192.0.2.254", "198.51.100.9")).expect("the request leaves");
+    assert_eq!((&SECOND_MAC[..], &[0x81, 0, 0, 30][..]), (&frame[..6], &frame[12..16]));
+    assert!(rig::is_valid(&frame));
+    assert_eq!("192.0.2.10", rig::flow(&frame).0.ip().to_string());
+    let answer = |data: [u8; 8]| {
+        let reply = packet::icmp4_echo_reply("198.51.100.9", POOLS[1], 77, 1).payload(&data);
+        reply.macs(SECOND_MAC, OUTSIDE_MAC).tag(0x8100, 30).build()
+    };
+    rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 5_000_000);
+    // Of somebody who does not know the number.
+    assert!(rig.send(OUTSIDE, &answer([0; 8])).is_empty());
+    assert_eq!(None, rig.plane.policy().probes.answer(4));
+    assert!(rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8])).is_empty());
+    assert_eq!(Some(5_000_000), rig.plane.policy().probes.answer(4));
+    // What nobody waits for is unsolicited.
+    assert!(rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8])).is_empty());
+    assert_eq!(1, rig.drops("unsolicited"), "{:?}", rig.all_drops());
+    // A commit loses nothing that is waited for.
+    let asked = probe(5, "192.0.2.254", "198.51.100.9");
+    asks(&mut rig, asked).expect("the request leaves");
+    let plan = Plan {
+        interfaces: own,
+        ..translating()
+    };
+    commit(&mut rig, &plan, &[]);
+    rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8]));
+    assert!(rig.plane.policy().probes.answer(5).is_some());
+}
+
+#[test]
+fn probe_of_ipv6_leaves_by_its_uplink() {
+    let mut rig = rig(routing(), &[]);
+    let frame = asks(&mut rig, probe(0, "2001:db8:4::fe", "2001:db8:ffff::9")).expect("the request leaves");
+    assert!(rig::is_valid(&frame));
+    assert_eq!(SECOND_MAC, frame[..6]);
+}
+
+#[test]
+fn probe_waits_for_the_neighbour_of_its_gateway() {
+    let mut rig = rig(translating(), &[]);
+    let arp = asks(&mut rig, probe(0, "192.0.2.253", "198.51.100.9")).expect("a question");
+    assert_eq!([8, 6], arp[16..18]);
+    let mac = [2, 0, 0, 0, 9, 253];
+    rig.know(SECOND, plain("192.0.2.253"), mac);
+    let frame = asks(&mut rig, probe(0, "192.0.2.253", "198.51.100.9")).expect("the request leaves");
+    assert_eq!(mac, frame[..6]);
 }

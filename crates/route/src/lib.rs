@@ -22,7 +22,7 @@ pub mod source_tables;
 pub use address::{Address, InterfaceIndex, Prefix};
 pub use changes::Changed;
 pub use fib::{Fib, FibReader};
-pub use hop_set::{HopSet, HopSetError};
+pub use hop_set::{Balance, HopSet, HopSetError};
 pub use next_hop::{NextHop, NextHopKeeper, NextHops, Refusal};
 pub use policer::TokenBucket;
 pub use reason::Reason;

@@ -82,6 +82,17 @@ impl Lookup<'_> {
         self.router
     }
 
+    /// What tells the source's host from others. The same host has the same one after a restart, and so keeps its uplink.
+    #[inline]
+    pub fn host_hash(&self) -> u64 {
+        let number = self.source.number();
+        // The finalizer of SplitMix64.
+        let mut hash = (number as u64 ^ (number >> 64) as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^ hash >> 31
+    }
+
     /// Whether the router's own table is the only one, whatever the source.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {

@@ -596,6 +596,12 @@ pub enum Show {
         #[arg(long)]
         json: bool,
     },
+    /// Uplinks: which ones new flows take, and what their checks say
+    Uplinks {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Workers: core, load, packets a second
     Cores {
         /// Print JSON.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::IpAddr;
 
-use sluice_daemon::config::api::{Route, RouteFilter, RouteTeller, Router, RouterFilter, path};
+use sluice_daemon::config::api::{Route, RouteFilter, RouteTeller, Router, RouterFilter, Uplink, UplinkTarget, path};
 
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
@@ -68,6 +68,53 @@ pub(crate) fn routes(client: &mut Client, wanted: &RouteFilter, output: &mut dyn
         columns.row([row.router].into_iter().chain(from).chain(cells));
     }
     Ok(columns.flush(output)?)
+}
+
+/// Uplinks, and what their checks say.
+pub(crate) fn uplinks(client: &mut Client, output: &mut dyn Write) -> Result<(), CommandError> {
+    let titles = [
+        ("UPLINK", Left),
+        ("ROUTER", Left),
+        ("INTERFACE", Left),
+        ("VIA", Left),
+        ("WEIGHT", Right),
+        ("STATE", Left),
+        ("SINCE", Right),
+        ("CHANGES", Right),
+        ("CHECKS", Left),
+    ];
+    table(client, path::UPLINKS, &(), &titles, output, |row: Uplink| {
+        let via: Vec<_> = row.via.iter().map(IpAddr::to_string).collect();
+        Some([
+            row.name.clone(),
+            row.router.clone(),
+            row.interface.clone(),
+            via.join(" "),
+            row.weight.to_string(),
+            row.cause.clone().map_or("up".into(), |cause| format!("down: {cause}")),
+            age(row.age),
+            grouped(row.changes),
+            checks(&row),
+        ])
+    })
+}
+
+/// What the checks of an uplink say: by host how many of its requests were answered, and how fast.
+fn checks(row: &Uplink) -> String {
+    let host = |target: &UplinkTarget| {
+        let took = target
+            .round_trip
+            .map_or(String::new(), |took| format!(" in {:.1} ms", took as f64 / 1_000.0));
+        format!(
+            "{} {} of {}{took}",
+            target.address,
+            grouped(target.answered),
+            grouped(target.sent)
+        )
+    };
+    let route = row.route.iter().map(|route| format!("route {route}"));
+    let all: Vec<_> = row.targets.iter().map(host).chain(route).collect();
+    if all.is_empty() { "link".into() } else { all.join(", ") }
 }
 
 /// A network as it sorts.

@@ -290,7 +290,8 @@ pub struct Route {
     /// Packets take it.
     #[serde(default)]
     pub used: bool,
-    /// Why none does: `not-preferred`, as another route to the network comes before it, `link-down` or `gateway-unreachable`.
+    /// Why none does: `not-preferred`, as another route to the network comes before it, `link-down`, `gateway-unreachable` or
+    /// `uplink-down`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unused: Option<String>,
 }

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use axum::extract::{Query, State};
-use sluice_config::api::{Page, Position, Route, RouteFilter};
+use sluice_config::api::{Page, Position, Route, RouteFilter, Uplink};
 use sluice_engine::policy::Policy;
 use sluice_route::feed::protocol_name;
 use sluice_route::rib::{Hop, Obstacle, Origin, Rib, Shown, Way};
-use sluice_route::{InterfaceIndex, Prefix, Refusal as RouteRefusal, RouterIndex, SECOND, Time};
+use sluice_route::{Balance, InterfaceIndex, Prefix, Refusal as RouteRefusal, RouterIndex, SECOND, Time};
 
 use super::json::Json;
 use super::routers::numbered;
@@ -78,6 +78,13 @@ pub(super) async fn routes(
     Ok(Json(Page::whole(items)))
 }
 
+/// `GET /v1/uplinks`
+pub(super) async fn uplinks(State(control): Shared) -> Json<Page<Uplink>> {
+    let uplinks = control.uplinks();
+    let items = uplinks.list(&control.plane(), control.began.elapsed());
+    Json(Page::whole(items))
+}
+
 /// Router and place that a page begins at.
 fn cursor(text: &str) -> Result<(RouterIndex, u64), Refusal> {
     let parts = text.split_once('-');
@@ -133,6 +140,7 @@ impl Lister<'_> {
             let hop = Hop {
                 way: (*next_hop).into(),
                 weight: *weight,
+                balance: Balance::Flow,
             };
             items.extend(self.line(shown, hop, None));
         }
@@ -143,6 +151,7 @@ impl Lister<'_> {
             let unused = match self.rib.obstacle(hop.way) {
                 Some(Obstacle::Link) => "link-down",
                 Some(Obstacle::Gateway) => "gateway-unreachable",
+                Some(Obstacle::Uplink) => "uplink-down",
                 None if shown.selected => continue,
                 None => "not-preferred",
             };

@@ -11,7 +11,7 @@ use sluice_config::value::VlanPriority;
 use sluice_engine::io::{NO_PORT, PortIndex};
 use sluice_engine::policy::{Advertise, Bridge, Interface, NeighbourSettings, Priority, bridge_context};
 use sluice_engine::tunnels::{Kind, Tunnel};
-use sluice_route::{Address, Prefix, Refusal, Route, RouteSet, SourceTables, SourceValidation, Via};
+use sluice_route::{Address, Balance, Prefix, Refusal, Route, RouteSet, SourceTables, SourceValidation, Via};
 use sluice_wire::ethernet::ethertype;
 use sluice_wire::vlan::Tag;
 use sluice_wire::{ndp, validity};
@@ -246,7 +246,8 @@ fn advertise(configured: &Configured) -> Option<Advertise> {
     })
 }
 
-/// By interface, the gateways that default routes of the file lead to by it, each the one of the lowest distance.
+/// By interface, the gateways that default routes of the file lead to by it, each the one of the lowest distance, and
+/// else that of an uplink.
 pub fn uplinks(config: &Config) -> Vec<[Option<Address>; 2]> {
     let mut uplinks = vec![[None; 2]; config.interfaces.len()];
     let mut defaults: Vec<_> = config
@@ -262,6 +263,15 @@ pub fn uplinks(config: &Config) -> Vec<[Option<Address>; 2]> {
         if let Some(of) = uplinks.get_mut(usize::from(interface)) {
             let six = usize::from(address.is_ipv6());
             of[six] = of[six].or(Some(address.into()));
+        }
+    }
+    for uplink in &config.uplinks {
+        let Some(of) = uplinks.get_mut(usize::from(uplink.interface)) else {
+            continue;
+        };
+        for &gateway in &uplink.gateways {
+            let six = usize::from(gateway.is_ipv6());
+            of[six] = of[six].or(Some(gateway.into()));
         }
     }
     uplinks
@@ -319,6 +329,10 @@ fn route(configured: &sluice_config::config::Route) -> Route {
         prefix: prefix(configured.to),
         weight: configured.weight,
         distance: configured.distance,
+        balance: match configured.balance {
+            Some(schema::Balance::Host) => Balance::Host,
+            Some(schema::Balance::Flow) | None => Balance::Flow,
+        },
         via: match configured.way {
             Way::Gateway(address, interface) => Via::OnLink {
                 address: address.into(),

@@ -224,7 +224,8 @@ fn way<F: Family>(
         // no inside host expects is its host's.
         let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
         let has_host = || ctx.policy.host(interface).is_some();
-        if matches!(destination, Destination::Local) && (asks || has_host()) {
+        let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.policy.probes.expects(tuple.destination_port());
+        if matches!(destination, Destination::Local) && (asks || answers || has_host()) {
             return Err(Plan::Gateway);
         }
         if outside {

@@ -6,7 +6,7 @@
 use arrayvec::ArrayVec;
 use sluice_filter::Filters;
 use sluice_nat::Tuple;
-use sluice_route::{NextHops, Reason as Route, SourceValidation};
+use sluice_route::{Balance, NextHops, Reason as Route, SourceValidation};
 use sluice_wire::Packet;
 use sluice_wire::layers::{Fragment, Layers};
 use sluice_wire::validity;
@@ -100,7 +100,14 @@ fn look_up_by_source<F: Family>(
 fn choose<F: Family>(batch: &Batch<'_, '_>, slots: &[Slot], routes: &mut [u32; HAND], ctx: &Ctx<'_, '_>) {
     for (&slot, route) in slots.iter().zip(routes) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
-        *route = ctx.paths.next_hops.choose(*route, || {
+        *route = ctx.paths.next_hops.choose(*route, |balance| {
+            if balance == Balance::Host {
+                let source = F::addresses(&meta.layers, frame).0;
+                return ctx
+                    .policy
+                    .lookup::<F>(ctx.policy.router_of(meta.interface), source)
+                    .host_hash();
+            }
             let key = F::key(&meta.layers, frame, ctx.policy.context(meta, frame));
             if meta.layers.fragment == Fragment::Whole {
                 return F::hash_one(ctx.hasher, &key);

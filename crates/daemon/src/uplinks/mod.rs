@@ -1,0 +1,225 @@
+//! Health of uplinks: hosts beyond them are asked, routes of daemons are looked for, links are watched. Routes lead by the
+//! gateways of those that are up.
+
+mod watched;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use sluice_config::api;
+use sluice_config::config::{InterfaceIndex, Uplink};
+use sluice_engine::plane::Plane;
+use sluice_engine::probes::{Probe, Probes};
+use sluice_engine::request::{Reply, Request};
+use sluice_route::rib::{Rib, Way};
+use sluice_route::{Address, Prefix};
+use sluice_wire::echo::Echo;
+
+use crate::control::Control;
+use watched::Watched;
+
+/// How often uplinks are looked at.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// The same where there are none.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// Hosts of one uplink, at most: those of uplinks are numbered one after the other.
+const TARGETS: usize = 8;
+
+/// All uplinks.
+#[derive(Default)]
+pub(crate) struct Uplinks {
+    watched: Vec<Watched>,
+    /// Gateways that no route leads by.
+    lost: BTreeSet<(InterfaceIndex, Address)>,
+    sequence: u16,
+}
+
+impl Uplinks {
+    /// Whether there is nothing to watch, and nothing to undo.
+    fn is_idle(&self) -> bool {
+        self.watched.is_empty() && self.lost.is_empty()
+    }
+
+    /// Watch the uplinks of a configuration. Those that are as they were stay as they are.
+    fn follow(&mut self, wanted: &[Uplink], probes: &Probes, now: Duration) {
+        let same = self.watched.iter().map(|watched| &watched.uplink).eq(wanted);
+        if same {
+            return;
+        }
+        // Numbers are others now.
+        (0..TARGETS * self.watched.len()).for_each(|number| probes.forget(number));
+        let before = std::mem::take(&mut self.watched);
+        let watch = |uplink: &Uplink| {
+            let is_it = |known: &&Watched| {
+                let (a, b) = (&known.uplink, uplink);
+                (&a.name, a.interface, &a.gateways, &a.health) == (&b.name, b.interface, &b.gateways, &b.health)
+            };
+            match before.iter().find(is_it) {
+                Some(known) => known.renewed(uplink.clone(), now),
+                None => Watched::new(uplink.clone(), now),
+            }
+        };
+        self.watched = wanted.iter().map(watch).collect();
+    }
+
+    /// The requests that are to be sent now.
+    fn due(&mut self, probes: &Probes, now: Duration) -> Vec<Probe> {
+        let mut due = Vec::new();
+        for (place, watched) in self.watched.iter_mut().enumerate() {
+            if watched.begin(now) {
+                // No answer to the last request counts for this check.
+                (0..watched.targets.len()).for_each(|k| probes.forget(place * TARGETS + k));
+            }
+            let (interface, gateways) = (watched.uplink.interface, watched.uplink.gateways.clone());
+            for (k, target) in watched.targets.iter_mut().enumerate().take(TARGETS) {
+                let gateway = gateways
+                    .iter()
+                    .find(|gateway| gateway.is_ipv4() == target.address.is_ipv4());
+                let Some(&gateway) = gateway.filter(|_| target.is_due) else {
+                    continue;
+                };
+                self.sequence = self.sequence.wrapping_add(1);
+                // A number that can't be guessed: whoever knows it has seen the request.
+                let Ok(data) = getrandom::u64() else { continue };
+                let probe = Probe {
+                    number: place * TARGETS + k,
+                    interface,
+                    gateway: gateway.into(),
+                    target: target.address.into(),
+                    echo: Echo {
+                        identifier: (data >> 48) as u16,
+                        sequence: self.sequence,
+                        data,
+                    },
+                };
+                due.push(probe);
+            }
+        }
+        due
+    }
+
+    /// A request was sent.
+    fn sent(&mut self, number: usize) {
+        let watched = self.watched.get_mut(number / TARGETS);
+        if let Some(target) = watched.and_then(|watched| watched.targets.get_mut(number % TARGETS)) {
+            target.sent += 1;
+            target.is_due = false;
+        }
+    }
+
+    /// Judge all, and have routes lead by those that are up.
+    fn settle(&mut self, plane: &mut Plane, now: Duration) {
+        let probes = plane.policy().probes.clone();
+        let mut lost = BTreeSet::new();
+        for (place, watched) in self.watched.iter_mut().enumerate() {
+            let uplink = &watched.uplink;
+            let router = plane.policy().router_of(uplink.interface);
+            let rib = plane.ribs().get(router);
+            let has_link = rib.is_none_or(|rib| rib.link_is_up(uplink.interface));
+            let has_route = rib.is_none_or(|rib| has_route(rib, uplink));
+            let answer = |k: usize| probes.answer(place * TARGETS + k).map(Duration::from_nanos);
+            if watched.judge(now, has_link, has_route, answer) {
+                match watched.down {
+                    None => tracing::info!("uplink {}: up, new flows take it", watched.uplink.name),
+                    Some(cause) => tracing::warn!("uplink {}: down, {cause}", watched.uplink.name),
+                }
+            }
+            if !watched.is_up() {
+                let gateways = watched.uplink.gateways.iter();
+                lost.extend(gateways.map(|&gateway| (watched.uplink.interface, Address::from(gateway))));
+            }
+        }
+        for &gateway in self.lost.difference(&lost) {
+            plane.set_gateway(gateway, true);
+        }
+        for &gateway in &lost {
+            plane.set_gateway(gateway, false);
+        }
+        self.lost = lost;
+    }
+
+    /// How they stand.
+    pub(crate) fn list(&self, plane: &Plane, now: Duration) -> Vec<api::Uplink> {
+        let policy = plane.policy();
+        let list = |watched: &Watched| {
+            let uplink = &watched.uplink;
+            let interface = policy.interface(uplink.interface);
+            let router = policy.routers.get(usize::from(policy.router_of(uplink.interface)));
+            let route = uplink.health.as_ref().and_then(|health| health.route);
+            api::Uplink {
+                name: uplink.name.clone(),
+                router: router.map_or_else(String::new, |router| router.name.clone()),
+                interface: interface.map_or_else(String::new, |interface| interface.name.clone()),
+                via: uplink.gateways.clone(),
+                weight: uplink.weight,
+                up: watched.is_up(),
+                cause: watched.down.map(|cause| cause.name().into()),
+                age: now.saturating_sub(watched.since).as_secs(),
+                changes: watched.changes,
+                contrary: watched.contrary,
+                route: route.map(|route| route.to_string()),
+                targets: watched
+                    .targets
+                    .iter()
+                    .map(|target| api::UplinkTarget {
+                        address: target.address,
+                        sent: target.sent,
+                        answered: target.answered,
+                        round_trip: target.round_trip.map(|took| took.as_micros() as u64),
+                    })
+                    .collect(),
+            }
+        };
+        self.watched.iter().map(list).collect()
+    }
+}
+
+/// Whether a routing daemon, or the kernel, has the route that an uplink is up by: to that network, and by a gateway of the uplink.
+fn has_route(rib: &Rib, uplink: &Uplink) -> bool {
+    let Some(route) = uplink.health.as_ref().and_then(|health| health.route) else {
+        return true;
+    };
+    let net = route.net();
+    let is_gateway = |address: Address| uplink.gateways.contains(&IpAddr::from(address));
+    let leads = |way: Way| match way {
+        Way::Gateway { interface, address } => interface == uplink.interface && is_gateway(address),
+        Way::Via(address) => is_gateway(address),
+        Way::Attached(_) | Way::Local(_) | Way::Drop(_) => false,
+    };
+    let offers = rib.get(Prefix::new(net.addr().into(), net.prefix_len()));
+    let told = offers.iter().filter(|shown| shown.origin.is_learned());
+    told.flat_map(|shown| shown.hops).any(|hop| leads(hop.way))
+}
+
+impl Control {
+    /// Watch uplinks, for ever.
+    pub(crate) async fn follow_uplinks(&self) {
+        loop {
+            let config = self.config();
+            if config.uplinks.is_empty() && self.uplinks().is_idle() {
+                tokio::time::sleep(IDLE).await;
+                continue;
+            }
+            let (now, probes) = (self.began.elapsed(), self.plane().policy().probes.clone());
+            let due = {
+                let mut uplinks = self.uplinks();
+                uplinks.follow(&config.uplinks, &probes, now);
+                uplinks.due(&probes, now)
+            };
+            for probe in due {
+                probes.expect(&probe);
+                if matches!(self.ask_owner(Request::Probe(probe)).await, Ok(Reply::Done)) {
+                    self.uplinks().sent(probe.number);
+                }
+            }
+            {
+                let (mut uplinks, mut plane) = (self.uplinks(), self.plane());
+                uplinks.settle(&mut plane, self.began.elapsed());
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+}
