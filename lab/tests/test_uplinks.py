@@ -256,10 +256,10 @@ def with_bgp(topology, gateway, document):
 
 
 def test_neighbour_that_bfd_finds_gone_takes_its_uplink_down_in_a_second(topology, gateway, echo, with_bgp):
-    wait_for(gateway, timeout=90, fibre="up", cable="up")
     waiting.until(lambda: 2 == with_bgp.ask("bfdd", "show bfd peers").count("Status: up"), "BFD with both", 30)
     settled = "FRR to have told all of its routes"
     waiting.until(lambda: gateway.show("routers")["routers"][0]["fpm"]["state"] == "settled", settled, 60)
+    wait_for(gateway, timeout=90, fibre="up", cable="up")
     host = topology.providers["cable"]
     began = time.monotonic()
     host.run("iptables", "-w", "-I", "INPUT", "-j", "DROP")

@@ -6,10 +6,7 @@
 
 use crate::{Address, Prefix, RouterIndex};
 
-/// Most source networks of one router: they are compared one by one.
-pub const MAX_SOURCES: usize = 64;
-
-/// The tables by source of all routers, the longest networks of each first. A table has a number as routers have, behind theirs.
+/// The tables by source of all routers, the longest networks of each first: they are compared one by one. A table has a number as routers have, behind theirs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceTables {
     by_router: Vec<Vec<(Prefix, RouterIndex)>>,

@@ -55,7 +55,7 @@ impl Uplinks {
         let watch = |uplink: &Uplink| {
             let is_it = |known: &&Watched| {
                 let (a, b) = (&known.uplink, uplink);
-                (&a.name, a.interface, &a.gateways, &a.health) == (&b.name, b.interface, &b.gateways, &b.health)
+                (&a.name, a.interface, &a.gateways) == (&b.name, b.interface, &b.gateways)
             };
             match before.iter().find(is_it) {
                 Some(known) => known.renewed(uplink.clone(), now),
@@ -221,5 +221,91 @@ impl Control {
             }
             tokio::time::sleep(PERIOD).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_config::schema::Health;
+    use sluice_route::rib::{Hop, Offer, Origin, Settings, Target};
+
+    fn uplink(name: &str, interface: InterfaceIndex, ping: &[[u8; 4]]) -> Uplink {
+        Uplink {
+            name: name.into(),
+            interface,
+            gateways: vec![IpAddr::from([198, 51, 100, interface as u8])],
+            weight: 1,
+            health: Some(Health {
+                ping: ping.iter().copied().map(IpAddr::from).collect(),
+                route: Some(sluice_config::value::Prefix::of("198.18.0.0/15".parse().unwrap())),
+                ..Health::default()
+            }),
+        }
+    }
+
+    const HOSTS: [[u8; 4]; 2] = [[192, 0, 2, 1], [192, 0, 2, 2]];
+
+    #[test]
+    fn host_is_asked_once_a_check_and_again_where_the_request_was_not_sent() {
+        let (mut uplinks, probes) = (Uplinks::default(), Probes::default());
+        let all = [uplink("fibre", 1, &HOSTS), uplink("cable", 2, &HOSTS[..1])];
+        uplinks.follow(&all, &probes, Duration::ZERO);
+        let first = uplinks.due(&probes, Duration::ZERO);
+        let numbers =
+            |probes: &[Probe]| -> Vec<_> { probes.iter().map(|probe| (probe.number, probe.interface)).collect() };
+        assert_eq!(vec![(0, 1), (1, 1), (8, 2)], numbers(&first));
+        let again = uplinks.due(&probes, Duration::ZERO);
+        assert_eq!(numbers(&first), numbers(&again));
+        assert!(
+            first
+                .iter()
+                .zip(&again)
+                .all(|(one, other)| one.echo.data != other.echo.data)
+        );
+        [0, 8].into_iter().for_each(|number| uplinks.sent(number));
+        assert_eq!(vec![(1, 1)], numbers(&uplinks.due(&probes, Duration::ZERO)));
+        // What is no longer configured is no longer asked.
+        uplinks.follow(&all[1..], &probes, Duration::ZERO);
+        assert_eq!(vec![(0, 2)], numbers(&uplinks.due(&probes, Duration::ZERO)));
+        uplinks.follow(&[], &probes, Duration::ZERO);
+        assert!(uplinks.is_idle());
+    }
+
+    #[test]
+    fn route_counts_where_it_is_learned_and_leads_by_the_gateway_of_the_uplink() {
+        let gateway = |last| Address::from(IpAddr::from([198, 51, 100, last]));
+        let by = |interface, last| Way::Gateway {
+            interface,
+            address: gateway(last),
+        };
+        let cases = [
+            (Origin::Fpm, "198.18.0.0", by(1, 1), true),
+            (Origin::Kernel, "198.18.0.0", Way::Via(gateway(1)), true),
+            (Origin::Fpm, "198.18.0.0", by(1, 9), false),
+            (Origin::Fpm, "198.18.0.0", by(2, 1), false),
+            (Origin::Fpm, "198.20.0.0", by(1, 1), false),
+            (Origin::Static, "198.18.0.0", by(1, 1), false),
+        ];
+        for (origin, network, way, expected) in cases {
+            let mut rib = Rib::new(Settings::default(), [1, 2]);
+            let offer = Offer {
+                origin,
+                protocol: 0,
+                distance: 20,
+                metric: 0,
+                target: Target::Hops(&[Hop::new(way)]),
+            };
+            let network: IpAddr = network.parse().unwrap();
+            rib.offer(Prefix::new(network.into(), 15), &offer, 0).unwrap();
+            assert_eq!(
+                expected,
+                has_route(&rib, &uplink("fibre", 1, &[])),
+                "{origin:?} {network} {way:?}"
+            );
+        }
+        let mut unchecked = uplink("fibre", 1, &[]);
+        unchecked.health = None;
+        assert!(has_route(&Rib::new(Settings::default(), [1, 2]), &unchecked));
     }
 }

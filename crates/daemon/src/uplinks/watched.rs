@@ -101,13 +101,20 @@ impl Watched {
         }
     }
 
-    /// The same by another configuration that says the same of its checks.
+    /// The same uplink by another configuration: it stays up or down, and is checked anew where it is checked otherwise.
     pub fn renewed(&self, uplink: Uplink, now: Duration) -> Self {
+        let checked = match self.uplink.health == uplink.health {
+            true => self.clone(),
+            false => Self::new(uplink.clone(), now),
+        };
         Self {
             uplink,
+            down: self.down,
+            since: self.since,
+            changes: self.changes,
             began: None,
             next: now,
-            ..self.clone()
+            ..checked
         }
     }
 
@@ -285,6 +292,24 @@ mod tests {
             assert!(check(&mut uplink, 3, [true, false]));
             assert!(uplink.is_up());
         }
+    }
+
+    #[test]
+    fn uplink_stays_down_when_its_checks_are_configured_otherwise() {
+        let mut uplink = watched(1, 2);
+        assert!(check(&mut uplink, 1, [false; 2]));
+        let mut other = uplink.uplink.clone();
+        other.health = Some(Health {
+            ping: vec![IpAddr::from([192, 0, 2, 9])],
+            ..watched(1, 1).uplink.health.unwrap()
+        });
+        let mut uplink = uplink.renewed(other, SECOND);
+        assert_eq!(
+            (false, 1, 0),
+            (uplink.is_up(), uplink.targets.len(), uplink.targets[0].answered)
+        );
+        assert!(uplink.begin(SECOND * 2));
+        assert!(uplink.judge(SECOND * 2, true, true, |_| Some(TOOK)) && uplink.is_up());
     }
 
     #[test]
