@@ -187,6 +187,47 @@ class TwoWays(Laid):
         self.server.run("ip", "link", "set", self.LINKS[link][0], "down")
 
 
+class Providers(Laid):
+    """A site whose gateway has two providers, and a server that both lead to:
+
+        alice ── inside ─ gateway ┬ fibre ── fibre ┬ server
+                                  └ cable ── cable ┘
+
+    Alice is many hosts: she has an address for each. The server answers to an outside address by the provider whose it is.
+    """
+
+    # By provider: the network of its link without the last byte, its AS and its network that it announces.
+    LINKS = {"fibre": ("198.51.100", 65001, "10.99.1.0/24"), "cable": ("203.0.113", 65002, "10.99.2.0/24")}
+    HOSTS = [f"192.168.1.{last}" for last in range(2, 26)]
+    SERVER = "192.0.2.130"
+
+    def __init__(self, folder="/run/lab/providers", mtu=1500):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        self.folder = folder
+        self.gateway, self.alice, self.server = [Host(name, folder) for name in ["gateway", "alice", "server"]]
+        self.hosts, self.providers = [self.gateway, self.alice, self.server], {}
+        self.gateway.setting("net.ipv6.conf.default.disable_ipv6=1")
+        connect(self.gateway, "inside", self.alice, "eth0", mtu)
+        for address in self.HOSTS:
+            self.alice.run("ip", "address", "add", f"{address}/24", "dev", "eth0")
+        self.alice.run("ip", "route", "add", "default", "via", "192.168.1.1")
+        self.server.setting("net.ipv4.conf.all.rp_filter=0")
+        self.server.setting("net.ipv4.conf.default.rp_filter=0")
+        self.server.run("ip", "address", "add", f"{self.SERVER}/32", "dev", "lo")
+        for number, (name, (network, _, _)) in enumerate(self.LINKS.items()):
+            provider = self.providers[name] = Host(name, folder)
+            self.hosts.append(provider)
+            provider.setting("net.ipv4.ip_forward=1")
+            connect(self.gateway, name, provider, "eth0", mtu)
+            connect(provider, "eth1", self.server, f"eth{number}", mtu)
+            provider.run("ip", "address", "add", f"{network}.1/24", "dev", "eth0")
+            provider.run("ip", "address", "add", f"10.0.{number}.1/30", "dev", "eth1")
+            self.server.run("ip", "address", "add", f"10.0.{number}.2/30", "dev", f"eth{number}")
+            self.server.run("ip", "route", "add", f"{network}.0/24", "via", f"10.0.{number}.1")
+            provider.run("ip", "route", "add", f"{self.SERVER}/32", "via", f"10.0.{number}.2")
+
+
 class Offices(Laid):
     """Two offices, each behind a gateway of its own, and the network between, by which a host has an end of tunnels too:
 

@@ -28,6 +28,7 @@ PAIRS = 8
 PROBES = 24
 TOKEN = re.compile(rb"probe-(\d{6})-([qa])")
 SYN, ACK, RST = 0x02, 0x10, 0x04
+ESP = 50
 # Nobody's: what a listing does not name.
 ELSEWHERE = ["198.51.100.0/24", "203.0.113.0/24", "10.77.0.0/16", "172.29.3.0/24", "192.168.200.0/24", "100.99.0.0/16"]
 
@@ -327,7 +328,7 @@ class _Listing:
         if source == destination or source in own or to_own:
             return None
         self.number += 1
-        protocol = pick.choice([packet.TCP] * 4 + [packet.UDP] * 3 + [packet.ICMP] * 2 + ([] if translates else [47]))
+        protocol = pick.choice([packet.TCP] * 4 + [packet.UDP] * 3 + [packet.ICMP] * 2 + ([] if translates else [ESP]))
         control = SYN if translates or pick.random() < 0.8 else ACK
         # Each has a port of its own: nothing is known of it.
         return Probe(self.number, into, out, source, destination, protocol, 20_000 + self.number % 40_000, port(), control)

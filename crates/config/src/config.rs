@@ -74,6 +74,8 @@ pub struct Config {
     pub routers: Vec<Router>,
     /// Static routes; those of the links follow from the addresses and are not listed.
     pub routes: Vec<Route>,
+    /// Uplinks in the order of the file.
+    pub uplinks: Vec<Uplink>,
     /// Neighbours that are never asked.
     pub neighbours: Vec<Neighbour>,
     /// Pools in the order of the file.
@@ -358,12 +360,31 @@ pub struct Route {
     pub router: RouterIndex,
     /// Destination network.
     pub to: Prefix,
+    /// Network of the sources that it is for; all where there is none.
+    pub from: Option<Prefix>,
     /// Where it leads.
     pub way: Way,
     /// Its part beside other ways, at least 1.
     pub weight: u8,
     /// Administrative distance, at least 1.
     pub distance: u8,
+    /// What stays on one of several uplinks; none where the ways are no uplinks.
+    pub balance: Option<schema::Balance>,
+}
+
+/// An uplink.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Uplink {
+    /// Its name.
+    pub name: String,
+    /// The interface that it leaves by.
+    pub interface: InterfaceIndex,
+    /// Its gateways there, one of each family at most.
+    pub gateways: Vec<IpAddr>,
+    /// Its part beside other uplinks, at least 1.
+    pub weight: u8,
+    /// When it is up.
+    pub health: Option<schema::Health>,
 }
 
 /// Where a route leads.

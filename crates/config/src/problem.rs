@@ -10,6 +10,7 @@ mod router;
 mod stage;
 mod subscribers;
 mod tunnel;
+mod uplink;
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -24,6 +25,7 @@ pub(crate) use self::stage::BURST;
 pub use self::stage::StageProblem;
 pub use self::subscribers::SubscribersProblem;
 pub use self::tunnel::TunnelProblem;
+pub use self::uplink::UplinkProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
 
 /// One thing that is wrong. [`std::fmt::Display`] says what, [`Problem::hint`] what to do.
@@ -95,6 +97,9 @@ pub enum Problem {
     /// A tunnel.
     #[error(transparent)]
     Tunnel(TunnelProblem),
+    /// An uplink, or a route by uplinks.
+    #[error(transparent)]
+    Uplink(UplinkProblem),
     /// About chains of routers.
     #[error(transparent)]
     Chain(ChainProblem),
@@ -437,6 +442,7 @@ impl Problem {
             Self::Router(problem) => problem.hint(),
             Self::Route(problem) => problem.hint(),
             Self::Tunnel(problem) => problem.hint(),
+            Self::Uplink(problem) => problem.hint(),
             Self::Chain(problem) => problem.hint(),
             Self::Bridge(problem) => problem.hint(),
             Self::Inspection(problem) => problem.hint(),

@@ -311,24 +311,55 @@ fn document() -> impl Strategy<Value = Document> {
         Just(RouteAction::Unreachable),
         Just(RouteAction::Prohibit)
     ];
+    let balance = prop_oneof![Just(Balance::Host), Just(Balance::Flow)];
+    let health = (
+        vec(any::<std::net::IpAddr>(), 0..3),
+        option::of(prefix()),
+        any::<[u8; 2]>(),
+    );
+    let health = health.prop_map(|(ping, route, [failures, successes])| Health {
+        ping,
+        route,
+        failures,
+        successes,
+        ..Health::default()
+    });
+    let via = vec(any::<std::net::IpAddr>(), 0..3);
+    let uplink = ("[a-z.]{1,9}", via, any::<u8>(), option::of(health));
+    let uplink = uplink.prop_map(|(interface, via, weight, health)| Uplink {
+        interface,
+        via,
+        weight,
+        health,
+    });
     let route = (
-        prefix(),
+        (
+            prefix(),
+            option::of(prefix()),
+            vec("[a-z]{1,4}", 0..3),
+            option::of(balance),
+        ),
         option::of(any::<std::net::IpAddr>()),
         option::of("[a-z.]{1,9}"),
         option::of(action),
         any::<[bool; 2]>(),
         option::of(any::<[u8; 2]>()),
     )
-        .prop_map(|(to, via, interface, action, [recursive, onlink], numbers)| Route {
-            to,
-            via,
-            recursive,
-            onlink,
-            interface,
-            action,
-            weight: numbers.map(|[weight, _]| weight),
-            distance: numbers.map(|[_, distance]| distance),
-        });
+        .prop_map(
+            |((to, from, uplinks, balance), via, interface, action, [recursive, onlink], numbers)| Route {
+                to,
+                from,
+                uplinks,
+                balance,
+                via,
+                recursive,
+                onlink,
+                interface,
+                action,
+                weight: numbers.map(|[weight, _]| weight),
+                distance: numbers.map(|[_, distance]| distance),
+            },
+        );
     let pool = (vec(range(), 0..4), lending(), timeouts()).prop_map(|(addresses, lending, timeouts)| Pool {
         addresses,
         timeouts,
@@ -362,19 +393,22 @@ fn document() -> impl Strategy<Value = Document> {
         system,
         sessions,
         vec((".{0,9}", interface()), 0..4),
-        vec(route, 0..4),
+        (vec(route, 0..4), vec(("[a-z]{1,4}", uplink), 0..3)),
         nat,
         option::of(subscribers()),
     )
-        .prop_map(|(system, sessions, interfaces, routes, nat, subscribers)| Document {
-            system,
-            sessions,
-            interfaces: interfaces.into_iter().collect(),
-            routes,
-            nat,
-            subscribers,
-            ..Document::default()
-        })
+        .prop_map(
+            |(system, sessions, interfaces, (routes, uplinks), nat, subscribers)| Document {
+                system,
+                sessions,
+                interfaces: interfaces.into_iter().collect(),
+                routes,
+                uplinks: uplinks.into_iter().collect(),
+                nat,
+                subscribers,
+                ..Document::default()
+            },
+        )
 }
 
 fn machine() -> Machine {

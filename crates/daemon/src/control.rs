@@ -32,6 +32,7 @@ use crate::rules::RunningRules;
 use crate::shares::Shares;
 use crate::sites::SitesService;
 use crate::start::{Running, mac_text};
+use crate::uplinks::Uplinks;
 use crate::watchdog::Watchdog;
 use crate::{DaemonError, Loaded};
 
@@ -107,6 +108,8 @@ pub struct Control {
     pub(crate) compiling: tokio::sync::Mutex<()>,
     /// Where routing daemons tell their routes.
     hearings: Mutex<Hearings>,
+    /// Uplinks. Who holds them may take the plane too, never the other way round.
+    uplinks: Mutex<Uplinks>,
     /// Requests whose answering panicked.
     pub(crate) panics: AtomicU64,
 }
@@ -210,6 +213,7 @@ impl Control {
             resting: Mutex::default(),
             compiling: tokio::sync::Mutex::new(()),
             hearings: Mutex::default(),
+            uplinks: Mutex::default(),
             panics: AtomicU64::new(0),
         };
         Ok((control, running.workers))
@@ -248,6 +252,11 @@ impl Control {
         if let Some(alerts) = &self.alerts {
             alerts.finish();
         }
+    }
+
+    /// Uplinks, as they stand.
+    pub(crate) fn uplinks(&self) -> MutexGuard<'_, Uplinks> {
+        lock(&self.uplinks)
     }
 
     /// The control side of the data plane, for as long as nothing is waited for.

@@ -1,6 +1,7 @@
 //! The packet filter as operators see it: what it is made of, what it logs, which rule decides.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use sluice_config::api::Packet;
@@ -153,18 +154,19 @@ pub(crate) fn header<A: sluice_filter::Address>(
     }
 }
 
-/// The interface that a router's route to an address leads out by.
-pub(crate) fn leads_to(plane: &Plane, router: u16, address: std::net::IpAddr) -> Option<u16> {
+/// The interface that a router's route leads out by for packets from an address to another.
+pub(crate) fn leads_to(plane: &Plane, router: u16, from: IpAddr, to: IpAddr) -> Option<u16> {
+    let lookup = plane.policy().sources.lookup(router, from.into());
     let paths = Paths {
         fib: plane.fib().reader(),
         next_hops: plane.next_hops().table(),
         neighbours: plane.neighbours().clone(),
     };
-    let found = match address {
-        std::net::IpAddr::V4(address) => paths.find::<V4>(router, address.to_bits(), || 0),
-        std::net::IpAddr::V6(address) => {
+    let found = match to {
+        IpAddr::V4(address) => paths.find::<V4>(lookup, address.to_bits(), || 0),
+        IpAddr::V6(address) => {
             let bits = address.to_bits();
-            paths.find::<V6>(router, [(bits >> 64) as u64, bits as u64], || 0)
+            paths.find::<V6>(lookup, [(bits >> 64) as u64, bits as u64], || 0)
         }
     };
     match found {

@@ -41,6 +41,7 @@ mod socket;
 mod start;
 pub mod subscribers;
 pub mod topology;
+mod uplinks;
 mod watchdog;
 mod workers;
 

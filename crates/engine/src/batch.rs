@@ -190,6 +190,8 @@ pub enum Task {
         /// Which address.
         place: Place,
     },
+    /// Send the echo request that the owner has.
+    Probe,
 }
 
 /// Why a packet is given to another worker: what that worker starts with.

@@ -1,7 +1,7 @@
 //! What nodes work with for the length of a burst.
 
 use arrayvec::ArrayVec;
-use sluice_route::neighbour::{Action, NeighbourKeeper, Parking};
+use sluice_route::neighbour::{Action, NeighbourIndex, NeighbourKeeper, Parking};
 use sluice_route::policer::Policer;
 use sluice_table::flow::RecordIndex;
 use sluice_table::hash::Hasher;
@@ -15,6 +15,7 @@ use crate::events::EventQueue;
 use crate::io::{HAND, Parked, WorkerIndex};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
+use crate::probes::Probe;
 use crate::punt::PuntQueue;
 use crate::records::RecordQueue;
 use crate::shard::{Shard, Tools};
@@ -51,6 +52,8 @@ pub struct Owner {
     pub advertise_at: Vec<(u64, Option<u64>)>,
     /// Own addresses that are announced.
     pub announcements: Announcements,
+    /// The echo request to send next, with its gateway.
+    pub probe: Option<(Probe, NeighbourIndex)>,
 }
 
 /// The limits of the gateway's own traffic by a policy.

@@ -31,6 +31,7 @@ pub mod paths;
 pub mod placement;
 pub mod plane;
 pub mod policy;
+pub mod probes;
 pub mod punt;
 pub mod reason;
 pub mod records;

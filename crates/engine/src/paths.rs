@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use sluice_route::neighbour::{NeighbourIndex, Neighbours};
 use sluice_route::{
-    Address, FibReader, InterfaceIndex, NextHop, NextHops, Reason, RouterIndex, SourceValidation, validate_source,
+    Address, Balance, FibReader, InterfaceIndex, Lookup, NextHop, NextHops, Reason, RouterIndex, SourceValidation,
+    validate_source,
 };
+use sluice_table::prefix::NO_ROUTE;
 
 use crate::batch::Hop;
 use crate::family::Family;
@@ -44,24 +46,44 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Where an address leads by the routes of a router. Of several ways a flow takes one by its hash.
+    /// The route to an address: that of the router where it has none by source.
     #[inline]
-    pub fn find<F: Family>(&self, router: RouterIndex, address: F::Address, flow: impl FnOnce() -> u64) -> Destination {
-        let route = self.next_hops.choose(F::route(self, router, address), flow);
+    pub fn route<F: Family>(&self, lookup: Lookup<'_>, address: F::Address) -> u32 {
+        match lookup.is_plain() {
+            true => F::route(self, lookup.router(), address),
+            false => self.route_by_source::<F>(lookup, address),
+        }
+    }
+
+    #[inline(never)]
+    fn route_by_source<F: Family>(&self, lookup: Lookup<'_>, address: F::Address) -> u32 {
+        let mut routes = lookup.tables().map(|table| F::route(self, table, address));
+        routes.find(|&route| route != NO_ROUTE).unwrap_or(NO_ROUTE)
+    }
+
+    /// Where an address leads. Of several ways a flow takes one by its hash, or by that of its source.
+    #[inline]
+    pub fn find<F: Family>(&self, lookup: Lookup<'_>, address: F::Address, flow: impl FnOnce() -> u64) -> Destination {
+        let route = self
+            .next_hops
+            .choose(self.route::<F>(lookup, address), |balance| match balance {
+                Balance::Flow => flow(),
+                Balance::Host => lookup.host_hash(),
+            });
         self.destination::<F>(route, address)
     }
 
-    /// Whether a hop is one that flows to an address take by the routes of a router.
-    pub fn offers<F: Family>(&self, router: RouterIndex, address: F::Address, hop: Hop) -> bool {
-        let route = F::route(self, router, address);
+    /// Whether a hop is one that flows to an address take.
+    pub fn offers<F: Family>(&self, lookup: Lookup<'_>, address: F::Address, hop: Hop) -> bool {
+        let route = self.route::<F>(lookup, address);
         self.next_hops
             .members(route)
             .any(|member| self.destination::<F>(member, address) == Destination::Hop(hop))
     }
 
     /// Where flows to an address go by one interface, where a way of its route leads by that.
-    pub fn find_by<F: Family>(&self, router: RouterIndex, address: F::Address, interface: u16) -> Option<Destination> {
-        let members = self.next_hops.members(F::route(self, router, address));
+    pub fn find_by<F: Family>(&self, lookup: Lookup<'_>, address: F::Address, interface: u16) -> Option<Destination> {
+        let members = self.next_hops.members(self.route::<F>(lookup, address));
         let mut destinations = members.map(|member| self.destination::<F>(member, address));
         destinations.find(|destination| match destination {
             Destination::Hop(hop) => hop.interface() == usize::from(interface),

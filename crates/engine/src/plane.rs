@@ -314,6 +314,7 @@ impl Plane {
                     self.counters.first().map_or(0, |own| own.interfaces.len())
                 ],
                 announcements: Announcements::new(self.ups.clone()),
+                probe: None,
             }
         });
         let (desk, mut counter) = desk();
@@ -410,6 +411,7 @@ impl Plane {
         policy.generation = current.generation.wrapping_add(1);
         policy.committed = policy.generation;
         policy.owner = current.owner;
+        policy.probes = current.probes.clone();
         policy.adopt_hosts(current);
         Arc::make_mut(&mut policy.tunnels).adopt(&current.tunnels);
         policy.adopt_shares(current);
@@ -593,7 +595,13 @@ impl Plane {
     /// The link of an interface is up, or is down: routes by it are used or not, and its own addresses stay. False where that
     /// was known. Interfaces are up until they are said to be down. Sessions follow when [`Plane::follow_changes`] says so.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
-        let link = (self.policy.current().router_of(interface), interface, up);
+        let policy = self.policy.current();
+        let router = policy.router_of(interface);
+        for &(_, table) in policy.sources.of(router) {
+            let link = (table, interface, up);
+            self.ribs.set_link(link, &mut self.fib, &mut self.next_hops);
+        }
+        let link = (router, interface, up);
         let is_news = self.ribs.set_link(link, &mut self.fib, &mut self.next_hops);
         if is_news
             && up
@@ -602,6 +610,17 @@ impl Plane {
             ups.fetch_add(1, Ordering::Relaxed);
         }
         is_news
+    }
+
+    /// An uplink's gateway, by its interface and its address, is to be used by routes, or is not. False where that was known.
+    pub fn set_gateway(&mut self, gateway: (InterfaceIndex, sluice_route::Address), up: bool) -> bool {
+        let policy = self.policy.current();
+        let router = policy.router_of(gateway.0);
+        let by_source = policy.sources.of(router).iter().map(|&(_, table)| table);
+        by_source.chain([router]).fold(false, |is_news, table| {
+            let change = (gateway, up);
+            is_news | self.ribs.set_gateway(table, change, &mut self.fib, &mut self.next_hops)
+        })
     }
 
     /// What is offered to the routers.

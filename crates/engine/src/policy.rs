@@ -17,7 +17,7 @@ use sluice_nat::sites::{Sites, is_pooled, outer};
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
 use sluice_route::policer::Class;
-use sluice_route::{Address, RouterIndex};
+use sluice_route::{Address, Lookup, RouterIndex, SourceTables};
 use sluice_table::changes::Changes;
 use sluice_wire::Context;
 use sluice_wire::vlan::Tag;
@@ -33,6 +33,7 @@ use crate::hosts::Hosts;
 use crate::inspection::Inspection;
 use crate::io::{PortIndex, WorkerIndex};
 use crate::owners::Owners;
+use crate::probes::Probes;
 use crate::punt;
 use crate::shares::{LinkShare, RouterShare, Shares};
 use crate::stages::Stages;
@@ -325,6 +326,10 @@ pub struct Policy {
     /// By interface, the gateways of IPv4 and IPv6 that a default route leads to by it, whether or not that is the one in use: by
     /// them answers go back to who has come in there.
     pub uplinks: Vec<[Option<Address>; 2]>,
+    /// Echo requests that wait for answers. The plane fills it in.
+    pub probes: Arc<Probes>,
+    /// Routes by source. Their tables have the numbers behind those of routers.
+    pub sources: Arc<SourceTables>,
     /// Whether hosts outside may open connections to the own addresses of inside hosts that source rules translate.
     pub passes_untranslated: bool,
     /// Some interface limits TCP's segment size.
@@ -407,6 +412,8 @@ impl Policy {
             interfaces_of: interfaces_of.into(),
             answers_syns: true,
             uplinks: Vec::new(),
+            sources: Arc::default(),
+            probes: Arc::default(),
             passes_untranslated: true,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
@@ -653,6 +660,12 @@ impl Policy {
         *self.uplinks.get(usize::from(interface))?.get(usize::from(six))?
     }
 
+    /// What the routes of a router are looked up by for packets from an address.
+    #[inline(always)]
+    pub fn lookup<F: Family>(&self, router: RouterIndex, source: F::Address) -> Lookup<'_> {
+        self.sources.lookup(router, F::address(source))
+    }
+
     /// The router of each interface, by number.
     pub fn routers_of(&self) -> impl Iterator<Item = RouterIndex> + '_ {
         (0..self.interfaces.len()).map(|number| self.router_of(number as u16))
@@ -689,6 +702,7 @@ impl Policy {
         !interface.stateful[0]
             && self.filter_of(interface.context).is_none()
             && self.chains_of(interface.router).is_none()
+            && self.sources.of(interface.router).is_empty()
     }
 
     /// Whether any router has chains.

@@ -17,6 +17,7 @@ pub use self::bindings::{BindingFilter, Bound, ShownBlock, ShownMapping, ShownSu
 pub use self::desk::{Counter, Desk, desk};
 use crate::capture::Tap;
 use crate::io::{PortIndex, WorkerIndex};
+use crate::probes::Probe;
 use crate::trace::Tracer;
 
 /// Records that one round looks at for a list, at most.
@@ -326,6 +327,9 @@ pub enum Request {
         /// Its MAC address.
         mac: [u8; 6],
     },
+    /// Send an echo request. Refused while the gateway's neighbour is not known, which is asked for then, and by other workers than
+    /// the one with the neighbours.
+    Probe(Probe),
     /// The device of a port has come, or goes: take it over from the devices, and receive from it or no more. Not while
     /// a shard moves.
     RenewPort {

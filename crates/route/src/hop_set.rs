@@ -1,7 +1,7 @@
 //! Sets of next hops: what a route with several ways leads to (ECMP), and which one a flow takes.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use crate::NextHop;
 
@@ -14,9 +14,22 @@ pub const MAX_SETS: usize = 4096;
 /// What flows are dealt out to: each belongs to one member, so many to each as its weight is of all.
 pub const BUCKETS: usize = 1024;
 
+/// What stays on one member of a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Balance {
+    /// A flow.
+    #[default]
+    Flow,
+    /// All flows of a source address.
+    Host,
+}
+
 /// Next hops, each with the weight that it has among them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct HopSet(Vec<(NextHop, u8)>);
+pub struct HopSet {
+    members: Vec<(NextHop, u8)>,
+    balance: Balance,
+}
 
 /// Why next hops are no set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,23 +59,43 @@ impl HopSet {
             return Err(HopSetError::Count(set.len()));
         }
         set.sort_unstable();
-        Ok(Self(set))
+        Ok(Self {
+            members: set,
+            balance: Balance::default(),
+        })
+    }
+
+    /// The same with another balance.
+    pub fn balanced(self, balance: Balance) -> Self {
+        Self { balance, ..self }
+    }
+
+    /// What stays on one member.
+    pub fn balance(&self) -> Balance {
+        self.balance
     }
 
     /// Its members with their weights, each once.
     pub fn members(&self) -> &[(NextHop, u8)] {
-        &self.0
+        &self.members
     }
 }
 
 impl From<NextHop> for HopSet {
     fn from(next_hop: NextHop) -> Self {
-        Self(vec![(next_hop, 1)])
+        Self {
+            members: vec![(next_hop, 1)],
+            balance: Balance::default(),
+        }
     }
 }
 
 /// Index of a next hop by bucket. It is written before a route leads to it, and stays until no reader can hold it.
-type Buckets = Box<[AtomicU16]>;
+#[derive(Debug)]
+struct Buckets {
+    members: Box<[AtomicU16]>,
+    by_host: AtomicBool,
+}
 
 /// All sets, as workers see them: memory is made for those that are used.
 #[derive(Debug)]
@@ -73,18 +106,23 @@ impl HopSets {
         Self((0..MAX_SETS).map(|_| OnceLock::new()).collect())
     }
 
-    /// The next hop of a flow with this hash.
+    /// The next hop of a packet, whose flow or host has this hash.
     #[inline]
-    pub fn choose(&self, set: usize, hash: u64) -> Option<u32> {
+    pub fn choose(&self, set: usize, hash: impl FnOnce(Balance) -> u64) -> Option<u32> {
         let buckets = self.0.get(set)?.get()?;
-        let bucket = buckets.get((hash >> 32) as usize % BUCKETS)?;
+        let balance = match buckets.by_host.load(Ordering::Relaxed) {
+            true => Balance::Host,
+            false => Balance::Flow,
+        };
+        let bucket = buckets.members.get((hash(balance) >> 32) as usize % BUCKETS)?;
         Some(bucket.load(Ordering::Relaxed).into())
     }
 
     /// The next hop of each bucket; none where there is no such set.
     pub fn buckets(&self, set: usize) -> impl Iterator<Item = u32> + '_ {
         let buckets = self.0.get(set).and_then(OnceLock::get);
-        buckets
+        let members = buckets.map(|buckets| buckets.members.iter());
+        members
             .into_iter()
             .flatten()
             .map(|bucket| bucket.load(Ordering::Relaxed).into())
@@ -92,9 +130,13 @@ impl HopSets {
 
     /// Deal a set's buckets out to its members, given by index and weight. Of the buckets of another set, those keep their
     /// member that it may have: a member that is gone moves nobody else's flows.
-    pub fn deal(&self, set: usize, members: &[(u32, u8)], like: Option<usize>) {
+    pub fn deal(&self, set: usize, (members, balance): (&[(u32, u8)], Balance), like: Option<usize>) {
         let Some(slot) = self.0.get(set) else { return };
-        let buckets = slot.get_or_init(|| (0..BUCKETS).map(|_| AtomicU16::new(0)).collect());
+        let buckets = slot.get_or_init(|| Buckets {
+            members: (0..BUCKETS).map(|_| AtomicU16::new(0)).collect(),
+            by_host: AtomicBool::new(false),
+        });
+        buckets.by_host.store(balance == Balance::Host, Ordering::Relaxed);
         let mut left = shares(members);
         let mut dealt = [None; BUCKETS];
         for (bucket, index) in dealt
@@ -108,7 +150,7 @@ impl HopSets {
             }
         }
         let mut next = 0;
-        for (bucket, dealt) in buckets.iter().zip(dealt) {
+        for (bucket, dealt) in buckets.members.iter().zip(dealt) {
             let member = dealt.unwrap_or_else(|| {
                 // In turn, so that what a member loses later is spread over the others' flows.
                 while left[next % members.len()] == 0 {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use sluice_table::prefix::{NO_ROUTE, Quiescence};
 
-use crate::hop_set::{HopSet, HopSets, MAX_SETS};
+use crate::hop_set::{Balance, HopSet, HopSets, MAX_SETS};
 use crate::neighbour::{NeighbourIndex, Neighbours};
 use crate::{Address, InterfaceIndex, Reason};
 
@@ -119,14 +119,14 @@ impl NextHops {
         indexes.iter().fold(false, |any, index| any | is_set(index))
     }
 
-    /// The next hop that a flow with this hash takes: of a set one of its members, everything else itself.
+    /// The next hop that a packet takes whose flow or host has this hash: of a set one of its members, everything else itself.
     #[inline(always)]
-    pub fn choose(&self, index: u32, hash: impl FnOnce() -> u64) -> u32 {
+    pub fn choose(&self, index: u32, hash: impl FnOnce(Balance) -> u64) -> u32 {
         if index < SETS_FROM || index == NO_ROUTE {
             return index;
         }
         let set = (index - SETS_FROM) as usize;
-        self.sets.choose(set, hash()).unwrap_or(NO_ROUTE)
+        self.sets.choose(set, hash).unwrap_or(NO_ROUTE)
     }
 
     /// The next hops that flows may take, by index: of a set its members, each as often as it is likely.
@@ -141,7 +141,7 @@ impl NextHops {
     /// [`sluice_table::prefix::NO_ROUTE`]).
     #[inline]
     pub fn get(&self, index: u32) -> NextHop {
-        let index = self.choose(index, || 0);
+        let index = self.choose(index, |_| 0);
         let Some(slot) = self.slots.get(index as usize) else {
             return NextHop::Drop(Refusal::NoRoute);
         };
@@ -320,7 +320,7 @@ impl NextHopKeeper {
             }
         }
         let like = self.most_similar(set);
-        self.table.sets.deal(number, &members, like);
+        self.table.sets.deal(number, (&members, set.balance()), like);
         if number == self.sets.len() {
             self.sets.push(None);
         }

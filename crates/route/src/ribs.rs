@@ -3,7 +3,7 @@
 use crate::fib::FibError;
 use crate::neighbour::HashKey;
 use crate::rib::{Origin, ResolvedSet, Rib, Settings, Sink};
-use crate::{Fib, HopSet, InterfaceIndex, NextHopKeeper, Prefix, RouteSet, RouterIndex, Time};
+use crate::{Address, Fib, HopSet, InterfaceIndex, NextHopKeeper, Prefix, RouteSet, RouterIndex, Time};
 
 /// The routes of all routers.
 #[derive(Debug)]
@@ -27,7 +27,8 @@ impl Sink for Table<'_> {
         let is_set = match set.members() {
             [] => return,
             [(next_hop, _)] => self.fib.insert(self.router, prefix, *next_hop, self.keeper).is_ok(),
-            members => HopSet::new(members).is_ok_and(|set| {
+            members => HopSet::new(members).is_ok_and(|hops| {
+                let set = hops.balanced(set.balance());
                 let inserted = self.fib.insert_set(self.router, prefix, &set, self.keeper);
                 inserted.is_ok()
             }),
@@ -146,6 +147,21 @@ impl Ribs {
     ) -> bool {
         let known = self.get(router).map(|rib| rib.link_is_up(interface));
         known == Some(!up) && self.change(router, fib, keeper, |rib| rib.set_link(interface, up))
+    }
+
+    /// A gateway of a router is to be used, or is not. False where that was known.
+    pub fn set_gateway(
+        &mut self,
+        router: RouterIndex,
+        (gateway, up): ((InterfaceIndex, Address), bool),
+        fib: &mut Fib,
+        keeper: &mut NextHopKeeper,
+    ) -> bool {
+        let known = self.get(router).map(|rib| rib.gateway_is_up(gateway));
+        known == Some(!up)
+            && self.change(router, fib, keeper, |rib| {
+                rib.set_gateway(gateway, up);
+            })
     }
 
     /// Bytes of all routers' routes.

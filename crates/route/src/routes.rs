@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::rib::{Hop, MAX_HOPS, Offer, Origin, Target, Way};
-use crate::{Address, HopSet, InterfaceIndex, NextHop, Prefix, Refusal};
+use crate::{Address, Balance, HopSet, InterfaceIndex, NextHop, Prefix, Refusal};
 
 /// An interface of a virtual router.
 #[derive(Clone, Debug)]
@@ -99,6 +99,8 @@ pub struct Route {
     pub weight: u8,
     /// Administrative distance, at least 1: the lowest that leads anywhere is used.
     pub distance: u8,
+    /// What stays on one of the ways.
+    pub balance: Balance,
 }
 
 impl Route {
@@ -109,6 +111,7 @@ impl Route {
             via,
             weight: 1,
             distance: STATIC,
+            balance: Balance::Flow,
         }
     }
 }
@@ -277,7 +280,8 @@ impl RouteSet {
             return Err(RouteError::Ways(prefix));
         }
         let weight = route.weight.max(1);
-        hops.push(Hop { way, weight });
+        let balance = route.balance;
+        hops.push(Hop { way, weight, balance });
         Ok(())
     }
 
@@ -304,7 +308,9 @@ impl RouteSet {
             let members = hops
                 .iter()
                 .filter_map(|hop| Some((self.next_hop(hop.way)?, hop.weight)));
-            HopSet::new(&members.collect::<Vec<_>>()).ok()
+            let set = HopSet::new(&members.collect::<Vec<_>>()).ok()?;
+            let balance = hops.iter().map(|hop| hop.balance).max();
+            Some(set.balanced(balance.unwrap_or_default()))
         })
     }
 

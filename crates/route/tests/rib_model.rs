@@ -204,7 +204,10 @@ fn hops() -> impl Strategy<Value = Vec<Hop>> {
         1 => (0..3_u16).prop_map(Way::Attached),
         1 => Just(Way::Drop(Refusal::Blackhole)),
     ];
-    let hop = (way, 1..4_u8).prop_map(|(way, weight)| Hop { way, weight });
+    let hop = (way, 1..4_u8).prop_map(|(way, weight)| Hop {
+        weight,
+        ..Hop::new(way)
+    });
     proptest::collection::vec(hop, 1..3)
 }
 

@@ -67,8 +67,8 @@ impl World {
 
     fn learn(&mut self, router: RouterIndex, to: &str, gateways: &[(&str, u8)]) -> bool {
         let hop = |&(gateway, weight): &(&str, u8)| Hop {
-            way: Way::Via(address(gateway)),
             weight,
+            ..Hop::new(Way::Via(address(gateway)))
         };
         let hops: Vec<Hop> = gateways.iter().map(hop).collect();
         let offer = Offer {
@@ -204,7 +204,7 @@ impl World {
         let table = self.keeper.table();
         let mut shares = std::collections::BTreeMap::new();
         for bucket in 0..1024_u64 {
-            let taken = table.get(table.choose(index, || bucket << 32));
+            let taken = table.get(table.choose(index, |_| bucket << 32));
             *shares.entry(taken).or_default() += 1;
         }
         shares.into_iter().collect()

@@ -574,6 +574,9 @@ pub enum Show {
         /// The route of packets to this address.
         #[arg(value_name = "ADDRESS")]
         address: Option<std::net::IpAddr>,
+        /// For packets from this address, where routes say by source.
+        #[arg(long, value_name = "ADDRESS")]
+        from: Option<std::net::IpAddr>,
         /// Those of this virtual router.
         #[arg(long, value_name = "NAME")]
         router: Option<String>,
@@ -589,6 +592,12 @@ pub enum Show {
         /// Which.
         #[command(flatten)]
         filter: NeighbourArguments,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Uplinks: which ones new flows take, and what their checks say
+    Uplinks {
         /// Print JSON.
         #[arg(long)]
         json: bool,

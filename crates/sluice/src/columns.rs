@@ -35,12 +35,12 @@ impl Columns {
     }
 
     /// Add a row; cells beyond the columns are left out. What would leave its cell is escaped.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        let cells = cells.map(|cell| escaped(&cell).into_owned());
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<_> = cells.into_iter().map(|cell| escaped(&cell).into_owned()).collect();
         for (width, cell) in self.widths.iter_mut().zip(&cells) {
             *width = (*width).max(cell.chars().count());
         }
-        self.rows.push(cells.into());
+        self.rows.push(cells);
     }
 
     /// Rows that were not written yet.

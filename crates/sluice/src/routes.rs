@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::IpAddr;
 
-use sluice_daemon::config::api::{Route, RouteFilter, RouteTeller, Router, RouterFilter, path};
+use sluice_daemon::config::api::{Route, RouteFilter, RouteTeller, Router, RouterFilter, Uplink, UplinkTarget, path};
 
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
@@ -23,6 +23,7 @@ pub(crate) fn routes(client: &mut Client, wanted: &RouteFilter, output: &mut dyn
         let (network, length) = network(&row.to);
         (
             row.router.clone(),
+            row.from.clone(),
             network,
             length,
             !row.used,
@@ -45,11 +46,15 @@ pub(crate) fn routes(client: &mut Client, wanted: &RouteFilter, output: &mut dyn
     if wanted.all {
         titles.push(("USED", Left));
     }
+    let by_source = rows.iter().any(|row| row.from.is_some());
+    if by_source {
+        titles.insert(1, ("FROM", Left));
+    }
     let mut columns = Columns::new(&titles);
     for row in rows {
         let stale = if row.stale { " (stale)" } else { "" };
-        columns.row([
-            row.router,
+        let from = by_source.then(|| row.from.unwrap_or("-".into()));
+        let cells = [
             row.to,
             row.via.map(|via| via.to_string()).or(row.action).unwrap_or("-".into()),
             row.interface.unwrap_or("-".into()),
@@ -59,9 +64,57 @@ pub(crate) fn routes(client: &mut Client, wanted: &RouteFilter, output: &mut dyn
             row.weight.to_string(),
             age(row.age),
             row.unused.map_or("yes".into(), |why| format!("no: {why}")),
-        ]);
+        ];
+        columns.row([row.router].into_iter().chain(from).chain(cells));
     }
     Ok(columns.flush(output)?)
+}
+
+/// Uplinks, and what their checks say.
+pub(crate) fn uplinks(client: &mut Client, output: &mut dyn Write) -> Result<(), CommandError> {
+    let titles = [
+        ("UPLINK", Left),
+        ("ROUTER", Left),
+        ("INTERFACE", Left),
+        ("VIA", Left),
+        ("WEIGHT", Right),
+        ("STATE", Left),
+        ("SINCE", Right),
+        ("CHANGES", Right),
+        ("CHECKS", Left),
+    ];
+    table(client, path::UPLINKS, &(), &titles, output, |row: Uplink| {
+        let via: Vec<_> = row.via.iter().map(IpAddr::to_string).collect();
+        Some([
+            row.name.clone(),
+            row.router.clone(),
+            row.interface.clone(),
+            via.join(" "),
+            row.weight.to_string(),
+            row.cause.clone().map_or("up".into(), |cause| format!("down: {cause}")),
+            age(row.age),
+            grouped(row.changes),
+            checks(&row),
+        ])
+    })
+}
+
+/// What the checks of an uplink say: by host how many of its requests were answered, and how fast.
+fn checks(row: &Uplink) -> String {
+    let host = |target: &UplinkTarget| {
+        let took = target
+            .round_trip
+            .map_or(String::new(), |took| format!(" in {:.1} ms", took as f64 / 1_000.0));
+        format!(
+            "{} {} of {}{took}",
+            target.address,
+            grouped(target.answered),
+            grouped(target.sent)
+        )
+    };
+    let route = row.route.iter().map(|route| format!("route {route}"));
+    let all: Vec<_> = row.targets.iter().map(host).chain(route).collect();
+    if all.is_empty() { "link".into() } else { all.join(", ") }
 }
 
 /// A network as it sorts.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_daemon::config::api::{
     Alert, AlertRequest, Bridge, Core, Drop, FilterRequest, Flow, Initiator, Interface, Lease, NatRequest, Neighbour,
-    Protocol, Route, RouteFilter, Router, RouterFilter, Session, SessionFilter, Site, path,
+    Protocol, Route, RouteFilter, Router, RouterFilter, Session, SessionFilter, Site, Uplink, path,
 };
 
 use crate::arguments::Show;
@@ -97,6 +97,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             graph::graph(&mut connect()?, &of(router), form, output)
         }
         Show::Routes {
+            from,
             address,
             router,
             all,
@@ -106,12 +107,15 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                 router: router.clone(),
                 all: *all,
                 address: *address,
+                from: *from,
             };
             match json {
                 true => as_json::<_, Route>(&mut connect()?, path::ROUTES, &wanted, u64::MAX, output),
                 false => routes::routes(&mut connect()?, &wanted, output),
             }
         }
+        Show::Uplinks { json: true } => as_json::<_, Uplink>(&mut connect()?, path::UPLINKS, &(), u64::MAX, output),
+        Show::Uplinks { .. } => routes::uplinks(&mut connect()?, output),
         Show::Cores { json: true } => as_json::<_, Core>(&mut connect()?, path::CORES, &(), u64::MAX, output),
         Show::Bridges { json: true } => as_json::<_, Bridge>(&mut connect()?, path::BRIDGES, &(), u64::MAX, output),
         Show::Bridges { .. } => bridges::bridges(&mut connect()?, output),

@@ -365,6 +365,25 @@ fn cards_guide_explains_every_fault_in_its_own_words() {
 }
 
 #[test]
+fn uplinks_guide_has_configurations_that_check_takes() {
+    let guide = read("docs/uplinks.md");
+    let blocks = guide.matches("\n```toml\n").count();
+    assert!(blocks > 0);
+    let machine = Machine {
+        cores: vec![0, 1],
+        memory: 8 << 30,
+        entry: EntryBytes::default(),
+    };
+    for number in 0..blocks {
+        let text = block(&guide, "toml", number);
+        match check("docs/uplinks.md", &text, &machine) {
+            Ok(checked) => assert_eq!("", checked.advice.to_string(), "{text}"),
+            Err(wrong) => panic!("{}", wrong.render(100, false)),
+        }
+    }
+}
+
+#[test]
 fn links_of_documents_lead_to_files_and_headings() {
     for document in [
         "README.md",
@@ -377,6 +396,7 @@ fn links_of_documents_lead_to_files_and_headings() {
         "docs/graph.md",
         "docs/import.md",
         "docs/routers.md",
+        "docs/uplinks.md",
         "docs/subscribers.md",
         "docs/papers.md",
         "docs/performance.md",

@@ -11,6 +11,7 @@
 
 pub mod arp;
 pub mod checksum;
+pub mod echo;
 pub mod ethernet;
 pub mod fault;
 pub mod field;

@@ -4,6 +4,7 @@ use etherparse::{Ipv4Slice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 use sluice_testkit::packet::{self, *};
 use sluice_testkit::strategy;
+use sluice_wire::echo::Echo;
 use sluice_wire::ethernet::{Link, multicast6};
 use sluice_wire::fragments::Fragments;
 use sluice_wire::{Checksums, Packet, Policy, Validity, Window, arp, icmp, icmpv6, ndp, parse, quoted, validate, vlan};
@@ -139,6 +140,35 @@ fn echo_requests_are_answered_in_place() {
     let mut expected = icmp6_echo("2001:db8::2", "2001:db8::1", 77, 5).payload(b"abc");
     expected.transport = Transport::Icmp6(Icmpv6Type::EchoReply(IcmpEchoHeader { id: 77, seq: 5 }));
     assert_eq!(expected.build(), bytes);
+}
+
+#[test]
+fn echo_requests_that_are_made_read_as_such_and_their_replies_are_told() {
+    let echo = Echo {
+        identifier: 0x1234,
+        sequence: 0x5678,
+        data: 0x0102_0304_0506_0708,
+    };
+    let data = vec![1, 2, 3, 4, 5, 6, 7, 8];
+    let second = [0x12, 0x34, 0x56, 0x78];
+    let (own, asked) = (0xc000_0201, 0xc633_6409);
+    let four = made(|packet| echo.emit4(packet, LINK, own, asked));
+    assert_eq!((8, 0, second, data.clone()), message(&four));
+    let (own6, asked6) = (0x2001_0db8 << 96 | 1, 0x2001_0db8 << 96 | 9);
+    let six = made(|packet| echo.emit6(packet, LINK, own6, asked6));
+    assert_eq!((128, 0, second, data.clone()), message(&six));
+    let replied = |frame: &[u8]| Echo::replied(frame, &parse(frame).unwrap());
+    assert_eq!([None, None], [replied(&four), replied(&six)]);
+    // As a host answers.
+    let mut reply = six.clone();
+    let layers = parse(&reply).unwrap();
+    assert!(icmpv6::answer_echo(&mut reply, &layers, asked6));
+    assert_eq!(Some(echo), replied(&reply));
+    let reply = icmp4_echo_reply("198.51.100.9", "192.0.2.1", 0x1234, 0x5678);
+    assert_eq!(Some(echo), replied(&reply.clone().payload(&data).build()));
+    // One with less data, or in fragments, answers nothing.
+    assert_eq!(None, replied(&reply.clone().payload(&data[..7]).build()));
+    assert_eq!(None, replied(&reply.payload(&data).fragment(0, true, 7).build()));
 }
 
 #[test]

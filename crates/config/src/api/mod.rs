@@ -20,6 +20,7 @@
 //! | `GET /v1/leases` with [`LeaseFilter`] and [`Position`] | [`Page`] of [`Lease`] |
 //! | `GET /v1/routers` | [`Page`] of [`Router`] |
 //! | `GET /v1/routes` with [`RouteFilter`] and [`Position`] | [`Page`] of [`Route`] |
+//! | `GET /v1/uplinks` | [`Page`] of [`Uplink`] |
 //! | `GET /v1/neighbours` with [`NeighbourFilter`] and [`Position`] | [`Page`] of [`Neighbour`] |
 //! | `POST /v1/neighbours/clear` with [`NeighbourFilter`] | [`Cleared`] |
 //! | `GET /v1/graph` with [`RouterFilter`] | [`Graph`] |
@@ -46,6 +47,7 @@ mod packets;
 mod routers;
 mod show;
 mod subscribers;
+mod uplinks;
 
 pub use applications::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
@@ -67,6 +69,7 @@ pub use show::{
     Bridge, BridgeSide, Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status,
 };
 pub use subscribers::{DhcpStatus, Lease, LeaseFilter, LeaseServerStatus, PublicClientStatus, Site, SiteFilter};
+pub use uplinks::{Uplink, UplinkTarget};
 
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +116,8 @@ pub mod path {
     pub const GRAPH: &str = "/v1/graph";
     /// Routes.
     pub const ROUTES: &str = "/v1/routes";
+    /// Uplinks.
+    pub const UPLINKS: &str = "/v1/uplinks";
     /// Neighbours.
     pub const NEIGHBOURS: &str = "/v1/neighbours";
     /// Remove neighbours.

@@ -28,6 +28,9 @@ pub struct RouteFilter {
     /// The route that packets to this address take, of each router.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
+    /// Those for packets from this address: with `address` by which one they go, otherwise the routes by source that may be it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<IpAddr>,
 }
 
 /// A virtual router.

@@ -257,6 +257,9 @@ pub struct Route {
     pub router: String,
     /// Destination network.
     pub to: String,
+    /// Network of the sources that it is for, where it is not for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// The gateway, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
@@ -287,7 +290,8 @@ pub struct Route {
     /// Packets take it.
     #[serde(default)]
     pub used: bool,
-    /// Why none does: `not-preferred`, as another route to the network comes before it, `link-down` or `gateway-unreachable`.
+    /// Why none does: `not-preferred`, as another route to the network comes before it, `link-down`, `gateway-unreachable` or
+    /// `uplink-down`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unused: Option<String>,
 }

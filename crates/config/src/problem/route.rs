@@ -38,6 +38,26 @@ pub enum RouteProblem {
     /// A router without IPv4 addresses.
     #[error("the router cannot ask for IPv4 hosts by interface `{0}`: it has no IPv4 address")]
     NothingToAskWith(String),
+    /// A source of another family.
+    #[error("the route to `{to}` is for packets from `{from}`, which is of another family")]
+    SourceFamily {
+        /// The destination.
+        to: Prefix,
+        /// The source.
+        from: Prefix,
+    },
+    /// A source that all packets have.
+    #[error("the route to `{0}` is for packets from everywhere")]
+    FromEverywhere(Prefix),
+    /// A route by source whose gateway is to be found.
+    #[error("the route to `{0}` has a `from`, and is `recursive`")]
+    RecursiveFrom(Prefix),
+    /// More sources than can be compared.
+    #[error("routes of one router name more than {0} different sources")]
+    TooManySources(usize),
+    /// No numbers are left.
+    #[error("there are more than {0} virtual routers and sources of routes")]
+    TooManyTables(usize),
     /// A gateway that is to be found, with the answer beside it, or none at all.
     #[error("the route to `{0}` is `recursive`, which is about a `via` without an `interface`")]
     Recursive(Prefix),
@@ -63,6 +83,11 @@ impl RouteProblem {
             }
             Self::Broadcast(..) => "write the address of a router".into(),
             Self::NothingToAskWith(_) => "give one of its interfaces an IPv4 address, or take a gateway of IPv6".into(),
+            Self::SourceFamily { .. } => "write both in one family: a route for each".into(),
+            Self::FromEverywhere(_) => "leave `from` out".into(),
+            Self::RecursiveFrom(_) => "write the address of a gateway on a link, or leave `recursive` out".into(),
+            Self::TooManySources(_) => "join sources that have the same routes in a shorter network".into(),
+            Self::TooManyTables(_) => "leave some out".into(),
             Self::Recursive(_) => "write `via` alone, or leave `recursive` out".into(),
         }
     }

@@ -16,6 +16,7 @@ mod router;
 mod subscribers;
 mod system;
 mod tunnel;
+mod uplink;
 
 pub use applications::Applications;
 pub use bridge::{Bridge, Fail, Invalid};
@@ -43,6 +44,7 @@ pub use system::{
     Watchdog,
 };
 pub use tunnel::{Tunnel, TunnelType};
+pub use uplink::{Balance, Health, Uplink};
 
 use std::net::IpAddr;
 
@@ -74,6 +76,9 @@ pub struct Document {
     /// Static routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
+    /// Uplinks that routes name, by name.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub uplinks: IndexMap<String, Uplink>,
     /// The tables of neighbours (ARP and neighbour discovery).
     pub neighbours: Neighbours,
     /// Address translation.
@@ -113,6 +118,10 @@ pub struct Route {
     /// Destination network; `0.0.0.0/0` and `::/0` are the default routes. No default route leads to 169.254.0.0/16
     /// (RFC 3927, 2.7): a route of its own does.
     pub to: Prefix,
+    /// Packets that this is about, by the network of their source as their host sends it; all where not given. Such routes come
+    /// before those of other packets, whatever these lead to: those of the longest `from` first. The networks of interfaces stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Prefix>,
     /// Address of the next gateway, on the link of one of the interfaces: in one of its networks, or in a network that a
     /// route leads onto that link. IPv4 routes may have gateways of IPv6 (RFC 8950).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,6 +136,12 @@ pub struct Route {
     /// The interface to leave by. Needed for a gateway with a link-local address and for a route onto a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// Instead of a gateway: the uplinks that share the packets, each by its `weight`, as long as it is up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uplinks: Vec<String>,
+    /// What stays on one of the uplinks: all that a host sends, or each flow by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance: Option<Balance>,
     /// Instead of a gateway: what to do with the packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<RouteAction>,

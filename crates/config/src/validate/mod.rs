@@ -19,6 +19,7 @@ mod stages;
 mod subscribers;
 mod system;
 mod tunnels;
+mod uplinks;
 
 pub use self::bridges::MOST_BRIDGES;
 pub use self::chains::MOST_STEPS;
@@ -147,7 +148,8 @@ impl Check<'_> {
         // Routes and rules name interfaces by their place: it means nothing where some are missing.
         let mut interfaces = interfaces?;
         self.bridges(&mut interfaces);
-        let routes = self.routes(&interfaces);
+        let uplinks = self.uplinks(&interfaces);
+        let routes = self.routes(&interfaces, &uplinks);
         let neighbours = self.neighbours(&interfaces);
         let pools = self.pools(&interfaces, &timeouts);
         let rules = self.rules();
@@ -168,6 +170,7 @@ impl Check<'_> {
             interfaces,
             routers,
             routes,
+            uplinks,
             neighbours,
             pools,
             source: rules.source,

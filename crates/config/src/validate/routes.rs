@@ -1,14 +1,14 @@
 //! Static routes and static neighbours.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use super::gateways::{Asked, link_of};
 use super::interfaces::attached;
-use super::routers::{Scope, of_router};
+use super::routers::{MOST_ROUTERS, Scope, of_router};
 use super::{Check, is_link_local};
-use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Neighbour, Route, RouterIndex, Way};
-use crate::problem::{Problem, RouteProblem};
+use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Neighbour, Route, RouterIndex, Uplink, Way};
+use crate::problem::{Problem, RouteProblem, UplinkProblem};
 use crate::read::{Step, place};
 use crate::schema;
 use crate::value::Prefix;
@@ -16,40 +16,93 @@ use crate::value::Prefix;
 /// Most ways of one route.
 const MOST_WAYS: usize = 64;
 
+/// Most different sources that the routes of one router are for.
+const MOST_SOURCES: usize = 64;
+
 /// Distance of a route that says nothing else.
 const DISTANCE: u8 = 1;
 
 impl Check<'_> {
-    pub(super) fn routes(&mut self, interfaces: &[Interface]) -> Vec<Route> {
-        let mut routes = Vec::new();
+    pub(super) fn routes(&mut self, interfaces: &[Interface], uplinks: &[Uplink]) -> Vec<Route> {
+        let (mut routes, mut tables) = (Vec::new(), 0);
         for scope in self.scopes() {
             self.scope = scope;
             let router = scope.router;
-            let mut known: HashMap<Prefix, Vec<Route>> = HashMap::new();
+            let mut known: HashMap<(Prefix, Option<Prefix>), Vec<Route>> = HashMap::new();
             let mut of_scope = Vec::new();
             for (k, written) in scope.routes.iter().enumerate() {
-                let Some(way) = self.way(k, written, interfaces) else {
-                    continue;
+                let is_by_uplinks = !written.uplinks.is_empty();
+                if written.balance.is_some() && !is_by_uplinks {
+                    self.report(place!["routes", k, "balance"], UplinkProblem::Balance.into());
+                }
+                let ways: Vec<_> = match is_by_uplinks {
+                    true => self.by_uplinks(k, written, uplinks),
+                    false => {
+                        let way = self.way(k, written, interfaces);
+                        way.into_iter().map(|way| (way, written.weight.unwrap_or(1))).collect()
+                    }
                 };
-                let route = Route {
+                if !self.source(k, written) {
+                    continue;
+                }
+                let route = |(way, weight)| Route {
                     router,
                     to: written.to,
+                    from: written.from,
                     way,
-                    weight: written.weight.unwrap_or(1),
+                    weight,
                     distance: written.distance.unwrap_or(DISTANCE),
+                    balance: is_by_uplinks.then(|| written.balance.unwrap_or_default()),
                 };
-                let beside = known.entry(route.to).or_default();
-                if let Some(problem) = contradiction(&route, beside, interfaces) {
-                    self.report(place!["routes", k, "to"], problem.into());
+                let ways: Vec<_> = ways.into_iter().map(route).collect();
+                let beside = known.entry((written.to, written.from)).or_default();
+                let problem = ways.iter().find_map(|way| contradiction(way, beside, interfaces));
+                if let Some(problem) = problem {
+                    self.report(place!["routes", k, "to"], problem);
                 }
-                beside.push(route.clone());
-                of_scope.push((k, route));
+                beside.extend(ways.iter().cloned());
+                of_scope.extend(ways.into_iter().map(|way| (k, way)));
             }
             self.recursive(&of_scope, interfaces);
+            tables += self.sources(&of_scope);
             routes.extend(of_scope.into_iter().map(|(_, route)| route));
         }
         self.scope = Scope::top(self.document);
+        if tables > 0 && tables + self.document.routers.len() >= MOST_ROUTERS {
+            self.report(place!["routes"], RouteProblem::TooManyTables(MOST_ROUTERS).into());
+        }
         routes
+    }
+
+    /// Whether the source of a route can be one.
+    fn source(&mut self, k: usize, written: &schema::Route) -> bool {
+        let Some(from) = written.from else { return true };
+        let to = written.to;
+        let problem = match () {
+            () if from.ipv4().is_some() != to.ipv4().is_some() => RouteProblem::SourceFamily { to, from },
+            () if from.net().prefix_len() == 0 => RouteProblem::FromEverywhere(to),
+            () if written.recursive => RouteProblem::RecursiveFrom(to),
+            () => return true,
+        };
+        self.report(place!["routes", k, "from"], problem.into());
+        false
+    }
+
+    /// How many sources the routes of a router have; reported where they are too many.
+    fn sources(&mut self, routes: &[(usize, Route)]) -> usize {
+        let mut known: HashSet<Prefix> = HashSet::new();
+        for (k, route) in routes {
+            if let Some(from) = route.from
+                && known.insert(from)
+                && known.len() == MOST_SOURCES + 1
+            {
+                self.report(
+                    place!["routes", *k, "from"],
+                    RouteProblem::TooManySources(MOST_SOURCES).into(),
+                );
+            }
+        }
+        known.len()
     }
 
     fn way(&mut self, k: usize, written: &schema::Route, interfaces: &[Interface]) -> Option<Way> {
@@ -183,7 +236,7 @@ impl Check<'_> {
     }
 
     /// The interface of a router whose link a neighbour is on; the named one must be it.
-    fn on_link(
+    pub(super) fn on_link(
         &mut self,
         at: &[Step<'_>],
         address: IpAddr,
@@ -242,21 +295,27 @@ impl Check<'_> {
 }
 
 /// What is wrong with a way beside the others to the same network.
-fn contradiction(route: &Route, beside: &[Route], interfaces: &[Interface]) -> Option<RouteProblem> {
+fn contradiction(route: &Route, beside: &[Route], interfaces: &[Interface]) -> Option<Problem> {
     let to = route.to;
     if beside.iter().any(|other| other.way == route.way) {
-        return Some(RouteProblem::Twice(to));
+        return Some(RouteProblem::Twice(to).into());
     }
     let mut links = of_router(interfaces, route.router);
     let link = links.find(|(_, interface)| interface.addresses.iter().any(|own| own.net().trunc() == to.net()));
     if let Some((_, link)) = link.filter(|_| route.distance == DISTANCE) {
-        return Some(RouteProblem::OnLink(to, link.name.clone()));
+        return Some(RouteProblem::OnLink(to, link.name.clone()).into());
     }
     let mut ways = beside.iter().filter(|other| other.distance == route.distance);
+    if ways
+        .clone()
+        .any(|other| other.balance.is_some() || route.balance.is_some())
+    {
+        return Some(UplinkProblem::NotAlone(to).into());
+    }
     let is_nowhere = |way: Way| matches!(way, Way::Nowhere(_));
     if ways.clone().any(|other| is_nowhere(other.way) || is_nowhere(route.way)) {
-        return Some(RouteProblem::NotAlone(to));
+        return Some(RouteProblem::NotAlone(to).into());
     }
     ways.nth(MOST_WAYS - 1)
-        .map(|_| RouteProblem::TooManyWays(to, MOST_WAYS))
+        .map(|_| RouteProblem::TooManyWays(to, MOST_WAYS).into())
 }

@@ -140,17 +140,18 @@ fn decision(
     let router = named
         .or(came.map(|(_, interface)| interface.router))
         .unwrap_or_default();
-    let place = |name: &Option<String>, address: IpAddr| match name {
+    let (from, to) = (packet.source.0, packet.destination.0);
+    let place = |name: &Option<String>, from: IpAddr, to: IpAddr| match name {
         Some(name) => {
             let found = config.interface(name).map(|(index, _)| index);
             found
                 .map(Some)
                 .ok_or_else(|| Refusal::Wrong(format!("there is no interface `{name}`")))
         }
-        None => Ok(leads_to(&control.plane(), router, address)),
+        None => Ok(leads_to(&control.plane(), router, from, to)),
     };
-    let incoming = place(&request.incoming, packet.source.0)?;
-    let outgoing = place(&request.out, packet.destination.0)?;
+    let incoming = place(&request.incoming, to, from)?;
+    let outgoing = place(&request.out, from, to)?;
     let interfaces = [incoming, outgoing].map(|index| index.unwrap_or(u16::MAX));
     let (before, fate) = match (packet.source.0, packet.destination.0) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {

@@ -79,6 +79,7 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::ROUTERS, get(routers::routers))
         .route(path::GRAPH, get(graph::graph))
         .route(path::ROUTES, get(routes::routes))
+        .route(path::UPLINKS, get(routes::uplinks))
         .route(path::NEIGHBOURS, get(lists::neighbours))
         .route(path::CLEAR_NEIGHBOURS, post(lists::clear_neighbours))
         .route(path::CORES, get(lists::cores))

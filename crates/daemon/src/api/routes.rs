@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use axum::extract::{Query, State};
-use sluice_config::api::{Page, Position, Route, RouteFilter};
+use sluice_config::api::{Page, Position, Route, RouteFilter, Uplink};
 use sluice_engine::policy::Policy;
 use sluice_route::feed::protocol_name;
 use sluice_route::rib::{Hop, Obstacle, Origin, Rib, Shown, Way};
-use sluice_route::{InterfaceIndex, Refusal as RouteRefusal, RouterIndex, SECOND, Time};
+use sluice_route::{Balance, InterfaceIndex, Prefix, Refusal as RouteRefusal, RouterIndex, SECOND, Time};
 
 use super::json::Json;
 use super::routers::numbered;
@@ -29,25 +29,41 @@ pub(super) async fn routes(
     let only = router(policy, wanted.router.as_deref())?;
     let (first, begin) = position.cursor.as_deref().map_or(Ok((0, 0)), cursor)?;
     let limit = position.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
-    let is_meant = |number: RouterIndex| number >= first && only.is_none_or(|only| only == number);
-    let (mut items, mut seen) = (Vec::new(), 0);
-    for (number, router) in numbered(policy).filter(|(number, _)| is_meant(*number)) {
-        let Some(rib) = plane.ribs().get(number) else {
-            continue;
-        };
-        let lister = Lister {
+    let lister = |table: &Table| {
+        Some(Lister {
             policy,
-            rib,
-            router: &router.name,
+            rib: plane.ribs().get(table.number)?,
+            router: policy.routers.get(usize::from(table.router))?.name.clone(),
+            from: table.from,
             now,
             all: wanted.all,
             is_lookup: wanted.address.is_some(),
-        };
-        if let Some(address) = wanted.address {
-            let found = rib.lookup(address.into());
-            found.iter().for_each(|shown| lister.list(shown, &mut items));
-            continue;
+        })
+    };
+    let is_meant = |table: &Table| only.is_none_or(|only| only == table.router);
+    let (mut items, mut seen) = (Vec::new(), 0);
+    if let Some(address) = wanted.address {
+        for own in tables(policy).filter(|table| table.from.is_none() && is_meant(table)) {
+            // The longest network comes first, the router's own table last.
+            let mut asked: Vec<_> = tables(policy).filter(|table| table.router == own.router).collect();
+            asked.retain(|table| table.is_for(wanted.from));
+            asked.sort_by_key(|table| table.from.map_or(u8::MAX, |network| 128 - network.length()));
+            let found = asked.iter().filter_map(|table| {
+                let lister = lister(table)?;
+                let found = lister.rib.lookup(address.into());
+                let mut lines = Vec::new();
+                found.iter().for_each(|shown| lister.list(shown, &mut lines));
+                (!found.is_empty()).then_some(lines)
+            });
+            items.extend(found.take(1).flatten());
         }
+        return Ok(Json(Page::whole(items)));
+    }
+    let is_listed = |table: &Table| wanted.from.is_none() || table.from.is_some() && table.is_for(wanted.from);
+    for table in tables(policy).filter(|table| table.number >= first && is_meant(table) && is_listed(table)) {
+        let number = table.number;
+        let Some(lister) = lister(&table) else { continue };
+        let rib = lister.rib;
         let mut last = if number == first { begin } else { 0 };
         for (place, shown) in rib.page(last) {
             // What is offered for one network is on one page.
@@ -62,6 +78,13 @@ pub(super) async fn routes(
     Ok(Json(Page::whole(items)))
 }
 
+/// `GET /v1/uplinks`
+pub(super) async fn uplinks(State(control): Shared) -> Json<Page<Uplink>> {
+    let uplinks = control.uplinks();
+    let items = uplinks.list(&control.plane(), control.began.elapsed());
+    Json(Page::whole(items))
+}
+
 /// Router and place that a page begins at.
 fn cursor(text: &str) -> Result<(RouterIndex, u64), Refusal> {
     let parts = text.split_once('-');
@@ -69,11 +92,36 @@ fn cursor(text: &str) -> Result<(RouterIndex, u64), Refusal> {
     read.ok_or_else(|| Refusal::Wrong(format!("`{text}` is no cursor of a list")))
 }
 
-/// What lists the routes of a router.
+/// A table of routes: a router's own, or one by source.
+struct Table {
+    number: RouterIndex,
+    router: RouterIndex,
+    from: Option<Prefix>,
+}
+
+impl Table {
+    /// Whether packets from an address are looked up in it; from none it is the router's own.
+    fn is_for(&self, source: Option<IpAddr>) -> bool {
+        let contains = |network: Prefix| source.is_some_and(|source| network.contains(source.into()));
+        self.from.is_none_or(contains)
+    }
+}
+
+/// All tables, in the order of their numbers.
+fn tables(policy: &Policy) -> impl Iterator<Item = Table> + '_ {
+    let own = numbered(policy).map(|(number, _)| (number, None, number));
+    let by_source = policy.sources.iter();
+    let by_source = by_source.map(|(router, network, number)| (router, Some(network), number));
+    let all = own.chain(by_source);
+    all.map(|(router, from, number)| Table { number, router, from })
+}
+
+/// What lists the routes of a table.
 struct Lister<'p> {
     policy: &'p Policy,
     rib: &'p Rib,
-    router: &'p str,
+    router: String,
+    from: Option<Prefix>,
     now: Time,
     all: bool,
     /// It is about an address, whatever its route is.
@@ -83,11 +131,16 @@ struct Lister<'p> {
 impl Lister<'_> {
     /// The ways of an offer, a line each.
     fn list(&self, shown: &Shown<'_>, items: &mut Vec<Route>) {
+        // The networks of interfaces are in each table.
+        if self.from.is_some() && shown.origin == Origin::Connected && !self.is_lookup {
+            return;
+        }
         let used = shown.resolved.filter(|_| shown.selected);
         for (next_hop, weight) in used.iter().flat_map(|set| set.members()) {
             let hop = Hop {
                 way: (*next_hop).into(),
                 weight: *weight,
+                balance: Balance::Flow,
             };
             items.extend(self.line(shown, hop, None));
         }
@@ -98,6 +151,7 @@ impl Lister<'_> {
             let unused = match self.rib.obstacle(hop.way) {
                 Some(Obstacle::Link) => "link-down",
                 Some(Obstacle::Gateway) => "gateway-unreachable",
+                Some(Obstacle::Uplink) => "uplink-down",
                 None if shown.selected => continue,
                 None => "not-preferred",
             };
@@ -124,8 +178,9 @@ impl Lister<'_> {
         let told = || protocol_name(shown.protocol).unwrap_or(shown.origin.name());
         let kind = if shown.origin.is_learned() { told() } else { kind };
         Some(Route {
-            router: self.router.into(),
+            router: self.router.clone(),
             to: shown.prefix.to_string(),
+            from: self.from.map(|network| network.to_string()),
             via: via.map(IpAddr::from),
             interface,
             action,

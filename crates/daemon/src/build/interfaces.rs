@@ -11,7 +11,7 @@ use sluice_config::value::VlanPriority;
 use sluice_engine::io::{NO_PORT, PortIndex};
 use sluice_engine::policy::{Advertise, Bridge, Interface, NeighbourSettings, Priority, bridge_context};
 use sluice_engine::tunnels::{Kind, Tunnel};
-use sluice_route::{Address, Prefix, Refusal, Route, RouteSet, SourceValidation, Via};
+use sluice_route::{Address, Balance, Prefix, Refusal, Route, RouteSet, SourceTables, SourceValidation, Via};
 use sluice_wire::ethernet::ethertype;
 use sluice_wire::vlan::Tag;
 use sluice_wire::{ndp, validity};
@@ -246,7 +246,8 @@ fn advertise(configured: &Configured) -> Option<Advertise> {
     })
 }
 
-/// By interface, the gateways that default routes of the file lead to by it, each the one of the lowest distance.
+/// By interface, the gateways that default routes of the file lead to by it, each the one of the lowest distance, and
+/// else that of an uplink.
 pub fn uplinks(config: &Config) -> Vec<[Option<Address>; 2]> {
     let mut uplinks = vec![[None; 2]; config.interfaces.len()];
     let mut defaults: Vec<_> = config
@@ -264,10 +265,28 @@ pub fn uplinks(config: &Config) -> Vec<[Option<Address>; 2]> {
             of[six] = of[six].or(Some(address.into()));
         }
     }
+    for uplink in &config.uplinks {
+        let Some(of) = uplinks.get_mut(usize::from(uplink.interface)) else {
+            continue;
+        };
+        for &gateway in &uplink.gateways {
+            let six = usize::from(gateway.is_ipv6());
+            of[six] = of[six].or(Some(gateway.into()));
+        }
+    }
     uplinks
 }
 
-/// The routes by router: to its interfaces' addresses and networks, and the configured ones.
+/// The tables of routes by source.
+pub fn sources(config: &Config) -> SourceTables {
+    let networks = config
+        .routes
+        .iter()
+        .filter_map(|route| Some((route.router, prefix(route.from?))));
+    SourceTables::new(config.routers.len(), networks)
+}
+
+/// The routes by router, and behind these by source: to the router's interfaces' addresses and networks, and the configured ones.
 ///
 /// # Errors
 /// Addresses or routes that contradict one another.
@@ -278,9 +297,20 @@ pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>
             links.push(interface.link.clone());
         }
     }
-    let mut configured = vec![Vec::new(); config.routers.len()];
+    let sources = sources(config);
+    // Attached networks come before routes by source, too.
+    let of_tables = sources
+        .iter()
+        .map(|(router, ..)| links.get(usize::from(router)).cloned());
+    let of_tables: Vec<_> = of_tables.map(Option::unwrap_or_default).collect();
+    links.extend(of_tables);
+    let mut configured = vec![Vec::new(); links.len()];
     for written in &config.routes {
-        if let Some(routes) = configured.get_mut(usize::from(written.router)) {
+        let table = match written.from.map(prefix) {
+            None => Some(written.router),
+            Some(from) => sources.table(written.router, from),
+        };
+        if let Some(routes) = table.and_then(|table| configured.get_mut(usize::from(table))) {
             routes.push(route(written));
         }
     }
@@ -289,13 +319,20 @@ pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>
     Ok(sets.collect::<Result<_, _>>()?)
 }
 
+fn prefix(network: sluice_config::value::Prefix) -> Prefix {
+    let net = network.net();
+    Prefix::new(net.addr().into(), net.prefix_len())
+}
+
 fn route(configured: &sluice_config::config::Route) -> Route {
-    let net = configured.to.net();
-    let address: IpAddr = net.addr();
     Route {
-        prefix: Prefix::new(address.into(), net.prefix_len()),
+        prefix: prefix(configured.to),
         weight: configured.weight,
         distance: configured.distance,
+        balance: match configured.balance {
+            Some(schema::Balance::Host) => Balance::Host,
+            Some(schema::Balance::Flow) | None => Balance::Flow,
+        },
         via: match configured.way {
             Way::Gateway(address, interface) => Via::OnLink {
                 address: address.into(),

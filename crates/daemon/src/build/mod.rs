@@ -16,7 +16,7 @@ mod translation;
 pub use applications::{UnknownApplication, application_names};
 pub use filter::{Listed, Rules, filters, written};
 pub use inspection::{inspection, inspection_plan, other_inspection, signatures};
-pub use interfaces::{faces_outside, interfaces, port, ports, routes, uplinks};
+pub use interfaces::{faces_outside, interfaces, port, ports, routes, sources, uplinks};
 pub use signatures::{ReadRules, RefusedRule, SignatureError, SignatureReport};
 pub use sites::{access, relays, site_context, site_networks};
 pub use steering::steering;
@@ -200,6 +200,7 @@ pub fn policy(
         policy.seek_by(seeking);
     }
     policy.uplinks = uplinks(config);
+    policy.sources = sources(config).into();
     policy.passes_untranslated = config.document.nat.untranslated_inbound == schema::UntranslatedInbound::Pass;
     policy.answers_syns = config.document.nat.unsolicited_syn == schema::UnsolicitedSyn::Unreachable;
     Ok(policy)

@@ -9,7 +9,7 @@ use sluice_nat::bindings::Inbound;
 use sluice_nat::rule::{self, Decided, SourceAction};
 use sluice_nat::sites::{is_site, outer};
 use sluice_nat::{Address, PoolIndex, PortClass, RuleId, Target, TimeoutClass, Tuple};
-use sluice_route::{RouterIndex, SourceValidation};
+use sluice_route::{Lookup, RouterIndex, SourceValidation};
 use sluice_wire::Context;
 use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 use sluice_wire::layers::{Flags, Fragment, Layers};
@@ -167,6 +167,7 @@ fn way<F: Family>(
     }
     let came = ctx.policy.interface(interface);
     let router = ctx.policy.router_of(interface);
+    let lookup = ctx.policy.lookup::<F>(router, tuple.source());
     let flow = || F::hash_one(ctx.hasher, key);
     let turned = meta.origin == Origin::Hairpinned;
     let outside = turned || came.is_some_and(|i| i.outside);
@@ -198,7 +199,7 @@ fn way<F: Family>(
         target.is_some() || pooled || !exempt && subscriber::is_own::<F>(ctx.policy, context, tuple.destination());
     // What a rule sends from inside on to outside need not come back first.
     let leads_out = |target: &Target<F::Address>| {
-        let interface = leaves(ctx.paths.find::<F>(router, target.address, flow));
+        let interface = leaves(ctx.paths.find::<F>(lookup, target.address, flow));
         let interface = interface.and_then(|number| ctx.policy.interface(number));
         interface.is_some_and(|interface| interface.outside)
     };
@@ -211,7 +212,7 @@ fn way<F: Family>(
         return Err(Plan::Drop(Own::Multicast.into()));
     }
     let destination = match inside.filter(|_| !comes_back) {
-        None => ctx.paths.find::<F>(router, address, flow),
+        None => ctx.paths.find::<F>(lookup, address, flow),
         // Nobody is asked for in a site.
         Some(context) => match subscriber::hop::<F>(ctx.policy, context, address) {
             Some(hop) => Destination::Hop(hop),
@@ -223,7 +224,8 @@ fn way<F: Family>(
         // no inside host expects is its host's.
         let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
         let has_host = || ctx.policy.host(interface).is_some();
-        if matches!(destination, Destination::Local) && (asks || has_host()) {
+        let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.policy.probes.expects(tuple.destination_port());
+        if matches!(destination, Destination::Local) && (asks || answers || has_host()) {
             return Err(Plan::Gateway);
         }
         if outside {
@@ -324,10 +326,11 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
     }
     let turned = meta.origin == Origin::Hairpinned;
     let router = ctx.policy.router_of(meta.interface);
-    let by_uplink = by_uplink::<F>(ctx, meta, way, tuple.source());
+    let answers = ctx.policy.lookup::<F>(router, way.translated(tuple).destination());
+    let by_uplink = by_uplink::<F>(ctx, meta, way, (answers, tuple.source()));
     let back = match by_uplink.unwrap_or_else(|| {
         let flow = || F::hash_one(ctx.hasher, key);
-        ctx.paths.find::<F>(router, tuple.source(), flow)
+        ctx.paths.find::<F>(answers, tuple.source(), flow)
     }) {
         _ if turned && is_outside_address::<F>(ctx.policy, tuple.context(), tuple.source()) => Hop::HAIRPIN,
         Destination::Hop(hop) => hop,
@@ -347,7 +350,12 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
 
 /// Where the answers go to what comes in by an uplink to an inside host: back by that uplink. The sender knows the outside address
 /// of it, and others refuse what leaves by them with that.
-fn by_uplink<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, way: &Way<F>, sender: F::Address) -> Option<Destination> {
+fn by_uplink<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    way: &Way<F>,
+    (answers, sender): (Lookup<'_>, F::Address),
+) -> Option<Destination> {
     let is_uplink = ctx
         .policy
         .interface(meta.interface)
@@ -355,8 +363,7 @@ fn by_uplink<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, way: &Way<F>, sender: F:
     if way.target.is_none() || !is_uplink || meta.origin != Origin::Received {
         return None;
     }
-    let router = ctx.policy.router_of(meta.interface);
-    ctx.paths.find_by::<F>(router, sender, meta.interface).or_else(|| {
+    ctx.paths.find_by::<F>(answers, sender, meta.interface).or_else(|| {
         let address = ctx.policy.uplink(meta.interface, F::SIX)?;
         Some(ctx.paths.neighbour(Wanted {
             interface: meta.interface,
@@ -469,9 +476,10 @@ fn hairpin<F: Family>(ctx: &Ctx<'_, '_>, router: RouterIndex, key: &F::Key, dest
         let back = subscriber::hop::<F>(ctx.policy, tuple.context(), tuple.source());
         return back.map_or(Plan::Drop(Own::TerminalUnknown.into()), session);
     }
+    let answers = ctx.policy.lookup::<F>(router, tuple.destination());
     match ctx
         .paths
-        .find::<F>(router, tuple.source(), || F::hash_one(ctx.hasher, key))
+        .find::<F>(answers, tuple.source(), || F::hash_one(ctx.hasher, key))
     {
         Destination::Hop(back) => session(back),
         Destination::Unknown(wanted) => Plan::Wait(wanted),

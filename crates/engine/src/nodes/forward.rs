@@ -6,7 +6,7 @@
 use arrayvec::ArrayVec;
 use sluice_filter::Filters;
 use sluice_nat::Tuple;
-use sluice_route::{NextHops, Reason as Route, SourceValidation};
+use sluice_route::{Balance, NextHops, Reason as Route, SourceValidation};
 use sluice_wire::Packet;
 use sluice_wire::layers::{Fragment, Layers};
 use sluice_wire::validity;
@@ -36,6 +36,9 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
     }
     let count = slots.len();
     F::routes(ctx.paths, &routers[..count], &addresses[..count], &mut routes[..count]);
+    if !ctx.policy.sources.is_empty() {
+        look_up_by_source::<F>(batch, &slots, &addresses, &mut routes, ctx);
+    }
     if NextHops::have_sets(&routes[..count]) {
         choose::<F>(batch, &slots, &mut routes, ctx);
     }
@@ -73,12 +76,38 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
     ways.settle(&exit);
 }
 
+/// Routes by source come before those of their router.
+#[inline(never)]
+fn look_up_by_source<F: Family>(
+    batch: &Batch<'_, '_>,
+    slots: &[Slot],
+    addresses: &[F::Address; HAND],
+    routes: &mut [u32; HAND],
+    ctx: &Ctx<'_, '_>,
+) {
+    for ((&slot, &address), route) in slots.iter().zip(addresses).zip(routes) {
+        let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
+        let source = F::addresses(&meta.layers, frame).0;
+        let lookup = ctx.policy.lookup::<F>(ctx.policy.router_of(meta.interface), source);
+        if !lookup.is_plain() {
+            *route = ctx.paths.route::<F>(lookup, address);
+        }
+    }
+}
+
 /// Of routes with several ways, the one that each packet's flow takes. All fragments of a datagram take the same.
 #[inline(never)]
 fn choose<F: Family>(batch: &Batch<'_, '_>, slots: &[Slot], routes: &mut [u32; HAND], ctx: &Ctx<'_, '_>) {
     for (&slot, route) in slots.iter().zip(routes) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
-        *route = ctx.paths.next_hops.choose(*route, || {
+        *route = ctx.paths.next_hops.choose(*route, |balance| {
+            if balance == Balance::Host {
+                let source = F::addresses(&meta.layers, frame).0;
+                return ctx
+                    .policy
+                    .lookup::<F>(ctx.policy.router_of(meta.interface), source)
+                    .host_hash();
+            }
             let key = F::key(&meta.layers, frame, ctx.policy.context(meta, frame));
             if meta.layers.fragment == Fragment::Whole {
                 return F::hash_one(ctx.hasher, &key);

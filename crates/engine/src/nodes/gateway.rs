@@ -4,6 +4,7 @@
 //! listens there), taken in, hand over (the owner), drop.
 
 use sluice_route::policer::Class as Policed;
+use sluice_wire::echo::Echo;
 use sluice_wire::ipv4::protocol::{self, is_icmp};
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use sluice_wire::{icmp, icmpv6};
@@ -25,6 +26,10 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
         let of_site = subscriber::came_from(ctx.policy, &meta);
         if is_for_relay(ctx.policy, &meta, batch.packets[slot as usize].bytes()) {
             put(&mut lists.subscriber, slot);
+            continue;
+        }
+        if is_awaited(ctx, &meta, batch.packets[slot as usize].bytes()) {
+            put(&mut lists.taken, slot);
             continue;
         }
         if !of_site && !is_answered(&meta.layers) && ctx.policy.host(meta.interface).is_some() {
@@ -104,6 +109,13 @@ fn is_for_relay(policy: &Policy, meta: &Meta, frame: &[u8]) -> bool {
     };
     let router = policy.router_of(meta.interface).into();
     sites.takes(meta.interface, router, &meta.layers, frame)
+}
+
+/// Whether a packet is the answer to an echo request of the gateway itself, which is noted.
+#[inline]
+fn is_awaited(ctx: &Ctx<'_, '_>, meta: &Meta, frame: &[u8]) -> bool {
+    meta.layers.flags.has(Flags::ICMP_REPLY)
+        && Echo::replied(frame, &meta.layers).is_some_and(|echo| ctx.policy.probes.hear(&echo, ctx.now.nanoseconds))
 }
 
 /// Whether a packet is a query that the gateway takes in, whoever else lives at its addresses.

@@ -7,7 +7,7 @@ use sluice_inspect::applications::Pair;
 use sluice_nat::rule::{self, SourceAction};
 use sluice_nat::sites::{is_pooled, is_site, site};
 use sluice_nat::{Address, PortClass, Target, Tuple};
-use sluice_route::Changed;
+use sluice_route::{Changed, Lookup};
 use sluice_table::changes::Sum;
 use sluice_table::flow::{Record, RecordIndex};
 use sluice_wire::Direction;
@@ -182,22 +182,30 @@ fn rules_may_concern<F: Family>(session: &F::Session, policy: &Policy, generatio
 #[inline(always)]
 fn routes_may_concern<F: Family>(session: &F::Session, policy: &Policy, generations: u32) -> bool {
     let concern = |changed: &Changed| {
-        let router = policy.router_of(session.interface());
-        !changed.is_empty()
-            && ways::<F>(session)
-                .iter()
-                .any(|(hop, address)| hop.is_routed() && changed.may_concern(router, F::address(*address)))
+        let may_concern = |(hop, way): (Hop, [F::Address; 2])| {
+            let [from, to] = way;
+            let lookup = lookup::<F>(session, policy, from);
+            hop.is_routed() && lookup.tables().any(|table| changed.may_concern(table, F::address(to)))
+        };
+        !changed.is_empty() && ways::<F>(session).into_iter().any(may_concern)
     };
     policy.route_changes.since(generations).is_none_or(concern)
 }
 
-/// The hops of a session, and the addresses that it has them for.
+/// The hops of a session, and the addresses that it has them for: from where and to where, each as its host has it.
 #[inline(always)]
-fn ways<F: Family>(session: &F::Session) -> [(Hop, F::Address); 2] {
+fn ways<F: Family>(session: &F::Session) -> [(Hop, [F::Address; 2]); 2] {
+    let (client, server) = (session.forward().source(), session.reverse().source());
     [
-        (session.hop(Direction::Forward), session.reverse().source()),
-        (session.hop(Direction::Reverse), session.forward().source()),
+        (session.hop(Direction::Forward), [client, server]),
+        (session.hop(Direction::Reverse), [server, client]),
     ]
+}
+
+/// What the routes of a session's packets from an address are looked up by.
+#[inline(always)]
+fn lookup<'p, F: Family>(session: &F::Session, policy: &'p Policy, from: F::Address) -> Lookup<'p> {
+    policy.lookup::<F>(policy.router_of(session.interface()), from)
 }
 
 /// Whether what has changed since a session was decided does not concern it. A no means nothing.
@@ -222,10 +230,9 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy, paths: &Pa
 
 /// Whether both hops of a session are still those of routes, or of terminals, and its packets may come in as they do.
 fn is_on_its_way<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths) -> bool {
-    let router = policy.router_of(session.interface());
-    let are_offered = ways::<F>(session).into_iter().all(|(hop, address)| {
+    let are_offered = ways::<F>(session).into_iter().all(|(hop, [from, to])| {
         !hop.is_routed()
-            || paths.offers::<F>(router, address, hop)
+            || paths.offers::<F>(lookup::<F>(session, policy, from), to, hop)
             || hop == session.hop(Direction::Reverse) && is_by_uplink::<F>(session, policy, paths)
     });
     are_offered && arrivals::are_valid::<F>(session, policy, paths)
@@ -386,9 +393,9 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
 /// The hop that a session takes of that which routes say now and its own: a flow stays on its way as long as that is one of its
 /// route's.
 fn keep<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session, direction: Direction, hop: Hop) -> Hop {
-    let router = ctx.policy.router_of(session.interface());
-    let (old, address) = ways::<F>(session)[direction as usize];
-    match old != hop && old.has_neighbour() && ctx.paths.offers::<F>(router, address, old) {
+    let (old, [from, to]) = ways::<F>(session)[direction as usize];
+    let lookup = lookup::<F>(session, ctx.policy, from);
+    match old != hop && old.has_neighbour() && ctx.paths.offers::<F>(lookup, to, old) {
         true => old,
         false => hop,
     }
@@ -396,13 +403,12 @@ fn keep<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session, direction: Direction
 
 /// Where answers go by the routes, of a session that nothing else is known of; what becomes of them where these lead nowhere.
 fn way_back<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Result<Hop, Plan<F>> {
-    let router = ctx.policy.router_of(session.interface());
-    let (old, address) = ways::<F>(session)[Direction::Reverse as usize];
+    let (old, [from, to]) = ways::<F>(session)[Direction::Reverse as usize];
     if old == Hop::HAIRPIN || !old.is_routed() {
         return Ok(old);
     }
     let flow = || F::hash_one(ctx.hasher, &session.key(Direction::Forward));
-    match ctx.paths.find::<F>(router, address, flow) {
+    match ctx.paths.find::<F>(lookup::<F>(session, ctx.policy, from), to, flow) {
         Destination::Hop(hop) => Ok(hop),
         Destination::Unknown(wanted) => Err(Plan::Wait(wanted)),
         Destination::Local => Err(Plan::Drop(Own::Loop.into())),

@@ -1,6 +1,8 @@
 //! Between bursts: timers, requests.
 
 use super::Worker;
+use sluice_route::neighbour::Resolution;
+
 use crate::batch::{Task, put};
 use crate::context::policer;
 use crate::io::PortIndex;
@@ -185,6 +187,21 @@ impl Worker<'_> {
                 });
                 let done = matches!(set, Some(Ok(_)));
                 self.desk.answer(if done { Reply::Done } else { Reply::Refused });
+            }
+            Request::Probe(probe) => {
+                let known = owner.filter(|owner| owner.probe.is_none()).is_some_and(|owner| {
+                    let crate::context::Owner { keeper, actions, .. } = owner;
+                    let (interface, gateway) = (probe.interface, probe.gateway);
+                    let found = keeper.resolve(interface, gateway, now.nanoseconds, &mut |a| put(actions, a));
+                    if let Resolution::Known(index) = found {
+                        owner.probe = Some((probe, index));
+                    }
+                    owner.probe.is_some()
+                });
+                if known {
+                    put(&mut self.parts.lists.tasks, Task::Probe);
+                }
+                self.desk.answer(if known { Reply::Done } else { Reply::Refused });
             }
             Request::RenewPort { port, receives } => {
                 let done = !self.is_moving() && usize::from(port) < self.parts.setup.ports;

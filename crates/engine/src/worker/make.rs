@@ -10,7 +10,7 @@ use crate::announcements::Place;
 use crate::batch::{Batch, Lists, Meta, Note, Origin, Stage, Task, put};
 use crate::chains::Copies;
 use crate::context::{Ctx, Revisions};
-use crate::io::{HAND, Lent, Slot};
+use crate::io::{HAND, Lent, NO_PORT, Slot};
 use crate::nodes::cut;
 use crate::policy::Interface;
 use crate::time::Now;
@@ -85,6 +85,11 @@ impl Worker<'_> {
                 Task::Announce { interface, place } if next < end => {
                     next += usize::from(announce(&mut batch, lists, &mut ctx, (interface, place), next));
                 }
+                Task::Probe if next < end => {
+                    next += usize::from(probe(&mut batch, lists, &mut ctx, next));
+                }
+                // It is as if it were lost on the way.
+                Task::Probe => _ = ctx.owner.as_deref_mut().map(|owner| owner.probe.take()),
                 // An announcement is made twice.
                 Task::Announce { .. } => {}
                 // The question is asked again, the advertisement comes with its next interval.
@@ -252,6 +257,39 @@ fn solicit(packet: &mut Packet<'_>, interface: &Interface, target: u128, mac: Op
         destination,
     };
     ndp::emit_solicitation(packet, link, source, to, target)
+}
+
+/// Ask a host beyond a gateway for an echo. True where the buffer was used.
+fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>, place: usize) -> bool {
+    let policy = ctx.policy;
+    let taken = ctx.owner.as_deref_mut().and_then(|owner| owner.probe.take());
+    let Some((probe, gateway)) = taken else { return false };
+    let Some(interface) = policy.interface(probe.interface).filter(|one| one.port != NO_PORT) else {
+        return false;
+    };
+    let Some(destination) = ctx.paths.neighbours.mac_to_send(gateway) else {
+        return false;
+    };
+    let link = Link {
+        source: interface.mac,
+        destination,
+    };
+    let packet = &mut batch.packets[place];
+    let source = interface.link.source_towards(probe.gateway);
+    let made = match (probe.target, source) {
+        (Address::V4(target), Some(Address::V4(source))) => probe.echo.emit4(packet, link, source, target),
+        (Address::V6(target), _) => {
+            // Of a link-local gateway the source would be link-local, too.
+            let source = interface.link.source_towards(probe.target);
+            matches!(source, Some(Address::V6(source)) if probe.echo.emit6(packet, link, source, target))
+        }
+        _ => false,
+    };
+    let sent = made && send(batch, lists, ctx, (probe.interface, interface), place);
+    if sent {
+        policy.probes.sent(probe.number, ctx.now.nanoseconds);
+    }
+    sent
 }
 
 /// Tell all hosts of a link that an address is here (RFC 5227, 2.3; RFC 4861, 7.2.6). True where the buffer was used.

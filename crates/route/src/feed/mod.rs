@@ -443,7 +443,10 @@ impl Feed {
                             return Err(Refused::NextHops);
                         }
                         let weight = leg.weight;
-                        self.hops.push(Hop { way, weight });
+                        self.hops.push(Hop {
+                            weight,
+                            ..Hop::new(way)
+                        });
                     }
                 }
                 Lead::Unfollowed | Lead::Deleted => {}
@@ -481,8 +484,8 @@ impl Feed {
             match self.way(message.prefix, &leg) {
                 Ok(_) if self.hops.len() == MAX_HOPS => return Err(Refused::NextHops),
                 Ok(way) => self.hops.push(Hop {
-                    way,
                     weight: leg.weight,
+                    ..Hop::new(way)
                 }),
                 Err(refused) => self.counts.refuse(refused),
             }

@@ -87,6 +87,8 @@ struct Common {
     /// All gateways are to be found again.
     unsettled: bool,
     down: BTreeSet<InterfaceIndex>,
+    /// Gateways of uplinks that are down.
+    lost: BTreeSet<(InterfaceIndex, Address)>,
     /// Entries to look at.
     dirty: [Vec<u32>; 2],
     offers: [usize; 4],
@@ -174,6 +176,7 @@ impl Rib {
                 fresh: Vec::new(),
                 unsettled: false,
                 down: BTreeSet::new(),
+                lost: BTreeSet::new(),
                 dirty: [Vec::new(), Vec::new()],
                 offers: [0; 4],
                 stale: [0; 4],
@@ -258,6 +261,24 @@ impl Rib {
         }
     }
 
+    /// A gateway on the link of an interface is to be used, or is not, as its uplink is down. Gateways are used until it is said
+    /// that they are not. False where that was known.
+    pub fn set_gateway(&mut self, (interface, address): (InterfaceIndex, Address), up: bool) -> bool {
+        let changed = match up {
+            true => self.common.lost.remove(&(interface, address)),
+            false => self.common.lost.insert((interface, address)),
+        };
+        if changed {
+            publish::mark_interface(&mut self.common, interface);
+        }
+        changed
+    }
+
+    /// Whether a gateway is to be used, as far as was said.
+    pub fn gateway_is_up(&self, gateway: (InterfaceIndex, Address)) -> bool {
+        !self.common.lost.contains(&gateway)
+    }
+
     /// Whether an interface is up, as far as was said.
     pub fn link_is_up(&self, interface: InterfaceIndex) -> bool {
         !self.common.down.contains(&interface)
@@ -273,8 +294,12 @@ impl Rib {
         };
         match way {
             Way::Drop(_) | Way::Local(_) => None,
-            Way::Attached(interface) | Way::Gateway { interface, .. } => {
-                (!self.link_is_up(interface)).then_some(Obstacle::Link)
+            Way::Attached(interface) | Way::Gateway { interface, .. } if !self.link_is_up(interface) => {
+                Some(Obstacle::Link)
+            }
+            Way::Attached(_) => None,
+            Way::Gateway { interface, address } => {
+                (!self.gateway_is_up((interface, address))).then_some(Obstacle::Uplink)
             }
             Way::Via(gateway) => (!found(gateway)).then_some(Obstacle::Gateway),
         }

@@ -1,6 +1,6 @@
 //! What origins offer for a prefix, and what becomes of it.
 
-use crate::{Address, InterfaceIndex, NextHop, Prefix, Refusal, Time};
+use crate::{Address, Balance, InterfaceIndex, NextHop, Prefix, Refusal, Time};
 
 /// Most next hops of one set.
 pub const MAX_HOPS: usize = 64;
@@ -80,12 +80,18 @@ pub struct Hop {
     pub way: Way,
     /// Its share, at least 1.
     pub weight: u8,
+    /// What stays on it beside others, by host where one of them says so.
+    pub balance: Balance,
 }
 
 impl Hop {
     /// A next hop of weight 1.
     pub fn new(way: Way) -> Self {
-        Self { way, weight: 1 }
+        Self {
+            way,
+            weight: 1,
+            balance: Balance::Flow,
+        }
     }
 }
 
@@ -137,12 +143,17 @@ impl Offer<'_> {
 
 /// Where a prefix leads after all, sorted by next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResolvedSet(pub(super) Box<[(NextHop, u8)]>);
+pub struct ResolvedSet(pub(super) Box<[(NextHop, u8)]>, pub(super) Balance);
 
 impl ResolvedSet {
     /// The next hops with their shares: one, or up to [`MAX_HOPS`] that forward.
     pub fn members(&self) -> &[(NextHop, u8)] {
         &self.0
+    }
+
+    /// What stays on one of them.
+    pub fn balance(&self) -> Balance {
+        self.1
     }
 }
 
@@ -178,6 +189,8 @@ pub enum Obstacle {
     Link,
     /// No route leads to its gateway.
     Gateway,
+    /// It is the gateway of an uplink that is down.
+    Uplink,
 }
 
 /// An offer, as it is listed.

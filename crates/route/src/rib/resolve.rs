@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::offer::{Hop, MAX_HOPS, Origin, ResolvedSet, Way};
 use super::table::{Fact, Family, Table};
 use super::{Common, Settings};
-use crate::{Address, InterfaceIndex, NextHop, Refusal};
+use crate::{Address, Balance, InterfaceIndex, NextHop, Refusal};
 
 /// Most gateways from a route to the link, each found by the route to it.
 pub const DEPTH: usize = 8;
@@ -78,7 +78,7 @@ impl View<'_> {
             Link::Own => return Shares::new(),
             Link::On(interface) => {
                 let address = gateway;
-                return Shares::from([(NextHop::Gateway { interface, address }, 1)]);
+                return self.direct(Way::Gateway { interface, address });
             }
             Link::Off => {}
         }
@@ -137,7 +137,7 @@ impl View<'_> {
             Way::Attached(interface) => self.is_up(interface).then_some(NextHop::Attached(interface)),
             Way::Gateway { interface, address } => {
                 let hop = NextHop::Gateway { interface, address };
-                self.is_up(interface).then_some(hop)
+                (self.is_up(interface) && !self.common.lost.contains(&(interface, address))).then_some(hop)
             }
             Way::Via(_) => None,
         };
@@ -150,7 +150,7 @@ impl View<'_> {
             && !matches!(hop.way, Way::Via(_))
         {
             let (hop, _) = self.direct(hop.way).pop_first()?;
-            return Some(ResolvedSet([(hop, 1)].into()));
+            return Some(ResolvedSet([(hop, 1)].into(), Balance::Flow));
         }
         let shares = combine(hops, |way| {
             match way {
@@ -159,7 +159,8 @@ impl View<'_> {
             }
             .unwrap_or_default()
         });
-        finish(shares)
+        let by_host = hops.iter().any(|hop| hop.balance == Balance::Host);
+        finish(shares, if by_host { Balance::Host } else { Balance::Flow })
     }
 }
 
@@ -211,7 +212,7 @@ fn reduce(shares: &mut Shares) {
 }
 
 /// A set as it is handed on: what forwards, where anything does, and of too many next hops those with the most.
-fn finish(mut shares: Shares) -> Option<ResolvedSet> {
+fn finish(mut shares: Shares, balance: Balance) -> Option<ResolvedSet> {
     let drops = |hop: &NextHop| matches!(hop, NextHop::Drop(_));
     if shares.keys().any(|hop| !drops(hop)) {
         shares.retain(|hop, _| !drops(hop));
@@ -226,5 +227,5 @@ fn finish(mut shares: Shares) -> Option<ResolvedSet> {
     let mut kept: Shares = members.into_iter().collect();
     reduce(&mut kept);
     let members: Box<[_]> = kept.into_iter().map(|(hop, share)| (hop, share as u8)).collect();
-    (!members.is_empty()).then_some(ResolvedSet(members))
+    (!members.is_empty()).then_some(ResolvedSet(members, balance))
 }

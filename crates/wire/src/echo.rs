@@ -1,0 +1,88 @@
+//! Echo requests that the gateway itself sends, and the answers to them (RFC 792; RFC 4443, 4).
+
+use crate::ethernet::{self, Link, ethertype};
+use crate::ipv4::{self, protocol};
+use crate::layers::{Class, Fragment, Layers};
+use crate::packet::Packet;
+use crate::{checksum, icmp, icmpv6, ipv6};
+
+/// Bytes of the data that comes back.
+const DATA: usize = 8;
+
+/// Bytes of a message.
+const LENGTH: usize = 8 + DATA;
+
+/// What an echo request and its reply share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// Identifier.
+    pub identifier: u16,
+    /// Sequence number.
+    pub sequence: u16,
+    /// Data.
+    pub data: u64,
+}
+
+impl Echo {
+    /// What a frame replies to; none where it is no whole echo reply with as much data.
+    pub fn replied(frame: &[u8], layers: &Layers) -> Option<Self> {
+        let message = layers.payload(frame);
+        let reply = match (layers.class, layers.protocol) {
+            (Class::Ipv4, protocol::ICMP) => icmp::kind::ECHO_REPLY,
+            (Class::Ipv6, protocol::ICMPV6) => icmpv6::kind::ECHO_REPLY,
+            _ => return None,
+        };
+        let data = message.get(8..LENGTH)?;
+        (layers.fragment == Fragment::Whole && icmp::KIND.read(message) == reply).then(|| Self {
+            identifier: icmp::IDENTIFIER.read(message),
+            sequence: icmp::SEQUENCE.read(message),
+            data: data.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)),
+        })
+    }
+
+    /// Write the request to `message`, which is all zero; `pseudo` is the sum of its pseudo-header.
+    fn write(self, message: &mut [u8], kind: u8, pseudo: u16) {
+        icmp::KIND.write(message, kind);
+        icmp::IDENTIFIER.write(message, self.identifier);
+        icmp::SEQUENCE.write(message, self.sequence);
+        for (byte, value) in message.iter_mut().skip(8).zip(self.data.to_be_bytes()) {
+            *byte = value;
+        }
+        icmp::CHECKSUM.write(message, !checksum::add(checksum::sum(message), pseudo));
+    }
+
+    /// Make `packet` the request from an IPv4 address to another; false, and nothing done, where its room is too small.
+    pub fn emit4(self, packet: &mut Packet<'_>, link: Link, source: u32, destination: u32) -> bool {
+        let body = ethernet::begin(packet, link, ethertype::IPV4, ipv4::LENGTH + LENGTH);
+        let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv4::LENGTH)) else {
+            return false;
+        };
+        ipv4::VERSION_LENGTH.write(header, 0x45);
+        ipv4::TOTAL_LENGTH.write(header, (ipv4::LENGTH + LENGTH) as u16);
+        ipv4::FRAGMENT.write(header, ipv4::DONT_FRAGMENT);
+        ipv4::TTL.write(header, 64);
+        ipv4::PROTOCOL.write(header, protocol::ICMP);
+        ipv4::SOURCE.write(header, source);
+        ipv4::DESTINATION.write(header, destination);
+        ipv4::CHECKSUM.write(header, checksum::checksum(header));
+        self.write(message, icmp::kind::ECHO_REQUEST, 0);
+        true
+    }
+
+    /// The same between two IPv6 addresses.
+    pub fn emit6(self, packet: &mut Packet<'_>, link: Link, source: u128, destination: u128) -> bool {
+        let body = ethernet::begin(packet, link, ethertype::IPV6, ipv6::LENGTH + LENGTH);
+        let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv6::LENGTH)) else {
+            return false;
+        };
+        ipv6::VERSION_CLASS_FLOW.write(header, 6 << 28);
+        ipv6::PAYLOAD_LENGTH.write(header, LENGTH as u16);
+        ipv6::NEXT_HEADER.write(header, protocol::ICMPV6);
+        ipv6::HOP_LIMIT.write(header, 64);
+        ipv6::SOURCE.write(header, source);
+        ipv6::DESTINATION.write(header, destination);
+        let pseudo = checksum::pseudo6(source, destination, protocol::ICMPV6, LENGTH as u16);
+        self.write(message, icmpv6::kind::ECHO_REQUEST, pseudo);
+        true
+    }
+}
