@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{Fragment, Layers};
 
+use sluice_route::policer::ROUTER_SHARE;
+
 use crate::counters::WorkerCounters;
 use crate::reason::Own;
 
@@ -95,7 +97,8 @@ pub enum Multicast {
     None,
 }
 
-/// Packets a second and burst, by [`Class`].
+/// Packets a second and burst, by [`Class`], that come in by an interface; all of a router's together may be [`ROUTER_SHARE`] times
+/// as many.
 pub type Limits = [(u64, u64); Class::ALL.len()];
 
 /// Limits where the configuration names none, in the order of [`Class::ALL`].
@@ -138,37 +141,44 @@ impl Bucket {
 pub struct Host {
     limits: Limits,
     multicast: Multicast,
-    buckets: [Bucket; Class::ALL.len()],
+    /// By interface: one's flood takes nothing from another.
+    interfaces: Box<[[Bucket; Class::ALL.len()]]>,
+    /// Of all together.
+    all: [Bucket; Class::ALL.len()],
     passed: Arc<[AtomicU64; Class::ALL.len()]>,
 }
 
 impl Default for Host {
     fn default() -> Self {
-        Self::new(LIMITS, Multicast::default())
+        Self::new(LIMITS, Multicast::default(), 0)
     }
 }
 
 impl Host {
-    /// A host with these limits, its buckets full.
-    pub fn new(limits: Limits, multicast: Multicast) -> Self {
+    /// A host with these limits, its buckets full, where there are so many interfaces.
+    pub fn new(limits: Limits, multicast: Multicast, interfaces: usize) -> Self {
+        let shared =
+            limits.map(|(rate, burst)| (rate.saturating_mul(ROUTER_SHARE), burst.saturating_mul(ROUTER_SHARE)));
         Self {
             limits,
             multicast,
-            buckets: limits.map(Bucket::new),
+            interfaces: (0..interfaces).map(|_| limits.map(Bucket::new)).collect(),
+            all: shared.map(Bucket::new),
             passed: Arc::default(),
         }
     }
 
     /// Whether another one has the same settings.
     pub fn is_like(&self, other: &Self) -> bool {
-        (self.limits, self.multicast) == (other.limits, other.multicast)
+        let settings = |host: &Self| (host.limits, host.multicast, host.interfaces.len());
+        settings(self) == settings(other)
     }
 
     /// One with its settings that counts on from another one.
     pub fn changed_from(&self, before: &Self) -> Self {
         Self {
             passed: before.passed.clone(),
-            ..Self::new(self.limits, self.multicast)
+            ..Self::new(self.limits, self.multicast, self.interfaces.len())
         }
     }
 
@@ -177,9 +187,10 @@ impl Host {
         self.multicast
     }
 
-    /// Whether a packet of a class may pass now.
-    pub fn admits(&self, class: Class, now: u64) -> bool {
-        self.buckets[class as usize].take(now)
+    /// Whether a packet of a class that came in by an interface may pass now.
+    pub fn admits(&self, interface: u16, class: Class, now: u64) -> bool {
+        let own = self.interfaces.get(usize::from(interface));
+        own.is_none_or(|own| own[class as usize].take(now)) && self.all[class as usize].take(now)
     }
 
     /// A packet of a class has passed, or was answered in its place.

@@ -145,7 +145,7 @@ fn groups_of_the_link_reach_the_host_and_others_do_not() {
 #[test]
 fn host_that_wants_no_groups_gets_none() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| policy.hosts = vec![Arc::new(Host::new(LIMITS, Multicast::None))],
+        policy: |policy| policy.hosts = vec![Arc::new(Host::new(LIMITS, Multicast::None, 2))],
         ..plan(false)
     });
     rig.send(INSIDE, &group(89, HOST, "224.0.0.5").build());
@@ -156,7 +156,7 @@ fn host_that_wants_no_groups_gets_none() {
 #[test]
 fn host_that_wants_all_groups_gets_those_beyond_the_link_too_and_no_other_frames() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| policy.hosts = vec![Arc::new(Host::new(LIMITS, Multicast::All))],
+        policy: |policy| policy.hosts = vec![Arc::new(Host::new(LIMITS, Multicast::All, 2))],
         ..plan(false)
     });
     for frame in [
@@ -183,7 +183,7 @@ fn class_without_a_rate_is_let_through_to_no_host() {
         policy: |policy| {
             let mut limits = LIMITS;
             limits[Class::Rest as usize] = (0, 1_000);
-            policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal))];
+            policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal, 2))];
         },
         ..plan(false)
     });
@@ -209,7 +209,11 @@ fn router_without_a_host_takes_part_in_nothing() {
 #[test]
 fn flood_of_a_class_leaves_the_others_alone() {
     fn small(policy: &mut Policy) {
-        policy.hosts = vec![Arc::new(Host::new([(10, 4); Class::ALL.len()], Multicast::LinkLocal))];
+        policy.hosts = vec![Arc::new(Host::new(
+            [(10, 4); Class::ALL.len()],
+            Multicast::LinkLocal,
+            2,
+        ))];
     }
     let mut rig = Rig::new(Plan {
         policy: small,
@@ -245,12 +249,34 @@ fn flood_of_a_class_leaves_the_others_alone() {
     assert_eq!((5, 4), (host.passed(Class::Routing), host.passed(Class::Rest)));
 }
 
+/// What comes in by an interface takes nothing from what comes in by another.
+#[test]
+fn flood_by_an_interface_leaves_those_by_others_alone() {
+    let mut rig = Rig::new(Plan {
+        policy: |policy| {
+            policy.hosts = vec![Arc::new(Host::new(
+                [(10, 4); Class::ALL.len()],
+                Multicast::LinkLocal,
+                2,
+            ))];
+        },
+        ..plan(false)
+    });
+    let inside = packet::udp4("192.168.1.10:50000", "192.168.1.1:5000");
+    let outside = packet::udp4("198.51.100.7:50000", "203.0.113.1:5000");
+    (0..100).for_each(|_| assert_eq!(0, rig.router_sends(&outside).len()));
+    assert_eq!(4, punted(&mut rig).len());
+    (0..4).for_each(|_| assert_eq!(0, rig.host_sends(&inside).len()));
+    assert_eq!(4, punted(&mut rig).len());
+    assert_eq!(vec![("punt-policed-rest", 96)], rig.all_drops());
+}
+
 #[test]
 fn queue_that_nobody_empties_drops_what_comes_next() {
     let mut rig = Rig::new(Plan {
         policy: |policy| {
             let limits = [(1_000_000, 1_000_000); Class::ALL.len()];
-            policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal))];
+            policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal, 2))];
         },
         ..plan(false)
     });
@@ -484,7 +510,7 @@ fn routers_are_policed_apart() {
         },
         policy: |policy| {
             policy.routers = vec![Default::default(); 2];
-            let few = Host::new([(1, 2); Class::ALL.len()], Multicast::LinkLocal);
+            let few = Host::new([(1, 2); Class::ALL.len()], Multicast::LinkLocal, 2);
             policy.hosts = vec![Arc::new(few), Arc::default()];
         },
         ..plan(false)
@@ -505,10 +531,10 @@ fn host_stays_over_a_commit_that_does_not_change_it_and_counts_on_over_any() {
     let mut rig = Rig::new(plan(false));
     let (_, routes) = rig::policy(&plan(false));
     rig.send(INSIDE, &group(89, HOST, "224.0.0.5").build());
-    for (limits, expected) in [(LIMITS, true), ([(7, 7); Class::ALL.len()], false)] {
+    for (limits, expected) in [(LIMITS, false), (LIMITS, true), ([(7, 7); Class::ALL.len()], false)] {
         let mut policy = rig.plane.policy().clone();
         let before = policy.hosts[0].clone();
-        policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal))];
+        policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal, 2))];
         rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
         let host = &rig.plane.policy().hosts[0];
         assert_eq!(expected, Arc::ptr_eq(&before, host));

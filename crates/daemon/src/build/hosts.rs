@@ -3,8 +3,8 @@
 use sluice_config::schema::{HostMulticast, RouterHost};
 use sluice_engine::punt::{Class, Host, LIMITS, Multicast};
 
-/// A router's host, as it is written.
-pub(super) fn host(written: &RouterHost) -> Host {
+/// A router's host, as it is written, where there are so many interfaces.
+pub(super) fn host(written: &RouterHost, interfaces: usize) -> Host {
     let mut limits = LIMITS;
     for (name, given) in written.limits.given() {
         if let Some(class) = Class::ALL.into_iter().find(|class| class.name() == name) {
@@ -16,7 +16,7 @@ pub(super) fn host(written: &RouterHost) -> Host {
         HostMulticast::All => Multicast::All,
         HostMulticast::None => Multicast::None,
     };
-    Host::new(limits, multicast)
+    Host::new(limits, multicast, interfaces)
 }
 
 #[cfg(test)]
@@ -29,10 +29,10 @@ mod tests {
         let text = "[interfaces.a]\ndevice = \"null:\"\nrouter = \"red\"\n[routers.red]\ndaemon = true\n\
                     host = { multicast = \"none\", limits = { rest = { rate = 0, burst = 0 }, bfd = { rate = 7, burst = 3 } } }\n";
         let config = config(text);
-        let [default, red] = [0, 1].map(|number| host(&config.routers[number].host));
-        assert!(default.is_like(&Host::default()));
+        let [default, red] = [0, 1].map(|number| host(&config.routers[number].host, 1));
+        assert!(default.is_like(&Host::new(LIMITS, Multicast::default(), 1)));
         let mut limits = LIMITS;
         (limits[Class::Bfd as usize], limits[Class::Rest as usize]) = ((7, 3), (0, 0));
-        assert!(red.is_like(&Host::new(limits, Multicast::None)));
+        assert!(red.is_like(&Host::new(limits, Multicast::None, 1)));
     }
 }

@@ -186,7 +186,7 @@ pub fn policy(
     policy.hosts = config
         .routers
         .iter()
-        .map(|router| hosts::host(&router.host).into())
+        .map(|router| hosts::host(&router.host, config.interfaces.len()).into())
         .collect();
     let (routers, links) = shares::shares(config);
     policy.share_by(routers, links);

@@ -27,7 +27,7 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>)
             continue;
         }
         let class = punt::Class::of(layers);
-        if !host.admits(class, ctx.now.nanoseconds) {
+        if !host.admits(meta.interface, class, ctx.now.nanoseconds) {
             lists.discard(slot, class.policed());
             continue;
         }
