@@ -87,9 +87,8 @@ class Forgiven:
     def rule(self, flow):
         """The rule that names a flow's first packet, or nothing."""
         protocol = {packet.TCP: "tcp", packet.UDP: "udp"}.get(flow.protocol)
-        if flow.near == "outside" and (rule := self.world.destination(protocol, *flow.target)):
-            return rule
-        return self.world.source(flow.source[0], side_of(flow.target[0]))
+        rule = self.world.destination(protocol, *flow.target, flow.near)
+        return rule or self.world.source(flow.source[0], side_of(flow.target[0]))
 
     def plain(self, flow):
         """Forwarded without a session."""

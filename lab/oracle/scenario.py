@@ -266,8 +266,7 @@ class Maker:
         if choice < 0.2 and self.world.destinations:
             rule = pick.choice(self.world.destinations)
             protocol = packet.TCP if rule.protocol == "tcp" else packet.UDP
-            target = (rule.address, pick.randrange(rule.first, rule.last + 1))
-            return Flow(number, protocol, (peer, port), target)
+            return self._led(number, protocol, rule, hosts, (peer, port))
         if choice < 0.3:
             return Flow(number, protocol, (peer, port), (pick.choice(self.world.pool_addresses()), pick.choice(UNLENT)))
         if not hosts:
@@ -278,6 +277,16 @@ class Maker:
             if self.world.source(source, side_of(target)) or not self.world.source(target, side_of(source)):
                 return Flow(number, protocol, (source, port), (target, server))
         return Flow(number, protocol, (pick.choice(hosts), port), (peer, server))
+
+    def _led(self, number, protocol, rule, hosts, peer):
+        """A flow that a destination rule names."""
+        pick = self.pick
+        to_port = pick.randrange(rule.first, rule.last + 1)
+        if rule.incoming in (None, "outside"):
+            anywhere = pick.choice(["203.0.114.9", pick.choice(self.world.pool_addresses()), self._host()])
+            return Flow(number, protocol, peer, (rule.address or anywhere, to_port))
+        near = [host for host in hosts if side_of(host) == rule.incoming]
+        return Flow(number, protocol, (near[0], peer[1]), (peer[0], to_port)) if near else None
 
     # What a flow does.
 

@@ -82,6 +82,8 @@ pub struct Config {
     pub source: Vec<SourceRule>,
     /// Destination rules in the order of the file; the most specific decides.
     pub destination: Vec<DestinationRule>,
+    /// Hosts that destination rules deal flows among.
+    pub host_sets: Vec<HostSet>,
     /// Rules of the packet filters, those of the default router first, each router's in the order of the file; their settings
     /// are in `document`.
     pub filter: Vec<FilterRule>,
@@ -506,10 +508,40 @@ pub struct DestinationRule {
     pub protocol: Option<Transport>,
     /// The outside addresses.
     pub address: ipnet::Ipv4Net,
+    /// The interface that they come in by; any where none is named.
+    pub incoming: Option<InterfaceIndex>,
     /// The outside ports; all where none are named.
     pub ports: Option<PortRange>,
     /// What becomes of it.
     pub action: DestinationAction,
+}
+
+/// Hosts that flows are dealt among.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostSet {
+    /// The virtual router that has it.
+    pub router: RouterIndex,
+    /// What flows are dealt by.
+    pub balance: schema::Balance,
+    /// The hosts, each with its weight.
+    pub hosts: Vec<(Ipv4Addr, u16)>,
+    /// How they are checked, where they are.
+    pub health: Option<HostCheck>,
+}
+
+/// How hosts are checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostCheck {
+    /// The port over TCP; an echo request where none is given.
+    pub port: Option<u16>,
+    /// Time from one check to the next.
+    pub interval: Duration,
+    /// What has not answered for so long has failed.
+    pub timeout: Duration,
+    /// Failures in a row after which a host is down.
+    pub failures: u32,
+    /// Answers in a row after which a host is up again.
+    pub successes: u32,
 }
 
 /// What becomes of a destination.
@@ -517,6 +549,8 @@ pub struct DestinationRule {
 pub enum DestinationAction {
     /// An inside host, and the first of its ports; the same ports where none is named.
     Host(Ipv4Addr, Option<u16>),
+    /// A host of a set, by its place in [`Config::host_sets`], and the first of its ports.
+    Hosts(u16, Option<u16>),
     /// The address at the same place of a network as large.
     Static(ipnet::Ipv4Net),
     /// Neither it nor the source is translated.

@@ -2,6 +2,7 @@
 
 mod bridge;
 mod chain;
+mod destination;
 mod filter;
 mod inspection;
 mod pool;
@@ -15,6 +16,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 pub use self::bridge::BridgeProblem;
 pub use self::chain::ChainProblem;
+pub use self::destination::DestinationProblem;
+pub(crate) use self::destination::MOST_HOSTS;
 pub use self::filter::FilterProblem;
 pub use self::inspection::InspectionProblem;
 pub use self::pool::PoolProblem;
@@ -92,6 +95,9 @@ pub enum Problem {
     /// A static route.
     #[error(transparent)]
     Route(RouteProblem),
+    /// A destination rule.
+    #[error(transparent)]
+    Destination(DestinationProblem),
     /// A tunnel.
     #[error(transparent)]
     Tunnel(TunnelProblem),
@@ -436,6 +442,7 @@ impl Problem {
             Self::Stage(problem) => problem.hint(),
             Self::Router(problem) => problem.hint(),
             Self::Route(problem) => problem.hint(),
+            Self::Destination(problem) => problem.hint(),
             Self::Tunnel(problem) => problem.hint(),
             Self::Chain(problem) => problem.hint(),
             Self::Bridge(problem) => problem.hint(),

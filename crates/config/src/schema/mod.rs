@@ -30,7 +30,10 @@ pub use inspection::{
 pub use interface::{
     Bond, BondMode, InUse, Interface, LeftToOffload, LinkShare, RouterAdvertisements, SourceValidation,
 };
-pub use nat::{DestinationRule, ExemptRule, Nat, SourceRule, StaticRule, UnsolicitedSyn, UntranslatedInbound};
+pub use nat::{
+    Balance, DestinationRule, ExemptRule, Health, HealthProtocol, Nat, SourceRule, StaticRule, UnsolicitedSyn,
+    UntranslatedInbound,
+};
 pub use pool::{
     Algorithm, Block, Deterministic, Filtering, Mapping, Pairing, Pool, PortSelection, SessionLimits, SubscriberLimits,
 };

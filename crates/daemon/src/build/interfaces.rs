@@ -154,7 +154,7 @@ enum Side {
 }
 
 /// The sides of all interfaces. Source rules lead out where they say, or anywhere where one names no interface; destination
-/// rules are asked first on the others, but not where the hosts are whose sources are translated.
+/// rules are asked first on the others, or on those that they name, but not where the hosts are whose sources are translated.
 fn sides(config: &Config) -> Vec<Side> {
     let mut routers: Vec<_> = config.interfaces.iter().map(|interface| interface.router).collect();
     routers.sort_unstable();
@@ -173,7 +173,10 @@ fn sides_of(config: &Config, router: RouterIndex) -> Vec<(InterfaceIndex, Side)>
         .filter(|rule| rule.router == router && rule.action != SourceAction::Exempt)
         .collect();
     let anywhere = rules.iter().any(|rule| rule.out.is_none());
-    let forwards = config.destination.iter().any(|rule| rule.router == router);
+    let forwards = |index: InterfaceIndex| {
+        let mut rules = config.destination.iter().filter(|rule| rule.router == router);
+        rules.any(|rule| rule.incoming.is_none_or(|incoming| incoming == index))
+    };
     let has_hosts = |interface: &Configured| {
         interface.addresses.iter().any(|own| match own.net() {
             IpNet::V4(net) => rules
@@ -188,7 +191,7 @@ fn sides_of(config: &Config, router: RouterIndex) -> Vec<(InterfaceIndex, Side)>
         let side = match named {
             true => Side::Outside,
             false if has_hosts && anywhere => Side::Both,
-            false if has_hosts || !anywhere && !forwards => Side::Inside,
+            false if has_hosts || !anywhere && !forwards(index) => Side::Inside,
             // Most likely it only carries VLANs.
             false if interface.addresses.is_empty() => Side::Both,
             false => Side::Outside,

@@ -199,6 +199,7 @@ pub fn policy(
     if let Some(seeking) = applications::seeking(config)? {
         policy.seek_by(seeking);
     }
+    policy.spread_flows();
     policy.uplinks = uplinks(config);
     policy.passes_untranslated = config.document.nat.untranslated_inbound == schema::UntranslatedInbound::Pass;
     policy.answers_syns = config.document.nat.unsolicited_syn == schema::UnsolicitedSyn::Unreachable;

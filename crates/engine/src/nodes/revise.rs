@@ -257,9 +257,16 @@ fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, generations: u3
     let (rules, forward, protocol) = (&F::nat(policy).rules, session.forward(), session.protocol());
     let (nat, reverse) = (session.nat(), session.reverse());
     let mapped = nat.pool().is_some() && !nat.translates_source();
-    let redirection = rules.decide_destination(forward, protocol).map(|decided| decided.what);
+    let redirection = rules
+        .decide_destination(forward, protocol, session.interface())
+        .map(|decided| decided.what);
     let same_target = match redirection {
         Some(rule::Destination::To(target)) => !mapped && leads_to::<F>(session, &target),
+        Some(rule::Destination::Among(set, port)) => {
+            let address = reverse.source();
+            let is_one = rules.set(set).is_some_and(|set| set.host(address).is_some());
+            !mapped && is_one && leads_to::<F>(session, &Target { address, port })
+        }
         Some(rule::Destination::Exempt) => false,
         None => nat.translates_destination() == mapped,
     };
@@ -341,7 +348,7 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
         mapped,
         hops,
         answers: _,
-    } = match plan::<F>(ctx, &first, &key, known) {
+    } = match plan::<F>(ctx, &first, &key, known, Some(session.reverse().source())) {
         Plan::Session(translation) => translation,
         // A route or a neighbour that is away for the moment does not end a session.
         plan @ (Plan::Wait(_) | Plan::Complain(_, Reason::Route(_)) | Plan::Drop(Reason::Route(_))) => {
