@@ -234,7 +234,8 @@ class Maker:
         peers = [self._fresh(self._peer) for _ in range(self.pick.choice([1, 2]))]
         for number in range(self.pick.choice([1, 1, 2, 3, 4])):
             flow = self._flow(number, [host for host in hosts if host], peers)
-            if flow and all((flow.protocol, flow.source, flow.target) != (f.protocol, f.source, f.target) for f in flows):
+            # Of two that meet at one host each system gives the second a source port of its own choice.
+            if flow and all(self._ends(flow) != self._ends(other) for other in flows):
                 flows.append(dataclasses.replace(flow, number=len(flows)))
         scripts = [self._script(flow) for flow in flows]
         steps = []
@@ -277,6 +278,13 @@ class Maker:
             if self.world.source(source, side_of(target)) or not self.world.source(target, side_of(source)):
                 return Flow(number, protocol, (source, port), (target, server))
         return Flow(number, protocol, (pick.choice(hosts), port), (peer, server))
+
+    def _ends(self, flow):
+        """Protocol and ends of a flow, as rules lead it."""
+        protocol = {packet.TCP: "tcp", packet.UDP: "udp"}.get(flow.protocol)
+        rule = self.world.destination(protocol, *flow.target, flow.near)
+        target = (rule.to, rule.to_first + flow.target[1] - rule.first) if rule else flow.target
+        return flow.protocol, flow.source, target
 
     def _led(self, number, protocol, rule, hosts, peer):
         """A flow that a destination rule names."""

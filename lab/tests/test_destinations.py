@@ -11,6 +11,7 @@ from lab.connection import connect, exchange
 from lab.gateway import Sluice
 from lab.host import Host
 from lab.services import NAME, NGINX
+from lab.topology import POOL
 
 pytestmark = pytest.mark.sluice
 
@@ -26,9 +27,11 @@ def document(request, topology):
         configuration.standard(), system={"workers": request.param}, routers={"default": {"daemon": True}},
     )
     inside = ["inside1", "inside2"]
+    made["nat"]["source"].append({"from": "192.168.1.1/32", "own": True, "out": "outside", "pool": "carrier"})
     made["nat"]["destination"] += [
         {"in": "outside", "protocol": "tcp", "port": 808, "to": topology.alice.address, "to-port": 80},
         {"in": inside, "protocol": "udp", "port": 53, "to": "gateway"},
+        {"own": True, "protocol": "tcp", "port": 7000, "to": topology.bob.address, "to-port": 7001},
         {"in": inside, "protocol": "tcp", "port": 80, "to": "gateway", "to-port": PROXY},
         {
             "protocol": "tcp", "address": BALANCED, "port": 443,
@@ -113,6 +116,28 @@ def test_what_the_gateways_host_sends_itself_stays_as_it_is(topology, router):
     with ours, theirs:
         exchange(ours, theirs)
         assert "198.51.100.2" == theirs.getpeername()[0]
+
+
+def test_what_the_gateways_host_sends_from_an_address_of_a_rule_is_translated(topology, router):
+    listener = topology.server.listener(8001)
+    with listener, router.open_socket(kind=socket.SOCK_STREAM) as ours:
+        ours.bind(("192.168.1.1", 0))
+        ours.connect((topology.server.address, 8001))
+        theirs, peer = listener.accept()
+        with theirs:
+            theirs.settimeout(5)
+            assert peer[0] in POOL
+            exchange(ours, theirs)
+
+
+def test_what_the_gateways_host_asks_anybody_is_led_to_the_host_of_a_rule(topology, router):
+    listener = topology.bob.listener(7001)
+    with listener, router.open_socket(kind=socket.SOCK_STREAM) as ours:
+        ours.connect((topology.server.address, 7000))
+        theirs, _ = listener.accept()
+        with theirs:
+            theirs.settimeout(5)
+            exchange(ours, theirs)
 
 
 def _state(gateway, host, number=1):
