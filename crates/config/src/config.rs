@@ -478,6 +478,8 @@ impl Default for Timeouts {
 pub struct SourceRule {
     /// The virtual router that has it.
     pub router: RouterIndex,
+    /// It is about what the router's host sends.
+    pub own: bool,
     /// Network of the inside hosts; IPv4.
     pub from: ipnet::Ipv4Net,
     /// The protocol; any where none is named.
@@ -504,6 +506,8 @@ pub enum SourceAction {
 pub struct DestinationRule {
     /// The virtual router that has it.
     pub router: RouterIndex,
+    /// It is about what the router's host sends.
+    pub own: bool,
     /// TCP or UDP; any where none is named.
     pub protocol: Option<Transport>,
     /// The outside addresses.

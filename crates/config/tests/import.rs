@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use sluice_config::import::{Imported, Source, import, text};
 use sluice_config::memory::EntryBytes;
 use sluice_config::schema::{Action, RejectWith, Verdict};
+use sluice_config::value::Target;
 use sluice_config::{Checked, Machine, check};
 
 fn imported(texts: &[&str], addresses: &[(&str, &str)]) -> Imported {
@@ -488,6 +489,21 @@ fn nat_destination_of_an_interface_is_a_rule_of_that_for_whatever_address() {
 }
 
 #[test]
+fn nat_redirect_leads_to_the_host_of_the_router() {
+    let imported = translated(
+        "-A PREROUTING -i eth1 -p tcp --dport 80 -j REDIRECT --to-ports 3128",
+        &[("eth1", "10.0.0.1/24")],
+    );
+    assert_eq!(NONE, *left(&imported));
+    let [rule] = imported.document.nat.destination.as_slice() else {
+        panic!("{:?}", imported.document.nat.destination)
+    };
+    assert_eq!((&Target::Gateway, None), (&rule.to, rule.address));
+    assert_eq!("3128", rule.to_port.unwrap().to_string());
+    assert!(imported.document.routers["default"].daemon);
+}
+
+#[test]
 fn nat_destinations_that_differ_in_meaning_are_listed() {
     for (rule, why) in [
         (
@@ -512,7 +528,11 @@ fn nat_destinations_that_differ_in_meaning_are_listed() {
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80 -j REDIRECT --to-ports 8080",
-            "target `REDIRECT`",
+            "names interfaces that packets come in by",
+        ),
+        (
+            "-i eth1 -p tcp --dport 80 -j REDIRECT --to-ports 8080",
+            "give --address eth1=ADDRESS",
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80 -s 192.0.2.1/32 -j DNAT --to-destination 10.0.0.1",

@@ -352,6 +352,7 @@ fn document() -> impl Strategy<Value = Document> {
                 .map(|(from, out, pool)| SourceRule {
                     from,
                     protocol: None,
+                    own: out.is_some(),
                     out,
                     pool,
                 })
@@ -383,12 +384,20 @@ fn destination() -> impl Strategy<Value = DestinationRule> {
     let to = prop_oneof![
         host().prop_map(Target::Host),
         Just(Target::Gateway),
-        vec((host(), 0u16..4), 0..4)
-            .prop_map(|hosts| Target::Hosts(hosts.into_iter().map(|(host, weight)| TargetHost { host, weight }).collect())),
+        vec((host(), 0u16..4), 0..4).prop_map(|hosts| Target::Hosts(
+            hosts
+                .into_iter()
+                .map(|(host, weight)| TargetHost { host, weight })
+                .collect()
+        )),
     ];
     let port = || option::of((1..=u16::MAX).prop_map(|port| port.to_string().parse::<Port>().unwrap()));
     let health = (any::<bool>(), port(), period(), any::<u32>()).prop_map(|(icmp, port, interval, failures)| Health {
-        protocol: if icmp { HealthProtocol::Icmp } else { HealthProtocol::Tcp },
+        protocol: if icmp {
+            HealthProtocol::Icmp
+        } else {
+            HealthProtocol::Tcp
+        },
         port,
         interval,
         failures,
@@ -400,6 +409,7 @@ fn destination() -> impl Strategy<Value = DestinationRule> {
         DestinationRule {
             protocol: None,
             address,
+            own: names.is_empty(),
             incoming: OneOrMore(names),
             port,
             to,

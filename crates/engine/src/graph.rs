@@ -186,7 +186,7 @@ edges! {
     "established" => "output", "", STATEFUL;
     "established" => "cut", "too long", STATEFUL;
     "established" => "complain", "TTL, MTU, refused", FLOWS;
-    "established" => "punt", "a rule leads it to its router's host", STATEFUL | HOSTED;
+    "established" => "punt", "its session is the host's", STATEFUL | HOSTED;
     "decide" => "established", "session made", FLOWS;
     "decide" => "host", "its host sent it, and no session knows it", STATEFUL | HOSTED;
     "decide" => "forward", "nothing to translate", STATEFUL;
@@ -213,7 +213,7 @@ edges! {
     "subscriber" => "forward", "DHCP to servers", SITES;
     "host" => "output", "to a neighbour, or a group", HOSTED;
     "host" => "forward", "to somebody elsewhere", HOSTED;
-    "host" => "established", "may be an answer of a session", STATEFUL | HOSTED;
+    "host" => "established", "may have a session", STATEFUL | HOSTED;
     "host" => "fragments", "a fragment that may be one", STATEFUL | HOSTED;
     "neighbour" => "transmit", "answer", ROUTED;
     "neighbour" => "subscriber", "ARP that claims a site's address", SITES;

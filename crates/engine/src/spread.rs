@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use sluice_nat::Address;
-use sluice_nat::rule::{DestinationAction, DestinationRule};
+use sluice_nat::rule::{DestinationAction, DestinationRule, OWN};
 use sluice_wire::Context;
 
 use crate::family::Family;
@@ -21,8 +21,8 @@ type End<A> = (A, u16);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread<A> {
     ranges: Vec<Range<A>>,
-    /// Routers of which some own address is one of them.
-    own: Vec<Context>,
+    /// Routers whose hosts' packets may have sessions.
+    hosted: Vec<Context>,
 }
 
 impl<A: Address> Spread<A> {
@@ -30,7 +30,7 @@ impl<A: Address> Spread<A> {
     pub fn of<F: Family<Address = A>>(nat: &Nat<F>, interfaces: &[Interface]) -> Option<Self> {
         let mut spread = Self {
             ranges: Vec::new(),
-            own: Vec::new(),
+            hosted: Vec::new(),
         };
         let owned = interfaces.iter().flat_map(|interface| {
             let addresses = interface.link.addresses.iter();
@@ -42,35 +42,46 @@ impl<A: Address> Spread<A> {
                 DestinationAction::Hosts(set, first) => {
                     let hosts = nat.rules.set(set).map_or(&[][..], |set| &set.hosts);
                     hosts.iter().for_each(|host| spread.add(&rule, host.address, first));
+                    spread.host_of(rule.context & OWN != 0, rule.context);
                 }
                 DestinationAction::Host(host, first) => {
-                    let own = owned.contains(&(rule.context, F::address(host)));
+                    let own = owned.contains(&(rule.context & !OWN, F::address(host)));
                     let inbound = rule.inbound.and_then(|number| interfaces.get(usize::from(number)));
-                    if own || inbound.is_some_and(|interface| !interface.outside) {
+                    let of_host = rule.context & OWN != 0;
+                    if own || of_host || inbound.is_some_and(|interface| !interface.outside) {
                         spread.add(&rule, host, first);
                     }
-                    if own && !spread.own.contains(&rule.context) {
-                        spread.own.push(rule.context);
-                    }
+                    spread.host_of(own || of_host, rule.context);
                 }
                 DestinationAction::Static(_) | DestinationAction::Exempt => {}
             }
         }
+        for (_, rule, _) in nat.rules.sources(usize::MAX) {
+            spread.host_of(rule.context & OWN != 0, rule.context);
+        }
         spread.ranges.sort_unstable();
-        (!spread.ranges.is_empty()).then_some(spread)
+        (!spread.ranges.is_empty() || !spread.hosted.is_empty()).then_some(spread)
+    }
+
+    /// What a router's host sends may have sessions.
+    fn host_of(&mut self, is_so: bool, context: Context) {
+        let router = context & !OWN;
+        if is_so && !self.hosted.contains(&router) {
+            self.hosted.push(router);
+        }
     }
 
     fn add(&mut self, rule: &DestinationRule<A>, host: A, first: Option<u16>) {
         let (from, to) = rule.ports.unwrap_or((0, u16::MAX));
         let first = first.unwrap_or(from);
         self.ranges
-            .push((rule.context, host, first, first.saturating_add(to - from)));
+            .push((rule.context & !OWN, host, first, first.saturating_add(to - from)));
     }
 
-    /// Whether a router's own host has flows that rules lead to it.
+    /// Whether what a router's host sends may have sessions.
     #[inline(always)]
-    pub fn has_own(&self, context: Context) -> bool {
-        self.own.contains(&context)
+    pub fn has_host(&self, context: Context) -> bool {
+        self.hosted.contains(&context)
     }
 
     fn has(&self, context: Context, end: End<A>) -> bool {
@@ -108,7 +119,7 @@ mod tests {
         ) {
             let mut ranges: Vec<_> = ranges.into_iter().map(|(c, a, first, more)| (c, a, first, first + more)).collect();
             ranges.sort_unstable();
-            let spread = Spread { ranges: ranges.clone(), own: Vec::new() };
+            let spread = Spread { ranges: ranges.clone(), hosted: Vec::new() };
             let has = |end: (u32, u16)| ranges.iter().any(|&(of, address, first, last)| {
                 (of, address) == (context, end.0) && first <= end.1 && end.1 <= last
             });

@@ -281,6 +281,20 @@ impl Steering {
 }
 
 impl Steering {
+    /// The shard of the session of what the router's host sends: of a flow that was led to it as its client says, of others by the
+    /// own address.
+    #[cold]
+    pub fn of_own<F: Family>(&self, nat: &Nat<F>, key: &F::Key) -> u16 {
+        let tuple = F::tuple(key);
+        let (own, other) = (
+            (tuple.source(), tuple.source_port()),
+            (tuple.destination(), tuple.destination_port()),
+        );
+        let spread = nat.spread.as_ref();
+        let client = spread.and_then(|spread| spread.client(tuple.context(), own, other));
+        self.of_host::<F>(client.unwrap_or(own.0))
+    }
+
     /// [`Steering::shard_of`] where there are subscribers' sites.
     #[inline(always)]
     pub fn shard_among_sites<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {

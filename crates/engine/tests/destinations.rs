@@ -12,7 +12,9 @@ use sluice_engine::policy::Policy;
 use sluice_engine::steering::{Hashed, Together};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
 use sluice_nat::behaviour::{Behaviour, Mapping};
-use sluice_nat::rule::{Balance, DestinationAction, DestinationRule, HostSet, Prefix, SetHost};
+use sluice_nat::rule::{
+    Balance, DestinationAction, DestinationRule, HostSet, OWN as OWN_RULES, Prefix, SetHost, SourceAction, SourceRule,
+};
 use sluice_testkit::packet::{self, Frame, IpNumber, Transport, flag};
 
 const ANY: Prefix<u32> = Prefix { address: 0, length: 0 };
@@ -443,4 +445,68 @@ fn one_client_keeps_its_host_and_that_of_another_going_down_moves_nobody_else() 
         .filter(|server| server.ip().to_bits() == v4(SERVERS[0]))
         .count();
     assert!((15..50).contains(&there), "{there}");
+}
+
+/// The router's host begins: its source becomes an address of the pool where a rule says so, and the answers come back to it.
+#[test]
+fn flow_that_the_host_begins_is_translated_where_a_rule_of_its_own_says_so() {
+    let wan = "203.0.113.1";
+    let source = SourceRule {
+        context: OWN_RULES,
+        outside: Some(OUTSIDE),
+        ..SourceRule::of(Prefix::host(v4(wan)), SourceAction::Pool(0))
+    };
+    let resolver = DestinationRule {
+        context: OWN_RULES,
+        inbound: None,
+        ..rule(OUTSIDE, 17, 53, DestinationAction::Host(v4(HOST), Some(5353)))
+    };
+    let mut rig = Rig::new(Plan {
+        sources: vec![source],
+        ..plan(vec![resolver])
+    });
+    for port in 5000..5010 {
+        let (own, remote) = (SocketAddrV4::new(wan.parse().unwrap(), port), socket("198.51.100.9:80"));
+        let syn = packet::tcp4(own, remote).flags(flag::SYN).numbers(1, 0).ttl(1);
+        let sent = own_sends(&mut rig, OUTSIDE, &syn);
+        let (out, outside, to) = only(&rig, &sent);
+        assert_eq!((OUTSIDE, remote), (out, to));
+        assert!((rig::POOL.to_bits()..=rig::POOL.to_bits() + 1).contains(&outside.ip().to_bits()));
+        assert_eq!(1, sent[0].frame[14 + 8]);
+        let answer = packet::tcp4(remote, outside).flags(flag::SYN | flag::ACK).numbers(9, 2);
+        let frame = answer.macs(ROUTER_MAC, rig::OUTSIDE_MAC).build();
+        assert_eq!(0, rig.send_at(usize::from(port) % 3, OUTSIDE, &frame).len());
+        assert_eq!(vec![(OUTSIDE, remote, own)], punted(&mut rig), "{:?}", rig.all_drops());
+        let more = packet::tcp4(own, remote).flags(flag::ACK).numbers(2, 10);
+        let sent = own_sends(&mut rig, OUTSIDE, &more);
+        assert_eq!((OUTSIDE, outside, remote), only(&rig, &sent));
+        // To the resolver inside, by whatever address.
+        let (own, asked) = (SocketAddrV4::new(OWN.parse().unwrap(), port), socket("8.8.8.8:53"));
+        let sent = own_sends(&mut rig, OUTSIDE, &packet::udp4(own, asked));
+        assert_eq!((INSIDE, own, socket("192.168.1.10:5353")), only(&rig, &sent));
+        let answer = packet::udp4("192.168.1.10:5353", own)
+            .macs(HOST_MAC, INSIDE_MAC)
+            .build();
+        assert_eq!(0, rig.send_at(usize::from(port) % 3, INSIDE, &answer).len());
+        assert_eq!(vec![(INSIDE, asked, own)], punted(&mut rig), "{:?}", rig.all_drops());
+    }
+    assert_eq!(20, rig.live());
+    // Hosts are not asked by rules of the router's own, nor does what they are not about change.
+    let sent = rig.host_sends(&packet::udp4("192.168.1.10:4000", "8.8.8.8:53"));
+    assert_eq!(socket("8.8.8.8:53"), only(&rig, &sent).2);
+    let sent = own_sends(&mut rig, INSIDE, &packet::udp4("192.168.1.1:4000", "192.168.1.10:80"));
+    assert_eq!(
+        (INSIDE, socket("192.168.1.1:4000"), socket("192.168.1.10:80")),
+        only(&rig, &sent)
+    );
+    // A commit changes nothing about them.
+    let policy = Policy::clone(rig.plane.policy());
+    rig.plane.commit(policy, &[rig::policy(&Plan::default()).1]).unwrap();
+    let more = packet::tcp4("203.0.113.1:5000", "198.51.100.9:80")
+        .flags(flag::ACK)
+        .numbers(2, 10);
+    let sent = own_sends(&mut rig, OUTSIDE, &more);
+    let (_, outside, _) = only(&rig, &sent);
+    assert_ne!(v4(wan), outside.ip().to_bits());
+    assert_eq!(Vec::<(&str, u64)>::new(), rig.all_drops());
 }

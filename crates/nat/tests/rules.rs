@@ -74,7 +74,7 @@ fn pool_of(rules: &Rules<u32>, key: &Tuple4, protocol: u8, interface: u16) -> Op
 fn target_of(rules: &Rules<u32>, key: &Tuple4, protocol: u8) -> Option<(u32, u16)> {
     match rules.decide_destination(key, protocol, 0)?.what {
         Destination::To(Target { address, port }) => Some((address, port)),
-        Destination::Exempt => panic!("exempt"),
+        other => panic!("{other:?}"),
     }
 }
 

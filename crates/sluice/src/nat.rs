@@ -337,7 +337,10 @@ fn rule_row(rule: &Rule) -> [String; 8] {
         rule.network.clone(),
         any(rule.protocol.map(|protocol| protocol.to_string())),
         any(rule.ports.clone()),
-        any(rule.incoming.clone()),
+        match rule.own {
+            true => "own".into(),
+            false => any(rule.incoming.clone()),
+        },
         any(rule.out.clone()),
         action.into_iter().flatten().collect::<Vec<_>>().join(" "),
         grouped(rule.flows),

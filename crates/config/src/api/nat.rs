@@ -220,6 +220,9 @@ pub struct Rule {
     /// The interface that flows come in by; any where not given.
     #[serde(default, rename = "in", skip_serializing_if = "Option::is_none")]
     pub incoming: Option<String>,
+    /// It is about what the gateway's own host sends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own: bool,
     /// The interface that flows leave by; any where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,

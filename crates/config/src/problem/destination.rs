@@ -28,6 +28,18 @@ pub enum DestinationProblem {
     /// Checks that nobody can make.
     #[error("hosts are checked by the host of the router, and it has none")]
     NobodyChecks,
+    /// A rule about a host that there is not.
+    #[error("the router has no host whose packets `own` could be about")]
+    NobodySends,
+    /// What the router's host sends, and an interface.
+    #[error("what the gateway's own host sends comes in by no interface")]
+    OwnComesIn,
+    /// What the router's host sends, to itself.
+    #[error("what the gateway's own host sends cannot be led back to it")]
+    OwnToItself,
+    /// A rule about the host's sources that names no interface.
+    #[error("a source rule with `own` names the interface that packets leave by")]
+    OwnWithoutOut,
     /// A TCP check without a port.
     #[error("no port says what is to answer")]
     CheckWithoutPort,
@@ -49,13 +61,16 @@ impl DestinationProblem {
             Self::Anywhere => {
                 "add `address = …`, or `in = …` for whatever address, by the interfaces that it names".into()
             }
-            Self::NoHost | Self::NobodyChecks => {
+            Self::NoHost | Self::NobodyChecks | Self::NobodySends => {
                 "write `daemon = true` for its router, such as in [routers.default]".into()
             }
             Self::NoOwnAddress(_) => "give it one, or name in `in` the interfaces that have one".into(),
             Self::Hosts(_) => format!("write 1 to {MOST_HOSTS}"),
             Self::HostTwice(_) => "write it once; its part beside others is its `weight`".into(),
             Self::OneHost(_) => "write a list in `to`, or leave the key out".into(),
+            Self::OwnComesIn => "leave `in` or `own` out".into(),
+            Self::OwnToItself => "write another host in `to`".into(),
+            Self::OwnWithoutOut => "add `out = …`".into(),
             Self::CheckWithoutPort => "add `port` to `health`, or write `protocol = \"icmp\"` there".into(),
             Self::CheckPort => "leave `port` out, or write `protocol = \"tcp\"`".into(),
             Self::TimeoutBeyondInterval => "write a shorter `timeout`".into(),

@@ -108,6 +108,9 @@ pub struct SourceRule {
     /// The interface by which the packets leave; any where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
+    /// It is about what the gateway's own host sends, with one of its own addresses in `from`; needs `out`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub own: bool,
     /// The pool that their addresses and ports come from.
     pub pool: String,
 }
@@ -125,6 +128,9 @@ pub struct DestinationRule {
     /// Interfaces by which they come in; any where not given.
     #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
     pub incoming: OneOrMore<Name>,
+    /// It is about what the gateway's own host sends; any address where `address` is not given.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub own: bool,
     /// The outside port or ports; all where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortRange>,

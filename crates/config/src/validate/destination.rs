@@ -29,10 +29,15 @@ impl Check<'_> {
             self.host(&[at, place!["address"]].concat(), IpAddr::V4(address));
         }
         let incoming = self.incoming(at, written);
-        if written.address.is_none() && written.incoming.is_empty() {
+        if written.own {
+            self.own_destination(at, written);
+        }
+        if written.address.is_none() && written.incoming.is_empty() && !written.own {
             return self.report(at, DestinationProblem::Anywhere.into());
         }
-        self.forwards_lent_port(k, written, &incoming, interfaces);
+        if !written.own {
+            self.forwards_lent_port(k, written, &incoming, interfaces);
+        }
         let first = written.to_port.map(|port| port.number());
         match (written.port, first) {
             (None, Some(_)) => {
@@ -77,11 +82,13 @@ impl Check<'_> {
         let key = match (written.port, written.address) {
             (Some(_), _) => "port",
             (None, Some(_)) => "address",
+            (None, None) if written.own => "own",
             (None, None) => "in",
         };
         for (incoming, protocol, action) in made {
             let rule = DestinationRule {
                 router: self.scope.router,
+                own: written.own,
                 protocol,
                 address: written.address.map_or_else(Ipv4Net::default, Ipv4Net::from),
                 incoming,
@@ -89,6 +96,31 @@ impl Check<'_> {
                 action,
             };
             self.add_destination(&[at, place![key]].concat(), rule, rules);
+        }
+    }
+
+    /// What the router's host sends comes in by no interface, and not back to it.
+    fn own_destination(&mut self, at: &[Step<'_>], written: &schema::DestinationRule) {
+        let own = &[at, place!["own"]].concat()[..];
+        if !self.has_host() {
+            self.report(own, DestinationProblem::NobodySends.into());
+        }
+        if !written.incoming.is_empty() {
+            self.report(&[at, place!["in"]].concat(), DestinationProblem::OwnComesIn.into());
+        }
+        if written.to == Target::Gateway {
+            self.report(&[at, place!["to"]].concat(), DestinationProblem::OwnToItself.into());
+        }
+    }
+
+    /// A rule about the source of what the router's host sends.
+    pub(super) fn own_source(&mut self, at: &[Step<'_>], written: &schema::SourceRule) {
+        let own = &[at, place!["own"]].concat()[..];
+        if !self.has_host() {
+            self.report(own, DestinationProblem::NobodySends.into());
+        }
+        if written.out.is_none() {
+            self.report(own, DestinationProblem::OwnWithoutOut.into());
         }
     }
 

@@ -19,9 +19,9 @@ pub(super) struct Rules {
     pub source: Vec<SourceRule>,
     pub destination: Vec<DestinationRule>,
     /// What tells source rules apart.
-    sources: HashSet<(Ipv4Net, Option<Transport>, Option<InterfaceIndex>)>,
+    sources: HashSet<(Ipv4Net, bool, Option<Transport>, Option<InterfaceIndex>)>,
     /// Ports of the destination rules of some addresses, a protocol and an interface.
-    ports: HashMap<(Ipv4Net, Option<Transport>, Option<InterfaceIndex>), Vec<Option<PortRange>>>,
+    ports: HashMap<(Ipv4Net, bool, Option<Transport>, Option<InterfaceIndex>), Vec<Option<PortRange>>>,
     /// Hosts that destination rules deal flows among.
     pub host_sets: Vec<HostSet>,
 }
@@ -75,14 +75,11 @@ impl Check<'_> {
             let name = written.pool.clone();
             return self.report(&[at, place!["pool"]].concat(), Problem::UnknownPool { name, known });
         };
-        self.add_source(
-            &[at, place!["from"]].concat(),
-            from,
-            written.protocol,
-            out,
-            SourceAction::Pool(pool),
-            rules,
-        );
+        if written.own {
+            self.own_source(at, written);
+        }
+        let part = (from, written.own, written.protocol, out);
+        self.add_source(&[at, place!["from"]].concat(), part, SourceAction::Pool(pool), rules);
     }
 
     /// One rule for what the hosts open, one for what others open to them.
@@ -114,9 +111,15 @@ impl Check<'_> {
             self.report(at, Problem::StaticInPool { outside, overlap, pool });
         }
         let from = place!["nat", "static", k, "inside"];
-        self.add_source(from, Some(inside), None, out, SourceAction::Static(outside), rules);
+        self.add_source(
+            from,
+            (Some(inside), false, None, out),
+            SourceAction::Static(outside),
+            rules,
+        );
         let rule = DestinationRule {
             router: self.scope.router,
+            own: false,
             protocol: None,
             address: outside,
             incoming: None,
@@ -136,6 +139,7 @@ impl Check<'_> {
                 if let Some(address) = self.network(at, to) {
                     let rule = DestinationRule {
                         router: self.scope.router,
+                        own: false,
                         protocol: written.protocol,
                         address,
                         incoming: None,
@@ -152,7 +156,7 @@ impl Check<'_> {
                 let out = self.leaves_by(place!["nat", "exempt", k, "out"], written.out.as_ref());
                 let at = place!["nat", "exempt", k, "from"];
                 let from = self.network(at, from);
-                self.add_source(at, from, written.protocol, out, SourceAction::Exempt, rules);
+                self.add_source(at, (from, false, written.protocol, out), SourceAction::Exempt, rules);
             }
             _ => self.report(place!["nat", "exempt", k], Problem::ExemptEnds),
         }
@@ -175,18 +179,17 @@ impl Check<'_> {
     fn add_source(
         &mut self,
         at: &[Step<'_>],
-        from: Option<Ipv4Net>,
-        protocol: Option<Transport>,
-        out: Option<InterfaceIndex>,
+        (from, own, protocol, out): (Option<Ipv4Net>, bool, Option<Transport>, Option<InterfaceIndex>),
         action: SourceAction,
         rules: &mut Rules,
     ) {
         let Some(from) = from else { return };
-        if !rules.sources.insert((from, protocol, out)) {
+        if !rules.sources.insert((from, own, protocol, out)) {
             return self.report(at, Problem::DuplicateSource(Prefix::of(from.into())));
         }
         rules.source.push(SourceRule {
             router: self.scope.router,
+            own,
             from,
             protocol,
             out,
@@ -198,7 +201,7 @@ impl Check<'_> {
     pub(super) fn add_destination(&mut self, at: &[Step<'_>], rule: DestinationRule, rules: &mut Rules) {
         let others = rules
             .ports
-            .entry((rule.address, rule.protocol, rule.incoming))
+            .entry((rule.address, rule.own, rule.protocol, rule.incoming))
             .or_default();
         let protocol = rule.protocol.map_or(String::new(), |protocol| format!("`{protocol}` "));
         let what = others.iter().find_map(|other| match (other, rule.ports) {

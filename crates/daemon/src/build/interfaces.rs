@@ -175,13 +175,13 @@ fn sides_of(config: &Config, router: RouterIndex) -> Vec<(InterfaceIndex, Side)>
     let anywhere = rules.iter().any(|rule| rule.out.is_none());
     let forwards = |index: InterfaceIndex| {
         let mut rules = config.destination.iter().filter(|rule| rule.router == router);
-        rules.any(|rule| rule.incoming.is_none_or(|incoming| incoming == index))
+        rules.any(|rule| !rule.own && rule.incoming.is_none_or(|incoming| incoming == index))
     };
     let has_hosts = |interface: &Configured| {
         interface.addresses.iter().any(|own| match own.net() {
             IpNet::V4(net) => rules
                 .iter()
-                .any(|rule| rule.from.contains(&net) || net.contains(&rule.from)),
+                .any(|rule| !rule.own && (rule.from.contains(&net) || net.contains(&rule.from))),
             IpNet::V6(_) => false,
         })
     };
@@ -369,6 +369,11 @@ mod tests {
         assert_eq!(vec!["lan", "wan"], outside_of(&source("")));
         assert_eq!(vec!["lan", "wan"], outside_of(FORWARD));
         assert!(outside_of("").is_empty());
+        // Rules of an interface are asked at that alone, and those about the router's host at none.
+        let of_wan = "[[nat.destination]]\nin = \"wan\"\nprotocol = \"tcp\"\nport = 80\nto = \"10.0.0.5\"\n";
+        assert_eq!(vec!["wan"], outside_of(of_wan));
+        let own = "[routers.default]\ndaemon = true\n[[nat.destination]]\nown = true\nto = \"10.0.0.5\"\n";
+        assert!(outside_of(own).is_empty());
     }
     #[test]
     fn card_faces_outside_where_rules_lead_by_itself_or_a_vlan_and_not_where_their_hosts_are() {

@@ -11,11 +11,12 @@ use sluice_config::value::{AddressRange, Transport};
 use sluice_engine::family::V4;
 use sluice_engine::policy::Nat;
 use sluice_nat::deterministic::Algorithm;
-use sluice_nat::rule::{Balance, DestinationAction, HostSet, SetHost, SourceAction};
+use sluice_nat::rule::{Balance, DestinationAction, HostSet, OWN, SetHost, SourceAction};
 use sluice_nat::{
     Behaviour, Blocks, Deterministic, Filtering, Hold, Limits, Mapping, Pairing, Pool, PoolIndex, Pools, PortSelection,
     Prefix, Rate, Rules, Secret, SubscriberLimits,
 };
+use sluice_wire::Context;
 use sluice_wire::ipv4::protocol;
 
 use super::{BuildError, timeouts};
@@ -157,9 +158,14 @@ fn rate(written: schema::Rate) -> Rate {
     }
 }
 
+/// The context of a rule: what a router's host sends itself is asked about apart.
+fn context(router: configured::RouterIndex, own: bool) -> Context {
+    Context::from(router) | if own { OWN } else { 0 }
+}
+
 fn source(rule: &SourceRule, index: impl Fn(u16) -> PoolIndex) -> sluice_nat::SourceRule<u32> {
     sluice_nat::SourceRule {
-        context: rule.router.into(),
+        context: context(rule.router, rule.own),
         protocol: rule.protocol.map(number),
         outside: rule.out,
         ..sluice_nat::SourceRule::of(
@@ -175,7 +181,7 @@ fn source(rule: &SourceRule, index: impl Fn(u16) -> PoolIndex) -> sluice_nat::So
 
 fn destination(rule: &DestinationRule) -> sluice_nat::DestinationRule<u32> {
     sluice_nat::DestinationRule {
-        context: rule.router.into(),
+        context: context(rule.router, rule.own),
         protocol: rule.protocol.map(number),
         ports: rule.ports.map(|ports| (ports.first(), ports.last())),
         inbound: rule.incoming,
@@ -219,11 +225,16 @@ pub fn keeps_clients(config: &Config) -> bool {
             .filter(|interface| interface.router == rule.router);
         of_router.any(|interface| interface.addresses.iter().any(|own| own.address() == address))
     };
-    config.destination.iter().any(|rule| match rule.action {
-        configured::DestinationAction::Hosts(..) => true,
-        configured::DestinationAction::Host(host, _) => rule.incoming.is_some() || is_own(rule, host),
-        configured::DestinationAction::Static(_) | configured::DestinationAction::Exempt => false,
-    })
+    let mut rules = config.destination.iter();
+    config.source.iter().any(|rule| rule.own)
+        || rules.any(|rule| {
+            rule.own
+                || match rule.action {
+                    configured::DestinationAction::Hosts(..) => true,
+                    configured::DestinationAction::Host(host, _) => rule.incoming.is_some() || is_own(rule, host),
+                    configured::DestinationAction::Static(_) | configured::DestinationAction::Exempt => false,
+                }
+        })
 }
 
 fn prefix(net: ipnet::Ipv4Net) -> Prefix<u32> {

@@ -160,7 +160,7 @@ pub fn plan<F: Family>(
 
 /// The host that a flow goes to of those that a rule deals flows among: `kept` where that is one of them.
 #[cold]
-fn choose<F: Family>(
+pub(super) fn choose<F: Family>(
     ctx: &Ctx<'_, '_>,
     key: &F::Key,
     set: HostSetIndex,
@@ -616,7 +616,11 @@ fn turned_away<F: Family>((complaint, reason): Refused) -> Plan<F> {
 
 /// Count a flow of the host that it was dealt to.
 #[inline(always)]
-fn count_host<F: Family>(rules: &Rules<F::Address>, redirection: &Redirection<F>, target: Option<Target<F::Address>>) {
+pub(super) fn count_host<F: Family>(
+    rules: &Rules<F::Address>,
+    redirection: &Redirection<F>,
+    target: Option<Target<F::Address>>,
+) {
     if let Some(Decided {
         what: rule::Destination::Among(set, _),
         ..
@@ -661,8 +665,9 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     if policy.bridges {
         slots = bridge::open::<F>(slots, batch, lists, ctx);
     }
+    let mut openings = Openings::<F>::default();
     if policy.hosted {
-        host::without_session(&mut slots, batch, lists);
+        host::open::<F>(&mut slots, batch, lists, &mut openings, ctx);
     }
     let rules = &F::nat(policy).rules;
     let mut keys = ArrayVec::<F::Key, HAND>::new();
@@ -722,7 +727,7 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             plans[place].0 = turned_away(refused);
         }
     }
-    let (mut openings, mut led) = (Openings::<F>::default(), ArrayVec::<Slot, HAND>::new());
+    let mut led = ArrayVec::<Slot, HAND>::new();
     let (mut sources, mut destinations) = (Tally::default(), Tally::default());
     let tools = ctx.tools();
     let decided = slots.iter().zip(&keys).zip(&plans).zip(&redirections);

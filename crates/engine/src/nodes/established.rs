@@ -207,9 +207,9 @@ fn keys<F: Family, const SITES: bool>(
         } else {
             F::key(&meta.layers, frame, context)
         };
-        // What the router's host sends is no packet to an outside address, whatever its interface.
-        let outside = outside & (meta.origin != Origin::Own) | (meta.origin == Origin::Hairpinned);
+        let outside = outside | (meta.origin == Origin::Hairpinned);
         meta.shard = match bridged {
+            false if meta.own() => ctx.setup.steering.of_own::<F>(nat, &key),
             false if SITES => ctx
                 .setup
                 .steering

@@ -86,7 +86,10 @@ pub fn deliver<F: Family>(
     follow::<F>(tracked, shard, index, direction, exit.policy, exit.now);
     if !layers.flags.has(Flags::ICMP_ERROR) {
         // The host's rates are by the ports that it sees.
-        meta.layers.destination_port = session.reverse().source_port();
+        meta.layers.destination_port = match direction {
+            Direction::Forward => session.reverse().source_port(),
+            Direction::Reverse => session.forward().source_port(),
+        };
     }
     put(&mut lists.punt, slot);
 }

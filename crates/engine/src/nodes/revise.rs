@@ -23,6 +23,7 @@ use crate::filter;
 use crate::inspection::Inspect;
 use crate::leases::{Lessor, lessor, move_to};
 use crate::nodes::decide::{Plan, Translation, keeps_address, plan, refused};
+use crate::nodes::host;
 use crate::paths::{Destination, Paths};
 use crate::policy::Policy;
 use crate::reason::{Own, Reason};
@@ -327,8 +328,12 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
         return None;
     }
     // As its first packet came.
+    let own = session.hop(Direction::Reverse) == Hop::LOCAL;
     let first = Meta {
-        interface: session.interface(),
+        interface: match own {
+            true => session.hop(Direction::Forward).interface() as u16,
+            false => session.interface(),
+        },
         shard: meta.shard,
         origin: if session.hop(Direction::Reverse) == Hop::HAIRPIN {
             Origin::Hairpinned
@@ -348,7 +353,10 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
         mapped,
         hops,
         answers: _,
-    } = match plan::<F>(ctx, &first, &key, known, Some(session.reverse().source())) {
+    } = match match own {
+        true => host::plan::<F>(ctx, &first, &key, Some(session.reverse().source())),
+        false => plan::<F>(ctx, &first, &key, known, Some(session.reverse().source())),
+    } {
         Plan::Session(translation) => translation,
         // A route or a neighbour that is away for the moment does not end a session.
         plan @ (Plan::Wait(_) | Plan::Complain(_, Reason::Route(_)) | Plan::Drop(Reason::Route(_))) => {
@@ -405,7 +413,7 @@ fn keep<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session, direction: Direction
 fn way_back<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Result<Hop, Plan<F>> {
     let router = ctx.policy.router_of(session.interface());
     let (old, address) = ways::<F>(session)[Direction::Reverse as usize];
-    if old == Hop::HAIRPIN || !old.is_routed() {
+    if old == Hop::HAIRPIN || old == Hop::LOCAL || !old.is_routed() {
         return Ok(old);
     }
     let flow = || F::hash_one(ctx.hasher, &session.key(Direction::Forward));

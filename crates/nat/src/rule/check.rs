@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use thiserror::Error;
 
-use super::{DestinationAction, DestinationRule, Prefix, RuleId, SourceAction, SourceRule};
+use super::{DestinationAction, DestinationRule, OWN, Prefix, RuleId, SourceAction, SourceRule};
 use crate::ports::PortClass;
 use crate::{Address, PoolIndex, Pools};
 
@@ -171,6 +171,7 @@ pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: 
     // Who makes a rule of one interface knows whether packets to pools come in by that.
     if shares
         && named.inbound.is_none()
+        && named.context & OWN == 0
         && named.action != DestinationAction::Exempt
         && let Some((pool, address)) = pools.lends_within(named.context, (from, to), first, last)
     {

@@ -13,7 +13,7 @@ use super::entry::Said;
 use super::forwarded::Account;
 use super::hits::Hits;
 use super::rules::{Number, Shared};
-use super::{DestinationAction, DestinationRule, Prefix, RuleId, SourceRule};
+use super::{DestinationAction, DestinationRule, OWN, Prefix, RuleId, SourceRule};
 use crate::{Address, Pools};
 
 /// Destination rules whose ports are compared with each other.
@@ -61,6 +61,9 @@ fn source_key<A: Address>(rule: &SourceRule<A>) -> Key<Number<A>> {
 /// The addresses of a rule that the gateway stands in for. Those of a rule that sends a whole network to one host have
 /// owners of their own, and those of a rule that names an interface are asked for at that alone.
 fn external_key<A: Address>(rule: &DestinationRule<A>) -> Option<Key<Number<A>>> {
+    if rule.context & OWN != 0 {
+        return None;
+    }
     let one = rule.external.length == A::BITS || matches!(rule.action, DestinationAction::Static(_));
     let group = Group {
         protocol: None,

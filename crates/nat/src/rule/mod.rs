@@ -25,6 +25,9 @@ pub use self::hosts::{Balance, HostSet, HostSetIndex, HostState, SetHost};
 pub use self::rules::{Decided, Rules};
 use crate::{Address, PoolIndex};
 
+/// Set in the context of rules about what the host of a virtual router sends itself; the router's number is below it.
+pub const OWN: Context = 1 << 16;
+
 /// Addresses that share their first `length` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix<A> {

@@ -14,8 +14,8 @@ use super::forwarded::Forwarded;
 use super::hits::Hits;
 use super::hosts::adopt_states;
 use super::{
-    Destination, DestinationAction, DestinationRule, HostSet, HostSetIndex, Prefix, RuleId, SourceAction, SourceRule,
-    Target,
+    Destination, DestinationAction, DestinationRule, HostSet, HostSetIndex, OWN, Prefix, RuleId, SourceAction,
+    SourceRule, Target,
 };
 use crate::{Address, Pools, Tuple};
 
@@ -276,6 +276,29 @@ impl<A: Address> Rules<A> {
     ) -> Option<Decided<SourceAction<A>>> {
         let query = source_query(key, protocol, interface);
         source_of(key, self.source.lookup(&query))
+    }
+
+    /// The same of what the router's host sends itself.
+    pub fn decide_own_source<T: Tuple<Address = A>>(
+        &self,
+        key: &T,
+        protocol: u8,
+        interface: u16,
+    ) -> Option<Decided<SourceAction<A>>> {
+        let mut query = source_query(key, protocol, interface);
+        query.context |= OWN;
+        source_of(key, self.source.lookup(&query))
+    }
+
+    /// What the most specific destination rule says of what the router's host sends itself.
+    pub fn decide_own_destination<T: Tuple<Address = A>>(
+        &self,
+        key: &T,
+        protocol: u8,
+    ) -> Option<Decided<Destination<A>>> {
+        let mut query = destination_query(key, protocol, 0);
+        query.context |= OWN;
+        destination_of(key, self.destination.lookup(&query))
     }
 
     /// The same of many keys with their protocols and interfaces, as far as both reach.

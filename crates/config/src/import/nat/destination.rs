@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::{Said, Translation, asks_only, four, prefixes, translates, transports, unusable};
-use crate::import::listing::{Action, Decision, LineIndex, Target};
+use crate::import::listing::{Action, Decision, LineIndex};
 use crate::import::packets::{Field, Packets};
 use crate::import::ranges::Ranges;
 use crate::schema::{Balance, DestinationRule, Name, Pool};
@@ -84,7 +84,34 @@ impl Translation<'_> {
         }
         match &decision.action {
             Action::Accept => self.as_it_is(decision, said),
-            Action::Dnat(target) => self.led(decision, target, said),
+            Action::Dnat(target) => {
+                if target.addresses.0 != target.addresses.1 {
+                    return Err("a destination rule leads to one host".into());
+                }
+                let to = crate::value::Target::Host(Ipv4Addr::from(target.addresses.0));
+                let packets = self.at_own_address(decision, said)?;
+                self.led((decision.line, &packets), to, target.ports, said)
+            }
+            Action::Redirect(ports) => {
+                for incoming in self.interfaces(&decision.packets, Field::In)? {
+                    let Some(incoming) = incoming else {
+                        return Err("a rule that leads to the gateway names interfaces that packets come in by".into());
+                    };
+                    let own = self.addresses.get(&incoming);
+                    if own.is_none_or(|own| own.on_link.is_none()) {
+                        return Err(format!(
+                            "the address of {incoming} is not in the listing: give --address {incoming}=ADDRESS/LENGTH"
+                        ));
+                    }
+                }
+                let gateway = crate::value::Target::Gateway;
+                self.led((decision.line, &decision.packets), gateway, *ports, said)?;
+                said.note(
+                    decision.line,
+                    "a server of the router's host gets it, in the namespace `sluice-default`",
+                );
+                Ok(())
+            }
             Action::Netmap(..) => {
                 Err("`nat.static` translates both ways, and no line behind routing leads back".into())
             }
@@ -126,23 +153,25 @@ impl Translation<'_> {
         Ok(())
     }
 
-    fn led(&mut self, decision: &Decision, target: &Target, said: &mut Said) -> Result<(), String> {
-        let packets = self.at_own_address(decision, said)?;
+    fn led(
+        &mut self,
+        (line, packets): (LineIndex, &Packets),
+        to: crate::value::Target,
+        to_ports: Option<PortRange>,
+        said: &mut Said,
+    ) -> Result<(), String> {
         let fields = [Field::Destination, Field::Protocol, Field::DestinationPort, Field::In];
-        asks_only(&packets, &fields, "destination rules")?;
-        let incoming = self.interfaces(&packets, Field::In)?;
+        asks_only(packets, &fields, "destination rules")?;
+        let incoming = self.interfaces(packets, Field::In)?;
         let incoming = OneOrMore(incoming.into_iter().flatten().map(Name).collect());
-        if target.addresses.0 != target.addresses.1 {
-            return Err("a destination rule leads to one host".into());
-        }
         let mut found = Vec::new();
-        for address in outside_addresses(&packets, &incoming)? {
-            for protocol in transports(&packets)? {
-                for port in ports(&packets)? {
+        for address in outside_addresses(packets, &incoming)? {
+            for protocol in transports(packets)? {
+                for port in ports(packets)? {
                     let incoming = incoming.clone();
                     found.push(DestinationRule {
                         incoming,
-                        ..rule(address, protocol, port, target)?
+                        ..rule(address, protocol, port, (&to, to_ports))?
                     });
                 }
             }
@@ -155,12 +184,11 @@ impl Translation<'_> {
             self.fits(rule)?;
         }
         if found.is_empty() {
-            said.note(decision.line, "a line before it decides about all that it matches");
+            said.note(line, "a line before it decides about all that it matches");
         }
         for rule in found {
             self.reserve(&rule);
             self.nat.destination.push(rule.clone());
-            let line = decision.line;
             self.destinations.push(Destination { line, rule });
         }
         Ok(())
@@ -252,13 +280,16 @@ fn rule(
     address: Option<Ipv4Addr>,
     protocol: Option<Transport>,
     port: Option<PortRange>,
-    target: &Target,
+    (to, ports): (&crate::value::Target, Option<PortRange>),
 ) -> Result<DestinationRule, String> {
-    let to = Ipv4Addr::from(target.addresses.0);
-    if let Some(reason) = unusable(to).or_else(|| address.and_then(unusable)) {
+    let host = match to {
+        crate::value::Target::Host(host) => Some(*host),
+        _ => None,
+    };
+    if let Some(reason) = host.and_then(unusable).or_else(|| address.and_then(unusable)) {
         return Err(format!("the address is {reason}"));
     }
-    let to_port = match (port, target.ports) {
+    let to_port = match (port, ports) {
         (_, None) => None,
         (Some(port), Some(to)) if port == to => None,
         (Some(port), Some(to)) if port.count() == 1 && to.count() == 1 => to.first().to_string().parse::<Port>().ok(),
@@ -275,8 +306,9 @@ fn rule(
         protocol,
         address,
         incoming: OneOrMore::default(),
+        own: false,
         port,
-        to: crate::value::Target::Host(to),
+        to: to.clone(),
         to_port,
         balance: Balance::default(),
         health: None,
