@@ -413,7 +413,7 @@ fn session_stays_with_a_host_that_goes_down_and_through_commits() {
     let client = socket("198.51.0.7:1000");
     for commit in [false, true] {
         if commit {
-            let policy = Policy::clone(&rig.plane.policy());
+            let policy = Policy::clone(rig.plane.policy());
             let (_, routes) = rig::policy(&Plan::default());
             rig.plane.commit(policy, &[routes]).unwrap();
         }

@@ -24,7 +24,7 @@ impl Check<'_> {
         interfaces: &[Interface],
         rules: &mut Rules,
     ) {
-        let at = &place!["nat", "destination", k][..];
+        let at = place!["nat", "destination", k];
         if let Some(address) = written.address {
             self.host(&[at, place!["address"]].concat(), IpAddr::V4(address));
         }
@@ -69,7 +69,7 @@ impl Check<'_> {
                     .map(|&index| (index, written.protocol, action))
                     .collect()
             }
-            Target::Gateway => self.to_gateway(to, written, &incoming, interfaces),
+            Target::Gateway => self.rules_to_gateway(to, written, &incoming, interfaces),
             Target::Hosts(hosts) => {
                 let set = self.host_set(at, written, hosts, rules);
                 let action = DestinationAction::Hosts(set, first);
@@ -142,7 +142,7 @@ impl Check<'_> {
     }
 
     /// What leads to the gateway's own addresses: TCP and UDP alone, since it answers echo requests itself.
-    fn to_gateway(
+    fn rules_to_gateway(
         &mut self,
         to: &[Step<'_>],
         written: &schema::DestinationRule,

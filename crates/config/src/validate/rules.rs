@@ -13,15 +13,18 @@ use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{AddressRange, PortRange, Prefix, Transport};
 
+/// What a rule is about, beside ports: addresses, whether the router's host sends it, protocol, and interface.
+type Part = (Ipv4Net, bool, Option<Transport>, Option<InterfaceIndex>);
+
 /// The rules so far.
 #[derive(Default)]
 pub(super) struct Rules {
     pub source: Vec<SourceRule>,
     pub destination: Vec<DestinationRule>,
     /// What tells source rules apart.
-    sources: HashSet<(Ipv4Net, bool, Option<Transport>, Option<InterfaceIndex>)>,
+    sources: HashSet<Part>,
     /// Ports of the destination rules of some addresses, a protocol and an interface.
-    ports: HashMap<(Ipv4Net, bool, Option<Transport>, Option<InterfaceIndex>), Vec<Option<PortRange>>>,
+    ports: HashMap<Part, Vec<Option<PortRange>>>,
     /// Hosts that destination rules deal flows among.
     pub host_sets: Vec<HostSet>,
 }
