@@ -206,6 +206,9 @@ pub fn answer<F: Family>(
     if hop == Hop::LOCAL || hop == Hop::HAIRPIN {
         return lists.discard(slot, Own::Loop);
     }
+    if hop == Hop::UNROUTED && !layers.flags.has(Flags::ICMP_ERROR) {
+        return put(F::revises(lists), slot);
+    }
     let Some(way) = ways.of(hop, &exit) else {
         return lists.wait(slot, exit.paths.wanted(hop));
     };
