@@ -87,9 +87,8 @@ class Forgiven:
     def rule(self, flow):
         """The rule that names a flow's first packet, or nothing."""
         protocol = {packet.TCP: "tcp", packet.UDP: "udp"}.get(flow.protocol)
-        if flow.near == "outside" and (rule := self.world.destination(protocol, *flow.target)):
-            return rule
-        return self.world.source(flow.source[0], side_of(flow.target[0]))
+        rule = self.world.destination(protocol, *flow.target, flow.near)
+        return rule or self.world.source(flow.source[0], side_of(flow.target[0]))
 
     def plain(self, flow):
         """Forwarded without a session."""
@@ -246,6 +245,9 @@ class Forgiven:
         """What is wrong with what Sluice let through of a flow, by the rules and what it did before; or nothing."""
         if not isinstance(step, Send) or step.stranger or len(sluice) != 1 or sluice[0][1].is_error:
             return None
+        if step.flow in self.parted or step.answer and _opens(step) and step.flow in self.closed:
+            # Whoever answered has begun a connection of its own.
+            return None
         if is_refusal(step, sluice[0][1]) or not sluice[0][1].whole:
             return None
         flow = self.scenario.flows[step.flow]
@@ -260,7 +262,10 @@ class Forgiven:
             return f"{ends} where its flow was {before} before"
         rule = self.rule(flow)
         if not step.answer and datagram.source != flow.source[0]:
-            pool = getattr(rule, "pool", None)
+            # A destination rule says where it goes, and a source rule about that whence it comes.
+            led_to = getattr(rule, "to", None)
+            sourcing = self.world.source(flow.source[0], side_of(led_to)) if led_to else rule
+            pool = getattr(sourcing, "pool", None)
             if pool is None or datagram.source not in pool.addresses:
                 return f"a source address that {rule} does not give"
         if step.answer:

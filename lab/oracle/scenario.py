@@ -234,7 +234,8 @@ class Maker:
         peers = [self._fresh(self._peer) for _ in range(self.pick.choice([1, 2]))]
         for number in range(self.pick.choice([1, 1, 2, 3, 4])):
             flow = self._flow(number, [host for host in hosts if host], peers)
-            if flow and all((flow.protocol, flow.source, flow.target) != (f.protocol, f.source, f.target) for f in flows):
+            # Of two that meet at one host each system gives the second a source port of its own choice.
+            if flow and all(self._ends(flow) != self._ends(other) for other in flows):
                 flows.append(dataclasses.replace(flow, number=len(flows)))
         scripts = [self._script(flow) for flow in flows]
         steps = []
@@ -266,8 +267,7 @@ class Maker:
         if choice < 0.2 and self.world.destinations:
             rule = pick.choice(self.world.destinations)
             protocol = packet.TCP if rule.protocol == "tcp" else packet.UDP
-            target = (rule.address, pick.randrange(rule.first, rule.last + 1))
-            return Flow(number, protocol, (peer, port), target)
+            return self._led(number, protocol, rule, hosts, (peer, port))
         if choice < 0.3:
             return Flow(number, protocol, (peer, port), (pick.choice(self.world.pool_addresses()), pick.choice(UNLENT)))
         if not hosts:
@@ -278,6 +278,23 @@ class Maker:
             if self.world.source(source, side_of(target)) or not self.world.source(target, side_of(source)):
                 return Flow(number, protocol, (source, port), (target, server))
         return Flow(number, protocol, (pick.choice(hosts), port), (peer, server))
+
+    def _ends(self, flow):
+        """Protocol and ends of a flow, as rules lead it."""
+        protocol = {packet.TCP: "tcp", packet.UDP: "udp"}.get(flow.protocol)
+        rule = self.world.destination(protocol, *flow.target, flow.near)
+        target = (rule.to, rule.to_first + flow.target[1] - rule.first) if rule else flow.target
+        return flow.protocol, flow.source, target
+
+    def _led(self, number, protocol, rule, hosts, peer):
+        """A flow that a destination rule names."""
+        pick = self.pick
+        to_port = pick.randrange(rule.first, rule.last + 1)
+        if rule.incoming in (None, "outside"):
+            anywhere = pick.choice(["203.0.114.9", pick.choice(self.world.pool_addresses()), self._host()])
+            return Flow(number, protocol, peer, (rule.address or anywhere, to_port))
+        near = [host for host in hosts if side_of(host) == rule.incoming]
+        return Flow(number, protocol, (near[0], peer[1]), (peer[0], to_port)) if near else None
 
     # What a flow does.
 

@@ -54,14 +54,21 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Destination:
-    """Ports of an outside address lead to an inside host."""
+    """Ports of an outside address lead to an inside host; or those of whatever address that comes in by an interface, to anybody."""
 
     protocol: str
-    address: str
+    address: str | None
     first: int
     last: int
     to: str
     to_first: int
+    incoming: str | None = None
+
+    def matches(self, protocol, address, port, near):
+        """Whether it is for what comes in by an interface."""
+        # Inside hosts do not reach themselves by forwarded ports here.
+        wanted = self.incoming or "outside"
+        return self.protocol == protocol and self.address in (None, address) and near == wanted and self.first <= port <= self.last
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,20 +107,18 @@ class World:
                 return rule
         return None
 
-    def destination(self, protocol, address, port):
-        """The destination rule that decides: fewest ports first."""
-        for rule in self.ordered_destinations():
-            if (rule.protocol, rule.address) == (protocol, address) and rule.first <= port <= rule.last:
-                return rule
-        return None
+    def destination(self, protocol, address, port, near):
+        """The destination rule that decides about what comes in by an interface."""
+        rules = self.ordered_destinations()
+        return next((rule for rule in rules if rule.matches(protocol, address, port, near)), None)
 
     def ordered_sources(self):
         """Most specific first, as Linux, which takes the first that matches, must have them."""
         return sorted(self.sources, key=lambda rule: (-rule.length, rule.out is None))
 
     def ordered_destinations(self):
-        """Fewest ports first."""
-        return sorted(self.destinations, key=lambda rule: rule.last - rule.first)
+        """Those of an address first, and of these, and of the others, fewest ports first."""
+        return sorted(self.destinations, key=lambda rule: (rule.address is None, rule.last - rule.first))
 
     def document(self):
         """The configuration of Sluice."""
@@ -150,10 +155,12 @@ class World:
                 ],
                 "destination": [
                     {
-                        "protocol": rule.protocol, "address": rule.address,
+                        "protocol": rule.protocol,
                         "port": rule.first if rule.first == rule.last else f"{rule.first}-{rule.last}",
                         "to": rule.to, "to-port": rule.to_first,
                     }
+                    | ({"address": rule.address} if rule.address else {})
+                    | ({"in": rule.incoming} if rule.incoming else {})
                     for rule in self.destinations
                 ],
             },
@@ -178,9 +185,9 @@ class World:
         for rule in self.ordered_destinations():
             for port in range(rule.first, rule.last + 1):
                 to = rule.to_first + port - rule.first
-                lines.append(
-                    f'iifname "outside" ip daddr {rule.address} {rule.protocol} dport {port} dnat to {rule.to}:{to}'
-                )
+                address = f"ip daddr {rule.address} " if rule.address else ""
+                near = rule.incoming or "outside"
+                lines.append(f'iifname "{near}" {address}{rule.protocol} dport {port} dnat to {rule.to}:{to}')
         lines += ["}", "chain source { type nat hook postrouting priority srcnat;"]
         for rule in self.ordered_sources():
             out = f'oifname "{rule.out}" ' if rule.out else ""
@@ -234,7 +241,7 @@ def random_world(pick):
     return World(
         pools=used,
         sources=tuple(sources.values()),
-        destinations=_destinations(pick, used),
+        destinations=_destinations(pick, used) + _destinations_of_interfaces(pick),
         outside_mtu=pick.choice([1500, 1500, 1400, 1280, 576]),
         shards=pick.choice([1, 4, 16]),
     )
@@ -287,4 +294,19 @@ def _destinations(pick, pools):
         if last > first + 1:
             # One port of the range leads elsewhere: fewest ports first.
             rules.append(Destination(protocol, address, first + 1, first + 1, to, 9999))
+    return tuple(rules)
+
+
+def _destinations_of_interfaces(pick):
+    """Ports that lead elsewhere whatever the address, by an interface: from outside to inside hosts, from there to anybody."""
+    rules = []
+    for incoming in INTERFACES:
+        for protocol in ("tcp", "udp"):
+            if pick.random() < 0.7:
+                continue
+            first = pick.choice([53, 80, 443, pick.randrange(1, 1000)])
+            last = first + pick.choice([0, 0, pick.randrange(MOST_PORTS)])
+            far = incoming != "outside" and pick.random() < 0.5
+            to = _address(pick, "198.18.0.0/15" if far else pick.choice(["10.0.0.0/9", "10.128.0.0/9"]))
+            rules.append(Destination(protocol, None, first, last, to, pick.choice([first, 8080, 40000]), incoming))
     return tuple(rules)

@@ -84,6 +84,8 @@ pub struct Config {
     pub source: Vec<SourceRule>,
     /// Destination rules in the order of the file; the most specific decides.
     pub destination: Vec<DestinationRule>,
+    /// Hosts that destination rules deal flows among.
+    pub host_sets: Vec<HostSet>,
     /// Rules of the packet filters, those of the default router first, each router's in the order of the file; their settings
     /// are in `document`.
     pub filter: Vec<FilterRule>,
@@ -369,7 +371,7 @@ pub struct Route {
     /// Administrative distance, at least 1.
     pub distance: u8,
     /// What stays on one of several uplinks; none where the ways are no uplinks.
-    pub balance: Option<schema::Balance>,
+    pub balance: Option<schema::RouteBalance>,
 }
 
 /// An uplink.
@@ -384,7 +386,7 @@ pub struct Uplink {
     /// Its part beside other uplinks, at least 1.
     pub weight: u8,
     /// When it is up.
-    pub health: Option<schema::Health>,
+    pub health: Option<schema::UplinkHealth>,
 }
 
 /// Where a route leads.
@@ -497,6 +499,8 @@ impl Default for Timeouts {
 pub struct SourceRule {
     /// The virtual router that has it.
     pub router: RouterIndex,
+    /// It is about what the router's host sends.
+    pub own: bool,
     /// Network of the inside hosts; IPv4.
     pub from: ipnet::Ipv4Net,
     /// The protocol; any where none is named.
@@ -523,14 +527,46 @@ pub enum SourceAction {
 pub struct DestinationRule {
     /// The virtual router that has it.
     pub router: RouterIndex,
+    /// It is about what the router's host sends.
+    pub own: bool,
     /// TCP or UDP; any where none is named.
     pub protocol: Option<Transport>,
     /// The outside addresses.
     pub address: ipnet::Ipv4Net,
+    /// The interface that they come in by; any where none is named.
+    pub incoming: Option<InterfaceIndex>,
     /// The outside ports; all where none are named.
     pub ports: Option<PortRange>,
     /// What becomes of it.
     pub action: DestinationAction,
+}
+
+/// Hosts that flows are dealt among.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostSet {
+    /// The virtual router that has it.
+    pub router: RouterIndex,
+    /// What flows are dealt by.
+    pub balance: schema::Balance,
+    /// The hosts, each with its weight.
+    pub hosts: Vec<(Ipv4Addr, u16)>,
+    /// How they are checked, where they are.
+    pub health: Option<HostCheck>,
+}
+
+/// How hosts are checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostCheck {
+    /// The port over TCP; an echo request where none is given.
+    pub port: Option<u16>,
+    /// Time from one check to the next.
+    pub interval: Duration,
+    /// What has not answered for so long has failed.
+    pub timeout: Duration,
+    /// Failures in a row after which a host is down.
+    pub failures: u32,
+    /// Answers in a row after which a host is up again.
+    pub successes: u32,
 }
 
 /// What becomes of a destination.
@@ -538,6 +574,8 @@ pub struct DestinationRule {
 pub enum DestinationAction {
     /// An inside host, and the first of its ports; the same ports where none is named.
     Host(Ipv4Addr, Option<u16>),
+    /// A host of a set, by its place in [`Config::host_sets`], and the first of its ports.
+    Hosts(u16, Option<u16>),
     /// The address at the same place of a network as large.
     Static(ipnet::Ipv4Net),
     /// Neither it nor the source is translated.

@@ -2,6 +2,7 @@
 
 mod bridge;
 mod chain;
+mod destination;
 mod filter;
 mod inspection;
 mod pool;
@@ -16,6 +17,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 pub use self::bridge::BridgeProblem;
 pub use self::chain::ChainProblem;
+pub use self::destination::DestinationProblem;
+pub(crate) use self::destination::MOST_HOSTS;
 pub use self::filter::FilterProblem;
 pub use self::inspection::InspectionProblem;
 pub use self::pool::PoolProblem;
@@ -94,6 +97,9 @@ pub enum Problem {
     /// A static route.
     #[error(transparent)]
     Route(RouteProblem),
+    /// A destination rule.
+    #[error(transparent)]
+    Destination(DestinationProblem),
     /// A tunnel.
     #[error(transparent)]
     Tunnel(TunnelProblem),
@@ -441,6 +447,7 @@ impl Problem {
             Self::Stage(problem) => problem.hint(),
             Self::Router(problem) => problem.hint(),
             Self::Route(problem) => problem.hint(),
+            Self::Destination(problem) => problem.hint(),
             Self::Tunnel(problem) => problem.hint(),
             Self::Uplink(problem) => problem.hint(),
             Self::Chain(problem) => problem.hint(),

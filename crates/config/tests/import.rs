@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use sluice_config::import::{Imported, Source, import, text};
 use sluice_config::memory::EntryBytes;
 use sluice_config::schema::{Action, RejectWith, Verdict};
+use sluice_config::value::Target;
 use sluice_config::{Checked, Machine, check};
 
 fn imported(texts: &[&str], addresses: &[(&str, &str)]) -> Imported {
@@ -468,11 +469,46 @@ fn nat_one_address_both_ways_is_static() {
 }
 
 #[test]
+fn nat_destination_of_an_interface_is_a_rule_of_that_for_whatever_address() {
+    let imported = translated(
+        "-A PREROUTING -i eth0 -p tcp --dport 8080 -j DNAT --to-destination 10.0.0.5:80\n\
+         -A PREROUTING -i eth0 -d 203.0.113.9/32 -p udp --dport 53 -j DNAT --to-destination 10.0.0.6\n\
+         -A POSTROUTING -s 10.0.0.0/8 -o eth0 -j SNAT --to-source 203.0.113.1",
+        &[],
+    );
+    assert_eq!(NONE, *left(&imported));
+    let [any, one] = imported.document.nat.destination.as_slice() else {
+        panic!("{:?}", imported.document.nat.destination)
+    };
+    assert_eq!((None, "eth0"), (any.address, any.incoming.0[0].0.as_str()));
+    assert_eq!(Some("203.0.113.9".parse().unwrap()), one.address);
+    assert_eq!("eth0", one.incoming.0[0].0);
+    // No pool may lend what is led elsewhere at all of its addresses.
+    let pool = imported.document.nat.pools.values().next().unwrap();
+    assert_eq!("8080", pool.reserved_ports.0[0].to_string());
+}
+
+#[test]
+fn nat_redirect_leads_to_the_host_of_the_router() {
+    let imported = translated(
+        "-A PREROUTING -i eth1 -p tcp --dport 80 -j REDIRECT --to-ports 3128",
+        &[("eth1", "10.0.0.1/24")],
+    );
+    assert_eq!(NONE, *left(&imported));
+    let [rule] = imported.document.nat.destination.as_slice() else {
+        panic!("{:?}", imported.document.nat.destination)
+    };
+    assert_eq!((&Target::Gateway, None), (&rule.to, rule.address));
+    assert_eq!("3128", rule.to_port.unwrap().to_string());
+    assert!(imported.document.routers["default"].daemon);
+}
+
+#[test]
 fn nat_destinations_that_differ_in_meaning_are_listed() {
     for (rule, why) in [
         (
-            "-i eth0 -d 203.0.113.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.0.0.1",
-            "whatever the interface",
+            "-p tcp --dport 80 -j DNAT --to-destination 10.0.0.1",
+            "or for what comes in by an interface",
         ),
         (
             "-d 203.0.113.0/24 -p tcp --dport 80 -j DNAT --to-destination 10.0.0.1",
@@ -492,7 +528,11 @@ fn nat_destinations_that_differ_in_meaning_are_listed() {
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80 -j REDIRECT --to-ports 8080",
-            "target `REDIRECT`",
+            "names interfaces that packets come in by",
+        ),
+        (
+            "-i eth1 -p tcp --dport 80 -j REDIRECT --to-ports 8080",
+            "give --address eth1=ADDRESS",
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80 -s 192.0.2.1/32 -j DNAT --to-destination 10.0.0.1",

@@ -368,9 +368,10 @@ fn document() -> impl Strategy<Value = Document> {
     let nat = (
         vec(("[a-z. -]{1,9}", pool), 0..3),
         vec((prefix(), option::of("[a-z]{1,9}"), ".{0,9}"), 0..3),
+        vec(destination(), 0..4),
         limits(),
     )
-        .prop_map(|(pools, source, limits)| Nat {
+        .prop_map(|(pools, source, destination, limits)| Nat {
             spare_addresses: 3,
             limits,
             subscribers: 5,
@@ -382,11 +383,12 @@ fn document() -> impl Strategy<Value = Document> {
                 .map(|(from, out, pool)| SourceRule {
                     from,
                     protocol: None,
+                    own: out.is_some(),
                     out,
                     pool,
                 })
                 .collect(),
-            destination: Vec::new(),
+            destination,
             ..Nat::default()
         });
     (
@@ -409,6 +411,47 @@ fn document() -> impl Strategy<Value = Document> {
                 ..Document::default()
             },
         )
+}
+
+fn destination() -> impl Strategy<Value = DestinationRule> {
+    let host = || any::<u32>().prop_map(std::net::Ipv4Addr::from);
+    let to = prop_oneof![
+        host().prop_map(Target::Host),
+        Just(Target::Gateway),
+        vec((host(), 0u16..4), 0..4).prop_map(|hosts| Target::Hosts(
+            hosts
+                .into_iter()
+                .map(|(host, weight)| TargetHost { host, weight })
+                .collect()
+        )),
+    ];
+    let port = || option::of((1..=u16::MAX).prop_map(|port| port.to_string().parse::<Port>().unwrap()));
+    let health = (any::<bool>(), port(), period(), any::<u32>()).prop_map(|(icmp, port, interval, failures)| Health {
+        protocol: if icmp {
+            HealthProtocol::Icmp
+        } else {
+            HealthProtocol::Tcp
+        },
+        port,
+        interval,
+        failures,
+        ..Health::default()
+    });
+    let names = vec(".{0,9}".prop_map(Name), 0..3);
+    let rest = (option::of(ports()), port(), any::<bool>(), option::of(health));
+    (option::of(host()), names, to, rest).prop_map(|(address, names, to, (port, to_port, by_source, health))| {
+        DestinationRule {
+            protocol: None,
+            address,
+            own: names.is_empty(),
+            incoming: OneOrMore(names),
+            port,
+            to,
+            to_port,
+            balance: if by_source { Balance::Source } else { Balance::Random },
+            health,
+        }
+    })
 }
 
 fn machine() -> Machine {

@@ -17,6 +17,7 @@ mod eve;
 mod faults;
 mod files;
 mod filter;
+mod health;
 pub mod host;
 mod hosts;
 mod known;

@@ -72,6 +72,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
             () = control.rebalance() => Ok(()),
             () = control.follow_links() => Ok(()),
             () = control.follow_hosts() => Ok(()),
+            () = control.check_hosts() => Ok(()),
             () = control.follow_routes() => Ok(()),
             () = control.follow_uplinks() => Ok(()),
             () = control.follow_devices() => Ok(()),

@@ -39,6 +39,8 @@ impl Hop {
     pub const HAIRPIN: Hop = Hop(u32::MAX - 1);
     /// A session's, where routes lead nowhere for the moment, or nobody knows yet who is there: each packet asks again.
     pub const UNROUTED: Hop = Hop(u32::MAX - 2);
+    /// To the router's own host: a rule has led the packet there.
+    pub const LOCAL: Hop = Hop(u32::MAX - 3);
     /// Most interfaces that a hop can name.
     pub const INTERFACES: usize = (1 << 11) - 1;
     /// Most neighbours that a hop can name.
@@ -384,6 +386,8 @@ pub struct Lists {
     pub recognise6: Inspected,
     /// Slots that have been looked at for it in this burst, a bit each.
     pub recognised: u128,
+    /// Slots of what hosts have sent that no session knows, a bit each.
+    pub sessionless: u128,
     /// Plain IPv4 packets that need a route and nothing else. Of their meta only the interface is known.
     pub transit: Passing,
     /// To take the steps of its router's chains.
@@ -469,6 +473,12 @@ impl Lists {
     #[inline(always)]
     pub fn was_recognised(&self, slot: Slot) -> bool {
         self.recognised >> (slot as usize % HAND) & 1 != 0
+    }
+
+    /// Whether no session knows what a host has sent.
+    #[inline(always)]
+    pub fn is_sessionless(&self, slot: Slot) -> bool {
+        self.sessionless >> (slot as usize % HAND) & 1 != 0
     }
 
     /// Whether packets of a session are about to be inspected, or looked at for its application. Those of another shard's session by

@@ -186,7 +186,9 @@ edges! {
     "established" => "output", "", STATEFUL;
     "established" => "cut", "too long", STATEFUL;
     "established" => "complain", "TTL, MTU, refused", FLOWS;
+    "established" => "punt", "its session is the host's", STATEFUL | HOSTED;
     "decide" => "established", "session made", FLOWS;
+    "decide" => "host", "its host sent it, and no session knows it", STATEFUL | HOSTED;
     "decide" => "forward", "nothing to translate", STATEFUL;
     "decide" => "gateway", "to itself", STATEFUL;
     "decide" => "neighbour", "neighbour unknown", STATEFUL;
@@ -211,6 +213,8 @@ edges! {
     "subscriber" => "forward", "DHCP to servers", SITES;
     "host" => "output", "to a neighbour, or a group", HOSTED;
     "host" => "forward", "to somebody elsewhere", HOSTED;
+    "host" => "established", "may have a session", STATEFUL | HOSTED;
+    "host" => "fragments", "a fragment that may be one", STATEFUL | HOSTED;
     "neighbour" => "transmit", "answer", ROUTED;
     "neighbour" => "subscriber", "ARP that claims a site's address", SITES;
     "neighbour" => "established", "known by now, with sessions", STATEFUL;

@@ -52,6 +52,10 @@ impl<A: Address> Hosts<A> {
         for (_, rule, _) in nat.rules.destinations(usize::MAX) {
             match rule.action {
                 DestinationAction::Host(host, _) => ranges.push((rule.context, host, host)),
+                DestinationAction::Hosts(set, _) => {
+                    let hosts = nat.rules.set(set).map_or(&[][..], |set| &set.hosts);
+                    ranges.extend(hosts.iter().map(|host| (rule.context, host.address, host.address)));
+                }
                 DestinationAction::Static(address) => {
                     let length = rule.external.length;
                     ranges.push(range(rule.context, Prefix { address, length }));

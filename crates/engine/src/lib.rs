@@ -42,6 +42,7 @@ pub mod segment_size;
 pub mod session;
 pub mod shard;
 pub mod shares;
+mod spread;
 pub mod stages;
 pub mod steering;
 pub mod tagged;

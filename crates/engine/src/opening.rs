@@ -16,7 +16,8 @@ use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use sluice_wire::{Context, Direction};
 
 use crate::applications::Application;
-use crate::batch::{Batch, Complaint, Lists, Meta, put};
+use crate::arrivals::Arrivals;
+use crate::batch::{Batch, Complaint, Hop, Lists, Meta, put};
 use crate::context::Ctx;
 use crate::family::{Family, Parts, Session};
 use crate::inspection::{Inspect, Inspection};
@@ -115,6 +116,15 @@ impl<F: Family> Openings<F> {
             // A bridge has asked already, and counts no hops.
             let admitted = match opening.translation.hops[0].is_bridge() {
                 true => Ok(()),
+                // Nor does a router's own host.
+                false if opening.translation.hops.contains(&Hop::LOCAL) => admit::<F>(
+                    &Layers {
+                        ttl: u8::MAX,
+                        ..meta.layers
+                    },
+                    key,
+                    false,
+                ),
                 false => admit::<F>(&meta.layers, key, picks_up::<F>(policy, meta, &opening.translation)),
             };
             opening.state = match (admitted, shard_of(ctx, meta)) {
@@ -721,7 +731,8 @@ fn session<F: Family>(
         generation: ctx.policy.generation,
         protocol,
         inbound_refresh: translation.hops[0].is_bridge() || schedule.refreshes(false),
-        interface: meta.interface,
+        // What the router's host sends comes in by none.
+        interface: if meta.own() { Arrivals::NOWHERE } else { meta.interface },
     });
     let (mut tracking, mut timer) = (Tracking::default(), TimeoutClass::TCP_TRANSITORY_OPEN);
     if protocol != TCP {

@@ -107,7 +107,7 @@ pub enum PlaneError {
         reserved: usize,
     },
     /// A pool whose mappings, subscribers or computed ports need all flows of a host in one shard.
-    #[error("steering spreads the flows of a host over shards, and a pool keeps them together")]
+    #[error("steering spreads the flows of a host over shards, and a pool or a destination rule keeps them together")]
     Apart,
     /// Sessions may still hold ports that the pools have lost: a pool that got one back would lend it twice.
     #[error("sessions that the last change of pools left without a port are still being ended")]
@@ -423,6 +423,8 @@ impl Plane {
         policy.route_changes = Changes::default();
         policy.nat4.rules.adopt_hits(&current.nat4.rules);
         policy.nat6.rules.adopt_hits(&current.nat6.rules);
+        policy.nat4.rules.adopt_states(&current.nat4.rules);
+        policy.nat6.rules.adopt_states(&current.nat6.rules);
         let generation = policy.generation;
         let leases = self.new_leases(&policy)?;
         policy.inspected = current.inspected;

@@ -36,6 +36,7 @@ use crate::owners::Owners;
 use crate::probes::Probes;
 use crate::punt;
 use crate::shares::{LinkShare, RouterShare, Shares};
+use crate::spread::Spread;
 use crate::stages::Stages;
 use crate::steering::Steering;
 use crate::tagged::Tagged;
@@ -173,6 +174,8 @@ pub struct Nat<F: Family> {
     pub pools: Pools<F::Address>,
     /// Where flows that are not translated have sessions too: networks of the hosts that translation knows.
     pub hosts: Option<Hosts<F::Address>>,
+    /// Ends whose flows belong to the shards of their clients, where rules make any such.
+    pub spread: Option<Spread<F::Address>>,
     /// Whose addresses are that sites have of their own.
     pub sites: Option<Arc<Sites>>,
     /// Networks of hosts that translation knows, to whom others may begin from outside. The policy fills it in.
@@ -195,6 +198,7 @@ impl<F: Family> Default for Nat<F> {
             changes: Changes::default(),
             pools: Pools::default(),
             hosts: None,
+            spread: None,
             sites: None,
             inside: Hosts::default(),
         }
@@ -511,6 +515,13 @@ impl Policy {
         // One for all by this port: a shard that moves takes its flows to no other.
         let sender = *senders.get(usize::from(port).checked_rem(senders.len())?)?;
         (!senders.contains(&own)).then_some(sender)
+    }
+
+    /// Gather what rules of translation lead to that has no shard of its own. Call it when interfaces and rules of translation
+    /// are there.
+    pub fn spread_flows(&mut self) {
+        self.nat4.spread = Spread::of(&self.nat4, &self.interfaces);
+        self.nat6.spread = Spread::of(&self.nat6, &self.interfaces);
     }
 
     /// Ask a filter about the packets of the routers that have one, of all where none says so. Call it when routers,

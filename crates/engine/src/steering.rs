@@ -163,9 +163,9 @@ impl Steering {
         self.fitting.as_ref()
     }
 
-    /// Whether every pool's ports can be had in any shard.
+    /// Whether every pool's ports can be had in any shard, and no rule keeps the flows of a client together.
     pub(crate) fn admits<F: Family>(&self, nat: &Nat<F>) -> bool {
-        self.together == Together::Hosts || nat.pools.iter().all(|(_, pool)| spreads(pool))
+        self.together == Together::Hosts || nat.spread.is_none() && nat.pools.iter().all(|(_, pool)| spreads(pool))
     }
 
     /// The shard of an inside host, by the prefix that is its subscriber: the key gives what follows no part.
@@ -226,16 +226,17 @@ impl Steering {
         })
     }
 
-    /// The shard of a packet's session. Inside hosts decide by their address, or the prefix that is their subscriber, public
-    /// addresses by the port block, forwarded ports by the host that they lead to; protocols without ports by the remote
+    /// The shard of the session of a packet that came in by an interface. Inside hosts decide by their address, or the prefix that is their subscriber, public
+    /// addresses by the port block, forwarded ports by the host that they lead to, or by their client where that is one of several;
+    /// protocols without ports by the remote
     /// address, which translation leaves alone. Where flows that are not translated have sessions too, it does not matter of
     /// these which way a packet goes. Both directions of a session give the same answer.
     #[inline(always)]
-    pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, outside: bool) -> u16 {
+    pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         let tuple = F::tuple(key);
         let class = PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS);
         let Some(class) = class else {
-            return self.of_host::<F>(remote::<F>(nat, key, outside));
+            return self.of_host::<F>(remote::<F>(nat, key, interface, outside));
         };
         let (source, destination) = (
             (tuple.source(), tuple.source_port()),
@@ -256,12 +257,22 @@ impl Steering {
                 Some(Home::Shard(shard)) => return shard as u16,
                 Some(Home::Inside(inside)) => (host, other) = ends((inside, destination.1), source),
                 // Rules forward no port that a pool lends.
-                None => match forwarded::<F>(nat, key) {
-                    Some(target) => (host, other) = ends(target, source),
+                None => match forwarded::<F>(nat, key, interface) {
+                    Some(Forwarded::Host(target)) => (host, other) = ends(target, source),
+                    Some(Forwarded::Among) => return self.of_host::<F>(source.0),
                     // What begins outside, to an inside host's own address, is answered from there.
                     None if nat.is_inside(tuple.context(), destination.0) => (host, other) = (destination, source),
                     None => {}
                 },
+            }
+        }
+        if let Some(spread) = &nat.spread {
+            // Where it makes a difference which end names the flow, the packet's destination is not yet what answers name.
+            if !outside && nat.hosts.is_some() && forwarded::<F>(nat, key, interface).is_some() {
+                return self.of_host::<F>(source.0);
+            }
+            if let Some(client) = spread.client(tuple.context(), host, other) {
+                return self.of_host::<F>(client);
             }
         }
         if self.together == Together::Flows && class != PortClass::Query {
@@ -272,9 +283,23 @@ impl Steering {
 }
 
 impl Steering {
+    /// The shard of the session of what the router's host sends: of a flow that was led to it as its client says, of others by the
+    /// own address.
+    #[cold]
+    pub fn of_own<F: Family>(&self, nat: &Nat<F>, key: &F::Key) -> u16 {
+        let tuple = F::tuple(key);
+        let (own, other) = (
+            (tuple.source(), tuple.source_port()),
+            (tuple.destination(), tuple.destination_port()),
+        );
+        let spread = nat.spread.as_ref();
+        let client = spread.and_then(|spread| spread.client(tuple.context(), own, other));
+        self.of_host::<F>(client.unwrap_or(own.0))
+    }
+
     /// [`Steering::shard_of`] where there are subscribers' sites.
     #[inline(always)]
-    pub fn shard_among_sites<F: Family>(&self, nat: &Nat<F>, key: &F::Key, outside: bool) -> u16 {
+    pub fn shard_among_sites<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         let tuple = F::tuple(key);
         if is_site(tuple.context()) {
             return self.of_site(site(tuple.context()));
@@ -283,7 +308,7 @@ impl Steering {
         let address = F::wide(tuple.destination())[1] as u32;
         match sites.and_then(|sites| sites.recipient(tuple.context(), address)) {
             Some(recipient) => self.of_site(recipient),
-            None => self.shard_of::<F>(nat, key, outside),
+            None => self.shard_of::<F>(nat, key, interface, outside),
         }
     }
 
@@ -296,15 +321,16 @@ impl Steering {
 
 /// The remote address of a flow without ports. Interfaces that hosts and strangers both come in by are outside too.
 #[cold]
-fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, outside: bool) -> F::Address {
+fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> F::Address {
     let tuple = F::tuple(key);
     let (source, destination) = (tuple.source(), tuple.destination());
     let other = |host, other| match &nat.hosts {
         Some(hosts) => hosts.ends(tuple.context(), (host, ()), (other, ())).1.0,
         None => other,
     };
-    match forwarded::<F>(nat, key).filter(|_| outside) {
-        Some((target, _)) => other(target, source),
+    match forwarded::<F>(nat, key, interface).filter(|_| outside) {
+        Some(Forwarded::Host((target, _))) => other(target, source),
+        Some(Forwarded::Among) => source,
         None if outside && is_public(nat, tuple.context(), destination) => source,
         None if outside && nat.is_inside(tuple.context(), destination) => source,
         None => other(source, destination),
@@ -317,15 +343,24 @@ fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> 
     nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address)
 }
 
-/// The inside host and port that a destination rule leads to.
+/// Where a destination rule leads.
+enum Forwarded<A> {
+    /// To an inside host and port.
+    Host((A, u16)),
+    /// To one of several hosts: which, its session knows.
+    Among,
+}
+
+/// Where a destination rule leads what came in by an interface.
 #[inline(always)]
-fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key) -> Option<(F::Address, u16)> {
+fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16) -> Option<Forwarded<F::Address>> {
     let tuple = F::tuple(key);
     if !nat.rules.maybe_forwarded(tuple.destination(), tuple.destination_port()) {
         return None;
     }
-    match nat.rules.decide_destination(tuple, F::protocol(key))?.what {
-        sluice_nat::rule::Destination::To(target) => Some((target.address, target.port)),
+    match nat.rules.decide_destination(tuple, F::protocol(key), interface)?.what {
+        sluice_nat::rule::Destination::To(target) => Some(Forwarded::Host((target.address, target.port))),
+        sluice_nat::rule::Destination::Among(..) => Some(Forwarded::Among),
         sluice_nat::rule::Destination::Exempt => None,
     }
 }

@@ -137,7 +137,10 @@ fn has_session<F: Family>(slot: Slot, batch: &Batch<'_, '_>, ctx: &Ctx<'_, '_>, 
     let meta = batch.meta(slot);
     let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
     let key = F::key(&meta.layers, batch.packets[slot as usize].bytes(), context);
-    let shard = ctx.setup.steering.shard_among_sites::<F>(nat, &key, true);
+    let shard = ctx
+        .setup
+        .steering
+        .shard_among_sites::<F>(nat, &key, meta.interface, true);
     let hash = F::hash_one(ctx.hasher, &key);
     let table: Option<&FlowTable<'_, F::Session>> = ctx
         .shards

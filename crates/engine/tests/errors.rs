@@ -103,6 +103,7 @@ fn error_about_a_forwarded_port_is_translated_both_ways() {
         protocol: Some(17),
         external: Prefix::host(Ipv4Addr::new(203, 0, 113, 20).to_bits()),
         ports: Some((5353, 5353)),
+        inbound: None,
         action: DestinationAction::Host(host().to_bits(), Some(53)),
     };
     let external: SocketAddrV4 = "203.0.113.20:5353".parse().unwrap();

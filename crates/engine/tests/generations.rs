@@ -128,6 +128,7 @@ fn commit_that_moves_a_forwarded_port_ends_the_old_session_and_opens_the_new() {
             protocol: Some(17),
             external: Prefix::host(v4("203.0.113.20")),
             ports: Some((53, 53)),
+            inbound: None,
             action: DestinationAction::Host(v4(target), None),
         }],
         ..Plan::default()

@@ -20,6 +20,7 @@ use sluice_engine::stages::Stages;
 use sluice_engine::trace::Tracer;
 use sluice_engine::tunnels::Kind;
 use sluice_filter::{Field, Rule};
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_nat::sites::context;
 use sluice_route::{Address, Refusal, Via};
 use sluice_testkit::packet::{self, Frame, flag};
@@ -392,6 +393,34 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         policy: chained,
         ..plan(true)
     };
+    let own = DestinationRule {
+        protocol: Some(17),
+        ports: Some((53, 53)),
+        inbound: Some(INSIDE),
+        ..DestinationRule::of(
+            Prefix { address: 0, length: 0 },
+            DestinationAction::Host(v4("192.168.1.1"), None),
+        )
+    };
+    let led = Plan {
+        forwards: vec![own],
+        interfaces: |interfaces| interfaces.iter_mut().for_each(|interface| interface.host = true),
+        ..plan(true)
+    };
+    watch_with("what is led to a host", led, &mut seen, |rig| {
+        rig.host_sends(&udp("192.168.1.10:4000", "8.8.8.8:53"));
+        let owner = rig.owner;
+        let answer = udp("192.168.1.1:53", "192.168.1.10:4000");
+        for frame in [
+            answer.clone(),
+            answer.fragment(0, true, 9),
+            udp("192.168.1.1:9", "192.168.1.10:9"),
+        ] {
+            let queue = rig.desks[owner].from_hosts.as_mut().unwrap();
+            assert!(queue.give(INSIDE, [&frame.build(), &[]]));
+            rig.round();
+        }
+    });
     watch_with("links", links, &mut seen, |rig| {
         rig.know(2, plain("10.9.0.3"), [2, 0, 0, 0, 9, 3]);
         rig.host_sends(&udp("192.168.1.10:4000", "10.8.0.1:5060"));

@@ -242,6 +242,7 @@ fn identification_of_answers_of_a_forwarded_port_is_the_gateways() {
             protocol: Some(17),
             external: Prefix::host(external.ip().to_bits()),
             ports: Some((5353, 5353)),
+            inbound: None,
             action: DestinationAction::Host(host(0).to_bits(), Some(53)),
         }],
         ..Plan::default()

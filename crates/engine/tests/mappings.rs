@@ -300,6 +300,7 @@ fn destination_rule_works_from_inside_too() {
             protocol: Some(6),
             external: Prefix::host(Ipv4Addr::new(203, 0, 113, 77).to_bits()),
             ports: Some((80, 80)),
+            inbound: None,
             action: DestinationAction::Host(other(0).ip().to_bits(), Some(8080)),
         }],
         ..Plan::default()

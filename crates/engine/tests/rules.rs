@@ -255,6 +255,7 @@ fn gateway_answers_arp_for_addresses_one_to_one() {
 #[test]
 fn rfc6888_req6_traffic_to_chosen_destinations_leaves_as_it_came() {
     let exempt = |rule: DestinationRule<u32>| DestinationRule {
+        inbound: None,
         action: DestinationAction::Exempt,
         ..rule
     };

@@ -154,6 +154,7 @@ fn flows_that_take_no_port_of_a_pool_are_not_counted_among_steered_ports() {
             protocol: None,
             external: Prefix::host(public),
             ports: None,
+            inbound: None,
             action: DestinationAction::Static(host(0).to_bits()),
         }],
         ..Plan::default()
@@ -285,6 +286,7 @@ fn flows_of_forwarded_ports_come_to_one_shard_from_both_sides() {
                 protocol: Some(6),
                 external: Prefix::host(Ipv4Addr::new(203, 0, 113, 120).to_bits()),
                 ports: Some((80, 80)),
+                inbound: None,
                 action: DestinationAction::Host(host(3).to_bits(), Some(8080)),
             }],
             ..Plan::default()
@@ -326,7 +328,7 @@ fn shards_of(
             context: 0,
         };
         let key = V4::make_key(tuple, protocol);
-        setup.steering.shard_of::<V4>(&nat, &key, outside)
+        setup.steering.shard_of::<V4>(&nat, &key, 0, outside)
     })
 }
 
@@ -360,6 +362,7 @@ fn forwarded_flows_between_hosts_that_translation_knows_come_to_one_shard() {
                     protocol: Some(protocol),
                     external: Prefix::host(external.ip().to_bits()),
                     ports: with_ports.then_some((80, 80)),
+                    inbound: None,
                     action: DestinationAction::Host(host(3).to_bits(), with_ports.then_some(8080)),
                 }],
                 ..Plan::default()

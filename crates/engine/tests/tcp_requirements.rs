@@ -163,6 +163,7 @@ impl Talk {
                 protocol: Some(6),
                 external: Prefix::host(Ipv4Addr::new(203, 0, 113, 20).to_bits()),
                 ports: Some((40_000, 40_000)),
+                inbound: None,
                 action: DestinationAction::Host(inside().ip().to_bits(), None),
             }],
             ..Plan::default()

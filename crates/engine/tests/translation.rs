@@ -25,6 +25,7 @@ fn forward(external: &str, ports: (u16, u16), target: &str, target_port: Option<
         protocol: Some(6),
         external: Prefix::host(v4(external)),
         ports: Some(ports),
+        inbound: None,
         action: DestinationAction::Host(v4(target), target_port),
     }
 }

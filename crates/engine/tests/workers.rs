@@ -35,6 +35,7 @@ fn plan(workers: usize) -> Plan {
             protocol: Some(6),
             external: Prefix::host(Ipv4Addr::new(203, 0, 113, 20).to_bits()),
             ports: Some((80, 80)),
+            inbound: None,
             action: DestinationAction::Host(host(0).to_bits(), Some(8080)),
         }],
         ..Plan::default()

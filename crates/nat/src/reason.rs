@@ -35,6 +35,8 @@ reasons! {
         "A packet from outside whose source is an outside address of inside hosts: nobody outside has that.";
     UntranslatedInbound "untranslated-inbound"
         "A packet from outside to the own address of an inside host that is translated, where configuration lets none pass.";
+    NoHostUp "no-host-up"
+        "A new flow for hosts that a destination rule deals flows among, of which none is up.";
     Filtered "filtered"
         "A packet from outside to a mapped address and port, from where the pool's filtering does not let it in.";
     SubscriberPorts "subscriber-ports"

@@ -72,9 +72,9 @@ fn pool_of(rules: &Rules<u32>, key: &Tuple4, protocol: u8, interface: u16) -> Op
 }
 
 fn target_of(rules: &Rules<u32>, key: &Tuple4, protocol: u8) -> Option<(u32, u16)> {
-    match rules.decide_destination(key, protocol)?.what {
+    match rules.decide_destination(key, protocol, 0)?.what {
         Destination::To(Target { address, port }) => Some((address, port)),
-        Destination::Exempt => panic!("exempt"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -109,7 +109,7 @@ fn quick_nat_figure_4_misses_the_host_and_hits_the_network_without_a_port() {
         Some(network),
         rules.decide_source(&packet, 6, 1).map(|decided| decided.rule)
     );
-    assert_eq!(None, rules.decide_destination(&packet, 6));
+    assert_eq!(None, rules.decide_destination(&packet, 6, 0));
     // With the port in the same sub-table, that comes first; in the one of hosts, any does.
     rules
         .add_source(&rule("192.168.88.0/24", Some(1234), 2), &pools())
@@ -161,6 +161,7 @@ fn source_one_to_one_keeps_the_place_within_the_prefix() {
 #[test]
 fn destination_rules_any_order_decide_by_specificity() {
     let to_host = |host, rule: DestinationRule<u32>, port| DestinationRule {
+        inbound: None,
         action: DestinationAction::Host(host, port),
         ..rule
     };
@@ -207,7 +208,7 @@ fn rfc6888_req6_chosen_destinations_are_not_translated() {
             destination: v4(address),
             ..to(port)
         };
-        rules.decide_destination(&key, protocol).map(|decided| decided.what) == Some(Destination::Exempt)
+        rules.decide_destination(&key, protocol, 0).map(|decided| decided.what) == Some(Destination::Exempt)
     };
     assert!(exempt("192.0.2.77", 80, 6));
     assert!(!exempt("192.0.3.77", 80, 6));
@@ -366,6 +367,7 @@ fn destination_rule_of_a_lent_port_is_refused() {
     };
     assert_eq!(Ok(()), checked(tunnel));
     let exempt = DestinationRule {
+        inbound: None,
         action: DestinationAction::Exempt,
         ..lent
     };
@@ -445,13 +447,17 @@ fn source_rule() -> impl Strategy<Value = SourceRule<u32>> {
 fn destination_rule() -> impl Strategy<Value = DestinationRule<u32>> {
     let action = prop_oneof![
         (any::<u32>(), prop::option::of(100u16..105)).prop_map(|(host, port)| DestinationAction::Host(host, port)),
+        (0u16..3, prop::option::of(100u16..105)).prop_map(|(set, port)| DestinationAction::Hosts(set, port)),
         Just(DestinationAction::Exempt),
         Just(DestinationAction::Static(0)),
     ];
     let ports = prop::option::of((0u16..6, 0u16..4).prop_map(|(first, more)| (first, first + more)));
-    (some_prefix(), protocol(), ports, 0u32..2, action).prop_map(|(external, protocol, ports, context, action)| {
+    let inbound = prop::option::of(0u16..3);
+    let parts = (some_prefix(), protocol(), ports, inbound, 0u32..2, action);
+    parts.prop_map(|(external, protocol, ports, inbound, context, action)| {
         let action = match action {
             DestinationAction::Host(host, _) if ports.is_none() => DestinationAction::Host(host, None),
+            DestinationAction::Hosts(set, _) if ports.is_none() => DestinationAction::Hosts(set, None),
             action => action,
         };
         DestinationRule {
@@ -459,6 +465,7 @@ fn destination_rule() -> impl Strategy<Value = DestinationRule<u32>> {
             protocol,
             external,
             ports,
+            inbound,
             action,
         }
     })
@@ -503,7 +510,7 @@ fn listed_source(rules: &[SourceRule<u32>], asked: (u32, u16, u8, u16, u32)) -> 
 }
 
 fn listed_destination(rules: &[DestinationRule<u32>], asked: (u32, u16, u8, u16, u32)) -> Option<Destination<u32>> {
-    let (address, port, protocol, _, context) = asked;
+    let (address, port, protocol, interface, context) = asked;
     let matching = rules.iter().filter(|rule| {
         rule.context == context
             && rule.external.contains(address)
@@ -511,6 +518,7 @@ fn listed_destination(rules: &[DestinationRule<u32>], asked: (u32, u16, u8, u16,
                 .ports
                 .is_none_or(|(first, last)| protocol != 1 && (first..=last).contains(&port))
             && rule.protocol.is_none_or(|named| named == protocol)
+            && rule.inbound.is_none_or(|named| named == interface)
     });
     let best = matching.max_by_key(|rule| {
         let width = rule.ports.map_or(0, |(first, last)| last - first);
@@ -518,6 +526,7 @@ fn listed_destination(rules: &[DestinationRule<u32>], asked: (u32, u16, u8, u16,
             rule.external.length,
             rule.ports.is_some(),
             rule.protocol.is_some(),
+            rule.inbound.is_some(),
             core::cmp::Reverse(width),
         )
     })?;
@@ -526,6 +535,8 @@ fn listed_destination(rules: &[DestinationRule<u32>], asked: (u32, u16, u8, u16,
         DestinationAction::Exempt => Destination::Exempt,
         DestinationAction::Host(host, None) => to(host, port),
         DestinationAction::Host(host, Some(first)) => to(host, first + (port - best.ports.unwrap().0)),
+        DestinationAction::Hosts(set, None) => Destination::Among(set, port),
+        DestinationAction::Hosts(set, Some(first)) => Destination::Among(set, first + (port - best.ports.unwrap().0)),
         DestinationAction::Static(first) => {
             let inside = Prefix {
                 address: first,
@@ -591,17 +602,17 @@ proptest! {
             }
         }
         let left: Vec<_> = list.iter().map(|(_, rule)| *rule).collect();
-        let flows: Vec<_> = asked.iter().map(|&(address, port, protocol, _, context)| {
-            (Tuple4 { context, destination: address, ..to(port) }, protocol)
+        let flows: Vec<_> = asked.iter().map(|&(address, port, protocol, interface, context)| {
+            (Tuple4 { context, destination: address, ..to(port) }, protocol, interface)
         }).collect();
         let mut together = vec![None; flows.len()];
         rules.decide_destinations(&flows, &mut together);
-        for ((asked, (key, protocol)), batched) in asked.into_iter().zip(&flows).zip(together) {
-            let decided = rules.decide_destination(key, *protocol);
+        for ((asked, (key, protocol, interface)), batched) in asked.into_iter().zip(&flows).zip(together) {
+            let decided = rules.decide_destination(key, *protocol, *interface);
             let expected = listed_destination(&left, asked);
             prop_assert_eq!(expected, decided.map(|decided| decided.what));
             prop_assert_eq!(decided, batched);
-            if matches!(expected, Some(Destination::To(_))) {
+            if matches!(expected, Some(Destination::To(_) | Destination::Among(..))) {
                 prop_assert!(rules.maybe_forwarded(key.destination, key.destination_port));
             }
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 use sluice_daemon::Shares;
 use sluice_daemon::config::api::{
-    Mapping, MappingFilter, Nat, NatRequest, Pool, PortBlock, Rule, RuleAction, RuleKind, Share, Subscriber,
+    Mapping, MappingFilter, Nat, NatRequest, Pool, PortBlock, Rule, RuleAction, RuleHost, RuleKind, Share, Subscriber,
     SubscriberFilter, TableUse, path,
 };
 
@@ -43,13 +43,22 @@ const MAPPING: [(&str, Align); 5] = [
     ("SESSIONS", Right),
 ];
 
-const RULE: [(&str, Align); 7] = [
+const RULE: [(&str, Align); 8] = [
     ("RULE", Left),
     ("NETWORK", Left),
     ("PROTOCOL", Left),
     ("PORTS", Left),
+    ("IN", Left),
     ("OUT", Left),
     ("ACTION", Left),
+    ("FLOWS", Right),
+];
+
+const RULE_HOST: [(&str, Align); 5] = [
+    ("HOSTS", Left),
+    ("ADDRESS", Left),
+    ("WEIGHT", Right),
+    ("STATE", Left),
     ("FLOWS", Right),
 ];
 
@@ -187,6 +196,12 @@ pub fn nat(client: &mut Client, request: &NatRequest, json: bool, output: &mut d
             writeln!(output, "and {} more: --rules", grouped(more))?;
         }
     }
+    if !nat.hosts.is_empty() {
+        writeln!(output)?;
+        let mut hosts = Columns::new(&RULE_HOST);
+        nat.hosts.iter().for_each(|host| hosts.row(rule_host_row(host)));
+        hosts.flush(output)?;
+    }
     Ok(())
 }
 
@@ -303,7 +318,7 @@ fn subscriber_row(subscriber: &Subscriber) -> [String; 8] {
     ]
 }
 
-fn rule_row(rule: &Rule) -> [String; 7] {
+fn rule_row(rule: &Rule) -> [String; 8] {
     let any = |text: Option<String>| text.unwrap_or_else(|| "any".into());
     let kind = match rule.kind {
         RuleKind::Destination => "destination",
@@ -313,6 +328,7 @@ fn rule_row(rule: &Rule) -> [String; 7] {
         RuleAction::Pool => "pool",
         RuleAction::Static => "static",
         RuleAction::Host => "to",
+        RuleAction::Hosts => "to hosts",
         RuleAction::Exempt => "exempt",
     };
     let action = [Some(action), rule.to.as_deref()];
@@ -321,9 +337,23 @@ fn rule_row(rule: &Rule) -> [String; 7] {
         rule.network.clone(),
         any(rule.protocol.map(|protocol| protocol.to_string())),
         any(rule.ports.clone()),
+        match rule.own {
+            true => "own".into(),
+            false => any(rule.incoming.clone()),
+        },
         any(rule.out.clone()),
         action.into_iter().flatten().collect::<Vec<_>>().join(" "),
         grouped(rule.flows),
+    ]
+}
+
+fn rule_host_row(host: &RuleHost) -> [String; 5] {
+    [
+        host.hosts.to_string(),
+        host.address.to_string(),
+        host.weight.to_string(),
+        host.state.to_string(),
+        grouped(host.flows),
     ]
 }
 

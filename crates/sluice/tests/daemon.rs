@@ -12,10 +12,10 @@ use clap::Parser;
 use sluice_command::arguments::Arguments;
 use sluice_command::exit::CommandError;
 use sluice_config::api::{
-    AppliedRules, ApplyAnswer, ApplyRequest, CaptureRequest, Cleared, Drop, Endpoint, Failure, Flow, Initiator,
-    Mapping, MappingFilter, Nat, NatRequest, Page, Pool, PoolBlocks, PortBlock, Position, Protocol, RefusedSignature,
-    Rule, RuleAction, RuleKind, Session, SessionFilter, Share, Span, Subscriber, SubscriberFilter, TableUse,
-    TraceRecord, TraceRequest, TraceStep, path,
+    AppliedRules, ApplyAnswer, ApplyRequest, CaptureRequest, Cleared, Drop, Endpoint, Failure, Flow, HostState,
+    Initiator, Mapping, MappingFilter, Nat, NatRequest, Page, Pool, PoolBlocks, PortBlock, Position, Protocol,
+    RefusedSignature, Rule, RuleAction, RuleHost, RuleKind, Session, SessionFilter, Share, Span, Subscriber,
+    SubscriberFilter, TableUse, TraceRecord, TraceRequest, TraceStep, path,
 };
 use sluice_config::{Change, Complaint, Kind};
 
@@ -222,9 +222,24 @@ async fn overview(Query(request): Query<NatRequest>) -> Json<Nat> {
             most: 1000,
         }],
         not_held: 0,
+        hosts: vec![
+            rule_host(5, 3, HostState::Up),
+            rule_host(6, 1, HostState::Down),
+            rule_host(7, 1, HostState::Unchecked),
+        ],
         rules: (0..request.rules.min(2)).map(rule).collect(),
         rules_in_all: 5_002,
     })
+}
+
+fn rule_host(last: u8, weight: u16, state: HostState) -> RuleHost {
+    RuleHost {
+        hosts: 1,
+        address: [10, 0, 0, last].into(),
+        weight,
+        state,
+        flows: 1_000 * u64::from(weight),
+    }
 }
 
 fn rule(number: u32) -> Rule {
@@ -233,6 +248,8 @@ fn rule(number: u32) -> Rule {
         network: "10.0.0.0/8".into(),
         protocol: None,
         ports: None,
+        incoming: None,
+        own: true,
         out: Some("outside".into()),
         action: RuleAction::Pool,
         to: Some("public".into()),
@@ -244,9 +261,11 @@ fn rule(number: u32) -> Rule {
             network: "192.0.2.0/24".into(),
             protocol: Some(Protocol(17)),
             ports: Some("5060-5061".into()),
+            incoming: Some("outside".into()),
+            own: false,
             out: None,
-            action: RuleAction::Exempt,
-            to: None,
+            action: RuleAction::Hosts,
+            to: Some("1:5070".into()),
             flows: 0,
         },
         _ => source,
@@ -420,10 +439,15 @@ mappings   250     1,000  25 %
 SUBSCRIBER  POOL    PAIRED          TCP  UDP  ICMP  BLOCKS  SESSIONS
 10.0.0.1    public  198.51.100.1  1,000   20     3       2     1,200
 
-RULE         NETWORK       PROTOCOL  PORTS      OUT      ACTION       FLOWS
-destination  192.0.2.0/24  udp       5060-5061  any      exempt           0
-source       10.0.0.0/8    any       any        outside  pool public  1,234
+RULE         NETWORK       PROTOCOL  PORTS      IN       OUT      ACTION           FLOWS
+destination  192.0.2.0/24  udp       5060-5061  outside  any      to hosts 1:5070      0
+source       10.0.0.0/8    any       any        own      outside  pool public      1,234
 and 5,000 more: --rules
+
+HOSTS  ADDRESS   WEIGHT  STATE      FLOWS
+1      10.0.0.5       3  up         3,000
+1      10.0.0.6       1  down       1,000
+1      10.0.0.7       1  unchecked  1,000
 ";
     assert_eq!(expected, text);
     let (_, text) = sluice(&["show", "nat", "--json"]);

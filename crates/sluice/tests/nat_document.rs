@@ -75,8 +75,12 @@ pool = "NAME"
 protocol = "tcp"
 address = "203.0.113.2"
 port = 80
-to = "10.0.0.1"
+to = ["10.0.0.1"]
 to-port = 80
+in = "NAME"
+own = true
+balance = "source"
+health = { protocol = "tcp", port = 80 }
 [[nat.static]]
 inside = "10.1.0.0/28"
 outside = "203.0.113.16/28"

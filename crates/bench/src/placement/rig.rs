@@ -246,7 +246,7 @@ impl<'m> Rig<'m> {
                 let policy = self.plane.policy();
                 setup
                     .steering
-                    .shard_among_sites::<V4>(&policy.nat4, &homes.key(flow), false)
+                    .shard_among_sites::<V4>(&policy.nat4, &homes.key(flow), 0, false)
             }
         };
         (shard, setup.owners.of(shard).unwrap_or_default().into())

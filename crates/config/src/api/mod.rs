@@ -56,8 +56,8 @@ pub use inspection::{
     Alert, AlertRequest, AppliedRules, InspectionReason, InspectionStatus, RefusedSignature, SearchMade,
 };
 pub use nat::{
-    ByProtocol, Mapping, MappingFilter, Nat, NatRequest, Pool, PoolBlocks, PortBlock, Rule, RuleAction, RuleKind,
-    Share, Span, Subscriber, SubscriberFilter, TableUse,
+    ByProtocol, HostState, Mapping, MappingFilter, Nat, NatRequest, Pool, PoolBlocks, PortBlock, Rule, RuleAction,
+    RuleHost, RuleKind, Share, Span, Subscriber, SubscriberFilter, TableUse,
 };
 pub use packet_filter::{
     Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertPlace, InsertRequest, Packet, PacketFilter,

@@ -194,6 +194,9 @@ pub struct Nat {
     pub tables: Vec<TableUse>,
     /// Ports and blocks that were given out again at once because too many waited (`held-ports`).
     pub not_held: u64,
+    /// Hosts that destination rules deal flows among.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<RuleHost>,
     /// The rules in the order of the configuration, destination rules first, as they are asked: the first of them.
     pub rules: Vec<Rule>,
     /// How many rules there are.
@@ -214,6 +217,12 @@ pub struct Rule {
     /// The ports, as `80` or `80-90`; all where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<String>,
+    /// The interface that flows come in by; any where not given.
+    #[serde(default, rename = "in", skip_serializing_if = "Option::is_none")]
+    pub incoming: Option<String>,
+    /// It is about what the gateway's own host sends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own: bool,
     /// The interface that flows leave by; any where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
@@ -224,6 +233,44 @@ pub struct Rule {
     pub to: Option<String>,
     /// Flows that it decided about. What is exempt has no sessions: each of its packets counts.
     pub flows: u64,
+}
+
+/// A host of several that a destination rule deals flows among.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RuleHost {
+    /// The number of the hosts that it is one of, as its rule names it.
+    pub hosts: u64,
+    /// Its address.
+    pub address: std::net::Ipv4Addr,
+    /// Its part of the flows, relative to the others'.
+    pub weight: u16,
+    /// Whether new flows go there.
+    pub state: HostState,
+    /// Flows that went there.
+    pub flows: u64,
+}
+
+/// How a host stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostState {
+    /// It answers.
+    Up,
+    /// It does not answer: it gets no new flows.
+    Down,
+    /// Nobody checks it: it counts as up.
+    Unchecked,
+}
+
+impl std::fmt::Display for HostState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Unchecked => "unchecked",
+        })
+    }
 }
 
 /// Which end of a flow a rule is about.
@@ -246,6 +293,8 @@ pub enum RuleAction {
     Static,
     /// The destination becomes a host.
     Host,
+    /// The destination becomes one of the hosts of this number.
+    Hosts,
     /// Nothing.
     Exempt,
 }

@@ -156,6 +156,8 @@ pub enum Action {
     Masquerade(Option<PortRange>),
     /// Another destination.
     Dnat(Target),
+    /// The address of the interface as destination, and one of these ports.
+    Redirect(Option<PortRange>),
     /// One network in the place of another: first and last address.
     Netmap(u32, u32),
 }

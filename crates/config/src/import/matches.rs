@@ -232,6 +232,12 @@ fn step(
             known(options, &["--to-destination", "--persistent"])?;
             return Ok(Step::Do(Action::Dnat(values::target(to)?)));
         }
+        "REDIRECT" => {
+            known(options, &["--to-ports"])?;
+            let ports = option(options, "--to-ports").map(|text| text.parse::<Port>());
+            let ports = ports.transpose().map_err(|wrong| wrong.to_string())?;
+            return Ok(Step::Do(Action::Redirect(ports)));
+        }
         "MASQUERADE" => {
             known(options, &["--to-ports", "--random", "--random-fully"])?;
             let ports = option(options, "--to-ports").map(|text| text.parse::<Port>());

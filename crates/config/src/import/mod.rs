@@ -31,8 +31,8 @@ use std::str::FromStr;
 use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
 
-use crate::schema::{Document, Filter, Interface, Nat, Verdict};
-use crate::value::InterfaceAddress;
+use crate::schema::{self, Document, Filter, Interface, Nat, Verdict};
+use crate::value::{InterfaceAddress, Target};
 use listing::{Hook, LineIndex, Listing, Step, Table};
 
 /// How a listing is written.
@@ -291,6 +291,14 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
         nat,
         ..Document::default()
     };
+    let to_gateway = |rule: &schema::DestinationRule| rule.to == Target::Gateway;
+    if document.nat.destination.iter().any(to_gateway) {
+        let hosted = schema::Router {
+            daemon: true,
+            ..schema::Router::default()
+        };
+        document.routers.insert("default".into(), hosted);
+    }
     document.interfaces = interfaces(&document, addresses);
     if document.interfaces.is_empty() {
         said.remarks
@@ -401,7 +409,11 @@ fn interfaces(document: &Document, addresses: &IndexMap<String, OwnAddress>) -> 
     let by_nat = by_nat
         .chain(nat.one_to_one.iter().map(|rule| &rule.out))
         .chain(nat.exempt.iter().map(|rule| &rule.out));
-    let by_nat = by_nat.flatten().map(String::as_str);
+    let incoming = nat.destination.iter().flat_map(|rule| &rule.incoming.0);
+    let by_nat = by_nat
+        .flatten()
+        .map(String::as_str)
+        .chain(incoming.map(|name| name.0.as_str()));
     let given = addresses.iter().filter(|(_, own)| own.on_link.is_some());
     for name in named.chain(by_nat).chain(given.map(|(name, _)| name.as_str())) {
         let on_link = addresses.get(name).and_then(|own| own.on_link);

@@ -215,7 +215,7 @@ impl Translation<'_> {
 fn translates(decision: &Decision) -> bool {
     matches!(
         decision.action,
-        Action::Snat(_) | Action::Masquerade(_) | Action::Dnat(_) | Action::Netmap(..)
+        Action::Snat(_) | Action::Masquerade(_) | Action::Dnat(_) | Action::Redirect(_) | Action::Netmap(..)
     )
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use toml::{Table, Value};
 
 use super::{Imported, Leftover};
-use crate::schema::{Filter, Interface, Nat, Pool};
+use crate::schema::{Filter, Interface, Nat, Pool, Router};
 
 impl Imported {
     /// The configuration without what is default, behind comments that say what is not in it.
@@ -19,6 +19,7 @@ impl Imported {
             let Value::Table(mut table) = value else { continue };
             match key.as_str() {
                 "interfaces" => each(&mut table, &Table::try_from(Interface::default())?, &["device"]),
+                "routers" => each(&mut table, &Table::try_from(Router::default())?, &["daemon"]),
                 "nat" => nat(&mut table)?,
                 "filter" => prune(
                     &mut table,

@@ -31,7 +31,10 @@ pub use inspection::{
 pub use interface::{
     Bond, BondMode, InUse, Interface, LeftToOffload, LinkShare, RouterAdvertisements, SourceValidation,
 };
-pub use nat::{DestinationRule, ExemptRule, Nat, SourceRule, StaticRule, UnsolicitedSyn, UntranslatedInbound};
+pub use nat::{
+    Balance, DestinationRule, ExemptRule, Health, HealthProtocol, Nat, SourceRule, StaticRule, UnsolicitedSyn,
+    UntranslatedInbound,
+};
 pub use pool::{
     Algorithm, Block, Deterministic, Filtering, Mapping, Pairing, Pool, PortSelection, SessionLimits, SubscriberLimits,
 };
@@ -44,7 +47,7 @@ pub use system::{
     Watchdog,
 };
 pub use tunnel::{Tunnel, TunnelType};
-pub use uplink::{Balance, Health, Uplink};
+pub use uplink::{RouteBalance, Uplink, UplinkHealth};
 
 use std::net::IpAddr;
 
@@ -141,7 +144,7 @@ pub struct Route {
     pub uplinks: Vec<String>,
     /// What stays on one of the uplinks: all that a host sends, or each flow by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub balance: Option<Balance>,
+    pub balance: Option<RouteBalance>,
     /// Instead of a gateway: what to do with the packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<RouteAction>,

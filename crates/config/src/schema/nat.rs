@@ -4,8 +4,9 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
+use super::filter::Name;
 use super::pool::{Pool, SessionLimits, is_default};
-use crate::value::{Port, PortRange, Prefix, Transport};
+use crate::value::{OneOrMore, Period, Port, PortRange, Prefix, Target, Transport};
 
 /// `[nat]`: address translation. A packet that no rule names is routed as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,8 +40,9 @@ pub struct Nat {
     /// named interface before any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source: Vec<SourceRule>,
-    /// Destination rules (port forwarding); asked before source rules. The one with a port decides before one without, one
-    /// with a protocol before one without, and then the one with the fewest ports.
+    /// Destination rules (port forwarding); asked before source rules. The one with an address decides before one without, one
+    /// with a port before one without, one with a protocol before one without, one with `in` before one without, and then the
+    /// one with the fewest ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destination: Vec<DestinationRule>,
     /// Networks whose addresses are translated one to one.
@@ -106,27 +108,98 @@ pub struct SourceRule {
     /// The interface by which the packets leave; any where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
+    /// It is about what the gateway's own host sends, with one of its own addresses in `from`; needs `out`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub own: bool,
     /// The pool that their addresses and ports come from.
     pub pool: String,
 }
 
-/// `[[nat.destination]]`: connections to an outside address and port go to an inside host.
+/// `[[nat.destination]]`: connections to an address and port go to an inside host, to one of several, or to the gateway's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DestinationRule {
     /// TCP or UDP; where not given both, and without a port any protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// The outside address.
-    pub address: Ipv4Addr,
+    /// The address that they are to; any where not given, of what comes in by `in`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<Ipv4Addr>,
+    /// Interfaces by which they come in; any where not given.
+    #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
+    pub incoming: OneOrMore<Name>,
+    /// It is about what the gateway's own host sends; any address where `address` is not given.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub own: bool,
     /// The outside port or ports; all where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortRange>,
-    /// The inside host.
-    pub to: Ipv4Addr,
+    /// The inside host; or `"gateway"`: the gateway's own address of the interface that they come in by; or a list of hosts,
+    /// each an address or `{ host = …, weight = … }`.
+    pub to: Target,
     /// Its port, or the first of as many; the same as outside where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_port: Option<Port>,
+    /// With several hosts: what connections are dealt by.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub balance: Balance,
+    /// With several hosts: how each is checked. None is where not given, and all count as up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<Health>,
+}
+
+/// What connections are dealt among hosts by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Balance {
+    /// Each for itself.
+    #[default]
+    Random,
+    /// Their source address: a client keeps its host.
+    Source,
+}
+
+/// `health` of a destination rule: the host of the router checks the hosts, and new connections go to those that answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Health {
+    /// How a host is checked.
+    pub protocol: HealthProtocol,
+    /// Over TCP: the port; that which connections are led to where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<Port>,
+    /// Time from one check to the next.
+    pub interval: Period,
+    /// A host that has not answered for so long has failed.
+    pub timeout: Period,
+    /// Failures in a row after which a host is down.
+    pub failures: u32,
+    /// Answers in a row after which a host is up again.
+    pub successes: u32,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            protocol: HealthProtocol::default(),
+            port: None,
+            interval: Period::milliseconds(5_000),
+            timeout: Period::milliseconds(2_000),
+            failures: 3,
+            successes: 2,
+        }
+    }
+}
+
+/// How a host is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HealthProtocol {
+    /// It takes a TCP connection.
+    #[default]
+    Tcp,
+    /// It answers an echo request.
+    Icmp,
 }
 
 /// `[[nat.static]]`: each inside address has an outside address of its own, whatever the protocol, in both directions.

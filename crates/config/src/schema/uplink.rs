@@ -20,7 +20,7 @@ pub struct Uplink {
     pub weight: u8,
     /// When it is up. Where it is not given, as long as its interface has a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub health: Option<Health>,
+    pub health: Option<UplinkHealth>,
 }
 
 fn one() -> u8 {
@@ -30,7 +30,7 @@ fn one() -> u8 {
 /// `health = { … }` of an uplink. With both `ping` and `route` it is up while both say so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Health {
+pub struct UplinkHealth {
     /// Hosts beyond the uplink that are sent echo requests by its gateway; any answer will do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ping: Vec<IpAddr>,
@@ -48,7 +48,7 @@ pub struct Health {
     pub successes: u8,
 }
 
-impl Default for Health {
+impl Default for UplinkHealth {
     fn default() -> Self {
         Self {
             ping: Vec::new(),
@@ -64,7 +64,7 @@ impl Default for Health {
 /// What stays on one uplink of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Balance {
+pub enum RouteBalance {
     /// All that one source address sends: sites that bind a login to an address see one.
     #[default]
     Host,

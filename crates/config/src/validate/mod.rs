@@ -4,6 +4,7 @@
 mod applications;
 mod bridges;
 mod chains;
+mod destination;
 mod filter;
 mod gateways;
 mod inspection;
@@ -152,7 +153,7 @@ impl Check<'_> {
         let routes = self.routes(&interfaces, &uplinks);
         let neighbours = self.neighbours(&interfaces);
         let pools = self.pools(&interfaces, &timeouts);
-        let rules = self.rules();
+        let rules = self.rules(&interfaces);
         let filter = self.filters();
         let inspection = self.inspection(&interfaces);
         let applications = self.applications(&interfaces);
@@ -175,6 +176,7 @@ impl Check<'_> {
             pools,
             source: rules.source,
             destination: rules.destination,
+            host_sets: rules.host_sets,
             filter,
             chains,
             inspection,

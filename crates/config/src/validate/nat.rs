@@ -133,7 +133,13 @@ impl Check<'_> {
                         },
                     );
                 }
-                if range.contains(address) && leads_out && self.lends_ports_of_host(pool, router) {
+                // What the host sends takes its ports of the pool where a rule says so.
+                let mut rules = scopes.iter().flat_map(|scope| scope.source);
+                let of_pool = rules.any(|rule| {
+                    let from = rule.from.ipv4();
+                    rule.own && rule.pool == pool && from.is_some_and(|from| from.contains(&address))
+                });
+                if range.contains(address) && leads_out && !of_pool && self.lends_ports_of_host(pool, router) {
                     let pool = pool.to_owned();
                     self.advise(at, RouterProblem::PortsOfHost { address, pool }.into());
                 }

@@ -1,17 +1,20 @@
 //! Rules of translation, against each other and against the pools.
 
-use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, Ipv4Addr};
-
 use ipnet::Ipv4Net;
+use std::collections::{HashMap, HashSet};
 
 use super::Check;
 use super::routers::Scope;
-use crate::config::{DestinationAction, DestinationRule, InterfaceIndex, PoolIndex, SourceAction, SourceRule};
+use crate::config::{
+    DestinationAction, DestinationRule, HostSet, Interface, InterfaceIndex, PoolIndex, SourceAction, SourceRule,
+};
 use crate::problem::Problem;
 use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{AddressRange, PortRange, Prefix, Transport};
+
+/// What a rule is about, beside ports: addresses, whether the router's host sends it, protocol, and interface.
+type Part = (Ipv4Net, bool, Option<Transport>, Option<InterfaceIndex>);
 
 /// The rules so far.
 #[derive(Default)]
@@ -19,18 +22,23 @@ pub(super) struct Rules {
     pub source: Vec<SourceRule>,
     pub destination: Vec<DestinationRule>,
     /// What tells source rules apart.
-    sources: HashSet<(Ipv4Net, Option<Transport>, Option<InterfaceIndex>)>,
-    /// Ports of the destination rules of some addresses and a protocol.
-    ports: HashMap<(Ipv4Net, Option<Transport>), Vec<Option<PortRange>>>,
+    sources: HashSet<Part>,
+    /// Ports of the destination rules of some addresses, a protocol and an interface.
+    ports: HashMap<Part, Vec<Option<PortRange>>>,
+    /// Hosts that destination rules deal flows among.
+    pub host_sets: Vec<HostSet>,
 }
 
 impl Check<'_> {
     /// The rules of all routers.
-    pub(super) fn rules(&mut self) -> Rules {
+    pub(super) fn rules(&mut self, interfaces: &[Interface]) -> Rules {
         let mut all = Rules::default();
         for scope in self.scopes() {
             self.scope = scope;
-            let rules = self.rules_of(scope);
+            // Sets of hosts are numbered through all routers.
+            let host_sets = std::mem::take(&mut all.host_sets);
+            let rules = self.rules_of(scope, interfaces, host_sets);
+            all.host_sets = rules.host_sets;
             all.source.extend(rules.source);
             all.destination.extend(rules.destination);
         }
@@ -38,13 +46,16 @@ impl Check<'_> {
         all
     }
 
-    fn rules_of(&mut self, scope: Scope<'_>) -> Rules {
-        let mut rules = Rules::default();
+    fn rules_of(&mut self, scope: Scope<'_>, interfaces: &[Interface], host_sets: Vec<HostSet>) -> Rules {
+        let mut rules = Rules {
+            host_sets,
+            ..Rules::default()
+        };
         for (k, written) in scope.source.iter().enumerate() {
             self.source_rule(place!["nat", "source", k], written, &mut rules);
         }
         for (k, written) in scope.destination.iter().enumerate() {
-            self.destination_rule(k, written, &mut rules);
+            self.destination_rule(k, written, interfaces, &mut rules);
         }
         for (k, written) in scope.one_to_one.iter().enumerate() {
             self.static_rule(k, written, &mut rules);
@@ -67,43 +78,11 @@ impl Check<'_> {
             let name = written.pool.clone();
             return self.report(&[at, place!["pool"]].concat(), Problem::UnknownPool { name, known });
         };
-        self.add_source(
-            &[at, place!["from"]].concat(),
-            from,
-            written.protocol,
-            out,
-            SourceAction::Pool(pool),
-            rules,
-        );
-    }
-
-    fn destination_rule(&mut self, k: usize, written: &schema::DestinationRule, rules: &mut Rules) {
-        self.host(place!["nat", "destination", k, "address"], IpAddr::V4(written.address));
-        self.host(place!["nat", "destination", k, "to"], IpAddr::V4(written.to));
-        self.forwards_lent_port(k, written);
-        let first = written.to_port.map(|port| port.number());
-        match (written.port, first) {
-            (None, Some(_)) => {
-                self.report(place!["nat", "destination", k, "to-port"], Problem::TargetPortAlone);
-                return;
-            }
-            (Some(ports), Some(first)) if ports.moved_to(first).is_none() => {
-                let count = ports.count();
-                let problem = Problem::PortsOverflow { first, count };
-                self.report(place!["nat", "destination", k, "to-port"], problem);
-                return;
-            }
-            _ => {}
+        if written.own {
+            self.own_source(at, written);
         }
-        let rule = DestinationRule {
-            router: self.scope.router,
-            protocol: written.protocol,
-            address: Ipv4Net::from(written.address),
-            ports: written.port,
-            action: DestinationAction::Host(written.to, first),
-        };
-        let key = if written.port.is_some() { "port" } else { "address" };
-        self.add_destination(place!["nat", "destination", k, key], rule, rules);
+        let part = (from, written.own, written.protocol, out);
+        self.add_source(&[at, place!["from"]].concat(), part, SourceAction::Pool(pool), rules);
     }
 
     /// One rule for what the hosts open, one for what others open to them.
@@ -135,11 +114,18 @@ impl Check<'_> {
             self.report(at, Problem::StaticInPool { outside, overlap, pool });
         }
         let from = place!["nat", "static", k, "inside"];
-        self.add_source(from, Some(inside), None, out, SourceAction::Static(outside), rules);
+        self.add_source(
+            from,
+            (Some(inside), false, None, out),
+            SourceAction::Static(outside),
+            rules,
+        );
         let rule = DestinationRule {
             router: self.scope.router,
+            own: false,
             protocol: None,
             address: outside,
+            incoming: None,
             ports: None,
             action: DestinationAction::Static(inside),
         };
@@ -156,8 +142,10 @@ impl Check<'_> {
                 if let Some(address) = self.network(at, to) {
                     let rule = DestinationRule {
                         router: self.scope.router,
+                        own: false,
                         protocol: written.protocol,
                         address,
+                        incoming: None,
                         ports: written.port,
                         action: DestinationAction::Exempt,
                     };
@@ -171,7 +159,7 @@ impl Check<'_> {
                 let out = self.leaves_by(place!["nat", "exempt", k, "out"], written.out.as_ref());
                 let at = place!["nat", "exempt", k, "from"];
                 let from = self.network(at, from);
-                self.add_source(at, from, written.protocol, out, SourceAction::Exempt, rules);
+                self.add_source(at, (from, false, written.protocol, out), SourceAction::Exempt, rules);
             }
             _ => self.report(place!["nat", "exempt", k], Problem::ExemptEnds),
         }
@@ -194,18 +182,17 @@ impl Check<'_> {
     fn add_source(
         &mut self,
         at: &[Step<'_>],
-        from: Option<Ipv4Net>,
-        protocol: Option<Transport>,
-        out: Option<InterfaceIndex>,
+        (from, own, protocol, out): (Option<Ipv4Net>, bool, Option<Transport>, Option<InterfaceIndex>),
         action: SourceAction,
         rules: &mut Rules,
     ) {
         let Some(from) = from else { return };
-        if !rules.sources.insert((from, protocol, out)) {
+        if !rules.sources.insert((from, own, protocol, out)) {
             return self.report(at, Problem::DuplicateSource(Prefix::of(from.into())));
         }
         rules.source.push(SourceRule {
             router: self.scope.router,
+            own,
             from,
             protocol,
             out,
@@ -214,8 +201,11 @@ impl Check<'_> {
     }
 
     /// Of two rules for the same addresses and protocol, the ports of one are within those of the other, or apart.
-    fn add_destination(&mut self, at: &[Step<'_>], rule: DestinationRule, rules: &mut Rules) {
-        let others = rules.ports.entry((rule.address, rule.protocol)).or_default();
+    pub(super) fn add_destination(&mut self, at: &[Step<'_>], rule: DestinationRule, rules: &mut Rules) {
+        let others = rules
+            .ports
+            .entry((rule.address, rule.own, rule.protocol, rule.incoming))
+            .or_default();
         let protocol = rule.protocol.map_or(String::new(), |protocol| format!("`{protocol}` "));
         let what = others.iter().find_map(|other| match (other, rule.ports) {
             (None, None) => Some(format!("{protocol}all that no rule with ports names")),
@@ -232,29 +222,5 @@ impl Check<'_> {
             return self.report(at, Problem::DestinationsOverlap { address, what });
         }
         rules.destination.push(rule);
-    }
-
-    /// A port that a pool gives out could belong to a session of an inside host when its rule is asked for.
-    fn forwards_lent_port(&mut self, k: usize, written: &schema::DestinationRule) {
-        let all = PortRange::new(1, u16::MAX);
-        let Some(wanted) = written.port.or(all) else { return };
-        let lent = |pool: &schema::Pool, address: Ipv4Addr| -> Option<PortRange> {
-            let holds = pool.addresses.iter().any(|range| range.contains(address));
-            let free = pool.ports.without(&pool.reserved_ports);
-            free.iter().find_map(|free| free.overlap(&wanted)).filter(|_| holds)
-        };
-        let pools = self.own_pools();
-        let found = pools
-            .into_iter()
-            .find_map(|(name, pool)| Some((name.clone(), lent(pool, written.address)?)));
-        if let Some((pool, ports)) = found {
-            let problem = Problem::ForwardsLentPort {
-                address: written.address,
-                ports,
-                pool,
-            };
-            let key = if written.port.is_some() { "port" } else { "address" };
-            self.report(place!["nat", "destination", k, key], problem);
-        }
     }
 }

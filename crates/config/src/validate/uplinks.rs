@@ -85,7 +85,7 @@ impl Check<'_> {
         })
     }
 
-    fn health(&mut self, name: &str, written: &schema::Uplink, health: &schema::Health, interface: &Interface) {
+    fn health(&mut self, name: &str, written: &schema::Uplink, health: &schema::UplinkHealth, interface: &Interface) {
         let place = |key| [place!["uplinks", name, "health"], place![key]].concat();
         if health.ping.is_empty() && health.route.is_none() {
             self.report(place!["uplinks", name, "health"], UplinkProblem::NothingToCheck.into());

@@ -11,6 +11,7 @@ mod period;
 mod ports;
 mod selection;
 mod site_tags;
+mod target;
 mod vlan;
 mod workers;
 
@@ -25,6 +26,7 @@ pub use period::Period;
 pub use ports::{Port, PortRange, PortRanges, Transport};
 pub use selection::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
 pub use site_tags::{SiteTags, TagRange};
+pub use target::{Target, TargetHost};
 pub use vlan::{TagProtocol, Tags, VlanPriority};
 pub use workers::Workers;
 
@@ -98,6 +100,9 @@ pub enum ValueError {
     /// Not a port.
     #[error("`{0}` is not a port")]
     Port(String),
+    /// Not where a destination rule may lead.
+    #[error("`{0}` is neither an IPv4 address nor `gateway`")]
+    Target(String),
     /// Not a size of TCP segments.
     #[error("`{0}` is not a size of TCP segments")]
     MssClamp(String),
@@ -171,6 +176,7 @@ impl ValueError {
             Self::Transport(_) => "write tcp or udp".into(),
             Self::Port(_) => "write a number from 1 to 65535".into(),
             Self::BitRate(_) => "write a number with k, M or G, such as \"100M\"".into(),
+            Self::Target(_) => "write an address such as \"10.0.0.5\", \"gateway\", or a list of addresses".into(),
             Self::MssClamp(_) => "write \"mtu\" or bytes of data from 88 to 9176, such as 1452".into(),
             Self::Period(_) => "write a length of time with its unit such as 90s, 5m or 2h4m".into(),
             Self::Key => "write 32 hexadecimal digits, such as `openssl rand -hex 16` prints".into(),

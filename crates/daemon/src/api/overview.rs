@@ -4,11 +4,12 @@ use std::net::Ipv4Addr;
 
 use axum::extract::{Query, State};
 use sluice_config::api::{
-    ByProtocol, Nat, NatRequest, Pool, PoolBlocks, Position, Protocol, Rule, RuleAction, RuleKind, Subscriber, TableUse,
+    ByProtocol, HostState, Nat, NatRequest, Pool, PoolBlocks, Position, Protocol, Rule, RuleAction, RuleHost, RuleKind,
+    Subscriber, TableUse,
 };
 use sluice_engine::request::{BindingFilter, Reply, Request, ShownSubscriber, Use};
 use sluice_nat::pool::ValidPool;
-use sluice_nat::rule::{DestinationAction, DestinationRule, Rules, SourceAction, SourceRule};
+use sluice_nat::rule::{DestinationAction, DestinationRule, HostSet, OWN, Rules, SetHost, SourceAction, SourceRule};
 
 use super::json::Json;
 use super::nat::{some_subscribers, subscriber};
@@ -60,9 +61,31 @@ pub(super) async fn overview(State(control): Shared, Query(request): Query<NatRe
             table("ports that wait", [lent.held, held]),
         ],
         not_held: lent.not_held,
+        hosts: hosts(&control, &plane.policy().nat4.rules),
         rules: rules(&control, &plane.policy().nat4.rules, &names, request.rules as usize),
         rules_in_all: plane.policy().nat4.rules.len() as u64,
     }))
+}
+
+/// Hosts that destination rules deal flows among, set by set.
+fn hosts(control: &Control, rules: &Rules<u32>) -> Vec<RuleHost> {
+    let config = control.config();
+    let checked = |set: usize| config.host_sets.get(set).is_some_and(|set| set.health.is_some());
+    let of_set = |(number, set): (usize, &HostSet<u32>)| {
+        let host = |host: &SetHost<u32>| RuleHost {
+            hosts: number as u64 + 1,
+            address: Ipv4Addr::from_bits(host.address),
+            weight: host.weight,
+            state: match (checked(number), host.state.is_up()) {
+                (false, _) => HostState::Unchecked,
+                (true, true) => HostState::Up,
+                (true, false) => HostState::Down,
+            },
+            flows: host.state.flows(),
+        };
+        set.hosts.iter().map(host).collect::<Vec<_>>()
+    };
+    rules.sets().iter().enumerate().flat_map(of_set).collect()
 }
 
 /// The first of the rules, destination rules before source rules.
@@ -73,19 +96,23 @@ fn rules(control: &Control, rules: &Rules<u32>, names: &PoolNames, most: usize) 
     let sources = rules.sources(most - destinations.len());
     let destinations = destinations
         .into_iter()
-        .map(|(_, rule, flows)| destination(&rule, flows));
+        .map(|(_, rule, flows)| destination(&rule, flows, &out));
     let sources = sources
         .into_iter()
         .map(|(_, rule, flows)| source(&rule, flows, &out, names));
     destinations.chain(sources).collect()
 }
 
-fn destination(rule: &DestinationRule<u32>, flows: u64) -> Rule {
+fn destination(rule: &DestinationRule<u32>, flows: u64, name: &dyn Fn(u16) -> Option<String>) -> Rule {
     let length = rule.external.length;
     let (action, to) = match rule.action {
         DestinationAction::Host(host, None) => (RuleAction::Host, Some(Ipv4Addr::from_bits(host).to_string())),
         DestinationAction::Host(host, Some(port)) => {
             (RuleAction::Host, Some(format!("{}:{port}", Ipv4Addr::from_bits(host))))
+        }
+        DestinationAction::Hosts(set, port) => {
+            let port = port.map_or(String::new(), |port| format!(":{port}"));
+            (RuleAction::Hosts, Some(format!("{}{port}", set + 1)))
         }
         DestinationAction::Static(inside) => (RuleAction::Static, Some(net(inside, length))),
         DestinationAction::Exempt => (RuleAction::Exempt, None),
@@ -99,6 +126,8 @@ fn destination(rule: &DestinationRule<u32>, flows: u64) -> Rule {
         network: net(rule.external.address, length),
         protocol: rule.protocol.map(Protocol),
         ports: rule.ports.map(ports),
+        incoming: rule.inbound.and_then(name),
+        own: rule.context & OWN != 0,
         out: None,
         action,
         to,
@@ -118,6 +147,8 @@ fn source(rule: &SourceRule<u32>, flows: u64, out: &dyn Fn(u16) -> Option<String
         network: net(rule.inside.address, length),
         protocol: rule.protocol.map(Protocol),
         ports: rule.port.map(|port| port.to_string()),
+        incoming: None,
+        own: rule.context & OWN != 0,
         out: rule.outside.and_then(out),
         action,
         to,

@@ -154,7 +154,7 @@ enum Side {
 }
 
 /// The sides of all interfaces. Source rules lead out where they say, or anywhere where one names no interface; destination
-/// rules are asked first on the others, but not where the hosts are whose sources are translated.
+/// rules are asked first on the others, or on those that they name, but not where the hosts are whose sources are translated.
 fn sides(config: &Config) -> Vec<Side> {
     let mut routers: Vec<_> = config.interfaces.iter().map(|interface| interface.router).collect();
     routers.sort_unstable();
@@ -173,12 +173,15 @@ fn sides_of(config: &Config, router: RouterIndex) -> Vec<(InterfaceIndex, Side)>
         .filter(|rule| rule.router == router && rule.action != SourceAction::Exempt)
         .collect();
     let anywhere = rules.iter().any(|rule| rule.out.is_none());
-    let forwards = config.destination.iter().any(|rule| rule.router == router);
+    let forwards = |index: InterfaceIndex| {
+        let mut rules = config.destination.iter().filter(|rule| rule.router == router);
+        rules.any(|rule| !rule.own && rule.incoming.is_none_or(|incoming| incoming == index))
+    };
     let has_hosts = |interface: &Configured| {
         interface.addresses.iter().any(|own| match own.net() {
             IpNet::V4(net) => rules
                 .iter()
-                .any(|rule| rule.from.contains(&net) || net.contains(&rule.from)),
+                .any(|rule| !rule.own && (rule.from.contains(&net) || net.contains(&rule.from))),
             IpNet::V6(_) => false,
         })
     };
@@ -188,7 +191,7 @@ fn sides_of(config: &Config, router: RouterIndex) -> Vec<(InterfaceIndex, Side)>
         let side = match named {
             true => Side::Outside,
             false if has_hosts && anywhere => Side::Both,
-            false if has_hosts || !anywhere && !forwards => Side::Inside,
+            false if has_hosts || !anywhere && !forwards(index) => Side::Inside,
             // Most likely it only carries VLANs.
             false if interface.addresses.is_empty() => Side::Both,
             false => Side::Outside,
@@ -330,8 +333,8 @@ fn route(configured: &sluice_config::config::Route) -> Route {
         weight: configured.weight,
         distance: configured.distance,
         balance: match configured.balance {
-            Some(schema::Balance::Host) => Balance::Host,
-            Some(schema::Balance::Flow) | None => Balance::Flow,
+            Some(schema::RouteBalance::Host) => Balance::Host,
+            Some(schema::RouteBalance::Flow) | None => Balance::Flow,
         },
         via: match configured.way {
             Way::Gateway(address, interface) => Via::OnLink {
@@ -403,6 +406,11 @@ mod tests {
         assert_eq!(vec!["lan", "wan"], outside_of(&source("")));
         assert_eq!(vec!["lan", "wan"], outside_of(FORWARD));
         assert!(outside_of("").is_empty());
+        // Rules of an interface are asked at that alone, and those about the router's host at none.
+        let of_wan = "[[nat.destination]]\nin = \"wan\"\nprotocol = \"tcp\"\nport = 80\nto = \"10.0.0.5\"\n";
+        assert_eq!(vec!["wan"], outside_of(of_wan));
+        let own = "[routers.default]\ndaemon = true\n[[nat.destination]]\nown = true\nto = \"10.0.0.5\"\n";
+        assert!(outside_of(own).is_empty());
     }
     #[test]
     fn card_faces_outside_where_rules_lead_by_itself_or_a_vlan_and_not_where_their_hosts_are() {

@@ -199,6 +199,7 @@ pub fn policy(
     if let Some(seeking) = applications::seeking(config)? {
         policy.seek_by(seeking);
     }
+    policy.spread_flows();
     policy.uplinks = uplinks(config);
     policy.sources = sources(config).into();
     policy.passes_untranslated = config.document.nat.untranslated_inbound == schema::UntranslatedInbound::Pass;

@@ -6,6 +6,7 @@ use sluice_engine::steering::{Hashed, Steering, Together, Wanted, spreads};
 use sluice_nat::Pools;
 use sluice_nat::shard::BLOCK;
 
+use super::translation::keeps_clients;
 use super::{BuildError, Secrets, pool};
 
 /// The function for a configuration, its keys drawn from a secret.
@@ -21,7 +22,7 @@ pub fn steering(config: &Config, secrets: Secrets) -> Result<Steering, BuildErro
     let largest = pools.iter().map(|(_, pool)| pool).max_by_key(|pool| pool.addresses());
     let wanted = Wanted {
         hashed: if by_flow { Hashed::FiveTuple } else { Hashed::Subset },
-        together: match by_flow && pools.iter().all(|(_, pool)| spreads(pool)) {
+        together: match by_flow && pools.iter().all(|(_, pool)| spreads(pool)) && !keeps_clients(config) {
             true => Together::Flows,
             false => Together::Hosts,
         },

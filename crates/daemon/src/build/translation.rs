@@ -1,5 +1,9 @@
 //! Pools and rules of address translation.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
 use sluice_config::Config;
 use sluice_config::config::{self as configured, DestinationRule, SourceRule};
 use sluice_config::schema;
@@ -7,11 +11,12 @@ use sluice_config::value::{AddressRange, Transport};
 use sluice_engine::family::V4;
 use sluice_engine::policy::Nat;
 use sluice_nat::deterministic::Algorithm;
-use sluice_nat::rule::{DestinationAction, SourceAction};
+use sluice_nat::rule::{Balance, DestinationAction, HostSet, OWN, SetHost, SourceAction};
 use sluice_nat::{
     Behaviour, Blocks, Deterministic, Filtering, Hold, Limits, Mapping, Pairing, Pool, PoolIndex, Pools, PortSelection,
     Prefix, Rate, Rules, Secret, SubscriberLimits,
 };
+use sluice_wire::Context;
 use sluice_wire::ipv4::protocol;
 
 use super::{BuildError, timeouts};
@@ -52,7 +57,8 @@ pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildE
     };
     let source: Vec<_> = config.source.iter().map(|rule| source(rule, index)).collect();
     let destination: Vec<_> = config.destination.iter().map(destination).collect();
-    let rules = Rules::new(&source, &destination, &pools)?;
+    let sets = config.host_sets.iter().map(host_set).collect();
+    let rules = Rules::new(&source, &destination, &pools)?.with_sets(sets);
     Ok(Nat {
         rules,
         pools,
@@ -152,9 +158,14 @@ fn rate(written: schema::Rate) -> Rate {
     }
 }
 
+/// The context of a rule: what a router's host sends itself is asked about apart.
+fn context(router: configured::RouterIndex, own: bool) -> Context {
+    Context::from(router) | if own { OWN } else { 0 }
+}
+
 fn source(rule: &SourceRule, index: impl Fn(u16) -> PoolIndex) -> sluice_nat::SourceRule<u32> {
     sluice_nat::SourceRule {
-        context: rule.router.into(),
+        context: context(rule.router, rule.own),
         protocol: rule.protocol.map(number),
         outside: rule.out,
         ..sluice_nat::SourceRule::of(
@@ -170,18 +181,60 @@ fn source(rule: &SourceRule, index: impl Fn(u16) -> PoolIndex) -> sluice_nat::So
 
 fn destination(rule: &DestinationRule) -> sluice_nat::DestinationRule<u32> {
     sluice_nat::DestinationRule {
-        context: rule.router.into(),
+        context: context(rule.router, rule.own),
         protocol: rule.protocol.map(number),
         ports: rule.ports.map(|ports| (ports.first(), ports.last())),
+        inbound: rule.incoming,
         ..sluice_nat::DestinationRule::of(
             prefix(rule.address),
             match rule.action {
                 configured::DestinationAction::Host(to, port) => DestinationAction::Host(to.to_bits(), port),
+                configured::DestinationAction::Hosts(set, port) => DestinationAction::Hosts(set, port),
                 configured::DestinationAction::Static(inside) => DestinationAction::Static(inside.network().to_bits()),
                 configured::DestinationAction::Exempt => DestinationAction::Exempt,
             },
         )
     }
+}
+
+fn host_set(set: &configured::HostSet) -> HostSet<u32> {
+    let mut check = DefaultHasher::new();
+    (set.router, &set.health).hash(&mut check);
+    let host = |&(host, weight): &(Ipv4Addr, u16)| SetHost {
+        address: host.to_bits(),
+        weight,
+        state: Arc::default(),
+    };
+    HostSet {
+        check: check.finish(),
+        balance: match set.balance {
+            schema::Balance::Random => Balance::Random,
+            schema::Balance::Source => Balance::Source,
+        },
+        hosts: set.hosts.iter().map(host).collect(),
+    }
+}
+
+/// Whether a destination rule keeps all flows of a client in its shard: it is asked of what hosts send, or leads to the router's own
+/// host or to one of several.
+pub fn keeps_clients(config: &Config) -> bool {
+    let is_own = |rule: &DestinationRule, address: Ipv4Addr| {
+        let mut of_router = config
+            .interfaces
+            .iter()
+            .filter(|interface| interface.router == rule.router);
+        of_router.any(|interface| interface.addresses.iter().any(|own| own.address() == address))
+    };
+    let mut rules = config.destination.iter();
+    config.source.iter().any(|rule| rule.own)
+        || rules.any(|rule| {
+            rule.own
+                || match rule.action {
+                    configured::DestinationAction::Hosts(..) => true,
+                    configured::DestinationAction::Host(host, _) => rule.incoming.is_some() || is_own(rule, host),
+                    configured::DestinationAction::Static(_) | configured::DestinationAction::Exempt => false,
+                }
+        })
 }
 
 fn prefix(net: ipnet::Ipv4Net) -> Prefix<u32> {

@@ -19,6 +19,7 @@ use sluice_route::rib::{Origin, Rib};
 use tokio::sync::Notify;
 
 pub use kernel::{KernelSettings, listen};
+pub(crate) use namespace::within;
 use peer::Refusals;
 pub use peer::{Peer, Refusal};
 use replay::Replay;

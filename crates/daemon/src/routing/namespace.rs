@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Make something in the namespace that a file stands for, or here where there is none. A thread of its own goes there, and ends.
-pub(super) fn within<T: Send>(namespace: Option<&Path>, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+pub(crate) fn within<T: Send>(namespace: Option<&Path>, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let Some(path) = namespace else { return make() };
     let file = File::open(path)?;
     std::thread::scope(|scope| {

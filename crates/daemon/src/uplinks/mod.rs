@@ -227,7 +227,7 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_config::schema::Health;
+    use sluice_config::schema::UplinkHealth;
     use sluice_route::rib::{Hop, Offer, Origin, Settings, Target};
 
     fn uplink(name: &str, interface: InterfaceIndex, ping: &[[u8; 4]]) -> Uplink {
@@ -236,10 +236,10 @@ mod tests {
             interface,
             gateways: vec![IpAddr::from([198, 51, 100, interface as u8])],
             weight: 1,
-            health: Some(Health {
+            health: Some(UplinkHealth {
                 ping: ping.iter().copied().map(IpAddr::from).collect(),
                 route: Some(sluice_config::value::Prefix::of("198.18.0.0/15".parse().unwrap())),
-                ..Health::default()
+                ..UplinkHealth::default()
             }),
         }
     }

@@ -215,16 +215,16 @@ impl Watched {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use sluice_config::schema::Health;
+    use sluice_config::schema::UplinkHealth;
     use sluice_config::value::Period;
 
     fn watched(failures: u8, successes: u8) -> Watched {
-        let health = Health {
+        let health = UplinkHealth {
             ping: vec![IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2])],
             failures,
             successes,
             timeout: Period::milliseconds(500),
-            ..Health::default()
+            ..UplinkHealth::default()
         };
         Watched::new(
             Uplink {
@@ -299,7 +299,7 @@ mod tests {
         let mut uplink = watched(1, 2);
         assert!(check(&mut uplink, 1, [false; 2]));
         let mut other = uplink.uplink.clone();
-        other.health = Some(Health {
+        other.health = Some(UplinkHealth {
             ping: vec![IpAddr::from([192, 0, 2, 9])],
             ..watched(1, 1).uplink.health.unwrap()
         });

@@ -6,9 +6,9 @@
 use arrayvec::ArrayVec;
 use sluice_filter::{Filters, Header, Known};
 use sluice_nat::bindings::Inbound;
-use sluice_nat::rule::{self, Decided, SourceAction};
+use sluice_nat::rule::{self, Balance, Decided, HostSetIndex, SetHost, SourceAction};
 use sluice_nat::sites::{is_site, outer};
-use sluice_nat::{Address, PoolIndex, PortClass, RuleId, Target, TimeoutClass, Tuple};
+use sluice_nat::{Address, PoolIndex, PortClass, RuleId, Rules, Target, TimeoutClass, Tuple};
 use sluice_route::{Lookup, RouterIndex, SourceValidation};
 use sluice_wire::Context;
 use sluice_wire::ipv4::protocol::{TCP, is_icmp};
@@ -21,7 +21,7 @@ use crate::context::Ctx;
 use crate::family::Family;
 use crate::filter::{self, Asked, Refused};
 use crate::io::{HAND, Slot};
-use crate::nodes::{bridge, subscriber};
+use crate::nodes::{bridge, host, subscriber};
 use crate::opening::{self, Openings};
 use crate::paths::{Destination, Wanted};
 use crate::policy::Policy;
@@ -108,7 +108,7 @@ impl<F: Family> Way<F> {
 #[inline(always)]
 fn asks<F: Family>(filter: &Filters, plan: &Plan<F>) -> bool {
     match plan {
-        Plan::Session(translation) => translation.hops[0] != Hop::HAIRPIN,
+        Plan::Session(translation) => !matches!(translation.hops[0], Hop::HAIRPIN | Hop::LOCAL),
         Plan::Plain | Plan::Wait(_) => filter.sessions,
         _ => false,
     }
@@ -121,13 +121,20 @@ type Sourcing<F> = Option<Decided<SourceAction<<F as Family>::Address>>>;
 
 /// Ask rules and routes about a flow that came in by the interface of `meta`, and belongs to its shard; rules of the filter
 /// with what is known of its application, but for what they refuse of that.
-pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, known: Option<Known>) -> Plan<F> {
+/// Of several hosts that a rule leads to, `host` stays the one that it has.
+pub fn plan<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    key: &F::Key,
+    known: Option<Known>,
+    host: Option<F::Address>,
+) -> Plan<F> {
     let (rules, tuple, protocol) = (&F::nat(ctx.policy).rules, F::tuple(key), F::protocol(key));
     if let Some(plan) = bridge::plan(ctx.policy, meta, tuple.context()) {
         return plan;
     }
-    let redirection = rules.decide_destination(tuple, protocol);
-    match way::<F>(ctx, meta, key, redirection) {
+    let redirection = rules.decide_destination(tuple, protocol, meta.interface);
+    match way::<F>(ctx, meta, key, redirection, host) {
         Ok(way) => {
             let interface = way.outgoing();
             let sourcing = rules.decide_source(tuple, protocol, interface).filter(|_| !way.settled);
@@ -151,12 +158,42 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, known: Opti
     }
 }
 
+/// The host that a flow goes to of those that a rule deals flows among: `kept` where that is one of them.
+#[cold]
+pub(super) fn choose<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    key: &F::Key,
+    set: HostSetIndex,
+    port: u16,
+    kept: Option<F::Address>,
+) -> Result<Target<F::Address>, Plan<F>> {
+    let set = F::nat(ctx.policy).rules.set(set);
+    let host = set.and_then(|set| {
+        let kept = kept.and_then(|address| set.host(address));
+        kept.or_else(|| {
+            set.choose(match set.balance {
+                Balance::Random => F::hash_one(ctx.hasher, key),
+                Balance::Source => {
+                    let tuple = F::tuple(key);
+                    let client = F::Tuple::new(tuple.source(), F::Address::default(), 0, 0, tuple.context());
+                    F::hash_one(ctx.hasher, &F::make_key(client, 0))
+                }
+            })
+        })
+    });
+    match host {
+        Some(&SetHost { address, .. }) => Ok(Target { address, port }),
+        None => Err(Plan::Drop(sluice_nat::Reason::NoHostUp.into())),
+    }
+}
+
 /// Where a flow goes, of which destination rules have been asked.
 fn way<F: Family>(
     ctx: &Ctx<'_, '_>,
     meta: &Meta,
     key: &F::Key,
     redirection: Redirection<F>,
+    host: Option<F::Address>,
 ) -> Result<Way<F>, Plan<F>> {
     let nat = F::nat(ctx.policy);
     let (tuple, interface, layers) = (F::tuple(key), meta.interface, &meta.layers);
@@ -176,6 +213,7 @@ fn way<F: Family>(
     let context = outer(tuple.context());
     match redirection.map(|decided| decided.what) {
         Some(rule::Destination::To(to)) => target = Some(to),
+        Some(rule::Destination::Among(set, port)) => target = Some(choose::<F>(ctx, key, set, port, host)?),
         Some(rule::Destination::Exempt) => exempt = true,
         None => {}
     }
@@ -203,7 +241,9 @@ fn way<F: Family>(
         let interface = interface.and_then(|number| ctx.policy.interface(number));
         interface.is_some_and(|interface| interface.outside)
     };
-    let comes_back = public && !outside && !target.as_ref().is_some_and(leads_out);
+    // What a rule names by the interface that it came in by goes on from there at once.
+    let is_direct = redirection.is_some_and(|decided| decided.inbound);
+    let comes_back = public && !outside && !is_direct && !target.as_ref().is_some_and(leads_out);
     let address = match target {
         Some(target) if !comes_back => target.address,
         _ => tuple.destination(),
@@ -237,7 +277,7 @@ fn way<F: Family>(
         return Err(Plan::Drop(sluice_nat::Reason::ForgedSource.into()));
     }
     // Of a site's terminals the lease says more than routes do.
-    if (destination != Destination::Local || comes_back)
+    if (destination != Destination::Local || comes_back || target.is_some())
         && !turned
         && !is_site(tuple.context())
         && let Err(reason) = ctx
@@ -251,6 +291,10 @@ fn way<F: Family>(
     }
     let there = match destination {
         Destination::Hop(_) | Destination::Unknown(_) => destination,
+        // A rule leads it to the host of the router.
+        Destination::Local if target.is_some() && mapped.is_none() && ctx.policy.host(interface).is_some() => {
+            destination
+        }
         Destination::Local => return Err(Plan::Gateway),
         Destination::Refused(reason) => return Err(refused(reason)),
     };
@@ -259,7 +303,11 @@ fn way<F: Family>(
         mapped,
         there,
         // The source of what comes back has been translated before, and a mapping leads to where it was made from.
-        settled: exempt || mapped.is_some() || turned && target.is_some() || is_site(tuple.context()),
+        settled: there == Destination::Local
+            || exempt
+            || mapped.is_some()
+            || turned && target.is_some()
+            || is_site(tuple.context()),
         inside,
     })
 }
@@ -291,6 +339,7 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
     let there = match way.there {
         Destination::Hop(hop) => hop,
         Destination::Unknown(wanted) => return Plan::Wait(wanted),
+        Destination::Local if way.target.is_some() => Hop::LOCAL,
         Destination::Local | Destination::Refused(_) => return Plan::Gateway,
     };
     // An error about a flow that nobody knows has none of its own.
@@ -391,7 +440,7 @@ pub fn keeps_address<F: Family>(policy: &Policy, interface: u16, tuple: &F::Tupl
         .is_some_and(|decided| !matches!(decided.what, SourceAction::Exempt));
     let is_exempt = || {
         rules
-            .decide_destination(&answer, protocol)
+            .decide_destination(&answer, protocol, interface)
             .is_some_and(|decided| matches!(decided.what, rule::Destination::Exempt))
     };
     translates && !is_exempt()
@@ -573,6 +622,23 @@ fn turned_away<F: Family>((complaint, reason): Refused) -> Plan<F> {
     }
 }
 
+/// Count a flow of the host that it was dealt to.
+#[inline(always)]
+pub(super) fn count_host<F: Family>(
+    rules: &Rules<F::Address>,
+    redirection: &Redirection<F>,
+    target: Option<Target<F::Address>>,
+) {
+    if let Some(Decided {
+        what: rule::Destination::Among(set, _),
+        ..
+    }) = redirection
+        && let (Some(set), Some(target)) = (rules.set(*set), target)
+    {
+        set.count(target.address);
+    }
+}
+
 /// Flows that a rule decided, one after the other: they are counted together.
 #[derive(Default)]
 struct Tally {
@@ -607,6 +673,10 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     if policy.bridges {
         slots = bridge::open::<F>(slots, batch, lists, ctx);
     }
+    let mut openings = Openings::<F>::default();
+    if policy.hosted {
+        host::open::<F>(&mut slots, batch, lists, &mut openings, ctx);
+    }
     let rules = &F::nat(policy).rules;
     let mut keys = ArrayVec::<F::Key, HAND>::new();
     let mut flows = ArrayVec::<_, HAND>::new();
@@ -616,16 +686,17 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         let context = ctx.policy.context(meta, frame);
         let key = F::key(&meta.layers, frame, context);
         put(&mut keys, key);
-        put(&mut flows, (*F::tuple(&key), F::protocol(&key)));
+        put(&mut flows, (*F::tuple(&key), F::protocol(&key), meta.interface));
     }
     let mut redirections = [None; HAND];
     rules.decide_destinations(&flows, &mut redirections);
     let mut ways = ArrayVec::<_, HAND>::new();
     let mut leaving = ArrayVec::<_, HAND>::new();
-    for (((&slot, key), &(tuple, protocol)), &redirection) in slots.iter().zip(&keys).zip(&flows).zip(&redirections) {
+    for (((&slot, key), &(tuple, protocol, _)), &redirection) in slots.iter().zip(&keys).zip(&flows).zip(&redirections)
+    {
         let way = match subscriber::nobodys::<F>(ctx.policy, batch.meta(slot), key) {
             Some(reason) => Err(Plan::Drop(reason.into())),
-            None => way::<F>(ctx, batch.meta(slot), key, redirection),
+            None => way::<F>(ctx, batch.meta(slot), key, redirection, None),
         };
         if let Ok(Way {
             there, settled: false, ..
@@ -664,7 +735,7 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             plans[place].0 = turned_away(refused);
         }
     }
-    let (mut openings, mut led) = (Openings::<F>::default(), ArrayVec::<Slot, HAND>::new());
+    let mut led = ArrayVec::<Slot, HAND>::new();
     let (mut sources, mut destinations) = (Tally::default(), Tally::default());
     let tools = ctx.tools();
     let decided = slots.iter().zip(&keys).zip(&plans).zip(&redirections);
@@ -681,7 +752,10 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             Plan::Session(_) | Plan::Drop(Reason::Nat(sluice_nat::Reason::Unsolicited)) if error => {
                 lists.discard(slot, sluice_nat::Reason::IcmpErrorWithoutSession);
             }
-            Plan::Session(translation) => openings.ask(slot, *key, translation),
+            Plan::Session(translation) => {
+                count_host::<F>(rules, redirection, translation.target);
+                openings.ask(slot, *key, translation);
+            }
             Plan::Plain => {
                 let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut);
                 if let Some(shard) = shard.filter(|_| opening::begins(&meta.layers)) {

@@ -28,7 +28,7 @@ use crate::nodes::dont_fragment;
 use crate::nodes::output::{Ways, send_by_parts};
 use crate::nodes::revise::{is_confirmed, is_unconcerned};
 use crate::nodes::subscriber::Whose;
-use crate::nodes::{bridge, subscriber};
+use crate::nodes::{bridge, host, punt, subscriber};
 use crate::opening::begins;
 use crate::policy::{Nat, Policy};
 use crate::reason::{Own, Reason};
@@ -209,8 +209,12 @@ fn keys<F: Family, const SITES: bool>(
         };
         let outside = outside | (meta.origin == Origin::Hairpinned);
         meta.shard = match bridged {
-            false if SITES => ctx.setup.steering.shard_among_sites::<F>(nat, &key, outside),
-            false => ctx.setup.steering.shard_of::<F>(nat, &key, outside),
+            false if meta.own() => ctx.setup.steering.of_own::<F>(nat, &key),
+            false if SITES => ctx
+                .setup
+                .steering
+                .shard_among_sites::<F>(nat, &key, meta.interface, outside),
+            false => ctx.setup.steering.shard_of::<F>(nat, &key, meta.interface, outside),
             true => ctx.setup.steering.of_bridged::<F>(&key),
         };
         if let Some(seen) = ctx.seen.get_mut(meta.shard as usize) {
@@ -287,11 +291,13 @@ fn step<F: Family, const SITES: bool>(
     let Some(session) = F::table(shard).get_mut(index) else {
         return false;
     };
-    if session.arrival(direction) != meta.interface
-        && let Err(reason) = arrivals::rebind::<F>(exit, meta, F::tuple(&work.keys[place]), session, direction)
-    {
-        lists.discard(slot, reason);
-        return false;
+    let mut own = false;
+    if session.arrival(direction) != meta.interface {
+        if let Err(reason) = arrivals::rebind::<F>(exit, meta, F::tuple(&work.keys[place]), session, direction) {
+            lists.discard(slot, reason);
+            return false;
+        }
+        own = meta.own();
     }
     let generation = session.generation();
     let stale = generation != ctx.policy.generation;
@@ -327,6 +333,10 @@ fn step<F: Family, const SITES: bool>(
     {
         return false;
     }
+    if own {
+        host::answer::<F>(slot, (index, direction), batch, lists, ctx, ways);
+        return true;
+    }
     let hop = session.hop(direction);
     let mut terminal = None;
     if SITES
@@ -352,6 +362,8 @@ fn step<F: Family, const SITES: bool>(
             bridge::cross::<F>(slot, (index, direction), batch, lists, ctx);
         } else if hop == Hop::HAIRPIN {
             turn::<F>(slot, index, direction, batch, lists, ctx);
+        } else if hop == Hop::LOCAL {
+            punt::deliver::<F>(slot, index, direction, batch, lists, ctx);
         } else if hop == Hop::UNROUTED && !layers.flags.has(Flags::ICMP_ERROR) {
             put(F::revises(lists), slot);
             return false;
@@ -492,7 +504,7 @@ fn is_let_in<F: Family>(session: &F::Session, direction: Direction) -> bool {
 
 /// Validate the source of an ICMP error, which may be any router's on the way.
 #[inline(always)]
-fn validated<F: Family>(exit: &Exit<'_>, meta: &Meta, frame: &[u8], key: &F::Key) -> Result<(), Reason> {
+pub(super) fn validated<F: Family>(exit: &Exit<'_>, meta: &Meta, frame: &[u8], key: &F::Key) -> Result<(), Reason> {
     match meta.layers.flags.has(Flags::ICMP_ERROR) {
         true => arrivals::validate::<F>(exit, meta, F::addresses(&meta.layers, frame).0, F::tuple(key).context()),
         false => Ok(()),
@@ -501,7 +513,7 @@ fn validated<F: Family>(exit: &Exit<'_>, meta: &Meta, frame: &[u8], key: &F::Key
 
 /// Translate what is not plain.
 #[inline(never)]
-fn translate<F: Family>(
+pub(super) fn translate<F: Family>(
     frame: &mut [u8],
     layers: &Layers,
     session: &F::Session,

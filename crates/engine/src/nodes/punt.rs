@@ -2,12 +2,17 @@
 //!
 //! Exits: taken in (the host has a copy), drop (not for hosts, policed, queue full).
 
+use sluice_nat::Tuple;
+use sluice_table::flow::{Record, RecordIndex};
+use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{Class, Flags, Layers};
 
 use crate::batch::{Batch, Lists, put};
 use crate::context::Ctx;
-use crate::family::{Family, V4, V6};
+use crate::family::{Family, Session, V4, V6};
+use crate::io::{HAND, Slot};
+use crate::nodes::established::{follow, translate, validated};
 use crate::punt::{self, Host, Multicast};
 use crate::reason::Own;
 
@@ -45,6 +50,48 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>)
             lists.discard(slot, Own::PuntQueueFull);
         }
     }
+}
+
+/// A packet of a session that a rule leads to the router's host: translated, and not counted down.
+#[cold]
+pub fn deliver<F: Family>(
+    slot: Slot,
+    index: RecordIndex,
+    direction: Direction,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+) {
+    let meta = &mut batch.meta[slot as usize % HAND];
+    let packet = &mut batch.packets[slot as usize];
+    let (layers, exit) = (meta.layers, ctx.exit());
+    let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
+    let Some((shard, session)) = shard.and_then(|shard| {
+        let session = *F::table_ref(shard).get(index)?;
+        Some((shard, session))
+    }) else {
+        return lists.discard(slot, Own::Forgotten);
+    };
+    let translated = validated::<F>(&exit, meta, packet.bytes(), &session.key(direction))
+        .and_then(|()| translate::<F>(packet.bytes_mut(), &layers, &session, direction, 0));
+    let tracked = match translated {
+        Ok(tracked) => tracked,
+        Err(reason) => return lists.discard(slot, reason),
+    };
+    if let Some(session) = F::table(shard).get_mut(index) {
+        let track = session.track_mut();
+        track.packets[direction as usize] += 1;
+        track.bytes[direction as usize] += u64::from(layers.end.saturating_sub(layers.l3));
+    }
+    follow::<F>(tracked, shard, index, direction, exit.policy, exit.now);
+    if !layers.flags.has(Flags::ICMP_ERROR) {
+        // The host's rates are by the ports that it sees.
+        meta.layers.destination_port = match direction {
+            Direction::Forward => session.reverse().source_port(),
+            Direction::Reverse => session.forward().source_port(),
+        };
+    }
+    put(&mut lists.punt, slot);
 }
 
 /// Whether a host is given what a group frame holds: a group of the link (RFC 5771, 4; RFC 4291, 2.7), where it wants all

@@ -23,6 +23,7 @@ use crate::filter;
 use crate::inspection::Inspect;
 use crate::leases::{Lessor, lessor, move_to};
 use crate::nodes::decide::{Plan, Translation, keeps_address, plan, refused};
+use crate::nodes::host;
 use crate::paths::{Destination, Paths};
 use crate::policy::Policy;
 use crate::reason::{Own, Reason};
@@ -264,9 +265,16 @@ fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, generations: u3
     let (rules, forward, protocol) = (&F::nat(policy).rules, session.forward(), session.protocol());
     let (nat, reverse) = (session.nat(), session.reverse());
     let mapped = nat.pool().is_some() && !nat.translates_source();
-    let redirection = rules.decide_destination(forward, protocol).map(|decided| decided.what);
+    let redirection = rules
+        .decide_destination(forward, protocol, session.interface())
+        .map(|decided| decided.what);
     let same_target = match redirection {
         Some(rule::Destination::To(target)) => !mapped && leads_to::<F>(session, &target),
+        Some(rule::Destination::Among(set, port)) => {
+            let address = reverse.source();
+            let is_one = rules.set(set).is_some_and(|set| set.host(address).is_some());
+            !mapped && is_one && leads_to::<F>(session, &Target { address, port })
+        }
         Some(rule::Destination::Exempt) => false,
         None => nat.translates_destination() == mapped,
     };
@@ -327,8 +335,12 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
         return None;
     }
     // As its first packet came.
+    let own = session.hop(Direction::Reverse) == Hop::LOCAL;
     let first = Meta {
-        interface: session.interface(),
+        interface: match own {
+            true => session.hop(Direction::Forward).interface() as u16,
+            false => session.interface(),
+        },
         shard: meta.shard,
         origin: if session.hop(Direction::Reverse) == Hop::HAIRPIN {
             Origin::Hairpinned
@@ -348,7 +360,10 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
         mapped,
         hops,
         answers: _,
-    } = match plan::<F>(ctx, &first, &key, known) {
+    } = match match own {
+        true => host::plan::<F>(ctx, &first, &key, Some(session.reverse().source())),
+        false => plan::<F>(ctx, &first, &key, known, Some(session.reverse().source())),
+    } {
         Plan::Session(translation) => translation,
         // A route or a neighbour that is away for the moment does not end a session.
         plan @ (Plan::Wait(_) | Plan::Complain(_, Reason::Route(_)) | Plan::Drop(Reason::Route(_))) => {
@@ -404,7 +419,7 @@ fn keep<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session, direction: Direction
 /// Where answers go by the routes, of a session that nothing else is known of; what becomes of them where these lead nowhere.
 fn way_back<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Result<Hop, Plan<F>> {
     let (old, [from, to]) = ways::<F>(session)[Direction::Reverse as usize];
-    if old == Hop::HAIRPIN || !old.is_routed() {
+    if old == Hop::HAIRPIN || old == Hop::LOCAL || !old.is_routed() {
         return Ok(old);
     }
     let flow = || F::hash_one(ctx.hasher, &session.key(Direction::Forward));

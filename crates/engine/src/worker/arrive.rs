@@ -13,7 +13,7 @@ use crate::inspection::Told;
 use crate::io::{BATCH, Carried, HAND, PortIndex, Slot};
 use crate::nodes::complain::own;
 use crate::nodes::parse::again;
-use crate::nodes::{bridge, cross};
+use crate::nodes::{bridge, cross, host};
 use crate::policy::Interface;
 use crate::reason::{Own, Reason};
 use crate::unsolicited;
@@ -160,7 +160,14 @@ pub fn from_parking(
             (Resume::Unsolicited(_), None) => lists.discard(place, Own::InterfaceGone),
             (Resume::Failed, _) => lists.complain(place, Complaint::HostUnreachable, reason),
             (Resume::Ready, None) => lists.discard(place, Own::InterfaceGone),
-            (Resume::Ready, Some(_)) if waiting.origin == Origin::Own => own(place, batch, lists),
+            (Resume::Ready, Some(interface)) if waiting.origin == Origin::Own => {
+                // What a host sends may be an answer of a session.
+                let is_hosts = interface.host && layers.class == Class::Ipv4;
+                match is_hosts && host::may_answer(ctx.policy, waiting.interface) {
+                    true => put(&mut lists.host, place),
+                    false => own(place, batch, lists),
+                }
+            }
             (Resume::Ready, Some(_)) if waiting.origin == Origin::Hairpinned => match layers.class {
                 Class::Ipv6 => put(V6::lookups(lists), place),
                 _ => put(V4::lookups(lists), place),

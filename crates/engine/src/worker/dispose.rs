@@ -15,6 +15,7 @@ impl Worker<'_> {
     /// Move the buffers of a burst. Returns the cycles spent on what other workers get.
     pub(super) fn dispose(&mut self, now: Now) -> u64 {
         (self.parts.lists.passed, self.parts.lists.recognised) = (0, 0);
+        self.parts.lists.sessionless = 0;
         self.parts.lists.fresh = 0;
         self.transmit(now);
         self.cross_later();

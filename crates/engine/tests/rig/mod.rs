@@ -283,6 +283,7 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
         };
     }
     (plan.policy)(&mut policy);
+    policy.spread_flows();
     let default = |any: &str, gateway: &str| {
         route(
             any,

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use thiserror::Error;
 
-use super::{DestinationAction, DestinationRule, Prefix, RuleId, SourceAction, SourceRule};
+use super::{DestinationAction, DestinationRule, OWN, Prefix, RuleId, SourceAction, SourceRule};
 use crate::ports::PortClass;
 use crate::{Address, PoolIndex, Pools};
 
@@ -151,7 +151,7 @@ pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: 
         return Err(RuleError::PortsWithoutProtocol { rule });
     }
     let target_port = match named.action {
-        DestinationAction::Host(_, port) => port,
+        DestinationAction::Host(_, port) | DestinationAction::Hosts(_, port) => port,
         DestinationAction::Static(address) => {
             prefix(rule, Prefix { address, length })?;
             None
@@ -168,7 +168,10 @@ pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: 
         .protocol
         .is_none_or(|number| PortClass::of(number, A::BITS).is_some());
     let (from, to) = (named.external.address, named.external.last());
+    // Who makes a rule of one interface knows whether packets to pools come in by that.
     if shares
+        && named.inbound.is_none()
+        && named.context & OWN == 0
         && named.action != DestinationAction::Exempt
         && let Some((pool, address)) = pools.lends_within(named.context, (from, to), first, last)
     {

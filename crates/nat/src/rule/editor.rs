@@ -13,7 +13,7 @@ use super::entry::Said;
 use super::forwarded::Account;
 use super::hits::Hits;
 use super::rules::{Number, Shared};
-use super::{DestinationAction, DestinationRule, Prefix, RuleId, SourceRule};
+use super::{DestinationAction, DestinationRule, OWN, Prefix, RuleId, SourceRule};
 use crate::{Address, Pools};
 
 /// Destination rules whose ports are compared with each other.
@@ -22,6 +22,7 @@ struct Group<A> {
     context: Context,
     external: Prefix<A>,
     protocol: Option<u8>,
+    inbound: Option<u16>,
 }
 
 impl<A: Address> Group<A> {
@@ -30,6 +31,7 @@ impl<A: Address> Group<A> {
             context: rule.context,
             external: rule.external,
             protocol: rule.protocol,
+            inbound: rule.inbound,
         }
     }
 
@@ -40,7 +42,7 @@ impl<A: Address> Group<A> {
             length: self.external.length,
             port,
             protocol: self.protocol,
-            interface: None,
+            interface: self.inbound,
         }
     }
 }
@@ -57,11 +59,15 @@ fn source_key<A: Address>(rule: &SourceRule<A>) -> Key<Number<A>> {
 }
 
 /// The addresses of a rule that the gateway stands in for. Those of a rule that sends a whole network to one host have
-/// owners of their own.
+/// owners of their own, and those of a rule that names an interface are asked for at that alone.
 fn external_key<A: Address>(rule: &DestinationRule<A>) -> Option<Key<Number<A>>> {
+    if rule.context & OWN != 0 {
+        return None;
+    }
     let one = rule.external.length == A::BITS || matches!(rule.action, DestinationAction::Static(_));
     let group = Group {
         protocol: None,
+        inbound: None,
         ..Group::of(rule)
     };
     one.then(|| group.key(None))
@@ -112,9 +118,12 @@ fn said_of_port<A: Address>(rule: &DestinationRule<A>, id: RuleId, port: u16) ->
         DestinationAction::Host(target, Some(first)) => {
             DestinationAction::Host(target, Some(first + (port - ports(rule).0)))
         }
+        DestinationAction::Hosts(set, Some(first)) => {
+            DestinationAction::Hosts(set, Some(first + (port - ports(rule).0)))
+        }
         action => action,
     };
-    Said::of_destination(action, id)
+    Said::of_destination(action, id, rule.inbound.is_some())
 }
 
 impl<A: Address> Editor<A> {
@@ -282,7 +291,7 @@ impl<A: Address> Editor<A> {
     fn enter(&mut self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), QnsError> {
         let group = Group::of(rule);
         let Some((first, last)) = rule.ports else {
-            let said = A::pack(Said::of_destination(rule.action, id));
+            let said = A::pack(Said::of_destination(rule.action, id, rule.inbound.is_some()));
             return self.destination.insert(&group.key(None), said).map(|_| ());
         };
         let width = u32::from(last - first) + 1;

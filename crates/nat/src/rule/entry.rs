@@ -2,13 +2,13 @@
 
 use sluice_table::qns::{self, Value4, Value6};
 
-use super::{DestinationAction, RuleId, SourceAction};
+use super::{DestinationAction, HostSetIndex, RuleId, SourceAction};
 use crate::{Address, PoolIndex};
 
 /// The parts of what a rule says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said<A> {
-    /// What is to be done: a number below 4.
+    /// What is to be done, and whether the rule names an interface that packets come in by: a number below 256.
     kind: u8,
     /// An address: the first of a prefix, or one host's.
     address: A,
@@ -35,7 +35,8 @@ pub trait Stored: Sized {
 
 /// Bits of a rule's number that stand in the word; the others stand in the note, below the kind.
 const LOW: u32 = 16;
-const HIGH: u32 = 11;
+const HIGH: u32 = 4;
+const _: () = assert!(RuleId::MOST <= 1 << (LOW + HIGH) && Value4::NOTES >= 1 << (8 + HIGH));
 
 impl Stored for u32 {
     type Number = u32;
@@ -101,6 +102,11 @@ const POOL: u8 = 2;
 const HOST: u8 = 2;
 /// To a host by a port of its own.
 const HOST_AND_PORT: u8 = 3;
+/// The same to a host of a set.
+const HOSTS: u8 = 4;
+const HOSTS_AND_PORT: u8 = 5;
+/// Set where the rule names an interface that packets come in by.
+const INBOUND: u8 = 1 << 7;
 
 impl<A: Address> Said<A> {
     pub fn of_source(action: SourceAction<A>, rule: RuleId) -> Self {
@@ -117,15 +123,17 @@ impl<A: Address> Said<A> {
         }
     }
 
-    pub fn of_destination(action: DestinationAction<A>, rule: RuleId) -> Self {
+    pub fn of_destination(action: DestinationAction<A>, rule: RuleId, inbound: bool) -> Self {
         let (kind, address, number) = match action {
             DestinationAction::Exempt => (EXEMPT, A::from_number(0), 0),
             DestinationAction::Static(inside) => (STATIC, inside, 0),
             DestinationAction::Host(target, None) => (HOST, target, 0),
             DestinationAction::Host(target, Some(port)) => (HOST_AND_PORT, target, port),
+            DestinationAction::Hosts(set, None) => (HOSTS, A::from_number(set.into()), 0),
+            DestinationAction::Hosts(set, Some(port)) => (HOSTS_AND_PORT, A::from_number(set.into()), port),
         };
         Self {
-            kind,
+            kind: kind | if inbound { INBOUND } else { 0 },
             address,
             number,
             rule,
@@ -146,12 +154,24 @@ impl<A: Address> Said<A> {
         }
     }
 
+    fn set(&self) -> HostSetIndex {
+        self.address.number() as HostSetIndex
+    }
+
+    /// Whether the rule names an interface that packets come in by.
+    #[inline(always)]
+    pub fn is_inbound(&self) -> bool {
+        self.kind & INBOUND != 0
+    }
+
     #[inline(always)]
     pub fn destination(&self) -> DestinationAction<A> {
-        match self.kind {
+        match self.kind & !INBOUND {
             EXEMPT => DestinationAction::Exempt,
             STATIC => DestinationAction::Static(self.address),
             HOST => DestinationAction::Host(self.address, None),
+            HOSTS => DestinationAction::Hosts(self.set(), None),
+            HOSTS_AND_PORT => DestinationAction::Hosts(self.set(), Some(self.number)),
             _ => DestinationAction::Host(self.address, Some(self.number)),
         }
     }
@@ -177,9 +197,16 @@ mod tests {
                 DestinationAction::Host(address, None),
                 DestinationAction::Host(address, Some(0)),
                 DestinationAction::Host(address, Some(65_535)),
+                DestinationAction::Hosts(0, None),
+                DestinationAction::Hosts(65_535, Some(65_535)),
             ] {
-                let said = A::unpack(A::pack(Said::of_destination(action, rule)));
-                assert_eq!((action, rule), (said.destination(), said.rule()));
+                for inbound in [false, true] {
+                    let said = A::unpack(A::pack(Said::of_destination(action, rule, inbound)));
+                    assert_eq!(
+                        (action, rule, inbound),
+                        (said.destination(), said.rule(), said.is_inbound())
+                    );
+                }
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Rules: what is translated, and how. The most specific one that matches decides, whatever the order they were written in.
 //!
 //! Source rules are found by where a packet comes from and by which interface it leaves, destination rules by what it is
-//! addressed to; destination rules are asked first, source rules about the result (P4, section 2.2). Longer prefixes come
-//! before shorter ones, then a port before none, a protocol before any, an interface before any.
+//! addressed to and by which interface it came; destination rules are asked first, source rules about the result (P4,
+//! section 2.2). Longer prefixes come before shorter ones, then a port before none, a protocol before any, an interface
+//! before any.
 
 mod changes;
 mod check;
@@ -10,6 +11,7 @@ mod editor;
 mod entry;
 mod forwarded;
 mod hits;
+mod hosts;
 mod rules;
 
 use core::fmt;
@@ -19,8 +21,12 @@ use sluice_wire::Context;
 pub use self::changes::Changed;
 pub use self::check::RuleError;
 pub use self::entry::Stored;
+pub use self::hosts::{Balance, HostSet, HostSetIndex, HostState, SetHost};
 pub use self::rules::{Decided, Rules};
 use crate::{Address, PoolIndex};
+
+/// Set in the context of rules about what the host of a virtual router sends itself; the router's number is below it.
+pub const OWN: Context = 1 << 16;
 
 /// Addresses that share their first `length` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -131,6 +137,9 @@ pub struct DestinationRule<A> {
     pub external: Prefix<A>,
     /// First and last port; all where none are named.
     pub ports: Option<(u16, u16)>,
+    /// Interface that the packet comes in by; any where none is named. What comes in by a named one is led to its target at
+    /// once: it does not turn back at an outside address first.
+    pub inbound: Option<u16>,
     /// What becomes of the destination.
     pub action: DestinationAction<A>,
 }
@@ -143,6 +152,7 @@ impl<A: Address> DestinationRule<A> {
             protocol: None,
             external,
             ports: None,
+            inbound: None,
             action,
         }
     }
@@ -153,6 +163,8 @@ impl<A: Address> DestinationRule<A> {
 pub enum DestinationAction<A> {
     /// An inside host, and its port of the first port; the others follow. The same ports where none is named.
     Host(A, Option<u16>),
+    /// A host of a set, and its port as of a single one.
+    Hosts(HostSetIndex, Option<u16>),
     /// One to one: the address at the same place in a prefix as long, of which this is the first.
     Static(A),
     /// Neither destination nor source is translated (RFC 6888, REQ-6).
@@ -173,6 +185,8 @@ pub struct Target<A> {
 pub enum Destination<A> {
     /// It is sent elsewhere.
     To(Target<A>),
+    /// It is sent to a host of a set, and to this port of it.
+    Among(HostSetIndex, u16),
     /// It is not translated at all.
     Exempt,
 }

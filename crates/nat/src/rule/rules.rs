@@ -12,7 +12,11 @@ use super::editor::Editor;
 use super::entry::Stored;
 use super::forwarded::Forwarded;
 use super::hits::Hits;
-use super::{Destination, DestinationAction, DestinationRule, Prefix, RuleId, SourceAction, SourceRule, Target};
+use super::hosts::adopt_states;
+use super::{
+    Destination, DestinationAction, DestinationRule, HostSet, HostSetIndex, OWN, Prefix, RuleId, SourceAction,
+    SourceRule, Target,
+};
 use crate::{Address, Pools, Tuple};
 
 /// What a rule decided, and which.
@@ -22,6 +26,8 @@ pub struct Decided<D> {
     pub rule: RuleId,
     /// What it says of the flow.
     pub what: D,
+    /// The rule is one of the interface that the packet came in by.
+    pub inbound: bool,
 }
 
 pub(super) type Number<A> = <A as Stored>::Number;
@@ -34,6 +40,7 @@ pub struct Rules<A: Address> {
     destination: QnsReader<Number<A>>,
     external: QnsReader<Number<A>>,
     shared: Arc<Shared<A>>,
+    sets: Arc<[HostSet<A>]>,
 }
 
 #[derive(Debug)]
@@ -52,6 +59,7 @@ impl<A: Address> Clone for Rules<A> {
             destination: self.destination.clone(),
             external: self.external.clone(),
             shared: self.shared.clone(),
+            sets: self.sets.clone(),
         }
     }
 }
@@ -69,6 +77,7 @@ impl<A: Address> Default for Rules<A> {
                 destination_hits: Hits::default(),
                 editor: Mutex::new(editor),
             }),
+            sets: Arc::default(),
         }
     }
 }
@@ -89,6 +98,33 @@ impl<A: Address> Rules<A> {
         }
         rules.take_changed();
         Ok(rules)
+    }
+
+    /// The same with sets of hosts that destination rules deal flows among.
+    pub fn with_sets(self, sets: Vec<HostSet<A>>) -> Self {
+        Self {
+            sets: sets.into(),
+            ..self
+        }
+    }
+
+    /// Let hosts of sets go on as those of a policy before.
+    pub fn adopt_states(&mut self, before: &Self) {
+        let mut sets = self.sets.to_vec();
+        adopt_states(&mut sets, &before.sets);
+        self.sets = sets.into();
+    }
+
+    /// Sets of hosts, by their indexes.
+    #[inline]
+    pub fn sets(&self) -> &[HostSet<A>] {
+        &self.sets
+    }
+
+    /// A set of hosts.
+    #[inline]
+    pub fn set(&self, set: HostSetIndex) -> Option<&HostSet<A>> {
+        self.sets.get(usize::from(set))
     }
 
     fn editor(&self) -> MutexGuard<'_, Editor<A>> {
@@ -195,18 +231,23 @@ impl<A: Address> Rules<A> {
         self.external.lookup(&query).is_some()
     }
 
-    /// What the most specific destination rule says of a flow.
+    /// What the most specific destination rule says of a flow whose packets come in by an interface.
     #[inline]
-    pub fn decide_destination<T: Tuple<Address = A>>(&self, key: &T, protocol: u8) -> Option<Decided<Destination<A>>> {
-        let query = destination_query(key, protocol);
+    pub fn decide_destination<T: Tuple<Address = A>>(
+        &self,
+        key: &T,
+        protocol: u8,
+        interface: u16,
+    ) -> Option<Decided<Destination<A>>> {
+        let query = destination_query(key, protocol, interface);
         destination_of(key, self.destination.lookup(&query))
     }
 
-    /// The same of many keys with their protocols, as far as both reach.
+    /// The same of many keys with their protocols and interfaces, as far as both reach.
     #[inline]
     pub fn decide_destinations<T: Tuple<Address = A>>(
         &self,
-        flows: &[(T, u8)],
+        flows: &[(T, u8, u16)],
         decided: &mut [Option<Decided<Destination<A>>>],
     ) {
         if self.destination.is_empty() {
@@ -214,11 +255,11 @@ impl<A: Address> Rules<A> {
         }
         for (flows, decided) in flows.chunks(BATCH).zip(decided.chunks_mut(BATCH)) {
             let (mut queries, mut found) = ([Query::default(); BATCH], [None; BATCH]);
-            for (query, (key, protocol)) in queries.iter_mut().zip(flows) {
-                *query = destination_query(key, *protocol);
+            for (query, (key, protocol, interface)) in queries.iter_mut().zip(flows) {
+                *query = destination_query(key, *protocol, *interface);
             }
             self.destination.lookup_batch(&queries[..flows.len()], &mut found);
-            for ((decided, (key, _)), found) in decided.iter_mut().zip(flows).zip(found) {
+            for ((decided, (key, ..)), found) in decided.iter_mut().zip(flows).zip(found) {
                 *decided = destination_of(key, found);
             }
         }
@@ -235,6 +276,29 @@ impl<A: Address> Rules<A> {
     ) -> Option<Decided<SourceAction<A>>> {
         let query = source_query(key, protocol, interface);
         source_of(key, self.source.lookup(&query))
+    }
+
+    /// The same of what the router's host sends itself.
+    pub fn decide_own_source<T: Tuple<Address = A>>(
+        &self,
+        key: &T,
+        protocol: u8,
+        interface: u16,
+    ) -> Option<Decided<SourceAction<A>>> {
+        let mut query = source_query(key, protocol, interface);
+        query.context |= OWN;
+        source_of(key, self.source.lookup(&query))
+    }
+
+    /// What the most specific destination rule says of what the router's host sends itself.
+    pub fn decide_own_destination<T: Tuple<Address = A>>(
+        &self,
+        key: &T,
+        protocol: u8,
+    ) -> Option<Decided<Destination<A>>> {
+        let mut query = destination_query(key, protocol, 0);
+        query.context |= OWN;
+        destination_of(key, self.destination.lookup(&query))
     }
 
     /// The same of many keys with their protocols and interfaces, as far as both reach.
@@ -264,13 +328,13 @@ fn port(protocol: u8, port: u16) -> Option<u16> {
 }
 
 #[inline(always)]
-fn destination_query<T: Tuple>(key: &T, protocol: u8) -> Query<Number<T::Address>> {
+fn destination_query<T: Tuple>(key: &T, protocol: u8, interface: u16) -> Query<Number<T::Address>> {
     Query {
         context: key.context(),
         address: key.destination().stored(),
         port: port(protocol, key.destination_port()),
         protocol,
-        interface: 0,
+        interface,
     }
 }
 
@@ -293,13 +357,17 @@ fn destination_of<T: Tuple>(key: &T, found: Found<T::Address>) -> Option<Decided
     let what = match said.destination() {
         DestinationAction::Exempt => Destination::Exempt,
         DestinationAction::Host(address, port) => to(address, port.unwrap_or(key.destination_port())),
+        DestinationAction::Hosts(set, port) => Destination::Among(set, port.unwrap_or(key.destination_port())),
         DestinationAction::Static(address) => {
             let inside = Prefix { address, length };
             to(inside.same_place(key.destination()), key.destination_port())
         }
     };
-    let rule = said.rule();
-    Some(Decided { rule, what })
+    Some(Decided {
+        rule: said.rule(),
+        what,
+        inbound: said.is_inbound(),
+    })
 }
 
 #[inline(always)]
@@ -313,8 +381,11 @@ fn source_of<T: Tuple>(key: &T, found: Found<T::Address>) -> Option<Decided<Sour
         }
         action => action,
     };
-    let rule = said.rule();
-    Some(Decided { rule, what })
+    Some(Decided {
+        rule: said.rule(),
+        what,
+        inbound: false,
+    })
 }
 
 fn listed<R: Copy>(rules: &[Option<R>], hits: &Hits, most: usize) -> Vec<(RuleId, R, u64)> {

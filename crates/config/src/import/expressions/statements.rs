@@ -35,6 +35,7 @@ pub fn step(kind: &str, value: &Value, name: &mut Option<String>) -> Result<Step
         }
         "snat" => translated(value, Action::Snat)?,
         "dnat" => translated(value, Action::Dnat)?,
+        "redirect" => Action::Redirect(value.get("port").map(port).transpose()?),
         "masquerade" => Action::Masquerade(value.get("port").map(port).transpose()?),
         _ => return Err(format!("statement `{kind}` has no counterpart")),
     };

@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 
 use super::{Said, Translation, asks_only, four, prefixes, translates, transports, unusable};
-use crate::import::listing::{Action, Decision, LineIndex, Target};
+use crate::import::listing::{Action, Decision, LineIndex};
 use crate::import::packets::{Field, Packets};
 use crate::import::ranges::Ranges;
-use crate::schema::DestinationRule;
-use crate::value::{Port, PortRange, Transport};
+use crate::schema::{Balance, DestinationRule, Name, Pool};
+use crate::value::{OneOrMore, Port, PortRange, Transport};
 
 /// Addresses that one line becomes rules of.
 const MOST_ADDRESSES: u128 = 16;
@@ -38,7 +38,21 @@ impl DestinationRule {
             (Some(own), Some(other)) => own.overlap(&other).is_some(),
             _ => true,
         };
-        self.address == other.address && protocol && port
+        self.meets(other) && protocol && port
+    }
+
+    /// Whether some packets have an address and an interface of both.
+    fn meets(&self, other: &Self) -> bool {
+        let address = self.address.is_none() || other.address.is_none() || self.address == other.address;
+        let incoming = self.incoming.is_empty() || other.incoming.is_empty();
+        address && (incoming || self.incoming.0.iter().any(|name| other.incoming.0.contains(name)))
+    }
+
+    /// Whether all packets of another have its address and interface.
+    fn holds(&self, other: &Self) -> bool {
+        let within = |name| self.incoming.0.contains(name);
+        (self.address.is_none() || self.address == other.address)
+            && (self.incoming.is_empty() || !other.incoming.is_empty() && other.incoming.0.iter().all(within))
     }
 
     fn covers(&self, other: &Self) -> bool {
@@ -46,13 +60,19 @@ impl DestinationRule {
             (Some(own), Some(other)) => own.overlap(&other) == Some(other),
             (own, _) => own.is_none(),
         };
-        self.address == other.address && self.protocol.is_none_or(|own| other.protocol == Some(own)) && port
+        self.holds(other) && self.protocol.is_none_or(|own| other.protocol == Some(own)) && port
     }
 
     /// The larger one decides.
-    fn rank(&self) -> (bool, bool, u16) {
+    fn rank(&self) -> (bool, bool, bool, bool, u16) {
         let fewest = self.port.map_or(0, |port| u16::MAX - port.count());
-        (self.port.is_some(), self.protocol.is_some(), fewest)
+        (
+            self.address.is_some(),
+            self.port.is_some(),
+            self.protocol.is_some(),
+            !self.incoming.is_empty(),
+            fewest,
+        )
     }
 }
 
@@ -64,7 +84,34 @@ impl Translation<'_> {
         }
         match &decision.action {
             Action::Accept => self.as_it_is(decision, said),
-            Action::Dnat(target) => self.led(decision, target, said),
+            Action::Dnat(target) => {
+                if target.addresses.0 != target.addresses.1 {
+                    return Err("a destination rule leads to one host".into());
+                }
+                let to = crate::value::Target::Host(Ipv4Addr::from(target.addresses.0));
+                let packets = self.at_own_address(decision, said)?;
+                self.led((decision.line, &packets), to, target.ports, said)
+            }
+            Action::Redirect(ports) => {
+                for incoming in self.interfaces(&decision.packets, Field::In)? {
+                    let Some(incoming) = incoming else {
+                        return Err("a rule that leads to the gateway names interfaces that packets come in by".into());
+                    };
+                    let own = self.addresses.get(&incoming);
+                    if own.is_none_or(|own| own.on_link.is_none()) {
+                        return Err(format!(
+                            "the address of {incoming} is not in the listing: give --address {incoming}=ADDRESS/LENGTH"
+                        ));
+                    }
+                }
+                let gateway = crate::value::Target::Gateway;
+                self.led((decision.line, &decision.packets), gateway, *ports, said)?;
+                said.note(
+                    decision.line,
+                    "a server of the router's host gets it, in the namespace `sluice-default`",
+                );
+                Ok(())
+            }
             Action::Netmap(..) => {
                 Err("`nat.static` translates both ways, and no line behind routing leads back".into())
             }
@@ -106,28 +153,26 @@ impl Translation<'_> {
         Ok(())
     }
 
-    fn led(&mut self, decision: &Decision, target: &Target, said: &mut Said) -> Result<(), String> {
-        let packets = self.at_own_address(decision, said)?;
-        let fields = [Field::Destination, Field::Protocol, Field::DestinationPort];
-        asks_only(&packets, &fields, "destination rules")?;
-        if target.addresses.0 != target.addresses.1 {
-            return Err("a destination rule leads to one host".into());
-        }
-        let destinations = packets.values(Field::Destination);
-        let count = destinations
-            .list()
-            .iter()
-            .map(|(first, last)| last - first + 1)
-            .sum::<u128>();
-        if count > MOST_ADDRESSES {
-            return Err("a destination rule is for one outside address".into());
-        }
-        let addresses = destinations.list().iter().flat_map(|&(first, last)| first..=last);
+    fn led(
+        &mut self,
+        (line, packets): (LineIndex, &Packets),
+        to: crate::value::Target,
+        to_ports: Option<PortRange>,
+        said: &mut Said,
+    ) -> Result<(), String> {
+        let fields = [Field::Destination, Field::Protocol, Field::DestinationPort, Field::In];
+        asks_only(packets, &fields, "destination rules")?;
+        let incoming = self.interfaces(packets, Field::In)?;
+        let incoming = OneOrMore(incoming.into_iter().flatten().map(Name).collect());
         let mut found = Vec::new();
-        for address in addresses.map(four) {
-            for protocol in transports(&packets)? {
-                for port in ports(&packets)? {
-                    found.push(rule(address, protocol, port, target)?);
+        for address in outside_addresses(packets, &incoming)? {
+            for protocol in transports(packets)? {
+                for port in ports(packets)? {
+                    let incoming = incoming.clone();
+                    found.push(DestinationRule {
+                        incoming,
+                        ..rule(address, protocol, port, (&to, to_ports))?
+                    });
                 }
             }
         }
@@ -139,12 +184,11 @@ impl Translation<'_> {
             self.fits(rule)?;
         }
         if found.is_empty() {
-            said.note(decision.line, "a line before it decides about all that it matches");
+            said.note(line, "a line before it decides about all that it matches");
         }
         for rule in found {
             self.reserve(&rule);
             self.nat.destination.push(rule.clone());
-            let line = decision.line;
             self.destinations.push(Destination { line, rule });
         }
         Ok(())
@@ -157,15 +201,14 @@ impl Translation<'_> {
             return Ok(packets.clone());
         }
         let incoming = self.interfaces(packets, Field::In)?;
-        let [Some(incoming)] = incoming.as_slice() else {
-            return Err("destination rules do not ask for the interface that packets come in by".into());
+        // What is known to be for the address of an interface reaches it from inside, too.
+        let own = match incoming.as_slice() {
+            [Some(incoming)] => self.addresses.get(incoming).map(|own| (incoming, own)),
+            _ => None,
         };
-        let own = self.addresses.get(incoming).ok_or_else(|| {
-            format!(
-                "destination rules are for an address, whatever the interface: \
-                 where it is that of {incoming}, give --address {incoming}=ADDRESS"
-            )
-        })?;
+        let Some((incoming, own)) = own else {
+            return Ok(packets.clone());
+        };
         let own = u128::from(u32::from(own.address));
         let packets = packets.and(&Packets::all(false).with(Field::Destination, &Ranges::of(own, own)));
         let packets = packets.ok_or_else(|| format!("its address is not that of {incoming}"))?;
@@ -190,8 +233,7 @@ impl Translation<'_> {
                 ));
             }
         }
-        let lends = |pool: &crate::schema::Pool| pool.addresses.iter().any(|range| range.contains(rule.address));
-        if rule.port.is_none() && self.nat.pools.values().any(lends) {
+        if rule.port.is_none() && self.nat.pools.values().any(|pool| lends(pool, rule)) {
             return Err("a pool lends ports of this address, so that not all can lead to one host".into());
         }
         Ok(())
@@ -201,26 +243,53 @@ impl Translation<'_> {
     fn reserve(&mut self, rule: &DestinationRule) {
         let Some(port) = rule.port else { return };
         for pool in self.nat.pools.values_mut() {
-            let lends = pool.addresses.iter().any(|range| range.contains(rule.address));
             let free = pool.ports.without(&pool.reserved_ports);
-            if lends && free.iter().any(|free| free.overlap(&port).is_some()) {
+            if lends(pool, rule) && free.iter().any(|free| free.overlap(&port).is_some()) {
                 pool.reserved_ports.0.push(port);
             }
         }
     }
 }
 
+/// Whether a pool has an address that a rule is for.
+fn lends(pool: &Pool, rule: &DestinationRule) -> bool {
+    let mut ranges = pool.addresses.iter();
+    ranges.any(|range| rule.address.is_none_or(|address| range.contains(address)))
+}
+
+/// Outside addresses that a line names; none where it is for all.
+fn outside_addresses(packets: &Packets, incoming: &OneOrMore<Name>) -> Result<Vec<Option<Ipv4Addr>>, String> {
+    let Some(destinations) = packets.get(Field::Destination) else {
+        return match incoming.is_empty() {
+            true => Err("a destination rule is for one outside address, or for what comes in by an interface".into()),
+            false => Ok(vec![None]),
+        };
+    };
+    let ranges = || destinations.list().iter();
+    let count = ranges().map(|(first, last)| last - first + 1).sum::<u128>();
+    match count > MOST_ADDRESSES {
+        true => Err("a destination rule is for one outside address".into()),
+        false => Ok(ranges()
+            .flat_map(|&(first, last)| first..=last)
+            .map(|address| Some(four(address)))
+            .collect()),
+    }
+}
+
 fn rule(
-    address: Ipv4Addr,
+    address: Option<Ipv4Addr>,
     protocol: Option<Transport>,
     port: Option<PortRange>,
-    target: &Target,
+    (to, ports): (&crate::value::Target, Option<PortRange>),
 ) -> Result<DestinationRule, String> {
-    let to = Ipv4Addr::from(target.addresses.0);
-    if let Some(reason) = unusable(to).or_else(|| unusable(address)) {
+    let host = match to {
+        crate::value::Target::Host(host) => Some(*host),
+        _ => None,
+    };
+    if let Some(reason) = host.and_then(unusable).or_else(|| address.and_then(unusable)) {
         return Err(format!("the address is {reason}"));
     }
-    let to_port = match (port, target.ports) {
+    let to_port = match (port, ports) {
         (_, None) => None,
         (Some(port), Some(to)) if port == to => None,
         (Some(port), Some(to)) if port.count() == 1 && to.count() == 1 => to.first().to_string().parse::<Port>().ok(),
@@ -236,8 +305,12 @@ fn rule(
     Ok(DestinationRule {
         protocol,
         address,
+        incoming: OneOrMore::default(),
+        own: false,
         port,
-        to,
+        to: to.clone(),
         to_port,
+        balance: Balance::default(),
+        health: None,
     })
 }

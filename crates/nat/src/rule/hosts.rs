@@ -1,0 +1,208 @@
+//! Hosts that a destination rule deals flows among: by weight, those that are up alone.
+//!
+//! Which one is rendezvous hashing with weights (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005): each host
+//! has a number drawn by the flow's hash and its own address, and the largest wins. A host that goes down gives its own
+//! share to the others, and nobody else's flows change.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use crate::Address;
+
+/// Place of a set among those of the rules.
+pub type HostSetIndex = u16;
+
+/// What a flow is dealt by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Balance {
+    /// Its own hash: each flow for itself.
+    #[default]
+    Random,
+    /// The hash of its source address: one client, one host.
+    Source,
+}
+
+/// What is known of a host; shared by who checks it, all workers, and all policies that name it.
+#[derive(Debug, Default)]
+pub struct HostState {
+    down: AtomicBool,
+    flows: AtomicU64,
+}
+
+impl HostState {
+    /// Whether new flows may go there.
+    #[inline]
+    pub fn is_up(&self) -> bool {
+        !self.down.load(Ordering::Relaxed)
+    }
+
+    /// It is up or down from now on.
+    pub fn set_up(&self, up: bool) {
+        self.down.store(!up, Ordering::Relaxed);
+    }
+
+    /// Flows that were led to it.
+    pub fn flows(&self) -> u64 {
+        self.flows.load(Ordering::Relaxed)
+    }
+}
+
+/// A host of a set.
+#[derive(Clone, Debug)]
+pub struct SetHost<A> {
+    /// Its address.
+    pub address: A,
+    /// Its part of the flows, relative to the others'.
+    pub weight: u16,
+    /// Whether it is up, and what it got.
+    pub state: Arc<HostState>,
+}
+
+/// Hosts that flows are dealt among.
+#[derive(Clone, Debug)]
+pub struct HostSet<A> {
+    /// What tells the way in which its hosts are checked from others.
+    pub check: u64,
+    /// What a flow is dealt by.
+    pub balance: Balance,
+    /// The hosts, each once.
+    pub hosts: Vec<SetHost<A>>,
+}
+
+/// Let hosts of sets that are checked as others before go on as those were.
+pub fn adopt_states<A: Address>(sets: &mut [HostSet<A>], before: &[HostSet<A>]) {
+    let old = before
+        .iter()
+        .flat_map(|set| set.hosts.iter().map(move |host| (set.check, host)));
+    let mut old: Vec<_> = old.map(Some).collect();
+    for set in sets {
+        for host in &mut set.hosts {
+            let is_same = |(check, other): (u64, &SetHost<A>)| check == set.check && other.address == host.address;
+            let place = old.iter().position(|old| old.is_some_and(is_same));
+            if let Some((_, same)) = place.and_then(|place| old.get_mut(place)?.take()) {
+                host.state = same.state.clone();
+            }
+        }
+    }
+}
+
+impl<A: Address> HostSet<A> {
+    /// The host of a flow, by a keyed hash of what it is dealt by; none where none is up.
+    pub fn choose(&self, hash: u64) -> Option<&SetHost<A>> {
+        let up = self.hosts.iter().filter(|host| host.state.is_up() && host.weight > 0);
+        let scored = up.map(|host| (score(hash, host), host));
+        let best = scored.reduce(|best, other| if other.0 > best.0 { other } else { best });
+        best.map(|(_, host)| host)
+    }
+
+    /// The host of an address, up or down.
+    pub fn host(&self, address: A) -> Option<&SetHost<A>> {
+        self.hosts.iter().find(|host| host.address == address)
+    }
+
+    /// Count a flow that was led to one of the hosts.
+    pub fn count(&self, address: A) {
+        if let Some(host) = self.host(address) {
+            host.state.flows.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The larger, the sooner a flow goes to a host.
+fn score<A: Address>(hash: u64, host: &SetHost<A>) -> f64 {
+    let [high, low] = host.address.words();
+    let mixed = mixed(mixed(hash ^ high) ^ low);
+    // Evenly above 0 and below 1.
+    let drawn = ((mixed >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
+    -f64::from(host.weight) / drawn.ln()
+}
+
+/// SplitMix64's finaliser.
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn set(weights: &[u16]) -> HostSet<u32> {
+        let hosts = (1u32..).zip(weights).map(|(number, &weight)| SetHost {
+            address: 0x0a00_0000 + number,
+            weight,
+            state: Arc::default(),
+        });
+        HostSet {
+            check: 0,
+            balance: Balance::Random,
+            hosts: hosts.collect(),
+        }
+    }
+
+    fn shares(set: &HostSet<u32>, flows: u64) -> Vec<f64> {
+        let mut counts = vec![0.0; set.hosts.len()];
+        for flow in 0..flows {
+            let address = set.choose(mixed(flow)).unwrap().address;
+            counts[(address & 0xff) as usize - 1] += 1.0 / flows as f64;
+        }
+        counts
+    }
+
+    #[test]
+    fn shares_are_as_the_weights() {
+        for (weights, expected) in [
+            (vec![1, 1], vec![0.5, 0.5]),
+            (vec![3, 1], vec![0.75, 0.25]),
+            (vec![10, 20, 30, 40], vec![0.1, 0.2, 0.3, 0.4]),
+            (vec![5, 0], vec![1.0, 0.0]),
+        ] {
+            for (expected, share) in expected.iter().zip(shares(&set(&weights), 40_000)) {
+                assert!((expected - share).abs() < 0.01, "{weights:?}: {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn hosts_that_are_checked_as_before_go_on_one_for_one() {
+        let before = [set(&[1, 1]), set(&[1])];
+        let mut after = [set(&[2, 1, 1]), set(&[1]), HostSet { check: 1, ..set(&[1]) }];
+        adopt_states(&mut after, &before);
+        let goes_on = |one: &SetHost<u32>, other: &SetHost<u32>| Arc::ptr_eq(&one.state, &other.state);
+        assert!(goes_on(&after[0].hosts[0], &before[0].hosts[0]));
+        assert!(goes_on(&after[0].hosts[1], &before[0].hosts[1]));
+        assert!(goes_on(&after[1].hosts[0], &before[1].hosts[0]));
+        let new = [&after[0].hosts[2], &after[2].hosts[0]];
+        assert!(new.iter().all(|host| Arc::strong_count(&host.state) == 1));
+    }
+
+    #[test]
+    fn nobody_is_chosen_where_none_is_up() {
+        let set = set(&[1, 2]);
+        set.hosts.iter().for_each(|host| host.state.set_up(false));
+        assert!(set.choose(7).is_none());
+        set.hosts[1].state.set_up(true);
+        assert_eq!(0x0a00_0002, set.choose(7).unwrap().address);
+        assert!(self::set(&[]).choose(7).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn host_that_goes_down_moves_its_own_flows_alone(
+            weights in prop::collection::vec(1u16..1000, 2..16), down in any::<prop::sample::Index>(), hash in any::<u64>(),
+        ) {
+            let set = set(&weights);
+            let before = set.choose(hash).unwrap().address;
+            let gone = &set.hosts[down.index(weights.len())];
+            gone.state.set_up(false);
+            let after = set.choose(hash).unwrap().address;
+            prop_assert_ne!(gone.address, after);
+            prop_assert!(before == after || before == gone.address);
+            gone.state.set_up(true);
+            prop_assert_eq!(before, set.choose(hash).unwrap().address);
+        }
+    }
+}
