@@ -311,18 +311,18 @@ fn document() -> impl Strategy<Value = Document> {
         Just(RouteAction::Unreachable),
         Just(RouteAction::Prohibit)
     ];
-    let balance = prop_oneof![Just(Balance::Host), Just(Balance::Flow)];
+    let balance = prop_oneof![Just(RouteBalance::Host), Just(RouteBalance::Flow)];
     let health = (
         vec(any::<std::net::IpAddr>(), 0..3),
         option::of(prefix()),
         any::<[u8; 2]>(),
     );
-    let health = health.prop_map(|(ping, route, [failures, successes])| Health {
+    let health = health.prop_map(|(ping, route, [failures, successes])| UplinkHealth {
         ping,
         route,
         failures,
         successes,
-        ..Health::default()
+        ..UplinkHealth::default()
     });
     let via = vec(any::<std::net::IpAddr>(), 0..3);
     let uplink = ("[a-z.]{1,9}", via, any::<u8>(), option::of(health));
