@@ -55,10 +55,10 @@ pub struct Selection {
     pub length: Option<Numbers>,
     /// VLANs.
     pub vlan: Option<Numbers>,
-    /// Interfaces that packets come in by.
-    pub incoming: Vec<InterfaceIndex>,
+    /// Interfaces that packets come in by, from a first to a last one.
+    pub incoming: Vec<(InterfaceIndex, InterfaceIndex)>,
     /// Interfaces that they leave by.
-    pub outgoing: Vec<InterfaceIndex>,
+    pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
     /// Applications, by name as written.
     pub applications: Vec<String>,
 }
@@ -110,7 +110,7 @@ impl Selection {
             let lists = [
                 sources.len(),
                 destinations.len(),
-                self.protocols_of(six).len(),
+                runs(&self.protocols_of(six)).len(),
                 self.source_ports.len(),
                 self.destination_ports.len(),
                 self.messages[usize::from(six)].len(),
@@ -142,7 +142,6 @@ impl Selection {
             (Some(_), None) => false,
         };
         let one = |list: &[u8]| list.iter().map(|&number| (number, number)).collect::<Vec<_>>();
-        let interfaces = |list: &[u16]| list.iter().map(|&number| (number, number)).collect::<Vec<_>>();
         flags
             && self.fragment.is_none_or(|fragment| other.fragment == Some(fragment))
             && numbers(self.length, other.length)
@@ -158,10 +157,24 @@ impl Selection {
                     || !self.messages[six].is_empty() && covers(&self.messages[six], &other.messages[six])
             })
             && covers(&one(&self.dscp), &one(&other.dscp))
-            && covers(&interfaces(&self.incoming), &interfaces(&other.incoming))
-            && covers(&interfaces(&self.outgoing), &interfaces(&other.outgoing))
+            && covers(&self.incoming, &other.incoming)
+            && covers(&self.outgoing, &other.outgoing)
             && (self.applications.is_empty() || covers_names(&self.applications, &other.applications))
     }
+}
+
+/// Numbers side by side, as ranges.
+pub fn runs(numbers: &[u8]) -> Vec<(u8, u8)> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    let mut found: Vec<(u8, u8)> = Vec::new();
+    for number in sorted {
+        match found.last_mut() {
+            Some((_, last)) if number - *last <= 1 => *last = number,
+            _ => found.push((number, number)),
+        }
+    }
+    found
 }
 
 /// Whether each name of the other is one of these, and there is one.

@@ -100,6 +100,67 @@ fn filter_protocols_are_numbers_in_both_families_and_messages_are_of_their_own()
 }
 
 #[test]
+fn filter_values_with_a_sign_mean_all_others() {
+    let selection = |keys: &str| checked(&rule(keys)).unwrap().config.filter[0].selection.clone();
+    let ranges = |text: &[&str]| {
+        let range = |text: &&str| {
+            let (first, last) = text.split_once('-').unwrap();
+            (first.parse().unwrap(), last.parse().unwrap())
+        };
+        text.iter().map(range).collect::<Vec<_>>()
+    };
+    // The numbers of lan and wan are 0 and 1.
+    assert_eq!(vec![(1, u16::MAX)], selection("in = \"!lan\"").incoming);
+    assert_eq!(vec![(2, u16::MAX)], selection("out = [\"!wan\", \"!lan\"]").outgoing);
+    assert_eq!(
+        vec![(0, 21), (23, 79), (91, u16::MAX)],
+        selection("to-port = [\"!22\", \"!80-90\"]").destination_ports
+    );
+    let others = selection("protocol = \"!tcp\"").protocols;
+    assert_eq!((255, false), (others.len(), others.contains(&6)));
+    // Of the family that is named, and no other.
+    let one = selection("from = \"!10.0.0.0/8\"");
+    assert_eq!(
+        ranges(&["0.0.0.0-9.255.255.255", "11.0.0.0-255.255.255.255"]),
+        one.sources
+    );
+    assert_eq!([true, false], [false, true].map(|six| one.concerns(six)));
+    assert_eq!(
+        ranges(&["0.0.0.1-255.255.255.254"]),
+        selection("to = [\"!255.255.255.255\", \"! 0.0.0.0\"]").destinations
+    );
+    let group = "to = \"!@web\"\n[filter.addresses]\nweb = [\"10.0.0.1\", \"::/1\", \"10.0.0.2-10.0.0.9\"]";
+    assert_eq!(
+        ranges(&[
+            "0.0.0.0-10.0.0.0",
+            "10.0.0.10-255.255.255.255",
+            "8000::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
+        ]),
+        selection(group).destinations
+    );
+}
+
+#[test]
+fn filter_signs_that_contradict_each_other_are_refused() {
+    assert_eq!(
+        ["3: [\"!lan\", \"wan\"]: some values have `!` before them, and some do not"],
+        *wrong(&rule("in = [\"!lan\", \"wan\"]"))
+    );
+    assert_eq!(
+        ["3: \"!0.0.0.0/0\": all there is is excluded: no packet has another"],
+        *wrong(&rule("from = \"!0.0.0.0/0\""))
+    );
+    assert_eq!(
+        ["4: 80: `to-port` is of tcp and udp, and the rule names !udp"],
+        *wrong(&rule("protocol = \"!udp\"\nto-port = 80"))
+    );
+    assert_eq!(
+        ["3: \"!dmz\": there is no interface `dmz`"],
+        *wrong(&rule("in = \"!dmz\""))
+    );
+}
+
+#[test]
 fn filter_rule_of_messages_of_one_family_covers_none_of_the_other() {
     let keys = "icmp = \"timestamp-request\"\n[[filter.rules]]\naction = \"drop\"\nicmp = 13";
     let checked = checked(&rule(keys)).unwrap();

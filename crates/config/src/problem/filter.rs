@@ -24,6 +24,12 @@ pub enum FilterProblem {
     /// Sources of one family and destinations of the other.
     #[error("no packet has sources of one family and destinations of the other")]
     MixedFamilies,
+    /// Some values of a key with `!`, and some without.
+    #[error("some values have `!` before them, and some do not")]
+    MixedSigns,
+    /// All values of a key are excluded.
+    #[error("all there is is excluded: no packet has another")]
+    NothingLeft,
     /// A key that the rule's protocols do not have.
     #[error("`{key}` is of {of}, and the rule names {protocol}")]
     NotOfProtocol {
@@ -109,6 +115,8 @@ impl FilterProblem {
             Self::GroupOfItself(_) => "take it out of the group, or out of the groups that it names".into(),
             Self::EmptyGroup(_) => "write its members, or take it away".into(),
             Self::MixedFamilies => "write a rule for each family".into(),
+            Self::MixedSigns => "write `!` before all of them or before none, or two rules".into(),
+            Self::NothingLeft => "take a value away".into(),
             Self::NotOfProtocol { key, of, .. } => format!("name {of} alone, or take `{key}` away"),
             Self::NotAMessage(_) => "write its number, or name the other protocol".into(),
             Self::NotOfAction { .. } => "take it away, or write the other action".into(),

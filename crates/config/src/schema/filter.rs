@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::pool::is_default;
-use crate::value::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
+use crate::value::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
 
 /// `[filter]`: rules over the packets that are forwarded, asked in the order of the file. The first rule that matches and
 /// accepts, drops or rejects decides. Packets to and from the gateway itself are not asked about.
@@ -129,6 +129,7 @@ pub enum ListSearch {
 }
 
 /// `[[filter.rules]]`: what is not named may be anything. Of several values of a key any may hold, of several keys all must.
+/// With `!` before all values of a key, none of them may hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FilterRule {
@@ -139,19 +140,19 @@ pub struct FilterRule {
     pub action: Action,
     /// Source addresses.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub from: OneOrMore<Addresses>,
+    pub from: OneOrMore<OrNot<Addresses>>,
     /// Destination addresses, after translation.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub to: OneOrMore<Addresses>,
+    pub to: OneOrMore<OrNot<Addresses>>,
     /// Protocols.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub protocol: OneOrMore<IpProtocol>,
+    pub protocol: OneOrMore<OrNot<IpProtocol>>,
     /// Source ports.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub from_port: OneOrMore<Ports>,
+    pub from_port: OneOrMore<OrNot<Ports>>,
     /// Destination ports, after translation.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub to_port: OneOrMore<Ports>,
+    pub to_port: OneOrMore<OrNot<Ports>>,
     /// ICMP and ICMPv6 messages.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub icmp: OneOrMore<Message>,
@@ -172,10 +173,10 @@ pub struct FilterRule {
     pub vlan: Option<Numbers>,
     /// Interfaces that it came in by.
     #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
-    pub incoming: OneOrMore<Name>,
+    pub incoming: OneOrMore<OrNot<Name>>,
     /// Interfaces that it leaves by.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub out: OneOrMore<Name>,
+    pub out: OneOrMore<OrNot<Name>>,
     /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is asked when a session's is known.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub application: OneOrMore<Name>,
@@ -255,6 +256,12 @@ impl FilterRule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Name(pub String);
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl std::str::FromStr for Name {
     type Err = crate::value::ValueError;

@@ -1,7 +1,7 @@
 //! The packet filter: groups resolved, keys that contradict each other, rules that never decide.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use indexmap::IndexMap;
 
@@ -14,7 +14,7 @@ use crate::memory::EntryBytes;
 use crate::problem::{FilterProblem, RouterProblem};
 use crate::read::{Step, place, read};
 use crate::schema::{self, Action, Document, Filter, RejectWith};
-use crate::value::{Addresses, IpProtocol, Message, OneOrMore, Ports};
+use crate::value::{Addresses, IpProtocol, Message, OneOrMore, OrNot, Ports};
 
 /// Combinations of one rule, and of all.
 const MOST: [u64; 2] = [1 << 16, 1 << 20];
@@ -43,14 +43,70 @@ pub(super) struct Groups {
 }
 
 /// A member of a list: a range, or a group.
-trait Member {
+trait Member: Clone {
     type Value: Copy;
     fn group(&self) -> Option<&str>;
     fn range(&self) -> Option<(Self::Value, Self::Value)>;
+    /// What is in none of some ranges: addresses of the families that these are of.
+    fn others(ranges: Vec<(Self::Value, Self::Value)>) -> Vec<(Self::Value, Self::Value)>;
+}
+
+/// What is in none of some ranges, from a first to a last value; `next` is the one after a value, or before it.
+fn others<T: Copy + Ord>(
+    mut ranges: Vec<(T, T)>,
+    first: T,
+    last: T,
+    next: impl Fn(T, bool) -> Option<T>,
+) -> Vec<(T, T)> {
+    ranges.sort_unstable();
+    let (mut from, mut found) = (Some(first), Vec::new());
+    for (begin, end) in ranges {
+        let Some(free) = from else { break };
+        if let Some(before) = next(begin, false).filter(|before| free <= *before) {
+            found.push((free, before));
+        }
+        from = next(end, true).map(|behind| behind.max(free));
+    }
+    found.extend(from.filter(|from| *from <= last).map(|from| (from, last)));
+    found
+}
+
+/// Addresses of one family that are in none of some ranges.
+fn other_addresses(ranges: &[(IpAddr, IpAddr)], six: bool) -> Vec<(IpAddr, IpAddr)> {
+    let Some(named) = Selection::addresses(ranges, six) else {
+        return Vec::new();
+    };
+    let (first, last) = match six {
+        true => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(u128::MAX).into()),
+        false => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()),
+    };
+    let step = |up: bool| {
+        move |number: u128| {
+            if up {
+                number.checked_add(1)
+            } else {
+                number.checked_sub(1)
+            }
+        }
+    };
+    others(named, first, last, |address: IpAddr, up| match address {
+        IpAddr::V4(address) => {
+            let number = step(up)(address.to_bits().into())?;
+            Some(Ipv4Addr::from_bits(u32::try_from(number).ok()?).into())
+        }
+        IpAddr::V6(address) => Some(Ipv6Addr::from_bits(step(up)(address.to_bits())?).into()),
+    })
+}
+
+/// Ports, or interfaces.
+fn other_numbers(ranges: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
+    others(ranges, u16::MIN, u16::MAX, |port, up| {
+        if up { port.checked_add(1) } else { port.checked_sub(1) }
+    })
 }
 
 macro_rules! member {
-    ($member:ident, $value:ty) => {
+    ($member:ident, $value:ty, $others:expr) => {
         impl Member for $member {
             type Value = $value;
             fn group(&self) -> Option<&str> {
@@ -65,12 +121,20 @@ macro_rules! member {
                     Self::Range(first, last) => Some((*first, *last)),
                 }
             }
+            fn others(ranges: Vec<($value, $value)>) -> Vec<($value, $value)> {
+                $others(ranges)
+            }
         }
     };
 }
 
-member!(Addresses, IpAddr);
-member!(Ports, u16);
+member!(Addresses, IpAddr, |ranges: Vec<_>| {
+    [false, true]
+        .into_iter()
+        .flat_map(|six| other_addresses(&ranges, six))
+        .collect()
+});
+member!(Ports, u16, other_numbers);
 
 /// A rule that is to be inserted.
 #[derive(Clone, Debug, PartialEq)]
@@ -400,10 +464,10 @@ impl Check<'_> {
         let of = |key: &'static str| [at, place![key]].concat();
         let protocols = self.protocols(at, written);
         let selection = Selection {
-            sources: self.resolve(&of("from"), ADDRESSES, &written.from, &groups.addresses),
-            destinations: self.resolve(&of("to"), ADDRESSES, &written.to, &groups.addresses),
-            source_ports: self.resolve(&of("from-port"), PORTS, &written.from_port, &groups.ports),
-            destination_ports: self.resolve(&of("to-port"), PORTS, &written.to_port, &groups.ports),
+            sources: self.selected_of(&of("from"), ADDRESSES, &written.from, &groups.addresses),
+            destinations: self.selected_of(&of("to"), ADDRESSES, &written.to, &groups.addresses),
+            source_ports: self.selected_of(&of("from-port"), PORTS, &written.from_port, &groups.ports),
+            destination_ports: self.selected_of(&of("to-port"), PORTS, &written.to_port, &groups.ports),
             messages: self.messages(&of("icmp"), &written.icmp, &protocols),
             protocols,
             flags: written.flags,
@@ -437,7 +501,15 @@ impl Check<'_> {
         } else {
             "to-port"
         };
-        let named: Vec<u8> = written.protocol.0.iter().map(|&IpProtocol(number)| number).collect();
+        let at_protocol = [at, place!["protocol"]].concat();
+        let (not, named) = self.sign(&at_protocol, &written.protocol);
+        let mut named: Vec<u8> = named.into_iter().map(|IpProtocol(number)| number).collect();
+        if not {
+            named = (0..=u8::MAX).filter(|number| !named.contains(number)).collect();
+            if named.is_empty() {
+                self.refuse(&at_protocol, FilterProblem::NothingLeft);
+            }
+        }
         let of: [(bool, &'static str, &[u8], &'static str); 3] = [
             (ports, port, &[TCP, UDP], "tcp and udp"),
             (!written.icmp.is_empty(), "icmp", &[ICMP, ICMPV6], "icmp and icmpv6"),
@@ -493,12 +565,47 @@ impl Check<'_> {
         found
     }
 
-    fn leads(&mut self, at: &[Step<'_>], names: &OneOrMore<schema::Name>) -> Vec<InterfaceIndex> {
-        names
-            .0
-            .iter()
-            .filter_map(|name| self.own_interface(at, &name.0))
-            .collect()
+    fn leads(
+        &mut self,
+        at: &[Step<'_>],
+        names: &OneOrMore<OrNot<schema::Name>>,
+    ) -> Vec<(InterfaceIndex, InterfaceIndex)> {
+        let (not, names) = self.sign(at, names);
+        let named = names.iter().filter_map(|name| self.own_interface(at, &name.0));
+        let named: Vec<_> = named.map(|number| (number, number)).collect();
+        match not {
+            true => other_numbers(named),
+            false => named,
+        }
+    }
+
+    /// The values of a list, and whether it is all but these that are meant.
+    fn sign<T: Clone>(&mut self, at: &[Step<'_>], list: &OneOrMore<OrNot<T>>) -> (bool, Vec<T>) {
+        let not = list.0.first().is_some_and(|first| first.not);
+        if list.0.iter().any(|one| one.not != not) {
+            self.refuse(at, FilterProblem::MixedSigns);
+        }
+        (not, list.0.iter().map(|one| one.value.clone()).collect())
+    }
+
+    /// The ranges of a list, or all others.
+    fn selected_of<M: Member>(
+        &mut self,
+        at: &[Step<'_>],
+        what: &'static str,
+        list: &OneOrMore<OrNot<M>>,
+        groups: &Resolved<M::Value>,
+    ) -> Vec<(M::Value, M::Value)> {
+        let (not, values) = self.sign(at, list);
+        let named = self.resolve(at, what, &OneOrMore(values), groups);
+        if !not || named.is_empty() {
+            return named;
+        }
+        let others = M::others(named);
+        if others.is_empty() {
+            self.refuse(at, FilterProblem::NothingLeft);
+        }
+        others
     }
 
     /// Applications by name. Which names there are is known to whoever finds them out.

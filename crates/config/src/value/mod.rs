@@ -23,7 +23,7 @@ pub use mac_prefix::MacPrefix;
 pub use mss_clamp::MssClamp;
 pub use period::Period;
 pub use ports::{Port, PortRange, PortRanges, Transport};
-pub use selection::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
+pub use selection::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
 pub use site_tags::{SiteTags, TagRange};
 pub use vlan::{TagProtocol, Tags, VlanPriority};
 pub use workers::Workers;

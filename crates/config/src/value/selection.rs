@@ -70,6 +70,76 @@ impl<'de, T: Deserialize<'de> + FromStr<Err = ValueError>> Deserialize<'de> for 
     }
 }
 
+/// A value, or all but it: then `!` stands before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrNot<T> {
+    /// All but the value.
+    pub not: bool,
+    /// The value.
+    pub value: T,
+}
+
+impl<T> From<T> for OrNot<T> {
+    fn from(value: T) -> Self {
+        Self { not: false, value }
+    }
+}
+
+impl<T: FromStr> FromStr for OrNot<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        let (not, value) = match text.strip_prefix('!') {
+            Some(value) => (true, value.trim_start()),
+            None => (false, text),
+        };
+        Ok(Self {
+            not,
+            value: value.parse()?,
+        })
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for OrNot<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.not {
+            true => write!(f, "!{}", self.value),
+            false => self.value.fmt(f),
+        }
+    }
+}
+
+impl<T: fmt::Display> Serialize for OrNot<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de, T: FromStr<Err = ValueError>> Deserialize<'de> for OrNot<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read<T>(core::marker::PhantomData<T>);
+
+        impl<T: FromStr<Err = ValueError>> Visitor<'_> for Read<T> {
+            type Value = OrNot<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value, or \"!\" and a value")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<OrNot<T>, E> {
+                text.parse()
+                    .map_err(|e: ValueError| E::custom(format!("{e}\n{}", e.hint())))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<OrNot<T>, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+
+        deserializer.deserialize_any(Read(core::marker::PhantomData))
+    }
+}
+
 /// Addresses of one family from a first to a last one, or a group of addresses by its name. Written as an address,
 /// `first-last`, a prefix, or `@name`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -219,9 +219,15 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
     let port = |ranges: &[(u16, u16)], own: u16| {
         ranges.is_empty() || has_ports && ranges.iter().any(|(first, last)| (*first..=*last).contains(&own))
     };
-    let interface = |numbers: &[u16], own: &str| {
-        let name = |number: &u16| checked.config.interfaces[usize::from(*number)].name.as_str();
-        numbers.is_empty() || numbers.iter().any(|number| name(number) == own)
+    let interface = |ranges: &[(u16, u16)], own: &str| {
+        let number = checked
+            .config
+            .interfaces
+            .iter()
+            .position(|interface| interface.name == own);
+        // Others than those that listings name have numbers behind theirs.
+        let number = number.unwrap_or(usize::from(u16::MAX)) as u16;
+        ranges.is_empty() || ranges.iter().any(|(first, last)| (*first..=*last).contains(&number))
     };
     let message = u16::from(header.message.0) << 8 | u16::from(header.message.1);
     let of_family = &selection.messages[usize::from(six)];

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use sluice_config::Config;
 use sluice_config::config::RouterIndex;
-use sluice_config::filter::{FilterRule, Selection};
+use sluice_config::filter::{FilterRule, Selection, runs};
 use sluice_config::schema;
 use sluice_config::value::Numbers;
 use sluice_filter::{
@@ -196,10 +196,14 @@ fn boxes<A: Address>(
             .map(|numbers| (numbers.first.into(), numbers.last.into()))
             .collect()
     };
-    let interfaces = |list: &[u16]| list.iter().map(|&number| (number.into(), number.into())).collect();
+    let protocols = runs(&selection.protocols_of(six));
+    let protocols = protocols
+        .into_iter()
+        .map(|(first, last)| (first.into(), last.into()))
+        .collect();
     let fields: [(Field, Vec<(u32, u32)>); 11] = [
         (Field::Context, routers),
-        (Field::Protocol, bytes(&selection.protocols_of(six))),
+        (Field::Protocol, protocols),
         (Field::SourcePort, wide(&selection.source_ports)),
         (Field::DestinationPort, wide(&selection.destination_ports)),
         (Field::Message, wide(&selection.messages[usize::from(six)])),
@@ -207,8 +211,8 @@ fn boxes<A: Address>(
         (Field::Dscp, bytes(&selection.dscp)),
         (Field::Length, numbers(selection.length)),
         (Field::Vlan, numbers(selection.vlan)),
-        (Field::Incoming, interfaces(&selection.incoming)),
-        (Field::Outgoing, interfaces(&selection.outgoing)),
+        (Field::Incoming, wide(&selection.incoming)),
+        (Field::Outgoing, wide(&selection.outgoing)),
     ];
     for (field, values) in fields.into_iter().filter(|(_, values)| !values.is_empty()) {
         let mut more = Vec::with_capacity(rules.len() * values.len());
