@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::config::{InterfaceIndex, RouterIndex};
 use crate::schema::{Action, RejectWith};
-use crate::value::{Numbers, TcpFlags};
+use crate::value::{Mac, Numbers, TcpFlags};
 
 /// ICMP's protocol number.
 pub(crate) const ICMP: u8 = 1;
@@ -51,6 +51,10 @@ pub struct Selection {
     pub fragment: Option<u8>,
     /// Code points.
     pub dscp: Vec<u8>,
+    /// Code points of congestion.
+    pub ecn: Vec<u8>,
+    /// MAC addresses of the source and of the destination.
+    pub macs: [MacSelection; 2],
     /// Length in bytes.
     pub length: Option<Numbers>,
     /// VLANs.
@@ -61,6 +65,32 @@ pub struct Selection {
     pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
     /// Applications, by name as written.
     pub applications: Vec<String>,
+}
+
+/// MAC addresses; any where there is none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MacSelection {
+    /// All others are meant.
+    pub not: bool,
+    /// The addresses.
+    pub of: Vec<Mac>,
+}
+
+impl MacSelection {
+    fn combinations(&self) -> usize {
+        self.of.len() + usize::from(self.not)
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        match (self.not, other.not) {
+            _ if self.of.is_empty() => true,
+            _ if other.of.is_empty() => false,
+            (false, true) => false,
+            (true, true) => self.of.iter().all(|mac| other.of.contains(mac)),
+            (false, false) => other.of.iter().all(|mac| self.of.contains(mac)),
+            (true, false) => !other.of.iter().any(|mac| self.of.contains(mac)),
+        }
+    }
 }
 
 impl Selection {
@@ -115,6 +145,9 @@ impl Selection {
                 self.destination_ports.len(),
                 self.messages[usize::from(six)].len(),
                 self.dscp.len(),
+                self.ecn.len(),
+                self.macs[0].combinations(),
+                self.macs[1].combinations(),
                 self.incoming.len(),
                 self.outgoing.len(),
             ];
@@ -157,6 +190,8 @@ impl Selection {
                     || !self.messages[six].is_empty() && covers(&self.messages[six], &other.messages[six])
             })
             && covers(&one(&self.dscp), &one(&other.dscp))
+            && covers(&one(&self.ecn), &one(&other.ecn))
+            && self.macs.iter().zip(&other.macs).all(|(own, other)| own.covers(other))
             && covers(&self.incoming, &other.incoming)
             && covers(&self.outgoing, &other.outgoing)
             && (self.applications.is_empty() || covers_names(&self.applications, &other.applications))

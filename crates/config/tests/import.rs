@@ -112,6 +112,14 @@ fn iptables_conditions_become_keys() {
             "-d 10.0.0.1/32 -i eth0 -o eth1",
             "to = '10.0.0.1', in = 'eth0', out = 'eth1'",
         ),
+        (
+            "-d 10.0.0.1/32 -m ecn ! --ecn-ip-ect 0",
+            "to = '10.0.0.1', ecn = ['ect1', 'ect0', 'ce']",
+        ),
+        (
+            "-d 10.0.0.1/32 -m mac ! --mac-source 02:00:00:00:00:01",
+            "to = '10.0.0.1', from-mac = '!02:00:00:00:00:01'",
+        ),
         ("-d 10.0.0.1/32 ! -i eth0", "to = '10.0.0.1', in = '!eth0'"),
     ] {
         let imported = forward("DROP", &format!("-A FORWARD {listed} -j ACCEPT"));

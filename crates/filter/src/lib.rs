@@ -17,8 +17,8 @@ mod trie;
 pub use best::{Best, Full, Visits};
 pub use classbench::{NotARule, parse_classbench};
 pub use filter::{
-    Action, By, Change, Counter, Counters, Fate, Filter, FilterError, Filters, Fold, Kind, Known, LOGGED, LogRecord,
-    Named, Place, RuleList, Settings, Verdict, With, Written,
+    Action, By, Change, Conditions, Counter, Counters, Fate, Filter, FilterError, Filters, Fold, Kind, Known, LOGGED,
+    LogRecord, Macs, Named, Place, RuleList, Settings, Stations, Verdict, With, Written,
 };
 pub use header::{Address, Field, Header, NONE};
 pub use linear::Linear;

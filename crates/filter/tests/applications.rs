@@ -90,6 +90,7 @@ fn any_written() -> impl Strategy<Value = Written> {
             four: Vec::new(),
             six,
             applications,
+            conditions: Default::default(),
         }
     })
 }
@@ -127,6 +128,7 @@ fn rule(action: Action, applications: &[u16]) -> Written {
         four: vec![Rule::any()],
         six: Vec::new(),
         applications: applications.iter().map(named).collect(),
+        conditions: Default::default(),
     }
 }
 

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use super::interfaces::is_open;
 use super::listing::{Action, Decision, Listing};
-use super::packets::{Field, OF_THE_FIRST, Packets};
+use super::packets::{Field, LAST_MAC, OF_THE_FIRST, Packets};
 use super::ranges::Ranges;
 use super::{Said, values};
 use crate::schema::{self, FilterRule, Name, Part, RejectWith};
-use crate::value::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
+use crate::value::{Addresses, Dscp, Ecn, IpProtocol, Mac, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
 
 /// Combinations of one rule, and of all, and rules that others follow: what a filter takes.
 const MOST: [u64; 2] = [1 << 16, 1 << 20];
@@ -156,6 +156,9 @@ fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<Filt
     rule.to_port = OneOrMore(ports(Field::DestinationPort));
     rule.icmp = OneOrMore(messages(list(Field::Message)));
     rule.dscp = OneOrMore(one_by_one(Field::Dscp).map(|number| Dscp(number as u8)).collect());
+    rule.ecn = OneOrMore(one_by_one(Field::Ecn).map(|number| Ecn(number as u8)).collect());
+    rule.from_mac = macs(packets, Field::SourceMac)?;
+    rule.to_mac = macs(packets, Field::DestinationMac)?;
     let known = listing.interfaces.len();
     let names = |field| {
         let not = is_open(packets, field, known);
@@ -171,6 +174,27 @@ fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<Filt
     rule.incoming = names(Field::In);
     rule.out = names(Field::Out);
     Ok(each(rule, packets))
+}
+
+/// MAC addresses one by one, or all but some.
+fn macs(packets: &Packets, field: Field) -> Result<OneOrMore<OrNot<Mac>>, String> {
+    let Some(ranges) = packets.get(field) else {
+        return Ok(OneOrMore::default());
+    };
+    let not = ranges.last() == Some(LAST_MAC);
+    let named = if not { ranges.not(LAST_MAC) } else { ranges.clone() };
+    let mut found = Vec::new();
+    for &(first, last) in named.list() {
+        for number in first..=last {
+            if found.len() as u64 >= MOST[0] {
+                return Err("MAC addresses are named one by one".into());
+            }
+            let [_, _, bytes @ ..] = (number as u64).to_be_bytes();
+            let value = Mac::of(bytes).ok_or("MAC addresses are those of stations")?;
+            found.push(OrNot { not, value });
+        }
+    }
+    Ok(OneOrMore(found))
 }
 
 /// What rules can't say.
@@ -340,6 +364,9 @@ fn combinations(rule: &FilterRule) -> u64 {
         rule.to_port.0.len(),
         rule.icmp.0.len(),
         rule.dscp.0.len(),
+        rule.ecn.0.len(),
+        rule.from_mac.0.len() + 1,
+        rule.to_mac.0.len() + 1,
         rule.incoming.0.len(),
         rule.out.0.len(),
     ];

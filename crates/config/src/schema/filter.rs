@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::pool::is_default;
-use crate::value::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
+use crate::value::{Addresses, Dscp, Ecn, IpProtocol, Mac, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
 
 /// `[filter]`: rules over the packets that are forwarded, asked in the order of the file. The first rule that matches and
 /// accepts, drops or rejects decides. Packets to and from the gateway itself are not asked about.
@@ -165,6 +165,15 @@ pub struct FilterRule {
     /// Differentiated services code points.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub dscp: OneOrMore<Dscp>,
+    /// Code points of explicit congestion notification.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub ecn: OneOrMore<Ecn>,
+    /// MAC addresses of senders: neighbours, which routers are too. What no Ethernet frame brought has none.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub from_mac: OneOrMore<OrNot<Mac>>,
+    /// MAC addresses that frames came to.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub to_mac: OneOrMore<OrNot<Mac>>,
     /// Length of the packet in bytes, from its IP header on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<Numbers>,
@@ -206,6 +215,9 @@ impl FilterRule {
             flags: None,
             fragment: None,
             dscp: OneOrMore::default(),
+            ecn: OneOrMore::default(),
+            from_mac: OneOrMore::default(),
+            to_mac: OneOrMore::default(),
             length: None,
             vlan: None,
             incoming: OneOrMore::default(),

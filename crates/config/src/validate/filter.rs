@@ -9,12 +9,12 @@ use super::routers::Scope;
 use super::{Check, Machine};
 use crate::config::{Config, DEFAULT_ROUTER, InterfaceIndex};
 use crate::diagnosis::Diagnosis;
-use crate::filter::{FilterRule, ICMP, ICMPV6, Selection};
+use crate::filter::{FilterRule, ICMP, ICMPV6, MacSelection, Selection};
 use crate::memory::EntryBytes;
 use crate::problem::{FilterProblem, RouterProblem};
 use crate::read::{Step, place, read};
 use crate::schema::{self, Action, Document, Filter, RejectWith};
-use crate::value::{Addresses, IpProtocol, Message, OneOrMore, OrNot, Ports};
+use crate::value::{Addresses, IpProtocol, Mac, Message, OneOrMore, OrNot, Ports};
 
 /// Combinations of one rule, and of all.
 const MOST: [u64; 2] = [1 << 16, 1 << 20];
@@ -473,6 +473,11 @@ impl Check<'_> {
             flags: written.flags,
             fragment: written.fragment.map(|part| part as u8),
             dscp: written.dscp.0.iter().map(|dscp| dscp.0).collect(),
+            ecn: written.ecn.0.iter().map(|ecn| ecn.0).collect(),
+            macs: [
+                self.macs(&of("from-mac"), &written.from_mac),
+                self.macs(&of("to-mac"), &written.to_mac),
+            ],
             length: written.length,
             vlan: written.vlan,
             incoming: self.leads(&of("in"), &written.incoming),
@@ -577,6 +582,13 @@ impl Check<'_> {
             true => other_numbers(named),
             false => named,
         }
+    }
+
+    fn macs(&mut self, at: &[Step<'_>], list: &OneOrMore<OrNot<Mac>>) -> MacSelection {
+        let (not, mut of) = self.sign(at, list);
+        of.sort_unstable();
+        of.dedup();
+        MacSelection { not, of }
     }
 
     /// The values of a list, and whether it is all but these that are meant.

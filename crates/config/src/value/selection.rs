@@ -478,6 +478,31 @@ impl fmt::Display for TcpFlags {
 
 written_as_text!(TcpFlags, "TCP flags such as \"syn/syn,ack\"");
 
+/// Code points of congestion (RFC 3168).
+const CONGESTION: &[&str] = &["not-ect", "ect1", "ect0", "ce"];
+
+/// A code point of explicit congestion notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ecn(pub u8);
+
+impl FromStr for Ecn {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let number = CONGESTION.iter().position(|name| *name == text);
+        let number = number.ok_or_else(|| ValueError::Ecn(text.into()))?;
+        Ok(Self(number as u8))
+    }
+}
+
+impl fmt::Display for Ecn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(CONGESTION.get(usize::from(self.0)).copied().unwrap_or_default())
+    }
+}
+
+written_as_text!(Ecn, "a code point such as \"ect0\"");
+
 /// Code points with a name (RFC 2474, 2597, 3246, 8622).
 const CODE_POINTS: &Named = &[
     ("cs0", 0),
@@ -558,6 +583,8 @@ mod tests {
             .into_iter()
             .for_each(same::<TcpFlags>);
         ["ef", "45"].into_iter().for_each(same::<Dscp>);
+        ["not-ect", "ect0", "ect1", "ce"].into_iter().for_each(same::<Ecn>);
+        ["tcp", "!tcp"].into_iter().for_each(same::<OrNot<IpProtocol>>);
     }
 
     #[test]

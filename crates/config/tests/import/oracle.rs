@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use sluice_config::Checked;
-use sluice_config::filter::FilterRule;
+use sluice_config::filter::{FilterRule, MacSelection};
 use sluice_config::schema::{Action, RejectWith, Verdict};
 
 /// A packet that opens a flow.
@@ -20,6 +20,9 @@ pub struct Header {
     /// 0: whole, 1: first, 2: later.
     pub fragment: u8,
     pub dscp: u8,
+    pub ecn: u8,
+    /// The last byte of the source MAC address, behind 02:00:00:00:00.
+    pub mac: u8,
     pub length: u16,
     pub interfaces: [&'static str; 2],
 }
@@ -127,6 +130,8 @@ fn matches<'r, 't>(rule: &'r [&'t str], header: &Header) -> (bool, &'r [&'t str]
                 (has_ports, header.flags & bits(value) == bits(set), 3)
             }
             "--dscp" => (true, header.dscp == u8::from_str_radix(&value[2..], 16).unwrap(), 2),
+            "--ecn-ip-ect" => (true, header.ecn == value.parse::<u8>().unwrap(), 2),
+            "--mac-source" => (true, value == format!("02:00:00:00:00:{:02x}", header.mac), 2),
             "--length" => {
                 let (first, last) = value.split_once(':').unwrap();
                 let within = first.parse::<u16>().unwrap()..=last.parse::<u16>().unwrap();
@@ -206,6 +211,11 @@ pub fn configured(checked: &Checked, header: &Header) -> Fate {
     (default, counted)
 }
 
+fn mac(selection: &MacSelection, own: u8) -> bool {
+    let is_named = selection.of.iter().any(|mac| mac.bytes() == [2, 0, 0, 0, 0, own]);
+    selection.of.is_empty() || is_named != selection.not
+}
+
 fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
     let selection = &rule.selection;
     let six = header.source.is_ipv6();
@@ -249,6 +259,8 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
             .is_none_or(|flags| header.protocol == 6 && header.fragment != 2 && header.flags & flags.of == flags.set)
         && selection.fragment.is_none_or(|fragment| fragment == header.fragment)
         && (selection.dscp.is_empty() || selection.dscp.contains(&header.dscp))
+        && (selection.ecn.is_empty() || selection.ecn.contains(&header.ecn))
+        && mac(&selection.macs[0], header.mac)
         && selection
             .length
             .is_none_or(|length| (length.first..=length.last).contains(&header.length))

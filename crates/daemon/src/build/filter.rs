@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use sluice_config::Config;
 use sluice_config::config::RouterIndex;
-use sluice_config::filter::{FilterRule, Selection, runs};
+use sluice_config::filter::{FilterRule, MacSelection, Selection, runs};
 use sluice_config::schema;
 use sluice_config::value::Numbers;
 use sluice_filter::{
-    Action, Address, Counters, Field, Impossible, Kind, Mask, Place, Probe, Range, Rule, RuleList, Settings, Verdict,
-    With, Written,
+    Action, Address, Conditions, Counters, Field, Impossible, Kind, Macs, Mask, Place, Probe, Range, Rule, RuleList,
+    Settings, Verdict, With, Written,
 };
 
 use super::BuildError;
@@ -131,7 +131,17 @@ pub fn written(rule: &FilterRule) -> Result<Written, BuildError> {
         four: boxes4(&rule.selection, rule.router)?,
         six: boxes6(&rule.selection, rule.router)?,
         applications: named(&rule.selection.applications)?,
+        conditions: Conditions {
+            macs: rule.selection.macs.each_ref().map(macs),
+        },
     })
+}
+
+fn macs(selection: &MacSelection) -> Macs {
+    Macs {
+        not: selection.not,
+        of: selection.of.iter().map(|mac| mac.bytes()).collect(),
+    }
 }
 
 /// Every combination of what a rule names, of IPv4 packets of a router, or of all.
@@ -201,7 +211,7 @@ fn boxes<A: Address>(
         .into_iter()
         .map(|(first, last)| (first.into(), last.into()))
         .collect();
-    let fields: [(Field, Vec<(u32, u32)>); 11] = [
+    let fields: [(Field, Vec<(u32, u32)>); 12] = [
         (Field::Context, routers),
         (Field::Protocol, protocols),
         (Field::SourcePort, wide(&selection.source_ports)),
@@ -209,6 +219,7 @@ fn boxes<A: Address>(
         (Field::Message, wide(&selection.messages[usize::from(six)])),
         (Field::Fragment, bytes(selection.fragment.as_slice())),
         (Field::Dscp, bytes(&selection.dscp)),
+        (Field::Ecn, bytes(&selection.ecn)),
         (Field::Length, numbers(selection.length)),
         (Field::Vlan, numbers(selection.vlan)),
         (Field::Incoming, wide(&selection.incoming)),

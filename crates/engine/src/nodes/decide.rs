@@ -139,6 +139,13 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, known: Opti
             let passes = filter.is_none_or(|filter| {
                 let tuple = way.translated(tuple);
                 let header = filter::first_header::<F>(ctx.policy, meta, protocol, &tuple, interface);
+                let back = match &plan {
+                    Plan::Session(translation) => translation.hops[1],
+                    _ => Hop::UNROUTED,
+                };
+                let header = filter::with_macs(ctx.policy, header, || {
+                    filter::macs_from(ctx.policy, ctx.paths, meta.interface, back)
+                });
                 filter::would_begin::<F>(F::filter(filter), &header, known)
             });
             if passes {

@@ -122,7 +122,7 @@ pub fn follow_application<F: Family>(
     let is_denied = matches!(session.inspect(), Inspect::Denied(_));
     let known = filter::known::<F>(&session, tools.recognition);
     let counting = (asked == Asked::First).then_some(tools.now.nanoseconds);
-    let now = match filter::refuses::<F>(policy, &session, known, counting) {
+    let now = match filter::refuses::<F>(policy, tools.paths, &session, known, counting) {
         Some(with) => Inspect::Denied(with),
         None if !is_denied => return,
         // What it said meanwhile nobody has heard: inspection goes on in its midst.
@@ -217,7 +217,8 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy, paths: &Pa
     is_of_last_commit::<F>(session, policy)
         && is_plain::<F>(session)
         && (!routes_may_concern::<F>(session, policy, generations) || is_on_its_way::<F>(session, policy, paths))
-        && (!rules_may_concern::<F>(session, policy, generations) || is_as_ruled::<F>(session, policy, generations))
+        && (!rules_may_concern::<F>(session, policy, generations)
+            || is_as_ruled::<F>(session, policy, paths, generations))
 }
 
 /// Whether both hops of a session are still those of routes, or of terminals, and its packets may come in as they do.
@@ -241,12 +242,13 @@ fn is_by_uplink<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths)
 }
 
 /// Whether rules still say of a session what they said.
-fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, generations: u32) -> bool {
+fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths, generations: u32) -> bool {
     let there = session.hop(Direction::Forward);
     let context = session.forward().context();
     if let Some(filters) = policy.filter_of(context)
         && filter::changed::<F>(policy, generations).is_some_and(|changed| filter::may_concern::<F>(changed, session))
-        && (session.application() != Application::Nothing || !filter::passes::<F>(policy, filters, session, None))
+        && (session.application() != Application::Nothing
+            || !filter::passes::<F>(policy, paths, filters, session, None))
     {
         return false;
     }
@@ -355,7 +357,7 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
                 old if !old.is_routed() => old,
                 _ => Hop::UNROUTED,
             };
-            return may_stay::<F>(ctx.policy, session, known).then_some(Stay {
+            return may_stay::<F>(ctx, session, known).then_some(Stay {
                 hops: [there, back],
                 stopped: [(there == Hop::UNROUTED).then_some(plan), way_back.err()],
             });
@@ -412,11 +414,12 @@ fn way_back<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Result<Hop, P
 
 /// Whether the filter lets a session stay that routes lead nowhere. By which interface it leaves is not known any more once it has
 /// been so for a while: only rules that have changed are asked then.
-fn may_stay<F: Family>(policy: &Policy, session: &F::Session, known: Option<Known>) -> bool {
+fn may_stay<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session, known: Option<Known>) -> bool {
+    let policy = ctx.policy;
     let generations = policy.generation.wrapping_sub(session.generation());
     let as_before = session.hop(Direction::Forward) == Hop::UNROUTED
         && is_of_last_commit::<F>(session, policy)
         && (generations == 0 || !rules_may_concern::<F>(session, policy, generations));
     let filters = policy.filter_of(session.forward().context());
-    as_before || filters.is_none_or(|filters| filter::passes::<F>(policy, filters, session, known))
+    as_before || filters.is_none_or(|filters| filter::passes::<F>(policy, ctx.paths, filters, session, known))
 }

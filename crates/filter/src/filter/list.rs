@@ -246,6 +246,9 @@ impl<T> RuleList<T> {
         let (Action::Decide(verdict), false) = (written.action, written.stands_aside()) else {
             return false;
         };
+        if written.conditions.names_macs() {
+            return false;
+        }
         let (Some(four), Some(six)) = (filters.four.matcher.best(), filters.six.matcher.best()) else {
             return false;
         };
@@ -271,6 +274,10 @@ impl<T> RuleList<T> {
         let (false, Some(number)) = (rule.stands_aside(), filters.decisions.number(place)) else {
             return false;
         };
+        // What the rule hid may name MAC addresses, whose boxes are known where all is built.
+        if !filters.stations.is_empty() {
+            return false;
+        }
         let (Some(four), Some(six)) = (filters.four.matcher.best(), filters.six.matcher.best()) else {
             return false;
         };

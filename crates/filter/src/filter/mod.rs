@@ -8,11 +8,13 @@ mod counters;
 mod kind;
 mod list;
 mod numbers;
+mod stations;
 
 pub use application::{Known, Named};
 pub use counters::{Counter, Counters, LogRecord};
 pub use kind::Kind;
 pub use list::{Change, Fold, RuleList};
+pub use stations::{Macs, Stations};
 
 use std::borrow::Borrow;
 use std::net::IpAddr;
@@ -92,6 +94,22 @@ pub struct Written {
     /// Applications, of which the session's is one: then it is asked about sessions whose application is known, and no others.
     /// Any where none is named.
     pub applications: Vec<Named>,
+    /// What else it asks for.
+    pub conditions: Conditions,
+}
+
+/// What a rule asks for that no box says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// MAC addresses of the source and of the destination.
+    pub macs: [Macs; 2],
+}
+
+impl Conditions {
+    /// Whether it names MAC addresses.
+    fn names_macs(&self) -> bool {
+        self.macs.iter().any(|macs| !macs.of.is_empty())
+    }
 }
 
 impl Written {
@@ -132,6 +150,9 @@ pub enum FilterError {
     /// More boxes than there are numbers.
     #[error("{0} combinations of fields are more than a filter takes")]
     TooMany(usize),
+    /// More MAC addresses than there are numbers.
+    #[error("{0} MAC addresses are more than a filter takes")]
+    TooManyMacs(usize),
 }
 
 impl Fate {
@@ -178,13 +199,13 @@ pub struct Filter<A: Address> {
 impl<A: Address> Filter<A> {
     /// Of boxes in order, each with the place of its rule and what that does.
     fn new<'r>(
-        boxes: impl Iterator<Item = (Place, &'r Written, &'r Rule<A>)>,
+        boxes: impl Iterator<Item = (Place, &'r Written, Rule<A>)>,
         settings: &Settings,
         decisions: Arc<Decisions>,
     ) -> Result<Self, FilterError> {
         let (mut rules, mut aside) = (Vec::new(), Vec::new());
         for (place, written, rule) in boxes {
-            let (number, rule) = (decisions.number(place).unwrap_or_default(), rule.clone());
+            let number = decisions.number(place).unwrap_or_default();
             match written.stands_aside() {
                 false => rules.push((number, rule)),
                 true => aside.push(Aside {
@@ -354,6 +375,8 @@ pub struct Filters {
     pub sessions: bool,
     /// There are rules about applications.
     pub applications: bool,
+    /// MAC addresses that rules name.
+    pub stations: Stations,
     decisions: Arc<Decisions>,
 }
 
@@ -367,14 +390,22 @@ impl Filters {
         let verdicts = written.iter().map(|rule| decides(rule.borrow())).collect();
         let decisions = Arc::new(Decisions::new(verdicts, later(written.len())));
         let boxes = || (0..).zip(written.iter().map(Borrow::borrow));
-        let four = boxes().flat_map(|(place, rule)| rule.four.iter().map(move |one| (place, rule, one)));
-        let six = boxes().flat_map(|(place, rule)| rule.six.iter().map(move |one| (place, rule, one)));
+        let stations = Stations::new(boxes().flat_map(|(_, rule)| &rule.conditions.macs))?;
+        let four = boxes().flat_map(|(place, rule)| {
+            let of = stations.boxes(&rule.four, &rule.conditions.macs).into_owned();
+            of.into_iter().map(move |one| (place, rule, one))
+        });
+        let six = boxes().flat_map(|(place, rule)| {
+            let of = stations.boxes(&rule.six, &rule.conditions.macs).into_owned();
+            of.into_iter().map(move |one| (place, rule, one))
+        });
         Ok(Self {
             four: Filter::new(four, settings, decisions.clone())?,
             six: Filter::new(six, settings, decisions.clone())?,
             counters,
             sessions: settings.sessions,
             applications: written.iter().any(|rule| !rule.borrow().applications.is_empty()),
+            stations,
             decisions,
         })
     }
