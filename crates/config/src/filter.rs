@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use crate::config::{InterfaceIndex, RouterIndex};
-use crate::schema::{Action, RejectWith};
-use crate::value::{Mac, Numbers, TcpFlags};
+use crate::schema::{Action, AddressSet, RejectWith};
+use crate::value::{Mac, Mark, Numbers, OrNot, TcpFlags};
 
 /// ICMP's protocol number.
 pub(crate) const ICMP: u8 = 1;
@@ -26,8 +26,21 @@ pub struct FilterRule {
     pub with: RejectWith,
     /// Packets a second and at once, with `rate-limit`.
     pub rate: (u32, u32),
+    /// The mark, with `set-mark`.
+    pub new_mark: Option<Mark>,
+    /// The set, with `add-to-set`.
+    pub adds_to: Option<String>,
     /// What it matches.
     pub selection: Selection,
+}
+
+/// A set of addresses that changes while rules name it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilterSet {
+    /// Its name; behind the name of its router and a slash where that is not the default one.
+    pub name: String,
+    /// How many addresses it may have, how long they stay, and which it has from the start.
+    pub settings: AddressSet,
 }
 
 /// What a rule matches.
@@ -63,6 +76,10 @@ pub struct Selection {
     pub incoming: Vec<(InterfaceIndex, InterfaceIndex)>,
     /// Interfaces that they leave by.
     pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
+    /// The mark of the session by then.
+    pub mark: Option<OrNot<Mark>>,
+    /// Sets that source and destination are in, by name, or are not.
+    pub sets: [Option<OrNot<String>>; 2],
     /// Applications, by name as written.
     pub applications: Vec<String>,
 }
@@ -162,6 +179,11 @@ impl Selection {
             .fold(0, u64::saturating_add)
     }
 
+    /// Whether the rule is asked one by one, as no matcher knows all that it asks for.
+    pub fn is_asked_alone(&self) -> bool {
+        !self.applications.is_empty() || self.mark.is_some() || self.sets.iter().any(Option::is_some)
+    }
+
     /// Whether all that the other matches is matched.
     pub fn covers(&self, other: &Self) -> bool {
         let flags = match (self.flags, other.flags) {
@@ -194,6 +216,12 @@ impl Selection {
             && self.macs.iter().zip(&other.macs).all(|(own, other)| own.covers(other))
             && covers(&self.incoming, &other.incoming)
             && covers(&self.outgoing, &other.outgoing)
+            && self
+                .sets
+                .iter()
+                .zip(&other.sets)
+                .all(|(own, other)| own.is_none() || own == other)
+            && (self.mark.is_none() || self.mark == other.mark)
             && (self.applications.is_empty() || covers_names(&self.applications, &other.applications))
     }
 }

@@ -201,6 +201,18 @@ fn filter_with_impossible_values_is_refused_at_its_place() {
     );
     assert_eq!(["3: 9: `rate` is for `rate-limit`"], *wrong(&rule("rate = 9")));
     assert_eq!(
+        ["3: \"0x1\": `new-mark` is for `set-mark`"],
+        *wrong(&rule("new-mark = \"0x1\""))
+    );
+    assert_eq!(
+        ["4: \"set-mark\": set-mark needs its `new-mark`"],
+        *wrong("[filter]\n[[filter.rules]]\nname = \"x\"\n\naction = \"set-mark\"\n")
+    );
+    assert_eq!(
+        ["3: \"0x11/0xf0\": `0x11/0xf0` is not a mark"],
+        *wrong(&rule("mark = \"0x11/0xf0\""))
+    );
+    assert_eq!(
         ["3: 5000: a VLAN of 5000 is out of range"],
         *wrong(&rule("vlan = 5000"))
     );
@@ -224,6 +236,62 @@ fn filter_groups_that_are_wrong_are_refused_by_name() {
         *of("wob = \"10.0.0.1\"", "to = \"@web\"")
     );
     assert_eq!(["[]: group `none` is empty"], *of("none = []", ""));
+}
+
+#[test]
+fn filter_sets_are_named_as_groups_are() {
+    let text = r#"
+[filter.sets.banned]
+size = 100
+timeout = "1h"
+elements = ["192.0.2.1", "2001:db8::1"]
+[filter.sets.seen]
+[[filter.rules]]
+action = "drop"
+from = "@banned"
+to = "!@seen"
+[[filter.rules]]
+action = "add-to-set"
+set = "seen"
+"#;
+    let checked = checked(text).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let config = &checked.config;
+    let names: Vec<_> = config.filter_sets.iter().map(|set| set.name.as_str()).collect();
+    assert_eq!(["banned", "seen"], *names);
+    assert_eq!(100, config.filter_sets[0].settings.size);
+    let sets = &config.filter[0].selection.sets;
+    let named = sets.each_ref().map(|set| set.as_ref().map(ToString::to_string));
+    assert_eq!([Some("banned".into()), Some("!seen".into())], named);
+    assert_eq!(Some("seen"), config.filter[1].adds_to.as_deref());
+    assert_eq!(
+        [true, true],
+        [false, true].map(|six| config.filter[0].selection.concerns(six))
+    );
+}
+
+#[test]
+fn filter_sets_that_are_wrong_are_refused_at_their_place() {
+    let with = |sets: &str, keys: &str| wrong(&format!("{sets}\n{}", rule(keys).replace("[filter]\n", "")));
+    let one = "[filter.sets.a]\nsize = 1";
+    assert_eq!(
+        ["1: 0: a size of 0 is out of range"],
+        *with("[filter.sets.a]\nsize = 0", "")
+    );
+    assert_eq!(
+        ["4: [\"@a\", \"10.0.0.1\"]: set `a` stands among others"],
+        *with(one, "from = [\"@a\", \"10.0.0.1\"]")
+    );
+    assert_eq!(["4: \"a\": `set` is for `add-to-set`"], *with(one, "set = \"a\""));
+    assert_eq!(
+        ["2: [\"10.0.0.1\", \"10.0.0.2\"]: 2 elements do not fit into a set of 1"],
+        *with("[filter.sets.a]\nsize = 1\nelements = [\"10.0.0.1\", \"10.0.0.2\"]", "")
+    );
+    let both = "[filter.addresses]\na = \"10.0.0.1\"\n[filter.sets.a]";
+    assert_eq!(["2: [filter.sets.a]: `a` is a group already"], *with(both, ""));
+    assert_eq!(
+        ["4: \"b\": there is no set `b`"],
+        *wrong("[filter.sets.a]\n[[filter.rules]]\naction = \"add-to-set\"\n\nset = \"b\"")
+    );
 }
 
 #[test]

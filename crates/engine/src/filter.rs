@@ -51,12 +51,22 @@ impl<F: Family> Asked<F> {
         put(&mut self.places, place as u8);
     }
 
-    /// Those that do not pass, by their places.
-    pub fn refused(&self, filters: &Filters, ctx: &Ctx<'_, '_>) -> ArrayVec<(usize, Refused), HAND> {
+    /// Those that do not pass, by their places; `marked` is told which get a mark.
+    pub fn refused(
+        &self,
+        filters: &Filters,
+        ctx: &Ctx<'_, '_>,
+        mut marked: impl FnMut(usize, u32),
+    ) -> ArrayVec<(usize, Refused), HAND> {
         let mut fates = [Fate::PASS; HAND];
         let fates = &mut fates[..self.headers.len()];
-        let (worker, now) = (ctx.own as usize, ctx.now.nanoseconds);
-        F::filter(filters).decide(&self.headers, fates, &filters.counters, worker, now);
+        let asking = (ctx.own as usize, ctx.now.nanoseconds);
+        F::filter(filters).decide_marking(&self.headers, fates, &filters.counters, asking, |number, mark| {
+            self.places
+                .get(number)
+                .into_iter()
+                .for_each(|&place| marked(place.into(), mark));
+        });
         let fates = self.places.iter().zip(&self.headers).zip(fates);
         fates
             .filter_map(|((&place, header), fate)| Some((place.into(), refused(header, *fate)?)))
@@ -132,13 +142,14 @@ pub fn known<F: Family>(session: &F::Session, recognition: &Recognition) -> Opti
 
 /// Whether a rule about applications refuses a session of which this is known, and what its senders are told. One that comes
 /// back was asked about on its way in, and a bridge asks no rules. With a time in nanoseconds, rules count
-/// the session.
+/// the session, and `marked` is told the mark that they set.
 pub fn refuses<F: Family>(
     policy: &Policy,
     paths: &Paths,
-    session: &F::Session,
+    (session, mark): (&F::Session, u32),
     known: Option<Known>,
     counting: Option<u64>,
+    marked: impl FnOnce(u32),
 ) -> Option<Option<With>> {
     let filters = policy.filter_of(session.forward().context());
     let filters = filters.filter(|filters| filters.applications)?;
@@ -146,7 +157,7 @@ pub fn refuses<F: Family>(
     if hop.is_bridge() || hop == Hop::HAIRPIN {
         return None;
     }
-    let (filter, header) = (F::filter(filters), session_header::<F>(policy, paths, session));
+    let (filter, header) = (F::filter(filters), session_header::<F>(policy, paths, (session, mark)));
     let refused = |fate: Fate| match (fate.verdict, fate.by) {
         (Verdict::Drop, By::Application(_) | By::Limit(_)) => Some(None),
         (Verdict::Reject(with), By::Application(_)) => Some(Some(with)),
@@ -156,7 +167,9 @@ pub fn refuses<F: Family>(
     match counting {
         // What more may be known of is counted then.
         Some(now) if known.is_all || would.is_some() => {
-            refused(filter.decide_as(&header, known, &filters.counters, now))
+            let (fate, mark) = filter.decide_as(&header, known, &filters.counters, now);
+            marked(mark);
+            refused(fate)
         }
         _ => would,
     }
@@ -167,13 +180,13 @@ pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Numb
     filter.would(header).verdict == Verdict::Accept
 }
 
-/// Whether a session's flow would pass now, as its first packet came, but for what rules about its application say.
+/// Whether the flow of a session with a mark would pass now, as its first packet came, but for what rules about its application say.
 #[inline]
 pub fn passes<F: Family>(
     policy: &Policy,
     paths: &Paths,
     filters: &Filters,
-    session: &F::Session,
+    session: (&F::Session, u32),
     known: Option<Known>,
 ) -> bool {
     would_begin::<F>(F::filter(filters), &session_header::<F>(policy, paths, session), known)
@@ -186,7 +199,7 @@ pub fn would_begin<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Num
 }
 
 /// What rules look at of a session's first packet.
-fn session_header<F: Family>(policy: &Policy, paths: &Paths, session: &F::Session) -> Header<F::Number> {
+fn session_header<F: Family>(policy: &Policy, paths: &Paths, (session, mark): (&F::Session, u32)) -> Header<F::Number> {
     let first = Meta {
         interface: session.interface(),
         ..Meta::default()
@@ -194,7 +207,9 @@ fn session_header<F: Family>(policy: &Policy, paths: &Paths, session: &F::Sessio
     let outgoing = session.hop(Direction::Forward).interface() as u16;
     let header = first_header::<F>(policy, &first, session.protocol(), &translated::<F>(session), outgoing);
     let back = session.hop(Direction::Reverse);
-    with_macs(policy, header, || macs_from(policy, paths, session.interface(), back))
+    with_macs(policy, header.with_mark(mark), || {
+        macs_from(policy, paths, session.interface(), back)
+    })
 }
 
 /// The MAC addresses of a header, as numbers of those that rules name; nothing is asked where they name none.

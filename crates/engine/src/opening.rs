@@ -67,6 +67,8 @@ pub struct Openings<F: Family> {
     openings: ArrayVec<Opening<F>, HAND>,
     /// Their keys, by the same place.
     keys: ArrayVec<F::Key, HAND>,
+    /// Marks of packets that rules have set.
+    marks: ArrayVec<(Slot, u32), HAND>,
 }
 
 impl<F: Family> Default for Openings<F> {
@@ -74,6 +76,7 @@ impl<F: Family> Default for Openings<F> {
         Self {
             openings: ArrayVec::new(),
             keys: ArrayVec::new(),
+            marks: ArrayVec::new(),
         }
     }
 }
@@ -93,6 +96,12 @@ impl<F: Family> Openings<F> {
             },
         );
         put(&mut self.keys, key);
+    }
+
+    /// The session that a packet opens has a mark.
+    #[cold]
+    pub fn mark(&mut self, slot: Slot, mark: u32) {
+        put(&mut self.marks, (slot, mark));
     }
 
     /// Open sessions for all that asked: they are looked up again, or refused.
@@ -317,6 +326,10 @@ impl<F: Family> Openings<F> {
             match inserted {
                 Ok(index) => {
                     created += 1;
+                    if let Some(marks) = ctx.policy.marks.as_deref() {
+                        let mut own = self.marks.iter().filter(|(slot, _)| *slot == opening.slot);
+                        marks.set::<F>(meta.shard, index, own.next().map_or(0, |(_, mark)| *mark));
+                    }
                     if opening.aim.is_some() {
                         count_fit::<F>(ctx, meta, index);
                     }

@@ -32,6 +32,7 @@ use crate::family::{Family, V4, V6};
 use crate::hosts::Hosts;
 use crate::inspection::Inspection;
 use crate::io::{PortIndex, WorkerIndex};
+use crate::marks::Marks;
 use crate::owners::Owners;
 use crate::punt;
 use crate::shares::{LinkShare, RouterShare, Shares};
@@ -315,6 +316,8 @@ pub struct Policy {
     pub uplinks: Vec<[Option<Address>; 2]>,
     /// Whether hosts outside may open connections to the own addresses of inside hosts that source rules translate.
     pub passes_untranslated: bool,
+    /// Marks of sessions, once rules have set any. The plane fills it in.
+    pub marks: Option<Arc<Marks>>,
     /// Some interface limits TCP's segment size.
     pub limits_segments: bool,
     /// Some interfaces are bridged.
@@ -396,6 +399,7 @@ impl Policy {
             answers_syns: true,
             uplinks: Vec::new(),
             passes_untranslated: true,
+            marks: None,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
             hosted: interfaces.iter().any(|interface| interface.host),
@@ -503,6 +507,12 @@ impl Policy {
             self.keep_sessions(|context, _| filters.get(context as usize).is_some_and(|filters| *filters));
         }
         self.filter = Some(filter);
+    }
+
+    /// Keep the marks of sessions, where there are any or rules set some.
+    pub(crate) fn keep_marks(&mut self, before: Option<&Arc<Marks>>, setup: &Setup) {
+        let sets = self.filter.as_ref().is_some_and(|filter| filter.marks);
+        self.marks = before.cloned().or_else(|| sets.then(|| Arc::new(Marks::new(setup))));
     }
 
     /// Inspect the flows of some interfaces. Call it when interfaces and rules of translation are there.

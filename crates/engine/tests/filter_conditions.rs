@@ -1,4 +1,4 @@
-//! Rules of the packet filter about what stands beside addresses and ports: MAC addresses, congestion.
+//! Rules of the packet filter about what stands beside addresses and ports: MAC addresses, congestion, marks.
 
 mod rig;
 
@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig};
 use sluice_engine::policy::Policy;
+use sluice_engine::request::Filter;
 use sluice_filter::{Action, Conditions, Counters, Field, Filters, Kind, Macs, Rule, Settings, Verdict, Written};
+use sluice_filter::{Mark, Marked};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::checksum;
 
@@ -38,6 +40,7 @@ fn macs(not: bool, source: [u8; 6]) -> Conditions {
     let source = Macs { not, of: vec![source] };
     Conditions {
         macs: [source, Macs::default()],
+        ..Conditions::default()
     }
 }
 
@@ -141,4 +144,79 @@ fn filter_tells_code_points_of_service_and_of_congestion_apart() {
         rig.send(INSIDE, &frame).len()
     });
     assert_eq!([1, 0, 0, 0], passes);
+}
+
+fn sets(value: u32, mask: u32) -> Action {
+    Action::SetMark(Mark { value, mask })
+}
+
+fn is_marked(value: u32, mask: u32) -> Conditions {
+    let mark = Mark { value, mask };
+    Conditions {
+        mark: Some(Marked { not: false, mark }),
+        ..Conditions::default()
+    }
+}
+
+/// Expedited forwarding is marked, and what is marked passes.
+fn marks(policy: &mut Policy) {
+    let expedited = Written {
+        four: vec![Rule::any().with(Field::Dscp, 46, 46).unwrap()],
+        ..rule(sets(0x10, 0xf0), Conditions::default())
+    };
+    let one = rule(sets(0x1, 0x1), is_marked(0x10, 0xf0));
+    policy.filter_by(filters(true, &[expedited, one, rule(ACCEPT, is_marked(0x11, 0xff))]));
+}
+
+#[test]
+fn filter_marks_sessions_and_later_rules_match_the_mark() {
+    for translate in [false, true] {
+        let mut rig = Rig::new(Plan {
+            translate,
+            policy: marks,
+            ..Plan::default()
+        });
+        let frame = |port| packet::udp4(host(port), server());
+        assert_eq!(1, rig.send(INSIDE, &with_service(&frame(4_000), 46 << 2)).len());
+        assert_eq!(0, rig.send(INSIDE, &with_service(&frame(4_001), 45 << 2)).len());
+        assert_eq!([0x11], *shown(&mut rig));
+        // Other packets of the session are not asked about.
+        assert_eq!(1, sends(&mut rig, HOST_MAC, &frame(4_000)));
+        // Asked again, the session has its mark, whatever its packets look like now.
+        commit(&mut rig, translate, marks);
+        assert_eq!(1, sends(&mut rig, HOST_MAC, &frame(4_000)), "{:?}", rig.all_drops());
+        assert_eq!([0x11], *shown(&mut rig));
+        commit(&mut rig, translate, |policy| {
+            policy.filter_by(filters(true, &[rule(ACCEPT, is_marked(0x12, 0xff))]));
+        });
+        assert_eq!(0, sends(&mut rig, HOST_MAC, &frame(4_000)));
+        assert_eq!(0, rig.live());
+    }
+}
+
+fn shown(rig: &mut Rig) -> Vec<u32> {
+    let sessions = rig.sessions(Filter::default());
+    sessions.iter().map(|session| session.mark).collect()
+}
+
+#[test]
+fn filter_gives_no_mark_to_the_session_that_comes_behind_one_with_a_mark() {
+    fn one_port(policy: &mut Policy) {
+        let marked = Written {
+            four: vec![Rule::any().with(Field::SourcePort, 4_000, 4_000).unwrap()],
+            ..rule(sets(7, u32::MAX), Conditions::default())
+        };
+        policy.filter_by(filters(true, &[marked, rule(ACCEPT, Conditions::default())]));
+    }
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        policy: one_port,
+        ..Plan::default()
+    });
+    assert_eq!(1, sends(&mut rig, HOST_MAC, &packet::udp4(host(4_000), server())));
+    assert_eq!([7], *shown(&mut rig));
+    rig.seconds(1_000);
+    assert_eq!(0, rig.live());
+    assert_eq!(1, sends(&mut rig, HOST_MAC, &packet::udp4(host(4_001), server())));
+    assert_eq!([0], *shown(&mut rig));
 }

@@ -55,6 +55,9 @@ address!(u128, std::net::Ipv6Addr);
 /// not match it, a rule that names none does.
 pub const NONE: u32 = 1 << 16;
 
+/// Behind the fields: the word of the mark.
+const MARK: usize = 13;
+
 /// Fields beside the addresses, each a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -137,13 +140,14 @@ impl Field {
         }
     }
 
-    /// Which word it is in, from which bit on, and its bits: the MAC addresses share one.
+    /// Which word it is in, from which bit on, and its bits: some share one.
     #[inline(always)]
     const fn place(self) -> (usize, u32, u32) {
         match self {
+            Self::Dscp => (Self::Dscp as usize, 0, 0xff),
+            Self::Ecn => (Self::Dscp as usize, 8, 0xff),
             Self::SourceMac => (12, 0, 0xffff),
             Self::DestinationMac => (12, 16, 0xffff),
-            Self::Ecn => (13, 0, u32::MAX),
             other => (other as usize, 0, u32::MAX),
         }
     }
@@ -215,6 +219,22 @@ impl<A: Address> Header<A> {
             false => self.more.as_ref()[at - A::FIT],
         };
         word >> shift & bits
+    }
+
+    /// The mark that its session has, or that rules have set on the way.
+    #[inline(always)]
+    pub fn mark(&self) -> u32 {
+        match MARK < A::FIT {
+            true => self.words[A::FIELDS + MARK],
+            false => self.more.as_ref()[MARK - A::FIT],
+        }
+    }
+
+    /// The same with a mark.
+    #[inline(always)]
+    pub fn with_mark(mut self, mark: u32) -> Self {
+        *self.at(MARK) = mark;
+        self
     }
 
     #[inline(always)]

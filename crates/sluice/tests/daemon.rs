@@ -42,6 +42,7 @@ fn session(port: u16) -> Session {
         site: (port == 5_002).then(|| "homes-100.7".into()),
         pool: Some("public".into()),
         application: (port == 5_001).then(|| "TLS.Google".into()),
+        mark: 0,
         shard: 3,
     }
 }

@@ -1,10 +1,14 @@
 //! `[filter]`: which packets pass.
 
+use std::net::IpAddr;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::pool::is_default;
-use crate::value::{Addresses, Dscp, Ecn, IpProtocol, Mac, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
+use crate::value::{
+    Addresses, Dscp, Ecn, IpProtocol, Mac, Mark, Message, Numbers, OneOrMore, OrNot, Period, Ports, TcpFlags,
+};
 
 /// `[filter]`: rules over the packets that are forwarded, asked in the order of the file. The first rule that matches and
 /// accepts, drops or rejects decides. Packets to and from the gateway itself are not asked about.
@@ -30,9 +34,36 @@ pub struct Filter {
     /// Groups of ports by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ports: IndexMap<String, OneOrMore<Ports>>,
+    /// Sets of addresses by name, which change while the daemon runs. Rules name them as they name groups.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub sets: IndexMap<String, AddressSet>,
     /// The rules.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<FilterRule>,
+}
+
+/// `[filter.sets.NAME]`: addresses that commands and rules add and remove.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct AddressSet {
+    /// How many addresses it may have.
+    pub size: u32,
+    /// How long addresses stay that are added later; for ever where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Period>,
+    /// Addresses that it has from the start, for ever.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub elements: Vec<IpAddr>,
+}
+
+impl Default for AddressSet {
+    fn default() -> Self {
+        Self {
+            size: 65_536,
+            timeout: None,
+            elements: Vec::new(),
+        }
+    }
 }
 
 impl Default for Filter {
@@ -46,6 +77,7 @@ impl Default for Filter {
             trie_memory: 256,
             addresses: IndexMap::new(),
             ports: IndexMap::new(),
+            sets: IndexMap::new(),
             rules: Vec::new(),
         }
     }
@@ -89,6 +121,10 @@ pub enum Action {
     Log,
     /// Packets above a rate are dropped; about the others later rules are asked.
     RateLimit,
+    /// The session gets a mark, and later rules are asked.
+    SetMark,
+    /// Its source is added to a set, and later rules are asked.
+    AddToSet,
 }
 
 /// What the sender of a rejected packet is told.
@@ -189,6 +225,9 @@ pub struct FilterRule {
     /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is asked when a session's is known.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub application: OneOrMore<Name>,
+    /// The mark that rules before it have set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<OrNot<Mark>>,
     /// With `reject`: what the sender is told.
     #[serde(default, skip_serializing_if = "is_default")]
     pub with: RejectWith,
@@ -198,6 +237,12 @@ pub struct FilterRule {
     /// With `rate-limit`: packets at once; as many as a second's where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
+    /// With `set-mark`: the mark; bits outside its mask stay as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_mark: Option<Mark>,
+    /// With `add-to-set`: the set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
 }
 
 impl FilterRule {
@@ -226,6 +271,9 @@ impl FilterRule {
             with: RejectWith::default(),
             rate: None,
             burst: None,
+            mark: None,
+            new_mark: None,
+            set: None,
         }
     }
 
@@ -242,7 +290,7 @@ impl FilterRule {
             toml::Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(" "),
             one => text(one),
         };
-        let other = ["name", "action", "with", "rate", "burst"];
+        let other = ["name", "action", "with", "rate", "burst", "new-mark", "set"];
         let order = [
             "protocol",
             "from",

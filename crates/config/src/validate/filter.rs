@@ -9,7 +9,7 @@ use super::routers::Scope;
 use super::{Check, Machine};
 use crate::config::{Config, DEFAULT_ROUTER, InterfaceIndex};
 use crate::diagnosis::Diagnosis;
-use crate::filter::{FilterRule, ICMP, ICMPV6, MacSelection, Selection};
+use crate::filter::{FilterRule, FilterSet, ICMP, ICMPV6, MacSelection, Selection};
 use crate::memory::EntryBytes;
 use crate::problem::{FilterProblem, RouterProblem};
 use crate::read::{Step, place, read};
@@ -24,6 +24,8 @@ const MOST_GOING_ON: usize = 256;
 const COMPARED: usize = 20_000;
 /// Groups that name one another, one within the other.
 const DEPTH: usize = 16;
+/// Addresses of a set.
+const MOST_ADDRESSES: u32 = 262_144;
 /// Entries of a list.
 const MOST_ENTRIES: u16 = 255;
 
@@ -40,6 +42,30 @@ type Resolved<V> = HashMap<String, Vec<(V, V)>>;
 pub(super) struct Groups {
     addresses: Resolved<IpAddr>,
     ports: Resolved<u16>,
+    /// Names of sets.
+    sets: Vec<String>,
+}
+
+impl Groups {
+    /// The same without sets, for what asks once and not by address.
+    pub(super) fn without_sets(self) -> Self {
+        Self {
+            sets: Vec::new(),
+            ..self
+        }
+    }
+
+    /// The set that a list names, with its sign, if it names one.
+    fn set_of(&self, list: &OneOrMore<OrNot<Addresses>>) -> Option<OrNot<String>> {
+        let name = |one: &OrNot<Addresses>| match &one.value {
+            Addresses::Group(name) if self.sets.contains(name) => Some(OrNot {
+                not: one.not,
+                value: name.clone(),
+            }),
+            _ => None,
+        };
+        list.0.iter().find_map(name)
+    }
 }
 
 /// A member of a list: a range, or a group.
@@ -175,6 +201,7 @@ pub fn check_rules(name: &str, text: &str, router: Option<&str>, running: &Confi
     };
     if let (Some(filter), Some(runs)) = (&mut document.filter, runs) {
         (filter.addresses, filter.ports) = (runs.addresses.clone(), runs.ports.clone());
+        filter.sets = runs.sets.clone();
         filter.sessions = runs.sessions;
         filter.rules = rules;
     }
@@ -232,7 +259,7 @@ impl Weight {
     /// That of a rule.
     pub fn of(rule: &FilterRule) -> Self {
         Self {
-            going_on: usize::from(goes_on(rule.action) || !rule.selection.applications.is_empty()),
+            going_on: usize::from(goes_on(rule.action) || rule.selection.is_asked_alone()),
             combinations: rule.selection.combinations(),
         }
     }
@@ -343,6 +370,7 @@ impl Check<'_> {
             }
             let selection = self.selected(at, written, &groups);
             let rate = self.action(at, written);
+            let adds_to = self.added_to(at, written, filter);
             rules.push(FilterRule {
                 name: self.in_router(written.name.clone().unwrap_or_else(|| (k + 1).to_string())),
                 router: None,
@@ -350,6 +378,8 @@ impl Check<'_> {
                 action: written.action,
                 with: written.with,
                 rate,
+                new_mark: written.new_mark,
+                adds_to,
                 selection,
             });
         }
@@ -362,10 +392,61 @@ impl Check<'_> {
                 action: filter.default.into(),
                 with: RejectWith::default(),
                 rate: (0, 0),
+                new_mark: None,
+                adds_to: None,
                 selection: Selection::default(),
             });
         }
         rules
+    }
+
+    /// The sets of all routers' filters.
+    pub(super) fn filter_sets(&mut self) -> Vec<FilterSet> {
+        let mut found = Vec::new();
+        for scope in self.scopes() {
+            self.scope = scope;
+            let Some(filter) = self.scope.filter else { continue };
+            for (name, set) in &filter.sets {
+                let at = place!["filter", "sets", name];
+                self.name(at, name);
+                if filter.addresses.contains_key(name) {
+                    self.refuse(at, FilterProblem::SetAndGroup(name.clone()));
+                }
+                self.in_range(&[at, place!["size"]].concat(), "a size", set.size, 1..=MOST_ADDRESSES);
+                if set.elements.len() > set.size as usize {
+                    let (count, size) = (set.elements.len(), set.size);
+                    self.refuse(
+                        &[at, place!["elements"]].concat(),
+                        FilterProblem::SetTooSmall { count, size },
+                    );
+                }
+                found.push(FilterSet {
+                    name: self.in_router(name.clone()),
+                    settings: set.clone(),
+                });
+            }
+        }
+        self.scope = Scope::top(self.document);
+        found
+    }
+
+    /// The set that a rule adds to.
+    fn added_to(&mut self, at: &[Step<'_>], written: &schema::FilterRule, filter: &Filter) -> Option<String> {
+        let of = |key: &'static str| [at, place![key]].concat();
+        match (written.action == Action::AddToSet, &written.set) {
+            (true, None) => self.refuse(&of("action"), FilterProblem::NoSet),
+            (false, Some(_)) => {
+                let (key, action) = ("set", "add-to-set");
+                self.refuse(&of(key), FilterProblem::NotOfAction { key, action });
+            }
+            (true, Some(name)) if !filter.sets.contains_key(name) => {
+                let known = filter.sets.keys().cloned().collect();
+                let name = name.clone();
+                self.refuse(&of("set"), FilterProblem::UnknownSet { name, known });
+            }
+            _ => {}
+        }
+        written.set.clone().map(|name| self.in_router(name))
     }
 
     /// The groups of a filter.
@@ -373,6 +454,7 @@ impl Check<'_> {
         Groups {
             addresses: self.groups(ADDRESSES, &filter.addresses),
             ports: self.groups(PORTS, &filter.ports),
+            sets: filter.sets.keys().cloned().collect(),
         }
     }
 
@@ -463,9 +545,23 @@ impl Check<'_> {
     pub(super) fn selected(&mut self, at: &[Step<'_>], written: &schema::FilterRule, groups: &Groups) -> Selection {
         let of = |key: &'static str| [at, place![key]].concat();
         let protocols = self.protocols(at, written);
+        let sets = [("from", &written.from), ("to", &written.to)].map(|(key, list)| {
+            let set = groups.set_of(list)?;
+            if list.0.len() > 1 {
+                self.refuse(&of(key), FilterProblem::SetAmongOthers(set.value.clone()));
+            }
+            Some(OrNot {
+                value: self.in_router(set.value),
+                ..set
+            })
+        });
+        let nothing = OneOrMore::default();
+        let from = if sets[0].is_some() { &nothing } else { &written.from };
+        let to = if sets[1].is_some() { &nothing } else { &written.to };
         let selection = Selection {
-            sources: self.selected_of(&of("from"), ADDRESSES, &written.from, &groups.addresses),
-            destinations: self.selected_of(&of("to"), ADDRESSES, &written.to, &groups.addresses),
+            sources: self.selected_of(&of("from"), ADDRESSES, from, &groups.addresses),
+            destinations: self.selected_of(&of("to"), ADDRESSES, to, &groups.addresses),
+            sets,
             source_ports: self.selected_of(&of("from-port"), PORTS, &written.from_port, &groups.ports),
             destination_ports: self.selected_of(&of("to-port"), PORTS, &written.to_port, &groups.ports),
             messages: self.messages(&of("icmp"), &written.icmp, &protocols),
@@ -482,6 +578,7 @@ impl Check<'_> {
             vlan: written.vlan,
             incoming: self.leads(&of("in"), &written.incoming),
             outgoing: self.leads(&of("out"), &written.out),
+            mark: written.mark.clone(),
             applications: self.named_applications(&of("application"), &written.application),
         };
         if !selection.concerns(false) && !selection.concerns(true) && !selection.sources.is_empty() {
@@ -662,6 +759,14 @@ impl Check<'_> {
         if limits && written.rate.is_none() {
             self.refuse(&of("action"), FilterProblem::NoRate);
         }
+        match (written.action == Action::SetMark, written.new_mark) {
+            (true, None) => self.refuse(&of("action"), FilterProblem::NoMark),
+            (false, Some(_)) => {
+                let (key, action) = ("new-mark", "set-mark");
+                self.refuse(&of(key), FilterProblem::NotOfAction { key, action });
+            }
+            _ => {}
+        }
         let rate = written.rate.unwrap_or(0);
         (rate, written.burst.unwrap_or(rate))
     }
@@ -689,5 +794,8 @@ impl Check<'_> {
 
 /// Whether later rules are asked after it.
 fn goes_on(action: Action) -> bool {
-    matches!(action, Action::Count | Action::Log | Action::RateLimit)
+    matches!(
+        action,
+        Action::Count | Action::Log | Action::RateLimit | Action::SetMark | Action::AddToSet
+    )
 }

@@ -152,6 +152,7 @@ impl Check<'_> {
         let pools = self.pools(&interfaces, &timeouts);
         let rules = self.rules();
         let filter = self.filters();
+        let filter_sets = self.filter_sets();
         let inspection = self.inspection(&interfaces);
         let applications = self.applications(&interfaces);
         let chains = self.chains(&interfaces, inspection.as_ref(), applications.as_ref());
@@ -173,6 +174,7 @@ impl Check<'_> {
             source: rules.source,
             destination: rules.destination,
             filter,
+            filter_sets,
             chains,
             inspection,
             applications,

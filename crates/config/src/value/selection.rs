@@ -478,6 +478,44 @@ impl fmt::Display for TcpFlags {
 
 written_as_text!(TcpFlags, "TCP flags such as \"syn/syn,ack\"");
 
+/// A mark of sessions, and which of its bits count. Written as `value` or `value/mask`, each a number, `0x…` in hexadecimal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its bits, of those that count.
+    pub value: u32,
+    /// The bits that count.
+    pub mask: u32,
+}
+
+impl FromStr for Mark {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let number = |text: &str| match text.strip_prefix("0x") {
+            Some(digits) if !digits.starts_with('+') => u32::from_str_radix(digits, 16).ok(),
+            Some(_) => None,
+            None => text.parse().ok(),
+        };
+        let (value, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
+        let of = number(value)
+            .zip(number(mask))
+            .filter(|(value, mask)| value & !mask == 0);
+        let (value, mask) = of.ok_or_else(|| ValueError::Mark(text.into()))?;
+        Ok(Self { value, mask })
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.mask {
+            u32::MAX => write!(f, "{:#x}", self.value),
+            mask => write!(f, "{:#x}/{mask:#x}", self.value),
+        }
+    }
+}
+
+written_as_text!(Mark, "a mark such as \"0x10\" or \"0x10/0xf0\"");
+
 /// Code points of congestion (RFC 3168).
 const CONGESTION: &[&str] = &["not-ect", "ect1", "ect0", "ce"];
 
@@ -584,6 +622,7 @@ mod tests {
             .for_each(same::<TcpFlags>);
         ["ef", "45"].into_iter().for_each(same::<Dscp>);
         ["not-ect", "ect0", "ect1", "ce"].into_iter().for_each(same::<Ecn>);
+        ["0x10", "0x10/0xf0", "0x0/0x0"].into_iter().for_each(same::<Mark>);
         ["tcp", "!tcp"].into_iter().for_each(same::<OrNot<IpProtocol>>);
     }
 
@@ -601,6 +640,11 @@ mod tests {
             assert!(text.parse::<TcpFlags>().is_err(), "{text}");
         }
         assert!("64".parse::<Dscp>().is_err());
+        for text in ["0x11/0xf0", "0x", "1/", "0x+1", "4294967296"] {
+            assert!(text.parse::<Mark>().is_err(), "{text}");
+        }
+        let mark = "7".parse::<Mark>();
+        assert_eq!(Ok((7, u32::MAX)), mark.map(|mark| (mark.value, mark.mask)));
     }
 
     #[test]

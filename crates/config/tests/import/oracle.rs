@@ -200,7 +200,7 @@ pub fn configured(checked: &Checked, header: &Header) -> Fate {
                 counted += 1;
                 continue;
             }
-            (Action::RateLimit, _) => panic!("nothing is limited"),
+            (Action::RateLimit | Action::SetMark | Action::AddToSet, _) => panic!("no listing says so"),
         };
         return (fate, counted);
     }

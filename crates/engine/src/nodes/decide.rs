@@ -120,8 +120,8 @@ type Redirection<F> = Option<Decided<rule::Destination<<F as Family>::Address>>>
 type Sourcing<F> = Option<Decided<SourceAction<<F as Family>::Address>>>;
 
 /// Ask rules and routes about a flow that came in by the interface of `meta`, and belongs to its shard; rules of the filter
-/// with what is known of its application, but for what they refuse of that.
-pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, known: Option<Known>) -> Plan<F> {
+/// with what is known of its application, but for what they refuse of that, and with its mark.
+pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, known: Option<Known>, mark: u32) -> Plan<F> {
     let (rules, tuple, protocol) = (&F::nat(ctx.policy).rules, F::tuple(key), F::protocol(key));
     if let Some(plan) = bridge::plan(ctx.policy, meta, tuple.context()) {
         return plan;
@@ -143,7 +143,7 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, known: Opti
                     Plan::Session(translation) => translation.hops[1],
                     _ => Hop::UNROUTED,
                 };
-                let header = filter::with_macs(ctx.policy, header, || {
+                let header = filter::with_macs(ctx.policy, header.with_mark(mark), || {
                     filter::macs_from(ctx.policy, ctx.paths, meta.interface, back)
                 });
                 filter::would_begin::<F>(F::filter(filter), &header, known)
@@ -658,12 +658,12 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         };
         put(&mut plans, (plan, sourcing.map(|decided| decided.rule)));
     }
+    let (mut openings, mut led) = (Openings::<F>::default(), ArrayVec::<Slot, HAND>::new());
     if let Some(filter) = policy.filter.as_deref() {
-        for (place, refused) in asked.refused(filter, ctx) {
+        for (place, refused) in asked.refused(filter, ctx, |place, mark| openings.mark(slots[place], mark)) {
             plans[place].0 = turned_away(refused);
         }
     }
-    let (mut openings, mut led) = (Openings::<F>::default(), ArrayVec::<Slot, HAND>::new());
     let (mut sources, mut destinations) = (Tally::default(), Tally::default());
     let tools = ctx.tools();
     let decided = slots.iter().zip(&keys).zip(&plans).zip(&redirections);

@@ -122,7 +122,7 @@ fn screen<F: Family>(
         );
     }
     let mut refused = [None; HAND];
-    for (place, why) in asked.refused(filter, ctx) {
+    for (place, why) in asked.refused(filter, ctx, |_, _| {}) {
         refused[place] = Some(why);
     }
     let (mut place, mut kept) = (0, 0);

@@ -55,7 +55,8 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         ctx.counters.sessions_revised.add(is_old.into());
         let tools = ctx.tools();
         let known = filter::known::<F>(&session, ctx.recognition);
-        let kept = keeps::<F>(ctx, &meta, &session, known);
+        let mark = mark_of::<F>(ctx.policy, meta.shard, index);
+        let kept = keeps::<F>(ctx, &meta, (&session, mark), known);
         let mut stays = None;
         let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
         let Some(shard) = shard else { continue };
@@ -122,7 +123,13 @@ pub fn follow_application<F: Family>(
     let is_denied = matches!(session.inspect(), Inspect::Denied(_));
     let known = filter::known::<F>(&session, tools.recognition);
     let counting = (asked == Asked::First).then_some(tools.now.nanoseconds);
-    let now = match filter::refuses::<F>(policy, tools.paths, &session, known, counting) {
+    let mark = mark_of::<F>(policy, shard.number, index);
+    let marked = |mark| {
+        if let Some(marks) = policy.marks.as_deref() {
+            marks.set::<F>(shard.number, index, mark);
+        }
+    };
+    let now = match filter::refuses::<F>(policy, tools.paths, (&session, mark), known, counting, marked) {
         Some(with) => Inspect::Denied(with),
         None if !is_denied => return,
         // What it said meanwhile nobody has heard: inspection goes on in its midst.
@@ -248,7 +255,8 @@ fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths, 
     if let Some(filters) = policy.filter_of(context)
         && filter::changed::<F>(policy, generations).is_some_and(|changed| filter::may_concern::<F>(changed, session))
         && (session.application() != Application::Nothing
-            || !filter::passes::<F>(policy, paths, filters, session, None))
+            || policy.marks.is_some()
+            || !filter::passes::<F>(policy, paths, filters, (session, 0), None))
     {
         return false;
     }
@@ -285,6 +293,11 @@ fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths, 
     }
 }
 
+/// The mark of a session.
+fn mark_of<F: Family>(policy: &Policy, shard: u16, index: RecordIndex) -> u32 {
+    policy.marks.as_deref().map_or(0, |marks| marks.get::<F>(shard, index))
+}
+
 /// Whether a session that a site's terminal opened has still the outside address that its site has.
 fn is_translated_as_site<F: Family>(session: &F::Session, policy: &Policy) -> bool {
     let (context, nat) = (session.forward().context(), session.nat());
@@ -315,7 +328,12 @@ struct Stay<F: Family> {
 }
 
 /// How a session goes on by the newest policy; none where its translation is no longer what rules and pools say.
-fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known: Option<Known>) -> Option<Stay<F>> {
+fn keeps<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    (session, mark): (&F::Session, u32),
+    known: Option<Known>,
+) -> Option<Stay<F>> {
     let key = session.key(Direction::Forward);
     let lessor = lessor::<F>(session, ctx.policy, meta.shard);
     if lessor == Lessor::Nobody {
@@ -343,7 +361,7 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
         mapped,
         hops,
         answers: _,
-    } = match plan::<F>(ctx, &first, &key, known) {
+    } = match plan::<F>(ctx, &first, &key, known, mark) {
         Plan::Session(translation) => translation,
         // A route or a neighbour that is away for the moment does not end a session.
         plan @ (Plan::Wait(_) | Plan::Complain(_, Reason::Route(_)) | Plan::Drop(Reason::Route(_))) => {
@@ -357,7 +375,7 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
                 old if !old.is_routed() => old,
                 _ => Hop::UNROUTED,
             };
-            return may_stay::<F>(ctx, session, known).then_some(Stay {
+            return may_stay::<F>(ctx, (session, mark), known).then_some(Stay {
                 hops: [there, back],
                 stopped: [(there == Hop::UNROUTED).then_some(plan), way_back.err()],
             });
@@ -414,12 +432,12 @@ fn way_back<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Result<Hop, P
 
 /// Whether the filter lets a session stay that routes lead nowhere. By which interface it leaves is not known any more once it has
 /// been so for a while: only rules that have changed are asked then.
-fn may_stay<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session, known: Option<Known>) -> bool {
+fn may_stay<F: Family>(ctx: &Ctx<'_, '_>, (session, mark): (&F::Session, u32), known: Option<Known>) -> bool {
     let policy = ctx.policy;
     let generations = policy.generation.wrapping_sub(session.generation());
     let as_before = session.hop(Direction::Forward) == Hop::UNROUTED
         && is_of_last_commit::<F>(session, policy)
         && (generations == 0 || !rules_may_concern::<F>(session, policy, generations));
     let filters = policy.filter_of(session.forward().context());
-    as_before || filters.is_none_or(|filters| filter::passes::<F>(policy, ctx.paths, filters, session, known))
+    as_before || filters.is_none_or(|filters| filter::passes::<F>(policy, ctx.paths, filters, (session, mark), known))
 }
