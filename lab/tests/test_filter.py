@@ -158,7 +158,7 @@ def test_set_that_changes_denies_a_flow_and_lets_it_in_again_without_a_commit(to
     counted = _rules(gateway)["ping"]["packets"]
     pinging = topology.alice.spawn("ping", "-i", "0.1", "-w", "20", topology.server.address, label="pinging")
     waiting.until(lambda: _rules(gateway)["ping"]["packets"] > counted, "the ping to pass", 5)
-    assert {0x10} == {session["mark"] for session in gateway.show("sessions", "--protocol", "icmp")["sessions"]}
+    assert 0x10 in {session["mark"] for session in gateway.show("sessions", "--protocol", "icmp")["sessions"]}
     dropped = gateway.drops().get("filter-drop", 0)
     assert "1 added, 1 elements" in gateway.command("set", "add", "banned", address, "--timeout", "1h")
     waiting.until(lambda: gateway.drops().get("filter-drop", 0) > dropped + 3, "the ping to be dropped", 3)

@@ -28,6 +28,8 @@ pub struct FilterRule {
     pub rate: (u32, u32),
     /// The mark, with `set-mark`.
     pub new_mark: Option<Mark>,
+    /// The code point, with `set-dscp`.
+    pub new_dscp: Option<u8>,
     /// The set, with `add-to-set`.
     pub adds_to: Option<String>,
     /// What it matches.

@@ -209,6 +209,10 @@ fn filter_with_impossible_values_is_refused_at_its_place() {
         *wrong("[filter]\n[[filter.rules]]\nname = \"x\"\n\naction = \"set-mark\"\n")
     );
     assert_eq!(
+        ["3: \"ef\": `new-dscp` is for `set-dscp`"],
+        *wrong(&rule("new-dscp = \"ef\""))
+    );
+    assert_eq!(
         ["3: \"0x11/0xf0\": `0x11/0xf0` is not a mark"],
         *wrong(&rule("mark = \"0x11/0xf0\""))
     );

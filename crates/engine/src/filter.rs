@@ -5,7 +5,7 @@
 
 use arrayvec::ArrayVec;
 use sluice_filter::{
-    Address, By, Fate, Field, Filter, Filters, Header, Known, Range, Reason as Denied, Rule, Verdict, With,
+    Address, By, Fate, Field, Filter, Filters, Header, Known, Marking, Range, Reason as Denied, Rule, Verdict, With,
 };
 use sluice_nat::Tuple;
 use sluice_nat::rule::{Changed, Prefix};
@@ -51,21 +51,21 @@ impl<F: Family> Asked<F> {
         put(&mut self.places, place as u8);
     }
 
-    /// Those that do not pass, by their places; `marked` is told which get a mark.
+    /// Those that do not pass, by their places; `marked` is told for which rules set anything.
     pub fn refused(
         &self,
         filters: &Filters,
         ctx: &Ctx<'_, '_>,
-        mut marked: impl FnMut(usize, u32),
+        mut marked: impl FnMut(usize, Marking),
     ) -> ArrayVec<(usize, Refused), HAND> {
         let mut fates = [Fate::PASS; HAND];
         let fates = &mut fates[..self.headers.len()];
         let asking = (ctx.own as usize, ctx.now.nanoseconds);
-        F::filter(filters).decide_marking(&self.headers, fates, &filters.counters, asking, |number, mark| {
+        F::filter(filters).decide_marking(&self.headers, fates, &filters.counters, asking, |number, marking| {
             self.places
                 .get(number)
                 .into_iter()
-                .for_each(|&place| marked(place.into(), mark));
+                .for_each(|&place| marked(place.into(), marking));
         });
         let fates = self.places.iter().zip(&self.headers).zip(fates);
         fates
@@ -142,14 +142,14 @@ pub fn known<F: Family>(session: &F::Session, recognition: &Recognition) -> Opti
 
 /// Whether a rule about applications refuses a session of which this is known, and what its senders are told. One that comes
 /// back was asked about on its way in, and a bridge asks no rules. With a time in nanoseconds, rules count
-/// the session, and `marked` is told the mark that they set.
+/// the session, and `marked` is told what they set.
 pub fn refuses<F: Family>(
     policy: &Policy,
     paths: &Paths,
     (session, mark): (&F::Session, u32),
     known: Option<Known>,
     counting: Option<u64>,
-    marked: impl FnOnce(u32),
+    marked: impl FnOnce(Marking),
 ) -> Option<Option<With>> {
     let filters = policy.filter_of(session.forward().context());
     let filters = filters.filter(|filters| filters.applications)?;
@@ -167,8 +167,8 @@ pub fn refuses<F: Family>(
     match counting {
         // What more may be known of is counted then.
         Some(now) if known.is_all || would.is_some() => {
-            let (fate, mark) = filter.decide_as(&header, known, &filters.counters, now);
-            marked(mark);
+            let (fate, marking) = filter.decide_as(&header, known, &filters.counters, now);
+            marked(marking);
             refused(fate)
         }
         _ => would,

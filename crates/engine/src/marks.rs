@@ -1,8 +1,11 @@
-//! Marks of sessions, where rules of the filter set any: beside the records, so that sessions without marks pay nothing.
+//! Marks and code points of sessions, where rules of the filter set any: beside the records, so that sessions without them pay
+//! nothing.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use sluice_table::flow::RecordIndex;
+use sluice_wire::checksum::Delta;
+use sluice_wire::layers::Layers;
 
 use crate::family::Family;
 use crate::policy::Setup;
@@ -45,5 +48,38 @@ impl Marks {
         if let Some(of) = self.of::<F>(shard, index) {
             of.store(mark, Ordering::Relaxed);
         }
+    }
+}
+
+const CODE_POINT: u32 = 64;
+
+/// What a session keeps of a differentiated services code point; 0 stands for none.
+pub fn of_code_point(dscp: Option<u8>) -> u32 {
+    dscp.map_or(0, |dscp| CODE_POINT | u32::from(dscp))
+}
+
+/// The code point that a session keeps so.
+pub fn code_point(kept: u32) -> Option<u8> {
+    (kept & CODE_POINT != 0).then_some((kept & (CODE_POINT - 1)) as u8)
+}
+
+/// Give a packet another differentiated services code point, and leave its notification of congestion. IPv4's checksum is mended
+/// (RFC 1624): a wrong one stays wrong.
+pub fn set_code_point<F: Family>(frame: &mut [u8], layers: &Layers, dscp: u8) {
+    let header = frame.get_mut(usize::from(layers.l3)..).unwrap_or_default();
+    let Some(first) = header.first_chunk_mut() else { return };
+    let (old, dscp) = (u16::from_be_bytes(*first), u16::from(dscp & 0x3f));
+    let new = match F::SIX {
+        true => old & !(0x3f << 6) | dscp << 6,
+        false => old & !(0x3f << 2) | dscp << 2,
+    };
+    *first = new.to_be_bytes();
+    if !F::SIX
+        && let Some(sum) = header.get_mut(10..).and_then(|rest| rest.first_chunk_mut())
+    {
+        *sum = Delta::default()
+            .word(old, new)
+            .apply(u16::from_be_bytes(*sum))
+            .to_be_bytes();
     }
 }

@@ -205,7 +205,7 @@ impl Plane {
         set_quotas(&mut ribs, &policy);
         let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
-        policy.keep_marks(None, &setup);
+        policy.keep_marks([None, None], &setup);
         set_pairs(&neighbours, &policy);
         policy.link();
         Ok(Self {
@@ -390,7 +390,7 @@ impl Plane {
         Arc::make_mut(&mut policy.tunnels).adopt(&current.tunnels);
         policy.adopt_shares(current);
         policy.adopt_chains(current);
-        policy.keep_marks(current.marks.as_ref(), &self.setup);
+        policy.keep_marks([current.marks.clone(), current.code_points.clone()], &self.setup);
         policy.nat4.rules.take_changed();
         policy.nat6.rules.take_changed();
         (policy.nat4.changes, policy.nat6.changes) = Default::default();
@@ -477,8 +477,8 @@ impl Plane {
             policy.routers.iter_mut().for_each(|router| router.filters = true);
         }
         policy.filter = Some(filters);
-        let marks = policy.marks.clone();
-        policy.keep_marks(marks.as_ref(), &self.setup);
+        let marks = [policy.marks.take(), policy.code_points.take()];
+        policy.keep_marks(marks, &self.setup);
         policy.link();
         self.policy.publish(policy);
     }

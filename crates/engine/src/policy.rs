@@ -318,6 +318,8 @@ pub struct Policy {
     pub passes_untranslated: bool,
     /// Marks of sessions, once rules have set any. The plane fills it in.
     pub marks: Option<Arc<Marks>>,
+    /// Code points of sessions, likewise.
+    pub code_points: Option<Arc<Marks>>,
     /// Some interface limits TCP's segment size.
     pub limits_segments: bool,
     /// Some interfaces are bridged.
@@ -400,6 +402,7 @@ impl Policy {
             uplinks: Vec::new(),
             passes_untranslated: true,
             marks: None,
+            code_points: None,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
             hosted: interfaces.iter().any(|interface| interface.host),
@@ -509,10 +512,16 @@ impl Policy {
         self.filter = Some(filter);
     }
 
-    /// Keep the marks of sessions, where there are any or rules set some.
-    pub(crate) fn keep_marks(&mut self, before: Option<&Arc<Marks>>, setup: &Setup) {
-        let sets = self.filter.as_ref().is_some_and(|filter| filter.marks);
-        self.marks = before.cloned().or_else(|| sets.then(|| Arc::new(Marks::new(setup))));
+    /// Keep the marks and code points of sessions by the policy before, and make room for those that rules set now.
+    pub(crate) fn keep_marks(&mut self, before: [Option<Arc<Marks>>; 2], setup: &Setup) {
+        let filter = self.filter.as_ref();
+        let sets = filter.map_or([false; 2], |filter| [filter.marks, filter.code_points]);
+        let kept = |at: usize| {
+            before[at]
+                .clone()
+                .or_else(|| sets[at].then(|| Arc::new(Marks::new(setup))))
+        };
+        (self.marks, self.code_points) = (kept(0), kept(1));
     }
 
     /// Inspect the flows of some interfaces. Call it when interfaces and rules of translation are there.

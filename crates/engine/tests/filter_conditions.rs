@@ -220,3 +220,96 @@ fn filter_gives_no_mark_to_the_session_that_comes_behind_one_with_a_mark() {
     assert_eq!(1, sends(&mut rig, HOST_MAC, &packet::udp4(host(4_001), server())));
     assert_eq!([0], *shown(&mut rig));
 }
+
+fn remarks(sessions: bool) -> fn(&mut Policy) {
+    fn by(policy: &mut Policy, sessions: bool) {
+        let rules = [
+            rule(Action::SetDscp(10), Conditions::default()),
+            Written {
+                four: vec![Rule::any().with(Field::Protocol, 17, 17).unwrap()],
+                six: vec![Rule::any().with(Field::Protocol, 17, 17).unwrap()],
+                ..rule(Action::SetDscp(46), Conditions::default())
+            },
+            rule(ACCEPT, Conditions::default()),
+        ];
+        policy.filter_by(filters(sessions, &rules));
+    }
+    match sessions {
+        true => |policy| by(policy, true),
+        false => |policy| by(policy, false),
+    }
+}
+
+/// IPv4's second byte, of a frame that is right.
+fn service(sent: &[sluice_engine::io::memory::Sent]) -> u8 {
+    assert_eq!(1, sent.len());
+    assert!(rig::is_valid(&sent[0].frame), "{:?}", sent[0].frame);
+    sent[0].frame[15]
+}
+
+#[test]
+fn filter_sets_the_code_point_of_all_packets_of_a_session_in_its_direction() {
+    for translate in [false, true] {
+        let mut rig = Rig::new(Plan {
+            translate,
+            policy: remarks(true),
+            ..Plan::default()
+        });
+        let frame = packet::udp4(host(4_000), server());
+        let public = rig.public(&frame);
+        for was in [3, 12 << 2 | 2, 46 << 2] {
+            // Congestion is told by others.
+            let sent = rig.send(INSIDE, &with_service(&frame, was));
+            assert_eq!(46 << 2 | was & 3, service(&sent));
+        }
+        let answers = rig.router_sends(&packet::udp4(server(), public));
+        assert_eq!(0, service(&answers));
+        // A commit leaves the session what it has; one without such rules gives new sessions nothing.
+        commit(&mut rig, translate, |policy| {
+            policy.filter_by(filters(true, &[rule(ACCEPT, Conditions::default())]));
+        });
+        assert_eq!(46 << 2, service(&rig.send(INSIDE, &with_service(&frame, 0))));
+        let other = with_service(&packet::udp4(host(4_001), server()), 12 << 2);
+        assert_eq!(12 << 2, service(&rig.send(INSIDE, &other)));
+        rig.seconds(1_000);
+        assert_eq!(0, rig.live());
+        assert_eq!(0, service(&rig.send(INSIDE, &with_service(&frame, 0))));
+    }
+}
+
+#[test]
+fn filter_sets_the_code_point_packet_by_packet() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        policy: remarks(false),
+        ..Plan::default()
+    });
+    let frame = packet::udp4(host(4_000), server());
+    assert_eq!(46 << 2 | 1, service(&rig.send(INSIDE, &with_service(&frame, 1))));
+    let echo = packet::icmp4_echo(*host(0).ip(), *server().ip(), 7, 1);
+    assert_eq!(10 << 2, service(&rig.send(INSIDE, &with_service(&echo, 46 << 2))));
+    assert_eq!(
+        46 << 2,
+        service(&rig.router_sends(&packet::udp4(server(), host(4_000))))
+    );
+    assert_eq!(0, rig.live());
+}
+
+#[test]
+fn filter_sets_the_code_point_of_ipv6() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        policy: remarks(true),
+        ..Plan::default()
+    });
+    let address = |text: &str, port| std::net::SocketAddrV6::new(text.parse().unwrap(), port, 0, 0);
+    let frame = packet::udp6(address("2001:db8:1::10", 4_000), address("2001:db8:9::1", 53));
+    let mut frame = frame.macs(HOST_MAC, INSIDE_MAC).build();
+    frame[14..16].copy_from_slice(&[0x60 | 0x0f, 0xf5]);
+    for _ in 0..2 {
+        let sent = rig.send(INSIDE, &frame);
+        assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+        // 46 and 3 between the version and the flow label.
+        assert_eq!([0x6b, 0xb5], sent[0].frame[14..16]);
+    }
+}

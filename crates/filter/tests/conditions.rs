@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_filter::{
-    Action, AddressSet, By, Conditions, Counters, Fate, Field, Filters, Header, Kind, Macs, Mark, Marked, Membership,
-    Probe, Range, Rule, Settings, Shared, Verdict, Written,
+    Action, AddressSet, By, Conditions, Counters, Fate, Field, Filters, Header, Kind, Macs, Mark, Marked, Marking,
+    Membership, Probe, Range, Rule, Settings, Shared, Verdict, Written,
 };
 
 const LAST: u32 = 6;
@@ -106,6 +106,7 @@ fn any_written() -> impl Strategy<Value = Written> {
         2 => Just(Action::Decide(Verdict::Drop)),
         1 => Just(Action::Count),
         2 => any_mark().prop_map(Action::SetMark),
+        1 => (0u8..64).prop_map(Action::SetDscp),
     ];
     let mark = proptest::option::of((any::<bool>(), any_mark()).prop_map(|(not, mark)| Marked { not, mark }));
     let boxes = vec((drawn::any_range(LAST), drawn::any_range(LAST)), 1..3);
@@ -134,9 +135,9 @@ fn names(macs: &Macs, own: Option<u8>) -> bool {
     macs.of.is_empty() || own.is_some_and(|own| macs.of.contains(&mac(own)) != macs.not)
 }
 
-/// The fate of a packet, the rules that go on before, and its mark.
-fn read(rules: &[Written], packet: &Packet) -> (Vec<u32>, Fate, u32) {
-    let (mut before, mut own) = (Vec::new(), packet.mark);
+/// The fate of a packet, the rules that go on before, and what they set.
+fn read(rules: &[Written], packet: &Packet) -> (Vec<u32>, Fate, Marking) {
+    let (mut before, mut own, mut dscp) = (Vec::new(), packet.mark, None);
     for (place, rule) in (0..).zip(rules) {
         let within = rule
             .four
@@ -160,14 +161,18 @@ fn read(rules: &[Written], packet: &Packet) -> (Vec<u32>, Fate, u32) {
             }
         }
         match rule.action {
+            Action::SetDscp(set) => {
+                dscp = Some(set);
+                before.push(place);
+            }
             Action::Decide(verdict) => {
                 let by = By::Rule(place);
-                return (before, Fate { verdict, by }, own);
+                return (before, Fate { verdict, by }, Marking { mark: own, dscp });
             }
             _ => before.push(place),
         }
     }
-    (before, Fate::PASS, own)
+    (before, Fate::PASS, Marking { mark: own, dscp })
 }
 
 fn filters(rules: &[Written], kind: Kind) -> Filters {
@@ -193,8 +198,9 @@ proptest! {
             for packet in &packets {
                 let header = packet.header(&filters);
                 let (before, fate) = filters.four.explain(&header);
-                let (mut fates, mut own) = ([Fate::PASS], packet.mark);
-                filters.four.decide_marking(&[header], &mut fates, &filters.counters, (0, 0), |_, mark| own = mark);
+                let mut fates = [Fate::PASS];
+                let mut own = Marking { mark: packet.mark, dscp: None };
+                filters.four.decide_marking(&[header], &mut fates, &filters.counters, (0, 0), |_, set| own = set);
                 prop_assert_eq!(read(&rules, packet), (before, fate, own), "{:?} {:?}", kind, packet);
                 prop_assert_eq!([fate], fates);
             }

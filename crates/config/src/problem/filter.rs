@@ -79,6 +79,9 @@ pub enum FilterProblem {
     /// A rule that adds to no set.
     #[error("add-to-set needs its `set`")]
     NoSet,
+    /// A rule that sets no code point.
+    #[error("set-dscp needs its `new-dscp`")]
+    NoDscp,
     /// A rule that sets no mark.
     #[error("set-mark needs its `new-mark`")]
     NoMark,
@@ -157,6 +160,7 @@ impl FilterProblem {
             Self::SetAmongOthers(_) => "a rule looks into one set alone: write a rule for the others".into(),
             Self::UnknownSet { name, known } => meant(name, known),
             Self::NoSet => "write the name of a set of [filter.sets]".into(),
+            Self::NoDscp => "write the code point, such as `new-dscp = \"ef\"`".into(),
             Self::NoMark => "write the mark, such as `new-mark = \"0x10\"`".into(),
             Self::ListSize(_) => "write at most 255".into(),
             Self::TooLarge { most, .. } => format!("at most {most} are possible; write prefixes and ranges for lists"),

@@ -123,6 +123,8 @@ pub enum Action {
     RateLimit,
     /// The session gets a mark, and later rules are asked.
     SetMark,
+    /// The packet, and those of its session in its direction, get a code point, and later rules are asked.
+    SetDscp,
     /// Its source is added to a set, and later rules are asked.
     AddToSet,
 }
@@ -240,6 +242,9 @@ pub struct FilterRule {
     /// With `set-mark`: the mark; bits outside its mask stay as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_mark: Option<Mark>,
+    /// With `set-dscp`: the code point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_dscp: Option<Dscp>,
     /// With `add-to-set`: the set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
@@ -273,6 +278,7 @@ impl FilterRule {
             burst: None,
             mark: None,
             new_mark: None,
+            new_dscp: None,
             set: None,
         }
     }
@@ -290,7 +296,7 @@ impl FilterRule {
             toml::Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(" "),
             one => text(one),
         };
-        let other = ["name", "action", "with", "rate", "burst", "new-mark", "set"];
+        let other = ["name", "action", "with", "rate", "burst", "new-mark", "new-dscp", "set"];
         let order = [
             "protocol",
             "from",

@@ -379,6 +379,7 @@ impl Check<'_> {
                 with: written.with,
                 rate,
                 new_mark: written.new_mark,
+                new_dscp: written.new_dscp.map(|dscp| dscp.0),
                 adds_to,
                 selection,
             });
@@ -393,6 +394,7 @@ impl Check<'_> {
                 with: RejectWith::default(),
                 rate: (0, 0),
                 new_mark: None,
+                new_dscp: None,
                 adds_to: None,
                 selection: Selection::default(),
             });
@@ -767,6 +769,14 @@ impl Check<'_> {
             }
             _ => {}
         }
+        match (written.action == Action::SetDscp, written.new_dscp) {
+            (true, None) => self.refuse(&of("action"), FilterProblem::NoDscp),
+            (false, Some(_)) => {
+                let (key, action) = ("new-dscp", "set-dscp");
+                self.refuse(&of(key), FilterProblem::NotOfAction { key, action });
+            }
+            _ => {}
+        }
         let rate = written.rate.unwrap_or(0);
         (rate, written.burst.unwrap_or(rate))
     }
@@ -796,6 +806,6 @@ impl Check<'_> {
 fn goes_on(action: Action) -> bool {
     matches!(
         action,
-        Action::Count | Action::Log | Action::RateLimit | Action::SetMark | Action::AddToSet
+        Action::Count | Action::Log | Action::RateLimit | Action::SetMark | Action::SetDscp | Action::AddToSet
     )
 }

@@ -200,7 +200,9 @@ pub fn configured(checked: &Checked, header: &Header) -> Fate {
                 counted += 1;
                 continue;
             }
-            (Action::RateLimit | Action::SetMark | Action::AddToSet, _) => panic!("no listing says so"),
+            (Action::RateLimit | Action::SetMark | Action::SetDscp | Action::AddToSet, _) => {
+                panic!("no listing says so")
+            }
         };
         return (fate, counted);
     }

@@ -110,6 +110,7 @@ fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Opt
             with,
             rate,
             new_mark,
+            new_dscp,
             adds_to,
             ..
         } = rule;
@@ -122,6 +123,7 @@ fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Opt
                 with,
                 rate,
                 new_mark,
+                new_dscp,
                 adds_to,
                 &rule.selection
             )
@@ -178,6 +180,7 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<Written, BuildError> {
         schema::Action::Count | schema::Action::AddToSet => Action::Count,
         schema::Action::Log => Action::Log,
         schema::Action::RateLimit => Action::Limit { rate, burst },
+        schema::Action::SetDscp => Action::SetDscp(rule.new_dscp.unwrap_or(0)),
         schema::Action::SetMark => Action::SetMark(mark(rule.new_mark.unwrap_or(value::Mark { value: 0, mask: 0 }))),
     };
     // A name that nothing has is refused before.

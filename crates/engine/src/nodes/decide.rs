@@ -4,7 +4,7 @@
 //! park (a SYN that nobody expects), drop. What is found is data in the session's record; only `established` touches the packet.
 
 use arrayvec::ArrayVec;
-use sluice_filter::{Filters, Header, Known};
+use sluice_filter::{Filters, Header, Known, Marking};
 use sluice_nat::bindings::Inbound;
 use sluice_nat::rule::{self, Decided, SourceAction};
 use sluice_nat::sites::{is_site, outer};
@@ -21,6 +21,7 @@ use crate::context::Ctx;
 use crate::family::Family;
 use crate::filter::{self, Asked, Refused};
 use crate::io::{HAND, Slot};
+use crate::marks::set_code_point;
 use crate::nodes::{bridge, subscriber};
 use crate::opening::{self, Openings};
 use crate::paths::{Destination, Wanted};
@@ -660,7 +661,14 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     }
     let (mut openings, mut led) = (Openings::<F>::default(), ArrayVec::<Slot, HAND>::new());
     if let Some(filter) = policy.filter.as_deref() {
-        for (place, refused) in asked.refused(filter, ctx, |place, mark| openings.mark(slots[place], mark)) {
+        let marked = |place: usize, marking: Marking| {
+            openings.mark(slots[place], marking);
+            if let Some(dscp) = marking.dscp {
+                let slot = slots[place] as usize % HAND;
+                set_code_point::<F>(batch.packets[slot].bytes_mut(), &batch.meta[slot].layers, dscp);
+            }
+        };
+        for (place, refused) in asked.refused(filter, ctx, marked) {
             plans[place].0 = turned_away(refused);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Exits: established again (kept, or to be opened anew), unresolved (neighbour unknown), complain (no route), drop.
 
-use sluice_filter::Known;
+use sluice_filter::{Known, Marking};
 use sluice_inspect::applications::Pair;
 use sluice_nat::rule::{self, SourceAction};
 use sluice_nat::sites::{is_pooled, is_site, site};
@@ -22,6 +22,7 @@ use crate::family::{Family, Session};
 use crate::filter;
 use crate::inspection::Inspect;
 use crate::leases::{Lessor, lessor, move_to};
+use crate::marks::{code_point, of_code_point};
 use crate::nodes::decide::{Plan, Translation, keeps_address, plan, refused};
 use crate::paths::{Destination, Paths};
 use crate::policy::Policy;
@@ -124,16 +125,19 @@ pub fn follow_application<F: Family>(
     let known = filter::known::<F>(&session, tools.recognition);
     let counting = (asked == Asked::First).then_some(tools.now.nanoseconds);
     let mark = mark_of::<F>(policy, shard.number, index);
-    let marked = |mark| {
-        if let Some(marks) = policy.marks.as_deref() {
-            marks.set::<F>(shard.number, index, mark);
-        }
-    };
-    let now = match filter::refuses::<F>(policy, tools.paths, (&session, mark), known, counting, marked) {
+    let mut marking = None;
+    let refuses = filter::refuses::<F>(policy, tools.paths, (&session, mark), known, counting, |set| {
+        marking = Some(set)
+    });
+    if let Some(marking) = marking {
+        mark_again::<F>(shard, index, policy, marking);
+    }
+    let now = match refuses {
         Some(with) => Inspect::Denied(with),
         None if !is_denied => return,
         // What it said meanwhile nobody has heard: inspection goes on in its midst.
         None if is_inspected(policy, &session, session.hop(Direction::Forward)) => Inspect::Wanted,
+        None if code_point_of::<F>(policy, shard.number, index).is_some() => Inspect::Remarked,
         None => Inspect::Nothing,
     };
     if !is_denied {
@@ -291,6 +295,25 @@ fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths, 
                 && !nat.translates_source()
         }
     }
+}
+
+/// A session whose application is known now gets what rules have set.
+fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, policy: &Policy, marking: Marking) {
+    if let Some(marks) = policy.marks.as_deref() {
+        marks.set::<F>(shard.number, index, marking.mark);
+    }
+    if let (Some(code_points), Some(_)) = (policy.code_points.as_deref(), marking.dscp) {
+        code_points.set::<F>(shard.number, index, of_code_point(marking.dscp));
+        if let Some(session) = F::table(shard).get_mut(index) {
+            session.remark();
+        }
+    }
+}
+
+/// The code point that rules have given to a session.
+fn code_point_of<F: Family>(policy: &Policy, shard: u16, index: RecordIndex) -> Option<u8> {
+    let code_points = policy.code_points.as_deref()?;
+    code_point(code_points.get::<F>(shard, index))
 }
 
 /// The mark of a session.

@@ -21,6 +21,15 @@ impl Mark {
     }
 }
 
+/// What rules set on a packet's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marking {
+    /// The mark that its session has then.
+    pub mark: u32,
+    /// The differentiated services code point that it leaves with, where rules say one.
+    pub dscp: Option<u8>,
+}
+
 /// What a rule asks of the mark that rules before it, or of the session, have left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Marked {

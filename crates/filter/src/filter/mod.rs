@@ -16,7 +16,7 @@ pub use application::{Known, Named};
 pub use counters::{Counter, Counters, LogRecord};
 pub use kind::Kind;
 pub use list::{Change, Fold, RuleList, Sets};
-pub use marks::{Mark, Marked};
+pub use marks::{Mark, Marked, Marking};
 pub use sets::{AddressSet, Membership, SetFull, Shared};
 pub use stations::{Macs, Stations};
 
@@ -74,6 +74,8 @@ pub enum Action {
     },
     /// The session gets a mark, and later rules are asked.
     SetMark(Mark),
+    /// The packet, and those behind it in its session, leave with a differentiated services code point; later rules are asked.
+    SetDscp(u8),
 }
 
 /// Packets that a rule logs a second, and at once.
@@ -275,25 +277,25 @@ impl<A: Address> Filter<A> {
         self.decide_marking(headers, fates, counters, (worker, now), |_, _| {});
     }
 
-    /// The same; `marked` is told which packets have a mark then that they did not have, and which.
+    /// The same; `marked` is told for which packets rules set anything.
     pub fn decide_marking(
         &self,
         headers: &[Header<A>],
         fates: &mut [Fate],
         counters: &Counters,
         (worker, now): (usize, u64),
-        mut marked: impl FnMut(usize, u32),
+        mut marked: impl FnMut(usize, Marking),
     ) {
         let batches = headers.chunks(BATCH).zip(fates.chunks_mut(BATCH));
         for (first, (headers, fates)) in (0..).step_by(BATCH).zip(batches) {
             let mut found = [None; BATCH];
             self.matcher.first_of_each(headers, &mut found[..headers.len()], worker);
             for (place, ((header, found), fate)) in (first..).zip(headers.iter().zip(found).zip(fates)) {
-                let mark;
-                (*fate, mark) = self.fate(header, None, found, |aside| aside.note(header, counters, now));
+                let marking;
+                (*fate, marking) = self.fate(header, None, found, |aside| aside.note(header, counters, now));
                 counters.decided(fate.by, header, now);
-                if mark != header.mark() {
-                    marked(place, mark);
+                if marking.mark != header.mark() || marking.dscp.is_some() {
+                    marked(place, marking);
                 }
             }
         }
@@ -310,15 +312,15 @@ impl<A: Address> Filter<A> {
     }
 
     /// The fate of a session whose application is known now, by its first packet's header: rules about applications that match
-    /// have counted it; the others did when it began. And the mark that it has then.
-    pub fn decide_as(&self, header: &Header<A>, known: Known, counters: &Counters, now: u64) -> (Fate, u32) {
-        let (fate, mark) = self.fate(header, Some(known), self.first(header), |aside| {
+    /// have counted it; the others did when it began. And what they set.
+    pub fn decide_as(&self, header: &Header<A>, known: Known, counters: &Counters, now: u64) -> (Fate, Marking) {
+        let (fate, marking) = self.fate(header, Some(known), self.first(header), |aside| {
             aside.applications.is_empty() || aside.note(header, counters, now)
         });
         if let By::Application(_) = fate.by {
             counters.decided(fate.by, header, now);
         }
-        (fate, mark)
+        (fate, marking)
     }
 
     fn first(&self, header: &Header<A>) -> Option<RuleNumber> {
@@ -338,7 +340,7 @@ impl<A: Address> Filter<A> {
         (before, fate)
     }
 
-    /// The fate and the mark of a packet. `note` is told of each rule that matches before the one that decides, and says whether
+    /// The fate of a packet, and what rules set. `note` is told of each rule that matches before the one that decides, and says whether
     /// the packet may go on.
     #[inline(always)]
     fn fate(
@@ -347,8 +349,11 @@ impl<A: Address> Filter<A> {
         known: Option<Known>,
         found: Option<RuleNumber>,
         mut note: impl FnMut(&Aside<A>) -> bool,
-    ) -> (Fate, u32) {
-        let mut mark = header.mark();
+    ) -> (Fate, Marking) {
+        let mut marking = Marking {
+            mark: header.mark(),
+            dscp: None,
+        };
         // Boxes of a rule follow one another, and may overlap: what several of them have, the rule matches once.
         let mut noted = None;
         // A rule about applications that does not accept by now may do so when more is known.
@@ -361,7 +366,7 @@ impl<A: Address> Filter<A> {
                 continue;
             }
             let conditions = &aside.conditions;
-            if conditions.mark.is_some_and(|marked| !marked.has(mark)) || !conditions.have(header) {
+            if conditions.mark.is_some_and(|marked| !marked.has(marking.mark)) || !conditions.have(header) {
                 continue;
             }
             if !application::is_of(&aside.applications, known) {
@@ -372,20 +377,21 @@ impl<A: Address> Filter<A> {
             match aside.action {
                 Action::Decide(verdict) if aside.applications.is_empty() => {
                     let by = By::Rule(aside.place);
-                    return (Fate { verdict, by }, mark);
+                    return (Fate { verdict, by }, marking);
                 }
                 Action::Decide(verdict) if is_open && verdict != Verdict::Accept => break,
                 Action::Decide(verdict) => {
                     let by = By::Application(aside.place);
-                    return (Fate { verdict, by }, mark);
+                    return (Fate { verdict, by }, marking);
                 }
-                Action::SetMark(set) => mark = set.set(mark),
+                Action::SetMark(set) => marking.mark = set.set(marking.mark),
+                Action::SetDscp(dscp) => marking.dscp = Some(dscp),
                 Action::Count | Action::Log | Action::Limit { .. } => {}
             }
             if !note(aside) {
                 let by = By::Limit(aside.place);
                 let verdict = Verdict::Drop;
-                return (Fate { verdict, by }, mark);
+                return (Fate { verdict, by }, marking);
             }
         }
         let fate = match found.and_then(|found| self.decisions.of(found)) {
@@ -398,7 +404,7 @@ impl<A: Address> Filter<A> {
                 by: By::Default,
             },
         };
-        (fate, mark)
+        (fate, marking)
     }
 
     /// Boxes that decide.
@@ -434,6 +440,8 @@ pub struct Filters {
     pub stations: Stations,
     /// There are rules that set marks.
     pub marks: bool,
+    /// There are rules that set code points.
+    pub code_points: bool,
     decisions: Arc<Decisions>,
 }
 
@@ -442,7 +450,7 @@ impl Filters {
     pub fn new(written: &[impl Borrow<Written>], settings: &Settings, counters: Counters) -> Result<Self, FilterError> {
         let decides = |rule: &Written| match rule.action {
             Action::Decide(verdict) => Some(verdict),
-            Action::Count | Action::Log | Action::Limit { .. } | Action::SetMark(_) => None,
+            Action::Count | Action::Log | Action::Limit { .. } | Action::SetMark(_) | Action::SetDscp(_) => None,
         };
         let verdicts = written.iter().map(|rule| decides(rule.borrow())).collect();
         let decisions = Arc::new(Decisions::new(verdicts, later(written.len())));
@@ -463,6 +471,9 @@ impl Filters {
             sessions: settings.sessions,
             applications: written.iter().any(|rule| !rule.borrow().applications.is_empty()),
             stations,
+            code_points: written
+                .iter()
+                .any(|rule| matches!(rule.borrow().action, Action::SetDscp(_))),
             marks: written
                 .iter()
                 .any(|rule| matches!(rule.borrow().action, Action::SetMark(_))),
