@@ -85,7 +85,7 @@ fn filter_by_mac_address_opens_sessions_of_that_station_alone() {
         assert_eq!(0, sends(&mut rig, OTHER_MAC, &flow(4_001)));
         // The session is the flow's, whoever sends it on.
         assert_eq!(1, sends(&mut rig, OTHER_MAC, &flow(4_000)));
-        assert_eq!((1, 1), (rig.live(), rig.drops("filter-default") as u64));
+        assert_eq!((1, 1), (rig.live(), rig.drops("filter-default")));
     }
 }
 

@@ -200,9 +200,12 @@ impl AddressSet {
         let key = key(address);
         let until = until(self.timeout.load(Ordering::Relaxed), now);
         if let Some(slot) = self.find(key) {
-            // What was added for ever stays.
-            if until != 0 && slot.until.load(Ordering::Relaxed) != 0 {
-                slot.until.store(until, Ordering::Relaxed);
+            // What was added for ever stays, and so does an element that has taken the slot meanwhile.
+            let old = slot.until.load(Ordering::Relaxed);
+            if until != 0 && old != 0 {
+                let _ = slot
+                    .until
+                    .compare_exchange(old, until, Ordering::Relaxed, Ordering::Relaxed);
             }
             return;
         }
