@@ -1,5 +1,6 @@
 """The packet filter in front of real hosts: what passes, what is refused and how, what it counts, what a commit changes."""
 
+import json
 import socket
 import time
 
@@ -142,6 +143,46 @@ def test_commit_that_denies_ends_the_flow_within_a_second(topology, gateway):
     # Rules that stay go on counting where they were.
     web = _rules(gateway)["web"]["packets"]
     assert web >= 2
+    gateway.apply(original)
+
+
+def test_set_that_changes_denies_a_flow_and_lets_it_in_again_without_a_commit(topology, gateway):
+    original, address = gateway.document, topology.alice.address
+    marked = [
+        {"name": "banned", "action": "drop", "from": "@banned"},
+        {"name": "marked", "action": "set-mark", "new-mark": "0x10/0xf0", "from": "@inside"},
+        {"name": "others", "action": "drop", "mark": "!0x10/0xf0"},
+        *RULES,
+    ]
+    gateway.apply({**original, "filter": {**_filter(marked), "sets": {"banned": {"size": 100}}}})
+    counted = _rules(gateway)["ping"]["packets"]
+    pinging = topology.alice.spawn("ping", "-i", "0.1", "-w", "20", topology.server.address, label="pinging")
+    waiting.until(lambda: _rules(gateway)["ping"]["packets"] > counted, "the ping to pass", 5)
+    assert 0x10 in {session["mark"] for session in gateway.show("sessions", "--protocol", "icmp")["sessions"]}
+    dropped = gateway.drops().get("filter-drop", 0)
+    assert "1 added, 1 elements" in gateway.command("set", "add", "banned", address, "--timeout", "1h")
+    waiting.until(lambda: gateway.drops().get("filter-drop", 0) > dropped + 3, "the ping to be dropped", 3)
+    listed = json.loads(gateway.command("set", "list", "banned", "--json"))["sets"][0]
+    assert (1, 100, address) == (listed["count"], listed["size"], listed["elements"][0]["address"])
+    assert 3_590 < listed["elements"][0]["expires"] <= 3_600
+    answered = pinging.output.count("time=")
+    assert "1 removed, 0 elements" in gateway.command("set", "flush", "banned")
+    waiting.until(lambda: pinging.output.count("time=") > answered, "the ping to pass again", 3)
+    pinging.stop()
+    assert "there is no set `other`" in gateway.command("set", "add", "other", address, check=False)
+    gateway.apply(original)
+
+
+def test_station_is_known_by_its_mac_address(topology, gateway):
+    original = gateway.document
+    mac = json.loads(topology.alice.run("ip", "-j", "link", "show"))
+    mac = next(link["address"] for link in mac if link["link_type"] == "ether")
+    alone = [{"name": "alice", "action": "accept", "from-mac": mac}, {"name": "told", "action": "reject"}]
+    gateway.apply({**original, "filter": _filter(alone)})
+    assert "1 received" in topology.alice.run("ping", "-c", "1", "-W", "2", topology.server.address)
+    before = _rules(gateway)["told"]["packets"]
+    topology.bob.run("ping", "-c", "1", "-W", "2", topology.server.address, check=False)
+    assert before < _rules(gateway)["told"]["packets"]
     gateway.apply(original)
 
 

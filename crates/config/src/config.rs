@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::chain::RouterChains;
-use crate::filter::FilterRule;
+use crate::filter::{FilterRule, FilterSet};
 use crate::memory::Table;
 use crate::numbering::Numbering;
 use crate::schema;
@@ -89,6 +89,8 @@ pub struct Config {
     /// Rules of the packet filters, those of the default router first, each router's in the order of the file; their settings
     /// are in `document`.
     pub filter: Vec<FilterRule>,
+    /// Sets of addresses that they name.
+    pub filter_sets: Vec<FilterSet>,
     /// Chains of the routers that have any.
     pub chains: Vec<RouterChains>,
     /// What flows are inspected for, where any are; its settings are in `document`.

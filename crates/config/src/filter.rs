@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use crate::config::{InterfaceIndex, RouterIndex};
-use crate::schema::{Action, RejectWith};
-use crate::value::{Numbers, TcpFlags};
+use crate::schema::{Action, AddressSet, RejectWith};
+use crate::value::{Mac, Mark, Numbers, OrNot, TcpFlags};
 
 /// ICMP's protocol number.
 pub(crate) const ICMP: u8 = 1;
@@ -26,8 +26,23 @@ pub struct FilterRule {
     pub with: RejectWith,
     /// Packets a second and at once, with `rate-limit`.
     pub rate: (u32, u32),
+    /// The mark, with `set-mark`.
+    pub new_mark: Option<Mark>,
+    /// The code point, with `set-dscp`.
+    pub new_dscp: Option<u8>,
+    /// The set, with `add-to-set`.
+    pub adds_to: Option<String>,
     /// What it matches.
     pub selection: Selection,
+}
+
+/// A set of addresses that changes while rules name it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilterSet {
+    /// Its name; behind the name of its router and a slash where that is not the default one.
+    pub name: String,
+    /// How many addresses it may have, how long they stay, and which it has from the start.
+    pub settings: AddressSet,
 }
 
 /// What a rule matches.
@@ -51,16 +66,50 @@ pub struct Selection {
     pub fragment: Option<u8>,
     /// Code points.
     pub dscp: Vec<u8>,
+    /// Code points of congestion.
+    pub ecn: Vec<u8>,
+    /// MAC addresses of the source and of the destination.
+    pub macs: [MacSelection; 2],
     /// Length in bytes.
     pub length: Option<Numbers>,
     /// VLANs.
     pub vlan: Option<Numbers>,
-    /// Interfaces that packets come in by.
-    pub incoming: Vec<InterfaceIndex>,
+    /// Interfaces that packets come in by, from a first to a last one.
+    pub incoming: Vec<(InterfaceIndex, InterfaceIndex)>,
     /// Interfaces that they leave by.
-    pub outgoing: Vec<InterfaceIndex>,
+    pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
+    /// The mark of the session by then.
+    pub mark: Option<OrNot<Mark>>,
+    /// Sets that source and destination are in, by name, or are not.
+    pub sets: [Option<OrNot<String>>; 2],
     /// Applications, by name as written.
     pub applications: Vec<String>,
+}
+
+/// MAC addresses; any where there is none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MacSelection {
+    /// All others are meant.
+    pub not: bool,
+    /// The addresses.
+    pub of: Vec<Mac>,
+}
+
+impl MacSelection {
+    fn combinations(&self) -> usize {
+        self.of.len() + usize::from(self.not)
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        match (self.not, other.not) {
+            _ if self.of.is_empty() => true,
+            _ if other.of.is_empty() => false,
+            (false, true) => false,
+            (true, true) => self.of.iter().all(|mac| other.of.contains(mac)),
+            (false, false) => other.of.iter().all(|mac| self.of.contains(mac)),
+            (true, false) => !other.of.iter().any(|mac| self.of.contains(mac)),
+        }
+    }
 }
 
 impl Selection {
@@ -110,11 +159,14 @@ impl Selection {
             let lists = [
                 sources.len(),
                 destinations.len(),
-                self.protocols_of(six).len(),
+                runs(&self.protocols_of(six)).len(),
                 self.source_ports.len(),
                 self.destination_ports.len(),
                 self.messages[usize::from(six)].len(),
                 self.dscp.len(),
+                self.ecn.len(),
+                self.macs[0].combinations(),
+                self.macs[1].combinations(),
                 self.incoming.len(),
                 self.outgoing.len(),
             ];
@@ -127,6 +179,11 @@ impl Selection {
             .filter(|&six| self.concerns(six))
             .map(of)
             .fold(0, u64::saturating_add)
+    }
+
+    /// Whether the rule is asked one by one, as no matcher knows all that it asks for.
+    pub fn is_asked_alone(&self) -> bool {
+        !self.applications.is_empty() || self.mark.is_some() || self.sets.iter().any(Option::is_some)
     }
 
     /// Whether all that the other matches is matched.
@@ -142,7 +199,6 @@ impl Selection {
             (Some(_), None) => false,
         };
         let one = |list: &[u8]| list.iter().map(|&number| (number, number)).collect::<Vec<_>>();
-        let interfaces = |list: &[u16]| list.iter().map(|&number| (number, number)).collect::<Vec<_>>();
         flags
             && self.fragment.is_none_or(|fragment| other.fragment == Some(fragment))
             && numbers(self.length, other.length)
@@ -158,10 +214,32 @@ impl Selection {
                     || !self.messages[six].is_empty() && covers(&self.messages[six], &other.messages[six])
             })
             && covers(&one(&self.dscp), &one(&other.dscp))
-            && covers(&interfaces(&self.incoming), &interfaces(&other.incoming))
-            && covers(&interfaces(&self.outgoing), &interfaces(&other.outgoing))
+            && covers(&one(&self.ecn), &one(&other.ecn))
+            && self.macs.iter().zip(&other.macs).all(|(own, other)| own.covers(other))
+            && covers(&self.incoming, &other.incoming)
+            && covers(&self.outgoing, &other.outgoing)
+            && self
+                .sets
+                .iter()
+                .zip(&other.sets)
+                .all(|(own, other)| own.is_none() || own == other)
+            && (self.mark.is_none() || self.mark == other.mark)
             && (self.applications.is_empty() || covers_names(&self.applications, &other.applications))
     }
+}
+
+/// Numbers side by side, as ranges.
+pub fn runs(numbers: &[u8]) -> Vec<(u8, u8)> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    let mut found: Vec<(u8, u8)> = Vec::new();
+    for number in sorted {
+        match found.last_mut() {
+            Some((_, last)) if number - *last <= 1 => *last = number,
+            _ => found.push((number, number)),
+        }
+    }
+    found
 }
 
 /// Whether each name of the other is one of these, and there is one.

@@ -100,6 +100,67 @@ fn filter_protocols_are_numbers_in_both_families_and_messages_are_of_their_own()
 }
 
 #[test]
+fn filter_values_with_a_sign_mean_all_others() {
+    let selection = |keys: &str| checked(&rule(keys)).unwrap().config.filter[0].selection.clone();
+    let ranges = |text: &[&str]| {
+        let range = |text: &&str| {
+            let (first, last) = text.split_once('-').unwrap();
+            (first.parse().unwrap(), last.parse().unwrap())
+        };
+        text.iter().map(range).collect::<Vec<_>>()
+    };
+    // The numbers of lan and wan are 0 and 1.
+    assert_eq!(vec![(1, u16::MAX)], selection("in = \"!lan\"").incoming);
+    assert_eq!(vec![(2, u16::MAX)], selection("out = [\"!wan\", \"!lan\"]").outgoing);
+    assert_eq!(
+        vec![(0, 21), (23, 79), (91, u16::MAX)],
+        selection("to-port = [\"!22\", \"!80-90\"]").destination_ports
+    );
+    let others = selection("protocol = \"!tcp\"").protocols;
+    assert_eq!((255, false), (others.len(), others.contains(&6)));
+    // Of the family that is named, and no other.
+    let one = selection("from = \"!10.0.0.0/8\"");
+    assert_eq!(
+        ranges(&["0.0.0.0-9.255.255.255", "11.0.0.0-255.255.255.255"]),
+        one.sources
+    );
+    assert_eq!([true, false], [false, true].map(|six| one.concerns(six)));
+    assert_eq!(
+        ranges(&["0.0.0.1-255.255.255.254"]),
+        selection("to = [\"!255.255.255.255\", \"! 0.0.0.0\"]").destinations
+    );
+    let group = "to = \"!@web\"\n[filter.addresses]\nweb = [\"10.0.0.1\", \"::/1\", \"10.0.0.2-10.0.0.9\"]";
+    assert_eq!(
+        ranges(&[
+            "0.0.0.0-10.0.0.0",
+            "10.0.0.10-255.255.255.255",
+            "8000::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
+        ]),
+        selection(group).destinations
+    );
+}
+
+#[test]
+fn filter_signs_that_contradict_each_other_are_refused() {
+    assert_eq!(
+        ["3: [\"!lan\", \"wan\"]: some values have `!` before them, and some do not"],
+        *wrong(&rule("in = [\"!lan\", \"wan\"]"))
+    );
+    assert_eq!(
+        ["3: \"!0.0.0.0/0\": all there is is excluded: no packet has another"],
+        *wrong(&rule("from = \"!0.0.0.0/0\""))
+    );
+    assert_eq!(
+        ["4: 80: `to-port` is of tcp and udp, and the rule names !udp"],
+        *wrong(&rule("protocol = \"!udp\"\nto-port = 80"))
+    );
+    assert_eq!(
+        ["3: \"!dmz\": there is no interface `dmz`"],
+        *wrong(&rule("in = \"!dmz\""))
+    );
+}
+
+#[test]
 fn filter_rule_of_messages_of_one_family_covers_none_of_the_other() {
     let keys = "icmp = \"timestamp-request\"\n[[filter.rules]]\naction = \"drop\"\nicmp = 13";
     let checked = checked(&rule(keys)).unwrap();
@@ -140,6 +201,22 @@ fn filter_with_impossible_values_is_refused_at_its_place() {
     );
     assert_eq!(["3: 9: `rate` is for `rate-limit`"], *wrong(&rule("rate = 9")));
     assert_eq!(
+        ["3: \"0x1\": `new-mark` is for `set-mark`"],
+        *wrong(&rule("new-mark = \"0x1\""))
+    );
+    assert_eq!(
+        ["4: \"set-mark\": set-mark needs its `new-mark`"],
+        *wrong("[filter]\n[[filter.rules]]\nname = \"x\"\n\naction = \"set-mark\"\n")
+    );
+    assert_eq!(
+        ["3: \"ef\": `new-dscp` is for `set-dscp`"],
+        *wrong(&rule("new-dscp = \"ef\""))
+    );
+    assert_eq!(
+        ["3: \"0x11/0xf0\": `0x11/0xf0` is not a mark"],
+        *wrong(&rule("mark = \"0x11/0xf0\""))
+    );
+    assert_eq!(
         ["3: 5000: a VLAN of 5000 is out of range"],
         *wrong(&rule("vlan = 5000"))
     );
@@ -163,6 +240,62 @@ fn filter_groups_that_are_wrong_are_refused_by_name() {
         *of("wob = \"10.0.0.1\"", "to = \"@web\"")
     );
     assert_eq!(["[]: group `none` is empty"], *of("none = []", ""));
+}
+
+#[test]
+fn filter_sets_are_named_as_groups_are() {
+    let text = r#"
+[filter.sets.banned]
+size = 100
+timeout = "1h"
+elements = ["192.0.2.1", "2001:db8::1"]
+[filter.sets.seen]
+[[filter.rules]]
+action = "drop"
+from = "@banned"
+to = "!@seen"
+[[filter.rules]]
+action = "add-to-set"
+set = "seen"
+"#;
+    let checked = checked(text).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let config = &checked.config;
+    let names: Vec<_> = config.filter_sets.iter().map(|set| set.name.as_str()).collect();
+    assert_eq!(["banned", "seen"], *names);
+    assert_eq!(100, config.filter_sets[0].settings.size);
+    let sets = &config.filter[0].selection.sets;
+    let named = sets.each_ref().map(|set| set.as_ref().map(ToString::to_string));
+    assert_eq!([Some("banned".into()), Some("!seen".into())], named);
+    assert_eq!(Some("seen"), config.filter[1].adds_to.as_deref());
+    assert_eq!(
+        [true, true],
+        [false, true].map(|six| config.filter[0].selection.concerns(six))
+    );
+}
+
+#[test]
+fn filter_sets_that_are_wrong_are_refused_at_their_place() {
+    let with = |sets: &str, keys: &str| wrong(&format!("{sets}\n{}", rule(keys).replace("[filter]\n", "")));
+    let one = "[filter.sets.a]\nsize = 1";
+    assert_eq!(
+        ["1: 0: a size of 0 is out of range"],
+        *with("[filter.sets.a]\nsize = 0", "")
+    );
+    assert_eq!(
+        ["4: [\"@a\", \"10.0.0.1\"]: set `a` stands among others"],
+        *with(one, "from = [\"@a\", \"10.0.0.1\"]")
+    );
+    assert_eq!(["4: \"a\": `set` is for `add-to-set`"], *with(one, "set = \"a\""));
+    assert_eq!(
+        ["2: [\"10.0.0.1\", \"10.0.0.2\"]: 2 elements do not fit into a set of 1"],
+        *with("[filter.sets.a]\nsize = 1\nelements = [\"10.0.0.1\", \"10.0.0.2\"]", "")
+    );
+    let both = "[filter.addresses]\na = \"10.0.0.1\"\n[filter.sets.a]";
+    assert_eq!(["2: [filter.sets.a]: `a` is a group already"], *with(both, ""));
+    assert_eq!(
+        ["4: \"b\": there is no set `b`"],
+        *wrong("[filter.sets.a]\n[[filter.rules]]\naction = \"add-to-set\"\n\nset = \"b\"")
+    );
 }
 
 #[test]

@@ -113,6 +113,15 @@ fn iptables_conditions_become_keys() {
             "-d 10.0.0.1/32 -i eth0 -o eth1",
             "to = '10.0.0.1', in = 'eth0', out = 'eth1'",
         ),
+        (
+            "-d 10.0.0.1/32 -m ecn ! --ecn-ip-ect 0",
+            "to = '10.0.0.1', ecn = ['ect1', 'ect0', 'ce']",
+        ),
+        (
+            "-d 10.0.0.1/32 -m mac ! --mac-source 02:00:00:00:00:01",
+            "to = '10.0.0.1', from-mac = '!02:00:00:00:00:01'",
+        ),
+        ("-d 10.0.0.1/32 ! -i eth0", "to = '10.0.0.1', in = '!eth0'"),
     ] {
         let imported = forward("DROP", &format!("-A FORWARD {listed} -j ACCEPT"));
         assert_eq!(NONE, *left(&imported), "{listed}");
@@ -127,7 +136,6 @@ fn iptables_conditions_without_counterpart_are_listed() {
         ("-m set --match-set bad src", "match `set` has no counterpart"),
         ("-m mark --mark 0x1", "match `mark` has no counterpart"),
         ("-i eth+", "interfaces are named one by one, not as `eth+`"),
-        ("! -i eth0", "a rule lists its interfaces; \"all but one\" is no list"),
         (
             "-p sctp -m multiport --dports 99",
             "ports of other protocols than tcp and udp are not looked at",

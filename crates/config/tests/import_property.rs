@@ -63,6 +63,11 @@ fn general(six: bool) -> BoxedStrategy<String> {
         "-o eth1",
         "-m dscp --dscp 0x2e",
         "-m dscp ! --dscp 0x2e",
+        "-m ecn --ecn-ip-ect 3",
+        "-m ecn ! --ecn-ip-ect 0",
+        "-m mac --mac-source 02:00:00:00:00:01",
+        "-m mac ! --mac-source 02:00:00:00:00:02",
+        "! -i eth1",
         "-m length --length 0:100",
         "-m length ! --length 50:200",
     ]);
@@ -172,6 +177,8 @@ fn header(six: bool) -> impl Strategy<Value = Header> {
             select(vec![0u8, 0, 0, 1, 2]),
             select(vec![0u8, 46]),
             select(vec![40u16, 75, 150, 1500]),
+            0u8..4,
+            0u8..4,
         ),
         (
             select(&["eth0", "eth1", "eth2"][..]),
@@ -190,6 +197,8 @@ fn header(six: bool) -> impl Strategy<Value = Header> {
                 fragment: if six { 0 } else { other.1 },
                 dscp: other.2,
                 length: other.3,
+                ecn: other.4,
+                mac: other.5,
                 interfaces: [interfaces.0, interfaces.1],
             },
         )

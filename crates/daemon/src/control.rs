@@ -418,6 +418,11 @@ impl Control {
         }
     }
 
+    /// The time by the workers' clock.
+    pub(crate) fn nanoseconds(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
     /// What has to be done now and then, for ever.
     pub(crate) async fn housekeep(&self) {
         let mut tick = tokio::time::interval(TICK);
@@ -429,11 +434,12 @@ impl Control {
             tick.tick().await;
             {
                 let mut plane = self.plane();
-                plane.follow_changes(Now::at(self.began.elapsed().as_nanos() as u64));
+                plane.follow_changes(Now::at(self.nanoseconds()));
                 plane.collect();
             }
             self.collect_alerts();
             self.tell_conflict();
+            crate::api::sets::expire(self);
             if let Some(rules) = &*self.rules() {
                 crate::filter::write_log(&self.config(), rules.list());
             }

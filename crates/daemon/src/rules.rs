@@ -96,7 +96,7 @@ impl RunningRules {
         let weights = rules.iter().map(|new| Weight::of(&new.rule));
         let weight = weights.fold(self.weight, Weight::with);
         weight.check().map_err(EditError::TooMany)?;
-        let taken = rules.iter().map(|new| written(&new.rule));
+        let taken = rules.iter().map(|new| written(&new.rule, self.list.sets()));
         let taken = taken.collect::<Result<Vec<_>, _>>()?;
         let names: Vec<String> = rules.iter().map(|new| new.rule.name.clone()).collect();
         let listed = rules.into_iter().map(|Inserted { text, rule }| Listed {

@@ -72,6 +72,12 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn turns_aside(&self) -> bool;
     /// Set what inspection has of it.
     fn set_inspect(&mut self, inspect: Inspect);
+    /// Packets of its first one's direction get another code point, whatever else is looked at.
+    fn remark(&mut self) {
+        if matches!(self.inspect(), Inspect::Nothing | Inspect::Sought) {
+            self.set_inspect(Inspect::Remarked);
+        }
+    }
     /// Set the pool that has the leased port.
     fn set_pool(&mut self, pool: PoolIndex);
     /// Set what answers arrive as, and what translation decided, before the record is in a table.

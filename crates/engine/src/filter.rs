@@ -5,23 +5,25 @@
 
 use arrayvec::ArrayVec;
 use sluice_filter::{
-    Address, By, Fate, Field, Filter, Filters, Header, Known, Range, Reason as Denied, Rule, Verdict, With,
+    Address, By, Fate, Field, Filter, Filters, Header, Known, Marking, Range, Reason as Denied, Rule, Verdict, With,
 };
 use sluice_nat::Tuple;
 use sluice_nat::rule::{Changed, Prefix};
 use sluice_nat::sites::outer;
-use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
 use sluice_wire::layers::{Flags, Fragment, Layers};
 use sluice_wire::tcp::flag::SYN;
+use sluice_wire::{Direction, ethernet};
 
 use crate::applications::Recognition;
 use crate::batch::{Complaint, Hop, Meta, put};
 use crate::context::{Ctx, Exit};
 use crate::family::{Family, Session};
 use crate::io::HAND;
+use crate::paths::Paths;
 use crate::policy::Policy;
 use crate::reason::Reason;
+use crate::tunnels::Kind;
 
 /// What has become of a packet that does not pass: what its sender is told, and why.
 pub type Refused = (Option<Complaint>, Reason);
@@ -49,12 +51,22 @@ impl<F: Family> Asked<F> {
         put(&mut self.places, place as u8);
     }
 
-    /// Those that do not pass, by their places.
-    pub fn refused(&self, filters: &Filters, ctx: &Ctx<'_, '_>) -> ArrayVec<(usize, Refused), HAND> {
+    /// Those that do not pass, by their places; `marked` is told for which rules set anything.
+    pub fn refused(
+        &self,
+        filters: &Filters,
+        ctx: &Ctx<'_, '_>,
+        mut marked: impl FnMut(usize, Marking),
+    ) -> ArrayVec<(usize, Refused), HAND> {
         let mut fates = [Fate::PASS; HAND];
         let fates = &mut fates[..self.headers.len()];
-        let (worker, now) = (ctx.own as usize, ctx.now.nanoseconds);
-        F::filter(filters).decide(&self.headers, fates, &filters.counters, worker, now);
+        let asking = (ctx.own as usize, ctx.now.nanoseconds);
+        F::filter(filters).decide_marking(&self.headers, fates, &filters.counters, asking, |number, marking| {
+            self.places
+                .get(number)
+                .into_iter()
+                .for_each(|&place| marked(place.into(), marking));
+        });
         let fates = self.places.iter().zip(&self.headers).zip(fates);
         fates
             .filter_map(|((&place, header), fate)| Some((place.into(), refused(header, *fate)?)))
@@ -130,12 +142,14 @@ pub fn known<F: Family>(session: &F::Session, recognition: &Recognition) -> Opti
 
 /// Whether a rule about applications refuses a session of which this is known, and what its senders are told. One that comes
 /// back was asked about on its way in, and a bridge asks no rules. With a time in nanoseconds, rules count
-/// the session.
+/// the session, and `marked` is told what they set.
 pub fn refuses<F: Family>(
     policy: &Policy,
-    session: &F::Session,
+    paths: &Paths,
+    (session, mark): (&F::Session, u32),
     known: Option<Known>,
     counting: Option<u64>,
+    marked: impl FnOnce(Marking),
 ) -> Option<Option<With>> {
     let filters = policy.filter_of(session.forward().context());
     let filters = filters.filter(|filters| filters.applications)?;
@@ -143,7 +157,7 @@ pub fn refuses<F: Family>(
     if hop.is_bridge() || hop == Hop::HAIRPIN {
         return None;
     }
-    let (filter, header) = (F::filter(filters), session_header::<F>(policy, session));
+    let (filter, header) = (F::filter(filters), session_header::<F>(policy, paths, (session, mark)));
     let refused = |fate: Fate| match (fate.verdict, fate.by) {
         (Verdict::Drop, By::Application(_) | By::Limit(_)) => Some(None),
         (Verdict::Reject(with), By::Application(_)) => Some(Some(with)),
@@ -153,7 +167,9 @@ pub fn refuses<F: Family>(
     match counting {
         // What more may be known of is counted then.
         Some(now) if known.is_all || would.is_some() => {
-            refused(filter.decide_as(&header, known, &filters.counters, now))
+            let (fate, marking) = filter.decide_as(&header, known, &filters.counters, now);
+            marked(marking);
+            refused(fate)
         }
         _ => would,
     }
@@ -164,10 +180,16 @@ pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Numb
     filter.would(header).verdict == Verdict::Accept
 }
 
-/// Whether a session's flow would pass now, as its first packet came, but for what rules about its application say.
+/// Whether the flow of a session with a mark would pass now, as its first packet came, but for what rules about its application say.
 #[inline]
-pub fn passes<F: Family>(policy: &Policy, filters: &Filters, session: &F::Session, known: Option<Known>) -> bool {
-    would_begin::<F>(F::filter(filters), &session_header::<F>(policy, session), known)
+pub fn passes<F: Family>(
+    policy: &Policy,
+    paths: &Paths,
+    filters: &Filters,
+    session: (&F::Session, u32),
+    known: Option<Known>,
+) -> bool {
+    would_begin::<F>(F::filter(filters), &session_header::<F>(policy, paths, session), known)
 }
 
 /// Whether a flow would pass but for what rules about its application refuse.
@@ -177,13 +199,54 @@ pub fn would_begin<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Num
 }
 
 /// What rules look at of a session's first packet.
-fn session_header<F: Family>(policy: &Policy, session: &F::Session) -> Header<F::Number> {
+fn session_header<F: Family>(policy: &Policy, paths: &Paths, (session, mark): (&F::Session, u32)) -> Header<F::Number> {
     let first = Meta {
         interface: session.interface(),
         ..Meta::default()
     };
     let outgoing = session.hop(Direction::Forward).interface() as u16;
-    first_header::<F>(policy, &first, session.protocol(), &translated::<F>(session), outgoing)
+    let header = first_header::<F>(policy, &first, session.protocol(), &translated::<F>(session), outgoing);
+    let back = session.hop(Direction::Reverse);
+    with_macs(policy, header.with_mark(mark), || {
+        macs_from(policy, paths, session.interface(), back)
+    })
+}
+
+/// The MAC addresses of a header, as numbers of those that rules name; nothing is asked where they name none.
+#[inline(always)]
+pub fn with_macs<A: Address>(
+    policy: &Policy,
+    header: Header<A>,
+    macs: impl FnOnce() -> Option<[[u8; 6]; 2]>,
+) -> Header<A> {
+    let stations = policy.filter.as_deref().map(|filters| &filters.stations);
+    match stations.filter(|stations| !stations.is_empty()) {
+        Some(stations) => match macs() {
+            Some([source, destination]) => header
+                .with(Field::SourceMac, stations.number(source))
+                .with(Field::DestinationMac, stations.number(destination)),
+            None => header,
+        },
+        None => header,
+    }
+}
+
+/// Source and destination MAC address of a frame; none where a tunnel brought the bare datagram.
+fn macs_of(frame: &[u8], layers: &Layers) -> Option<[[u8; 6]; 2]> {
+    let has_frame = usize::from(layers.l3) >= ethernet::LENGTH;
+    let macs = [ethernet::SOURCE.read(frame), ethernet::DESTINATION.read(frame)];
+    (has_frame && macs[0] != [0; 6]).then_some(macs)
+}
+
+/// The MAC addresses of frames by which the packets of a session come in that is known by its hops alone: of the neighbour that
+/// its answers go to, and of the interface.
+pub fn macs_from(policy: &Policy, paths: &Paths, interface: u16, back: Hop) -> Option<[[u8; 6]; 2]> {
+    let interface = policy.interface(interface)?;
+    let is_bare = interface
+        .tunnel
+        .is_some_and(|tunnel| !matches!(tunnel.kind, Kind::Vxlan(_)));
+    let neighbour = back.has_neighbour().then(|| paths.mac(back)).flatten();
+    (!is_bare).then_some([neighbour.unwrap_or_default(), interface.mac])
 }
 
 /// The tuple of a session's first packet, with its destination as translated.
@@ -243,10 +306,13 @@ pub fn header<F: Family>(
     outgoing: u16,
 ) -> Header<F::Number> {
     let layers = &meta.layers;
-    let mut header = start::<F>(policy, meta, tuple, layers.protocol, outgoing)
+    let service = service::<F>(layers, frame);
+    let header = start::<F>(policy, meta, tuple, layers.protocol, outgoing)
         .with(Field::Fragment, layers.fragment as u32)
-        .with(Field::Dscp, dscp::<F>(layers, frame))
+        .with(Field::Dscp, service >> 2)
+        .with(Field::Ecn, service & 3)
         .with(Field::Length, layers.end.saturating_sub(layers.l3).into());
+    let mut header = with_macs(policy, header, || macs_of(frame, layers));
     // Later fragments have none, unless they are known from their first one.
     let later = layers.fragment == Fragment::Later;
     match layers.protocol {
@@ -317,15 +383,15 @@ fn start<F: Family>(policy: &Policy, meta: &Meta, tuple: &F::Tuple, protocol: u8
     tag.map_or(header, |tag| header.with(Field::Vlan, tag.id().into()))
 }
 
-/// The code point: the first 6 bits of IPv4's second byte, of IPv6's traffic class.
+/// IPv4's second byte, IPv6's traffic class: 6 bits of the code point, and 2 of congestion.
 #[inline(always)]
-fn dscp<F: Family>(layers: &Layers, frame: &[u8]) -> u32 {
+fn service<F: Family>(layers: &Layers, frame: &[u8]) -> u32 {
     let bytes = frame
         .get(layers.l3 as usize..)
         .and_then(|datagram| datagram.first_chunk());
     let Some(&[first, second]) = bytes else { return 0 };
     match F::SIX {
-        true => u32::from(u16::from_be_bytes([first, second]) >> 6 & 0x3f),
-        false => u32::from(second >> 2),
+        true => u32::from(u16::from_be_bytes([first, second]) >> 4 & 0xff),
+        false => second.into(),
     }
 }

@@ -47,6 +47,8 @@ pub enum Inspect {
     Left,
     /// It is not, but its application is looked for.
     Sought,
+    /// It is not, but packets get another code point; its application may be looked for.
+    Remarked,
     /// It is dropped: a rule of the filter about its application says so, and what its senders are told.
     Denied(Option<With>),
 }
@@ -55,6 +57,8 @@ pub enum Inspect {
 const LEFT: u32 = 1;
 /// What it keeps of [`Inspect::Sought`].
 const SOUGHT: u32 = 2;
+/// What it keeps of [`Inspect::Remarked`].
+const REMARKED: u32 = 3;
 /// What it keeps of [`Inspect::Denied`], by what is told.
 const DENIED: u32 = 4;
 const RESET: u32 = 5;
@@ -69,6 +73,7 @@ impl Inspect {
             0 => Self::Nothing,
             LEFT => Self::Left,
             SOUGHT => Self::Sought,
+            REMARKED => Self::Remarked,
             DENIED => Self::Denied(None),
             RESET => Self::Denied(Some(With::Reset)),
             PORT_UNREACHABLE => Self::Denied(Some(With::PortUnreachable)),
@@ -84,6 +89,7 @@ impl Inspect {
             Self::Nothing => 0,
             Self::Left => LEFT,
             Self::Sought => SOUGHT,
+            Self::Remarked => REMARKED,
             Self::Denied(None) => DENIED,
             Self::Denied(Some(With::Reset)) => RESET,
             Self::Denied(Some(With::PortUnreachable)) => PORT_UNREACHABLE,

@@ -4,6 +4,7 @@
 //! first opens the session, and ports are lent in that order, so that how packets fall into batches does not show.
 
 use arrayvec::ArrayVec;
+use sluice_filter::Marking;
 use sluice_nat::bindings::Aim;
 use sluice_nat::decision::NewSource;
 use sluice_nat::meter::Exceeded;
@@ -22,6 +23,7 @@ use crate::context::Ctx;
 use crate::family::{Family, Parts, Session};
 use crate::inspection::{Inspect, Inspection};
 use crate::io::{HAND, Slot};
+use crate::marks::of_code_point;
 use crate::nodes::bridge;
 use crate::nodes::decide::Translation;
 use crate::paths::Holds;
@@ -68,6 +70,8 @@ pub struct Openings<F: Family> {
     openings: ArrayVec<Opening<F>, HAND>,
     /// Their keys, by the same place.
     keys: ArrayVec<F::Key, HAND>,
+    /// What rules of the filter have set.
+    markings: ArrayVec<(Slot, Marking), HAND>,
 }
 
 impl<F: Family> Default for Openings<F> {
@@ -75,6 +79,7 @@ impl<F: Family> Default for Openings<F> {
         Self {
             openings: ArrayVec::new(),
             keys: ArrayVec::new(),
+            markings: ArrayVec::new(),
         }
     }
 }
@@ -94,6 +99,12 @@ impl<F: Family> Openings<F> {
             },
         );
         put(&mut self.keys, key);
+    }
+
+    /// The session that a packet opens has what rules of the filter have set.
+    #[cold]
+    pub fn mark(&mut self, slot: Slot, marking: Marking) {
+        put(&mut self.markings, (slot, marking));
     }
 
     /// Open sessions for all that asked: they are looked up again, or refused.
@@ -326,6 +337,10 @@ impl<F: Family> Openings<F> {
             match inserted {
                 Ok(index) => {
                     created += 1;
+                    if ctx.policy.marks.is_some() || ctx.policy.code_points.is_some() {
+                        let mut own = self.markings.iter().filter(|(slot, _)| *slot == opening.slot);
+                        mark::<F>(ctx, meta.shard, index, own.next().map(|(_, marking)| *marking));
+                    }
                     if opening.aim.is_some() {
                         count_fit::<F>(ctx, meta, index);
                     }
@@ -761,6 +776,24 @@ fn session<F: Family>(
     session.track_mut().tracking = tracking;
     session.track_mut().last_seen = ctx.now.stamp();
     (session, schedule.seconds(timer))
+}
+
+/// A new session has what rules of the filter have set, or nothing: its record may have been that of another.
+#[cold]
+fn mark<F: Family>(ctx: &mut Ctx<'_, '_>, shard: u16, index: RecordIndex, marking: Option<Marking>) {
+    let (mark, dscp) = marking.map_or((0, None), |marking| (marking.mark, marking.dscp));
+    if let Some(marks) = &ctx.policy.marks {
+        marks.set::<F>(shard, index, mark);
+    }
+    if let Some(code_points) = &ctx.policy.code_points {
+        code_points.set::<F>(shard, index, of_code_point(dscp));
+    }
+    let shard = ctx.shards.get_mut(usize::from(shard)).and_then(Option::as_deref_mut);
+    if dscp.is_some()
+        && let Some(session) = shard.and_then(|shard| F::table(shard).get_mut(index))
+    {
+        session.remark();
+    }
 }
 
 /// Put a session into its shard's table, and on its wheel.

@@ -209,6 +209,7 @@ impl Plane {
         set_quotas(&mut ribs, &policy);
         let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
+        policy.keep_marks([None, None], &setup);
         set_pairs(&neighbours, &policy);
         policy.link();
         let keeper = NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds);
@@ -416,6 +417,7 @@ impl Plane {
         Arc::make_mut(&mut policy.tunnels).adopt(&current.tunnels);
         policy.adopt_shares(current);
         policy.adopt_chains(current);
+        policy.keep_marks([current.marks.clone(), current.code_points.clone()], &self.setup);
         policy.nat4.rules.take_changed();
         policy.nat6.rules.take_changed();
         (policy.nat4.changes, policy.nat6.changes) = Default::default();
@@ -504,6 +506,8 @@ impl Plane {
             policy.routers.iter_mut().for_each(|router| router.filters = true);
         }
         policy.filter = Some(filters);
+        let marks = [policy.marks.take(), policy.code_points.take()];
+        policy.keep_marks(marks, &self.setup);
         policy.link();
         self.policy.publish(policy);
     }

@@ -32,6 +32,7 @@ use crate::family::{Family, V4, V6};
 use crate::hosts::Hosts;
 use crate::inspection::Inspection;
 use crate::io::{PortIndex, WorkerIndex};
+use crate::marks::Marks;
 use crate::owners::Owners;
 use crate::probes::Probes;
 use crate::punt;
@@ -336,6 +337,10 @@ pub struct Policy {
     pub sources: Arc<SourceTables>,
     /// Whether hosts outside may open connections to the own addresses of inside hosts that source rules translate.
     pub passes_untranslated: bool,
+    /// Marks of sessions, once rules have set any. The plane fills it in.
+    pub marks: Option<Arc<Marks>>,
+    /// Code points of sessions, likewise.
+    pub code_points: Option<Arc<Marks>>,
     /// Some interface limits TCP's segment size.
     pub limits_segments: bool,
     /// Some interfaces are bridged.
@@ -419,6 +424,8 @@ impl Policy {
             sources: Arc::default(),
             probes: Arc::default(),
             passes_untranslated: true,
+            marks: None,
+            code_points: None,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
             hosted: interfaces.iter().any(|interface| interface.host),
@@ -535,6 +542,18 @@ impl Policy {
             self.keep_sessions(|context, _| filters.get(context as usize).is_some_and(|filters| *filters));
         }
         self.filter = Some(filter);
+    }
+
+    /// Keep the marks and code points of sessions by the policy before, and make room for those that rules set now.
+    pub(crate) fn keep_marks(&mut self, before: [Option<Arc<Marks>>; 2], setup: &Setup) {
+        let filter = self.filter.as_ref();
+        let sets = filter.map_or([false; 2], |filter| [filter.marks, filter.code_points]);
+        let kept = |at: usize| {
+            before[at]
+                .clone()
+                .or_else(|| sets[at].then(|| Arc::new(Marks::new(setup))))
+        };
+        (self.marks, self.code_points) = (kept(0), kept(1));
     }
 
     /// Inspect the flows of some interfaces. Call it when interfaces and rules of translation are there.

@@ -143,6 +143,8 @@ pub struct Shown {
     pub inbound: bool,
     /// Its application, once packets have told it or it was given up; both numbers are 0 where it stayed unknown.
     pub application: Option<Pair>,
+    /// Its mark; 0 where it has none.
+    pub mark: u32,
     /// Shard.
     pub shard: u16,
 }

@@ -63,6 +63,15 @@ fn divisions(setup: &Setup, policy: &Policy) -> [Division; 2] {
     ]
 }
 
+/// Sessions of IPv4 and IPv6 that one shard may have, with what all share.
+pub fn sessions_at_most(setup: &Setup) -> [usize; 2] {
+    let shares = setup.sessions_per_shard();
+    [0, 1].map(|family| {
+        let division = Division::new(setup.sessions[family] as usize, shares[family], 0);
+        shares[family] + division.parts * division.sessions
+    })
+}
+
 /// Lines of memory that the reserves of all shards take together; 0 where one or two shards have half of everything anyway.
 pub fn lines(setup: &Setup, policy: &Policy) -> usize {
     let [four, six] = divisions(setup, policy);

@@ -264,6 +264,7 @@ fn filtered(policy: &mut sluice_engine::policy::Policy, sessions: bool, kind: sl
         four: vec![Rule::any().with(Field::DestinationPort, port, port).unwrap()],
         six: Vec::new(),
         applications: Vec::new(),
+        conditions: Default::default(),
     };
     let mut rules = vec![
         to_port(Action::Log, 53),
@@ -444,6 +445,7 @@ fn applications_are_found_and_denied_without_allocation() {
                 four: vec![Rule::any()],
                 six: Vec::new(),
                 applications,
+                conditions: Default::default(),
             };
             let dns = Named {
                 master: None,

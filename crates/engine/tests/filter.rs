@@ -36,6 +36,7 @@ fn to_port(action: Action, protocol: u32, port: u32) -> Written {
         four: vec![four],
         six: vec![six],
         applications: Vec::new(),
+        conditions: Default::default(),
     }
 }
 
@@ -45,6 +46,7 @@ fn of4(action: Action, rule: Rule<u32>) -> Written {
         four: vec![rule],
         six: Vec::new(),
         applications: Vec::new(),
+        conditions: Default::default(),
     }
 }
 
@@ -547,6 +549,7 @@ fn filter_is_not_passed_by_later_fragments_of_what_it_denies() {
             four: vec![Rule::any()],
             six: vec![Rule::any()],
             applications: Vec::new(),
+            conditions: Default::default(),
         };
         filter(policy, true, &[of4(DROP, echo), of4(DROP, first), all]);
     }
@@ -623,6 +626,7 @@ fn filter_by_session_leaves_icmp_without_identifier_as_it_is() {
             four: vec![Rule::any()],
             six: vec![Rule::any()],
             applications: Vec::new(),
+            conditions: Default::default(),
         };
         filter(policy, true, &[any]);
     }

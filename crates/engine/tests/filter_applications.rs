@@ -30,6 +30,7 @@ fn rule(action: Action, applications: &[&str]) -> Written {
         four: vec![Rule::any()],
         six: vec![Rule::any()],
         applications: applications.iter().map(named).collect(),
+        conditions: Default::default(),
     }
 }
 

@@ -31,6 +31,7 @@ fn all_udp() -> Written {
         four: vec![rule],
         six: vec![six],
         applications: Vec::new(),
+        conditions: Default::default(),
     }
 }
 
@@ -104,6 +105,7 @@ fn deny_to(address: [u8; 4]) -> Written {
         four: vec![any.between(source, Range { first: to, last: to }).unwrap()],
         six: Vec::new(),
         applications: Vec::new(),
+        conditions: Default::default(),
     }
 }
 

@@ -31,6 +31,7 @@ fn echo_from(interface: u16, action: Action) -> Written {
         four: vec![rule(interface, 8)],
         six: vec![rule(interface, 128)],
         applications: Vec::new(),
+        conditions: Default::default(),
     }
 }
 
@@ -159,6 +160,7 @@ fn filter_sees_messages_in_the_icmp_of_their_own_family_alone() {
             four: vec![any()],
             six: vec![any()],
             applications: Vec::new(),
+            conditions: Default::default(),
         };
         filter(policy, &[messages]);
     });

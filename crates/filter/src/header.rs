@@ -55,6 +55,9 @@ address!(u128, std::net::Ipv6Addr);
 /// not match it, a rule that names none does.
 pub const NONE: u32 = 1 << 16;
 
+/// Behind the fields: the word of the mark.
+const MARK: usize = 13;
+
 /// Fields beside the addresses, each a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -83,11 +86,17 @@ pub enum Field {
     Outgoing,
     /// Context: virtual router or site.
     Context,
+    /// Source MAC address, as a number of those that rules name; 0 where no Ethernet frame brought the packet.
+    SourceMac,
+    /// Destination MAC address.
+    DestinationMac,
+    /// Explicit congestion notification (RFC 3168).
+    Ecn,
 }
 
 impl Field {
     /// All, in order of their numbers.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::SourcePort,
         Self::DestinationPort,
         Self::Protocol,
@@ -100,6 +109,9 @@ impl Field {
         Self::Incoming,
         Self::Outgoing,
         Self::Context,
+        Self::SourceMac,
+        Self::DestinationMac,
+        Self::Ecn,
     ];
 
     /// The largest value that a packet may have, [`NONE`] included.
@@ -109,7 +121,8 @@ impl Field {
             Self::Protocol => 255,
             Self::Fragment => 2,
             Self::Dscp => 63,
-            Self::Length | Self::Incoming => u16::MAX as u32,
+            Self::Ecn => 3,
+            Self::Length | Self::Incoming | Self::SourceMac | Self::DestinationMac => u16::MAX as u32,
             Self::Context => u32::MAX,
             Self::DestinationPort | Self::SourcePort | Self::Message | Self::Flags | Self::Vlan | Self::Outgoing => {
                 NONE
@@ -124,6 +137,18 @@ impl Field {
             Self::Flags => 255,
             Self::Vlan => 4095,
             other => other.last(),
+        }
+    }
+
+    /// Which word it is in, from which bit on, and its bits: some share one.
+    #[inline(always)]
+    const fn place(self) -> (usize, u32, u32) {
+        match self {
+            Self::Dscp => (Self::Dscp as usize, 0, 0xff),
+            Self::Ecn => (Self::Dscp as usize, 8, 0xff),
+            Self::SourceMac => (12, 0, 0xffff),
+            Self::DestinationMac => (12, 16, 0xffff),
+            other => (other as usize, 0, u32::MAX),
         }
     }
 }
@@ -156,7 +181,9 @@ impl<A: Address> Header<A> {
             header.words[A::WORDS + at] = destination.word(at);
         }
         for field in Field::ALL {
-            *header.at(field) = if field.last() == NONE { NONE } else { 0 };
+            if field.last() == NONE {
+                header = header.with(field, NONE);
+            }
         }
         header
     }
@@ -176,24 +203,42 @@ impl<A: Address> Header<A> {
     /// The same with another value of a field; one that is too large becomes the largest.
     #[inline(always)]
     pub fn with(mut self, field: Field, value: u32) -> Self {
-        *self.at(field) = value.min(field.last());
+        let (at, shift, bits) = field.place();
+        let value = value.min(field.last());
+        let word = self.at(at);
+        *word = *word & !(bits << shift) | value << shift;
         self
     }
 
     /// The value of a field.
     #[inline(always)]
     pub fn get(&self, field: Field) -> u32 {
-        let at = field as usize;
-        if at < A::FIT {
-            self.words[A::FIELDS + at]
-        } else {
-            self.more.as_ref()[at - A::FIT]
+        let (at, shift, bits) = field.place();
+        let word = match at < A::FIT {
+            true => self.words[A::FIELDS + at],
+            false => self.more.as_ref()[at - A::FIT],
+        };
+        word >> shift & bits
+    }
+
+    /// The mark that its session has, or that rules have set on the way.
+    #[inline(always)]
+    pub fn mark(&self) -> u32 {
+        match MARK < A::FIT {
+            true => self.words[A::FIELDS + MARK],
+            false => self.more.as_ref()[MARK - A::FIT],
         }
     }
 
+    /// The same with a mark.
     #[inline(always)]
-    fn at(&mut self, field: Field) -> &mut u32 {
-        let at = field as usize;
+    pub fn with_mark(mut self, mark: u32) -> Self {
+        *self.at(MARK) = mark;
+        self
+    }
+
+    #[inline(always)]
+    fn at(&mut self, at: usize) -> &mut u32 {
         if at < A::FIT {
             &mut self.words[A::FIELDS + at]
         } else {

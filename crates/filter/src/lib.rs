@@ -17,8 +17,9 @@ mod trie;
 pub use best::{Best, Full, Visits};
 pub use classbench::{NotARule, parse_classbench};
 pub use filter::{
-    Action, By, Change, Counter, Counters, Fate, Filter, FilterError, Filters, Fold, Kind, Known, LOGGED, LogRecord,
-    Named, Place, RuleList, Settings, Verdict, With, Written,
+    Action, AddressSet, By, Change, Conditions, Counter, Counters, Fate, Filter, FilterError, Filters, Fold, Kind,
+    Known, LOGGED, LogRecord, Macs, Mark, Marked, Marking, Membership, Named, Place, RuleList, SetFull, Sets, Settings,
+    Shared, Stations, Verdict, With, Written,
 };
 pub use header::{Address, Field, Header, NONE};
 pub use linear::Linear;

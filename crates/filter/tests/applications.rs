@@ -90,6 +90,7 @@ fn any_written() -> impl Strategy<Value = Written> {
             four: Vec::new(),
             six,
             applications,
+            conditions: Default::default(),
         }
     })
 }
@@ -127,6 +128,7 @@ fn rule(action: Action, applications: &[u16]) -> Written {
         four: vec![Rule::any()],
         six: Vec::new(),
         applications: applications.iter().map(named).collect(),
+        conditions: Default::default(),
     }
 }
 
@@ -175,7 +177,7 @@ fn rules_about_an_application_count_a_session_when_it_is_known() {
         rule(DROP, &[TLS]),
     ];
     let filters = filters(Kind::Best, &rules);
-    let fate = filters
+    let (fate, _) = filters
         .four
         .decide_as(&Header::new(1, 2), known(0, TLS, true), &filters.counters, 1);
     assert_eq!((Verdict::Drop, By::Application(2)), (fate.verdict, fate.by));

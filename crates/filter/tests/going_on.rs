@@ -16,6 +16,7 @@ fn overlapping(action: Action) -> Filters {
         four: vec![rule(0, 15), rule(4, 7)],
         six: Vec::new(),
         applications: Vec::new(),
+        conditions: Default::default(),
     };
     let settings = Settings {
         kind: Kind::Linear,

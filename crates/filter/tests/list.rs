@@ -121,7 +121,7 @@ proptest! {
         headers in proptest::collection::vec(any_header(), 1..20),
     ) {
         let mut meant = Meant::default();
-        let written = |action, six| Written { action, four: Vec::new(), six, applications: Vec::new() };
+        let written = |action, six| Written { action, four: Vec::new(), six, applications: Vec::new(), conditions: Default::default() };
         for (name, (action, six)) in start.into_iter().enumerate() {
             meant.rules.push(Named { name, written: written(action, six) });
         }
@@ -182,6 +182,7 @@ fn port(port: u32) -> Written {
         four: vec![rule],
         six: Vec::new(),
         applications: Vec::new(),
+        conditions: Default::default(),
     }
 }
 
@@ -246,6 +247,7 @@ fn rule_of_many_boxes_that_was_hidden_comes_back_in_little_time_and_memory() {
         four,
         six: Vec::new(),
         applications: Vec::new(),
+        conditions: Default::default(),
     };
     let rules = [(of(vec![Rule::any()]), 0), (of((0..10_000).map(wide).collect()), 1)];
     let mut list = RuleList::new(rules.into_iter(), SETTINGS, Counters::new(2)).unwrap();

@@ -13,6 +13,7 @@ use sluice_daemon::config::api::{
 };
 use sluice_daemon::config::import::{Format, OwnAddress};
 use sluice_daemon::config::schema::SignatureDialect;
+use sluice_daemon::config::value::Period;
 use sluice_daemon::core_list;
 use sluice_daemon::plan::Demand;
 
@@ -155,6 +156,13 @@ pub enum Command {
     /// stays as it is: the next `apply` brings back what that says.
     #[command(subcommand)]
     Filter(FilterEdit),
+
+    /// List and change sets of addresses that rules of the packet filter name
+    ///
+    /// Changes are in force for new flows at once, and for those that are under way within a second. Elements stay until they are
+    /// removed, or their time is over; a restart begins with those of the configuration.
+    #[command(subcommand)]
+    Set(SetEdit),
 
     /// Print what every node does with the next packets that match
     Trace(Trace),
@@ -707,6 +715,56 @@ pub enum FilterEdit {
         /// Their names, as `sluice show filter` lists them.
         #[arg(value_name = "NAME", required = true)]
         names: Vec<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `sluice set`
+#[derive(Debug, Subcommand)]
+pub enum SetEdit {
+    /// List sets, or the elements of one
+    List {
+        /// Its name.
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add addresses to a set, or prolong their time
+    Add {
+        /// The set, as `sluice set list` lists it.
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Addresses.
+        #[arg(value_name = "ADDRESS", required = true)]
+        elements: Vec<IpAddr>,
+        /// How long they stay, such as 1h; the time of the set where not given.
+        #[arg(long, value_name = "TIME")]
+        timeout: Option<Period>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove addresses from a set
+    Remove {
+        /// The set.
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Addresses.
+        #[arg(value_name = "ADDRESS", required = true)]
+        elements: Vec<IpAddr>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove all addresses from a set
+    Flush {
+        /// The set.
+        #[arg(value_name = "NAME")]
+        name: String,
         /// Print JSON.
         #[arg(long)]
         json: bool,

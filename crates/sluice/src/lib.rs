@@ -23,7 +23,8 @@ pub mod packets;
 pub mod plan;
 pub mod replay;
 pub mod routes;
-pub mod show;
+pub mod sets;
+mod show;
 pub mod sites;
 pub mod top;
 
@@ -64,6 +65,7 @@ fn written(arguments: &Arguments, output: &mut dyn Write) -> Result<(), CommandE
         Command::Top(top) => top::top(socket, top, output),
         Command::Clear(clear) => control::clear(socket, clear, output),
         Command::Filter(edit) => filter::edit(socket, edit, output),
+        Command::Set(edit) => sets::edit(socket, edit, output),
         Command::Trace(trace) => packets::trace(socket, trace, output),
         Command::Capture(capture) => packets::capture(socket, capture, output),
         Command::CompileSignatures { into } => {

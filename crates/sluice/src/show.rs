@@ -342,6 +342,7 @@ fn session_table(
         ("DOWN", Right),
         ("SITE", Left),
         ("APPLICATION", Left),
+        ("MARK", Left),
     ]);
     each(client, path::SESSIONS, filter, limit, |session: Session| {
         columns.row(session_row(&session));
@@ -353,7 +354,7 @@ fn session_table(
     Ok(columns.flush(output)?)
 }
 
-fn session_row(session: &Session) -> [String; 10] {
+fn session_row(session: &Session) -> [String; 11] {
     let (up, down) = match session.initiator {
         Initiator::Inside => (session.forward, session.reverse),
         Initiator::Remote => (session.reverse, session.forward),
@@ -369,6 +370,10 @@ fn session_row(session: &Session) -> [String; 10] {
         grouped(down.packets),
         session.site.clone().unwrap_or_else(|| "-".into()),
         session.application.clone().unwrap_or_else(|| "-".into()),
+        match session.mark {
+            0 => "-".into(),
+            mark => format!("{mark:#x}"),
+        },
     ]
 }
 
@@ -395,7 +400,7 @@ pub fn conntrack_line(session: &Session) -> String {
     if *answered {
         line += " [ASSURED]";
     }
-    line + " mark=0 use=1"
+    line + &format!(" mark={} use=1", session.mark)
 }
 
 /// The kernel writes the same names in capitals.

@@ -42,6 +42,7 @@ fn session(port: u16) -> Session {
         site: (port == 5_002).then(|| "homes-100.7".into()),
         pool: Some("public".into()),
         application: (port == 5_001).then(|| "TLS.Google".into()),
+        mark: if port == 5_001 { 0x10 } else { 0 },
         shard: 3,
     }
 }
@@ -344,9 +345,11 @@ fn sessions_of_several_pages_are_one_table() {
         "5",
         "-",
         "-",
+        "-",
     ];
     assert_eq!(expected.to_vec(), cells);
-    assert_eq!(Some("TLS.Google"), lines[2].split_whitespace().last());
+    let last: Vec<_> = lines[2].split_whitespace().rev().take(2).collect();
+    assert_eq!(["0x10", "TLS.Google"], *last);
     assert!(lines[3].contains("homes-100.7"), "{text}");
 }
 

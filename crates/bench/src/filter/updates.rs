@@ -51,6 +51,7 @@ fn written(set: &Set) -> impl Iterator<Item = (Written, usize)> {
         four: vec![rule.clone()],
         six: Vec::new(),
         applications: Vec::new(),
+        conditions: Default::default(),
     };
     set.rules.iter().map(one).zip(0..)
 }

@@ -223,6 +223,7 @@ fn dropping(rule: Rule<u32>) -> Written {
         four: vec![rule],
         six: Vec::new(),
         applications: Vec::new(),
+        conditions: Default::default(),
     }
 }
 

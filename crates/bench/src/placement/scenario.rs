@@ -177,6 +177,7 @@ impl Scenario {
                 four: vec![rule],
                 six: Vec::new(),
                 applications: Vec::new(),
+                conditions: Default::default(),
             };
             (written, ())
         });

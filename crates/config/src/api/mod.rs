@@ -23,6 +23,8 @@
 //! | `GET /v1/uplinks` | [`Page`] of [`Uplink`] |
 //! | `GET /v1/neighbours` with [`NeighbourFilter`] and [`Position`] | [`Page`] of [`Neighbour`] |
 //! | `POST /v1/neighbours/clear` with [`NeighbourFilter`] | [`Cleared`] |
+//! | `GET /v1/sets` with [`SetFilter`] | [`Sets`] |
+//! | `POST /v1/sets/add`, `/v1/sets/remove`, `/v1/sets/flush` with [`SetRequest`] | [`SetAnswer`] |
 //! | `GET /v1/graph` with [`RouterFilter`] | [`Graph`] |
 //! | `GET /v1/cores` | [`Page`] of [`Core`] |
 //! | `GET /v1/drops` | [`Page`] of [`Drop`] |
@@ -45,6 +47,7 @@ mod nat;
 mod packet_filter;
 mod packets;
 mod routers;
+mod sets;
 mod show;
 mod subscribers;
 mod uplinks;
@@ -65,6 +68,7 @@ pub use packet_filter::{
 };
 pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
 pub use routers::{RouteFilter, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost};
+pub use sets::{Element, Set, SetAnswer, SetFilter, SetRequest, Sets};
 pub use show::{
     Bridge, BridgeSide, Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status,
 };
@@ -94,6 +98,14 @@ pub mod path {
     pub const INSERT_RULES: &str = "/v1/filter/insert";
     /// Remove rules of the filter.
     pub const REMOVE_RULES: &str = "/v1/filter/remove";
+    /// Sets of the filter.
+    pub const SETS: &str = "/v1/sets";
+    /// Add addresses to a set.
+    pub const ADD_TO_SET: &str = "/v1/sets/add";
+    /// Remove addresses from a set.
+    pub const REMOVE_FROM_SET: &str = "/v1/sets/remove";
+    /// Remove all addresses from a set.
+    pub const FLUSH_SET: &str = "/v1/sets/flush";
     /// Mappings.
     pub const MAPPINGS: &str = "/v1/mappings";
     /// Remove mappings, with their sessions.

@@ -218,6 +218,9 @@ pub struct Session {
     /// Its application by nDPI's name, such as `TLS.Google`, once it is known; `Unknown` where it was looked for in vain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
+    /// The mark that rules of the filter have set; 0 where none has.
+    #[serde(default)]
+    pub mark: u32,
     /// The shard that it lives in.
     pub shard: u16,
 }

@@ -15,7 +15,7 @@ pub struct Context<'t> {
 }
 
 /// Modules whose options are known, or have no bearing.
-const MODULES: [&str; 18] = [
+const MODULES: [&str; 20] = [
     "tcp",
     "udp",
     "icmp",
@@ -26,6 +26,8 @@ const MODULES: [&str; 18] = [
     "state",
     "conntrack",
     "dscp",
+    "ecn",
+    "mac",
     "length",
     "comment",
     "udplite",
@@ -168,6 +170,8 @@ fn condition<'w>(
         "--state" | "--ctstate" => reading.only(Field::State, &values::states(text)?),
         "--dscp" => reading.only(Field::Dscp, &values::dscp(text)?),
         "--dscp-class" => reading.only(Field::Dscp, &values::dscp(&text.to_lowercase())?),
+        "--ecn-ip-ect" => reading.only(Field::Ecn, &values::ecn(text)?),
+        "--mac-source" => reading.only(Field::SourceMac, &values::mac(text)?),
         "--length" => reading.only(Field::Length, &values::ports(text, ':')?),
         "--comment" => reading.name = reading.name.take().or_else(|| Some(text.into())),
         "-m" | "--match" if MODULES.contains(&text) => {}

@@ -403,7 +403,13 @@ fn used<'t>(table: &'t Table, listing: &'t Listing) -> HashSet<&'t str> {
 fn interfaces(document: &Document, addresses: &IndexMap<String, OwnAddress>) -> IndexMap<String, Interface> {
     let mut found = IndexMap::new();
     let rules = document.filter.iter().flat_map(|filter| &filter.rules);
-    let named = rules.flat_map(|rule| rule.incoming.0.iter().chain(&rule.out.0).map(|name| name.0.as_str()));
+    let named = rules.flat_map(|rule| {
+        rule.incoming
+            .0
+            .iter()
+            .chain(&rule.out.0)
+            .map(|name| name.value.0.as_str())
+    });
     let nat = &document.nat;
     let by_nat = nat.source.iter().map(|rule| &rule.out);
     let by_nat = by_nat

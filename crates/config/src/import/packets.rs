@@ -23,6 +23,12 @@ pub enum Field {
     Flags,
     /// Code point.
     Dscp,
+    /// Explicit congestion notification.
+    Ecn,
+    /// Source MAC address as a number.
+    SourceMac,
+    /// Destination MAC address.
+    DestinationMac,
     /// Length in bytes.
     Length,
     /// Number of the interface that it came in by.
@@ -47,7 +53,7 @@ pub mod state {
     pub const UNTRACKED: u128 = 4;
 }
 
-const FIELDS: [Field; 13] = [
+const FIELDS: [Field; 16] = [
     Field::Source,
     Field::Destination,
     Field::Protocol,
@@ -57,11 +63,17 @@ const FIELDS: [Field; 13] = [
     Field::Message,
     Field::Flags,
     Field::Dscp,
+    Field::Ecn,
+    Field::SourceMac,
+    Field::DestinationMac,
     Field::Length,
     Field::In,
     Field::Out,
     Field::State,
 ];
+
+/// The last MAC address as a number.
+pub const LAST_MAC: u128 = (1 << 48) - 1;
 
 /// Fields that a later fragment has not.
 pub const OF_THE_FIRST: [Field; 4] = [Field::SourcePort, Field::DestinationPort, Field::Message, Field::Flags];
@@ -93,6 +105,8 @@ impl Packets {
             Field::In | Field::Out => 65_535,
             Field::Fragment => 2,
             Field::Dscp => 63,
+            Field::Ecn => 3,
+            Field::SourceMac | Field::DestinationMac => LAST_MAC,
             Field::State => 4,
         }
     }
@@ -199,12 +213,15 @@ impl Packets {
         ] {
             answers.fields.swap(one as usize, two as usize);
         }
-        answers.with_any(Field::Message)
+        // Who answers is a neighbour of the other side.
+        [Field::Message, Field::SourceMac, Field::DestinationMac]
+            .into_iter()
+            .fold(answers, |answers, field| answers.with_any(field))
     }
 
     /// Later packets of the flows that they open.
     pub fn of_flow(&self) -> Self {
-        [Field::Flags, Field::Length, Field::Dscp]
+        [Field::Flags, Field::Length, Field::Dscp, Field::Ecn]
             .into_iter()
             .fold(self.clone(), |packets, field| packets.with_any(field))
             .with(Field::Fragment, &Ranges::of(0, 0))

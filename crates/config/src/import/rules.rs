@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use super::interfaces::is_open;
 use super::listing::{Action, Decision, Listing};
-use super::packets::{Field, OF_THE_FIRST, Packets};
+use super::packets::{Field, LAST_MAC, OF_THE_FIRST, Packets};
 use super::ranges::Ranges;
 use super::{Said, values};
 use crate::schema::{self, FilterRule, Name, Part, RejectWith};
-use crate::value::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
+use crate::value::{Addresses, Dscp, Ecn, IpProtocol, Mac, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
 
 /// Combinations of one rule, and of all, and rules that others follow: what a filter takes.
 const MOST: [u64; 2] = [1 << 16, 1 << 20];
@@ -136,7 +136,7 @@ fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<Filt
     let Some(packets) = twins[0].as_ref().or(twins[1].as_ref()) else {
         return Ok(Vec::new());
     };
-    understood(packets, action, listing.interfaces.len())?;
+    understood(packets, action)?;
     let mut rule = bare(action);
     of_addresses(&mut rule, twins);
     let list = |field| packets.get(field).map(Ranges::list).unwrap_or_default();
@@ -144,30 +144,61 @@ fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<Filt
     let ports = |field| {
         list(field)
             .iter()
-            .map(|&(first, last)| Ports::Range(first as u16, last as u16))
+            .map(|&(first, last)| Ports::Range(first as u16, last as u16).into())
             .collect()
     };
     rule.protocol = OneOrMore(
         one_by_one(Field::Protocol)
-            .map(|number| IpProtocol(number as u8))
+            .map(|number| IpProtocol(number as u8).into())
             .collect(),
     );
     rule.from_port = OneOrMore(ports(Field::SourcePort));
     rule.to_port = OneOrMore(ports(Field::DestinationPort));
     rule.icmp = OneOrMore(messages(list(Field::Message)));
     rule.dscp = OneOrMore(one_by_one(Field::Dscp).map(|number| Dscp(number as u8)).collect());
+    rule.ecn = OneOrMore(one_by_one(Field::Ecn).map(|number| Ecn(number as u8)).collect());
+    rule.from_mac = macs(packets, Field::SourceMac)?;
+    rule.to_mac = macs(packets, Field::DestinationMac)?;
+    let known = listing.interfaces.len();
     let names = |field| {
-        one_by_one(field)
-            .filter_map(|number| listing.interfaces.get_index(number as usize))
-            .cloned()
+        let not = is_open(packets, field, known);
+        let held = packets.get(field);
+        let numbers = (0..known).filter(|&number| held.is_some_and(|held| held.holds(number as u128) != not));
+        let names = numbers.filter_map(|number| listing.interfaces.get_index(number));
+        let named = |name: &String| OrNot {
+            not,
+            value: Name(name.clone()),
+        };
+        OneOrMore(names.map(named).collect())
     };
-    rule.incoming = OneOrMore(names(Field::In).map(Name).collect());
-    rule.out = OneOrMore(names(Field::Out).map(Name).collect());
+    rule.incoming = names(Field::In);
+    rule.out = names(Field::Out);
     Ok(each(rule, packets))
 }
 
+/// MAC addresses one by one, or all but some.
+fn macs(packets: &Packets, field: Field) -> Result<OneOrMore<OrNot<Mac>>, String> {
+    let Some(ranges) = packets.get(field) else {
+        return Ok(OneOrMore::default());
+    };
+    let not = ranges.last() == Some(LAST_MAC);
+    let named = if not { ranges.not(LAST_MAC) } else { ranges.clone() };
+    let mut found = Vec::new();
+    for &(first, last) in named.list() {
+        for number in first..=last {
+            if found.len() as u64 >= MOST[0] {
+                return Err("MAC addresses are named one by one".into());
+            }
+            let [_, _, bytes @ ..] = (number as u64).to_be_bytes();
+            let value = Mac::of(bytes).ok_or("MAC addresses are those of stations")?;
+            found.push(OrNot { not, value });
+        }
+    }
+    Ok(OneOrMore(found))
+}
+
 /// What rules can't say.
-fn understood(packets: &Packets, action: &Action, interfaces: usize) -> Result<(), String> {
+fn understood(packets: &Packets, action: &Action) -> Result<(), String> {
     let protocols = packets.values(Field::Protocol);
     let only = |others: &[u128]| {
         protocols
@@ -188,12 +219,6 @@ fn understood(packets: &Packets, action: &Action, interfaces: usize) -> Result<(
     }
     if *action == Action::Reject(RejectWith::Reset) && !only(&[TCP]) {
         return Err("a reset answers tcp alone".into());
-    }
-    if [Field::In, Field::Out]
-        .into_iter()
-        .any(|field| is_open(packets, field, interfaces))
-    {
-        return Err("a rule lists its interfaces; \"all but one\" is no list".into());
     }
     Ok(())
 }
@@ -222,9 +247,10 @@ fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
     }
 }
 
-fn addresses(six: bool, ranges: &Ranges) -> Vec<Addresses> {
-    let range =
-        |&(first, last): &(u128, u128)| Addresses::Range(values::address(six, first), values::address(six, last));
+fn addresses(six: bool, ranges: &Ranges) -> Vec<OrNot<Addresses>> {
+    let range = |&(first, last): &(u128, u128)| {
+        Addresses::Range(values::address(six, first), values::address(six, last)).into()
+    };
     ranges.list().iter().map(range).collect()
 }
 
@@ -338,6 +364,9 @@ fn combinations(rule: &FilterRule) -> u64 {
         rule.to_port.0.len(),
         rule.icmp.0.len(),
         rule.dscp.0.len(),
+        rule.ecn.0.len(),
+        rule.from_mac.0.len() + 1,
+        rule.to_mac.0.len() + 1,
         rule.incoming.0.len(),
         rule.out.0.len(),
     ];

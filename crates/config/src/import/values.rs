@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::listing::Target;
 use super::packets::state;
 use super::ranges::Ranges;
-use crate::value::{Device, Dscp, IpProtocol, Message, PortRange};
+use crate::value::{Device, Dscp, Ecn, IpProtocol, Mac, Message, PortRange};
 
 /// Ports as a target writes them.
 pub type Port = PortRange;
@@ -204,6 +204,24 @@ pub fn dscp(text: &str) -> Result<Ranges, String> {
     };
     let number = number.ok_or_else(|| not("a code point", text))?;
     Ok(Ranges::of(number.into(), number.into()))
+}
+
+/// `ect0`, or its number.
+pub fn ecn(text: &str) -> Result<Ranges, String> {
+    let named = text.parse::<Ecn>().ok().map(|Ecn(number)| number);
+    let number = named.or_else(|| text.parse().ok().filter(|&number: &u8| number < 4));
+    let number = number.ok_or_else(|| not("a code point of congestion", text))?;
+    Ok(Ranges::of(number.into(), number.into()))
+}
+
+/// `02:00:00:00:00:01`
+pub fn mac(text: &str) -> Result<Ranges, String> {
+    let mac: Mac = text.parse().map_err(|_| not("the MAC address of a station", text))?;
+    let number = mac
+        .bytes()
+        .into_iter()
+        .fold(0, |number, byte| number << 8 | u128::from(byte));
+    Ok(Ranges::of(number, number))
 }
 
 /// `203.0.113.1`, `203.0.113.1-203.0.113.9`, each with `:1024-65535` behind it or not.

@@ -24,6 +24,12 @@ pub enum FilterProblem {
     /// Sources of one family and destinations of the other.
     #[error("no packet has sources of one family and destinations of the other")]
     MixedFamilies,
+    /// Some values of a key with `!`, and some without.
+    #[error("some values have `!` before them, and some do not")]
+    MixedSigns,
+    /// All values of a key are excluded.
+    #[error("all there is is excluded: no packet has another")]
+    NothingLeft,
     /// A key that the rule's protocols do not have.
     #[error("`{key}` is of {of}, and the rule names {protocol}")]
     NotOfProtocol {
@@ -48,6 +54,37 @@ pub enum FilterProblem {
     /// A limit without a rate.
     #[error("a rate-limit needs its `rate`")]
     NoRate,
+    /// A set and a group of one name.
+    #[error("`{0}` is a group already")]
+    SetAndGroup(String),
+    /// A set whose elements do not fit.
+    #[error("{count} elements do not fit into a set of {size}")]
+    SetTooSmall {
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        size: u32,
+    },
+    /// A set in a list with others.
+    #[error("set `{0}` stands among others")]
+    SetAmongOthers(String),
+    /// A set that does not exist.
+    #[error("there is no set `{name}`")]
+    UnknownSet {
+        /// As written.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// A rule that adds to no set.
+    #[error("add-to-set needs its `set`")]
+    NoSet,
+    /// A rule that sets no code point.
+    #[error("set-dscp needs its `new-dscp`")]
+    NoDscp,
+    /// A rule that sets no mark.
+    #[error("set-mark needs its `new-mark`")]
+    NoMark,
     /// A key that makes no sense with the matcher.
     #[error("a list of {0} entries is too long")]
     ListSize(u16),
@@ -60,7 +97,7 @@ pub enum FilterProblem {
         most: u64,
     },
     /// Too many rules that are asked one by one.
-    #[error("{0} rules that count, log or limit, or name applications, are too many")]
+    #[error("{0} rules that go on, or name applications, marks or sets, are too many")]
     TooManyGoingOn(usize),
     /// A rule about applications, and nobody finds them out.
     #[error("nobody looks for applications")]
@@ -109,6 +146,8 @@ impl FilterProblem {
             Self::GroupOfItself(_) => "take it out of the group, or out of the groups that it names".into(),
             Self::EmptyGroup(_) => "write its members, or take it away".into(),
             Self::MixedFamilies => "write a rule for each family".into(),
+            Self::MixedSigns => "write `!` before all of them or before none, or two rules".into(),
+            Self::NothingLeft => "take a value away".into(),
             Self::NotOfProtocol { key, of, .. } => format!("name {of} alone, or take `{key}` away"),
             Self::NotAMessage(_) => "write its number, or name the other protocol".into(),
             Self::NotOfAction { .. } => "take it away, or write the other action".into(),
@@ -116,6 +155,13 @@ impl FilterProblem {
             Self::NoSessions => "leave `sessions` out in [filter]".into(),
             Self::OfProtocol(name) => format!("write `protocol = \"{}\"`", name.to_lowercase()),
             Self::NoRate => "write packets a second, such as `rate = 100`".into(),
+            Self::SetAndGroup(_) => "rules name both by `@`: give it another name".into(),
+            Self::SetTooSmall { count, .. } => format!("write `size = {count}` or more, up to 262144"),
+            Self::SetAmongOthers(_) => "a rule looks into one set alone: write a rule for the others".into(),
+            Self::UnknownSet { name, known } => meant(name, known),
+            Self::NoSet => "write the name of a set of [filter.sets]".into(),
+            Self::NoDscp => "write the code point, such as `new-dscp = \"ef\"`".into(),
+            Self::NoMark => "write the mark, such as `new-mark = \"0x10\"`".into(),
             Self::ListSize(_) => "write at most 255".into(),
             Self::TooLarge { most, .. } => format!("at most {most} are possible; write prefixes and ranges for lists"),
             Self::TooManyGoingOn(_) => {

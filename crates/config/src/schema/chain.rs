@@ -7,7 +7,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::filter::{Action, FilterRule, Name, Part};
-use crate::value::{Addresses, BitRate, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
+use crate::value::{Addresses, BitRate, Dscp, IpProtocol, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
 
 /// A step of a chain: a word at its end, or a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -86,19 +86,19 @@ pub struct Police {
 pub struct Class {
     /// Source addresses.
     #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub from: OneOrMore<Addresses>,
+    pub from: OneOrMore<OrNot<Addresses>>,
     /// Destination addresses, as they came.
     #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub to: OneOrMore<Addresses>,
+    pub to: OneOrMore<OrNot<Addresses>>,
     /// Protocols.
     #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub protocol: OneOrMore<IpProtocol>,
+    pub protocol: OneOrMore<OrNot<IpProtocol>>,
     /// Source ports.
     #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub from_port: OneOrMore<Ports>,
+    pub from_port: OneOrMore<OrNot<Ports>>,
     /// Destination ports, as they came.
     #[serde(skip_serializing_if = "OneOrMore::is_empty")]
-    pub to_port: OneOrMore<Ports>,
+    pub to_port: OneOrMore<OrNot<Ports>>,
     /// ICMP and ICMPv6 messages.
     #[serde(skip_serializing_if = "OneOrMore::is_empty")]
     pub icmp: OneOrMore<Message>,
@@ -119,7 +119,7 @@ pub struct Class {
     pub vlan: Option<Numbers>,
     /// Interfaces that it came in by.
     #[serde(rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
-    pub incoming: OneOrMore<Name>,
+    pub incoming: OneOrMore<OrNot<Name>>,
 }
 
 impl Class {

@@ -1,10 +1,14 @@
 //! `[filter]`: which packets pass.
 
+use std::net::IpAddr;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::pool::is_default;
-use crate::value::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
+use crate::value::{
+    Addresses, Dscp, Ecn, IpProtocol, Mac, Mark, Message, Numbers, OneOrMore, OrNot, Period, Ports, TcpFlags,
+};
 
 /// `[filter]`: rules over the packets that are forwarded, asked in the order of the file. The first rule that matches and
 /// accepts, drops or rejects decides. Packets to and from the gateway itself are not asked about.
@@ -30,9 +34,36 @@ pub struct Filter {
     /// Groups of ports by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ports: IndexMap<String, OneOrMore<Ports>>,
+    /// Sets of addresses by name, which change while the daemon runs. Rules name them as they name groups.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub sets: IndexMap<String, AddressSet>,
     /// The rules.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<FilterRule>,
+}
+
+/// `[filter.sets.NAME]`: addresses that commands and rules add and remove.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct AddressSet {
+    /// How many addresses it may have.
+    pub size: u32,
+    /// How long addresses stay that are added later; for ever where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Period>,
+    /// Addresses that it has from the start, for ever.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub elements: Vec<IpAddr>,
+}
+
+impl Default for AddressSet {
+    fn default() -> Self {
+        Self {
+            size: 65_536,
+            timeout: None,
+            elements: Vec::new(),
+        }
+    }
 }
 
 impl Default for Filter {
@@ -46,6 +77,7 @@ impl Default for Filter {
             trie_memory: 256,
             addresses: IndexMap::new(),
             ports: IndexMap::new(),
+            sets: IndexMap::new(),
             rules: Vec::new(),
         }
     }
@@ -89,6 +121,12 @@ pub enum Action {
     Log,
     /// Packets above a rate are dropped; about the others later rules are asked.
     RateLimit,
+    /// The session gets a mark, and later rules are asked.
+    SetMark,
+    /// The packet, and those of its session in its direction, get a code point, and later rules are asked.
+    SetDscp,
+    /// Its source is added to a set, and later rules are asked.
+    AddToSet,
 }
 
 /// What the sender of a rejected packet is told.
@@ -129,6 +167,7 @@ pub enum ListSearch {
 }
 
 /// `[[filter.rules]]`: what is not named may be anything. Of several values of a key any may hold, of several keys all must.
+/// With `!` before all values of a key, none of them may hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FilterRule {
@@ -139,19 +178,19 @@ pub struct FilterRule {
     pub action: Action,
     /// Source addresses.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub from: OneOrMore<Addresses>,
+    pub from: OneOrMore<OrNot<Addresses>>,
     /// Destination addresses, after translation.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub to: OneOrMore<Addresses>,
+    pub to: OneOrMore<OrNot<Addresses>>,
     /// Protocols.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub protocol: OneOrMore<IpProtocol>,
+    pub protocol: OneOrMore<OrNot<IpProtocol>>,
     /// Source ports.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub from_port: OneOrMore<Ports>,
+    pub from_port: OneOrMore<OrNot<Ports>>,
     /// Destination ports, after translation.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub to_port: OneOrMore<Ports>,
+    pub to_port: OneOrMore<OrNot<Ports>>,
     /// ICMP and ICMPv6 messages.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub icmp: OneOrMore<Message>,
@@ -164,6 +203,15 @@ pub struct FilterRule {
     /// Differentiated services code points.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub dscp: OneOrMore<Dscp>,
+    /// Code points of explicit congestion notification.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub ecn: OneOrMore<Ecn>,
+    /// MAC addresses of senders: neighbours, which routers are too. What no Ethernet frame brought has none.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub from_mac: OneOrMore<OrNot<Mac>>,
+    /// MAC addresses that frames came to.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub to_mac: OneOrMore<OrNot<Mac>>,
     /// Length of the packet in bytes, from its IP header on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<Numbers>,
@@ -172,13 +220,16 @@ pub struct FilterRule {
     pub vlan: Option<Numbers>,
     /// Interfaces that it came in by.
     #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
-    pub incoming: OneOrMore<Name>,
+    pub incoming: OneOrMore<OrNot<Name>>,
     /// Interfaces that it leaves by.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
-    pub out: OneOrMore<Name>,
+    pub out: OneOrMore<OrNot<Name>>,
     /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is asked when a session's is known.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub application: OneOrMore<Name>,
+    /// The mark that rules before it have set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<OrNot<Mark>>,
     /// With `reject`: what the sender is told.
     #[serde(default, skip_serializing_if = "is_default")]
     pub with: RejectWith,
@@ -188,6 +239,15 @@ pub struct FilterRule {
     /// With `rate-limit`: packets at once; as many as a second's where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
+    /// With `set-mark`: the mark; bits outside its mask stay as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_mark: Option<Mark>,
+    /// With `set-dscp`: the code point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_dscp: Option<Dscp>,
+    /// With `add-to-set`: the set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
 }
 
 impl FilterRule {
@@ -205,6 +265,9 @@ impl FilterRule {
             flags: None,
             fragment: None,
             dscp: OneOrMore::default(),
+            ecn: OneOrMore::default(),
+            from_mac: OneOrMore::default(),
+            to_mac: OneOrMore::default(),
             length: None,
             vlan: None,
             incoming: OneOrMore::default(),
@@ -213,6 +276,10 @@ impl FilterRule {
             with: RejectWith::default(),
             rate: None,
             burst: None,
+            mark: None,
+            new_mark: None,
+            new_dscp: None,
+            set: None,
         }
     }
 
@@ -229,7 +296,7 @@ impl FilterRule {
             toml::Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(" "),
             one => text(one),
         };
-        let other = ["name", "action", "with", "rate", "burst"];
+        let other = ["name", "action", "with", "rate", "burst", "new-mark", "new-dscp", "set"];
         let order = [
             "protocol",
             "from",
@@ -255,6 +322,12 @@ impl FilterRule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Name(pub String);
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl std::str::FromStr for Name {
     type Err = crate::value::ValueError;

@@ -85,7 +85,7 @@ impl Check<'_> {
         // What is wrong with groups is told where they stand.
         let told = self.found.len();
         let nothing = Filter::default();
-        let groups = self.groups_of(self.scope.filter.unwrap_or(&nothing));
+        let groups = self.groups_of(self.scope.filter.unwrap_or(&nothing)).without_sets();
         self.found.truncate(told);
         let mut chains = Vec::new();
         for (name, steps) in written {

@@ -1,7 +1,7 @@
 //! The packet filter: groups resolved, keys that contradict each other, rules that never decide.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use indexmap::IndexMap;
 
@@ -9,12 +9,12 @@ use super::routers::Scope;
 use super::{Check, Machine};
 use crate::config::{Config, DEFAULT_ROUTER, InterfaceIndex};
 use crate::diagnosis::Diagnosis;
-use crate::filter::{FilterRule, ICMP, ICMPV6, Selection};
+use crate::filter::{FilterRule, FilterSet, ICMP, ICMPV6, MacSelection, Selection};
 use crate::memory::EntryBytes;
 use crate::problem::{FilterProblem, RouterProblem};
 use crate::read::{Step, place, read};
 use crate::schema::{self, Action, Document, Filter, RejectWith};
-use crate::value::{Addresses, IpProtocol, Message, OneOrMore, Ports};
+use crate::value::{Addresses, IpProtocol, Mac, Message, OneOrMore, OrNot, Ports};
 
 /// Combinations of one rule, and of all.
 const MOST: [u64; 2] = [1 << 16, 1 << 20];
@@ -24,6 +24,8 @@ const MOST_GOING_ON: usize = 256;
 const COMPARED: usize = 20_000;
 /// Groups that name one another, one within the other.
 const DEPTH: usize = 16;
+/// Addresses of a set.
+const MOST_ADDRESSES: u32 = 262_144;
 /// Entries of a list.
 const MOST_ENTRIES: u16 = 255;
 
@@ -40,17 +42,97 @@ type Resolved<V> = HashMap<String, Vec<(V, V)>>;
 pub(super) struct Groups {
     addresses: Resolved<IpAddr>,
     ports: Resolved<u16>,
+    /// Names of sets.
+    sets: Vec<String>,
+}
+
+impl Groups {
+    /// The same without sets, for what asks once and not by address.
+    pub(super) fn without_sets(self) -> Self {
+        Self {
+            sets: Vec::new(),
+            ..self
+        }
+    }
+
+    /// The set that a list names, with its sign, if it names one.
+    fn set_of(&self, list: &OneOrMore<OrNot<Addresses>>) -> Option<OrNot<String>> {
+        let name = |one: &OrNot<Addresses>| match &one.value {
+            Addresses::Group(name) if self.sets.contains(name) => Some(OrNot {
+                not: one.not,
+                value: name.clone(),
+            }),
+            _ => None,
+        };
+        list.0.iter().find_map(name)
+    }
 }
 
 /// A member of a list: a range, or a group.
-trait Member {
+trait Member: Clone {
     type Value: Copy;
     fn group(&self) -> Option<&str>;
     fn range(&self) -> Option<(Self::Value, Self::Value)>;
+    /// What is in none of some ranges: addresses of the families that these are of.
+    fn others(ranges: Vec<(Self::Value, Self::Value)>) -> Vec<(Self::Value, Self::Value)>;
+}
+
+/// What is in none of some ranges, from a first to a last value; `next` is the one after a value, or before it.
+fn others<T: Copy + Ord>(
+    mut ranges: Vec<(T, T)>,
+    first: T,
+    last: T,
+    next: impl Fn(T, bool) -> Option<T>,
+) -> Vec<(T, T)> {
+    ranges.sort_unstable();
+    let (mut from, mut found) = (Some(first), Vec::new());
+    for (begin, end) in ranges {
+        let Some(free) = from else { break };
+        if let Some(before) = next(begin, false).filter(|before| free <= *before) {
+            found.push((free, before));
+        }
+        from = next(end, true).map(|behind| behind.max(free));
+    }
+    found.extend(from.filter(|from| *from <= last).map(|from| (from, last)));
+    found
+}
+
+/// Addresses of one family that are in none of some ranges.
+fn other_addresses(ranges: &[(IpAddr, IpAddr)], six: bool) -> Vec<(IpAddr, IpAddr)> {
+    let Some(named) = Selection::addresses(ranges, six) else {
+        return Vec::new();
+    };
+    let (first, last) = match six {
+        true => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(u128::MAX).into()),
+        false => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()),
+    };
+    let step = |up: bool| {
+        move |number: u128| {
+            if up {
+                number.checked_add(1)
+            } else {
+                number.checked_sub(1)
+            }
+        }
+    };
+    others(named, first, last, |address: IpAddr, up| match address {
+        IpAddr::V4(address) => {
+            let number = step(up)(address.to_bits().into())?;
+            Some(Ipv4Addr::from_bits(u32::try_from(number).ok()?).into())
+        }
+        IpAddr::V6(address) => Some(Ipv6Addr::from_bits(step(up)(address.to_bits())?).into()),
+    })
+}
+
+/// Ports, or interfaces.
+fn other_numbers(ranges: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
+    others(ranges, u16::MIN, u16::MAX, |port, up| {
+        if up { port.checked_add(1) } else { port.checked_sub(1) }
+    })
 }
 
 macro_rules! member {
-    ($member:ident, $value:ty) => {
+    ($member:ident, $value:ty, $others:expr) => {
         impl Member for $member {
             type Value = $value;
             fn group(&self) -> Option<&str> {
@@ -65,12 +147,20 @@ macro_rules! member {
                     Self::Range(first, last) => Some((*first, *last)),
                 }
             }
+            fn others(ranges: Vec<($value, $value)>) -> Vec<($value, $value)> {
+                $others(ranges)
+            }
         }
     };
 }
 
-member!(Addresses, IpAddr);
-member!(Ports, u16);
+member!(Addresses, IpAddr, |ranges: Vec<_>| {
+    [false, true]
+        .into_iter()
+        .flat_map(|six| other_addresses(&ranges, six))
+        .collect()
+});
+member!(Ports, u16, other_numbers);
 
 /// A rule that is to be inserted.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,6 +201,7 @@ pub fn check_rules(name: &str, text: &str, router: Option<&str>, running: &Confi
     };
     if let (Some(filter), Some(runs)) = (&mut document.filter, runs) {
         (filter.addresses, filter.ports) = (runs.addresses.clone(), runs.ports.clone());
+        filter.sets = runs.sets.clone();
         filter.sessions = runs.sessions;
         filter.rules = rules;
     }
@@ -168,7 +259,7 @@ impl Weight {
     /// That of a rule.
     pub fn of(rule: &FilterRule) -> Self {
         Self {
-            going_on: usize::from(goes_on(rule.action) || !rule.selection.applications.is_empty()),
+            going_on: usize::from(goes_on(rule.action) || rule.selection.is_asked_alone()),
             combinations: rule.selection.combinations(),
         }
     }
@@ -279,6 +370,7 @@ impl Check<'_> {
             }
             let selection = self.selected(at, written, &groups);
             let rate = self.action(at, written);
+            let adds_to = self.added_to(at, written, filter);
             rules.push(FilterRule {
                 name: self.in_router(written.name.clone().unwrap_or_else(|| (k + 1).to_string())),
                 router: None,
@@ -286,6 +378,9 @@ impl Check<'_> {
                 action: written.action,
                 with: written.with,
                 rate,
+                new_mark: written.new_mark,
+                new_dscp: written.new_dscp.map(|dscp| dscp.0),
+                adds_to,
                 selection,
             });
         }
@@ -298,10 +393,62 @@ impl Check<'_> {
                 action: filter.default.into(),
                 with: RejectWith::default(),
                 rate: (0, 0),
+                new_mark: None,
+                new_dscp: None,
+                adds_to: None,
                 selection: Selection::default(),
             });
         }
         rules
+    }
+
+    /// The sets of all routers' filters.
+    pub(super) fn filter_sets(&mut self) -> Vec<FilterSet> {
+        let mut found = Vec::new();
+        for scope in self.scopes() {
+            self.scope = scope;
+            let Some(filter) = self.scope.filter else { continue };
+            for (name, set) in &filter.sets {
+                let at = place!["filter", "sets", name];
+                self.name(at, name);
+                if filter.addresses.contains_key(name) {
+                    self.refuse(at, FilterProblem::SetAndGroup(name.clone()));
+                }
+                self.in_range(&[at, place!["size"]].concat(), "a size", set.size, 1..=MOST_ADDRESSES);
+                if set.elements.len() > set.size as usize {
+                    let (count, size) = (set.elements.len(), set.size);
+                    self.refuse(
+                        &[at, place!["elements"]].concat(),
+                        FilterProblem::SetTooSmall { count, size },
+                    );
+                }
+                found.push(FilterSet {
+                    name: self.in_router(name.clone()),
+                    settings: set.clone(),
+                });
+            }
+        }
+        self.scope = Scope::top(self.document);
+        found
+    }
+
+    /// The set that a rule adds to.
+    fn added_to(&mut self, at: &[Step<'_>], written: &schema::FilterRule, filter: &Filter) -> Option<String> {
+        let of = |key: &'static str| [at, place![key]].concat();
+        match (written.action == Action::AddToSet, &written.set) {
+            (true, None) => self.refuse(&of("action"), FilterProblem::NoSet),
+            (false, Some(_)) => {
+                let (key, action) = ("set", "add-to-set");
+                self.refuse(&of(key), FilterProblem::NotOfAction { key, action });
+            }
+            (true, Some(name)) if !filter.sets.contains_key(name) => {
+                let known = filter.sets.keys().cloned().collect();
+                let name = name.clone();
+                self.refuse(&of("set"), FilterProblem::UnknownSet { name, known });
+            }
+            _ => {}
+        }
+        written.set.clone().map(|name| self.in_router(name))
     }
 
     /// The groups of a filter.
@@ -309,6 +456,7 @@ impl Check<'_> {
         Groups {
             addresses: self.groups(ADDRESSES, &filter.addresses),
             ports: self.groups(PORTS, &filter.ports),
+            sets: filter.sets.keys().cloned().collect(),
         }
     }
 
@@ -399,20 +547,40 @@ impl Check<'_> {
     pub(super) fn selected(&mut self, at: &[Step<'_>], written: &schema::FilterRule, groups: &Groups) -> Selection {
         let of = |key: &'static str| [at, place![key]].concat();
         let protocols = self.protocols(at, written);
+        let sets = [("from", &written.from), ("to", &written.to)].map(|(key, list)| {
+            let set = groups.set_of(list)?;
+            if list.0.len() > 1 {
+                self.refuse(&of(key), FilterProblem::SetAmongOthers(set.value.clone()));
+            }
+            Some(OrNot {
+                value: self.in_router(set.value),
+                ..set
+            })
+        });
+        let nothing = OneOrMore::default();
+        let from = if sets[0].is_some() { &nothing } else { &written.from };
+        let to = if sets[1].is_some() { &nothing } else { &written.to };
         let selection = Selection {
-            sources: self.resolve(&of("from"), ADDRESSES, &written.from, &groups.addresses),
-            destinations: self.resolve(&of("to"), ADDRESSES, &written.to, &groups.addresses),
-            source_ports: self.resolve(&of("from-port"), PORTS, &written.from_port, &groups.ports),
-            destination_ports: self.resolve(&of("to-port"), PORTS, &written.to_port, &groups.ports),
+            sources: self.selected_of(&of("from"), ADDRESSES, from, &groups.addresses),
+            destinations: self.selected_of(&of("to"), ADDRESSES, to, &groups.addresses),
+            sets,
+            source_ports: self.selected_of(&of("from-port"), PORTS, &written.from_port, &groups.ports),
+            destination_ports: self.selected_of(&of("to-port"), PORTS, &written.to_port, &groups.ports),
             messages: self.messages(&of("icmp"), &written.icmp, &protocols),
             protocols,
             flags: written.flags,
             fragment: written.fragment.map(|part| part as u8),
             dscp: written.dscp.0.iter().map(|dscp| dscp.0).collect(),
+            ecn: written.ecn.0.iter().map(|ecn| ecn.0).collect(),
+            macs: [
+                self.macs(&of("from-mac"), &written.from_mac),
+                self.macs(&of("to-mac"), &written.to_mac),
+            ],
             length: written.length,
             vlan: written.vlan,
             incoming: self.leads(&of("in"), &written.incoming),
             outgoing: self.leads(&of("out"), &written.out),
+            mark: written.mark.clone(),
             applications: self.named_applications(&of("application"), &written.application),
         };
         if !selection.concerns(false) && !selection.concerns(true) && !selection.sources.is_empty() {
@@ -437,7 +605,15 @@ impl Check<'_> {
         } else {
             "to-port"
         };
-        let named: Vec<u8> = written.protocol.0.iter().map(|&IpProtocol(number)| number).collect();
+        let at_protocol = [at, place!["protocol"]].concat();
+        let (not, named) = self.sign(&at_protocol, &written.protocol);
+        let mut named: Vec<u8> = named.into_iter().map(|IpProtocol(number)| number).collect();
+        if not {
+            named = (0..=u8::MAX).filter(|number| !named.contains(number)).collect();
+            if named.is_empty() {
+                self.refuse(&at_protocol, FilterProblem::NothingLeft);
+            }
+        }
         let of: [(bool, &'static str, &[u8], &'static str); 3] = [
             (ports, port, &[TCP, UDP], "tcp and udp"),
             (!written.icmp.is_empty(), "icmp", &[ICMP, ICMPV6], "icmp and icmpv6"),
@@ -493,12 +669,54 @@ impl Check<'_> {
         found
     }
 
-    fn leads(&mut self, at: &[Step<'_>], names: &OneOrMore<schema::Name>) -> Vec<InterfaceIndex> {
-        names
-            .0
-            .iter()
-            .filter_map(|name| self.own_interface(at, &name.0))
-            .collect()
+    fn leads(
+        &mut self,
+        at: &[Step<'_>],
+        names: &OneOrMore<OrNot<schema::Name>>,
+    ) -> Vec<(InterfaceIndex, InterfaceIndex)> {
+        let (not, names) = self.sign(at, names);
+        let named = names.iter().filter_map(|name| self.own_interface(at, &name.0));
+        let named: Vec<_> = named.map(|number| (number, number)).collect();
+        match not {
+            true => other_numbers(named),
+            false => named,
+        }
+    }
+
+    fn macs(&mut self, at: &[Step<'_>], list: &OneOrMore<OrNot<Mac>>) -> MacSelection {
+        let (not, mut of) = self.sign(at, list);
+        of.sort_unstable();
+        of.dedup();
+        MacSelection { not, of }
+    }
+
+    /// The values of a list, and whether it is all but these that are meant.
+    fn sign<T: Clone>(&mut self, at: &[Step<'_>], list: &OneOrMore<OrNot<T>>) -> (bool, Vec<T>) {
+        let not = list.0.first().is_some_and(|first| first.not);
+        if list.0.iter().any(|one| one.not != not) {
+            self.refuse(at, FilterProblem::MixedSigns);
+        }
+        (not, list.0.iter().map(|one| one.value.clone()).collect())
+    }
+
+    /// The ranges of a list, or all others.
+    fn selected_of<M: Member>(
+        &mut self,
+        at: &[Step<'_>],
+        what: &'static str,
+        list: &OneOrMore<OrNot<M>>,
+        groups: &Resolved<M::Value>,
+    ) -> Vec<(M::Value, M::Value)> {
+        let (not, values) = self.sign(at, list);
+        let named = self.resolve(at, what, &OneOrMore(values), groups);
+        if !not || named.is_empty() {
+            return named;
+        }
+        let others = M::others(named);
+        if others.is_empty() {
+            self.refuse(at, FilterProblem::NothingLeft);
+        }
+        others
     }
 
     /// Applications by name. Which names there are is known to whoever finds them out.
@@ -543,6 +761,22 @@ impl Check<'_> {
         if limits && written.rate.is_none() {
             self.refuse(&of("action"), FilterProblem::NoRate);
         }
+        match (written.action == Action::SetMark, written.new_mark) {
+            (true, None) => self.refuse(&of("action"), FilterProblem::NoMark),
+            (false, Some(_)) => {
+                let (key, action) = ("new-mark", "set-mark");
+                self.refuse(&of(key), FilterProblem::NotOfAction { key, action });
+            }
+            _ => {}
+        }
+        match (written.action == Action::SetDscp, written.new_dscp) {
+            (true, None) => self.refuse(&of("action"), FilterProblem::NoDscp),
+            (false, Some(_)) => {
+                let (key, action) = ("new-dscp", "set-dscp");
+                self.refuse(&of(key), FilterProblem::NotOfAction { key, action });
+            }
+            _ => {}
+        }
         let rate = written.rate.unwrap_or(0);
         (rate, written.burst.unwrap_or(rate))
     }
@@ -570,5 +804,8 @@ impl Check<'_> {
 
 /// Whether later rules are asked after it.
 fn goes_on(action: Action) -> bool {
-    matches!(action, Action::Count | Action::Log | Action::RateLimit)
+    matches!(
+        action,
+        Action::Count | Action::Log | Action::RateLimit | Action::SetMark | Action::SetDscp | Action::AddToSet
+    )
 }

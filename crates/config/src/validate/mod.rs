@@ -155,6 +155,7 @@ impl Check<'_> {
         let pools = self.pools(&interfaces, &timeouts);
         let rules = self.rules(&interfaces);
         let filter = self.filters();
+        let filter_sets = self.filter_sets();
         let inspection = self.inspection(&interfaces);
         let applications = self.applications(&interfaces);
         let chains = self.chains(&interfaces, inspection.as_ref(), applications.as_ref());
@@ -178,6 +179,7 @@ impl Check<'_> {
             destination: rules.destination,
             host_sets: rules.host_sets,
             filter,
+            filter_sets,
             chains,
             inspection,
             applications,

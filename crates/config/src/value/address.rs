@@ -188,6 +188,11 @@ written_as_text!(
 pub struct Mac([u8; 6]);
 
 impl Mac {
+    /// Of bytes in the order of the wire; none of a group.
+    pub fn of(bytes: [u8; 6]) -> Option<Self> {
+        (bytes != [0; 6] && bytes[0] & 1 == 0).then_some(Self(bytes))
+    }
+
     /// Its bytes in the order of the wire.
     pub fn bytes(&self) -> [u8; 6] {
         self.0
@@ -210,10 +215,7 @@ impl FromStr for Mac {
         if parts.next().is_some() {
             return Err(wrong());
         }
-        if bytes == [0; 6] || bytes[0] & 1 != 0 {
-            return Err(ValueError::MacNotUnicast(text.into()));
-        }
-        Ok(Self(bytes))
+        Self::of(bytes).ok_or_else(|| ValueError::MacNotUnicast(text.into()))
     }
 }
 

@@ -24,7 +24,7 @@ pub use mac_prefix::MacPrefix;
 pub use mss_clamp::MssClamp;
 pub use period::Period;
 pub use ports::{Port, PortRange, PortRanges, Transport};
-pub use selection::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
+pub use selection::{Addresses, Dscp, Ecn, IpProtocol, Mark, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
 pub use site_tags::{SiteTags, TagRange};
 pub use target::{Target, TargetHost};
 pub use vlan::{TagProtocol, Tags, VlanPriority};
@@ -73,6 +73,12 @@ pub enum ValueError {
     /// Not TCP flags of which any can be so.
     #[error("`{0}` are not TCP flags")]
     Flags(String),
+    /// Not a mark, or one with bits that do not count.
+    #[error("`{0}` is not a mark")]
+    Mark(String),
+    /// Not a code point of congestion.
+    #[error("`{0}` is not a code point of explicit congestion notification")]
+    Ecn(String),
     /// Not a code point.
     #[error("`{0}` is not a differentiated services code point")]
     Dscp(String),
@@ -166,6 +172,8 @@ impl ValueError {
             }
             Self::Dscp(_) => "write a name such as ef or af11, or a number from 0 to 63".into(),
             Self::Reversed(_) => "write the lower end first".into(),
+            Self::Mark(_) => "write a number such as 0x10, or 0x10/0xf0 with no bit outside the mask".into(),
+            Self::Ecn(_) => "write not-ect, ect0, ect1 or ce".into(),
             Self::Mac(_) => "write six bytes in hexadecimal such as 02:00:00:00:00:01".into(),
             Self::MacNotUnicast(_) => "the lowest bit of the first byte marks a group; write one such as 02:…".into(),
             Self::MacPrefix(_) => "write bytes in hexadecimal such as 02 or 02:5e:10".into(),

@@ -70,6 +70,76 @@ impl<'de, T: Deserialize<'de> + FromStr<Err = ValueError>> Deserialize<'de> for 
     }
 }
 
+/// A value, or all but it: then `!` stands before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrNot<T> {
+    /// All but the value.
+    pub not: bool,
+    /// The value.
+    pub value: T,
+}
+
+impl<T> From<T> for OrNot<T> {
+    fn from(value: T) -> Self {
+        Self { not: false, value }
+    }
+}
+
+impl<T: FromStr> FromStr for OrNot<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        let (not, value) = match text.strip_prefix('!') {
+            Some(value) => (true, value.trim_start()),
+            None => (false, text),
+        };
+        Ok(Self {
+            not,
+            value: value.parse()?,
+        })
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for OrNot<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.not {
+            true => write!(f, "!{}", self.value),
+            false => self.value.fmt(f),
+        }
+    }
+}
+
+impl<T: fmt::Display> Serialize for OrNot<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de, T: FromStr<Err = ValueError>> Deserialize<'de> for OrNot<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read<T>(core::marker::PhantomData<T>);
+
+        impl<T: FromStr<Err = ValueError>> Visitor<'_> for Read<T> {
+            type Value = OrNot<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value, or \"!\" and a value")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<OrNot<T>, E> {
+                text.parse()
+                    .map_err(|e: ValueError| E::custom(format!("{e}\n{}", e.hint())))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<OrNot<T>, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+
+        deserializer.deserialize_any(Read(core::marker::PhantomData))
+    }
+}
+
 /// Addresses of one family from a first to a last one, or a group of addresses by its name. Written as an address,
 /// `first-last`, a prefix, or `@name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -408,6 +478,69 @@ impl fmt::Display for TcpFlags {
 
 written_as_text!(TcpFlags, "TCP flags such as \"syn/syn,ack\"");
 
+/// A mark of sessions, and which of its bits count. Written as `value` or `value/mask`, each a number, `0x…` in hexadecimal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its bits, of those that count.
+    pub value: u32,
+    /// The bits that count.
+    pub mask: u32,
+}
+
+impl FromStr for Mark {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let number = |text: &str| match text.strip_prefix("0x") {
+            Some(digits) if !digits.starts_with('+') => u32::from_str_radix(digits, 16).ok(),
+            Some(_) => None,
+            None => text.parse().ok(),
+        };
+        let (value, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
+        let of = number(value)
+            .zip(number(mask))
+            .filter(|(value, mask)| value & !mask == 0);
+        let (value, mask) = of.ok_or_else(|| ValueError::Mark(text.into()))?;
+        Ok(Self { value, mask })
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.mask {
+            u32::MAX => write!(f, "{:#x}", self.value),
+            mask => write!(f, "{:#x}/{mask:#x}", self.value),
+        }
+    }
+}
+
+written_as_text!(Mark, "a mark such as \"0x10\" or \"0x10/0xf0\"");
+
+/// Code points of congestion (RFC 3168).
+const CONGESTION: &[&str] = &["not-ect", "ect1", "ect0", "ce"];
+
+/// A code point of explicit congestion notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ecn(pub u8);
+
+impl FromStr for Ecn {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let number = CONGESTION.iter().position(|name| *name == text);
+        let number = number.ok_or_else(|| ValueError::Ecn(text.into()))?;
+        Ok(Self(number as u8))
+    }
+}
+
+impl fmt::Display for Ecn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(CONGESTION.get(usize::from(self.0)).copied().unwrap_or_default())
+    }
+}
+
+written_as_text!(Ecn, "a code point such as \"ect0\"");
+
 /// Code points with a name (RFC 2474, 2597, 3246, 8622).
 const CODE_POINTS: &Named = &[
     ("cs0", 0),
@@ -488,6 +621,9 @@ mod tests {
             .into_iter()
             .for_each(same::<TcpFlags>);
         ["ef", "45"].into_iter().for_each(same::<Dscp>);
+        ["not-ect", "ect0", "ect1", "ce"].into_iter().for_each(same::<Ecn>);
+        ["0x10", "0x10/0xf0", "0x0/0x0"].into_iter().for_each(same::<Mark>);
+        ["tcp", "!tcp"].into_iter().for_each(same::<OrNot<IpProtocol>>);
     }
 
     #[test]
@@ -504,6 +640,11 @@ mod tests {
             assert!(text.parse::<TcpFlags>().is_err(), "{text}");
         }
         assert!("64".parse::<Dscp>().is_err());
+        for text in ["0x11/0xf0", "0x", "1/", "0x+1", "4294967296"] {
+            assert!(text.parse::<Mark>().is_err(), "{text}");
+        }
+        let mark = "7".parse::<Mark>();
+        assert_eq!(Ok((7, u32::MAX)), mark.map(|mark| (mark.value, mark.mask)));
     }
 
     #[test]

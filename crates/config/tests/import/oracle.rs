@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use sluice_config::Checked;
-use sluice_config::filter::FilterRule;
+use sluice_config::filter::{FilterRule, MacSelection};
 use sluice_config::schema::{Action, RejectWith, Verdict};
 
 /// A packet that opens a flow.
@@ -20,6 +20,9 @@ pub struct Header {
     /// 0: whole, 1: first, 2: later.
     pub fragment: u8,
     pub dscp: u8,
+    pub ecn: u8,
+    /// The last byte of the source MAC address, behind 02:00:00:00:00.
+    pub mac: u8,
     pub length: u16,
     pub interfaces: [&'static str; 2],
 }
@@ -127,6 +130,8 @@ fn matches<'r, 't>(rule: &'r [&'t str], header: &Header) -> (bool, &'r [&'t str]
                 (has_ports, header.flags & bits(value) == bits(set), 3)
             }
             "--dscp" => (true, header.dscp == u8::from_str_radix(&value[2..], 16).unwrap(), 2),
+            "--ecn-ip-ect" => (true, header.ecn == value.parse::<u8>().unwrap(), 2),
+            "--mac-source" => (true, value == format!("02:00:00:00:00:{:02x}", header.mac), 2),
             "--length" => {
                 let (first, last) = value.split_once(':').unwrap();
                 let within = first.parse::<u16>().unwrap()..=last.parse::<u16>().unwrap();
@@ -195,7 +200,9 @@ pub fn configured(checked: &Checked, header: &Header) -> Fate {
                 counted += 1;
                 continue;
             }
-            (Action::RateLimit, _) => panic!("nothing is limited"),
+            (Action::RateLimit | Action::SetMark | Action::SetDscp | Action::AddToSet, _) => {
+                panic!("no listing says so")
+            }
         };
         return (fate, counted);
     }
@@ -204,6 +211,11 @@ pub fn configured(checked: &Checked, header: &Header) -> Fate {
         Verdict::Drop | Verdict::Reject => "drop",
     };
     (default, counted)
+}
+
+fn mac(selection: &MacSelection, own: u8) -> bool {
+    let is_named = selection.of.iter().any(|mac| mac.bytes() == [2, 0, 0, 0, 0, own]);
+    selection.of.is_empty() || is_named != selection.not
 }
 
 fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
@@ -219,9 +231,15 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
     let port = |ranges: &[(u16, u16)], own: u16| {
         ranges.is_empty() || has_ports && ranges.iter().any(|(first, last)| (*first..=*last).contains(&own))
     };
-    let interface = |numbers: &[u16], own: &str| {
-        let name = |number: &u16| checked.config.interfaces[usize::from(*number)].name.as_str();
-        numbers.is_empty() || numbers.iter().any(|number| name(number) == own)
+    let interface = |ranges: &[(u16, u16)], own: &str| {
+        let number = checked
+            .config
+            .interfaces
+            .iter()
+            .position(|interface| interface.name == own);
+        // Others than those that listings name have numbers behind theirs.
+        let number = number.unwrap_or(usize::from(u16::MAX)) as u16;
+        ranges.is_empty() || ranges.iter().any(|(first, last)| (*first..=*last).contains(&number))
     };
     let message = u16::from(header.message.0) << 8 | u16::from(header.message.1);
     let of_family = &selection.messages[usize::from(six)];
@@ -243,6 +261,8 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
             .is_none_or(|flags| header.protocol == 6 && header.fragment != 2 && header.flags & flags.of == flags.set)
         && selection.fragment.is_none_or(|fragment| fragment == header.fragment)
         && (selection.dscp.is_empty() || selection.dscp.contains(&header.dscp))
+        && (selection.ecn.is_empty() || selection.ecn.contains(&header.ecn))
+        && mac(&selection.macs[0], header.mac)
         && selection
             .length
             .is_none_or(|length| (length.first..=length.last).contains(&header.length))

@@ -207,6 +207,9 @@ pub(super) async fn apply(
             if let Some(rules) = &*running {
                 crate::filter::write_log(&config, rules.list());
             }
+            if let Some(rules) = &rules {
+                build::settle_sets(&config, rules);
+            }
             *running = rules.map(RunningRules::new);
         }
         drop(running);

@@ -15,6 +15,7 @@ mod renewed;
 mod routers;
 mod routes;
 mod sessions;
+pub(crate) mod sets;
 mod sites;
 
 use std::sync::Arc;
@@ -94,6 +95,10 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::FILTER, get(filter::show))
         .route(path::INSERT_RULES, post(filter::insert))
         .route(path::REMOVE_RULES, post(filter::remove))
+        .route(path::SETS, get(sets::show))
+        .route(path::ADD_TO_SET, post(sets::add))
+        .route(path::REMOVE_FROM_SET, post(sets::remove))
+        .route(path::FLUSH_SET, post(sets::flush))
         .route(path::MAPPINGS, get(nat::mappings))
         .route(path::CLEAR_MAPPINGS, post(nat::clear))
         .route(path::PORT_BLOCKS, get(nat::port_blocks))

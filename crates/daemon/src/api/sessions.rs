@@ -219,6 +219,7 @@ fn session(shown: &Shown, config: &Config, policy: &Policy, pools: &PoolNames) -
             let seeking = policy.applications.as_deref()?;
             Some(seeking.names.text(pair))
         }),
+        mark: shown.mark,
         shard: shown.shard,
     }
 }

@@ -2,15 +2,16 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use sluice_config::Config;
 use sluice_config::config::RouterIndex;
-use sluice_config::filter::{FilterRule, Selection};
+use sluice_config::filter::{FilterRule, FilterSet, MacSelection, Selection, runs};
 use sluice_config::schema;
-use sluice_config::value::Numbers;
+use sluice_config::value::{self, Numbers, OrNot};
 use sluice_filter::{
-    Action, Address, Counters, Field, Impossible, Kind, Mask, Place, Probe, Range, Rule, RuleList, Settings, Verdict,
-    With, Written,
+    Action, Address, AddressSet, Conditions, Counters, Field, Impossible, Kind, Macs, Mark, Marked, Mask, Membership,
+    Place, Probe, Range, Rule, RuleList, Sets, Settings, Shared, Verdict, With, Written,
 };
 
 use super::BuildError;
@@ -38,13 +39,14 @@ pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>,
     let Some(settings) = &config.filter_settings() else {
         return Ok(None);
     };
+    let sets = Arc::new(sets(config, before.map(Rules::sets)));
     let listed = |(place, (rule, text)): (usize, (&FilterRule, schema::FilterRule))| {
         let listed = Listed {
             text,
             rule: rule.clone(),
             inserted: false,
         };
-        let written = written(rule).map_err(|error| match error {
+        let written = written(rule, &sets).map_err(|error| match error {
             BuildError::UnknownApplication(unknown) => UnknownApplication { rule: place, ..unknown }.into(),
             error => error,
         })?;
@@ -62,16 +64,69 @@ pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>,
         sessions: settings.sessions,
         workers: config.cores.len().max(1),
     };
-    Ok(Some(RuleList::new(rules.into_iter(), settings, counters)?))
+    let rules = RuleList::new(rules.into_iter(), settings, counters)?;
+    Ok(Some(rules.with_sets(sets)))
+}
+
+/// The sets of a configuration: those that there were, unless their size has changed.
+fn sets(config: &Config, before: Option<&Sets>) -> Sets {
+    let set = |set: &FilterSet| {
+        let (old, size) = (before.and_then(|sets| sets.get(&set.name)), set.settings.size as usize);
+        if let Some(same) = old.filter(|old| old.size() == size) {
+            return (set.name.clone(), same.clone());
+        }
+        let new = AddressSet::new(size, None);
+        // What the file says goes before.
+        settle(&new, &set.settings);
+        old.into_iter().for_each(|old| new.copy(old));
+        (set.name.clone(), Arc::new(new))
+    };
+    config.filter_sets.iter().map(set).collect()
+}
+
+/// Let the sets that were there before follow a configuration that is in force.
+pub fn settle_sets(config: &Config, rules: &Rules) {
+    for set in &config.filter_sets {
+        if let Some(running) = rules.sets().get(&set.name) {
+            settle(running, &set.settings);
+        }
+    }
+}
+
+fn settle(set: &AddressSet, settings: &schema::AddressSet) {
+    set.set_timeout(settings.timeout.map(value::Period::duration));
+    for &address in &settings.elements {
+        if set.add(address, None, 0).is_err() {
+            tracing::warn!("filter: a set of {} is full: {address} is not added", set.size());
+        }
+    }
 }
 
 /// Where each rule was before. Rules are the same where they do and match the same, whatever their names and places are.
 fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Option<Place>> + 'c {
     let text = |rule: &FilterRule| {
-        let FilterRule { action, with, rate, .. } = rule;
+        let FilterRule {
+            action,
+            with,
+            rate,
+            new_mark,
+            new_dscp,
+            adds_to,
+            ..
+        } = rule;
         format!(
             "{:?}",
-            (rule.router, rule.is_default, action, with, rate, &rule.selection)
+            (
+                rule.router,
+                rule.is_default,
+                action,
+                with,
+                rate,
+                new_mark,
+                new_dscp,
+                adds_to,
+                &rule.selection
+            )
         )
     };
     let mut known: HashMap<String, VecDeque<Place>> = HashMap::new();
@@ -111,7 +166,7 @@ fn verdict(verdict: schema::Verdict, with: With) -> Verdict {
 ///
 /// # Errors
 /// It asks for what no packet has.
-pub fn written(rule: &FilterRule) -> Result<Written, BuildError> {
+pub fn written(rule: &FilterRule, sets: &Sets) -> Result<Written, BuildError> {
     let with = match rule.with {
         schema::RejectWith::Reset => With::Reset,
         schema::RejectWith::PortUnreachable => With::PortUnreachable,
@@ -122,16 +177,47 @@ pub fn written(rule: &FilterRule) -> Result<Written, BuildError> {
         schema::Action::Accept => Action::Decide(Verdict::Accept),
         schema::Action::Drop => Action::Decide(Verdict::Drop),
         schema::Action::Reject => Action::Decide(Verdict::Reject(with)),
-        schema::Action::Count => Action::Count,
+        schema::Action::Count | schema::Action::AddToSet => Action::Count,
         schema::Action::Log => Action::Log,
         schema::Action::RateLimit => Action::Limit { rate, burst },
+        schema::Action::SetDscp => Action::SetDscp(rule.new_dscp.unwrap_or(0)),
+        schema::Action::SetMark => Action::SetMark(mark(rule.new_mark.unwrap_or(value::Mark { value: 0, mask: 0 }))),
+    };
+    // A name that nothing has is refused before.
+    let none = || Arc::new(AddressSet::new(1, None));
+    let set = |name: &String| Shared(sets.get(name).cloned().unwrap_or_else(none));
+    let membership = |of: &Option<OrNot<String>>| {
+        let OrNot { not, value } = of.as_ref()?;
+        let (not, set) = (*not, set(value));
+        Some(Membership { not, set })
     };
     Ok(Written {
         action,
         four: boxes4(&rule.selection, rule.router)?,
         six: boxes6(&rule.selection, rule.router)?,
         applications: named(&rule.selection.applications)?,
+        conditions: Conditions {
+            macs: rule.selection.macs.each_ref().map(macs),
+            sets: rule.selection.sets.each_ref().map(membership),
+            adds_to: rule.adds_to.as_ref().map(set),
+            mark: rule.selection.mark.as_ref().map(|marked| Marked {
+                not: marked.not,
+                mark: mark(marked.value),
+            }),
+        },
     })
+}
+
+fn mark(mark: value::Mark) -> Mark {
+    let value::Mark { value, mask } = mark;
+    Mark { value, mask }
+}
+
+fn macs(selection: &MacSelection) -> Macs {
+    Macs {
+        not: selection.not,
+        of: selection.of.iter().map(|mac| mac.bytes()).collect(),
+    }
 }
 
 /// Every combination of what a rule names, of IPv4 packets of a router, or of all.
@@ -196,19 +282,24 @@ fn boxes<A: Address>(
             .map(|numbers| (numbers.first.into(), numbers.last.into()))
             .collect()
     };
-    let interfaces = |list: &[u16]| list.iter().map(|&number| (number.into(), number.into())).collect();
-    let fields: [(Field, Vec<(u32, u32)>); 11] = [
+    let protocols = runs(&selection.protocols_of(six));
+    let protocols = protocols
+        .into_iter()
+        .map(|(first, last)| (first.into(), last.into()))
+        .collect();
+    let fields: [(Field, Vec<(u32, u32)>); 12] = [
         (Field::Context, routers),
-        (Field::Protocol, bytes(&selection.protocols_of(six))),
+        (Field::Protocol, protocols),
         (Field::SourcePort, wide(&selection.source_ports)),
         (Field::DestinationPort, wide(&selection.destination_ports)),
         (Field::Message, wide(&selection.messages[usize::from(six)])),
         (Field::Fragment, bytes(selection.fragment.as_slice())),
         (Field::Dscp, bytes(&selection.dscp)),
+        (Field::Ecn, bytes(&selection.ecn)),
         (Field::Length, numbers(selection.length)),
         (Field::Vlan, numbers(selection.vlan)),
-        (Field::Incoming, interfaces(&selection.incoming)),
-        (Field::Outgoing, interfaces(&selection.outgoing)),
+        (Field::Incoming, wide(&selection.incoming)),
+        (Field::Outgoing, wide(&selection.outgoing)),
     ];
     for (field, values) in fields.into_iter().filter(|(_, values)| !values.is_empty()) {
         let mut more = Vec::with_capacity(rules.len() * values.len());

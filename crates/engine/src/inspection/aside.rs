@@ -2,8 +2,8 @@
 
 use sluice_inspect::Skipped;
 use sluice_table::flow::RecordIndex;
-use sluice_wire::Direction;
 use sluice_wire::layers::{Flags, Layers};
+use sluice_wire::{Direction, Packet};
 
 use super::Inspect;
 use crate::batch::{Hop, Lists, put};
@@ -11,10 +11,11 @@ use crate::counters::WorkerCounters;
 use crate::family::{Family, Session};
 use crate::filter;
 use crate::io::Slot;
+use crate::marks::{Marks, code_point, set_code_point};
 use crate::time::Now;
 
 /// Whether a packet is looked at before anything is written: by inspection first, so that an application is known by what it
-/// has let go on, in order. Or it is dropped, as all of its session are.
+/// has let go on, in order. Or it is dropped, as all of its session are. What goes on has the code point that its session has.
 #[inline(never)]
 pub fn turn_aside<F: Family>(
     slot: Slot,
@@ -23,6 +24,7 @@ pub fn turn_aside<F: Family>(
     session: &mut F::Session,
     lists: &mut Lists,
     (now, counters): (Now, &WorkerCounters),
+    (packet, code_points, shard): (&mut Packet<'_>, Option<&Marks>, u16),
 ) -> bool {
     let inspect = session.inspect();
     let passed = lists.has_passed(slot);
@@ -48,6 +50,12 @@ pub fn turn_aside<F: Family>(
     }
     if inspect == Inspect::Left && !passed {
         counters.bypass_before(Skipped::Left);
+    }
+    let kept = |code_points: &Marks| code_point(code_points.get::<F>(shard, index));
+    if direction == Direction::Forward
+        && let Some(dscp) = code_points.and_then(kept)
+    {
+        set_code_point::<F>(packet.bytes_mut(), layers, dscp);
     }
     false
 }

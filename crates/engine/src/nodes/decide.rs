@@ -4,7 +4,7 @@
 //! park (a SYN that nobody expects), drop. What is found is data in the session's record; only `established` touches the packet.
 
 use arrayvec::ArrayVec;
-use sluice_filter::{Filters, Header, Known};
+use sluice_filter::{Filters, Header, Known, Marking};
 use sluice_nat::bindings::Inbound;
 use sluice_nat::rule::{self, Balance, Decided, HostSetIndex, SetHost, SourceAction};
 use sluice_nat::sites::{is_site, outer};
@@ -21,6 +21,7 @@ use crate::context::Ctx;
 use crate::family::Family;
 use crate::filter::{self, Asked, Refused};
 use crate::io::{HAND, Slot};
+use crate::marks::set_code_point;
 use crate::nodes::{bridge, host, subscriber};
 use crate::opening::{self, Openings};
 use crate::paths::{Destination, Wanted};
@@ -120,13 +121,13 @@ type Redirection<F> = Option<Decided<rule::Destination<<F as Family>::Address>>>
 type Sourcing<F> = Option<Decided<SourceAction<<F as Family>::Address>>>;
 
 /// Ask rules and routes about a flow that came in by the interface of `meta`, and belongs to its shard; rules of the filter
-/// with what is known of its application, but for what they refuse of that.
+/// with what is known of its application, but for what they refuse of that, and with its mark.
 /// Of several hosts that a rule leads to, `host` stays the one that it has.
 pub fn plan<F: Family>(
     ctx: &Ctx<'_, '_>,
     meta: &Meta,
     key: &F::Key,
-    known: Option<Known>,
+    (known, mark): (Option<Known>, u32),
     host: Option<F::Address>,
 ) -> Plan<F> {
     let (rules, tuple, protocol) = (&F::nat(ctx.policy).rules, F::tuple(key), F::protocol(key));
@@ -146,6 +147,13 @@ pub fn plan<F: Family>(
             let passes = filter.is_none_or(|filter| {
                 let tuple = way.translated(tuple);
                 let header = filter::first_header::<F>(ctx.policy, meta, protocol, &tuple, interface);
+                let back = match &plan {
+                    Plan::Session(translation) => translation.hops[1],
+                    _ => Hop::UNROUTED,
+                };
+                let header = filter::with_macs(ctx.policy, header.with_mark(mark), || {
+                    filter::macs_from(ctx.policy, ctx.paths, meta.interface, back)
+                });
                 filter::would_begin::<F>(F::filter(filter), &header, known)
             });
             if passes {
@@ -730,12 +738,19 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         };
         put(&mut plans, (plan, sourcing.map(|decided| decided.rule)));
     }
+    let mut led = ArrayVec::<Slot, HAND>::new();
     if let Some(filter) = policy.filter.as_deref() {
-        for (place, refused) in asked.refused(filter, ctx) {
+        let marked = |place: usize, marking: Marking| {
+            openings.mark(slots[place], marking);
+            if let Some(dscp) = marking.dscp {
+                let slot = slots[place] as usize % HAND;
+                set_code_point::<F>(batch.packets[slot].bytes_mut(), &batch.meta[slot].layers, dscp);
+            }
+        };
+        for (place, refused) in asked.refused(filter, ctx, marked) {
             plans[place].0 = turned_away(refused);
         }
     }
-    let mut led = ArrayVec::<Slot, HAND>::new();
     let (mut sources, mut destinations) = (Tally::default(), Tally::default());
     let tools = ctx.tools();
     let decided = slots.iter().zip(&keys).zip(&plans).zip(&redirections);

@@ -329,6 +329,7 @@ fn step<F: Family, const SITES: bool>(
             session,
             lists,
             (ctx.now, ctx.counters),
+            (packet, ctx.policy.code_points.as_deref(), meta.shard),
         )
     {
         return false;

@@ -4,7 +4,7 @@
 //! drop.
 
 use arrayvec::ArrayVec;
-use sluice_filter::Filters;
+use sluice_filter::{Filters, Marking};
 use sluice_nat::Tuple;
 use sluice_route::{Balance, NextHops, Reason as Route, SourceValidation};
 use sluice_wire::Packet;
@@ -16,6 +16,7 @@ use crate::context::{Ctx, Exit};
 use crate::family::Family;
 use crate::filter::{self, Asked};
 use crate::io::{HAND, Slot};
+use crate::marks::set_code_point;
 use crate::nodes::output::{Ways, send};
 use crate::nodes::{decrement, dont_fragment};
 use crate::paths::{Destination, Wanted};
@@ -122,7 +123,7 @@ fn choose<F: Family>(batch: &Batch<'_, '_>, slots: &[Slot], routes: &mut [u32; H
 /// Ask the filter about each packet that was received, and leave those that pass.
 #[inline(never)]
 fn screen<F: Family>(
-    batch: &Batch<'_, '_>,
+    batch: &mut Batch<'_, '_>,
     slots: &mut ArrayVec<Slot, HAND>,
     (addresses, routes): (&mut [F::Address; HAND], &mut [u32; HAND]),
     lists: &mut Lists,
@@ -150,8 +151,14 @@ fn screen<F: Family>(
             filter::header::<F>(ctx.policy, meta, frame, F::tuple(&key), egress),
         );
     }
+    let marked = |place: usize, marking: Marking| {
+        if let (Some(dscp), Some(&slot)) = (marking.dscp, slots.get(place)) {
+            let slot = slot as usize % HAND;
+            set_code_point::<F>(batch.packets[slot].bytes_mut(), &batch.meta[slot].layers, dscp);
+        }
+    };
     let mut refused = [None; HAND];
-    for (place, why) in asked.refused(filter, ctx) {
+    for (place, why) in asked.refused(filter, ctx, marked) {
         refused[place] = Some(why);
     }
     let (mut place, mut kept) = (0, 0);

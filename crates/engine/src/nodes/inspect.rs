@@ -100,7 +100,12 @@ fn one<F: Family>(
     // What was decided before, and what is shed, costs no work.
     let open = match packet.session.inspect() {
         Inspect::Flow(handle) => Some(FlowHandle(handle)),
-        Inspect::Nothing | Inspect::Wanted | Inspect::Left | Inspect::Sought | Inspect::Denied(_) => None,
+        Inspect::Nothing
+        | Inspect::Wanted
+        | Inspect::Left
+        | Inspect::Sought
+        | Inspect::Remarked
+        | Inspect::Denied(_) => None,
     };
     let decided = open
         .zip(shard.inspector.as_deref_mut())
@@ -494,7 +499,7 @@ fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Sessi
         Inspect::Flow(handle) if inspector.has(FlowHandle(handle)) => return Some(FlowHandle(handle)),
         Inspect::Flow(_) => true,
         Inspect::Wanted => false,
-        Inspect::Nothing | Inspect::Left | Inspect::Sought | Inspect::Denied(_) => return None,
+        Inspect::Nothing | Inspect::Left | Inspect::Sought | Inspect::Remarked | Inspect::Denied(_) => return None,
     };
     let handle = inspector.open(session.protocol() == protocol::TCP)?;
     let client = ends::<F>(session, Direction::Forward);

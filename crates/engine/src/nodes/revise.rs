@@ -2,7 +2,7 @@
 //!
 //! Exits: established again (kept, or to be opened anew), unresolved (neighbour unknown), complain (no route), drop.
 
-use sluice_filter::Known;
+use sluice_filter::{Known, Marking};
 use sluice_inspect::applications::Pair;
 use sluice_nat::rule::{self, SourceAction};
 use sluice_nat::sites::{is_pooled, is_site, site};
@@ -22,6 +22,7 @@ use crate::family::{Family, Session};
 use crate::filter;
 use crate::inspection::Inspect;
 use crate::leases::{Lessor, lessor, move_to};
+use crate::marks::{code_point, of_code_point};
 use crate::nodes::decide::{Plan, Translation, keeps_address, plan, refused};
 use crate::nodes::host;
 use crate::paths::{Destination, Paths};
@@ -56,7 +57,8 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         ctx.counters.sessions_revised.add(is_old.into());
         let tools = ctx.tools();
         let known = filter::known::<F>(&session, ctx.recognition);
-        let kept = keeps::<F>(ctx, &meta, &session, known);
+        let mark = mark_of::<F>(ctx.policy, meta.shard, index);
+        let kept = keeps::<F>(ctx, &meta, (&session, mark), known);
         let mut stays = None;
         let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
         let Some(shard) = shard else { continue };
@@ -123,11 +125,20 @@ pub fn follow_application<F: Family>(
     let is_denied = matches!(session.inspect(), Inspect::Denied(_));
     let known = filter::known::<F>(&session, tools.recognition);
     let counting = (asked == Asked::First).then_some(tools.now.nanoseconds);
-    let now = match filter::refuses::<F>(policy, &session, known, counting) {
+    let mark = mark_of::<F>(policy, shard.number, index);
+    let mut marking = None;
+    let refuses = filter::refuses::<F>(policy, tools.paths, (&session, mark), known, counting, |set| {
+        marking = Some(set)
+    });
+    if let Some(marking) = marking {
+        mark_again::<F>(shard, index, policy, marking);
+    }
+    let now = match refuses {
         Some(with) => Inspect::Denied(with),
         None if !is_denied => return,
         // What it said meanwhile nobody has heard: inspection goes on in its midst.
         None if is_inspected(policy, &session, session.hop(Direction::Forward)) => Inspect::Wanted,
+        None if code_point_of::<F>(policy, shard.number, index).is_some() => Inspect::Remarked,
         None => Inspect::Nothing,
     };
     if !is_denied {
@@ -226,7 +237,8 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy, paths: &Pa
     is_of_last_commit::<F>(session, policy)
         && is_plain::<F>(session)
         && (!routes_may_concern::<F>(session, policy, generations) || is_on_its_way::<F>(session, policy, paths))
-        && (!rules_may_concern::<F>(session, policy, generations) || is_as_ruled::<F>(session, policy, generations))
+        && (!rules_may_concern::<F>(session, policy, generations)
+            || is_as_ruled::<F>(session, policy, paths, generations))
 }
 
 /// Whether both hops of a session are still those of routes, or of terminals, and its packets may come in as they do.
@@ -249,12 +261,14 @@ fn is_by_uplink<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths)
 }
 
 /// Whether rules still say of a session what they said.
-fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, generations: u32) -> bool {
+fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths, generations: u32) -> bool {
     let there = session.hop(Direction::Forward);
     let context = session.forward().context();
     if let Some(filters) = policy.filter_of(context)
         && filter::changed::<F>(policy, generations).is_some_and(|changed| filter::may_concern::<F>(changed, session))
-        && (session.application() != Application::Nothing || !filter::passes::<F>(policy, filters, session, None))
+        && (session.application() != Application::Nothing
+            || policy.marks.is_some()
+            || !filter::passes::<F>(policy, paths, filters, (session, 0), None))
     {
         return false;
     }
@@ -298,6 +312,30 @@ fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, generations: u3
     }
 }
 
+/// A session whose application is known now gets what rules have set.
+fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, policy: &Policy, marking: Marking) {
+    if let Some(marks) = policy.marks.as_deref() {
+        marks.set::<F>(shard.number, index, marking.mark);
+    }
+    if let (Some(code_points), Some(_)) = (policy.code_points.as_deref(), marking.dscp) {
+        code_points.set::<F>(shard.number, index, of_code_point(marking.dscp));
+        if let Some(session) = F::table(shard).get_mut(index) {
+            session.remark();
+        }
+    }
+}
+
+/// The code point that rules have given to a session.
+fn code_point_of<F: Family>(policy: &Policy, shard: u16, index: RecordIndex) -> Option<u8> {
+    let code_points = policy.code_points.as_deref()?;
+    code_point(code_points.get::<F>(shard, index))
+}
+
+/// The mark of a session.
+fn mark_of<F: Family>(policy: &Policy, shard: u16, index: RecordIndex) -> u32 {
+    policy.marks.as_deref().map_or(0, |marks| marks.get::<F>(shard, index))
+}
+
 /// Whether a session that a site's terminal opened has still the outside address that its site has.
 fn is_translated_as_site<F: Family>(session: &F::Session, policy: &Policy) -> bool {
     let (context, nat) = (session.forward().context(), session.nat());
@@ -328,7 +366,12 @@ struct Stay<F: Family> {
 }
 
 /// How a session goes on by the newest policy; none where its translation is no longer what rules and pools say.
-fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known: Option<Known>) -> Option<Stay<F>> {
+fn keeps<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    (session, mark): (&F::Session, u32),
+    known: Option<Known>,
+) -> Option<Stay<F>> {
     let key = session.key(Direction::Forward);
     let lessor = lessor::<F>(session, ctx.policy, meta.shard);
     if lessor == Lessor::Nobody {
@@ -362,7 +405,7 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
         answers: _,
     } = match match own {
         true => host::plan::<F>(ctx, &first, &key, Some(session.reverse().source())),
-        false => plan::<F>(ctx, &first, &key, known, Some(session.reverse().source())),
+        false => plan::<F>(ctx, &first, &key, (known, mark), Some(session.reverse().source())),
     } {
         Plan::Session(translation) => translation,
         // A route or a neighbour that is away for the moment does not end a session.
@@ -377,7 +420,7 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
                 old if !old.is_routed() => old,
                 _ => Hop::UNROUTED,
             };
-            return may_stay::<F>(ctx.policy, session, known).then_some(Stay {
+            return may_stay::<F>(ctx, (session, mark), known).then_some(Stay {
                 hops: [there, back],
                 stopped: [(there == Hop::UNROUTED).then_some(plan), way_back.err()],
             });
@@ -433,11 +476,12 @@ fn way_back<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Result<Hop, P
 
 /// Whether the filter lets a session stay that routes lead nowhere. By which interface it leaves is not known any more once it has
 /// been so for a while: only rules that have changed are asked then.
-fn may_stay<F: Family>(policy: &Policy, session: &F::Session, known: Option<Known>) -> bool {
+fn may_stay<F: Family>(ctx: &Ctx<'_, '_>, (session, mark): (&F::Session, u32), known: Option<Known>) -> bool {
+    let policy = ctx.policy;
     let generations = policy.generation.wrapping_sub(session.generation());
     let as_before = session.hop(Direction::Forward) == Hop::UNROUTED
         && is_of_last_commit::<F>(session, policy)
         && (generations == 0 || !rules_may_concern::<F>(session, policy, generations));
     let filters = policy.filter_of(session.forward().context());
-    as_before || filters.is_none_or(|filters| filter::passes::<F>(policy, filters, session, known))
+    as_before || filters.is_none_or(|filters| filter::passes::<F>(policy, ctx.paths, filters, (session, mark), known))
 }

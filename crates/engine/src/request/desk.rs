@@ -213,7 +213,7 @@ fn scan<F: Family>(
     visit: &mut impl FnMut(RecordIndex, &Shown),
 ) -> Option<u32> {
     F::table_ref(shard).scan(from, count, |index, session| {
-        visit(index, &show::<F>(shard.number, session, tools, policy));
+        visit(index, &show::<F>(shard.number, (index, session), tools, policy));
     })
 }
 
@@ -232,7 +232,12 @@ fn flow<T: Tuple>(tuple: &T, protocol: u8, direction: Direction) -> Flow {
     }
 }
 
-fn show<F: Family>(shard: u16, session: &F::Session, tools: &Tools<'_>, policy: &Policy) -> Shown {
+fn show<F: Family>(
+    shard: u16,
+    (index, session): (RecordIndex, &F::Session),
+    tools: &Tools<'_>,
+    policy: &Policy,
+) -> Shown {
     let track = session.track();
     let tcp = session.protocol() == sluice_wire::ipv4::protocol::TCP;
     debug_assert!(session.links().is_live());
@@ -251,6 +256,7 @@ fn show<F: Family>(shard: u16, session: &F::Session, tools: &Tools<'_>, policy: 
         pool: session.nat().pool(),
         inbound: !session.nat().outbound(Direction::Forward),
         application: application::<F>(session, tools, policy),
+        mark: policy.marks.as_deref().map_or(0, |marks| marks.get::<F>(shard, index)),
         shard,
     }
 }

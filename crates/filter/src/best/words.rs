@@ -49,7 +49,7 @@ pub struct Spans {
 
 impl Worded for u32 {
     const WORDS: usize = 1;
-    const FIT: usize = 12;
+    const FIT: usize = 14;
     type More = [u32; 0];
     type Column = Spans;
 
@@ -96,7 +96,7 @@ pub struct Ends {
 impl Worded for u128 {
     const WORDS: usize = 4;
     const FIT: usize = 8;
-    type More = [u32; 4];
+    type More = [u32; 6];
     type Column = Ends;
 
     #[inline(always)]

@@ -4,11 +4,11 @@
 //! room, all is built anew. Before the room is used up, the list is folded: built anew on another thread, while it goes on
 //! changing.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Action, Counter, Counters, FilterError, Filters, Place, Settings, Written, later};
+use super::{Action, AddressSet, Counter, Counters, FilterError, Filters, Place, Settings, Written, later};
 use crate::Best;
 
 /// A rule, and what its editor knows of it.
@@ -40,7 +40,11 @@ pub struct RuleList<T> {
     since: Option<Vec<Step>>,
     /// The filters before, where it is a fold that has not ended.
     before: Option<Arc<Filters>>,
+    sets: Arc<Sets>,
 }
+
+/// Sets by name.
+pub type Sets = BTreeMap<String, Arc<AddressSet>>;
 
 /// A rule came to an index, or went from it.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +60,7 @@ pub struct Fold<T> {
     settings: Settings,
     order: Vec<Place>,
     rules: Vec<Arc<Listed<T>>>,
+    sets: Arc<Sets>,
 }
 
 impl<T> Fold<T> {
@@ -67,6 +72,7 @@ impl<T> Fold<T> {
         let counters = Counters::following(&self.before.counters, self.order.iter().copied().map(Some));
         let mut built = RuleList::of(self.rules, self.settings, counters)?;
         built.before = Some(self.before);
+        built.sets = self.sets;
         Ok(built)
     }
 }
@@ -94,7 +100,18 @@ impl<T> RuleList<T> {
             rules,
             since: None,
             before: None,
+            sets: Arc::default(),
         })
+    }
+
+    /// The same with sets that rules may name.
+    pub fn with_sets(self, sets: Arc<Sets>) -> Self {
+        Self { sets, ..self }
+    }
+
+    /// The sets that rules may name.
+    pub fn sets(&self) -> &Sets {
+        &self.sets
     }
 
     /// What workers ask.
@@ -246,6 +263,9 @@ impl<T> RuleList<T> {
         let (Action::Decide(verdict), false) = (written.action, written.stands_aside()) else {
             return false;
         };
+        if written.conditions.names_macs() {
+            return false;
+        }
         let (Some(four), Some(six)) = (filters.four.matcher.best(), filters.six.matcher.best()) else {
             return false;
         };
@@ -271,6 +291,10 @@ impl<T> RuleList<T> {
         let (false, Some(number)) = (rule.stands_aside(), filters.decisions.number(place)) else {
             return false;
         };
+        // What the rule hid may name MAC addresses, whose boxes are known where all is built.
+        if !filters.stations.is_empty() {
+            return false;
+        }
         let (Some(four), Some(six)) = (filters.four.matcher.best(), filters.six.matcher.best()) else {
             return false;
         };
@@ -299,6 +323,7 @@ impl<T> RuleList<T> {
             before: self.filters.clone(),
             settings: self.settings,
             order: self.order.clone(),
+            sets: self.sets.clone(),
             rules: self
                 .order
                 .iter()

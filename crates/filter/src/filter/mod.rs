@@ -7,12 +7,18 @@ mod application;
 mod counters;
 mod kind;
 mod list;
+mod marks;
 mod numbers;
+mod sets;
+mod stations;
 
 pub use application::{Known, Named};
 pub use counters::{Counter, Counters, LogRecord};
 pub use kind::Kind;
-pub use list::{Change, Fold, RuleList};
+pub use list::{Change, Fold, RuleList, Sets};
+pub use marks::{Mark, Marked, Marking};
+pub use sets::{AddressSet, Membership, SetFull, Shared};
+pub use stations::{Macs, Stations};
 
 use std::borrow::Borrow;
 use std::net::IpAddr;
@@ -66,6 +72,10 @@ pub enum Action {
         /// Packets at once; at least 1.
         burst: u32,
     },
+    /// The session gets a mark, and later rules are asked.
+    SetMark(Mark),
+    /// The packet, and those behind it in its session, leave with a differentiated services code point; later rules are asked.
+    SetDscp(u8),
 }
 
 /// Packets that a rule logs a second, and at once.
@@ -92,12 +102,45 @@ pub struct Written {
     /// Applications, of which the session's is one: then it is asked about sessions whose application is known, and no others.
     /// Any where none is named.
     pub applications: Vec<Named>,
+    /// What else it asks for.
+    pub conditions: Conditions,
+}
+
+/// What a rule asks for that no box says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// MAC addresses of the source and of the destination.
+    pub macs: [Macs; 2],
+    /// The mark that the session has by then.
+    pub mark: Option<Marked>,
+    /// Sets that the source and the destination are in.
+    pub sets: [Option<Membership>; 2],
+    /// The set that the source is added to where the rule matches.
+    pub adds_to: Option<Shared>,
+}
+
+impl Conditions {
+    /// Whether the rule is asked beside the matcher for them.
+    fn stand_aside(&self) -> bool {
+        self.mark.is_some() || self.sets.iter().any(Option::is_some)
+    }
+
+    /// Whether the sets that a rule names have the addresses of a packet.
+    fn have<A: Address>(&self, header: &Header<A>) -> bool {
+        let is_in = |set: &Option<Membership>, address: A| set.as_ref().is_none_or(|set| set.has(address.ip()));
+        is_in(&self.sets[0], header.source()) && is_in(&self.sets[1], header.destination())
+    }
+
+    /// Whether it names MAC addresses.
+    fn names_macs(&self) -> bool {
+        self.macs.iter().any(|macs| !macs.of.is_empty())
+    }
 }
 
 impl Written {
     /// Whether it is asked beside the matcher.
     fn stands_aside(&self) -> bool {
-        !matches!(self.action, Action::Decide(_)) || !self.applications.is_empty()
+        !matches!(self.action, Action::Decide(_)) || !self.applications.is_empty() || self.conditions.stand_aside()
     }
 }
 
@@ -132,6 +175,9 @@ pub enum FilterError {
     /// More boxes than there are numbers.
     #[error("{0} combinations of fields are more than a filter takes")]
     TooMany(usize),
+    /// More MAC addresses than there are numbers.
+    #[error("{0} MAC addresses are more than a filter takes")]
+    TooManyMacs(usize),
 }
 
 impl Fate {
@@ -163,6 +209,17 @@ struct Aside<A> {
     action: Action,
     rule: Rule<A>,
     applications: Arc<[Named]>,
+    conditions: Arc<Conditions>,
+}
+
+impl<A: Address> Aside<A> {
+    /// A packet has matched; whether later rules are asked.
+    fn note(&self, header: &Header<A>, counters: &Counters, now: u64) -> bool {
+        if let Some(Shared(set)) = &self.conditions.adds_to {
+            set.add_by_packet(header.source().ip(), now);
+        }
+        counters.note(self.place, self.action, header, now)
+    }
 }
 
 /// Rules of one family.
@@ -178,13 +235,13 @@ pub struct Filter<A: Address> {
 impl<A: Address> Filter<A> {
     /// Of boxes in order, each with the place of its rule and what that does.
     fn new<'r>(
-        boxes: impl Iterator<Item = (Place, &'r Written, &'r Rule<A>)>,
+        boxes: impl Iterator<Item = (Place, &'r Written, Rule<A>)>,
         settings: &Settings,
         decisions: Arc<Decisions>,
     ) -> Result<Self, FilterError> {
         let (mut rules, mut aside) = (Vec::new(), Vec::new());
         for (place, written, rule) in boxes {
-            let (number, rule) = (decisions.number(place).unwrap_or_default(), rule.clone());
+            let number = decisions.number(place).unwrap_or_default();
             match written.stands_aside() {
                 false => rules.push((number, rule)),
                 true => aside.push(Aside {
@@ -193,6 +250,7 @@ impl<A: Address> Filter<A> {
                     action: written.action,
                     rule,
                     applications: written.applications.as_slice().into(),
+                    conditions: written.conditions.clone().into(),
                 }),
             }
         }
@@ -216,14 +274,29 @@ impl<A: Address> Filter<A> {
     /// The fate of packets, asked by a worker at a time in nanoseconds: rules that matched have counted them, as far as they
     /// were asked.
     pub fn decide(&self, headers: &[Header<A>], fates: &mut [Fate], counters: &Counters, worker: usize, now: u64) {
-        for (headers, fates) in headers.chunks(BATCH).zip(fates.chunks_mut(BATCH)) {
+        self.decide_marking(headers, fates, counters, (worker, now), |_, _| {});
+    }
+
+    /// The same; `marked` is told for which packets rules set anything.
+    pub fn decide_marking(
+        &self,
+        headers: &[Header<A>],
+        fates: &mut [Fate],
+        counters: &Counters,
+        (worker, now): (usize, u64),
+        mut marked: impl FnMut(usize, Marking),
+    ) {
+        let batches = headers.chunks(BATCH).zip(fates.chunks_mut(BATCH));
+        for (first, (headers, fates)) in (0..).step_by(BATCH).zip(batches) {
             let mut found = [None; BATCH];
             self.matcher.first_of_each(headers, &mut found[..headers.len()], worker);
-            for ((header, found), fate) in headers.iter().zip(found).zip(fates) {
-                *fate = self.fate(header, None, found, |place, action| {
-                    counters.note(place, action, header, now)
-                });
+            for (place, ((header, found), fate)) in (first..).zip(headers.iter().zip(found).zip(fates)) {
+                let marking;
+                (*fate, marking) = self.fate(header, None, found, |aside| aside.note(header, counters, now));
                 counters.decided(fate.by, header, now);
+                if marking.mark != header.mark() || marking.dscp.is_some() {
+                    marked(place, marking);
+                }
             }
         }
     }
@@ -235,23 +308,19 @@ impl<A: Address> Filter<A> {
 
     /// The same where its session's application is known.
     pub fn would_as(&self, header: &Header<A>, known: Option<Known>) -> Fate {
-        self.fate(header, known, self.first(header), |_, _| true)
+        self.fate(header, known, self.first(header), |_| true).0
     }
 
     /// The fate of a session whose application is known now, by its first packet's header: rules about applications that match
-    /// have counted it; the others did when it began.
-    pub fn decide_as(&self, header: &Header<A>, known: Known, counters: &Counters, now: u64) -> Fate {
-        let fate = self.fate(header, Some(known), self.first(header), |place, action| {
-            let of_applications = self
-                .aside
-                .iter()
-                .any(|aside| aside.place == place && !aside.applications.is_empty());
-            !of_applications || counters.note(place, action, header, now)
+    /// have counted it; the others did when it began. And what they set.
+    pub fn decide_as(&self, header: &Header<A>, known: Known, counters: &Counters, now: u64) -> (Fate, Marking) {
+        let (fate, marking) = self.fate(header, Some(known), self.first(header), |aside| {
+            aside.applications.is_empty() || aside.note(header, counters, now)
         });
         if let By::Application(_) = fate.by {
             counters.decided(fate.by, header, now);
         }
-        fate
+        (fate, marking)
     }
 
     fn first(&self, header: &Header<A>) -> Option<RuleNumber> {
@@ -264,22 +333,27 @@ impl<A: Address> Filter<A> {
     /// The same, and the rules that match before the one that decides.
     pub fn explain(&self, header: &Header<A>) -> (Vec<Place>, Fate) {
         let mut before = Vec::new();
-        let fate = self.fate(header, None, self.first(header), |place, _| {
-            before.push(place);
+        let (fate, _) = self.fate(header, None, self.first(header), |aside| {
+            before.push(aside.place);
             true
         });
         (before, fate)
     }
 
-    /// `note` is told of each rule that matches before the one that decides, and says whether the packet may go on.
+    /// The fate of a packet, and what rules set. `note` is told of each rule that matches before the one that decides, and says whether
+    /// the packet may go on.
     #[inline(always)]
     fn fate(
         &self,
         header: &Header<A>,
         known: Option<Known>,
         found: Option<RuleNumber>,
-        mut note: impl FnMut(Place, Action) -> bool,
-    ) -> Fate {
+        mut note: impl FnMut(&Aside<A>) -> bool,
+    ) -> (Fate, Marking) {
+        let mut marking = Marking {
+            mark: header.mark(),
+            dscp: None,
+        };
         // Boxes of a rule follow one another, and may overlap: what several of them have, the rule matches once.
         let mut noted = None;
         // A rule about applications that does not accept by now may do so when more is known.
@@ -291,29 +365,36 @@ impl<A: Address> Filter<A> {
             if noted == Some(aside.place) || !aside.rule.has(header) {
                 continue;
             }
+            let conditions = &aside.conditions;
+            if conditions.mark.is_some_and(|marked| !marked.has(marking.mark)) || !conditions.have(header) {
+                continue;
+            }
             if !application::is_of(&aside.applications, known) {
                 is_open |= known.is_some_and(|known| !known.is_all) && aside.action == Action::Decide(Verdict::Accept);
                 continue;
             }
             noted = Some(aside.place);
-            if let Action::Decide(verdict) = aside.action {
-                if is_open && verdict != Verdict::Accept {
-                    break;
+            match aside.action {
+                Action::Decide(verdict) if aside.applications.is_empty() => {
+                    let by = By::Rule(aside.place);
+                    return (Fate { verdict, by }, marking);
                 }
-                return Fate {
-                    verdict,
-                    by: By::Application(aside.place),
-                };
+                Action::Decide(verdict) if is_open && verdict != Verdict::Accept => break,
+                Action::Decide(verdict) => {
+                    let by = By::Application(aside.place);
+                    return (Fate { verdict, by }, marking);
+                }
+                Action::SetMark(set) => marking.mark = set.set(marking.mark),
+                Action::SetDscp(dscp) => marking.dscp = Some(dscp),
+                Action::Count | Action::Log | Action::Limit { .. } => {}
             }
-            if !note(aside.place, aside.action) {
+            if !note(aside) {
                 let by = By::Limit(aside.place);
-                return Fate {
-                    verdict: Verdict::Drop,
-                    by,
-                };
+                let verdict = Verdict::Drop;
+                return (Fate { verdict, by }, marking);
             }
         }
-        match found.and_then(|found| self.decisions.of(found)) {
+        let fate = match found.and_then(|found| self.decisions.of(found)) {
             Some((place, verdict)) => Fate {
                 verdict,
                 by: By::Rule(place),
@@ -322,7 +403,8 @@ impl<A: Address> Filter<A> {
                 verdict: self.default,
                 by: By::Default,
             },
-        }
+        };
+        (fate, marking)
     }
 
     /// Boxes that decide.
@@ -354,6 +436,12 @@ pub struct Filters {
     pub sessions: bool,
     /// There are rules about applications.
     pub applications: bool,
+    /// MAC addresses that rules name.
+    pub stations: Stations,
+    /// There are rules that set marks.
+    pub marks: bool,
+    /// There are rules that set code points.
+    pub code_points: bool,
     decisions: Arc<Decisions>,
 }
 
@@ -362,19 +450,33 @@ impl Filters {
     pub fn new(written: &[impl Borrow<Written>], settings: &Settings, counters: Counters) -> Result<Self, FilterError> {
         let decides = |rule: &Written| match rule.action {
             Action::Decide(verdict) => Some(verdict),
-            Action::Count | Action::Log | Action::Limit { .. } => None,
+            Action::Count | Action::Log | Action::Limit { .. } | Action::SetMark(_) | Action::SetDscp(_) => None,
         };
         let verdicts = written.iter().map(|rule| decides(rule.borrow())).collect();
         let decisions = Arc::new(Decisions::new(verdicts, later(written.len())));
         let boxes = || (0..).zip(written.iter().map(Borrow::borrow));
-        let four = boxes().flat_map(|(place, rule)| rule.four.iter().map(move |one| (place, rule, one)));
-        let six = boxes().flat_map(|(place, rule)| rule.six.iter().map(move |one| (place, rule, one)));
+        let stations = Stations::new(boxes().flat_map(|(_, rule)| &rule.conditions.macs))?;
+        let four = boxes().flat_map(|(place, rule)| {
+            let of = stations.boxes(&rule.four, &rule.conditions.macs).into_owned();
+            of.into_iter().map(move |one| (place, rule, one))
+        });
+        let six = boxes().flat_map(|(place, rule)| {
+            let of = stations.boxes(&rule.six, &rule.conditions.macs).into_owned();
+            of.into_iter().map(move |one| (place, rule, one))
+        });
         Ok(Self {
             four: Filter::new(four, settings, decisions.clone())?,
             six: Filter::new(six, settings, decisions.clone())?,
             counters,
             sessions: settings.sessions,
             applications: written.iter().any(|rule| !rule.borrow().applications.is_empty()),
+            stations,
+            code_points: written
+                .iter()
+                .any(|rule| matches!(rule.borrow().action, Action::SetDscp(_))),
+            marks: written
+                .iter()
+                .any(|rule| matches!(rule.borrow().action, Action::SetMark(_))),
             decisions,
         })
     }

@@ -1,0 +1,79 @@
+//! Sets of addresses that rules of the filter name.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::value::Period;
+
+/// Which set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct SetFilter {
+    /// Its name; all are listed without their elements where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Sets {
+    /// In order of their names.
+    pub sets: Vec<Set>,
+}
+
+/// A set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Set {
+    /// Its name, behind that of its router and a slash where that is not the default one.
+    pub name: String,
+    /// How many elements it has.
+    pub count: u64,
+    /// How many it may have.
+    pub size: u64,
+    /// How long elements stay where nothing else is said; for ever where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Period>,
+    /// Packets whose source was not added, as there was no room or the set was being changed.
+    pub not_added: u64,
+    /// Its elements, where it was asked for by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elements: Vec<Element>,
+}
+
+/// An element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Element {
+    /// The address.
+    pub address: IpAddr,
+    /// Seconds that it stays; for ever where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
+}
+
+/// A change of a set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SetRequest {
+    /// Its name.
+    pub name: String,
+    /// Addresses to be added or removed; none to flush it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elements: Vec<IpAddr>,
+    /// How long they stay, where they are added; the set's own time where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Period>,
+}
+
+/// What a change has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SetAnswer {
+    /// Elements that came or went.
+    pub changed: u64,
+    /// Elements in all now.
+    pub count: u64,
+}

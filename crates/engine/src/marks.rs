@@ -1,0 +1,92 @@
+//! Marks and code points of sessions, where rules of the filter set any: beside the records, so that sessions without them pay
+//! nothing.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use bytemuck::allocation::zeroed_slice_box;
+use sluice_table::flow::RecordIndex;
+use sluice_wire::checksum::Delta;
+use sluice_wire::layers::Layers;
+
+use crate::family::Family;
+use crate::policy::Setup;
+use crate::reserves;
+
+/// The mark of every record that there may be, by family: 4 bytes each.
+#[derive(Debug)]
+pub struct Marks {
+    marks: [Box<[AtomicU32]>; 2],
+    /// Records that a shard may have, with those of the reserve.
+    records: [usize; 2],
+}
+
+impl Marks {
+    /// All 0.
+    pub fn new(setup: &Setup) -> Self {
+        let (own, records) = (setup.sessions_per_shard(), reserves::sessions_at_most(setup));
+        let shards = setup.steering.shards().count() as usize;
+        let marks = [0, 1].map(|family| {
+            // Those that no shard has need no memory of the machine before one has them.
+            let marks: Box<[AtomicU32]> = zeroed_slice_box(records[family] * shards);
+            for shard in marks.chunks(records[family].max(1)) {
+                let own = shard.iter().take(own[family]);
+                own.for_each(|mark| mark.store(0, Ordering::Relaxed));
+            }
+            marks
+        });
+        Self { marks, records }
+    }
+
+    fn of<F: Family>(&self, shard: u16, RecordIndex(index): RecordIndex) -> Option<&AtomicU32> {
+        let family = usize::from(F::SIX);
+        let (index, records) = (index as usize, self.records[family]);
+        let marks = self.marks[family].get(usize::from(shard) * records..)?;
+        marks.get(..records)?.get(index)
+    }
+
+    /// The mark of a session.
+    pub fn get<F: Family>(&self, shard: u16, index: RecordIndex) -> u32 {
+        self.of::<F>(shard, index)
+            .map_or(0, |mark| mark.load(Ordering::Relaxed))
+    }
+
+    /// A session gets a mark: also a new one that has none, as its record may have been that of one with a mark.
+    pub fn set<F: Family>(&self, shard: u16, index: RecordIndex, mark: u32) {
+        if let Some(of) = self.of::<F>(shard, index) {
+            of.store(mark, Ordering::Relaxed);
+        }
+    }
+}
+
+const CODE_POINT: u32 = 64;
+
+/// What a session keeps of a differentiated services code point; 0 stands for none.
+pub fn of_code_point(dscp: Option<u8>) -> u32 {
+    dscp.map_or(0, |dscp| CODE_POINT | u32::from(dscp))
+}
+
+/// The code point that a session keeps so.
+pub fn code_point(kept: u32) -> Option<u8> {
+    (kept & CODE_POINT != 0).then_some((kept & (CODE_POINT - 1)) as u8)
+}
+
+/// Give a packet another differentiated services code point, and leave its notification of congestion. IPv4's checksum is mended
+/// (RFC 1624): a wrong one stays wrong.
+pub fn set_code_point<F: Family>(frame: &mut [u8], layers: &Layers, dscp: u8) {
+    let header = frame.get_mut(usize::from(layers.l3)..).unwrap_or_default();
+    let Some(first) = header.first_chunk_mut() else { return };
+    let (old, dscp) = (u16::from_be_bytes(*first), u16::from(dscp & 0x3f));
+    let new = match F::SIX {
+        true => old & !(0x3f << 6) | dscp << 6,
+        false => old & !(0x3f << 2) | dscp << 2,
+    };
+    *first = new.to_be_bytes();
+    if !F::SIX
+        && let Some(sum) = header.get_mut(10..).and_then(|rest| rest.first_chunk_mut())
+    {
+        *sum = Delta::default()
+            .word(old, new)
+            .apply(u16::from_be_bytes(*sum))
+            .to_be_bytes();
+    }
+}

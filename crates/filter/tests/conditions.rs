@@ -1,0 +1,251 @@
+//! Rules that ask for more than boxes say, against a reading of them one by one.
+
+mod drawn;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, OnceLock};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use sluice_filter::{
+    Action, AddressSet, By, Conditions, Counters, Fate, Field, Filters, Header, Kind, Macs, Mark, Marked, Marking,
+    Membership, Probe, Range, Rule, Settings, Shared, Verdict, Written,
+};
+
+const LAST: u32 = 6;
+
+fn mac(number: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, number]
+}
+
+/// A packet: its addresses, and the last bytes of its MAC addresses where a frame brought it.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    source: u32,
+    destination: u32,
+    macs: Option<[u8; 2]>,
+    /// The mark of its session.
+    mark: u32,
+}
+
+impl Packet {
+    fn header(&self, filters: &Filters) -> Header<u32> {
+        let header = Header::new(self.source, self.destination).with_mark(self.mark);
+        self.macs.map_or(header, |[source, destination]| {
+            let number = |number| filters.stations.number(mac(number));
+            header
+                .with(Field::SourceMac, number(source))
+                .with(Field::DestinationMac, number(destination))
+        })
+    }
+}
+
+fn any_packet() -> impl Strategy<Value = Packet> {
+    let macs = proptest::option::of([0u8..6, 0u8..6]);
+    (0..=LAST, 0..=LAST, macs, 0u32..4).prop_map(|(source, destination, macs, mark)| Packet {
+        source,
+        destination,
+        macs,
+        mark,
+    })
+}
+
+fn any_macs() -> impl Strategy<Value = Macs> {
+    prop_oneof![
+        2 => Just(Macs::default()),
+        1 => (any::<bool>(), vec(0u8..5, 1..3)).prop_map(|(not, of)| Macs { not, of: of.into_iter().map(mac).collect() }),
+    ]
+}
+
+fn any_mark() -> impl Strategy<Value = Mark> {
+    (0u32..8, 0u32..8).prop_map(|(value, mask)| Mark {
+        value: value & mask,
+        mask,
+    })
+}
+
+/// The addresses of each set.
+const SETS: [&[u32]; 3] = [&[], &[1, 4], &[0, 1, 2, 6]];
+
+fn sets() -> &'static [Arc<AddressSet>; 3] {
+    static SHARED: OnceLock<[Arc<AddressSet>; 3]> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        SETS.map(|addresses| {
+            let set = AddressSet::new(8, None);
+            for &address in addresses {
+                set.add(ip(address), None, 0).unwrap();
+            }
+            Arc::new(set)
+        })
+    })
+}
+
+fn ip(number: u32) -> IpAddr {
+    Ipv4Addr::from_bits(number).into()
+}
+
+fn any_membership() -> impl Strategy<Value = Option<Membership>> {
+    let some = (any::<bool>(), 0usize..3).prop_map(|(not, set)| {
+        let set = Shared(sets()[set].clone());
+        Some(Membership { not, set })
+    });
+    prop_oneof![2 => Just(None), 1 => some]
+}
+
+fn is_member(asked: &Option<Membership>, address: u32) -> bool {
+    let Some(Membership { not, set }) = asked else {
+        return true;
+    };
+    let number = sets().iter().position(|other| Arc::ptr_eq(other, &set.0)).unwrap();
+    SETS[number].contains(&address) != *not
+}
+
+fn any_written() -> impl Strategy<Value = Written> {
+    let action = prop_oneof![
+        2 => Just(Action::Decide(Verdict::Accept)),
+        2 => Just(Action::Decide(Verdict::Drop)),
+        1 => Just(Action::Count),
+        2 => any_mark().prop_map(Action::SetMark),
+        1 => (0u8..64).prop_map(Action::SetDscp),
+    ];
+    let mark = proptest::option::of((any::<bool>(), any_mark()).prop_map(|(not, mark)| Marked { not, mark }));
+    let boxes = vec((drawn::any_range(LAST), drawn::any_range(LAST)), 1..3);
+    let sets = [any_membership(), any_membership()];
+    (action, boxes, [any_macs(), any_macs()], mark, sets).prop_map(|(action, boxes, macs, mark, sets)| {
+        let range = |(first, last)| Range { first, last };
+        let one = |&(source, destination): &((u32, u32), (u32, u32))| {
+            Rule::any().between(range(source), range(destination)).unwrap()
+        };
+        Written {
+            action,
+            four: boxes.iter().map(one).collect(),
+            six: Vec::new(),
+            applications: Vec::new(),
+            conditions: Conditions {
+                macs,
+                mark,
+                sets,
+                adds_to: None,
+            },
+        }
+    })
+}
+
+fn names(macs: &Macs, own: Option<u8>) -> bool {
+    macs.of.is_empty() || own.is_some_and(|own| macs.of.contains(&mac(own)) != macs.not)
+}
+
+/// The fate of a packet, the rules that go on before, and what they set.
+fn read(rules: &[Written], packet: &Packet) -> (Vec<u32>, Fate, Marking) {
+    let (mut before, mut own, mut dscp) = (Vec::new(), packet.mark, None);
+    for (place, rule) in (0..).zip(rules) {
+        let within = rule
+            .four
+            .iter()
+            .any(|one| one.source.has(packet.source) && one.destination.has(packet.destination));
+        let macs = [0, 1].map(|end: usize| names(&rule.conditions.macs[end], packet.macs.map(|macs| macs[end])));
+        let marked = match rule.conditions.mark {
+            Some(Marked { not: false, mark }) => own & mark.mask == mark.value,
+            Some(Marked { not: true, mark }) => own & mark.mask != mark.value,
+            None => true,
+        };
+        let [from, to] = &rule.conditions.sets;
+        let are_members = is_member(from, packet.source) && is_member(to, packet.destination);
+        if !within || macs.contains(&false) || !marked || !are_members {
+            continue;
+        }
+        if let Action::SetMark(mark) = rule.action {
+            // Bit by bit.
+            for bit in (0..32).filter(|bit| mark.mask >> bit & 1 != 0) {
+                own = own & !(1 << bit) | mark.value & 1 << bit;
+            }
+        }
+        match rule.action {
+            Action::SetDscp(set) => {
+                dscp = Some(set);
+                before.push(place);
+            }
+            Action::Decide(verdict) => {
+                let by = By::Rule(place);
+                return (before, Fate { verdict, by }, Marking { mark: own, dscp });
+            }
+            _ => before.push(place),
+        }
+    }
+    (before, Fate::PASS, Marking { mark: own, dscp })
+}
+
+fn filters(rules: &[Written], kind: Kind) -> Filters {
+    let settings = Settings {
+        kind,
+        default: Verdict::Accept,
+        sessions: true,
+        workers: 1,
+    };
+    Filters::new(rules, &settings, Counters::new(rules.len())).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn rules_with_conditions_are_found_by_every_matcher(
+        rules in vec(any_written(), 0..12),
+        packets in vec(any_packet(), 1..40),
+    ) {
+        let most = 64 << 20;
+        let kinds = [Kind::Best, Kind::Linear, Kind::Trie { most }, Kind::CachedTrie { most, entries: 7, probe: Probe::InOrder }];
+        for kind in kinds {
+            let filters = filters(&rules, kind);
+            for packet in &packets {
+                let header = packet.header(&filters);
+                let (before, fate) = filters.four.explain(&header);
+                let mut fates = [Fate::PASS];
+                let mut own = Marking { mark: packet.mark, dscp: None };
+                filters.four.decide_marking(&[header], &mut fates, &filters.counters, (0, 0), |_, set| own = set);
+                prop_assert_eq!(read(&rules, packet), (before, fate, own), "{:?} {:?}", kind, packet);
+                prop_assert_eq!([fate], fates);
+            }
+        }
+    }
+}
+
+#[test]
+fn rule_that_adds_to_a_set_decides_about_the_next_packet_of_that_source() {
+    let set = Arc::new(AddressSet::new(8, None));
+    let every = |action, conditions| Written {
+        action,
+        four: vec![Rule::any()],
+        six: Vec::new(),
+        applications: Vec::new(),
+        conditions,
+    };
+    let banned = Conditions {
+        sets: [
+            Some(Membership {
+                not: false,
+                set: Shared(set.clone()),
+            }),
+            None,
+        ],
+        ..Conditions::default()
+    };
+    let ban = Conditions {
+        adds_to: Some(Shared(set.clone())),
+        ..Conditions::default()
+    };
+    let rules = [every(Action::Decide(Verdict::Drop), banned), every(Action::Count, ban)];
+    let filters = filters(&rules, Kind::Best);
+    let decided = |source| {
+        let mut fates = [Fate::PASS];
+        let header = [Header::new(source, 9)];
+        filters.four.decide(&header, &mut fates, &filters.counters, 0, 1);
+        fates[0].verdict
+    };
+    // Who only asks what would be adds nothing.
+    assert_eq!(Verdict::Accept, filters.four.would(&Header::new(7, 9)).verdict);
+    assert!(set.is_empty());
+    assert_eq!([Verdict::Accept, Verdict::Drop, Verdict::Drop], [7, 7, 7].map(decided));
+    assert_eq!(Verdict::Accept, decided(8));
+    assert!(set.remove(ip(7)));
+    assert_eq!(Verdict::Accept, decided(7));
+    assert_eq!(Some(3), filters.counters.of(1).map(|counter| counter.packets()));
+}

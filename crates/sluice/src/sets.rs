@@ -1,0 +1,101 @@
+//! `sluice set`: addresses that come to sets of the filter, and go.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+use sluice_daemon::config::api::{Set, SetAnswer, SetFilter, SetRequest, Sets, path};
+
+use crate::arguments::SetEdit;
+use crate::client::Client;
+use crate::columns::{Align, Columns, grouped};
+use crate::exit::CommandError;
+
+use Align::{Left, Right};
+
+/// Change or list sets.
+///
+/// # Errors
+/// There is no such set, it is full, or the daemon does not answer.
+pub fn edit(socket: &Path, edit: &SetEdit, output: &mut dyn Write) -> Result<(), CommandError> {
+    let mut client = Client::connect(socket)?;
+    let request = |name: &str, elements: &[std::net::IpAddr]| SetRequest {
+        name: name.to_owned(),
+        elements: elements.to_vec(),
+        timeout: None,
+    };
+    let (answer, done, json): (SetAnswer, _, _) = match edit {
+        SetEdit::List { name, json } => {
+            let sets: Sets = client.ask(path::SETS, &SetFilter { name: name.clone() })?;
+            return list(&sets, name.is_some(), *json, output);
+        }
+        SetEdit::Add {
+            name,
+            elements,
+            timeout,
+            json,
+        } => {
+            let request = SetRequest {
+                timeout: *timeout,
+                ..request(name, elements)
+            };
+            (client.post(path::ADD_TO_SET, &request)?, "added", json)
+        }
+        SetEdit::Remove { name, elements, json } => {
+            let request = request(name, elements);
+            (client.post(path::REMOVE_FROM_SET, &request)?, "removed", json)
+        }
+        SetEdit::Flush { name, json } => (client.post(path::FLUSH_SET, &request(name, &[]))?, "removed", json),
+    };
+    if *json {
+        return write_json(&answer, output);
+    }
+    let (changed, count) = (grouped(answer.changed), grouped(answer.count));
+    Ok(writeln!(output, "{changed} {done}, {count} elements in all")?)
+}
+
+fn write_json(what: &impl Serialize, output: &mut dyn Write) -> Result<(), CommandError> {
+    serde_json::to_writer_pretty(&mut *output, what).map_err(std::io::Error::from)?;
+    Ok(writeln!(output)?)
+}
+
+fn list(sets: &Sets, is_one: bool, json: bool, output: &mut dyn Write) -> Result<(), CommandError> {
+    if json {
+        return write_json(sets, output);
+    }
+    match sets.sets.as_slice() {
+        [one] if is_one => elements(one, output),
+        sets => overview(sets, output),
+    }
+}
+
+fn overview(sets: &[Set], output: &mut dyn Write) -> Result<(), CommandError> {
+    let mut columns = Columns::new(&[
+        ("NAME", Left),
+        ("ELEMENTS", Right),
+        ("SIZE", Right),
+        ("TIMEOUT", Right),
+        ("NOT ADDED", Right),
+    ]);
+    for set in sets {
+        columns.row([
+            set.name.clone(),
+            grouped(set.count),
+            grouped(set.size),
+            set.timeout.map_or("-".into(), |timeout| timeout.to_string()),
+            grouped(set.not_added),
+        ]);
+    }
+    Ok(columns.flush(output)?)
+}
+
+fn elements(set: &Set, output: &mut dyn Write) -> Result<(), CommandError> {
+    let mut columns = Columns::new(&[("ADDRESS", Left), ("EXPIRES", Right)]);
+    for element in &set.elements {
+        columns.row([
+            element.address.to_string(),
+            element.expires.map_or("-".into(), |seconds| format!("{seconds} s")),
+        ]);
+    }
+    Ok(columns.flush(output)?)
+}
