@@ -226,11 +226,11 @@ impl Steering {
         })
     }
 
-    /// The shard of the session of a packet that came in by an interface. Inside hosts decide by their address, or the prefix that is their subscriber, public
-    /// addresses by the port block, forwarded ports by the host that they lead to, or by their client where that is one of several;
-    /// protocols without ports by the remote
-    /// address, which translation leaves alone. Where flows that are not translated have sessions too, it does not matter of
-    /// these which way a packet goes. Both directions of a session give the same answer.
+    /// The shard of the session of a packet that came in by an interface. Inside hosts decide by their address, or the prefix that is
+    /// their subscriber, public addresses by the port block, forwarded ports by the host that they lead to, or by their client where
+    /// that is one of several; protocols without ports by the remote address, which translation leaves alone. Where flows that are
+    /// not translated have sessions too, it does not matter of these which way a packet goes. Both directions of a session give the
+    /// same answer.
     #[inline(always)]
     pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         let tuple = F::tuple(key);
