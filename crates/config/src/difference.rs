@@ -299,7 +299,7 @@ pool = "public"
         let expected = [
             "nat.spare-addresses changed: the memory of port leases is taken at start",
             "sessions.ipv4 changed: the memory of the session table is taken at start",
-            "system.shards changed: a session stays in its shard for life",
+            "system.shards added: a session stays in its shard for life",
         ];
         assert_eq!(expected.map(String::from).to_vec(), changes(BASE, &new));
     }

@@ -30,6 +30,8 @@ const REQUIREMENTS: [(&str, &str); 5] = [
 
 /// A configuration with every key that the document may name.
 const EVERY_KEY: &str = r#"
+[system]
+shards = 16
 [sessions.timeouts]
 tcp-established = "3h"
 tcp-transitory-open = "4m"

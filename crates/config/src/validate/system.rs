@@ -77,7 +77,7 @@ impl Check<'_> {
         let at = place!["system", "shards"];
         if !shards.is_power_of_two() {
             self.report(at, Problem::ShardsNotPowerOfTwo(shards));
-        } else if usize::from(shards) < workers {
+        } else if self.document.system.shards.is_some() && usize::from(shards) < workers {
             self.report(at, Problem::FewerShardsThanWorkers { shards, workers });
         }
     }
