@@ -11,7 +11,7 @@ use sluice_nat::meter::Meters;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sluice_nat::rule::Changed;
+use sluice_nat::rule::{Changed, SourceAction};
 use sluice_nat::shard::Shards;
 use sluice_nat::sites::{Sites, is_pooled, outer};
 use sluice_nat::timeout::Schedule;
@@ -181,14 +181,27 @@ pub struct Nat<F: Family> {
     pub sites: Option<Arc<Sites>>,
     /// Networks of hosts that translation knows, to whom others may begin from outside. The policy fills it in.
     pub inside: Hosts<F::Address>,
+    /// Some rule translates by whatever interface, so that hosts come in by outside interfaces too. The policy fills it in.
+    pub everywhere: bool,
 }
 
 impl<F: Family> Nat<F> {
-    /// Whether what begins outside, to an address, is for an inside host, and answered from there. Where flows that are not translated
-    /// have sessions anyway, the two ends of a flow say it.
+    /// Find out whose hosts are inside, of the interfaces there are.
+    fn know_inside(&mut self, interfaces: &[Interface]) {
+        self.inside = Hosts::of(self, interfaces, true);
+        let rules = self.rules.sources(usize::MAX);
+        self.everywhere = rules
+            .iter()
+            .any(|(_, rule, _)| rule.outside.is_none() && rule.action != SourceAction::Exempt);
+    }
+
+    /// Whether what comes in from outside is for an inside host's own address, and answered from there. Where flows that are not
+    /// translated have sessions anyway, the two ends of a flow say it.
     #[inline(always)]
-    pub fn is_inside(&self, context: Context, address: F::Address) -> bool {
-        self.hosts.is_none() && self.inside.has(context, address)
+    pub fn begins_outside(&self, context: Context, source: F::Address, destination: F::Address) -> bool {
+        self.hosts.is_none()
+            && self.inside.has(context, destination)
+            && !(self.everywhere && self.inside.has(context, source))
     }
 }
 
@@ -202,6 +215,7 @@ impl<F: Family> Default for Nat<F> {
             spread: None,
             sites: None,
             inside: Hosts::default(),
+            everywhere: false,
         }
     }
 }
@@ -482,8 +496,8 @@ impl Policy {
 
     /// Gather what workers would otherwise look for among all interfaces: to be called when nothing else changes any more.
     pub(crate) fn link(&mut self) {
-        self.nat4.inside = Hosts::of(&self.nat4, &self.interfaces, true);
-        self.nat6.inside = Hosts::of(&self.nat6, &self.interfaces, true);
+        self.nat4.know_inside(&self.interfaces);
+        self.nat6.know_inside(&self.interfaces);
         let numbered = (0..).zip(&self.interfaces);
         let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
         self.advertising = advertising.map(|(number, _)| number).collect();

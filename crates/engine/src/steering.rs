@@ -261,7 +261,9 @@ impl Steering {
                     Some(Forwarded::Host(target)) => (host, other) = ends(target, source),
                     Some(Forwarded::Among) => return self.of_host::<F>(source.0),
                     // What begins outside, to an inside host's own address, is answered from there.
-                    None if nat.is_inside(tuple.context(), destination.0) => (host, other) = (destination, source),
+                    None if nat.begins_outside(tuple.context(), source.0, destination.0) => {
+                        (host, other) = (destination, source);
+                    }
                     None => {}
                 },
             }
@@ -332,7 +334,7 @@ fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) 
         Some(Forwarded::Host((target, _))) => other(target, source),
         Some(Forwarded::Among) => source,
         None if outside && is_public(nat, tuple.context(), destination) => source,
-        None if outside && nat.is_inside(tuple.context(), destination) => source,
+        None if outside && nat.begins_outside(tuple.context(), source, destination) => source,
         None => other(source, destination),
     }
 }

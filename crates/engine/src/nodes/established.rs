@@ -14,14 +14,13 @@ use sluice_nat::tracking::Segment;
 use sluice_table::changes::is_long_ago;
 use sluice_table::flow::{Candidate, Record, RecordIndex};
 use sluice_wire::Direction;
-use sluice_wire::Packet;
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{self, Flags, Fragment, Layers};
 
 use crate::arrivals;
 use crate::batch::{Batch, Complaint, Hop, Lists, Meta, Note, Origin, Stage, put};
-use crate::context::{Ctx, Exit, Revisions};
-use crate::counters::{Cause, WorkerCounters};
+use crate::context::{Ctx, Exit};
+use crate::counters::Cause;
 use crate::family::{Family, Session, Tracked};
 use crate::inspection::turn_aside;
 use crate::io::{HAND, Slot};
@@ -31,7 +30,6 @@ use crate::nodes::revise::{is_confirmed, is_unconcerned};
 use crate::nodes::subscriber::Whose;
 use crate::nodes::{bridge, host, punt, subscriber};
 use crate::opening::begins;
-use crate::paths::Paths;
 use crate::policy::{Nat, Policy};
 use crate::reason::{Own, Reason};
 use crate::segment_size;
@@ -209,13 +207,9 @@ fn keys<F: Family, const SITES: bool>(
         } else {
             F::key(&meta.layers, frame, context)
         };
-        let (mut outside, mut own) = (outside, false);
-        if meta.origin != Origin::Received {
-            outside |= meta.origin == Origin::Hairpinned;
-            own = meta.own();
-        }
+        let outside = outside | (meta.origin == Origin::Hairpinned);
         meta.shard = match bridged {
-            false if own => ctx.setup.steering.of_own::<F>(nat, &key),
+            false if meta.own() => ctx.setup.steering.of_own::<F>(nat, &key),
             false if SITES => ctx
                 .setup
                 .steering
@@ -297,19 +291,52 @@ fn step<F: Family, const SITES: bool>(
     let Some(session) = F::table(shard).get_mut(index) else {
         return false;
     };
+    let mut own = false;
     if session.arrival(direction) != meta.interface {
         if let Err(reason) = arrivals::rebind::<F>(exit, meta, F::tuple(&work.keys[place]), session, direction) {
             lists.discard(slot, reason);
             return false;
         }
-        if meta.own() {
-            return step_of_host::<F>(slot, (index, direction), batch, lists, ctx, ways);
+        own = meta.own();
+    }
+    let generation = session.generation();
+    let stale = generation != ctx.policy.generation;
+    if stale && !layers.flags.has(Flags::ICMP_ERROR) {
+        if is_unconcerned::<F>(session, ctx.policy) {
+            if is_long_ago(ctx.policy.generation.wrapping_sub(generation)) {
+                session.set_generation(ctx.policy.generation);
+            }
+        } else if ctx.revisions.admit(meta.shard, index, generation) {
+            if !is_confirmed::<F>(session, ctx.policy, ctx.paths) {
+                put(F::revises(lists), slot);
+                return false;
+            }
+            session.set_generation(ctx.policy.generation);
+            ctx.counters.sessions_revised.add(1);
         }
     }
-    let revised = (ctx.policy, ctx.paths, &mut ctx.revisions);
-    let now = (ctx.now, ctx.counters);
-    if goes_elsewhere::<F>((slot, packet), meta, (index, direction), session, lists, revised, now) {
+    if begins(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {
+        // It is decided as the first packet of a flow is, and takes the place of the session: once nothing is looked at for that.
+        let waits = session.turns_aside() && lists.looks_at::<F>(index);
+        put(if waits { F::lookups(lists) } else { F::decides(lists) }, slot);
         return false;
+    }
+    if session.turns_aside()
+        && turn_aside::<F>(
+            slot,
+            layers,
+            (index, direction),
+            session,
+            lists,
+            (ctx.now, ctx.counters),
+            (packet, ctx.policy.code_points.as_deref(), meta.shard),
+        )
+    {
+        return false;
+    }
+    if own {
+        host::answer::<F>(slot, (index, direction), batch, lists, ctx, ways);
+        return true;
     }
     let hop = session.hop(direction);
     let mut terminal = None;
@@ -398,78 +425,6 @@ fn step<F: Family, const SITES: bool>(
     } else if !sent {
         send_by_parts(way, slot, packet, meta, lists, exit);
     }
-    true
-}
-
-/// Whether a packet of a session is decided about anew, or looked at, before it goes on.
-#[inline(always)]
-fn goes_elsewhere<F: Family>(
-    (slot, packet): (Slot, &mut Packet<'_>),
-    meta: &Meta,
-    (index, direction): (RecordIndex, Direction),
-    session: &mut F::Session,
-    lists: &mut Lists,
-    (policy, paths, revisions): (&Policy, &Paths, &mut Revisions),
-    (now, counters): (Now, &WorkerCounters),
-) -> bool {
-    let layers = &meta.layers;
-    let generation = session.generation();
-    let stale = generation != policy.generation;
-    if stale && !layers.flags.has(Flags::ICMP_ERROR) {
-        if is_unconcerned::<F>(session, policy) {
-            if is_long_ago(policy.generation.wrapping_sub(generation)) {
-                session.set_generation(policy.generation);
-            }
-        } else if revisions.admit(meta.shard, index, generation) {
-            if !is_confirmed::<F>(session, policy, paths) {
-                put(F::revises(lists), slot);
-                return true;
-            }
-            session.set_generation(policy.generation);
-            counters.sessions_revised.add(1);
-        }
-    }
-    if begins(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {
-        // It is decided as the first packet of a flow is, and takes the place of the session: once nothing is looked at for that.
-        let waits = session.turns_aside() && lists.looks_at::<F>(index);
-        put(if waits { F::lookups(lists) } else { F::decides(lists) }, slot);
-        return true;
-    }
-    session.turns_aside()
-        && turn_aside::<F>(
-            slot,
-            layers,
-            (index, direction),
-            session,
-            lists,
-            (now, counters),
-            (packet, policy.code_points.as_deref(), meta.shard),
-        )
-}
-
-/// What a router's host has sent of a session.
-#[cold]
-#[inline(never)]
-fn step_of_host<F: Family>(
-    slot: Slot,
-    (index, direction): (RecordIndex, Direction),
-    batch: &mut Batch<'_, '_>,
-    lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
-    ways: &mut Ways,
-) -> bool {
-    let meta = &batch.meta[slot as usize % HAND];
-    let packet = &mut batch.packets[slot as usize];
-    let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
-    let Some(session) = shard.and_then(|shard| F::table(shard).get_mut(index)) else {
-        return false;
-    };
-    let revised = (ctx.policy, ctx.paths, &mut ctx.revisions);
-    let now = (ctx.now, ctx.counters);
-    if goes_elsewhere::<F>((slot, packet), meta, (index, direction), session, lists, revised, now) {
-        return false;
-    }
-    host::answer::<F>(slot, (index, direction), batch, lists, ctx, ways);
     true
 }
 
