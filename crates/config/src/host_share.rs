@@ -13,7 +13,7 @@ const UNIT: u64 = 64;
 /// Other addresses of a pool in which a subscriber is given ports, with soft pairing.
 const OTHERS: u64 = 8;
 
-/// Shards whose even share is the least that a shard takes of what all share.
+/// Least size of a part of the reserve: a sixteenth of the table.
 const PARTS: u64 = 16;
 
 /// Of so many sessions, those that one shard has to itself, how many parts there are that all shards share, and the sessions of each: so

@@ -211,6 +211,7 @@ impl Plane {
         policy.leases = Leases::of(&policy, setup.steering.shards());
         policy.keep_marks([None, None], &setup);
         set_pairs(&neighbours, &policy);
+        policy.know_inside();
         policy.link();
         let keeper = NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds);
         Ok(Self {
@@ -465,6 +466,7 @@ impl Plane {
             policy.inspected = next;
             self.renewals.give(fresh);
         }
+        policy.know_inside();
         policy.link();
         self.policy.publish(policy);
         Ok(generation)

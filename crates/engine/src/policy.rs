@@ -494,10 +494,14 @@ impl Policy {
         self.tagged.is_bridged(port)
     }
 
-    /// Gather what workers would otherwise look for among all interfaces: to be called when nothing else changes any more.
-    pub(crate) fn link(&mut self) {
+    /// Find out whose hosts are inside: where rules or interfaces are others, as there may be very many rules.
+    pub(crate) fn know_inside(&mut self) {
         self.nat4.know_inside(&self.interfaces);
         self.nat6.know_inside(&self.interfaces);
+    }
+
+    /// Gather what workers would otherwise look for among all interfaces: to be called when nothing else changes any more.
+    pub(crate) fn link(&mut self) {
         let numbered = (0..).zip(&self.interfaces);
         let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
         self.advertising = advertising.map(|(number, _)| number).collect();

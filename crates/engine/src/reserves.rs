@@ -14,7 +14,8 @@ use crate::policy::{Policy, Setup};
 use crate::session::{Session4, Session6};
 use crate::shard::Shard;
 
-/// Shards whose even share is one part: with more of them, a part is several shares, so that few are looked through.
+/// Least size of a part: a sixteenth of the table. With more shards than that a part is larger than the share of one, so that few parts
+/// are searched.
 const PARTS: usize = 16;
 
 /// How a family's reserve is divided.

@@ -63,7 +63,7 @@ pub struct SetRequest {
     /// Addresses to be added or removed; none to flush it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<IpAddr>,
-    /// How long they stay, where they are added; the set's own time where not given.
+    /// How long added elements stay; the `timeout` of the set where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
 }

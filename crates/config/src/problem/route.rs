@@ -47,7 +47,7 @@ pub enum RouteProblem {
         from: Prefix,
     },
     /// A source that all packets have.
-    #[error("the route to `{0}` is for packets from everywhere")]
+    #[error("`from` of the route to `{0}` matches every source")]
     FromEverywhere(Prefix),
     /// A route by source whose gateway is to be found.
     #[error("the route to `{0}` has a `from`, and is `recursive`")]

@@ -208,7 +208,7 @@ pub(super) async fn apply(
                 crate::filter::write_log(&config, rules.list());
             }
             if let Some(rules) = &rules {
-                build::settle_sets(&config, rules);
+                build::update_sets(&config, rules);
             }
             *running = rules.map(RunningRules::new);
         }

@@ -77,7 +77,7 @@ fn sets(config: &Config, before: Option<&Sets>) -> Sets {
         }
         let new = AddressSet::new(size, None);
         // What the file says goes before.
-        settle(&new, &set.settings);
+        update(&new, &set.settings);
         old.into_iter().for_each(|old| new.copy(old));
         (set.name.clone(), Arc::new(new))
     };
@@ -85,15 +85,15 @@ fn sets(config: &Config, before: Option<&Sets>) -> Sets {
 }
 
 /// Let the sets that were there before follow a configuration that is in force.
-pub fn settle_sets(config: &Config, rules: &Rules) {
+pub fn update_sets(config: &Config, rules: &Rules) {
     for set in &config.filter_sets {
         if let Some(running) = rules.sets().get(&set.name) {
-            settle(running, &set.settings);
+            update(running, &set.settings);
         }
     }
 }
 
-fn settle(set: &AddressSet, settings: &schema::AddressSet) {
+fn update(set: &AddressSet, settings: &schema::AddressSet) {
     set.set_timeout(settings.timeout.map(value::Period::duration));
     for &address in &settings.elements {
         if set.add(address, None, 0).is_err() {

@@ -111,7 +111,7 @@ impl Uplinks {
     }
 
     /// Judge all, and have routes lead by those that are up.
-    fn settle(&mut self, plane: &mut Plane, now: Duration) {
+    fn judge(&mut self, plane: &mut Plane, now: Duration) {
         let probes = plane.policy().probes.clone();
         let mut lost = BTreeSet::new();
         for (place, watched) in self.watched.iter_mut().enumerate() {
@@ -217,7 +217,7 @@ impl Control {
             }
             {
                 let (mut uplinks, mut plane) = (self.uplinks(), self.plane());
-                uplinks.settle(&mut plane, self.began.elapsed());
+                uplinks.judge(&mut plane, self.began.elapsed());
             }
             tokio::time::sleep(PERIOD).await;
         }

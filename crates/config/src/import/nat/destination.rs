@@ -233,7 +233,7 @@ impl Translation<'_> {
                 ));
             }
         }
-        if rule.port.is_none() && self.nat.pools.values().any(|pool| lends(pool, rule)) {
+        if rule.port.is_none() && self.nat.pools.values().any(|pool| covers(pool, rule)) {
             return Err("a pool lends ports of this address, so that not all can lead to one host".into());
         }
         Ok(())
@@ -244,7 +244,7 @@ impl Translation<'_> {
         let Some(port) = rule.port else { return };
         for pool in self.nat.pools.values_mut() {
             let free = pool.ports.without(&pool.reserved_ports);
-            if lends(pool, rule) && free.iter().any(|free| free.overlap(&port).is_some()) {
+            if covers(pool, rule) && free.iter().any(|free| free.overlap(&port).is_some()) {
                 pool.reserved_ports.0.push(port);
             }
         }
@@ -252,7 +252,7 @@ impl Translation<'_> {
 }
 
 /// Whether a pool has an address that a rule is for.
-fn lends(pool: &Pool, rule: &DestinationRule) -> bool {
+fn covers(pool: &Pool, rule: &DestinationRule) -> bool {
     let mut ranges = pool.addresses.iter();
     ranges.any(|range| rule.address.is_none_or(|address| range.contains(address)))
 }
