@@ -12,6 +12,7 @@ use sluice_wire::Context;
 
 use crate::family::Family;
 use crate::policy::Nat;
+use crate::spread::Spread;
 
 /// What a shard keeps together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -233,6 +234,19 @@ impl Steering {
     /// same answer.
     #[inline(always)]
     pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
+        self.shard_by::<F>(nat, nat.spread.as_ref(), key, interface, outside)
+    }
+
+    /// [`Steering::shard_of`] with the [`Spread`] of the rules, which who knows that there is none need not load.
+    #[inline(always)]
+    pub fn shard_by<F: Family>(
+        &self,
+        nat: &Nat<F>,
+        spread: Option<&Spread<F::Address>>,
+        key: &F::Key,
+        interface: u16,
+        outside: bool,
+    ) -> u16 {
         let tuple = F::tuple(key);
         let class = PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS);
         let Some(class) = class else {
@@ -268,7 +282,7 @@ impl Steering {
                 },
             }
         }
-        if let Some(spread) = &nat.spread {
+        if let Some(spread) = spread {
             // Where it makes a difference which end names the flow, the packet's destination is not yet what answers name.
             if !outside && nat.hosts.is_some() && forwarded::<F>(nat, key, interface).is_some() {
                 return self.of_host::<F>(source.0);

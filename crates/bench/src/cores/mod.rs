@@ -136,8 +136,7 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
 fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &[usize]) -> Result<(), Failure> {
     let runs = if run.quick { 3 } else { 7 };
     let styles = [Style::MAPPINGS, Style::SESSIONS].map(|style| Style { rules: RULES, ..style });
-    let most = counts.iter().copied().max().unwrap_or(1);
-    let eal = rig::start(4 * counts.len(), most)?;
+    let eal = rig::start(4, counts)?;
     let (mut rigs, mut cases) = (Vec::new(), Vec::new());
     for &cores in counts {
         for style in styles {

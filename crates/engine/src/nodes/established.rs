@@ -74,16 +74,17 @@ pub fn established<F: Family>(
     nat: &Nat<F>,
     work: &mut Lookups<F>,
 ) {
-    // Sites are served over IPv4 alone. Who has none does not pay for them.
-    match !F::SIX && ctx.policy.sites.is_some() {
-        true => look_up::<F, true>(batch, lists, ctx, nat, work),
-        false => look_up::<F, false>(batch, lists, ctx, nat, work),
+    // Sites are served over IPv4 alone. Who has none does not pay for them, nor for rules that he does not have.
+    match (!F::SIX && ctx.policy.sites.is_some(), nat.spread.is_some()) {
+        (true, _) => look_up::<F, true, true>(batch, lists, ctx, nat, work),
+        (false, true) => look_up::<F, false, true>(batch, lists, ctx, nat, work),
+        (false, false) => look_up::<F, false, false>(batch, lists, ctx, nat, work),
     }
 }
 
-/// The same, and whether there are subscribers' sites.
+/// The same, and whether there are subscribers' sites, and rules by which flows end at several hosts or at a router's.
 #[inline(never)]
-fn look_up<F: Family, const SITES: bool>(
+fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut Ctx<'_, '_>,
@@ -101,7 +102,7 @@ fn look_up<F: Family, const SITES: bool>(
         let group;
         (group, rest) = rest.split_at(rest.len().min(GROUP));
         let last = (made, sought);
-        made = keys::<F, SITES>(group, made, batch, lists, ctx, nat, work);
+        made = keys::<F, SITES, SPREAD>(group, made, batch, lists, ctx, nat, work);
         // Keys lie side by side, so that they are hashed together.
         F::hash(ctx.hasher, &work.keys[last.0..made], &mut work.hashes[last.0..made]);
         for place in last.0..made {
@@ -130,7 +131,9 @@ fn look_up<F: Family, const SITES: bool>(
             {
                 F::table_ref(shard).approach(work.candidates[ahead]);
             }
-            used += u64::from(step::<F, SITES>(place, batch, lists, ctx, &exit, work, &mut ways));
+            used += u64::from(step::<F, SITES, SPREAD>(
+                place, batch, lists, ctx, &exit, work, &mut ways,
+            ));
         }
         done = last.1;
     }
@@ -160,7 +163,7 @@ fn bring_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &Ctx<'_, 
 /// Keys of the packets of a group that stay with this worker, from place `made` on; the others are handed over.
 /// Returns up to where keys are made.
 #[inline(always)]
-fn keys<F: Family, const SITES: bool>(
+fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
     group: &[Slot],
     mut made: usize,
     batch: &mut Batch<'_, '_>,
@@ -209,12 +212,17 @@ fn keys<F: Family, const SITES: bool>(
         };
         let outside = outside | (meta.origin == Origin::Hairpinned);
         meta.shard = match bridged {
-            false if meta.own() => ctx.setup.steering.of_own::<F>(nat, &key),
+            false if SPREAD && meta.own() => ctx.setup.steering.of_own::<F>(nat, &key),
             false if SITES => ctx
                 .setup
                 .steering
                 .shard_among_sites::<F>(nat, &key, meta.interface, outside),
-            false => ctx.setup.steering.shard_of::<F>(nat, &key, meta.interface, outside),
+            false => {
+                let spread = nat.spread.as_ref().filter(|_| SPREAD);
+                ctx.setup
+                    .steering
+                    .shard_by::<F>(nat, spread, &key, meta.interface, outside)
+            }
             true => ctx.setup.steering.of_bridged::<F>(&key),
         };
         if let Some(seen) = ctx.seen.get_mut(meta.shard as usize) {
@@ -265,7 +273,7 @@ fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> C
 
 /// One packet; whether it used a session.
 #[inline(always)]
-fn step<F: Family, const SITES: bool>(
+fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     place: usize,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -297,7 +305,7 @@ fn step<F: Family, const SITES: bool>(
             lists.discard(slot, reason);
             return false;
         }
-        own = meta.own();
+        own = SPREAD && meta.own();
     }
     let generation = session.generation();
     let stale = generation != ctx.policy.generation;
