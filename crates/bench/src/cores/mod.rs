@@ -26,6 +26,9 @@ use steering::Steering;
 
 type Failure = Box<dyn std::error::Error>;
 
+/// Cores at most: each core's source takes two ports beside the gateway's two, and DPDK has 32 as it is packaged.
+const MOST: usize = 15;
+
 /// Rules of all.
 const RULES: u32 = 1_000;
 
@@ -58,13 +61,14 @@ pub struct CoresArguments {
     milliseconds: u64,
 }
 
-/// A rig and how packets find its workers.
+/// What is measured with a number of cores: how packets find their workers, and what came of it.
 struct Case {
-    rig: usize,
     cores: usize,
     steering: Steering,
     style: Style,
     figures: Figures,
+    /// Where ports are chosen to fit: the share of those that do not, and what is expected.
+    misfits: Option<(f64, f64)>,
 }
 
 #[derive(Default)]
@@ -104,6 +108,26 @@ impl Counted {
     }
 }
 
+impl Case {
+    fn new(cores: usize, steering: Steering, style: Style) -> Self {
+        Self {
+            cores,
+            steering,
+            style,
+            figures: Figures::default(),
+            misfits: None,
+        }
+    }
+
+    fn count_misfits(&mut self, rig: &Rig) {
+        let counted = Counted::of(rig);
+        if counted.steered > 0 && self.steering == Steering::FiveTuple {
+            let share = counted.misfits as f64 / counted.steered as f64;
+            self.misfits = Some((share, expected_misfits(rig)));
+        }
+    }
+}
+
 /// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure> {
     let on = match arguments.on.is_empty() {
@@ -113,10 +137,13 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
     let counts = match arguments.cores.is_empty() {
         true => (0..)
             .map(|power| 1 << power)
-            .take_while(|&count| count <= on.len())
+            .take_while(|&count| count <= on.len().min(MOST))
             .collect(),
         false => arguments.cores.clone(),
     };
+    if let Some(count) = counts.iter().find(|&&count| count > MOST) {
+        return Err(format!("{count} cores are too many: at most {MOST} have sources of their own").into());
+    }
     if counts.iter().any(|&count| count == 0 || count > on.len()) {
         return Err(format!("this process may use {} cores: {on:?}", on.len()).into());
     }
@@ -136,60 +163,68 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
 fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &[usize]) -> Result<(), Failure> {
     let runs = if run.quick { 3 } else { 7 };
     let styles = [Style::MAPPINGS, Style::SESSIONS].map(|style| Style { rules: RULES, ..style });
-    let eal = rig::start(4, counts)?;
-    let (mut rigs, mut cases) = (Vec::new(), Vec::new());
+    let eal = rig::start(counts)?;
+    let cycles = tsc::frequency() / 1000 * arguments.milliseconds;
+    let (mut cases, mut rigs) = (Vec::new(), 0);
     for &cores in counts {
+        let on = &on[..cores];
+        let (mut limits, mut lines) = (Vec::new(), Vec::new());
         for style in styles {
-            for steering in Steering::ALL {
-                if cores == 1 && steering != Steering::Ideal {
+            // What the engine is told differs for cards that hash ports alone.
+            for told in [Steering::Ideal, Steering::FiveTuple] {
+                let mut group: Vec<Case> = Steering::ALL
+                    .into_iter()
+                    .filter(|&steering| (steering == Steering::FiveTuple) == (told == Steering::FiveTuple))
+                    .filter(|&steering| is_wanted(arguments, cores, steering))
+                    .map(|steering| Case::new(cores, steering, style))
+                    .collect();
+                if group.is_empty() {
                     continue;
                 }
-                let wanted = arguments.steering.is_none_or(|wanted| wanted == steering);
-                if !wanted && steering != Steering::Ideal {
-                    continue;
+                // One at a time: DPDK has a number of ports, and each worker's source takes two.
+                let mut rig = Rig::new(eal, rigs, told, style, cores)?;
+                rigs += 1;
+                for _ in 0..runs {
+                    limits.push(limit::run(eal, on, FLOWS, cycles)?);
+                    if cores > 1 {
+                        lines.push(line::cycles(eal, on)?);
+                    }
+                    for case in &mut group {
+                        one(eal, &mut rig, case, on, cycles)?;
+                    }
                 }
-                // What the engine is told differs for cards that hash ports alone.
-                if matches!(steering, Steering::Ideal | Steering::FiveTuple) {
-                    rigs.push(Rig::new(eal, rigs.len() as u32, steering, style, cores)?);
+                for case in &mut group {
+                    case.count_misfits(&rig);
                 }
-                cases.push(Case {
-                    rig: rigs.len() - 1,
-                    cores,
-                    steering,
-                    style,
-                    figures: Figures::default(),
-                });
+                cases.append(&mut group);
+                rig.close();
             }
         }
-    }
-    let cycles = tsc::frequency() / 1000 * arguments.milliseconds;
-    let mut limits: Vec<Vec<f64>> = vec![Vec::new(); counts.len()];
-    let mut lines: Vec<Vec<f64>> = vec![Vec::new(); counts.len()];
-    for _ in 0..runs {
-        for (&count, lines) in counts.iter().zip(&mut lines).filter(|(count, _)| **count > 1) {
-            lines.push(line::cycles(eal, &on[..count])?);
-        }
-        for (&count, limits) in counts.iter().zip(&mut limits) {
-            limits.push(limit::run(eal, &on[..count], FLOWS, cycles)?);
-        }
-        for case in &mut cases {
-            one(eal, &mut rigs[case.rig], case, on, cycles)?;
-        }
-    }
-    for ((&count, limits), lines) in counts.iter().zip(&limits).zip(&lines) {
-        let row = Row::new("probe").key("cores", count as u64);
-        (run.row)(row.figure("mpps", limits));
-        if count > 1 {
+        (run.row)(Row::new("probe").key("cores", cores as u64).figure("mpps", &limits));
+        if cores > 1 {
             // Beside it, what hand-overs cost is to be understood.
-            let row = Row::new("line").key("cores", count as u64);
-            (run.row)(row.figure("line_cycles", lines));
+            (run.row)(
+                Row::new("line")
+                    .key("cores", cores as u64)
+                    .figure("line_cycles", &lines),
+            );
         }
     }
+    report(run, &cases);
+    Ok(())
+}
+
+/// Whether a case was asked for.
+fn is_wanted(arguments: &CoresArguments, cores: usize, steering: Steering) -> bool {
+    steering == Steering::Ideal || cores > 1 && arguments.steering.is_none_or(|wanted| wanted == steering)
+}
+
+/// The rows of all cases.
+fn report(run: &mut Run<'_>, cases: &[Case]) {
     // Cycles of all cores together for each packet.
     let cost = |case: &Case, rate: f64| case.cores as f64 * tsc::frequency() as f64 / rate / 1e6;
     let same = |one: &Case, other: &Case| one.cores == other.cores && one.style.mapping() == other.style.mapping();
-    for case in &cases {
-        let counted = Counted::of(&rigs[case.rig]);
+    for case in cases {
         let row = Row::new("sluice")
             .key("cores", case.cores as u64)
             .key("steering", case.steering.name())
@@ -231,16 +266,13 @@ fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &
                 .figure("cycles_over_ideal", &lost)
                 .figure("cycles_expected", &expected);
         }
-        if counted.steered > 0 && case.steering == Steering::FiveTuple {
-            let share = counted.misfits as f64 / counted.steered as f64;
+        if let Some((share, expected)) = case.misfits {
             row = row
                 .figure("misfit_share", &[share])
-                .figure("misfit_expected", &[expected_misfits(&rigs[case.rig])]);
+                .figure("misfit_expected", &[expected]);
         }
         (run.row)(row);
     }
-    rigs.into_iter().for_each(Rig::close);
-    Ok(())
 }
 
 /// (1 - 1/S)^f: no port of the f that are free on an address leads answers to the flow's shard of S.
@@ -258,7 +290,7 @@ fn expected_misfits(rig: &Rig) -> f64 {
 fn one(eal: &'static Eal, rig: &mut Rig, case: &mut Case, on: &[usize], cycles: u64) -> Result<(), Failure> {
     rig.steer(case.steering);
     let (before, packets) = (Counted::of(rig), rig.session_packets()?);
-    rig.run(eal, &on[..case.cores], cycles)?;
+    rig.run(eal, on, cycles)?;
     let after = Counted::of(rig);
     let counted = rig.session_packets()? - packets;
     let (sent, came) = rig.lanes.iter().fold((0, 0), |(sent, came), lane| {

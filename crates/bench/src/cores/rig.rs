@@ -61,15 +61,12 @@ fn plan(number: u32, end: &str, workers: usize) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// Start DPDK for `each` rigs of each of these numbers of workers.
-pub fn start(each: usize, workers: &[usize]) -> Result<&'static Eal, Failure> {
+/// Start DPDK for one rig at a time, of each of these numbers of workers.
+pub fn start(workers: &[usize]) -> Result<&'static Eal, Failure> {
     let most = workers.iter().copied().max().unwrap_or(1);
     let mut needs = plan(0, "a", most)?.needs(&[], None);
-    needs.bytes = 0;
-    for &workers in workers {
-        // The gateway's, and that of each source.
-        needs.bytes += each * (workers + 1) * plan(0, "a", workers)?.needs(&[], None).bytes;
-    }
+    // The gateway's, and that of each source.
+    needs.bytes *= most + 1;
     Ok(Eal::start(&needs)?)
 }
 
