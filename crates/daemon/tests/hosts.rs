@@ -1,6 +1,7 @@
 //! Hosts of routers, with the kernel: namespaces, interfaces, frames. Each test runs in a process of its own, whose network
 //! and whose /run are nobody else's.
 
+use sluice_testkit::process;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
@@ -20,19 +21,17 @@ const MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 10];
 
 /// Run `body` in a process of its own.
+#[track_caller]
 fn alone(test: &str, body: impl FnOnce()) {
     if std::env::var_os(VARIABLE).is_some() {
         return body();
     }
     let script = "mount -t tmpfs none /run && mkdir /run/netns && exec \"$@\"";
-    let status = Command::new("unshare")
+    let mut command = Command::new("unshare");
+    command
         .args(["--net", "--mount", "sh", "-c", script, "sh"])
-        .arg(std::env::current_exe().expect("the path of this test"))
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(VARIABLE, "1")
-        .status()
-        .expect("unshare runs");
-    assert!(status.success(), "{test}: {status}");
+        .env(VARIABLE, "1");
+    process::again(command, &process::name(test));
 }
 
 fn until<R>(what: &str, mut done: impl FnMut() -> Option<R>) -> R {

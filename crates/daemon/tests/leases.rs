@@ -1,6 +1,7 @@
 //! Private leases with servers that operators have: terminals ask by the relay, and what the server writes is followed. Each
 //! test runs in a process of its own, whose network and whose /run are nobody else's.
 
+use sluice_testkit::process;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -21,19 +22,17 @@ const RELAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const NONE: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 
 /// Run `body` in a process of its own.
+#[track_caller]
 fn alone(test: &str, body: impl FnOnce()) {
     if std::env::var_os(VARIABLE).is_some() {
         return body();
     }
     let script = "mount -t tmpfs none /run && mkdir /run/netns && exec \"$@\"";
-    let status = Command::new("unshare")
+    let mut command = Command::new("unshare");
+    command
         .args(["--net", "--mount", "sh", "-c", script, "sh"])
-        .arg(std::env::current_exe().expect("the path of this test"))
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(VARIABLE, "1")
-        .status()
-        .expect("unshare runs");
-    assert!(status.success(), "{test}: {status}");
+        .env(VARIABLE, "1");
+    process::again(command, &process::name(test));
 }
 
 fn run(words: &str) -> String {

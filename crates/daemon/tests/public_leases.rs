@@ -1,6 +1,7 @@
 //! Public addresses from Kea: the agent's frames over a TAP interface, on whose other side the server listens. Each test
 //! runs in a process of its own, whose network is nobody else's.
 
+use sluice_testkit::process;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -30,18 +31,14 @@ const LEASE: u64 = 3_600;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Run `body` in a process of its own.
+#[track_caller]
 fn alone(test: &str, body: impl FnOnce()) {
     if std::env::var_os(VARIABLE).is_some() {
         return body();
     }
-    let status = Command::new("unshare")
-        .arg("--net")
-        .arg(std::env::current_exe().expect("the path of this test"))
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(VARIABLE, "1")
-        .status()
-        .expect("unshare runs");
-    assert!(status.success(), "{test}: {status}");
+    let mut command = Command::new("unshare");
+    command.arg("--net").env(VARIABLE, "1");
+    process::again(command, &process::name(test));
 }
 
 fn ip(words: &str) {

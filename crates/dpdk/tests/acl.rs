@@ -1,13 +1,11 @@
 //! rte_acl finds what a comparison rule by rule finds.
 
-mod support;
-
 use std::ops::RangeInclusive;
 
+use crate::support::on_each_memory;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use sluice_dpdk::acl::{Acl, AclError, AclKey, AclRule, Prefix};
-use support::on_each_memory;
 
 /// Addresses, ports and protocol of a packet.
 type Tuple = (u32, u32, u16, u16, u8);

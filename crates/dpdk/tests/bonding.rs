@@ -1,10 +1,8 @@
 //! Link aggregation: LACP between Sluice and the kernel's bonding, and between two bonds of Sluice.
 
-mod support;
-
+use crate::support::{command, exchange_by_kernel, on_each_memory, port, veth, wait_for};
 use sluice_dpdk::{DpdkIo, Driver, Plan, PortPlan};
 use sluice_engine::io::PacketIo;
-use support::{command, exchange_by_kernel, on_each_memory, port, veth, wait_for};
 
 #[test]
 fn bonds_by_lacp_exchange_frames() {

@@ -1,9 +1,7 @@
 //! rte_fib finds what a comparison route by route finds.
 
-mod support;
-
+use crate::support::on_each_memory;
 use sluice_dpdk::fib::{Fib, FibError, NO_ROUTE};
-use support::on_each_memory;
 
 /// A generator whose numbers are the same in every run.
 fn numbers() -> impl FnMut() -> u32 {

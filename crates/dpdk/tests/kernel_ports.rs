@@ -1,14 +1,12 @@
 //! Ports on kernel interfaces: AF_XDP and AF_PACKET over veth, TAP.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use sluice_dpdk::workers::{Idle, Waiting};
-use sluice_dpdk::{Devices, DpdkIo, Driver, Plan, PortPlan};
-use support::{
+use crate::support::{
     close, exchange_by_kernel, frame, is_ours, on_each_memory, plan, port, receive_some, send, veth, wait_for,
 };
+use sluice_dpdk::workers::{Idle, Waiting};
+use sluice_dpdk::{Devices, DpdkIo, Driver, Plan, PortPlan};
 
 fn by(driver: Driver, name: &str) -> PortPlan {
     PortPlan {

@@ -1,12 +1,10 @@
 //! What drivers say beside the frame: stripped tags, checksums; and buffers that must not reach a hand.
 
-mod support;
-
+use crate::support::{close, frame, on_each_memory, plan, port, receive_some, send, veth, wait_for};
 use sluice_dpdk::injection::Injected;
 use sluice_dpdk::{Devices, Driver, Plan, PortPlan};
 use sluice_engine::io::{Lent, PacketIo, Refusal};
 use sluice_wire::Checksums;
-use support::{close, frame, on_each_memory, plan, port, receive_some, send, veth, wait_for};
 
 /// A frame with tags before its type.
 fn tagged(tags: &[[u8; 4]]) -> Vec<u8> {

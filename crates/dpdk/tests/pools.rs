@@ -1,9 +1,7 @@
 //! Pools whose buffers a card can reach.
 
-mod support;
-
+use crate::support::on_each_memory;
 use sluice_dpdk::pool::{AF_XDP_ROOM, JUMBO_ROOM, ORDINARY_ROOM, Pool, PoolSize};
-use support::on_each_memory;
 
 #[test]
 fn buffers_of_every_pool_carry_the_address_that_a_card_uses() {

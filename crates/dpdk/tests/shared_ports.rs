@@ -1,11 +1,11 @@
 //! Ports on memory shared with another program: memif pairs, vhost-user with virtio-user.
 
-mod support;
-
+use crate::support::{
+    self, Opened, exchange, frame, is_ours, on_each_memory, port, private_path, receive_some, send, wait_for,
+};
 use sluice_dpdk::{Plan, PortPlan};
 use sluice_engine::io::{Lent, PacketIo};
 use sluice_wire::Checksums;
-use support::{Opened, exchange, frame, is_ours, on_each_memory, port, private_path, receive_some, send, wait_for};
 
 #[test]
 fn memif_pair_exchanges_frames() {

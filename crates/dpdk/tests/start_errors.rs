@@ -1,9 +1,7 @@
 //! Every failure to start says what to do.
 
-mod support;
-
+use crate::support::{self, on_each_memory, port, veth};
 use sluice_dpdk::{Devices, Eal, EalError, Needs, Plan, PortPlan};
-use support::{on_each_memory, port, veth};
 
 #[test]
 fn core_that_is_not_there_is_named() {

@@ -1,14 +1,12 @@
 //! How frames come to queues: what is set is what is read back. DPDK's null driver keeps hash, key and table; the
 //! other drivers that run without a card have no hash that can be set.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::support::{close, on_each_memory, port, receive_some, veth};
 use sluice_dpdk::steering::{Functions, KEY_BYTES, Shortfall};
 use sluice_dpdk::{Devices, Driver, Eal, HashKey, Plan, PortPlan, Steering, SteeringError};
 use sluice_engine::io::PortIndex;
-use support::{close, on_each_memory, port, receive_some, veth};
 
 const PORT: PortIndex = 0;
 const QUEUES: u16 = 4;

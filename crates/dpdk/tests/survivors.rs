@@ -1,12 +1,11 @@
 //! What a killed process leaves behind does not keep the next one from starting.
 
-mod support;
-
+use sluice_testkit::process;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
+use crate::support::{self, exchange, on_each_memory, port, private_path, veth};
 use sluice_dpdk::{Driver, Plan, PortPlan};
-use support::{exchange, on_each_memory, port, private_path, veth};
 
 const ROLE: &str = "SLUICE_SCENARIO_HOLDS";
 
@@ -21,7 +20,7 @@ fn killed_while_open(test: &str, scenario: &support::Scenario, names: &[String])
         std::process::exit(0);
     }
     let mut holder = Command::new(std::env::current_exe().expect("the path of this test"))
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .args([&process::name(test), "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, names.join(" "))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

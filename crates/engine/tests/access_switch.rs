@@ -1,12 +1,10 @@
 //! Bridges between an untagged interface and a VLAN, as an access switch has them: what leaves by the trunk has the tags, what
 //! comes in by it with them leaves without.
 
-mod rig;
-
 use std::net::Ipv4Addr;
 
+use crate::rig::{self, HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
 use proptest::prelude::*;
-use rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
 use sluice_engine::capture::{Seen, Tap, Which};
 use sluice_engine::policy::{Bridge, Interface, bridge_context};
 use sluice_engine::request::{Reply, Request};

@@ -1,8 +1,6 @@
 //! What a link is told of own addresses unasked, and in the place of others.
 
-mod rig;
-
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, Rig, Sent, plain, route};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, Rig, Sent, plain, route};
 use sluice_engine::policy::Interface;
 use sluice_route::Via;
 use sluice_testkit::packet;

@@ -1,11 +1,8 @@
 //! Applications of sessions: found in their first packets, kept with the session, whatever becomes of its packets.
 
-mod applied;
-mod rig;
-
-use applied::captured;
-use applied::{CAPACITY, Played, by_itself, capture, plan, seek, sessions};
-use rig::{INSIDE, OUTSIDE, Plan, Rig};
+use crate::applied::captured;
+use crate::applied::{CAPACITY, Played, by_itself, capture, plan, seek, sessions};
+use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig};
 use sluice_engine::applications::FATES;
 use sluice_engine::policy::{Bridge, Policy, bridge_context};
 use sluice_engine::request::{Filter, Reply, Request};

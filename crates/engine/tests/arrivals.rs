@@ -1,11 +1,11 @@
 //! Source validation holds for every packet of a session, and says by which interface it goes on.
 
-mod rig;
-
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, policy, route};
+use crate::rig::{
+    self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, policy, route,
+};
 use sluice_engine::policy::{Interface, Policy};
 use sluice_engine::request::{Cursor, Filter, Reply, Request};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};

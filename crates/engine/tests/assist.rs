@@ -1,15 +1,13 @@
 //! Cores split by role: where those with sessions have too much to do, the others take whole shards over, and give them back.
 //! The bytes are those of run-to-completion, nothing is lost, and flows keep their order.
 
-mod rig;
-
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
+use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
 use sluice_engine::assist::Settings;
 use sluice_engine::counters::{Counter, WorkerCounters};
 use sluice_engine::request::{Reply, Request};

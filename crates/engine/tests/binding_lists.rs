@@ -1,11 +1,9 @@
 //! Lists of what pools have lent, while traffic runs.
 
-mod rig;
-
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
 use sluice_engine::request::{
     BindingFilter, Bound, Cursor, Endpoint, Filter, Reply, Request, ShownBlock, ShownMapping, ShownSubscriber, Use,
 };

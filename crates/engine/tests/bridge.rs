@@ -1,12 +1,10 @@
 //! Bridges: what comes in by one interface leaves by the other as it came, what is inspected too.
 
-mod rig;
-
 use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
+use crate::rig::{self, HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
 use proptest::prelude::*;
-use rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
 use sluice_engine::inspection::{Inspection, Limits, Overload};
 use sluice_engine::policy::{Bridge, Interface, Policy, bridge_context};
 use sluice_engine::reason::Reason;

@@ -1,11 +1,9 @@
 //! Chains: what a router's packets do before sessions and routes.
 
-mod rig;
-
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route, v4};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route, v4};
 use sluice_engine::chains::{Action, Chains, Described, MOST_COPIES, Named, Rate, Written};
 use sluice_engine::io::NO_PORT;
 use sluice_engine::policy::{Interface, Policy, Router};

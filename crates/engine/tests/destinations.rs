@@ -1,12 +1,12 @@
 //! Destination rules of an interface, for whatever address; those that lead to the router's own host; and those that deal flows
 //! among several hosts.
 
-mod rig;
-
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, ROUTER_MAC, Rig, Sent, flow, is_valid, plain, v4};
+use crate::rig::{
+    self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, ROUTER_MAC, Rig, Sent, flow, is_valid, plain, v4,
+};
 use sluice_engine::plane::PlaneError;
 use sluice_engine::policy::Policy;
 use sluice_engine::steering::{Hashed, Together};

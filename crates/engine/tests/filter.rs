@@ -1,11 +1,9 @@
 //! The packet filter on packets: by session and one by one, with and without translation.
 
-mod rig;
-
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, flow, is_valid};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, flow, is_valid};
 use sluice_engine::io::memory::Sent;
 use sluice_engine::policy::Policy;
 use sluice_filter::{Action, Counters, Field, Filters, Kind, Mask, Range, Rule, Settings, Verdict, With, Written};

@@ -1,12 +1,9 @@
 //! Rules of the filter about applications: sessions are decided again when theirs is known.
 
-mod applied;
-mod rig;
-
 use std::sync::Arc;
 
-use applied::{Played, capture, plan, seek, sessions};
-use rig::{INSIDE, OUTSIDE, Plan, Rig};
+use crate::applied::{self, Played, capture, plan, seek, sessions};
+use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig};
 use sluice_engine::policy::Policy;
 use sluice_engine::request::{Filter, Reply, Request};
 use sluice_filter::{Action, Counters, Filters, Kind, Named, Rule, Settings, Verdict, With, Written};

@@ -1,11 +1,9 @@
 //! Rules of the packet filter about what stands beside addresses and ports: MAC addresses, congestion, marks.
 
-mod rig;
-
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig};
 use sluice_engine::policy::Policy;
 use sluice_engine::request::Filter;
 use sluice_filter::{Action, Conditions, Counters, Field, Filters, Kind, Macs, Rule, Settings, Verdict, Written};

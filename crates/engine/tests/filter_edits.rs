@@ -1,11 +1,9 @@
 //! Rules of the packet filter that come and go one by one: new flows follow at once, sessions soon.
 
-mod rig;
-
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
-use rig::{OUTSIDE, Plan, Rig};
+use crate::rig::{OUTSIDE, Plan, Rig};
 use sluice_engine::policy::Policy;
 use sluice_filter::{
     Action, Change, Counters, Field, Filters, Kind, Range, Rule, RuleList, Settings, Verdict, Written,

@@ -1,12 +1,10 @@
 //! The packet filter on ICMP: queries of several types, and of both hosts, that have the same identifier.
 
-mod rig;
-
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig};
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, IpNumber, icmpv4::TimestampMessage};
-use rig::{INSIDE, OUTSIDE, Plan, Rig};
 use sluice_engine::policy::Policy;
 use sluice_filter::{Action, Counters, Field, Filters, Kind, Rule, Settings, Verdict, With, Written};
 use sluice_testkit::packet::{Frame, Transport, frame4, frame6};

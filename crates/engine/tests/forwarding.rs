@@ -1,10 +1,8 @@
 //! Forwarding without sessions: what a router has to do (RFC 1812, RFC 4443, RFC 8200).
 
-mod rig;
-
 use std::net::Ipv4Addr;
 
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
+use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
 use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
 use sluice_route::{Prefix, Refusal, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, flag};

@@ -1,10 +1,8 @@
 //! Fragments through translation, in any order, bounded.
 
-mod rig;
-
 use std::net::SocketAddrV4;
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
 use sluice_engine::datagrams::Limits;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;

@@ -1,8 +1,6 @@
 //! The gateway's main job, packet by packet.
 
-mod rig;
-
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig};
+use crate::rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig};
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::layers;
 

@@ -1,10 +1,8 @@
 //! Commits under sessions: decided again at their next packet, in bounds, their translation kept where allowed.
 
-mod rig;
-
 use std::net::SocketAddrV4;
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, flow, plain, route, v4};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, flow, plain, route, v4};
 use sluice_nat::Pools;
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, Rules};
 use sluice_route::Via;

@@ -1,13 +1,13 @@
 //! The table of the graph is what packets do: tracers watch a broad mix of them in gateways of every kind.
 
-mod inspected;
-mod rig;
-mod tunnelled;
-
+use crate::inspected;
+use crate::tunnelled;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig, plain, route, v4};
+use crate::rig::{
+    self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig, plain, route, v4,
+};
 use sluice_engine::chains::{Action, Chains, Described, Written};
 use sluice_engine::graph::{EDGES, Leave, NODES, Node, live, node};
 use sluice_engine::io::NO_PORT;

@@ -1,12 +1,10 @@
 //! Who manages a router by its own addresses is not locked out by what is enabled on its interfaces.
 
-mod inspected;
-mod rig;
-
+use crate::inspected;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use sluice_engine::policy::{Interface, Policy};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
 use sluice_testkit::packet::{self, flag};

@@ -1,10 +1,8 @@
 //! Any bytes at all, from both sides, through the whole gateway: nothing panics, nothing is lost.
 
-mod rig;
-
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use sluice_engine::datagrams::Limits;
 use sluice_engine::policy::access::{Behind, Row, Settings};
 use sluice_nat::sites::{Terminal, context};

@@ -1,10 +1,8 @@
 //! Hosts of routers: what they get, what is kept from them, and what they send.
 
-mod rig;
-
 use std::sync::Arc;
 
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, is_valid};
+use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, is_valid};
 use sluice_engine::policy::Policy;
 use sluice_engine::punt::{Class, Host, LIMITS, Multicast};
 use sluice_testkit::packet::{self, Frame, IpNumber, Transport, flag};

@@ -1,11 +1,9 @@
 //! ICMP through translation, requirement by requirement (RFC 5508, and what RFC 7857 says of it): queries, and what an
 //! error must be and do. `errors.rs` has how errors are translated.
 
-mod rig;
-
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow};
+use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow};
 use sluice_engine::request::Filter;
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, SourceAction, SourceRule};
 use sluice_testkit::packet::{self, Frame, Icmpv4Type};

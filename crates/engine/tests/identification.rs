@@ -1,12 +1,10 @@
 //! Identifications of what leaves with a shared source address (RFC 6864): unique where somebody may have to put a
 //! datagram together, untouched elsewhere.
 
-mod rig;
-
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, Network};
 use sluice_wire::Checksums;

@@ -1,12 +1,9 @@
 //! Sessions that are inspected, translated or not: what reaches the other side, what is told, and that nothing is lost.
 
-mod inspected;
-mod rig;
-
 use std::net::SocketAddrV4;
 
-use inspected::{FIRST, Talk, alerts, assured, ledger, payloads, plan};
-use rig::{HOST_MAC, INSIDE_MAC, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
+use crate::inspected::{self, FIRST, Talk, alerts, assured, ledger, payloads, plan};
+use crate::rig::{self, HOST_MAC, INSIDE_MAC, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use sluice_inspect::{Limit, Skipped};
 use sluice_testkit::packet::{self, flag};
 

@@ -1,11 +1,8 @@
 //! Bridges that inspect: what can't be parsed is not delivered uninspected, long chains of headers are walked, and ICMP errors
 //! are told apart from data.
 
-mod inspected;
-mod rig;
-
-use inspected::{bypassed, ledger, say};
-use rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
+use crate::inspected::{self, bypassed, ledger, say};
+use crate::rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
 use sluice_engine::policy::{Bridge, Interface, Policy, bridge_context};
 use sluice_engine::reason::Reason;
 use sluice_inspect::Skipped;

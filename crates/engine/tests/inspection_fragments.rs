@@ -1,12 +1,9 @@
 //! Datagrams of inspected sessions in fragments: what was planted over them does not pass, whatever they look like.
 
-mod inspected;
-mod rig;
-
 use std::net::{SocketAddrV4, SocketAddrV6};
 
-use inspected::{Ledger, ledger, piece, pieces, plan};
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig};
+use crate::inspected::{self, Ledger, ledger, piece, pieces, plan};
+use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig};
 use sluice_engine::request::{Reply, Request};
 use sluice_inspect::stream::{Exception, Policy as Exceptional};
 use sluice_testkit::packet::{self, Frame, flag};

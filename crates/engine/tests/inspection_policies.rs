@@ -1,13 +1,10 @@
 //! What is done about what can't be inspected, and while there is too much of it: by policy, by class, and always counted.
 
-mod inspected;
-mod rig;
-
 use std::net::SocketAddrV4;
 
-use inspected::{Ledger, Talk, assured, bypassed, ledger, pieces, plan, say};
+use crate::inspected::{self, Ledger, Talk, assured, bypassed, ledger, pieces, plan, say};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
 use proptest::prelude::*;
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
 use sluice_engine::inspection::{Class, Inspection, Overload, Shed};
 use sluice_engine::policy::Policy;
 use sluice_inspect::Skipped;

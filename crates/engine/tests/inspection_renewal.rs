@@ -1,12 +1,9 @@
 //! Rules that change while packets flow: who goes by which, that nothing is lost, and that the old ones are let go.
 
-mod inspected;
-mod rig;
-
 use std::sync::{Arc, Weak};
 
-use inspected::{Talk, alerts, inspected_by, ledger, payloads, plan};
-use rig::{Plan, Rig};
+use crate::inspected::{self, Talk, alerts, inspected_by, ledger, payloads, plan};
+use crate::rig::{self, Plan, Rig};
 use sluice_engine::inspection::renewal::{FINISH, RenewalError};
 use sluice_engine::plane::PlaneError;
 use sluice_engine::policy::Policy;

@@ -1,10 +1,8 @@
 //! Full tables and pools: the new is refused and told so, what exists goes on.
 
-mod rig;
-
 use std::net::SocketAddrV4;
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow};
 use sluice_engine::plane::NeighbourLimits;
 use sluice_engine::policy::Interface;
 use sluice_engine::request::Filter;

@@ -1,8 +1,6 @@
 //! What interfaces get of the link that they leave by.
 
-mod sharing;
-
-use sharing::{Gateway, assert_about};
+use crate::sharing::{Gateway, assert_about};
 use sluice_engine::shares::LinkShare;
 
 const SECOND: u64 = 1_000_000_000;

@@ -1,12 +1,10 @@
 //! Mapping, filtering, pairing, port blocks, limits and hairpinning, as RFC 4787, 5382, 5508, 6888 and 7857 ask for
 //! them, on packets.
 
-mod rig;
-
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, Sent, flow, plain};
+use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, Sent, flow, plain};
 use sluice_engine::policy::Events;
 use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, PortSelection, Rate, SubscriberLimits};
 use sluice_nat::deterministic::{Algorithm, Deterministic};

@@ -1,13 +1,11 @@
 //! Random histories against a translation kept in two ordered maps: every output is what the model says.
 
-mod rig;
-
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain};
 use sluice_engine::request::{Cursor, Filter, Reply, Request};
 use sluice_nat::{Behaviour, Filtering};
 use sluice_testkit::packet::{self, Frame};

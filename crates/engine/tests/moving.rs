@@ -1,11 +1,9 @@
 //! Shards go from worker to worker under traffic: nothing is lost, flows keep their order and their sessions.
 
-mod rig;
-
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
+use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
 use sluice_engine::request::{Reply, Request};
 use sluice_engine::worker::HELD;
 use sluice_testkit::packet::{self, flag};

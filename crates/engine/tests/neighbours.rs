@@ -1,10 +1,10 @@
 //! Neighbours: asked for, waited for, aged, and answered.
 
-mod rig;
-
 use std::net::Ipv6Addr;
 
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, Sent, plain, route};
+use crate::rig::{
+    self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, Sent, plain, route,
+};
 use sluice_engine::policy::Advertise;
 use sluice_engine::request::{Reply, Request};
 use sluice_route::Via;

@@ -1,10 +1,8 @@
 //! What one host can have where several workers share the table: half of it, and no less because of the others.
 
-mod rig;
-
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain};
+use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain};
 use sluice_engine::request::Filter;
 use sluice_nat::Behaviour;
 use sluice_testkit::packet;

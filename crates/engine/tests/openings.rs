@@ -1,10 +1,8 @@
 //! Sessions that the packets of one batch open: as if each packet had come alone.
 
-mod rig;
-
 use std::net::SocketAddrV4;
 
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, flow};
+use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, flow};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;
 

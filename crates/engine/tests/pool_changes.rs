@@ -1,12 +1,10 @@
 //! Pools that change under sessions: what stays in a pool stays as it is, what does not ends, and nothing leaks.
 
-mod rig;
-
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
+use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig, flow, plain};
 use proptest::prelude::*;
-use rig::{INSIDE, OUTSIDE, Plan, Rig, flow, plain};
 use sluice_engine::family::V4;
 use sluice_engine::policy::Nat;
 use sluice_engine::request::{Cursor, Filter, Reply, Request, Shown};

@@ -1,12 +1,10 @@
 //! Mappings and ports, requirement by requirement (RFC 4787, 6888 and 7857), where `mappings.rs`, `timeouts.rs` and
 //! `fragments.rs` do not have them.
 
-mod rig;
-
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, flow, plain};
+use crate::rig::{self, HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, flow, plain};
 use sluice_engine::policy::Events;
 use sluice_engine::request::Filter;
 use sluice_nat::behaviour::{Behaviour, Blocks, Filtering};

@@ -1,8 +1,6 @@
 //! Quotas of virtual routers: what is above them is refused and counted, and others have what is theirs.
 
-mod sharing;
-
-use sharing::Gateway;
+use crate::sharing::Gateway;
 use sluice_engine::policy::{Policy, Quotas};
 use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
 use sluice_route::{Address, Prefix};

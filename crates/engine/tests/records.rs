@@ -1,11 +1,9 @@
 //! Records of inspected flows: what is told of each, under one number, and that nobody waits for who reads them.
 
-mod rig;
-
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use rig::{Plan, Rig, inspected};
+use crate::rig::{self, Plan, Rig, inspected};
 use sluice_engine::policy::Policy;
 use sluice_engine::records::{Ending, FlowState, Record, Records, Said};
 use sluice_engine::request::{Cursor, Filter, Request};

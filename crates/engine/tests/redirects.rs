@@ -1,8 +1,6 @@
 //! Hosts are told of better next hops on their link, and the packet goes on all the same.
 
-mod rig;
-
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, is_valid, plain, route};
+use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, is_valid, plain, route};
 use sluice_engine::policy::Interface;
 use sluice_route::Via;
 use sluice_testkit::packet::{self, Frame};

@@ -1,11 +1,9 @@
 //! What the control thread asks: lists, clearing, traces, captures, while traffic runs.
 
-mod rig;
-
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
 
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
+use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
 use sluice_engine::capture::{Seen, Tap, Which};
 use sluice_engine::request::{Cursor, Filter, Reply, Request};
 use sluice_engine::trace::Tracer;

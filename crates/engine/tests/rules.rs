@@ -1,11 +1,9 @@
 //! What rules say besides a pool and a forwarded port: one to one, not at all, both ends; and rules that change one by one.
 
-mod rig;
-
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, ROUTER_MAC, Rig, Sent, flow, plain, v4};
 use etherparse::IpNumber;
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, ROUTER_MAC, Rig, Sent, flow, plain, v4};
 use sluice_engine::family::V4;
 use sluice_engine::steering::{Hashed, Together};
 use sluice_nat::behaviour::{Behaviour, Mapping};

@@ -1,8 +1,6 @@
 //! What routers get of a worker that has more to do than it can, and of their rates.
 
-mod sharing;
-
-use sharing::{Gateway, assert_about, link, weight};
+use crate::sharing::{self, Gateway, assert_about, link, weight};
 use sluice_engine::capture::{Tap, Which};
 use sluice_engine::request::{Reply, Request};
 use sluice_engine::shares::{LinkShare, Rate, RouterShare};

@@ -1,10 +1,8 @@
 //! Subscribers' sites: told apart by their tags, seen upstream by an address and a virtual MAC each.
 
-mod rig;
-
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use rig::{INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, is_valid, plain, v4};
+use crate::rig::{INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, is_valid, plain, v4};
 use sluice_engine::io::memory::Sent;
 use sluice_engine::policy::access::{Behind, Row, SINGLE, Settings};
 use sluice_engine::punt::ROUTED;

@@ -1,10 +1,8 @@
 //! Cards put packets on the queue of the worker that has their session: hashed here bit by bit, by the keys that devices get.
 
-mod rig;
-
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain};
 use sluice_engine::counters::Cause;
 use sluice_engine::family::{Family, V4};
 use sluice_engine::hosts::Hosts;

@@ -1,10 +1,8 @@
 //! TCP through translation, requirement by requirement (RFC 5382, and what RFC 7857 says of it).
 
-mod rig;
-
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use rig::{HOST, INSIDE, OUTSIDE, Plan, Rig, flow};
+use crate::rig::{self, HOST, INSIDE, OUTSIDE, Plan, Rig, flow};
 use sluice_engine::request::{Filter, Shown};
 use sluice_nat::behaviour::{Behaviour, Filtering};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};

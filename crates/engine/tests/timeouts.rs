@@ -1,10 +1,8 @@
 //! How long sessions live, on the virtual clock, and what comes back when they end.
 
-mod rig;
-
 use std::net::SocketAddrV4;
 
-use rig::{HOST, INSIDE, OUTSIDE, Plan, Rig};
+use crate::rig::{self, HOST, INSIDE, OUTSIDE, Plan, Rig};
 use sluice_engine::request::{Filter, Shown};
 use sluice_nat::timeout::Timeouts;
 use sluice_nat::{Pool, Pools};

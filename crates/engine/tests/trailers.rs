@@ -1,9 +1,7 @@
 //! What stands behind the IP datagram in a frame is one link's: it does not go out by the next.
 
-mod rig;
-mod tunnelled;
-
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, is_valid};
+use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, is_valid};
+use crate::tunnelled;
 use sluice_engine::policy::Interface;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::layers;

@@ -1,10 +1,8 @@
 //! Plain packets of a router without services take a shorter way, and come to the same end as on the long one.
 
-mod rig;
-
+use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
 use sluice_engine::policy::{Interface, Policy};
 use sluice_engine::request::{Filter, Reply, Request};
 use sluice_engine::trace::Tracer;

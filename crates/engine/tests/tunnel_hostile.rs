@@ -1,16 +1,13 @@
 //! Any bytes at all in any number of outer packets: nothing panics, nothing is lost.
 
-mod rig;
-mod tunnelled;
-
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC};
+use crate::tunnelled::{self, FAR_MAC, MAC, all, arriving, outer, shim};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC};
 use sluice_engine::tunnels::Tunnel;
 use sluice_testkit::packet::{Frame, Network};
 use sluice_testkit::strategy;
 use sluice_wire::Checksums;
-use tunnelled::{FAR_MAC, MAC, all, arriving, outer, shim};
 
 /// Between hosts that the gateway knows, so that it goes on to one.
 fn aimed(mut frame: Frame, choice: u8) -> Frame {

@@ -1,13 +1,10 @@
 //! What fits a tunnel: its MTU, what becomes of longer packets, and what its path turns out to take.
 
-mod rig;
-mod tunnelled;
-
-use rig::{INSIDE, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
+use crate::rig::{self, INSIDE, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
+use crate::tunnelled::{self, all, tunnel};
 use sluice_engine::time::Now;
 use sluice_engine::tunnels::{Kind, Tunnel};
 use sluice_testkit::packet::{self, Frame, Icmpv4Type, Icmpv6Type, Network, Transport};
-use tunnelled::{all, tunnel};
 
 /// The MTU in an ICMP error of either family.
 fn told(frame: &[u8]) -> Option<u16> {

@@ -1,16 +1,13 @@
 //! Tunnels: what goes in, what comes out, and what is dropped on the way, each under its name.
 
-mod rig;
-mod tunnelled;
-
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
+use crate::tunnelled::{self, FAR_MAC, MAC, TUNNEL, all, arriving, inside, outer, service, tunnel};
 use sluice_engine::capture::{Seen, Tap, Which};
 use sluice_engine::request::{Filter, Reply, Request};
 use sluice_engine::trace::Tracer;
 use sluice_engine::tunnels::{Kind, Tunnel};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, Network, Transport};
-use tunnelled::{FAR_MAC, MAC, TUNNEL, all, arriving, inside, outer, service, tunnel};
 
 /// Frames of the inside host to somebody behind the tunnel, over IPv4 and IPv6.
 fn questions() -> [Frame; 2] {

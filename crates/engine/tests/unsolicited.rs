@@ -1,11 +1,9 @@
 //! SYNs from outside that nobody expects (RFC 5382, REQ-4): not answered for six seconds, then refused, unless the
 //! inside host opens the same connection meanwhile.
 
-mod rig;
-
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use rig::{OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
+use crate::rig::{self, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use sluice_engine::request::Filter;
 use sluice_nat::{Behaviour, Filtering};
 use sluice_testkit::packet::{self, Frame, flag};

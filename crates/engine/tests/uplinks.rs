@@ -1,11 +1,11 @@
 //! A gateway with two uplinks: which one traffic takes.
 
-mod rig;
-
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain, policy, route, v4};
+use crate::rig::{
+    self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain, policy, route, v4,
+};
 use sluice_engine::policy::{Interface, Nat, Policy};
 use sluice_engine::probes::Probe;
 use sluice_engine::request::{Reply, Request};

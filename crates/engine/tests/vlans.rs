@@ -1,10 +1,8 @@
 //! Interfaces behind tags: in with so many, out with so many.
 
-mod rig;
-
 use std::cell::Cell;
 
-use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow};
+use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow};
 use sluice_engine::policy::Priority;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::vlan::Tag;

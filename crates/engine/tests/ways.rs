@@ -1,10 +1,8 @@
 //! Static routes with several ways, and by way of other routes: where sessions go as these change.
 
-mod rig;
-
 use std::net::SocketAddrV4;
 
-use rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, plain, policy, route};
+use crate::rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, plain, policy, route};
 use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
 use sluice_route::{Address, InterfaceIndex, Prefix, Refusal, Route, Via};
 use sluice_testkit::packet::{self, Frame};

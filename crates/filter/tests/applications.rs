@@ -1,8 +1,6 @@
 //! Rules about applications: what a filter says of sessions whose application is known is what asking rule by rule says.
 
-mod drawn;
-
-use drawn::{any_header, any_rule};
+use crate::drawn::{any_header, any_rule};
 use proptest::prelude::*;
 use sluice_filter::{
     Action, By, Counters, Field, Filters, Header, Kind, Known, Named, Place, Rule, Settings, Verdict, With, Written,

@@ -1,7 +1,6 @@
 //! Rules that ask for more than boxes say, against a reading of them one by one.
 
-mod drawn;
-
+use crate::drawn;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, OnceLock};
 

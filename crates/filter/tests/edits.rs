@@ -1,10 +1,8 @@
 //! Single rules that come and go say what a list says from which they come and go.
 
-mod drawn;
-
 use std::collections::BTreeMap;
 
-use drawn::{Drawn, edges, sets};
+use crate::drawn::{self, Drawn, edges, sets};
 use proptest::prelude::*;
 use sluice_filter::{Address, Best, Field, Header, Matcher, Range, Rule, RuleNumber};
 use sluice_table::simd::lanes::Vectors;

@@ -1,10 +1,8 @@
 //! A filter whose rules come and go one by one says and counts what its list says.
 
-mod drawn;
-
 use std::collections::BTreeMap;
 
-use drawn::{Drawn, any_header, any_rule};
+use crate::drawn::{Drawn, any_header, any_rule};
 use proptest::prelude::*;
 use sluice_filter::{
     Action, By, Change, Counters, Fate, Field, Fold, Header, Kind, Rule, RuleList, Settings, Verdict, With, Written,

@@ -1,8 +1,6 @@
 //! Every matcher says what the linear one says.
 
-mod drawn;
-
-use drawn::{Drawn, any_header, any_rule, edges, sets};
+use crate::drawn::{Drawn, any_header, any_rule, edges, sets};
 use proptest::prelude::*;
 use sluice_filter::{Address, Best, CachedTrie, Field, Header, Linear, Mask, Matcher, Probe, Range, Rule, Trie};
 use sluice_table::simd::lanes::Vectors;

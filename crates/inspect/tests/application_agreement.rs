@@ -1,13 +1,11 @@
 //! Flows of real captures get the names that nDPI's own reader gives them.
 
-mod captured;
-
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use captured::{Key, Packet};
+use crate::captured::{self, Key, Packet};
 use sluice_inspect::applications::{Applications, Capacity, FlowState, Guess};
 
 /// Numbers of what carries and what is carried; 0: none.

@@ -1,12 +1,10 @@
 //! Naming applications: limits, names, packets that lie, two cores.
 
-mod captured;
-
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::thread;
 
-use captured::{REQUEST, segment};
+use crate::captured::{self, REQUEST, segment};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_inspect::applications::{Applications, Capacity, Guess};

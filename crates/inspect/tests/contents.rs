@@ -1,8 +1,6 @@
 //! Contents and expressions: every modifier in every dialect's spelling, and where they look.
 
-mod rules;
-
-use rules::*;
+use crate::rules::*;
 use sluice_inspect::signature::{Buffer, Condition, Content, Expression, Fast, Value};
 
 fn one(content: Content) -> Vec<Condition> {

@@ -1,8 +1,6 @@
 //! Messages that hosts read differently end their flow, where the policy says so.
 
-mod lab;
-
-use lab::{Connection, Lab};
+use crate::lab::{Connection, Lab};
 use sluice_inspect::inspector::Verdict;
 use sluice_inspect::reason::{Reason, Skipped};
 use sluice_inspect::signatures::Dialect::Suricata;

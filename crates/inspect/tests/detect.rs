@@ -1,8 +1,6 @@
 //! With rules that only report, nothing is dropped: neither by them nor because it can't be inspected.
 
-mod lab;
-
-use lab::{Connection, Lab};
+use crate::lab::{Connection, Lab};
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_inspect::stream::{Exception, Policy};
 use sluice_inspect::{Skipped, Verdict};

@@ -1,8 +1,6 @@
 //! Contents that follow one another further apart than anything is kept.
 
-mod lab;
-
-use lab::{Connection, Lab};
+use crate::lab::{Connection, Lab};
 use sluice_inspect::inspector::Verdict;
 use sluice_inspect::reason::{Limit, Reason};
 use sluice_inspect::signatures::Dialect::Suricata;

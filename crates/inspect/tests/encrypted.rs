@@ -1,9 +1,7 @@
 //! A connection of TLS leaves inspection once both sides send encrypted data alone; nothing else does.
 
-mod flows;
-mod lab;
-
-use lab::{Connection, Lab};
+use crate::flows;
+use crate::lab::{Connection, Lab};
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_inspect::{Reason, Skipped, Verdict};
 

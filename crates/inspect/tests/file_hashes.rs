@@ -1,15 +1,12 @@
 //! Files whose hashes are in lists: bodies of HTTP, parts of mails, files of FTP.
 
-mod flows;
-mod lab;
-
 use std::io::Write;
 use std::sync::Arc;
 
+use crate::flows::play::{Wire, in_parts, play};
+use crate::lab::{Connection, Lab};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use flows::play::{Wire, in_parts, play};
-use lab::{Connection, Lab};
 use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha2::Sha256;

@@ -1,8 +1,6 @@
 //! Files: lines, comments, rules over several lines, numbers given twice.
 
-mod rules;
-
-use rules::*;
+use crate::rules::*;
 use sluice_inspect::signatures::Fault;
 
 const RULE: &str = "alert tcp any any -> any any";

@@ -1,15 +1,12 @@
 //! Rules of the community fire at flows that are made from what they say.
 
-mod flows;
-mod lab;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use flows::play::play;
-use flows::{Flow, Place, flows};
-use lab::Lab;
+use crate::flows::play::play;
+use crate::flows::{Flow, Place, flows};
+use crate::lab::Lab;
 use sluice_inspect::Signature;
 use sluice_inspect::ruleset::{Ordered, Ruleset};
 use sluice_inspect::signature::{Condition, Content};

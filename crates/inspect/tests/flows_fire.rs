@@ -1,11 +1,8 @@
 //! Buffers, sides, notes and rates of rules: each fires at a flow that meets it, and not at one that just does not.
 
-mod flows;
-mod lab;
-
-use flows::play::{Message, Wire, play};
-use flows::wire::{hello, question};
-use lab::Lab;
+use crate::flows::play::{Message, Wire, play};
+use crate::flows::wire::{hello, question};
+use crate::lab::Lab;
 use sluice_inspect::signature::Toward::{self, Client, Server};
 use sluice_inspect::signatures::Dialect::{self, Snort2, Snort3, Suricata};
 

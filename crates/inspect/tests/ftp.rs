@@ -1,10 +1,7 @@
 //! Commands and replies of FTP: what rules look for in them, however their streams are cut.
 
-mod flows;
-mod lab;
-
-use flows::play::{Wire, in_parts, play};
-use lab::{Connection, Lab};
+use crate::flows::play::{Wire, in_parts, play};
+use crate::lab::{Connection, Lab};
 use sluice_inspect::protocols::ftp::{Hosts, LINE};
 use sluice_inspect::protocols::{Anomaly, Capacity, Ftp, Piece, Slot, Store};
 use sluice_inspect::signature::Buffer;

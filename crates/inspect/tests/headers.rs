@@ -1,8 +1,6 @@
 //! Headers of rules, and the variables in them.
 
-mod rules;
-
-use rules::*;
+use crate::rules::*;
 use sluice_inspect::Signature;
 use sluice_inspect::signature::{Action, Addresses, Flow, Ports, Protocol, Service};
 use sluice_inspect::signatures::{Classes, Fault, Variables, read};

@@ -1,9 +1,7 @@
 //! Whatever a file holds, it is read to its end, and every rule in it is loaded or refused.
 
-mod rules;
-
+use crate::rules::*;
 use proptest::prelude::*;
-use rules::*;
 use sluice_inspect::signatures::hostile;
 
 /// The corpus: a rule of each dialect that holds every kind of option.

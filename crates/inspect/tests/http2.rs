@@ -1,12 +1,9 @@
 //! HTTP/2: messages fill the buffers of HTTP, however their streams are cut and mixed; what costs too much is given up.
 
-mod flows;
-mod lab;
-
 use std::collections::BTreeMap;
 
-use flows::play::{Message, Wire, play};
-use lab::{Connection, Lab};
+use crate::flows::play::{Message, Wire, play};
+use crate::lab::{Connection, Lab};
 use sluice_inspect::protocols::recognise::PREFACE;
 use sluice_inspect::protocols::{Anomaly, Capacity, Http2, Piece, Slot, Store};
 use sluice_inspect::signature::Buffer;

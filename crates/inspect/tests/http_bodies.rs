@@ -1,12 +1,10 @@
 //! Bodies: whatever their chunks and encodings are and however the stream is cut, the content comes out.
 
-mod gathered;
-
 use std::io::Write;
 
+use crate::gathered::{Message, converse, small};
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use gathered::{Message, converse, small};
 use proptest::prelude::*;
 use sluice_inspect::protocols::{Anomaly, Capacity};
 use sluice_inspect::signature::Buffer::FileData;

@@ -1,12 +1,10 @@
 //! What is in the buffers of HTTP messages.
 
-mod gathered;
-
 use std::io::Write;
 
+use crate::gathered::{Message, converse, small, whole};
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use gathered::{Message, converse, small, whole};
 use sluice_inspect::protocols::Anomaly;
 use sluice_inspect::signature::Buffer::*;
 use sluice_inspect::signature::Toward::{Client, Server};

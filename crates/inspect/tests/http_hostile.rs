@@ -1,8 +1,6 @@
 //! HTTP cut anywhere, mutated, and random: the same buffers, no panic, no growth.
 
-mod gathered;
-
-use gathered::{Outcome, converse, small};
+use crate::gathered::{Outcome, converse, small};
 use proptest::prelude::*;
 use sluice_inspect::protocols::hostile;
 use sluice_inspect::signature::Toward::{self, Client, Server};

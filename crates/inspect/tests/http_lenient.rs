@@ -1,12 +1,10 @@
 //! Messages that are not as they should be, and what clients and servers make of them: what rules look in, and the anomalies.
 
-mod gathered;
-
 use std::io::Write;
 
+use crate::gathered::{Gathered, Message, converse, small, whole};
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use gathered::{Gathered, Message, converse, small, whole};
 use sluice_inspect::protocols::{Anomaly, Anomaly::*, Capacity, Http, Slot, Store};
 use sluice_inspect::signature::Buffer::*;
 use sluice_inspect::signature::Toward::{Client, Server};

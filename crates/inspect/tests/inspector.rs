@@ -1,8 +1,6 @@
 //! Rules as operators write them, and flows that fire them or just do not.
 
-mod lab;
-
-use lab::{Connection, Lab, datagram};
+use crate::lab::{self, Connection, Lab, datagram};
 use sluice_inspect::inspector::{Settings, Verdict};
 use sluice_inspect::reason::{Reason, Skipped};
 use sluice_inspect::signatures::Dialect::{Snort2, Snort3, Suricata};

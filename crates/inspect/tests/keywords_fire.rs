@@ -1,13 +1,10 @@
 //! Options of Suricata, and what the other dialects have of them, that keep something, calculate, change buffers, or ask for
 //! lists and events: each fires where it should and not where it just should not.
 
-mod flows;
-mod lab;
-
 use std::sync::Arc;
 
-use flows::play::{Message, Wire, play};
-use lab::{Connection, Lab};
+use crate::flows::play::{Message, Wire, play};
+use crate::lab::{self, Connection, Lab};
 use proptest::prelude::*;
 use sluice_inspect::rule::Names;
 use sluice_inspect::ruleset::{Ordered, Ruleset};

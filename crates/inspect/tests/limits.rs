@@ -1,10 +1,8 @@
 //! Every pool of inspection, filled by one source: its policy acts, its counter counts, and other sources go on.
 
-mod lab;
-
 use std::net::IpAddr;
 
-use lab::{Connection, Lab, rules};
+use crate::lab::{Connection, Lab, rules};
 use sluice_inspect::inspector::{Plan, Verdict};
 use sluice_inspect::protocols::Capacity;
 use sluice_inspect::reason::{Limit, Reason};

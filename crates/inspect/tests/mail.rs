@@ -1,10 +1,7 @@
 //! Mail and files of FTP: what rules look for in them, however their streams are cut.
 
-mod flows;
-mod lab;
-
-use flows::play::{Wire, in_parts, play};
-use lab::{Connection, Lab};
+use crate::flows::play::{Wire, in_parts, play};
+use crate::lab::{Connection, Lab};
 use sluice_inspect::protocols::{Capacity, Piece, Slot, Smtp, Store};
 use sluice_inspect::signature::Buffer;
 use sluice_inspect::signature::Toward::{self, Client, Server};

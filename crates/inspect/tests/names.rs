@@ -1,8 +1,6 @@
 //! Names in DNS messages and TLS hellos.
 
-mod gathered;
-
-use gathered::{Gathered, Message, small};
+use crate::gathered::{Gathered, Message, small};
 use proptest::prelude::*;
 use sluice_inspect::protocols::{Anomaly, Dns, DnsStream, Piece, Slot, Store, Tls};
 use sluice_inspect::signature::Buffer::{DnsQuery, Ja3Hash, TlsSni};

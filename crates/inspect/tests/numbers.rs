@@ -1,8 +1,6 @@
 //! Numbers in data, lengths, fields of headers: each option in each dialect.
 
-mod rules;
-
-use rules::*;
+use crate::rules::*;
 use sluice_inspect::signature::{
     Base64Decode, Bits, Buffer, ByteExtract, ByteJump, ByteTest, Comparison, Condition, Flags, Form, IsDataAt,
     JumpFrom, Number, Sender, Value,

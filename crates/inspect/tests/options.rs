@@ -1,8 +1,6 @@
 //! What a rule is about, the connection it is about, and how often it fires.
 
-mod rules;
-
-use rules::*;
+use crate::rules::*;
 use sluice_inspect::signature::{Condition, Flow, FlowBit, FlowBits, Id, Rate, RateKind, Service, Toward, Track};
 use sluice_inspect::signatures::{Classes, ClassesError, Variables, read};
 

@@ -1,10 +1,7 @@
 //! Each option of a rule fires at a flow that meets it, and not at one that just does not, in each dialect that has it.
 
-mod flows;
-mod lab;
-
-use flows::play::{Message, Wire, play};
-use lab::Lab;
+use crate::flows::play::{Message, Wire, play};
+use crate::lab::Lab;
 use sluice_inspect::evaluate::Icmp;
 use sluice_inspect::signature::Toward;
 use sluice_inspect::signatures::Dialect::{self, Snort2, Snort3, Suricata};

@@ -1,11 +1,9 @@
 //! Which pattern stands for a rule, and that no rule is missed.
 
-mod made;
-
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use made::{content, expression, found, payload, rule};
+use crate::made::{self, content, expression, found, payload, rule};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_inspect::Signature;

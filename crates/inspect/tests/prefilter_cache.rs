@@ -1,13 +1,11 @@
 //! A compiled prefilter in a file: it comes back as it was, or is refused by name.
 
-mod made;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use made::{expression, found, payload, rule};
+use crate::made::{self, expression, found, payload, rule};
 use sluice_inspect::Signature;
 use sluice_inspect::prefilter::{CacheError, Class, Fingerprint, Plan, Prefilter};
 use sluice_inspect::signature::{Condition, Ports, Protocol, Toward};
@@ -229,7 +227,7 @@ fn one_process_compiles_and_another_finds_the_same() {
         let child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "one_process_compiles_and_another_finds_the_same",
+                "prefilter_cache::one_process_compiles_and_another_finds_the_same",
                 "--nocapture",
             ])
             .env(PART, part)

@@ -1,19 +1,16 @@
 //! The hello in the first flight of QUIC, in whatever packets it comes, and rules about it.
 
-mod captured;
-mod flows;
-mod lab;
-
+use crate::captured;
 use std::collections::{BTreeMap, HashMap};
 
+use crate::flows::play::{Message, Wire, play};
+use crate::flows::wire::hello;
+use crate::lab::Lab;
 use aes_gcm::aead::AeadInPlace;
 use aes_gcm::aes::Aes128;
 use aes_gcm::aes::cipher::{BlockEncrypt, KeyInit};
 use aes_gcm::{Aes128Gcm, Nonce};
-use flows::play::{Message, Wire, play};
-use flows::wire::hello;
 use hkdf::Hkdf;
-use lab::Lab;
 use sha2::Sha256;
 use sluice_inspect::protocols::{Anomaly, Capacity, Piece, Quic, Slot, Store};
 use sluice_inspect::signature::Buffer;

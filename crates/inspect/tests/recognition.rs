@@ -1,16 +1,13 @@
 //! Rules about protocols: each fires at a flow of its protocol on any port, and at no other; and what real captures are
 //! recognised as.
 
-mod captured;
-mod flows;
-mod lab;
-
+use crate::captured;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 
-use flows::play::{Message, Wire, play};
-use lab::Lab;
+use crate::flows::play::{Message, Wire, play};
+use crate::lab::Lab;
 use sluice_inspect::protocols::{Recognise, Recognised};
 use sluice_inspect::signature::Service;
 use sluice_inspect::signature::Toward::{self, Client, Server};

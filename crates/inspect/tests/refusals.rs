@@ -1,8 +1,6 @@
 //! What is refused: by which option, and why.
 
-mod rules;
-
-use rules::*;
+use crate::rules::*;
 use sluice_inspect::signatures::{Dialect, Fault};
 
 /// Each line: dialects, options, the option at fault and what is said of it.

@@ -1,11 +1,8 @@
 //! What rules mean together: pass before drop, notes within a packet, rates, contents that are not there, ends of data; and
 //! that no rule loses its turn to another.
 
-mod flows;
-mod lab;
-
-use flows::play::{Message, Wire, play};
-use lab::{Connection, Lab, datagram};
+use crate::flows::play::{Message, Wire, play};
+use crate::lab::{Connection, Lab, datagram};
 use sluice_inspect::signature::Toward::{self, Client, Server};
 use sluice_inspect::signatures::Dialect::{Snort2, Snort3, Suricata};
 use sluice_inspect::stream::Exception;

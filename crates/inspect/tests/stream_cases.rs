@@ -1,9 +1,7 @@
 //! Streams, case by case: segments, what each is, and what was inspected in the end.
 
-mod rig;
-
-use rig::cases::{CLIENT, Is::*, OPEN, SERVER, case, check, opened, run};
-use rig::{BLOCK, Rig, data, plan, segment, summed};
+use crate::rig::cases::{CLIENT, Is::*, OPEN, SERVER, case, check, opened, run};
+use crate::rig::{BLOCK, Rig, data, plan, segment, summed};
 use sluice_inspect::shares::Source;
 use sluice_inspect::stream::{Exception::*, Handle, Misfit, Plan, State, Step, Streams};
 use sluice_table::hash::Hasher;

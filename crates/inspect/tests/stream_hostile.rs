@@ -1,10 +1,8 @@
 //! Any segments in any order, and a caller that does anything with exceptions: no panic, no place lost, no
 //! bound exceeded, no checksum wrong.
 
-mod rig;
-
+use crate::rig::{BLOCK, Rig, plan, segment};
 use proptest::prelude::*;
-use rig::{BLOCK, Rig, plan, segment};
 use sluice_inspect::stream::{Exception, Plan, Step};
 use sluice_wire::key::Direction::{Forward, Reverse};
 

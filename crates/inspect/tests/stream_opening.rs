@@ -1,9 +1,7 @@
 //! Where streams begin and are cut off, case by case: SYNs, what was begun before, resets.
 
-mod rig;
-
-use rig::cases::{CLIENT, Is::*, OPEN, SERVER, case, check, opened, run};
-use rig::{BLOCK, Rig, plan, segment, summed};
+use crate::rig::cases::{CLIENT, Is::*, OPEN, SERVER, case, check, opened, run};
+use crate::rig::{BLOCK, Rig, plan, segment, summed};
 use sluice_inspect::shares::Source;
 use sluice_inspect::stream::{Exception::*, Handle, Plan, State, Step};
 use sluice_wire::key::Direction::{Forward, Reverse};

@@ -5,12 +5,10 @@
 //! order or ahead of a gap, and with what was inspected; with that every receiver does, whichever copy it prefers. Four
 //! receivers with preferences assemble what reaches them, for the sake of the oracle itself.
 
-mod rig;
-
 use std::collections::BTreeMap;
 
+use crate::rig::{BLOCK, Rig, data, plan, segment};
 use proptest::prelude::*;
-use rig::{BLOCK, Rig, data, plan, segment};
 use sluice_inspect::stream::{Plan, Step};
 use sluice_wire::key::Direction::{Forward, Reverse};
 use sluice_wire::tcp::{self, flag};

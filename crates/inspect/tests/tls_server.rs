@@ -1,11 +1,8 @@
 //! What a TLS server says in the clear, however it is cut, and rules about it.
 
-mod flows;
-mod lab;
-
-use flows::play::{Message, Wire, play};
-use flows::wire::hello;
-use lab::Lab;
+use crate::flows::play::{Message, Wire, play};
+use crate::flows::wire::hello;
+use crate::lab::Lab;
 use sluice_inspect::protocols::{Anomaly, Capacity, Piece, Slot, Store, TlsServer};
 use sluice_inspect::signature::Buffer;
 use sluice_inspect::signature::Toward::{Client, Server};

@@ -1,8 +1,6 @@
 //! What is within a tunnel is recognised anew: rules see the requests and hellos in it.
 
-mod lab;
-
-use lab::{Connection, Lab};
+use crate::lab::{Connection, Lab};
 use sluice_inspect::inspector::Verdict;
 use sluice_inspect::reason::Reason;
 use sluice_inspect::signatures::Dialect::Suricata;

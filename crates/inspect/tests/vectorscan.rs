@@ -268,7 +268,11 @@ fn sink_that_panics_aborts_the_process() {
         unreachable!("the panic came through C: {caught:?}");
     }
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "sink_that_panics_aborts_the_process", "--nocapture"])
+        .args([
+            "--exact",
+            "vectorscan::sink_that_panics_aborts_the_process",
+            "--nocapture",
+        ])
         .env(PANICS, "1")
         .output()
         .unwrap();

@@ -1,12 +1,10 @@
 //! What bodies may cost: decoding ends where the account of the packet is spent, in the midst of a packet too.
 
-mod lab;
-
 use std::io::Write;
 
+use crate::lab::{CLIENT, Connection, Lab};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use lab::{CLIENT, Connection, Lab};
 use sluice_inspect::inspector::Verdict;
 use sluice_inspect::protocols::{Anomaly, Capacity, Http, Piece, Slot, Store};
 use sluice_inspect::reason::{Reason, Skipped};

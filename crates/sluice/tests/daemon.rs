@@ -1,7 +1,6 @@
 //! The commands that talk to the daemon, against one that is made of fixed answers.
 
-mod serving;
-
+use crate::serving;
 use std::path::PathBuf;
 
 use axum::extract::Query;

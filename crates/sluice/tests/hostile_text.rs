@@ -1,7 +1,6 @@
 //! Texts of the network and of files that would act on a terminal, through every door that a text leaves by.
 
-mod serving;
-
+use crate::serving;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};

@@ -1,7 +1,6 @@
 //! `sluice plan`, as it is typed.
 
-mod serving;
-
+use crate::serving;
 use std::borrow::Cow;
 use std::fs::{self, File};
 use std::path::PathBuf;

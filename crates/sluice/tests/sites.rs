@@ -1,7 +1,6 @@
 //! Sites of subscribers on the command line: `sluice check`, and lists of a daemon that is made of fixed answers.
 
-mod serving;
-
+use crate::serving;
 use axum::extract::Query;
 use axum::routing::get;
 use axum::{Json, Router};

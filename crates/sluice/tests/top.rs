@@ -1,7 +1,6 @@
 //! `sluice top` without a terminal, against a daemon whose counters rise with every question.
 
-mod serving;
-
+use crate::serving;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -2,10 +2,8 @@
 
 #![cfg(not(miri))]
 
-mod collisions;
-
+use crate::collisions::colliding;
 use bytemuck::{Pod, Zeroable};
-use collisions::colliding;
 use sluice_table::flow::{FlowTable, Links, Record};
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;

@@ -2,9 +2,7 @@
 
 #![cfg(not(miri))]
 
-mod collisions;
-
-use collisions::colliding;
+use crate::collisions::colliding;
 use sluice_table::qns::{Key, QnsTable, Query, Value4};
 
 fn key(input: &[u8]) -> Key<u32> {

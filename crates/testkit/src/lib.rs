@@ -8,6 +8,7 @@ pub mod hostile;
 pub mod ledger;
 pub mod machine;
 pub mod packet;
+pub mod process;
 pub mod strategy;
 
 pub use clock::Clock;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 use sluice_dpdk::{Device, Devices, DpdkIo, Eal, Plan, PortPlan};
 use sluice_engine::io::{Lent, PacketIo, PortIndex, Slot};
+use sluice_testkit::process;
 
 const VARIABLE: &str = "SLUICE_SCENARIO_MEMORY";
 
@@ -16,8 +17,10 @@ const VARIABLE: &str = "SLUICE_SCENARIO_MEMORY";
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Run `body` in a process of its own, in a private network namespace: on ordinary pages, then on hugepages.
-/// `test` is the calling test's full name.
+/// `test` is the calling test's name in its file.
+#[track_caller]
 pub fn on_each_memory(test: &str, body: impl FnOnce(Scenario)) {
+    let test = &process::name(test);
     match std::env::var(VARIABLE).as_deref() {
         Ok(memory) => body(Scenario {
             hugepages: memory == "hugepages",
@@ -33,7 +36,6 @@ pub fn on_each_memory(test: &str, body: impl FnOnce(Scenario)) {
 }
 
 fn spawn(test: &str, memory: &str) {
-    let executable = std::env::current_exe().expect("the path of this test");
     let may_unshare = Command::new("unshare")
         .args(["--net", "true"])
         .status()
@@ -46,14 +48,11 @@ fn spawn(test: &str, memory: &str) {
     let script = "mount -t sysfs sysfs /sys && ip link set lo up && \
                   echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; \
                   echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6; exec \"$@\"";
-    let status = Command::new("unshare")
+    let mut command = Command::new("unshare");
+    command
         .args(["--net", "--mount", "sh", "-c", script, "sh"])
-        .arg(executable)
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(VARIABLE, memory)
-        .status()
-        .expect("unshare runs");
-    assert!(status.success(), "{test} on {memory} pages: {status}");
+        .env(VARIABLE, memory);
+    process::again(command, test);
 }
 
 /// Hugepages reserved for one scenario, and given back: as many, whatever others reserved meanwhile.

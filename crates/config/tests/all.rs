@@ -1,0 +1,9 @@
+//! All tests of the crate, in one program: what they share is built and linked once.
+
+mod examples;
+mod filter;
+mod hostile;
+mod import;
+mod import_property;
+mod refusals;
+mod round_trip;

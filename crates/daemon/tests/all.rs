@@ -1,0 +1,7 @@
+//! All tests of the crate, in one program: what they share is built and linked once.
+
+mod hosts;
+mod leases;
+mod public_leases;
+mod routes_property;
+mod sites;

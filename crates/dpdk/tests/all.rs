@@ -1,0 +1,15 @@
+//! All tests of the crate, in one program: what they share is built and linked once.
+
+mod acl;
+mod bonding;
+mod fib;
+mod hot_plug;
+mod kernel_ports;
+mod memory_ports;
+mod metadata;
+mod pools;
+mod shared_ports;
+mod start_errors;
+mod steering;
+mod support;
+mod survivors;

@@ -1,0 +1,10 @@
+//! All tests of the crate, in one program: what they share is built and linked once.
+
+mod applications;
+mod conditions;
+mod drawn;
+mod edits;
+mod going_on;
+mod list;
+mod oracle;
+mod paper;

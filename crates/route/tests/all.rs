@@ -1,0 +1,10 @@
+//! All tests of the crate, in one program: what they share is built and linked once.
+
+mod feed;
+mod forwarding;
+mod kernel_table;
+mod neighbour_states;
+mod rib;
+mod rib_model;
+mod ribs;
+mod uplinks;

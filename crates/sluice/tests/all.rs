@@ -1,0 +1,14 @@
+//! All tests of the crate, in one program: what they share is built and linked once.
+
+mod daemon;
+mod documents;
+mod grammar;
+mod hostile_text;
+mod import;
+mod inspect;
+mod nat_document;
+mod plan;
+mod replay;
+mod serving;
+mod sites;
+mod top;

@@ -1,0 +1,7 @@
+//! All tests of the crate, in one program: what they share is built and linked once.
+
+mod collisions;
+mod flow_attack;
+mod prefix_oracle;
+mod qns_attack;
+mod qns_oracle;

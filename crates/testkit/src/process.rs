@@ -1,0 +1,37 @@
+//! A test that runs in a process of its own: the test's program starts again for that test alone.
+
+use std::panic::Location;
+use std::path::Path;
+use std::process::Command;
+
+/// The full name of a test of the calling file, where that file is a module of a program of tests.
+#[track_caller]
+pub fn name(test: &str) -> String {
+    let file = Path::new(Location::caller().file());
+    match file.file_stem().and_then(|stem| stem.to_str()) {
+        Some(module) => format!("{module}::{test}"),
+        None => test.into(),
+    }
+}
+
+/// Start this program again for one test: `command` runs what follows its arguments (`unshare --net`, say, or `env`). `name` is
+/// the test's full name.
+///
+/// # Panics
+///
+/// Where the test fails there, or where no test has that name.
+pub fn again(mut command: Command, name: &str) {
+    let output = command
+        .arg(std::env::current_exe().expect("the path of this test"))
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{name}: {}", output.status);
+    assert!(
+        text.contains("test result: ok. 1 passed"),
+        "{name}: no test has this name"
+    );
+}
