@@ -97,7 +97,8 @@ pub fn ends(policies: [Verdict; 2]) -> Vec<FilterRule> {
         [true, true] => vec![rules::of_gateway(rules::bare(&Action::Drop))],
         [four, six] => [(four, false), (six, true)]
             .into_iter()
-            .filter_map(|(drops, six)| drops.then(|| rule(six)))
+            .filter(|(drops, _)| *drops)
+            .map(|(_, six)| rule(six))
             .collect(),
     }
 }
