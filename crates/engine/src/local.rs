@@ -53,8 +53,7 @@ fn admit_of<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, frame: &[u8]) -> Result<(
         return Ok(());
     };
     let key = F::key(layers, frame, context);
-    let datagram =
-        || F::hash_one(ctx.hasher, &key) ^ u64::from(meta.identification).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let datagram = || datagram::<F>(ctx, meta, F::tuple(&key));
     if layers.fragment == Fragment::Later {
         // It shares what became of the first one, which alone says what the datagram is about.
         return match flows.datagrams.is_known(datagram(), ctx.now, DATAGRAM) {
@@ -67,6 +66,14 @@ fn admit_of<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, frame: &[u8]) -> Result<(
         flows.datagrams.note(datagram(), ctx.now, policy.generation);
     }
     Ok(())
+}
+
+/// The hash of a datagram that comes in fragments. Of one to a group nobody has found out its number: of those later fragments
+/// share what became of the last first one between their ends.
+fn datagram<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, tuple: &F::Tuple) -> u64 {
+    let ends = F::Tuple::new(tuple.source(), tuple.destination(), 0, 0, tuple.context());
+    let hash = F::hash_one(ctx.hasher, &F::make_key(ends, meta.layers.protocol));
+    hash ^ u64::from(meta.identification).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Seconds that later fragments may come behind their first one (RFC 791 says 15, Linux waits 30).

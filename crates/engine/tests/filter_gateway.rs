@@ -393,6 +393,25 @@ fn groups_of_the_link_are_asked_about_where_a_host_hears_them() {
 }
 
 #[test]
+fn fragments_to_a_group_share_what_became_of_the_first_one_and_nobody_is_told() {
+    fn one_port(policy: &mut Policy) {
+        let reject = Action::Decide(Verdict::Reject(With::PortUnreachable));
+        filter(policy, true, &[to_port(ACCEPT, 17, 520), gateway(reject, &[])]);
+    }
+    for (port, expected) in [(520, 2), (521, 0)] {
+        let mut rig = Rig::new(plan(one_port));
+        let group = Ipv4Addr::new(224, 0, 0, 9);
+        let datagram = packet::udp4("192.168.1.10:520", SocketAddrV4::new(group, port));
+        let datagram = datagram.macs(HOST_MAC, multicast4(group.to_bits()));
+        let first = datagram.clone().payload(&[1; 72]).fragment(0, true, 5);
+        let later = datagram.payload(&[1; 64]).fragment(10, false, 5);
+        assert_eq!(0, rig.send(INSIDE, &first.build()).len());
+        assert_eq!(0, rig.send(INSIDE, &later.build()).len());
+        assert_eq!(expected, punted(&mut rig), "{:?}", rig.all_drops());
+    }
+}
+
+#[test]
 fn flow_that_a_destination_rule_leads_to_the_host_is_asked_about_by_its_translated_destination() {
     let to_host = |port| DestinationRule {
         context: 0,

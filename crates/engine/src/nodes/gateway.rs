@@ -55,6 +55,7 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
             continue;
         }
         let Some(owner) = ctx.owner.as_deref_mut() else {
+            lists.hand_over(slot, ctx.policy.owner, Note::new(Stage::Gateway, &meta));
             continue;
         };
         let now = ctx.now.nanoseconds;
