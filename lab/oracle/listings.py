@@ -1,7 +1,8 @@
 """Listings of another packet filter: the kernel with the rules themselves beside Sluice with what `sluice import` makes of them.
 
 Probes are drawn from the addresses, ports and interfaces that the listing names. A packet that goes another way through Sluice must
-have met a rule that the import named: one that it does not carry over, or carries over in another form.
+have met a rule that the import named: one that it does not carry over, or carries over in another form. Of probes to the gateway's own
+addresses, where nothing listens, both systems answer those that they let in.
 """
 
 import dataclasses
@@ -29,6 +30,8 @@ PROBES = 24
 TOKEN = re.compile(rb"probe-(\d{6})-([qa])")
 SYN, ACK, RST = 0x02, 0x10, 0x04
 ESP = 50
+# Where a probe to one of the gateway's own addresses leads.
+GATEWAY = "gateway"
 # Nobody's: what a listing does not name.
 ELSEWHERE = ["198.51.100.0/24", "203.0.113.0/24", "10.77.0.0/16", "172.29.3.0/24", "192.168.200.0/24", "100.99.0.0/16"]
 
@@ -78,7 +81,7 @@ class Fate:
 
     def __str__(self):
         if not self.passed:
-            return "refused with an answer" if self.answered else "dropped"
+            return "answered" if self.answered else "dropped"
         back = f", its answer comes back to {self.back}" if self.back else ", its answer does not come back"
         return f"passed as {self.passed}{back}"
 
@@ -235,7 +238,10 @@ class _Listing:
         imported = json.loads(done.stdout)
         # By rule, whether what is said of it is about answers alone.
         named = {}
-        for entry in imported["leftovers"] + imported["notes"]:
+        entries = imported["leftovers"] + imported["notes"]
+        # What comes in by another interface does not meet the rule that this is said of.
+        self.wide = any(entry["reason"].startswith("for the address of") for entry in entries)
+        for entry in entries:
             place = entry["line"] if entry["line"] else entry["place"]
             named[place] = named.get(place, True) and entry["reason"].startswith("not about answers")
         return tomllib.loads(imported["configuration"]), named
@@ -258,6 +264,7 @@ class _Listing:
         document, named = self._import(listing)
         # The gateway's own: nobody else has them.
         nat = document.get("nat", {})
+        led = nat.get("destination", [])
         self.own = {rule["address"] for rule in nat.get("destination", []) if "address" in rule}
         self.forwarded = {rule["address"] for rule in nat.get("destination", []) if rule.get("address", rule["to"]) != rule["to"]}
         self.own |= {address for pool in nat.get("pools", {}).values() for address in pool["addresses"]}
@@ -276,13 +283,55 @@ class _Listing:
                 played += 1
                 if self._same(kernel[probe.number], sluice[probe.number], translates):
                     continue
+                if self.wide and any(rule.get("address") == probe.destination and self._is_led(rule, probe) for rule in led):
+                    forgiven += 1
+                    continue
                 met = self._met(probe)
                 is_answer = kernel[probe.number].passed == sluice[probe.number].passed
                 if any(named.get(place) in ((True, False) if is_answer else (False,)) for place in met):
                     forgiven += 1
                 else:
                     unnamed.append((probe, kernel[probe.number], sluice[probe.number], self._lines(listing, met)))
+        if re.search(r"^:INPUT DROP|^-A INPUT|\"hook\": \"input\"", listing, re.MULTILINE):
+            for probe, kernel, sluice in self._to_gateway(pick, count, document):
+                played += 1
+                if kernel.answered == sluice.answered:
+                    continue
+                met = self._met(probe)
+                if any(named.get(place) is False for place in met):
+                    forgiven += 1
+                else:
+                    unnamed.append((probe, kernel, sluice, self._lines(listing, met)))
         return unnamed, forgiven, played
+
+    def _to_gateway(self, pick, count, document):
+        """Probes to the gateway itself, and what became of each in either system."""
+        led = document.get("nat", {}).get("destination", [])
+        # What is translated is no matter of the filter's, and an own address may be lent to hosts.
+        document = {key: value for key, value in document.items() if key != "nat"}
+        for into in pick.sample(self.interfaces, min(PAIRS, len(self.interfaces))):
+            out = next(name for name in self.interfaces if name != into)
+            probes = [probe for probe in (self._probe_to_gateway(pick, into) for _ in range(count)) if probe]
+            probes = [probe for probe in probes if not any(self._is_led(rule, probe) for rule in led)]
+            self._route(into, out, probes)
+            kernel = self._kernel(probes)
+            sluice = self._sluice(document, into, out, probes)
+            yield from ((probe, kernel[probe.number], sluice[probe.number]) for probe in probes if not kernel[probe.number].passed)
+
+    @staticmethod
+    def _is_led(rule, probe):
+        """Whether a destination rule may be about a probe."""
+        first, _, last = str(rule.get("port", "0-65535")).partition("-")
+        return probe.protocol in (packet.TCP, packet.UDP) and int(first) <= probe.to_port <= int(last or first)
+
+    def _probe_to_gateway(self, pick, into):
+        source, port = self._host(pick), self._port(pick)
+        own = self._ends(self.interfaces.index(into))[0]
+        if source in self.own | {self._ends(place)[0] for place in range(len(self.interfaces))}:
+            return None
+        self.number += 1
+        protocol = pick.choice([packet.TCP] * 4 + [packet.UDP] * 3 + [packet.ICMP] * 2)
+        return Probe(self.number, into, GATEWAY, source, own, protocol, 20_000 + self.number % 40_000, port)
 
     @staticmethod
     def _same(kernel, sluice, translates):
@@ -305,20 +354,19 @@ class _Listing:
         after = self._counted()
         return {place for place, packets in after.items() if packets > before.get(place, 0)}
 
+    def _host(self, pick):
+        networks = _networks(self.text)
+        network = ipaddress.ip_network(pick.choice(networks if networks and pick.random() < 0.7 else ELSEWHERE))
+        size = network.num_addresses
+        return str(network[pick.randrange(1, size - 1) if size > 2 else 0])
+
+    def _port(self, pick):
+        if pick.random() < 0.2:
+            return pick.randrange(1, 65_535)
+        return max(1, min(65_534, pick.choice(_ports(self.text)) + pick.choice([0, 0, 0, 0, 1, -1])))
+
     def _probe(self, pick, into, out, translates):
-        networks, ports = _networks(self.text), _ports(self.text)
-
-        def host():
-            network = ipaddress.ip_network(pick.choice(networks if networks and pick.random() < 0.7 else ELSEWHERE))
-            size = network.num_addresses
-            return str(network[pick.randrange(1, size - 1) if size > 2 else 0])
-
-        def port():
-            if pick.random() < 0.2:
-                return pick.randrange(1, 65_535)
-            return max(1, min(65_534, pick.choice(ports) + pick.choice([0, 0, 0, 0, 1, -1])))
-
-        source, destination = host(), host()
+        source, destination = self._host(pick), self._host(pick)
         own = self.own | {self._ends(place)[0] for place in range(len(self.interfaces))}
         if translates and pick.random() < 0.2:
             destination = self._ends(self.interfaces.index(into))[0]
@@ -331,7 +379,7 @@ class _Listing:
         protocol = pick.choice([packet.TCP] * 4 + [packet.UDP] * 3 + [packet.ICMP] * 2 + ([] if translates else [ESP]))
         control = SYN if translates or pick.random() < 0.8 else ACK
         # Each has a port of its own: nothing is known of it.
-        return Probe(self.number, into, out, source, destination, protocol, 20_000 + self.number % 40_000, port(), control)
+        return Probe(self.number, into, out, source, destination, protocol, 20_000 + self.number % 40_000, self._port(pick), control)
 
     @staticmethod
     def _apart(probes):
@@ -379,7 +427,9 @@ class _Listing:
                 number = int(found.group(1))
                 probe = next((probe for probe in probes if probe.number == number), None)
                 echoed = datagram.protocol == packet.ICMP and data[0] == 0
-                if probe and not echoed:
+                if probe and echoed and probe.out == GATEWAY:
+                    fates[number] = (None, True)
+                elif probe and not echoed:
                     fates[number] = ((interface, datagram), fates.get(number, (None, False))[1])
             elif is_error and found:
                 number = int(found.group(1))
@@ -434,7 +484,10 @@ class _Listing:
         document |= {
             "system": {"workers": 1},
             "sessions": {"ipv4": 4096, "ipv6": 64},
-            "gateway": document.get("gateway", {}) | {"icmp-errors": {"rate": 1_000_000, "burst": 1_000_000}},
+            "gateway": document.get("gateway", {}) | {
+                "icmp-errors": {"rate": 1_000_000, "burst": 1_000_000},
+                "policing": {one: {"rate": 1_000_000, "burst": 1_000_000} for one in ("echo", "other")},
+            },
             "routes": [{"to": f"{source}/32", "via": ends[into][1]} for source in sorted({probe.source for probe in probes})]
             + [{"to": "0.0.0.0/0", "via": ends[out][1]}],
             "neighbours": {"static": [

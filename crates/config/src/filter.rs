@@ -78,6 +78,8 @@ pub struct Selection {
     pub incoming: Vec<(InterfaceIndex, InterfaceIndex)>,
     /// Interfaces that they leave by.
     pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
+    /// Packets to the gateway itself are meant: these alone, where no interface is in `outgoing`.
+    pub gateway: bool,
     /// The mark of the session by then.
     pub mark: Option<OrNot<Mark>>,
     /// Sets that source and destination are in, by name, or are not.
@@ -168,7 +170,7 @@ impl Selection {
                 self.macs[0].combinations(),
                 self.macs[1].combinations(),
                 self.incoming.len(),
-                self.outgoing.len(),
+                self.outgoing.len() + usize::from(self.gateway),
             ];
             lists
                 .into_iter()
@@ -184,6 +186,16 @@ impl Selection {
     /// Whether the rule is asked one by one, as no matcher knows all that it asks for.
     pub fn is_asked_alone(&self) -> bool {
         !self.applications.is_empty() || self.mark.is_some() || self.sets.iter().any(Option::is_some)
+    }
+
+    /// Whether packets that leave by an interface are meant.
+    fn is_about_forwarded(&self) -> bool {
+        !self.gateway || !self.outgoing.is_empty()
+    }
+
+    fn covers_ways_out(&self, other: &Self) -> bool {
+        let forwarded = self.is_about_forwarded() && covers(&self.outgoing, &other.outgoing);
+        (self.gateway || !other.gateway) && (forwarded || !other.is_about_forwarded())
     }
 
     /// Whether all that the other matches is matched.
@@ -217,7 +229,7 @@ impl Selection {
             && covers(&one(&self.ecn), &one(&other.ecn))
             && self.macs.iter().zip(&other.macs).all(|(own, other)| own.covers(other))
             && covers(&self.incoming, &other.incoming)
-            && covers(&self.outgoing, &other.outgoing)
+            && self.covers_ways_out(other)
             && self
                 .sets
                 .iter()

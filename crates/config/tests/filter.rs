@@ -100,6 +100,41 @@ fn filter_protocols_are_numbers_in_both_families_and_messages_are_of_their_own()
 }
 
 #[test]
+fn filter_rule_with_out_gateway_is_about_packets_to_the_gateway_itself() {
+    let selection = |keys: &str| checked(&rule(keys)).unwrap().config.filter[0].selection.clone();
+    let ways_out = |keys: &str| (selection(keys).gateway, selection(keys).outgoing);
+    assert_eq!((false, vec![]), ways_out("to-port = 22"));
+    assert_eq!((true, vec![]), ways_out("out = \"gateway\""));
+    assert_eq!((true, vec![(1, 1)]), ways_out("out = [\"wan\", \"gateway\"]"));
+    assert_eq!((false, vec![(0, 0), (2, u16::MAX)]), ways_out("out = \"!wan\""));
+    let [all, own, both, wan] = [
+        "to-port = 22",
+        "out = \"gateway\"",
+        "out = [\"gateway\", \"wan\"]",
+        "out = \"wan\"",
+    ]
+    .map(selection);
+    // Whether the first covers the second.
+    for (one, other, expected) in [
+        (&all, &own, false),
+        (&own, &all, false),
+        (&both, &own, true),
+        (&both, &wan, true),
+        (&own, &both, false),
+        (&wan, &both, false),
+    ] {
+        assert_eq!(expected, one.covers(other), "{one:?} {other:?}");
+    }
+    // Whoever has called an interface so goes on naming it.
+    let called = format!(
+        "[interfaces.gateway]\ndevice = \"null:\"\n{}",
+        rule("out = \"gateway\"")
+    );
+    let selection = checked(&called).unwrap().config.filter[0].selection.clone();
+    assert_eq!((false, vec![(2, 2)]), (selection.gateway, selection.outgoing));
+}
+
+#[test]
 fn filter_values_with_a_sign_mean_all_others() {
     let selection = |keys: &str| checked(&rule(keys)).unwrap().config.filter[0].selection.clone();
     let ranges = |text: &[&str]| {

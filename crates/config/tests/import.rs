@@ -322,14 +322,122 @@ fn iptables_families_make_one_filter() {
     assert_eq!(Verdict::Drop, imported.document.filter.unwrap().default);
 }
 
+/// What is said of lines that are carried over.
+fn noted(imported: &Imported) -> Vec<String> {
+    let line = |note: &sluice_config::import::Leftover| format!("{}: {}", note.line.unwrap_or(0), note.reason);
+    imported.notes.iter().map(line).collect()
+}
+
+/// Chain INPUT of IPv4.
+fn input(policy: &str, rules: &str) -> Imported {
+    let text = format!("*filter\n:INPUT {policy} [0:0]\n:sub - [0:0]\n{rules}\nCOMMIT\n");
+    imported(&[&text], &[])
+}
+
 #[test]
-fn iptables_chains_of_the_host_are_listed() {
-    let text =
-        "*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n-A INPUT -i lo -j ACCEPT\nCOMMIT\n";
+fn iptables_input_becomes_rules_about_the_gateway() {
+    let found = input(
+        "DROP",
+        "-A INPUT -i lo -j ACCEPT\n\
+         -A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n\
+         -A INPUT -m conntrack --ctstate INVALID -j DROP\n\
+         -A INPUT -p tcp -m tcp --dport 22 -m conntrack --ctstate NEW -j ACCEPT\n\
+         -A INPUT -i eth0 -j sub\n\
+         -A sub -p icmp -m icmp --icmp-type 8 -j ACCEPT\n\
+         -A sub -p udp -m udp --dport 53 -j REJECT --reject-with icmp-port-unreachable",
+    );
+    assert_eq!(NONE, *left(&found));
     assert_eq!(
         [
-            "2: forwarded packets alone are filtered; this chain has no counterpart",
-            "5: chain `INPUT` of table filter has no counterpart"
+            "action = 'accept', from = '0.0.0.0/0', protocol = 'tcp', to-port = '22', out = 'gateway'",
+            "action = 'accept', protocol = 'icmp', icmp = '8', in = 'eth0', out = 'gateway'",
+            "action = 'reject', from = '0.0.0.0/0', protocol = 'udp', to-port = '53', in = 'eth0', out = 'gateway', with = 'port-unreachable'",
+            "action = 'drop', out = 'gateway'",
+        ],
+        *rules(&found)
+    );
+    assert_eq!(
+        [
+            "4: what the host sends itself by the loopback interface does not come to Sluice",
+            "5: packets of a flow to the gateway, and errors about it, pass without a rule",
+            "6: a packet to the gateway belongs to a flow, or is asked about like one that opens it",
+        ],
+        *noted(&found)
+    );
+    // What is forwarded is asked about as before: not at all.
+    let filter = found.document.filter.as_ref().unwrap();
+    assert_eq!((Verdict::Accept, false), (filter.default, filter.sessions));
+    assert_eq!(["eth0"], *found.document.interfaces.keys().collect::<Vec<_>>());
+    read_again(&found);
+}
+
+#[test]
+fn iptables_input_that_refuses_packets_of_flows_says_so() {
+    let of_flows = "not about answers to what the gateway's host has begun, nor about later packets of a flow that is let in: these pass";
+    let found = input("DROP", "-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT");
+    assert_eq!([format!("2: {of_flows}")], *noted(&found));
+    let found = input(
+        "ACCEPT",
+        "-A INPUT -s 192.0.2.0/24 -j DROP\n-A INPUT -m state --state ESTABLISHED -j ACCEPT\n-A INPUT -p tcp -m tcp --dport 23 -j DROP",
+    );
+    assert_eq!(
+        [
+            format!("4: {of_flows}"),
+            "5: packets of a flow to the gateway, and errors about it, pass without a rule".into()
+        ],
+        noted(&found)[..2]
+    );
+    assert_eq!(
+        [
+            "action = 'drop', from = '192.0.2.0/24', out = 'gateway'",
+            "action = 'drop', from = '0.0.0.0/0', protocol = 'tcp', to-port = '23', out = 'gateway'",
+        ],
+        *rules(&found)
+    );
+}
+
+#[test]
+fn iptables_input_that_refuses_nothing_needs_no_rules() {
+    let found = input("ACCEPT", "-A INPUT -i br0 -p tcp -m tcp --dport 22 -j ACCEPT");
+    assert_eq!(None, found.document.filter);
+    assert_eq!(
+        ["4: what is addressed to the gateway passes, as nothing is refused there"],
+        *noted(&found)
+    );
+}
+
+#[test]
+fn iptables_input_of_an_interface_that_is_called_gateway_is_listed() {
+    let found = input("DROP", "-A INPUT -i gateway -p tcp -m tcp --dport 22 -j ACCEPT");
+    let called = "an interface is called `gateway`, by which rules name the gateway itself";
+    assert_eq!([format!("2: {called}"), format!("4: {called}")], *left(&found));
+    assert_eq!(None, found.document.filter);
+}
+
+#[test]
+fn iptables_input_shares_chains_with_forward_and_names_are_told_apart() {
+    let text = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:bad - [0:0]\n-A INPUT -j bad\n-A FORWARD -j bad\n\
+                -A bad ! -o eth0 -s 192.0.2.1/32 -m comment --comment bad -j DROP\nCOMMIT\n";
+    let found = imported(&[text], &[]);
+    assert_eq!(NONE, *left(&found));
+    assert_eq!(
+        [
+            "name = 'bad', action = 'drop', from = '192.0.2.1', out = '!eth0'",
+            "name = 'bad-2', action = 'drop', from = '192.0.2.1', out = 'gateway'",
+        ],
+        *rules(&found)
+    );
+    read_again(&found);
+}
+
+#[test]
+fn iptables_output_is_listed() {
+    let text =
+        "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT DROP [0:0]\n-A OUTPUT -o lo -j ACCEPT\nCOMMIT\n";
+    assert_eq!(
+        [
+            "4: what the gateway itself sends is not filtered; this chain has no counterpart",
+            "5: chain `OUTPUT` of table filter has no counterpart"
         ],
         *left(&imported(&[text], &[]))
     );
@@ -360,7 +468,7 @@ fn gateway_of_a_whole_listing_is_carried_over() {
         &[("eth0", "203.0.113.1/24")],
     );
     let lines: Vec<_> = imported.leftovers.iter().filter_map(|left| left.line).collect();
-    assert_eq!([8, 28, 34, 35, 40], *lines);
+    assert_eq!([8, 40], *lines);
     let nat = &imported.document.nat;
     assert_eq!(
         (1, 4, 1, 1),
@@ -384,9 +492,6 @@ fn nft_ruleset_is_carried_over() {
         .collect();
     assert_eq!(
         [
-            "inet filter input handle 1",
-            "inet filter input handle 11",
-            "inet filter input handle 12",
             // The other table's refusals are for packets of flows, too.
             "inet filter forward handle 14",
             "inet filter forward handle 16",

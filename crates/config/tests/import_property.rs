@@ -6,7 +6,7 @@ mod oracle;
 use std::net::IpAddr;
 
 use indexmap::IndexMap;
-use oracle::{Header, configured, listed};
+use oracle::{GATEWAY, Header, configured, listed};
 use proptest::prelude::*;
 use proptest::sample::select;
 use sluice_config::import::{Source, import};
@@ -251,8 +251,13 @@ fn filter_imported_decides_as_the_listing_does() {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(1000));
     let compared = std::cell::Cell::new(0);
     let cases = any::<bool>().prop_flat_map(|six| (Just(six), listing(six), prop::collection::vec(header(six), 60)));
+    let cases = (cases, any::<bool>());
     runner
-        .run(&cases, |(six, text, headers)| {
+        .run(&cases, |((six, mut text, mut headers), to_gateway)| {
+            if to_gateway {
+                text = text.replace("FORWARD", "INPUT");
+                headers.iter_mut().for_each(|header| header.interfaces[1] = GATEWAY);
+            }
             let done = compare(six, &text, &headers)?;
             compared.set(compared.get() + usize::from(done));
             Ok(())

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use sluice_config::api::Packet;
-use sluice_config::value::IpProtocol;
+use sluice_config::value::{GATEWAY, IpProtocol};
 use sluice_config::{Config, Fault};
 use sluice_engine::family::{V4, V6};
 use sluice_engine::paths::{Destination, Paths};
@@ -34,7 +34,7 @@ impl FilterOutlook {
         Self {
             rules: rules.len(),
             combinations: [filters.four.len(), filters.six.len()],
-            bytes: filters.four.bytes() + filters.six.bytes(),
+            bytes: filters.bytes(),
             built,
         }
     }
@@ -112,11 +112,12 @@ fn log_line(config: &Config, rules: &Rules, record: &LogRecord) -> String {
         length,
     } = record;
     let rule = rules.at(*place).map_or("?", |listed| &listed.rule.name);
-    let name = |number: u32| {
-        config
+    let name = |number: u32| match number {
+        NONE => GATEWAY,
+        number => config
             .interfaces
             .get(number as usize)
-            .map_or("?", |interface| &interface.name)
+            .map_or("?", |interface| &interface.name),
     };
     let [source, destination] = endpoints.map(|(address, port)| match port {
         NONE => address.to_string(),
@@ -131,13 +132,13 @@ fn log_line(config: &Config, rules: &Rules, record: &LogRecord) -> String {
 pub(crate) fn header<A: sluice_filter::Address>(
     packet: &Packet,
     [source, destination]: [A; 2],
-    [incoming, outgoing]: [u16; 2],
+    (incoming, outgoing): (u16, u32),
     router: u16,
 ) -> Header<A> {
     let header = Header::new(source, destination)
         .with(Field::Protocol, packet.protocol.into())
         .with(Field::Incoming, incoming.into())
-        .with(Field::Outgoing, outgoing.into())
+        .with(Field::Outgoing, outgoing)
         .with(Field::Context, router.into())
         .with(Field::Length, if packet.source.0.is_ipv4() { 40 } else { 60 });
     let header = match (packet.source.1, packet.destination.1) {
@@ -154,8 +155,17 @@ pub(crate) fn header<A: sluice_filter::Address>(
     }
 }
 
-/// The interface that a router's route leads out by for packets from an address to another.
-pub(crate) fn leads_to(plane: &Plane, router: u16, from: IpAddr, to: IpAddr) -> Option<u16> {
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Out {
+    /// Out by an interface.
+    Interface(u16),
+    /// To the gateway itself.
+    Gateway,
+}
+
+/// Where a router's route leads packets from an address to another.
+pub(crate) fn leads_to(plane: &Plane, router: u16, from: IpAddr, to: IpAddr) -> Option<Out> {
     let lookup = plane.policy().sources.lookup(router, from.into());
     let paths = Paths {
         fib: plane.fib().reader(),
@@ -170,8 +180,9 @@ pub(crate) fn leads_to(plane: &Plane, router: u16, from: IpAddr, to: IpAddr) -> 
         }
     };
     match found {
-        Destination::Hop(hop) => Some(hop.interface() as u16),
-        Destination::Unknown(wanted) => Some(wanted.interface),
-        Destination::Local | Destination::Refused(_) => None,
+        Destination::Hop(hop) => Some(Out::Interface(hop.interface() as u16)),
+        Destination::Unknown(wanted) => Some(Out::Interface(wanted.interface)),
+        Destination::Local => Some(Out::Gateway),
+        Destination::Refused(_) => None,
     }
 }

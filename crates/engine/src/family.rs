@@ -157,6 +157,8 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn forwards(lists: &mut Lists) -> &mut Slots;
     /// The packet filter of this family.
     fn filter(filters: &Filters) -> &Filter<Self::Number>;
+    /// Its rules about packets to the gateway itself, if there are any.
+    fn gateway_filter(filters: &Filters) -> Option<&Filter<Self::Number>>;
     /// An address as the packet filter has it.
     fn number(address: Self::Address) -> Self::Number;
     /// Translation of this family.
@@ -359,6 +361,10 @@ macro_rules! family {
             #[inline(always)]
             fn filter(filters: &Filters) -> &Filter<$number> {
                 &filters.$filter
+            }
+            #[inline(always)]
+            fn gateway_filter(filters: &Filters) -> Option<&Filter<$number>> {
+                filters.gateway.as_ref().map(|gateway| &gateway.$filter)
             }
             #[inline(always)]
             fn number(address: $address) -> $number {

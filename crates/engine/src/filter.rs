@@ -19,7 +19,8 @@ use crate::applications::Recognition;
 use crate::batch::{Complaint, Hop, Meta, put};
 use crate::context::{Ctx, Exit};
 use crate::family::{Family, Session};
-use crate::io::HAND;
+use crate::io::{HAND, WorkerIndex};
+use crate::local;
 use crate::paths::Paths;
 use crate::policy::Policy;
 use crate::reason::Reason;
@@ -85,9 +86,19 @@ pub fn ask<F: Family>(exit: &Exit<'_>, header: &Header<F::Number>, waits: bool, 
     if waits && would_pass::<F>(filter, header) {
         return Ok(());
     }
+    ask_of::<F>((filters, filter), header, exit.own, now)
+}
+
+/// Ask some of a filter's rules about a single packet.
+pub fn ask_of<F: Family>(
+    (filters, filter): (&Filters, &Filter<F::Number>),
+    header: &Header<F::Number>,
+    worker: WorkerIndex,
+    now: u64,
+) -> Result<(), Refused> {
     let mut fates = [Fate::PASS];
-    let (headers, worker) = (core::slice::from_ref(header), exit.own as usize);
-    filter.decide(headers, &mut fates, &filters.counters, worker, now);
+    let headers = core::slice::from_ref(header);
+    filter.decide(headers, &mut fates, &filters.counters, worker as usize, now);
     refused(header, fates[0]).map_or(Ok(()), Err)
 }
 
@@ -189,13 +200,22 @@ pub fn passes<F: Family>(
     session: (&F::Session, u32),
     known: Option<Known>,
 ) -> bool {
-    would_begin::<F>(F::filter(filters), &session_header::<F>(policy, paths, session), known)
+    let header = session_header::<F>(policy, paths, session);
+    match session.0.hop(Direction::Forward) {
+        Hop::LOCAL => would_admit::<F>(filters, header),
+        _ => would_begin::<F>(F::filter(filters), &header, known),
+    }
 }
 
 /// Whether a flow would pass but for what rules about its application refuse.
 pub fn would_begin<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Number>, known: Option<Known>) -> bool {
     let fate = filter.would_as(header, known);
     fate.verdict == Verdict::Accept || matches!(fate.by, By::Application(_))
+}
+
+/// Whether a flow to the gateway itself would pass.
+pub fn would_admit<F: Family>(filters: &Filters, header: Header<F::Number>) -> bool {
+    F::gateway_filter(filters).is_none_or(|filter| would_pass::<F>(filter, &local::header(header)))
 }
 
 /// What rules look at of a session's first packet.
@@ -232,7 +252,7 @@ pub fn with_macs<A: Address>(
 }
 
 /// Source and destination MAC address of a frame; none where a tunnel brought the bare datagram.
-fn macs_of(frame: &[u8], layers: &Layers) -> Option<[[u8; 6]; 2]> {
+pub fn macs_of(frame: &[u8], layers: &Layers) -> Option<[[u8; 6]; 2]> {
     let has_frame = usize::from(layers.l3) >= ethernet::LENGTH;
     let macs = [ethernet::SOURCE.read(frame), ethernet::DESTINATION.read(frame)];
     (has_frame && macs[0] != [0; 6]).then_some(macs)

@@ -24,6 +24,7 @@ pub mod identification;
 pub mod inspection;
 pub mod io;
 pub mod leases;
+pub mod local;
 pub mod marks;
 pub mod nodes;
 pub mod opening;

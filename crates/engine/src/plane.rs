@@ -210,6 +210,7 @@ impl Plane {
         let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
         policy.keep_marks([None, None], &setup);
+        policy.keep_local_flows(None);
         set_pairs(&neighbours, &policy);
         policy.know_inside();
         policy.link();
@@ -419,6 +420,7 @@ impl Plane {
         policy.adopt_shares(current);
         policy.adopt_chains(current);
         policy.keep_marks([current.marks.clone(), current.code_points.clone()], &self.setup);
+        policy.keep_local_flows(current.local_flows.clone());
         policy.nat4.rules.take_changed();
         policy.nat6.rules.take_changed();
         (policy.nat4.changes, policy.nat6.changes) = Default::default();
@@ -510,6 +512,8 @@ impl Plane {
         policy.filter = Some(filters);
         let marks = [policy.marks.take(), policy.code_points.take()];
         policy.keep_marks(marks, &self.setup);
+        let local_flows = policy.local_flows.take();
+        policy.keep_local_flows(local_flows);
         policy.link();
         self.policy.publish(policy);
     }

@@ -32,6 +32,7 @@ use crate::family::{Family, V4, V6};
 use crate::hosts::Hosts;
 use crate::inspection::Inspection;
 use crate::io::{PortIndex, WorkerIndex};
+use crate::local::LocalFlows;
 use crate::marks::Marks;
 use crate::owners::Owners;
 use crate::probes::Probes;
@@ -355,6 +356,8 @@ pub struct Policy {
     pub marks: Option<Arc<Marks>>,
     /// Code points of sessions, likewise.
     pub code_points: Option<Arc<Marks>>,
+    /// Flows to and from the gateway itself, once rules have been about these. The plane fills it in.
+    pub local_flows: Option<Arc<LocalFlows>>,
     /// Some interface limits TCP's segment size.
     pub limits_segments: bool,
     /// Some interfaces are bridged.
@@ -439,6 +442,7 @@ impl Policy {
             probes: Arc::default(),
             passes_untranslated: true,
             marks: None,
+            local_flows: None,
             code_points: None,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
@@ -572,6 +576,14 @@ impl Policy {
                 .or_else(|| sets[at].then(|| Arc::new(Marks::new(setup))))
         };
         (self.marks, self.code_points) = (kept(0), kept(1));
+    }
+
+    /// Keep what the policy before knew of flows to and from the gateway itself, and make room for it where rules are about these
+    /// now.
+    pub(crate) fn keep_local_flows(&mut self, before: Option<Arc<LocalFlows>>) {
+        let filter = self.filter.as_ref();
+        let is_asked = filter.is_some_and(|filter| filter.gateway.is_some());
+        self.local_flows = before.or_else(|| is_asked.then(Arc::default));
     }
 
     /// Inspect the flows of some interfaces. Call it when interfaces and rules of translation are there.

@@ -17,9 +17,9 @@ mod trie;
 pub use best::{Best, Full, Visits};
 pub use classbench::{NotARule, parse_classbench};
 pub use filter::{
-    Action, AddressSet, By, Change, Conditions, Counter, Counters, Fate, Filter, FilterError, Filters, Fold, Kind,
-    Known, LOGGED, LogRecord, Macs, Mark, Marked, Marking, Membership, Named, Place, RuleList, SetFull, Sets, Settings,
-    Shared, Stations, Verdict, With, Written,
+    Action, AddressSet, By, Change, Conditions, Counter, Counters, Fate, Filter, FilterError, Filters, Fold,
+    GatewayFilters, Kind, Known, LOGGED, LogRecord, Macs, Mark, Marked, Marking, Membership, Named, Place, RuleList,
+    SetFull, Sets, Settings, Shared, Stations, Verdict, With, Written,
 };
 pub use header::{Address, Field, Header, NONE};
 pub use linear::Linear;

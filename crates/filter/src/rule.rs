@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::header::{Address, Field, Header};
+use crate::header::{Address, Field, Header, NONE};
 
 /// Numbers from a first to a last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -181,6 +181,11 @@ impl<A: Address> Rule<A> {
     pub fn is_any(&self, field: Field) -> bool {
         let Range { first, last } = self.get(field);
         (first, last) == (0, field.last()) && (field != Field::Flags || self.flags.of == 0)
+    }
+
+    /// Whether it is about packets to the gateway itself, and no others.
+    pub fn is_to_gateway(&self) -> bool {
+        self.get(Field::Outgoing).first == NONE
     }
 
     /// Whether a field's value is one that the rule asks for.

@@ -10,6 +10,7 @@ use sluice_daemon::config::api::{
     Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertPlace, InsertRequest, PacketFilter, RemoveRequest,
     path,
 };
+use sluice_daemon::config::value::GATEWAY;
 
 use crate::arguments::FilterEdit;
 use crate::client::Client;
@@ -242,6 +243,11 @@ fn explain(filter: &PacketFilter, decision: &Decision, output: &mut dyn Write) -
             rule.number,
             named(rule),
             matches(rule)
+        )?,
+        None if outgoing == GATEWAY => writeln!(
+            output,
+            "  none of {} rules matches and decides: what is addressed to the gateway passes",
+            grouped(filter.rules_in_all)
         )?,
         None => writeln!(
             output,

@@ -25,7 +25,7 @@ pub struct FilterRequest {
     /// The virtual router whose packet it is; of the interface that it comes in by if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// The interface that it leaves by; where the route to its destination leads if not given.
+    /// The interface that it leaves by, or `gateway`; where the route to its destination leads if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
 }
@@ -159,7 +159,7 @@ pub struct Decision {
     pub rule: Option<FilterRule>,
     /// Rules that match before it, and go on.
     pub before: Vec<FilterRule>,
-    /// The interfaces that it would come in and leave by.
+    /// The interfaces that it would come in and leave by; `gateway` where it is for the gateway itself.
     pub interfaces: [Option<String>; 2],
 }
 

@@ -1,19 +1,60 @@
-//! Chains of forwarded packets as `[filter]`.
+//! Chains of forwarded packets, and of those to the gateway itself, as `[filter]`.
 
 use super::chains::{Flat, refusals};
-use super::interfaces::{widen, without_loopback};
-use super::listing::{Action, Chain, Decision, Hook, Listing, Table};
+use super::interfaces::{NOT_FORWARDED, widen, without_loopback};
+use super::listing::{Action, Chain, Decision, Hook, LineIndex, Listing, Table};
 use super::packets::Packets;
-use super::{Said, rules, sessions};
+use super::{Said, input, rules, sessions};
 use crate::schema::{Filter, Verdict};
 
 /// The filter; none where everything passes and nothing is counted.
 pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
+    let forwarded = asked(listing, Hook::Forward, said);
+    let (stateful, decisions, policies) = match forwarded {
+        Some(chains) => forwarded_alone(chains, listing, said),
+        None => (false, Vec::new(), [Verdict::Accept; 2]),
+    };
+    let (input, input_policies) = match asked(listing, Hook::Input, said) {
+        Some(chains) => input::decisions(chains, listing, said),
+        None => (Vec::new(), [Verdict::Accept; 2]),
+    };
+    let mut rules = rules::rules(listing, [&decisions, &input], said);
+    if policies[0] != policies[1] {
+        rules.push(rules::everything(true, end(policies, true)));
+    }
+    rules.extend(input::ends(input_policies));
+    let nothing = rules.is_empty() && policies == [Verdict::Accept; 2];
+    (!nothing).then(|| Filter {
+        default: policies[0],
+        sessions: stateful,
+        rules,
+        ..Filter::default()
+    })
+}
+
+/// What is decided about packets that come to a hook, and what happens at the end of its chains, by family.
+pub struct Asked {
+    pub decisions: Vec<Decision>,
+    pub policies: [Verdict; 2],
+    /// The lines that say so; none where chains of a family are not listed.
+    pub ends: [Option<LineIndex>; 2],
+}
+
+/// What a packet meets at the end of chains.
+pub fn end(policies: [Verdict; 2], six: bool) -> Action {
+    match policies[usize::from(six)] {
+        Verdict::Accept => Action::Accept,
+        Verdict::Drop | Verdict::Reject => Action::Drop,
+    }
+}
+
+/// The chains of a hook; none where there is none.
+fn asked(listing: &Listing, hook: Hook, said: &mut Said) -> Option<Asked> {
     let mut bases: Vec<(&Table, &Chain)> = listing
         .tables
         .iter()
         .flat_map(|table| table.chains.values().map(move |chain| (table, chain)))
-        .filter(|(_, chain)| chain.hook == Some(Hook::Forward))
+        .filter(|(_, chain)| chain.hook == Some(hook))
         .collect();
     bases.sort_by_key(|(_, chain)| chain.priority);
     let found: Vec<_> = bases.iter().map(|(table, chain)| base(table, chain, said)).collect();
@@ -30,15 +71,13 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
     let (pure, others) = [pure, others]
         .map(|part| part.into_iter().map(|(base, _)| base).collect::<Vec<_>>())
         .into();
-    let mut policies = [None, None];
+    let (mut policies, mut ends) = ([None, None], [None, None]);
     for ((table, chain), _) in pure.iter().chain(&others) {
-        table
-            .families
-            .iter()
-            .for_each(|&six| policies[usize::from(six)] = Some(chain.policy));
+        for six in table.families.iter().map(|&six| usize::from(six)) {
+            (policies[six], ends[six]) = (Some(chain.policy), Some(chain.line));
+        }
     }
     // What one refuses no other can let pass: these may as well be asked first, and leave the others as they are.
-    let listed = [false, true].map(|six| policies[usize::from(six)].is_some());
     let mut decisions: Vec<_> = pure.into_iter().flat_map(|(_, found)| found).collect();
     let bases: Vec<_> = others.iter().map(|(base, _)| *base).collect();
     for (at, (base, found)) in others.into_iter().enumerate() {
@@ -47,21 +86,29 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
     let one = policies[0].or(policies[1])?;
     let policies =
         [0, 1].map(|six: usize| policies[six].unwrap_or(if listing.complete[six] { Verdict::Accept } else { one }));
+    Some(Asked {
+        decisions,
+        policies,
+        ends,
+    })
+}
+
+/// Whether forwarded packets are asked about by session, what is decided about them, and what happens at the end.
+fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, Vec<Decision>, [Verdict; 2]) {
+    let Asked {
+        decisions,
+        policies,
+        ends,
+    } = chains;
     for (six, family) in [(false, "IPv4"), (true, "IPv6")] {
-        if !listing.complete[usize::from(six)] && !listed[usize::from(six)] {
+        if !listing.complete[usize::from(six)] && ends[usize::from(six)].is_none() {
             said.remarks.push(format!(
                 "No listing of {family} was given: the default of the other family is its own."
             ));
         }
     }
-    let end = |six: bool| {
-        if policies[usize::from(six)] == Verdict::Accept {
-            Action::Accept
-        } else {
-            Action::Drop
-        }
-    };
-    let decisions = without_loopback(decisions, listing, said);
+    let end = |six| end(policies, six);
+    let decisions = without_loopback(decisions, listing, said, NOT_FORWARDED);
     let (stateful, decisions) = sessions::sessions(decisions, &end, listing, said);
     if !stateful {
         said.refusing = decisions
@@ -71,17 +118,7 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
             .collect();
     }
     let decisions = widen(decisions, &end, listing.interfaces.len());
-    let mut rules = rules::rules(listing, &decisions, said);
-    if policies[0] != policies[1] {
-        rules.push(rules::everything(true, end(true)));
-    }
-    let nothing = rules.is_empty() && policies == [Verdict::Accept; 2];
-    (!nothing).then(|| Filter {
-        default: policies[0],
-        sessions: stateful,
-        rules,
-        ..Filter::default()
-    })
+    (stateful, decisions, policies)
 }
 
 /// Whether a chain with a hook refuses some packets and does nothing else.

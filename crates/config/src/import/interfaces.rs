@@ -21,12 +21,15 @@ fn open(packets: &Packets, known: usize) -> Vec<Field> {
     both.filter(|&field| is_open(packets, field, known)).collect()
 }
 
-/// The kernel's own interface, by which nothing is forwarded.
+/// The kernel's own interface, which no packet comes by to Sluice.
 const LOOPBACK: &str = "lo";
 
-/// The same decisions without the loopback interface: those about it alone are met by no packet that is forwarded, those about all
-/// others are about all.
-pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut Said) -> Vec<Decision> {
+/// Why nothing that is forwarded meets a line.
+pub const NOT_FORWARDED: &str = "nothing is forwarded from the loopback interface, or to it";
+
+/// The same decisions without the loopback interface: those about it alone are met by no packet, which `why` says, and those about
+/// all others are about all.
+pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut Said, why: &str) -> Vec<Decision> {
     let Some(number) = listing.interfaces.get_index_of(LOOPBACK) else {
         return decisions;
     };
@@ -47,10 +50,7 @@ pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut 
             };
         }
         match decision.packets.is_empty() {
-            true => said.note(
-                decision.line,
-                "nothing is forwarded from the loopback interface, or to it",
-            ),
+            true => said.note(decision.line, why),
             false => kept.push(decision),
         }
     }

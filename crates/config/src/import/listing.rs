@@ -71,6 +71,8 @@ pub struct Table {
 pub enum Hook {
     /// The filter of forwarded packets.
     Forward,
+    /// The filter of packets to the gateway itself.
+    Input,
     /// Translation before routing.
     Prerouting,
     /// Translation after routing.

@@ -1,7 +1,7 @@
 //! Listings of iptables and nftables as a configuration that means the same.
 //!
 //! ```text
-//! iptables-save ──► iptables, matches ──┐                ┌─► sessions, interfaces, rules ─► [filter]
+//! iptables-save ──► iptables, matches ──┐                ┌─► sessions, interfaces, rules ─► [filter], of chain INPUT by input
 //!                                       ├─► Listing ─► chains
 //! nft -j ─────────► nft, expressions ───┘                └─► nat ────────────────────────► [nat]
 //! ```
@@ -11,6 +11,7 @@
 mod chains;
 mod expressions;
 mod filter;
+mod input;
 mod interfaces;
 mod iptables;
 mod listing;
@@ -32,7 +33,7 @@ use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
 
 use crate::schema::{self, Document, Filter, Interface, Nat, Verdict};
-use crate::value::{InterfaceAddress, Target};
+use crate::value::{GATEWAY, InterfaceAddress, Target};
 use listing::{Hook, LineIndex, Listing, Step, Table};
 
 /// How a listing is written.
@@ -300,6 +301,10 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
         document.routers.insert("default".into(), hosted);
     }
     document.interfaces = interfaces(&document, addresses);
+    if !listing.interfaces.contains(GATEWAY) {
+        // Rules name the gateway itself so.
+        document.interfaces.shift_remove(GATEWAY);
+    }
     if document.interfaces.is_empty() {
         said.remarks
             .push("No rule names an interface: add tables such as [interfaces.inside].".into());
@@ -359,7 +364,7 @@ fn unasked(listing: &Listing, said: &mut Said) {
                     if chain.policy == crate::schema::Verdict::Drop {
                         said.leave(
                             chain.line,
-                            "forwarded packets alone are filtered; this chain has no counterpart",
+                            "what the gateway itself sends is not filtered; this chain has no counterpart",
                         );
                     }
                     format!("chain `{name}` of table {} has no counterpart", table.name)

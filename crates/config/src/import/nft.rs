@@ -151,6 +151,7 @@ impl Ruleset<'_> {
         let routed = !table.families.is_empty();
         let hook = of("hook").map(|hook| match (of("type"), hook) {
             (Some("filter"), "forward") if routed => Hook::Forward,
+            (Some("filter"), "input") if routed => Hook::Input,
             (Some("nat"), "prerouting") if routed => Hook::Prerouting,
             (Some("nat"), "postrouting") if routed => Hook::Postrouting,
             _ => Hook::Other,

@@ -8,24 +8,30 @@ use super::packets::{Field, LAST_MAC, OF_THE_FIRST, Packets};
 use super::ranges::Ranges;
 use super::{Said, values};
 use crate::schema::{self, FilterRule, Name, Part, RejectWith};
-use crate::value::{Addresses, Dscp, Ecn, IpProtocol, Mac, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
+use crate::value::{
+    Addresses, Dscp, Ecn, GATEWAY, IpProtocol, Mac, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags,
+};
 
 /// Combinations of one rule, and of all, and rules that others follow: what a filter takes.
 const MOST: [u64; 2] = [1 << 16, 1 << 20];
 const MOST_GOING_ON: usize = 256;
 
-const TCP: u128 = 6;
-const UDP: u128 = 17;
+pub const TCP: u128 = 6;
+pub const UDP: u128 = 17;
 
 /// The same packets of both families, or of one.
 type Twins = [Option<Packets>; 2];
 
-/// All rules; lines that have none are said.
-pub fn rules(listing: &Listing, decisions: &[Decision], said: &mut Said) -> Vec<FilterRule> {
+/// All rules, about what is forwarded and about what comes to the gateway itself; lines that have none are said.
+pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) -> Vec<FilterRule> {
     let mut rules = Vec::new();
     let mut names = HashSet::new();
     let (mut combined, mut going_on) = (0u64, 0);
-    for group in decisions.chunk_by(together) {
+    let [forwarded, input] = decisions.map(|of| of.chunk_by(together));
+    let groups = forwarded
+        .map(|group| (group, false))
+        .chain(input.map(|group| (group, true)));
+    for (group, to_gateway) in groups {
         let first = &group[0];
         let written = twins(group)
             .iter()
@@ -55,7 +61,7 @@ pub fn rules(listing: &Listing, decisions: &[Decision], said: &mut Said) -> Vec<
         let name = first.name.as_deref().map(plain).filter(|name| !name.is_empty());
         for mut rule in written {
             rule.name = name.as_deref().map(|name| unlike(name, &mut names));
-            rules.push(rule);
+            rules.push(if to_gateway { of_gateway(rule) } else { rule });
         }
     }
     rules
@@ -67,6 +73,15 @@ pub fn everything(six: bool, action: Action) -> FilterRule {
     let all = Packets::all(six);
     rule.from = OneOrMore(addresses(six, &all.values(Field::Source)));
     rule
+}
+
+/// The same rule about what comes to the gateway itself.
+pub fn of_gateway(rule: FilterRule) -> FilterRule {
+    let value = Name(GATEWAY.into());
+    FilterRule {
+        out: OneOrMore(vec![OrNot { not: false, value }]),
+        ..rule
+    }
 }
 
 /// Letters that names may have.
@@ -117,7 +132,8 @@ fn twins(group: &[Decision]) -> Vec<Twins> {
     found
 }
 
-fn bare(action: &Action) -> FilterRule {
+/// A rule about all packets.
+pub fn bare(action: &Action) -> FilterRule {
     let (action, with) = match action {
         Action::Accept => (schema::Action::Accept, None),
         Action::Reject(with) => (schema::Action::Reject, Some(*with)),

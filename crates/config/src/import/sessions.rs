@@ -51,6 +51,86 @@ pub fn sessions(
     (true, decisions.into_iter().filter_map(opens).collect())
 }
 
+/// What refuses packets of flows to the gateway itself.
+const OF_FLOWS: &str = "not about answers to what the gateway's host has begun, nor about later packets of a flow that is let in: these pass";
+
+/// The decisions of chains of packets to the gateway itself about those that open flows: others of a flow pass there. `ends` are the
+/// lines that say what happens at the end, by family.
+pub fn of_input(
+    decisions: Vec<Decision>,
+    end: &dyn Fn(bool) -> Action,
+    ends: [Option<LineIndex>; 2],
+    said: &mut Said,
+) -> Vec<Decision> {
+    for six in [false, true] {
+        for about in [state::ESTABLISHED, state::RELATED] {
+            let refusing = refusing(&decisions, six, about);
+            let at_the_end = (end(six) != Action::Accept).then_some(ends[usize::from(six)]).flatten();
+            let lines = refusing.lines.into_iter();
+            for line in lines.chain(at_the_end.filter(|_| refusing.reaches_the_end)) {
+                said.note(line, OF_FLOWS);
+            }
+        }
+    }
+    for decision in &decisions {
+        let (states, line) = (decision.packets.values(Field::State), decision.line);
+        if states.holds(state::NEW) {
+            continue;
+        }
+        let of_flows = states.holds(state::ESTABLISHED) || states.holds(state::RELATED);
+        match &decision.action {
+            Action::Accept if of_flows => {
+                said.note(
+                    line,
+                    "packets of a flow to the gateway, and errors about it, pass without a rule",
+                );
+            }
+            Action::Accept => said.leave(
+                line,
+                "packets that belong to no flow are asked about like those that open one",
+            ),
+            Action::Drop | Action::Reject(_) if of_flows => {}
+            Action::Drop | Action::Reject(_) => said.note(
+                line,
+                "a packet to the gateway belongs to a flow, or is asked about like one that opens it",
+            ),
+            _ => said.leave(line, "rules see the first packet of a flow to the gateway alone"),
+        }
+    }
+    let opens = |decision: Decision| {
+        let opens = decision.packets.values(Field::State).holds(state::NEW);
+        let packets = decision.packets.with_any(Field::State);
+        opens.then_some(Decision { packets, ..decision })
+    };
+    decisions.into_iter().filter_map(opens).collect()
+}
+
+/// What refuses some packets of a state.
+struct Refusing {
+    lines: Vec<LineIndex>,
+    reaches_the_end: bool,
+}
+
+fn refusing(decisions: &[Decision], six: bool, about: u128) -> Refusing {
+    let mut packets = Packets::all(six).with(Field::State, &Ranges::of(about, about));
+    if about == state::RELATED {
+        let icmp = if six { 58 } else { 1 };
+        packets = packets.with(Field::Protocol, &Ranges::of(icmp, icmp));
+    }
+    let (mut left, mut lines) = (vec![packets], Vec::new());
+    for decision in decisions.iter().filter(|decision| decision.decides()) {
+        if decision.refuses() && left.iter().any(|packets| packets.and(&decision.packets).is_some()) {
+            lines.push(decision.line);
+        }
+        // What is too much to write may be any of them.
+        left = remains(left.clone(), std::slice::from_ref(&decision.packets), MOST_BOXES).unwrap_or(left);
+    }
+    Refusing {
+        lines,
+        reaches_the_end: !left.is_empty(),
+    }
+}
+
 /// What becomes of a decision that is not about packets that open flows.
 fn without_new(decision: &Decision, said: &mut Said) {
     let states = decision.packets.values(Field::State);

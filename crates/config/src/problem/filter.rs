@@ -88,6 +88,12 @@ pub enum FilterProblem {
     /// A key that makes no sense with the matcher.
     #[error("a list of {0} entries is too long")]
     ListSize(u16),
+    /// All but the gateway itself.
+    #[error("a rule that does not name `gateway` is about no packet to the gateway itself")]
+    NotGateway,
+    /// A rule about packets to the gateway itself that asks for what these don't have.
+    #[error("packets to the gateway itself have no `{0}`")]
+    NotOfGateway(&'static str),
     /// Too many combinations.
     #[error("{combinations} combinations of addresses, ports and the like are too many")]
     TooLarge {
@@ -162,6 +168,8 @@ impl FilterProblem {
             Self::NoSet => "write the name of a set of [filter.sets]".into(),
             Self::NoDscp => "write the code point, such as `new-dscp = \"ef\"`".into(),
             Self::NoMark => "write the mark, such as `new-mark = \"0x10\"`".into(),
+            Self::NotGateway => "leave `!gateway` out".into(),
+            Self::NotOfGateway(_) => "take it away, or write a rule without `gateway`".into(),
             Self::ListSize(_) => "write at most 255".into(),
             Self::TooLarge { most, .. } => format!("at most {most} are possible; write prefixes and ranges for lists"),
             Self::TooManyGoingOn(_) => {

@@ -11,7 +11,8 @@ use crate::value::{
 };
 
 /// `[filter]`: rules over the packets that are forwarded, asked in the order of the file. The first rule that matches and
-/// accepts, drops or rejects decides. Packets to and from the gateway itself are not asked about.
+/// accepts, drops or rejects decides. Of packets to the gateway itself rules with `out = "gateway"` alone are asked; what none of
+/// them decides about passes, as does all that the gateway sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Filter {
@@ -221,7 +222,7 @@ pub struct FilterRule {
     /// Interfaces that it came in by.
     #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
     pub incoming: OneOrMore<OrNot<Name>>,
-    /// Interfaces that it leaves by.
+    /// Interfaces that it leaves by; or `gateway`: it is addressed to the gateway itself.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub out: OneOrMore<OrNot<Name>>,
     /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is asked when a session's is known.

@@ -14,7 +14,7 @@ use crate::memory::EntryBytes;
 use crate::problem::{FilterProblem, RouterProblem};
 use crate::read::{Step, place, read};
 use crate::schema::{self, Action, Document, Filter, RejectWith};
-use crate::value::{Addresses, IpProtocol, Mac, Message, OneOrMore, OrNot, Ports};
+use crate::value::{Addresses, GATEWAY, IpProtocol, Mac, Message, OneOrMore, OrNot, Ports};
 
 /// Combinations of one rule, and of all.
 const MOST: [u64; 2] = [1 << 16, 1 << 20];
@@ -558,6 +558,7 @@ impl Check<'_> {
             })
         });
         let nothing = OneOrMore::default();
+        let (gateway, out) = self.ways_out(at, written);
         let from = if sets[0].is_some() { &nothing } else { &written.from };
         let to = if sets[1].is_some() { &nothing } else { &written.to };
         let selection = Selection {
@@ -579,7 +580,8 @@ impl Check<'_> {
             length: written.length,
             vlan: written.vlan,
             incoming: self.leads(&of("in"), &written.incoming),
-            outgoing: self.leads(&of("out"), &written.out),
+            outgoing: self.leads(&of("out"), &out),
+            gateway,
             mark: written.mark.clone(),
             applications: self.named_applications(&of("application"), &written.application),
         };
@@ -667,6 +669,29 @@ impl Check<'_> {
             }
         }
         found
+    }
+
+    /// Whether packets to the gateway itself are meant, and the interfaces among the values of `out`. An interface of that name
+    /// goes before.
+    fn ways_out(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> (bool, OneOrMore<OrNot<schema::Name>>) {
+        let is_gateway = |one: &OrNot<schema::Name>| one.value.0 == GATEWAY;
+        let named = !self.document.interfaces.contains_key(GATEWAY) && written.out.0.iter().any(is_gateway);
+        if !named {
+            return (false, written.out.clone());
+        }
+        let of = |key: &'static str| [at, place![key]].concat();
+        let (not, _) = self.sign(&of("out"), &written.out);
+        if not {
+            self.refuse(&of("out"), FilterProblem::NotGateway);
+        }
+        if !written.application.is_empty() {
+            self.refuse(&of("application"), FilterProblem::NotOfGateway("application"));
+        }
+        if written.action == Action::SetDscp {
+            self.refuse(&of("action"), FilterProblem::NotOfGateway("set-dscp"));
+        }
+        let others = written.out.0.iter().filter(|one| !is_gateway(one)).cloned();
+        (!not, OneOrMore(others.collect()))
     }
 
     fn leads(

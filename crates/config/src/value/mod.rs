@@ -26,7 +26,7 @@ pub use period::Period;
 pub use ports::{Port, PortRange, PortRanges, Transport};
 pub use selection::{Addresses, Dscp, Ecn, IpProtocol, Mark, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
 pub use site_tags::{SiteTags, TagRange};
-pub use target::{Target, TargetHost};
+pub use target::{GATEWAY, Target, TargetHost};
 pub use vlan::{TagProtocol, Tags, VlanPriority};
 pub use workers::Workers;
 

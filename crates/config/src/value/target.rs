@@ -44,7 +44,8 @@ fn one() -> u16 {
     1
 }
 
-const GATEWAY: &str = "gateway";
+/// What the gateway itself is called among hosts and interfaces.
+pub const GATEWAY: &str = "gateway";
 const EXPECTED: &str = "an address, \"gateway\", or a list of hosts";
 
 fn address(text: &str) -> Result<Ipv4Addr, ValueError> {

@@ -27,6 +27,15 @@ pub struct Header {
     pub interfaces: [&'static str; 2],
 }
 
+/// Where a packet to the gateway itself leads, in place of the interface that it leaves by.
+pub const GATEWAY: &str = "gateway";
+
+impl Header {
+    fn is_to_gateway(&self) -> bool {
+        self.interfaces[1] == GATEWAY
+    }
+}
+
 /// What happens in the end, and how often it was counted or logged before.
 pub type Fate = (&'static str, usize);
 
@@ -34,16 +43,17 @@ pub type Fate = (&'static str, usize);
 pub fn listed(text: &str, header: &Header) -> Fate {
     let mut chains: HashMap<&str, Vec<Vec<&str>>> = HashMap::new();
     let mut policy = "accept";
+    let first = if header.is_to_gateway() { "INPUT" } else { "FORWARD" };
     for line in text.lines() {
         let words: Vec<_> = line.split_whitespace().collect();
         match words.as_slice() {
-            [":FORWARD", "DROP", ..] => policy = "drop",
+            [declared, "DROP", ..] if declared.strip_prefix(':') == Some(first) => policy = "drop",
             ["-A", chain, rest @ ..] => chains.entry(chain).or_default().push(rest.to_vec()),
             _ => {}
         }
     }
     let mut counted = 0;
-    let fate = chain(&chains, "FORWARD", header, &mut counted);
+    let fate = chain(&chains, first, header, &mut counted);
     (fate.unwrap_or(policy), counted)
 }
 
@@ -207,6 +217,7 @@ pub fn configured(checked: &Checked, header: &Header) -> Fate {
         return (fate, counted);
     }
     let default = match filter.default {
+        _ if header.is_to_gateway() => "accept",
         Verdict::Accept => "accept",
         Verdict::Drop | Verdict::Reject => "drop",
     };
@@ -267,5 +278,11 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
             .length
             .is_none_or(|length| (length.first..=length.last).contains(&header.length))
         && interface(&selection.incoming, header.interfaces[0])
-        && interface(&selection.outgoing, header.interfaces[1])
+        && match header.is_to_gateway() {
+            true => selection.gateway,
+            false => {
+                (!selection.gateway || !selection.outgoing.is_empty())
+                    && interface(&selection.outgoing, header.interfaces[1])
+            }
+        }
 }

@@ -7,16 +7,17 @@ use sluice_config::api::{
     Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertRequest, Packet, PacketFilter, RemoveRequest,
 };
 use sluice_config::schema::Verdict;
+use sluice_config::value::GATEWAY;
 use sluice_config::{Config, check_rules};
 use sluice_engine::plane::Plane;
-use sluice_filter::{By, Counter, Fate, Place};
+use sluice_filter::{By, Counter, Fate, NONE, Place};
 
 use super::json::Json;
 use super::sessions::router;
 use super::{Refusal, Shared};
 use crate::build::{Listed, Rules};
 use crate::control::Control;
-use crate::filter::{header, leads_to, write_log};
+use crate::filter::{Out, header, leads_to, write_log};
 use crate::rules::{EditError, Edited, RunningRules};
 
 /// `GET /v1/filter`
@@ -36,7 +37,7 @@ pub(super) async fn show(
         by_default: hits(&control, filters.counters.of_default()),
         sessions: settings.sessions,
         matcher: settings.matcher,
-        bytes: (filters.four.bytes() + filters.six.bytes()) as u64,
+        bytes: filters.bytes() as u64,
         rules_in_all: list.len() as u64,
         combinations: [filters.four.len() as u64, filters.six.len() as u64],
         log_lost: filters.counters.lost(),
@@ -143,8 +144,9 @@ fn decision(
     let (from, to) = (packet.source.0, packet.destination.0);
     let place = |name: &Option<String>, from: IpAddr, to: IpAddr| match name {
         Some(name) => {
-            let found = config.interface(name).map(|(index, _)| index);
+            let found = config.interface(name).map(|(index, _)| Out::Interface(index));
             found
+                .or((name == GATEWAY).then_some(Out::Gateway))
                 .map(Some)
                 .ok_or_else(|| Refusal::Wrong(format!("there is no interface `{name}`")))
         }
@@ -152,15 +154,33 @@ fn decision(
     };
     let incoming = place(&request.incoming, to, from)?;
     let outgoing = place(&request.out, from, to)?;
-    let interfaces = [incoming, outgoing].map(|index| index.unwrap_or(u16::MAX));
+    let number = |out: Option<Out>| match out {
+        Some(Out::Interface(index)) => index,
+        Some(Out::Gateway) | None => u16::MAX,
+    };
+    let to_gateway = outgoing == Some(Out::Gateway);
+    let interfaces = match to_gateway {
+        true => (number(incoming), NONE),
+        false => (number(incoming), number(outgoing).into()),
+    };
     let (before, fate) = match (packet.source.0, packet.destination.0) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let ends = [source.to_bits(), destination.to_bits()];
-            filters.four.explain(&header(&packet, ends, interfaces, router))
+            let header = header(&packet, ends, interfaces, router);
+            match (&filters.gateway, to_gateway) {
+                (Some(gateway), true) => gateway.four.explain(&header),
+                (None, true) => (Vec::new(), Fate::PASS),
+                (_, false) => filters.four.explain(&header),
+            }
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let ends = [source.to_bits(), destination.to_bits()];
-            filters.six.explain(&header(&packet, ends, interfaces, router))
+            let header = header(&packet, ends, interfaces, router);
+            match (&filters.gateway, to_gateway) {
+                (Some(gateway), true) => gateway.six.explain(&header),
+                (None, true) => (Vec::new(), Fate::PASS),
+                (_, false) => filters.six.explain(&header),
+            }
         }
         _ => {
             return Err(Refusal::Wrong(
@@ -170,7 +190,10 @@ fn decision(
     };
     let Fate { verdict, by } = fate;
     let rule = |place: Place| rule(control, rules, rules.index_of(place)?);
-    let name = |index: Option<u16>| Some(config.interfaces.get(usize::from(index?))?.name.clone());
+    let name = |out: Option<Out>| match out? {
+        Out::Interface(index) => Some(config.interfaces.get(usize::from(index))?.name.clone()),
+        Out::Gateway => Some(GATEWAY.to_owned()),
+    };
     Ok(Decision {
         verdict: match verdict {
             sluice_filter::Verdict::Accept => Verdict::Accept,

@@ -11,7 +11,7 @@ use sluice_config::schema;
 use sluice_config::value::{self, Numbers, OrNot};
 use sluice_filter::{
     Action, Address, AddressSet, Conditions, Counters, Field, Impossible, Kind, Macs, Mark, Marked, Mask, Membership,
-    Place, Probe, Range, Rule, RuleList, Sets, Settings, Shared, Verdict, With, Written,
+    NONE, Place, Probe, Range, Rule, RuleList, Sets, Settings, Shared, Verdict, With, Written,
 };
 
 use super::BuildError;
@@ -287,6 +287,8 @@ fn boxes<A: Address>(
         .into_iter()
         .map(|(first, last)| (first.into(), last.into()))
         .collect();
+    let mut outgoing: Vec<_> = wide(&selection.outgoing);
+    outgoing.extend(selection.gateway.then_some((NONE, NONE)));
     let fields: [(Field, Vec<(u32, u32)>); 12] = [
         (Field::Context, routers),
         (Field::Protocol, protocols),
@@ -299,7 +301,7 @@ fn boxes<A: Address>(
         (Field::Length, numbers(selection.length)),
         (Field::Vlan, numbers(selection.vlan)),
         (Field::Incoming, wide(&selection.incoming)),
-        (Field::Outgoing, wide(&selection.outgoing)),
+        (Field::Outgoing, outgoing),
     ];
     for (field, values) in fields.into_iter().filter(|(_, values)| !values.is_empty()) {
         let mut more = Vec::with_capacity(rules.len() * values.len());

@@ -21,6 +21,7 @@ use crate::context::Ctx;
 use crate::family::Family;
 use crate::filter::{self, Asked, Refused};
 use crate::io::{HAND, Slot};
+use crate::local;
 use crate::marks::set_code_point;
 use crate::nodes::{bridge, host, subscriber};
 use crate::opening::{self, Openings};
@@ -115,6 +116,37 @@ fn asks<F: Family>(filter: &Filters, plan: &Plan<F>) -> bool {
     }
 }
 
+/// Whether a rule leads a flow to the router's own host.
+#[inline(always)]
+fn leads_to_host<F: Family>(plan: &Plan<F>) -> bool {
+    matches!(plan, Plan::Session(translation) if translation.hops[0] == Hop::LOCAL)
+}
+
+/// The plan of a flow that a rule leads to the router's own host, unless the filter refuses it.
+#[cold]
+fn unless_refused<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    frame: &[u8],
+    key: &F::Key,
+    way: &Way<F>,
+    plan: Plan<F>,
+) -> Plan<F> {
+    let tuple = way.translated(F::tuple(key));
+    let filters = ctx.policy.filter_of(tuple.context());
+    let Some((filters, filter)) = filters.and_then(|filters| Some((filters, F::gateway_filter(filters)?))) else {
+        return plan;
+    };
+    if meta.layers.flags.has(Flags::ICMP_ERROR) {
+        return plan;
+    }
+    let header = local::header(filter::header::<F>(ctx.policy, meta, frame, &tuple, way.outgoing()));
+    match filter::ask_of::<F>((filters, filter), &header, ctx.own, ctx.now.nanoseconds) {
+        Ok(()) => plan,
+        Err(refused) => turned_away(refused),
+    }
+}
+
 /// What a destination rule says of a flow.
 type Redirection<F> = Option<Decided<rule::Destination<<F as Family>::Address>>>;
 /// What a source rule says of it.
@@ -140,10 +172,11 @@ pub fn plan<F: Family>(
             let interface = way.outgoing();
             let sourcing = rules.decide_source(tuple, protocol, interface).filter(|_| !way.settled);
             let plan = join::<F>(ctx, meta, key, &way, sourcing);
+            let is_local = leads_to_host(&plan);
             let filter = ctx
                 .policy
                 .filter_of(tuple.context())
-                .filter(|filter| asks(filter, &plan));
+                .filter(|filter| is_local || asks(filter, &plan));
             let passes = filter.is_none_or(|filter| {
                 let tuple = way.translated(tuple);
                 let header = filter::first_header::<F>(ctx.policy, meta, protocol, &tuple, interface);
@@ -154,7 +187,10 @@ pub fn plan<F: Family>(
                 let header = filter::with_macs(ctx.policy, header.with_mark(mark), || {
                     filter::macs_from(ctx.policy, ctx.paths, meta.interface, back)
                 });
-                filter::would_begin::<F>(F::filter(filter), &header, known)
+                match is_local {
+                    true => filter::would_admit::<F>(filter, header),
+                    false => filter::would_begin::<F>(F::filter(filter), &header, known),
+                }
             });
             if passes {
                 plan
@@ -732,7 +768,10 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
                 if let Some(header) = screen::<F>(ctx, meta, frame, key, &way, &plan) {
                     asked.ask(place, header);
                 }
-                plan
+                match leads_to_host(&plan) {
+                    true => unless_refused::<F>(ctx, meta, frame, key, &way, plan),
+                    false => plan,
+                }
             }
             Err(plan) => plan,
         };

@@ -1,7 +1,7 @@
 //! gateway: what is addressed to the gateway itself, policed by class so that a flood of one leaves the others alone.
 //!
-//! Exits: forward (an echo reply), fragments (of what may be an echo request), punt (its router has a host), complain (nothing
-//! listens there), taken in, hand over (the owner), drop.
+//! Exits: forward (an echo reply), fragments (of what may be an echo request, or where rules of the filter are asked), punt (its
+//! router has a host), complain (nothing listens there, the filter), taken in, hand over (the owner), drop.
 
 use sluice_route::policer::Class as Policed;
 use sluice_wire::echo::Echo;
@@ -13,6 +13,7 @@ use crate::batch::Meta;
 use crate::batch::{Batch, Complaint, Lists, Note, Stage, put};
 use crate::context::Ctx;
 use crate::family::{Family, V4, V6};
+use crate::local;
 use crate::nodes::complain::own;
 use crate::nodes::subscriber;
 use crate::policy::Policy;
@@ -32,7 +33,24 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
             put(&mut lists.taken, slot);
             continue;
         }
-        if !of_site && !is_answered(&meta.layers) && ctx.policy.host(meta.interface).is_some() {
+        let is_punted = !of_site && !is_answered(&meta.layers) && ctx.policy.host(meta.interface).is_some();
+        if !is_punted && ctx.owner.is_none() {
+            lists.hand_over(slot, ctx.policy.owner, Note::new(Stage::Gateway, &meta));
+            continue;
+        }
+        let layers = &meta.layers;
+        let is_fragment = layers.fragment != Fragment::Whole;
+        let is_asked = local::are_asked(ctx.policy, meta.interface);
+        if is_fragment && (is_asked || !is_punted && is_icmp(layers.protocol)) && meta.identification == 0 {
+            // What its datagram asks is found out first, and what comes before the first fragment waits for that.
+            put(&mut lists.fragments, slot);
+            continue;
+        }
+        if is_asked && let Err(refused) = local::admit(ctx, &meta, batch.packets[slot as usize].bytes()) {
+            lists.refuse(slot, refused);
+            continue;
+        }
+        if is_punted {
             put(&mut lists.punt, slot);
             continue;
         }
@@ -41,14 +59,7 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
             continue;
         };
         let now = ctx.now.nanoseconds;
-        let layers = &meta.layers;
         let packet = &mut batch.packets[slot as usize];
-        let is_fragment = layers.fragment != Fragment::Whole;
-        if is_fragment && is_icmp(layers.protocol) && meta.identification == 0 {
-            // What its datagram asks is found out first, and what comes before the first fragment waits for that.
-            put(&mut lists.fragments, slot);
-            continue;
-        }
         let is_query = match is_fragment {
             true => icmp::is_echo_request(packet.bytes(), layers) || icmpv6::is_echo_request(packet.bytes(), layers),
             false => layers.flags.has(Flags::ICMP_QUERY),

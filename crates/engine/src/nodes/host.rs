@@ -17,6 +17,7 @@ use crate::batch::{Batch, Complaint, Hop, Lists, Meta, Origin, Slots, put};
 use crate::context::Ctx;
 use crate::family::{Family, Session, V4, V6};
 use crate::io::{HAND, Slot};
+use crate::local;
 use crate::nodes::decide::{self, Plan, Translation};
 use crate::nodes::established::{follow, translate};
 use crate::nodes::output::{Ways, output, send};
@@ -55,6 +56,7 @@ pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>)
             continue;
         }
         let packet = &mut batch.packets[slot as usize];
+        local::sent(ctx, &meta, packet.bytes());
         let Some(interface) = ctx.policy.interface(meta.interface).filter(|interface| interface.host) else {
             lists.discard(slot, Own::InterfaceGone);
             continue;

@@ -12,6 +12,7 @@ use crate::batch::{Batch, Lists, put};
 use crate::context::Ctx;
 use crate::family::{Family, Session, V4, V6};
 use crate::io::{HAND, Slot};
+use crate::local;
 use crate::nodes::established::{follow, translate, validated};
 use crate::punt::{self, Host, Multicast};
 use crate::reason::Own;
@@ -29,6 +30,13 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>)
         };
         if layers.flags.has(Flags::MULTICAST) && !hears(host, layers, frame) {
             lists.discard(slot, Own::Multicast);
+            continue;
+        }
+        // What is addressed to the router itself has been asked about.
+        if layers.flags.has(Flags::MULTICAST)
+            && let Err(refused) = local::admit(ctx, &meta, frame)
+        {
+            lists.refuse(slot, refused);
             continue;
         }
         let class = punt::Class::of(layers);

@@ -263,7 +263,7 @@ impl<T> RuleList<T> {
         let (Action::Decide(verdict), false) = (written.action, written.stands_aside()) else {
             return false;
         };
-        if written.conditions.names_macs() {
+        if written.conditions.names_macs() || written.concerns_gateway() {
             return false;
         }
         let (Some(four), Some(six)) = (filters.four.matcher.best(), filters.six.matcher.best()) else {
@@ -291,6 +291,9 @@ impl<T> RuleList<T> {
         let (false, Some(number)) = (rule.stands_aside(), filters.decisions.number(place)) else {
             return false;
         };
+        if rule.concerns_gateway() {
+            return false;
+        }
         // What the rule hid may name MAC addresses, whose boxes are known where all is built.
         if !filters.stations.is_empty() {
             return false;

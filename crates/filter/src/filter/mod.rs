@@ -138,6 +138,11 @@ impl Conditions {
 }
 
 impl Written {
+    /// Whether it is about packets to the gateway itself, also beside others.
+    fn concerns_gateway(&self) -> bool {
+        self.four.iter().any(Rule::is_to_gateway) || self.six.iter().any(Rule::is_to_gateway)
+    }
+
     /// Whether it is asked beside the matcher.
     fn stands_aside(&self) -> bool {
         !matches!(self.action, Action::Decide(_)) || !self.applications.is_empty() || self.conditions.stand_aside()
@@ -229,7 +234,8 @@ pub struct Filter<A: Address> {
     decisions: Arc<Decisions>,
     boxes: AtomicUsize,
     aside: Box<[Aside<A>]>,
-    default: Verdict,
+    /// None where packets that no rule decides about pass, and are not counted.
+    default: Option<Verdict>,
 }
 
 impl<A: Address> Filter<A> {
@@ -237,6 +243,7 @@ impl<A: Address> Filter<A> {
     fn new<'r>(
         boxes: impl Iterator<Item = (Place, &'r Written, Rule<A>)>,
         settings: &Settings,
+        default: Option<Verdict>,
         decisions: Arc<Decisions>,
     ) -> Result<Self, FilterError> {
         let (mut rules, mut aside) = (Vec::new(), Vec::new());
@@ -262,7 +269,7 @@ impl<A: Address> Filter<A> {
             matcher: Any::new(rules, settings.kind, settings.workers)?,
             decisions,
             aside: aside.into(),
-            default: settings.default,
+            default,
         })
     }
 
@@ -293,7 +300,9 @@ impl<A: Address> Filter<A> {
             for (place, ((header, found), fate)) in (first..).zip(headers.iter().zip(found).zip(fates)) {
                 let marking;
                 (*fate, marking) = self.fate(header, None, found, |aside| aside.note(header, counters, now));
-                counters.decided(fate.by, header, now);
+                if fate.by != By::Default || self.default.is_some() {
+                    counters.decided(fate.by, header, now);
+                }
                 if marking.mark != header.mark() || marking.dscp.is_some() {
                     marked(place, marking);
                 }
@@ -400,7 +409,7 @@ impl<A: Address> Filter<A> {
                 by: By::Rule(place),
             },
             None => Fate {
-                verdict: self.default,
+                verdict: self.default.unwrap_or(Verdict::Accept),
                 by: By::Default,
             },
         };
@@ -442,7 +451,18 @@ pub struct Filters {
     pub marks: bool,
     /// There are rules that set code points.
     pub code_points: bool,
+    /// Rules about packets to the gateway itself, where there are any.
+    pub gateway: Option<GatewayFilters>,
     decisions: Arc<Decisions>,
+}
+
+/// Rules about packets to the gateway itself. What none decides about passes.
+#[derive(Debug)]
+pub struct GatewayFilters {
+    /// IPv4.
+    pub four: Filter<u32>,
+    /// IPv6.
+    pub six: Filter<u128>,
 }
 
 impl Filters {
@@ -456,17 +476,32 @@ impl Filters {
         let decisions = Arc::new(Decisions::new(verdicts, later(written.len())));
         let boxes = || (0..).zip(written.iter().map(Borrow::borrow));
         let stations = Stations::new(boxes().flat_map(|(_, rule)| &rule.conditions.macs))?;
-        let four = boxes().flat_map(|(place, rule)| {
-            let of = stations.boxes(&rule.four, &rule.conditions.macs).into_owned();
-            of.into_iter().map(move |one| (place, rule, one))
-        });
-        let six = boxes().flat_map(|(place, rule)| {
-            let of = stations.boxes(&rule.six, &rule.conditions.macs).into_owned();
-            of.into_iter().map(move |one| (place, rule, one))
-        });
+        let four = |to_gateway: bool| {
+            let all = boxes().flat_map(|(place, rule)| {
+                let of = stations.boxes(&rule.four, &rule.conditions.macs).into_owned();
+                of.into_iter().map(move |one| (place, rule, one))
+            });
+            all.filter(move |(_, _, one)| one.is_to_gateway() == to_gateway)
+        };
+        let six = |to_gateway: bool| {
+            let all = boxes().flat_map(|(place, rule)| {
+                let of = stations.boxes(&rule.six, &rule.conditions.macs).into_owned();
+                of.into_iter().map(move |one| (place, rule, one))
+            });
+            all.filter(move |(_, _, one)| one.is_to_gateway() == to_gateway)
+        };
+        let default = Some(settings.default);
+        let gateway = match boxes().any(|(_, rule)| rule.concerns_gateway()) {
+            true => Some(GatewayFilters {
+                four: Filter::new(four(true), settings, None, decisions.clone())?,
+                six: Filter::new(six(true), settings, None, decisions.clone())?,
+            }),
+            false => None,
+        };
         Ok(Self {
-            four: Filter::new(four, settings, decisions.clone())?,
-            six: Filter::new(six, settings, decisions.clone())?,
+            gateway,
+            four: Filter::new(four(false), settings, default, decisions.clone())?,
+            six: Filter::new(six(false), settings, default, decisions.clone())?,
             counters,
             sessions: settings.sessions,
             applications: written.iter().any(|rule| !rule.borrow().applications.is_empty()),
@@ -479,6 +514,13 @@ impl Filters {
                 .any(|rule| matches!(rule.borrow().action, Action::SetMark(_))),
             decisions,
         })
+    }
+
+    /// Bytes that the matchers take.
+    pub fn bytes(&self) -> usize {
+        let gateway = self.gateway.as_ref();
+        let gateway = gateway.map_or(0, |gateway| gateway.four.bytes() + gateway.six.bytes());
+        self.four.bytes() + self.six.bytes() + gateway
     }
 }
 

@@ -1,0 +1,104 @@
+//! Chains of packets to the gateway itself as rules with `out = "gateway"`.
+
+use super::filter::{Asked, end};
+use super::interfaces::{is_open, widen, without_loopback};
+use super::listing::{Action, Decision, Listing};
+use super::packets::Field;
+use super::{Said, rules, sessions};
+use crate::schema::{FilterRule, Verdict};
+use crate::value::GATEWAY;
+
+const BY_LOOPBACK: &str = "what the host sends itself by the loopback interface does not come to Sluice";
+const LEAVES: &str = "what is addressed to the gateway leaves by no interface";
+const PASSES: &str = "what is addressed to the gateway passes, as nothing is refused there";
+const CALLED: &str = "an interface is called `gateway`, by which rules name the gateway itself";
+
+/// What is decided about packets that open flows to the gateway, and what happens to the others, by family.
+pub fn decisions(chains: Asked, listing: &Listing, said: &mut Said) -> (Vec<Decision>, [Verdict; 2]) {
+    let Asked {
+        decisions,
+        policies,
+        ends,
+    } = chains;
+    let end = |six| end(policies, six);
+    if listing.interfaces.contains(GATEWAY) {
+        let lines = decisions.iter().map(|decision| decision.line);
+        lines
+            .chain(ends.into_iter().flatten())
+            .for_each(|line| said.leave(line, CALLED));
+        return (Vec::new(), [Verdict::Accept; 2]);
+    }
+    let decisions = without_loopback(decisions, listing, said, BY_LOOPBACK);
+    let decisions = without_way_out(decisions, listing, said);
+    let refuses = policies != [Verdict::Accept; 2] || decisions.iter().any(Decision::refuses);
+    if !refuses && decisions.iter().all(Decision::decides) {
+        decisions.iter().for_each(|decision| said.note(decision.line, PASSES));
+        return (Vec::new(), policies);
+    }
+    let decisions = sessions::of_input(decisions, &end, ends, said);
+    for decision in decisions
+        .iter()
+        .filter(|decision| decision.packets.get(Field::Length).is_some())
+    {
+        said.note(
+            decision.line,
+            "of a datagram in fragments it is the first one that has a length",
+        );
+    }
+    if refuses {
+        remarks(&decisions, said);
+    }
+    (widen(decisions, &end, listing.interfaces.len()), policies)
+}
+
+fn remarks(decisions: &[Decision], said: &mut Said) {
+    said.remarks.push(
+        "ARP, neighbour discovery and the DHCP that Sluice relays come to the gateway without a rule, as do tunnels' packets.".into(),
+    );
+    let is_service = |decision: &Decision| {
+        let protocols = decision.packets.get(Field::Protocol);
+        decision.action == Action::Accept
+            && protocols.is_some_and(|protocols| protocols.holds(rules::TCP) || protocols.holds(rules::UDP))
+    };
+    if decisions.iter().any(is_service) {
+        said.remarks.push(
+            "TCP and UDP that rules let in to the gateway reach a daemon where [routers.default] has `daemon = true`."
+                .into(),
+        );
+    }
+}
+
+/// The same decisions without the interface that packets leave by. Of those that name it, chains of iptables match where it is not
+/// the named one, chains of nft never.
+fn without_way_out(decisions: Vec<Decision>, listing: &Listing, said: &mut Said) -> Vec<Decision> {
+    let known = listing.interfaces.len();
+    let matches = |mut decision: Decision| {
+        if decision.packets.get(Field::Out).is_some() {
+            let is_nft = listing
+                .lines
+                .get(decision.line)
+                .is_some_and(|line| line.place.is_some());
+            if is_nft || !is_open(&decision.packets, Field::Out, known) {
+                said.note(decision.line, LEAVES);
+                return None;
+            }
+            decision.packets = decision.packets.with_any(Field::Out);
+        }
+        Some(decision)
+    };
+    decisions.into_iter().filter_map(matches).collect()
+}
+
+/// The rules that stand for what happens at the end.
+pub fn ends(policies: [Verdict; 2]) -> Vec<FilterRule> {
+    let drops = policies.map(|policy| policy != Verdict::Accept);
+    let rule = |six| rules::of_gateway(rules::everything(six, Action::Drop));
+    match drops {
+        [true, true] => vec![rules::of_gateway(rules::bare(&Action::Drop))],
+        [four, six] => [(four, false), (six, true)]
+            .into_iter()
+            .filter(|(drops, _)| *drops)
+            .map(|(_, six)| rule(six))
+            .collect(),
+    }
+}
