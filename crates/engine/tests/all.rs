@@ -15,6 +15,7 @@ mod filter;
 mod filter_applications;
 mod filter_conditions;
 mod filter_edits;
+mod filter_gateway;
 mod filter_icmp;
 mod forwarding;
 mod fragments;

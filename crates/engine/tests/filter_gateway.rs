@@ -1,11 +1,9 @@
 //! Rules of the packet filter about packets to the gateway itself, and to its routers' hosts.
 
-mod rig;
-
 use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, v4};
+use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, v4};
 use sluice_engine::policy::Policy;
 use sluice_filter::{Action, Counters, Field, Filters, Kind, NONE, Rule, Settings, Verdict, With, Written};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
