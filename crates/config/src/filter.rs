@@ -26,10 +26,14 @@ pub struct FilterRule {
     pub with: RejectWith,
     /// Packets a second and at once, with `rate-limit`.
     pub rate: (u32, u32),
+    /// Whether what it accepts has a session.
+    pub track: bool,
     /// The mark, with `set-mark`.
     pub new_mark: Option<Mark>,
     /// The code point, with `set-dscp`.
     pub new_dscp: Option<u8>,
+    /// The code point of congestion, with `set-ecn`.
+    pub new_ecn: Option<u8>,
     /// The set, with `add-to-set`.
     pub adds_to: Option<String>,
     /// What it matches.

@@ -299,6 +299,49 @@ fn filter_sets_that_are_wrong_are_refused_at_their_place() {
 }
 
 #[test]
+fn filter_rules_without_tracking_are_refused_where_something_needs_a_session() {
+    let tracks = |keys: &str| checked(&rule(keys)).unwrap().config.filter[0].track;
+    assert_eq!([false, true, true], ["track = false", "track = true", ""].map(tracks));
+    let applications = "application = \"TLS\"\n[applications]\ninterfaces = [\"lan\"]";
+    assert_eq!(
+        ["3: false: without a session, no application is known"],
+        *wrong(&rule(&format!("track = false\n{applications}")))
+    );
+    assert_eq!(
+        ["4: false: `track` is for `accept`"],
+        *wrong("[filter]\n[[filter.rules]]\nname = \"a\"\naction = \"drop\"\ntrack = false\n")
+    );
+    assert_eq!(
+        ["4: false: packet by packet, nothing is tracked"],
+        *wrong("[filter]\nsessions = false\n[[filter.rules]]\naction = \"accept\"\ntrack = false\n")
+    );
+    // Which rule stands first decides whether there is a session: neither is superfluous.
+    let twice = checked(&rule("track = false\n[[filter.rules]]\naction = \"accept\"")).unwrap();
+    let advice = twice.advice.complaints();
+    assert!(advice[0].message.contains("decides otherwise"), "{}", advice[0].message);
+}
+
+#[test]
+fn filter_code_points_of_congestion_belong_to_their_action() {
+    let set = "[filter]\n[[filter.rules]]\naction = \"set-ecn\"\n";
+    assert_eq!(["2: \"set-ecn\": set-ecn needs its `new-ecn`"], *wrong(set));
+    let rules = checked(&format!("{set}new-ecn = \"ect0\""))
+        .unwrap()
+        .config
+        .filter
+        .clone();
+    assert_eq!(Some(2), rules[0].new_ecn);
+    assert_eq!(
+        ["3: \"ce\": `new-ecn` is for `set-ecn`"],
+        *wrong(&rule("new-ecn = \"ce\""))
+    );
+    let [wrong] = &wrong(&format!("{set}new-ecn = \"on\""))[..] else {
+        panic!("one thing is wrong");
+    };
+    assert!(wrong.starts_with("3: \"on\": "), "{wrong}");
+}
+
+#[test]
 fn filter_groups_that_multiply_are_refused_in_no_time() {
     let mut groups = "g0 = [\"10.0.0.1\", \"10.0.0.2\"]\n".to_owned();
     for level in 1..16 {

@@ -19,7 +19,7 @@ pub use classbench::{NotARule, parse_classbench};
 pub use filter::{
     Action, AddressSet, By, Change, Conditions, Counter, Counters, Fate, Filter, FilterError, Filters, Fold, Kind,
     Known, LOGGED, LogRecord, Macs, Mark, Marked, Marking, Membership, Named, Place, RuleList, SetFull, Sets, Settings,
-    Shared, Stations, Verdict, With, Written,
+    Shared, Stations, TrafficClass, Verdict, With, Written,
 };
 pub use header::{Address, Field, Header, NONE};
 pub use linear::Linear;

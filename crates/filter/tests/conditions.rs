@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_filter::{
     Action, AddressSet, By, Conditions, Counters, Fate, Field, Filters, Header, Kind, Macs, Mark, Marked, Marking,
-    Membership, Probe, Range, Rule, Settings, Shared, Verdict, Written,
+    Membership, Probe, Range, Rule, Settings, Shared, TrafficClass, Verdict, Written,
 };
 
 const LAST: u32 = 6;
@@ -103,10 +103,12 @@ fn is_member(asked: &Option<Membership>, address: u32) -> bool {
 fn any_written() -> impl Strategy<Value = Written> {
     let action = prop_oneof![
         2 => Just(Action::Decide(Verdict::Accept)),
+        1 => Just(Action::Decide(Verdict::AcceptUntracked)),
         2 => Just(Action::Decide(Verdict::Drop)),
         1 => Just(Action::Count),
         2 => any_mark().prop_map(Action::SetMark),
         1 => (0u8..64).prop_map(Action::SetDscp),
+        1 => (0u8..4).prop_map(Action::SetEcn),
     ];
     let mark = proptest::option::of((any::<bool>(), any_mark()).prop_map(|(not, mark)| Marked { not, mark }));
     let boxes = vec((drawn::any_range(LAST), drawn::any_range(LAST)), 1..3);
@@ -137,7 +139,7 @@ fn names(macs: &Macs, own: Option<u8>) -> bool {
 
 /// The fate of a packet, the rules that go on before, and what they set.
 fn read(rules: &[Written], packet: &Packet) -> (Vec<u32>, Fate, Marking) {
-    let (mut before, mut own, mut dscp) = (Vec::new(), packet.mark, None);
+    let (mut before, mut own, mut class) = (Vec::new(), packet.mark, TrafficClass::ANY);
     for (place, rule) in (0..).zip(rules) {
         let within = rule
             .four
@@ -162,17 +164,23 @@ fn read(rules: &[Written], packet: &Packet) -> (Vec<u32>, Fate, Marking) {
         }
         match rule.action {
             Action::SetDscp(set) => {
-                dscp = Some(set);
+                let (value, mask) = class.parts();
+                class = TrafficClass::new(set << 2 | value & 3, 0xfc | mask & 3);
+                before.push(place);
+            }
+            Action::SetEcn(set) => {
+                let (value, mask) = class.parts();
+                class = TrafficClass::new(set | value & 0xfc, 3 | mask & 0xfc);
                 before.push(place);
             }
             Action::Decide(verdict) => {
                 let by = By::Rule(place);
-                return (before, Fate { verdict, by }, Marking { mark: own, dscp });
+                return (before, Fate { verdict, by }, Marking { mark: own, class });
             }
             _ => before.push(place),
         }
     }
-    (before, Fate::PASS, Marking { mark: own, dscp })
+    (before, Fate::PASS, Marking { mark: own, class })
 }
 
 fn filters(rules: &[Written], kind: Kind) -> Filters {
@@ -199,7 +207,7 @@ proptest! {
                 let header = packet.header(&filters);
                 let (before, fate) = filters.four.explain(&header);
                 let mut fates = [Fate::PASS];
-                let mut own = Marking { mark: packet.mark, dscp: None };
+                let mut own = Marking { mark: packet.mark, class: TrafficClass::ANY };
                 filters.four.decide_marking(&[header], &mut fates, &filters.counters, (0, 0), |_, set| own = set);
                 prop_assert_eq!(read(&rules, packet), (before, fate, own), "{:?} {:?}", kind, packet);
                 prop_assert_eq!([fate], fates);

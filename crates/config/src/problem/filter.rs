@@ -82,6 +82,15 @@ pub enum FilterProblem {
     /// A rule that sets no code point.
     #[error("set-dscp needs its `new-dscp`")]
     NoDscp,
+    /// A rule that sets no code point of congestion.
+    #[error("set-ecn needs its `new-ecn`")]
+    NoEcn,
+    /// A rule about applications that makes no session.
+    #[error("without a session, no application is known")]
+    UntrackedApplication,
+    /// A rule that makes no session where none does.
+    #[error("packet by packet, nothing is tracked")]
+    NothingTracked,
     /// A rule that sets no mark.
     #[error("set-mark needs its `new-mark`")]
     NoMark,
@@ -161,6 +170,9 @@ impl FilterProblem {
             Self::UnknownSet { name, known } => meant(name, known),
             Self::NoSet => "write the name of a set of [filter.sets]".into(),
             Self::NoDscp => "write the code point, such as `new-dscp = \"ef\"`".into(),
+            Self::NoEcn => "write the code point, such as `new-ecn = \"not-ect\"`".into(),
+            Self::UntrackedApplication => "leave `track` out, or `application`".into(),
+            Self::NothingTracked => "leave `track` out, or `sessions = false` in [filter]".into(),
             Self::NoMark => "write the mark, such as `new-mark = \"0x10\"`".into(),
             Self::ListSize(_) => "write at most 255".into(),
             Self::TooLarge { most, .. } => format!("at most {most} are possible; write prefixes and ranges for lists"),

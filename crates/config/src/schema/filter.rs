@@ -125,6 +125,8 @@ pub enum Action {
     SetMark,
     /// The packet, and those of its session in its direction, get a code point, and later rules are asked.
     SetDscp,
+    /// They get a code point of congestion, and later rules are asked.
+    SetEcn,
     /// Its source is added to a set, and later rules are asked.
     AddToSet,
 }
@@ -230,6 +232,9 @@ pub struct FilterRule {
     /// The mark that rules before it have set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<OrNot<Mark>>,
+    /// With `accept`: whether the flow becomes a session. Without one all its packets are asked about, in both directions.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub track: bool,
     /// With `reject`: what the sender is told.
     #[serde(default, skip_serializing_if = "is_default")]
     pub with: RejectWith,
@@ -245,6 +250,9 @@ pub struct FilterRule {
     /// With `set-dscp`: the code point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_dscp: Option<Dscp>,
+    /// With `set-ecn`: the code point of congestion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_ecn: Option<Ecn>,
     /// With `add-to-set`: the set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
@@ -273,12 +281,14 @@ impl FilterRule {
             incoming: OneOrMore::default(),
             out: OneOrMore::default(),
             application: OneOrMore::default(),
+            track: true,
             with: RejectWith::default(),
             rate: None,
             burst: None,
             mark: None,
             new_mark: None,
             new_dscp: None,
+            new_ecn: None,
             set: None,
         }
     }
@@ -296,7 +306,9 @@ impl FilterRule {
             toml::Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(" "),
             one => text(one),
         };
-        let other = ["name", "action", "with", "rate", "burst", "new-mark", "new-dscp", "set"];
+        let other = [
+            "name", "action", "with", "rate", "burst", "new-mark", "new-dscp", "new-ecn", "set",
+        ];
         let order = [
             "protocol",
             "from",
@@ -316,6 +328,14 @@ impl FilterRule {
         found.sort_by_key(|(key, _)| order.iter().position(|known| known == key).unwrap_or(order.len()));
         found
     }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 /// The name of an interface, or of an application.

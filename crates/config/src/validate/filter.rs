@@ -380,6 +380,8 @@ impl Check<'_> {
                 rate,
                 new_mark: written.new_mark,
                 new_dscp: written.new_dscp.map(|dscp| dscp.0),
+                new_ecn: written.new_ecn.map(|ecn| ecn.0),
+                track: written.track,
                 adds_to,
                 selection,
             });
@@ -395,6 +397,8 @@ impl Check<'_> {
                 rate: (0, 0),
                 new_mark: None,
                 new_dscp: None,
+                new_ecn: None,
+                track: true,
                 adds_to: None,
                 selection: Selection::default(),
             });
@@ -777,8 +781,33 @@ impl Check<'_> {
             }
             _ => {}
         }
+        match (written.action == Action::SetEcn, written.new_ecn) {
+            (true, None) => self.refuse(&of("action"), FilterProblem::NoEcn),
+            (false, Some(_)) => {
+                let (key, action) = ("new-ecn", "set-ecn");
+                self.refuse(&of(key), FilterProblem::NotOfAction { key, action });
+            }
+            _ => {}
+        }
+        if !written.track {
+            self.untracked(&of("track"), written);
+        }
         let rate = written.rate.unwrap_or(0);
         (rate, written.burst.unwrap_or(rate))
+    }
+
+    /// A rule that accepts without a session: what needs one can't be asked of it.
+    fn untracked(&mut self, at: &[Step<'_>], written: &schema::FilterRule) {
+        if written.action != Action::Accept {
+            let (key, action) = ("track", "accept");
+            self.refuse(at, FilterProblem::NotOfAction { key, action });
+        }
+        if !written.application.is_empty() {
+            self.refuse(at, FilterProblem::UntrackedApplication);
+        }
+        if self.scope.filter.is_some_and(|filter| !filter.sessions) {
+            self.refuse(at, FilterProblem::NothingTracked);
+        }
     }
 
     /// Rules of which others before them decide everything.
@@ -791,7 +820,7 @@ impl Check<'_> {
             else {
                 continue;
             };
-            let same = !goes_on(rule.action) && (by.action, by.with) == (rule.action, rule.with);
+            let same = !goes_on(rule.action) && (by.action, by.with, by.track) == (rule.action, rule.with, rule.track);
             let (rule, by) = (rule.name.clone(), by.name.clone());
             let problem = match same {
                 true => FilterProblem::Redundant { rule, by },
@@ -806,6 +835,12 @@ impl Check<'_> {
 fn goes_on(action: Action) -> bool {
     matches!(
         action,
-        Action::Count | Action::Log | Action::RateLimit | Action::SetMark | Action::SetDscp | Action::AddToSet
+        Action::Count
+            | Action::Log
+            | Action::RateLimit
+            | Action::SetMark
+            | Action::SetDscp
+            | Action::SetEcn
+            | Action::AddToSet
     )
 }

@@ -173,7 +173,7 @@ fn decision(
     let name = |index: Option<u16>| Some(config.interfaces.get(usize::from(index?))?.name.clone());
     Ok(Decision {
         verdict: match verdict {
-            sluice_filter::Verdict::Accept => Verdict::Accept,
+            sluice_filter::Verdict::Accept | sluice_filter::Verdict::AcceptUntracked => Verdict::Accept,
             sluice_filter::Verdict::Drop => Verdict::Drop,
             sluice_filter::Verdict::Reject(_) => Verdict::Reject,
         },

@@ -108,9 +108,11 @@ fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Opt
         let FilterRule {
             action,
             with,
+            track,
             rate,
             new_mark,
             new_dscp,
+            new_ecn,
             adds_to,
             ..
         } = rule;
@@ -121,9 +123,9 @@ fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Opt
                 rule.is_default,
                 action,
                 with,
+                track,
                 rate,
-                new_mark,
-                new_dscp,
+                (new_mark, new_dscp, new_ecn),
                 adds_to,
                 &rule.selection
             )
@@ -174,6 +176,7 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<Written, BuildError> {
     };
     let (rate, burst) = rule.rate;
     let action = match rule.action {
+        schema::Action::Accept if !rule.track => Action::Decide(Verdict::AcceptUntracked),
         schema::Action::Accept => Action::Decide(Verdict::Accept),
         schema::Action::Drop => Action::Decide(Verdict::Drop),
         schema::Action::Reject => Action::Decide(Verdict::Reject(with)),
@@ -181,6 +184,7 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<Written, BuildError> {
         schema::Action::Log => Action::Log,
         schema::Action::RateLimit => Action::Limit { rate, burst },
         schema::Action::SetDscp => Action::SetDscp(rule.new_dscp.unwrap_or(0)),
+        schema::Action::SetEcn => Action::SetEcn(rule.new_ecn.unwrap_or(0)),
         schema::Action::SetMark => Action::SetMark(mark(rule.new_mark.unwrap_or(value::Mark { value: 0, mask: 0 }))),
     };
     // A name that nothing has is refused before.

@@ -16,7 +16,7 @@ pub use application::{Known, Named};
 pub use counters::{Counter, Counters, LogRecord};
 pub use kind::Kind;
 pub use list::{Change, Fold, RuleList, Sets};
-pub use marks::{Mark, Marked, Marking};
+pub use marks::{Mark, Marked, Marking, TrafficClass};
 pub use sets::{AddressSet, Membership, SetFull, Shared};
 pub use stations::{Macs, Stations};
 
@@ -39,10 +39,20 @@ const BATCH: usize = 64;
 pub enum Verdict {
     /// It passes.
     Accept,
+    /// It passes, and its flow has no session for that.
+    AcceptUntracked,
     /// It is dropped.
     Drop,
     /// It is dropped, and its sender is told.
     Reject(With),
+}
+
+impl Verdict {
+    /// Whether the packet passes.
+    #[inline(always)]
+    pub const fn passes(self) -> bool {
+        matches!(self, Self::Accept | Self::AcceptUntracked)
+    }
 }
 
 /// What senders are told.
@@ -76,6 +86,8 @@ pub enum Action {
     SetMark(Mark),
     /// The packet, and those behind it in its session, leave with a differentiated services code point; later rules are asked.
     SetDscp(u8),
+    /// They leave with a code point of congestion; later rules are asked.
+    SetEcn(u8),
 }
 
 /// Packets that a rule logs a second, and at once.
@@ -294,7 +306,7 @@ impl<A: Address> Filter<A> {
                 let marking;
                 (*fate, marking) = self.fate(header, None, found, |aside| aside.note(header, counters, now));
                 counters.decided(fate.by, header, now);
-                if marking.mark != header.mark() || marking.dscp.is_some() {
+                if marking.mark != header.mark() || !marking.class.is_any() {
                     marked(place, marking);
                 }
             }
@@ -352,7 +364,7 @@ impl<A: Address> Filter<A> {
     ) -> (Fate, Marking) {
         let mut marking = Marking {
             mark: header.mark(),
-            dscp: None,
+            class: TrafficClass::ANY,
         };
         // Boxes of a rule follow one another, and may overlap: what several of them have, the rule matches once.
         let mut noted = None;
@@ -370,7 +382,8 @@ impl<A: Address> Filter<A> {
                 continue;
             }
             if !application::is_of(&aside.applications, known) {
-                is_open |= known.is_some_and(|known| !known.is_all) && aside.action == Action::Decide(Verdict::Accept);
+                is_open |= known.is_some_and(|known| !known.is_all)
+                    && matches!(aside.action, Action::Decide(verdict) if verdict.passes());
                 continue;
             }
             noted = Some(aside.place);
@@ -379,13 +392,14 @@ impl<A: Address> Filter<A> {
                     let by = By::Rule(aside.place);
                     return (Fate { verdict, by }, marking);
                 }
-                Action::Decide(verdict) if is_open && verdict != Verdict::Accept => break,
+                Action::Decide(verdict) if is_open && !verdict.passes() => break,
                 Action::Decide(verdict) => {
                     let by = By::Application(aside.place);
                     return (Fate { verdict, by }, marking);
                 }
                 Action::SetMark(set) => marking.mark = set.set(marking.mark),
-                Action::SetDscp(dscp) => marking.dscp = Some(dscp),
+                Action::SetDscp(dscp) => marking.class = marking.class.with_dscp(dscp),
+                Action::SetEcn(ecn) => marking.class = marking.class.with_ecn(ecn),
                 Action::Count | Action::Log | Action::Limit { .. } => {}
             }
             if !note(aside) {
@@ -440,7 +454,7 @@ pub struct Filters {
     pub stations: Stations,
     /// There are rules that set marks.
     pub marks: bool,
-    /// There are rules that set code points.
+    /// There are rules that set code points, of service or of congestion.
     pub code_points: bool,
     decisions: Arc<Decisions>,
 }
@@ -450,7 +464,12 @@ impl Filters {
     pub fn new(written: &[impl Borrow<Written>], settings: &Settings, counters: Counters) -> Result<Self, FilterError> {
         let decides = |rule: &Written| match rule.action {
             Action::Decide(verdict) => Some(verdict),
-            Action::Count | Action::Log | Action::Limit { .. } | Action::SetMark(_) | Action::SetDscp(_) => None,
+            Action::Count
+            | Action::Log
+            | Action::Limit { .. }
+            | Action::SetMark(_)
+            | Action::SetDscp(_)
+            | Action::SetEcn(_) => None,
         };
         let verdicts = written.iter().map(|rule| decides(rule.borrow())).collect();
         let decisions = Arc::new(Decisions::new(verdicts, later(written.len())));
@@ -473,7 +492,7 @@ impl Filters {
             stations,
             code_points: written
                 .iter()
-                .any(|rule| matches!(rule.borrow().action, Action::SetDscp(_))),
+                .any(|rule| matches!(rule.borrow().action, Action::SetDscp(_) | Action::SetEcn(_))),
             marks: written
                 .iter()
                 .any(|rule| matches!(rule.borrow().action, Action::SetMark(_))),
