@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::config::{InterfaceIndex, RouterIndex};
-use crate::schema::{Action, AddressSet, RejectWith};
+use crate::schema::{Action, NamedSet, RejectWith};
 use crate::value::{Mac, Mark, Numbers, OrNot, TcpFlags};
 
 /// ICMP's protocol number.
@@ -40,13 +40,13 @@ pub struct FilterRule {
     pub selection: Selection,
 }
 
-/// A set of addresses that changes while rules name it.
+/// A set that changes while rules name it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterSet {
     /// Its name; behind the name of its router and a slash where that is not the default one.
     pub name: String,
-    /// How many addresses it may have, how long they stay, and which it has from the start.
-    pub settings: AddressSet,
+    /// What its elements are, how many it may have, how long they stay, and which it has from the start.
+    pub settings: NamedSet,
 }
 
 /// What a rule matches.
@@ -86,6 +86,8 @@ pub struct Selection {
     pub mark: Option<OrNot<Mark>>,
     /// Sets that source and destination are in, by name, or are not.
     pub sets: [Option<OrNot<String>>; 2],
+    /// Sets that their ports are in, or are not.
+    pub port_sets: [Option<OrNot<String>>; 2],
     /// Applications, by name as written.
     pub applications: Vec<String>,
 }
@@ -187,7 +189,9 @@ impl Selection {
 
     /// Whether the rule is asked one by one, as no matcher knows all that it asks for.
     pub fn is_asked_alone(&self) -> bool {
-        !self.applications.is_empty() || self.mark.is_some() || self.sets.iter().any(Option::is_some)
+        !self.applications.is_empty()
+            || self.mark.is_some()
+            || self.sets.iter().chain(&self.port_sets).any(Option::is_some)
     }
 
     /// Whether all that the other matches is matched.
@@ -225,7 +229,8 @@ impl Selection {
             && self
                 .sets
                 .iter()
-                .zip(&other.sets)
+                .chain(&self.port_sets)
+                .zip(other.sets.iter().chain(&other.port_sets))
                 .all(|(own, other)| own.is_none() || own == other)
             && (self.mark.is_none() || self.mark == other.mark)
             && (self.applications.is_empty() || covers_names(&self.applications, &other.applications))

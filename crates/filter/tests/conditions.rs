@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_filter::{
-    Action, AddressSet, By, Conditions, Counters, Fate, Field, Filters, Header, Kind, Macs, Mark, Marked, Marking,
-    Membership, Probe, Range, Rule, Settings, Shared, TrafficClass, Verdict, Written,
+    Action, AddressSet, By, Conditions, Counters, Element, ElementSet, Fate, Field, Filters, Header, Kind, Macs, Mark,
+    Marked, Marking, Membership, Probe, Range, Rule, Settings, Shared, TrafficClass, Verdict, Written,
 };
 
 const LAST: u32 = 6;
@@ -67,15 +67,15 @@ fn any_mark() -> impl Strategy<Value = Mark> {
 /// The addresses of each set.
 const SETS: [&[u32]; 3] = [&[], &[1, 4], &[0, 1, 2, 6]];
 
-fn sets() -> &'static [Arc<AddressSet>; 3] {
-    static SHARED: OnceLock<[Arc<AddressSet>; 3]> = OnceLock::new();
+fn sets() -> &'static [Arc<ElementSet>; 3] {
+    static SHARED: OnceLock<[Arc<ElementSet>; 3]> = OnceLock::new();
     SHARED.get_or_init(|| {
         SETS.map(|addresses| {
             let set = AddressSet::new(8, None);
             for &address in addresses {
                 set.add(ip(address), None, 0).unwrap();
             }
-            Arc::new(set)
+            Arc::new(set.into())
         })
     })
 }
@@ -127,6 +127,7 @@ fn any_written() -> impl Strategy<Value = Written> {
                 macs,
                 mark,
                 sets,
+                port_sets: Default::default(),
                 adds_to: None,
             },
         }
@@ -218,7 +219,7 @@ proptest! {
 
 #[test]
 fn rule_that_adds_to_a_set_decides_about_the_next_packet_of_that_source() {
-    let set = Arc::new(AddressSet::new(8, None));
+    let set: Arc<ElementSet> = Arc::new(AddressSet::new(8, None).into());
     let every = |action, conditions| Written {
         action,
         four: vec![Rule::any()],
@@ -253,7 +254,7 @@ fn rule_that_adds_to_a_set_decides_about_the_next_packet_of_that_source() {
     assert!(set.is_empty());
     assert_eq!([Verdict::Accept, Verdict::Drop, Verdict::Drop], [7, 7, 7].map(decided));
     assert_eq!(Verdict::Accept, decided(8));
-    assert!(set.remove(ip(7)));
+    assert_eq!(1, set.remove(Element::Network(ip(7), 32)));
     assert_eq!(Verdict::Accept, decided(7));
     assert_eq!(Some(3), filters.counters.of(1).map(|counter| counter.packets()));
 }

@@ -16,7 +16,7 @@ use super::sessions::router;
 use super::{Refusal, Shared};
 use crate::build::{Listed, Rules};
 use crate::control::Control;
-use crate::filter::{header, leads_to, write_log};
+use crate::filter::{header, leads_to, with_request, write_log};
 use crate::rules::{EditError, Edited, RunningRules};
 
 /// `GET /v1/filter`
@@ -153,14 +153,21 @@ fn decision(
     let incoming = place(&request.incoming, to, from)?;
     let outgoing = place(&request.out, from, to)?;
     let interfaces = [incoming, outgoing].map(|index| index.unwrap_or(u16::MAX));
+    if request.mark.is_some_and(|mark| mark.mask != u32::MAX) {
+        return Err(Refusal::Wrong(
+            "a packet has a mark without a mask: write it as `0x10`".into(),
+        ));
+    }
     let (before, fate) = match (packet.source.0, packet.destination.0) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let ends = [source.to_bits(), destination.to_bits()];
-            filters.four.explain(&header(&packet, ends, interfaces, router))
+            let header = header(&packet, ends, interfaces, router);
+            filters.four.explain(&with_request(header, request, &filters.stations))
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let ends = [source.to_bits(), destination.to_bits()];
-            filters.six.explain(&header(&packet, ends, interfaces, router))
+            let header = header(&packet, ends, interfaces, router);
+            filters.six.explain(&with_request(header, request, &filters.stations))
         }
         _ => {
             return Err(Refusal::Wrong(

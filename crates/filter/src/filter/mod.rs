@@ -3,12 +3,14 @@
 //! Rules that decide go into the matcher. Those after which others are asked, and those about applications, few as they are,
 //! are asked one by one, as far as they come before the one that decides.
 
+mod address_set;
 mod application;
 mod counters;
 mod kind;
 mod list;
 mod marks;
 mod numbers;
+mod port_set;
 mod sets;
 mod stations;
 
@@ -17,7 +19,7 @@ pub use counters::{Counter, Counters, LogRecord};
 pub use kind::Kind;
 pub use list::{Change, Fold, RuleList, Sets};
 pub use marks::{Mark, Marked, Marking, TrafficClass};
-pub use sets::{AddressSet, Membership, SetFull, Shared};
+pub use sets::{AddressSet, Element, ElementKind, ElementSet, Membership, PortSet, SetFull, Shared};
 pub use stations::{Macs, Stations};
 
 use std::borrow::Borrow;
@@ -127,6 +129,8 @@ pub struct Conditions {
     pub mark: Option<Marked>,
     /// Sets that the source and the destination are in.
     pub sets: [Option<Membership>; 2],
+    /// Sets that their ports are in.
+    pub port_sets: [Option<Membership>; 2],
     /// The set that the source is added to where the rule matches.
     pub adds_to: Option<Shared>,
 }
@@ -134,13 +138,17 @@ pub struct Conditions {
 impl Conditions {
     /// Whether the rule is asked beside the matcher for them.
     fn stand_aside(&self) -> bool {
-        self.mark.is_some() || self.sets.iter().any(Option::is_some)
+        self.mark.is_some() || self.sets.iter().chain(&self.port_sets).any(Option::is_some)
     }
 
-    /// Whether the sets that a rule names have the addresses of a packet.
+    /// Whether the sets that a rule names have the addresses and ports of a packet.
     fn have<A: Address>(&self, header: &Header<A>) -> bool {
         let is_in = |set: &Option<Membership>, address: A| set.as_ref().is_none_or(|set| set.has(address.ip()));
-        is_in(&self.sets[0], header.source()) && is_in(&self.sets[1], header.destination())
+        let has_port = |set: &Option<Membership>, port| set.as_ref().is_none_or(|set| set.has_port(header.get(port)));
+        is_in(&self.sets[0], header.source())
+            && is_in(&self.sets[1], header.destination())
+            && has_port(&self.port_sets[0], Field::SourcePort)
+            && has_port(&self.port_sets[1], Field::DestinationPort)
     }
 
     /// Whether it names MAC addresses.
