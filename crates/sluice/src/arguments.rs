@@ -250,7 +250,7 @@ pub struct Import {
     /// The listings, `-` for standard input; those of both families make one filter.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// What they are: iptables, ip6tables or nft; told from what is in them where not given.
+    /// What they are: iptables, ip6tables, nft or ipset; told from what is in them where not given.
     #[arg(long, value_parser = format)]
     pub format: Option<Format>,
     /// Address of an interface, for rules that take it without naming it; with the length of its prefix, the interface
@@ -270,7 +270,8 @@ fn format(text: &str) -> Result<Format, String> {
         "iptables" => Ok(Format::Iptables),
         "ip6tables" => Ok(Format::Ip6tables),
         "nft" => Ok(Format::Nft),
-        _ => Err("write iptables, ip6tables or nft".into()),
+        "ipset" => Ok(Format::Ipset),
+        _ => Err("write iptables, ip6tables, nft or ipset".into()),
     }
 }
 
