@@ -1,5 +1,6 @@
 """The packet filter in front of real hosts: what passes, what is refused and how, what it counts, what a commit changes."""
 
+import ipaddress
 import json
 import socket
 import time
@@ -163,13 +164,36 @@ def test_set_that_changes_denies_a_flow_and_lets_it_in_again_without_a_commit(to
     assert "1 added, 1 elements" in gateway.command("set", "add", "banned", address, "--timeout", "1h")
     waiting.until(lambda: gateway.drops().get("filter-drop", 0) > dropped + 3, "the ping to be dropped", 3)
     listed = json.loads(gateway.command("set", "list", "banned", "--json"))["sets"][0]
-    assert (1, 100, address) == (listed["count"], listed["size"], listed["elements"][0]["address"])
+    assert (1, 100, address) == (listed["count"], listed["size"], listed["elements"][0]["element"])
     assert 3_590 < listed["elements"][0]["expires"] <= 3_600
     answered = pinging.output.count("time=")
     assert "1 removed, 0 elements" in gateway.command("set", "flush", "banned")
     waiting.until(lambda: pinging.output.count("time=") > answered, "the ping to pass again", 3)
     pinging.stop()
     assert "there is no set `other`" in gateway.command("set", "add", "other", address, check=False)
+    gateway.apply(original)
+
+
+def test_sets_of_networks_and_of_ports_are_kept_over_a_commit(topology, gateway):
+    original, address = gateway.document, topology.server.address
+    network = str(ipaddress.ip_network(f"{address}/20", strict=False))
+    rules = [{"name": "listed", "action": "accept", "protocol": "tcp", "to": "@servers", "to-port": "@services"}]
+    sets = {"servers": {"type": "networks", "size": 100}, "services": {"type": "ports", "elements": ["8000-8009"]}}
+    filtered = {**_filter(rules), "sets": sets}
+    gateway.apply({**original, "filter": filtered})
+    with pytest.raises(OSError):
+        _connect(topology.alice, address, 80)
+    assert "1 added, 1 elements" in gateway.command("set", "add", "servers", network)
+    assert "1 added, 11 elements" in gateway.command("set", "add", "services", "80")
+    assert b"HTTP" in _connect(topology.alice, address, 80)
+    gateway.apply({**original, "filter": {**filtered, "default": "reject"}})
+    assert b"HTTP" in _connect(topology.alice, address, 80)
+    listed = gateway.command("set", "list", "services").split()
+    assert ["PORTS", "EXPIRES", "80", "-", "8000-8009", "-"] == listed
+    assert "`80` is none of networks" in gateway.command("set", "add", "servers", "80", check=False)
+    assert "1 removed, 0 elements" in gateway.command("set", "remove", "servers", network)
+    with pytest.raises(OSError):
+        _connect(topology.alice, address, 80)
     gateway.apply(original)
 
 

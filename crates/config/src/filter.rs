@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::config::{InterfaceIndex, RouterIndex};
-use crate::schema::{Action, AddressSet, RejectWith};
+use crate::schema::{Action, NamedSet, RejectWith};
 use crate::value::{Mac, Mark, Numbers, OrNot, TcpFlags};
 
 /// ICMP's protocol number.
@@ -26,23 +26,27 @@ pub struct FilterRule {
     pub with: RejectWith,
     /// Packets a second and at once, with `rate-limit`.
     pub rate: (u32, u32),
+    /// Whether what it accepts has a session.
+    pub track: bool,
     /// The mark, with `set-mark`.
     pub new_mark: Option<Mark>,
     /// The code point, with `set-dscp`.
     pub new_dscp: Option<u8>,
+    /// The code point of congestion, with `set-ecn`.
+    pub new_ecn: Option<u8>,
     /// The set, with `add-to-set`.
     pub adds_to: Option<String>,
     /// What it matches.
     pub selection: Selection,
 }
 
-/// A set of addresses that changes while rules name it.
+/// A set that changes while rules name it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterSet {
     /// Its name; behind the name of its router and a slash where that is not the default one.
     pub name: String,
-    /// How many addresses it may have, how long they stay, and which it has from the start.
-    pub settings: AddressSet,
+    /// What its elements are, how many it may have, how long they stay, and which it has from the start.
+    pub settings: NamedSet,
 }
 
 /// What a rule matches.
@@ -84,6 +88,8 @@ pub struct Selection {
     pub mark: Option<OrNot<Mark>>,
     /// Sets that source and destination are in, by name, or are not.
     pub sets: [Option<OrNot<String>>; 2],
+    /// Sets that their ports are in, or are not.
+    pub port_sets: [Option<OrNot<String>>; 2],
     /// Applications, by name as written.
     pub applications: Vec<String>,
 }
@@ -185,7 +191,9 @@ impl Selection {
 
     /// Whether the rule is asked one by one, as no matcher knows all that it asks for.
     pub fn is_asked_alone(&self) -> bool {
-        !self.applications.is_empty() || self.mark.is_some() || self.sets.iter().any(Option::is_some)
+        !self.applications.is_empty()
+            || self.mark.is_some()
+            || self.sets.iter().chain(&self.port_sets).any(Option::is_some)
     }
 
     /// Whether packets that leave by an interface are meant.
@@ -233,7 +241,8 @@ impl Selection {
             && self
                 .sets
                 .iter()
-                .zip(&other.sets)
+                .chain(&self.port_sets)
+                .zip(other.sets.iter().chain(&other.port_sets))
                 .all(|(own, other)| own.is_none() || own == other)
             && (self.mark.is_none() || self.mark == other.mark)
             && (self.applications.is_empty() || covers_names(&self.applications, &other.applications))

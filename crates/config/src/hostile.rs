@@ -51,7 +51,8 @@ pub fn listing(bytes: &[u8]) {
         Err(error) => return is_readable(&error),
     };
     let source = import::Source { name: "listing", text };
-    for format in [None, Some(Format::Iptables), Some(Format::Ip6tables), Some(Format::Nft)] {
+    let formats = [Format::Iptables, Format::Ip6tables, Format::Nft, Format::Ipset];
+    for format in formats.into_iter().map(Some).chain([None]) {
         match import::import(&[source], format, &IndexMap::new()) {
             Ok(imported) => drop(imported.print()),
             Err(error) => is_readable(&error),

@@ -334,6 +334,147 @@ fn filter_sets_that_are_wrong_are_refused_at_their_place() {
 }
 
 #[test]
+fn filter_sets_have_networks_or_ports() {
+    let text = r#"
+[filter.ports]
+mail = [25, 587]
+[filter.sets.bogons]
+type = "networks"
+size = 5
+elements = ["10.0.0.0/8", "2001:db8::/32", "192.0.2.1-192.0.2.3", "198.51.100.1"]
+[filter.sets.open]
+type = "ports"
+size = 4
+elements = [80, "8080-8082"]
+[[filter.rules]]
+action = "drop"
+from = "@bogons"
+from-port = "!@open"
+[[filter.rules]]
+action = "accept"
+to-port = "@open"
+protocol = "tcp"
+[[filter.rules]]
+action = "add-to-set"
+set = "bogons"
+to-port = "@mail"
+"#;
+    let checked = checked(text).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let rules = &checked.config.filter;
+    let selection = |at: usize| &rules[at].selection;
+    let names = |at: usize| {
+        selection(at)
+            .port_sets
+            .each_ref()
+            .map(|set| set.as_ref().map(ToString::to_string))
+    };
+    assert_eq!([Some("!open".into()), None], names(0));
+    assert_eq!([None, Some("open".into())], names(1));
+    assert_eq!(
+        (vec![6, 17], vec![6]),
+        (selection(0).protocols.clone(), selection(1).protocols.clone())
+    );
+    assert!(selection(0).source_ports.is_empty() && selection(2).destination_ports.len() == 2);
+    let asked_alone = [0, 1, 2].map(|at| selection(at).is_asked_alone());
+    assert_eq!([true, true, false], asked_alone);
+}
+
+#[test]
+fn filter_sets_with_elements_of_another_type_are_refused_at_their_place() {
+    let set = |keys: &str| wrong(&format!("[filter.sets.a]\n{keys}"));
+    assert_eq!(
+        ["2: [\"10.0.0.0/8\"]: `10.0.0.0/8` is none of single addresses"],
+        *set("\nelements = [\"10.0.0.0/8\"]")
+    );
+    assert_eq!(
+        ["2: [80]: `80` is none of networks"],
+        *set("type = \"networks\"\nelements = [80]")
+    );
+    assert_eq!(
+        ["2: [\"10.0.0.1\"]: `10.0.0.1` is none of ports"],
+        *set("type = \"ports\"\nelements = [\"10.0.0.1\"]")
+    );
+    assert_eq!(
+        ["3: [\"1-9\"]: 9 elements do not fit into a set of 8"],
+        *set("type = \"ports\"\nsize = 8\nelements = [\"1-9\"]")
+    );
+    // .1, .2-.3
+    assert_eq!(
+        ["3: [\"10.0.0.1-10.0.0.3\"]: 2 elements do not fit into a set of 1"],
+        *set("type = \"networks\"\nsize = 1\nelements = [\"10.0.0.1-10.0.0.3\"]")
+    );
+    assert_eq!(
+        ["2: 65537: a size of 65537 is out of range"],
+        *set("type = \"ports\"\nsize = 65537")
+    );
+    let [reversed] = &set("type = \"ports\"\nelements = [\"9-1\"]")[..] else {
+        panic!("one thing is wrong");
+    };
+    assert!(
+        reversed.ends_with("the range `9-1` ends before it begins"),
+        "{reversed}"
+    );
+    let ports = "[filter.sets.a]\ntype = \"ports\"\n[[filter.rules]]\n";
+    assert_eq!(
+        ["3: \"@a\": there is no group `a` of addresses"],
+        *wrong(&format!("{ports}from = \"@a\"\naction = \"drop\""))
+    );
+    assert_eq!(
+        ["4: \"a\": set `a` has ports, and `add-to-set` adds addresses"],
+        *wrong(&format!("{ports}action = \"add-to-set\"\nset = \"a\""))
+    );
+    assert_eq!(
+        ["3: [\"@a\", 80]: set `a` stands among others"],
+        *wrong(&format!("{ports}to-port = [\"@a\", 80]\naction = \"drop\""))
+    );
+    let both = "[filter.ports]\na = 80\n[filter.sets.a]\ntype = \"ports\"";
+    assert_eq!(["2: [filter.sets.a]: `a` is a group already"], *wrong(both));
+}
+
+#[test]
+fn filter_rules_without_tracking_are_refused_where_something_needs_a_session() {
+    let tracks = |keys: &str| checked(&rule(keys)).unwrap().config.filter[0].track;
+    assert_eq!([false, true, true], ["track = false", "track = true", ""].map(tracks));
+    let applications = "application = \"TLS\"\n[applications]\ninterfaces = [\"lan\"]";
+    assert_eq!(
+        ["3: false: without a session, no application is known"],
+        *wrong(&rule(&format!("track = false\n{applications}")))
+    );
+    assert_eq!(
+        ["4: false: `track` is for `accept`"],
+        *wrong("[filter]\n[[filter.rules]]\nname = \"a\"\naction = \"drop\"\ntrack = false\n")
+    );
+    assert_eq!(
+        ["4: false: packet by packet, nothing is tracked"],
+        *wrong("[filter]\nsessions = false\n[[filter.rules]]\naction = \"accept\"\ntrack = false\n")
+    );
+    // Which rule stands first decides whether there is a session: neither is superfluous.
+    let twice = checked(&rule("track = false\n[[filter.rules]]\naction = \"accept\"")).unwrap();
+    let advice = twice.advice.complaints();
+    assert!(advice[0].message.contains("decides otherwise"), "{}", advice[0].message);
+}
+
+#[test]
+fn filter_code_points_of_congestion_belong_to_their_action() {
+    let set = "[filter]\n[[filter.rules]]\naction = \"set-ecn\"\n";
+    assert_eq!(["2: \"set-ecn\": set-ecn needs its `new-ecn`"], *wrong(set));
+    let rules = checked(&format!("{set}new-ecn = \"ect0\""))
+        .unwrap()
+        .config
+        .filter
+        .clone();
+    assert_eq!(Some(2), rules[0].new_ecn);
+    assert_eq!(
+        ["3: \"ce\": `new-ecn` is for `set-ecn`"],
+        *wrong(&rule("new-ecn = \"ce\""))
+    );
+    let [wrong] = &wrong(&format!("{set}new-ecn = \"on\""))[..] else {
+        panic!("one thing is wrong");
+    };
+    assert!(wrong.starts_with("3: \"on\": "), "{wrong}");
+}
+
+#[test]
 fn filter_groups_that_multiply_are_refused_in_no_time() {
     let mut groups = "g0 = [\"10.0.0.1\", \"10.0.0.2\"]\n".to_owned();
     for level in 1..16 {

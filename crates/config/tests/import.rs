@@ -133,7 +133,10 @@ fn iptables_conditions_become_keys() {
 fn iptables_conditions_without_counterpart_are_listed() {
     for (listed, why) in [
         ("-m limit --limit 5/sec", "match `limit` has no counterpart"),
-        ("-m set --match-set bad src", "match `set` has no counterpart"),
+        (
+            "-m set --match-set bad src",
+            "set `bad` is not listed: give the output of `ipset save`, too",
+        ),
         ("-m mark --mark 0x1", "match `mark` has no counterpart"),
         ("-i eth+", "interfaces are named one by one, not as `eth+`"),
         (
@@ -494,7 +497,6 @@ fn nft_ruleset_is_carried_over() {
         [
             // The other table's refusals are for packets of flows, too.
             "inet filter forward handle 14",
-            "inet filter forward handle 16",
             "inet filter forward handle 23",
             "inet filter inward handle 46",
             "ip nat pre handle 8",
@@ -521,6 +523,281 @@ fn nft_ruleset_is_carried_over() {
             imported.document.nat.destination.len()
         )
     );
+}
+
+const SETS: &str = "create banned hash:ip family inet hashsize 1024 maxelem 500 timeout 3600
+add banned 192.0.2.7 timeout 0
+add banned 192.0.2.8 timeout 371
+create bogons hash:net family inet hashsize 1024 maxelem 65536 comment
+add bogons 10.0.0.0/8 comment \"of RFC 1918\"
+add bogons 192.0.2.1
+create bogons6 hash:net family inet6 maxelem 65536
+add bogons6 2001:db8::/32
+create services bitmap:port range 0-65535
+add services 80
+add services 8000-8010
+create hosts hash:ip,port family inet maxelem 65536
+add hosts 10.0.0.5,tcp:80
+add hosts 10.0.0.6,udp:53-54
+create odd hash:net family inet maxelem 65536
+add odd 10.0.0.0/8
+add odd 10.1.0.0/16 nomatch
+create several list:set size 8
+add several banned
+";
+
+/// A filter, and sets that its lines name.
+fn with_sets(rules: &str) -> Imported {
+    let text = format!("*filter\n:FORWARD ACCEPT [0:0]\n:sub - [0:0]\n{rules}\nCOMMIT\n");
+    imported(&[&text, SETS], &[])
+}
+
+#[test]
+fn ipset_sets_that_rules_name_are_sets_of_the_filter() {
+    for (listed, rule) in [
+        (
+            "-m set --match-set banned src -j DROP",
+            "action = 'drop', from = '@banned'",
+        ),
+        (
+            "-p tcp -m set ! --match-set bogons dst -m tcp --dport 80 -j DROP",
+            "action = 'drop', from = '0.0.0.0/0', to = '!@bogons', protocol = 'tcp', to-port = '80'",
+        ),
+        (
+            "-d 10.0.0.1/32 -m set ! --match-set bogons src -j DROP",
+            "action = 'drop', from = '!@bogons', to = '10.0.0.1'",
+        ),
+        (
+            "-p tcp -m set --match-set services dst -j DROP",
+            "action = 'drop', from = '0.0.0.0/0', protocol = 'tcp', to-port = '@services'",
+        ),
+        (
+            "-p tcp -m set --match-set banned src -m set ! --match-set services src -j DROP",
+            "action = 'drop', from = '@banned', protocol = 'tcp', from-port = '!@services'",
+        ),
+        (
+            "-p tcp -m tcp --dport 23 -j SET --add-set banned src --exist",
+            "action = 'add-to-set', from = '0.0.0.0/0', protocol = 'tcp', to-port = '23', set = 'banned'",
+        ),
+    ] {
+        let imported = with_sets(&format!("-A FORWARD {listed}"));
+        assert_eq!(NONE, *left(&imported), "{listed}");
+        assert_eq!([rule], *rules(&imported), "{listed}");
+        let sets = &imported.document.filter.as_ref().unwrap().sets;
+        assert!(
+            !sets.is_empty() && sets.keys().all(|name| listed.contains(name)),
+            "{listed}"
+        );
+    }
+    let imported =
+        with_sets("-A FORWARD -m set --match-set banned src -j DROP\n-A FORWARD -m set --match-set bogons src -j DROP");
+    let sets = &imported.document.filter.as_ref().unwrap().sets;
+    let elements = |name: &str| sets[name].elements.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(["192.0.2.7"], *elements("banned"));
+    assert_eq!(["10.0.0.0/8", "192.0.2.1"], *elements("bogons"));
+    let banned = &sets["banned"];
+    assert_eq!(
+        (500, Some("1h".into())),
+        (banned.size, banned.timeout.map(|timeout| timeout.to_string()))
+    );
+    let notes: Vec<_> = imported.notes.iter().map(|note| note.reason.as_str()).collect();
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.starts_with("1 elements whose time is limited")),
+        "{notes:?}"
+    );
+    assert!(
+        notes.contains(&"no rule that is carried over names set `services`"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn ipset_sets_in_families_are_of_their_own() {
+    let six = "# ip6tables-save\n*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -m set --match-set bogons6 src -j DROP\n\
+               -A FORWARD -m set ! --match-set bogons6 src -p tcp -j DROP\nCOMMIT\n";
+    let imported = imported(&[SETS, six], &[]);
+    assert_eq!(NONE, *left(&imported));
+    assert_eq!(
+        [
+            "action = 'drop', from = '@bogons6'",
+            "action = 'drop', from = '!@bogons6', to = '::/0', protocol = 'tcp'"
+        ],
+        *rules(&imported)
+    );
+}
+
+#[test]
+fn ipset_elements_of_several_parts_are_written_out() {
+    let imported = with_sets("-A FORWARD -m set --match-set hosts dst,dst -j DROP");
+    assert_eq!(NONE, *left(&imported));
+    assert_eq!(
+        [
+            "action = 'drop', to = '10.0.0.5', protocol = 'tcp', to-port = '80'",
+            "action = 'drop', to = '10.0.0.6', protocol = 'udp', to-port = '53-54'"
+        ],
+        *rules(&imported)
+    );
+    let others = with_sets(
+        "-A FORWARD -p tcp -m set ! --match-set hosts dst,dst -j sub\n-A sub -p udp -j DROP\n-A sub -s 10.0.0.9/32 -j DROP",
+    );
+    assert_eq!(NONE, *left(&others));
+    assert!(
+        rules(&others).iter().all(|rule| rule.contains("from = '10.0.0.9'")),
+        "{:?}",
+        rules(&others)
+    );
+}
+
+#[test]
+fn ipset_sets_that_rules_cannot_say_are_listed() {
+    for (listed, why) in [
+        (
+            "-m set --match-set several src -j DROP",
+            "sets of type `list:set` have no counterpart",
+        ),
+        (
+            "-m set --match-set odd src -j DROP",
+            "set `odd` has exceptions (nomatch)",
+        ),
+        (
+            "-s 10.0.0.0/8 -m set --match-set banned src -j DROP",
+            "a rule looks into one set for each end, and names nothing beside it",
+        ),
+        (
+            "-m set --match-set banned src -m set --match-set bogons src -j DROP",
+            "a rule looks into one set for each end, and names nothing beside it",
+        ),
+        (
+            "-m set ! --match-set banned src -m set ! --match-set bogons dst -j DROP",
+            "neither of its ends says which family it is about",
+        ),
+        (
+            "-m set --match-set services dst -j DROP",
+            "it names ports or messages, and no protocol",
+        ),
+        (
+            "-p sctp -m set --match-set services dst -j DROP",
+            "ports of other protocols than tcp and udp are not looked at",
+        ),
+        ("-m set --match-set banned both -j DROP", "`both` is no end of a packet"),
+        (
+            "-m set --match-set banned src --return-nomatch -j DROP",
+            "option `--return-nomatch` has no counterpart",
+        ),
+        ("-j SET --add-set banned dst", "`add-to-set` adds source addresses"),
+        (
+            "-j SET --add-set banned src --timeout 60",
+            "elements stay as long as their set says",
+        ),
+        ("-j SET --del-set banned src", "option `--del-set` has no counterpart"),
+        (
+            "-j SET --add-set hosts src,src",
+            "set `hosts` is not listed, or has no counterpart",
+        ),
+    ] {
+        let imported = with_sets(&format!("-A FORWARD {listed}"));
+        assert_eq!([format!("4: {why}")], *left(&imported), "{listed}");
+    }
+    // What a line has added is in the set for those behind, whatever it was before.
+    let imported = with_sets(
+        "-A FORWARD -j sub\n-A sub -m set --match-set banned src -j RETURN\n-A sub -p tcp -j SET --add-set banned src\n-A sub -p tcp -j DROP",
+    );
+    assert_eq!(
+        ["7: its packets were in no set that a line before may have added them to"],
+        *left(&imported)
+    );
+}
+
+#[test]
+fn ipset_listings_that_are_none_are_refused() {
+    assert_eq!(
+        "listing:2:1: there is no set `b`",
+        refused("create a hash:ip\nadd b 10.0.0.1")
+    );
+    assert_eq!(
+        "listing:2:1: `flush a` is no line of a listing",
+        refused("create a hash:ip\nflush a")
+    );
+    let imported = imported(&["create a hash:ip\nadd a here\nadd a 10.0.0.1,tcp:80\n"], &[]);
+    assert_eq!(2, left(&imported).len(), "{:?}", left(&imported));
+}
+
+#[test]
+fn nft_sets_that_change_are_sets_of_the_filter() {
+    let rule = |expr: &str| {
+        format!(r#"{{"rule": {{"family": "inet", "table": "f", "chain": "fwd", "handle": 9, "expr": [{expr}]}}}}"#)
+    };
+    let listing = |rules: &[String]| {
+        format!(
+            r#"{{"nftables": [{{"table": {{"family": "inet", "name": "f"}}}},
+            {{"set": {{"family": "inet", "name": "banned", "table": "f", "type": "ipv4_addr", "size": 500, "timeout": 600,
+              "flags": ["timeout", "dynamic"],
+              "elem": [{{"elem": {{"val": "192.0.2.1", "timeout": 60, "expires": 5}}}}, "192.0.2.2"]}}}},
+            {{"set": {{"family": "inet", "name": "nets", "table": "f", "type": "ipv6_addr", "flags": ["interval", "timeout"],
+              "elem": [{{"prefix": {{"addr": "2001:db8::", "len": 32}}}}, {{"range": ["2001:db9::1", "2001:db9::3"]}}]}}}},
+            {{"set": {{"family": "inet", "name": "ports", "table": "f", "type": "inet_service", "flags": ["interval", "dynamic"],
+              "elem": [80, {{"range": [8000, 8010]}}]}}}},
+            {{"set": {{"family": "inet", "name": "marks", "table": "f", "type": "mark", "flags": ["dynamic"]}}}},
+            {{"chain": {{"family": "inet", "table": "f", "name": "fwd", "type": "filter", "hook": "forward", "prio": 0,
+              "policy": "accept"}}}}, {}]}}"#,
+            rules.join(", ")
+        )
+    };
+    let matching = |protocol: &str, field: &str, op: &str, set: &str| {
+        format!(
+            r#"{{"match": {{"op": "{op}", "left": {{"payload": {{"protocol": "{protocol}", "field": "{field}"}}}}, "right": "@{set}"}}}}"#
+        )
+    };
+    let drop = |conditions: &[String]| rule(&format!(r#"{}, {{"drop": null}}"#, conditions.join(", ")));
+    let add = |op: &str, timeout: &str| {
+        rule(&format!(
+            r#"{{"set": {{"op": "{op}", "set": "@banned", "elem": {{"elem": {{"val": {{"payload": {{"protocol": "ip", "field": "saddr"}}}}{timeout}}}}}}}}}"#
+        ))
+    };
+    let imported_one = imported(
+        &[&listing(&[
+            drop(&[matching("ip", "saddr", "==", "banned")]),
+            drop(&[
+                matching("ip6", "daddr", "!=", "nets"),
+                matching("tcp", "dport", "==", "ports"),
+            ]),
+            add("update", ""),
+        ])],
+        &[],
+    );
+    assert_eq!(NONE, *left(&imported_one));
+    assert_eq!(
+        [
+            "action = 'drop', from = '@banned'",
+            "action = 'drop', from = '::/0', to = '!@nets', protocol = 'tcp', to-port = '@ports'",
+            "action = 'add-to-set', from = '0.0.0.0/0', set = 'banned'",
+        ],
+        *rules(&imported_one)
+    );
+    let sets = &imported_one.document.filter.as_ref().unwrap().sets;
+    let elements = |name: &str| sets[name].elements.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(["192.0.2.2"], *elements("banned"));
+    assert_eq!(["2001:db8::/32", "2001:db9::1-2001:db9::3"], *elements("nets"));
+    assert_eq!(["80", "8000-8010"], *elements("ports"));
+    for (rule, why) in [
+        (
+            drop(&[matching("ip", "saddr", "==", "marks")]),
+            "set `marks` changes while packets pass",
+        ),
+        (
+            add("add", ""),
+            "`add-to-set` prolongs the time of what is there, as `update` does",
+        ),
+        (
+            add("update", r#", "timeout": 9"#),
+            "elements stay as long as their set says",
+        ),
+        (add("delete", ""), "packets take nothing out of sets"),
+    ] {
+        assert_eq!([format!("0: {why}")], *left(&imported(&[&listing(&[rule])], &[])));
+    }
 }
 
 #[test]
@@ -671,7 +948,7 @@ fn garbage_is_refused_with_place_and_reason() {
         (nothing.as_str(), "listing:1:1: there is nothing in it"),
         (
             "hello",
-            "listing:1:1: neither a listing of iptables-save or ip6tables-save nor one of `nft -j list ruleset`",
+            "listing:1:1: neither a listing of iptables-save, ip6tables-save or `ipset save` nor one of `nft -j list ruleset`",
         ),
         (
             "*filter\n:FORWARD DROP [0:0]\n",

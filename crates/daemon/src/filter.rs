@@ -4,13 +4,13 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use sluice_config::api::Packet;
-use sluice_config::value::{GATEWAY, IpProtocol};
+use sluice_config::api::{FilterRequest, Packet};
+use sluice_config::value::{GATEWAY, IpProtocol, Mac};
 use sluice_config::{Config, Fault};
 use sluice_engine::family::{V4, V6};
 use sluice_engine::paths::{Destination, Paths};
 use sluice_engine::plane::Plane;
-use sluice_filter::{Field, Header, LogRecord, NONE};
+use sluice_filter::{Address, Field, Header, LogRecord, NONE, Stations};
 
 use crate::build::{self, BuildError, Rules};
 
@@ -184,5 +184,65 @@ pub(crate) fn leads_to(plane: &Plane, router: u16, from: IpAddr, to: IpAddr) -> 
         Destination::Unknown(wanted) => Some(Out::Interface(wanted.interface)),
         Destination::Local => Some(Out::Gateway),
         Destination::Refused(_) => None,
+    }
+}
+
+/// What is asked about beside the ends of a packet.
+pub(crate) fn with_request<A: Address>(header: Header<A>, request: &FilterRequest, stations: &Stations) -> Header<A> {
+    let macs = [request.from_mac, request.to_mac];
+    let has_frame = macs.iter().any(Option::is_some);
+    let number = |mac: Option<Mac>| stations.number(mac.map(|mac| mac.bytes()).unwrap_or_default());
+    let mac = |mac| if has_frame { number(mac) } else { 0 };
+    let fields = [
+        (Field::SourceMac, Some(mac(macs[0]))),
+        (Field::DestinationMac, Some(mac(macs[1]))),
+        (Field::Dscp, request.dscp.map(|dscp| dscp.0.into())),
+        (Field::Ecn, request.ecn.map(|ecn| ecn.0.into())),
+        (Field::Vlan, request.vlan.map(u32::from)),
+        (Field::Length, request.length.map(u32::from)),
+    ];
+    let mark = request.mark.map_or(0, |mark| mark.value);
+    fields
+        .into_iter()
+        .filter_map(|(field, value)| Some((field, value?)))
+        .fold(header.with_mark(mark), |header, (field, value)| {
+            header.with(field, value)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_filter::Macs;
+
+    use super::*;
+
+    #[test]
+    fn header_of_a_request_has_what_that_says() {
+        let known = Macs {
+            not: false,
+            of: vec![[2, 0, 0, 0, 0, 1]],
+        };
+        let stations = Stations::new([&known].into_iter()).unwrap();
+        let asked = |request: &FilterRequest| with_request(Header::<u32>::new(1, 2), request, &stations);
+        let bare = asked(&FilterRequest::default());
+        assert_eq!(Header::new(1, 2), bare);
+        let whole = asked(&FilterRequest {
+            from_mac: Some("02:00:00:00:00:01".parse().unwrap()),
+            dscp: Some("ef".parse().unwrap()),
+            ecn: Some("ect0".parse().unwrap()),
+            mark: Some("0x10".parse().unwrap()),
+            vlan: Some(7),
+            length: Some(1_500),
+            ..FilterRequest::default()
+        });
+        let fields = [Field::Dscp, Field::Ecn, Field::Vlan, Field::Length].map(|field| whole.get(field));
+        assert_eq!(([46, 2, 7, 1_500], 0x10), (fields, whole.mark()));
+        let own = stations.number([2, 0, 0, 0, 0, 1]);
+        let other = stations.number([2, 0, 0, 0, 0, 9]);
+        assert_eq!(
+            (own, other),
+            (whole.get(Field::SourceMac), whole.get(Field::DestinationMac))
+        );
+        assert!(own != other && other != 0);
     }
 }

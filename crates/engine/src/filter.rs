@@ -29,6 +29,15 @@ use crate::tunnels::Kind;
 /// What has become of a packet that does not pass: what its sender is told, and why.
 pub type Refused = (Option<Complaint>, Reason);
 
+/// What rules say of a packet that they do not simply let pass.
+#[derive(Clone, Copy)]
+pub enum Exception {
+    /// It passes, and makes no session.
+    Untracked,
+    /// It does not pass.
+    Refused(Refused),
+}
+
 /// The packets of a batch that are asked about, each with its place in a list.
 pub struct Asked<F: Family> {
     headers: ArrayVec<Header<F::Number>, HAND>,
@@ -52,13 +61,13 @@ impl<F: Family> Asked<F> {
         put(&mut self.places, place as u8);
     }
 
-    /// Those that do not pass, by their places; `marked` is told for which rules set anything.
-    pub fn refused(
+    /// Those that do not pass, or make no session, by their places; `marked` is told for which rules set anything.
+    pub fn exceptions(
         &self,
         filters: &Filters,
         ctx: &Ctx<'_, '_>,
         mut marked: impl FnMut(usize, Marking),
-    ) -> ArrayVec<(usize, Refused), HAND> {
+    ) -> ArrayVec<(usize, Exception), HAND> {
         let mut fates = [Fate::PASS; HAND];
         let fates = &mut fates[..self.headers.len()];
         let asking = (ctx.own as usize, ctx.now.nanoseconds);
@@ -70,7 +79,13 @@ impl<F: Family> Asked<F> {
         });
         let fates = self.places.iter().zip(&self.headers).zip(fates);
         fates
-            .filter_map(|((&place, header), fate)| Some((place.into(), refused(header, *fate)?)))
+            .filter_map(|((&place, header), fate)| {
+                let exception = match fate.verdict {
+                    Verdict::AcceptUntracked => Exception::Untracked,
+                    _ => Exception::Refused(refused(header, *fate)?),
+                };
+                Some((place.into(), exception))
+            })
             .collect()
     }
 }
@@ -106,7 +121,7 @@ pub fn ask_of<F: Family>(
 #[inline]
 fn refused<A: Address>(header: &Header<A>, fate: Fate) -> Option<Refused> {
     let reason = match (fate.verdict, fate.by) {
-        (Verdict::Accept, _) => return None,
+        (Verdict::Accept | Verdict::AcceptUntracked, _) => return None,
         (_, By::Application(_)) => Denied::Application,
         (_, By::Limit(_)) => Denied::Limited,
         (_, By::Default) => Denied::Default,
@@ -118,7 +133,7 @@ fn refused<A: Address>(header: &Header<A>, fate: Fate) -> Option<Refused> {
         header.get(Field::Protocol) == u32::from(TCP) && header.get(Field::Fragment) != Fragment::Later as u32;
     let complaint = match fate.verdict {
         Verdict::Reject(with) => Some(told(with, is_segment)),
-        Verdict::Accept | Verdict::Drop => None,
+        Verdict::Accept | Verdict::AcceptUntracked | Verdict::Drop => None,
     };
     Some((complaint, reason.into()))
 }
@@ -188,7 +203,7 @@ pub fn refuses<F: Family>(
 
 /// Whether the first packet of a flow would pass now. It is not counted.
 pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Number>) -> bool {
-    filter.would(header).verdict == Verdict::Accept
+    filter.would(header).verdict.passes()
 }
 
 /// Whether the flow of a session with a mark would pass now, as its first packet came, but for what rules about its application say.
@@ -202,20 +217,25 @@ pub fn passes<F: Family>(
 ) -> bool {
     let header = session_header::<F>(policy, paths, session);
     match session.0.hop(Direction::Forward) {
-        Hop::LOCAL => would_admit::<F>(filters, header),
-        _ => would_begin::<F>(F::filter(filters), &header, known),
+        Hop::LOCAL => of_gateway::<F>(filters, header).verdict.passes(),
+        _ => begins(F::filter(filters).would_as(&header, known)),
     }
 }
 
-/// Whether a flow would pass but for what rules about its application refuse.
-pub fn would_begin<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Number>, known: Option<Known>) -> bool {
-    let fate = filter.would_as(header, known);
-    fate.verdict == Verdict::Accept || matches!(fate.by, By::Application(_))
+/// Whether the flow of a session without a mark, and of no known application, would get a session now.
+pub fn is_tracked<F: Family>(policy: &Policy, paths: &Paths, filters: &Filters, session: &F::Session) -> bool {
+    let fate = F::filter(filters).would(&session_header::<F>(policy, paths, (session, 0)));
+    begins(fate) && fate.verdict != Verdict::AcceptUntracked
 }
 
-/// Whether a flow to the gateway itself would pass.
-pub fn would_admit<F: Family>(filters: &Filters, header: Header<F::Number>) -> bool {
-    F::gateway_filter(filters).is_none_or(|filter| would_pass::<F>(filter, &local::header(header)))
+/// Whether a flow passes but for what rules about its application refuse.
+pub fn begins(fate: Fate) -> bool {
+    fate.verdict.passes() || matches!(fate.by, By::Application(_))
+}
+
+/// What would become of a flow to the gateway itself.
+pub fn of_gateway<F: Family>(filters: &Filters, header: Header<F::Number>) -> Fate {
+    F::gateway_filter(filters).map_or(Fate::PASS, |filter| filter.would(&local::header(header)))
 }
 
 /// What rules look at of a session's first packet.

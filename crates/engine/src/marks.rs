@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::allocation::zeroed_slice_box;
+use sluice_filter::TrafficClass;
 use sluice_table::flow::RecordIndex;
 use sluice_wire::checksum::Delta;
 use sluice_wire::layers::Layers;
@@ -58,28 +59,26 @@ impl Marks {
     }
 }
 
-const CODE_POINT: u32 = 64;
-
-/// What a session keeps of a differentiated services code point; 0 stands for none.
-pub fn of_code_point(dscp: Option<u8>) -> u32 {
-    dscp.map_or(0, |dscp| CODE_POINT | u32::from(dscp))
+/// What a session keeps of a traffic class: which bits it says, and their values; 0 where it says none.
+pub fn of_class(class: TrafficClass) -> u32 {
+    let (value, mask) = class.parts();
+    u16::from_be_bytes([mask, value]).into()
 }
 
-/// The code point that a session keeps so.
-pub fn code_point(kept: u32) -> Option<u8> {
-    (kept & CODE_POINT != 0).then_some((kept & (CODE_POINT - 1)) as u8)
+/// The traffic class that a session keeps so.
+pub fn class_of(kept: u32) -> Option<TrafficClass> {
+    let [mask, value] = (kept as u16).to_be_bytes();
+    let class = TrafficClass::new(value, mask);
+    (!class.is_any()).then_some(class)
 }
 
-/// Give a packet another differentiated services code point, and leave its notification of congestion. IPv4's checksum is mended
-/// (RFC 1624): a wrong one stays wrong.
-pub fn set_code_point<F: Family>(frame: &mut [u8], layers: &Layers, dscp: u8) {
+/// Give a packet another traffic class, as far as that says. IPv4's checksum is mended (RFC 1624): a wrong one stays wrong.
+pub fn set_class<F: Family>(frame: &mut [u8], layers: &Layers, class: TrafficClass) {
     let header = frame.get_mut(usize::from(layers.l3)..).unwrap_or_default();
     let Some(first) = header.first_chunk_mut() else { return };
-    let (old, dscp) = (u16::from_be_bytes(*first), u16::from(dscp & 0x3f));
-    let new = match F::SIX {
-        true => old & !(0x3f << 6) | dscp << 6,
-        false => old & !(0x3f << 2) | dscp << 2,
-    };
+    let old = u16::from_be_bytes(*first);
+    let shift = if F::SIX { 4 } else { 0 };
+    let new = old & !(0xff << shift) | u16::from(class.set((old >> shift) as u8)) << shift;
     *first = new.to_be_bytes();
     if !F::SIX
         && let Some(sum) = header.get_mut(10..).and_then(|rest| rest.first_chunk_mut())

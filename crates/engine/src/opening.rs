@@ -4,7 +4,7 @@
 //! first opens the session, and ports are lent in that order, so that how packets fall into batches does not show.
 
 use arrayvec::ArrayVec;
-use sluice_filter::Marking;
+use sluice_filter::{Marking, TrafficClass};
 use sluice_nat::bindings::Aim;
 use sluice_nat::decision::NewSource;
 use sluice_nat::meter::Exceeded;
@@ -23,7 +23,7 @@ use crate::context::Ctx;
 use crate::family::{Family, Parts, Session};
 use crate::inspection::{Inspect, Inspection};
 use crate::io::{HAND, Slot};
-use crate::marks::of_code_point;
+use crate::marks::of_class;
 use crate::nodes::bridge;
 use crate::nodes::decide::Translation;
 use crate::paths::Holds;
@@ -781,15 +781,15 @@ fn session<F: Family>(
 /// A new session has what rules of the filter have set, or nothing: its record may have been that of another.
 #[cold]
 fn mark<F: Family>(ctx: &mut Ctx<'_, '_>, shard: u16, index: RecordIndex, marking: Option<Marking>) {
-    let (mark, dscp) = marking.map_or((0, None), |marking| (marking.mark, marking.dscp));
+    let (mark, class) = marking.map_or((0, TrafficClass::ANY), |marking| (marking.mark, marking.class));
     if let Some(marks) = &ctx.policy.marks {
         marks.set::<F>(shard, index, mark);
     }
     if let Some(code_points) = &ctx.policy.code_points {
-        code_points.set::<F>(shard, index, of_code_point(dscp));
+        code_points.set::<F>(shard, index, of_class(class));
     }
     let shard = ctx.shards.get_mut(usize::from(shard)).and_then(Option::as_deref_mut);
-    if dscp.is_some()
+    if !class.is_any()
         && let Some(session) = shard.and_then(|shard| F::table(shard).get_mut(index))
     {
         session.remark();

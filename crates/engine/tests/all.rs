@@ -17,6 +17,7 @@ mod filter_conditions;
 mod filter_edits;
 mod filter_gateway;
 mod filter_icmp;
+mod filter_untracked;
 mod forwarding;
 mod fragments;
 mod gateway;

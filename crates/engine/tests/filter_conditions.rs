@@ -311,3 +311,34 @@ fn filter_sets_the_code_point_of_ipv6() {
         assert_eq!([0x6b, 0xb5], sent[0].frame[14..16]);
     }
 }
+
+#[test]
+fn filter_sets_congestion_and_leaves_the_code_point_of_service() {
+    fn clears(policy: &mut Policy, sessions: bool) {
+        let rules = [
+            rule(Action::SetEcn(0), Conditions::default()),
+            Written {
+                four: vec![Rule::any().with(Field::Dscp, 12, 12).unwrap()],
+                ..rule(Action::SetDscp(46), Conditions::default())
+            },
+            rule(ACCEPT, Conditions::default()),
+        ];
+        policy.filter_by(filters(sessions, &rules));
+    }
+    let by_session: fn(&mut Policy) = |policy| clears(policy, true);
+    let by_packet: fn(&mut Policy) = |policy| clears(policy, false);
+    for (translate, policy) in [(false, by_session), (true, by_session), (false, by_packet)] {
+        let mut rig = Rig::new(Plan {
+            translate,
+            policy,
+            ..Plan::default()
+        });
+        let frame = packet::udp4(host(4_000), server());
+        for ecn in 0..4 {
+            let sent = rig.send(INSIDE, &with_service(&frame, 10 << 2 | ecn));
+            assert_eq!(10 << 2, service(&sent), "{ecn}");
+        }
+        let other = packet::udp4(host(4_001), server());
+        assert_eq!(46 << 2, service(&rig.send(INSIDE, &with_service(&other, 12 << 2 | 3))));
+    }
+}

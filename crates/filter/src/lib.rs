@@ -17,9 +17,10 @@ mod trie;
 pub use best::{Best, Full, Visits};
 pub use classbench::{NotARule, parse_classbench};
 pub use filter::{
-    Action, AddressSet, By, Change, Conditions, Counter, Counters, Fate, Filter, FilterError, Filters, Fold,
-    GatewayFilters, Kind, Known, LOGGED, LogRecord, Macs, Mark, Marked, Marking, Membership, Named, Place, RuleList,
-    SetFull, Sets, Settings, Shared, Stations, Verdict, With, Written,
+    Action, AddressSet, By, Change, Conditions, Counter, Counters, Element, ElementKind, ElementSet, Fate, Filter,
+    FilterError, Filters, Fold, GatewayFilters, Kind, Known, LOGGED, LogRecord, Macs, Mark, Marked, Marking,
+    Membership, Named, Place, PortSet, RuleList, SetFull, Sets, Settings, Shared, Stations, TrafficClass, Verdict,
+    With, Written,
 };
 pub use header::{Address, Field, Header, NONE};
 pub use linear::Linear;

@@ -8,3 +8,4 @@ mod going_on;
 mod list;
 mod oracle;
 mod paper;
+mod sets;

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_filter::{
-    Action, AddressSet, By, Conditions, Counters, Fate, Field, Filters, Header, Kind, Macs, Mark, Marked, Marking,
-    Membership, Probe, Range, Rule, Settings, Shared, Verdict, Written,
+    Action, AddressSet, By, Conditions, Counters, Element, ElementSet, Fate, Field, Filters, Header, Kind, Macs, Mark,
+    Marked, Marking, Membership, Probe, Range, Rule, Settings, Shared, TrafficClass, Verdict, Written,
 };
 
 const LAST: u32 = 6;
@@ -66,15 +66,15 @@ fn any_mark() -> impl Strategy<Value = Mark> {
 /// The addresses of each set.
 const SETS: [&[u32]; 3] = [&[], &[1, 4], &[0, 1, 2, 6]];
 
-fn sets() -> &'static [Arc<AddressSet>; 3] {
-    static SHARED: OnceLock<[Arc<AddressSet>; 3]> = OnceLock::new();
+fn sets() -> &'static [Arc<ElementSet>; 3] {
+    static SHARED: OnceLock<[Arc<ElementSet>; 3]> = OnceLock::new();
     SHARED.get_or_init(|| {
         SETS.map(|addresses| {
             let set = AddressSet::new(8, None);
             for &address in addresses {
                 set.add(ip(address), None, 0).unwrap();
             }
-            Arc::new(set)
+            Arc::new(set.into())
         })
     })
 }
@@ -102,10 +102,12 @@ fn is_member(asked: &Option<Membership>, address: u32) -> bool {
 fn any_written() -> impl Strategy<Value = Written> {
     let action = prop_oneof![
         2 => Just(Action::Decide(Verdict::Accept)),
+        1 => Just(Action::Decide(Verdict::AcceptUntracked)),
         2 => Just(Action::Decide(Verdict::Drop)),
         1 => Just(Action::Count),
         2 => any_mark().prop_map(Action::SetMark),
         1 => (0u8..64).prop_map(Action::SetDscp),
+        1 => (0u8..4).prop_map(Action::SetEcn),
     ];
     let mark = proptest::option::of((any::<bool>(), any_mark()).prop_map(|(not, mark)| Marked { not, mark }));
     let boxes = vec((drawn::any_range(LAST), drawn::any_range(LAST)), 1..3);
@@ -124,6 +126,7 @@ fn any_written() -> impl Strategy<Value = Written> {
                 macs,
                 mark,
                 sets,
+                port_sets: Default::default(),
                 adds_to: None,
             },
         }
@@ -136,7 +139,7 @@ fn names(macs: &Macs, own: Option<u8>) -> bool {
 
 /// The fate of a packet, the rules that go on before, and what they set.
 fn read(rules: &[Written], packet: &Packet) -> (Vec<u32>, Fate, Marking) {
-    let (mut before, mut own, mut dscp) = (Vec::new(), packet.mark, None);
+    let (mut before, mut own, mut class) = (Vec::new(), packet.mark, TrafficClass::ANY);
     for (place, rule) in (0..).zip(rules) {
         let within = rule
             .four
@@ -161,17 +164,23 @@ fn read(rules: &[Written], packet: &Packet) -> (Vec<u32>, Fate, Marking) {
         }
         match rule.action {
             Action::SetDscp(set) => {
-                dscp = Some(set);
+                let (value, mask) = class.parts();
+                class = TrafficClass::new(set << 2 | value & 3, 0xfc | mask & 3);
+                before.push(place);
+            }
+            Action::SetEcn(set) => {
+                let (value, mask) = class.parts();
+                class = TrafficClass::new(set | value & 0xfc, 3 | mask & 0xfc);
                 before.push(place);
             }
             Action::Decide(verdict) => {
                 let by = By::Rule(place);
-                return (before, Fate { verdict, by }, Marking { mark: own, dscp });
+                return (before, Fate { verdict, by }, Marking { mark: own, class });
             }
             _ => before.push(place),
         }
     }
-    (before, Fate::PASS, Marking { mark: own, dscp })
+    (before, Fate::PASS, Marking { mark: own, class })
 }
 
 fn filters(rules: &[Written], kind: Kind) -> Filters {
@@ -198,7 +207,7 @@ proptest! {
                 let header = packet.header(&filters);
                 let (before, fate) = filters.four.explain(&header);
                 let mut fates = [Fate::PASS];
-                let mut own = Marking { mark: packet.mark, dscp: None };
+                let mut own = Marking { mark: packet.mark, class: TrafficClass::ANY };
                 filters.four.decide_marking(&[header], &mut fates, &filters.counters, (0, 0), |_, set| own = set);
                 prop_assert_eq!(read(&rules, packet), (before, fate, own), "{:?} {:?}", kind, packet);
                 prop_assert_eq!([fate], fates);
@@ -209,7 +218,7 @@ proptest! {
 
 #[test]
 fn rule_that_adds_to_a_set_decides_about_the_next_packet_of_that_source() {
-    let set = Arc::new(AddressSet::new(8, None));
+    let set: Arc<ElementSet> = Arc::new(AddressSet::new(8, None).into());
     let every = |action, conditions| Written {
         action,
         four: vec![Rule::any()],
@@ -244,7 +253,7 @@ fn rule_that_adds_to_a_set_decides_about_the_next_packet_of_that_source() {
     assert!(set.is_empty());
     assert_eq!([Verdict::Accept, Verdict::Drop, Verdict::Drop], [7, 7, 7].map(decided));
     assert_eq!(Verdict::Accept, decided(8));
-    assert!(set.remove(ip(7)));
+    assert_eq!(1, set.remove(Element::Network(ip(7), 32)));
     assert_eq!(Verdict::Accept, decided(7));
     assert_eq!(Some(3), filters.counters.of(1).map(|counter| counter.packets()));
 }

@@ -8,12 +8,12 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use sluice_daemon::bind::{DRIVERS, PciAddress};
 use sluice_daemon::config::api::{
-    CaptureDirection, EndpointFilter, LeaseFilter, MappingFilter, NeighbourFilter, NetFilter, Protocol, SessionFilter,
-    SiteFilter, SubscriberFilter, TraceRequest,
+    CaptureDirection, EndpointFilter, FilterRequest, LeaseFilter, MappingFilter, NeighbourFilter, NetFilter, Protocol,
+    SessionFilter, SiteFilter, SubscriberFilter, TraceRequest,
 };
 use sluice_daemon::config::import::{Format, OwnAddress};
 use sluice_daemon::config::schema::SignatureDialect;
-use sluice_daemon::config::value::Period;
+use sluice_daemon::config::value::{Dscp, Ecn, Mac, Mark, Period, SetElement};
 use sluice_daemon::core_list;
 use sluice_daemon::plan::Demand;
 
@@ -157,7 +157,7 @@ pub enum Command {
     #[command(subcommand)]
     Filter(FilterEdit),
 
-    /// List and change sets of addresses that rules of the packet filter name
+    /// List and change sets of addresses, networks or ports that rules of the packet filter name
     ///
     /// Changes are in force for new flows at once, and for those that are under way within a second. Elements stay until they are
     /// removed, or their time is over; a restart begins with those of the configuration.
@@ -250,7 +250,7 @@ pub struct Import {
     /// The listings, `-` for standard input; those of both families make one filter.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// What they are: iptables, ip6tables or nft; told from what is in them where not given.
+    /// What they are: iptables, ip6tables, nft or ipset; told from what is in them where not given.
     #[arg(long, value_parser = format)]
     pub format: Option<Format>,
     /// Address of an interface, for rules that take it without naming it; with the length of its prefix, the interface
@@ -270,7 +270,8 @@ fn format(text: &str) -> Result<Format, String> {
         "iptables" => Ok(Format::Iptables),
         "ip6tables" => Ok(Format::Ip6tables),
         "nft" => Ok(Format::Nft),
-        _ => Err("write iptables, ip6tables or nft".into()),
+        "ipset" => Ok(Format::Ipset),
+        _ => Err("write iptables, ip6tables, nft or ipset".into()),
     }
 }
 
@@ -483,6 +484,9 @@ pub enum Show {
         /// With --match: the interface that it leaves by, where it is not the one that leads to its destination.
         #[arg(long, value_name = "INTERFACE", requires = "packet")]
         out: Option<String>,
+        /// With --match: what else rules look at.
+        #[command(flatten)]
+        of_packet: PacketArguments,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -721,6 +725,57 @@ pub enum FilterEdit {
     },
 }
 
+/// What rules look at of a packet beside its ends.
+#[derive(Clone, Debug, Args)]
+pub struct PacketArguments {
+    /// With --match: the source MAC address of its frame; no frame brings it where neither address is given.
+    #[arg(long, value_name = "MAC", requires = "packet")]
+    from_mac: Option<Mac>,
+    /// With --match: the destination MAC address of its frame.
+    #[arg(long, value_name = "MAC", requires = "packet")]
+    to_mac: Option<Mac>,
+    /// With --match: its code point, such as ef.
+    #[arg(long, value_name = "DSCP", requires = "packet")]
+    dscp: Option<Dscp>,
+    /// With --match: its code point of congestion, such as ect0.
+    #[arg(long, value_name = "ECN", requires = "packet")]
+    ecn: Option<Ecn>,
+    /// With --match: the mark of its session, such as 0x10.
+    #[arg(long, value_name = "MARK", requires = "packet")]
+    mark: Option<Mark>,
+    /// With --match: the outer VLAN tag that it comes in with.
+    #[arg(long, value_name = "VLAN", requires = "packet")]
+    vlan: Option<u16>,
+    /// With --match: its length in bytes, from its IP header on.
+    #[arg(long, value_name = "BYTES", requires = "packet")]
+    length: Option<u16>,
+}
+
+impl PacketArguments {
+    /// A request that says so.
+    pub fn request(&self) -> FilterRequest {
+        let Self {
+            from_mac,
+            to_mac,
+            dscp,
+            ecn,
+            mark,
+            vlan,
+            length,
+        } = *self;
+        FilterRequest {
+            from_mac,
+            to_mac,
+            dscp,
+            ecn,
+            mark,
+            vlan,
+            length,
+            ..FilterRequest::default()
+        }
+    }
+}
+
 /// `sluice set`
 #[derive(Debug, Subcommand)]
 pub enum SetEdit {
@@ -733,14 +788,14 @@ pub enum SetEdit {
         #[arg(long)]
         json: bool,
     },
-    /// Add addresses to a set, or prolong their time
+    /// Add elements to a set, or prolong their time
     Add {
         /// The set, as `sluice set list` lists it.
         #[arg(value_name = "NAME")]
         name: String,
-        /// Addresses.
-        #[arg(value_name = "ADDRESS", required = true)]
-        elements: Vec<IpAddr>,
+        /// Addresses, networks or ports, whichever the set has.
+        #[arg(value_name = "ELEMENT", required = true)]
+        elements: Vec<SetElement>,
         /// How long they stay, such as 1h; the time of the set where not given.
         #[arg(long, value_name = "TIME")]
         timeout: Option<Period>,
@@ -748,19 +803,19 @@ pub enum SetEdit {
         #[arg(long)]
         json: bool,
     },
-    /// Remove addresses from a set
+    /// Remove elements from a set
     Remove {
         /// The set.
         #[arg(value_name = "NAME")]
         name: String,
-        /// Addresses.
-        #[arg(value_name = "ADDRESS", required = true)]
-        elements: Vec<IpAddr>,
+        /// Addresses, networks or ports, whichever the set has.
+        #[arg(value_name = "ELEMENT", required = true)]
+        elements: Vec<SetElement>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Remove all addresses from a set
+    /// Remove all elements from a set
     Flush {
         /// The set.
         #[arg(value_name = "NAME")]

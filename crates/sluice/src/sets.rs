@@ -1,10 +1,12 @@
-//! `sluice set`: addresses that come to sets of the filter, and go.
+//! `sluice set`: elements that come to sets of the filter, and go.
 
 use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
 use sluice_daemon::config::api::{Set, SetAnswer, SetFilter, SetRequest, Sets, path};
+use sluice_daemon::config::schema::SetType;
+use sluice_daemon::config::value::SetElement;
 
 use crate::arguments::SetEdit;
 use crate::client::Client;
@@ -19,7 +21,7 @@ use Align::{Left, Right};
 /// There is no such set, it is full, or the daemon does not answer.
 pub fn edit(socket: &Path, edit: &SetEdit, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut client = Client::connect(socket)?;
-    let request = |name: &str, elements: &[std::net::IpAddr]| SetRequest {
+    let request = |name: &str, elements: &[SetElement]| SetRequest {
         name: name.to_owned(),
         elements: elements.to_vec(),
         timeout: None,
@@ -72,6 +74,7 @@ fn list(sets: &Sets, is_one: bool, json: bool, output: &mut dyn Write) -> Result
 fn overview(sets: &[Set], output: &mut dyn Write) -> Result<(), CommandError> {
     let mut columns = Columns::new(&[
         ("NAME", Left),
+        ("TYPE", Left),
         ("ELEMENTS", Right),
         ("SIZE", Right),
         ("TIMEOUT", Right),
@@ -80,6 +83,7 @@ fn overview(sets: &[Set], output: &mut dyn Write) -> Result<(), CommandError> {
     for set in sets {
         columns.row([
             set.name.clone(),
+            type_of(set.kind).into(),
             grouped(set.count),
             grouped(set.size),
             set.timeout.map_or("-".into(), |timeout| timeout.to_string()),
@@ -89,11 +93,27 @@ fn overview(sets: &[Set], output: &mut dyn Write) -> Result<(), CommandError> {
     Ok(columns.flush(output)?)
 }
 
+fn type_of(kind: SetType) -> &'static str {
+    match kind {
+        SetType::Addresses => "addresses",
+        SetType::Networks => "networks",
+        SetType::Ports => "ports",
+    }
+}
+
+fn heading(kind: SetType) -> &'static str {
+    match kind {
+        SetType::Addresses => "ADDRESS",
+        SetType::Networks => "NETWORK",
+        SetType::Ports => "PORTS",
+    }
+}
+
 fn elements(set: &Set, output: &mut dyn Write) -> Result<(), CommandError> {
-    let mut columns = Columns::new(&[("ADDRESS", Left), ("EXPIRES", Right)]);
+    let mut columns = Columns::new(&[(heading(set.kind), Left), ("EXPIRES", Right)]);
     for element in &set.elements {
         columns.row([
-            element.address.to_string(),
+            element.element.to_string(),
             element.expires.map_or("-".into(), |seconds| format!("{seconds} s")),
         ]);
     }

@@ -45,6 +45,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             incoming,
             router,
             out,
+            of_packet,
             json,
         } => {
             let request = FilterRequest {
@@ -53,6 +54,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                 incoming: incoming.clone(),
                 router: router.clone(),
                 out: out.clone(),
+                ..of_packet.request()
             };
             filter::filter(&mut connect()?, &request, *json, output)
         }

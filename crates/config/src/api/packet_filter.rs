@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnosis::Complaint;
 use crate::schema::{Action, Matcher, Verdict};
-use crate::value::IpProtocol;
+use crate::value::{Dscp, Ecn, IpProtocol, Mac, Mark};
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,27 @@ pub struct FilterRequest {
     /// The interface that it leaves by, or `gateway`; where the route to its destination leads if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
+    /// The source MAC address of the frame that brings it; none brings it where neither address is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_mac: Option<Mac>,
+    /// The destination MAC address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_mac: Option<Mac>,
+    /// Its code point; 0 if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<Dscp>,
+    /// Its code point of congestion; `not-ect` if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<Ecn>,
+    /// The mark that its session has; 0 if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
+    /// The outer tag that it comes in with; it has none if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// Its length in bytes; that of bare headers if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<u16>,
 }
 
 /// The packet filter.

@@ -1,10 +1,9 @@
-//! Sets of addresses that rules of the filter name.
-
-use std::net::IpAddr;
+//! Sets that rules of the filter name.
 
 use serde::{Deserialize, Serialize};
 
-use crate::value::Period;
+use crate::schema::SetType;
+use crate::value::{Period, SetElement};
 
 /// Which set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +28,9 @@ pub struct Sets {
 pub struct Set {
     /// Its name, behind that of its router and a slash where that is not the default one.
     pub name: String,
+    /// What they are.
+    #[serde(rename = "type")]
+    pub kind: SetType,
     /// How many elements it has.
     pub count: u64,
     /// How many it may have.
@@ -47,8 +49,8 @@ pub struct Set {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Element {
-    /// The address.
-    pub address: IpAddr,
+    /// An address, a prefix, or ports.
+    pub element: SetElement,
     /// Seconds that it stays; for ever where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
@@ -60,9 +62,9 @@ pub struct Element {
 pub struct SetRequest {
     /// Its name.
     pub name: String,
-    /// Addresses to be added or removed; none to flush it.
+    /// Elements to be added or removed; none to flush it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub elements: Vec<IpAddr>,
+    pub elements: Vec<SetElement>,
     /// How long added elements stay; the `timeout` of the set where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,

@@ -4,11 +4,13 @@ mod statements;
 
 use serde_json::Value;
 
-use super::listing::{Listing, Meaning, Step, Table};
+use super::listing::{Action, Listing, Meaning, Step, Table};
 use super::nft::Sets;
-use super::packets::{Field, Packets};
+use super::packets::{End, Field, Packets};
 use super::ranges::Ranges;
+use super::sets::{Known, What};
 use super::values;
+use crate::schema::SetType;
 
 /// Elements that one condition is made of.
 const MOST_BOXES: usize = 4096;
@@ -65,6 +67,11 @@ pub fn meanings(
             "vmap" => chosen = reader.choices(&boxes, value)?,
             // Every rule counts.
             "counter" | "comment" | "continue" => {}
+            "set" => {
+                let (action, family) = reader.added(value)?;
+                boxes = reader.implied(boxes, family);
+                then.push(Step::Do(action));
+            }
             _ => then.push(statements::step(kind, value, &mut name)?),
         }
         if boxes.len() > MOST_BOXES {
@@ -78,7 +85,7 @@ pub fn meanings(
     let mut found = Vec::new();
     if !then.is_empty() || chosen.is_empty() {
         if then.is_empty() {
-            then.push(Step::Do(super::listing::Action::Count));
+            then.push(Step::Do(Action::Count));
         }
         let (when, name) = (boxes, name.clone());
         found.push(Meaning { when, then, name });
@@ -115,6 +122,45 @@ impl Reader<'_> {
         Ok(found)
     }
 
+    /// A statement that adds the source to a set, and the header that it has it from.
+    fn added(&self, statement: &Value) -> Result<(Action, &'static str), String> {
+        let of = |key| statement.get(key);
+        let set = of("set")
+            .and_then(Value::as_str)
+            .and_then(|text| text.strip_prefix('@'));
+        let name = set.and_then(|set| self.sets.changing.get(set));
+        let known = name.and_then(|name| Some((name, self.listing.sets.get(name)?)));
+        let Some((
+            name,
+            Known {
+                what: Ok(What::Named(set)),
+                ..
+            },
+        )) = known
+        else {
+            return Err(format!("set `{}` has no counterpart", set.unwrap_or_default()));
+        };
+        let element = of("elem").ok_or("what is added is missing")?;
+        let timeout = only_key(element).and_then(|(_, element)| element.get("timeout")?.as_u64());
+        let source = ["ip", "ip6"]
+            .into_iter()
+            .find(|family| *plain(element) == serde_json::json!({"payload": {"protocol": family, "field": "saddr"}}));
+        let other = "`add-to-set` adds source addresses, and nothing else";
+        let family = source.ok_or(other)?;
+        if set.kind == SetType::Ports || of("stmt").is_some() {
+            return Err(other.into());
+        }
+        let own = set.timeout.map(|period| period.duration().as_secs());
+        match of("op").and_then(Value::as_str) {
+            _ if timeout.is_some() && timeout != own => Err("elements stay as long as their set says".into()),
+            Some("add") if own.is_some() => {
+                Err("`add-to-set` prolongs the time of what is there, as `update` does".into())
+            }
+            Some("add" | "update") => Ok((Action::AddToSet(name.clone()), family)),
+            _ => Err("packets take nothing out of sets".into()),
+        }
+    }
+
     fn condition(&mut self, boxes: Boxes, condition: &Value) -> Result<Boxes, String> {
         let op = condition.get("op").and_then(Value::as_str).unwrap_or("==");
         let (left, right) = condition
@@ -129,6 +175,7 @@ impl Reader<'_> {
         if let Some(name) = value.as_str().and_then(|text| text.strip_prefix('@')) {
             return self
                 .sets
+                .elements
                 .get(name)
                 .cloned()
                 .unwrap_or_else(|| Err(format!("there is no set `{name}`")));
@@ -158,6 +205,24 @@ impl Reader<'_> {
             _ => return Err(unknown("expression", left)),
         };
         let boxes = self.implied(boxes, key.0);
+        let name = right.as_str().and_then(|text| text.strip_prefix('@'));
+        if let (Some(set), None) = (name.and_then(|name| self.sets.changing.get(name)), mask) {
+            let end = match key {
+                ("ip" | "ip6", "saddr") => End::Source,
+                ("ip" | "ip6", "daddr") => End::Destination,
+                ("tcp" | "udp" | "th", "sport") => End::SourcePort,
+                ("tcp" | "udp" | "th", "dport") => End::DestinationPort,
+                _ => return Err(unknown("set of", left)),
+            };
+            if let Some(Err(why)) = self.listing.sets.get(set).map(|known| &known.what) {
+                return Err(why.clone());
+            }
+            let is_in = !statements::inverted(op)?;
+            return Ok(boxes
+                .iter()
+                .filter_map(|packets| packets.member(set, end, is_in))
+                .collect());
+        }
         match (key, mask) {
             (("tcp", "flags"), mask) => self.flags(boxes, op, mask, right),
             (("ip", "frag-off"), Some(mask)) if mask.as_u64() == Some(0x1fff) && right.as_u64() == Some(0) => Ok(boxes
@@ -341,6 +406,25 @@ impl Reader<'_> {
         }
         Ok(found)
     }
+}
+
+/// Whether an element goes by itself.
+pub fn is_limited(member: &Value) -> bool {
+    only_key(member).is_some_and(|(kind, element)| {
+        kind == "elem" && ["timeout", "expires"].iter().any(|key| element.get(key).is_some())
+    })
+}
+
+/// The addresses or ports of an element.
+///
+/// # Errors
+/// It has others.
+pub fn element(member: &Value, is_port: bool, six: bool) -> Result<Ranges, String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    statements::span(plain(member), &mut |value| match is_port {
+        true => values::ports(&text(value), '-'),
+        false => values::networks(&text(value), six),
+    })
 }
 
 /// An element without its comment and counters.

@@ -1,11 +1,17 @@
 //! Chains of forwarded packets, and of those to the gateway itself, as `[filter]`.
 
+use std::collections::HashSet;
+
+use indexmap::IndexMap;
+
 use super::chains::{Flat, refusals};
 use super::interfaces::{NOT_FORWARDED, widen, without_loopback};
 use super::listing::{Action, Chain, Decision, Hook, LineIndex, Listing, Table};
 use super::packets::Packets;
+use super::sets::What;
 use super::{Said, input, rules, sessions};
-use crate::schema::{Filter, Verdict};
+use crate::schema::{Filter, FilterRule, NamedSet, Verdict};
+use crate::value::{Addresses, Ports};
 
 /// The filter; none where everything passes and nothing is counted.
 pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
@@ -24,10 +30,12 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
     }
     rules.extend(input::ends(input_policies));
     let nothing = rules.is_empty() && policies == [Verdict::Accept; 2];
+    let sets = named_sets(&rules, listing);
     (!nothing).then(|| Filter {
         default: policies[0],
         sessions: stateful,
         rules,
+        sets,
         ..Filter::default()
     })
 }
@@ -119,6 +127,30 @@ fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, 
     }
     let decisions = widen(decisions, &end, listing.interfaces.len());
     (stateful, decisions, policies)
+}
+
+/// The sets that rules name.
+fn named_sets(rules: &[FilterRule], listing: &Listing) -> IndexMap<String, NamedSet> {
+    let named = |rule: &FilterRule| {
+        let ends = [&rule.from, &rule.to].map(|list| list.0.first().map(|one| one.value.clone()));
+        let ports = [&rule.from_port, &rule.to_port].map(|list| list.0.first().map(|one| one.value.clone()));
+        let ends = ends.into_iter().flatten().filter_map(|value| match value {
+            Addresses::Group(name) => Some(name),
+            Addresses::Range(..) => None,
+        });
+        let ports = ports.into_iter().flatten().filter_map(|value| match value {
+            Ports::Group(name) => Some(name),
+            Ports::Range(..) => None,
+        });
+        ends.chain(ports).chain(rule.set.clone()).collect::<Vec<_>>()
+    };
+    let names: HashSet<String> = rules.iter().flat_map(named).collect();
+    let sets = listing.sets.iter().filter(|(name, _)| names.contains(*name));
+    sets.filter_map(|(name, known)| match &known.what {
+        Ok(What::Named(set)) => Some((name.clone(), set.clone())),
+        _ => None,
+    })
+    .collect()
 }
 
 /// Whether a chain with a hook refuses some packets and does nothing else.

@@ -145,7 +145,7 @@ fn rule(line: &str, six: bool, index: usize, table: &Table, listing: &mut Listin
 }
 
 /// Words with quotes and backslashes taken away; none where a quote stays open.
-fn words(text: &str) -> Option<Vec<String>> {
+pub fn words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quoted = false;

@@ -3,6 +3,7 @@
 use indexmap::{IndexMap, IndexSet};
 
 use super::packets::Packets;
+use super::sets::Known;
 use crate::schema::{RejectWith, Verdict};
 use crate::value::PortRange;
 
@@ -33,6 +34,10 @@ pub struct Listing {
     pub interfaces: IndexSet<String>,
     /// Lines that are not carried over before anything is asked about them.
     pub leftovers: Vec<(LineIndex, String)>,
+    /// Lines that are carried over in another form before anything is asked about them.
+    pub notes: Vec<(LineIndex, String)>,
+    /// Sets that change, by name.
+    pub sets: IndexMap<String, Known>,
     /// Families whose rules are all here.
     pub complete: [bool; 2],
 }
@@ -152,6 +157,8 @@ pub enum Action {
     Count,
     /// Log.
     Log,
+    /// Add the source address to a set.
+    AddToSet(String),
     /// Another source address.
     Snat(Target),
     /// The address of the interface as source, from these ports.
@@ -191,7 +198,7 @@ pub struct Decision {
 impl Decision {
     /// Whether nothing behind it is asked.
     pub fn decides(&self) -> bool {
-        !matches!(self.action, Action::Count | Action::Log)
+        !matches!(self.action, Action::Count | Action::Log | Action::AddToSet(_))
     }
 
     /// Whether the packets end here.

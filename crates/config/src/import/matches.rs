@@ -3,8 +3,10 @@
 use super::listing::{Action, Listing, Meaning, Step, Table};
 use super::packets::{Field, OF_THE_FIRST, Packets};
 use super::ranges::Ranges;
+use super::sets::{self, What};
 use super::values::{self, Port};
-use crate::schema::RejectWith;
+use crate::schema::{RejectWith, SetType};
+use crate::value::Period;
 
 /// What a rule is part of.
 pub struct Context<'t> {
@@ -15,7 +17,7 @@ pub struct Context<'t> {
 }
 
 /// Modules whose options are known, or have no bearing.
-const MODULES: [&str; 20] = [
+const MODULES: [&str; 21] = [
     "tcp",
     "udp",
     "icmp",
@@ -30,6 +32,7 @@ const MODULES: [&str; 20] = [
     "mac",
     "length",
     "comment",
+    "set",
     "udplite",
     "ipv6icmp",
     "ipv6-icmp",
@@ -91,7 +94,10 @@ pub fn meaning(words: &[String], context: &Context<'_>, listing: &mut Listing) -
         if let Some(goto) = target {
             let name = words.next().ok_or("a target is missing")?;
             let options: Vec<&str> = words.collect();
-            then = step(name, goto, &options, context, &mut reading)?;
+            then = match name {
+                "SET" => Step::Do(added(&options, listing)?),
+                name => step(name, goto, &options, context, &mut reading)?,
+            };
             break;
         }
         condition(word, &mut words, context, &mut reading, listing)?;
@@ -100,7 +106,10 @@ pub fn meaning(words: &[String], context: &Context<'_>, listing: &mut Listing) -
         return Err("nothing follows `!`".into());
     }
     let when: Vec<_> = reading.when.into_iter().filter(|packets| !packets.is_empty()).collect();
-    let of_ports = |packets: &Packets| OF_THE_FIRST.iter().any(|&field| packets.get(field).is_some());
+    let of_ports = |packets: &Packets| {
+        OF_THE_FIRST.iter().any(|&field| packets.get(field).is_some())
+            || packets.members().any(|(end, ..)| OF_THE_FIRST.contains(&end.field()))
+    };
     if when
         .iter()
         .any(|packets| of_ports(packets) && packets.get(Field::Protocol).is_none())
@@ -171,6 +180,12 @@ fn condition<'w>(
         "--dscp" => reading.only(Field::Dscp, &values::dscp(text)?),
         "--dscp-class" => reading.only(Field::Dscp, &values::dscp(&text.to_lowercase())?),
         "--ecn-ip-ect" => reading.only(Field::Ecn, &values::ecn(text)?),
+        "--match-set" => {
+            let (flags, negated) = (value()?, std::mem::take(&mut reading.negated));
+            let unlisted = || format!("set `{text}` is not listed: give the output of `ipset save`, too");
+            let known = listing.sets.get(text).ok_or_else(unlisted)?;
+            reading.when = sets::narrowed(&reading.when, (text, known), flags, negated)?;
+        }
         "--mac-source" => reading.only(Field::SourceMac, &values::mac(text)?),
         "--length" => reading.only(Field::Length, &values::ports(text, ':')?),
         "--comment" => reading.name = reading.name.take().or_else(|| Some(text.into())),
@@ -257,6 +272,28 @@ fn step(
     };
     known(options, &["--reject-with"])?;
     Ok(Step::Do(action))
+}
+
+/// The set that a target adds the source to.
+fn added(options: &[&str], listing: &Listing) -> Result<Action, String> {
+    known(options, &["--add-set", "--exist", "--timeout"])?;
+    let at = options.iter().position(|option| *option == "--add-set");
+    let (name, flags) = at
+        .and_then(|at| Some((*options.get(at + 1)?, *options.get(at + 2)?)))
+        .ok_or("which set is missing")?;
+    let set = listing.sets.get(name).map(|set| &set.what);
+    let Some(Ok(What::Named(set))) = set else {
+        return Err(format!("set `{name}` is not listed, or has no counterpart"));
+    };
+    let seconds = |period: Period| period.duration().as_secs().to_string();
+    let own = set.timeout.map(seconds);
+    if flags != "src" || set.kind == SetType::Ports {
+        return Err("`add-to-set` adds source addresses".into());
+    }
+    match option(options, "--timeout") {
+        Some(timeout) if Some(timeout) != own.as_deref() => Err("elements stay as long as their set says".into()),
+        _ => Ok(Action::AddToSet(name.to_owned())),
+    }
 }
 
 /// The word behind an option.

@@ -23,6 +23,7 @@ mod print;
 mod ranges;
 mod rules;
 mod sessions;
+mod sets;
 mod values;
 
 use std::collections::HashSet;
@@ -45,6 +46,8 @@ pub enum Format {
     Ip6tables,
     /// JSON of `nft -j list ruleset`.
     Nft,
+    /// Text of `ipset save`.
+    Ipset,
 }
 
 /// A file to import.
@@ -142,7 +145,7 @@ pub enum Wrong {
     #[error("this is no text")]
     NotText,
     /// Neither a table nor JSON.
-    #[error("neither a listing of iptables-save or ip6tables-save nor one of `nft -j list ruleset`")]
+    #[error("neither a listing of iptables-save, ip6tables-save or `ipset save` nor one of `nft -j list ruleset`")]
     NotAListing,
     /// A line before `*table`.
     #[error("`{0}` stands outside of a table")]
@@ -162,6 +165,9 @@ pub enum Wrong {
     /// `-A` to nothing.
     #[error("there is no chain `{0}`")]
     UnknownChain(String),
+    /// `add` to nothing.
+    #[error("there is no set `{0}`")]
+    UnknownSet(String),
     /// JSON.
     #[error("{0}")]
     Json(String),
@@ -193,7 +199,13 @@ pub fn import(
 ) -> Result<Imported, ImportError> {
     let mut listing = Listing::default();
     let mut formats = Vec::new();
-    for source in sources {
+    // Rules name sets, whichever file comes first.
+    let of_sets = |source: &Source<'_>| format == Some(Format::Ipset) || sets::detect(source.text);
+    let (with_sets, others): (Vec<&Source<'_>>, Vec<_>) = sources.iter().partition(|source| of_sets(source));
+    for source in with_sets {
+        sets::read(source.name, source.text, &mut listing)?;
+    }
+    for source in others {
         let format = format.or_else(|| detect(source.text)).ok_or_else(|| {
             let wrong = match source.text.trim().is_empty() {
                 true => Wrong::Empty,
@@ -208,6 +220,7 @@ pub fn import(
         let known = listing.tables.len();
         match format {
             Format::Nft => nft::read(source.name, source.text, &mut listing)?,
+            Format::Ipset => sets::read(source.name, source.text, &mut listing)?,
             text => iptables::read(source.name, source.text, text == Format::Ip6tables, &mut listing)?,
         }
         checked(source.name, &listing, known)?;
@@ -283,7 +296,11 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
     for (line, why) in std::mem::take(&mut listing.leftovers) {
         said.leave(line, why);
     }
+    for (line, how) in std::mem::take(&mut listing.notes) {
+        said.note(line, how);
+    }
     let filter = filter::filter(listing, &mut said);
+    unnamed_sets(&filter, listing, &mut said);
     let nat = nat::nat(listing, addresses, &mut said);
     answers(&filter, &nat, &mut said);
     unasked(listing, &mut said);
@@ -333,6 +350,21 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
         leftovers: leftovers.into_iter().map(place).collect(),
         notes: notes.into_iter().map(place).collect(),
         remarks,
+    }
+}
+
+/// Sets that no rule names.
+fn unnamed_sets(filter: &Option<Filter>, listing: &Listing, said: &mut Said) {
+    let is_named = |name: &String| filter.as_ref().is_some_and(|filter| filter.sets.contains_key(name));
+    for (name, known) in listing.sets.iter().filter(|(name, _)| !is_named(name)) {
+        let why = match &known.what {
+            Err(why) => why.clone(),
+            Ok(sets::What::Named(_)) => format!("no rule that is carried over names set `{name}`"),
+            Ok(sets::What::Tuples(..)) => {
+                format!("elements of set `{name}` stand in the rules that name it: they change by a commit")
+            }
+        };
+        said.note(known.line, why);
     }
 }
 

@@ -115,7 +115,9 @@ fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>
     match decision.action {
         Action::Accept if other => return Err(Some("other chains of translation are asked after it")),
         Action::Drop | Action::Reject(_) => return Err(Some("chains of translation drop nothing here")),
-        Action::Count | Action::Log => return Err(Some("rules of translation count for themselves, and log nothing")),
+        Action::Count | Action::Log | Action::AddToSet(_) => {
+            return Err(Some("rules of translation count for themselves, and log nothing"));
+        }
         _ => {}
     }
     match packets.values(Field::State).holds(state::NEW) {
@@ -145,6 +147,9 @@ fn asks_only(packets: &Packets, fields: &[Field], what: &str) -> Result<(), Stri
     let other = all
         .into_iter()
         .find(|(field, _)| packets.get(*field).is_some() && !fields.contains(field));
+    if packets.members().next().is_some() {
+        return Err(format!("{what} do not ask for sets"));
+    }
     match other {
         Some((_, name)) => Err(format!("{what} do not ask for {name}")),
         None => Ok(()),

@@ -7,11 +7,19 @@ use serde_json::{Map, Value};
 
 use super::expressions;
 use super::listing::{Chain, Hook, Line, Listing, Rule, Table};
-use super::{ImportError, Wrong};
-use crate::schema::Verdict;
+use super::sets::{Known, What, limited_elements, named};
+use super::{ImportError, Wrong, values};
+use crate::schema::{NamedSet, SetType, Verdict};
+use crate::value::{Period, SetElement};
 
-/// Sets and maps of a table by name: their elements, or why they can't be used.
-pub type Sets = HashMap<String, Result<Vec<Value>, String>>;
+/// Sets and maps of a table by name.
+#[derive(Debug, Default)]
+pub struct Sets {
+    /// Elements of those that stay as they are, or why they can't be used.
+    pub elements: HashMap<String, Result<Vec<Value>, String>>,
+    /// Those that change, and what they are called in the listing.
+    pub changing: HashMap<String, String>,
+}
 
 /// One object of the list.
 struct Object<'v> {
@@ -133,8 +141,28 @@ impl Ruleset<'_> {
             "chain" => self.chain(object),
             "rule" => self.rule(object),
             _ => {
+                let name = object.text("name")?;
+                let found = elements(object);
+                let changing = found.is_err().then(|| changing(object)).flatten();
+                if let Some((what, six)) = changing {
+                    let line = self.line(object, &Value::Object(object.fields.clone()));
+                    let free = (2..=99_999).map(|number| format!("{name}-{number}"));
+                    let mut free = std::iter::once(name.to_owned()).chain(free);
+                    let unlike = free
+                        .find(|name| !self.listing.sets.contains_key(name))
+                        .unwrap_or_default();
+                    let what = named(&unlike).and(what).map(|(set, limited)| {
+                        if limited > 0 {
+                            self.listing.notes.push((line, limited_elements(limited)));
+                        }
+                        What::Named(set)
+                    });
+                    self.listing.sets.insert(unlike.clone(), Known { line, what, six });
+                    let sets = self.sets.entry(object.table()?).or_default();
+                    sets.changing.insert(name.into(), unlike);
+                }
                 let sets = self.sets.entry(object.table()?).or_default();
-                sets.insert(object.text("name")?.into(), elements(object));
+                sets.elements.insert(name.into(), found);
                 Ok(())
             }
         }
@@ -175,7 +203,7 @@ impl Ruleset<'_> {
         let statements = statements.ok_or(Wrong::Object(object.number, "expr"))?;
         let line = self.line(object, &Value::Array(statements.clone()));
         let of = object.table()?;
-        let none = Sets::new();
+        let none = Sets::default();
         let sets = self.sets.get(&of).unwrap_or(&none);
         let table = self.tables.get_mut(&of).ok_or(Wrong::Object(object.number, "table"))?;
         let comment = object.fields.get("comment").and_then(Value::as_str);
@@ -197,6 +225,53 @@ impl Ruleset<'_> {
         }
         Ok(())
     }
+}
+
+/// A set that changes as one of the filter, with the number of its elements whose time is limited, and whether it is of IPv6;
+/// none where it has no counterpart.
+#[expect(clippy::type_complexity, reason = "said once")]
+fn changing(object: &Object<'_>) -> Option<(Result<(NamedSet, usize), String>, bool)> {
+    let of = |key| object.fields.get(key);
+    let flags = of("flags").map(expressions::list).unwrap_or_default();
+    let is_interval = flags.iter().any(|flag| flag.as_str() == Some("interval"));
+    let kind = match (object.kind, of("type")?.as_str()?) {
+        ("set", "inet_service") => SetType::Ports,
+        ("set", "ipv4_addr" | "ipv6_addr") if is_interval => SetType::Networks,
+        ("set", "ipv4_addr" | "ipv6_addr") => SetType::Addresses,
+        _ => return None,
+    };
+    let six = of("type")?.as_str() == Some("ipv6_addr");
+    let most = if kind == SetType::Ports { 65_536 } else { 262_144 };
+    let size = of("size").and_then(Value::as_u64).unwrap_or(65_536).clamp(1, most);
+    let mut set = NamedSet {
+        kind,
+        size: size as u32,
+        timeout: of("timeout").and_then(Value::as_u64).map(Period::seconds),
+        elements: Vec::new(),
+    };
+    let (mut count, mut limited) = (0, 0);
+    for member in of("elem").map(expressions::list).unwrap_or_default() {
+        if expressions::is_limited(member) {
+            limited += 1;
+            continue;
+        }
+        let ranges = match expressions::element(member, kind == SetType::Ports, six) {
+            Ok(ranges) => ranges,
+            Err(why) => return Some((Err(why), six)),
+        };
+        for &(first, last) in ranges.list() {
+            let element = match kind {
+                SetType::Ports => SetElement::Ports(first as u16, last as u16),
+                _ => SetElement::Addresses(values::address(six, first), values::address(six, last)),
+            };
+            count += element.count(kind).unwrap_or(usize::MAX / 2);
+            set.elements.push(element);
+        }
+        if count > size as usize {
+            return Some((Err(format!("its elements do not fit into a set of {size}")), six));
+        }
+    }
+    Some((Ok((set, limited)), six))
 }
 
 /// The elements of a set that stays as it is.

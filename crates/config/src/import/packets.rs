@@ -1,5 +1,7 @@
 //! Which packets a line means: a box with a set of values in each field, and what boxes have in common.
 
+use std::collections::BTreeMap;
+
 use super::ranges::Ranges;
 
 /// A field of a packet. Those before decide whether those behind exist: a packet of no TCP has no flags.
@@ -78,12 +80,49 @@ pub const LAST_MAC: u128 = (1 << 48) - 1;
 /// Fields that a later fragment has not.
 pub const OF_THE_FIRST: [Field; 4] = [Field::SourcePort, Field::DestinationPort, Field::Message, Field::Flags];
 
+/// What a set has of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// Its source address.
+    Source,
+    /// Its destination address.
+    Destination,
+    /// Its source port.
+    SourcePort,
+    /// Its destination port.
+    DestinationPort,
+}
+
+impl End {
+    /// The field that it is.
+    pub fn field(self) -> Field {
+        match self {
+            Self::Source => Field::Source,
+            Self::Destination => Field::Destination,
+            Self::SourcePort => Field::SourcePort,
+            Self::DestinationPort => Field::DestinationPort,
+        }
+    }
+
+    /// The same of an answer.
+    fn of_answer(self) -> Self {
+        match self {
+            Self::Source => Self::Destination,
+            Self::Destination => Self::Source,
+            Self::SourcePort => Self::DestinationPort,
+            Self::DestinationPort => Self::SourcePort,
+        }
+    }
+}
+
 /// Packets of one family: all whose fields are in these sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packets {
     /// Of IPv6.
     pub six: bool,
     fields: [Option<Ranges>; FIELDS.len()],
+    /// Sets that change, by name: whether an end of the packet is in them.
+    members: BTreeMap<(End, String), bool>,
 }
 
 impl Packets {
@@ -92,6 +131,7 @@ impl Packets {
         Self {
             six,
             fields: Default::default(),
+            members: BTreeMap::new(),
         }
     }
 
@@ -131,10 +171,29 @@ impl Packets {
         other
     }
 
+    /// Those of them that have an end in a set that changes, or have not; none where that contradicts what they are.
+    pub fn member(&self, set: &str, end: End, is_in: bool) -> Option<Self> {
+        let mut other = Self::all(self.six);
+        other.members.insert((end, set.to_owned()), is_in);
+        // What later fragments have not, they don't match.
+        if OF_THE_FIRST.contains(&end.field()) {
+            other = other.with(Field::Fragment, &Ranges::of(0, 1));
+        }
+        self.and(&other)
+    }
+
+    /// Sets that change, and whether an end is in them.
+    pub fn members(&self) -> impl Iterator<Item = (End, &str, bool)> {
+        self.members
+            .iter()
+            .map(|((end, set), is_in)| (*end, set.as_str(), *is_in))
+    }
+
     /// The same with any value of a field.
     pub fn with_any(&self, field: Field) -> Self {
         let mut other = self.clone();
         other.fields[field as usize] = None;
+        other.members.retain(|(end, _), _| end.field() != field);
         other
     }
 
@@ -159,7 +218,7 @@ impl Packets {
 
     /// Whether all of the family are meant.
     pub fn is_all(&self) -> bool {
-        self.fields.iter().all(Option::is_none)
+        self.fields.iter().all(Option::is_none) && self.members.is_empty()
     }
 
     /// Those of both, where there are any.
@@ -174,6 +233,11 @@ impl Packets {
                 if own.as_ref().is_some_and(Ranges::is_empty) {
                     return None;
                 }
+            }
+        }
+        for (member, is_in) in &other.members {
+            if *both.members.entry(member.clone()).or_insert(*is_in) != *is_in {
+                return None;
             }
         }
         Some(both)
@@ -195,6 +259,14 @@ impl Packets {
             }
             inner = inner.with(field, &own.and(values));
         }
+        for (member, is_in) in &other.members {
+            if !inner.members.contains_key(member) {
+                let mut outer = inner.clone();
+                outer.members.insert(member.clone(), !is_in);
+                rest.push(outer);
+                inner.members.insert(member.clone(), *is_in);
+            }
+        }
         rest
     }
 
@@ -213,6 +285,10 @@ impl Packets {
         ] {
             answers.fields.swap(one as usize, two as usize);
         }
+        let members = std::mem::take(&mut answers.members).into_iter();
+        answers.members = members
+            .map(|((end, set), is_in)| ((end.of_answer(), set), is_in))
+            .collect();
         // Who answers is a neighbour of the other side.
         [Field::Message, Field::SourceMac, Field::DestinationMac]
             .into_iter()

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::interfaces::is_open;
 use super::listing::{Action, Decision, Listing};
-use super::packets::{Field, LAST_MAC, OF_THE_FIRST, Packets};
+use super::packets::{End, Field, LAST_MAC, OF_THE_FIRST, Packets};
 use super::ranges::Ranges;
 use super::{Said, values};
 use crate::schema::{self, FilterRule, Name, Part, RejectWith};
@@ -31,6 +31,7 @@ pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) ->
     let groups = forwarded
         .map(|group| (group, false))
         .chain(input.map(|group| (group, true)));
+    let mut added = HashSet::new();
     for (group, to_gateway) in groups {
         let first = &group[0];
         let written = twins(group)
@@ -49,7 +50,26 @@ pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) ->
             .iter()
             .map(|rule: &FilterRule| combinations(rule))
             .fold(0, u64::saturating_add);
-        let on = if first.decides() { 0 } else { written.len() };
+        let is_after_addition = group.iter().any(|decision| {
+            let mut members = decision.packets.members();
+            members.any(|(_, set, is_in)| !is_in && added.contains(set))
+        });
+        if is_after_addition {
+            said.leave(
+                first.line,
+                "its packets were in no set that a line before may have added them to",
+            );
+            continue;
+        }
+        if let Action::AddToSet(name) = &first.action {
+            added.insert(name.clone());
+        }
+        let names_sets = group.iter().any(|decision| decision.packets.members().next().is_some());
+        let on = if first.decides() && !names_sets {
+            0
+        } else {
+            written.len()
+        };
         if combinations > MOST[0] || combined + combinations > MOST[1] || going_on + on > MOST_GOING_ON {
             said.leave(
                 first.line,
@@ -116,6 +136,9 @@ fn twins(group: &[Decision]) -> Vec<Twins> {
         let packets = &decision.packets;
         let same = |other: &Packets| {
             let apart = |packets: &Packets| packets.with_any(Field::Source).with_any(Field::Destination);
+            if !other.members().eq(packets.members()) {
+                return false;
+            }
             let mut other = apart(other);
             other.six = packets.six;
             other == apart(packets)
@@ -134,16 +157,22 @@ fn twins(group: &[Decision]) -> Vec<Twins> {
 
 /// A rule about all packets.
 pub fn bare(action: &Action) -> FilterRule {
+    let added = match action {
+        Action::AddToSet(name) => Some(name.clone()),
+        _ => None,
+    };
     let (action, with) = match action {
         Action::Accept => (schema::Action::Accept, None),
         Action::Reject(with) => (schema::Action::Reject, Some(*with)),
         Action::Count => (schema::Action::Count, None),
         Action::Log => (schema::Action::Log, None),
+        Action::AddToSet(_) => (schema::Action::AddToSet, None),
         // Tables of translation have actions of their own, and no chains of forwarded packets.
         _ => (schema::Action::Drop, None),
     };
     FilterRule {
         with: with.unwrap_or_default(),
+        set: added,
         ..FilterRule::of(action)
     }
 }
@@ -189,7 +218,51 @@ fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<Filt
     };
     rule.incoming = names(Field::In);
     rule.out = names(Field::Out);
+    of_sets(&mut rule, packets, twins)?;
     Ok(each(rule, packets))
+}
+
+/// Sets that ends are in: a rule names one for each, and nothing beside it.
+fn of_sets(rule: &mut FilterRule, packets: &Packets, twins: &Twins) -> Result<(), String> {
+    let mut says_family = packets.members().next().is_none() || twins.iter().all(Option::is_some);
+    let mut held: Vec<End> = Vec::new();
+    for (end, set, is_in) in packets.members() {
+        if held.contains(&end) || packets.get(end.field()).is_some() {
+            return Err("a rule looks into one set for each end, and names nothing beside it".into());
+        }
+        held.push(end);
+        // Its elements are of one family.
+        says_family |= is_in && matches!(end, End::Source | End::Destination);
+        let (not, name) = (!is_in, set.to_owned());
+        let addresses = OneOrMore(vec![OrNot {
+            not,
+            value: Addresses::Group(name.clone()),
+        }]);
+        let ports = OneOrMore(vec![OrNot {
+            not,
+            value: Ports::Group(name),
+        }]);
+        match end {
+            End::Source => rule.from = addresses,
+            End::Destination => rule.to = addresses,
+            End::SourcePort => rule.from_port = ports,
+            End::DestinationPort => rule.to_port = ports,
+        }
+    }
+    let names_family = [(End::Source, &rule.from), (End::Destination, &rule.to)]
+        .into_iter()
+        .any(|(end, list)| !held.contains(&end) && !list.is_empty());
+    let said_by_messages = packets.get(Field::Message).is_some();
+    if says_family || names_family || said_by_messages {
+        return Ok(());
+    }
+    let all = OneOrMore(addresses(packets.six, &packets.values(Field::Destination)));
+    match held.contains(&End::Destination) {
+        false => rule.to = all,
+        true if !held.contains(&End::Source) => rule.from = all,
+        true => return Err("neither of its ends says which family it is about".into()),
+    }
+    Ok(())
 }
 
 /// MAC addresses one by one, or all but some.
@@ -224,7 +297,9 @@ fn understood(packets: &Packets, action: &Action) -> Result<(), String> {
             .all(|one| others.contains(&one))
     };
     let named = |field| packets.get(field).is_some();
-    if (named(Field::SourcePort) || named(Field::DestinationPort)) && !only(&[TCP, UDP]) {
+    let has_ports = |end: End| matches!(end, End::SourcePort | End::DestinationPort);
+    let by_set = packets.members().any(|(end, ..)| has_ports(end));
+    if (by_set || named(Field::SourcePort) || named(Field::DestinationPort)) && !only(&[TCP, UDP]) {
         return Err("ports of other protocols than tcp and udp are not looked at".into());
     }
     if named(Field::Message) && !only(&[if packets.six { 58 } else { 1 }]) {
@@ -330,7 +405,8 @@ fn parts(packets: &Packets) -> Vec<Option<Part>> {
     let Some(parts) = packets.get(Field::Fragment) else {
         return vec![None];
     };
-    let implied = OF_THE_FIRST.iter().any(|&field| packets.get(field).is_some());
+    let implied = OF_THE_FIRST.iter().any(|&field| packets.get(field).is_some())
+        || packets.members().any(|(end, ..)| OF_THE_FIRST.contains(&end.field()));
     if implied && *parts == Ranges::of(0, 1) {
         return vec![None];
     }

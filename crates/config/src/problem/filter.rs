@@ -1,6 +1,7 @@
 //! What can be wrong with the packet filter.
 
 use super::meant;
+use crate::schema::SetType;
 
 /// One thing that is wrong with the filter, or seldom meant.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -64,7 +65,20 @@ pub enum FilterProblem {
         count: usize,
         /// How many there may be.
         size: u32,
+        /// How many there may be in any such set.
+        most: u32,
     },
+    /// An element that a set of its type does not have.
+    #[error("`{element}` is none of {}", plural(*.kind))]
+    NotOfSet {
+        /// As written.
+        element: String,
+        /// What the set has.
+        kind: SetType,
+    },
+    /// A set of ports that is to have addresses.
+    #[error("set `{0}` has ports, and `add-to-set` adds addresses")]
+    AddsToPorts(String),
     /// A set in a list with others.
     #[error("set `{0}` stands among others")]
     SetAmongOthers(String),
@@ -82,6 +96,15 @@ pub enum FilterProblem {
     /// A rule that sets no code point.
     #[error("set-dscp needs its `new-dscp`")]
     NoDscp,
+    /// A rule that sets no code point of congestion.
+    #[error("set-ecn needs its `new-ecn`")]
+    NoEcn,
+    /// A rule about applications that makes no session.
+    #[error("without a session, no application is known")]
+    UntrackedApplication,
+    /// A rule that makes no session where none does.
+    #[error("packet by packet, nothing is tracked")]
+    NothingTracked,
     /// A rule that sets no mark.
     #[error("set-mark needs its `new-mark`")]
     NoMark,
@@ -144,6 +167,15 @@ pub enum FilterProblem {
     },
 }
 
+/// What a set has.
+fn plural(kind: SetType) -> &'static str {
+    match kind {
+        SetType::Addresses => "single addresses",
+        SetType::Networks => "networks",
+        SetType::Ports => "ports",
+    }
+}
+
 impl FilterProblem {
     /// What to do about it.
     pub fn hint(&self) -> String {
@@ -162,11 +194,24 @@ impl FilterProblem {
             Self::OfProtocol(name) => format!("write `protocol = \"{}\"`", name.to_lowercase()),
             Self::NoRate => "write packets a second, such as `rate = 100`".into(),
             Self::SetAndGroup(_) => "rules name both by `@`: give it another name".into(),
-            Self::SetTooSmall { count, .. } => format!("write `size = {count}` or more, up to 262144"),
+            Self::SetTooSmall { count, most, .. } if *count as u64 <= u64::from(*most) => {
+                format!("write `size = {count}` or more, up to {most}")
+            }
+            Self::SetTooSmall { most, .. } => format!("a set has at most {most}: take some away, or make two sets"),
+            Self::NotOfSet { kind, element } => match (kind, element.contains(['.', ':'])) {
+                (SetType::Addresses, true) => "write `type = \"networks\"` for the set, or single addresses".into(),
+                (SetType::Ports, _) => "write ports such as 80 or \"1024-65535\", or another `type`".into(),
+                (_, false) => "write `type = \"ports\"` for the set".into(),
+                (SetType::Networks, true) => "write prefixes such as \"192.0.2.0/24\"".into(),
+            },
+            Self::AddsToPorts(_) => "write the name of a set of addresses or networks".into(),
             Self::SetAmongOthers(_) => "a rule looks into one set alone: write a rule for the others".into(),
             Self::UnknownSet { name, known } => meant(name, known),
             Self::NoSet => "write the name of a set of [filter.sets]".into(),
             Self::NoDscp => "write the code point, such as `new-dscp = \"ef\"`".into(),
+            Self::NoEcn => "write the code point, such as `new-ecn = \"not-ect\"`".into(),
+            Self::UntrackedApplication => "leave `track` out, or `application`".into(),
+            Self::NothingTracked => "leave `track` out, or `sessions = false` in [filter]".into(),
             Self::NoMark => "write the mark, such as `new-mark = \"0x10\"`".into(),
             Self::NotGateway => "leave `!gateway` out".into(),
             Self::NotOfGateway(_) => "take it away, or write a rule without `gateway`".into(),

@@ -1,13 +1,12 @@
 //! `[filter]`: which packets pass.
 
-use std::net::IpAddr;
-
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::pool::is_default;
 use crate::value::{
-    Addresses, Dscp, Ecn, IpProtocol, Mac, Mark, Message, Numbers, OneOrMore, OrNot, Period, Ports, TcpFlags,
+    Addresses, Dscp, Ecn, IpProtocol, Mac, Mark, Message, Numbers, OneOrMore, OrNot, Period, Ports, SetElement,
+    TcpFlags,
 };
 
 /// `[filter]`: rules over the packets that are forwarded, asked in the order of the file. The first rule that matches and
@@ -35,31 +34,48 @@ pub struct Filter {
     /// Groups of ports by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ports: IndexMap<String, OneOrMore<Ports>>,
-    /// Sets of addresses by name, which change while the daemon runs. Rules name them as they name groups.
+    /// Sets by name, which change while the daemon runs. Rules name them as they name groups.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
-    pub sets: IndexMap<String, AddressSet>,
+    pub sets: IndexMap<String, NamedSet>,
     /// The rules.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<FilterRule>,
 }
 
-/// `[filter.sets.NAME]`: addresses that commands and rules add and remove.
+/// `[filter.sets.NAME]`: elements that commands and rules add and remove.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct AddressSet {
-    /// How many addresses it may have.
+pub struct NamedSet {
+    /// What its elements are.
+    #[serde(rename = "type", skip_serializing_if = "is_default")]
+    pub kind: SetType,
+    /// How many elements it may have.
     pub size: u32,
-    /// How long addresses stay that are added later; for ever where not given.
+    /// How long elements stay that are added later; for ever where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
-    /// Addresses that it has from the start, for ever.
+    /// Elements that it has from the start, for ever.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub elements: Vec<IpAddr>,
+    pub elements: Vec<SetElement>,
 }
 
-impl Default for AddressSet {
+/// What a set has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SetType {
+    /// Single addresses, of both families.
+    #[default]
+    Addresses,
+    /// Prefixes, of both families; ranges are as many as they are made of.
+    Networks,
+    /// Ports.
+    Ports,
+}
+
+impl Default for NamedSet {
     fn default() -> Self {
         Self {
+            kind: SetType::default(),
             size: 65_536,
             timeout: None,
             elements: Vec::new(),
@@ -126,6 +142,8 @@ pub enum Action {
     SetMark,
     /// The packet, and those of its session in its direction, get a code point, and later rules are asked.
     SetDscp,
+    /// They get a code point of congestion, and later rules are asked.
+    SetEcn,
     /// Its source is added to a set, and later rules are asked.
     AddToSet,
 }
@@ -231,6 +249,9 @@ pub struct FilterRule {
     /// The mark that rules before it have set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<OrNot<Mark>>,
+    /// With `accept`: whether the flow becomes a session. Without one all its packets are asked about, in both directions.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub track: bool,
     /// With `reject`: what the sender is told.
     #[serde(default, skip_serializing_if = "is_default")]
     pub with: RejectWith,
@@ -246,6 +267,9 @@ pub struct FilterRule {
     /// With `set-dscp`: the code point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_dscp: Option<Dscp>,
+    /// With `set-ecn`: the code point of congestion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_ecn: Option<Ecn>,
     /// With `add-to-set`: the set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
@@ -274,12 +298,14 @@ impl FilterRule {
             incoming: OneOrMore::default(),
             out: OneOrMore::default(),
             application: OneOrMore::default(),
+            track: true,
             with: RejectWith::default(),
             rate: None,
             burst: None,
             mark: None,
             new_mark: None,
             new_dscp: None,
+            new_ecn: None,
             set: None,
         }
     }
@@ -297,7 +323,9 @@ impl FilterRule {
             toml::Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(" "),
             one => text(one),
         };
-        let other = ["name", "action", "with", "rate", "burst", "new-mark", "new-dscp", "set"];
+        let other = [
+            "name", "action", "with", "rate", "burst", "new-mark", "new-dscp", "new-ecn", "set",
+        ];
         let order = [
             "protocol",
             "from",
@@ -317,6 +345,14 @@ impl FilterRule {
         found.sort_by_key(|(key, _)| order.iter().position(|known| known == key).unwrap_or(order.len()));
         found
     }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 /// The name of an interface, or of an application.

@@ -22,7 +22,7 @@ pub use applications::Applications;
 pub use bridge::{Bridge, Fail, Invalid};
 pub use chain::{ChainStep, ChainTable, ChainWord, Class, Police, PoliceBy};
 pub use eve::{Eve, EveType};
-pub use filter::{Action, AddressSet, Filter, FilterRule, ListSearch, Matcher, Name, Part, RejectWith, Verdict};
+pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, NamedSet, Part, RejectWith, SetType, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
 pub use inspection::{
     BypassClass, Encrypted, ExceptionPolicy, Inspection, InspectionMode, Overload, OverloadAction, OverloadClass,

@@ -13,7 +13,7 @@ use crate::filter::{FilterRule, FilterSet, ICMP, ICMPV6, MacSelection, Selection
 use crate::memory::EntryBytes;
 use crate::problem::{FilterProblem, RouterProblem};
 use crate::read::{Step, place, read};
-use crate::schema::{self, Action, Document, Filter, RejectWith};
+use crate::schema::{self, Action, Document, Filter, RejectWith, SetType};
 use crate::value::{Addresses, GATEWAY, IpProtocol, Mac, Message, OneOrMore, OrNot, Ports};
 
 /// Combinations of one rule, and of all.
@@ -24,7 +24,9 @@ const MOST_GOING_ON: usize = 256;
 const COMPARED: usize = 20_000;
 /// Groups that name one another, one within the other.
 const DEPTH: usize = 16;
-/// Addresses of a set.
+/// Ports of a set.
+const MOST_PORTS: u32 = 65_536;
+/// Addresses or networks of a set.
 const MOST_ADDRESSES: u32 = 262_144;
 /// Entries of a list.
 const MOST_ENTRIES: u16 = 255;
@@ -42,27 +44,28 @@ type Resolved<V> = HashMap<String, Vec<(V, V)>>;
 pub(super) struct Groups {
     addresses: Resolved<IpAddr>,
     ports: Resolved<u16>,
-    /// Names of sets.
-    sets: Vec<String>,
+    /// Names of sets of addresses and networks, and of those of ports.
+    sets: [Vec<String>; 2],
 }
 
 impl Groups {
     /// The same without sets, for what asks once and not by address.
     pub(super) fn without_sets(self) -> Self {
         Self {
-            sets: Vec::new(),
+            sets: Default::default(),
             ..self
         }
     }
 
     /// The set that a list names, with its sign, if it names one.
-    fn set_of(&self, list: &OneOrMore<OrNot<Addresses>>) -> Option<OrNot<String>> {
-        let name = |one: &OrNot<Addresses>| match &one.value {
-            Addresses::Group(name) if self.sets.contains(name) => Some(OrNot {
+    fn set_of<M: Member>(&self, what: &str, list: &OneOrMore<OrNot<M>>) -> Option<OrNot<String>> {
+        let sets = &self.sets[usize::from(what == PORTS)];
+        let name = |one: &OrNot<M>| {
+            let name = one.value.group().filter(|&name| sets.iter().any(|set| set == name))?;
+            Some(OrNot {
                 not: one.not,
-                value: name.clone(),
-            }),
-            _ => None,
+                value: name.to_owned(),
+            })
         };
         list.0.iter().find_map(name)
     }
@@ -380,6 +383,8 @@ impl Check<'_> {
                 rate,
                 new_mark: written.new_mark,
                 new_dscp: written.new_dscp.map(|dscp| dscp.0),
+                new_ecn: written.new_ecn.map(|ecn| ecn.0),
+                track: written.track,
                 adds_to,
                 selection,
             });
@@ -395,6 +400,8 @@ impl Check<'_> {
                 rate: (0, 0),
                 new_mark: None,
                 new_dscp: None,
+                new_ecn: None,
+                track: true,
                 adds_to: None,
                 selection: Selection::default(),
             });
@@ -411,16 +418,29 @@ impl Check<'_> {
             for (name, set) in &filter.sets {
                 let at = place!["filter", "sets", name];
                 self.name(at, name);
-                if filter.addresses.contains_key(name) {
+                if filter.addresses.contains_key(name) || filter.ports.contains_key(name) {
                     self.refuse(at, FilterProblem::SetAndGroup(name.clone()));
                 }
-                self.in_range(&[at, place!["size"]].concat(), "a size", set.size, 1..=MOST_ADDRESSES);
-                if set.elements.len() > set.size as usize {
-                    let (count, size) = (set.elements.len(), set.size);
-                    self.refuse(
-                        &[at, place!["elements"]].concat(),
-                        FilterProblem::SetTooSmall { count, size },
-                    );
+                let most = if set.kind == SetType::Ports {
+                    MOST_PORTS
+                } else {
+                    MOST_ADDRESSES
+                };
+                self.in_range(&[at, place!["size"]].concat(), "a size", set.size, 1..=most);
+                let at_elements = [at, place!["elements"]].concat();
+                let mut count = 0;
+                for element in &set.elements {
+                    match element.count(set.kind) {
+                        Some(of) => count += of,
+                        None => {
+                            let (element, kind) = (element.to_string(), set.kind);
+                            self.refuse(&at_elements, FilterProblem::NotOfSet { element, kind });
+                        }
+                    }
+                }
+                if count > set.size as usize {
+                    let size = set.size;
+                    self.refuse(&at_elements, FilterProblem::SetTooSmall { count, size, most });
                 }
                 found.push(FilterSet {
                     name: self.in_router(name.clone()),
@@ -441,6 +461,9 @@ impl Check<'_> {
                 let (key, action) = ("set", "add-to-set");
                 self.refuse(&of(key), FilterProblem::NotOfAction { key, action });
             }
+            (true, Some(name)) if filter.sets.get(name).is_some_and(|set| set.kind == SetType::Ports) => {
+                self.refuse(&of("set"), FilterProblem::AddsToPorts(name.clone()));
+            }
             (true, Some(name)) if !filter.sets.contains_key(name) => {
                 let known = filter.sets.keys().cloned().collect();
                 let name = name.clone();
@@ -456,7 +479,13 @@ impl Check<'_> {
         Groups {
             addresses: self.groups(ADDRESSES, &filter.addresses),
             ports: self.groups(PORTS, &filter.ports),
-            sets: filter.sets.keys().cloned().collect(),
+            sets: [false, true].map(|ports| {
+                let of = filter
+                    .sets
+                    .iter()
+                    .filter(|(_, set)| (set.kind == SetType::Ports) == ports);
+                of.map(|(name, _)| name.clone()).collect()
+            }),
         }
     }
 
@@ -547,26 +576,31 @@ impl Check<'_> {
     pub(super) fn selected(&mut self, at: &[Step<'_>], written: &schema::FilterRule, groups: &Groups) -> Selection {
         let of = |key: &'static str| [at, place![key]].concat();
         let protocols = self.protocols(at, written);
-        let sets = [("from", &written.from), ("to", &written.to)].map(|(key, list)| {
-            let set = groups.set_of(list)?;
-            if list.0.len() > 1 {
-                self.refuse(&of(key), FilterProblem::SetAmongOthers(set.value.clone()));
-            }
-            Some(OrNot {
-                value: self.in_router(set.value),
-                ..set
-            })
-        });
-        let nothing = OneOrMore::default();
+        let sets = [("from", &written.from), ("to", &written.to)]
+            .map(|(key, list)| self.set_alone(&of(key), ADDRESSES, list, groups));
+        let port_sets = [("from-port", &written.from_port), ("to-port", &written.to_port)]
+            .map(|(key, list)| self.set_alone(&of(key), PORTS, list, groups));
+        let (nothing, no_ports) = (OneOrMore::default(), OneOrMore::default());
         let (gateway, out) = self.ways_out(at, written);
         let from = if sets[0].is_some() { &nothing } else { &written.from };
         let to = if sets[1].is_some() { &nothing } else { &written.to };
+        let from_port = if port_sets[0].is_some() {
+            &no_ports
+        } else {
+            &written.from_port
+        };
+        let to_port = if port_sets[1].is_some() {
+            &no_ports
+        } else {
+            &written.to_port
+        };
         let selection = Selection {
             sources: self.selected_of(&of("from"), ADDRESSES, from, &groups.addresses),
             destinations: self.selected_of(&of("to"), ADDRESSES, to, &groups.addresses),
             sets,
-            source_ports: self.selected_of(&of("from-port"), PORTS, &written.from_port, &groups.ports),
-            destination_ports: self.selected_of(&of("to-port"), PORTS, &written.to_port, &groups.ports),
+            port_sets,
+            source_ports: self.selected_of(&of("from-port"), PORTS, from_port, &groups.ports),
+            destination_ports: self.selected_of(&of("to-port"), PORTS, to_port, &groups.ports),
             messages: self.messages(&of("icmp"), &written.icmp, &protocols),
             protocols,
             flags: written.flags,
@@ -597,6 +631,24 @@ impl Check<'_> {
             self.in_range(&of("vlan"), "a VLAN", vlan.last, 0..=4095);
         }
         selection
+    }
+
+    /// The set that a list names, which then stands alone in it.
+    fn set_alone<M: Member>(
+        &mut self,
+        at: &[Step<'_>],
+        what: &str,
+        list: &OneOrMore<OrNot<M>>,
+        groups: &Groups,
+    ) -> Option<OrNot<String>> {
+        let set = groups.set_of(what, list)?;
+        if list.0.len() > 1 {
+            self.refuse(at, FilterProblem::SetAmongOthers(set.value.clone()));
+        }
+        Some(OrNot {
+            value: self.in_router(set.value),
+            ..set
+        })
     }
 
     /// The rule's protocols: those that it names, or those that its keys are of.
@@ -687,8 +739,13 @@ impl Check<'_> {
         if !written.application.is_empty() {
             self.refuse(&of("application"), FilterProblem::NotOfGateway("application"));
         }
-        if written.action == Action::SetDscp {
-            self.refuse(&of("action"), FilterProblem::NotOfGateway("set-dscp"));
+        match written.action {
+            Action::SetDscp => self.refuse(&of("action"), FilterProblem::NotOfGateway("set-dscp")),
+            Action::SetEcn => self.refuse(&of("action"), FilterProblem::NotOfGateway("set-ecn")),
+            _ => {}
+        }
+        if !written.track {
+            self.refuse(&of("track"), FilterProblem::NotOfGateway("track"));
         }
         let others = written.out.0.iter().filter(|one| !is_gateway(one)).cloned();
         (!not, OneOrMore(others.collect()))
@@ -802,8 +859,33 @@ impl Check<'_> {
             }
             _ => {}
         }
+        match (written.action == Action::SetEcn, written.new_ecn) {
+            (true, None) => self.refuse(&of("action"), FilterProblem::NoEcn),
+            (false, Some(_)) => {
+                let (key, action) = ("new-ecn", "set-ecn");
+                self.refuse(&of(key), FilterProblem::NotOfAction { key, action });
+            }
+            _ => {}
+        }
+        if !written.track {
+            self.untracked(&of("track"), written);
+        }
         let rate = written.rate.unwrap_or(0);
         (rate, written.burst.unwrap_or(rate))
+    }
+
+    /// A rule that accepts without a session: what needs one can't be asked of it.
+    fn untracked(&mut self, at: &[Step<'_>], written: &schema::FilterRule) {
+        if written.action != Action::Accept {
+            let (key, action) = ("track", "accept");
+            self.refuse(at, FilterProblem::NotOfAction { key, action });
+        }
+        if !written.application.is_empty() {
+            self.refuse(at, FilterProblem::UntrackedApplication);
+        }
+        if self.scope.filter.is_some_and(|filter| !filter.sessions) {
+            self.refuse(at, FilterProblem::NothingTracked);
+        }
     }
 
     /// Rules of which others before them decide everything.
@@ -816,7 +898,7 @@ impl Check<'_> {
             else {
                 continue;
             };
-            let same = !goes_on(rule.action) && (by.action, by.with) == (rule.action, rule.with);
+            let same = !goes_on(rule.action) && (by.action, by.with, by.track) == (rule.action, rule.with, rule.track);
             let (rule, by) = (rule.name.clone(), by.name.clone());
             let problem = match same {
                 true => FilterProblem::Redundant { rule, by },
@@ -831,6 +913,12 @@ impl Check<'_> {
 fn goes_on(action: Action) -> bool {
     matches!(
         action,
-        Action::Count | Action::Log | Action::RateLimit | Action::SetMark | Action::SetDscp | Action::AddToSet
+        Action::Count
+            | Action::Log
+            | Action::RateLimit
+            | Action::SetMark
+            | Action::SetDscp
+            | Action::SetEcn
+            | Action::AddToSet
     )
 }

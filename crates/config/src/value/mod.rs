@@ -10,6 +10,7 @@ mod mss_clamp;
 mod period;
 mod ports;
 mod selection;
+mod set_element;
 mod site_tags;
 mod target;
 mod vlan;
@@ -25,6 +26,7 @@ pub use mss_clamp::MssClamp;
 pub use period::Period;
 pub use ports::{Port, PortRange, PortRanges, Transport};
 pub use selection::{Addresses, Dscp, Ecn, IpProtocol, Mark, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
+pub use set_element::SetElement;
 pub use site_tags::{SiteTags, TagRange};
 pub use target::{GATEWAY, Target, TargetHost};
 pub use vlan::{TagProtocol, Tags, VlanPriority};
@@ -76,6 +78,9 @@ pub enum ValueError {
     /// Not a mark, or one with bits that do not count.
     #[error("`{0}` is not a mark")]
     Mark(String),
+    /// Not an element of a set.
+    #[error("`{0}` is no element of a set")]
+    SetElement(String),
     /// Not a code point of congestion.
     #[error("`{0}` is not a code point of explicit congestion notification")]
     Ecn(String),
@@ -173,6 +178,7 @@ impl ValueError {
             Self::Dscp(_) => "write a name such as ef or af11, or a number from 0 to 63".into(),
             Self::Reversed(_) => "write the lower end first".into(),
             Self::Mark(_) => "write a number such as 0x10, or 0x10/0xf0 with no bit outside the mask".into(),
+            Self::SetElement(_) => "write an address, a network such as 192.0.2.0/24, or ports such as 1024-65535".into(),
             Self::Ecn(_) => "write not-ect, ect0, ect1 or ce".into(),
             Self::Mac(_) => "write six bytes in hexadecimal such as 02:00:00:00:00:01".into(),
             Self::MacNotUnicast(_) => "the lowest bit of the first byte marks a group; write one such as 02:…".into(),

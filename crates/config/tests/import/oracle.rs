@@ -210,7 +210,7 @@ pub fn configured(checked: &Checked, header: &Header) -> Fate {
                 counted += 1;
                 continue;
             }
-            (Action::RateLimit | Action::SetMark | Action::SetDscp | Action::AddToSet, _) => {
+            (Action::RateLimit | Action::SetMark | Action::SetDscp | Action::SetEcn | Action::AddToSet, _) => {
                 panic!("no listing says so")
             }
         };

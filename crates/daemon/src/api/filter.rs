@@ -17,7 +17,7 @@ use super::sessions::router;
 use super::{Refusal, Shared};
 use crate::build::{Listed, Rules};
 use crate::control::Control;
-use crate::filter::{Out, header, leads_to, write_log};
+use crate::filter::{Out, header, leads_to, with_request, write_log};
 use crate::rules::{EditError, Edited, RunningRules};
 
 /// `GET /v1/filter`
@@ -163,10 +163,16 @@ fn decision(
         true => (number(incoming), NONE),
         false => (number(incoming), number(outgoing).into()),
     };
+    if request.mark.is_some_and(|mark| mark.mask != u32::MAX) {
+        return Err(Refusal::Wrong(
+            "a packet has a mark without a mask: write it as `0x10`".into(),
+        ));
+    }
     let (before, fate) = match (packet.source.0, packet.destination.0) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let ends = [source.to_bits(), destination.to_bits()];
             let header = header(&packet, ends, interfaces, router);
+            let header = with_request(header, request, &filters.stations);
             match (&filters.gateway, to_gateway) {
                 (Some(gateway), true) => gateway.four.explain(&header),
                 (None, true) => (Vec::new(), Fate::PASS),
@@ -176,6 +182,7 @@ fn decision(
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let ends = [source.to_bits(), destination.to_bits()];
             let header = header(&packet, ends, interfaces, router);
+            let header = with_request(header, request, &filters.stations);
             match (&filters.gateway, to_gateway) {
                 (Some(gateway), true) => gateway.six.explain(&header),
                 (None, true) => (Vec::new(), Fate::PASS),
@@ -196,7 +203,7 @@ fn decision(
     };
     Ok(Decision {
         verdict: match verdict {
-            sluice_filter::Verdict::Accept => Verdict::Accept,
+            sluice_filter::Verdict::Accept | sluice_filter::Verdict::AcceptUntracked => Verdict::Accept,
             sluice_filter::Verdict::Drop => Verdict::Drop,
             sluice_filter::Verdict::Reject(_) => Verdict::Reject,
         },

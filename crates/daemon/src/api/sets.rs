@@ -1,16 +1,18 @@
-//! `/v1/sets`: sets of addresses that rules of the filter name, and that change without a commit.
+//! `/v1/sets`: sets that rules of the filter name, and that change without a commit.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Query, State};
-use sluice_config::api::{Element, Set, SetAnswer, SetFilter, SetRequest, Sets};
-use sluice_config::value::Period;
+use sluice_config::api::{self, Set, SetAnswer, SetFilter, SetRequest, Sets};
+use sluice_config::schema::SetType;
+use sluice_config::value::{Period, SetElement};
 use sluice_engine::plane::Plane;
-use sluice_filter::{Action, Address, AddressSet, Range, Rule, Written};
+use sluice_filter::{Action, Address, Element, ElementKind, ElementSet, Range, Rule, Written};
 
 use super::json::Json;
 use super::{Refusal, Shared};
+use crate::build::elements;
 use crate::control::Control;
 
 /// Elements that sessions are asked about one by one when a set is flushed; where there are more, all are asked.
@@ -26,12 +28,17 @@ pub(super) async fn show(
         None => all(&control),
     };
     let now = control.nanoseconds();
-    let element = |(address, left): (IpAddr, Option<u64>)| Element {
-        address,
+    let element = |(element, left): (Element, Option<u64>)| api::Element {
+        element: as_written(element),
         expires: left.map(|left| left.div_ceil(1_000_000_000)),
     };
-    let set = |(of, set): (String, Arc<AddressSet>)| Set {
+    let set = |(of, set): (String, Arc<ElementSet>)| Set {
         name: of,
+        kind: match set.kind() {
+            ElementKind::Addresses => SetType::Addresses,
+            ElementKind::Networks => SetType::Networks,
+            ElementKind::Ports => SetType::Ports,
+        },
         count: set.len() as u64,
         size: set.size() as u64,
         timeout: set.timeout().map(|timeout| Period::seconds(timeout.as_secs())),
@@ -51,16 +58,25 @@ pub(super) async fn add(State(control): Shared, Json(request): Json<SetRequest>)
     let set = named(&control, &request.name)?;
     let timeout = request.timeout.map(Period::duration).or(set.timeout());
     let now = control.nanoseconds();
-    let mut changed = 0;
-    for &address in &request.elements {
-        let is_new = set.add(address, timeout, now).map_err(|full| {
-            let (name, size) = (&request.name, set.size());
-            Refusal::Wrong(format!("{full}: `{name}` has {size} elements; {changed} were added"))
-        })?;
-        changed += u64::from(is_new);
+    let requested = requested(&set, &request)?;
+    let mut added = Ok(0);
+    for &element in &requested {
+        let Ok(before) = added else { break };
+        added = set
+            .add(element, timeout, now)
+            .map(|new| before + new)
+            .map_err(|full| (full, before));
     }
-    follow(&mut control.plane(), &request.elements);
-    Ok(answer(&set, changed))
+    follow(&mut control.plane(), &requested);
+    match added {
+        Ok(added) => Ok(answer(&set, added as u64)),
+        Err((full, added)) => {
+            let (name, size) = (&request.name, set.size());
+            Err(Refusal::Wrong(format!(
+                "{full}: `{name}` has at most {size} elements; {added} were added"
+            )))
+        }
+    }
 }
 
 /// `POST /v1/sets/remove`
@@ -69,41 +85,75 @@ pub(super) async fn remove(
     Json(request): Json<SetRequest>,
 ) -> Result<Json<SetAnswer>, Refusal> {
     let set = named(&control, &request.name)?;
-    let removed = request.elements.iter().filter(|&&address| set.remove(address)).count();
-    follow(&mut control.plane(), &request.elements);
+    let requested = requested(&set, &request)?;
+    let removed: usize = requested.iter().map(|&element| set.remove(element)).sum();
+    follow(&mut control.plane(), &requested);
     Ok(answer(&set, removed as u64))
 }
 
 /// `POST /v1/sets/flush`
 pub(super) async fn flush(State(control): Shared, Json(request): Json<SetRequest>) -> Result<Json<SetAnswer>, Refusal> {
     let set = named(&control, &request.name)?;
-    let elements: Vec<_> = set.elements(0).into_iter().map(|(address, _)| address).collect();
+    let elements: Vec<_> = set.elements(0).into_iter().map(|(element, _)| element).collect();
     let removed = set.flush();
     follow(&mut control.plane(), &elements);
     Ok(answer(&set, removed as u64))
 }
 
-fn answer(set: &AddressSet, changed: u64) -> Json<SetAnswer> {
+/// The elements of a request, which are such as the set takes.
+fn requested(set: &ElementSet, request: &SetRequest) -> Result<Vec<Element>, Refusal> {
+    let mut found = Vec::new();
+    for written in &request.elements {
+        for element in elements(written) {
+            if !set.takes(element) {
+                let has = match set.kind() {
+                    ElementKind::Addresses => "single addresses",
+                    ElementKind::Networks => "networks",
+                    ElementKind::Ports => "ports",
+                };
+                return Err(Refusal::Wrong(format!(
+                    "`{written}` is none of {has}, which `{}` has: nothing has changed",
+                    request.name
+                )));
+            }
+            found.push(element);
+        }
+    }
+    Ok(found)
+}
+
+/// An element as it is written.
+fn as_written(element: Element) -> SetElement {
+    match element {
+        Element::Ports(first, last) => SetElement::Ports(first, last),
+        Element::Network(address, length) => match ipnet::IpNet::new(address, length) {
+            Ok(net) => net.into(),
+            Err(_) => SetElement::Addresses(address, address),
+        },
+    }
+}
+
+fn answer(set: &ElementSet, changed: u64) -> Json<SetAnswer> {
     Json(SetAnswer {
         changed,
         count: set.len() as u64,
     })
 }
 
-fn all(control: &Control) -> Vec<(String, Arc<AddressSet>)> {
+fn all(control: &Control) -> Vec<(String, Arc<ElementSet>)> {
     let rules = control.rules();
     let sets = rules.iter().flat_map(|rules| rules.list().sets());
     sets.map(|(name, set)| (name.clone(), set.clone())).collect()
 }
 
-fn named(control: &Control, name: &str) -> Result<Arc<AddressSet>, Refusal> {
+fn named(control: &Control, name: &str) -> Result<Arc<ElementSet>, Refusal> {
     let mut sets = all(control).into_iter();
     let found = sets.find(|(of, _)| of == name).map(|(_, set)| set);
     found.ok_or_else(|| Refusal::Wrong(format!("there is no set `{name}`: `sluice set list` lists them")))
 }
 
-/// Let sessions of addresses that came or went be asked about again.
-fn follow(plane: &mut Plane, addresses: &[IpAddr]) {
+/// Let sessions of elements that came or went be asked about again: of ports all, which are known by their addresses.
+fn follow(plane: &mut Plane, elements: &[Element]) {
     let mut changed = Written {
         action: Action::Count,
         four: Vec::new(),
@@ -111,27 +161,30 @@ fn follow(plane: &mut Plane, addresses: &[IpAddr]) {
         applications: Vec::new(),
         conditions: Default::default(),
     };
-    if addresses.len() > ONE_BY_ONE {
+    let have_ports = elements.iter().any(|element| matches!(element, Element::Ports(..)));
+    if have_ports || elements.len() > ONE_BY_ONE {
         (changed.four, changed.six) = (vec![Rule::any()], vec![Rule::any()]);
     } else {
-        for address in addresses {
-            match address {
-                IpAddr::V4(address) => changed.four.extend(either(address.to_bits())),
-                IpAddr::V6(address) => changed.six.extend(either(address.to_bits())),
+        for element in elements {
+            match as_written(*element) {
+                SetElement::Addresses(IpAddr::V4(first), IpAddr::V4(last)) => {
+                    changed.four.extend(either(first.to_bits(), last.to_bits()));
+                }
+                SetElement::Addresses(IpAddr::V6(first), IpAddr::V6(last)) => {
+                    changed.six.extend(either(first.to_bits(), last.to_bits()));
+                }
+                _ => {}
             }
         }
     }
     plane.filter_changed(&changed);
 }
 
-/// Packets from an address, and those to it.
-fn either<A: Address>(address: A) -> [Rule<A>; 2] {
+/// Packets from some addresses, and those to them.
+fn either<A: Address>(first: A, last: A) -> [Rule<A>; 2] {
     let (mut from, mut to) = (Rule::any(), Rule::any());
-    let one = Range {
-        first: address,
-        last: address,
-    };
-    (from.source, to.destination) = (one, one);
+    let range = Range { first, last };
+    (from.source, to.destination) = (range, range);
     [from, to]
 }
 

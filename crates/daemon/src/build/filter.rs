@@ -7,11 +7,12 @@ use std::sync::Arc;
 use sluice_config::Config;
 use sluice_config::config::RouterIndex;
 use sluice_config::filter::{FilterRule, FilterSet, MacSelection, Selection, runs};
-use sluice_config::schema;
-use sluice_config::value::{self, Numbers, OrNot};
+use sluice_config::schema::{self, SetType};
+use sluice_config::value::{self, Numbers, OrNot, SetElement};
 use sluice_filter::{
-    Action, Address, AddressSet, Conditions, Counters, Field, Impossible, Kind, Macs, Mark, Marked, Mask, Membership,
-    NONE, Place, Probe, Range, Rule, RuleList, Sets, Settings, Shared, Verdict, With, Written,
+    Action, Address, AddressSet, Conditions, Counters, Element, ElementKind, ElementSet, Field, Impossible, Kind, Macs,
+    Mark, Marked, Mask, Membership, NONE, Place, Probe, Range, Rule, RuleList, Sets, Settings, Shared, Verdict, With,
+    Written,
 };
 
 use super::BuildError;
@@ -72,10 +73,11 @@ pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>,
 fn sets(config: &Config, before: Option<&Sets>) -> Sets {
     let set = |set: &FilterSet| {
         let (old, size) = (before.and_then(|sets| sets.get(&set.name)), set.settings.size as usize);
-        if let Some(same) = old.filter(|old| old.size() == size) {
+        let is_kept = |old: &&Arc<ElementSet>| old.size() == size && old.kind() == kind_of(set.settings.kind);
+        if let Some(same) = old.filter(is_kept) {
             return (set.name.clone(), same.clone());
         }
-        let new = AddressSet::new(size, None);
+        let new = ElementSet::new(kind_of(set.settings.kind), size);
         // What the file says goes before.
         update(&new, &set.settings);
         old.into_iter().for_each(|old| new.copy(old));
@@ -93,11 +95,33 @@ pub fn update_sets(config: &Config, rules: &Rules) {
     }
 }
 
-fn update(set: &AddressSet, settings: &schema::AddressSet) {
+/// What a set has.
+fn kind_of(kind: SetType) -> ElementKind {
+    match kind {
+        SetType::Addresses => ElementKind::Addresses,
+        SetType::Networks => ElementKind::Networks,
+        SetType::Ports => ElementKind::Ports,
+    }
+}
+
+/// An element as sets take it: a range of addresses is as many as prefixes make it.
+pub fn elements(element: &SetElement) -> Vec<Element> {
+    match *element {
+        SetElement::Ports(first, last) => vec![Element::Ports(first, last)],
+        SetElement::Addresses(..) => {
+            let networks = element.networks().into_iter();
+            networks
+                .map(|net| Element::Network(net.network(), net.prefix_len()))
+                .collect()
+        }
+    }
+}
+
+fn update(set: &ElementSet, settings: &schema::NamedSet) {
     set.set_timeout(settings.timeout.map(value::Period::duration));
-    for &address in &settings.elements {
-        if set.add(address, None, 0).is_err() {
-            tracing::warn!("filter: a set of {} is full: {address} is not added", set.size());
+    for element in &settings.elements {
+        if elements(element).into_iter().any(|one| set.add(one, None, 0).is_err()) {
+            tracing::warn!("filter: a set of {} is full: {element} is not added", set.size());
         }
     }
 }
@@ -108,9 +132,11 @@ fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Opt
         let FilterRule {
             action,
             with,
+            track,
             rate,
             new_mark,
             new_dscp,
+            new_ecn,
             adds_to,
             ..
         } = rule;
@@ -121,9 +147,9 @@ fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Opt
                 rule.is_default,
                 action,
                 with,
+                track,
                 rate,
-                new_mark,
-                new_dscp,
+                (new_mark, new_dscp, new_ecn),
                 adds_to,
                 &rule.selection
             )
@@ -174,6 +200,7 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<Written, BuildError> {
     };
     let (rate, burst) = rule.rate;
     let action = match rule.action {
+        schema::Action::Accept if !rule.track => Action::Decide(Verdict::AcceptUntracked),
         schema::Action::Accept => Action::Decide(Verdict::Accept),
         schema::Action::Drop => Action::Decide(Verdict::Drop),
         schema::Action::Reject => Action::Decide(Verdict::Reject(with)),
@@ -181,10 +208,11 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<Written, BuildError> {
         schema::Action::Log => Action::Log,
         schema::Action::RateLimit => Action::Limit { rate, burst },
         schema::Action::SetDscp => Action::SetDscp(rule.new_dscp.unwrap_or(0)),
+        schema::Action::SetEcn => Action::SetEcn(rule.new_ecn.unwrap_or(0)),
         schema::Action::SetMark => Action::SetMark(mark(rule.new_mark.unwrap_or(value::Mark { value: 0, mask: 0 }))),
     };
     // A name that nothing has is refused before.
-    let none = || Arc::new(AddressSet::new(1, None));
+    let none = || Arc::new(AddressSet::new(1, None).into());
     let set = |name: &String| Shared(sets.get(name).cloned().unwrap_or_else(none));
     let membership = |of: &Option<OrNot<String>>| {
         let OrNot { not, value } = of.as_ref()?;
@@ -199,6 +227,7 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<Written, BuildError> {
         conditions: Conditions {
             macs: rule.selection.macs.each_ref().map(macs),
             sets: rule.selection.sets.each_ref().map(membership),
+            port_sets: rule.selection.port_sets.each_ref().map(membership),
             adds_to: rule.adds_to.as_ref().map(set),
             mark: rule.selection.mark.as_ref().map(|marked| Marked {
                 not: marked.not,

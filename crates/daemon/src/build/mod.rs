@@ -14,7 +14,7 @@ mod subscribers;
 mod translation;
 
 pub use applications::{UnknownApplication, application_names};
-pub use filter::{Listed, Rules, filters, update_sets, written};
+pub use filter::{Listed, Rules, elements, filters, update_sets, written};
 pub use inspection::{inspection, inspection_plan, other_inspection, signatures};
 pub use interfaces::{faces_outside, interfaces, port, ports, routes, sources, uplinks};
 pub use signatures::{ReadRules, RefusedRule, SignatureError, SignatureReport};

@@ -11,7 +11,7 @@ use crate::counters::WorkerCounters;
 use crate::family::{Family, Session};
 use crate::filter;
 use crate::io::Slot;
-use crate::marks::{Marks, code_point, set_code_point};
+use crate::marks::{Marks, class_of, set_class};
 use crate::time::Now;
 
 /// Whether a packet is looked at before anything is written: by inspection first, so that an application is known by what it
@@ -51,11 +51,11 @@ pub fn turn_aside<F: Family>(
     if inspect == Inspect::Left && !passed {
         counters.bypass_before(Skipped::Left);
     }
-    let kept = |code_points: &Marks| code_point(code_points.get::<F>(shard, index));
+    let kept = |code_points: &Marks| class_of(code_points.get::<F>(shard, index));
     if direction == Direction::Forward
-        && let Some(dscp) = code_points.and_then(kept)
+        && let Some(class) = code_points.and_then(kept)
     {
-        set_code_point::<F>(packet.bytes_mut(), layers, dscp);
+        set_class::<F>(packet.bytes_mut(), layers, class);
     }
     false
 }

@@ -4,7 +4,7 @@
 //! park (a SYN that nobody expects), drop. What is found is data in the session's record; only `established` touches the packet.
 
 use arrayvec::ArrayVec;
-use sluice_filter::{Filters, Header, Known, Marking};
+use sluice_filter::{Filters, Header, Known, Marking, Verdict};
 use sluice_nat::bindings::Inbound;
 use sluice_nat::rule::{self, Balance, Decided, HostSetIndex, SetHost, SourceAction};
 use sluice_nat::sites::{is_site, outer};
@@ -19,10 +19,10 @@ use crate::arrivals::is_outside_address;
 use crate::batch::{Batch, Complaint, Hop, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::family::Family;
-use crate::filter::{self, Asked, Refused};
+use crate::filter::{self, Asked, Exception, Refused};
 use crate::io::{HAND, Slot};
 use crate::local;
-use crate::marks::set_code_point;
+use crate::marks::set_class;
 use crate::nodes::{bridge, host, subscriber};
 use crate::opening::{self, Openings};
 use crate::paths::{Destination, Wanted};
@@ -177,7 +177,7 @@ pub fn plan<F: Family>(
                 .policy
                 .filter_of(tuple.context())
                 .filter(|filter| is_local || asks(filter, &plan));
-            let passes = filter.is_none_or(|filter| {
+            let fate = filter.map(|filter| {
                 let tuple = way.translated(tuple);
                 let header = filter::first_header::<F>(ctx.policy, meta, protocol, &tuple, interface);
                 let back = match &plan {
@@ -188,14 +188,14 @@ pub fn plan<F: Family>(
                     filter::macs_from(ctx.policy, ctx.paths, meta.interface, back)
                 });
                 match is_local {
-                    true => filter::would_admit::<F>(filter, header),
-                    false => filter::would_begin::<F>(F::filter(filter), &header, known),
+                    true => filter::of_gateway::<F>(filter, header),
+                    false => F::filter(filter).would_as(&header, known),
                 }
             });
-            if passes {
-                plan
-            } else {
-                Plan::Drop(sluice_filter::Reason::Denied.into())
+            match fate {
+                Some(fate) if !filter::begins(fate) => Plan::Drop(sluice_filter::Reason::Denied.into()),
+                Some(fate) if fate.verdict == Verdict::AcceptUntracked => untracked::<F>(ctx, meta, key, &way, plan),
+                _ => plan,
             }
         }
         Err(plan) => plan,
@@ -387,10 +387,7 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
         Destination::Local | Destination::Refused(_) => return Plan::Gateway,
     };
     // An error about a flow that nobody knows has none of its own.
-    let inspection = ctx.policy.inspection.as_deref();
-    let inspected = inspection.is_some_and(|on| on.is_on(meta.interface) || on.is_on(there.interface() as u16));
-    let sought = is_sought(ctx.policy, meta, F::protocol(key), there);
-    let kept = (ctx.policy.filters_sessions(tuple.context()) || inspected || sought)
+    let kept = (ctx.policy.filters_sessions(tuple.context()) || is_examined(ctx.policy, meta, F::protocol(key), there))
         && !meta.layers.flags.has(Flags::ICMP_ERROR);
     if way.target.is_none() && pool.is_none() && outside.is_none() && !kept {
         let keeps_address = keeps_address::<F>(ctx.policy, meta.interface, tuple, F::protocol(key));
@@ -495,6 +492,34 @@ fn may_begin(layers: &Layers) -> bool {
     match layers.protocol {
         TCP => opening::begins(layers),
         _ => !layers.flags.has(Flags::ICMP_REPLY),
+    }
+}
+
+/// Whether a flow has a session as inspection, or the search for its application, needs one.
+fn is_examined(policy: &Policy, meta: &Meta, protocol: u8, there: Hop) -> bool {
+    let inspection = policy.inspection.as_deref();
+    inspection.is_some_and(|on| on.is_on(meta.interface) || on.is_on(there.interface() as u16))
+        || is_sought(policy, meta, protocol, there)
+}
+
+/// What becomes of a packet that a rule lets pass without a session: what needs one has it all the same, as translation does.
+fn untracked<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, plan: Plan<F>) -> Plan<F> {
+    let Plan::Session(Translation {
+        pool, outside, hops, ..
+    }) = plan
+    else {
+        return plan;
+    };
+    let (tuple, protocol) = (F::tuple(key), F::protocol(key));
+    let translates = way.target.is_some() || pool.is_some() || outside.is_some() || is_site(tuple.context());
+    let needs = translates
+        || way.inside.is_some()
+        || meta.origin != Origin::Received
+        || is_examined(ctx.policy, meta, protocol, hops[0])
+        || keeps_address::<F>(ctx.policy, meta.interface, tuple, protocol) && may_begin(&meta.layers);
+    match needs {
+        true => plan,
+        false => Plan::Plain,
     }
 }
 
@@ -624,6 +649,25 @@ fn followed<F: Family>(policy: &Policy, meta: &Meta, plan: Plan<F>) -> Plan<F> {
         true => Plan::Drop(sluice_filter::Reason::Fragment.into()),
         false => plan,
     }
+}
+
+/// Whether a later fragment passes by itself, as rules let it pass without a session.
+#[inline(always)]
+fn is_untracked_fragment<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    frame: &[u8],
+    key: &F::Key,
+    way: &Way<F>,
+    plan: &Plan<F>,
+) -> bool {
+    meta.layers.fragment == Fragment::Later
+        && screen::<F>(ctx, meta, frame, key, way, plan).is_some_and(|header| {
+            let filter = ctx.policy.filter_of(F::tuple(key).context());
+            let fate = filter.map(|filter| F::filter(filter).would(&header));
+            fate.is_some_and(|fate| fate.verdict == Verdict::AcceptUntracked)
+                && matches!(untracked::<F>(ctx, meta, key, way, *plan), Plan::Plain)
+        })
 }
 
 /// Whether a later fragment, which may open nothing itself, came together with what opens its session.
@@ -763,7 +807,11 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
                     sourcing = sourcings.next().copied().flatten();
                 }
                 let frame = batch.packets[slot as usize].bytes();
-                let plan = followed::<F>(policy, meta, join::<F>(ctx, meta, key, &way, sourcing));
+                let plan = join::<F>(ctx, meta, key, &way, sourcing);
+                let plan = match is_untracked_fragment::<F>(ctx, meta, frame, key, &way, &plan) {
+                    true => plan,
+                    false => followed::<F>(policy, meta, plan),
+                };
                 let plan = subscriber::unless_forged::<F>(policy, meta, frame, key, plan);
                 if let Some(header) = screen::<F>(ctx, meta, frame, key, &way, &plan) {
                     asked.ask(place, header);
@@ -781,13 +829,19 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     if let Some(filter) = policy.filter.as_deref() {
         let marked = |place: usize, marking: Marking| {
             openings.mark(slots[place], marking);
-            if let Some(dscp) = marking.dscp {
+            if !marking.class.is_any() {
                 let slot = slots[place] as usize % HAND;
-                set_code_point::<F>(batch.packets[slot].bytes_mut(), &batch.meta[slot].layers, dscp);
+                set_class::<F>(batch.packets[slot].bytes_mut(), &batch.meta[slot].layers, marking.class);
             }
         };
-        for (place, refused) in asked.refused(filter, ctx, marked) {
-            plans[place].0 = turned_away(refused);
+        for (place, exception) in asked.exceptions(filter, ctx, marked) {
+            plans[place].0 = match (exception, &ways[place]) {
+                (Exception::Refused(refused), _) => turned_away(refused),
+                (Exception::Untracked, Ok(way)) => {
+                    untracked::<F>(ctx, batch.meta(slots[place]), &keys[place], way, plans[place].0)
+                }
+                (Exception::Untracked, Err(_)) => continue,
+            };
         }
     }
     let (mut sources, mut destinations) = (Tally::default(), Tally::default());

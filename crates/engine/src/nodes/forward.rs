@@ -14,9 +14,9 @@ use sluice_wire::validity;
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::{Ctx, Exit};
 use crate::family::Family;
-use crate::filter::{self, Asked};
+use crate::filter::{self, Asked, Exception};
 use crate::io::{HAND, Slot};
-use crate::marks::set_code_point;
+use crate::marks::set_class;
 use crate::nodes::output::{Ways, send};
 use crate::nodes::{decrement, dont_fragment};
 use crate::paths::{Destination, Wanted};
@@ -152,14 +152,16 @@ fn screen<F: Family>(
         );
     }
     let marked = |place: usize, marking: Marking| {
-        if let (Some(dscp), Some(&slot)) = (marking.dscp, slots.get(place)) {
+        if let (false, Some(&slot)) = (marking.class.is_any(), slots.get(place)) {
             let slot = slot as usize % HAND;
-            set_code_point::<F>(batch.packets[slot].bytes_mut(), &batch.meta[slot].layers, dscp);
+            set_class::<F>(batch.packets[slot].bytes_mut(), &batch.meta[slot].layers, marking.class);
         }
     };
     let mut refused = [None; HAND];
-    for (place, why) in asked.refused(filter, ctx, marked) {
-        refused[place] = Some(why);
+    for (place, exception) in asked.exceptions(filter, ctx, marked) {
+        if let Exception::Refused(why) = exception {
+            refused[place] = Some(why);
+        }
     }
     let (mut place, mut kept) = (0, 0);
     slots.retain(|slot| {

@@ -2,7 +2,7 @@
 //!
 //! Exits: established again (kept, or to be opened anew), unresolved (neighbour unknown), complain (no route), drop.
 
-use sluice_filter::{Known, Marking};
+use sluice_filter::{Known, Marking, TrafficClass};
 use sluice_inspect::applications::Pair;
 use sluice_nat::rule::{self, SourceAction};
 use sluice_nat::sites::{is_pooled, is_site, site};
@@ -22,7 +22,7 @@ use crate::family::{Family, Session};
 use crate::filter;
 use crate::inspection::Inspect;
 use crate::leases::{Lessor, lessor, move_to};
-use crate::marks::{code_point, of_code_point};
+use crate::marks::{class_of, of_class};
 use crate::nodes::decide::{Plan, Translation, keeps_address, plan, refused};
 use crate::nodes::host;
 use crate::paths::{Destination, Paths};
@@ -138,7 +138,7 @@ pub fn follow_application<F: Family>(
         None if !is_denied => return,
         // What it said meanwhile nobody has heard: inspection goes on in its midst.
         None if is_inspected(policy, &session, session.hop(Direction::Forward)) => Inspect::Wanted,
-        None if code_point_of::<F>(policy, shard.number, index).is_some() => Inspect::Remarked,
+        None if class_of_session::<F>(policy, shard.number, index).is_some() => Inspect::Remarked,
         None => Inspect::Nothing,
     };
     if !is_denied {
@@ -268,7 +268,7 @@ fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths, 
         && filter::changed::<F>(policy, generations).is_some_and(|changed| filter::may_concern::<F>(changed, session))
         && (session.application() != Application::Nothing
             || policy.marks.is_some()
-            || !filter::passes::<F>(policy, paths, filters, (session, 0), None))
+            || !filter::is_tracked::<F>(policy, paths, filters, session))
     {
         return false;
     }
@@ -317,18 +317,19 @@ fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, policy: &Pol
     if let Some(marks) = policy.marks.as_deref() {
         marks.set::<F>(shard.number, index, marking.mark);
     }
-    if let (Some(code_points), Some(_)) = (policy.code_points.as_deref(), marking.dscp) {
-        code_points.set::<F>(shard.number, index, of_code_point(marking.dscp));
+    if let (Some(code_points), false) = (policy.code_points.as_deref(), marking.class.is_any()) {
+        let before = class_of(code_points.get::<F>(shard.number, index)).unwrap_or_default();
+        code_points.set::<F>(shard.number, index, of_class(marking.class.over(before)));
         if let Some(session) = F::table(shard).get_mut(index) {
             session.remark();
         }
     }
 }
 
-/// The code point that rules have given to a session.
-fn code_point_of<F: Family>(policy: &Policy, shard: u16, index: RecordIndex) -> Option<u8> {
+/// The traffic class that rules have given to a session.
+fn class_of_session<F: Family>(policy: &Policy, shard: u16, index: RecordIndex) -> Option<TrafficClass> {
     let code_points = policy.code_points.as_deref()?;
-    code_point(code_points.get::<F>(shard, index))
+    class_of(code_points.get::<F>(shard, index))
 }
 
 /// The mark of a session.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Action, AddressSet, Counter, Counters, FilterError, Filters, Place, Settings, Written, later};
+use super::{Action, Counter, Counters, ElementSet, FilterError, Filters, Place, Settings, Written, later};
 use crate::Best;
 
 /// A rule, and what its editor knows of it.
@@ -44,7 +44,7 @@ pub struct RuleList<T> {
 }
 
 /// Sets by name.
-pub type Sets = BTreeMap<String, Arc<AddressSet>>;
+pub type Sets = BTreeMap<String, Arc<ElementSet>>;
 
 /// A rule came to an index, or went from it.
 #[derive(Clone, Copy, Debug)]

@@ -26,8 +26,61 @@ impl Mark {
 pub struct Marking {
     /// The mark that its session has then.
     pub mark: u32,
-    /// The differentiated services code point that it leaves with, where rules say one.
-    pub dscp: Option<u8>,
+    /// What it leaves with of its traffic class, as far as rules say.
+    pub class: TrafficClass,
+}
+
+/// A traffic class (IPv4's type of service), as far as some of its bits are said: 6 of the code point (RFC 2474), and 2 of
+/// congestion notification (RFC 3168).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficClass {
+    value: u8,
+    mask: u8,
+}
+
+impl TrafficClass {
+    /// Where nothing is said.
+    pub const ANY: Self = Self { value: 0, mask: 0 };
+
+    /// Of bits that are said and their values.
+    pub fn new(value: u8, mask: u8) -> Self {
+        let value = value & mask;
+        Self { value, mask }
+    }
+
+    /// The bits that are said, and their values.
+    pub fn parts(self) -> (u8, u8) {
+        (self.value, self.mask)
+    }
+
+    /// Whether nothing is said.
+    pub fn is_any(self) -> bool {
+        self.mask == 0
+    }
+
+    /// The same with another differentiated services code point.
+    pub fn with_dscp(self, dscp: u8) -> Self {
+        self.with(dscp << 2, 0xfc)
+    }
+
+    /// The same with another code point of congestion.
+    pub fn with_ecn(self, ecn: u8) -> Self {
+        self.with(ecn, 3)
+    }
+
+    /// The same, and what an older one says of the other bits.
+    pub fn over(self, older: Self) -> Self {
+        older.with(self.value, self.mask)
+    }
+
+    fn with(self, value: u8, mask: u8) -> Self {
+        Self::new(self.value & !mask | value & mask, self.mask | mask)
+    }
+
+    /// A traffic class with these bits in the place of its own.
+    pub fn set(self, class: u8) -> u8 {
+        class & !self.mask | self.value
+    }
 }
 
 /// What a rule asks of the mark that rules before it, or of the session, have left.

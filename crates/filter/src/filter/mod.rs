@@ -3,12 +3,14 @@
 //! Rules that decide go into the matcher. Those after which others are asked, and those about applications, few as they are,
 //! are asked one by one, as far as they come before the one that decides.
 
+mod address_set;
 mod application;
 mod counters;
 mod kind;
 mod list;
 mod marks;
 mod numbers;
+mod port_set;
 mod sets;
 mod stations;
 
@@ -16,8 +18,8 @@ pub use application::{Known, Named};
 pub use counters::{Counter, Counters, LogRecord};
 pub use kind::Kind;
 pub use list::{Change, Fold, RuleList, Sets};
-pub use marks::{Mark, Marked, Marking};
-pub use sets::{AddressSet, Membership, SetFull, Shared};
+pub use marks::{Mark, Marked, Marking, TrafficClass};
+pub use sets::{AddressSet, Element, ElementKind, ElementSet, Membership, PortSet, SetFull, Shared};
 pub use stations::{Macs, Stations};
 
 use std::borrow::Borrow;
@@ -39,10 +41,20 @@ const BATCH: usize = 64;
 pub enum Verdict {
     /// It passes.
     Accept,
+    /// It passes, and its flow has no session for that.
+    AcceptUntracked,
     /// It is dropped.
     Drop,
     /// It is dropped, and its sender is told.
     Reject(With),
+}
+
+impl Verdict {
+    /// Whether the packet passes.
+    #[inline(always)]
+    pub const fn passes(self) -> bool {
+        matches!(self, Self::Accept | Self::AcceptUntracked)
+    }
 }
 
 /// What senders are told.
@@ -76,6 +88,8 @@ pub enum Action {
     SetMark(Mark),
     /// The packet, and those behind it in its session, leave with a differentiated services code point; later rules are asked.
     SetDscp(u8),
+    /// They leave with a code point of congestion; later rules are asked.
+    SetEcn(u8),
 }
 
 /// Packets that a rule logs a second, and at once.
@@ -115,6 +129,8 @@ pub struct Conditions {
     pub mark: Option<Marked>,
     /// Sets that the source and the destination are in.
     pub sets: [Option<Membership>; 2],
+    /// Sets that their ports are in.
+    pub port_sets: [Option<Membership>; 2],
     /// The set that the source is added to where the rule matches.
     pub adds_to: Option<Shared>,
 }
@@ -122,13 +138,17 @@ pub struct Conditions {
 impl Conditions {
     /// Whether the rule is asked beside the matcher for them.
     fn stand_aside(&self) -> bool {
-        self.mark.is_some() || self.sets.iter().any(Option::is_some)
+        self.mark.is_some() || self.sets.iter().chain(&self.port_sets).any(Option::is_some)
     }
 
-    /// Whether the sets that a rule names have the addresses of a packet.
+    /// Whether the sets that a rule names have the addresses and ports of a packet.
     fn have<A: Address>(&self, header: &Header<A>) -> bool {
         let is_in = |set: &Option<Membership>, address: A| set.as_ref().is_none_or(|set| set.has(address.ip()));
-        is_in(&self.sets[0], header.source()) && is_in(&self.sets[1], header.destination())
+        let has_port = |set: &Option<Membership>, port| set.as_ref().is_none_or(|set| set.has_port(header.get(port)));
+        is_in(&self.sets[0], header.source())
+            && is_in(&self.sets[1], header.destination())
+            && has_port(&self.port_sets[0], Field::SourcePort)
+            && has_port(&self.port_sets[1], Field::DestinationPort)
     }
 
     /// Whether it names MAC addresses.
@@ -303,7 +323,7 @@ impl<A: Address> Filter<A> {
                 if fate.by != By::Default || self.default.is_some() {
                     counters.decided(fate.by, header, now);
                 }
-                if marking.mark != header.mark() || marking.dscp.is_some() {
+                if marking.mark != header.mark() || !marking.class.is_any() {
                     marked(place, marking);
                 }
             }
@@ -361,7 +381,7 @@ impl<A: Address> Filter<A> {
     ) -> (Fate, Marking) {
         let mut marking = Marking {
             mark: header.mark(),
-            dscp: None,
+            class: TrafficClass::ANY,
         };
         // Boxes of a rule follow one another, and may overlap: what several of them have, the rule matches once.
         let mut noted = None;
@@ -379,7 +399,8 @@ impl<A: Address> Filter<A> {
                 continue;
             }
             if !application::is_of(&aside.applications, known) {
-                is_open |= known.is_some_and(|known| !known.is_all) && aside.action == Action::Decide(Verdict::Accept);
+                is_open |= known.is_some_and(|known| !known.is_all)
+                    && matches!(aside.action, Action::Decide(verdict) if verdict.passes());
                 continue;
             }
             noted = Some(aside.place);
@@ -388,13 +409,14 @@ impl<A: Address> Filter<A> {
                     let by = By::Rule(aside.place);
                     return (Fate { verdict, by }, marking);
                 }
-                Action::Decide(verdict) if is_open && verdict != Verdict::Accept => break,
+                Action::Decide(verdict) if is_open && !verdict.passes() => break,
                 Action::Decide(verdict) => {
                     let by = By::Application(aside.place);
                     return (Fate { verdict, by }, marking);
                 }
                 Action::SetMark(set) => marking.mark = set.set(marking.mark),
-                Action::SetDscp(dscp) => marking.dscp = Some(dscp),
+                Action::SetDscp(dscp) => marking.class = marking.class.with_dscp(dscp),
+                Action::SetEcn(ecn) => marking.class = marking.class.with_ecn(ecn),
                 Action::Count | Action::Log | Action::Limit { .. } => {}
             }
             if !note(aside) {
@@ -449,7 +471,7 @@ pub struct Filters {
     pub stations: Stations,
     /// There are rules that set marks.
     pub marks: bool,
-    /// There are rules that set code points.
+    /// There are rules that set code points, of service or of congestion.
     pub code_points: bool,
     /// Rules about packets to the gateway itself, where there are any.
     pub gateway: Option<GatewayFilters>,
@@ -470,7 +492,12 @@ impl Filters {
     pub fn new(written: &[impl Borrow<Written>], settings: &Settings, counters: Counters) -> Result<Self, FilterError> {
         let decides = |rule: &Written| match rule.action {
             Action::Decide(verdict) => Some(verdict),
-            Action::Count | Action::Log | Action::Limit { .. } | Action::SetMark(_) | Action::SetDscp(_) => None,
+            Action::Count
+            | Action::Log
+            | Action::Limit { .. }
+            | Action::SetMark(_)
+            | Action::SetDscp(_)
+            | Action::SetEcn(_) => None,
         };
         let verdicts = written.iter().map(|rule| decides(rule.borrow())).collect();
         let decisions = Arc::new(Decisions::new(verdicts, later(written.len())));
@@ -508,7 +535,7 @@ impl Filters {
             stations,
             code_points: written
                 .iter()
-                .any(|rule| matches!(rule.borrow().action, Action::SetDscp(_))),
+                .any(|rule| matches!(rule.borrow().action, Action::SetDscp(_) | Action::SetEcn(_))),
             marks: written
                 .iter()
                 .any(|rule| matches!(rule.borrow().action, Action::SetMark(_))),

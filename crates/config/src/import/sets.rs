@@ -1,0 +1,308 @@
+//! `ipset save`: sets that rules of iptables name.
+
+use indexmap::IndexMap;
+
+use super::listing::{Line, LineIndex, Listing};
+use super::packets::{End, Field, Packets, remains};
+use super::ranges::Ranges;
+use super::{ImportError, Wrong, iptables, values};
+use crate::schema::{NamedSet, SetType};
+use crate::value::{Period, SetElement};
+
+/// Elements of several parts that one condition is made of.
+const MOST_ELEMENTS: usize = 4096;
+/// Boxes of what such elements leave.
+const MOST_BOXES: usize = 128;
+/// Elements that a set may have here.
+const MOST: u32 = 262_144;
+
+/// A set that something may name.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Where it is declared.
+    pub line: LineIndex,
+    /// What it is, or why no rule can name it.
+    pub what: Result<What, String>,
+    /// Of IPv6.
+    pub six: bool,
+}
+
+/// What a set is here.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// A set of the filter.
+    Named(NamedSet),
+    /// Elements of several parts, which are written out.
+    Tuples(Vec<Part>, Vec<Vec<Value>>),
+}
+
+/// What a part of an element is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// An address or a network.
+    Address,
+    /// A port with its protocol.
+    Port,
+    /// A MAC address.
+    Mac,
+}
+
+/// The value of a part, and the protocol of a port.
+pub type Value = (Ranges, Option<u128>);
+
+/// Whether a text looks like such a listing.
+pub fn detect(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    first.is_some_and(|line| line.starts_with("create "))
+}
+
+/// Add a file's sets to the listing.
+///
+/// # Errors
+/// The first line that belongs to no listing.
+pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportError> {
+    let mut limited: IndexMap<String, usize> = IndexMap::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let words = iptables::words(line).ok_or_else(|| ImportError::at(file, at + 1, 1, Wrong::Quote))?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let place = Line {
+            file: file.into(),
+            line: Some(at + 1),
+            place: None,
+            text: line.into(),
+        };
+        match words.as_slice() {
+            [] => {}
+            [first, ..] if first.starts_with('#') => {}
+            ["create", name, kind, options @ ..] => {
+                let line = listing.line(place);
+                let six = option(options, "family") == Some("inet6");
+                let what = named(name).and_then(|()| created(kind, options));
+                let known = Known { line, what, six };
+                if listing.sets.insert((*name).to_owned(), known).is_some() {
+                    return Err(ImportError::at(file, at + 1, 1, Wrong::Twice((*name).to_owned())));
+                }
+            }
+            ["add", name, element, options @ ..] => {
+                let Some(known) = listing.sets.get_mut(*name) else {
+                    return Err(ImportError::at(file, at + 1, 1, Wrong::UnknownSet((*name).to_owned())));
+                };
+                if options.contains(&"timeout") && option(options, "timeout") != Some("0") {
+                    *limited.entry((*name).to_owned()).or_default() += 1;
+                    continue;
+                }
+                let six = known.six;
+                let added = match &mut known.what {
+                    Ok(_) if options.contains(&"nomatch") => {
+                        known.what = Err(format!("set `{name}` has exceptions (nomatch)"));
+                        continue;
+                    }
+                    Ok(what) => add(what, element, six),
+                    Err(_) => continue,
+                };
+                if let Err(why) = added {
+                    let line = listing.line(place);
+                    listing.leftovers.push((line, why));
+                }
+            }
+            _ => {
+                let wrong = Wrong::NotALine(iptables::shortened(line));
+                return Err(ImportError::at(file, at + 1, 1, wrong));
+            }
+        }
+    }
+    for known in listing.sets.values_mut() {
+        let Ok(What::Named(set)) = &known.what else { continue };
+        let count: usize = set.elements.iter().filter_map(|element| element.count(set.kind)).sum();
+        if count > set.size as usize {
+            known.what = Err(format!("its {count} elements do not fit into a set of {}", set.size));
+        }
+    }
+    for (name, count) in limited {
+        if let Some(known) = listing.sets.get(&name) {
+            let how = limited_elements(count);
+            listing.notes.push((known.line, how));
+        }
+    }
+    Ok(())
+}
+
+/// What is said of elements that stay for a time.
+pub fn limited_elements(count: usize) -> String {
+    format!("{count} elements whose time is limited are not there from the start: `sluice set add` adds them")
+}
+
+/// Whether a set may be called so here.
+pub fn named(name: &str) -> Result<(), String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    match name.bytes().all(plain) && (1..=32).contains(&name.len()) && !name.starts_with(['-', '.']) {
+        true => Ok(()),
+        false => Err(format!("no set can be called `{name}` here")),
+    }
+}
+
+fn option<'o>(options: &[&'o str], name: &str) -> Option<&'o str> {
+    let at = options.iter().position(|option| *option == name)?;
+    options.get(at + 1).copied()
+}
+
+fn created(kind: &str, options: &[&str]) -> Result<What, String> {
+    let none = || Err(format!("sets of type `{kind}` have no counterpart"));
+    let timeout = option(options, "timeout").map(|text| text.parse::<u64>());
+    let timeout = timeout.transpose().map_err(|_| "its timeout is no number")?;
+    let Some((_, parts)) = kind.split_once(':') else {
+        return none();
+    };
+    let kind = match parts {
+        "ip" if option(options, "netmask").is_some() => SetType::Networks,
+        "ip" => SetType::Addresses,
+        "net" => SetType::Networks,
+        "port" => SetType::Ports,
+        parts if parts.contains(',') && timeout.is_none() => {
+            let part = |part| match part {
+                "ip" | "net" => Some(Part::Address),
+                "port" => Some(Part::Port),
+                "mac" => Some(Part::Mac),
+                _ => None,
+            };
+            let parts: Option<Vec<Part>> = parts.split(',').map(part).collect();
+            return parts.map_or_else(none, |parts| Ok(What::Tuples(parts, Vec::new())));
+        }
+        _ => return none(),
+    };
+    let most = if kind == SetType::Ports { 65_536 } else { MOST };
+    let size = option(options, "maxelem").map_or(Ok(65_536), str::parse);
+    let size = size.map_err(|_| "its maxelem is no number")?.clamp(1, most);
+    Ok(What::Named(NamedSet {
+        kind,
+        size,
+        timeout: timeout.filter(|&seconds| seconds != 0).map(Period::seconds),
+        elements: Vec::new(),
+    }))
+}
+
+fn add(what: &mut What, text: &str, six: bool) -> Result<(), String> {
+    match what {
+        What::Named(set) => {
+            let wrong = || format!("`{text}` is none of its elements");
+            let element: SetElement = match set.kind {
+                SetType::Ports => text.rsplit(':').next().unwrap_or(text).parse().map_err(|_| wrong())?,
+                _ => addresses(text, six)?,
+            };
+            element.count(set.kind).ok_or_else(wrong)?;
+            if set.elements.len() >= MOST as usize {
+                return Err(format!("a set has at most {MOST} elements"));
+            }
+            set.elements.push(element);
+        }
+        What::Tuples(parts, elements) => {
+            let words: Vec<&str> = text.split(',').collect();
+            if words.len() != parts.len() || elements.len() >= MOST_ELEMENTS {
+                return Err("it has not as many parts as its set, or there are too many such elements".into());
+            }
+            let values = parts.iter().zip(words).map(|(part, word)| value(*part, word, six));
+            elements.push(values.collect::<Result<_, _>>()?);
+        }
+    }
+    Ok(())
+}
+
+fn addresses(text: &str, six: bool) -> Result<SetElement, String> {
+    let ranges = if text.contains('-') {
+        values::address_range(text, six)?
+    } else {
+        values::networks(text, six)?
+    };
+    let &[(first, last)] = ranges.list() else {
+        return Err(format!("`{text}` is no network"));
+    };
+    Ok(SetElement::Addresses(
+        values::address(six, first),
+        values::address(six, last),
+    ))
+}
+
+fn value(part: Part, text: &str, six: bool) -> Result<Value, String> {
+    Ok(match part {
+        Part::Address => (values::networks(text, six)?, None),
+        Part::Mac => (values::mac(text)?, None),
+        Part::Port => {
+            let (protocol, ports) = text.split_once(':').unwrap_or(("tcp", text));
+            let protocol = values::protocol(protocol)?.last();
+            (values::ports(ports, '-')?, protocol)
+        }
+    })
+}
+
+/// Packets of some boxes that are in a set, or are not. `flags` say which end each part is of.
+///
+/// # Errors
+/// Why that can't be said here.
+pub fn narrowed(
+    boxes: &[Packets],
+    (name, known): (&str, &Known),
+    flags: &str,
+    negated: bool,
+) -> Result<Vec<Packets>, String> {
+    let ends: Vec<bool> = flags
+        .split(',')
+        .map(|flag| match flag {
+            "src" => Ok(false),
+            "dst" => Ok(true),
+            other => Err(format!("`{other}` is no end of a packet")),
+        })
+        .collect::<Result<_, _>>()?;
+    let of = |part: usize, pair: [Field; 2]| ends.get(part).map(|&end| pair[usize::from(end)]);
+    let (parts, elements) = match &known.what {
+        Err(why) => return Err(why.clone()),
+        Ok(What::Named(set)) => {
+            let end = match (set.kind, ends.first()) {
+                (SetType::Ports, Some(false)) => End::SourcePort,
+                (SetType::Ports, Some(true)) => End::DestinationPort,
+                (_, Some(false)) => End::Source,
+                (_, Some(true)) => End::Destination,
+                (_, None) => return Err("which end is in the set is missing".into()),
+            };
+            return Ok(boxes
+                .iter()
+                .filter_map(|packets| packets.member(name, end, !negated))
+                .collect());
+        }
+        Ok(What::Tuples(parts, elements)) => (parts, elements),
+    };
+    let mut inner = Vec::new();
+    for element in elements {
+        let mut packets = Packets::all(known.six);
+        for (at, (part, (ranges, protocol))) in parts.iter().zip(element).enumerate() {
+            let pair = match part {
+                Part::Address => [Field::Source, Field::Destination],
+                Part::Port => [Field::SourcePort, Field::DestinationPort],
+                Part::Mac => [Field::SourceMac, Field::DestinationMac],
+            };
+            let field = of(at, pair).ok_or("which end each part is of is missing")?;
+            if let Some(protocol) = protocol {
+                packets = packets.only(Field::Protocol, &Ranges::of(*protocol, *protocol), false);
+            }
+            packets = packets.only(field, ranges, false);
+        }
+        inner.push(packets);
+    }
+    let too_many = || format!("set `{name}` has too many elements of several parts to be written out");
+    match negated {
+        true => remains(boxes.to_vec(), &inner, MOST_BOXES).ok_or_else(too_many),
+        false => {
+            let mut found: Vec<Packets> = Vec::new();
+            for packets in inner {
+                // Boxes don't overlap: of elements that do, each has what those before have not.
+                let of = boxes.iter().filter_map(|one| one.and(&packets)).collect();
+                found.extend(remains(of, &found.clone(), MOST_BOXES).ok_or_else(too_many)?);
+                if found.len() > MOST_BOXES {
+                    return Err(too_many());
+                }
+            }
+            Ok(found)
+        }
+    }
+}

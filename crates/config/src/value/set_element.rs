@@ -1,0 +1,120 @@
+//! Elements of sets that change while rules name them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
+
+use super::{Addresses, Ports, ValueError};
+use crate::schema::SetType;
+
+/// An element: a prefix, an address, or a range of addresses; or ports. Written as `192.0.2.0/24`, `192.0.2.1`,
+/// `192.0.2.1-192.0.2.9`, `80`, `1024-65535`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetElement {
+    /// Addresses from a first to a last one, of one family.
+    Addresses(IpAddr, IpAddr),
+    /// Ports from a first to a last one.
+    Ports(u16, u16),
+}
+
+impl SetElement {
+    /// The prefixes of which its addresses are made; none where it has ports.
+    pub fn networks(&self) -> Vec<IpNet> {
+        match *self {
+            Self::Addresses(IpAddr::V4(first), IpAddr::V4(last)) => {
+                Ipv4Subnets::new(first, last, 0).map(IpNet::V4).collect()
+            }
+            Self::Addresses(IpAddr::V6(first), IpAddr::V6(last)) => {
+                Ipv6Subnets::new(first, last, 0).map(IpNet::V6).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// As how many elements it counts in a set of a type; none where that does not have it.
+    pub fn count(&self, kind: SetType) -> Option<usize> {
+        match (*self, kind) {
+            (Self::Addresses(first, last), SetType::Addresses) => (first == last).then_some(1),
+            (Self::Addresses(..), SetType::Networks) => Some(self.networks().len()),
+            (Self::Ports(first, last), SetType::Ports) => Some(usize::from(last - first) + 1),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for SetElement {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong = || ValueError::SetElement(text.into());
+        if text.contains(['.', ':']) {
+            return match text.parse()? {
+                Addresses::Range(first, last) => Ok(Self::Addresses(first, last)),
+                Addresses::Group(_) => Err(wrong()),
+            };
+        }
+        match text.parse() {
+            Ok(Ports::Range(first, last)) => Ok(Self::Ports(first, last)),
+            Err(reversed @ ValueError::Reversed(_)) => Err(reversed),
+            Ok(Ports::Group(_)) | Err(_) => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for SetElement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Addresses(first, last) => Addresses::Range(first, last).fmt(f),
+            Self::Ports(first, last) => Ports::Range(first, last).fmt(f),
+        }
+    }
+}
+
+impl From<IpNet> for SetElement {
+    fn from(net: IpNet) -> Self {
+        Self::Addresses(net.network(), net.broadcast())
+    }
+}
+
+super::written_as_text!(SetElement, "an element such as \"192.0.2.1\", \"192.0.2.0/24\" or 80");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_elements_are_written_as_they_were_read() {
+        for text in [
+            "192.0.2.1",
+            "192.0.2.0/24",
+            "2001:db8::/32",
+            "192.0.2.1-192.0.2.9",
+            "80",
+            "0-65535",
+        ] {
+            assert_eq!(
+                Ok(text.to_owned()),
+                text.parse::<SetElement>().map(|read| read.to_string())
+            );
+        }
+        for text in ["@a", "192.0.2.1/24", "9-1", "65536", "http", "", "@2001:db8::"] {
+            assert!(text.parse::<SetElement>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn set_elements_count_as_what_they_are_made_of() {
+        let counts = |text: &str| {
+            let element: SetElement = text.parse().unwrap();
+            [SetType::Addresses, SetType::Networks, SetType::Ports].map(|kind| element.count(kind))
+        };
+        assert_eq!([Some(1), Some(1), None], counts("192.0.2.1"));
+        assert_eq!([None, Some(1), None], counts("0.0.0.0/0"));
+        assert_eq!([None, Some(1), None], counts("::/0"));
+        // .1, .2-.3, .4-.7, .8
+        assert_eq!([None, Some(4), None], counts("192.0.2.1-192.0.2.8"));
+        assert_eq!([None, None, Some(65_536)], counts("0-65535"));
+    }
+}

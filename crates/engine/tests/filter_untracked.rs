@@ -1,0 +1,189 @@
+//! Rules of the packet filter that let packets pass without a session, among others that go on by session.
+
+use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6};
+use std::sync::Arc;
+
+use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig, is_valid};
+use sluice_engine::policy::Policy;
+use sluice_filter::{Action, Counters, Field, Filters, Kind, Rule, Settings, Verdict, Written};
+use sluice_testkit::packet::{self, Frame};
+use sluice_wire::tcp::flag::{ACK, SYN};
+
+const ACCEPT: Action = Action::Decide(Verdict::Accept);
+const UNTRACKED: Action = Action::Decide(Verdict::AcceptUntracked);
+
+/// A rule of both families about a port.
+fn port(action: Action, field: Field, port: u32) -> Written {
+    Written {
+        action,
+        four: vec![Rule::any().with(field, port, port).unwrap()],
+        six: vec![Rule::any().with(field, port, port).unwrap()],
+        applications: Vec::new(),
+        conditions: Default::default(),
+    }
+}
+
+fn filter(policy: &mut Policy, rules: &[Written]) {
+    let settings = Settings {
+        kind: Kind::Best,
+        default: Verdict::Drop,
+        sessions: true,
+        workers: 2,
+    };
+    let filters = Filters::new(rules, &settings, Counters::new(rules.len())).unwrap();
+    policy.filter_by(Arc::new(filters));
+}
+
+/// Questions to port 53, and no answers; port 80 by session; both directions of port 123.
+fn mixed(policy: &mut Policy) {
+    filter(
+        policy,
+        &[
+            port(UNTRACKED, Field::DestinationPort, 53),
+            port(ACCEPT, Field::DestinationPort, 80),
+            port(UNTRACKED, Field::DestinationPort, 123),
+            port(UNTRACKED, Field::SourcePort, 123),
+        ],
+    );
+}
+
+fn by_session(policy: &mut Policy) {
+    filter(policy, &[port(ACCEPT, Field::DestinationPort, 53)]);
+}
+
+fn rig(translate: bool, policy: fn(&mut Policy)) -> Rig {
+    Rig::new(Plan {
+        translate,
+        policy,
+        ..Plan::default()
+    })
+}
+
+fn commit(rig: &mut Rig, policy: fn(&mut Policy)) {
+    let plan = Plan {
+        translate: false,
+        policy,
+        ..Plan::default()
+    };
+    let (policy, routes) = rig::policy(&plan);
+    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+}
+
+fn packets(rig: &Rig, place: u32) -> u64 {
+    let filters = rig.plane.policy().filter.as_ref().unwrap();
+    filters.counters.of(place).unwrap().packets()
+}
+
+fn host() -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(192, 168, 1, 10), 4_000)
+}
+
+fn server(port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 7), port)
+}
+
+#[test]
+fn untracked_rule_is_asked_about_every_packet_and_makes_no_session() {
+    let mut rig = rig(false, mixed);
+    let question = packet::udp4(host(), server(53));
+    for _ in 0..3 {
+        let sent = rig.host_sends(&question);
+        assert_eq!(OUTSIDE, sent[0].port);
+        assert!(is_valid(&sent[0].frame));
+    }
+    assert_eq!((3, 0), (packets(&rig, 0), rig.live()));
+    // The answer is a packet of its own, and nothing lets it pass.
+    assert!(rig.router_sends(&packet::udp4(server(53), host())).is_empty());
+    assert_eq!(1, rig.drops("filter-default"));
+    // A rule for answers does, and makes no session either.
+    assert_eq!(1, rig.host_sends(&packet::udp4(host(), server(123))).len());
+    let sent = rig.router_sends(&packet::udp4(server(123), host()));
+    assert_eq!(INSIDE, sent[0].port);
+    assert_eq!((1, 1, 0), (packets(&rig, 2), packets(&rig, 3), rig.live()));
+}
+
+#[test]
+fn untracked_rule_leaves_sessions_to_the_others_of_its_list() {
+    let mut rig = rig(false, mixed);
+    let tcp = |port| packet::tcp4(host(), server(port));
+    assert_eq!(1, rig.host_sends(&tcp(80).flags(SYN)).len());
+    let answer = packet::tcp4(server(80), host()).flags(SYN | ACK);
+    assert_eq!(INSIDE, rig.router_sends(&answer)[0].port);
+    assert_eq!((1, 1), (packets(&rig, 1), rig.live()));
+    // What has begun elsewhere passes where nothing is tracked, and only there.
+    assert_eq!(1, rig.host_sends(&tcp(53).flags(ACK)).len());
+    let other = packet::tcp4(SocketAddrV4::new(*host().ip(), 4_001), server(80)).flags(ACK);
+    assert!(rig.host_sends(&other).is_empty());
+    assert_eq!(1, rig.live());
+}
+
+#[test]
+fn untracked_rule_lets_errors_pass_by_their_own_rules() {
+    let mut rig = rig(false, |policy| {
+        let errors = Written {
+            four: vec![Rule::any().with(Field::Message, 0x300, 0x3ff).unwrap()],
+            six: Vec::new(),
+            ..port(ACCEPT, Field::DestinationPort, 0)
+        };
+        filter(policy, &[port(UNTRACKED, Field::DestinationPort, 53), errors]);
+    });
+    let sent = rig.host_sends(&packet::udp4(host(), server(53)));
+    let error = |kind| packet::icmp4_error(*server(0).ip(), *host().ip(), kind, 0, &sent[0].frame, 28);
+    assert_eq!(INSIDE, rig.router_sends(&error(3))[0].port);
+    assert!(rig.router_sends(&error(11)).is_empty());
+    assert_eq!((1, 0), (packets(&rig, 1), rig.live()));
+}
+
+#[test]
+fn untracked_rule_gives_way_to_translation() {
+    let mut rig = rig(true, mixed);
+    let question = packet::udp4(host(), server(53));
+    let public = rig.public(&question);
+    assert_ne!(host(), public);
+    assert_eq!(1, rig.live());
+    let answers = rig.router_sends(&packet::udp4(server(53), public));
+    assert_eq!(INSIDE, answers[0].port);
+    // The session passes without being asked about.
+    assert_eq!(1, rig.host_sends(&question).len());
+    assert_eq!(1, packets(&rig, 0));
+}
+
+#[test]
+fn untracked_rule_ends_the_sessions_that_a_commit_takes_to_it() {
+    let mut rig = rig(false, by_session);
+    let question = packet::udp4(host(), server(53));
+    assert_eq!(1, rig.host_sends(&question).len());
+    assert_eq!(1, rig.live());
+    commit(&mut rig, mixed);
+    (0..2).for_each(|_| assert_eq!(1, rig.host_sends(&question).len()));
+    assert_eq!((2, 0), (packets(&rig, 0), rig.live()));
+    // And back.
+    commit(&mut rig, by_session);
+    (0..2).for_each(|_| assert_eq!(1, rig.host_sends(&question).len()));
+    assert_eq!((1, 1), (packets(&rig, 0), rig.live()));
+}
+
+#[test]
+fn untracked_rule_is_asked_about_later_fragments_with_the_ports_of_their_first() {
+    let address = |text: &str, port| SocketAddrV6::new(text.parse().unwrap(), port, 0, 0);
+    let six = packet::udp6(address("2001:db8:1::10", 4_000), address("2001:db8:9::1", 53));
+    let mut rig = rig(false, mixed);
+    let sends = |rig: &mut Rig, frame: &Frame, number| {
+        let first = frame.clone().payload(&[1; 72]).fragment(0, true, number);
+        let later = frame.clone().payload(&[1; 64]).fragment(10, false, number);
+        [first, later].map(|frame| rig.host_sends(&frame).len())
+    };
+    assert_eq!([1, 1], sends(&mut rig, &packet::udp4(host(), server(53)), 7));
+    assert_eq!([1, 1], sends(&mut rig, &six, 8), "{:?}", rig.all_drops());
+    assert_eq!((4, 0), (packets(&rig, 0), rig.live()));
+    // By session they share what became of their first one.
+    assert_eq!([0, 0], sends(&mut rig, &packet::udp4(host(), server(9)), 9));
+    assert_eq!(1, rig.drops("filter-fragment"), "{:?}", rig.all_drops());
+    commit(&mut rig, |policy| {
+        let mut first = port(UNTRACKED, Field::DestinationPort, 53);
+        first.four[0] = first.four[0].clone().with(Field::Fragment, 1, 1).unwrap();
+        filter(policy, &[first]);
+    });
+    assert_eq!([1, 0], sends(&mut rig, &packet::udp4(host(), server(53)), 10));
+    assert_eq!(2, rig.drops("filter-fragment"), "{:?}", rig.all_drops());
+}

@@ -1,0 +1,479 @@
+//! Sets of addresses and networks that change while rules name them: workers look them up, and add to them, without waiting.
+//!
+//! An address is a network of its own. An address is looked for in every prefix length that the set has of its family, which are
+//! few. A network has a place in either of two buckets of [`SLOTS`], by a hash that nobody outside can reckon. Of two places for each
+//! element that there may be half are free, so that both buckets are full next to never; then the set is full for that address.
+
+use core::hash::BuildHasher;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::collections::hash_map::RandomState;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Places of a bucket.
+const SLOTS: usize = 8;
+/// Buckets whose elements expire in one go, while packets can't add any.
+const SWEEP: usize = 64;
+/// How often a packet tries to add its address while somebody else changes the set.
+const TRIES: usize = 64;
+
+/// A place of an element. The tag says which family and prefix length its network is of, and changes with it.
+#[derive(Debug, Default)]
+struct Slot {
+    tag: AtomicU64,
+    address: [AtomicU64; 2],
+    /// Nanoseconds of the workers' clock; 0: for ever.
+    until: AtomicU64,
+}
+
+/// A network as a slot has it: family and prefix length, never 0 both, and the bits.
+type Key = (u64, [u64; 2]);
+
+/// Bits of a tag that say family and prefix length; the others count changes.
+const KIND: u64 = (1 << KIND_BITS) - 1;
+const KIND_BITS: u32 = 10;
+/// Bits of these that say the family.
+const FAMILY_BITS: u32 = 2;
+
+/// The network of a prefix length that an address is in. The length is at most that of the address.
+fn key(address: IpAddr, length: u8) -> Key {
+    let kind = |family: u64| u64::from(length) << FAMILY_BITS | family;
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+            (kind(1), [0, (address.to_bits() & mask).into()])
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+            let bits = address.to_bits() & mask;
+            (kind(2), [(bits >> 64) as u64, bits as u64])
+        }
+    }
+}
+
+/// The prefix length of a single address.
+pub fn full_length(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+impl Slot {
+    /// Whether the element is there. One that comes or goes meanwhile may be either.
+    fn has(&self, (kind, address): Key) -> bool {
+        let tag = self.tag.load(Ordering::Acquire);
+        let read = [0, 1].map(|half: usize| self.address[half].load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        tag & KIND == kind && read == address && self.tag.load(Ordering::Relaxed) == tag
+    }
+
+    fn is_free(&self) -> bool {
+        self.tag.load(Ordering::Relaxed) & KIND == 0
+    }
+
+    fn clear(&self) {
+        let tag = self.tag.load(Ordering::Relaxed);
+        self.tag.store((tag | KIND) + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+    }
+
+    /// Put an element where none is.
+    fn put(&self, (kind, address): Key, until: u64) {
+        for (half, bits) in self.address.iter().zip(address) {
+            half.store(bits, Ordering::Relaxed);
+        }
+        self.until.store(until, Ordering::Relaxed);
+        let tag = self.tag.load(Ordering::Relaxed);
+        self.tag.store(tag | kind, Ordering::Release);
+    }
+
+    /// Family and prefix length.
+    fn kind(&self) -> (usize, u8) {
+        let kind = self.tag.load(Ordering::Relaxed) & KIND;
+        (usize::from(kind & 3 == 2), (kind >> FAMILY_BITS) as u8)
+    }
+
+    fn element(&self) -> Option<((IpAddr, u8), u64)> {
+        let [high, low] = [0, 1].map(|half: usize| self.address[half].load(Ordering::Relaxed));
+        let kind = self.tag.load(Ordering::Relaxed) & KIND;
+        let address = match kind & 3 {
+            0 => return None,
+            1 => std::net::Ipv4Addr::from_bits(low as u32).into(),
+            _ => std::net::Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into(),
+        };
+        let length = (kind >> FAMILY_BITS) as u8;
+        Some(((address, length), self.until.load(Ordering::Relaxed)))
+    }
+}
+
+/// A set is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the set is full")]
+pub struct SetFull;
+
+/// The prefix lengths that a set has, of one family.
+#[derive(Debug)]
+struct Lengths {
+    /// A bit for each.
+    used: [AtomicU64; 3],
+    /// Networks of each; whoever changes the set counts them.
+    count: Box<[AtomicUsize]>,
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self {
+            used: Default::default(),
+            count: (0..=128).map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+}
+
+impl Lengths {
+    /// A network comes: its length is looked for before it is there.
+    fn come(&self, length: u8) {
+        let (word, bit) = (usize::from(length / 64), 1 << (length % 64));
+        if self.count[usize::from(length)].fetch_add(1, Ordering::Relaxed) == 0 {
+            self.used[word].fetch_or(bit, Ordering::Release);
+        }
+    }
+
+    /// A network has gone.
+    fn go(&self, length: u8) {
+        let (word, bit) = (usize::from(length / 64), 1 << (length % 64));
+        if self.count[usize::from(length)].fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.used[word].fetch_and(!bit, Ordering::Release);
+        }
+    }
+
+    /// Those that there are.
+    fn used(&self) -> impl Iterator<Item = u8> {
+        self.used.iter().zip([0, 64, 128]).flat_map(|(word, first)| {
+            let mut rest = word.load(Ordering::Acquire);
+            std::iter::from_fn(move || {
+                let length = rest.trailing_zeros() as u8;
+                (rest != 0).then(|| {
+                    rest &= rest - 1;
+                    first + length
+                })
+            })
+        })
+    }
+}
+
+/// A set of addresses and networks.
+#[derive(Debug)]
+pub struct AddressSet {
+    buckets: Box<[[Slot; SLOTS]]>,
+    hashes: RandomState,
+    size: usize,
+    /// Nanoseconds that elements stay where nothing else is said; 0: for ever.
+    timeout: AtomicU64,
+    /// Who changes anything holds it.
+    writer: Mutex<()>,
+    lengths: [Lengths; 2],
+    len: AtomicUsize,
+    refused: AtomicU64,
+}
+
+impl AddressSet {
+    /// An empty one of at most so many elements.
+    pub fn new(size: usize, timeout: Option<Duration>) -> Self {
+        let buckets = (2 * size).div_ceil(SLOTS).next_power_of_two();
+        let set = Self {
+            buckets: (0..buckets).map(|_| Default::default()).collect(),
+            hashes: RandomState::new(),
+            size,
+            timeout: AtomicU64::new(0),
+            writer: Mutex::new(()),
+            lengths: Default::default(),
+            len: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+        };
+        set.set_timeout(timeout);
+        set
+    }
+
+    /// How many elements there may be.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How long elements stay where nothing else is said.
+    pub fn timeout(&self) -> Option<Duration> {
+        let timeout = self.timeout.load(Ordering::Relaxed);
+        (timeout != 0).then(|| Duration::from_nanos(timeout))
+    }
+
+    /// Let elements that come from now on stay so long.
+    pub fn set_timeout(&self, timeout: Option<Duration>) {
+        self.timeout.store(timeout.map_or(0, nanoseconds), Ordering::Relaxed);
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Addresses of packets that were not added, as the set was full or somebody else changed it.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    fn places(&self, key: Key) -> [&[Slot; SLOTS]; 2] {
+        let (hash, mask) = (self.hashes.hash_one(key), self.buckets.len() - 1);
+        [hash as usize, (hash >> 32) as usize].map(|place| &self.buckets[place & mask])
+    }
+
+    fn find(&self, key: Key) -> Option<&Slot> {
+        self.places(key).into_iter().flatten().find(|slot| slot.has(key))
+    }
+
+    /// Whether an address is in it, or in one of its networks.
+    #[inline]
+    pub fn has(&self, address: IpAddr) -> bool {
+        let lengths = &self.lengths[usize::from(address.is_ipv6())];
+        lengths.used().any(|length| self.find(key(address, length)).is_some())
+    }
+
+    fn write(&self) -> MutexGuard<'_, ()> {
+        self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Add an address for a time, or for ever, or prolong its time; whether it is new.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn add(&self, address: IpAddr, timeout: Option<Duration>, now: u64) -> Result<bool, SetFull> {
+        self.add_network((address, full_length(address)), timeout, now)
+    }
+
+    /// The same with all addresses of a prefix.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn add_network(
+        &self,
+        (address, length): (IpAddr, u8),
+        timeout: Option<Duration>,
+        now: u64,
+    ) -> Result<bool, SetFull> {
+        let key = key(address, length.min(full_length(address)));
+        let until = until(timeout.map_or(0, nanoseconds), now);
+        self.add_as(key, until, &self.write())
+    }
+
+    fn add_as(&self, key: Key, until: u64, _writer: &MutexGuard<'_, ()>) -> Result<bool, SetFull> {
+        if let Some(slot) = self.find(key) {
+            slot.until.store(until, Ordering::Relaxed);
+            return Ok(false);
+        }
+        let mut places = self.places(key);
+        let used = |bucket: &[Slot; SLOTS]| bucket.iter().filter(|slot| !slot.is_free()).count();
+        places.sort_by_key(|bucket| used(bucket));
+        let free = places[0].iter().find(|slot| slot.is_free());
+        match free.filter(|_| self.len() < self.size) {
+            Some(slot) => {
+                self.lengths[usize::from(key.0 & 3 == 2)].come((key.0 >> FAMILY_BITS) as u8);
+                slot.put(key, until);
+                self.len.fetch_add(1, Ordering::Relaxed);
+                Ok(true)
+            }
+            None => Err(SetFull),
+        }
+    }
+
+    /// A packet adds an address for the set's own time, or prolongs it. Never waits: what can't be done is counted.
+    pub(super) fn add_by_packet(&self, address: IpAddr, now: u64) {
+        let key = key(address, full_length(address));
+        let until = until(self.timeout.load(Ordering::Relaxed), now);
+        if let Some(slot) = self.find(key) {
+            // What was added for ever stays, and so does an element that has taken the slot meanwhile.
+            let old = slot.until.load(Ordering::Relaxed);
+            if until != 0 && old != 0 {
+                let _ = slot
+                    .until
+                    .compare_exchange(old, until, Ordering::Relaxed, Ordering::Relaxed);
+            }
+            return;
+        }
+        let writer = (0..TRIES).find_map(|_| {
+            core::hint::spin_loop();
+            self.writer.try_lock().ok()
+        });
+        let is_added = writer.is_some_and(|writer| self.add_as(key, until, &writer).is_ok());
+        if !is_added {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn take(&self, slot: &Slot) {
+        let (family, length) = slot.kind();
+        slot.clear();
+        self.lengths[family].go(length);
+        self.len.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Remove an address; whether it was there.
+    pub fn remove(&self, address: IpAddr) -> bool {
+        self.remove_network((address, full_length(address)))
+    }
+
+    /// The same with a prefix. Others within it, and around it, stay.
+    pub fn remove_network(&self, (address, length): (IpAddr, u8)) -> bool {
+        let _writer = self.write();
+        let slot = self.find(key(address, length.min(full_length(address))));
+        slot.into_iter().for_each(|slot| self.take(slot));
+        slot.is_some()
+    }
+
+    /// Remove what a condition names, a few at a time; how many.
+    fn remove_where(&self, goes: impl Fn(u64) -> bool) -> usize {
+        let mut count = 0;
+        for buckets in self.buckets.chunks(SWEEP) {
+            let _writer = self.write();
+            for slot in buckets.iter().flatten().filter(|slot| !slot.is_free()) {
+                if goes(slot.until.load(Ordering::Relaxed)) {
+                    self.take(slot);
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    /// Remove all; how many there were.
+    pub fn flush(&self) -> usize {
+        self.remove_where(|_| true)
+    }
+
+    /// Remove those whose time is over. Call it now and then.
+    pub fn expire(&self, now: u64) {
+        if !self.is_empty() {
+            self.remove_where(|until| until != 0 && until <= now);
+        }
+    }
+
+    /// All networks in order, each with the nanoseconds that are left to it, if these are limited.
+    pub fn elements(&self, now: u64) -> Vec<((IpAddr, u8), Option<u64>)> {
+        let mut found = Vec::with_capacity(self.len());
+        for buckets in self.buckets.chunks(SWEEP) {
+            let _writer = self.write();
+            found.extend(buckets.iter().flatten().filter_map(Slot::element));
+        }
+        found.sort_unstable();
+        let left = |until: u64| (until != 0).then(|| until.saturating_sub(now));
+        found
+            .into_iter()
+            .map(|(network, until)| (network, left(until)))
+            .collect()
+    }
+
+    /// Add the elements of another, as far as they fit.
+    pub fn copy(&self, other: &Self) {
+        let elements = other.elements(0);
+        let writer = self.write();
+        for ((address, length), until) in elements {
+            // What does not fit is left out.
+            let _ = self.add_as(key(address, length), until.unwrap_or(0), &writer);
+        }
+    }
+}
+
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn until(timeout: u64, now: u64) -> u64 {
+    if timeout == 0 { 0 } else { now.saturating_add(timeout) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v4(number: u32) -> IpAddr {
+        std::net::Ipv4Addr::from_bits(number).into()
+    }
+
+    fn v6(number: u128) -> IpAddr {
+        std::net::Ipv6Addr::from_bits(number).into()
+    }
+
+    #[test]
+    fn set_takes_as_many_as_its_size_and_tells_families_apart() {
+        for size in [1, 7, 100, 10_000] {
+            let set = AddressSet::new(size, None);
+            let added = (0..2 * size as u32).filter(|&number| set.add(v4(number), None, 0).is_ok());
+            assert_eq!(size, added.count());
+            assert_eq!((size, Err(SetFull)), (set.len(), set.add(v6(1), None, 0)));
+            assert!(set.has(v4(0)) && !set.has(v6(0)) && !set.has(v4(size as u32)));
+            assert_eq!(Ok(false), set.add(v4(0), None, 0));
+            assert!(set.remove(v4(0)) && !set.remove(v4(0)) && !set.has(v4(0)));
+            assert_eq!(Ok(true), set.add(v6(0), None, 0));
+            assert_eq!((size, 0), (set.flush(), set.len()));
+        }
+    }
+
+    #[test]
+    fn elements_go_when_their_time_is_over() {
+        let second = 1_000_000_000;
+        let set = AddressSet::new(10, Some(Duration::from_secs(5)));
+        set.add_by_packet(v4(1), second);
+        set.add(v4(2), None, second).unwrap();
+        set.add(v4(3), Some(Duration::from_secs(60)), second).unwrap();
+        set.add_by_packet(v4(2), second);
+        let left = |element: (u32, Option<u64>)| ((v4(element.0), 32), element.1.map(|left| left * second));
+        assert_eq!(
+            [(1, Some(4)), (2, None), (3, Some(59))].map(left),
+            *set.elements(2 * second)
+        );
+        set.expire(5 * second);
+        assert_eq!(3, set.len());
+        // Seen again, it stays longer.
+        set.add_by_packet(v4(1), 5 * second);
+        set.expire(9 * second);
+        assert_eq!(3, set.len());
+        set.expire(10 * second);
+        assert_eq!([(2, None), (3, Some(51))].map(left), *set.elements(10 * second));
+        let copy = AddressSet::new(1, None);
+        copy.copy(&set);
+        assert_eq!(1, copy.len());
+    }
+
+    #[test]
+    fn packets_that_find_a_set_full_are_counted() {
+        let set = AddressSet::new(2, None);
+        (0..5).for_each(|number| set.add_by_packet(v4(number), 1));
+        assert_eq!((2, 3), (set.len(), set.refused()));
+    }
+
+    #[test]
+    fn element_that_stays_is_always_found_while_others_come_and_go() {
+        let set = AddressSet::new(64, None);
+        set.add(v6(u128::MAX), None, 0).unwrap();
+        std::thread::scope(|scope| {
+            for worker in 0..2u32 {
+                let set = &set;
+                scope.spawn(move || {
+                    for round in 0..20_000 {
+                        set.add_by_packet(v4(worker * 100 + round % 40), 1);
+                        assert!(set.has(v6(u128::MAX)));
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for round in 0..20_000 {
+                    set.remove(v4(round % 140));
+                    assert!(!set.has(v6(u128::from(round))));
+                }
+            });
+        });
+        assert!(set.len() <= 64 && set.has(v6(u128::MAX)));
+        assert_eq!(set.len(), set.elements(0).len());
+    }
+}

@@ -1,0 +1,206 @@
+//! Sets of ports that change while rules name them.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::address_set::{SetFull, nanoseconds, until};
+
+/// All ports that there are.
+const PORTS: usize = 1 << 16;
+/// A port that is there for ever.
+const FOR_EVER: u64 = u64::MAX;
+
+/// A set of ports.
+#[derive(Debug)]
+pub struct PortSet {
+    /// Until when each port is there, in nanoseconds of the workers' clock; 0: it is not.
+    until: Box<[AtomicU64]>,
+    size: usize,
+    /// Nanoseconds that ports stay where nothing else is said; 0: for ever.
+    timeout: AtomicU64,
+    /// Who changes anything holds it.
+    writer: Mutex<()>,
+    len: AtomicUsize,
+}
+
+impl PortSet {
+    /// An empty one of at most so many ports.
+    pub fn new(size: usize, timeout: Option<Duration>) -> Self {
+        let set = Self {
+            until: (0..PORTS).map(|_| AtomicU64::new(0)).collect(),
+            size,
+            timeout: AtomicU64::new(0),
+            writer: Mutex::new(()),
+            len: AtomicUsize::new(0),
+        };
+        set.set_timeout(timeout);
+        set
+    }
+
+    /// How many ports there may be.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How long ports stay where nothing else is said.
+    pub fn timeout(&self) -> Option<Duration> {
+        let timeout = self.timeout.load(Ordering::Relaxed);
+        (timeout != 0).then(|| Duration::from_nanos(timeout))
+    }
+
+    /// Let ports that come from now on stay so long.
+    pub fn set_timeout(&self, timeout: Option<Duration>) {
+        self.timeout.store(timeout.map_or(0, nanoseconds), Ordering::Relaxed);
+    }
+
+    /// How many ports there are.
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a port is in it.
+    #[inline]
+    pub fn has(&self, port: u16) -> bool {
+        self.until[usize::from(port)].load(Ordering::Relaxed) != 0
+    }
+
+    fn write(&self) -> MutexGuard<'_, ()> {
+        self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Add ports for a time, or for ever, or prolong their time; how many are new.
+    ///
+    /// # Errors
+    /// There is no room for all: none is added.
+    pub fn add(&self, ports: RangeInclusive<u16>, timeout: Option<Duration>, now: u64) -> Result<usize, SetFull> {
+        let until = match until(timeout.map_or(0, nanoseconds), now) {
+            0 => FOR_EVER,
+            until => until,
+        };
+        self.add_until(ports, until)
+    }
+
+    fn add_until(&self, ports: RangeInclusive<u16>, until: u64) -> Result<usize, SetFull> {
+        let _writer = self.write();
+        let new = ports.clone().filter(|&port| !self.has(port)).count();
+        if self.len() + new > self.size {
+            return Err(SetFull);
+        }
+        for port in ports {
+            self.until[usize::from(port)].store(until, Ordering::Relaxed);
+        }
+        self.len.fetch_add(new, Ordering::Relaxed);
+        Ok(new)
+    }
+
+    /// Remove those that a condition names, by when their time is over; how many.
+    fn remove_where(&self, ports: RangeInclusive<u16>, goes: impl Fn(u64) -> bool) -> usize {
+        let _writer = self.write();
+        let mut count = 0;
+        for until in &self.until[usize::from(*ports.start())..=usize::from(*ports.end())] {
+            let is_there = until.load(Ordering::Relaxed);
+            if is_there != 0 && goes(is_there) {
+                until.store(0, Ordering::Relaxed);
+                count += 1;
+            }
+        }
+        self.len.fetch_sub(count, Ordering::Relaxed);
+        count
+    }
+
+    /// Remove ports; how many were there. The range must not end before it begins.
+    pub fn remove(&self, ports: RangeInclusive<u16>) -> usize {
+        self.remove_where(ports, |_| true)
+    }
+
+    /// Remove all; how many there were.
+    pub fn flush(&self) -> usize {
+        self.remove(0..=u16::MAX)
+    }
+
+    /// Remove those whose time is over. Call it now and then.
+    pub fn expire(&self, now: u64) {
+        if !self.is_empty() {
+            self.remove_where(0..=u16::MAX, |until| until <= now);
+        }
+    }
+
+    /// Ports side by side that go at one time, in order, each range with that.
+    fn ranges(&self) -> Vec<((u16, u16), u64)> {
+        let _writer = self.write();
+        let mut found: Vec<((u16, u16), u64)> = Vec::new();
+        for (port, until) in (0..=u16::MAX).zip(&self.until) {
+            let until = until.load(Ordering::Relaxed);
+            match found.last_mut() {
+                _ if until == 0 => {}
+                Some(((_, last), same)) if *same == until && u32::from(*last) + 1 == port.into() => *last = port,
+                _ => found.push(((port, port), until)),
+            }
+        }
+        found
+    }
+
+    /// Ports side by side, in order, with the nanoseconds that are left to them, if these are limited.
+    pub fn elements(&self, now: u64) -> Vec<((u16, u16), Option<u64>)> {
+        let left = |until: u64| (until != FOR_EVER).then(|| until.saturating_sub(now));
+        let ranges = self.ranges().into_iter();
+        ranges.map(|(ports, until)| (ports, left(until))).collect()
+    }
+
+    /// Add the ports of another, as far as they fit.
+    pub fn copy(&self, other: &Self) {
+        for ((first, last), until) in other.ranges() {
+            // What does not fit is left out.
+            (first..=last).for_each(|port| _ = self.add_until(port..=port, until));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_side_by_side_are_one_element() {
+        let set = PortSet::new(PORTS, None);
+        assert_eq!(Ok(3), set.add(80..=82, None, 0));
+        assert_eq!(Ok(1), set.add(82..=83, None, 0));
+        assert_eq!(Ok(2), set.add(u16::MAX - 1..=u16::MAX, None, 0));
+        assert_eq!([((80, 83), None), ((65_534, 65_535), None)], *set.elements(0));
+        assert_eq!(1, set.remove(81..=81));
+        assert_eq!(
+            [(80, 80), (82, 83), (65_534, 65_535)],
+            *set.elements(0).into_iter().map(|(ports, _)| ports).collect::<Vec<_>>()
+        );
+        assert_eq!((5, 5, 0), (set.len(), set.flush(), set.len()));
+    }
+
+    #[test]
+    fn ports_go_when_their_time_is_over() {
+        let set = PortSet::new(10, None);
+        set.add(1..=2, Some(Duration::from_nanos(5)), 10).unwrap();
+        set.add(2..=3, None, 10).unwrap();
+        assert_eq!([((1, 1), Some(3)), ((2, 3), None)], *set.elements(12));
+        set.expire(14);
+        assert_eq!(3, set.len());
+        set.expire(15);
+        assert_eq!(([false, true], 2), ([1, 2].map(|port| set.has(port)), set.len()));
+    }
+
+    #[test]
+    fn ports_that_do_not_fit_are_refused_together() {
+        let set = PortSet::new(3, None);
+        assert_eq!(Err(SetFull), set.add(1..=4, None, 0));
+        assert_eq!((Ok(2), Ok(1)), (set.add(1..=2, None, 0), set.add(1..=3, None, 0)));
+        let copy = PortSet::new(2, None);
+        copy.copy(&set);
+        assert_eq!([((1, 2), None)], *copy.elements(0));
+    }
+}
