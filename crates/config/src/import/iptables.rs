@@ -107,6 +107,7 @@ fn chain(table: &str, declared: &str, line: usize) -> Option<(String, Chain)> {
     let hook = match (table, name) {
         _ if policy == "-" => None,
         ("filter", "FORWARD") => Some(Hook::Forward),
+        ("raw", "PREROUTING") => Some(Hook::Raw),
         ("nat", "PREROUTING") => Some(Hook::Prerouting),
         ("nat", "POSTROUTING") => Some(Hook::Postrouting),
         _ => Some(Hook::Other),

@@ -74,6 +74,8 @@ pub struct Table {
 /// Where a chain begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
+    /// What is not tracked.
+    Raw,
     /// The filter of forwarded packets.
     Forward,
     /// Translation before routing.
@@ -147,6 +149,10 @@ impl Step {
 pub enum Action {
     /// Pass; in tables of translation: leave as it is.
     Accept,
+    /// Pass, and make no session.
+    AcceptUntracked,
+    /// Before connections are tracked: leave these packets out.
+    Notrack,
     /// Drop.
     Drop,
     /// Drop and tell.
@@ -196,7 +202,10 @@ pub struct Decision {
 impl Decision {
     /// Whether nothing behind it is asked.
     pub fn decides(&self) -> bool {
-        !matches!(self.action, Action::Count | Action::Log | Action::AddToSet(_))
+        !matches!(
+            self.action,
+            Action::Count | Action::Log | Action::AddToSet(_) | Action::Notrack
+        )
     }
 
     /// Whether the packets end here.
