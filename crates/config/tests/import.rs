@@ -801,6 +801,64 @@ fn nft_sets_that_change_are_sets_of_the_filter() {
 }
 
 #[test]
+fn iptables_notrack_is_a_rule_without_a_session() {
+    let with = |raw: &str, rules: &str| {
+        imported(
+            &[&format!(
+                "*raw\n:PREROUTING ACCEPT [0:0]\n{raw}\nCOMMIT\n*filter\n:FORWARD DROP [0:0]\n{rules}\nCOMMIT\n"
+            )],
+            &[],
+        )
+    };
+    let stateful =
+        "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A FORWARD -s 10.0.0.0/8 -j ACCEPT";
+    let dns = "-A PREROUTING -s 10.0.0.1/32 -j ACCEPT\n-A PREROUTING -p udp -m udp --dport 53 -j CT --notrack";
+    let one = with(dns, stateful);
+    assert_eq!(NONE, *left(&one));
+    let untracked: Vec<_> = rules(&one).into_iter().filter(|rule| rule.contains("53")).collect();
+    assert_eq!(
+        [
+            "action = 'accept', from = ['10.0.0.0', '10.0.0.2-10.255.255.255'], protocol = 'udp', to-port = '53', track = false",
+            "action = 'drop', from = ['0.0.0.0-10.0.0.0', '10.0.0.2-255.255.255.255'], protocol = 'udp', to-port = '53'",
+        ],
+        *untracked
+    );
+    assert_eq!("action = 'accept', from = '10.0.0.0/8'", rules(&one)[2]);
+    assert!(
+        one.notes.iter().any(|note| note.reason.starts_with("`track = false`")),
+        "{:?}",
+        one.notes
+    );
+    // What is not tracked is neither new nor established.
+    let by_state = with(
+        "-A PREROUTING -p udp -j NOTRACK",
+        "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A FORWARD -m conntrack --ctstate NEW -j ACCEPT\n\
+         -A FORWARD -m conntrack --ctstate UNTRACKED -d 192.0.2.1/32 -j ACCEPT",
+    );
+    assert_eq!(
+        [
+            "action = 'accept', to = '192.0.2.1', protocol = 'udp', track = false",
+            "action = 'drop', from = '0.0.0.0/0', protocol = 'udp'",
+        ],
+        rules(&by_state)[..2]
+    );
+    // Packet by packet nothing is tracked anyway.
+    let by_packet = with(dns, "-A FORWARD -s 10.0.0.0/8 -j ACCEPT");
+    assert_eq!((1, NONE.len()), (rules(&by_packet).len(), left(&by_packet).len()));
+    let others = with(
+        "-A PREROUTING -s 10.9.0.0/16 -j DROP\n-A PREROUTING -p tcp -j CT --zone 7",
+        stateful,
+    );
+    assert_eq!(
+        [
+            "3: chain `PREROUTING` of table raw has no counterpart but for `notrack`",
+            "4: target `CT` has no counterpart"
+        ],
+        *left(&others)
+    );
+}
+
+#[test]
 fn nat_masquerade_without_an_address_is_listed() {
     let rule = "-A POSTROUTING -s 10.0.0.0/8 -o eth0 -j MASQUERADE";
     assert_eq!(

@@ -9,7 +9,7 @@ use super::interfaces::{NOT_FORWARDED, widen, without_loopback};
 use super::listing::{Action, Chain, Decision, Hook, LineIndex, Listing, Table};
 use super::packets::Packets;
 use super::sets::What;
-use super::{Said, input, rules, sessions};
+use super::{Said, input, rules, sessions, untracked};
 use crate::schema::{Filter, FilterRule, NamedSet, Verdict};
 use crate::value::{Addresses, Ports};
 
@@ -117,7 +117,9 @@ fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, 
     }
     let end = |six| end(policies, six);
     let decisions = without_loopback(decisions, listing, said, NOT_FORWARDED);
+    let untracked = untracked::untracked(listing, &decisions, &end, said);
     let (stateful, decisions) = sessions::sessions(decisions, &end, listing, said);
+    let decisions = untracked.before(decisions, stateful, said);
     if !stateful {
         said.refusing = decisions
             .iter()
@@ -180,7 +182,14 @@ fn base(table: &Table, chain: &Chain, said: &mut Said) -> Vec<Decision> {
         }
     }
     said.asked.extend(flat.asked);
-    flat.decisions
+    let (late, decisions): (Vec<_>, Vec<_>) = flat
+        .decisions
+        .into_iter()
+        .partition(|decision| decision.action == Action::Notrack);
+    for decision in late {
+        said.leave(decision.line, "what is forwarded has been tracked by then");
+    }
+    decisions
 }
 
 /// Decisions of a chain, where others are asked after it: what it accepts they are asked about.

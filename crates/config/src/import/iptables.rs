@@ -108,6 +108,7 @@ fn chain(table: &str, declared: &str, line: usize) -> Option<(String, Chain)> {
         _ if policy == "-" => None,
         ("filter", "FORWARD") => Some(Hook::Forward),
         ("filter", "INPUT") => Some(Hook::Input),
+        ("raw", "PREROUTING") => Some(Hook::Raw),
         ("nat", "PREROUTING") => Some(Hook::Prerouting),
         ("nat", "POSTROUTING") => Some(Hook::Postrouting),
         _ => Some(Hook::Other),

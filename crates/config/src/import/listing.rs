@@ -74,6 +74,8 @@ pub struct Table {
 /// Where a chain begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
+    /// What is not tracked.
+    Raw,
     /// The filter of forwarded packets.
     Forward,
     /// The filter of packets to the gateway itself.
@@ -149,6 +151,10 @@ impl Step {
 pub enum Action {
     /// Pass; in tables of translation: leave as it is.
     Accept,
+    /// Pass, and make no session.
+    AcceptUntracked,
+    /// Before connections are tracked: leave these packets out.
+    Notrack,
     /// Drop.
     Drop,
     /// Drop and tell.
@@ -198,7 +204,10 @@ pub struct Decision {
 impl Decision {
     /// Whether nothing behind it is asked.
     pub fn decides(&self) -> bool {
-        !matches!(self.action, Action::Count | Action::Log | Action::AddToSet(_))
+        !matches!(
+            self.action,
+            Action::Count | Action::Log | Action::AddToSet(_) | Action::Notrack
+        )
     }
 
     /// Whether the packets end here.

@@ -235,6 +235,8 @@ fn step(
         "ACCEPT" => Action::Accept,
         "DROP" => Action::Drop,
         "RETURN" => return Ok(Step::Return),
+        "NOTRACK" => Action::Notrack,
+        "CT" if *options == ["--notrack"] => return Ok(Step::Do(Action::Notrack)),
         "REJECT" => Action::Reject(reject(options)?),
         "LOG" => {
             let prefix = option(options, "--log-prefix");

@@ -24,6 +24,7 @@ mod ranges;
 mod rules;
 mod sessions;
 mod sets;
+mod untracked;
 mod values;
 
 use std::collections::HashSet;

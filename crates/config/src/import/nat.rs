@@ -115,7 +115,7 @@ fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>
     match decision.action {
         Action::Accept if other => return Err(Some("other chains of translation are asked after it")),
         Action::Drop | Action::Reject(_) => return Err(Some("chains of translation drop nothing here")),
-        Action::Count | Action::Log | Action::AddToSet(_) => {
+        Action::Count | Action::Log | Action::AddToSet(_) | Action::Notrack => {
             return Err(Some("rules of translation count for themselves, and log nothing"));
         }
         _ => {}

@@ -12,6 +12,9 @@ use super::{ImportError, Wrong, values};
 use crate::schema::{NamedSet, SetType, Verdict};
 use crate::value::{Period, SetElement};
 
+/// The priority of chains before connections are tracked.
+const RAW: i64 = -300;
+
 /// Sets and maps of a table by name.
 #[derive(Debug, Default)]
 pub struct Sets {
@@ -177,7 +180,9 @@ impl Ruleset<'_> {
             .get_mut(&object.table()?)
             .ok_or(Wrong::Object(object.number, "table"))?;
         let routed = !table.families.is_empty();
+        let is_raw = object.fields.get("prio").and_then(Value::as_i64) == Some(RAW);
         let hook = of("hook").map(|hook| match (of("type"), hook) {
+            (Some("filter"), "prerouting") if routed && is_raw => Hook::Raw,
             (Some("filter"), "forward") if routed => Hook::Forward,
             (Some("filter"), "input") if routed => Hook::Input,
             (Some("nat"), "prerouting") if routed => Hook::Prerouting,

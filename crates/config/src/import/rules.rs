@@ -157,12 +157,13 @@ fn twins(group: &[Decision]) -> Vec<Twins> {
 
 /// A rule about all packets.
 pub fn bare(action: &Action) -> FilterRule {
+    let track = *action != Action::AcceptUntracked;
     let added = match action {
         Action::AddToSet(name) => Some(name.clone()),
         _ => None,
     };
     let (action, with) = match action {
-        Action::Accept => (schema::Action::Accept, None),
+        Action::Accept | Action::AcceptUntracked => (schema::Action::Accept, None),
         Action::Reject(with) => (schema::Action::Reject, Some(*with)),
         Action::Count => (schema::Action::Count, None),
         Action::Log => (schema::Action::Log, None),
@@ -172,6 +173,7 @@ pub fn bare(action: &Action) -> FilterRule {
     };
     FilterRule {
         with: with.unwrap_or_default(),
+        track,
         set: added,
         ..FilterRule::of(action)
     }

@@ -21,6 +21,7 @@ pub fn step(kind: &str, value: &Value, name: &mut Option<String>) -> Result<Step
     let action = match kind {
         "accept" => Action::Accept,
         "drop" => Action::Drop,
+        "notrack" => Action::Notrack,
         "return" => return Ok(Step::Return),
         "jump" => return Ok(Step::Jump(target()?)),
         "goto" => return Ok(Step::Goto(target()?)),
