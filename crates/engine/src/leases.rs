@@ -50,7 +50,7 @@ pub fn lessor<F: Family>(session: &F::Session, policy: &Policy, shard: u16) -> L
     }
     // A port that has come to another shard is lost: answers go there.
     let shards = policy.leases.four.shards();
-    let stays = |pool: &ValidPool<F::Address>| pool.shard_of(shards, address, port) == shard.into();
+    let stays = |pool: &ValidPool<F::Address>| pool.is_of(shards, shard.into(), address, port);
     let lends = |pool: &ValidPool<F::Address>| {
         pool.lends(address, port) && (pool.inside(address, port).is_some() || stays(pool))
     };
