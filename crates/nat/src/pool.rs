@@ -419,11 +419,12 @@ impl<A: Address> ValidPool<A> {
         self.units >= shards.count()
     }
 
-    /// Whether shards share ports of its addresses: where bits say which are free and no computation does, and each shard keeps a
-    /// whole unit of each address for itself. Of two shards each has half anyway.
+    /// Whether shards share ports of its addresses: where bits say which are free, no sessions have a port together and no
+    /// computation says who has it, and each shard keeps a whole unit of each address for itself. Of two shards each has half anyway.
     #[inline(always)]
     pub fn shares(&self, shards: Shards) -> bool {
-        shards.count() > 2 && self.has_bits() && self.plan.is_none() && self.units >= 2 * shards.count()
+        let by_bits = self.has_bits() && self.plan.is_none() && !self.overlap;
+        by_bits && shards.count() > 2 && self.units >= 2 * shards.count()
     }
 
     /// The ports that shards share of an address, by its place in the pool.
@@ -437,6 +438,15 @@ impl<A: Address> ValidPool<A> {
         let of_unit = self.shared.0.is_some() && shards.is_shared(self.unit_of(port));
         self.shared(self.index_of(address).filter(|_| of_unit)?)
             .map(Arc::as_ref)
+    }
+
+    /// Whether a session of a shard keeps an address and port, after a change of pools: no other shard has it. Where shards share it
+    /// and none has it, this one claims it as it goes over to the pools.
+    pub fn keeps(&self, shards: Shards, shard: u32, address: A, port: u16) -> bool {
+        match self.shared_at(shards, address, port) {
+            Some(shared) => shared.owner(u32::from(port) / BLOCK).is_none_or(|owner| owner == shard),
+            None => self.shard_of(shards, address, port) == shard,
+        }
     }
 
     /// Whether a shard has an address and port that is not computed: it has claimed it, or nobody has and it is the one that
