@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::Config;
 use crate::config::Pool;
 use crate::schema::{Pairing, PortSelection, System};
-use crate::value::AddressRange;
+use crate::value::{AddressRange, PortRange};
 
 /// Ports that always share a shard.
 const UNIT: u64 = 64;
@@ -91,7 +91,8 @@ fn ports(pool: &Pool, shards: u64) -> [u64; 3] {
     let size = pool.block.map_or(UNIT, |block| u64::from(block.size.max(1)));
     let first = u64::from(pool.ports.first()) / size;
     let units = u64::from(pool.ports.last()) / size - first + 1;
-    let of_address = units.div_ceil(shards.max(1)).saturating_mul(size).min(all);
+    let of_shard = || units.div_ceil(shards.max(1)).saturating_mul(size).min(all);
+    let of_address = shared(pool, size, shards).unwrap_or_else(of_shard);
     let most = match (&pool.deterministic, pool.block) {
         (Some(dealt), _) => {
             let shares = u64::from(dealt.compression) + u64::from(dealt.dynamic);
@@ -105,6 +106,44 @@ fn ports(pool: &Pool, shards: u64) -> [u64; 3] {
         .ports
         .each()
         .map(|limit| most.min(limit.map_or(u64::MAX, u64::from)))
+}
+
+/// Ports of an address that a shard can have where shards share them; none where they share none, since another session or a
+/// computation has a say in who has a port.
+fn shared(pool: &Pool, size: u64, shards: u64) -> Option<u64> {
+    let by_computation = pool.deterministic.is_some() || pool.selection == PortSelection::Preserve;
+    if by_computation || pool.overlap {
+        return None;
+    }
+    let within = |range: &PortRange, (from, to): (u64, u64)| {
+        (u64::from(range.last()).min(to) + 1).saturating_sub(u64::from(range.first()).max(from))
+    };
+    within_reach(pool.ports, size, shards, |unit| {
+        let reserved = pool.reserved.iter().map(|range| within(range, unit));
+        within(&pool.ports, unit) - reserved.sum::<u64>()
+    })
+}
+
+/// What any shard can have of an address where shards share every other unit of so many ports: all of these, and its own. Each unit
+/// counts as is said of its first and last port. None where some shard would have no whole unit of its own: then they share none.
+pub fn within_reach(ports: PortRange, size: u64, shards: u64, count: impl Fn((u64, u64)) -> u64) -> Option<u64> {
+    let (first, last) = (u64::from(ports.first()), u64::from(ports.last()));
+    let whole = ((last + 1) / size).saturating_sub(first.div_ceil(size));
+    if shards <= 2 || whole < 2 * shards {
+        return None;
+    }
+    let is_shared = |unit: u64| (unit / shards ^ unit) & 1 != 0;
+    let mut own = vec![0; 2 * shards as usize];
+    let mut shared = 0;
+    for unit in first / size..=last / size {
+        let counted = count((unit * size, unit * size + size - 1));
+        match is_shared(unit) {
+            true => shared += counted,
+            false => own[(unit % (2 * shards)) as usize] += counted,
+        }
+    }
+    let own = (0..2 * shards).zip(own).filter(|&(unit, _)| !is_shared(unit));
+    own.map(|(_, own)| own + shared).min()
 }
 
 #[cfg(test)]
@@ -135,8 +174,25 @@ mod tests {
         };
         assert_eq!((160_000, 64, 64_512), of("workers = 1"));
         assert_eq!((80_000, 32, 32_256), of("workers = 2\nshards = 2"));
-        assert_eq!((80_000, 32, 4_032), of("workers = 2"));
-        assert_eq!((80_000, 32, 4_032), of("workers = 1\nshards = 16"));
+        let of_sixteen = 64_512 / 2 + 64_512 / 32 - 32;
+        assert_eq!((80_000, 32, of_sixteen), of("workers = 2"));
+        assert_eq!((80_000, 32, of_sixteen), of("workers = 1\nshards = 16"));
+    }
+
+    #[test]
+    fn shards_share_ports_where_each_keeps_a_unit_of_an_address() {
+        let of = |pool: &str| share("workers = 2", pool).pools[0].udp;
+        assert_eq!(15_872 / 2 + 15_872 / 32 - 48, of("ports = \"1024-16895\""));
+        assert_eq!(16 * 64 + 64, of("ports = \"1024-3071\""));
+        assert_eq!(128, of("ports = \"1024-3070\""));
+        assert_eq!(
+            16 * 64 + 64 - 20,
+            of("ports = \"1024-3071\"\nreserved-ports = [\"1100-1119\"]")
+        );
+        assert_eq!(126 / 2 * 512 + 3 * 512, of("block = { size = 512, maximum = 1023 }"));
+        assert_eq!(4_096, of("block = { size = 4096, maximum = 1023 }"));
+        assert_eq!(64_512, of("port-selection = \"preserve\""));
+        assert_eq!(4_032, of("mapping = \"address-and-port-dependent\"\noverlap = true"));
     }
 
     #[test]

@@ -158,7 +158,7 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             "pool addresses",
             ["nat", "spare-addresses"],
             pool_addresses(document),
-            entry.pool_address,
+            with_shared(document, entry.pool_address),
         ),
         table(
             "mappings",
@@ -321,11 +321,25 @@ fn rings(document: &Document, entry: &EntryBytes) -> Table {
     }
 }
 
+/// Owners of the blocks of ports of an address, one for each, and the ports of them that are free.
+const SHARED_PORTS: u64 = 26 << 10;
+
+/// Summaries of a shard of what it has of those, in both halves of its memory.
+const SUMMARY: u64 = 2 * 3 * 64;
+
 /// Addresses that leases have memory for.
 fn pool_addresses(document: &Document) -> u32 {
     let pools = document.nat.pools.values();
     let configured: u64 = pools.flat_map(|pool| &pool.addresses).map(AddressRange::count).sum();
     u32::try_from(configured.saturating_add(document.nat.spare_addresses.into())).unwrap_or(u32::MAX)
+}
+
+/// Where shards share ports of an address, each has a summary of those, and it is written down whose they are.
+fn with_shared(document: &Document, bytes: u64) -> u64 {
+    match document.system.shards() {
+        0..=2 => bytes,
+        shards => bytes + SHARED_PORTS + SUMMARY * u64::from(shards),
+    }
 }
 
 /// Every session may have a mapping, and a permission where filtering is address-dependent.

@@ -48,9 +48,9 @@ pub fn lessor<F: Family>(session: &F::Session, policy: &Policy, shard: u16) -> L
         let has = pool.is_some_and(|pool| pool.index_of(address).is_some());
         return if has { Lessor::Pool(then) } else { Lessor::Nobody };
     }
-    // A port that has come to another shard is lost: answers go there.
+    // A port that has come to another shard is lost: answers go there. One that shards share stays where it is.
     let shards = policy.leases.four.shards();
-    let stays = |pool: &ValidPool<F::Address>| pool.shard_of(shards, address, port) == shard.into();
+    let stays = |pool: &ValidPool<F::Address>| pool.keeps(shards, shard.into(), address, port);
     let lends = |pool: &ValidPool<F::Address>| {
         pool.lends(address, port) && (pool.inside(address, port).is_some() || stays(pool))
     };

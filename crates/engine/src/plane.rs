@@ -208,6 +208,7 @@ impl Plane {
         fib.take_changed();
         set_quotas(&mut ribs, &policy);
         let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
+        policy.share_ports(None, &setup);
         policy.leases = Leases::of(&policy, setup.steering.shards());
         policy.keep_marks([None, None], &setup);
         policy.keep_local_flows(None);
@@ -456,7 +457,9 @@ impl Plane {
         applied?;
         self.fib.take_changed();
         set_quotas(&mut self.ribs, &policy);
-        if let Some(mut leases) = leases {
+        policy.share_ports(Some(self.policy.current()), &self.setup);
+        if leases.is_some() {
+            let mut leases = Leases::of(&policy, self.setup.steering.shards());
             self.before = self.policy.current().leases.clone();
             leases.follow(&self.before, generation);
             policy.leases = leases;

@@ -256,8 +256,8 @@ impl Leases {
         Self {
             generation: 0,
             reshaped: Arc::default(),
-            four: Layout::new(&policy.nat4.pools, shards),
-            six: Layout::new(&policy.nat6.pools, shards),
+            four: Layout::shared(&policy.nat4.pools, shards),
+            six: Layout::shared(&policy.nat6.pools, shards),
         }
     }
 
@@ -741,6 +741,13 @@ impl Policy {
         let own = own.filter_map(|&number| counters.interfaces.get(usize::from(number)));
         let waiting = own.map(|one| one.parked.get().wrapping_sub(one.unparked.get()));
         waiting.fold(0, u64::wrapping_add) < u64::from(most)
+    }
+
+    /// Let shards share ports of the pools, and with a policy before those of the addresses that both have.
+    pub(crate) fn share_ports(&mut self, before: Option<&Self>, setup: &Setup) {
+        let shards = setup.steering.shards();
+        self.nat4.pools.share(before.map(|before| &before.nat4.pools), shards);
+        self.nat6.pools.share(before.map(|before| &before.nat6.pools), shards);
     }
 
     /// Routers and interfaces that were there before go on with what is left of their rates.

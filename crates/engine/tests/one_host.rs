@@ -2,9 +2,9 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain};
-use sluice_engine::request::Filter;
-use sluice_nat::Behaviour;
+use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig, flow, plain};
+use sluice_engine::request::{Filter, Reply, Request};
+use sluice_nat::{Behaviour, Blocks, Pool};
 use sluice_testkit::packet;
 
 const SESSIONS: u32 = 4_096;
@@ -100,4 +100,157 @@ fn what_is_shared_comes_back_when_sessions_end() {
         assert_eq!(0, rig.live());
         assert!(!answers(&mut rig, number, publics[1], 1025));
     }
+}
+
+/// A gateway of four workers and sixteen shards with one outside address, and room for a mapping of each port.
+fn of_one_address(behaviour: Behaviour, change_pool: fn(&mut Pool<u32>), ports_together: u32) -> Rig {
+    let mut rig = Rig::new(Plan {
+        workers: 4,
+        shards: 16,
+        sessions: 80_000,
+        shares: true,
+        pool: vec![(POOL.to_bits(), POOL.to_bits())],
+        behaviour,
+        change_pool,
+        ports_together,
+        ..Plan::default()
+    });
+    for number in 0..32 {
+        rig.know(INSIDE, plain(&host(number).to_string()), HOST_MAC);
+    }
+    rig
+}
+
+/// The worker to whose queue a card puts an answer, by the key that it has.
+fn card(rig: &Rig, public: SocketAddrV4) -> usize {
+    let input = [&public.ip().octets()[..], &public.port().to_be_bytes()].concat();
+    let setup = rig.plane.setup();
+    let shard = setup.steering.key(true).hash(&input) & 15;
+    usize::from(setup.owners.of(shard as u16).unwrap())
+}
+
+/// Whether an answer that comes where a card puts it reaches the port of a host that it is for.
+fn is_answered(rig: &mut Rig, number: u8, public: SocketAddrV4, port: u16) -> bool {
+    let frame = packet::udp4("198.51.100.7:53", public).macs(ROUTER_MAC, OUTSIDE_MAC);
+    let worker = card(rig, public);
+    let sent = rig.send_at(worker, OUTSIDE, &frame.build());
+    matches!(&sent[..], [one] if one.port == INSIDE && flow(&one.frame).1 == SocketAddrV4::new(host(number), port))
+}
+
+/// A host in another shard than the first one.
+fn other(rig: &Rig) -> u8 {
+    let shard = |number: u8| rig.plane.setup().steering.key(false).hash(&host(number).octets()) & 15;
+    (1..32).find(|&number| shard(number) != shard(0)).unwrap()
+}
+
+/// Every so many of a host's mappings: answers to them reach it.
+fn check_answers(rig: &mut Rig, number: u8, publics: &[SocketAddrV4], step: usize) {
+    for (&public, port) in publics.iter().zip(1024..).step_by(step) {
+        assert!(is_answered(rig, number, public, port), "{public} of port {port}");
+    }
+}
+
+#[test]
+fn one_host_has_half_of_an_address_and_every_answer_finds_it() {
+    let mut rig = of_one_address(Behaviour::default(), |_| {}, 64);
+    let borrowed = |rig: &Rig| rig.plane.policy().nat4.pools.borrowed_blocks();
+    let publics = fill(&mut rig, 0);
+    assert!(publics.len() > 64_512 / 2, "{} mappings", publics.len());
+    assert_eq!(1, rig.drops("ports-exhausted"), "{:?}", rig.all_drops());
+    // All that are shared but those of its own.
+    assert!((504 - 32..=504 - 31).contains(&borrowed(&rig)));
+    assert!(publics.iter().all(|public| *public.ip() == POOL));
+    let distinct: std::collections::HashSet<_> = publics.iter().collect();
+    assert_eq!(publics.len(), distinct.len());
+    check_answers(&mut rig, 0, &publics, 7);
+    // Others keep half of what they would have, and it works.
+    let number = other(&rig);
+    let others = fill(&mut rig, number);
+    assert!((31 * 64..=32 * 64).contains(&others.len()), "{} mappings", others.len());
+    assert!(others.iter().all(|public| !distinct.contains(public)));
+    check_answers(&mut rig, number, &others, 7);
+    // The first shard goes to another worker: what it has borrowed stays its own.
+    let shard = rig.plane.setup().steering.key(false).hash(&host(0).octets()) & 15;
+    move_shard(&mut rig, shard as u16);
+    check_answers(&mut rig, 0, &publics, 101);
+    check_answers(&mut rig, number, &others, 101);
+    // What is not used any more is anybody's.
+    rig.seconds(600);
+    assert_eq!((0, 0), (rig.live(), borrowed(&rig)));
+    assert!(!is_answered(&mut rig, 0, publics[20_000], 21_024));
+    let others = fill(&mut rig, number);
+    assert!(others.len() > 64_512 / 2, "{} mappings", others.len());
+    check_answers(&mut rig, number, &others, 101);
+}
+
+/// A shard goes to the next worker.
+fn move_shard(rig: &mut Rig, shard: u16) {
+    let from = usize::from(rig.plane.setup().owners.of(shard).unwrap());
+    let to = (from + 1) % 4;
+    assert!(matches!(rig.ask(to, Request::Expect { shard }), Reply::Done));
+    let give = Request::Give { shard, to: to as u16 };
+    assert!(matches!(rig.ask(from, give), Reply::Done));
+    (0..8).for_each(|_| rig.round());
+    assert!(matches!(rig.ask(from, Request::Release), Reply::Done));
+    (0..8).for_each(|_| rig.round());
+    assert_eq!(Some(to as u16), rig.plane.setup().owners.of(shard));
+    assert_eq!(1, rig.plane.counters()[to].shards_taken.get());
+}
+
+#[test]
+fn one_host_has_half_of_an_address_in_blocks() {
+    let blocks: fn(&mut Pool<u32>) = |pool| {
+        pool.blocks = Some(Blocks {
+            size: 256,
+            most: 1_000,
+            ..Blocks::default()
+        });
+    };
+    let mut rig = of_one_address(Behaviour::default(), blocks, 256);
+    let publics = fill(&mut rig, 0);
+    assert!(publics.len() >= 64_512 / 2, "{} mappings", publics.len());
+    check_answers(&mut rig, 0, &publics, 13);
+    let number = other(&rig);
+    let others = fill(&mut rig, number);
+    assert!(others.len() >= 256, "{} mappings", others.len());
+    check_answers(&mut rig, number, &others, 13);
+    rig.seconds(600);
+    assert_eq!(0, rig.plane.policy().nat4.pools.borrowed_blocks());
+    assert!(fill(&mut rig, number).len() >= 64_512 / 2);
+}
+
+#[test]
+fn sessions_of_borrowed_ports_stay_through_commits_that_keep_their_address() {
+    let mut rig = of_one_address(Behaviour::default(), |_| {}, 64);
+    let publics = fill(&mut rig, 0);
+    for more in [1, 3] {
+        let plan = Plan {
+            pool: vec![(POOL.to_bits(), POOL.to_bits() + more)],
+            ..Plan::default()
+        };
+        let (policy, routes) = rig::policy(&plan);
+        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+        check_answers(&mut rig, 0, &publics, 211);
+        while !rig.plane.is_settled() {
+            rig.round();
+        }
+        assert_eq!(publics.len() as u64, rig.live());
+        check_answers(&mut rig, 0, &publics, 211);
+    }
+    // An address that goes takes its sessions along, and comes back whole.
+    for pool in [POOL.to_bits() + 1, POOL.to_bits()] {
+        let plan = Plan {
+            pool: vec![(pool, pool)],
+            ..Plan::default()
+        };
+        let (policy, routes) = rig::policy(&plan);
+        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+        while !rig.plane.is_settled() {
+            rig.round();
+        }
+        assert_eq!((0, 0), (rig.live(), rig.plane.policy().nat4.pools.borrowed_blocks()));
+    }
+    let publics = fill(&mut rig, 0);
+    assert!(publics.len() > 64_512 / 2, "{} mappings", publics.len());
+    check_answers(&mut rig, 0, &publics, 211);
 }

@@ -123,6 +123,14 @@ fn shard_of(rig: &Rig, pools: &Pools<u32>, address: u32, port: u16) -> Option<u3
     Some(pool.shard_of(rig.plane.setup().steering.shards(), address, port))
 }
 
+/// Whether a shard has a port by the newest pools.
+fn is_of(rig: &Rig, shard: u16, address: u32, port: u16) -> bool {
+    let pools = &rig.plane.policy().nat4.pools;
+    let pool = pools.lends(0, address, port, port).and_then(|pool| pools.get(pool));
+    let shards = rig.plane.setup().steering.shards();
+    pool.is_some_and(|pool| pool.is_of(shards, shard.into(), address, port))
+}
+
 /// No lease is held twice; once everything is settled, the leases are the sessions', and are in the pools. Sessions whose
 /// port has come to another shard are as good as ended.
 fn check(rig: &mut Rig, places: &[Place], settled: bool) {
@@ -135,8 +143,8 @@ fn check(rig: &mut Rig, places: &[Place], settled: bool) {
             panic!("an IPv4 session")
         };
         let port = session.reverse.destination_port;
-        let shard = shard_of(rig, &pools, address.to_bits(), port);
-        if !settled && shard != Some(session.shard.into()) {
+        let is_its = is_of(rig, session.shard, address.to_bits(), port);
+        if !settled && !is_its {
             continue;
         }
         assert!(
@@ -144,7 +152,7 @@ fn check(rig: &mut Rig, places: &[Place], settled: bool) {
             "held twice: {session:?}"
         );
         if settled {
-            assert_eq!(Some(session.shard.into()), shard);
+            assert!(is_its, "another shard has the port of {session:?}");
             assert_eq!(pools.lends(0, address.to_bits(), port, port), session.pool);
             *held.entry(session.pool.unwrap()).or_insert(0) += 1;
         }
@@ -330,8 +338,8 @@ fn pools_do_not_change_again_before_the_last_change_is_settled() {
 }
 
 #[test]
-fn pool_whose_ports_come_to_other_shards_ends_their_sessions_and_counts_them() {
-    // Fewer blocks of ports for an address than shards, and then more.
+fn pool_whose_ports_come_to_other_shards_ends_sessions_of_ports_that_shards_do_not_share() {
+    // Fewer blocks of ports for an address than shards, and then so many that every other one is shared.
     let (narrow, wide) = ([Some((0, 6, 1024, 127))], [Some((0, 6, 1024, 999))]);
     for (before, after) in [(&narrow, &wide), (&wide, &narrow)] {
         let mut rig = rig(2, before);
@@ -347,8 +355,11 @@ fn pool_whose_ports_come_to_other_shards_ends_their_sessions_and_counts_them() {
             shard_of(rig, &stays, address.to_bits(), session.reverse.destination_port) != Some(session.shard.into())
         };
         let sessions = rig.sessions(Filter::default());
-        let lost = sessions.iter().filter(|session| moved(&rig, session)).count() as u64;
-        assert!((1..live).contains(&lost), "{lost} of {live}");
+        let moved: Vec<_> = sessions.iter().filter(|session| moved(&rig, session)).collect();
+        assert!(!moved.is_empty(), "of {live}");
+        // The second block of each two is shared here, and stays with the shard that has it.
+        let is_shared = |session: &Shown| after == &wide && session.reverse.destination_port / 64 % 2 == 1;
+        let lost = moved.iter().filter(|session| !is_shared(session)).count() as u64;
         assert!(commit(&mut rig, after));
         settle(&mut rig);
         assert_eq!(live - lost, rig.live());

@@ -6,6 +6,8 @@ mod check;
 mod tests;
 
 use core::ops::RangeInclusive;
+use core::sync::atomic::Ordering;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use self::asked::Asked;
@@ -14,7 +16,7 @@ use self::check::check;
 use crate::Address;
 use crate::behaviour::{Behaviour, Blocks, Hold, Limits, PortSelection, SubscriberLimits};
 use crate::deterministic::{Deterministic, Plan};
-use crate::ports::PortClass;
+use crate::ports::{Borrowed, PortClass, SharedOf, SharedPorts};
 use crate::shard::{BLOCK, BLOCKS, Shards};
 use crate::timeout::{Schedule, Timeouts};
 use sluice_wire::Context;
@@ -129,6 +131,8 @@ pub struct ValidPool<A> {
     /// A bit for each protocol that is translated by address alone.
     protocols: [u64; 4],
     asked: Asked,
+    /// Ports that shards share: [`Pools::share`].
+    shared: SharedOf,
 }
 
 /// Where an outside address and port belong.
@@ -178,6 +182,7 @@ impl<A: Address> ValidPool<A> {
             renumber: true,
             protocols: [0; 4],
             asked: Asked::default(),
+            shared: SharedOf::default(),
         };
         none.asked = Asked::of(&none);
         none
@@ -398,7 +403,7 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Where an address and port belong.
+    /// Where an address and port belong by computation.
     #[inline(always)]
     pub fn home(&self, shards: Shards, address: A, port: u16) -> Home<A> {
         match self.inside(address, port) {
@@ -412,6 +417,54 @@ impl<A: Address> ValidPool<A> {
     #[inline(always)]
     pub(crate) fn is_wide(&self, shards: Shards) -> bool {
         self.units >= shards.count()
+    }
+
+    /// Whether shards share ports of its addresses: where bits say which are free, no sessions have a port together and no
+    /// computation says who has it, and each shard keeps a whole unit of each address for itself. Of two shards each has half anyway.
+    #[inline(always)]
+    pub fn shares(&self, shards: Shards) -> bool {
+        let by_bits = self.has_bits() && self.plan.is_none() && !self.overlap;
+        by_bits && shards.count() > 2 && self.units >= 2 * shards.count()
+    }
+
+    /// The ports that shards share of an address, by its place in the pool.
+    #[inline(always)]
+    pub(crate) fn shared(&self, place: u32) -> Option<&Arc<SharedPorts>> {
+        self.shared.0.as_ref()?.get(place as usize)
+    }
+
+    /// The same of a port's address, where its unit is one of those.
+    fn shared_at(&self, shards: Shards, address: A, port: u16) -> Option<&SharedPorts> {
+        let of_unit = self.shared.0.is_some() && shards.is_shared(self.unit_of(port));
+        self.shared(self.index_of(address).filter(|_| of_unit)?)
+            .map(Arc::as_ref)
+    }
+
+    /// Whether a session of a shard keeps an address and port, after a change of pools: no other shard has it. Where shards share it
+    /// and none has it, this one claims it as it goes over to the pools.
+    pub fn keeps(&self, shards: Shards, shard: u32, address: A, port: u16) -> bool {
+        match self.shared_at(shards, address, port) {
+            Some(shared) => shared.owner(u32::from(port) / BLOCK).is_none_or(|owner| owner == shard),
+            None => self.shard_of(shards, address, port) == shard,
+        }
+    }
+
+    /// Whether a shard has an address and port that is not computed: it has claimed it, or nobody has and it is the one that
+    /// computation names.
+    pub fn is_of(&self, shards: Shards, shard: u32, address: A, port: u16) -> bool {
+        let shared = self.shared_at(shards, address, port);
+        let owner = shared.and_then(|shared| shared.owner(u32::from(port) / BLOCK));
+        owner.unwrap_or_else(|| self.shard_of(shards, address, port)) == shard
+    }
+
+    /// Where an address and port belong, as it is now: shards may have ports of others.
+    #[inline(never)]
+    fn home_now(&self, shards: Shards, address: A, port: u16) -> Home<A> {
+        let shared = self.shared_at(shards, address, port);
+        match shared.and_then(|shared| shared.borrower(u32::from(port) / BLOCK)) {
+            Some(borrower) => Home::Shard(borrower),
+            None => self.home(shards, address, port),
+        }
     }
 
     /// How units of ports spread over shards, where addresses do not as a whole.
@@ -428,7 +481,7 @@ impl<A: Address> ValidPool<A> {
         in_turn.then(|| self.index_of(address).unwrap_or_default() & (shards.count() - 1))
     }
 
-    /// The first unit from `from` on that a shard owns of an address; the next are each [`Shards::count`] on.
+    /// The first unit from `from` on that a shard has of an address by computation; the next are each [`Shards::count`] on.
     #[inline(always)]
     pub(crate) fn first_unit(&self, shards: Shards, address: A, from: u32, shard: u32) -> u32 {
         match self.turn(shards, address) {
@@ -475,14 +528,25 @@ impl<A: Address> ValidPool<A> {
 }
 
 /// All pools of a family, checked against each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Pools<A> {
     pools: Box<[ValidPool<A>]>,
     /// Every range of every pool by virtual router and first address: router, first, last, pool.
     owners: Box<[(Context, A, A, PoolIndex)]>,
     /// Sessions of some pool keep their port.
     keeps_ports: bool,
+    /// Blocks of ports that shards have borrowed.
+    borrowed: Arc<Borrowed>,
 }
+
+/// Pools are what they are configured to be, whatever they have lent.
+impl<A: Address> PartialEq for Pools<A> {
+    fn eq(&self, other: &Self) -> bool {
+        self.pools == other.pools && self.owners == other.owners
+    }
+}
+
+impl<A: Address> Eq for Pools<A> {}
 
 impl<A: Address> Default for Pools<A> {
     fn default() -> Self {
@@ -490,6 +554,7 @@ impl<A: Address> Default for Pools<A> {
             pools: Box::default(),
             owners: Box::default(),
             keeps_ports: false,
+            borrowed: Arc::default(),
         }
     }
 }
@@ -539,6 +604,7 @@ impl<A: Address> Pools<A> {
             keeps_ports: valid.iter().any(|pool| pool.selection == PortSelection::Preserve),
             pools: valid.into(),
             owners: owners.into(),
+            borrowed: Arc::default(),
         })
     }
 
@@ -594,7 +660,51 @@ impl<A: Address> Pools<A> {
         self.owners_of(context, address)
             .map(|index| &self.pools[usize::from(index)])
             .find(|pool| pool.has_port(port))
-            .map(|pool| pool.home(shards, address, port))
+            .map(|pool| match self.borrowed.load(Ordering::Relaxed) {
+                0 => pool.home(shards, address, port),
+                _ => pool.home_now(shards, address, port),
+            })
+    }
+
+    /// Let so many shards share ports, and with the pools of `before` those of the addresses that these had: shards go over to
+    /// other pools one after the other, and no two may have one block meanwhile.
+    pub fn share(&mut self, before: Option<&Self>, shards: Shards) {
+        let mut known = HashMap::new();
+        if let Some(before) = before {
+            self.borrowed = before.borrowed.clone();
+            known.extend(before.all_shared());
+        }
+        let borrowed = self.borrowed.clone();
+        let of_pools = self.owners.iter().map(|&(context, _, _, pool)| (pool, context));
+        for (pool, context) in of_pools.collect::<HashMap<_, _>>() {
+            let Some(pool) = self.pools.get_mut(usize::from(pool)) else {
+                continue;
+            };
+            let share = |place| {
+                let new = || Arc::new(SharedPorts::new(borrowed.clone()));
+                known.entry((context, pool.address(place))).or_insert_with(new).clone()
+            };
+            let shared = pool.shares(shards).then(|| (0..pool.count).map(share).collect());
+            pool.shared = SharedOf(shared);
+        }
+    }
+
+    /// What shards share, by router and address.
+    fn all_shared(&self) -> impl Iterator<Item = ((Context, A), Arc<SharedPorts>)> {
+        self.owners.iter().flat_map(|&(context, first, last, pool)| {
+            let pool = self.get(pool);
+            let places = pool.and_then(|pool| Some((pool.index_of(first)?, pool.index_of(last)?)));
+            let (from, to) = places.map_or((1, 0), |places| places);
+            let of_pool = move |place| Some((pool?.address(place), pool?.shared(place)?.clone()));
+            (from..=to)
+                .filter_map(of_pool)
+                .map(move |(address, shared)| ((context, address), shared))
+        })
+    }
+
+    /// How many blocks of 64 ports shards have that belong to others by computation.
+    pub fn borrowed_blocks(&self) -> u32 {
+        self.borrowed.load(Ordering::Relaxed)
     }
 
     /// Whether an outside port is of a pool whose sessions keep their port.

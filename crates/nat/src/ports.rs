@@ -1,12 +1,16 @@
 //! Port leases of one shard: which outside ports it has lent, and which it may lend next.
 //!
 //! A shard holds bits only for the ports it owns ([`Shards::shard_of`]), so no two shards can lend one port, and
-//! what arrives for a lent port is steered to the shard that lent it. A lease touches one line unless its word of
-//! 64 ports runs full.
+//! what arrives for a lent port is steered to the shard that lent it. Half of the ports of an address belong to no shard
+//! until one has none left of its own and claims some. A lease touches one line unless its word of 64 ports runs full.
 
 mod bits;
 mod blocks;
+mod claiming;
+mod inheriting;
 mod layout;
+mod search;
+mod shared;
 
 use std::sync::Arc;
 
@@ -16,13 +20,13 @@ use sluice_wire::Context;
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use thiserror::Error;
 
-use self::bits::{next, pick, start};
+use self::bits::{pick, start};
 pub use self::blocks::Block;
 pub(crate) use self::blocks::Place;
 pub use self::layout::Layout;
 use self::layout::Range;
+pub(crate) use self::shared::{Borrowed, SharedOf, SharedPorts};
 use crate::keyed::{Secret, sip, spot, spread};
-use crate::pool::Pairing;
 use crate::shard::BLOCK;
 use crate::sites::is_site;
 use crate::{Address, Fitting, PoolIndex, Reason, Tuple};
@@ -41,9 +45,6 @@ pub enum PortClass {
 
 /// How many classes there are.
 const CLASSES: usize = 3;
-
-/// With soft pairing: how many other addresses are tried.
-const OTHERS: u32 = 8;
 
 impl PortClass {
     /// All classes.
@@ -321,11 +322,13 @@ impl<'m, A: Address> Ports<'m, A> {
         {
             aim.suits.parity = suiting(&region.pool, class, inside_port);
             let [(from, to), _] = region.ranges(shards, self.shard, address, range);
+            // Where the shard has none of its own in the range, others are searched.
+            let suits = if from < to { u64::MAX } else { 0 };
             let at = from + start(flow, from, to);
             let outside = region.pool.address(address);
             aim.block = region.block_at(shards, self.shard, outside, at);
             aim.suits.wanted = self.wanted(class, key);
-            aim.first = aim.suits.parity & self.fitting_of(&aim, outside, aim.block);
+            aim.first = suits & aim.suits.parity & self.fitting_of(&aim, outside, aim.block);
             aim.place = region.word(class, address as usize) + at;
             prefetch_all_at(self.memory, aim.place);
         }
@@ -388,66 +391,12 @@ impl<'m, A: Address> Ports<'m, A> {
         })
     }
 
-    /// Lend the next free port where the one aimed at is the last of its word, or none.
-    #[inline(never)]
-    fn search(&mut self, aim: Aim) -> Result<Lease<A>, Exhausted> {
-        let shards = self.layout.shards;
-        let Some(region) = self.layout.regions.get(usize::from(aim.pool)) else {
-            return Err(Exhausted);
-        };
-        let mut address = aim.address as usize;
-        let mut others = if region.pool.pairing() == Pairing::Soft {
-            OTHERS
-        } else {
-            0
-        };
-        loop {
-            let [first, second] = region.ranges(shards, self.shard, address as u32, aim.range);
-            let mut bits = region.bits(self.memory, aim.class, address);
-            let outside = region.pool.address(address as u32);
-            let fits = |at| {
-                let first = region.block_at(shards, self.shard, outside, at) * BLOCK;
-                let fitting = self.fitting.as_deref().zip(aim.suits.wanted);
-                fitting.map_or(u64::MAX, |(fitting, wanted)| {
-                    fitting.of_word::<A>(wanted, outside, first)
-                })
-            };
-            let suited = |both: bool| {
-                let some = aim.suits.parity != u64::MAX || aim.suits.wanted.is_some();
-                let suits = |at| fits(at) & if both { aim.suits.parity } else { u64::MAX };
-                some.then(|| bits.find_suiting(first, aim.flow, suits)).flatten()
-            };
-            // A port that fits spares a hand-over of each answer: that counts more than parity.
-            let found = suited(true)
-                .or_else(|| suited(false))
-                .or_else(|| bits.find(first, aim.flow))
-                .or_else(|| bits.find(second, aim.flow));
-            if let Some((at, bit)) = found {
-                bits.take(at, bit);
-                self.memory[region.start + aim.class as usize] += 1;
-                let port = region.block_at(shards, self.shard, outside, at) * BLOCK + bit;
-                return Ok(Lease {
-                    address: outside,
-                    port: port as u16,
-                });
-            }
-            if others == 0 {
-                return Err(Exhausted);
-            }
-            others -= 1;
-            let addresses = region.geometry.addresses;
-            address = next(bits.available, address + 1, addresses)
-                .or_else(|| next(bits.available, 0, address))
-                .ok_or(Exhausted)?;
-        }
-    }
-
     /// Take one certain port, as for a session that was not opened here; false where it is not this shard's, not the
     /// pool's, or lent.
     pub fn claim(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         self.change_over();
         let Some((address, at, bit)) = self.place(pool, lease) else {
-            return false;
+            return self.claim_shared(pool, class, lease);
         };
         let region = &self.layout.regions[usize::from(pool)];
         let mut bits = region.bits(self.memory, class, address);
@@ -465,16 +414,28 @@ impl<'m, A: Address> Ports<'m, A> {
     pub fn give_back(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         match self.place(pool, lease) {
             Some(place) => self.put(pool, class, place),
-            None => self
-                .place_elsewhere(lease)
-                .is_some_and(|(pool, place)| self.put(pool, class, place)),
+            None => self.give_back_further(pool, class, lease),
         }
+    }
+
+    #[inline(never)]
+    fn give_back_further(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
+        if let Some(place) = self.place_shared(pool, lease) {
+            return self.put_shared(pool, class, place);
+        }
+        let Some(pool) = self.layout.holder(lease) else {
+            return false;
+        };
+        self.give_back_held(pool, class, lease)
     }
 
     /// The same of a port that nobody holds any more: another pool that has it since has it all to itself.
     pub(crate) fn give_back_held(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
-        self.place(pool, lease)
-            .is_some_and(|place| self.put(pool, class, place))
+        if let Some(place) = self.place(pool, lease) {
+            return self.put(pool, class, place);
+        }
+        self.place_shared(pool, lease)
+            .is_some_and(|place| self.put_shared(pool, class, place))
     }
 
     #[inline(always)]
@@ -530,7 +491,7 @@ impl<'m, A: Address> Ports<'m, A> {
         region.map_or(0, |region| self.memory[region.start + class as usize] as u32)
     }
 
-    /// Address, word and bit of a pool's port that this shard owns.
+    /// Address, word and bit of a pool's port that is this shard's own.
     #[inline(always)]
     fn place(&self, pool: PoolIndex, lease: Lease<A>) -> Option<(usize, usize, u32)> {
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -539,13 +500,6 @@ impl<'m, A: Address> Ports<'m, A> {
         let at = region.place_of(self.layout.shards, self.shard, lease.address, block)?;
         let known = region.geometry.stored && region.pool.has_port(lease.port);
         known.then_some((address as usize, at, u32::from(lease.port) % BLOCK))
-    }
-
-    /// The place of a port that has come to another pool.
-    #[cold]
-    fn place_elsewhere(&self, lease: Lease<A>) -> Option<(PoolIndex, (usize, usize, u32))> {
-        let pool = self.layout.holder(lease)?;
-        Some((pool, self.place(pool, lease)?))
     }
 }
 

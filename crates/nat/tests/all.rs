@@ -6,4 +6,5 @@ mod icmp;
 mod ports;
 mod rewrite;
 mod rules;
+mod shared_ports;
 mod tracking;

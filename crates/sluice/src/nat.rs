@@ -178,6 +178,13 @@ pub fn nat(client: &mut Client, request: &NatRequest, json: bool, output: &mut d
             grouped(nat.not_held)
         )?;
     }
+    if nat.borrowed_blocks != 0 {
+        writeln!(
+            output,
+            "{} blocks of 64 ports are with shards whose own are used up",
+            grouped(nat.borrowed_blocks)
+        )?;
+    }
     if !nat.subscribers.is_empty() {
         writeln!(output)?;
         let mut subscribers = Columns::new(&SUBSCRIBER);

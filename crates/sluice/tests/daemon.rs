@@ -222,6 +222,7 @@ async fn overview(Query(request): Query<NatRequest>) -> Json<Nat> {
             most: 1000,
         }],
         not_held: 0,
+        borrowed_blocks: 0,
         hosts: vec![
             rule_host(5, 3, HostState::Up),
             rule_host(6, 1, HostState::Down),

@@ -194,6 +194,9 @@ pub struct Nat {
     pub tables: Vec<TableUse>,
     /// Ports and blocks that were given out again at once because too many waited (`held-ports`).
     pub not_held: u64,
+    /// Blocks of 64 ports that shards have whose own are used up, and that cards bring to other shards.
+    #[serde(default)]
+    pub borrowed_blocks: u64,
     /// Hosts that destination rules deal flows among.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<RuleHost>,

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::Check;
 use crate::config::{DEFAULT_ROUTER, Pool, Timeouts};
+use crate::host_share::within_reach;
 use crate::problem::{PoolProblem, Problem};
 use crate::read::{Step, place};
 use crate::schema::{
@@ -171,7 +172,7 @@ impl Check<'_> {
         }
     }
 
-    /// A subscriber finds ports in its shard's part of its address alone. Where ports are preserved or computed, shards
+    /// A subscriber finds ports in its shard's part of its address, and among those that shards share. Where ports are preserved or computed, shards
     /// have whole addresses, or no part in it.
     fn divided(&mut self, at: &[Step<'_>], written: &schema::Pool, ports: PortRange) {
         let size = written.block.map_or(UNIT, |block| block.size);
@@ -199,7 +200,8 @@ impl Check<'_> {
             };
             self.report(&[at, key].concat(), problem.into());
         } else if let (Some(Block { maximum, .. }), Pairing::Hard) = (written.block, written.pairing)
-            && maximum > parts.div_ceil(shards)
+            && u64::from(maximum)
+                > within_reach(ports, size.into(), shards.into(), |_| 1).unwrap_or(parts.div_ceil(shards).into())
         {
             let problem = PoolProblem::BlocksOutOfReach {
                 maximum,

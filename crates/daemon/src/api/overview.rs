@@ -61,6 +61,7 @@ pub(super) async fn overview(State(control): Shared, Query(request): Query<NatRe
             table("ports that wait", [lent.held, held]),
         ],
         not_held: lent.not_held,
+        borrowed_blocks: valid.borrowed_blocks().into(),
         hosts: hosts(&control, &plane.policy().nat4.rules),
         rules: rules(&control, &plane.policy().nat4.rules, &names, request.rules as usize),
         rules_in_all: plane.policy().nat4.rules.len() as u64,

@@ -313,7 +313,10 @@ impl<A: Address> Bindings<'_, A> {
             block.address == lease.address && u32::from(lease.port).wrapping_sub(block.first.into()) < size
         };
         let owned = self.subscribers.blocks_of(number).find(|(_, owned)| has(owned.block()));
-        let Some((owned, _)) = owned else { return known };
+        let Some((owned, _)) = owned else {
+            self.ports.release_stray(pool, lease);
+            return known;
+        };
         let Some(record) = self.subscribers.owned.get_mut(owned) else {
             return known;
         };

@@ -9,6 +9,7 @@ use super::{ADDRESSES, Asked, Pool, PoolIndex, ValidPool};
 use crate::Address;
 use crate::behaviour::{Blocks, Mapping, PortSelection};
 use crate::deterministic::{DeterministicError, Plan};
+use crate::ports::SharedOf;
 use crate::shard::{BLOCK, BLOCKS};
 use crate::timeout::{Schedule, TimeoutError};
 
@@ -233,6 +234,7 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         renumber: pool.renumber,
         protocols,
         asked: Asked::default(),
+        shared: SharedOf::default(),
     };
     valid.asked = Asked::of(&valid);
     valid.units = units(&valid);

@@ -9,6 +9,8 @@ pub(super) struct Bits<'a> {
     pub(super) address: usize,
     pub(super) summary: &'a mut [u64],
     pub(super) words: &'a mut [u64],
+    /// One bit per word that shards share, where this one has claimed it and a port of it is free.
+    pub(super) claimed: &'a mut [u64],
 }
 
 impl Bits<'_> {

@@ -1,6 +1,7 @@
 //! Blocks of ports: given to a subscriber as a whole, who is then lent ports of them.
 
 use super::bits::{next, pick, start};
+use super::layout::Region;
 use super::{Lease, PortClass, Ports, suiting};
 use crate::shard::BLOCK;
 use crate::{Address, PoolIndex};
@@ -14,12 +15,13 @@ pub struct Block<A> {
     pub first: u16,
 }
 
-/// Where a block lies in the memory, as long as the layout stays: number of its address, and of its first word among
-/// those of the address.
+/// Where a block lies in the memory, as long as the layout stays: number of its address, and of its first word among the shard's
+/// own of the address; among all of the address where shards share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     address: u32,
     at: u32,
+    shared: bool,
 }
 
 impl<A: Address> Ports<'_, A> {
@@ -41,7 +43,8 @@ impl<A: Address> Ports<'_, A> {
         units.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Give away a block of an address: the next that is nobody's from a random one on.
+    /// Give away a block of an address: the next that is nobody's from a random one on, of the shard's own or of those that
+    /// shards share.
     pub(crate) fn take_block(&mut self, pool: PoolIndex, address: u32, random: u64) -> Option<Block<A>> {
         let shards = self.layout.shards;
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -51,9 +54,17 @@ impl<A: Address> Ports<'_, A> {
         }
         let from = start(random, 0, count);
         let units = region.units(self.memory, place);
-        let unit = next(units, from, count).or_else(|| next(units, 0, from))?;
-        region.take_unit(self.memory, place, unit);
+        let unit = next(units, from, count).or_else(|| next(units, 0, from));
         let address = region.pool.address(address);
+        let Some(unit) = unit else {
+            let all = (0, region.geometry.shared);
+            let first = region.claim_within(self.memory, (shards, self.shard), place, all, random)?;
+            return Some(Block {
+                address,
+                first: (first * BLOCK) as u16,
+            });
+        };
+        region.take_unit(self.memory, place, unit);
         let words = region.geometry.unit;
         let number = region.block_at(shards, self.shard, address, unit * words as usize);
         Some(Block {
@@ -64,10 +75,20 @@ impl<A: Address> Ports<'_, A> {
 
     /// A block is nobody's again; false where it was, or the pool has it no more.
     pub(crate) fn put_block(&mut self, pool: PoolIndex, block: Block<A>) -> bool {
-        let Some(Place { address, at }) = self.find_block(pool, block) else {
+        let Some(Place { address, at, shared }) = self.find_block(pool, block) else {
             return false;
         };
         let region = &self.layout.regions[usize::from(pool)];
+        if shared {
+            let place = (self.layout.shards, address as usize);
+            for block in at..at + region.geometry.unit {
+                region.set_shared(self.memory, place, block, [0; 3]);
+                if let Some(shared) = region.shared(address as usize) {
+                    shared.release(block);
+                }
+            }
+            return true;
+        }
         let unit = (at / region.geometry.unit) as usize;
         let word = &mut region.units(self.memory, address as usize)[unit / 64];
         let was_free = *word >> (unit % 64) & 1 != 0;
@@ -84,6 +105,9 @@ impl<A: Address> Ports<'_, A> {
         flow: u64,
         inside_port: u16,
     ) -> Option<Lease<A>> {
+        if place.shared {
+            return self.lend_of_shared(pool, class, (block, place), flow, inside_port);
+        }
         let region = self.layout.regions.get(usize::from(pool))?;
         let (words, suits) = (region.geometry.unit as usize, suiting(&region.pool, class, inside_port));
         let from = region.word(class, place.address as usize) + place.at as usize;
@@ -109,10 +133,34 @@ impl<A: Address> Ports<'_, A> {
         })
     }
 
+    #[inline(never)]
+    fn lend_of_shared(
+        &mut self,
+        pool: PoolIndex,
+        class: PortClass,
+        (block, place): (Block<A>, Place),
+        flow: u64,
+        inside_port: u16,
+    ) -> Option<Lease<A>> {
+        let region = self.layout.regions.get(usize::from(pool))?;
+        let shared = region.shared(place.address as usize)?;
+        let (words, suits) = (region.geometry.unit, suiting(&region.pool, class, inside_port));
+        let first = start(flow, 0, words as usize) as u32;
+        let find = |suits: u64| {
+            let mut order = (first..words).chain(0..first).map(|at| place.at + at);
+            order.find_map(|block| Some((block, shared.free(class, block) & suits)).filter(|&(_, word)| word != 0))
+        };
+        let (found, word) = find(suits).or_else(|| find(u64::MAX))?;
+        let at = Self::at(place.address as usize, found, pick(word, flow));
+        let lease = self.take_shared(pool, class, at)?;
+        debug_assert_eq!(block.address, lease.address);
+        Some(lease)
+    }
+
     /// Ask the processor for what [`Ports::lend_of`] will look at first.
     #[inline(always)]
     pub(crate) fn prefetch_of(&self, pool: PoolIndex, class: PortClass, place: Place, flow: u64) {
-        if let Some(region) = self.layout.regions.get(usize::from(pool)) {
+        if let Some(region) = self.layout.regions.get(usize::from(pool)).filter(|_| !place.shared) {
             let at = place.at as usize + start(flow, 0, region.geometry.unit as usize);
             let word = region.word(class, place.address as usize) + at;
             sluice_table::prefetch::prefetch_all_at(self.memory, word);
@@ -125,8 +173,27 @@ impl<A: Address> Ports<'_, A> {
         let region = self.layout.regions.get(usize::from(pool))?;
         let address = region.pool.index_of(block.address)?;
         let number = u32::from(block.first) / BLOCK;
-        let at = region.place_of(self.layout.shards, self.shard, block.address, number)? as u32;
+        let Some(at) = region.place_of(self.layout.shards, self.shard, block.address, number) else {
+            return self.find_shared_block(region, address, number);
+        };
+        let at = at as u32;
         let begins = at.checked_rem(region.geometry.unit) == Some(0);
-        (region.geometry.units > 0 && begins).then_some(Place { address, at })
+        (region.geometry.units > 0 && begins).then_some(Place {
+            address,
+            at,
+            shared: false,
+        })
+    }
+
+    #[inline(never)]
+    fn find_shared_block(&self, region: &Region<A>, address: u32, first: u32) -> Option<Place> {
+        region.shared_place(self.layout.shards, first)?;
+        let (unit, shared) = (region.geometry.unit, region.shared(address as usize)?);
+        let claimed = (first..first + unit).all(|block| shared.owner(block) == Some(self.shard));
+        (region.geometry.units > 0 && first.is_multiple_of(unit) && claimed).then_some(Place {
+            address,
+            at: first,
+            shared: true,
+        })
     }
 }

@@ -1,9 +1,9 @@
 //! Where the bits of each pool's ports lie, and how leases move from one layout to another.
 //!
 //! Per pool how many ports are lent of each class; per class one bit per address that has a free port; then per
-//! address a summary, one bit per word that has a free port, and the words of 64 ports, which are those of the units
-//! that the shard owns in ascending order. A pool of port blocks has a bit per block behind that, set while the block is
-//! nobody's.
+//! address a summary, one bit per word that has a free port, the words of 64 ports, which are those of the units
+//! that the shard owns in ascending order, and a summary of the words that shards share, as far as this one has claimed
+//! them ([`SharedPorts`](super::SharedPorts)). A pool of port blocks has a bit per block behind that, set while the block is nobody's.
 
 use std::sync::Arc;
 
@@ -48,11 +48,20 @@ impl<A> Default for Layout<A> {
 }
 
 impl<A: Address> Layout<A> {
-    /// A layout of all pools.
+    /// A layout of all pools, whose ports shards do not share.
     pub fn new(pools: &Pools<A>, shards: Shards) -> Self {
+        Self::made(pools, shards, false)
+    }
+
+    /// A layout of pools that share ports: [`Pools::share`].
+    pub fn shared(pools: &Pools<A>, shards: Shards) -> Self {
+        Self::made(pools, shards, true)
+    }
+
+    fn made(pools: &Pools<A>, shards: Shards, shared: bool) -> Self {
         let mut start = 0;
         let regions = pools.iter().map(|(_, pool)| {
-            let region = Region::new(pool, shards, start);
+            let region = Region::new(pool, shards, start, shared && pool.shares(shards));
             start += region.length();
             region
         });
@@ -78,10 +87,10 @@ impl<A: Address> Layout<A> {
 
     /// Lines of memory that a pool of so many addresses with all ports takes in each shard.
     pub fn lines_of_spare(addresses: u32, shards: Shards) -> usize {
-        let all = Geometry::new((0, BLOCKS - 1), 1, true, addresses as usize, shards);
+        let length = |shared| Geometry::new((0, BLOCKS - 1), 1, true, addresses as usize, (shards, shared)).length();
         match addresses {
             0 => 0,
-            _ => lines_of(all.length() * size_of::<u64>()),
+            _ => lines_of(length(false).max(length(true)) * size_of::<u64>()),
         }
     }
 
@@ -113,56 +122,6 @@ impl<A: Address> Layout<A> {
             region.free_all(memory, self.shards, shard);
         }
     }
-
-    /// Lend what the layout before had lent, as far as some pool still has it. The bits are all free at first.
-    pub(super) fn inherit(&self, memory: &mut [u64], before: &Self, old: &mut [u64], shard: u32) {
-        for (index, from) in before.regions.iter().enumerate() {
-            if !from.geometry.stored {
-                continue;
-            }
-            for address in 0..from.geometry.addresses {
-                let outside = from.pool.address(address as u32);
-                let mut heirs = self.regions.iter().enumerate().filter_map(|(heir, region)| {
-                    let place = region.pool.index_of(outside)?;
-                    // Blocks and mappings know their pool; a single port may come to another one. What a pool of
-                    // another shape had lent stays taken until it comes back.
-                    let keeps = heir == index;
-                    let takes = region.pool.is_plain() && from.pool.is_plain();
-                    (region.geometry.stored && (keeps || takes)).then_some((region, place as usize))
-                });
-                // Pools share an address only by ports: mostly there is one heir, or none.
-                let (first, others) = (heirs.next(), heirs);
-                let Some(first) = first else { continue };
-                for (to, place) in core::iter::once(first).chain(others) {
-                    for class in PortClass::ALL {
-                        let mut lent = 0;
-                        for at in 0..from.geometry.words {
-                            let number = from.block_at(self.shards, shard, outside, at);
-                            let word = from.bits(old, class, address).words[at];
-                            let ports = from.owned(number) & !word & to.owned(number);
-                            let heir = to.place_of(self.shards, shard, outside, number);
-                            if let Some(heir) = heir.filter(|_| ports != 0) {
-                                to.bits(memory, class, place).take_all(heir, ports);
-                                lent += u64::from(ports.count_ones());
-                            }
-                        }
-                        memory[to.start + class as usize] += lent;
-                    }
-                    let units = match to.pool.has_shape_of(&from.pool) {
-                        true => from.geometry.units,
-                        false => 0,
-                    };
-                    for unit in 0..units {
-                        let number = from.block_at(self.shards, shard, outside, unit * from.geometry.unit as usize);
-                        let heir = to.place_of(self.shards, shard, outside, number);
-                        if let Some(heir) = heir.filter(|_| !from.is_unit_free(old, address, unit)) {
-                            to.take_unit(memory, place, heir / to.geometry.unit as usize);
-                        }
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// One pool's place in the memory.
@@ -174,18 +133,33 @@ pub(super) struct Region<A> {
     pub(super) start: usize,
 }
 
+/// Of some words, the first of which have ports below 1024: the range to search first, and the one after; by whether there is any
+/// such word at all, and any other.
+#[inline(always)]
+fn split(range: Range, (low, words): (usize, usize), all: [(usize, usize); 2]) -> [(usize, usize); 2] {
+    match range {
+        Range::Low if all.iter().any(|&(low, _)| low > 0) => [(0, low), (low, words)],
+        Range::High if all.iter().any(|&(low, words)| low < words) => [(low, words), (0, 0)],
+        _ => [(0, words), (0, 0)],
+    }
+}
+
 /// How a pool's words lie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Geometry {
     /// First unit of the pool's ports.
-    first_unit: u32,
+    pub(super) first_unit: u32,
     /// Words of 64 ports in a unit, which always share a shard.
     pub(super) unit: u32,
     /// Whether there are bits at all.
     pub(super) stored: bool,
     pub(super) addresses: usize,
-    /// Words of 64 ports per address.
+    /// Words of 64 ports per address that are the shard's own.
     pub(super) words: usize,
+    /// Binary logarithm of the distance between a shard's own units.
+    stride: u32,
+    /// Words of 64 ports that shards share of an address; 0 where they share none.
+    pub(super) shared: usize,
     /// Port blocks per address; 0 where the pool has none.
     pub(super) units: usize,
     /// Words of the summary of an address.
@@ -195,10 +169,18 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// Of blocks of 64 ports from the first to the last, in units of as many of them.
-    fn new((first, last): (u32, u32), unit: u32, stored: bool, addresses: usize, shards: Shards) -> Self {
-        let first_unit = first / unit;
-        let words = ((last / unit - first_unit + 1).div_ceil(shards.count()) * unit) as usize;
+    /// Of blocks of 64 ports from the first to the last, in units of as many of them; every other unit is shared, or none.
+    fn new(
+        (first, last): (u32, u32),
+        unit: u32,
+        stored: bool,
+        addresses: usize,
+        (shards, shared): (Shards, bool),
+    ) -> Self {
+        let (first_unit, last_unit) = (first / unit, last / unit);
+        let stride = shards.bits() + u32::from(shared);
+        let words = ((last_unit - first_unit + 1).div_ceil(1 << stride) * unit) as usize;
+        let pairs = last_unit / 2 - first_unit / 2 + 1;
         Self {
             first_unit,
             unit,
@@ -206,6 +188,8 @@ impl Geometry {
             units: 0,
             addresses,
             words,
+            stride,
+            shared: if shared { (pairs * unit) as usize } else { 0 },
             summary: words.div_ceil(64),
             available: addresses.div_ceil(64),
         }
@@ -214,7 +198,7 @@ impl Geometry {
     /// Words per address and class.
     #[inline(always)]
     fn stride(&self) -> usize {
-        self.summary + self.words
+        self.summary + self.words + self.shared.div_ceil(64)
     }
 
     /// Words per class.
@@ -239,11 +223,11 @@ impl Geometry {
 }
 
 impl<A: Address> Region<A> {
-    fn new(pool: &ValidPool<A>, shards: Shards, start: usize) -> Self {
+    fn new(pool: &ValidPool<A>, shards: Shards, start: usize, shared: bool) -> Self {
         let (first, last) = pool.dealt().unwrap_or(pool.ports());
         let blocks = (u32::from(first) / BLOCK, u32::from(last) / BLOCK);
         let addresses = pool.addresses() as usize;
-        let mut geometry = Geometry::new(blocks, pool.unit(), pool.has_bits(), addresses, shards);
+        let mut geometry = Geometry::new(blocks, pool.unit(), pool.has_bits(), addresses, (shards, shared));
         if pool.blocks().is_some() && geometry.stored {
             geometry.units = geometry.words / geometry.unit as usize;
         }
@@ -254,22 +238,31 @@ impl<A: Address> Region<A> {
         }
     }
 
+    /// The first unit that is a shard's own.
+    #[inline(always)]
+    fn first_own(&self, shards: Shards, address: A, shard: u32) -> u32 {
+        let first = self.pool.first_unit(shards, address, self.geometry.first_unit, shard);
+        match self.geometry.shared > 0 && shards.is_shared(first) {
+            true => first + shards.count(),
+            false => first,
+        }
+    }
+
     /// The number, among all of an address, of the block of 64 ports that stands at a place of a shard's words.
     #[inline(always)]
     pub(super) fn block_at(&self, shards: Shards, shard: u32, address: A, at: usize) -> u32 {
         let (unit, at) = (self.geometry.unit, at as u32);
-        let first = self.pool.first_unit(shards, address, self.geometry.first_unit, shard);
-        (first + at / unit * shards.count()) * unit + at % unit
+        let first = self.first_own(shards, address, shard);
+        (first + (at / unit << self.geometry.stride)) * unit + at % unit
     }
 
-    /// The place among a shard's words of a block of 64 ports; none where it is another shard's, or not the pool's.
+    /// The place among a shard's words of a block of 64 ports; none where it is not the shard's own, or not the pool's.
     #[inline(always)]
     pub(super) fn place_of(&self, shards: Shards, shard: u32, address: A, block: u32) -> Option<usize> {
-        let unit = self.geometry.unit;
-        let first = self.pool.first_unit(shards, address, self.geometry.first_unit, shard);
-        let behind = (block / unit).checked_sub(first)?;
-        let at = ((behind >> shards.bits()) * unit + block % unit) as usize;
-        (behind & (shards.count() - 1) == 0 && at < self.geometry.words).then_some(at)
+        let (unit, stride) = (self.geometry.unit, self.geometry.stride);
+        let behind = (block / unit).checked_sub(self.first_own(shards, address, shard))?;
+        let at = ((behind >> stride) * unit + block % unit) as usize;
+        (behind & ((1 << stride) - 1) == 0 && at < self.geometry.words).then_some(at)
     }
 
     /// Whether a shard has ports of an address, as far as ports are dealt.
@@ -300,7 +293,7 @@ impl<A: Address> Region<A> {
         &mut memory[self.block_word(address)..][..self.geometry.block_bits()]
     }
 
-    fn is_unit_free(&self, memory: &[u64], address: usize, unit: usize) -> bool {
+    pub(super) fn is_unit_free(&self, memory: &[u64], address: usize, unit: usize) -> bool {
         memory[self.block_word(address) + unit / 64] >> (unit % 64) & 1 != 0
     }
 
@@ -342,29 +335,51 @@ impl<A: Address> Region<A> {
         let (available, addresses) = class.split_at_mut(geometry.available);
         let one = &mut addresses[address * geometry.stride()..][..geometry.stride()];
         let (summary, words) = one.split_at_mut(geometry.summary);
+        let (words, claimed) = words.split_at_mut(geometry.words);
         Bits {
             available,
             address,
             summary,
             words,
+            claimed,
         }
     }
 
-    /// The range of words to search first for a port, and the one after.
+    /// The range of a shard's own words to search first for a port, and the one after.
     #[inline(always)]
     pub(super) fn ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
+        let own = self.low(shards, shard, address);
+        split(range, own, [own, self.low_shared()])
+    }
+
+    /// The same of words that shards share.
+    pub(super) fn shared_ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
+        let shared = self.low_shared();
+        split(range, shared, [self.low(shards, shard, address), shared])
+    }
+
+    /// A shard's own words, and how many of them are of units that hold a port below 1024: larger ones may hold others too.
+    #[inline(always)]
+    fn low(&self, shards: Shards, shard: u32, address: u32) -> (usize, usize) {
         let (unit, words) = (self.geometry.unit, self.geometry.words);
         let outside = self.pool.address(address);
-        let first = self.pool.first_unit(shards, outside, self.geometry.first_unit, shard);
-        // Units that hold a port below 1024: larger ones may hold others too.
+        let (first, stride) = (self.first_own(shards, outside, shard), self.geometry.stride);
         let low = LOW_BLOCKS.div_ceil(unit).saturating_sub(first);
-        let low = (((low + shards.count() - 1) >> shards.bits()) * unit) as usize;
-        let low = low.min(words);
-        match range {
-            Range::Low if low > 0 => [(0, low), (low, words)],
-            Range::High if low < words => [(low, words), (0, 0)],
-            _ => [(0, words), (0, 0)],
-        }
+        let low = (((low + (1 << stride) - 1) >> stride) * unit) as usize;
+        (low.min(words), words)
+    }
+
+    /// The same of words that shards share.
+    #[inline(always)]
+    fn low_shared(&self) -> (usize, usize) {
+        let Geometry {
+            first_unit,
+            unit,
+            shared,
+            ..
+        } = self.geometry;
+        let low = (LOW_BLOCKS.div_ceil(unit) / 2).saturating_sub(first_unit / 2) * unit;
+        ((low as usize).min(shared), shared)
     }
 
     /// The pool's ports among those of a block, as bits.

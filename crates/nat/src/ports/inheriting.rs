@@ -1,0 +1,170 @@
+//! How what a shard has lent goes from one layout to the next.
+
+use super::layout::{Layout, Region};
+use super::{CLASSES, PortClass};
+use crate::Address;
+use crate::shard::Shards;
+
+/// Ports of a block of 64 that are lent, by class.
+type Lent = [u64; CLASSES];
+
+/// What has an address in the next layout.
+#[derive(Clone, Copy)]
+struct Heir<'a, A> {
+    to: &'a Region<A>,
+    /// Number of the address.
+    address: usize,
+    /// It is the same pool, which deals its ports in the same way: its blocks stay subscribers'.
+    same: bool,
+}
+
+/// An address of a pool in the layout before.
+#[derive(Clone, Copy)]
+struct Before<'a, A> {
+    from: &'a Region<A>,
+    /// Number of the address, and the address.
+    address: usize,
+    outside: A,
+    shards: Shards,
+    shard: u32,
+}
+
+impl<A: Address> Layout<A> {
+    /// Lend what the layout before had lent, as far as some pool still has it. The bits are all free at first.
+    pub(super) fn inherit(&self, memory: &mut [u64], before: &Self, old: &mut [u64], shard: u32) {
+        for (index, from) in before.regions.iter().enumerate() {
+            if !from.geometry.stored {
+                continue;
+            }
+            for address in 0..from.geometry.addresses {
+                let outside = from.pool.address(address as u32);
+                // Pools share an address only by ports: mostly there is one heir, or none.
+                let heirs = self.regions.iter().enumerate().filter_map(|(heir, to)| {
+                    let address = to.pool.index_of(outside)? as usize;
+                    // Blocks and mappings know their pool; a single port may come to another one. What a pool of
+                    // another shape had lent stays taken until it comes back.
+                    let keeps = heir == index;
+                    let takes = to.pool.is_plain() && from.pool.is_plain();
+                    let same = keeps && to.pool.has_shape_of(&from.pool);
+                    (to.geometry.stored && (keeps || takes)).then_some(Heir { to, address, same })
+                });
+                let before = Before {
+                    from,
+                    address,
+                    outside,
+                    shards: self.shards,
+                    shard,
+                };
+                before.give_own(memory, old, heirs.clone());
+                before.give_claimed(memory, heirs);
+            }
+        }
+    }
+}
+
+impl<'a, A: Address> Before<'a, A> {
+    /// What is lent of the shard's own ports.
+    fn give_own(&self, memory: &mut [u64], old: &mut [u64], heirs: impl Iterator<Item = Heir<'a, A>> + Clone) {
+        let (from, unit) = (self.from, self.from.geometry.unit);
+        for first in (0..from.geometry.words).step_by(unit as usize) {
+            let number = from.block_at(self.shards, self.shard, self.outside, first);
+            let place = first / unit as usize;
+            let is_given = from.geometry.units > 0 && !from.is_unit_free(old, self.address, place);
+            if is_given && let Some(heir) = heirs.clone().find(|heir| heir.same) {
+                self.give_unit(memory, heir, number);
+            }
+            for block in number..number + unit {
+                let at = first + (block - number) as usize;
+                let owned = from.owned(block);
+                let lent = PortClass::ALL.map(|class| owned & !from.bits(old, class, self.address).words[at]);
+                if lent != [0; CLASSES] {
+                    self.give(memory, heirs.clone(), block, lent);
+                }
+            }
+        }
+    }
+
+    /// A subscriber's block.
+    fn give_unit(&self, memory: &mut [u64], heir: Heir<'a, A>, first: u32) {
+        let Heir { to, address, .. } = heir;
+        if let Some(at) = to.place_of(self.shards, self.shard, self.outside, first) {
+            to.take_unit(memory, address, at / to.geometry.unit as usize);
+        } else if let Some(at) = to.shared_place(self.shards, first) {
+            to.claim_unit(memory, (self.shards, self.shard), address, at);
+        }
+    }
+
+    /// What is lent of a block, to whom it comes: as the shard's own, or as one that shards share where no other has it already.
+    fn give(&self, memory: &mut [u64], heirs: impl Iterator<Item = Heir<'a, A>> + Clone, block: u32, lent: Lent) {
+        for Heir { to, address, .. } in heirs.clone() {
+            if let Some(at) = to.place_of(self.shards, self.shard, self.outside, block) {
+                for (class, lent) in PortClass::ALL.into_iter().zip(lent) {
+                    let ports = lent & to.owned(block);
+                    if ports != 0 {
+                        to.bits(memory, class, address).take_all(at, ports);
+                        memory[to.start + class as usize] += u64::from(ports.count_ones());
+                    }
+                }
+            }
+        }
+        let Some(Heir { to, address, .. }) = only(heirs, block, lent) else {
+            return;
+        };
+        if let Some(at) = to.shared_place(self.shards, block) {
+            // A subscriber's has been claimed.
+            if to.geometry.unit == 1 {
+                to.claim_unit(memory, (self.shards, self.shard), address, at);
+            }
+            let shared = to.shared(address);
+            if shared.and_then(|shared| shared.owner(block)) == Some(self.shard) {
+                self.keep(memory, (to, address), block, lent);
+            }
+        }
+    }
+
+    /// What is lent of blocks that shards share and this one has claimed. One that comes to several pools goes, and one that
+    /// shards share no more.
+    fn give_claimed(&self, memory: &mut [u64], heirs: impl Iterator<Item = Heir<'a, A>> + Clone) {
+        let (from, shards) = (self.from, self.shards);
+        let Some(shared) = from.shared(self.address) else {
+            return;
+        };
+        for block in from.claimed(shards, self.shard, self.address) {
+            let lent = PortClass::ALL.map(|class| from.owned(block) & !shared.free(class, block));
+            let of_subscriber = from.geometry.units > 0;
+            let same = heirs.clone().find(|heir| of_subscriber && heir.same);
+            let heir = same.or_else(|| only(heirs.clone(), block, lent));
+            let stays = heir.filter(|&Heir { to, address, .. }| {
+                let is_it = to.shared(address).is_some_and(|other| core::ptr::eq(other, shared));
+                is_it && to.shared_place(shards, block).is_some()
+            });
+            if let Some(Heir { to, address, .. }) = stays {
+                self.keep(memory, (to, address), block, lent);
+                shared.set_borrowed(block, self.shard, to.borrows(shards, self.shard, self.outside, block));
+                continue;
+            }
+            shared.release(block);
+            if let Some(heir) = same.filter(|_| block.is_multiple_of(from.geometry.unit)) {
+                self.give_unit(memory, heir, block);
+            }
+            self.give(memory, heirs.clone(), block, lent);
+        }
+    }
+
+    /// A claimed block of which ports are lent.
+    fn keep(&self, memory: &mut [u64], (to, address): (&Region<A>, usize), block: u32, lent: Lent) {
+        let owned = to.owned(block);
+        to.set_shared(memory, (self.shards, address), block, lent.map(|lent| owned & !lent));
+        for (class, lent) in PortClass::ALL.into_iter().zip(lent) {
+            memory[to.start + class as usize] += u64::from((lent & owned).count_ones());
+        }
+    }
+}
+
+/// The one to whom lent ports of a block come; none where they come to several.
+fn only<'a, A: Address>(heirs: impl Iterator<Item = Heir<'a, A>>, block: u32, lent: Lent) -> Option<Heir<'a, A>> {
+    let any = lent.into_iter().fold(0, |any, lent| any | lent);
+    let mut takers = heirs.filter(|heir| heir.to.owned(block) & any != 0);
+    let first = takers.next();
+    first.filter(|_| takers.next().is_none())
+}

@@ -1,0 +1,127 @@
+//! The search for a port where the one aimed at can't be had: among the shard's own, then among those that shards share and it
+//! has claimed; then it claims more.
+
+use super::bits::{next, pick};
+use super::layout::Region;
+use super::{Aim, Exhausted, Lease, Ports};
+use crate::pool::Pairing;
+use crate::shard::BLOCK;
+use crate::{Address, Fitting};
+
+/// With soft pairing: how many other addresses are tried.
+const OTHERS: u32 = 8;
+
+/// Where a free port is.
+enum Found {
+    /// Word and bit among the shard's own.
+    Own(usize, u32),
+    /// A block that shards share, and the bit.
+    Shared(u32, u32),
+}
+
+impl<A: Address> Ports<'_, A> {
+    /// Lend the next free port where the one aimed at is the last of its word, or none.
+    #[inline(never)]
+    pub(super) fn search(&mut self, aim: Aim) -> Result<Lease<A>, Exhausted> {
+        let region = self.layout.regions.get(usize::from(aim.pool)).ok_or(Exhausted)?;
+        let (start, addresses) = (region.start, region.geometry.addresses);
+        let mut address = aim.address as usize;
+        let mut others = match region.pool.pairing() {
+            Pairing::Soft => OTHERS.min(addresses.saturating_sub(1) as u32),
+            Pairing::Hard => 0,
+        };
+        loop {
+            match self.find_at(&aim, address) {
+                Some(Found::Own(at, bit)) => {
+                    let region = &self.layout.regions[usize::from(aim.pool)];
+                    let outside = region.pool.address(address as u32);
+                    region.bits(self.memory, aim.class, address).take(at, bit);
+                    self.memory[start + aim.class as usize] += 1;
+                    let port = region.block_at(self.layout.shards, self.shard, outside, at) * BLOCK + bit;
+                    return Ok(Lease {
+                        address: outside,
+                        port: port as u16,
+                    });
+                }
+                Some(Found::Shared(block, bit)) => {
+                    let place = Self::at(address, block, bit);
+                    return self.take_shared(aim.pool, aim.class, place).ok_or(Exhausted);
+                }
+                None if others == 0 => return Err(Exhausted),
+                None => {}
+            }
+            others -= 1;
+            let region = &self.layout.regions[usize::from(aim.pool)];
+            let available = region.bits(self.memory, aim.class, address).available;
+            let own = next(available, address + 1, addresses).or_else(|| next(available, 0, address));
+            // Where none has a port of the shard's own, the next may have some that shards share.
+            let shared = || (region.geometry.shared > 0).then_some((address + 1) % addresses);
+            address = own.or_else(shared).ok_or(Exhausted)?;
+        }
+    }
+
+    /// A free port of an address. One that brings answers to this shard spares a hand-over of each: that counts more than parity.
+    fn find_at(&mut self, aim: &Aim, address: usize) -> Option<Found> {
+        let (shards, shard) = (self.layout.shards, self.shard);
+        let region = self.layout.regions.get(usize::from(aim.pool))?;
+        let outside = region.pool.address(address as u32);
+        let own = region.ranges(shards, shard, address as u32, aim.range);
+        let shared = region.shared_ranges(shards, shard, address as u32, aim.range);
+        let fitting = self.fitting.as_deref().zip(aim.suits.wanted);
+        let fits = |block: u32| {
+            fitting.map_or(u64::MAX, |(fitting, wanted): (&Fitting, u32)| {
+                fitting.of_word::<A>(wanted, outside, block * BLOCK)
+            })
+        };
+        let both = |block| fits(block) & aim.suits.parity;
+        let prefers = aim.suits.parity != u64::MAX || aim.suits.wanted.is_some();
+        let memory = &mut *self.memory;
+        let suited = |memory: &mut [u64]| {
+            let ranges = (own[0], shared[0]);
+            let place = (shards, shard, address);
+            find_suiting(region, memory, place, aim, ranges, both)
+                .or_else(|| find_suiting(region, memory, place, aim, ranges, fits))
+        };
+        if let Some(found) = prefers.then(|| suited(memory)).flatten() {
+            return Some(found);
+        }
+        for (own, shared) in own.into_iter().zip(shared) {
+            if let Some((at, bit)) = region.bits(memory, aim.class, address).find(own, aim.flow) {
+                return Some(Found::Own(at, bit));
+            }
+            let any = |memory: &mut [u64]| {
+                let place = (shards, address);
+                let found = region.find_shared(memory, place, aim.class, (shared, aim.flow), |_| u64::MAX);
+                found.map(|(block, ports)| Found::Shared(block, pick(ports, aim.flow)))
+            };
+            if let Some(found) = any(memory) {
+                return Some(found);
+            }
+            let claimed = region.claim_within(memory, (shards, shard), address, shared, aim.flow);
+            if claimed.is_some() {
+                let suited = prefers.then(|| suited(memory)).flatten();
+                return suited.or_else(|| any(memory));
+            }
+        }
+        None
+    }
+}
+
+/// The same of ports that suit alone: `suits` has those of each block.
+fn find_suiting<A: Address>(
+    region: &Region<A>,
+    memory: &mut [u64],
+    (shards, shard, address): (crate::shard::Shards, u32, usize),
+    aim: &Aim,
+    (own, shared): ((usize, usize), (usize, usize)),
+    suits: impl Fn(u32) -> u64,
+) -> Option<Found> {
+    let outside = region.pool.address(address as u32);
+    let block = |at| region.block_at(shards, shard, outside, at);
+    let bits = region.bits(memory, aim.class, address);
+    if let Some((at, bit)) = bits.find_suiting(own, aim.flow, |at| suits(block(at))) {
+        return Some(Found::Own(at, bit));
+    }
+    let found = region.find_shared(memory, (shards, address), aim.class, (shared, aim.flow), suits);
+    found.map(|(block, ports)| Found::Shared(block, pick(ports, aim.flow)))
+}
