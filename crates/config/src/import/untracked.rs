@@ -2,7 +2,7 @@
 
 use super::Said;
 use super::chains::Flat;
-use super::interfaces::without_loopback;
+use super::interfaces::{NOT_FORWARDED, without_loopback};
 use super::listing::{Action, Decision, Hook, LineIndex, Listing};
 use super::packets::{Field, Packets, remains, state};
 
@@ -25,7 +25,7 @@ pub fn untracked(
     end: &dyn Fn(bool) -> Action,
     said: &mut Said,
 ) -> Untracked {
-    let without = without_loopback(left_out(listing, said), listing, said);
+    let without = without_loopback(left_out(listing, said), listing, said, NOT_FORWARDED);
     let lines: Vec<LineIndex> = without.iter().map(|decision| decision.line).collect();
     let mut found = Vec::new();
     for decision in decisions {
