@@ -118,7 +118,15 @@ fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, 
     let end = |six| end(policies, six);
     let decisions = without_loopback(decisions, listing, said, NOT_FORWARDED);
     let untracked = untracked::untracked(listing, &decisions, &end, said);
+    let drops_invalid = sessions::drops_invalid(&decisions, &end);
     let (stateful, decisions) = sessions::sessions(decisions, &end, listing, said);
+    if stateful && !drops_invalid {
+        said.remarks.push(
+            "A TCP packet that neither belongs to a session nor begins a connection is dropped: in Linux, lines that ask for no state let \
+             it pass."
+                .into(),
+        );
+    }
     let decisions = untracked.before(decisions, stateful, said);
     if !stateful {
         said.refusing = decisions

@@ -4,6 +4,7 @@ use super::Said;
 use super::listing::{Action, Decision, LineIndex, Listing};
 use super::packets::{Field, Packets, remains, state};
 use super::ranges::Ranges;
+use super::rules::TCP;
 
 /// Boxes of what is left of one comparison.
 const MOST_BOXES: usize = 256;
@@ -49,6 +50,24 @@ pub fn sessions(
         opens.then_some(Decision { packets, ..decision })
     };
     (true, decisions.into_iter().filter_map(opens).collect())
+}
+
+/// Whether no TCP packet of the state `INVALID` passes, as none does with sessions.
+pub fn drops_invalid(decisions: &[Decision], end: &dyn Fn(bool) -> Action) -> bool {
+    [false, true].into_iter().all(|six| {
+        let invalid = Packets::all(six)
+            .with(Field::State, &Ranges::of(state::INVALID, state::INVALID))
+            .with(Field::Protocol, &Ranges::of(TCP, TCP));
+        let mut left = vec![invalid];
+        for decision in decisions.iter().filter(|decision| decision.decides()) {
+            let is_met = left.iter().any(|packets| packets.and(&decision.packets).is_some());
+            if is_met && !decision.refuses() {
+                return false;
+            }
+            left = remains(left.clone(), std::slice::from_ref(&decision.packets), MOST_BOXES).unwrap_or(left);
+        }
+        left.is_empty() || end(six) != Action::Accept
+    })
 }
 
 /// What refuses packets of flows to the gateway itself.
