@@ -145,6 +145,46 @@ fn soft_pairing_of_all_shards_lends_every_port_of_all_addresses() {
     assert_eq!(27_000, known.len());
 }
 
+#[test]
+fn shared_ports_that_are_lent_stay_through_changes_that_leave_them_to_a_pool() {
+    let shards = Shards::new(8).unwrap();
+    let of = |places: &[Option<((u32, u32), (u16, u16))>]| -> Vec<_> {
+        places.iter().map(|place| place.map(|(a, p)| plain(a, p))).collect()
+    };
+    let whole = (1024, u16::MAX);
+    let cases = [
+        // More addresses before and behind, more ports, another pool; then fewer shards' worth of blocks at first.
+        (of(&[Some(((2, 2), whole))]), of(&[Some(((0, 4), whole))])),
+        (
+            of(&[Some(((0, 0), (2048, 9999)))]),
+            of(&[Some(((0, 0), (1, u16::MAX)))]),
+        ),
+        (of(&[Some(((0, 0), whole)), None]), of(&[None, Some(((0, 1), whole))])),
+        (of(&[Some(((0, 0), (1024, 1791)))]), of(&[Some(((0, 0), whole))])),
+    ];
+    for (first, second) in cases {
+        let first = pools(&first, None, shards);
+        let mut ports = all(&first, shards, 8);
+        let lent = fill(&mut ports[3], PortClass::Udp, 1);
+        let second = pools(&second, Some(&first), shards);
+        ports
+            .iter_mut()
+            .for_each(|ports| ports.prepare(&Layout::shared(&second, shards)));
+        ports.iter_mut().for_each(Ports::change_over);
+        assert!(lent.len() >= 64);
+        for &lease in &lent {
+            let pool = second.lends(0, lease.address, lease.port, lease.port).unwrap();
+            assert!(second.get(pool).unwrap().keeps(shards, 3, lease.address, lease.port));
+            assert_eq!(Some(3), home(&second, shards, lease), "{lease:?}");
+        }
+        let more: HashSet<_> = (0..8)
+            .flat_map(|shard| fill(&mut ports[shard], PortClass::Udp, 9))
+            .collect();
+        assert!(lent.iter().all(|lease| !more.contains(lease)));
+        assert!(lent.iter().all(|&lease| ports[3].give_back(0, PortClass::Udp, lease)));
+    }
+}
+
 /// One of some ways to give the same six addresses to up to three pools.
 fn layouts() -> impl Strategy<Value = Vec<Option<Pool<u32>>>> {
     let one = (0u32..4, 0u32..3, 1u16..6000, 0u16..6000, any::<bool>(), 0u8..4).prop_map(
