@@ -101,9 +101,9 @@ fn rfc4787_req3a_shared_ports_below_1024_go_to_source_ports_below_1024() {
     let shards = Shards::new(8).unwrap();
     let pools = pools(&[Some(plain((0, 0), (1, u16::MAX)))], None, shards);
     let mut ports = all(&pools, shards, 1);
-    for shard in 0..8 {
-        let lease = ports[shard].lease(0, PortClass::Udp, &key(9, 500)).unwrap();
-        assert!(lease.port < 1024, "{lease:?} of {shard}");
+    for shard in &mut ports {
+        let lease = shard.lease(0, PortClass::Udp, &key(9, 500)).unwrap();
+        assert!(lease.port < 1024, "{lease:?}");
     }
     let of = &mut ports[3];
     for n in 0..20_000 {
@@ -145,11 +145,15 @@ fn soft_pairing_of_all_shards_lends_every_port_of_all_addresses() {
     assert_eq!(27_000, known.len());
 }
 
+/// Addresses and ports of a pool, from the first to the last; none for a place without one.
+type Place = Option<((u32, u32), (u16, u16))>;
+
 #[test]
 fn shared_ports_that_are_lent_stay_through_changes_that_leave_them_to_a_pool() {
     let shards = Shards::new(8).unwrap();
-    let of = |places: &[Option<((u32, u32), (u16, u16))>]| -> Vec<_> {
-        places.iter().map(|place| place.map(|(a, p)| plain(a, p))).collect()
+    let of = |places: &[Place]| -> Vec<_> {
+        let pool = |place: &Place| place.map(|(addresses, ports)| plain(addresses, ports));
+        places.iter().map(pool).collect()
     };
     let whole = (1024, u16::MAX);
     let cases = [
