@@ -132,7 +132,7 @@ pub fn within_reach(ports: PortRange, size: u64, shards: u64, count: impl Fn((u6
     if shards <= 2 || whole < 2 * shards {
         return None;
     }
-    let is_shared = |unit: u64| (unit / shards ^ unit) & 1 != 0;
+    let is_shared = |unit: u64| ((unit / shards) ^ unit) & 1 != 0;
     let mut own = vec![0; 2 * shards as usize];
     let mut shared = 0;
     for unit in first / size..=last / size {

@@ -109,7 +109,7 @@ impl Shards {
     /// Whether a unit is one that shards share. Of two in a row one is, and of those that a shard owns every other one.
     #[inline(always)]
     pub(crate) fn is_shared(self, unit: u32) -> bool {
-        (unit >> self.bits() ^ unit) & 1 != 0
+        ((unit >> self.bits()) ^ unit) & 1 != 0
     }
 
     /// What an address has in the shard of its ports: the low bits of its hash.

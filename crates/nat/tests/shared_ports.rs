@@ -101,9 +101,9 @@ fn rfc4787_req3a_shared_ports_below_1024_go_to_source_ports_below_1024() {
     let shards = Shards::new(8).unwrap();
     let pools = pools(&[Some(plain((0, 0), (1, u16::MAX)))], None, shards);
     let mut ports = all(&pools, shards, 1);
-    for shard in 0..8 {
-        let lease = ports[shard].lease(0, PortClass::Udp, &key(9, 500)).unwrap();
-        assert!(lease.port < 1024, "{lease:?} of {shard}");
+    for shard in &mut ports {
+        let lease = shard.lease(0, PortClass::Udp, &key(9, 500)).unwrap();
+        assert!(lease.port < 1024, "{lease:?}");
     }
     let of = &mut ports[3];
     for n in 0..20_000 {
@@ -143,6 +143,50 @@ fn soft_pairing_of_all_shards_lends_every_port_of_all_addresses() {
         }
     }
     assert_eq!(27_000, known.len());
+}
+
+/// Addresses and ports of a pool, from the first to the last; none for a place without one.
+type Place = Option<((u32, u32), (u16, u16))>;
+
+#[test]
+fn shared_ports_that_are_lent_stay_through_changes_that_leave_them_to_a_pool() {
+    let shards = Shards::new(8).unwrap();
+    let of = |places: &[Place]| -> Vec<_> {
+        let pool = |place: &Place| place.map(|(addresses, ports)| plain(addresses, ports));
+        places.iter().map(pool).collect()
+    };
+    let whole = (1024, u16::MAX);
+    let cases = [
+        // More addresses before and behind, more ports, another pool; then fewer shards' worth of blocks at first.
+        (of(&[Some(((2, 2), whole))]), of(&[Some(((0, 4), whole))])),
+        (
+            of(&[Some(((0, 0), (2048, 9999)))]),
+            of(&[Some(((0, 0), (1, u16::MAX)))]),
+        ),
+        (of(&[Some(((0, 0), whole)), None]), of(&[None, Some(((0, 1), whole))])),
+        (of(&[Some(((0, 0), (1024, 1791)))]), of(&[Some(((0, 0), whole))])),
+    ];
+    for (first, second) in cases {
+        let first = pools(&first, None, shards);
+        let mut ports = all(&first, shards, 8);
+        let lent = fill(&mut ports[3], PortClass::Udp, 1);
+        let second = pools(&second, Some(&first), shards);
+        ports
+            .iter_mut()
+            .for_each(|ports| ports.prepare(&Layout::shared(&second, shards)));
+        ports.iter_mut().for_each(Ports::change_over);
+        assert!(lent.len() >= 64);
+        for &lease in &lent {
+            let pool = second.lends(0, lease.address, lease.port, lease.port).unwrap();
+            assert!(second.get(pool).unwrap().keeps(shards, 3, lease.address, lease.port));
+            assert_eq!(Some(3), home(&second, shards, lease), "{lease:?}");
+        }
+        let more: HashSet<_> = (0..8)
+            .flat_map(|shard| fill(&mut ports[shard], PortClass::Udp, 9))
+            .collect();
+        assert!(lent.iter().all(|lease| !more.contains(lease)));
+        assert!(lent.iter().all(|&lease| ports[3].give_back(0, PortClass::Udp, lease)));
+    }
 }
 
 /// One of some ways to give the same six addresses to up to three pools.

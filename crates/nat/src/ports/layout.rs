@@ -253,7 +253,7 @@ impl<A: Address> Region<A> {
     pub(super) fn block_at(&self, shards: Shards, shard: u32, address: A, at: usize) -> u32 {
         let (unit, at) = (self.geometry.unit, at as u32);
         let first = self.first_own(shards, address, shard);
-        (first + (at / unit << self.geometry.stride)) * unit + at % unit
+        (first + ((at / unit) << self.geometry.stride)) * unit + at % unit
     }
 
     /// The place among a shard's words of a block of 64 ports; none where it is not the shard's own, or not the pool's.
