@@ -324,7 +324,14 @@ fn document() -> impl Strategy<Value = Document> {
         successes,
         ..UplinkHealth::default()
     });
-    let via = vec(any::<std::net::IpAddr>(), 0..3);
+    let zoned = (any::<std::net::IpAddr>(), "[a-z%.]{1,9}").prop_map(|(address, zone)| {
+        let local = format!("fe80::{:x}%{zone}", zone.len());
+        match address.is_ipv4() {
+            true => local.parse().unwrap(),
+            false => ScopedAddress::from(address),
+        }
+    });
+    let via = vec(zoned.clone(), 0..3);
     let uplink = ("[a-z.]{1,9}", via, any::<u8>(), option::of(health));
     let uplink = uplink.prop_map(|(interface, via, weight, health)| Uplink {
         interface,
@@ -339,7 +346,7 @@ fn document() -> impl Strategy<Value = Document> {
             vec("[a-z]{1,4}", 0..3),
             option::of(balance),
         ),
-        option::of(any::<std::net::IpAddr>()),
+        option::of(prop_oneof![any::<std::net::IpAddr>().prop_map(ScopedAddress::from), zoned]),
         option::of("[a-z.]{1,9}"),
         option::of(action),
         any::<[bool; 2]>(),

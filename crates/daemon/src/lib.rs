@@ -56,6 +56,7 @@ pub use filter::{FilterOutlook, filter_outlook};
 pub use load::{Loaded, load, load_for_replay, read_text};
 pub use machine::{MachineError, core_list, machine};
 pub use ports::{Outlook, outlook, plan};
+pub use routing::key_faults;
 pub use run::run;
 pub use shares::Shares;
 

@@ -28,6 +28,7 @@ use crate::devices::{Known, SPARE_PLACES};
 use crate::filter::{FilterOutlook, filter_fault};
 use crate::plan;
 use crate::ports::{self, Outlook, outlook, steer};
+use crate::routing;
 use crate::sites::SitesService;
 use crate::workers::Workers;
 use crate::{DaemonError, Loaded};
@@ -72,6 +73,10 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let (fatal, absent) = faults(config, &outlooks);
     if !fatal.is_empty() {
         return Err(refused(fatal));
+    }
+    let unsigned = routing::key_faults(config);
+    if !unsigned.is_empty() {
+        return Err(refused(unsigned));
     }
     let told: Vec<_> = absent.iter().filter_map(|fault| fault.key.get(1).cloned()).collect();
     for complaint in place(&loaded.name, &loaded.text, absent).complaints() {

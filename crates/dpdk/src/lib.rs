@@ -29,6 +29,7 @@ mod set;
 pub mod steering;
 mod sys;
 pub mod tap;
+pub mod tcp_md5;
 pub mod tsc;
 pub mod workers;
 

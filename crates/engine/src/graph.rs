@@ -216,6 +216,7 @@ edges! {
     "host" => "established", "may have a session", STATEFUL | HOSTED;
     "host" => "fragments", "a fragment that may be one", STATEFUL | HOSTED;
     "neighbour" => "transmit", "answer", ROUTED;
+    "neighbour" => "punt", "router discovery", HOSTED;
     "neighbour" => "subscriber", "ARP that claims a site's address", SITES;
     "neighbour" => "established", "known by now, with sessions", STATEFUL;
     "neighbour" => "fragments", "known by now, a fragment", STATEFUL;

@@ -25,7 +25,7 @@ use sluice_nat::sites::context;
 use sluice_route::{Address, Refusal, Via};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;
-use sluice_wire::ethernet::{BROADCAST, multicast4};
+use sluice_wire::ethernet::{BROADCAST, multicast4, multicast6};
 use sluice_wire::vlan::Tag;
 
 type Hop = (&'static str, &'static str);
@@ -140,6 +140,22 @@ fn mix(interface: u16) -> Vec<Vec<u8>> {
         packet::Transport::Raw(packet::IpNumber(89)),
     );
     frames.push(hello.payload(b"hello").macs(mac, multicast4(ospf.to_bits())).build());
+    let advertisement = packet::Icmpv6Type::Unknown {
+        type_u8: 134,
+        code_u8: 0,
+        bytes5to8: [64, 0, 7, 8],
+    };
+    let (router, nodes) = (
+        "fe80::10".parse().unwrap(),
+        "ff02::1".parse::<std::net::Ipv6Addr>().unwrap(),
+    );
+    let advertisement = packet::frame6(router, nodes, packet::Transport::Icmp6(advertisement)).ttl(255);
+    frames.push(
+        advertisement
+            .payload(&[0; 8])
+            .macs(mac, multicast6(nodes.to_bits()))
+            .build(),
+    );
     frames.push(
         udp(&format!("{source}:68"), "255.255.255.255:67")
             .macs(mac, BROADCAST)

@@ -140,6 +140,37 @@ fn groups_of_the_link_reach_the_host_and_others_do_not() {
     assert_eq!(vec![("multicast", others.len() as u64)], rig.all_drops());
 }
 
+/// A message of router discovery (RFC 4861, 4.1 and 4.2).
+fn router_discovery(kind: u8, group: &str) -> Frame {
+    let group: std::net::Ipv6Addr = group.parse().unwrap();
+    let kind = packet::Icmpv6Type::Unknown {
+        type_u8: kind,
+        code_u8: 0,
+        bytes5to8: [64, 0, 7, 8],
+    };
+    packet::frame6("fe80::10".parse().unwrap(), group, Transport::Icmp6(kind))
+        .ttl(255)
+        .macs(HOST_MAC, multicast6(group.to_bits()))
+        .payload(&[0; 8])
+}
+
+#[test]
+fn router_discovery_of_others_reaches_the_host() {
+    let mut rig = Rig::new(plan(true));
+    let advertisement = router_discovery(134, "ff02::1").build();
+    let solicitation = router_discovery(133, "ff02::2").payload(&[]).build();
+    for frame in [advertisement, solicitation] {
+        assert_eq!(0, rig.send(INSIDE, &frame).len());
+        assert_eq!(vec![(0, INSIDE, frame)], punted(&mut rig), "{:?}", rig.all_drops());
+    }
+    // From beyond the link, and in the place of the owner's neighbour discovery.
+    rig.send(INSIDE, &router_discovery(134, "ff02::1").ttl(254).build());
+    let asked = packet::neighbour("fe80::10", "2001:db8:1::1", 135, 0, "2001:db8:1::1", &[]);
+    assert_eq!(1, rig.send(INSIDE, &asked.macs(HOST_MAC, INSIDE_MAC).build()).len());
+    assert_eq!(0, punted(&mut rig).len());
+    assert_eq!(vec![("bad-neighbour-message", 1)], rig.all_drops());
+}
+
 #[test]
 fn host_that_wants_no_groups_gets_none() {
     let mut rig = Rig::new(Plan {

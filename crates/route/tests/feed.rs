@@ -343,6 +343,69 @@ fn ipv4_route_of_a_daemon_by_a_gateway_of_ipv6_leads_there() {
     assert_eq!(Some(&[to(0, "fe80::8")][..]), router.to("10.8.0.0/16"));
 }
 
+/// Bytes of an IPv4 route by next hops of IPv6 as FRR before 10.6 writes them where it may not number next hops.
+fn by_placeholder(several: bool) -> Vec<u8> {
+    let fixed = |flags: u8| [2, 24, 0, 0, 254, BGP, 0, 1, flags, 0, 0, 0];
+    let writer = |flags| {
+        let writer = Writer::new(kind::NEW_ROUTE, SET, &fixed(flags));
+        writer.attribute(1, &[10, 9, 1, 0]).number(6, 20)
+    };
+    // RTNH_F_ONLINK
+    match several {
+        false => writer(4).attribute(5, &[169, 254, 0, 1]).number(4, 3).finish(),
+        true => {
+            let leg = |interface| [&[16, 0, 4, 0, interface, 0, 0, 0, 8, 0, 5, 0][..], &[169, 254, 0, 1]].concat();
+            writer(0).attribute(9, &[leg(3), leg(4)].concat()).finish()
+        }
+    }
+}
+
+#[test]
+fn gateway_that_stands_for_one_of_ipv6_is_refused_of_a_daemon_and_is_a_gateway_of_the_kernel() {
+    for several in [false, true] {
+        let mut router = Router::new(Origin::Fpm);
+        router.told(&[by_placeholder(several)]);
+        assert_eq!(None, router.to("10.9.1.0/24"));
+        assert!(
+            router
+                .refused()
+                .contains(&("placeholder-gateway", 1 + u64::from(several)))
+        );
+        let mut router = Router::new(Origin::Kernel);
+        router.told(&[by_placeholder(several)]);
+        let hops: Vec<_> = (0..=u16::from(several)).map(|k| to(k, "169.254.0.1")).collect();
+        assert_eq!(Some(&hops[..]), router.to("10.9.1.0/24"));
+    }
+    // Where it is a gateway that a person has written.
+    let mut router = Router::new(Origin::Fpm);
+    router.told(&[next_hop(7, "169.254.0.1", 3), by("10.9.1.0/24", 7)]);
+    assert_eq!(Some(&[to(0, "169.254.0.1")][..]), router.to("10.9.1.0/24"));
+}
+
+#[test]
+fn ipv4_route_by_numbered_next_hops_of_ipv6_leads_there_and_elsewhere_link_local_ones_do_not() {
+    let told = [
+        next_hop(7, "fe80::9", 3),
+        next_hop(8, "2001:db8::9", 4),
+        group(9, &[(7, 1), (8, 1)]),
+        by("10.9.1.0/24", 7),
+        by("10.9.2.0/24", 8),
+        by("10.9.3.0/24", 9),
+    ];
+    let mut router = Router::new(Origin::Fpm);
+    router.told(&told);
+    assert_eq!(Some(&[to(0, "fe80::9")][..]), router.to("10.9.1.0/24"));
+    assert_eq!(Some(&[to(1, "2001:db8::9")][..]), router.to("10.9.2.0/24"));
+    let both = [to(0, "fe80::9"), to(1, "2001:db8::9")];
+    assert_eq!(Some(&both[..]), router.to("10.9.3.0/24"));
+    router.told(&[gone("10.9.1.0/24"), gone("10.9.3.0/24")]);
+    assert_eq!((None, None), (router.to("10.9.1.0/24"), router.to("10.9.3.0/24")));
+    let mut router = Router::with(Origin::Fpm, Links::Foreign);
+    router.told(&told);
+    assert_eq!(None, router.to("10.9.1.0/24"));
+    assert!(router.refused().iter().any(|(reason, _)| *reason == "gateway"));
+}
+
 #[test]
 fn what_cannot_be_followed_is_counted_by_its_reason() {
     let refused = |messages: &[Vec<u8>]| {

@@ -11,8 +11,8 @@ use sluice_daemon::config::memory::Bytes;
 use sluice_daemon::config::text::escaped;
 use sluice_daemon::config::{Config, place};
 use sluice_daemon::{
-    FilterOutlook, Loaded, Outlook, PortsPlan, SignatureReport, Stages, buffer_memory, filter_outlook, hugepages, load,
-    outlook, plan, signatures,
+    FilterOutlook, Loaded, Outlook, PortsPlan, SignatureReport, Stages, buffer_memory, filter_outlook, hugepages,
+    key_faults, load, outlook, plan, signatures,
 };
 
 use crate::columns::{Align, Columns, grouped};
@@ -45,6 +45,7 @@ pub fn check(file: &Path, json: bool, partial: bool, output: &mut dyn Write) -> 
     let config = &loaded.checked.config;
     let of_ports = ports.iter().flat_map(|port| port.faults(config));
     let faults: Vec<_> = of_ports
+        .chain(key_faults(config))
         .chain(buffer_memory(config, &ports, &planned(config, &ports)).err())
         .collect();
     if faults.is_empty() {

@@ -61,6 +61,14 @@ pub enum RouteProblem {
     /// A gateway that is to be found, with the answer beside it, or none at all.
     #[error("the route to `{0}` is `recursive`, which is about a `via` without an `interface`")]
     Recursive(Prefix),
+    /// A gateway's zone beside another interface.
+    #[error("the gateway is on the link of `{zone}`, the route leaves by `{interface}`")]
+    ZoneElsewhere {
+        /// The interface behind the address.
+        zone: String,
+        /// That of the route or the uplink.
+        interface: String,
+    },
 }
 
 impl RouteProblem {
@@ -88,6 +96,7 @@ impl RouteProblem {
             Self::RecursiveFrom(_) => "write the address of a gateway on a link, or leave `recursive` out".into(),
             Self::TooManySources(_) => "join sources that have the same routes in a shorter network".into(),
             Self::TooManyTables(_) => "leave some out".into(),
+            Self::ZoneElsewhere { .. } => "keep one of them; `%` and the interface behind a gateway say all".into(),
             Self::Recursive(_) => "write `via` alone, or leave `recursive` out".into(),
         }
     }

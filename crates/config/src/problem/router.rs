@@ -1,6 +1,6 @@
 //! What can be wrong with virtual routers.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::{Problem, nearest};
 use crate::value::BitRate;
@@ -95,6 +95,15 @@ pub enum RouterProblem {
     /// An FPM server without a place.
     #[error("FPM is listened to nowhere")]
     ListensNowhere,
+    /// A key of somebody who is not heard.
+    #[error("there is a TCP-MD5 key for `{0}`, which is not in `peers`")]
+    KeyOfNobody(IpAddr),
+    /// A key of a peer that can't connect.
+    #[error("`{0}` cannot connect to `{1}`, which is of IPv4")]
+    KeyFamily(IpAddr, SocketAddr),
+    /// Keys of TCP without TCP.
+    #[error("there are TCP-MD5 keys, and nothing is listened to by TCP")]
+    KeysWithoutListen,
     /// A rate of nothing.
     #[error("this rate limits neither packets nor bits")]
     EmptyRate,
@@ -151,6 +160,9 @@ impl RouterProblem {
             Self::NoNamespace | Self::NoHost => "write `daemon = true`".into(),
             Self::SameListen { .. } => "choose another port, or give the router a namespace: `daemon = true`".into(),
             Self::ListensNowhere => "write `listen`, `socket` or both".into(),
+            Self::KeyOfNobody(_) => "add it to `peers`, or leave the key out".into(),
+            Self::KeyFamily(..) => "listen at an IPv6 address, `[::]` for both, or leave the key out".into(),
+            Self::KeysWithoutListen => "write `listen`, or leave the keys out: a Unix socket knows its users".into(),
             Self::EmptyRate => "write `packets`, `bits` or both".into(),
             Self::ShareOfVirtualLink(_) => "give it a `rate`".into(),
             Self::NoLinkRate(link) => format!("write the `rate` of [interfaces.{link}]"),

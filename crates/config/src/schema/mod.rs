@@ -49,13 +49,11 @@ pub use system::{
 pub use tunnel::{Tunnel, TunnelType};
 pub use uplink::{RouteBalance, Uplink, UplinkHealth};
 
-use std::net::IpAddr;
-
 use self::pool::is_default;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::value::Prefix;
+use crate::value::{Prefix, ScopedAddress};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -126,9 +124,10 @@ pub struct Route {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Prefix>,
     /// Address of the next gateway, on the link of one of the interfaces: in one of its networks, or in a network that a
-    /// route leads onto that link. IPv4 routes may have gateways of IPv6 (RFC 8950).
+    /// route leads onto that link. IPv4 routes may have gateways of IPv6 (RFC 8950). A link-local one has its interface behind
+    /// it, as in `fe80::1%wan` (RFC 4007), or in `interface`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub via: Option<IpAddr>,
+    pub via: Option<ScopedAddress>,
     /// The gateway need not be on a link: the router's other routes lead to it, all but the default route, and the route
     /// follows them as they change.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -136,7 +135,8 @@ pub struct Route {
     /// The gateway is on the link of `interface`, whatever networks that has.
     #[serde(default, skip_serializing_if = "is_default")]
     pub onlink: bool,
-    /// The interface to leave by. Needed for a gateway with a link-local address and for a route onto a link.
+    /// The interface to leave by. Needed for a gateway with a link-local address that does not have it behind it, and for a
+    /// route onto a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// Instead of a gateway: the uplinks that share the packets, each by its `weight`, as long as it is up.

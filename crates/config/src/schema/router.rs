@@ -193,6 +193,10 @@ pub struct Fpm {
     /// Addresses that are heard there, and can change the router's routes. Others are refused.
     #[serde(default = "loopback")]
     pub peers: Vec<IpAddr>,
+    /// Files with keys by which peers sign what they send (TCP-MD5, RFC 2385), by their addresses: without the signature the
+    /// kernel drops it. A file is one line of 1 to 80 bytes, which only its owner may read.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub md5_key_files: IndexMap<IpAddr, String>,
     /// A Unix socket to listen at, for daemons that can speak FPM by one; FRR 8 can't.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::value::{Period, Prefix};
+use crate::value::{Period, Prefix, ScopedAddress};
 
 /// `[uplinks.NAME]`: a way to the world, by an interface. Routes share flows among several of them. While one is down, no route
 /// leads by its gateways, static or learned.
@@ -14,7 +14,7 @@ pub struct Uplink {
     /// The interface to leave by.
     pub interface: String,
     /// The gateway on its link: one of each address family at most.
-    pub via: Vec<IpAddr>,
+    pub via: Vec<ScopedAddress>,
     /// Its part of new flows beside other uplinks of a route, 1 to 255.
     #[serde(default = "one")]
     pub weight: u8,

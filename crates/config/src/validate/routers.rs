@@ -119,6 +119,9 @@ impl<'a> Check<'a> {
             {
                 self.report(place!["routers", name, "fpm"], RouterProblem::ListensNowhere.into());
             }
+            if let Some(fpm) = &written.fpm {
+                self.md5_keys(name, fpm);
+            }
             // Routers with namespaces have addresses of their own to listen at.
             let listens =
                 |other: &schema::Router| other.fpm.as_ref().filter(|_| !other.daemon).and_then(|fpm| fpm.listen);
@@ -195,6 +198,29 @@ impl<'a> Check<'a> {
             self.report(place!["interfaces", name], problem.into());
         }
         self.router_of(name, written)
+    }
+
+    /// Keys are of peers that connect by TCP.
+    fn md5_keys(&mut self, name: &str, fpm: &schema::Fpm) {
+        for peer in fpm.md5_key_files.keys() {
+            let is_peer = fpm
+                .peers
+                .iter()
+                .any(|other| other.to_canonical() == peer.to_canonical());
+            let problem = match fpm.listen {
+                None => RouterProblem::KeysWithoutListen,
+                Some(_) if !is_peer => RouterProblem::KeyOfNobody(*peer),
+                Some(listen) if listen.is_ipv4() && peer.to_canonical().is_ipv6() => {
+                    RouterProblem::KeyFamily(*peer, listen)
+                }
+                Some(_) => continue,
+            };
+            let written = peer.to_string();
+            self.report(
+                place!["routers", name, "fpm", "md5-key-files", &written],
+                problem.into(),
+            );
+        }
     }
 
     /// The place of an interface that the part under way names: it must be in its router.

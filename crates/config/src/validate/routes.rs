@@ -11,7 +11,7 @@ use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Neighbour, Route,
 use crate::problem::{Problem, RouteProblem, UplinkProblem};
 use crate::read::{Step, place};
 use crate::schema;
-use crate::value::Prefix;
+use crate::value::{Prefix, ScopedAddress};
 
 /// Most ways of one route.
 const MOST_WAYS: usize = 64;
@@ -119,16 +119,32 @@ impl Check<'_> {
             self.report(place!["routes", k, "recursive"], problem.into());
             return None;
         }
-        if written.onlink && (written.via.is_none() || written.interface.is_none()) {
+        let zone = written.via.as_ref().and_then(ScopedAddress::zone);
+        if written.recursive && zone.is_some() {
+            let problem = RouteProblem::Recursive(written.to);
+            self.report(place!["routes", k, "recursive"], problem.into());
+            return None;
+        }
+        if written.onlink && (written.via.is_none() || written.interface.is_none() && zone.is_none()) {
             let problem = RouteProblem::Onlink(written.to);
             self.report(place!["routes", k, "onlink"], problem.into());
             return None;
         }
-        let named = match &written.interface {
-            Some(name) => Some(self.own_interface(place!["routes", k, "interface"], name)?),
-            None => None,
+        let named = match (&written.interface, zone) {
+            (Some(name), Some(zone)) if name != zone => {
+                let (zone, interface) = (zone.to_owned(), name.clone());
+                self.report(
+                    place!["routes", k, "interface"],
+                    RouteProblem::ZoneElsewhere { zone, interface }.into(),
+                );
+                return None;
+            }
+            (Some(name), _) => Some(self.own_interface(place!["routes", k, "interface"], name)?),
+            (None, Some(zone)) => Some(self.own_interface(place!["routes", k, "via"], zone)?),
+            (None, None) => None,
         };
-        match (written.via, named, written.action) {
+        let via = written.via.as_ref().map(ScopedAddress::address);
+        match (via, named, written.action) {
             (None, None, Some(action)) => Some(Way::Nowhere(action)),
             (_, _, Some(_)) => {
                 self.report(

@@ -6,10 +6,10 @@ use super::Check;
 use super::gateways::Asked;
 use super::routers::Scope;
 use crate::config::{Interface, Link, Uplink, Way};
-use crate::problem::UplinkProblem;
+use crate::problem::{RouteProblem, UplinkProblem};
 use crate::read::place;
 use crate::schema;
-use crate::value::Period;
+use crate::value::{Period, ScopedAddress};
 
 /// Most hosts that one uplink is checked by.
 const MOST_TARGETS: usize = 8;
@@ -58,12 +58,19 @@ impl Check<'_> {
         // Gateways are those of its router; what is wrong stands at the top level.
         self.scope = Scope { table: None, ..scope };
         let via = place!["uplinks", name, "via"];
-        let is_one = |six: bool| written.via.iter().filter(|gateway| gateway.is_ipv6() == six).count() < 2;
+        let gateways: Vec<_> = written.via.iter().map(ScopedAddress::address).collect();
+        let is_one = |six: bool| gateways.iter().filter(|gateway| gateway.is_ipv6() == six).count() < 2;
         if written.via.is_empty() || !is_one(false) || !is_one(true) {
             self.report(via, UplinkProblem::Gateways.into());
             return None;
         }
-        for &gateway in &written.via {
+        let mut zones = written.via.iter().filter_map(ScopedAddress::zone);
+        if let Some(zone) = zones.find(|zone| **zone != *written.interface) {
+            let (zone, interface) = (zone.to_owned(), written.interface.clone());
+            self.report(via, RouteProblem::ZoneElsewhere { zone, interface }.into());
+            return None;
+        }
+        for &gateway in &gateways {
             let is_gateway = !self.is_broadcast(via, gateway, interfaces)
                 && self
                     .on_link(via, gateway, Some(index), (interface.router, interfaces))
@@ -79,7 +86,7 @@ impl Check<'_> {
         Some(Uplink {
             name: name.to_owned(),
             interface: index,
-            gateways: written.via.clone(),
+            gateways,
             weight: written.weight.max(1),
             health: written.health.clone(),
         })
@@ -108,7 +115,13 @@ impl Check<'_> {
         }
         for &target in &health.ping {
             let reached = |gateway: &IpAddr| gateway.is_ipv4() == target.is_ipv4();
-            if self.host(&place("ping"), target) && !written.via.iter().any(reached) {
+            if self.host(&place("ping"), target)
+                && !written
+                    .via
+                    .iter()
+                    .map(ScopedAddress::address)
+                    .any(|gateway| reached(&gateway))
+            {
                 self.report(&place("ping"), UplinkProblem::TargetFamily(target).into());
             }
             let has_source = |own: &crate::value::InterfaceAddress| own.address().is_ipv4() == target.is_ipv4();

@@ -9,6 +9,7 @@ mod mac_prefix;
 mod mss_clamp;
 mod period;
 mod ports;
+mod scoped_address;
 mod selection;
 mod set_element;
 mod site_tags;
@@ -25,6 +26,7 @@ pub use mac_prefix::MacPrefix;
 pub use mss_clamp::MssClamp;
 pub use period::Period;
 pub use ports::{Port, PortRange, PortRanges, Transport};
+pub use scoped_address::ScopedAddress;
 pub use selection::{Addresses, Dscp, Ecn, IpProtocol, Mark, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags};
 pub use set_element::SetElement;
 pub use site_tags::{SiteTags, TagRange};
@@ -40,6 +42,12 @@ pub enum ValueError {
     /// Not an address.
     #[error("`{0}` is not an IP address")]
     Address(String),
+    /// An interface with an address that is the same on all links.
+    #[error("`{0}` is not link-local, so that no interface belongs to it")]
+    ZoneOfAll(String),
+    /// No interface behind the sign for one.
+    #[error("`{0}` does not say which interface")]
+    ZoneMissing(String),
     /// Not an address with a prefix length.
     #[error("`{0}` is not an address with a prefix length")]
     Prefix(String),
@@ -157,6 +165,8 @@ impl ValueError {
     pub fn hint(&self) -> String {
         match self {
             Self::Address(_) => "write an address such as 192.0.2.1 or 2001:db8::1".into(),
+            Self::ZoneOfAll(_) => "leave `%` and the interface out: they are for IPv6 addresses of fe80::/10 (RFC 4007)".into(),
+            Self::ZoneMissing(_) => "write the interface's name behind `%`, as in fe80::1%wan, or leave `%` out".into(),
             Self::Prefix(_) => "write an address and a prefix length such as 192.0.2.0/24 or 2001:db8::/64".into(),
             Self::HostBits { network, .. } => format!("the network is {network}"),
             Self::NotAHost(_) => "write the address of this gateway in the network, such as 192.0.2.1/24".into(),

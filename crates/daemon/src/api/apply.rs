@@ -21,6 +21,7 @@ use super::{Refusal, Shared};
 use crate::build::{self, BuildError, PoolNames, Rules};
 use crate::control::Control;
 use crate::numbers::gone;
+use crate::routing;
 use crate::rules::RunningRules;
 
 /// How long a change waits for the one before to be seen through.
@@ -164,6 +165,11 @@ pub(super) async fn apply(
         return Ok(Json(refused(
             "another configuration was taken over meanwhile: apply it again".into(),
         )));
+    }
+    let faults = routing::key_faults(&checked.config);
+    if !faults.is_empty() {
+        let complaints = place(&request.name, &request.text, faults).complaints();
+        return Ok(Json(ApplyAnswer::Refused { complaints }));
     }
     let mut changes = differing(&control, &checked.config);
     if let Some(answer) = needs_restart(&changes) {

@@ -2,6 +2,7 @@
 //! namespace. Both offer what they hear to the router's RIB.
 
 mod kernel;
+mod keys;
 mod namespace;
 mod peer;
 mod replay;
@@ -19,6 +20,7 @@ use sluice_route::rib::{Origin, Rib};
 use tokio::sync::Notify;
 
 pub use kernel::{KernelSettings, listen};
+pub use keys::faults as key_faults;
 pub(crate) use namespace::within;
 use peer::Refusals;
 pub use peer::{Peer, Refusal};
@@ -42,6 +44,8 @@ pub struct Settings {
     pub listen: Option<SocketAddr>,
     /// Who is heard there.
     pub peers: Vec<IpAddr>,
+    /// Files with the keys that some of these sign by.
+    pub md5_key_files: Vec<(IpAddr, PathBuf)>,
     /// Where it listens by a Unix socket.
     pub socket: Option<PathBuf>,
     /// Users who are heard there, beside root and the process's own.
@@ -67,6 +71,7 @@ impl Settings {
             router: router.into(),
             listen,
             peers: vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+            md5_key_files: Vec::new(),
             socket: None,
             users: Vec::new(),
             namespace: None,

@@ -60,6 +60,11 @@ impl Hearings {
                 grace: fpm.grace.duration(),
                 namespace: in_namespace.then(|| namespace(name)),
                 peers: fpm.peers.clone(),
+                md5_key_files: fpm
+                    .md5_key_files
+                    .iter()
+                    .map(|(peer, path)| (*peer, PathBuf::from(path)))
+                    .collect(),
                 socket: fpm.socket.as_ref().map(PathBuf::from),
                 users: fpm.users.clone(),
                 ..Settings::new(name, fpm.listen, Links::Foreign, began)

@@ -9,11 +9,10 @@ use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::sockopt;
 use sluice_route::feed::fpm::{FrameError, Frames};
 use sluice_route::feed::{Links, Teller};
 use sluice_route::rib::Origin;
@@ -24,7 +23,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::namespace::within;
 use super::peer::{Peer, Refusal};
-use super::{Hearing, Patience, Routes, Settings, Shared, count, watched};
+use super::{Hearing, Patience, Routes, Settings, Shared, count, keys, watched};
 use crate::socket::Socket;
 
 /// Bytes read at a time: some 600 routes, 1 to 2 ms of the control thread.
@@ -204,9 +203,7 @@ impl Door {
     }
 
     fn try_open(settings: &Settings) -> io::Result<Self> {
-        let hosts = settings
-            .listen
-            .map(|listen| listener(listen, settings.namespace.as_deref()));
+        let hosts = settings.listen.map(|listen| listener(listen, settings));
         let users = settings.socket.as_ref().map(|path| {
             let socket = Socket::claim(path).map_err(io::Error::other)?;
             // Whoever connects is asked who it is.
@@ -301,20 +298,14 @@ async fn introduced(mut connection: Connection, longest: Duration) -> Result<Con
     }
 }
 
-/// A listening socket in a namespace.
-fn listener(listen: SocketAddr, namespace: Option<&Path>) -> io::Result<TcpListener> {
-    let listener = within(namespace, || {
-        let family = match listen {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
-        let socket = rustix::net::socket_with(
-            family,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            None,
-        )?;
+/// A listening socket in the router's namespace, with the keys of its peers.
+fn listener(listen: SocketAddr, settings: &Settings) -> io::Result<TcpListener> {
+    let listener = within(settings.namespace.as_deref(), || {
+        let socket = keys::socket(listen)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
+        for (peer, path) in &settings.md5_key_files {
+            keys::set(&socket, listen, *peer, path).map_err(io::Error::other)?;
+        }
         rustix::net::bind(&socket, &listen)?;
         rustix::net::listen(&socket, 64)?;
         Ok(std::net::TcpListener::from(socket))

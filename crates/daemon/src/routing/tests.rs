@@ -235,6 +235,58 @@ async fn host_that_is_not_named_and_one_that_speaks_otherwise_are_refused() {
     assert_eq!(1, world.hearing.standing().connections);
 }
 
+/// A connection to an address that signs by a key, or by none.
+async fn signed(at: SocketAddr, key: Option<&[u8]>) -> std::io::Result<TcpStream> {
+    let socket = match at {
+        SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
+    };
+    if let Some(key) = key {
+        sluice_dpdk::tcp_md5::sign(&socket, at.is_ipv6(), at.ip(), key)?;
+    }
+    let connect = tokio::time::timeout(Duration::from_millis(500), socket.connect(at));
+    connect.await.unwrap_or(Err(ErrorKind::TimedOut.into()))
+}
+
+#[tokio::test]
+async fn peer_with_a_key_is_heard_by_what_it_signs_and_without_it_or_by_another_key_does_not_connect() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("key");
+    std::fs::write(&path, "the key\n").unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    for (listen, peer) in [
+        ("127.0.0.1:0", "127.0.0.1"),
+        ("[::1]:0", "::1"),
+        ("[::]:0", "127.0.0.1"),
+        ("[::]:0", "::1"),
+    ] {
+        let peer: IpAddr = peer.parse().unwrap();
+        let world = World::with(|settings| Settings {
+            listen: Some(listen.parse().unwrap()),
+            md5_key_files: vec![(peer, path.clone())],
+            ..settings
+        })
+        .await;
+        let port = world
+            .hearing
+            .standing()
+            .listens
+            .unwrap()
+            .parse::<SocketAddr>()
+            .unwrap()
+            .port();
+        let at = SocketAddr::new(peer, port);
+        for key in [None, Some(&b"another key"[..])] {
+            let refused = signed(at, key).await.map_err(|error| error.kind());
+            assert_eq!(Some(ErrorKind::TimedOut), refused.err(), "{listen} {key:?}");
+        }
+        assert_eq!(0, world.hearing.standing().connections);
+        let mut daemon = signed(at, Some(b"the key")).await.unwrap();
+        daemon.write_all(&route(1)).await.unwrap();
+        world.until_routes(&["10.9.1.0/24"]).await;
+    }
+}
+
 #[tokio::test]
 async fn daemon_is_heard_by_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();

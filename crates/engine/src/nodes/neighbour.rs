@@ -1,7 +1,7 @@
 //! neighbour: ARP and neighbour discovery taken in, and packets that wait for a neighbour put aside.
 //!
-//! Exits: transmit (the answer, made of the question's buffer), taken in, complain (nobody answers), park,
-//! again (known by now), hand over (the owner), drop.
+//! Exits: transmit (the answer, made of the question's buffer), taken in, punt (router discovery, which is its host's too),
+//! complain (nobody answers), park, again (known by now), hand over (the owner), drop.
 
 use sluice_nat::sites::{Call, site};
 use sluice_route::neighbour::{Action, Advertisement, Conflict, Heard, NeighbourKeeper, Resolution, State};
@@ -35,6 +35,8 @@ enum Outcome {
     Drop(Reason),
     /// A host asks for routers.
     Advertise,
+    /// Router discovery, for the daemons of the router.
+    Punt,
 }
 
 /// Take in ARP and neighbour discovery.
@@ -112,6 +114,7 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
                 put(&mut lists.taken, slot);
                 owner.advertise_soon(meta.interface, now);
             }
+            Outcome::Punt => put(&mut lists.punt, slot),
             Outcome::Drop(reason) => lists.discard(slot, reason),
         }
     }
@@ -306,6 +309,10 @@ fn hear_discovery(
     };
     let frame = packet.bytes();
     let source = sluice_wire::ipv6::SOURCE.read(meta.layers.datagram(frame));
+    let to_daemons = match interface.host {
+        true => Outcome::Punt,
+        false => Outcome::Taken,
+    };
     let Owner { keeper, actions, .. } = owner;
     let mut hear = |address: u128, mac, heard| {
         let address = Address::V6(address);
@@ -372,10 +379,11 @@ fn hear_discovery(
             if interface.advertise.is_some() {
                 Outcome::Advertise
             } else {
-                Outcome::Taken
+                to_daemons
             }
         }
-        Message::RouterAdvertisement { .. } => Outcome::Taken,
+        // By it BGP finds the neighbours of a link that have no configured address ("unnumbered").
+        Message::RouterAdvertisement { .. } => to_daemons,
     }
 }
 

@@ -508,6 +508,9 @@ impl Feed {
         if leg.is_dead {
             return Err(Refused::NextHops);
         }
+        if leg.is_onlink && leg.gateway == Some(PLACEHOLDER) && !self.is_kernel() {
+            return Err(Refused::Placeholder);
+        }
         let numbers = match &self.teller.links {
             Links::Numbered(numbers) => numbers,
             Links::Foreign => {
@@ -590,6 +593,10 @@ impl Feed {
         }
     }
 }
+
+/// What FRR writes in the place of a gateway of IPv6 (`ipv4_ll` of its `rt_netlink.c`); its own kernel has a neighbour of this
+/// address, which no message to others has.
+const PLACEHOLDER: Address = Address::V4(0xa9fe_0001);
 
 /// A prefix of IPv4, where a gateway may be of either family.
 const ANY: Prefix = Prefix::ALL_V4;

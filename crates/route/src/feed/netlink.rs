@@ -152,6 +152,8 @@ pub struct Leg {
     pub weight: u8,
     /// It wraps packets.
     pub wraps: bool,
+    /// RTNH_F_ONLINK: the gateway is on the link, whatever networks that has.
+    pub is_onlink: bool,
     /// The kernel does not use it at the time.
     pub is_dead: bool,
 }
@@ -206,6 +208,8 @@ const CLONED: u32 = 0x200;
 /// RTNH_F_DEAD: the interface is administratively down. Whether it has a carrier (RTNH_F_LINKDOWN) is known from the link
 /// itself, and the kernel sends no message when it comes back.
 const DEAD: u8 = 1;
+/// RTNH_F_ONLINK
+const ONLINK: u8 = 4;
 
 impl<'a> RouteMessage<'a> {
     /// Read the body of a message about a route.
@@ -254,6 +258,7 @@ impl<'a> RouteMessage<'a> {
             leg: Leg {
                 weight: 1,
                 is_dead: flags as u8 & DEAD != 0,
+                is_onlink: flags as u8 & ONLINK != 0,
                 ..Leg::default()
             },
             family,
@@ -299,6 +304,7 @@ impl<'a> RouteMessage<'a> {
                     interface: number(&fixed[4..])?,
                     weight: fixed[3].saturating_add(1),
                     is_dead: fixed[2] & DEAD != 0,
+                    is_onlink: fixed[2] & ONLINK != 0,
                     ..Leg::default()
                 };
                 for attribute in attributes(nested) {

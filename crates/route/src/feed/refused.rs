@@ -51,6 +51,9 @@ refused! {
         "A next hop on an interface that the router has not.";
     Gateway "gateway"
         "A next hop without a gateway, or one that is link-local, where interfaces mean nothing: they are another host's.";
+    Placeholder "placeholder-gateway"
+        "FRR before 10.6 has 169.254.0.1 in the place of a gateway of IPv6, unless it tells next hops as objects: \
+         leave `fpm use-next-hop-groups` on.";
     NextHop "next-hop"
         "A next hop that was not told of before.";
     NextHops "next-hops"

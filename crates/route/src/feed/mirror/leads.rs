@@ -22,10 +22,11 @@ pub enum Lead {
 }
 
 impl Lead {
-    /// Whether both are the same next hops. Whether a link is down at the time does not tell them apart, nor does the weight
+    /// Whether both are the same next hops. Whether a link is down or `onlink` does not tell them apart, nor does the weight
     /// of a single one: IPv6 leaves it out where a route has one next hop.
     pub fn is_same(&self, other: &Self) -> bool {
         let key = |leg: &Leg, single: bool| Leg {
+            is_onlink: false,
             is_dead: false,
             weight: if single { 1 } else { leg.weight },
             ..*leg

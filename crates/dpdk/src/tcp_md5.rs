@@ -1,0 +1,112 @@
+//! TCP-MD5 signatures (RFC 2385): the option of the kernel that no crate has.
+
+use std::ffi::c_int;
+use std::io::{Error, ErrorKind};
+use std::mem::size_of;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Longest key, in bytes (TCP_MD5SIG_MAXKEYLEN).
+pub const LONGEST_KEY: usize = 80;
+
+/// `struct tcp_md5sig` of linux/tcp.h.
+#[repr(C, align(8))]
+struct Md5Signature {
+    /// `struct sockaddr_storage`: family, port, and the address behind them.
+    address: [u8; 128],
+    flags: u8,
+    prefix_length: u8,
+    key_length: u16,
+    interface: c_int,
+    key: [u8; LONGEST_KEY],
+}
+
+/// Have segments from and to a peer signed by a key, on a TCP socket of IPv6 or not; connections that a listening one accepts
+/// have the key too. Segments without the signature, or with another one, are dropped by the kernel.
+///
+/// # Errors
+/// The key is empty or too long, the peer is of IPv6 and the socket is not, or the kernel signs nothing.
+pub fn sign(socket: impl AsFd, is_v6: bool, peer: IpAddr, key: &[u8]) -> Result<(), Error> {
+    if key.is_empty() || key.len() > LONGEST_KEY {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    let mut option = Md5Signature {
+        address: [0; 128],
+        flags: 0,
+        prefix_length: 0,
+        key_length: key.len() as u16,
+        interface: 0,
+        key: [0; LONGEST_KEY],
+    };
+    option.key[..key.len()].copy_from_slice(key);
+    // Sockets of IPv6 know IPv4 as ::ffff:0:0/96.
+    let (family, at, bytes) = match (peer.to_canonical(), is_v6) {
+        (IpAddr::V4(peer), false) => (libc::AF_INET, 4, peer.octets().to_vec()),
+        (IpAddr::V4(peer), true) => (libc::AF_INET6, 8, peer.to_ipv6_mapped().octets().to_vec()),
+        (IpAddr::V6(peer), true) => (libc::AF_INET6, 8, peer.octets().to_vec()),
+        (IpAddr::V6(_), false) => return Err(ErrorKind::InvalidInput.into()),
+    };
+    option.address[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+    option.address[at..at + bytes.len()].copy_from_slice(&bytes);
+    let length = size_of::<Md5Signature>() as libc::socklen_t;
+    // SAFETY: the option takes this structure of that length, which is alive during the call.
+    match unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_MD5SIG,
+            (&raw const option).cast(),
+            length,
+        )
+    } {
+        0 => Ok(()),
+        _ => Err(Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn structure_is_the_kernels() {
+        assert_eq!(216, size_of::<Md5Signature>());
+    }
+
+    #[test]
+    fn connection_without_the_key_of_the_listener_is_not_made() {
+        for (listen, peer) in [
+            ("127.0.0.1:0", "127.0.0.1"),
+            ("[::1]:0", "::1"),
+            ("[::]:0", "127.0.0.1"),
+        ] {
+            let listener = TcpListener::bind(listen).unwrap();
+            let (is_v6, peer): (bool, IpAddr) = (listen.starts_with('['), peer.parse().unwrap());
+            sign(&listener, is_v6, peer, b"the key").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let patience = std::time::Duration::from_millis(300);
+            let unsigned = TcpStream::connect_timeout(&(peer, port).into(), patience);
+            assert_eq!(
+                Some(ErrorKind::TimedOut),
+                unsigned.err().map(|error| error.kind()),
+                "{listen}"
+            );
+        }
+    }
+
+    #[test]
+    fn key_that_cannot_be_one_and_peer_of_the_other_family_are_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let of = |peer: &str, key: &[u8]| {
+            sign(&listener, false, peer.parse().unwrap(), key)
+                .err()
+                .map(|error| error.kind())
+        };
+        assert_eq!(Some(ErrorKind::InvalidInput), of("127.0.0.1", b""));
+        assert_eq!(Some(ErrorKind::InvalidInput), of("127.0.0.1", &[7; LONGEST_KEY + 1]));
+        assert_eq!(Some(ErrorKind::InvalidInput), of("::1", b"key"));
+        assert_eq!(None, of("127.0.0.1", &[7; LONGEST_KEY]));
+    }
+}
