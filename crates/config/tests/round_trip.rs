@@ -346,7 +346,10 @@ fn document() -> impl Strategy<Value = Document> {
             vec("[a-z]{1,4}", 0..3),
             option::of(balance),
         ),
-        option::of(prop_oneof![any::<std::net::IpAddr>().prop_map(ScopedAddress::from), zoned]),
+        option::of(prop_oneof![
+            any::<std::net::IpAddr>().prop_map(ScopedAddress::from),
+            zoned
+        ]),
         option::of("[a-z.]{1,9}"),
         option::of(action),
         any::<[bool; 2]>(),
