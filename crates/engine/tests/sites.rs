@@ -606,6 +606,42 @@ fn terminal_of_one_site_and_of_another_meet_at_their_public_addresses_when_both_
 }
 
 #[test]
+fn priority_tags_around_those_of_a_site_say_nothing_of_the_site() {
+    let mut rig = served(plan());
+    let keeper = rig.keeper.as_mut().unwrap();
+    keeper.set_site(6, Some([6, 0, 0, 0, 0, 7]), None).unwrap();
+    keeper.set_public(6, 0, Some(v4("203.0.113.207"))).unwrap();
+    let single = Terminal {
+        context: context(6, 0, false),
+        tags: [Some(Tag::vlan(7)), None],
+        ..terminal(6, "10.0.0.7", TWO, false)
+    };
+    keeper.add_terminal(&single).unwrap();
+    const PRIORITY: &[u8] = &[0x81, 0, 0xa0, 0];
+    const SINGLE_TAG: &[u8] = &[0x81, 0, 0, 7];
+    const SERVICE: &[u8] = &[0x88, 0xa8, 0, 100];
+    const CUSTOMER: &[u8] = &[0x81, 0, 0, 1];
+    let question = |address: &str, mac| packet::udp4(address, REMOTE).macs(mac, INSIDE_MAC).build();
+    let single = question("10.0.0.7:5000", TWO);
+    let double = question("10.0.0.5:5000", ONE);
+    for (frame, public, tags) in [
+        (&single, "203.0.113.207", &[SINGLE_TAG, PRIORITY][..]),
+        (&single, "203.0.113.207", &[PRIORITY, SINGLE_TAG, PRIORITY]),
+        (&single, "203.0.113.207", &[PRIORITY, PRIORITY, SINGLE_TAG]),
+        (&double, PUBLIC[0], &[SERVICE, PRIORITY, CUSTOMER]),
+        (&double, PUBLIC[0], &[SERVICE, CUSTOMER]),
+    ] {
+        let sent = rig.send(INSIDE, &[&frame[..12], &tags.concat(), &frame[12..]].concat());
+        assert_eq!(1, sent.len(), "{tags:x?} {:?}", rig.all_drops());
+        assert_eq!(public.parse::<Ipv4Addr>().unwrap(), *flow(&sent[0].frame).0.ip());
+    }
+    // What goes to the terminal has the tags of its site alone.
+    let answer = packet::udp4(REMOTE, at("203.0.113.207", 5000)).payload(b"answer");
+    let sent = answer_to(&mut rig, [6, 0, 0, 0, 0, 7], &answer);
+    assert_eq!([SINGLE_TAG, &[8, 0]].concat(), sent[0].frame[12..18]);
+}
+
+#[test]
 fn terminal_behind_a_priority_tag_is_of_the_site_of_its_other_tags() {
     let mut rig = served(plan());
     let question = packet::udp4("10.0.0.5:5000", REMOTE)

@@ -418,8 +418,8 @@ pub(super) fn unlike(
         };
         return put(list, slot);
     }
-    if is_behind_priority(frame, policy) {
-        vlan::pop_priority(packet);
+    if has_priority_tag(frame, policy) {
+        pop_priority_tags(packet, policy);
     }
     let frame = packet.bytes();
     let layers = match layers::parse(frame) {
@@ -476,9 +476,32 @@ pub(super) fn unlike(
 /// Whether a frame has a priority tag to be taken off: where one is in front of two others, or there are sites, which are known by
 /// their tags. Any other stays, and says the priority on.
 #[inline(always)]
-fn is_behind_priority(frame: &[u8], policy: &Policy) -> bool {
-    let is_priority = vlan::tag(frame, 0).is_some_and(|tag| tag.is_priority());
-    is_priority && (policy.sites.is_some() || vlan::tag(frame, 2).is_some())
+fn has_priority_tag(frame: &[u8], policy: &Policy) -> bool {
+    let Some(outer) = vlan::tag(frame, 0) else {
+        return false;
+    };
+    match policy.sites.is_some() {
+        true => outer.is_priority() || vlan::tag(frame, 1).is_some_and(|inner| inner.is_priority()),
+        false => outer.is_priority() && vlan::tag(frame, 2).is_some(),
+    }
+}
+
+/// Take priority tags off: the first; where there are sites, all that are in front of their tags, between or behind these, as an
+/// access switch puts its own tag around one of the customer's. Of more than four tags the rest stays, and is no frame of ours.
+#[cold]
+fn pop_priority_tags(packet: &mut Packet<'_>, policy: &Policy) {
+    vlan::pop_priority(packet);
+    if policy.sites.is_some() {
+        for _ in 0..3 {
+            vlan::pop_priority(packet);
+            let is_priority = vlan::tag(packet.bytes(), 1).is_some_and(|inner| inner.is_priority());
+            if is_priority && let Some(outer) = vlan::pop(packet) {
+                vlan::pop(packet);
+                // There is room where the tag was.
+                vlan::push(packet, outer);
+            }
+        }
+    }
 }
 
 /// Whether a packet is for an end of a tunnel, or about what it has sent: no session and no translation has to do with it.
