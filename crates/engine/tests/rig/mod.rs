@@ -5,6 +5,7 @@ pub mod inspected;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use bytemuck::allocation::zeroed_slice_box;
 use sluice_engine::assist::Assist;
 use sluice_engine::counters::WorkerCounters;
 use sluice_engine::datagrams::Limits;
@@ -196,6 +197,30 @@ pub struct Rig {
     pub now: Now,
     /// Who writes the table of sites, where there are any.
     pub keeper: Option<Keeper>,
+    /// Last, because the others are in it.
+    _memory: Memory,
+}
+
+/// What workers lie in, given back with this: one program runs all tests, and some build thousands of rigs.
+#[derive(Default)]
+pub struct Memory(Vec<*mut [Line]>);
+
+impl Memory {
+    /// So many lines. Nothing that is in them may outlive this.
+    pub fn lines(&mut self, lines: usize) -> &'static mut [Line] {
+        let given = Box::leak(zeroed_slice_box(lines));
+        self.0.push(given);
+        given
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        for given in self.0.drain(..) {
+            // SAFETY: it is from `Box::leak`, and who was in it is gone: gateways have this as their last field.
+            drop(unsafe { Box::from_raw(given) });
+        }
+    }
 }
 
 fn interface(index: u16, mac: [u8; 6], addresses: &[&str], mtu: u16, stateful: bool) -> Interface {
@@ -347,6 +372,7 @@ impl Rig {
         let mut plane = Plane::new(setup, policy, &[routes], plan.limits, plan.workers, now).unwrap();
         let lines = plane.lines().total();
         let exchange = std::sync::Arc::new(Exchange::new(plan.shards as usize, plan.workers - 1, plan.ring));
+        let mut memory = Memory::default();
         let (mut workers, mut wires, mut desks) = (Vec::<Worker<'static>>::new(), Vec::new(), Vec::new());
         for (own, mut io) in MemoryIo::workers(plan.workers, 2).into_iter().enumerate() {
             io.limit_ring(plan.ring);
@@ -356,17 +382,16 @@ impl Rig {
             } else {
                 Vec::new()
             };
-            let memory = |_| &mut *vec![Line([0; 8]); lines].leak();
+            let give = |_| memory.lines(lines);
             let (mut worker, desk) = plane
-                .worker(own as u16, (plan.device)(io), receives, memory, plan.cycles)
+                .worker(own as u16, (plan.device)(io), receives, give, plan.cycles)
                 .unwrap();
             worker.join(exchange.clone());
             workers.push(worker);
             desks.push(desk);
         }
         if plan.shares {
-            let memory = vec![Line([0; 8]); plane.reserved()].leak();
-            let reserves = plane.reserves(memory).unwrap();
+            let reserves = plane.reserves(memory.lines(plane.reserved())).unwrap();
             workers.iter_mut().for_each(|worker| worker.share(&reserves));
         }
         let mut rig = Self {
@@ -377,6 +402,7 @@ impl Rig {
             owner,
             now,
             keeper,
+            _memory: memory,
         };
         if plan.known_neighbours {
             rig.know(INSIDE, Address::V4(v4(HOST)), HOST_MAC);

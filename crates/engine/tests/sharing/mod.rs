@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 
+use crate::rig::Memory;
 use sluice_engine::io::memory::{MemoryIo, Wires};
 use sluice_engine::io::{NO_PORT, PortIndex};
 use sluice_engine::owners::{Exchange, Owners};
@@ -15,7 +16,6 @@ use sluice_engine::steering::{Hashed, Steering, Together, Wanted};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_route::{Address, Prefix, Route, RouteSet, SourceValidation, Via};
-use sluice_table::memory::Line;
 use sluice_testkit::packet;
 use sluice_wire::vlan::Tag;
 use sluice_wire::{Checksums, validity};
@@ -45,6 +45,8 @@ pub struct Gateway {
     inside: Vec<PortIndex>,
     routes: Vec<RouteSet>,
     interfaces: Vec<Interface>,
+    /// Last, because the others are in it.
+    _memory: Memory,
 }
 
 fn address(text: &str) -> Address {
@@ -167,9 +169,10 @@ impl Gateway {
         let lines = plane.lines().total();
         let io = MemoryIo::new(ports);
         let wires = io.wires();
-        let memory = |_| &mut *vec![Line([0; 8]); lines].leak();
+        let mut memory = Memory::default();
+        let give = |_| memory.lines(lines);
         let receives = (0..ports as PortIndex).collect();
-        let (mut worker, desk) = plane.worker(0, Box::new(io), receives, memory, cycles).unwrap();
+        let (mut worker, desk) = plane.worker(0, Box::new(io), receives, give, cycles).unwrap();
         worker.join(Exchange::new(1, 0, 64).into());
         let mut gateway = Self {
             plane,
@@ -180,6 +183,7 @@ impl Gateway {
             inside: inside.to_vec(),
             routes,
             interfaces,
+            _memory: memory,
         };
         for router in 0..inside.len() {
             gateway.know(2 * router as u16 + 1, "192.0.2.254");
