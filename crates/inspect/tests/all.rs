@@ -1,8 +1,6 @@
 //! All tests of the crate, in one program: what they share is built and linked once.
 
-mod allocations;
 mod application_agreement;
-mod application_allocations;
 mod application_captures;
 mod applications;
 mod brotli_memory;

@@ -1,10 +1,12 @@
 //! Looking at packets allocates nothing outside of the arena. Counted: every call of the C library's allocator on this
 //! thread, Rust's, nDPI's and libgcrypt's alike, as these functions stand before the C library's own.
 
+mod captured;
+
 use std::cell::Cell;
 use std::ffi::c_void;
 
-use crate::captured::{self, REQUEST, segment};
+use captured::{REQUEST, segment};
 use sluice_inspect::applications::{Applications, Capacity};
 use sluice_wire::Direction;
 
