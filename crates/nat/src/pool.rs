@@ -440,8 +440,8 @@ impl<A: Address> ValidPool<A> {
             .map(Arc::as_ref)
     }
 
-    /// Whether a session of a shard keeps an address and port, after a change of pools: no other shard has it. Where shards share it
-    /// and none has it, this one claims it as it goes over to the pools.
+    /// Whether a session keeps its address and port after a change of pools: they belong to its shard, or to a unit that shards share
+    /// and no other shard has claimed. The shard claims such a unit when it takes up the new pools.
     pub fn keeps(&self, shards: Shards, shard: u32, address: A, port: u16) -> bool {
         match self.shared_at(shards, address, port) {
             Some(shared) => shared.owner(u32::from(port) / BLOCK).is_none_or(|owner| owner == shard),

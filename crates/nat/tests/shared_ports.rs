@@ -224,7 +224,7 @@ impl Oracle {
         is_of.then_some(pool)
     }
 
-    fn lend(&mut self, shard: u32, pool: u16, class: PortClass, lease: Lease<u32>) -> Result<(), TestCaseError> {
+    fn allocated(&mut self, shard: u32, pool: u16, class: PortClass, lease: Lease<u32>) -> Result<(), TestCaseError> {
         if let Some(&(other, _)) = self.lent.get(&(class, lease)) {
             prop_assert!(self.stays(other, lease).is_none(), "{lease:?} of {other} and {shard}");
         }
@@ -265,7 +265,7 @@ proptest! {
                 if below(100) < if step < 4500 { 90 } else { 20 } {
                     let (pool, inside) = (below(3) as u16, below(6) as u32);
                     if let Ok(lease) = ports[shard].lease(pool, class, &key(inside, below(1 << 16) as u16)) {
-                        oracle.lend(shard as u32, pool, class, lease)?;
+                        oracle.allocated(shard as u32, pool, class, lease)?;
                     }
                 } else if !ports.iter().any(Ports::is_prepared) {
                     let place = below(oracle.lent.len().max(1));

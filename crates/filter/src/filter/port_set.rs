@@ -18,7 +18,7 @@ pub struct PortSet {
     /// Until when each port is there, in nanoseconds of the workers' clock; 0: it is not.
     until: Box<[AtomicU64]>,
     size: usize,
-    /// Nanoseconds that ports stay where nothing else is said; 0: for ever.
+    /// Default timeout of a port, in nanoseconds; 0 for none.
     timeout: AtomicU64,
     /// Who changes anything holds it.
     writer: Mutex<()>,

@@ -106,7 +106,7 @@ impl<A: Address> Ports<'_, A> {
         inside_port: u16,
     ) -> Option<Lease<A>> {
         if place.shared {
-            return self.lend_of_shared(pool, class, (block, place), flow, inside_port);
+            return self.allocate_shared(pool, class, (block, place), flow, inside_port);
         }
         let region = self.layout.regions.get(usize::from(pool))?;
         let (words, suits) = (region.geometry.unit as usize, suiting(&region.pool, class, inside_port));
@@ -134,7 +134,7 @@ impl<A: Address> Ports<'_, A> {
     }
 
     #[inline(never)]
-    fn lend_of_shared(
+    fn allocate_shared(
         &mut self,
         pool: PoolIndex,
         class: PortClass,

@@ -71,8 +71,8 @@ impl<A: Address> Region<A> {
         Some(first)
     }
 
-    /// Claim a unit of those among a range of words: one that computation gives to the shard, so that answers come by themselves,
-    /// rather than another.
+    /// Claim a free unit within a range of words. Units whose answers cards bring to this shard come first: those of others are
+    /// handed over.
     pub(super) fn claim_within(
         &self,
         memory: &mut [u64],
