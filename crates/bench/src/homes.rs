@@ -3,7 +3,7 @@
 
 use sluice_engine::policy::Policy;
 use sluice_engine::policy::access::{Access, Behind, Row, Settings};
-use sluice_nat::sites::{Keeper, Terminal, context};
+use sluice_nat::sites::{SiteWriter, Terminal, context};
 use sluice_wire::vlan::Tag;
 use sluice_wire::{FlowKey4, Tuple4};
 
@@ -76,9 +76,9 @@ impl Homes {
 
     /// Serve the sites of all terminals, which come in by the first interface and are seen on the second one. Interfaces and
     /// rules of translation must be there.
-    pub fn serve(self, policy: &mut Policy) -> Result<Keeper, Failure> {
+    pub fn serve(self, policy: &mut Policy) -> Result<SiteWriter, Failure> {
         let networks = [(0, PUBLIC, PUBLIC + self.sites - 1)];
-        let (mut keeper, table) = Keeper::new(self.sites, self.flows(), &networks, [0x1234, 0x5678]);
+        let (mut keeper, table) = SiteWriter::new(self.sites, self.flows(), &networks, [0x1234, 0x5678]);
         for site in 0..self.sites {
             keeper.set_site(site, Some(virtual_mac(site)), None)?;
             keeper.set_public(site, 0, Some(PUBLIC + site))?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use sluice_config::api::{EndpointFilter, MappingFilter, Share, Span};
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Config, Machine};
-use sluice_nat::deterministic::Share as Dealt;
+use sluice_nat::deterministic::PortSet as Dealt;
 use sluice_nat::{Address as _, Plan};
 
 use crate::{DaemonError, build, load};

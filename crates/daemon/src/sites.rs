@@ -6,7 +6,7 @@ use sluice_config::Config;
 use sluice_engine::policy::Policy;
 use sluice_engine::request::Counter;
 use sluice_nat::Secret;
-use sluice_nat::sites::{Keeper, is_site, site};
+use sluice_nat::sites::{SiteWriter, is_site, site};
 use sluice_wire::{Context, Mac};
 
 use crate::DaemonError;
@@ -30,7 +30,7 @@ impl SitesService {
     ///
     /// # Errors
     /// No thread, or no descriptor.
-    pub fn start(parameters: Parameters, keeper: Keeper, desks: &mut [Counter]) -> Result<Self, DaemonError> {
+    pub fn start(parameters: Parameters, keeper: SiteWriter, desks: &mut [Counter]) -> Result<Self, DaemonError> {
         let (inbox, heard) = Inbox::new(&parameters)?;
         let hosts = Arc::new(OnceLock::<Weak<Hosts>>::new());
         let port = hosts.clone();

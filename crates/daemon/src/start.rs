@@ -18,7 +18,7 @@ use sluice_engine::stages::Stages;
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_nat::Secret;
-use sluice_nat::sites::Keeper;
+use sluice_nat::sites::SiteWriter;
 use sluice_table::memory::{LINE, Line};
 
 use crate::build::{self, Secrets};
@@ -188,7 +188,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     })
 }
 
-type Served = (Keeper, Vec<[u8; 6]>);
+type Served = (SiteWriter, Vec<[u8; 6]>);
 
 /// Who writes the table of sites, and their virtual MACs; none where there are no sites.
 fn served(config: &sluice_config::Config, secrets: Secrets) -> Result<Option<Served>, DaemonError> {
@@ -198,7 +198,7 @@ fn served(config: &sluice_config::Config, secrets: Secrets) -> Result<Option<Ser
     let virtual_macs = build::virtual_macs(config)?;
     let (sites, terminals) = (subscribers.sites(), subscribers.terminals);
     let networks = build::site_networks(config);
-    let (keeper, table) = Keeper::new(sites, terminals, &networks, secrets.subscribers);
+    let (keeper, table) = SiteWriter::new(sites, terminals, &networks, secrets.subscribers);
     let bytes = sluice_config::memory::Bytes((table.bytes() + keeper.bytes()) as u64);
     tracing::info!("{sites} sites with {terminals} terminals in {bytes}");
     Ok(Some((keeper, virtual_macs)))

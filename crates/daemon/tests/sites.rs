@@ -12,7 +12,7 @@ use sluice_daemon::subscribers::leases::{Change, Expiry, Lease, RelayInformation
 use sluice_daemon::subscribers::service::{Finder, Interface, Output, Parameters, Remains, Service, Turn};
 use sluice_daemon::subscribers::virtual_mac::VirtualMacs;
 use sluice_nat::Secret;
-use sluice_nat::sites::Keeper;
+use sluice_nat::sites::SiteWriter;
 
 const SITES: u32 = 100_000;
 const TERMINALS: u32 = 4;
@@ -94,7 +94,7 @@ fn hundred_thousand_sites_fit_into_a_kilobyte_each() {
         })
         .collect();
     let before = memory();
-    let (mut keeper, sites) = Keeper::new(SITES, SITES * TERMINALS, &[(0, 0, SITES - 1)], [5, 6]);
+    let (mut keeper, sites) = SiteWriter::new(SITES, SITES * TERMINALS, &[(0, 0, SITES - 1)], [5, 6]);
     let mut out = Output::default();
     let mut turn = Turn {
         present: Present {

@@ -35,7 +35,7 @@ impl EventQueue {
     fn take(&self, outbox: &mut Outbox, counters: &WorkerCounters) {
         let (mut put, mut lost) = (0, 0);
         let mut producer = self.0.as_ref().map(RefCell::borrow_mut);
-        lost += outbox.pass_on(|event| match producer.as_mut().map(|producer| producer.push(event)) {
+        lost += outbox.drain(|event| match producer.as_mut().map(|producer| producer.push(event)) {
             Some(Ok(())) => put += 1,
             _ => lost += 1,
         });

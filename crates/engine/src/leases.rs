@@ -29,7 +29,7 @@ pub enum Lessor {
 
 /// Who has the port of a shard's session by a policy.
 pub fn lessor<F: Family>(session: &F::Session, policy: &Policy, shard: u16) -> Lessor {
-    use sluice_nat::Holding;
+    use sluice_nat::Resources;
     let Some(then) = session.nat().pool() else {
         return Lessor::None;
     };
@@ -60,7 +60,7 @@ pub fn lessor<F: Family>(session: &F::Session, policy: &Policy, shard: u16) -> L
     // Mappings and blocks stay with their pool; a port alone may come to another.
     let heir = pools.lends(public.context(), address, port, port).filter(|&heir| {
         let takes = |pool: &ValidPool<F::Address>| pool.is_plain() && stays(pool);
-        session.nat().holding().lent() == Holding::PORT && pools.get(heir).is_some_and(takes)
+        session.nat().resources().allocated() == Resources::PORT && pools.get(heir).is_some_and(takes)
     });
     heir.map_or(Lessor::Nobody, Lessor::Pool)
 }
@@ -70,7 +70,7 @@ pub fn move_to<F: Family>(session: &mut F::Session, pool: PoolIndex, tools: &Too
     if session.nat().pool() == Some(pool) {
         return;
     }
-    if session.nat().holding().has(sluice_nat::Holding::POOL) {
+    if session.nat().resources().has(sluice_nat::Resources::POOL) {
         tools.leave_pool(session.nat());
     }
     session.set_pool(pool);
@@ -117,8 +117,8 @@ impl Settling {
         self.generation = policy.leases.generation;
         self.place = Some(Place::default());
         for shard in shards.iter_mut().flatten() {
-            shard.bindings4.ports_mut().prepare(&policy.leases.four);
-            shard.bindings6.ports_mut().prepare(&policy.leases.six);
+            shard.bindings4.ports_mut().prepare_migration(&policy.leases.four);
+            shard.bindings6.ports_mut().prepare_migration(&policy.leases.six);
         }
     }
 
@@ -126,11 +126,11 @@ impl Settling {
     pub fn advance(&mut self, shards: &mut [Option<Box<Shard<'_>>>], policy: &Policy, tools: &Tools<'_>) {
         let Some(place) = self.place else { return };
         let prepared = |shard: &&mut Box<Shard<'_>>| {
-            shard.bindings4.ports().is_prepared() || shard.bindings6.ports().is_prepared()
+            shard.bindings4.ports().is_migration_due() || shard.bindings6.ports().is_migration_due()
         };
         if let Some(shard) = shards.iter_mut().flatten().find(prepared) {
-            shard.bindings4.ports_mut().change_over();
-            shard.bindings6.ports_mut().change_over();
+            shard.bindings4.ports_mut().migrate();
+            shard.bindings6.ports_mut().migrate();
             return;
         }
         let left = shards.iter_mut().enumerate().skip(place.shard);

@@ -5,11 +5,11 @@
 
 use arrayvec::ArrayVec;
 use sluice_filter::{Marking, TrafficClass};
-use sluice_nat::bindings::Aim;
+use sluice_nat::bindings::PortRequest;
 use sluice_nat::decision::NewSource;
 use sluice_nat::meter::Exceeded;
 use sluice_nat::sites::{is_site, outer};
-use sluice_nat::{Address, Decision, Holding, Limits, PoolIndex, PortClass, TimeoutClass, Tracking, Tuple, decision};
+use sluice_nat::{Address, Decision, Limits, PoolIndex, PortClass, Resources, TimeoutClass, Tracking, Tuple, decision};
 use sluice_table::flow::{Record, RecordIndex, Refused};
 use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 use sluice_wire::layers::{Flags, Layers};
@@ -59,7 +59,7 @@ struct Opening<F: Family> {
     slot: Slot,
     translation: Translation<F>,
     /// Where its outside port shall come from, if it needs one.
-    aim: Option<Aim<F::Address>>,
+    aim: Option<PortRequest<F::Address>>,
     state: State<F>,
     /// It takes the place of a session whose connection has ended.
     replaces: bool,
@@ -151,7 +151,7 @@ impl<F: Family> Openings<F> {
                         }
                     }
                     (Some(pool), Some(class)) => {
-                        opening.aim = Some(F::bindings(shard).aim(pool, class, F::tuple(key)));
+                        opening.aim = Some(F::bindings(shard).request(pool, class, F::tuple(key)));
                         State::Asked
                     }
                 },
@@ -159,12 +159,12 @@ impl<F: Family> Openings<F> {
         }
         for opening in &mut self.openings {
             if let (Some(aim), Some(shard)) = (&mut opening.aim, shard_of(ctx, batch.meta(opening.slot))) {
-                F::bindings_ref(shard).approach(aim);
+                F::bindings_ref(shard).prefetch_records(aim);
             }
         }
         for (opening, key) in self.openings.iter_mut().zip(&self.keys) {
             if let (Some(aim), Some(shard)) = (&mut opening.aim, shard_of(ctx, batch.meta(opening.slot))) {
-                F::bindings_ref(shard).near(aim, F::tuple(key));
+                F::bindings_ref(shard).prefetch_block(aim, F::tuple(key));
             }
         }
     }
@@ -260,7 +260,7 @@ impl<F: Family> Openings<F> {
                 Ok((made, overlaps))
             }
             Err(refusal) => {
-                if counted != Holding::NOTHING {
+                if counted != Resources::NOTHING {
                     let counted = counted_by::<F>(&opening.translation, counted);
                     ctx.tools().leave(counted, F::tuple(key).context());
                 }
@@ -461,7 +461,7 @@ fn admit_all<F: Family>(
     translation: &Translation<F>,
     context: Context,
     full: bool,
-) -> Result<Holding, Refusal> {
+) -> Result<Resources, Refusal> {
     let nat = F::nat(ctx.policy);
     let pool = translation.pool.or(translation.mapped);
     let limited = pool
@@ -473,7 +473,7 @@ fn admit_all<F: Family>(
         .map_or(Limits::default(), |router| router.limits);
     let context = outer(context);
     if full || limited.is_none() && router == Limits::default() {
-        return Ok(Holding::NOTHING);
+        return Ok(Resources::NOTHING);
     }
     let limits = limited.map(|pool| *pool.limits()).unwrap_or_default();
     admit_limited(ctx, (pool, limits), (context, router)).map_err(|reason| {
@@ -487,9 +487,9 @@ fn admit_limited(
     ctx: &Ctx<'_, '_>,
     (pool, limits): (Option<PoolIndex>, Limits),
     (context, router): (Context, Limits),
-) -> Result<Holding, sluice_nat::Reason> {
+) -> Result<Resources, sluice_nat::Reason> {
     let (meters, now) = (&ctx.setup.meters, ctx.now.nanoseconds);
-    let mut counted = Holding::NOTHING;
+    let mut counted = Resources::NOTHING;
     if let Some(meter) = pool
         .and_then(|pool| meters.pool(pool))
         .filter(|_| limits != Limits::default())
@@ -498,7 +498,7 @@ fn admit_limited(
             Exceeded::Sessions => sluice_nat::Reason::PoolSessions,
             Exceeded::Rate => sluice_nat::Reason::PoolRate,
         })?;
-        counted = counted | Holding::POOL;
+        counted = counted | Resources::POOL;
     }
     if router != Limits::default()
         && let Some(meter) = meters.router(context)
@@ -507,24 +507,24 @@ fn admit_limited(
         admitted.map_err(|exceeded| {
             if let Some(meter) = pool
                 .and_then(|pool| meters.pool(pool))
-                .filter(|_| counted.has(Holding::POOL))
+                .filter(|_| counted.has(Resources::POOL))
             {
-                meter.leave();
+                meter.release();
             }
             match exceeded {
                 Exceeded::Sessions => sluice_nat::Reason::RouterSessions,
                 Exceeded::Rate => sluice_nat::Reason::RouterRate,
             }
         })?;
-        counted = counted | Holding::ROUTER;
+        counted = counted | Resources::ROUTER;
     }
     Ok(counted)
 }
 
 /// A decision that holds nothing but what counts it.
-fn counted_by<F: Family>(translation: &Translation<F>, counted: Holding) -> Decision {
+fn counted_by<F: Family>(translation: &Translation<F>, counted: Resources) -> Decision {
     let pool = translation.pool.or(translation.mapped).unwrap_or_default();
-    Decision::NONE.with_holding(pool, counted)
+    Decision::NONE.with_resources(pool, counted)
 }
 
 /// What a session held goes back that is not opened after all.
@@ -533,7 +533,7 @@ fn give_back<F: Family>(ctx: &mut Ctx<'_, '_>, meta: &Meta, key: &F::Key, made: 
     let now = ctx.now.nanoseconds;
     ctx.tools().leave(made.decision, F::tuple(key).context());
     if let Some(shard) = shard_of(ctx, meta) {
-        F::bindings(shard).release(made.decision, F::protocol(key), F::tuple(key), &made.reverse, now);
+        F::bindings(shard).release_one(made.decision, F::protocol(key), F::tuple(key), &made.reverse, now);
     }
 }
 
@@ -554,7 +554,7 @@ fn make<F: Family>(
     }
     if let (Some(pool), Some(aim)) = (translation.pool, &opening.aim) {
         let remote = translation.target.map_or(tuple.destination(), |target| target.address);
-        let granted = F::bindings(shard).grant(aim, tuple, remote, now);
+        let granted = F::bindings(shard).allocate(aim, tuple, remote, now);
         let granted = granted.map_err(|reason| (Some(Complaint::NoResources), reason.into()))?;
         let source = NewSource::Lent(pool, granted.lease);
         let mut made = decision::translate(
@@ -564,7 +564,7 @@ fn make<F: Family>(
             translation.target,
             source,
         );
-        made.decision = made.decision.with_holding(pool, granted.holding);
+        made.decision = made.decision.with_resources(pool, granted.holding);
         return Ok((made, granted.overlaps));
     }
     let source = translation.outside.map_or(NewSource::Kept, NewSource::Static);
@@ -576,7 +576,7 @@ fn make<F: Family>(
         source,
     );
     if let Some(pool) = translation.pool {
-        made.decision = made.decision.with_holding(pool, Holding::NOTHING);
+        made.decision = made.decision.with_resources(pool, Resources::NOTHING);
     }
     if let (Some(pool), Some(class)) = (
         translation.mapped,
@@ -584,7 +584,7 @@ fn make<F: Family>(
     ) {
         let holding = F::bindings(shard).accept(tuple, class, now);
         let holding = holding.map_err(|reason| (None, reason.into()))?;
-        made.decision = made.decision.with_holding(pool, holding);
+        made.decision = made.decision.with_resources(pool, holding);
     }
     Ok((made, false))
 }
@@ -623,7 +623,7 @@ fn insert_elsewhere<F: Family>(
     shard: &mut Shard<'_>,
     mut session: F::Session,
     translation: &Translation<F>,
-    aim: &Aim<F::Address>,
+    aim: &PortRequest<F::Address>,
     hash: u64,
     hasher: &sluice_table::hash::Hasher,
     due: u64,
@@ -645,7 +645,7 @@ fn insert_elsewhere<F: Family>(
             translation.target,
             NewSource::Lent(pool, lease),
         );
-        let decision = made.decision.with_holding(pool, session.nat().holding());
+        let decision = made.decision.with_resources(pool, session.nat().resources());
         session.translate_as(made.reverse, decision);
         let reverse = F::hash_one(hasher, &session.key(Direction::Reverse));
         match insert::<F>(shard, session, (hash, reverse), due) {
@@ -710,7 +710,7 @@ fn insert_beside<F: Family>(
             continue;
         }
         let decision = match old.pool() {
-            Some(pool) => made.decision.with_holding(pool, old.holding()),
+            Some(pool) => made.decision.with_resources(pool, old.resources()),
             None => made.decision,
         };
         session.translate_as(made.reverse, decision);
@@ -754,7 +754,7 @@ fn session<F: Family>(
         tracking = Tracking::of_datagrams(protocol, meta.layers.destination_port, schedule);
         timer = tracking.track_datagram(Direction::Forward);
     } else if !begins(&meta.layers) {
-        tracking = Tracking::picked_up();
+        tracking = Tracking::midstream();
     }
     // The first packet goes on to `established`, which sets the timer only where it is another.
     tracking.set_timer(timer);

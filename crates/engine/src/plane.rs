@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use sluice_filter::{Filters, Written};
 use sluice_inspect::inspector::Tools;
 use sluice_nat::Bindings;
-use sluice_nat::bindings::Room;
+use sluice_nat::bindings::Capacity;
 use sluice_nat::rule::Changed;
 use sluice_route::fib::FibError;
 use sluice_route::neighbour::{Conflicts, NeighbourKeeper, Neighbours, Parking, Timing, Waiting};
@@ -140,7 +140,7 @@ pub struct Plane {
     reserved: usize,
     conflicts: Arc<Conflicts>,
     /// Room of each shard for what IPv4 and IPv6 pools lend.
-    room: [Room; 2],
+    room: [Capacity; 2],
     /// The leases before the last change: freed here, not by the last worker that turns from them.
     before: Leases,
     /// By interface, how often its link has come up.

@@ -5,7 +5,7 @@ mod interface;
 mod link;
 
 use sluice_filter::Filters;
-use sluice_nat::bindings::Room;
+use sluice_nat::bindings::Capacity;
 use sluice_nat::event::EventKinds;
 use sluice_nat::meter::Meters;
 use std::collections::HashSet;
@@ -131,11 +131,11 @@ impl Setup {
 
     /// Room of each shard for what pools of a family lend. Every session may have a mapping of its own, and a permission
     /// where filtering is address-dependent. Subscribers don't spread evenly over shards: there is room for a quarter more.
-    pub fn room<F: Family>(&self, policy: &Policy) -> Room {
+    pub fn room<F: Family>(&self, policy: &Policy) -> Capacity {
         let family = usize::from(F::SIX);
         let nat = F::nat(policy);
         if F::SIX && nat.pools.is_empty() {
-            return Room::NONE;
+            return Capacity::NONE;
         }
         let shards = self.steering.shards().count() as usize;
         let share = |all: u32| {
@@ -147,11 +147,11 @@ impl Setup {
             .pools
             .iter()
             .any(|(_, pool)| PortClass::ALL.iter().any(|&class| permits(pool.behaviour(class))));
-        Room {
+        Capacity {
             mappings: self.sessions_per_shard()[family] * (1 + usize::from(permissions)),
             subscribers: share(self.subscribers.most),
             blocks: share(self.subscribers.blocks),
-            held: share(self.subscribers.held),
+            quarantine: share(self.subscribers.held),
             events: if self.events.most == 0 {
                 EventKinds::NONE
             } else {

@@ -8,7 +8,7 @@ use sluice_inspect::inspector::{Book, FlowHandle};
 use sluice_nat::meter::Meters;
 use sluice_nat::ports::TooSmall;
 use sluice_nat::sites::outer;
-use sluice_nat::{Bindings, Decision, Holding, Secret, Tuple};
+use sluice_nat::{Bindings, Decision, Resources, Secret, Tuple};
 use sluice_table::flow::{FlowTable, Misfit, Record, RecordIndex};
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
@@ -159,8 +159,8 @@ impl<'m> Shard<'m> {
             shard.inspector = Some(Box::new(inspector.of_generation(policy.inspected)));
         }
         if let Some(fitting) = setup.steering.fitting() {
-            shard.bindings4.fit(fitting.clone());
-            shard.bindings6.fit(fitting.clone());
+            shard.bindings4.prefer_rss_ports(fitting.clone());
+            shard.bindings6.prefer_rss_ports(fitting.clone());
         }
         Ok(shard)
     }
@@ -237,21 +237,21 @@ impl Tools<'_> {
     /// A session that its pool counts has left it.
     pub fn leave_pool(&self, nat: Decision) {
         if let Some(meter) = nat.pool().and_then(|pool| self.meters.pool(pool)) {
-            meter.leave();
+            meter.release();
         }
     }
 
     /// A session is counted no more.
     #[inline(always)]
     pub fn leave(&self, nat: Decision, router: Context) {
-        let holding = nat.holding();
-        if holding.has(Holding::POOL) {
+        let holding = nat.resources();
+        if holding.has(Resources::POOL) {
             self.leave_pool(nat);
         }
-        if holding.has(Holding::ROUTER)
+        if holding.has(Resources::ROUTER)
             && let Some(meter) = self.meters.router(outer(router))
         {
-            meter.leave();
+            meter.release();
         }
     }
 }
@@ -287,14 +287,14 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
         let (forward, reverse) = (session.forward(), session.reverse());
         put(
             &mut endings,
-            bindings.ending(session.nat(), session.protocol(), forward, reverse),
+            bindings.release_request(session.nat(), session.protocol(), forward, reverse),
         );
     }
     for ending in endings.iter_mut().flatten() {
-        bindings.approach_ending(ending);
+        bindings.prefetch_release(ending);
     }
     for ending in endings.iter_mut().flatten() {
-        bindings.near_ending(ending);
+        bindings.prefetch_release_subscriber(ending);
     }
     let hashes = &mut hashes[..keys.len()];
     F::hash(tools.hasher, &keys, hashes);
@@ -313,7 +313,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
             uninspect::<F>(shard, &session, Ending::Timeout, tools);
             tools.leave(session.nat(), session.forward().context());
             if let Some(ending) = ending {
-                F::bindings(shard).give_back(ending, tools.now.nanoseconds);
+                F::bindings(shard).release(ending, tools.now.nanoseconds);
             }
             returns.give(
                 tools.paths,
@@ -387,7 +387,7 @@ fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &Tools
     uninspect::<F>(shard, session, Ending::Forced, tools);
     let (forward, reverse, now) = (session.forward(), session.reverse(), tools.now.nanoseconds);
     tools.leave(session.nat(), forward.context());
-    F::bindings(shard).release(session.nat(), session.protocol(), forward, reverse, now);
+    F::bindings(shard).release_one(session.nat(), session.protocol(), forward, reverse, now);
 }
 
 /// Ticks until a session ends, if nothing more comes.

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use sluice_nat::Address;
-use sluice_nat::rule::{DestinationAction, DestinationRule, OWN};
+use sluice_nat::rule::{DestinationAction, DestinationRule, FROM_HOST};
 use sluice_wire::Context;
 
 use crate::family::Family;
@@ -42,12 +42,12 @@ impl<A: Address> Spread<A> {
                 DestinationAction::Hosts(set, first) => {
                     let hosts = nat.rules.set(set).map_or(&[][..], |set| &set.hosts);
                     hosts.iter().for_each(|host| spread.add(&rule, host.address, first));
-                    spread.host_of(rule.context & OWN != 0, rule.context);
+                    spread.host_of(rule.context & FROM_HOST != 0, rule.context);
                 }
                 DestinationAction::Host(host, first) => {
-                    let own = owned.contains(&(rule.context & !OWN, F::address(host)));
+                    let own = owned.contains(&(rule.context & !FROM_HOST, F::address(host)));
                     let inbound = rule.inbound.and_then(|number| interfaces.get(usize::from(number)));
-                    let of_host = rule.context & OWN != 0;
+                    let of_host = rule.context & FROM_HOST != 0;
                     if own || of_host || inbound.is_some_and(|interface| !interface.outside) {
                         spread.add(&rule, host, first);
                     }
@@ -57,7 +57,7 @@ impl<A: Address> Spread<A> {
             }
         }
         for (_, rule, _) in nat.rules.sources(usize::MAX) {
-            spread.host_of(rule.context & OWN != 0, rule.context);
+            spread.host_of(rule.context & FROM_HOST != 0, rule.context);
         }
         spread.ranges.sort_unstable();
         (!spread.ranges.is_empty() || !spread.hosted.is_empty()).then_some(spread)
@@ -65,7 +65,7 @@ impl<A: Address> Spread<A> {
 
     /// What a router's host sends may have sessions.
     fn host_of(&mut self, is_so: bool, context: Context) {
-        let router = context & !OWN;
+        let router = context & !FROM_HOST;
         if is_so && !self.hosted.contains(&router) {
             self.hosted.push(router);
         }
@@ -75,7 +75,7 @@ impl<A: Address> Spread<A> {
         let (from, to) = rule.ports.unwrap_or((0, u16::MAX));
         let first = first.unwrap_or(from);
         self.ranges
-            .push((rule.context & !OWN, host, first, first.saturating_add(to - from)));
+            .push((rule.context & !FROM_HOST, host, first, first.saturating_add(to - from)));
     }
 
     /// Whether what a router's host sends may have sessions.

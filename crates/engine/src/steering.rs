@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_nat::pool::{Home, Source, ValidPool};
 use sluice_nat::shard::{BLOCK, Shards};
 use sluice_nat::sites::{is_site, site};
-use sluice_nat::{Address, Fitting, PortClass, PortSelection, Tuple};
+use sluice_nat::{Address, PortClass, PortSelection, RssPorts, Tuple};
 use sluice_table::toeplitz::{self, Bytes, Key, Rows};
 use sluice_wire::Context;
 
@@ -75,7 +75,7 @@ pub struct Steering {
     units: Box<[u16]>,
     flows4: Rows<2>,
     flows6: Rows<5>,
-    fitting: Option<Arc<Fitting>>,
+    fitting: Option<Arc<RssPorts>>,
 }
 
 /// Whether the flows of a host may spread over shards as far as a pool is concerned: no mapping, no subscriber, no
@@ -118,7 +118,7 @@ impl Steering {
             hosts6: Rows::new(&hosts, bits),
             flows4: Rows::new(&flows, bits),
             flows6: Rows::new(&flows, bits),
-            fitting: (wanted.together == Together::Flows).then(|| Arc::new(Fitting::new(&flows, bits))),
+            fitting: (wanted.together == Together::Flows).then(|| Arc::new(RssPorts::new(&flows, bits))),
         })
     }
 
@@ -160,7 +160,7 @@ impl Steering {
     }
 
     /// Which outside ports bring answers to their flow's shard, where that counts.
-    pub fn fitting(&self) -> Option<&Arc<Fitting>> {
+    pub fn fitting(&self) -> Option<&Arc<RssPorts>> {
         self.fitting.as_ref()
     }
 
@@ -265,7 +265,7 @@ impl Steering {
         if outside {
             match nat
                 .pools
-                .home_of_lent(self.shards, tuple.context(), destination.0, destination.1)
+                .home_of_allocated(self.shards, tuple.context(), destination.0, destination.1)
             {
                 Some(Home::Unit(unit)) => return self.of_unit::<F>(destination.0, unit),
                 Some(Home::Shard(shard)) => return shard as u16,
@@ -374,7 +374,7 @@ fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16) -> Option<Fo
     if !nat.rules.maybe_forwarded(tuple.destination(), tuple.destination_port()) {
         return None;
     }
-    match nat.rules.decide_destination(tuple, F::protocol(key), interface)?.what {
+    match nat.rules.match_destination(tuple, F::protocol(key), interface)?.action {
         sluice_nat::rule::Destination::To(target) => Some(Forwarded::Host((target.address, target.port))),
         sluice_nat::rule::Destination::Among(..) => Some(Forwarded::Among),
         sluice_nat::rule::Destination::Exempt => None,

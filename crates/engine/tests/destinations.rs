@@ -13,7 +13,8 @@ use sluice_engine::steering::{Hashed, Together};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
 use sluice_nat::behaviour::{Behaviour, Mapping};
 use sluice_nat::rule::{
-    Balance, DestinationAction, DestinationRule, HostSet, OWN as OWN_RULES, Prefix, SetHost, SourceAction, SourceRule,
+    Balance, DestinationAction, DestinationRule, FROM_HOST as OWN_RULES, HostSet, Prefix, SetHost, SourceAction,
+    SourceRule,
 };
 use sluice_testkit::packet::{self, Frame, IpNumber, Transport, flag};
 

@@ -71,17 +71,17 @@ impl Default for Blocks {
     }
 }
 
-/// How long a port, or a block, stays unused after its last mapping (RFC 6888, REQ-8). TCP ports are tracked and don't
+/// How long a port, or a block, stays unused after its last mapping (RFC 6888, REQ-8). TCP ports are tracked and do not
 /// wait, nor do those of address- or address-and-port-dependent filtering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Hold {
+pub struct Quarantine {
     /// Seconds; 0: not at all.
     pub seconds: u32,
     /// Most ports and blocks that wait, per shard; further ones are free at once, and counted.
     pub most: u32,
 }
 
-impl Default for Hold {
+impl Default for Quarantine {
     fn default() -> Self {
         Self {
             seconds: 120,

@@ -28,11 +28,11 @@ const SOURCE: u16 = 1;
 const DESTINATION: u16 = 2;
 const POOLED: u16 = 4;
 
-/// What a session holds of its pool, and gives back when it ends.
+/// What a session holds of its pool, and releases when it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holding(u16);
+pub struct Resources(u16);
 
-impl Holding {
+impl Resources {
     /// Nothing.
     pub const NOTHING: Self = Self(0);
     /// An outside port of its own.
@@ -45,14 +45,14 @@ impl Holding {
     pub const POOL: Self = Self(64);
     /// It is counted by its virtual router.
     pub const ROUTER: Self = Self(128);
-    const ALL: u16 = Self::LENT.0 | Self::POOL.0 | Self::ROUTER.0;
-    /// What [`crate::Bindings`] have lent.
-    const LENT: Self = Self(Self::PORT.0 | Self::MAPPING.0 | Self::SUBSCRIBER.0);
+    const ALL: u16 = Self::ALLOCATED.0 | Self::POOL.0 | Self::ROUTER.0;
+    /// What [`crate::Bindings`] have allocated.
+    const ALLOCATED: Self = Self(Self::PORT.0 | Self::MAPPING.0 | Self::SUBSCRIBER.0);
 
-    /// What [`crate::Bindings`] have lent of it.
+    /// What [`crate::Bindings`] have allocated of it.
     #[inline(always)]
-    pub fn lent(self) -> Self {
-        Self(self.0 & Self::LENT.0)
+    pub fn allocated(self) -> Self {
+        Self(self.0 & Self::ALLOCATED.0)
     }
 
     /// Is all of the other held?
@@ -62,7 +62,7 @@ impl Holding {
     }
 }
 
-impl core::ops::BitOr for Holding {
+impl core::ops::BitOr for Resources {
     type Output = Self;
     #[inline(always)]
     fn bitor(self, other: Self) -> Self {
@@ -111,29 +111,29 @@ impl Decision {
 
     /// What the session holds of its pool.
     #[inline(always)]
-    pub fn holding(self) -> Holding {
-        Holding(self.flags & Holding::ALL)
+    pub fn resources(self) -> Resources {
+        Resources(self.flags & Resources::ALL)
     }
 
     /// The same with something else held, of a pool.
     #[inline(always)]
-    pub fn with_holding(self, pool: PoolIndex, holding: Holding) -> Self {
+    pub fn with_resources(self, pool: PoolIndex, holding: Resources) -> Self {
         Self {
             pool,
-            flags: self.flags & !Holding::ALL | holding.0 | POOLED,
+            flags: self.flags & !Resources::ALL | holding.0 | POOLED,
             ..self
         }
     }
 
     /// The same with another pool, which has the port now; it counts no session that it has not admitted.
     pub fn with_pool(self, pool: PoolIndex) -> Self {
-        let flags = self.flags & !Holding::POOL.0;
+        let flags = self.flags & !Resources::POOL.0;
         Self { pool, flags, ..self }
     }
 
     /// The same, counted by what admitted it.
     #[inline(always)]
-    pub fn counted(self, by: Holding) -> Self {
+    pub fn counted(self, by: Resources) -> Self {
         Self {
             flags: self.flags | by.0,
             ..self
@@ -180,11 +180,11 @@ pub struct Translation<T> {
 pub enum NewSource<A> {
     /// Their own.
     Kept,
-    /// An address and port that a pool lends.
+    /// An address and port that a pool allocates.
     Lent(PoolIndex, Lease<A>),
     /// Another address, and their own port.
     Static(A),
-    /// Another address and port, which nobody lends.
+    /// Another address and port, which nobody allocates.
     At(Lease<A>),
     /// Their own address, and another port: of what a destination rule leads to where another session of the client's has that.
     Port(u16),
@@ -212,7 +212,7 @@ pub fn translate<T: Tuple>(
     match source {
         NewSource::Kept => {}
         NewSource::Lent(index, lease) => {
-            flags |= SOURCE | POOLED | Holding::PORT.0;
+            flags |= SOURCE | POOLED | Resources::PORT.0;
             (near, near_port) = (lease.address, lease.port);
             pool = index;
         }
@@ -339,8 +339,8 @@ mod tests {
         assert_eq!((10, 3), (made.reverse.destination, made.reverse.destination_port));
         assert!(made.decision.translates_source() && made.decision.outbound(Direction::Forward));
         assert_eq!(
-            (None, Holding::NOTHING),
-            (made.decision.pool(), made.decision.holding())
+            (None, Resources::NOTHING),
+            (made.decision.pool(), made.decision.resources())
         );
     }
 
@@ -352,8 +352,8 @@ mod tests {
         let lent = translate(&FORWARD, 6, 7, None, NewSource::Lent(0, lease)).decision;
         assert_eq!(lent.l4(Direction::Forward), made.decision.l4(Direction::Forward));
         assert_eq!(
-            (None, Holding::NOTHING),
-            (made.decision.pool(), made.decision.holding())
+            (None, Resources::NOTHING),
+            (made.decision.pool(), made.decision.resources())
         );
     }
 

@@ -6,9 +6,9 @@
 //! C × P of them are dealt to inside addresses, P each, and what follows is kept for blocks on demand.
 
 mod permutation;
+mod port_set;
+mod ranges;
 mod record;
-mod share;
-mod spans;
 #[cfg(test)]
 mod tests;
 
@@ -16,8 +16,8 @@ use core::ops::RangeInclusive;
 
 use thiserror::Error;
 
-pub use self::share::Share;
-use self::spans::Spans;
+pub use self::port_set::PortSet;
+use self::ranges::Ranges;
 use crate::keyed::Secret;
 use crate::{Address, Pool};
 
@@ -66,7 +66,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether an inside address has ports of one outside address only. Others can't be paired (RFC 4787, REQ-2).
+    /// Whether an inside address has ports of one outside address only. Others cannot be paired (RFC 4787, REQ-2).
     #[inline(always)]
     pub fn is_paired(self) -> bool {
         !matches!(self, Self::RoundRobin | Self::Interlaced)
@@ -105,9 +105,9 @@ pub enum DeterministicError {
 pub struct Plan<A> {
     first: A,
     last: A,
-    addresses: Spans<A>,
+    addresses: Ranges<A>,
     /// The ports that are not reserved.
-    ports: Spans<u32>,
+    ports: Ranges<u32>,
     compression: u32,
     dynamic: u32,
     most: Option<u32>,
@@ -137,7 +137,7 @@ impl<A: Address> Plan<A> {
         reserved: &[RangeInclusive<u16>],
     ) -> Result<Self, DeterministicError> {
         let (first, last) = deterministic.inside;
-        let addresses = Spans::new(addresses.to_vec());
+        let addresses = Ranges::new(addresses.to_vec());
         if last < first || addresses.is_empty() {
             return Err(DeterministicError::Empty);
         }
@@ -149,7 +149,7 @@ impl<A: Address> Plan<A> {
         let reserved = reserved
             .iter()
             .map(|range| (u32::from(*range.start()), u32::from(*range.end())));
-        let ports = Spans::without((u32::from(*ports.start()), u32::from(*ports.end())), reserved);
+        let ports = Ranges::without((u32::from(*ports.start()), u32::from(*ports.end())), reserved);
         let share = ports.count() / (compression + dynamic);
         if share == 0 {
             return Err(DeterministicError::NoPorts {
@@ -178,9 +178,9 @@ impl<A: Address> Plan<A> {
 
     /// What an inside address has outside; none where it is not of the plan.
     #[inline]
-    pub fn outside(&self, inside: A) -> Option<Share<'_, A>> {
+    pub fn outside(&self, inside: A) -> Option<PortSet<'_, A>> {
         let planned = self.first <= inside && inside <= self.last;
-        planned.then(|| Share::new(self, (inside.number() - self.first.number()) as u32))
+        planned.then(|| PortSet::new(self, (inside.number() - self.first.number()) as u32))
     }
 
     /// The inside address that has an outside port; none where the plan has no such address or port, or keeps it for
@@ -217,7 +217,7 @@ impl<A: Address> Plan<A> {
                 (u64::from(slot) * addresses + turn, k)
             }
             Algorithm::Random(key) => {
-                let index = permutation::place_of(key, address, dealt, index);
+                let index = permutation::preimage_of(key, address, dealt, index);
                 (first + u64::from(index / share), index % share)
             }
         })
@@ -239,7 +239,7 @@ impl<A: Address> Plan<A> {
     }
 
     /// Most ports of an inside address and class, those of blocks on demand included.
-    pub fn most(&self) -> Option<u32> {
+    pub fn max_hosts(&self) -> Option<u32> {
         self.most
     }
 

@@ -129,7 +129,7 @@ impl Outbox {
 
     /// Keep an event, if its kind is wanted. Allocates nothing.
     #[inline(always)]
-    pub(crate) fn put(&mut self, kind: EventKind, event: impl FnOnce() -> Event) {
+    pub(crate) fn push(&mut self, kind: EventKind, event: impl FnOnce() -> Event) {
         if self.wanted.has(kind) {
             self.keep(event());
         }
@@ -146,7 +146,7 @@ impl Outbox {
 
     /// Pass on what waits. Returns how many events were lost since the last time.
     #[inline]
-    pub fn pass_on(&mut self, take: impl FnMut(Event)) -> u64 {
+    pub fn drain(&mut self, take: impl FnMut(Event)) -> u64 {
         self.waiting.drain(..).for_each(take);
         core::mem::take(&mut self.lost)
     }

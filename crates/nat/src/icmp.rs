@@ -1,7 +1,7 @@
 //! ICMP errors that quote a translated packet (RFC 5508, section 4; RFC 4443 for IPv6).
 //!
 //! An error travels as the answers of the packet that it quotes: the session is found by the quoted key reversed
-//! ([`sought4`], [`sought6`]), and the direction found is the error's. The quote is given back the form it had on
+//! ([`sought4`], [`sought6`]), and the direction found is the error's. The quote is released the form it had on
 //! the far side, in header, ports and checksums; the error is addressed to whom the quote then names as its
 //! sender, and comes from whom the quote names as its destination where that was translated. Such an error never
 //! touches the session's state or timers (REQ-6).
@@ -16,13 +16,13 @@ use crate::Reason;
 use crate::rewrite::{Rewrite, Transport, identifier, udp_checksum};
 
 /// What an IPv4 error quotes, and the key to find its session by.
-pub fn sought4(frame: &[u8], layers: &Layers, context: Context) -> Result<(Quoted, FlowKey4), Reason> {
+pub fn quoted_flow4(frame: &[u8], layers: &Layers, context: Context) -> Result<(Quoted, FlowKey4), Reason> {
     let quote = quoted(frame, layers).map_err(|_| Reason::BadIcmpQuote)?;
     Ok((quote, quote.key4(frame, context).reversed()))
 }
 
 /// What an IPv6 error quotes, and the key to find its session by.
-pub fn sought6(frame: &[u8], layers: &Layers, context: Context) -> Result<(Quoted, FlowKey6), Reason> {
+pub fn quoted_flow6(frame: &[u8], layers: &Layers, context: Context) -> Result<(Quoted, FlowKey6), Reason> {
     let quote = quoted(frame, layers).map_err(|_| Reason::BadIcmpQuote)?;
     Ok((quote, quote.key6(frame, context).reversed()))
 }
@@ -36,7 +36,7 @@ fn difference(old: &[u8], new: &[u8]) -> Delta {
 }
 
 /// Overwrite the two bytes of a checksum field as `change` says; nothing where the header ends before.
-fn amend(header: &mut [u8], at: usize, change: impl FnOnce(u16) -> u16) {
+fn update_checksum(header: &mut [u8], at: usize, change: impl FnOnce(u16) -> u16) {
     if let Some(field) = header.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<2>()) {
         *field = change(u16::from_be_bytes(*field)).to_be_bytes();
     }
@@ -60,15 +60,15 @@ fn quoted_transport(header: &mut [u8], transport: Transport, ports: (u16, u16), 
         }
         Transport::Query => {
             let kind = now.first().copied().unwrap_or_default();
-            amend(now, 4, |_| identifier(kind, both));
+            update_checksum(now, 4, |_| identifier(kind, both));
         }
         Transport::AddressesOnly | Transport::None => {}
     }
     match transport {
-        Transport::Tcp => amend(now, 16, |field| l4.apply(field)),
-        Transport::Udp => amend(now, 6, |field| udp_checksum(field, l4)),
-        Transport::Query => amend(now, 2, |field| l4.apply(field)),
-        Transport::AddressesOnly => amend(now, 6, |field| l4.apply(field)),
+        Transport::Tcp => update_checksum(now, 16, |field| l4.apply(field)),
+        Transport::Udp => update_checksum(now, 6, |field| udp_checksum(field, l4)),
+        Transport::Query => update_checksum(now, 2, |field| l4.apply(field)),
+        Transport::AddressesOnly => update_checksum(now, 6, |field| l4.apply(field)),
         Transport::None => {}
     }
     difference(old, now)
@@ -108,7 +108,7 @@ pub fn translate_error4(
     header[16..20].copy_from_slice(&other.source.to_be_bytes());
     header[8] = header[8].wrapping_sub(hops);
     let l3_delta = difference(&before, header);
-    amend(header, 10, |field| l3_delta.apply(field));
+    update_checksum(header, 10, |field| l3_delta.apply(field));
 
     let Some(header) = frame.get_mut(inner..).and_then(|tail| tail.first_chunk_mut::<20>()) else {
         return Err(Reason::Truncated);
@@ -116,7 +116,7 @@ pub fn translate_error4(
     before = *header;
     header[12..16].copy_from_slice(&other.source.to_be_bytes());
     header[16..20].copy_from_slice(&other.destination.to_be_bytes());
-    amend(header, 10, |field| rewrite.l3.apply(field));
+    update_checksum(header, 10, |field| rewrite.l3.apply(field));
     let message = difference(&before, header);
 
     let transport = Transport::of_layers(&quote.layers);
@@ -127,7 +127,7 @@ pub fn translate_error4(
         ports,
         rewrite.l4,
     ));
-    amend(frame, l4 + 2, |field| message.apply(field));
+    update_checksum(frame, l4 + 2, |field| message.apply(field));
     Ok(())
 }
 
@@ -179,7 +179,7 @@ pub fn translate_error6(
         ports,
         rewrite.l4,
     ));
-    amend(frame, l4 + 2, |field| message.apply(field));
+    update_checksum(frame, l4 + 2, |field| message.apply(field));
     Ok(())
 }
 

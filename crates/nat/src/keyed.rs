@@ -12,7 +12,7 @@ impl core::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// SipHash-2-4 of whole words: what nobody foretells who doesn't know the secret.
+    /// SipHash-2-4 of whole words: what nobody foretells who does not know the secret.
     pub fn hash(self, words: &[u64]) -> u64 {
         sip::<2, 4>(self, words, 0)
     }
@@ -60,7 +60,7 @@ fn round(v: &mut [u64; 4]) {
 /// A keyed function of two words by folded multiplications: for what need not be hard to guess, as anybody who
 /// meets a host's outside address knows it.
 #[inline(always)]
-pub(crate) fn spot(secret: Secret, a: u64, b: u64) -> u64 {
+pub(crate) fn fold(secret: Secret, a: u64, b: u64) -> u64 {
     let [k0, k1] = secret.0;
     let product = u128::from(a ^ k0 ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ k1 ^ 0xd1b5_4a32_d192_ed03);
     let folded = (product >> 64) as u64 ^ product as u64;
@@ -70,7 +70,7 @@ pub(crate) fn spot(secret: Secret, a: u64, b: u64) -> u64 {
 
 /// `hash` spread evenly over `0..count`, by its high bits.
 #[inline(always)]
-pub(crate) fn spread(hash: u32, count: u32) -> u32 {
+pub(crate) fn reduce(hash: u32, count: u32) -> u32 {
     ((u64::from(hash) * u64::from(count)) >> 32) as u32
 }
 
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn spread_extremes_stay_inside() {
-        assert_eq!(0, spread(0, 1008));
-        assert_eq!(1007, spread(u32::MAX, 1008));
+        assert_eq!(0, reduce(0, 1008));
+        assert_eq!(1007, reduce(u32::MAX, 1008));
     }
 }

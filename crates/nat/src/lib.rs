@@ -1,6 +1,6 @@
 //! Network address translation: rules, pools, port leases, rewrites, ICMP errors, connection tracking.
 //!
-//! The slow path decides, once per session: [`rule::Rules`] say what is translated, [`ports::Ports`] lends an
+//! The slow path decides, once per session: [`rule::Rules`] say what is translated, [`ports::Ports`] allocates an
 //! outside port, [`decision::translate`] composes the reverse key and the [`Decision`]. The fast path translates:
 //! [`rewrite`] takes everything it needs from the session's two keys and the decision.
 //!
@@ -13,7 +13,6 @@ pub mod decision;
 pub mod deterministic;
 pub mod event;
 pub mod family;
-pub mod fitting;
 pub mod icmp;
 mod keyed;
 pub mod meter;
@@ -21,22 +20,23 @@ pub mod pool;
 pub mod ports;
 pub mod reason;
 pub mod rewrite;
+pub mod rss_ports;
 pub mod rule;
 pub mod shard;
 pub mod sites;
 pub mod timeout;
 pub mod tracking;
 
-pub use behaviour::{Behaviour, Blocks, Filtering, Hold, Limits, Mapping, PortSelection, Rate, SubscriberLimits};
+pub use behaviour::{Behaviour, Blocks, Filtering, Limits, Mapping, PortSelection, Quarantine, Rate, SubscriberLimits};
 pub use bindings::Bindings;
-pub use decision::{Decision, Holding, Translation};
+pub use decision::{Decision, Resources, Translation};
 pub use deterministic::{Deterministic, Plan};
 pub use family::{Address, Tuple};
-pub use fitting::Fitting;
 pub use keyed::Secret;
 pub use pool::{Pairing, Pool, PoolIndex, Pools};
 pub use ports::{Exhausted, Layout, Lease, PortClass, Ports};
 pub use reason::Reason;
+pub use rss_ports::RssPorts;
 pub use rule::{DestinationRule, Prefix, RuleId, Rules, SourceRule, Target};
 pub use timeout::{Schedule, TimeoutClass, Timeouts};
 pub use tracking::{Segment, TcpState, Tracking};

@@ -42,13 +42,13 @@ impl Meter {
             (due <= now + slack).then_some(due.max(now) + between)
         });
         charged.map(drop).map_err(|_| {
-            self.leave();
+            self.release();
             Exceeded::Rate
         })
     }
 
     /// A session that was counted has ended.
-    pub fn leave(&self) {
+    pub fn release(&self) {
         self.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -115,7 +115,7 @@ mod tests {
             [Ok(()), Ok(()), Err(Exceeded::Sessions)],
             [0; 3].map(|now| meter.admit(&limits, now))
         );
-        meter.leave();
+        meter.release();
         assert_eq!((Ok(()), 2), (meter.admit(&limits, 0), meter.sessions()));
     }
 

@@ -1,7 +1,7 @@
 //! Pools: the outside addresses and ports that sources are translated to.
 
-mod asked;
 mod check;
+mod derived;
 #[cfg(test)]
 mod tests;
 
@@ -10,11 +10,11 @@ use core::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use self::asked::Asked;
 pub use self::check::PoolError;
 use self::check::check;
+use self::derived::Derived;
 use crate::Address;
-use crate::behaviour::{Behaviour, Blocks, Hold, Limits, PortSelection, SubscriberLimits};
+use crate::behaviour::{Behaviour, Blocks, Limits, PortSelection, Quarantine, SubscriberLimits};
 use crate::deterministic::{Deterministic, Plan};
 use crate::ports::{Borrowed, PortClass, SharedOf, SharedPorts};
 use crate::shard::{BLOCK, BLOCKS, Shards};
@@ -46,7 +46,7 @@ pub struct Pool<A> {
     pub addresses: Vec<(A, A)>,
     /// Ports, and ICMP identifiers.
     pub ports: RangeInclusive<u16>,
-    /// Ports among those that are not lent (RFC 7422, variable R).
+    /// Ports among those that are not allocated (RFC 7422, variable R).
     pub reserved: Vec<RangeInclusive<u16>>,
     /// What happens when the paired address is full.
     pub pairing: Pairing,
@@ -64,7 +64,7 @@ pub struct Pool<A> {
     /// Blocks of ports; none: port by port.
     pub blocks: Option<Blocks>,
     /// How long freed ports wait.
-    pub hold: Hold,
+    pub hold: Quarantine,
     /// Inside addresses whose outside address and ports are computed (RFC 7422).
     pub deterministic: Option<Deterministic<A>>,
     /// Limits of each subscriber.
@@ -93,7 +93,7 @@ impl<A: Address> Pool<A> {
             selection: PortSelection::default(),
             parity: false,
             blocks: None,
-            hold: Hold::default(),
+            hold: Quarantine::default(),
             deterministic: None,
             subscriber: SubscriberLimits::default(),
             limits: Limits::default(),
@@ -123,14 +123,14 @@ pub struct ValidPool<A> {
     selection: PortSelection,
     parity: bool,
     blocks: Option<Blocks>,
-    hold: Hold,
+    hold: Quarantine,
     subscriber: SubscriberLimits,
     limits: Limits,
     plan: Option<Arc<Plan<A>>>,
     renumber: bool,
     /// A bit for each protocol that is translated by address alone.
     protocols: [u64; 4],
-    asked: Asked,
+    asked: Derived,
     /// Ports that shards share: [`Pools::share`].
     shared: SharedOf,
 }
@@ -140,7 +140,7 @@ pub struct ValidPool<A> {
 pub enum Home<A> {
     /// To the shard of a unit of an address's ports, as cards know it ([`Shards::shard_of_unit`]).
     Unit(u32),
-    /// To a shard that cards don't know.
+    /// To a shard that cards do not know.
     Shard(u32),
     /// To the shard of an inside address.
     Inside(A),
@@ -175,16 +175,16 @@ impl<A: Address> ValidPool<A> {
             selection: PortSelection::default(),
             parity: false,
             blocks: None,
-            hold: Hold::default(),
+            hold: Quarantine::default(),
             subscriber: SubscriberLimits::default(),
             limits: Limits::default(),
             plan: None,
             renumber: true,
             protocols: [0; 4],
-            asked: Asked::default(),
+            asked: Derived::default(),
             shared: SharedOf::default(),
         };
-        none.asked = Asked::of(&none);
+        none.asked = Derived::of(&none);
         none
     }
 
@@ -244,7 +244,7 @@ impl<A: Address> ValidPool<A> {
         self.protocols[usize::from(protocol / 64)] >> (protocol % 64) & 1 != 0
     }
 
-    /// Has it the address, and lends it the port?
+    /// Has it the address, and allocates it the port?
     pub fn lends(&self, address: A, port: u16) -> bool {
         self.has_port(port) && self.index_of(address).is_some()
     }
@@ -273,12 +273,12 @@ impl<A: Address> ValidPool<A> {
         from <= to
     }
 
-    /// Ports that are not lent, in ascending order.
+    /// Ports that are not allocated, in ascending order.
     pub(crate) fn reserved(&self) -> &[(u16, u16)] {
         &self.reserved
     }
 
-    /// Whether it lends the same ports in the same way as another.
+    /// Whether it allocates the same ports in the same way as another.
     pub(crate) fn lends_as(&self, other: &Self) -> bool {
         let timeless = |pool: &Self| Self {
             timeouts: Schedule::default(),
@@ -352,7 +352,7 @@ impl<A: Address> ValidPool<A> {
 
     /// How long freed ports wait.
     #[inline(always)]
-    pub fn hold(&self) -> Hold {
+    pub fn quarantine(&self) -> Quarantine {
         self.hold
     }
 
@@ -470,10 +470,14 @@ impl<A: Address> ValidPool<A> {
     /// How units of ports spread over shards, where addresses do not as a whole.
     #[inline(always)]
     fn spread(&self, shards: Shards) -> Shards {
-        if self.is_wide(shards) { shards } else { shards.apart() }
+        if self.is_wide(shards) {
+            shards
+        } else {
+            shards.spread_over()
+        }
     }
 
-    /// The shard of an address as a whole that cards don't know: each has one in turn. None where ports spread, or as cards
+    /// The shard of an address as a whole that cards do not know: each has one in turn. None where ports spread, or as cards
     /// hash.
     #[inline(always)]
     fn turn(&self, shards: Shards, address: A) -> Option<u32> {
@@ -539,7 +543,7 @@ pub struct Pools<A> {
     borrowed: Arc<Borrowed>,
 }
 
-/// Pools are what they are configured to be, whatever they have lent.
+/// Pools are what they are configured to be, whatever they have allocated.
 impl<A: Address> PartialEq for Pools<A> {
     fn eq(&self, other: &Self) -> bool {
         self.pools == other.pools && self.owners == other.owners
@@ -638,7 +642,7 @@ impl<A: Address> Pools<A> {
         self.owners_of(context, address).next()
     }
 
-    /// A pool of a virtual router that has the address and lends one of the ports from `first` to `last`.
+    /// A pool of a virtual router that has the address and allocates one of the ports from `first` to `last`.
     pub fn lends(&self, context: Context, address: A, first: u16, last: u16) -> Option<PoolIndex> {
         self.lends_within(context, (address, address), first, last)
             .map(|(index, _)| index)
@@ -654,9 +658,9 @@ impl<A: Address> Pools<A> {
         Some((owner.3, owner.1.max(addresses.0)))
     }
 
-    /// The shard or host that has an outside port, where a pool lends it.
+    /// The shard or host that has an outside port, where a pool allocates it.
     #[inline]
-    pub fn home_of_lent(&self, shards: Shards, context: Context, address: A, port: u16) -> Option<Home<A>> {
+    pub fn home_of_allocated(&self, shards: Shards, context: Context, address: A, port: u16) -> Option<Home<A>> {
         self.owners_of(context, address)
             .map(|index| &self.pools[usize::from(index)])
             .find(|pool| pool.has_port(port))

@@ -1,14 +1,14 @@
-//! Port leases of one shard: which outside ports it has lent, and which it may lend next.
+//! Port leases of one shard: which outside ports it has allocated, and which it may allocate next.
 //!
-//! A shard holds bits only for the ports it owns ([`Shards::shard_of`]), so no two shards can lend one port, and
-//! what arrives for a lent port is steered to the shard that lent it. Half of the ports of an address belong to no shard
+//! A shard holds bits only for the ports it owns ([`Shards::shard_of`]), so no two shards can allocate one port, and
+//! what arrives for a allocated port is steered to the shard that allocated it. Half of the ports of an address belong to no shard
 //! until one has none left of its own and claims some. A lease touches one line unless its word of 64 ports runs full.
 
 mod bits;
 mod blocks;
-mod claiming;
-mod inheriting;
+mod borrowing;
 mod layout;
+mod migration;
 mod search;
 mod shared;
 
@@ -22,14 +22,14 @@ use thiserror::Error;
 
 use self::bits::{pick, start};
 pub use self::blocks::Block;
-pub(crate) use self::blocks::Place;
+pub(crate) use self::blocks::BlockPlace;
 pub use self::layout::Layout;
 use self::layout::Range;
 pub(crate) use self::shared::{Borrowed, SharedOf, SharedPorts};
-use crate::keyed::{Secret, sip, spot, spread};
+use crate::keyed::{Secret, fold, reduce, sip};
 use crate::shard::BLOCK;
 use crate::sites::is_site;
-use crate::{Address, Fitting, PoolIndex, Reason, Tuple};
+use crate::{Address, PoolIndex, Reason, RssPorts, Tuple};
 
 /// What ports are counted by: each class has all of a pool's ports (RFC 7857, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,7 +74,7 @@ impl PortClass {
     }
 }
 
-/// An outside address and port, lent to one session.
+/// An outside address and port, allocated to one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease<A> {
     /// Outside address.
@@ -83,9 +83,9 @@ pub struct Lease<A> {
     pub port: u16,
 }
 
-/// Where a lease shall come from: [`Ports::aim`].
+/// Where a lease is to come from: [`Ports::aim`].
 #[derive(Clone, Copy, Debug)]
-pub struct Aim {
+pub struct LeaseRequest {
     /// Keyed function of the flow.
     flow: u64,
     /// The word of ports to look at first, in the memory, and the block of ports that it stands for.
@@ -97,19 +97,19 @@ pub struct Aim {
     class: PortClass,
     range: Range,
     /// Ports that suit; others are taken where none of these is free.
-    suits: Suits,
+    suits: PortPreference,
     /// Those of the first word.
     first: u64,
 }
 
 /// Which ports suit a session.
 #[derive(Clone, Copy, Debug)]
-struct Suits {
+struct PortPreference {
     /// Bits of a word that suit by themselves.
     parity: u64,
     /// What a port has to add to the hash of the session's answers with an outside address of 0, so that they come to this
     /// shard; where that counts.
-    wanted: Option<u32>,
+    required_hash: Option<u32>,
 }
 
 /// Bits of even ports.
@@ -144,7 +144,7 @@ pub struct Ports<'m, A> {
     shard: u32,
     secret: Secret,
     /// Where cards hash addresses and ports: which ports bring answers to this shard.
-    fitting: Option<Arc<Fitting>>,
+    fitting: Option<Arc<RssPorts>>,
     /// The layout to change over to, and where it will be written.
     next: Option<Layout<A>>,
     other: &'m mut [u64],
@@ -178,44 +178,44 @@ impl<'m, A: Address> Ports<'m, A> {
     }
 
     /// Prefer ports with which the answers of a flow come to this shard.
-    pub fn fit(&mut self, fitting: Arc<Fitting>) {
+    pub fn prefer_rss_ports(&mut self, fitting: Arc<RssPorts>) {
         self.fitting = Some(fitting);
     }
 
     /// Change over to the layout of other pools: before the next lease, or at [`Ports::change_over`]. It must not
     /// take more than the memory was made for.
-    pub fn prepare(&mut self, next: &Layout<A>) {
+    pub fn prepare_migration(&mut self, next: &Layout<A>) {
         debug_assert!(next.words() <= self.other.len());
         if next.words() <= self.other.len() {
             self.next = Some(next.clone());
         }
     }
 
-    /// Change over now, if that is due: what was lent stays so as far as a pool still has it. What none has any more
+    /// Change over now, if that is due: what was allocated stays so as far as a pool still has it. What none has any more
     /// is free of this shard; the sessions that hold it must end before a pool gets it back.
     #[cold]
-    pub fn change_over(&mut self) {
+    pub fn migrate(&mut self) {
         let Some(next) = self.next.take() else { return };
         next.write(self.other, self.shard);
-        next.inherit(self.other, &self.layout, self.memory, self.shard);
+        next.migrate_ports(self.other, &self.layout, self.memory, self.shard);
         core::mem::swap(&mut self.memory, &mut self.other);
         self.layout = next;
     }
 
     /// Change over where that is due.
     #[inline(always)]
-    pub(crate) fn follow(&mut self) {
+    pub(crate) fn migrate_if_due(&mut self) {
         if self.next.is_some() {
-            self.change_over();
+            self.migrate();
         }
     }
 
     /// Whether another layout waits.
-    pub fn is_prepared(&self) -> bool {
+    pub fn is_migration_due(&self) -> bool {
         self.next.is_some()
     }
 
-    /// Lend a port to a new session. The address follows from the inside host alone (paired pooling:
+    /// Allocate a port to a new session. The address follows from the inside host alone (paired pooling:
     /// RFC 4787, REQ-2), the port is one of the whole flow, from which on the next free one is taken. A source port
     /// below 1024 gets one below 1024 as long as there is one, any other never does where the pool has others
     /// (RFC 4787, REQ-3a). The same leases in the same order give the same ports.
@@ -226,17 +226,17 @@ impl<'m, A: Address> Ports<'m, A> {
         class: PortClass,
         key: &T,
     ) -> Result<Lease<A>, Exhausted> {
-        let aim = self.aim(pool, class, key);
-        self.lend(aim)
+        let aim = self.request(pool, class, key);
+        self.allocate(aim)
     }
 
-    /// The first half of [`Ports::lease`], for a batch of new sessions: where the port shall come from. Asks the
+    /// The first half of [`Ports::lease`], for a batch of new sessions: where the port is to come from. Asks the
     /// processor for the line.
     #[inline]
-    pub fn aim<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> Aim {
-        self.follow();
-        let first = self.dealt(pool, key.context(), key.source(), T::Address::BITS);
-        self.aim_at(
+    pub fn request<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> LeaseRequest {
+        self.migrate_if_due();
+        let first = self.paired_index(pool, key.context(), key.source(), T::Address::BITS);
+        self.request_at(
             pool,
             class,
             self.address_from(pool, first),
@@ -247,8 +247,8 @@ impl<'m, A: Address> Ports<'m, A> {
 
     /// Which of a pool's addresses an inside host is dealt, by the prefix of so many bits that is its subscriber.
     #[inline(always)]
-    pub(crate) fn dealt(&self, pool: PoolIndex, context: Context, prefix: A, length: u8) -> u32 {
-        dealt(self.secret, context, prefix, length, self.addresses(pool))
+    pub(crate) fn paired_index(&self, pool: PoolIndex, context: Context, prefix: A, length: u8) -> u32 {
+        host_index(self.secret, context, prefix, length, self.addresses(pool))
     }
 
     /// One of a pool's addresses that has ports for this shard, where there is any: the first from a place on.
@@ -287,21 +287,21 @@ impl<'m, A: Address> Ports<'m, A> {
 
     /// The same for an address of the pool that is known, and a keyed function of what the port is for.
     #[inline(always)]
-    pub(crate) fn aim_at<T: Tuple<Address = A>>(
+    pub(crate) fn request_at<T: Tuple<Address = A>>(
         &self,
         pool: PoolIndex,
         class: PortClass,
         address: u32,
         flow: u64,
         key: &T,
-    ) -> Aim {
+    ) -> LeaseRequest {
         let inside_port = key.source_port();
         let range = match class {
             PortClass::Query => Range::Any,
             _ if inside_port < 1024 => Range::Low,
             _ => Range::High,
         };
-        let mut aim = Aim {
+        let mut aim = LeaseRequest {
             flow,
             place: usize::MAX,
             block: 0,
@@ -309,9 +309,9 @@ impl<'m, A: Address> Ports<'m, A> {
             pool,
             class,
             range,
-            suits: Suits {
+            suits: PortPreference {
                 parity: u64::MAX,
-                wanted: None,
+                required_hash: None,
             },
             first: u64::MAX,
         };
@@ -320,15 +320,15 @@ impl<'m, A: Address> Ports<'m, A> {
             .get(usize::from(pool))
             .filter(|region| region.geometry.addresses > 0 && region.geometry.stored)
         {
-            aim.suits.parity = suiting(&region.pool, class, inside_port);
+            aim.suits.parity = parity_of(&region.pool, class, inside_port);
             let [(from, to), _] = region.ranges(shards, self.shard, address, range);
             // Where the shard has none of its own in the range, others are searched.
             let suits = if from < to { u64::MAX } else { 0 };
             let at = from + start(flow, from, to);
             let outside = region.pool.address(address);
             aim.block = region.block_at(shards, self.shard, outside, at);
-            aim.suits.wanted = self.wanted(class, key);
-            aim.first = suits & aim.suits.parity & self.fitting_of(&aim, outside, aim.block);
+            aim.suits.required_hash = self.required_hash(class, key);
+            aim.first = suits & aim.suits.parity & self.rss_ports_of(&aim, outside, aim.block);
             aim.place = region.word(class, address as usize) + at;
             prefetch_all_at(self.memory, aim.place);
         }
@@ -337,23 +337,23 @@ impl<'m, A: Address> Ports<'m, A> {
 
     /// What an outside port has to add to the hash of a flow's answers, where that counts.
     #[inline(always)]
-    fn wanted<T: Tuple<Address = A>>(&self, class: PortClass, key: &T) -> Option<u32> {
+    fn required_hash<T: Tuple<Address = A>>(&self, class: PortClass, key: &T) -> Option<u32> {
         let fitting = self.fitting.as_deref()?;
-        fitting.wanted(class, self.shard, key)
+        fitting.required_hash(class, self.shard, key)
     }
 
     /// Ports of a block that fit.
     #[inline(always)]
-    fn fitting_of(&self, aim: &Aim, outside: A, block: u32) -> u64 {
-        match (self.fitting.as_deref(), aim.suits.wanted) {
+    fn rss_ports_of(&self, aim: &LeaseRequest, outside: A, block: u32) -> u64 {
+        match (self.fitting.as_deref(), aim.suits.required_hash) {
             (Some(fitting), Some(wanted)) => fitting.of_word(wanted, outside, block * BLOCK),
             _ => u64::MAX,
         }
     }
 
     /// Ports that fit among the 64 from a multiple of 64 on.
-    pub(crate) fn fitting_near<T: Tuple<Address = A>>(&self, class: PortClass, outside: Lease<A>, key: &T) -> u64 {
-        match (self.fitting.as_deref(), self.wanted(class, key)) {
+    pub(crate) fn rss_ports_of_word<T: Tuple<Address = A>>(&self, class: PortClass, outside: Lease<A>, key: &T) -> u64 {
+        match (self.fitting.as_deref(), self.required_hash(class, key)) {
             (Some(fitting), Some(wanted)) => {
                 let first = u32::from(outside.port) / BLOCK * BLOCK;
                 fitting.of_word(wanted, outside.address, first)
@@ -363,14 +363,14 @@ impl<'m, A: Address> Ports<'m, A> {
     }
 
     /// The pool's ports among the 64 from a multiple of 64 on.
-    pub(crate) fn owned_near(&self, pool: PoolIndex, port: u16) -> u64 {
+    pub(crate) fn owned_ports_of_word(&self, pool: PoolIndex, port: u16) -> u64 {
         let region = self.layout.regions.get(usize::from(pool));
         region.map_or(0, |region| region.owned(u32::from(port) / BLOCK))
     }
 
     /// The second half of [`Ports::lease`].
     #[inline]
-    pub fn lend(&mut self, aim: Aim) -> Result<Lease<A>, Exhausted> {
+    pub fn allocate(&mut self, aim: LeaseRequest) -> Result<Lease<A>, Exhausted> {
         let (Some(word), Some(region)) = (
             self.memory.get_mut(aim.place),
             self.layout.regions.get(usize::from(aim.pool)),
@@ -392,9 +392,9 @@ impl<'m, A: Address> Ports<'m, A> {
     }
 
     /// Take one certain port, as for a session that was not opened here; false where it is not this shard's, not the
-    /// pool's, or lent.
+    /// pool's, or allocated.
     pub fn claim(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
-        self.change_over();
+        self.migrate();
         let Some((address, at, bit)) = self.place(pool, lease) else {
             return self.claim_shared(pool, class, lease);
         };
@@ -408,29 +408,29 @@ impl<'m, A: Address> Ports<'m, A> {
         true
     }
 
-    /// Give a port back; false, and nothing done, where it was not lent by this shard. `pool` is the one that lent it:
+    /// Give a port back; false, and nothing done, where it was not allocated by this shard. `pool` is the one that allocated it:
     /// where another has it since, that one gets it.
     #[inline]
-    pub fn give_back(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
+    pub fn release(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         match self.place(pool, lease) {
             Some(place) => self.put(pool, class, place),
-            None => self.give_back_further(pool, class, lease),
+            None => self.release_beyond_pool(pool, class, lease),
         }
     }
 
     #[inline(never)]
-    fn give_back_further(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
+    fn release_beyond_pool(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         if let Some(place) = self.place_shared(pool, lease) {
             return self.put_shared(pool, class, place);
         }
         let Some(pool) = self.layout.holder(lease) else {
             return false;
         };
-        self.give_back_held(pool, class, lease)
+        self.release_quarantined(pool, class, lease)
     }
 
     /// The same of a port that nobody holds any more: another pool that has it since has it all to itself.
-    pub(crate) fn give_back_held(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
+    pub(crate) fn release_quarantined(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         if let Some(place) = self.place(pool, lease) {
             return self.put(pool, class, place);
         }
@@ -455,9 +455,9 @@ impl<'m, A: Address> Ports<'m, A> {
         true
     }
 
-    /// Ask the processor for what [`Ports::give_back`] of the same will touch.
+    /// Prefetch what [`Ports::give_back`] of the same will touch.
     #[inline(always)]
-    pub fn prefetch_give_back(&self, pool: PoolIndex, class: PortClass, lease: Lease<A>) {
+    pub fn prefetch_release(&self, pool: PoolIndex, class: PortClass, lease: Lease<A>) {
         if let Some((address, at, _)) = self.place(pool, lease)
             && let Some(region) = self.layout.regions.get(usize::from(pool))
         {
@@ -485,7 +485,7 @@ impl<'m, A: Address> Ports<'m, A> {
         u16::try_from(block * BLOCK + (random as u32 & (BLOCK - 1))).ok()
     }
 
-    /// How many ports of a pool are lent by this shard.
+    /// How many ports of a pool are allocated by this shard.
     pub fn used(&self, pool: PoolIndex, class: PortClass) -> u32 {
         let region = self.layout.regions.get(usize::from(pool));
         region.map_or(0, |region| self.memory[region.start + class as usize] as u32)
@@ -505,7 +505,7 @@ impl<'m, A: Address> Ports<'m, A> {
 
 /// Ports of a word that suit an inside port: UDP ports of its parity, where the pool keeps that (RFC 4787, REQ-4).
 #[inline(always)]
-fn suiting<A: Address>(pool: &crate::pool::ValidPool<A>, class: PortClass, inside_port: u16) -> u64 {
+fn parity_of<A: Address>(pool: &crate::pool::ValidPool<A>, class: PortClass, inside_port: u16) -> u64 {
     match pool.keeps_parity() && class == PortClass::Udp {
         true => EVEN << (inside_port & 1),
         false => u64::MAX,
@@ -519,7 +519,7 @@ const ROW: u64 = 1 << 16;
 /// in a row, from a keyed place on, so that each address has as many as any other. Each time around they begin one further: hosts in
 /// a row are in shards in a row, too, and those of one address in different ones.
 #[inline(always)]
-fn dealt<A: Address>(secret: Secret, context: Context, prefix: A, length: u8, count: u32) -> u32 {
+fn host_index<A: Address>(secret: Secret, context: Context, prefix: A, length: u8, count: u32) -> u32 {
     if count <= 1 {
         return 0;
     }
@@ -530,7 +530,7 @@ fn dealt<A: Address>(secret: Secret, context: Context, prefix: A, length: u8, co
     };
     let place = (number as u64).wrapping_add(u64::from(context)) % ROW;
     let row = (number >> ROW.trailing_zeros()) as u64 ^ ((number >> 80) as u64).rotate_left(32);
-    let from = spread((spot(secret, row, u64::from(context) / ROW) >> 32) as u32, count);
+    let from = reduce((fold(secret, row, u64::from(context) / ROW) >> 32) as u32, count);
     let (around, place) = (place as u32 / count, place as u32 % count);
     ((u64::from(place) + u64::from(around) + u64::from(from)) % u64::from(count)) as u32
 }

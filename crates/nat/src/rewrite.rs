@@ -77,7 +77,7 @@ impl<'a, T> Rewrite<'a, T> {
 
 /// Change the checksum field at `at`.
 #[inline(always)]
-fn amend<const N: usize>(header: &mut [u8; N], at: usize, delta: Delta) {
+fn update_checksum<const N: usize>(header: &mut [u8; N], at: usize, delta: Delta) {
     let field = u16::from_be_bytes([header[at], header[at + 1]]);
     header[at..at + 2].copy_from_slice(&delta.apply(field).to_be_bytes());
 }
@@ -122,7 +122,7 @@ fn network4(header: &mut [u8; 20], rewrite: &Rewrite<'_, Tuple4>, hops: u8) {
     // Fewer hops: the word of TTL and protocol becomes smaller by hops * 256.
     let changed = rewrite.l3.and(Delta(!(u16::from(hops) << 8)));
     header[8] = header[8].wrapping_sub(hops);
-    amend(header, 10, changed);
+    update_checksum(header, 10, changed);
     let addresses = u64::from(other.destination) << 32 | u64::from(other.source);
     header[12..20].copy_from_slice(&addresses.to_be_bytes());
 }
@@ -201,11 +201,11 @@ fn transport_header(bytes: &mut [u8], transport: Transport, ports: u32, l4: Delt
     };
     match transport {
         Transport::Query => {
-            amend(header, 2, l4);
+            update_checksum(header, 2, l4);
             let identifier = identifier(header[0], ports);
             header[4..6].copy_from_slice(&identifier.to_be_bytes());
         }
-        Transport::AddressesOnly => amend(header, 6, l4),
+        Transport::AddressesOnly => update_checksum(header, 6, l4),
         Transport::Tcp | Transport::Udp | Transport::None => {}
     }
     true

@@ -65,7 +65,7 @@ impl Shards {
     /// have the same few shards each.
     #[must_use]
     #[inline(always)]
-    pub fn apart(self) -> Self {
+    pub fn spread_over(self) -> Self {
         Self { apart: true, ..self }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Sequence numbers are followed as far as it takes to tell whether a reset or a FIN belongs to the connection (RFC 7857,
 //! section 2.2): each side's are trusted only up to [`REACH`] beyond what the other side has acknowledged, so that
-//! somebody who does not see the packets can't move the window that a reset or a FIN must hit.
+//! somebody who does not see the packets cannot move the window that a reset or a FIN must hit.
 
 use core::hint::select_unpredictable;
 
@@ -159,7 +159,7 @@ impl Tracking {
 
     /// For a TCP session that begins in the middle, as after a restart: taken as established, sequence numbers from
     /// the first packets on.
-    pub fn picked_up() -> Self {
+    pub fn midstream() -> Self {
         Self {
             state: TcpState::Established as u8,
             ..Self::default()
@@ -200,7 +200,7 @@ impl Tracking {
 
     /// Where each side's data go on, by direction, of a TCP connection whose SYNs were seen and of which all is
     /// acknowledged but the server's SYN: after the handshake, where they begin.
-    pub fn opening(&self) -> Option<[u32; 2]> {
+    pub fn initial_sequences(&self) -> Option<[u32; 2]> {
         let [client, server] = self.end;
         let is_opening = self.state() == TcpState::Established
             && self.flags & SEEN == SEEN
@@ -299,7 +299,7 @@ impl Tracking {
 
     /// Does a reset fall into what its side has sent and the other not yet acknowledged? Before that side has sent
     /// anything, it must acknowledge what the other has.
-    fn reset_belongs(&self, direction: Direction, segment: &Segment) -> bool {
+    fn reset_in_window(&self, direction: Direction, segment: &Segment) -> bool {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         if !self.has_seen(this) {
             return segment.flags & ACK != 0 && self.has_seen(other) && segment.acknowledgment == self.end[other];
@@ -309,7 +309,7 @@ impl Tracking {
     }
 
     /// Does a FIN belong to the connection? As a reset; and where data before it were lost or overtaken, by what it acknowledges.
-    fn fin_belongs(&self, direction: Direction, segment: &Segment) -> bool {
+    fn fin_in_window(&self, direction: Direction, segment: &Segment) -> bool {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         if !self.has_seen(this) {
             // Of a connection that was taken over in its midst nothing is known yet.
@@ -321,7 +321,7 @@ impl Tracking {
 
     /// Does a side send data where none can be: behind its FIN, or after a reset? Then somebody else has sent that, or the
     /// connection did not take it, and it goes on.
-    fn revives(&self, direction: Direction, segment: &Segment) -> bool {
+    fn reuses_connection(&self, direction: Direction, segment: &Segment) -> bool {
         let is_over = match self.state() {
             TcpState::ClientFin => direction == Direction::Forward,
             TcpState::ServerFin => direction == Direction::Reverse,
@@ -363,12 +363,12 @@ impl Tracking {
         if self.has_ended() && segment.flags & SYN != 0 {
             return TimeoutClass::UNCHANGED;
         }
-        let revived = self.revives(direction, segment);
-        let fin = segment.flags & FIN != 0 && self.fin_belongs(direction, segment);
+        let revived = self.reuses_connection(direction, segment);
+        let fin = segment.flags & FIN != 0 && self.fin_in_window(direction, segment);
         let next = match if revived { TcpState::Established } else { state } {
             TcpState::Init if forward == (self.flags & TURNED != 0) && segment.flags & SYN != 0 => {
                 // With an acknowledgment it must be for the opener's SYN; without, both open at once.
-                if segment.flags & ACK != 0 && !self.within_opening(segment) {
+                if segment.flags & ACK != 0 && !self.acknowledges_syn_data(segment) {
                     return TimeoutClass::UNCHANGED;
                 }
                 TcpState::Established
@@ -396,7 +396,7 @@ impl Tracking {
 
     fn track_reset(&mut self, direction: Direction, segment: &Segment) -> TimeoutClass {
         let state = self.state();
-        if !self.reset_belongs(direction, segment) {
+        if !self.reset_in_window(direction, segment) {
             return TimeoutClass::UNCHANGED;
         }
         match state {
@@ -415,7 +415,7 @@ impl Tracking {
     }
 
     /// A SYN with data may be acknowledged with or without them (RFC 7413).
-    fn within_opening(&self, segment: &Segment) -> bool {
+    fn acknowledges_syn_data(&self, segment: &Segment) -> bool {
         let opener = usize::from(self.flags & TURNED != 0);
         let from = self.acknowledged[1 - opener];
         let acknowledged = segment.acknowledgment.wrapping_sub(from);

@@ -1,16 +1,16 @@
-//! What a shard lends, against a plain model: no port is lent twice, none is lost, and every limit holds.
+//! What a shard allocates, against a plain model: no port is allocated twice, none is lost, and every limit holds.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, Hold, Mapping, PortSelection, SubscriberLimits};
-use sluice_nat::bindings::{Bindings, Ending, Inbound, Room, TRIES};
+use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, Mapping, PortSelection, Quarantine, SubscriberLimits};
+use sluice_nat::bindings::{Bindings, Capacity, Inbound, ReleaseRequest, TRIES};
 use sluice_nat::decision::NewSource;
 use sluice_nat::pool::{Pairing, Pool, Pools};
 use sluice_nat::ports::{Layout, Lease, PortClass};
 use sluice_nat::shard::Shards;
-use sluice_nat::{Decision, Fitting, Reason, Secret, Target, decision};
+use sluice_nat::{Decision, Reason, RssPorts, Secret, Target, decision};
 use sluice_table::memory::Line;
 use sluice_table::toeplitz;
 use sluice_wire::Tuple4;
@@ -21,12 +21,12 @@ const REMOTE: u32 = 0xc633_6400;
 const SECRET: Secret = Secret([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
 const SECOND: u64 = 1_000_000_000;
 
-fn room(mappings: usize) -> Room {
-    Room {
+fn room(mappings: usize) -> Capacity {
+    Capacity {
         mappings,
         subscribers: 64,
         blocks: 256,
-        held: 64,
+        quarantine: 64,
         events: sluice_nat::event::EventKinds::ALL,
         subscriber: 32,
     }
@@ -63,10 +63,10 @@ struct Shard<'m> {
 
 impl Shard<'_> {
     fn open(&mut self, class: PortClass, key: Tuple4, taken: &HashSet<Tuple4>) -> Result<Session, Reason> {
-        let mut aim = self.bindings.aim(0, class, &key);
-        self.bindings.approach(&mut aim);
-        self.bindings.near(&mut aim, &key);
-        let grant = self.bindings.grant(&aim, &key, key.destination, self.now)?;
+        let mut aim = self.bindings.request(0, class, &key);
+        self.bindings.prefetch_records(&mut aim);
+        self.bindings.prefetch_block(&mut aim, &key);
+        let grant = self.bindings.allocate(&aim, &key, key.destination, self.now)?;
         self.bindings.publish();
         let mut lease = grant.lease;
         let reverse = |lease| decision::translate(&key, protocol(class), 0, None, NewSource::Lent(0, lease));
@@ -74,9 +74,9 @@ impl Shard<'_> {
         while grant.overlaps && taken.contains(&reverse(lease).reverse) {
             let Some(next) = self.bindings.another(&aim, &key, attempt) else {
                 let made = reverse(lease);
-                let decision = made.decision.with_holding(0, grant.holding);
+                let decision = made.decision.with_resources(0, grant.holding);
                 self.bindings
-                    .release(decision, protocol(class), &key, &made.reverse, self.now);
+                    .release_one(decision, protocol(class), &key, &made.reverse, self.now);
                 return Err(Reason::PortsExhausted);
             };
             lease = next;
@@ -87,7 +87,7 @@ impl Shard<'_> {
             class,
             forward: key,
             reverse: made.reverse,
-            decision: made.decision.with_holding(0, grant.holding),
+            decision: made.decision.with_resources(0, grant.holding),
             lease,
         })
     }
@@ -101,18 +101,18 @@ impl Shard<'_> {
         let bindings = &mut self.bindings;
         let ending = |session: &Session| {
             let (forward, reverse) = (&session.forward, &session.reverse);
-            bindings.ending(session.decision, protocol(session.class), forward, reverse)
+            bindings.release_request(session.decision, protocol(session.class), forward, reverse)
         };
         let mut endings: Vec<_> = sessions.iter().map(ending).collect();
         endings
             .iter_mut()
             .flatten()
-            .for_each(|ending| bindings.approach_ending(ending));
+            .for_each(|ending| bindings.prefetch_release(ending));
         endings
             .iter_mut()
             .flatten()
-            .for_each(|ending| bindings.near_ending(ending));
-        let back = |ending: &Ending<u32>| bindings.give_back(ending, self.now);
+            .for_each(|ending| bindings.prefetch_release_subscriber(ending));
+        let back = |ending: &ReleaseRequest<u32>| bindings.release(ending, self.now);
         endings.iter().flatten().map(back).fold(true, |all, known| all & known)
     }
 
@@ -124,11 +124,11 @@ impl Shard<'_> {
     }
 }
 
-fn memory(pools: &Pools<u32>, shards: Shards, room: &Room) -> Vec<Line> {
+fn memory(pools: &Pools<u32>, shards: Shards, room: &Capacity) -> Vec<Line> {
     vec![Line([u64::MAX; 8]); Bindings::lines(&Layout::new(pools, shards), 0, room)]
 }
 
-fn shard<'m>(pools: &Pools<u32>, shards: Shards, room: &Room, memory: &'m mut [Line]) -> Shard<'m> {
+fn shard<'m>(pools: &Pools<u32>, shards: Shards, room: &Capacity, memory: &'m mut [Line]) -> Shard<'m> {
     Shard {
         bindings: Bindings::new(&Layout::new(pools, shards), 0, SECRET, room, memory).unwrap(),
         now: 0,
@@ -173,7 +173,7 @@ fn pools() -> impl Strategy<Value = Pool<u32>> {
                 },
                 parity,
                 blocks,
-                hold: Hold {
+                hold: Quarantine {
                     seconds: hold * 60,
                     most: 40,
                 },
@@ -317,8 +317,8 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                     NewSource::Kept,
                 );
                 if !answers.insert(made.reverse) {
-                    let decision = made.decision.with_holding(pool, holding);
-                    prop_assert!(shard.bindings.release(
+                    let decision = made.decision.with_resources(pool, holding);
+                    prop_assert!(shard.bindings.release_one(
                         decision,
                         protocol(session.class),
                         &inbound,
@@ -331,7 +331,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                     class: session.class,
                     forward: inbound,
                     reverse: made.reverse,
-                    decision: made.decision.with_holding(pool, holding),
+                    decision: made.decision.with_resources(pool, holding),
                     lease: session.lease,
                 });
             }
@@ -396,14 +396,14 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
     shard.now += 1000 * SECOND;
     shard.bindings.expire(shard.now, usize::MAX);
     prop_assert_eq!((0, 0), (shard.used(), shard.bindings.mappings().0));
-    prop_assert_eq!((0, 0), (shard.bindings.subscribers().0, shard.bindings.held().0));
+    prop_assert_eq!((0, 0), (shard.bindings.subscribers().0, shard.bindings.quarantined().0));
     // Every block is nobody's again: one subscriber after the other gets them all.
     Ok(())
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
-    /// Whatever the pool, all that is lent comes back, and nothing is lent twice.
+    /// Whatever the pool, all that is allocated comes back, and nothing is allocated twice.
     #[test]
     fn bindings_any_pool_leaks_nothing_and_lends_nothing_twice(pool in pools(), steps in steps(), shards in 0u32..3) {
         check(&pool, &steps, Shards::new(1 << shards).unwrap())?;
@@ -464,8 +464,11 @@ fn blocks_that_have_changed_their_size_lend_no_port_beyond_themselves() {
             .all(|session| shard.close(session))
     );
     live.retain(kept);
-    shard.bindings.ports_mut().prepare(&Layout::new(&large, Shards::ONE));
-    shard.bindings.ports_mut().change_over();
+    shard
+        .bindings
+        .ports_mut()
+        .prepare_migration(&Layout::new(&large, Shards::ONE));
+    shard.bindings.ports_mut().migrate();
     for port in 0..250 {
         let Ok(session) = shard.open(PortClass::Udp, key(1, 9000 + port, 1), &none) else {
             continue;
@@ -496,10 +499,13 @@ fn port_of_a_mapping_that_another_pool_has_got_stays_that_pools() {
         let session = shard.open(class, key(1, 5000, 1), &HashSet::new()).unwrap();
         if waits {
             assert!(shard.close(&session));
-            assert_eq!(1, shard.bindings.held().0);
+            assert_eq!(1, shard.bindings.quarantined().0);
         }
-        shard.bindings.ports_mut().prepare(&Layout::new(&after, Shards::ONE));
-        shard.bindings.ports_mut().change_over();
+        shard
+            .bindings
+            .ports_mut()
+            .prepare_migration(&Layout::new(&after, Shards::ONE));
+        shard.bindings.ports_mut().migrate();
         assert!(shard.bindings.ports_mut().claim(1, class, session.lease));
         if !waits {
             shard.close(&session);
@@ -507,7 +513,11 @@ fn port_of_a_mapping_that_another_pool_has_got_stays_that_pools() {
         shard.now += 200 * SECOND;
         shard.bindings.expire(shard.now, usize::MAX);
         let used = shard.bindings.ports().used(1, class);
-        assert_eq!((0, 1), (shard.bindings.held().0, used), "{class:?} waits: {waits}");
+        assert_eq!(
+            (0, 1),
+            (shard.bindings.quarantined().0, used),
+            "{class:?} waits: {waits}"
+        );
     }
 }
 
@@ -535,11 +545,11 @@ fn tries_of_a_port_that_overlaps_are_each_port_of_a_word_once_and_suiting_ones_f
     let mut memory = memory(&pools, shards, &room);
     let layout = Layout::new(&pools, shards);
     let mut bindings = Bindings::new(&layout, own, SECRET, &room, &mut memory).unwrap();
-    let fitting = Arc::new(Fitting::new(&hash, bits));
-    bindings.fit(fitting.clone());
+    let fitting = Arc::new(RssPorts::new(&hash, bits));
+    bindings.prefer_rss_ports(fitting.clone());
     for number in 0..200u16 {
         let key = key(7, 5000 + number, number.into());
-        let aim = bindings.aim(0, PortClass::Udp, &key);
+        let aim = bindings.request(0, PortClass::Udp, &key);
         let suits = |lease: &Lease<u32>| {
             let fits = fitting.shard_of(lease.address, lease.port, &key) == own;
             (!fits, lease.port % 2 != key.source_port % 2)

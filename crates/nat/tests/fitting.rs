@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use sluice_nat::pool::{Pool, Pools};
 use sluice_nat::ports::{Layout, Lease, PortClass, Ports};
 use sluice_nat::shard::Shards;
-use sluice_nat::{Address, Fitting, Secret, Tuple};
+use sluice_nat::{Address, RssPorts, Secret, Tuple};
 use sluice_table::memory::Line;
 use sluice_table::toeplitz::{Key, draw_for_flows};
 use sluice_wire::{Tuple4, Tuple6};
@@ -56,7 +56,7 @@ fn pools(ports: std::ops::RangeInclusive<u16>) -> Pools<u32> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Ports run out: each that is lent fits, unless none that was free did.
+    /// Ports run out: each that is allocated fits, unless none that was free did.
     #[test]
     fn port_lent_fits_as_long_as_one_that_is_free_does(seed: u64, bits in 0u32..=7, first in 1024u16..2000, udp: bool) {
         let pools = pools(first..=first + 2047);
@@ -67,7 +67,7 @@ proptest! {
         let mut memory = vec![Line([0; 8]); Ports::lines(&layout, 0)];
         let mut ports = Ports::new(&layout, own, Secret([seed, 7]), &mut memory).unwrap();
         let key = drawn(bits, seed);
-        ports.fit(Arc::new(Fitting::new(&key, bits)));
+        ports.prefer_rss_ports(Arc::new(RssPorts::new(&key, bits)));
         let class = if udp { PortClass::Udp } else { PortClass::Tcp };
         let shard_of = |key_of: &Tuple4, lease: Lease<u32>| key.hash(&answer(key_of, lease)) & ((1 << bits) - 1);
         let mut free: HashSet<u16> = (first..=first + 2047).filter(|&port| pool.shard_of(shards, BASE, port) == own).collect();
@@ -92,8 +92,8 @@ proptest! {
         let layout = Layout::new(&pools, shards);
         let mut memory = vec![Line([0; 8]); Ports::lines(&layout, 0)];
         let mut ports = Ports::new(&layout, own, Secret([seed, 7]), &mut memory).unwrap();
-        let fitting = Arc::new(Fitting::new(&key, bits));
-        ports.fit(fitting.clone());
+        let fitting = Arc::new(RssPorts::new(&key, bits));
+        ports.prefer_rss_ports(fitting.clone());
         for number in 0..100u32 {
             let four = flow(number);
             let of = Tuple6 {
@@ -126,8 +126,8 @@ fn share_of_misfits_of_few_free_ports_is_what_chance_says() {
             let key = drawn(bits, draw);
             let mut memory = vec![Line([0; 8]); Ports::lines(&layout, 0)];
             let mut ports = Ports::new(&layout, 3, Secret([draw, 7]), &mut memory).unwrap();
-            let fitting = Arc::new(Fitting::new(&key, bits));
-            ports.fit(fitting.clone());
+            let fitting = Arc::new(RssPorts::new(&key, bits));
+            ports.prefer_rss_ports(fitting.clone());
             let stays =
                 |place: usize| (0..free).any(|n| (n as u64 * 2_654_435_761 + draw * 97) as usize % all.len() == place);
             for (_, &port) in all.iter().enumerate().filter(|&(place, _)| !stays(place)) {

@@ -4,7 +4,7 @@ use etherparse::icmpv4::DestUnreachableHeader;
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, PacketBuilder};
 use proptest::prelude::*;
 use sluice_nat::decision::{NewSource, Translation, translate};
-use sluice_nat::icmp::{sought4, sought6, translate_error4, translate_error6};
+use sluice_nat::icmp::{quoted_flow4, quoted_flow6, translate_error4, translate_error6};
 use sluice_nat::ports::Lease;
 use sluice_nat::rewrite::Rewrite;
 use sluice_nat::rule::Target;
@@ -127,7 +127,7 @@ fn reversed6(key: &Tuple6) -> Tuple6 {
     }
 }
 
-/// A quote of so many bytes behind the header; of a TCP checksum either both or none, as half of one can't be amended.
+/// A quote of so many bytes behind the header; of a TCP checksum either both or none, as half of one cannot be amended.
 fn cut(mut datagram: Vec<u8>, header: usize, quoted: usize) -> Vec<u8> {
     datagram.truncate(header + if quoted == 17 { 16 } else { quoted });
     datagram
@@ -140,7 +140,7 @@ fn translated4(
     direction: Direction,
 ) -> Result<Vec<u8>, Reason> {
     let layers = parse(&frame).unwrap();
-    let (quote, key) = sought4(&frame, &layers, 0)?;
+    let (quote, key) = quoted_flow4(&frame, &layers, 0)?;
     let expected = if direction == Direction::Forward {
         forward
     } else {
@@ -207,7 +207,7 @@ proptest! {
         let quote = |key: &Tuple6| cut(datagram6(key, protocol, &payload), 40, quoted);
         let mut frame = error6(origin, seen.source, 64, &quote(&seen));
         let layers = parse(&frame).unwrap();
-        let (found, key) = sought6(&frame, &layers, 0).unwrap();
+        let (found, key) = quoted_flow6(&frame, &layers, 0).unwrap();
         prop_assert_eq!(if backward { forward } else { made.reverse }, key.tuple);
         let rewrite = Rewrite::new(&forward, &made.reverse, made.decision, direction);
         prop_assert_eq!(Ok(()), translate_error6(&mut frame, &layers, &found, &rewrite, 1));
@@ -227,7 +227,7 @@ proptest! {
         }
         frame.truncate(length.max(14));
         if let Ok(layers) = parse(&frame)
-            && let Ok((quote, _)) = sought4(&frame, &layers, 0)
+            && let Ok((quote, _)) = quoted_flow4(&frame, &layers, 0)
         {
             let rewrite = Rewrite::new(&forward, &made.reverse, made.decision, Direction::Reverse);
             let _ = translate_error4(&mut frame, &layers, &quote, &rewrite, 1);

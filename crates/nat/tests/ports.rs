@@ -88,8 +88,8 @@ fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
         } else if !lent.is_empty() {
             let (pool, class, lease) = lent.swap_remove(random.below(lent.len()));
             assert!(oracle.remove(&(pool, class, lease)));
-            assert!(ports.give_back(pool, class, lease));
-            assert!(!ports.give_back(pool, class, lease));
+            assert!(ports.release(pool, class, lease));
+            assert!(!ports.release(pool, class, lease));
         }
     }
     assert!(refused > 0, "the pools never ran full");
@@ -100,7 +100,7 @@ fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
         }
     }
     for (pool, class, lease) in lent {
-        assert!(ports.give_back(pool, class, lease));
+        assert!(ports.release(pool, class, lease));
     }
     assert!((0..2).all(|pool| PortClass::ALL.iter().all(|&class| ports.used(pool, class) == 0)));
 }
@@ -324,9 +324,12 @@ fn lease_aimed_in_batches_gives_the_same_ports() {
     let mut singly = Ports::new(&Layout::new(&pools, shards), 0, SECRET, &mut one).unwrap();
     let mut batched = Ports::new(&Layout::new(&pools, shards), 0, SECRET, &mut other).unwrap();
     for batch in flows.chunks(64) {
-        let aims: Vec<_> = batch.iter().map(|flow| batched.aim(0, PortClass::Udp, flow)).collect();
+        let aims: Vec<_> = batch
+            .iter()
+            .map(|flow| batched.request(0, PortClass::Udp, flow))
+            .collect();
         for (flow, aim) in batch.iter().zip(aims) {
-            assert_eq!(singly.lease(0, PortClass::Udp, flow), batched.lend(aim));
+            assert_eq!(singly.lease(0, PortClass::Udp, flow), batched.allocate(aim));
         }
     }
     assert_eq!(Err(Exhausted), singly.lease(1, PortClass::Udp, &flows[0]));
@@ -405,9 +408,9 @@ fn give_back_of_each_class_returns_the_lease_once() {
     for class in PortClass::ALL {
         let lease = ports.lease(0, class, &forward).unwrap();
         assert_eq!(1, ports.used(0, class));
-        assert!(ports.give_back(0, class, lease));
+        assert!(ports.release(0, class, lease));
         assert_eq!(0, ports.used(0, class));
-        assert!(!ports.give_back(0, class, lease));
+        assert!(!ports.release(0, class, lease));
     }
 }
 
@@ -435,11 +438,11 @@ proptest! {
             } else {
                 let any = Lease { address: BASE + number % addresses, port };
                 let known = oracle.iter().position(|&held| held == (class, any));
-                prop_assert_eq!(known.is_some(), ports.give_back(0, class, any));
+                prop_assert_eq!(known.is_some(), ports.release(0, class, any));
                 if let Some(at) = known {
                     oracle.swap_remove(at);
                 } else if let Some((class, lease)) = oracle.pop() {
-                    prop_assert!(ports.give_back(0, class, lease));
+                    prop_assert!(ports.release(0, class, lease));
                 }
             }
         }
@@ -449,7 +452,7 @@ proptest! {
     }
 }
 
-/// The pool whose port a shard lends.
+/// The pool whose port a shard allocates.
 fn lender(pools: &Pools<u32>, shards: Shards, shard: u32, lease: Lease<u32>) -> Option<u16> {
     let pool = pools.lends(0, lease.address, lease.port, lease.port)?;
     let of = pools.get(pool)?.shard_of(shards, lease.address, lease.port);
@@ -488,7 +491,7 @@ proptest! {
         let mut oracle: Vec<(u16, PortClass, Lease<u32>)> = Vec::new();
         for (pools, steps) in changes {
             let pools = Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>()).unwrap();
-            ports.prepare(&Layout::new(&pools, shards));
+            ports.prepare_migration(&Layout::new(&pools, shards));
             for (number, pool, class, what) in steps {
                 let class = PortClass::ALL[class as usize];
                 if what < 6 {
@@ -498,17 +501,17 @@ proptest! {
                         oracle.push((pool, class, lease));
                     }
                 } else if !oracle.is_empty() {
-                    // By the pool that lent it, even where another has it since, or none.
+                    // By the pool that allocated it, even where another has it since, or none.
                     let (pool, class, lease) = oracle.swap_remove(number as usize % oracle.len());
-                    let known = ports.is_prepared() || lender(&pools, shards, shard, lease).is_some();
-                    prop_assert_eq!(known, ports.give_back(pool, class, lease));
+                    let known = ports.is_migration_due() || lender(&pools, shards, shard, lease).is_some();
+                    prop_assert_eq!(known, ports.release(pool, class, lease));
                 }
             }
             // Sessions without a port end before the pools change again.
-            ports.change_over();
+            ports.migrate();
             oracle.retain(|&(pool, class, lease)| {
                 let stays = lender(&pools, shards, shard, lease).is_some();
-                stays || ports.give_back(pool, class, lease)
+                stays || ports.release(pool, class, lease)
             });
             for (pool, _) in pools.iter() {
                 for class in PortClass::ALL {
@@ -520,7 +523,7 @@ proptest! {
             }
         }
         let left = oracle.len();
-        let lent = oracle.into_iter().filter(|&(pool, class, lease)| ports.give_back(pool, class, lease));
+        let lent = oracle.into_iter().filter(|&(pool, class, lease)| ports.release(pool, class, lease));
         prop_assert_eq!(left, lent.count());
         prop_assert!((0..4).all(|pool| PortClass::ALL.iter().all(|&class| ports.used(pool, class) == 0)));
     }
@@ -537,10 +540,10 @@ proptest! {
         let leases: Vec<_> = (0..200)
             .filter_map(|n| Some((n as u16 % 3, ports.lease(n as u16 % 3, PortClass::Udp, &key(n, 5000, n)).ok()?)))
             .collect();
-        ports.prepare(&Layout::new(&second, shards));
-        ports.change_over();
+        ports.prepare_migration(&Layout::new(&second, shards));
+        ports.migrate();
         for (pool, lease) in leases {
-            ports.give_back(pool, PortClass::Udp, lease);
+            ports.release(pool, PortClass::Udp, lease);
         }
         for (pool, valid) in second.iter() {
             for address in 0..valid.addresses() {

@@ -65,14 +65,14 @@ fn from(address: u32, port: u16) -> Tuple4 {
 
 /// The pool that a flow's source comes from.
 fn pool_of(rules: &Rules<u32>, key: &Tuple4, protocol: u8, interface: u16) -> Option<PoolIndex> {
-    match rules.decide_source(key, protocol, interface)?.what {
+    match rules.match_source(key, protocol, interface)?.action {
         SourceAction::Pool(pool) => Some(pool),
         other => panic!("{other:?}"),
     }
 }
 
 fn target_of(rules: &Rules<u32>, key: &Tuple4, protocol: u8) -> Option<(u32, u16)> {
-    match rules.decide_destination(key, protocol, 0)?.what {
+    match rules.match_destination(key, protocol, 0)?.action {
         Destination::To(Target { address, port }) => Some((address, port)),
         other => panic!("{other:?}"),
     }
@@ -102,14 +102,14 @@ fn quick_nat_figure_4_misses_the_host_and_hits_the_network_without_a_port() {
     let rules = Rules::new(&others, &[], &pools()).unwrap();
     assert_eq!(
         Some(RuleId(3)),
-        rules.decide_source(&packet, 6, 1).map(|decided| decided.rule)
+        rules.match_source(&packet, 6, 1).map(|decided| decided.rule)
     );
     let network = rules.add_source(&rule("192.168.88.0/24", None, 1), &pools()).unwrap();
     assert_eq!(
         Some(network),
-        rules.decide_source(&packet, 6, 1).map(|decided| decided.rule)
+        rules.match_source(&packet, 6, 1).map(|decided| decided.rule)
     );
-    assert_eq!(None, rules.decide_destination(&packet, 6, 0));
+    assert_eq!(None, rules.match_destination(&packet, 6, 0));
     // With the port in the same sub-table, that comes first; in the one of hosts, any does.
     rules
         .add_source(&rule("192.168.88.0/24", Some(1234), 2), &pools())
@@ -139,7 +139,7 @@ fn source_rules_any_order_decide_by_specificity() {
             context: 7,
             ..from(0x0a00_0001, 5)
         };
-        assert_eq!(None, valid.decide_source(&elsewhere, 17, 3));
+        assert_eq!(None, valid.match_source(&elsewhere, 17, 3));
     }
 }
 
@@ -150,8 +150,8 @@ fn source_one_to_one_keeps_the_place_within_the_prefix() {
     let rules = Rules::new(&[rule, exempt], &[], &pools()).unwrap();
     let what = |address| {
         rules
-            .decide_source(&from(v4(address), 5), 47, 1)
-            .map(|decided| decided.what)
+            .match_source(&from(v4(address), 5), 47, 1)
+            .map(|decided| decided.action)
     };
     assert_eq!(Some(SourceAction::Static(v4("203.0.113.7"))), what("10.1.2.7"));
     assert_eq!(Some(SourceAction::Exempt), what("10.1.2.130"));
@@ -208,7 +208,7 @@ fn rfc6888_req6_chosen_destinations_are_not_translated() {
             destination: v4(address),
             ..to(port)
         };
-        rules.decide_destination(&key, protocol, 0).map(|decided| decided.what) == Some(Destination::Exempt)
+        rules.match_destination(&key, protocol, 0).map(|decided| decided.action) == Some(Destination::Exempt)
     };
     assert!(exempt("192.0.2.77", 80, 6));
     assert!(!exempt("192.0.3.77", 80, 6));
@@ -243,7 +243,7 @@ fn gateway_stands_in_for_single_addresses_and_those_one_to_one() {
         DestinationRule::of(network("0.0.0.0/0"), DestinationAction::Host(SERVER, None)),
         DestinationRule::of(network("203.0.113.9/32"), DestinationAction::Exempt),
     ];
-    // All but the one that takes in everything: no pool may lend anything beside that.
+    // All but the one that takes in everything: no pool may allocate anything beside that.
     let rules = Rules::new(&[], &rules, &Pools::default()).unwrap();
     let stands_in = |rules: &Rules<u32>, address| rules.stands_in_for(0, v4(address));
     assert!(stands_in(&rules, "203.0.113.1"));
@@ -573,10 +573,10 @@ proptest! {
             (Tuple4 { context, ..from(address, port) }, protocol, interface)
         }).collect();
         let mut together = vec![None; flows.len()];
-        rules.decide_sources(&flows, &mut together);
+        rules.match_sources(&flows, &mut together);
         for ((asked, (key, protocol, interface)), batched) in asked.into_iter().zip(&flows).zip(together) {
-            let decided = rules.decide_source(key, *protocol, *interface);
-            prop_assert_eq!(listed_source(&left, asked), decided.map(|decided| decided.what));
+            let decided = rules.match_source(key, *protocol, *interface);
+            prop_assert_eq!(listed_source(&left, asked), decided.map(|decided| decided.action));
             prop_assert_eq!(decided, batched);
         }
     }
@@ -606,11 +606,11 @@ proptest! {
             (Tuple4 { context, destination: address, ..to(port) }, protocol, interface)
         }).collect();
         let mut together = vec![None; flows.len()];
-        rules.decide_destinations(&flows, &mut together);
+        rules.match_destinations(&flows, &mut together);
         for ((asked, (key, protocol, interface)), batched) in asked.into_iter().zip(&flows).zip(together) {
-            let decided = rules.decide_destination(key, *protocol, *interface);
+            let decided = rules.match_destination(key, *protocol, *interface);
             let expected = listed_destination(&left, asked);
-            prop_assert_eq!(expected, decided.map(|decided| decided.what));
+            prop_assert_eq!(expected, decided.map(|decided| decided.action));
             prop_assert_eq!(decided, batched);
             if matches!(expected, Some(Destination::To(_) | Destination::Among(..))) {
                 prop_assert!(rules.maybe_forwarded(key.destination, key.destination_port));

@@ -47,14 +47,14 @@ fn all(pools: &Pools<u32>, shards: Shards, addresses: u32) -> Vec<Ports<'static,
 
 /// The shard to which a packet from outside goes.
 fn home(pools: &Pools<u32>, shards: Shards, lease: Lease<u32>) -> Option<u32> {
-    Some(match pools.home_of_lent(shards, 0, lease.address, lease.port)? {
+    Some(match pools.home_of_allocated(shards, 0, lease.address, lease.port)? {
         Home::Unit(unit) => shards.shard_of_unit(lease.address, unit),
         Home::Shard(shard) => shard,
         Home::Inside(_) => return None,
     })
 }
 
-/// Lend ports of a class to a shard until there is none.
+/// Allocate ports of a class to a shard until there is none.
 fn fill(ports: &mut Ports<'_, u32>, class: PortClass, inside: u32) -> Vec<Lease<u32>> {
     let lend = |n: u32| ports.lease(0, class, &key(inside, 1024 + (n % 64_000) as u16)).ok();
     (0u32..).map_while(lend).collect()
@@ -86,7 +86,7 @@ fn one_shard_has_half_of_an_address_and_each_other_its_half_of_the_rest() {
                 // The others' part of the rest is another shard's when the first one gives its ports back.
                 assert!(
                     lent.iter()
-                        .all(|&lease| ports[greedy as usize].give_back(0, PortClass::Udp, lease))
+                        .all(|&lease| ports[greedy as usize].release(0, PortClass::Udp, lease))
                 );
                 assert_eq!(0, pools.borrowed_blocks());
                 let then = fill(&mut ports[others[0] as usize], PortClass::Udp, 3);
@@ -173,8 +173,8 @@ fn shared_ports_that_are_lent_stay_through_changes_that_leave_them_to_a_pool() {
         let second = pools(&second, Some(&first), shards);
         ports
             .iter_mut()
-            .for_each(|ports| ports.prepare(&Layout::shared(&second, shards)));
-        ports.iter_mut().for_each(Ports::change_over);
+            .for_each(|ports| ports.prepare_migration(&Layout::shared(&second, shards)));
+        ports.iter_mut().for_each(Ports::migrate);
         assert!(lent.len() >= 64);
         for &lease in &lent {
             let pool = second.lends(0, lease.address, lease.port, lease.port).unwrap();
@@ -185,7 +185,7 @@ fn shared_ports_that_are_lent_stay_through_changes_that_leave_them_to_a_pool() {
             .flat_map(|shard| fill(&mut ports[shard], PortClass::Udp, 9))
             .collect();
         assert!(lent.iter().all(|lease| !more.contains(lease)));
-        assert!(lent.iter().all(|&lease| ports[3].give_back(0, PortClass::Udp, lease)));
+        assert!(lent.iter().all(|&lease| ports[3].release(0, PortClass::Udp, lease)));
     }
 }
 
@@ -238,7 +238,7 @@ impl Oracle {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Shards lend and take back at random, and pools change under them; each changes over when it comes to it.
+    /// Shards allocate and take back at random, and pools change under them; each changes over when it comes to it.
     #[test]
     fn shared_ports_are_never_lent_twice_and_come_home(
         changes in proptest::collection::vec((layouts(), any::<u64>(), 0usize..16), 1..6),
@@ -250,7 +250,7 @@ proptest! {
         for (change, seed, greedy) in changes {
             oracle.pools = pools(&change, Some(&oracle.pools), shards);
             let next = Layout::shared(&oracle.pools, shards);
-            ports.iter_mut().for_each(|ports| ports.prepare(&next));
+            ports.iter_mut().for_each(|ports| ports.prepare_migration(&next));
             let mut random = seed | 1;
             let mut below = |bound: usize| {
                 random ^= random << 13;
@@ -267,22 +267,22 @@ proptest! {
                     if let Ok(lease) = ports[shard].lease(pool, class, &key(inside, below(1 << 16) as u16)) {
                         oracle.allocated(shard as u32, pool, class, lease)?;
                     }
-                } else if !ports.iter().any(Ports::is_prepared) {
+                } else if !ports.iter().any(Ports::is_migration_due) {
                     let place = below(oracle.lent.len().max(1));
                     if let Some((&(class, lease), &(shard, pool))) = oracle.lent.iter().nth(place) {
                         oracle.lent.remove(&(class, lease));
                         let stays = oracle.stays(shard, lease).is_some();
-                        prop_assert_eq!(stays, ports[shard as usize].give_back(pool, class, lease), "{:?}", lease);
+                        prop_assert_eq!(stays, ports[shard as usize].release(pool, class, lease), "{:?}", lease);
                     }
                 }
                 if step == 2000 {
-                    ports.iter_mut().for_each(Ports::change_over);
+                    ports.iter_mut().for_each(Ports::migrate);
                     let lost: Vec<_> = oracle.lent.iter().filter(|((_, lease), (shard, _))| {
                         oracle.stays(*shard, *lease).is_none()
                     }).map(|(&key, &value)| (key, value)).collect();
                     for ((class, lease), (shard, pool)) in lost {
                         oracle.lent.remove(&(class, lease));
-                        prop_assert!(!ports[shard as usize].give_back(pool, class, lease));
+                        prop_assert!(!ports[shard as usize].release(pool, class, lease));
                     }
                 }
             }
@@ -298,7 +298,7 @@ proptest! {
             }
         }
         for ((class, lease), (shard, pool)) in oracle.lent {
-            prop_assert!(ports[shard as usize].give_back(pool, class, lease));
+            prop_assert!(ports[shard as usize].release(pool, class, lease));
         }
         prop_assert_eq!(0, oracle.pools.borrowed_blocks());
         // And every port can be had by the shard that computation names, or that shares it.

@@ -9,15 +9,15 @@ mod sync {
 mod context;
 #[path = "../src/sites/index.rs"]
 mod index;
-#[path = "../src/sites/keeper.rs"]
-mod keeper;
 #[path = "../src/keyed.rs"]
 mod keyed;
 #[path = "../src/sites/table.rs"]
 mod table;
+#[path = "../src/sites/writer.rs"]
+mod writer;
 
-use keeper::{Keeper, Terminal};
 use loom::thread;
+use writer::{SiteWriter, Terminal};
 
 const OLD: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const NEW: [u8; 6] = [2, 9, 9, 9, 9, 9];
@@ -42,8 +42,8 @@ fn terminal(site: u32, address: u32, mac: [u8; 6]) -> Terminal {
 fn line_that_comes_to_another_terminal_is_never_taken_for_it() {
     explored(|| {
         // One line, so that it is the other's at once.
-        let (mut keeper, sites) = Keeper::new(2, 1, &[(0, 100, 200)], [1, 2]);
-        keeper.add_terminal(&terminal(0, 7, OLD)).expect("room");
+        let (mut writer, sites) = SiteWriter::new(2, 1, &[(0, 100, 200)], [1, 2]);
+        writer.add_terminal(&terminal(0, 7, OLD)).expect("room");
         let reader = sites.clone();
         let reading = thread::spawn(move || {
             let first = context::context(0, 0, false);
@@ -55,8 +55,8 @@ fn line_that_comes_to_another_terminal_is_never_taken_for_it() {
                 assert_eq!(table::word_of(NEW), view.mac);
             }
         });
-        keeper.remove_terminal(context::context(0, 0, false), 7);
-        keeper.add_terminal(&terminal(1, 8, NEW)).expect("room");
+        writer.remove_terminal(context::context(0, 0, false), 7);
+        writer.add_terminal(&terminal(1, 8, NEW)).expect("room");
         reading.join().unwrap();
     });
 }
@@ -64,9 +64,9 @@ fn line_that_comes_to_another_terminal_is_never_taken_for_it() {
 #[test]
 fn address_of_a_site_is_read_whole_and_its_owner_has_it() {
     explored(|| {
-        let (mut keeper, sites) = Keeper::new(2, 1, &[(0, 100, 200)], [1, 2]);
-        keeper.add_terminal(&terminal(0, 7, OLD)).expect("room");
-        keeper.set_public(0, 0, Some(100)).expect("nobody has it");
+        let (mut writer, sites) = SiteWriter::new(2, 1, &[(0, 100, 200)], [1, 2]);
+        writer.add_terminal(&terminal(0, 7, OLD)).expect("room");
+        writer.set_public(0, 0, Some(100)).expect("nobody has it");
         let reader = sites.clone();
         let reading = thread::spawn(move || {
             let own = context::context(0, 0, false);
@@ -76,7 +76,7 @@ fn address_of_a_site_is_read_whole_and_its_owner_has_it() {
                 assert_eq!(0, owner);
             }
         });
-        keeper.set_public(0, 0, Some(200)).expect("nobody has it");
+        writer.set_public(0, 0, Some(200)).expect("nobody has it");
         reading.join().unwrap();
     });
 }

@@ -221,7 +221,7 @@ fn fin_that_has_overtaken_data_counts_by_what_it_acknowledges() {
 fn picked_up_connection_is_established_and_accepts_its_reset() {
     let mut ends = Ends {
         next: [100, 200],
-        tracking: Tracking::picked_up(),
+        tracking: Tracking::midstream(),
     };
     assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Reverse, ACK, 1000));
     assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Forward, ACK, 0));

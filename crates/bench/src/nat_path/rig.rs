@@ -17,7 +17,7 @@ use sluice_engine::stages::Stages;
 use sluice_engine::steering::{Steering, Wanted};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
-use sluice_nat::sites::Keeper;
+use sluice_nat::sites::SiteWriter;
 use sluice_route::{Address, Route, RouteSet};
 use sluice_table::memory::Line;
 use sluice_wire::Checksums;
@@ -279,7 +279,7 @@ pub fn plane_with(job: Job, style: Style, sessions: u32, short: bool, routes: &[
 }
 
 /// The plane of a gateway that translates and serves sites as well, and who says which terminals they have.
-pub fn plane_of_homes(homes: Homes, style: Style, sessions: u32) -> Result<(Plane, Keeper), Failure> {
+pub fn plane_of_homes(homes: Homes, style: Style, sessions: u32) -> Result<(Plane, SiteWriter), Failure> {
     let interfaces = rules::interfaces(Job::Translate)?;
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
     let mut policy = Policy::new(2, interfaces);

@@ -16,7 +16,7 @@ use sluice_daemon::subscribers::Site;
 use sluice_daemon::subscribers::agent::{Agent, Output, Settings};
 use sluice_daemon::subscribers::leases::{Format, Now, Source};
 use sluice_nat::Secret;
-use sluice_nat::sites::{Keeper, Terminal, context};
+use sluice_nat::sites::{SiteWriter, Terminal, context};
 use sluice_wire::Mac;
 use sluice_wire::vlan::Tag;
 
@@ -91,10 +91,10 @@ fn agent(macs: &[Mac]) -> Result<Agent, Failure> {
 }
 
 /// The engine's table, with all sites and terminals in it.
-fn keeper(size: &Size, macs: &[Mac]) -> Result<Keeper, Failure> {
+fn keeper(size: &Size, macs: &[Mac]) -> Result<SiteWriter, Failure> {
     let first = u32::from(PUBLIC);
     let networks = [(0, first, first + size.sites - 1)];
-    let (mut keeper, _) = Keeper::new(size.sites, size.sites * size.terminals, &networks, [1, 2]);
+    let (mut keeper, _) = SiteWriter::new(size.sites, size.sites * size.terminals, &networks, [1, 2]);
     for (site, mac) in (0..).zip(macs) {
         keeper.set_site(site, Some(*mac), None)?;
         keeper.set_public(site, 0, Some(u32::from(PUBLIC) + site))?;

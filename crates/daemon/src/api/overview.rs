@@ -9,7 +9,9 @@ use sluice_config::api::{
 };
 use sluice_engine::request::{BindingFilter, Reply, Request, ShownSubscriber, Use};
 use sluice_nat::pool::ValidPool;
-use sluice_nat::rule::{DestinationAction, DestinationRule, HostSet, OWN, Rules, SetHost, SourceAction, SourceRule};
+use sluice_nat::rule::{
+    DestinationAction, DestinationRule, FROM_HOST, HostSet, Rules, SetHost, SourceAction, SourceRule,
+};
 
 use super::json::Json;
 use super::nat::{some_subscribers, subscriber};
@@ -128,7 +130,7 @@ fn destination(rule: &DestinationRule<u32>, flows: u64, name: &dyn Fn(u16) -> Op
         protocol: rule.protocol.map(Protocol),
         ports: rule.ports.map(ports),
         incoming: rule.inbound.and_then(name),
-        own: rule.context & OWN != 0,
+        own: rule.context & FROM_HOST != 0,
         out: None,
         action,
         to,
@@ -149,7 +151,7 @@ fn source(rule: &SourceRule<u32>, flows: u64, out: &dyn Fn(u16) -> Option<String
         protocol: rule.protocol.map(Protocol),
         ports: rule.port.map(|port| port.to_string()),
         incoming: None,
-        own: rule.context & OWN != 0,
+        own: rule.context & FROM_HOST != 0,
         out: rule.outside.and_then(out),
         action,
         to,

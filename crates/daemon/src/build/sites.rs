@@ -117,7 +117,7 @@ pub fn relays(config: &Config, interface: InterfaceIndex) -> Vec<Ipv4Addr> {
 mod tests {
     use super::super::tests::config;
     use super::*;
-    use sluice_nat::sites::{Keeper, POOLED};
+    use sluice_nat::sites::{POOLED, SiteWriter};
 
     const TEXT: &str = r#"
 [interfaces.access]
@@ -157,7 +157,7 @@ prefixes = ["198.51.100.0/25", "203.0.113.128/25"]
     #[test]
     fn sites_of_the_configuration_are_rows_with_the_contexts_of_their_numbers() {
         let config = config(TEXT);
-        let (_, table) = Keeper::new(20, 1, &site_networks(&config), [1, 2]);
+        let (_, table) = SiteWriter::new(20, 1, &site_networks(&config), [1, 2]);
         let access = access(&config, &table).expect("sites");
         let row = |outer, first, count, context| Row {
             outer,

@@ -11,10 +11,10 @@ use sluice_config::value::{AddressRange, Transport};
 use sluice_engine::family::V4;
 use sluice_engine::policy::Nat;
 use sluice_nat::deterministic::Algorithm;
-use sluice_nat::rule::{Balance, DestinationAction, HostSet, OWN, SetHost, SourceAction};
+use sluice_nat::rule::{Balance, DestinationAction, FROM_HOST, HostSet, SetHost, SourceAction};
 use sluice_nat::{
-    Behaviour, Blocks, Deterministic, Filtering, Hold, Limits, Mapping, Pairing, Pool, PoolIndex, Pools, PortSelection,
-    Prefix, Rate, Rules, Secret, SubscriberLimits,
+    Behaviour, Blocks, Deterministic, Filtering, Limits, Mapping, Pairing, Pool, PoolIndex, Pools, PortSelection,
+    Prefix, Quarantine, Rate, Rules, Secret, SubscriberLimits,
 };
 use sluice_wire::Context;
 use sluice_wire::ipv4::protocol;
@@ -95,7 +95,7 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
             most: block.maximum,
             spare: block.spare,
         }),
-        hold: Hold {
+        hold: Quarantine {
             seconds: u32::try_from(configured.hold.as_secs()).unwrap_or(u32::MAX),
             // As many as `held-ports` of all pools.
             most: u32::MAX,
@@ -160,7 +160,7 @@ fn rate(written: schema::Rate) -> Rate {
 
 /// The context of a rule: what a router's host sends itself is asked about apart.
 fn context(router: configured::RouterIndex, own: bool) -> Context {
-    Context::from(router) | if own { OWN } else { 0 }
+    Context::from(router) | if own { FROM_HOST } else { 0 }
 }
 
 fn source(rule: &SourceRule, index: impl Fn(u16) -> PoolIndex) -> sluice_nat::SourceRule<u32> {
@@ -320,7 +320,7 @@ block = { size = 256, maximum = 3, spare = false }
 "#;
         let pools: Vec<_> = read(text).pools.iter().map(pool).collect();
         let plain = |first: u32, last: u32| Pool {
-            hold: Hold {
+            hold: Quarantine {
                 seconds: 120,
                 most: u32::MAX,
             },
@@ -342,7 +342,7 @@ block = { size = 256, maximum = 3, spare = false }
             parity: true,
             renumber: false,
             protocols: vec![47, 200],
-            hold: Hold {
+            hold: Quarantine {
                 seconds: 30,
                 most: u32::MAX,
             },

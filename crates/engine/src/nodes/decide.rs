@@ -6,7 +6,7 @@
 use arrayvec::ArrayVec;
 use sluice_filter::{Filters, Header, Known, Marking, Verdict};
 use sluice_nat::bindings::Inbound;
-use sluice_nat::rule::{self, Balance, Decided, HostSetIndex, SetHost, SourceAction};
+use sluice_nat::rule::{self, Balance, HostSetIndex, RuleMatch, SetHost, SourceAction};
 use sluice_nat::sites::{is_site, outer};
 use sluice_nat::{Address, PoolIndex, PortClass, RuleId, Rules, Target, TimeoutClass, Tuple};
 use sluice_route::{Lookup, RouterIndex, SourceValidation};
@@ -148,9 +148,9 @@ fn unless_refused<F: Family>(
 }
 
 /// What a destination rule says of a flow.
-type Redirection<F> = Option<Decided<rule::Destination<<F as Family>::Address>>>;
+type Redirection<F> = Option<RuleMatch<rule::Destination<<F as Family>::Address>>>;
 /// What a source rule says of it.
-type Sourcing<F> = Option<Decided<SourceAction<<F as Family>::Address>>>;
+type Sourcing<F> = Option<RuleMatch<SourceAction<<F as Family>::Address>>>;
 
 /// Ask rules and routes about a flow that came in by the interface of `meta`, and belongs to its shard; rules of the filter
 /// with what is known of its application, but for what they refuse of that, and with its mark.
@@ -166,11 +166,11 @@ pub fn plan<F: Family>(
     if let Some(plan) = bridge::plan(ctx.policy, meta, tuple.context()) {
         return plan;
     }
-    let redirection = rules.decide_destination(tuple, protocol, meta.interface);
+    let redirection = rules.match_destination(tuple, protocol, meta.interface);
     match way::<F>(ctx, meta, key, redirection, host) {
         Ok(way) => {
             let interface = way.outgoing();
-            let sourcing = rules.decide_source(tuple, protocol, interface).filter(|_| !way.settled);
+            let sourcing = rules.match_source(tuple, protocol, interface).filter(|_| !way.settled);
             let plan = join::<F>(ctx, meta, key, &way, sourcing);
             let is_local = leads_to_host(&plan);
             let filter = ctx
@@ -255,7 +255,7 @@ fn way<F: Family>(
     let validation = came.map_or(SourceValidation::Strict, |i| i.validation);
     let (mut target, mut mapped, mut exempt, mut inside) = (None, None, false, None);
     let context = outer(tuple.context());
-    match redirection.map(|decided| decided.what) {
+    match redirection.map(|decided| decided.action) {
         Some(rule::Destination::To(to)) => target = Some(to),
         Some(rule::Destination::Among(set, port)) => target = Some(choose::<F>(ctx, key, set, port, host)?),
         Some(rule::Destination::Exempt) => exempt = true,
@@ -368,7 +368,7 @@ pub fn refused<F: Family>(reason: sluice_route::Reason) -> Plan<F> {
 fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, sourcing: Sourcing<F>) -> Plan<F> {
     let (mut pool, mut outside) = (None, None);
     let tuple = F::tuple(key);
-    match sourcing.map(|decided| decided.what) {
+    match sourcing.map(|decided| decided.action) {
         Some(SourceAction::Pool(index)) => pool = Some(index),
         Some(SourceAction::Static(address)) => outside = Some(address),
         Some(SourceAction::Exempt) | None if is_site(tuple.context()) => {
@@ -477,12 +477,12 @@ pub fn keeps_address<F: Family>(policy: &Policy, interface: u16, tuple: &F::Tupl
     );
     let rules = &F::nat(policy).rules;
     let translates = rules
-        .decide_source(&answer, protocol, interface)
-        .is_some_and(|decided| !matches!(decided.what, SourceAction::Exempt));
+        .match_source(&answer, protocol, interface)
+        .is_some_and(|decided| !matches!(decided.action, SourceAction::Exempt));
     let is_exempt = || {
         rules
-            .decide_destination(&answer, protocol, interface)
-            .is_some_and(|decided| matches!(decided.what, rule::Destination::Exempt))
+            .match_destination(&answer, protocol, interface)
+            .is_some_and(|decided| matches!(decided.action, rule::Destination::Exempt))
     };
     translates && !is_exempt()
 }
@@ -567,12 +567,12 @@ fn hairpin<F: Family>(ctx: &Ctx<'_, '_>, router: RouterIndex, key: &F::Key, dest
     let sourcing = leaves(destination)
         .into_iter()
         .chain(outside)
-        .find_map(|interface| nat.rules.decide_source(tuple, F::protocol(key), interface));
+        .find_map(|interface| nat.rules.match_source(tuple, F::protocol(key), interface));
     let (mut pool, mut outside) = (None, None);
     let of_site = is_site(tuple.context());
     let action = match of_site {
         true => subscriber::source::<F>(ctx.policy, tuple.context()),
-        false => sourcing.map(|decided| decided.what),
+        false => sourcing.map(|decided| decided.action),
     };
     match action {
         Some(SourceAction::Pool(index)) => pool = Some(index),
@@ -717,8 +717,8 @@ pub(super) fn count_host<F: Family>(
     redirection: &Redirection<F>,
     target: Option<Target<F::Address>>,
 ) {
-    if let Some(Decided {
-        what: rule::Destination::Among(set, _),
+    if let Some(RuleMatch {
+        action: rule::Destination::Among(set, _),
         ..
     }) = redirection
         && let (Some(set), Some(target)) = (rules.set(*set), target)
@@ -777,7 +777,7 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         put(&mut flows, (*F::tuple(&key), F::protocol(&key), meta.interface));
     }
     let mut redirections = [None; HAND];
-    rules.decide_destinations(&flows, &mut redirections);
+    rules.match_destinations(&flows, &mut redirections);
     let mut ways = ArrayVec::<_, HAND>::new();
     let mut leaving = ArrayVec::<_, HAND>::new();
     for (((&slot, key), &(tuple, protocol, _)), &redirection) in slots.iter().zip(&keys).zip(&flows).zip(&redirections)
@@ -795,7 +795,7 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         put(&mut ways, way);
     }
     let mut sourcings = [None; HAND];
-    rules.decide_sources(&leaving, &mut sourcings);
+    rules.match_sources(&leaving, &mut sourcings);
     let mut sourcings = sourcings.iter();
     let (mut plans, mut asked) = (ArrayVec::<_, HAND>::new(), Asked::<F>::default());
     for (place, ((&slot, key), &way)) in slots.iter().zip(&keys).zip(&ways).enumerate() {

@@ -6,7 +6,7 @@
 
 use core::hint::select_unpredictable;
 
-use sluice_nat::Holding;
+use sluice_nat::Resources;
 use sluice_nat::TimeoutClass;
 use sluice_nat::Tuple;
 use sluice_nat::timeout::Schedule;
@@ -508,7 +508,7 @@ fn turn<F: Family>(
 /// Whether the remote of a session that has a port of its own may open the next connection to it: to no other does the port lead,
 /// and no mapping is there that another session could have.
 fn is_let_in<F: Family>(session: &F::Session, direction: Direction) -> bool {
-    direction == Direction::Reverse && session.nat().holding().has(Holding::PORT)
+    direction == Direction::Reverse && session.nat().resources().has(Resources::PORT)
 }
 
 /// Validate the source of an ICMP error, which may be any router's on the way.

@@ -134,8 +134,8 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, host: Optio
     if !has_port || !begins || layers.flags.has(Flags(Flags::ICMP_ERROR.0 | Flags::ICMP_REPLY.0)) {
         return Plan::Plain;
     }
-    let redirection = rules.decide_own_destination(tuple, protocol);
-    let target = match redirection.map(|decided| decided.what) {
+    let redirection = rules.match_host_destination(tuple, protocol);
+    let target = match redirection.map(|decided| decided.action) {
         Some(rule::Destination::To(target)) => Some(target),
         Some(rule::Destination::Among(set, port)) => match decide::choose::<F>(ctx, key, set, port, host) {
             Ok(target) => Some(target),
@@ -153,8 +153,8 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, host: Optio
         Destination::Local | Destination::Refused(_) => return Plan::Plain,
     };
     let out = there.map_or_else(|wanted| wanted.interface, |hop| hop.interface() as u16);
-    let sourcing = rules.decide_own_source(tuple, protocol, out);
-    let (pool, outside) = match sourcing.map(|decided| decided.what) {
+    let sourcing = rules.match_host_source(tuple, protocol, out);
+    let (pool, outside) = match sourcing.map(|decided| decided.action) {
         Some(SourceAction::Pool(pool)) => (Some(pool), None),
         Some(SourceAction::Static(address)) => (None, Some(address)),
         Some(SourceAction::Exempt) | None => (None, None),

@@ -505,7 +505,7 @@ fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Sessi
     let client = ends::<F>(session, Direction::Forward);
     inspector.introduce(handle, client, session.interface(), now.nanoseconds);
     if gave_way {
-        inspector.resume(handle, session.track().tracking.opening());
+        inspector.resume(handle, session.track().tracking.initial_sequences());
     }
     F::table(shard).get_mut(index)?.set_inspect(Inspect::Flow(handle.0));
     Some(handle)

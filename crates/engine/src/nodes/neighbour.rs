@@ -3,7 +3,7 @@
 //! Exits: transmit (the answer, made of the question's buffer), taken in, punt (router discovery, which is its host's too),
 //! complain (nobody answers), park, again (known by now), hand over (the owner), drop.
 
-use sluice_nat::sites::{Call, site};
+use sluice_nat::sites::{RequestKind, site};
 use sluice_route::neighbour::{Action, Advertisement, Conflict, Heard, NeighbourKeeper, Resolution, State};
 use sluice_route::policer::Class as Policed;
 use sluice_route::{Address, NextHop};
@@ -270,7 +270,7 @@ fn hear_terminal(
     let Some(context) = sites.context_of_sender(meta.interface, &meta.layers, packet.bytes(), sender) else {
         return lists.discard(slot, Own::SiteUnknown);
     };
-    if !sites.table.admits(site(context), Call::Arp, ctx.now.nanoseconds) {
+    if !sites.table.admits(site(context), RequestKind::Arp, ctx.now.nanoseconds) {
         return lists.discard(slot, Own::SitePolicedArp);
     }
     let Some(interface) = ctx.policy.interface(meta.interface) else {

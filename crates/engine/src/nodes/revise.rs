@@ -280,8 +280,8 @@ fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths, 
     let (nat, reverse) = (session.nat(), session.reverse());
     let mapped = nat.pool().is_some() && !nat.translates_source();
     let redirection = rules
-        .decide_destination(forward, protocol, session.interface())
-        .map(|decided| decided.what);
+        .match_destination(forward, protocol, session.interface())
+        .map(|decided| decided.action);
     let same_target = match redirection {
         Some(rule::Destination::To(target)) => !mapped && leads_to::<F>(session, &target),
         Some(rule::Destination::Among(set, port)) => {
@@ -295,8 +295,8 @@ fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths, 
     if !same_target || mapped {
         return same_target;
     }
-    let sourcing = rules.decide_source(forward, protocol, there.interface() as u16);
-    match sourcing.map(|decided| decided.what) {
+    let sourcing = rules.match_source(forward, protocol, there.interface() as u16);
+    match sourcing.map(|decided| decided.action) {
         Some(SourceAction::Pool(pool)) => nat.translates_source() && nat.pool() == Some(pool),
         Some(SourceAction::Static(outside)) => {
             nat.translates_source() && nat.pool().is_none() && reverse.destination() == outside

@@ -5,7 +5,7 @@
 
 use sluice_nat::Tuple;
 use sluice_nat::rule::SourceAction;
-use sluice_nat::sites::{Call, Sites, View, is_pooled, is_site, site, word_of};
+use sluice_nat::sites::{RequestKind, Sites, View, is_pooled, is_site, site, word_of};
 use sluice_route::RouterIndex;
 use sluice_table::flow::RecordIndex;
 use sluice_wire::layers::{self, Class};
@@ -39,7 +39,10 @@ pub fn subscriber(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_
                 lists.discard(slot, Own::SiteUnknown);
                 continue;
             };
-            if !sites.table.admits(site(context), Call::Dhcp, ctx.now.nanoseconds) {
+            if !sites
+                .table
+                .admits(site(context), RequestKind::Dhcp, ctx.now.nanoseconds)
+            {
                 lists.discard(slot, Own::SitePolicedDhcp);
                 continue;
             }

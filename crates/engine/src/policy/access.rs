@@ -315,11 +315,11 @@ fn by_prefix(prefixes: &[(u32, u8, Context)], address: u32) -> Option<Context> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_nat::sites::{Keeper, context};
+    use sluice_nat::sites::{SiteWriter, context};
     use sluice_wire::layers;
 
     fn access(behind: Behind) -> Access {
-        let (_, table) = Keeper::new(9, 1, &[(0, 0xc633_6400, 0xc633_64ff)], [1, 2]);
+        let (_, table) = SiteWriter::new(9, 1, &[(0, 0xc633_6400, 0xc633_64ff)], [1, 2]);
         let settings = Settings {
             doors: vec![(1, behind)],
             publics: vec![2],

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use sluice_nat::bindings::{Mapping, Owned, Subscriber};
+use sluice_nat::bindings::{Mapping, Subscriber, SubscriberBlock};
 use sluice_nat::{Address, PoolIndex, PortClass};
 
 use super::{Cursor, Endpoint};
@@ -114,7 +114,7 @@ impl Use {
                 *ports += u64::from(bindings.ports().used(pool as PoolIndex, class));
             }
         }
-        let (held, not_held) = bindings.held();
+        let (held, not_held) = bindings.quarantined();
         for (sum, (used, most)) in [
             (&mut self.mappings, bindings.mappings()),
             (&mut self.subscribers, bindings.subscribers()),
@@ -262,7 +262,7 @@ fn subscriber_of<A: Address>(subscriber: &Subscriber<A>, shard: u16) -> ShownSub
     }
 }
 
-fn block_of<A: Address>(subscriber: &Subscriber<A>, owned: &Owned<A>, size: u16, shard: u16) -> ShownBlock {
+fn block_of<A: Address>(subscriber: &Subscriber<A>, owned: &SubscriberBlock<A>, size: u16, shard: u16) -> ShownBlock {
     let block = owned.block();
     ShownBlock {
         subscriber: subscriber.address().display(),

@@ -25,7 +25,7 @@ use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_nat::Behaviour;
 use sluice_nat::rule::{DestinationRule, Prefix, Rules, SourceAction, SourceRule};
-use sluice_nat::sites::{Keeper, Network};
+use sluice_nat::sites::{Network, SiteWriter};
 use sluice_nat::{Pool, Pools};
 use sluice_route::{Address, Route, RouteSet, SourceValidation, Via};
 use sluice_table::memory::Line;
@@ -196,7 +196,7 @@ pub struct Rig {
     pub owner: usize,
     pub now: Now,
     /// Who writes the table of sites, where there are any.
-    pub keeper: Option<Keeper>,
+    pub keeper: Option<SiteWriter>,
     /// Last, because the others are in it.
     _memory: Memory,
 }
@@ -330,7 +330,7 @@ impl Rig {
     pub fn new(plan: Plan) -> Self {
         let (mut policy, routes) = policy(&plan);
         let keeper = plan.sites.map(|(settings, sites, terminals)| {
-            let (keeper, table) = Keeper::new(sites, terminals, &plan.site_networks, [5, 6]);
+            let (keeper, table) = SiteWriter::new(sites, terminals, &plan.site_networks, [5, 6]);
             policy.serve_sites(Access::new(table, settings()));
             keeper
         });

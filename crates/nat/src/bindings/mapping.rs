@@ -12,11 +12,11 @@ use sluice_table::reserve::Reserve;
 use sluice_table::slab::{Linked, Slab};
 
 use crate::Address;
-use crate::keyed::{Secret, spot};
+use crate::keyed::{Secret, fold};
 use crate::ports::{Lease, PortClass};
 
 /// Sessions that one mapping counts at most.
-const MOST: u32 = (1 << 29) - 1;
+const MAX: u32 = (1 << 29) - 1;
 
 /// An inside address and port with its outside ones.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -69,12 +69,12 @@ impl<A: Address> Mapping<A> {
 
     /// Sessions that use it.
     pub fn sessions(&self) -> u32 {
-        self.state & MOST
+        self.state & MAX
     }
 
     /// One session less.
     #[inline(always)]
-    pub(super) fn leave(&mut self) {
+    pub(super) fn remove_session(&mut self) {
         self.state -= 1;
     }
 
@@ -225,7 +225,7 @@ impl<'m, A: Address> Mappings<'m, A> {
     }
 
     /// Numbers below this one may be in use.
-    pub fn reach(&self) -> u32 {
+    pub fn end(&self) -> u32 {
         let last = self.further.last().unwrap_or(&self.home);
         last.base + last.records.reach()
     }
@@ -236,9 +236,9 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.home.inside.prefetch(hash);
     }
 
-    /// Second pass: asks for the record that it may be.
+    /// Second pass: prefetches the record that it may be.
     #[inline(always)]
-    pub fn approach(&self, hash: u64) {
+    pub fn prefetch_record(&self, hash: u64) {
         if let Some(number) = self.home.inside.candidate(hash) {
             self.home.records.prefetch(number);
         }
@@ -252,7 +252,7 @@ impl<'m, A: Address> Mappings<'m, A> {
             part.found(&part.inside, hash, |record| {
                 record.subscriber == subscriber
                     && (record.inside, record.inside_port) == inside
-                    && record.state & !MOST == state
+                    && record.state & !MAX == state
             })
         })
     }
@@ -263,7 +263,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         let (hash, state) = (self.outside_hash(outside, class), u32::from(class as u8) << 29);
         self.parts().find_map(|part| {
             part.found(&part.outside, hash, |record| {
-                record.outside() == outside && record.state & !MOST == state
+                record.outside() == outside && record.state & !MAX == state
             })
         })
     }
@@ -332,18 +332,18 @@ impl<'m, A: Address> Mappings<'m, A> {
 
     /// A record is free again.
     #[inline(always)]
-    fn give_back(&mut self, number: u32) {
+    fn free_record(&mut self, number: u32) {
         if let Some(part) = self.part_mut(number) {
             part.records.give_back(number.wrapping_sub(part.base));
         }
         if !self.further.is_empty() {
-            self.give_back_parts();
+            self.release_parts();
         }
     }
 
     /// Give the last parts back that are empty.
     #[cold]
-    fn give_back_parts(&mut self) {
+    fn release_parts(&mut self) {
         let Some(reserve) = &self.reserve else { return };
         while let Some(mut part) = self.further.pop_if(|part| part.records.is_empty()) {
             part.records.reset();
@@ -366,10 +366,10 @@ impl<'m, A: Address> Mappings<'m, A> {
             .is_some_and(|part| part.outside.insert(hash, number.wrapping_sub(part.base)).is_ok())
     }
 
-    /// One more session; false where a mapping can't count it.
+    /// One more session; false where a mapping cannot count it.
     #[inline]
-    pub fn hold(&mut self, number: u32) -> bool {
-        let record = self.get_mut(number).filter(|record| record.sessions() < MOST);
+    pub fn add_session(&mut self, number: u32) -> bool {
+        let record = self.get_mut(number).filter(|record| record.sessions() < MAX);
         record.map(|record| record.state += 1).is_some()
     }
 
@@ -381,12 +381,12 @@ impl<'m, A: Address> Mappings<'m, A> {
             part.inside.remove(inside, own);
             part.outside.remove(outside, own);
         }
-        self.give_back(number);
+        self.free_record(number);
     }
 
     /// The last session has ended, but the port stays taken: from outside nobody is behind it, and inside nobody finds
     /// it.
-    pub fn let_sleep(&mut self, number: u32, hash: u64) {
+    pub fn quarantine(&mut self, number: u32, hash: u64) {
         if let Some(part) = self.part_mut(number) {
             let own = number.wrapping_sub(part.base);
             if let Some(record) = part.records.get_mut(own) {
@@ -397,19 +397,19 @@ impl<'m, A: Address> Mappings<'m, A> {
     }
 
     /// What slept goes.
-    pub fn wake(&mut self, number: u32) {
+    pub fn end_quarantine(&mut self, number: u32) {
         if let Some(record) = self.get(number) {
             let hash = self.outside_hash(record.outside(), record.class());
             if let Some(part) = self.part_mut(number) {
                 part.outside.remove(hash, number.wrapping_sub(part.base));
             }
-            self.give_back(number);
+            self.free_record(number);
         }
     }
 
-    /// Second pass: asks for the record that it probably is, and says which.
+    /// Second pass: prefetches the record that it probably is, and says which.
     #[inline(always)]
-    pub fn approach_outside(&self, hash: u64) -> Option<u32> {
+    pub fn prefetch_outside_record(&self, hash: u64) -> Option<u32> {
         let number = self.home.outside.candidate(hash)?;
         self.home.records.prefetch(number);
         Some(number)
@@ -428,7 +428,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.parts().find_map(|part| {
             part.found(&part.inside, hash, |record| {
                 let remotes = record.inside;
-                remotes == remote && record.outside() == outside && record.state & !MOST == state
+                remotes == remote && record.outside() == outside && record.state & !MAX == state
             })
         })
     }
@@ -436,7 +436,7 @@ impl<'m, A: Address> Mappings<'m, A> {
     /// A session with a remote address gives it permission to send; false where there is no room.
     pub fn permit(&mut self, outside: Lease<A>, class: PortClass, remote: A) -> bool {
         if let Some(number) = self.permission(outside, class, remote) {
-            return self.hold(number);
+            return self.add_session(number);
         }
         let record = Mapping {
             inside: remote,
@@ -450,20 +450,20 @@ impl<'m, A: Address> Mappings<'m, A> {
     }
 
     /// A session with a remote address has ended.
-    pub fn forbid(&mut self, outside: Lease<A>, class: PortClass, remote: A) {
+    pub fn revoke(&mut self, outside: Lease<A>, class: PortClass, remote: A) {
         let Some(number) = self.permission(outside, class, remote) else {
             return;
         };
         let hash = self.permission_hash(outside, class, remote);
         let Some(record) = self.get_mut(number) else { return };
-        record.leave();
+        record.remove_session();
         if record.sessions() > 0 {
             return;
         }
         if let Some(part) = self.part_mut(number) {
             part.inside.remove(hash, number.wrapping_sub(part.base));
         }
-        self.give_back(number);
+        self.free_record(number);
     }
 
     /// Keyed function of an outside address and port.
@@ -471,12 +471,12 @@ impl<'m, A: Address> Mappings<'m, A> {
     pub fn outside_hash(&self, outside: Lease<A>, class: PortClass) -> u64 {
         let [high, low] = outside.address.words();
         let place = u64::from(outside.port) << 8 | class as u64;
-        spot(self.secret, low ^ high.rotate_left(32), place)
+        fold(self.secret, low ^ high.rotate_left(32), place)
     }
 
     fn permission_hash(&self, outside: Lease<A>, class: PortClass, remote: A) -> u64 {
         let [high, low] = remote.words();
-        spot(
+        fold(
             self.secret,
             self.outside_hash(outside, class),
             low.rotate_left(17) ^ high,

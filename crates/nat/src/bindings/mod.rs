@@ -1,13 +1,13 @@
-//! What a shard has lent: ports, mappings, and the subscribers that they belong to.
+//! What a shard has allocated: ports, mappings, and the subscribers that they belong to.
 //!
-//! A new session is granted an outside address and port in passes, so that a batch hides the latency of memory:
-//! [`Bindings::aim`], [`Bindings::approach`], [`Bindings::grant`]. What it was granted is in its [`crate::Decision`], and
-//! goes back when it ends: [`Bindings::ending`], [`Bindings::give_back`].
+//! A new session is allocated an outside address and port in passes, so that a batch hides the latency of memory:
+//! [`Bindings::aim`], [`Bindings::approach`], [`Bindings::grant`]. What it was allocated is in its [`crate::Decision`], and
+//! is released when it ends: [`Bindings::ending`], [`Bindings::give_back`].
 
-mod granting;
+mod allocation;
+mod capacity;
 mod mapping;
-mod returning;
-mod room;
+mod release;
 mod subscriber;
 
 use std::collections::VecDeque;
@@ -15,21 +15,21 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
-pub use self::granting::TRIES;
+pub use self::allocation::TRIES;
+pub use self::capacity::Capacity;
 use self::mapping::Mappings;
 pub use self::mapping::{Mapping, Part as MappingsPart};
-pub use self::returning::Ending;
-pub use self::room::Room;
+pub use self::release::ReleaseRequest;
 use self::subscriber::Subscribers;
-pub use self::subscriber::{Owned, Subscriber};
+pub use self::subscriber::{Subscriber, SubscriberBlock};
 use crate::behaviour::Filtering;
-use crate::decision::Holding;
+use crate::decision::Resources;
 use crate::event::Outbox;
-use crate::keyed::{Secret, sip, spot};
+use crate::keyed::{Secret, fold, sip};
 use crate::pool::{Source, ValidPool};
-use crate::ports::{self, Block, Layout, Lease, Place, PortClass, Ports, TooSmall};
+use crate::ports::{self, Block, BlockPlace, Layout, Lease, PortClass, Ports, TooSmall};
 use crate::sites::is_site;
-use crate::{Address, Decision, Fitting, PoolIndex, Reason, Tuple};
+use crate::{Address, Decision, PoolIndex, Reason, RssPorts, Tuple};
 use sluice_table::memory::Line;
 use sluice_table::reserve::Reserve;
 use sluice_wire::{Context, Direction};
@@ -37,9 +37,9 @@ use sluice_wire::{Context, Direction};
 /// New mappings of a batch that wait to be found from outside.
 const PENDING: usize = 64;
 
-/// Where a grant shall come from: [`Bindings::aim`].
+/// Where a allocation is to come from: [`Bindings::aim`].
 #[derive(Clone, Copy, Debug)]
-pub struct Aim<A> {
+pub struct PortRequest<A> {
     pool: PoolIndex,
     class: PortClass,
     source: Source,
@@ -48,22 +48,22 @@ pub struct Aim<A> {
     /// Keyed function of what the port is for.
     flow: u64,
     /// Where the port comes from, of a session that needs nothing else.
-    port: Option<ports::Aim>,
+    port: Option<ports::LeaseRequest>,
     /// The subscriber: probably after [`Bindings::approach`], most certainly after [`Bindings::near`].
     subscriber: Option<u32>,
     /// Its newest block, and where that lies.
-    block: Option<(Block<A>, Place)>,
+    block: Option<(Block<A>, BlockPlace)>,
 }
 
 /// What a new session gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant<A> {
+pub struct Allocation<A> {
     /// Outside address and port.
     pub lease: Lease<A>,
     /// What the session holds for it.
-    pub holding: Holding,
+    pub holding: Resources,
     /// Whether another session may have the same: then answers must be told apart by where they come from, and
-    /// [`Bindings::another`] names the next where they can't.
+    /// [`Bindings::another`] names the next where they cannot.
     pub overlaps: bool,
 }
 
@@ -87,31 +87,31 @@ pub enum Inbound<A> {
     },
 }
 
-/// A port or a block that waits before it is lent again (RFC 6888, REQ-8).
+/// A port or a block that waits before it is allocated again (RFC 6888, REQ-8).
 #[derive(Clone, Copy, Debug)]
-struct Held<A> {
+struct Quarantined<A> {
     due: u64,
     pool: PoolIndex,
-    what: Waits<A>,
+    resource: Resource<A>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Waits<A> {
+enum Resource<A> {
     Port(PortClass, Lease<A>),
     Block(Block<A>),
     /// Number of the mapping's record.
     Record(u32),
 }
 
-/// Everything that one shard has lent.
+/// Everything that one shard has allocated.
 #[derive(Debug)]
 pub struct Bindings<'m, A: Address> {
     ports: Ports<'m, A>,
     mappings: Mappings<'m, A>,
     subscribers: Subscribers<'m, A>,
-    held: VecDeque<Held<A>>,
+    quarantine: VecDeque<Quarantined<A>>,
     /// Ports and blocks that were free at once because too many waited already.
-    not_held: u64,
+    not_quarantined: u64,
     pending: ArrayVec<(u32, u64), PENDING>,
     /// What has happened.
     pub events: Outbox,
@@ -121,19 +121,19 @@ pub struct Bindings<'m, A: Address> {
 }
 
 impl<'m, A: Address> Bindings<'m, A> {
-    /// Lines of memory that one shard takes: room for the layout and so many more addresses, and for what is lent.
-    pub fn lines(layout: &Layout<A>, spare: u32, room: &Room) -> usize {
+    /// Lines of memory that one shard takes: room for the layout and so many more addresses, and for what is allocated.
+    pub fn lines(layout: &Layout<A>, spare: u32, room: &Capacity) -> usize {
         Ports::lines(layout, spare)
             + mapping::lines_for::<A>(room.mappings)
             + subscriber::lines_for::<A>(room.subscribers, room.blocks)
     }
 
-    /// Nothing is lent yet.
+    /// Nothing is allocated yet.
     pub fn new(
         layout: &Layout<A>,
         shard: u32,
         secret: Secret,
-        room: &Room,
+        room: &Capacity,
         memory: &'m mut [Line],
     ) -> Result<Self, TooSmall> {
         let (needed, given) = (Self::lines(layout, 0, room), memory.len());
@@ -146,8 +146,8 @@ impl<'m, A: Address> Bindings<'m, A> {
             ports: Ports::new(layout, shard, secret, ports)?,
             mappings: Mappings::new(mappings, room.mappings, secret),
             subscribers: Subscribers::new(subscribers, room.subscribers, room.blocks),
-            held: VecDeque::with_capacity(room.held),
-            not_held: 0,
+            quarantine: VecDeque::with_capacity(room.quarantine),
+            not_quarantined: 0,
             pending: ArrayVec::new(),
             events: Outbox::new(room.events),
             secret,
@@ -187,12 +187,12 @@ impl<'m, A: Address> Bindings<'m, A> {
 
     /// How many port blocks subscribers have, and at most.
     pub fn blocks(&self) -> (usize, usize) {
-        (self.subscribers.owned.len(), self.subscribers.owned.capacity())
+        (self.subscribers.blocks.len(), self.subscribers.blocks.capacity())
     }
 
-    /// Ports and blocks that wait before they are lent again, and how many were lent too early for want of room.
-    pub fn held(&self) -> (usize, u64) {
-        (self.held.len(), self.not_held)
+    /// Ports and blocks that wait before they are allocated again, and how many were allocated too early for want of room.
+    pub fn quarantined(&self) -> (usize, u64) {
+        (self.quarantine.len(), self.not_quarantined)
     }
 
     /// Visit the mappings among the next `count` places from `cursor` on (0 to begin), each with its subscriber.
@@ -203,7 +203,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         count: u32,
         mut visit: impl FnMut(&Mapping<A>, &Subscriber<A>),
     ) -> Option<u32> {
-        let end = self.mappings.reach().min(cursor.saturating_add(count));
+        let end = self.mappings.end().min(cursor.saturating_add(count));
         for number in cursor..end {
             if let Some(record) = self.mappings.get(number).filter(|record| record.is_mapping())
                 && let Some(subscriber) = self.subscribers.get(record.subscriber())
@@ -211,7 +211,7 @@ impl<'m, A: Address> Bindings<'m, A> {
                 visit(record, subscriber);
             }
         }
-        (end < self.mappings.reach()).then_some(end)
+        (end < self.mappings.end()).then_some(end)
     }
 
     /// The same of subscribers, each with its blocks.
@@ -219,7 +219,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         &self,
         cursor: u32,
         count: u32,
-        mut visit: impl FnMut(&Subscriber<A>, &mut dyn Iterator<Item = Owned<A>>),
+        mut visit: impl FnMut(&Subscriber<A>, &mut dyn Iterator<Item = SubscriberBlock<A>>),
     ) -> Option<u32> {
         let reach = self.subscribers.records.reach();
         let end = reach.min(cursor.saturating_add(count));
@@ -232,15 +232,15 @@ impl<'m, A: Address> Bindings<'m, A> {
     }
 
     /// Prefer ports with which the answers of a flow come to this shard.
-    pub fn fit(&mut self, fitting: Arc<Fitting>) {
-        self.ports.fit(fitting);
+    pub fn prefer_rss_ports(&mut self, fitting: Arc<RssPorts>) {
+        self.ports.prefer_rss_ports(fitting);
     }
 
-    /// First pass for a new session: where its outside port shall come from. Asks the processor for the lines.
+    /// First pass for a new session: where its outside port is to come from. Prefetches the lines.
     #[inline]
-    pub fn aim<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> Aim<A> {
-        self.ports.follow();
-        let mut aim = Aim {
+    pub fn request<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> PortRequest<A> {
+        self.ports.migrate_if_due();
+        let mut aim = PortRequest {
             pool,
             class,
             source: Source::Session,
@@ -256,7 +256,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         aim.source = valid.source(class);
         let counted = valid.has_subscribers(class);
         if !counted && aim.source == Source::Session {
-            aim.port = Some(self.ports.aim(pool, class, key));
+            aim.port = Some(self.ports.request(pool, class, key));
             return aim;
         }
         if counted {
@@ -274,33 +274,33 @@ impl<'m, A: Address> Bindings<'m, A> {
         aim
     }
 
-    /// Second pass: asks for the records.
+    /// Second pass: prefetches the records.
     #[inline(always)]
-    pub fn approach(&self, aim: &mut Aim<A>) {
+    pub fn prefetch_records(&self, aim: &mut PortRequest<A>) {
         if let Some(host) = aim.host {
-            aim.subscriber = self.subscribers.approach(host);
+            aim.subscriber = self.subscribers.prefetch_record(host);
             if aim.source == Source::Mapping {
-                self.mappings.approach(aim.flow);
+                self.mappings.prefetch_record(aim.flow);
             }
         }
     }
 
-    /// Third pass: asks for the block that the port will come from.
+    /// Third pass: prefetches the block that the port will come from.
     #[inline(always)]
-    pub fn near<T: Tuple<Address = A>>(&self, aim: &mut Aim<A>, key: &T) {
+    pub fn prefetch_block<T: Tuple<Address = A>>(&self, aim: &mut PortRequest<A>, key: &T) {
         let Some(host) = aim.host else { return };
         aim.subscriber = self.subscriber_of(aim, host, key);
         if let Some(subscriber) = aim.subscriber.and_then(|number| self.subscribers.get(number))
             && let Some(owned) = subscriber.blocks.checked_sub(1)
         {
-            self.subscribers.owned.prefetch(owned);
+            self.subscribers.blocks.prefetch(owned);
             let newest = Block {
                 address: subscriber.paired(),
                 first: subscriber.newest,
             };
             let place = self.ports.find_block(aim.pool, newest);
             if let Some(place) = place {
-                self.ports.prefetch_of(aim.pool, aim.class, place, aim.flow);
+                self.ports.prefetch_block(aim.pool, aim.class, place, aim.flow);
             }
             aim.block = place.map(|place| (newest, place));
         }
@@ -312,24 +312,24 @@ impl<'m, A: Address> Bindings<'m, A> {
     /// # Errors
     /// The reason why it gets nothing; all is as it was then.
     #[inline]
-    pub fn grant<T: Tuple<Address = A>>(
+    pub fn allocate<T: Tuple<Address = A>>(
         &mut self,
-        aim: &Aim<A>,
+        aim: &PortRequest<A>,
         key: &T,
         remote: A,
         now: u64,
-    ) -> Result<Grant<A>, Reason> {
+    ) -> Result<Allocation<A>, Reason> {
         if let Some(port) = aim.port {
-            return Ok(Grant {
-                lease: self.ports.lend(port)?,
-                holding: Holding::PORT,
+            return Ok(Allocation {
+                lease: self.ports.allocate(port)?,
+                holding: Resources::PORT,
                 overlaps: false,
             });
         }
-        self.grant_further(aim, key, remote, now)
+        self.allocate_beyond_port(aim, key, remote, now)
     }
 
-    /// New mappings are found from outside from now on. At the end of a batch of grants.
+    /// New mappings are found from outside from now on. At the end of a batch of allocations.
     #[inline]
     pub fn publish(&mut self) {
         for &(number, hash) in &self.pending {
@@ -391,7 +391,7 @@ impl<'m, A: Address> Bindings<'m, A> {
     #[inline(always)]
     fn host_hash(&self, context: Context, prefix: A, pool: PoolIndex) -> u64 {
         let [high, low] = prefix.words();
-        spot(
+        fold(
             self.secret,
             low ^ high.rotate_left(32),
             u64::from(context) << 16 | u64::from(pool),
@@ -426,7 +426,7 @@ impl<'m, A: Address> Bindings<'m, A> {
 
     /// The same where it may be known already.
     #[inline(always)]
-    fn subscriber_of<T: Tuple<Address = A>>(&self, aim: &Aim<A>, host: u64, key: &T) -> Option<u32> {
+    fn subscriber_of<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, host: u64, key: &T) -> Option<u32> {
         let (context, prefix) = (key.context(), self.prefix(key.context(), key.source()));
         let known = aim
             .subscriber
@@ -443,7 +443,7 @@ impl<'m, A: Address> Bindings<'m, A> {
 
 /// Both sides of a translated session.
 #[derive(Clone, Copy, Debug)]
-struct Ends<A> {
+struct Sides<A> {
     /// Inside address and port.
     inside: (A, u16),
     /// What the outside sees in their place.
@@ -456,13 +456,13 @@ struct Ends<A> {
 
 /// By its decision and keys.
 #[inline(always)]
-fn ends<T: Tuple>(decision: Decision, forward: &T, reverse: &T) -> Ends<T::Address> {
+fn sides<T: Tuple>(decision: Decision, forward: &T, reverse: &T) -> Sides<T::Address> {
     // The keys as packets of the inside host have them, and of the remote one.
     let (from_inside, from_outside) = match decision.outbound(Direction::Forward) {
         true => (forward, reverse),
         false => (reverse, forward),
     };
-    Ends {
+    Sides {
         inside: (from_inside.source(), from_inside.source_port()),
         outside: Lease {
             address: from_outside.destination(),

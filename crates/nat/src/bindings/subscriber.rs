@@ -108,7 +108,7 @@ impl<A: Address> Subscriber<A> {
 /// A block that a subscriber has.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, packed)]
-pub struct Owned<A> {
+pub struct SubscriberBlock<A> {
     address: A,
     /// The next block of the subscriber, or the next free record: its number, plus one.
     pub(super) next: u32,
@@ -117,7 +117,7 @@ pub struct Owned<A> {
     pub(super) used: [u16; 3],
 }
 
-impl<A: Address> Linked for Owned<A> {
+impl<A: Address> Linked for SubscriberBlock<A> {
     fn link(&self) -> u32 {
         self.next
     }
@@ -126,7 +126,7 @@ impl<A: Address> Linked for Owned<A> {
     }
 }
 
-impl<A: Address> Owned<A> {
+impl<A: Address> SubscriberBlock<A> {
     pub(super) fn new(block: Block<A>, next: u32) -> Self {
         Self {
             address: block.address,
@@ -160,14 +160,14 @@ impl<A: Address> Owned<A> {
 pub struct Subscribers<'m, A: Address> {
     index: Compact<'m>,
     pub(super) records: Slab<'m, Subscriber<A>>,
-    pub(super) owned: Slab<'m, Owned<A>>,
+    pub(super) blocks: Slab<'m, SubscriberBlock<A>>,
 }
 
 /// Lines of memory for so many subscribers and blocks.
 pub const fn lines_for<A: Address>(subscribers: usize, blocks: usize) -> usize {
     Compact::lines_for(subscribers)
         + Slab::<Subscriber<A>>::lines_for(subscribers)
-        + Slab::<Owned<A>>::lines_for(blocks)
+        + Slab::<SubscriberBlock<A>>::lines_for(blocks)
 }
 
 impl<'m, A: Address> Subscribers<'m, A> {
@@ -179,7 +179,7 @@ impl<'m, A: Address> Subscribers<'m, A> {
         Self {
             index: Compact::new(index, subscribers as u32),
             records: Slab::new(records, subscribers),
-            owned: Slab::new(owned, blocks),
+            blocks: Slab::new(owned, blocks),
         }
     }
 
@@ -199,9 +199,9 @@ impl<'m, A: Address> Subscribers<'m, A> {
         self.index.prefetch(hash);
     }
 
-    /// Second pass: asks for the record that it probably is, and says which.
+    /// Second pass: prefetches the record that it probably is, and says which.
     #[inline(always)]
-    pub fn approach(&self, hash: u64) -> Option<u32> {
+    pub fn prefetch_record(&self, hash: u64) -> Option<u32> {
         let number = self.index.candidate(hash)?;
         self.records.prefetch(number);
         Some(number)
@@ -244,11 +244,11 @@ impl<'m, A: Address> Subscribers<'m, A> {
     }
 
     /// A subscriber's blocks, the newest first: number of the record and record.
-    pub fn blocks_of(&self, number: u32) -> impl Iterator<Item = (u32, &Owned<A>)> {
+    pub fn blocks_of(&self, number: u32) -> impl Iterator<Item = (u32, &SubscriberBlock<A>)> {
         let mut next = self.records.get(number).map_or(0, |record| record.blocks);
         core::iter::from_fn(move || {
             let number = next.checked_sub(1)?;
-            let owned = self.owned.get(number)?;
+            let owned = self.blocks.get(number)?;
             next = owned.next;
             Some((number, owned))
         })

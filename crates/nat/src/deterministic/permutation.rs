@@ -4,7 +4,7 @@
 //! with arbitrary finite domains", 2002). Where it leads out of `0..count` it is walked on: less than one place in 100
 //! is outside where there are some thousand, and never more than 256 are.
 
-use crate::keyed::{Secret, sip, spread};
+use crate::keyed::{Secret, reduce, sip};
 
 const ROUNDS: u32 = 6;
 
@@ -19,7 +19,7 @@ fn bases(count: u32) -> (u32, u32) {
 #[inline(always)]
 fn added(key: Secret, tweak: u32, round: u32, digit: u32, base: u32) -> u32 {
     let tail = u64::from(tweak) << 24 | u64::from(round) << 16 | u64::from(digit);
-    spread((sip::<1, 3>(key, &[], tail) >> 32) as u32, base)
+    reduce((sip::<1, 3>(key, &[], tail) >> 32) as u32, base)
 }
 
 /// The image of a place.
@@ -45,7 +45,7 @@ pub(super) fn image_of(key: Secret, tweak: u32, count: u32, place: u32) -> u32 {
 
 /// The place of an image.
 #[inline]
-pub(super) fn place_of(key: Secret, tweak: u32, count: u32, image: u32) -> u32 {
+pub(super) fn preimage_of(key: Secret, tweak: u32, count: u32, image: u32) -> u32 {
     let (high, low) = bases(count);
     let mut at = image;
     loop {
@@ -78,7 +78,7 @@ mod tests {
                 let image = image_of(KEY, 3, count, place);
                 assert!(!seen[image as usize], "{image} of {count} twice");
                 seen[image as usize] = true;
-                assert_eq!(place, place_of(KEY, 3, count, image));
+                assert_eq!(place, preimage_of(KEY, 3, count, image));
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use core::fmt::Write;
 
-use super::{Plan, Spans};
+use super::{Plan, Ranges};
 use crate::Address;
 
 impl<A: Address> Plan<A> {
@@ -12,7 +12,7 @@ impl<A: Address> Plan<A> {
     /// 32 or 128. IPv6 addresses stand in brackets. The key of a random deal is not in it.
     pub fn record(&self, time: &str) -> String {
         let mut line = format!("[{time}]:");
-        let inside = Spans::new(vec![(self.first, self.last)]);
+        let inside = Ranges::new(vec![(self.first, self.last)]);
         write_addresses(&mut line, &inside);
         line.push(':');
         write_addresses(&mut line, &self.addresses);
@@ -20,7 +20,7 @@ impl<A: Address> Plan<A> {
         let _ = write!(line, ":{}:", self.dynamic);
         let _ = write!(line, "{}", self.most.unwrap_or(self.share));
         let _ = write!(line, ":{}:", self.algorithm.number());
-        let reserved = Spans::without((1, u32::from(u16::MAX)), self.ports.ranges());
+        let reserved = Ranges::without((1, u32::from(u16::MAX)), self.ports.ranges());
         for (at, (first, last)) in reserved.ranges().enumerate() {
             let comma = if at > 0 { "," } else { "" };
             let _ = match first == last {
@@ -33,7 +33,7 @@ impl<A: Address> Plan<A> {
     }
 }
 
-fn write_addresses<A: Address>(line: &mut String, addresses: &Spans<A>) {
+fn write_addresses<A: Address>(line: &mut String, addresses: &Ranges<A>) {
     let shown = |address: A| match address.display() {
         core::net::IpAddr::V4(address) => address.to_string(),
         core::net::IpAddr::V6(address) => format!("[{address}]"),

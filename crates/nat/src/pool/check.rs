@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{ADDRESSES, Asked, Pool, PoolIndex, ValidPool};
+use super::{ADDRESSES, Derived, Pool, PoolIndex, ValidPool};
 use crate::Address;
 use crate::behaviour::{Blocks, Mapping, PortSelection};
 use crate::deterministic::{DeterministicError, Plan};
@@ -66,7 +66,7 @@ pub enum PoolError {
         /// As configured.
         size: u16,
     },
-    /// Ports can't be computed.
+    /// Ports cannot be computed.
     #[error("pool {pool}: {error}")]
     Deterministic {
         /// The pool.
@@ -233,10 +233,10 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         plan,
         renumber: pool.renumber,
         protocols,
-        asked: Asked::default(),
+        asked: Derived::default(),
         shared: SharedOf::default(),
     };
-    valid.asked = Asked::of(&valid);
+    valid.asked = Derived::of(&valid);
     valid.units = units(&valid);
     valid.per_port = (1 << 32) / u64::from(valid.unit() * BLOCK) + 1;
     Ok(valid)

@@ -1,6 +1,6 @@
 //! The bits of one address's ports in one class: a bit is set while its port is free.
 
-use crate::keyed::spread;
+use crate::keyed::reduce;
 
 /// The bits of one address and class.
 pub(super) struct Bits<'a> {
@@ -30,7 +30,7 @@ impl Bits<'_> {
     }
 
     /// The same among ports that suit alone: `suits` has those of each word.
-    pub(super) fn find_suiting(
+    pub(super) fn find_preferred(
         &self,
         (from, to): (usize, usize),
         flow: u64,
@@ -55,13 +55,13 @@ impl Bits<'_> {
         self.words[at] >> bit & 1 != 0
     }
 
-    /// Lend a free port.
+    /// Allocate a free port.
     #[inline(always)]
     pub(super) fn take(&mut self, at: usize, bit: u32) {
         self.take_all(at, 1 << bit);
     }
 
-    /// Lend free ports of a word.
+    /// Allocate free ports of a word.
     #[inline(always)]
     pub(super) fn take_all(&mut self, at: usize, ports: u64) {
         self.words[at] &= !ports;
@@ -94,7 +94,7 @@ impl Bits<'_> {
 /// Where a flow's search begins, counted from the first word of a range.
 #[inline(always)]
 pub(super) fn start(flow: u64, from: usize, to: usize) -> usize {
-    spread((flow >> 32) as u32, to.saturating_sub(from) as u32) as usize
+    reduce((flow >> 32) as u32, to.saturating_sub(from) as u32) as usize
 }
 
 /// The set bit of a word that a flow takes.

@@ -1,8 +1,8 @@
-//! Blocks of ports: given to a subscriber as a whole, who is then lent ports of them.
+//! Blocks of ports: given to a subscriber as a whole, who is then allocated ports of them.
 
 use super::bits::{next, pick, start};
 use super::layout::Region;
-use super::{Lease, PortClass, Ports, suiting};
+use super::{Lease, PortClass, Ports, parity_of};
 use crate::shard::BLOCK;
 use crate::{Address, PoolIndex};
 
@@ -18,7 +18,7 @@ pub struct Block<A> {
 /// Where a block lies in the memory, as long as the layout stays: number of its address, and of its first word among the shard's
 /// own of the address; among all of the address where shards share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct BlockPlace {
     address: u32,
     at: u32,
     shared: bool,
@@ -75,7 +75,7 @@ impl<A: Address> Ports<'_, A> {
 
     /// A block is nobody's again; false where it was, or the pool has it no more.
     pub(crate) fn put_block(&mut self, pool: PoolIndex, block: Block<A>) -> bool {
-        let Some(Place { address, at, shared }) = self.find_block(pool, block) else {
+        let Some(BlockPlace { address, at, shared }) = self.find_block(pool, block) else {
             return false;
         };
         let region = &self.layout.regions[usize::from(pool)];
@@ -96,12 +96,12 @@ impl<A: Address> Ports<'_, A> {
         !was_free
     }
 
-    /// Lend a port of a block that lies at a place.
-    pub(crate) fn lend_of(
+    /// Allocate a port of a block that lies at a place.
+    pub(crate) fn allocate_from(
         &mut self,
         pool: PoolIndex,
         class: PortClass,
-        (block, place): (Block<A>, Place),
+        (block, place): (Block<A>, BlockPlace),
         flow: u64,
         inside_port: u16,
     ) -> Option<Lease<A>> {
@@ -109,7 +109,10 @@ impl<A: Address> Ports<'_, A> {
             return self.allocate_shared(pool, class, (block, place), flow, inside_port);
         }
         let region = self.layout.regions.get(usize::from(pool))?;
-        let (words, suits) = (region.geometry.unit as usize, suiting(&region.pool, class, inside_port));
+        let (words, suits) = (
+            region.geometry.unit as usize,
+            parity_of(&region.pool, class, inside_port),
+        );
         let from = region.word(class, place.address as usize) + place.at as usize;
         let of_block = self.memory.get_mut(from..from + words)?;
         let first = start(flow, 0, words);
@@ -138,13 +141,13 @@ impl<A: Address> Ports<'_, A> {
         &mut self,
         pool: PoolIndex,
         class: PortClass,
-        (block, place): (Block<A>, Place),
+        (block, place): (Block<A>, BlockPlace),
         flow: u64,
         inside_port: u16,
     ) -> Option<Lease<A>> {
         let region = self.layout.regions.get(usize::from(pool))?;
         let shared = region.shared(place.address as usize)?;
-        let (words, suits) = (region.geometry.unit, suiting(&region.pool, class, inside_port));
+        let (words, suits) = (region.geometry.unit, parity_of(&region.pool, class, inside_port));
         let first = start(flow, 0, words as usize) as u32;
         let find = |suits: u64| {
             let mut order = (first..words).chain(0..first).map(|at| place.at + at);
@@ -157,9 +160,9 @@ impl<A: Address> Ports<'_, A> {
         Some(lease)
     }
 
-    /// Ask the processor for what [`Ports::lend_of`] will look at first.
+    /// Prefetch what [`Ports::lend_of`] will look at first.
     #[inline(always)]
-    pub(crate) fn prefetch_of(&self, pool: PoolIndex, class: PortClass, place: Place, flow: u64) {
+    pub(crate) fn prefetch_block(&self, pool: PoolIndex, class: PortClass, place: BlockPlace, flow: u64) {
         if let Some(region) = self.layout.regions.get(usize::from(pool)).filter(|_| !place.shared) {
             let at = place.at as usize + start(flow, 0, region.geometry.unit as usize);
             let word = region.word(class, place.address as usize) + at;
@@ -169,7 +172,7 @@ impl<A: Address> Ports<'_, A> {
 
     /// Where a block lies; none where the pool does not have it, or has had it when its blocks were smaller.
     #[inline(always)]
-    pub(crate) fn find_block(&self, pool: PoolIndex, block: Block<A>) -> Option<Place> {
+    pub(crate) fn find_block(&self, pool: PoolIndex, block: Block<A>) -> Option<BlockPlace> {
         let region = self.layout.regions.get(usize::from(pool))?;
         let address = region.pool.index_of(block.address)?;
         let number = u32::from(block.first) / BLOCK;
@@ -178,7 +181,7 @@ impl<A: Address> Ports<'_, A> {
         };
         let at = at as u32;
         let begins = at.checked_rem(region.geometry.unit) == Some(0);
-        (region.geometry.units > 0 && begins).then_some(Place {
+        (region.geometry.units > 0 && begins).then_some(BlockPlace {
             address,
             at,
             shared: false,
@@ -186,11 +189,11 @@ impl<A: Address> Ports<'_, A> {
     }
 
     #[inline(never)]
-    fn find_shared_block(&self, region: &Region<A>, address: u32, first: u32) -> Option<Place> {
+    fn find_shared_block(&self, region: &Region<A>, address: u32, first: u32) -> Option<BlockPlace> {
         region.shared_place(self.layout.shards, first)?;
         let (unit, shared) = (region.geometry.unit, region.shared(address as usize)?);
         let claimed = (first..first + unit).all(|block| shared.owner(block) == Some(self.shard));
-        (region.geometry.units > 0 && first.is_multiple_of(unit) && claimed).then_some(Place {
+        (region.geometry.units > 0 && first.is_multiple_of(unit) && claimed).then_some(BlockPlace {
             address,
             at: first,
             shared: true,

@@ -1,6 +1,6 @@
 //! Where the bits of each pool's ports lie, and how leases move from one layout to another.
 //!
-//! Per pool how many ports are lent of each class; per class one bit per address that has a free port; then per
+//! Per pool how many ports are allocated of each class; per class one bit per address that has a free port; then per
 //! address a summary, one bit per word that has a free port, the words of 64 ports, which are those of the units
 //! that the shard owns in ascending order, and a summary of the words that shards share, as far as this one has claimed
 //! them ([`SharedPorts`](super::SharedPorts)). A pool of port blocks has a bit per block behind that, set while the block is nobody's.
@@ -110,7 +110,7 @@ impl<A: Address> Layout<A> {
         self.regions.last().map_or(0, |last| last.start + last.length())
     }
 
-    /// The pool that lends a port now.
+    /// The pool that allocates a port now.
     pub(super) fn holder(&self, lease: Lease<A>) -> Option<PoolIndex> {
         let holds = |region: &Region<A>| region.pool.is_plain() && region.pool.lends(lease.address, lease.port);
         self.regions.iter().position(holds).map(|place| place as PoolIndex)
@@ -129,7 +129,7 @@ impl<A: Address> Layout<A> {
 pub(super) struct Region<A> {
     pub(super) pool: ValidPool<A>,
     pub(super) geometry: Geometry,
-    /// First word: of the counts of ports lent, by class.
+    /// First word: of the counts of ports allocated, by class.
     pub(super) start: usize,
 }
 

@@ -1,12 +1,12 @@
-//! The search for a port where the one aimed at can't be had: among the shard's own, then among those that shards share and it
+//! The search for a port where the one aimed at cannot be had: among the shard's own, then among those that shards share and it
 //! has claimed; then it claims more.
 
 use super::bits::{next, pick};
 use super::layout::Region;
-use super::{Aim, Exhausted, Lease, Ports};
+use super::{Exhausted, Lease, LeaseRequest, Ports};
 use crate::pool::Pairing;
 use crate::shard::BLOCK;
-use crate::{Address, Fitting};
+use crate::{Address, RssPorts};
 
 /// With soft pairing: how many other addresses are tried.
 const OTHERS: u32 = 8;
@@ -20,9 +20,9 @@ enum Found {
 }
 
 impl<A: Address> Ports<'_, A> {
-    /// Lend the next free port where the one aimed at is the last of its word, or none.
+    /// Allocate the next free port where the one aimed at is the last of its word, or none.
     #[inline(never)]
-    pub(super) fn search(&mut self, aim: Aim) -> Result<Lease<A>, Exhausted> {
+    pub(super) fn search(&mut self, aim: LeaseRequest) -> Result<Lease<A>, Exhausted> {
         let region = self.layout.regions.get(usize::from(aim.pool)).ok_or(Exhausted)?;
         let (start, addresses) = (region.start, region.geometry.addresses);
         let mut address = aim.address as usize;
@@ -61,26 +61,26 @@ impl<A: Address> Ports<'_, A> {
     }
 
     /// A free port of an address. One that brings answers to this shard spares a hand-over of each: that counts more than parity.
-    fn find_at(&mut self, aim: &Aim, address: usize) -> Option<Found> {
+    fn find_at(&mut self, aim: &LeaseRequest, address: usize) -> Option<Found> {
         let (shards, shard) = (self.layout.shards, self.shard);
         let region = self.layout.regions.get(usize::from(aim.pool))?;
         let outside = region.pool.address(address as u32);
         let own = region.ranges(shards, shard, address as u32, aim.range);
         let shared = region.shared_ranges(shards, shard, address as u32, aim.range);
-        let fitting = self.fitting.as_deref().zip(aim.suits.wanted);
+        let fitting = self.fitting.as_deref().zip(aim.suits.required_hash);
         let fits = |block: u32| {
-            fitting.map_or(u64::MAX, |(fitting, wanted): (&Fitting, u32)| {
+            fitting.map_or(u64::MAX, |(fitting, wanted): (&RssPorts, u32)| {
                 fitting.of_word::<A>(wanted, outside, block * BLOCK)
             })
         };
         let both = |block| fits(block) & aim.suits.parity;
-        let prefers = aim.suits.parity != u64::MAX || aim.suits.wanted.is_some();
+        let prefers = aim.suits.parity != u64::MAX || aim.suits.required_hash.is_some();
         let memory = &mut *self.memory;
         let suited = |memory: &mut [u64]| {
             let ranges = (own[0], shared[0]);
             let place = (shards, shard, address);
-            find_suiting(region, memory, place, aim, ranges, both)
-                .or_else(|| find_suiting(region, memory, place, aim, ranges, fits))
+            find_preferred(region, memory, place, aim, ranges, both)
+                .or_else(|| find_preferred(region, memory, place, aim, ranges, fits))
         };
         if let Some(found) = prefers.then(|| suited(memory)).flatten() {
             return Some(found);
@@ -108,18 +108,18 @@ impl<A: Address> Ports<'_, A> {
 }
 
 /// The same of ports that suit alone: `suits` has those of each block.
-fn find_suiting<A: Address>(
+fn find_preferred<A: Address>(
     region: &Region<A>,
     memory: &mut [u64],
     (shards, shard, address): (crate::shard::Shards, u32, usize),
-    aim: &Aim,
+    aim: &LeaseRequest,
     (own, shared): ((usize, usize), (usize, usize)),
     suits: impl Fn(u32) -> u64,
 ) -> Option<Found> {
     let outside = region.pool.address(address as u32);
     let block = |at| region.block_at(shards, shard, outside, at);
     let bits = region.bits(memory, aim.class, address);
-    if let Some((at, bit)) = bits.find_suiting(own, aim.flow, |at| suits(block(at))) {
+    if let Some((at, bit)) = bits.find_preferred(own, aim.flow, |at| suits(block(at))) {
         return Some(Found::Own(at, bit));
     }
     let found = region.find_shared(memory, (shards, address), aim.class, (shared, aim.flow), suits);

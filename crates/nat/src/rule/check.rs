@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use thiserror::Error;
 
-use super::{DestinationAction, DestinationRule, OWN, Prefix, RuleId, SourceAction, SourceRule};
+use super::{DestinationAction, DestinationRule, FROM_HOST, Prefix, RuleId, SourceAction, SourceRule};
 use crate::ports::PortClass;
 use crate::{Address, PoolIndex, Pools};
 
@@ -75,7 +75,7 @@ pub enum RuleError {
         /// The other.
         other: RuleId,
     },
-    /// A destination rule for an address and port that a pool lends.
+    /// A destination rule for an address and port that a pool allocates.
     #[error("destination rule {rule} forwards {address} port {first}-{last}, which pool {pool} lends")]
     Lent {
         /// The rule.
@@ -92,7 +92,7 @@ pub enum RuleError {
     /// More rules, or ports that rules name, than there is room for.
     #[error(
         "rule {rule} is one too many: at most {} rules of either kind are possible, with {ENTRIES} ports that they name",
-        RuleId::MOST
+        RuleId::MAX
     )]
     TooMany {
         /// The rule.
@@ -171,7 +171,7 @@ pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: 
     // Who makes a rule of one interface knows whether packets to pools come in by that.
     if shares
         && named.inbound.is_none()
-        && named.context & OWN == 0
+        && named.context & FROM_HOST == 0
         && named.action != DestinationAction::Exempt
         && let Some((pool, address)) = pools.lends_within(named.context, (from, to), first, last)
     {

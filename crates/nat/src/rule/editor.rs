@@ -9,11 +9,11 @@ use sluice_wire::Context;
 
 use super::changes::Changed;
 use super::check::{self, ENTRIES, RuleError, ports};
-use super::entry::Said;
+use super::entry::RuleEntry;
 use super::forwarded::Account;
 use super::hits::Hits;
 use super::rules::{Number, Shared};
-use super::{DestinationAction, DestinationRule, OWN, Prefix, RuleId, SourceRule};
+use super::{DestinationAction, DestinationRule, FROM_HOST, Prefix, RuleId, SourceRule};
 use crate::{Address, Pools};
 
 /// Destination rules whose ports are compared with each other.
@@ -61,7 +61,7 @@ fn source_key<A: Address>(rule: &SourceRule<A>) -> Key<Number<A>> {
 /// The addresses of a rule that the gateway stands in for. Those of a rule that sends a whole network to one host have
 /// owners of their own, and those of a rule that names an interface are asked for at that alone.
 fn external_key<A: Address>(rule: &DestinationRule<A>) -> Option<Key<Number<A>>> {
-    if rule.context & OWN != 0 {
+    if rule.context & FROM_HOST != 0 {
         return None;
     }
     let one = rule.external.length == A::BITS || matches!(rule.action, DestinationAction::Static(_));
@@ -113,7 +113,7 @@ fn take<R>(rules: &mut [Option<R>], free: &mut Vec<RuleId>, id: RuleId) -> Optio
 }
 
 /// What a rule says of one of its ports.
-fn said_of_port<A: Address>(rule: &DestinationRule<A>, id: RuleId, port: u16) -> Said<A> {
+fn entry_of_port<A: Address>(rule: &DestinationRule<A>, id: RuleId, port: u16) -> RuleEntry<A> {
     let action = match rule.action {
         DestinationAction::Host(target, Some(first)) => {
             DestinationAction::Host(target, Some(first + (port - ports(rule).0)))
@@ -123,7 +123,7 @@ fn said_of_port<A: Address>(rule: &DestinationRule<A>, id: RuleId, port: u16) ->
         }
         action => action,
     };
-    Said::of_destination(action, id, rule.inbound.is_some())
+    RuleEntry::of_destination(action, id, rule.inbound.is_some())
 }
 
 impl<A: Address> Editor<A> {
@@ -154,11 +154,11 @@ impl<A: Address> Editor<A> {
             let other = A::unpack(other).rule();
             return Err(RuleError::SameSource { rule: other, other: id });
         }
-        if id.0 >= RuleId::MOST {
+        if id.0 >= RuleId::MAX {
             return Err(RuleError::TooMany { rule: id });
         }
         hits.begin(id, 0);
-        let inserted = self.source.insert(&key, A::pack(Said::of_source(rule.action, id)));
+        let inserted = self.source.insert(&key, A::pack(RuleEntry::of_source(rule.action, id)));
         inserted.map_err(|wrong| refused(wrong, id))?;
         put(&mut self.sources, &mut self.free_sources, *rule);
         self.changed.source(rule.inside);
@@ -182,7 +182,7 @@ impl<A: Address> Editor<A> {
         check::destination(id, rule, pools)?;
         self.check_beside(id, rule)?;
         let entries = rule.ports.map_or(1, |(first, last)| usize::from(last - first) + 1);
-        if id.0 >= RuleId::MOST || self.destination.len() + entries > ENTRIES {
+        if id.0 >= RuleId::MAX || self.destination.len() + entries > ENTRIES {
             return Err(RuleError::TooMany { rule: id });
         }
         shared.destination_hits.begin(id, 0);
@@ -291,7 +291,7 @@ impl<A: Address> Editor<A> {
     fn enter(&mut self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), QnsError> {
         let group = Group::of(rule);
         let Some((first, last)) = rule.ports else {
-            let said = A::pack(Said::of_destination(rule.action, id, rule.inbound.is_some()));
+            let said = A::pack(RuleEntry::of_destination(rule.action, id, rule.inbound.is_some()));
             return self.destination.insert(&group.key(None), said).map(|_| ());
         };
         let width = u32::from(last - first) + 1;
@@ -302,7 +302,7 @@ impl<A: Address> Editor<A> {
                 other != id && self.width(other) < width
             });
             if !narrower {
-                self.destination.insert(&key, A::pack(said_of_port(rule, id, port)))?;
+                self.destination.insert(&key, A::pack(entry_of_port(rule, id, port)))?;
             }
         }
         Ok(())
@@ -332,7 +332,7 @@ impl<A: Address> Editor<A> {
             });
             let next = covering.min_by_key(|(_, rule)| ports(rule).1 - ports(rule).0);
             // An entry that is there takes no room: what it says changes.
-            let changed = next.map(|(other, rule)| A::pack(said_of_port(&rule, other, port)));
+            let changed = next.map(|(other, rule)| A::pack(entry_of_port(&rule, other, port)));
             if changed.is_none_or(|value| self.destination.insert(&key, value).is_err()) {
                 self.destination.remove(&key);
             }

@@ -7,7 +7,7 @@ use crate::{Address, PoolIndex};
 
 /// The parts of what a rule says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said<A> {
+pub struct RuleEntry<A> {
     /// What is to be done, and whether the rule names an interface that packets come in by: a number below 256.
     kind: u8,
     /// An address: the first of a prefix, or one host's.
@@ -28,15 +28,15 @@ pub trait Stored: Sized {
     /// The address in a key.
     fn stored(self) -> Self::Number;
     /// What a rule says, to be kept.
-    fn pack(said: Said<Self>) -> Self::Value;
+    fn pack(said: RuleEntry<Self>) -> Self::Value;
     /// Back.
-    fn unpack(value: Self::Value) -> Said<Self>;
+    fn unpack(value: Self::Value) -> RuleEntry<Self>;
 }
 
 /// Bits of a rule's number that stand in the word; the others stand in the note, below the kind.
 const LOW: u32 = 16;
 const HIGH: u32 = 4;
-const _: () = assert!(RuleId::MOST <= 1 << (LOW + HIGH) && Value4::NOTES >= 1 << (8 + HIGH));
+const _: () = assert!(RuleId::MAX <= 1 << (LOW + HIGH) && Value4::NOTES >= 1 << (8 + HIGH));
 
 impl Stored for u32 {
     type Number = u32;
@@ -48,7 +48,7 @@ impl Stored for u32 {
     }
 
     #[inline(always)]
-    fn pack(said: Said<u32>) -> Value4 {
+    fn pack(said: RuleEntry<u32>) -> Value4 {
         let RuleId(rule) = said.rule;
         Value4 {
             word: u64::from(said.address) << 32 | u64::from(said.number) << LOW | u64::from(rule & 0xffff),
@@ -57,8 +57,8 @@ impl Stored for u32 {
     }
 
     #[inline(always)]
-    fn unpack(value: Value4) -> Said<u32> {
-        Said {
+    fn unpack(value: Value4) -> RuleEntry<u32> {
+        RuleEntry {
             kind: (value.note >> HIGH) as u8,
             address: (value.word >> 32) as u32,
             number: (value.word >> LOW) as u16,
@@ -77,16 +77,16 @@ impl Stored for [u64; 2] {
     }
 
     #[inline(always)]
-    fn pack(said: Said<[u64; 2]>) -> Value6 {
+    fn pack(said: RuleEntry<[u64; 2]>) -> Value6 {
         let [high, low] = said.address;
         let rest = u64::from(said.kind) << 48 | u64::from(said.number) << 32 | u64::from(said.rule.0);
         Value6([high, low, rest])
     }
 
     #[inline(always)]
-    fn unpack(value: Value6) -> Said<[u64; 2]> {
+    fn unpack(value: Value6) -> RuleEntry<[u64; 2]> {
         let [high, low, rest] = value.0;
-        Said {
+        RuleEntry {
             kind: (rest >> 48) as u8,
             address: [high, low],
             number: (rest >> 32) as u16,
@@ -108,7 +108,7 @@ const HOSTS_AND_PORT: u8 = 5;
 /// Set where the rule names an interface that packets come in by.
 const INBOUND: u8 = 1 << 7;
 
-impl<A: Address> Said<A> {
+impl<A: Address> RuleEntry<A> {
     pub fn of_source(action: SourceAction<A>, rule: RuleId) -> Self {
         let (kind, address, number) = match action {
             SourceAction::Exempt => (EXEMPT, A::from_number(0), 0),
@@ -182,13 +182,13 @@ mod tests {
     use super::*;
 
     fn holds<A: Address>(address: A) {
-        for rule in [0, 1, 0xffff, 0x1_0000, RuleId::MOST - 1].map(RuleId) {
+        for rule in [0, 1, 0xffff, 0x1_0000, RuleId::MAX - 1].map(RuleId) {
             for action in [
                 SourceAction::Exempt,
                 SourceAction::Static(address),
                 SourceAction::Pool(0xfffe),
             ] {
-                let said = A::unpack(A::pack(Said::of_source(action, rule)));
+                let said = A::unpack(A::pack(RuleEntry::of_source(action, rule)));
                 assert_eq!((action, rule), (said.source(), said.rule()));
             }
             for action in [
@@ -201,7 +201,7 @@ mod tests {
                 DestinationAction::Hosts(65_535, Some(65_535)),
             ] {
                 for inbound in [false, true] {
-                    let said = A::unpack(A::pack(Said::of_destination(action, rule, inbound)));
+                    let said = A::unpack(A::pack(RuleEntry::of_destination(action, rule, inbound)));
                     assert_eq!(
                         (action, rule, inbound),
                         (said.destination(), said.rule(), said.is_inbound())

@@ -7,7 +7,7 @@ use super::RuleId;
 
 /// Counts of the first segment; each further one doubles what there is.
 const FIRST: u32 = 64;
-const SEGMENTS: usize = RuleId::MOST.ilog2() as usize - FIRST.ilog2() as usize + 1;
+const SEGMENTS: usize = RuleId::MAX.ilog2() as usize - FIRST.ilog2() as usize + 1;
 
 /// A count for each rule, in segments that stay where they are. Many may count at once.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn counts_of_all_rules_lie_apart() {
         let hits = Hits::default();
-        let rules = [0, 1, 63, 64, 65, 191, 192, 5000, RuleId::MOST - 1].map(RuleId);
+        let rules = [0, 1, 63, 64, 65, 191, 192, 5000, RuleId::MAX - 1].map(RuleId);
         for rule in rules {
             hits.begin(rule, 0);
             hits.add(rule, u64::from(rule.0) + 1);

@@ -22,11 +22,11 @@ pub use self::changes::Changed;
 pub use self::check::RuleError;
 pub use self::entry::Stored;
 pub use self::hosts::{Balance, HostSet, HostSetIndex, HostState, SetHost};
-pub use self::rules::{Decided, Rules};
+pub use self::rules::{RuleMatch, Rules};
 use crate::{Address, PoolIndex};
 
 /// Set in the context of rules about what the host of a virtual router sends itself; the router's number is below it.
-pub const OWN: Context = 1 << 16;
+pub const FROM_HOST: Context = 1 << 16;
 
 /// Addresses that share their first `length` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +75,7 @@ pub struct RuleId(pub u32);
 
 impl RuleId {
     /// As many rules are possible, of either kind.
-    pub const MOST: u32 = 1 << 20;
+    pub const MAX: u32 = 1 << 20;
 }
 
 impl fmt::Display for RuleId {

@@ -14,18 +14,18 @@ use super::forwarded::Forwarded;
 use super::hits::Hits;
 use super::hosts::adopt_states;
 use super::{
-    Destination, DestinationAction, DestinationRule, HostSet, HostSetIndex, OWN, Prefix, RuleId, SourceAction,
+    Destination, DestinationAction, DestinationRule, FROM_HOST, HostSet, HostSetIndex, Prefix, RuleId, SourceAction,
     SourceRule, Target,
 };
 use crate::{Address, Pools, Tuple};
 
 /// What a rule decided, and which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decided<D> {
+pub struct RuleMatch<D> {
     /// The rule.
     pub rule: RuleId,
     /// What it says of the flow.
-    pub what: D,
+    pub action: D,
     /// The rule is one of the interface that the packet came in by.
     pub inbound: bool,
 }
@@ -233,22 +233,22 @@ impl<A: Address> Rules<A> {
 
     /// What the most specific destination rule says of a flow whose packets come in by an interface.
     #[inline]
-    pub fn decide_destination<T: Tuple<Address = A>>(
+    pub fn match_destination<T: Tuple<Address = A>>(
         &self,
         key: &T,
         protocol: u8,
         interface: u16,
-    ) -> Option<Decided<Destination<A>>> {
+    ) -> Option<RuleMatch<Destination<A>>> {
         let query = destination_query(key, protocol, interface);
         destination_of(key, self.destination.lookup(&query))
     }
 
     /// The same of many keys with their protocols and interfaces, as far as both reach.
     #[inline]
-    pub fn decide_destinations<T: Tuple<Address = A>>(
+    pub fn match_destinations<T: Tuple<Address = A>>(
         &self,
         flows: &[(T, u8, u16)],
-        decided: &mut [Option<Decided<Destination<A>>>],
+        decided: &mut [Option<RuleMatch<Destination<A>>>],
     ) {
         if self.destination.is_empty() {
             return decided.fill(None);
@@ -268,45 +268,45 @@ impl<A: Address> Rules<A> {
     /// What the most specific source rule says of a flow. Asked with the key as destination rules left it, and the
     /// interface that the packet leaves through.
     #[inline]
-    pub fn decide_source<T: Tuple<Address = A>>(
+    pub fn match_source<T: Tuple<Address = A>>(
         &self,
         key: &T,
         protocol: u8,
         interface: u16,
-    ) -> Option<Decided<SourceAction<A>>> {
+    ) -> Option<RuleMatch<SourceAction<A>>> {
         let query = source_query(key, protocol, interface);
         source_of(key, self.source.lookup(&query))
     }
 
     /// The same of what the router's host sends itself.
-    pub fn decide_own_source<T: Tuple<Address = A>>(
+    pub fn match_host_source<T: Tuple<Address = A>>(
         &self,
         key: &T,
         protocol: u8,
         interface: u16,
-    ) -> Option<Decided<SourceAction<A>>> {
+    ) -> Option<RuleMatch<SourceAction<A>>> {
         let mut query = source_query(key, protocol, interface);
-        query.context |= OWN;
+        query.context |= FROM_HOST;
         source_of(key, self.source.lookup(&query))
     }
 
     /// What the most specific destination rule says of what the router's host sends itself.
-    pub fn decide_own_destination<T: Tuple<Address = A>>(
+    pub fn match_host_destination<T: Tuple<Address = A>>(
         &self,
         key: &T,
         protocol: u8,
-    ) -> Option<Decided<Destination<A>>> {
+    ) -> Option<RuleMatch<Destination<A>>> {
         let mut query = destination_query(key, protocol, 0);
-        query.context |= OWN;
+        query.context |= FROM_HOST;
         destination_of(key, self.destination.lookup(&query))
     }
 
     /// The same of many keys with their protocols and interfaces, as far as both reach.
     #[inline]
-    pub fn decide_sources<T: Tuple<Address = A>>(
+    pub fn match_sources<T: Tuple<Address = A>>(
         &self,
         flows: &[(T, u8, u16)],
-        decided: &mut [Option<Decided<SourceAction<A>>>],
+        decided: &mut [Option<RuleMatch<SourceAction<A>>>],
     ) {
         for (flows, decided) in flows.chunks(BATCH).zip(decided.chunks_mut(BATCH)) {
             let (mut queries, mut found) = ([Query::default(); BATCH], [None; BATCH]);
@@ -350,7 +350,7 @@ fn source_query<T: Tuple>(key: &T, protocol: u8, interface: u16) -> Query<Number
 }
 
 #[inline(always)]
-fn destination_of<T: Tuple>(key: &T, found: Found<T::Address>) -> Option<Decided<Destination<T::Address>>> {
+fn destination_of<T: Tuple>(key: &T, found: Found<T::Address>) -> Option<RuleMatch<Destination<T::Address>>> {
     let Match { value, length, .. } = found?;
     let said = T::Address::unpack(value);
     let to = |address, port| Destination::To(Target { address, port });
@@ -363,15 +363,15 @@ fn destination_of<T: Tuple>(key: &T, found: Found<T::Address>) -> Option<Decided
             to(inside.same_place(key.destination()), key.destination_port())
         }
     };
-    Some(Decided {
+    Some(RuleMatch {
         rule: said.rule(),
-        what,
+        action: what,
         inbound: said.is_inbound(),
     })
 }
 
 #[inline(always)]
-fn source_of<T: Tuple>(key: &T, found: Found<T::Address>) -> Option<Decided<SourceAction<T::Address>>> {
+fn source_of<T: Tuple>(key: &T, found: Found<T::Address>) -> Option<RuleMatch<SourceAction<T::Address>>> {
     let Match { value, length, .. } = found?;
     let said = T::Address::unpack(value);
     let what = match said.source() {
@@ -381,9 +381,9 @@ fn source_of<T: Tuple>(key: &T, found: Found<T::Address>) -> Option<Decided<Sour
         }
         action => action,
     };
-    Some(Decided {
+    Some(RuleMatch {
         rule: said.rule(),
-        what,
+        action: what,
         inbound: false,
     })
 }

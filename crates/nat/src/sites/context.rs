@@ -9,18 +9,18 @@ pub const SITES: Context = 1 << 30;
 pub const POOLED: Context = 1 << 29;
 
 /// Most sites.
-pub const MOST: u32 = 1 << ROUTER;
+pub const MAX_SITES: u32 = 1 << ROUTER;
 
 /// Most virtual routers of which there can be sites.
-pub const MOST_ROUTERS: u32 = 1 << (29 - ROUTER);
+pub const MAX_ROUTERS: u32 = 1 << (29 - ROUTER);
 
 /// First bit of the router.
 const ROUTER: u32 = 17;
 
 /// The context of a site of a virtual router.
 pub fn context(site: u32, router: u16, pooled: bool) -> Context {
-    let router = u32::from(router) % MOST_ROUTERS;
-    SITES | if pooled { POOLED } else { 0 } | router << ROUTER | (site % MOST)
+    let router = u32::from(router) % MAX_ROUTERS;
+    SITES | if pooled { POOLED } else { 0 } | router << ROUTER | (site % MAX_SITES)
 }
 
 /// Whether a context is a site's.
@@ -38,14 +38,14 @@ pub fn is_pooled(context: Context) -> bool {
 /// The site of a context that is one's.
 #[inline(always)]
 pub fn site(context: Context) -> u32 {
-    context % MOST
+    context % MAX_SITES
 }
 
 /// The context of outside keys: of a site its router's, of others their own.
 #[inline(always)]
 pub fn outer(context: Context) -> Context {
     if is_site(context) {
-        context >> ROUTER & (MOST_ROUTERS - 1)
+        context >> ROUTER & (MAX_ROUTERS - 1)
     } else {
         context
     }

@@ -5,8 +5,8 @@
 
 mod context;
 mod index;
-mod keeper;
 mod table;
+mod writer;
 
 /// The atomics of the table; the model test builds the same source on those of its checker.
 mod sync {
@@ -14,9 +14,9 @@ mod sync {
 }
 use crate::keyed;
 
-pub use context::{MOST, MOST_ROUTERS, POOLED, SITES, context, is_pooled, is_site, outer, site};
-pub use keeper::{Full, Keeper, Taken, Terminal};
-pub use table::{Call, MOST_TERMINALS, NOBODY, Network, Sites, View, word_of};
+pub use context::{MAX_ROUTERS, MAX_SITES, POOLED, SITES, context, is_pooled, is_site, outer, site};
+pub use table::{MAX_TERMINALS, NOBODY, Network, RequestKind, Sites, View, word_of};
+pub use writer::{OtherSite, SiteWriter, Terminal, TerminalsFull};
 
 #[cfg(test)]
 mod tests;

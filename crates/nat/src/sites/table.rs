@@ -1,12 +1,12 @@
 //! What workers read of sites and terminals.
 
 use super::index::Index;
-use super::keyed::{Secret, spot};
+use super::keyed::{Secret, fold};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use sluice_wire::Context;
 
 /// Most terminals of all sites: what a hop can name.
-pub const MOST_TERMINALS: u32 = (1 << 20) - 1;
+pub const MAX_TERMINALS: u32 = (1 << 20) - 1;
 
 /// A site has a public address: above it and its router in its word.
 const PUBLIC: u64 = 1 << 63;
@@ -20,20 +20,20 @@ const SECOND: u64 = 1_000_000_000;
 /// What terminals of a site call the gateway by, each with a rate of its own for every site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Call {
+pub enum RequestKind {
     /// ARP.
     Arp,
     /// DHCP.
     Dhcp,
 }
 
-impl Call {
+impl RequestKind {
     /// How many kinds.
     pub(super) const COUNT: usize = 2;
 
     /// Nanoseconds for each, and how many may come at once. The relay of DHCP has stricter limits of its own: these keep a
     /// site from filling the queue that all share.
-    fn pace(self) -> (u64, u64) {
+    fn rate(self) -> (u64, u64) {
         match self {
             Self::Arp => (SECOND / 50, 200),
             Self::Dhcp => (SECOND / 100, 200),
@@ -44,7 +44,7 @@ impl Call {
 /// A terminal's line of memory. Its key is 0 while it is nobody's, or being written.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Slot {
+pub(super) struct Line {
     /// Context and address.
     pub key: AtomicU64,
     /// Its MAC address.
@@ -57,7 +57,7 @@ pub(super) struct Slot {
     pub place: AtomicU64,
 }
 
-impl Slot {
+impl Line {
     pub fn empty() -> Self {
         Self {
             key: AtomicU64::new(0),
@@ -79,7 +79,7 @@ pub(super) struct Site {
     /// Its pool, with [`HAS_POOL`].
     pub pool: AtomicU32,
     /// By [`Call`]: nanosecond at which nothing is used up any more.
-    pub calls: [AtomicU64; Call::COUNT],
+    pub calls: [AtomicU64; RequestKind::COUNT],
 }
 
 impl Site {
@@ -138,7 +138,7 @@ pub struct View {
 /// The table. Its memory is fixed at start.
 #[derive(Debug)]
 pub struct Sites {
-    pub(super) slots: Box<[Slot]>,
+    pub(super) slots: Box<[Line]>,
     pub(super) sites: Box<[Site]>,
     /// Terminals by context and address.
     pub(super) terminals: Index,
@@ -180,10 +180,10 @@ pub(super) fn key_of(context: u32, address: u32) -> u64 {
 }
 
 /// Lines of so many terminals, on huge pages where they are many: packets go all over them.
-fn lines(terminals: u32) -> Box<[Slot]> {
+fn lines(terminals: u32) -> Box<[Line]> {
     let mut slots = Vec::with_capacity(terminals as usize);
     sluice_table::pages::prefer_huge(slots.spare_capacity_mut());
-    slots.extend((0..terminals).map(|_| Slot::empty()));
+    slots.extend((0..terminals).map(|_| Line::empty()));
     slots.into()
 }
 
@@ -218,10 +218,10 @@ impl Sites {
     }
 
     pub(super) fn hash(&self, word: u64) -> u64 {
-        spot(self.secret, word, 0)
+        fold(self.secret, word, 0)
     }
 
-    /// Ask the processor for a terminal's line.
+    /// Prefetch a terminal's line.
     #[inline(always)]
     pub fn prefetch(&self, terminal: u32) {
         if let Some(slot) = self.slots.get(terminal as usize) {
@@ -327,11 +327,11 @@ impl Sites {
     }
 
     /// Whether a site may call the gateway once more, at a moment in nanoseconds.
-    pub fn admits(&self, site: u32, call: Call, now: u64) -> bool {
+    pub fn admits(&self, site: u32, call: RequestKind, now: u64) -> bool {
         let Some(site) = self.sites.get(site as usize) else {
             return false;
         };
-        let (each, burst) = call.pace();
+        let (each, burst) = call.rate();
         let next = |full_at: u64| {
             let next = full_at.max(now).saturating_add(each);
             (next - now <= each * burst).then_some(next)

@@ -41,7 +41,7 @@ fn context_of_a_site_tells_site_router_and_pool_and_is_no_bridges() {
 
 #[test]
 fn terminal_is_found_with_all_that_a_packet_needs_and_its_sites_address_as_it_changes() {
-    let (mut keeper, sites) = Keeper::new(10, 10, &NETWORKS, [1, 2]);
+    let (mut keeper, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
     keeper.set_site(5, Some(VIRTUAL), None).expect("nobody has it");
     keeper.add_terminal(&terminal(5, ADDRESS, MAC)).expect("room");
     let mut expected = View {
@@ -70,7 +70,7 @@ fn terminal_is_found_with_all_that_a_packet_needs_and_its_sites_address_as_it_ch
 
 #[test]
 fn terminals_of_two_sites_with_one_address_are_two() {
-    let (mut keeper, sites) = Keeper::new(10, 10, &NETWORKS, [1, 2]);
+    let (mut keeper, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
     keeper.add_terminal(&terminal(1, ADDRESS, MAC)).expect("room");
     keeper.add_terminal(&terminal(2, ADDRESS, OTHER)).expect("room");
     let macs = [1, 2, 3].map(|site| view(&sites, site, ADDRESS).map(|view| view.mac));
@@ -79,7 +79,7 @@ fn terminals_of_two_sites_with_one_address_are_two() {
 
 #[test]
 fn terminal_with_another_mac_is_another_and_the_lines_of_the_one_before_say_nothing() {
-    let (mut keeper, sites) = Keeper::new(10, 10, &NETWORKS, [1, 2]);
+    let (mut keeper, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
     keeper.add_terminal(&terminal(1, ADDRESS, MAC)).expect("room");
     let context = context(1, 3, false);
     let before = sites.find(context, ADDRESS).expect("there");
@@ -93,10 +93,10 @@ fn terminal_with_another_mac_is_another_and_the_lines_of_the_one_before_say_noth
 
 #[test]
 fn public_address_of_another_site_is_refused_and_the_one_before_gone() {
-    let (mut keeper, sites) = Keeper::new(10, 10, &NETWORKS, [1, 2]);
+    let (mut keeper, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
     keeper.set_public(1, 3, Some(PUBLIC)).expect("nobody has it");
     keeper.set_public(2, 3, Some(PUBLIC + 1)).expect("nobody has it");
-    assert_eq!(Err(Taken(1)), keeper.set_public(2, 3, Some(PUBLIC)));
+    assert_eq!(Err(OtherSite(1)), keeper.set_public(2, 3, Some(PUBLIC)));
     assert_eq!((Some(PUBLIC), None), (sites.public(1), sites.public(2)));
     // Another router's network is another.
     assert_eq!(Ok(()), keeper.set_public(2, 4, Some(PUBLIC)));
@@ -105,9 +105,9 @@ fn public_address_of_another_site_is_refused_and_the_one_before_gone() {
 
 #[test]
 fn virtual_mac_of_another_site_is_refused() {
-    let (mut keeper, sites) = Keeper::new(10, 10, &NETWORKS, [1, 2]);
+    let (mut keeper, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
     keeper.set_site(1, Some(VIRTUAL), None).expect("nobody has it");
-    assert_eq!(Err(Taken(1)), keeper.set_site(2, Some(VIRTUAL), None));
+    assert_eq!(Err(OtherSite(1)), keeper.set_site(2, Some(VIRTUAL), None));
     assert_eq!(Some(1), sites.site_of_mac(VIRTUAL));
     keeper.clear_site(1);
     assert_eq!(None, sites.site_of_mac(VIRTUAL));
@@ -117,11 +117,15 @@ fn virtual_mac_of_another_site_is_refused() {
 
 #[test]
 fn table_without_room_refuses_the_new_and_keeps_the_old() {
-    let (mut keeper, sites) = Keeper::new(2, 2, &[], [1, 2]);
+    let (mut keeper, sites) = SiteWriter::new(2, 2, &[], [1, 2]);
     keeper.add_terminal(&terminal(0, 1, MAC)).expect("room");
     keeper.add_terminal(&terminal(1, 2, MAC)).expect("room");
-    assert_eq!(Err(Full), keeper.add_terminal(&terminal(1, 3, MAC)));
-    assert_eq!(Err(Full), keeper.add_terminal(&terminal(2, 3, MAC)), "no such site");
+    assert_eq!(Err(TerminalsFull), keeper.add_terminal(&terminal(1, 3, MAC)));
+    assert_eq!(
+        Err(TerminalsFull),
+        keeper.add_terminal(&terminal(2, 3, MAC)),
+        "no such site"
+    );
     assert!(view(&sites, 0, 1).is_some() && view(&sites, 1, 2).is_some());
     assert!(keeper.remove_terminal(context(0, 3, false), 1));
     assert!(!keeper.remove_terminal(context(0, 3, false), 1));
@@ -130,19 +134,19 @@ fn table_without_room_refuses_the_new_and_keeps_the_old() {
 
 #[test]
 fn calls_of_a_site_are_limited_and_no_other_sites() {
-    let (_, sites) = Keeper::new(2, 1, &[], [1, 2]);
+    let (_, sites) = SiteWriter::new(2, 1, &[], [1, 2]);
     let now = 1_000_000_000;
-    let admitted = (0..1_000).filter(|_| sites.admits(0, Call::Dhcp, now)).count();
+    let admitted = (0..1_000).filter(|_| sites.admits(0, RequestKind::Dhcp, now)).count();
     assert_eq!(200, admitted);
-    assert!(sites.admits(1, Call::Dhcp, now) && sites.admits(0, Call::Arp, now));
-    assert!(!sites.admits(0, Call::Dhcp, now + 9_000_000));
-    assert!(sites.admits(0, Call::Dhcp, now + 10_000_000));
-    assert!(!sites.admits(2, Call::Arp, now), "no such site");
+    assert!(sites.admits(1, RequestKind::Dhcp, now) && sites.admits(0, RequestKind::Arp, now));
+    assert!(!sites.admits(0, RequestKind::Dhcp, now + 9_000_000));
+    assert!(sites.admits(0, RequestKind::Dhcp, now + 10_000_000));
+    assert!(!sites.admits(2, RequestKind::Arp, now), "no such site");
 }
 
 #[test]
 fn hundred_thousand_sites_of_four_terminals_are_all_found() {
-    let (mut keeper, sites) = Keeper::new(100_000, 400_000, &[(3, 0, 99_999)], [1, 2]);
+    let (mut keeper, sites) = SiteWriter::new(100_000, 400_000, &[(3, 0, 99_999)], [1, 2]);
     for number in 0..400_000u32 {
         let (site, host) = (number / 4, number % 4);
         keeper.add_terminal(&terminal(site, ADDRESS + host, MAC)).expect("room");
@@ -173,7 +177,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #[test]
     fn table_any_steps_it_says_what_a_map_says(steps in proptest::collection::vec(step(), 1..80)) {
-        let (mut keeper, sites) = Keeper::new(6, 12, &[(3, 0, 5)], [1, 2]);
+        let (mut keeper, sites) = SiteWriter::new(6, 12, &[(3, 0, 5)], [1, 2]);
         let (mut terminals, mut publics) = (HashMap::new(), HashMap::new());
         for step in steps {
             match step {

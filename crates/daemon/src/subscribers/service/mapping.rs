@@ -1,6 +1,6 @@
 //! What becomes of sites and terminals: entries that workers read.
 
-use sluice_nat::sites::{Full, Keeper, Taken, Terminal};
+use sluice_nat::sites::{OtherSite, SiteWriter, Terminal, TerminalsFull};
 use sluice_wire::{Context, Mac};
 
 /// Who writes the entries that workers translate by.
@@ -9,7 +9,7 @@ pub trait Mapping: Send {
     ///
     /// # Errors
     /// Another site has the MAC.
-    fn set_site(&mut self, site: u32, mac: Option<Mac>, pool: Option<u16>) -> Result<(), Taken>;
+    fn set_site(&mut self, site: u32, mac: Option<Mac>, pool: Option<u16>) -> Result<(), OtherSite>;
 
     /// A site goes, with its terminals and its public address.
     fn clear_site(&mut self, site: u32);
@@ -18,36 +18,36 @@ pub trait Mapping: Send {
     ///
     /// # Errors
     /// Another site has the address: this one has none then.
-    fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), Taken>;
+    fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite>;
 
     /// A terminal has an address. One that is known stays as it is.
     ///
     /// # Errors
     /// There is no room; nobody has the address in the site then.
-    fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), Full>;
+    fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), TerminalsFull>;
 
     /// A terminal has its address no more. False where that was known.
     fn remove_terminal(&mut self, context: Context, address: u32) -> bool;
 }
 
-impl Mapping for Keeper {
-    fn set_site(&mut self, site: u32, mac: Option<Mac>, pool: Option<u16>) -> Result<(), Taken> {
-        Keeper::set_site(self, site, mac, pool)
+impl Mapping for SiteWriter {
+    fn set_site(&mut self, site: u32, mac: Option<Mac>, pool: Option<u16>) -> Result<(), OtherSite> {
+        SiteWriter::set_site(self, site, mac, pool)
     }
 
     fn clear_site(&mut self, site: u32) {
-        Keeper::clear_site(self, site);
+        SiteWriter::clear_site(self, site);
     }
 
-    fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), Taken> {
-        Keeper::set_public(self, site, router, address)
+    fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite> {
+        SiteWriter::set_public(self, site, router, address)
     }
 
-    fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), Full> {
-        Keeper::add_terminal(self, terminal)
+    fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), TerminalsFull> {
+        SiteWriter::add_terminal(self, terminal)
     }
 
     fn remove_terminal(&mut self, context: Context, address: u32) -> bool {
-        Keeper::remove_terminal(self, context, address)
+        SiteWriter::remove_terminal(self, context, address)
     }
 }

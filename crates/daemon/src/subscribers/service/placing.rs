@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use sluice_nat::sites::{Full, Terminal};
+use sluice_nat::sites::{Terminal, TerminalsFull};
 use sluice_wire::Mac;
 
 use super::book::{Acknowledged, Held, Place, Refusal};
@@ -132,7 +132,7 @@ impl Service {
         };
         let place = match place {
             Place::Mapped(site) => match self.map(site, &lease, turn) {
-                Err(Full) => {
+                Err(TerminalsFull) => {
                     self.tell(Count::TerminalFull, Note::Full { site, address }, turn);
                     Place::Refused(site, Refusal::Full)
                 }
@@ -164,9 +164,9 @@ impl Service {
     }
 
     /// A terminal comes: the first of a site wants a public address for it.
-    fn map(&mut self, site: Site, lease: &Lease, turn: &mut Turn<'_>) -> Result<(), Full> {
+    fn map(&mut self, site: Site, lease: &Lease, turn: &mut Turn<'_>) -> Result<(), TerminalsFull> {
         let parameters = self.parameters.clone();
-        let (_, group) = parameters.group_of(site).ok_or(Full)?;
+        let (_, group) = parameters.group_of(site).ok_or(TerminalsFull)?;
         self.remains.terminals.remove(&(site, lease.address));
         let terminal = Terminal {
             context: parameters.context(site, group),
@@ -182,7 +182,7 @@ impl Service {
         match (added, self.terminals_of(site)) {
             (Ok(()), 1) => self.want(site, turn),
             // Of a terminal that was there by another MAC nothing is left.
-            (Err(Full), 0) => self.part(site, turn),
+            (Err(TerminalsFull), 0) => self.part(site, turn),
             _ => {}
         }
         added

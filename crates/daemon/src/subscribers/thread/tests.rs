@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dhcproto::v4::MessageType;
 use sluice_engine::punt::{self, ROUTED};
-use sluice_nat::sites::{Full, Keeper, Sites, Taken, Terminal, context};
+use sluice_nat::sites::{OtherSite, SiteWriter, Sites, Terminal, TerminalsFull, context};
 use sluice_wire::{Context, Mac};
 use tempfile::TempDir;
 
@@ -27,12 +27,12 @@ const HEADER: &str =
 const UNLUCKY: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 66);
 
 struct Failing {
-    keeper: Keeper,
+    keeper: SiteWriter,
     fails: Arc<AtomicBool>,
 }
 
 impl Mapping for Failing {
-    fn set_site(&mut self, site: u32, mac: Option<Mac>, pool: Option<u16>) -> Result<(), Taken> {
+    fn set_site(&mut self, site: u32, mac: Option<Mac>, pool: Option<u16>) -> Result<(), OtherSite> {
         self.keeper.set_site(site, mac, pool)
     }
 
@@ -40,11 +40,11 @@ impl Mapping for Failing {
         self.keeper.clear_site(site);
     }
 
-    fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), Taken> {
+    fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite> {
         self.keeper.set_public(site, router, address)
     }
 
-    fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), Full> {
+    fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), TerminalsFull> {
         let unlucky = terminal.address == UNLUCKY.to_bits();
         assert!(
             !(unlucky && self.fails.swap(false, Ordering::Relaxed)),
@@ -80,7 +80,7 @@ impl World {
         let text = text.replace("/dhcpd.leases", &path("dhcpd.leases"));
         let text = format!("{text}state = \"{}\"\n", path("public-leases"));
         let parameters = parameters_of(&text);
-        let (keeper, entries) = Keeper::new(9, 100_000, &[(0, 0xcb00_0000, 0xcb00_ffff)], [5, 6]);
+        let (keeper, entries) = SiteWriter::new(9, 100_000, &[(0, 0xcb00_0000, 0xcb00_ffff)], [5, 6]);
         let fails = Arc::new(AtomicBool::new(false));
         let (to, heard) = punt::queue(punt::ROOM);
         let (sends, from) = punt::queue(punt::ROOM);

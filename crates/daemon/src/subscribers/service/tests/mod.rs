@@ -12,7 +12,7 @@ use dhcproto::{Decodable as _, Encodable as _};
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, check};
 use sluice_nat::Secret;
-use sluice_nat::sites::{self, Full, Taken, Terminal};
+use sluice_nat::sites::{self, OtherSite, Terminal, TerminalsFull};
 use sluice_wire::Context;
 use sluice_wire::arp::{self, Arp};
 use sluice_wire::ethernet::{self, BROADCAST};
@@ -92,7 +92,7 @@ struct Entries {
 }
 
 impl Mapping for Entries {
-    fn set_site(&mut self, site: u32, mac: Option<Mac>, pool: Option<u16>) -> Result<(), Taken> {
+    fn set_site(&mut self, site: u32, mac: Option<Mac>, pool: Option<u16>) -> Result<(), OtherSite> {
         self.sites.insert(site, (mac, pool));
         Ok(())
     }
@@ -103,18 +103,18 @@ impl Mapping for Entries {
         self.terminals.retain(|(context, _), _| sites::site(*context) != site);
     }
 
-    fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), Taken> {
+    fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite> {
         self.publics.remove(&site);
         let Some(address) = address else { return Ok(()) };
         let other = self.publics.iter().find(|(_, public)| **public == (router, address));
         if let Some((&other, _)) = other {
-            return Err(Taken(other));
+            return Err(OtherSite(other));
         }
         self.publics.insert(site, (router, address));
         Ok(())
     }
 
-    fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), Full> {
+    fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), TerminalsFull> {
         let key = (terminal.context, terminal.address);
         assert!(
             self.sites.contains_key(&sites::site(terminal.context)),
@@ -126,7 +126,7 @@ impl Mapping for Entries {
         self.changes += 1;
         self.terminals.remove(&key);
         if self.terminals.len() >= self.most {
-            return Err(Full);
+            return Err(TerminalsFull);
         }
         self.terminals.insert(key, *terminal);
         Ok(())

@@ -1,19 +1,19 @@
-//! How what a session holds goes back, and what waits before it is lent again.
+//! How what a session holds is released, and what waits before it is allocated again.
 
-use super::{Bindings, Ends, Held, Waits, ends};
-use crate::behaviour::{Filtering, Hold};
-use crate::decision::Holding;
+use super::{Bindings, Quarantined, Resource, Sides, sides};
+use crate::behaviour::{Filtering, Quarantine};
+use crate::decision::Resources;
 use crate::event::{Event, EventKind};
 use crate::ports::{Block, Lease, PortClass};
 use crate::{Address, Decision, PoolIndex, Tuple};
 
-/// What a session gives back when it ends: [`Bindings::ending`].
+/// What a session releases when it ends: [`Bindings::ending`].
 #[derive(Clone, Copy, Debug)]
-pub struct Ending<A> {
-    ends: Ends<A>,
+pub struct ReleaseRequest<A> {
+    ends: Sides<A>,
     pool: PoolIndex,
     class: PortClass,
-    holding: Holding,
+    holding: Resources,
     /// Keyed function of what finds the mapping from outside; without a mapping, of the subscriber.
     hash: u64,
     /// The mapping: probably after [`Bindings::approach_ending`], most certainly after [`Bindings::near_ending`].
@@ -33,38 +33,38 @@ pub(super) struct Port<A> {
 }
 
 impl<A: Address> Bindings<'_, A> {
-    /// What a session gives back, by its decision and its keys; none where nothing was lent. Asks the processor for the
+    /// What a session releases, by its decision and its keys; none where nothing was allocated. Asks the processor for the
     /// lines that find it. [`Bindings::approach_ending`] and [`Bindings::near_ending`] may follow, for many sessions
     /// each, and hide the latency of the records; then [`Bindings::give_back`].
     #[inline(always)]
-    pub fn ending<T: Tuple<Address = A>>(
+    pub fn release_request<T: Tuple<Address = A>>(
         &self,
         decision: Decision,
         protocol: u8,
         forward: &T,
         reverse: &T,
-    ) -> Option<Ending<A>> {
-        let (holding, pool) = (decision.holding().lent(), decision.pool_index());
-        if holding == Holding::NOTHING {
+    ) -> Option<ReleaseRequest<A>> {
+        let (holding, pool) = (decision.resources().allocated(), decision.pool_index());
+        if holding == Resources::NOTHING {
             return None;
         }
         let class = PortClass::of(protocol, A::BITS)?;
-        let ends = ends(decision, forward, reverse);
-        if holding.has(Holding::MAPPING) || holding.has(Holding::PORT) {
-            self.ports.prefetch_give_back(pool, class, ends.outside);
+        let ends = sides(decision, forward, reverse);
+        if holding.has(Resources::MAPPING) || holding.has(Resources::PORT) {
+            self.ports.prefetch_release(pool, class, ends.outside);
         }
-        let hash = if holding.has(Holding::MAPPING) {
+        let hash = if holding.has(Resources::MAPPING) {
             let hash = self.mappings.outside_hash(ends.outside, class);
             self.mappings.prefetch_outside(hash);
             hash
-        } else if holding.has(Holding::SUBSCRIBER) {
+        } else if holding.has(Resources::SUBSCRIBER) {
             let hash = self.host_hash(ends.context, self.prefix(ends.context, ends.inside.0), pool);
             self.subscribers.prefetch(hash);
             hash
         } else {
             0
         };
-        Some(Ending {
+        Some(ReleaseRequest {
             ends,
             pool,
             class,
@@ -77,18 +77,18 @@ impl<A: Address> Bindings<'_, A> {
 
     /// Second pass: the records of mapping or subscriber.
     #[inline(always)]
-    pub fn approach_ending(&self, ending: &mut Ending<A>) {
-        if ending.holding.has(Holding::MAPPING) {
-            ending.mapping = self.mappings.approach_outside(ending.hash);
-        } else if ending.holding.has(Holding::SUBSCRIBER) {
-            self.subscribers.approach(ending.hash);
+    pub fn prefetch_release(&self, ending: &mut ReleaseRequest<A>) {
+        if ending.holding.has(Resources::MAPPING) {
+            ending.mapping = self.mappings.prefetch_outside_record(ending.hash);
+        } else if ending.holding.has(Resources::SUBSCRIBER) {
+            self.subscribers.prefetch_record(ending.hash);
         }
     }
 
     /// Third pass: the mapping's subscriber, and what finds the mapping from inside if it goes.
     #[inline(always)]
-    pub fn near_ending(&self, ending: &mut Ending<A>) {
-        if !ending.holding.has(Holding::MAPPING) {
+    pub fn prefetch_release_subscriber(&self, ending: &mut ReleaseRequest<A>) {
+        if !ending.holding.has(Resources::MAPPING) {
             return;
         }
         ending.mapping = self.mapping_of(ending);
@@ -104,7 +104,7 @@ impl<A: Address> Bindings<'_, A> {
 
     /// The mapping of a session that ends, where it may be known already.
     #[inline(always)]
-    fn mapping_of(&self, ending: &Ending<A>) -> Option<u32> {
+    fn mapping_of(&self, ending: &ReleaseRequest<A>) -> Option<u32> {
         let (outside, class, inside) = (ending.ends.outside, ending.class, ending.ends.inside);
         let known = ending
             .mapping
@@ -114,42 +114,42 @@ impl<A: Address> Bindings<'_, A> {
 
     /// The keyed function that finds its mapping from inside.
     #[inline(always)]
-    fn inside_of(&self, ending: &Ending<A>) -> u64 {
-        let Ends { inside, context, .. } = ending.ends;
+    fn inside_of(&self, ending: &ReleaseRequest<A>) -> u64 {
+        let Sides { inside, context, .. } = ending.ends;
         self.inside_hash(context, inside.0, inside.1, ending.class)
     }
 
-    /// Give back what a session holds: called once when it ends, at the moment `now` in nanoseconds. False where
-    /// something of it was not lent.
+    /// Release what a session holds: called once when it ends, at the moment `now` in nanoseconds. False where
+    /// something of it was not allocated.
     #[inline]
-    pub fn give_back(&mut self, ending: &Ending<A>, now: u64) -> bool {
-        let &Ending {
+    pub fn release(&mut self, ending: &ReleaseRequest<A>, now: u64) -> bool {
+        let &ReleaseRequest {
             pool,
             class,
             holding,
             hash,
             ..
         } = ending;
-        let Ends {
+        let Sides {
             inside,
             outside,
             remote,
             context,
         } = ending.ends;
-        if holding == Holding::PORT {
-            return self.ports.give_back(pool, class, outside);
+        if holding == Resources::PORT {
+            return self.ports.release(pool, class, outside);
         }
-        if holding.has(Holding::MAPPING) {
+        if holding.has(Resources::MAPPING) {
             self.publish();
             if self.filtering(pool, class) == Filtering::AddressDependent {
-                self.mappings.forbid(outside, class, remote);
+                self.mappings.revoke(outside, class, remote);
             }
             let Some(mapping) = self.mapping_of(ending) else {
                 return false;
             };
             let inside = ending.inside.unwrap_or_else(|| self.inside_of(ending));
             let number = self.mappings.get(mapping).map_or(0, |record| record.subscriber());
-            self.let_go(mapping, (inside, hash), now);
+            self.release_mapping(mapping, (inside, hash), now);
             self.end_session(number, now);
             return true;
         }
@@ -160,14 +160,14 @@ impl<A: Address> Bindings<'_, A> {
             return false;
         };
         let mut known = true;
-        if holding.has(Holding::PORT) {
+        if holding.has(Resources::PORT) {
             let port = Port {
                 pool,
                 class,
                 lease: outside,
                 mapped: false,
             };
-            known = self.free_port(number, port, None, now);
+            known = self.release_port(number, port, None, now);
             self.count_port(number, class);
         }
         self.end_session(number, now);
@@ -175,7 +175,7 @@ impl<A: Address> Bindings<'_, A> {
     }
 
     /// [`Bindings::give_back`] of one session alone.
-    pub fn release<T: Tuple<Address = A>>(
+    pub fn release_one<T: Tuple<Address = A>>(
         &mut self,
         decision: Decision,
         protocol: u8,
@@ -183,20 +183,20 @@ impl<A: Address> Bindings<'_, A> {
         reverse: &T,
         now: u64,
     ) -> bool {
-        match self.ending(decision, protocol, forward, reverse) {
-            Some(ending) => self.give_back(&ending, now),
-            None => decision.holding().lent() == Holding::NOTHING,
+        match self.release_request(decision, protocol, forward, reverse) {
+            Some(ending) => self.release(&ending, now),
+            None => decision.resources().allocated() == Resources::NOTHING,
         }
     }
 
     /// A session of a mapping has ended; with the last one its port is free, after a while where it has to wait. The
     /// hashes find the mapping from inside and from outside.
-    pub(super) fn let_go(&mut self, mapping: u32, (inside, outside): (u64, u64), now: u64) {
+    pub(super) fn release_mapping(&mut self, mapping: u32, (inside, outside): (u64, u64), now: u64) {
         let Some(record) = self.mappings.get_mut(mapping) else {
             return;
         };
         if record.sessions() > 1 {
-            record.leave();
+            record.remove_session();
             return;
         }
         let (number, class, lease) = (record.subscriber(), record.class(), record.outside());
@@ -205,21 +205,21 @@ impl<A: Address> Bindings<'_, A> {
             return;
         };
         let (pool, context) = (subscriber.pool(), subscriber.context());
-        self.events.put(EventKind::BibDelete, || Event {
+        self.events.push(EventKind::BibDelete, || Event {
             inside_port: port,
             class: Some(class),
             ..Event::new(EventKind::BibDelete, now, context, address, pool)
                 .outside(lease.address, (lease.port, lease.port))
         });
-        let hold = self.waits(pool, class);
+        let hold = self.quarantine_of(pool, class);
         if let Some(hold) = hold {
             let stored = self.pool(pool).is_some_and(|valid| {
                 let computed = valid.inside(lease.address, lease.port).is_some();
                 valid.has_bits() || computed
             });
             // Where no bits say which ports are taken, the record itself does.
-            if !stored && self.hold(pool, Waits::Record(mapping), hold, now) {
-                self.mappings.let_sleep(mapping, inside);
+            if !stored && self.quarantine(pool, Resource::Record(mapping), hold, now) {
+                self.mappings.quarantine(mapping, inside);
                 self.count_port(number, class);
                 return;
             }
@@ -231,7 +231,7 @@ impl<A: Address> Bindings<'_, A> {
             lease,
             mapped: true,
         };
-        self.free_port(number, port, hold, now);
+        self.release_port(number, port, hold, now);
         self.count_port(number, class);
     }
 
@@ -243,47 +243,51 @@ impl<A: Address> Bindings<'_, A> {
 
     /// How long a mapping's port waits (RFC 6888, REQ-8): TCP is tracked, strict filtering keeps strangers out, and a
     /// block stays with its subscriber.
-    fn waits(&self, pool: PoolIndex, class: PortClass) -> Option<Hold> {
+    fn quarantine_of(&self, pool: PoolIndex, class: PortClass) -> Option<Quarantine> {
         let valid = self.pool(pool)?;
         let waits = class != PortClass::Tcp
             && valid.plan().is_none()
             && valid.behaviour(class).filtering == Filtering::EndpointIndependent
             && valid.blocks().is_none();
-        Some(valid.hold()).filter(|hold| waits && hold.seconds > 0)
+        Some(valid.quarantine()).filter(|hold| waits && hold.seconds > 0)
     }
 
-    /// Keep something from being lent again for a while; false where too much waits already.
-    fn hold(&mut self, pool: PoolIndex, what: Waits<A>, hold: Hold, now: u64) -> bool {
-        if self.held.len() >= self.held.capacity().min(hold.most as usize) {
-            self.not_held += 1;
+    /// Keep something from being allocated again for a while; false where too much waits already.
+    fn quarantine(&mut self, pool: PoolIndex, what: Resource<A>, hold: Quarantine, now: u64) -> bool {
+        if self.quarantine.len() >= self.quarantine.capacity().min(hold.most as usize) {
+            self.not_quarantined += 1;
             return false;
         }
         let due = now + u64::from(hold.seconds) * 1_000_000_000;
-        self.held.push_back(Held { due, pool, what });
+        self.quarantine.push_back(Quarantined {
+            due,
+            pool,
+            resource: what,
+        });
         true
     }
 
     /// What has waited long enough is free, at most `count` of it. Pools that wait longer delay those that wait less.
     pub fn expire(&mut self, now: u64, count: usize) {
         for _ in 0..count {
-            let Some(held) = self.held.front().copied().filter(|held| held.due <= now) else {
+            let Some(held) = self.quarantine.front().copied().filter(|held| held.due <= now) else {
                 return;
             };
-            self.held.pop_front();
-            match held.what {
-                Waits::Port(class, lease) => {
-                    self.ports.give_back_held(held.pool, class, lease);
+            self.quarantine.pop_front();
+            match held.resource {
+                Resource::Port(class, lease) => {
+                    self.ports.release_quarantined(held.pool, class, lease);
                 }
-                Waits::Block(block) => {
+                Resource::Block(block) => {
                     self.ports.put_block(held.pool, block);
                 }
-                Waits::Record(record) => self.mappings.wake(record),
+                Resource::Record(record) => self.mappings.end_quarantine(record),
             }
         }
     }
 
     /// A port of a session, or of a mapping, is not used any more.
-    pub(super) fn free_port(&mut self, number: u32, port: Port<A>, hold: Option<Hold>, now: u64) -> bool {
+    pub(super) fn release_port(&mut self, number: u32, port: Port<A>, hold: Option<Quarantine>, now: u64) -> bool {
         let Port {
             pool,
             class,
@@ -296,18 +300,18 @@ impl<A: Address> Bindings<'_, A> {
         }
         let Some(blocks) = valid.blocks() else {
             if let Some(hold) = hold
-                && self.hold(pool, Waits::Port(class, lease), hold, now)
+                && self.quarantine(pool, Resource::Port(class, lease), hold, now)
             {
                 return true;
             }
             // A port of a mapping or of a block never comes to another pool with its session.
             let of_block = self.subscribers.get(number).is_some_and(|record| record.blocks() > 0);
             return match mapped || of_block {
-                true => self.ports.give_back_held(pool, class, lease),
-                false => self.ports.give_back(pool, class, lease),
+                true => self.ports.release_quarantined(pool, class, lease),
+                false => self.ports.release(pool, class, lease),
             };
         };
-        let known = self.ports.give_back(pool, class, lease);
+        let known = self.ports.release(pool, class, lease);
         let size = u32::from(blocks.size);
         let has = |block: Block<A>| {
             block.address == lease.address && u32::from(lease.port).wrapping_sub(block.first.into()) < size
@@ -317,7 +321,7 @@ impl<A: Address> Bindings<'_, A> {
             self.ports.release_stray(pool, lease);
             return known;
         };
-        let Some(record) = self.subscribers.owned.get_mut(owned) else {
+        let Some(record) = self.subscribers.blocks.get_mut(owned) else {
             return known;
         };
         record.count(class, -1);
@@ -328,16 +332,16 @@ impl<A: Address> Bindings<'_, A> {
             subscriber.empty += 1;
             // The one that is empty now may stay as the spare one; of two, this one goes.
             if subscriber.empty > u16::from(blocks.spare) {
-                self.give_block_back(number, owned, now);
+                self.release_block(number, owned, now);
             }
         }
         known
     }
 
-    /// A block of a subscriber's without a port in use goes back to the pool, after a while.
-    fn give_block_back(&mut self, number: u32, owned: u32, now: u64) {
+    /// A block of a subscriber's without a port in use is released to the pool, after a while.
+    fn release_block(&mut self, number: u32, owned: u32, now: u64) {
         let (Some(record), Some(subscriber)) = (
-            self.subscribers.owned.get(owned).copied(),
+            self.subscribers.blocks.get(owned).copied(),
             self.subscribers.get(number).copied(),
         ) else {
             return;
@@ -347,7 +351,7 @@ impl<A: Address> Bindings<'_, A> {
             .blocks_of(number)
             .find(|(_, before)| before.next == owned + 1)
             .map(|(before, _)| before);
-        match before.and_then(|before| self.subscribers.owned.get_mut(before)) {
+        match before.and_then(|before| self.subscribers.blocks.get_mut(before)) {
             Some(before) => before.next = record.next,
             None => {
                 if let Some(subscriber) = self.subscribers.records.get_mut(number) {
@@ -355,14 +359,14 @@ impl<A: Address> Bindings<'_, A> {
                 }
             }
         }
-        self.subscribers.owned.give_back(owned);
+        self.subscribers.blocks.give_back(owned);
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.block_count -= 1;
             // One that was given while the pool dealt its ports otherwise may have been counted as in use.
             subscriber.empty = subscriber.empty.saturating_sub(1);
         }
         let pool = subscriber.pool();
-        self.events.put(EventKind::PortBlockDeallocation, || {
+        self.events.push(EventKind::PortBlockDeallocation, || {
             let kind = EventKind::PortBlockDeallocation;
             let size = self.ports.layout().pool(pool).and_then(|valid| valid.blocks());
             let block = record.block();
@@ -372,10 +376,10 @@ impl<A: Address> Bindings<'_, A> {
         });
         let hold = self
             .pool(pool)
-            .map(|valid| valid.hold())
+            .map(|valid| valid.quarantine())
             .filter(|hold| hold.seconds > 0);
         if let Some(hold) = hold
-            && self.hold(pool, Waits::Block(record.block()), hold, now)
+            && self.quarantine(pool, Resource::Block(record.block()), hold, now)
         {
             return;
         }
@@ -403,11 +407,11 @@ impl<A: Address> Bindings<'_, A> {
             .get(number)
             .and_then(|record| record.blocks.checked_sub(1))
         {
-            self.give_block_back(number, owned, now);
+            self.release_block(number, owned, now);
         }
         if let Some(gone) = self.subscribers.get(number).copied() {
             let kind = EventKind::AddressBindingDelete;
-            self.events.put(kind, || {
+            self.events.push(kind, || {
                 let ports = self
                     .ports
                     .layout()

@@ -5,13 +5,13 @@ use crate::Address;
 
 /// The outside ports of one inside address: the same numbers of TCP, UDP and ICMP queries.
 #[derive(Clone, Copy, Debug)]
-pub struct Share<'a, A> {
+pub struct PortSet<'a, A> {
     plan: &'a Plan<A>,
     /// Counted from the first inside address.
     subscriber: u32,
 }
 
-impl<'a, A: Address> Share<'a, A> {
+impl<'a, A: Address> PortSet<'a, A> {
     #[inline(always)]
     pub(super) fn new(plan: &'a Plan<A>, subscriber: u32) -> Self {
         Self { plan, subscriber }

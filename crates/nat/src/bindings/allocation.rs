@@ -1,12 +1,12 @@
-//! How grants are made.
+//! How allocations are made.
 
-use super::returning::Port;
-use super::{Aim, Bindings, Grant, PENDING};
+use super::release::Port;
+use super::{Allocation, Bindings, PENDING, PortRequest};
 use crate::behaviour::{Filtering, PortSelection};
-use crate::decision::Holding;
-use crate::deterministic::Share;
+use crate::decision::Resources;
+use crate::deterministic::PortSet;
 use crate::event::{Event, EventKind};
-use crate::keyed::{sip, spread};
+use crate::keyed::{reduce, sip};
 use crate::pool::{Pairing, Source};
 
 use crate::ports::{EVEN, Lease, PortClass};
@@ -23,7 +23,7 @@ const PARITY: u32 = 32;
 const ADDRESSES: u32 = 8;
 
 /// Ports of a word by how they suit a session: answers that come to its shard count more than parity (RFC 4787, REQ-4).
-struct Suiting {
+struct PreferredPorts {
     /// All that the pool has.
     owned: u64,
     /// Those of which answers come to this shard.
@@ -31,7 +31,7 @@ struct Suiting {
     parity: u64,
 }
 
-impl Suiting {
+impl PreferredPorts {
     /// Those that suit best.
     fn first(&self) -> u64 {
         self.fitting & self.parity
@@ -60,22 +60,22 @@ fn nth(bits: u64, from: u32, count: u32) -> Option<u32> {
 
 impl<A: Address> Bindings<'_, A> {
     #[inline]
-    pub(super) fn grant_further<T: Tuple<Address = A>>(
+    pub(super) fn allocate_beyond_port<T: Tuple<Address = A>>(
         &mut self,
-        aim: &Aim<A>,
+        aim: &PortRequest<A>,
         key: &T,
         remote: A,
         now: u64,
-    ) -> Result<Grant<A>, Reason> {
+    ) -> Result<Allocation<A>, Reason> {
         let Some(host) = aim.host else {
-            return self.grant_overlapping(aim, key);
+            return self.allocate_overlapping(aim, key);
         };
         let found = self.subscriber_of(aim, host, key);
         let number = match found {
             Some(number) => number,
-            None => self.enter(host, key, aim.pool, now)?,
+            None => self.add_subscriber(host, key, aim.pool, now)?,
         };
-        let granted = self.grant_to(number, aim, key, remote, now);
+        let granted = self.allocate_for_subscriber(number, aim, key, remote, now);
         if let Err(reason) = granted {
             self.report(reason, aim, key, now);
         }
@@ -87,32 +87,36 @@ impl<A: Address> Bindings<'_, A> {
 
     /// What a subscriber was refused.
     #[cold]
-    fn report<T: Tuple<Address = A>>(&mut self, reason: Reason, aim: &Aim<A>, key: &T, now: u64) {
+    fn report<T: Tuple<Address = A>>(&mut self, reason: Reason, aim: &PortRequest<A>, key: &T, now: u64) {
         let kind = match reason {
             Reason::PortsExhausted => EventKind::PortsExhausted,
             _ => EventKind::QuotaExceeded,
         };
         let (inside, class) = (self.prefix(key.context(), key.source()), Some(aim.class));
-        self.events.put(kind, || Event {
+        self.events.push(kind, || Event {
             class,
             ..Event::new(kind, now, key.context(), inside, aim.pool)
         });
     }
 
     /// A port that sessions may share, without a subscriber.
-    fn grant_overlapping<T: Tuple<Address = A>>(&mut self, aim: &Aim<A>, key: &T) -> Result<Grant<A>, Reason> {
+    fn allocate_overlapping<T: Tuple<Address = A>>(
+        &mut self,
+        aim: &PortRequest<A>,
+        key: &T,
+    ) -> Result<Allocation<A>, Reason> {
         let lease = self.first(aim, key)?;
-        Ok(Grant {
+        Ok(Allocation {
             lease,
-            holding: Holding::NOTHING,
+            holding: Resources::NOTHING,
             overlaps: true,
         })
     }
 
     /// The `attempt`-th address and port for a session whose port others may share: the next where the answers of the
-    /// one before can't be told apart from another session's. None where it gives none that may be had; after the last of
+    /// one before cannot be told apart from another session's. None where it gives none that may be had; after the last of
     /// [`TRIES`] none does.
-    pub fn another<T: Tuple<Address = A>>(&self, aim: &Aim<A>, key: &T, attempt: u32) -> Option<Lease<A>> {
+    pub fn another<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, key: &T, attempt: u32) -> Option<Lease<A>> {
         let number = aim.host.and_then(|host| self.find_subscriber(host, key, aim.pool));
         let paired = number.and_then(|number| Some(self.subscribers.get(number)?.paired()));
         // The pool may have lost the address since, or it has come to another shard.
@@ -130,19 +134,19 @@ impl<A: Address> Bindings<'_, A> {
         place.is_some_and(|place| self.ports.has_ports(pool, place))
     }
 
-    fn first<T: Tuple<Address = A>>(&self, aim: &Aim<A>, key: &T) -> Result<Lease<A>, Reason> {
+    fn first<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, key: &T) -> Result<Lease<A>, Reason> {
         let found = (0..TRIES).find_map(|attempt| self.another(aim, key, attempt));
         found.ok_or(Reason::PortsExhausted)
     }
 
-    fn grant_to<T: Tuple<Address = A>>(
+    fn allocate_for_subscriber<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &Aim<A>,
+        aim: &PortRequest<A>,
         key: &T,
         remote: A,
         now: u64,
-    ) -> Result<Grant<A>, Reason> {
+    ) -> Result<Allocation<A>, Reason> {
         let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
         let limited = valid.limits_subscribers();
         let more_ports = match limited || valid.plan().is_some() {
@@ -150,22 +154,22 @@ impl<A: Address> Bindings<'_, A> {
             false => true,
         };
         let grant = match aim.source {
-            Source::Overlap => Grant {
+            Source::Overlap => Allocation {
                 lease: self.first(aim, key)?,
-                holding: Holding::SUBSCRIBER,
+                holding: Resources::SUBSCRIBER,
                 overlaps: true,
             },
             Source::Session if !more_ports => return Err(Reason::SubscriberPorts),
-            Source::Session => Grant {
-                lease: self.lend(number, aim, key, now)?,
-                holding: Holding::SUBSCRIBER | Holding::PORT,
+            Source::Session => Allocation {
+                lease: self.allocate_port(number, aim, key, now)?,
+                holding: Resources::SUBSCRIBER | Resources::PORT,
                 overlaps: false,
             },
-            Source::Mapping => self.grant_mapping(number, aim, key, remote, more_ports, now)?,
+            Source::Mapping => self.allocate_mapping(number, aim, key, remote, more_ports, now)?,
         };
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.sessions += 1;
-            if grant.holding == Holding::SUBSCRIBER | Holding::PORT {
+            if grant.holding == Resources::SUBSCRIBER | Resources::PORT {
                 subscriber.ports[aim.class as usize] += 1;
             }
         }
@@ -188,7 +192,7 @@ impl<A: Address> Bindings<'_, A> {
             return Err(Reason::SubscriberRate);
         }
         let ports = subscriber.ports()[class as usize];
-        let most = valid.plan().and_then(|plan| plan.most());
+        let most = valid.plan().and_then(|plan| plan.max_hosts());
         let mut limits = limits.ports[class as usize].into_iter().chain(most);
         Ok(limits.all(|most| ports < most))
     }
@@ -205,28 +209,28 @@ impl<A: Address> Bindings<'_, A> {
 
     /// The mapping of the inside address and port: it is there, or is made.
     #[inline]
-    fn grant_mapping<T: Tuple<Address = A>>(
+    fn allocate_mapping<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &Aim<A>,
+        aim: &PortRequest<A>,
         key: &T,
         remote: A,
         more_ports: bool,
         now: u64,
-    ) -> Result<Grant<A>, Reason> {
+    ) -> Result<Allocation<A>, Reason> {
         let inside = (key.source(), key.source_port());
         let lease = match self.mappings.find(aim.flow, number, inside, aim.class) {
             Some(mapping) => {
                 let lease = self.mappings.get(mapping).map(|record| record.outside());
                 let lease = lease
-                    .filter(|_| self.mappings.hold(mapping))
+                    .filter(|_| self.mappings.add_session(mapping))
                     .ok_or(Reason::MappingsFull)?;
                 self.permit(aim, remote, mapping, lease, now)?;
                 lease
             }
             None if !more_ports => return Err(Reason::SubscriberPorts),
             None => {
-                let lease = self.lend(number, aim, key, now)?;
+                let lease = self.allocate_port(number, aim, key, now)?;
                 let made = self.mappings.make(aim.flow, number, inside, lease, aim.class);
                 let Some(mapping) = made else {
                     let port = Port {
@@ -235,13 +239,13 @@ impl<A: Address> Bindings<'_, A> {
                         lease,
                         mapped: true,
                     };
-                    self.free_port(number, port, None, now);
+                    self.release_port(number, port, None, now);
                     return Err(Reason::MappingsFull);
                 };
                 if let Some(subscriber) = self.subscribers.records.get_mut(number) {
                     subscriber.ports[aim.class as usize] += 1;
                 }
-                self.events.put(EventKind::BibCreate, || Event {
+                self.events.push(EventKind::BibCreate, || Event {
                     inside_port: key.source_port(),
                     class: Some(aim.class),
                     ..Event::new(EventKind::BibCreate, now, key.context(), key.source(), aim.pool)
@@ -256,16 +260,23 @@ impl<A: Address> Bindings<'_, A> {
                 lease
             }
         };
-        Ok(Grant {
+        Ok(Allocation {
             lease,
-            holding: Holding::SUBSCRIBER | Holding::MAPPING,
+            holding: Resources::SUBSCRIBER | Resources::MAPPING,
             overlaps: false,
         })
     }
 
     /// With address-dependent filtering the remote address may send from now on.
     #[inline(always)]
-    fn permit(&mut self, aim: &Aim<A>, remote: A, mapping: u32, lease: Lease<A>, now: u64) -> Result<(), Reason> {
+    fn permit(
+        &mut self,
+        aim: &PortRequest<A>,
+        remote: A,
+        mapping: u32,
+        lease: Lease<A>,
+        now: u64,
+    ) -> Result<(), Reason> {
         if self.filtering(aim.pool, aim.class) != Filtering::AddressDependent
             || self.mappings.permit(lease, aim.class, remote)
         {
@@ -273,7 +284,7 @@ impl<A: Address> Bindings<'_, A> {
         }
         self.publish();
         let outside = self.mappings.outside_hash(lease, aim.class);
-        self.let_go(mapping, (aim.flow, outside), now);
+        self.release_mapping(mapping, (aim.flow, outside), now);
         Err(Reason::MappingsFull)
     }
 
@@ -282,7 +293,7 @@ impl<A: Address> Bindings<'_, A> {
     ///
     /// # Errors
     /// The reason why there can be none.
-    pub fn accept<T: Tuple<Address = A>>(&mut self, key: &T, class: PortClass, now: u64) -> Result<Holding, Reason> {
+    pub fn accept<T: Tuple<Address = A>>(&mut self, key: &T, class: PortClass, now: u64) -> Result<Resources, Reason> {
         let outside = Lease {
             address: key.destination(),
             port: key.destination_port(),
@@ -297,20 +308,26 @@ impl<A: Address> Bindings<'_, A> {
         if !record.is_mapping() || !(permitted() || self.mappings.permit(outside, class, key.source())) {
             return Err(Reason::MappingsFull);
         }
-        if !self.mappings.hold(mapping) {
-            self.mappings.forbid(outside, class, key.source());
+        if !self.mappings.add_session(mapping) {
+            self.mappings.revoke(outside, class, key.source());
             return Err(Reason::MappingsFull);
         }
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.sessions += 1;
         }
         self.charge(number, pool, now);
-        Ok(Holding::SUBSCRIBER | Holding::MAPPING)
+        Ok(Resources::SUBSCRIBER | Resources::MAPPING)
     }
 
     /// A subscriber's first session: it is paired with an address.
     #[inline(never)]
-    fn enter<T: Tuple<Address = A>>(&mut self, host: u64, key: &T, pool: PoolIndex, now: u64) -> Result<u32, Reason> {
+    fn add_subscriber<T: Tuple<Address = A>>(
+        &mut self,
+        host: u64,
+        key: &T,
+        pool: PoolIndex,
+        now: u64,
+    ) -> Result<u32, Reason> {
         let mut paired = self.pair(key, pool).ok_or(Reason::PortsExhausted)?;
         if self
             .pool(pool)
@@ -331,7 +348,7 @@ impl<A: Address> Bindings<'_, A> {
         let prefix = self.prefix(key.context(), key.source());
         let made = self.subscribers.make(host, key.context(), prefix, pool, paired);
         let made = made.ok_or(Reason::SubscribersFull)?;
-        self.events.put(EventKind::AddressBindingCreate, || {
+        self.events.push(EventKind::AddressBindingCreate, || {
             let ports = self.ports.layout().pool(pool).map_or((0, 0), |valid| valid.ports());
             Event::new(EventKind::AddressBindingCreate, now, key.context(), prefix, pool).outside(paired, ports)
         });
@@ -345,13 +362,13 @@ impl<A: Address> Bindings<'_, A> {
         if let Some(address) = computed.and_then(|share| share.address()) {
             return Some(address);
         }
-        self.paired(self.dealt_to(key, pool), pool)
+        self.paired(self.paired_index(key, pool), pool)
     }
 
     /// Which of a pool's addresses a subscriber is dealt.
-    fn dealt_to<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> u32 {
+    fn paired_index<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> u32 {
         let prefix = self.prefix(key.context(), key.source());
-        self.ports.dealt(pool, key.context(), prefix, self.subscriber)
+        self.ports.paired_index(pool, key.context(), prefix, self.subscriber)
     }
 
     /// The outside address of an inside host for what is translated by address alone: the one that it is paired with, as
@@ -363,8 +380,8 @@ impl<A: Address> Bindings<'_, A> {
             return Some(address);
         }
         let place = match valid.has_subscribers(PortClass::Tcp) {
-            true => self.dealt_to(key, pool),
-            false => self.ports.dealt(pool, key.context(), key.source(), A::BITS),
+            true => self.paired_index(key, pool),
+            false => self.ports.paired_index(pool, key.context(), key.source(), A::BITS),
         };
         (valid.addresses() > 0).then(|| valid.address(place))
     }
@@ -373,7 +390,7 @@ impl<A: Address> Bindings<'_, A> {
         let host = self.host_hash(key.context(), self.prefix(key.context(), key.source()), pool);
         let other = sip::<1, 3>(self.secret, &[host], 1);
         let count = self.pool(pool)?.addresses();
-        self.paired(spread((other >> 32) as u32, count), pool)
+        self.paired(reduce((other >> 32) as u32, count), pool)
     }
 
     fn paired(&self, first: u32, pool: PoolIndex) -> Option<A> {
@@ -392,12 +409,18 @@ impl<A: Address> Bindings<'_, A> {
     }
 
     /// The `attempt`-th port of an address to be tried.
-    fn candidate<T: Tuple<Address = A>>(&self, aim: &Aim<A>, address: A, key: &T, attempt: u32) -> Option<Lease<A>> {
+    fn candidate<T: Tuple<Address = A>>(
+        &self,
+        aim: &PortRequest<A>,
+        address: A,
+        key: &T,
+        attempt: u32,
+    ) -> Option<Lease<A>> {
         let (inside, inside_port) = (key.source(), key.source_port());
         let valid = self.pool(aim.pool)?;
         if let Some(plan) = valid.plan() {
             let share = plan.outside(inside)?;
-            return (attempt < share.count()).then(|| self.computed(aim, &share, attempt));
+            return (attempt < share.count()).then(|| self.deterministic_candidate(aim, &share, attempt));
         }
         let preserves = valid.selection() == PortSelection::Preserve;
         if attempt == 0 && preserves && valid.has_port(inside_port) {
@@ -410,7 +433,7 @@ impl<A: Address> Bindings<'_, A> {
         let word = if attempt < WORDS { attempt } else { 0 };
         let random = sip::<1, 3>(self.secret, &[aim.flow], word.into());
         let port = self.ports.port_at(aim.pool, address, random)?;
-        let suits = self.suiting(aim, Lease { address, port }, key)?;
+        let suits = self.preferred_ports(aim, Lease { address, port }, key)?;
         let from = u32::from(port % 64);
         let bit = match attempt {
             0..PARITY => nth(suits.first(), from, 0),
@@ -423,26 +446,31 @@ impl<A: Address> Bindings<'_, A> {
     }
 
     /// The pool's ports in the word of an outside port, by how they suit a session.
-    fn suiting<T: Tuple<Address = A>>(&self, aim: &Aim<A>, near: Lease<A>, key: &T) -> Option<Suiting> {
+    fn preferred_ports<T: Tuple<Address = A>>(
+        &self,
+        aim: &PortRequest<A>,
+        near: Lease<A>,
+        key: &T,
+    ) -> Option<PreferredPorts> {
         let valid = self.pool(aim.pool)?;
-        let owned = self.ports.owned_near(aim.pool, near.port);
+        let owned = self.ports.owned_ports_of_word(aim.pool, near.port);
         let parity = match valid.keeps_parity() && aim.class == PortClass::Udp {
             true => EVEN << (key.source_port() & 1),
             false => u64::MAX,
         };
-        Some(Suiting {
+        Some(PreferredPorts {
             owned,
-            fitting: owned & self.ports.fitting_near(aim.class, near, key),
+            fitting: owned & self.ports.rss_ports_of_word(aim.class, near, key),
             parity,
         })
     }
 
-    /// Lend a port to a subscriber: of one of its blocks, of a new one, or of its address.
+    /// Allocate a port to a subscriber: of one of its blocks, of a new one, or of its address.
     #[inline]
-    fn lend<T: Tuple<Address = A>>(
+    fn allocate_port<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &Aim<A>,
+        aim: &PortRequest<A>,
         key: &T,
         now: u64,
     ) -> Result<Lease<A>, Reason> {
@@ -450,13 +478,13 @@ impl<A: Address> Bindings<'_, A> {
         let paired = self.subscribers.get(number).ok_or(Reason::PortsExhausted)?.paired();
         if valid.plan().is_some() {
             self.publish();
-            if let Some(lease) = self.compute(aim, key) {
+            if let Some(lease) = self.deterministic_port(aim, key) {
                 return Ok(lease);
             }
         }
         let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
         if valid.blocks().is_some() {
-            return self.lend_of_blocks(number, aim, key, now);
+            return self.allocate_port_of_blocks(number, aim, key, now);
         }
         let usable = |&place: &u32| self.ports.has_ports(aim.pool, place);
         let Some(place) = valid.index_of(paired).filter(usable) else {
@@ -467,36 +495,41 @@ impl<A: Address> Bindings<'_, A> {
                 .get_mut(number)
                 .ok_or(Reason::PortsExhausted)?
                 .pair(paired);
-            return self.lend_at(paired, aim, key);
+            return self.allocate_port_at(paired, aim, key);
         };
         if valid.has_bits() {
-            let port = self.ports.aim_at(aim.pool, aim.class, place, aim.flow, key);
-            return Ok(self.ports.lend(port)?);
+            let port = self.ports.request_at(aim.pool, aim.class, place, aim.flow, key);
+            return Ok(self.ports.allocate(port)?);
         }
-        self.lend_at(paired, aim, key)
+        self.allocate_port_at(paired, aim, key)
     }
 
     /// A free port among those that an inside address has by computation (RFC 7422).
-    fn compute<T: Tuple<Address = A>>(&self, aim: &Aim<A>, key: &T) -> Option<Lease<A>> {
+    fn deterministic_port<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, key: &T) -> Option<Lease<A>> {
         let share = self.pool(aim.pool)?.plan()?.outside(key.source())?;
-        let mut ports = (0..TRIES.min(share.count())).map(|attempt| self.computed(aim, &share, attempt));
+        let mut ports = (0..TRIES.min(share.count())).map(|attempt| self.deterministic_candidate(aim, &share, attempt));
         ports.find(|lease| self.mappings.find_outside(*lease, aim.class).is_none())
     }
 
     /// The `attempt`-th port of a share to be tried: one at random, and those that follow it.
-    fn computed(&self, aim: &Aim<A>, share: &Share<'_, A>, attempt: u32) -> Lease<A> {
-        let first = spread((aim.flow >> 32) as u32, share.count());
+    fn deterministic_candidate(&self, aim: &PortRequest<A>, share: &PortSet<'_, A>, attempt: u32) -> Lease<A> {
+        let first = reduce((aim.flow >> 32) as u32, share.count());
         let (address, port) = share.at((first + attempt) % share.count().max(1));
         Lease { address, port }
     }
 
-    /// Lend a port of an address.
-    fn lend_at<T: Tuple<Address = A>>(&mut self, address: A, aim: &Aim<A>, key: &T) -> Result<Lease<A>, Reason> {
+    /// Allocate a port of an address.
+    fn allocate_port_at<T: Tuple<Address = A>>(
+        &mut self,
+        address: A,
+        aim: &PortRequest<A>,
+        key: &T,
+    ) -> Result<Lease<A>, Reason> {
         let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
         if valid.has_bits() {
             let place = valid.index_of(address).ok_or(Reason::PortsExhausted)?;
-            let port = self.ports.aim_at(aim.pool, aim.class, place, aim.flow, key);
-            return Ok(self.ports.lend(port)?);
+            let port = self.ports.request_at(aim.pool, aim.class, place, aim.flow, key);
+            return Ok(self.ports.allocate(port)?);
         }
         self.publish();
         let free = |lease: &Lease<A>| self.mappings.find_outside(*lease, aim.class).is_none();
@@ -505,16 +538,16 @@ impl<A: Address> Bindings<'_, A> {
     }
 
     #[inline]
-    fn lend_of_blocks<T: Tuple<Address = A>>(
+    fn allocate_port_of_blocks<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &Aim<A>,
+        aim: &PortRequest<A>,
         key: &T,
         now: u64,
     ) -> Result<Lease<A>, Reason> {
         let mut next = self.subscribers.get(number).map_or(0, |record| record.blocks);
         while let Some(owned) = next.checked_sub(1) {
-            let Some(record) = self.subscribers.owned.get_mut(owned) else {
+            let Some(record) = self.subscribers.blocks.get_mut(owned) else {
                 break;
             };
             next = record.next;
@@ -523,7 +556,7 @@ impl<A: Address> Bindings<'_, A> {
             let place = near.or_else(|| self.ports.find_block(aim.pool, block));
             let lent = place.and_then(|place| {
                 self.ports
-                    .lend_of(aim.pool, aim.class, (block, place), aim.flow, key.source_port())
+                    .allocate_from(aim.pool, aim.class, (block, place), aim.flow, key.source_port())
             });
             if let Some(lease) = lent {
                 if record.used() == [0; 3]
@@ -535,15 +568,15 @@ impl<A: Address> Bindings<'_, A> {
                 return Ok(lease);
             }
         }
-        self.lend_of_new_block(number, aim, key, now)
+        self.allocate_block(number, aim, key, now)
     }
 
     /// A subscriber's next block, and a port of it.
     #[inline(never)]
-    fn lend_of_new_block<T: Tuple<Address = A>>(
+    fn allocate_block<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &Aim<A>,
+        aim: &PortRequest<A>,
         key: &T,
         now: u64,
     ) -> Result<Lease<A>, Reason> {
@@ -581,8 +614,8 @@ impl<A: Address> Bindings<'_, A> {
         };
         let taken = (0..tries).find_map(|step| self.ports.take_block(aim.pool, (paired + step) % addresses, random));
         let block = taken.ok_or(Reason::PortsExhausted)?;
-        let owned = super::subscriber::Owned::new(block, subscriber.blocks);
-        let Some(owned) = self.subscribers.owned.take(owned) else {
+        let owned = super::subscriber::SubscriberBlock::new(block, subscriber.blocks);
+        let Some(owned) = self.subscribers.blocks.take(owned) else {
             self.ports.put_block(aim.pool, block);
             return Err(Reason::SubscribersFull);
         };
@@ -591,7 +624,7 @@ impl<A: Address> Bindings<'_, A> {
             subscriber.newest = block.first;
             subscriber.block_count += 1;
         }
-        self.events.put(EventKind::PortBlockAllocation, || {
+        self.events.push(EventKind::PortBlockAllocation, || {
             let kind = EventKind::PortBlockAllocation;
             let last = block.first + (blocks.size - 1);
             Event::new(kind, now, subscriber.context(), subscriber.address(), aim.pool)
@@ -599,9 +632,9 @@ impl<A: Address> Bindings<'_, A> {
         });
         let lent = self.ports.find_block(aim.pool, block).and_then(|place| {
             self.ports
-                .lend_of(aim.pool, aim.class, (block, place), aim.flow, key.source_port())
+                .allocate_from(aim.pool, aim.class, (block, place), aim.flow, key.source_port())
         });
-        match (lent, self.subscribers.owned.get_mut(owned)) {
+        match (lent, self.subscribers.blocks.get_mut(owned)) {
             (Some(lease), Some(record)) => {
                 record.count(aim.class, 1);
                 Ok(lease)

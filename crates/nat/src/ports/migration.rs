@@ -1,16 +1,16 @@
-//! How what a shard has lent goes from one layout to the next.
+//! How what a shard has allocated goes from one layout to the next.
 
 use super::layout::{Layout, Region};
 use super::{CLASSES, PortClass};
 use crate::Address;
 use crate::shard::Shards;
 
-/// Ports of a block of 64 that are lent, by class.
-type Lent = [u64; CLASSES];
+/// Ports of a block of 64 that are allocated, by class.
+type Allocated = [u64; CLASSES];
 
 /// What has an address in the next layout.
 #[derive(Clone, Copy)]
-struct Heir<'a, A> {
+struct Successor<'a, A> {
     to: &'a Region<A>,
     /// Number of the address.
     address: usize,
@@ -30,8 +30,8 @@ struct Before<'a, A> {
 }
 
 impl<A: Address> Layout<A> {
-    /// Lend what the layout before had lent, as far as some pool still has it. The bits are all free at first.
-    pub(super) fn inherit(&self, memory: &mut [u64], before: &Self, old: &mut [u64], shard: u32) {
+    /// Allocate what the layout before had allocated, as far as some pool still has it. The bits are all free at first.
+    pub(super) fn migrate_ports(&self, memory: &mut [u64], before: &Self, old: &mut [u64], shard: u32) {
         for (index, from) in before.regions.iter().enumerate() {
             if !from.geometry.stored {
                 continue;
@@ -42,11 +42,11 @@ impl<A: Address> Layout<A> {
                 let heirs = self.regions.iter().enumerate().filter_map(|(heir, to)| {
                     let address = to.pool.index_of(outside)? as usize;
                     // Blocks and mappings know their pool; a single port may come to another one. What a pool of
-                    // another shape had lent stays taken until it comes back.
+                    // another shape had allocated stays taken until it comes back.
                     let keeps = heir == index;
                     let takes = to.pool.is_plain() && from.pool.is_plain();
                     let same = keeps && to.pool.has_shape_of(&from.pool);
-                    (to.geometry.stored && (keeps || takes)).then_some(Heir { to, address, same })
+                    (to.geometry.stored && (keeps || takes)).then_some(Successor { to, address, same })
                 });
                 let before = Before {
                     from,
@@ -55,38 +55,43 @@ impl<A: Address> Layout<A> {
                     shards: self.shards,
                     shard,
                 };
-                before.give_own(memory, old, heirs.clone());
-                before.give_claimed(memory, heirs);
+                before.migrate_own_units(memory, old, heirs.clone());
+                before.migrate_claimed(memory, heirs);
             }
         }
     }
 }
 
 impl<'a, A: Address> Before<'a, A> {
-    /// What is lent of the shard's own ports.
-    fn give_own(&self, memory: &mut [u64], old: &mut [u64], heirs: impl Iterator<Item = Heir<'a, A>> + Clone) {
+    /// What is allocated of the shard's own ports.
+    fn migrate_own_units(
+        &self,
+        memory: &mut [u64],
+        old: &mut [u64],
+        heirs: impl Iterator<Item = Successor<'a, A>> + Clone,
+    ) {
         let (from, unit) = (self.from, self.from.geometry.unit);
         for first in (0..from.geometry.words).step_by(unit as usize) {
             let number = from.block_at(self.shards, self.shard, self.outside, first);
             let place = first / unit as usize;
             let is_given = from.geometry.units > 0 && !from.is_unit_free(old, self.address, place);
             if is_given && let Some(heir) = heirs.clone().find(|heir| heir.same) {
-                self.give_unit(memory, heir, number);
+                self.migrate_unit(memory, heir, number);
             }
             for block in number..number + unit {
                 let at = first + (block - number) as usize;
                 let owned = from.owned(block);
                 let lent = PortClass::ALL.map(|class| owned & !from.bits(old, class, self.address).words[at]);
                 if lent != [0; CLASSES] {
-                    self.give(memory, heirs.clone(), block, lent);
+                    self.migrate_word(memory, heirs.clone(), block, lent);
                 }
             }
         }
     }
 
     /// A subscriber's block.
-    fn give_unit(&self, memory: &mut [u64], heir: Heir<'a, A>, first: u32) {
-        let Heir { to, address, .. } = heir;
+    fn migrate_unit(&self, memory: &mut [u64], heir: Successor<'a, A>, first: u32) {
+        let Successor { to, address, .. } = heir;
         if let Some(at) = to.place_of(self.shards, self.shard, self.outside, first) {
             to.take_unit(memory, address, at / to.geometry.unit as usize);
         } else if let Some(at) = to.shared_place(self.shards, first) {
@@ -94,9 +99,15 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// What is lent of a block, to whom it comes: as the shard's own, or as one that shards share where no other has it already.
-    fn give(&self, memory: &mut [u64], heirs: impl Iterator<Item = Heir<'a, A>> + Clone, block: u32, lent: Lent) {
-        for Heir { to, address, .. } in heirs.clone() {
+    /// What is allocated of a block, to whom it comes: as the shard's own, or as one that shards share where no other has it already.
+    fn migrate_word(
+        &self,
+        memory: &mut [u64],
+        heirs: impl Iterator<Item = Successor<'a, A>> + Clone,
+        block: u32,
+        lent: Allocated,
+    ) {
+        for Successor { to, address, .. } in heirs.clone() {
             if let Some(at) = to.place_of(self.shards, self.shard, self.outside, block) {
                 for (class, lent) in PortClass::ALL.into_iter().zip(lent) {
                     let ports = lent & to.owned(block);
@@ -107,7 +118,7 @@ impl<'a, A: Address> Before<'a, A> {
                 }
             }
         }
-        let Some(Heir { to, address, .. }) = only(heirs, block, lent) else {
+        let Some(Successor { to, address, .. }) = only(heirs, block, lent) else {
             return;
         };
         if let Some(at) = to.shared_place(self.shards, block) {
@@ -122,9 +133,9 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// What is lent of blocks that shards share and this one has claimed. One that comes to several pools goes, and one that
+    /// What is allocated of blocks that shards share and this one has claimed. One that comes to several pools goes, and one that
     /// shards share no more.
-    fn give_claimed(&self, memory: &mut [u64], heirs: impl Iterator<Item = Heir<'a, A>> + Clone) {
+    fn migrate_claimed(&self, memory: &mut [u64], heirs: impl Iterator<Item = Successor<'a, A>> + Clone) {
         let (from, shards) = (self.from, self.shards);
         let Some(shared) = from.shared(self.address) else {
             return;
@@ -134,25 +145,25 @@ impl<'a, A: Address> Before<'a, A> {
             let of_subscriber = from.geometry.units > 0;
             let same = heirs.clone().find(|heir| of_subscriber && heir.same);
             let heir = same.or_else(|| only(heirs.clone(), block, lent));
-            let stays = heir.filter(|&Heir { to, address, .. }| {
+            let stays = heir.filter(|&Successor { to, address, .. }| {
                 let is_it = to.shared(address).is_some_and(|other| core::ptr::eq(other, shared));
                 is_it && to.shared_place(shards, block).is_some()
             });
-            if let Some(Heir { to, address, .. }) = stays {
+            if let Some(Successor { to, address, .. }) = stays {
                 self.keep(memory, (to, address), block, lent);
                 shared.set_borrowed(block, self.shard, to.borrows(shards, self.shard, self.outside, block));
                 continue;
             }
             shared.release(block);
             if let Some(heir) = same.filter(|_| block.is_multiple_of(from.geometry.unit)) {
-                self.give_unit(memory, heir, block);
+                self.migrate_unit(memory, heir, block);
             }
-            self.give(memory, heirs.clone(), block, lent);
+            self.migrate_word(memory, heirs.clone(), block, lent);
         }
     }
 
-    /// A claimed block of which ports are lent.
-    fn keep(&self, memory: &mut [u64], (to, address): (&Region<A>, usize), block: u32, lent: Lent) {
+    /// A claimed block of which ports are allocated.
+    fn keep(&self, memory: &mut [u64], (to, address): (&Region<A>, usize), block: u32, lent: Allocated) {
         let owned = to.owned(block);
         to.set_shared(memory, (self.shards, address), block, lent.map(|lent| owned & !lent));
         for (class, lent) in PortClass::ALL.into_iter().zip(lent) {
@@ -161,8 +172,12 @@ impl<'a, A: Address> Before<'a, A> {
     }
 }
 
-/// The one to whom lent ports of a block come; none where they come to several.
-fn only<'a, A: Address>(heirs: impl Iterator<Item = Heir<'a, A>>, block: u32, lent: Lent) -> Option<Heir<'a, A>> {
+/// The one to whom allocated ports of a block come; none where they come to several.
+fn only<'a, A: Address>(
+    heirs: impl Iterator<Item = Successor<'a, A>>,
+    block: u32,
+    lent: Allocated,
+) -> Option<Successor<'a, A>> {
     let any = lent.into_iter().fold(0, |any, lent| any | lent);
     let mut takers = heirs.filter(|heir| heir.to.owned(block) & any != 0);
     let first = takers.next();

@@ -4,12 +4,12 @@ use crate::Address;
 
 /// Ranges, first and last, each with the count of those before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Spans<A> {
+pub(super) struct Ranges<A> {
     spans: Box<[(A, A, u32)]>,
     count: u32,
 }
 
-impl<A: Address> Spans<A> {
+impl<A: Address> Ranges<A> {
     /// Ranges in any order that do not overlap. What is more than 32 bits can count is left out.
     pub fn new(mut ranges: Vec<(A, A)>) -> Self {
         ranges.retain(|range| range.0 <= range.1);
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn spans_without_holes_count_what_remains() {
-        let spans = Spans::without(
+        let spans = Ranges::without(
             (1024u32, 2000),
             [(5000, 6000), (1, 1030), (1500, 1500), (1990, 2010)].into_iter(),
         );
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn spans_all_reserved_are_empty() {
-        assert!(Spans::without((10u32, 20), [(1, 15), (16, 20)].into_iter()).is_empty());
-        assert_eq!(None, Spans::<u32>::new(Vec::new()).index_of(1));
+        assert!(Ranges::without((10u32, 20), [(1, 15), (16, 20)].into_iter()).is_empty());
+        assert_eq!(None, Ranges::<u32>::new(Vec::new()).index_of(1));
     }
 }

@@ -12,14 +12,14 @@ const WORD: u64 = 64;
 /// Which ports fit, by the key of outside interfaces. Answers are hashed as remote address, outside address, remote port,
 /// outside port.
 #[derive(Debug)]
-pub struct Fitting {
+pub struct RssPorts {
     four: Rows<2>,
     six: Rows<5>,
     /// By what the last 6 bits of a port have to add to the hash: the ports of a word that do, in IPv4 and IPv6.
     words: [Box<[u64]>; 2],
 }
 
-impl Fitting {
+impl RssPorts {
     /// By a key from [`sluice_table::toeplitz::draw_for_flows`] and the binary logarithm of the number of shards.
     pub fn new(key: &Key, bits: u32) -> Self {
         let (four, six) = (Rows::new(key, bits), Rows::new(key, bits));
@@ -34,7 +34,7 @@ impl Fitting {
     /// What an outside address and port have to add to the hash of a flow's answers, so that they come to a shard; for
     /// flows with ports that cards hash.
     #[inline(always)]
-    pub(crate) fn wanted<T: Tuple>(&self, class: PortClass, shard: u32, key: &T) -> Option<u32> {
+    pub(crate) fn required_hash<T: Tuple>(&self, class: PortClass, shard: u32, key: &T) -> Option<u32> {
         let hashed = matches!(class, PortClass::Tcp | PortClass::Udp);
         let ports = u64::from(key.destination_port()) << 48;
         hashed.then(|| shard ^ self.of(key.destination(), T::Address::from_number(0), ports))

@@ -212,7 +212,7 @@ impl<A: Address> Ports<'_, A> {
         }
     }
 
-    /// Take one certain port that shards share; false where it is not the pool's, lent, or another shard's.
+    /// Take one certain port that shards share; false where it is not the pool's, allocated, or another shard's.
     #[cold]
     pub(super) fn claim_shared(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         let (shards, shard) = (self.layout.shards, self.shard);

@@ -8,7 +8,7 @@ use sluice_wire::vlan::Tag;
 
 use super::context;
 use super::sync::{Ordering, fence};
-use super::table::{MOST_TERMINALS, Network, Sites, Slot, key_of, place_word, pool_word, public_word, word_of};
+use super::table::{Line, MAX_TERMINALS, Network, Sites, key_of, place_word, pool_word, public_word, word_of};
 
 /// Nobody.
 const NONE: u32 = u32::MAX;
@@ -31,16 +31,16 @@ pub struct Terminal {
 /// There is no room for one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no room for one more terminal: raise `terminals` under [subscribers]")]
-pub struct Full;
+pub struct TerminalsFull;
 
 /// Another site has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("site {0} has it")]
-pub struct Taken(pub u32);
+pub struct OtherSite(pub u32);
 
 /// The writer: there is one for a table.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct SiteWriter {
     table: Arc<Sites>,
     /// Lines that are nobody's, those that have been so for longest first: a session that names one finds it empty for as
     /// long as can be.
@@ -52,11 +52,11 @@ pub struct Keeper {
     before: Vec<u32>,
 }
 
-impl Keeper {
+impl SiteWriter {
     /// The writer of an empty table for so many sites and terminals, whose public addresses are of some networks, and the
     /// table. The secret keys its hashes.
     pub fn new(sites: u32, terminals: u32, networks: &[Network], secret: [u64; 2]) -> (Self, Arc<Sites>) {
-        let (sites, terminals) = (sites.min(context::MOST), terminals.min(MOST_TERMINALS));
+        let (sites, terminals) = (sites.min(context::MAX_SITES), terminals.min(MAX_TERMINALS));
         let table = Arc::new(Sites::new(sites, terminals, networks, secret));
         let keeper = Self {
             table: table.clone(),
@@ -83,14 +83,14 @@ impl Keeper {
     ///
     /// # Errors
     /// Another site has the MAC; everything is as it was then.
-    pub fn set_site(&mut self, site: u32, mac: Option<[u8; 6]>, pool: Option<u16>) -> Result<(), Taken> {
+    pub fn set_site(&mut self, site: u32, mac: Option<[u8; 6]>, pool: Option<u16>) -> Result<(), OtherSite> {
         let table = &self.table;
         let word = mac.map_or(0, word_of);
         if let Some(other) = mac
             .and_then(|mac| table.site_of_mac(mac))
             .filter(|other| *other != site)
         {
-            return Err(Taken(other));
+            return Err(OtherSite(other));
         }
         let Some(record) = table.sites.get(site as usize) else {
             return Ok(());
@@ -115,7 +115,7 @@ impl Keeper {
     /// A site goes, with its terminals and its public address.
     pub fn clear_site(&mut self, site: u32) {
         for terminal in self.of_site(site).collect::<Vec<_>>() {
-            self.let_go(terminal);
+            self.free_line(terminal);
         }
         self.withdraw(site);
         // Nobody else has no MAC.
@@ -126,7 +126,7 @@ impl Keeper {
     ///
     /// # Errors
     /// Another site has the address: this one has none then.
-    pub fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), Taken> {
+    pub fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite> {
         let Some(address) = address else {
             self.withdraw(site);
             return Ok(());
@@ -136,7 +136,7 @@ impl Keeper {
             Some(own) if own == site => return Ok(()),
             Some(other) => {
                 self.withdraw(site);
-                return Err(Taken(other));
+                return Err(OtherSite(other));
             }
             None => {}
         }
@@ -189,7 +189,7 @@ impl Keeper {
     ///
     /// # Errors
     /// There is no room.
-    pub fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), Full> {
+    pub fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), TerminalsFull> {
         let Terminal { context, address, .. } = *terminal;
         let (site, table) = (context::site(context), &self.table);
         let known = table.find(context, address);
@@ -197,17 +197,17 @@ impl Keeper {
             if self.is_as(number, terminal) {
                 return Ok(());
             }
-            self.let_go(number);
+            self.free_line(number);
         }
         let table = &self.table;
         let Some(first) = self.first.get_mut(site as usize) else {
-            return Err(Full);
+            return Err(TerminalsFull);
         };
-        let number = self.free.pop_front().ok_or(Full)?;
+        let number = self.free.pop_front().ok_or(TerminalsFull)?;
         let key = key_of(context, address);
         if !table.terminals.insert(table.hash(key), number) {
             self.free.push_front(number);
-            return Err(Full);
+            return Err(TerminalsFull);
         }
         if let Some(slot) = table.slots.get(number as usize) {
             let (tags, count) = tags(terminal);
@@ -243,13 +243,13 @@ impl Keeper {
     pub fn remove_terminal(&mut self, context: Context, address: u32) -> bool {
         let known = self.table.find(context, address);
         if let Some(number) = known {
-            self.let_go(number);
+            self.free_line(number);
         }
         known.is_some()
     }
 
     /// Give a line back.
-    fn let_go(&mut self, number: u32) {
+    fn free_line(&mut self, number: u32) {
         let table = &self.table;
         let Some(slot) = table.slots.get(number as usize) else {
             return;
@@ -272,7 +272,7 @@ impl Keeper {
 }
 
 /// Nobody's from now on: whose it was. Other words are written only after readers may know.
-fn empty(slot: &Slot) -> u64 {
+fn empty(slot: &Line) -> u64 {
     let key = slot.key.swap(0, Ordering::AcqRel);
     fence(Ordering::Release);
     key

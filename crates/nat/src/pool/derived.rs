@@ -7,7 +7,7 @@ use crate::ports::PortClass;
 
 /// What follows from a pool's settings and is asked for every new session: worked out once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct Derived {
     /// Where ports come from, and whether subscribers are counted, by class.
     pub(super) classes: [(Source, bool); 3],
     pub(super) bits: bool,
@@ -15,7 +15,7 @@ pub(super) struct Asked {
     pub(super) subscriber_limits: bool,
 }
 
-impl Asked {
+impl Derived {
     pub(super) fn of<A: Address>(pool: &ValidPool<A>) -> Self {
         let subscriber_limits = pool.subscriber != SubscriberLimits::default();
         let source = |class: PortClass| match pool.behaviour[class as usize].mapping {
