@@ -1,8 +1,8 @@
 //! Subscribers' sites and their terminals by number, as benches have them: tags, addresses, and a gateway that serves them.
 //! Each terminal has one flow, whose number is the terminal's.
 
-use sluice_engine::policy::Policy;
-use sluice_engine::policy::access::{Access, Behind, Row, Settings};
+use sluice_engine::snapshot::Snapshot;
+use sluice_engine::snapshot::sites::{SiteClassifier, SiteKey, SiteSettings, TagRange};
 use sluice_nat::sites::{SiteWriter, Terminal, context};
 use sluice_wire::vlan::Tag;
 use sluice_wire::{FlowKey4, Tuple4};
@@ -76,7 +76,7 @@ impl Homes {
 
     /// Serve the sites of all terminals, which come in by the first interface and are seen on the second one. Interfaces and
     /// rules of translation must be there.
-    pub fn serve(self, policy: &mut Policy) -> Result<SiteWriter, Failure> {
+    pub fn serve(self, policy: &mut Snapshot) -> Result<SiteWriter, Failure> {
         let networks = [(0, PUBLIC, PUBLIC + self.sites - 1)];
         let (mut keeper, table) = SiteWriter::new(self.sites, self.flows(), &networks, [0x1234, 0x5678]);
         for site in 0..self.sites {
@@ -93,19 +93,19 @@ impl Homes {
                 })?;
             }
         }
-        let row = |first: u32| Row {
+        let row = |first: u32| TagRange {
             outer: tags(first).0,
             first: tags(first).1,
             count: OF_SERVICE.min(self.sites - first) as u16,
             context: context(first, 0, false),
         };
         let rows = (0..self.sites).step_by(OF_SERVICE as usize).map(row).collect();
-        let settings = Settings {
-            doors: vec![(0, Behind::Tags(rows))],
+        let settings = SiteSettings {
+            doors: vec![(0, SiteKey::Tags(rows))],
             publics: vec![1],
             relays: Vec::new(),
         };
-        policy.serve_sites(Access::new(table, settings));
+        policy.serve_sites(SiteClassifier::new(table, settings));
         Ok(keeper)
     }
 

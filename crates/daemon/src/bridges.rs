@@ -125,7 +125,7 @@ impl Control {
     pub(crate) fn has_link(&self, interface: InterfaceIndex) -> bool {
         let port = self
             .plane()
-            .policy()
+            .snapshot()
             .interface(interface)
             .map(|interface| interface.port);
         port.is_some_and(|port| port == NO_PORT || self.link_is_up(usize::from(port)))
@@ -135,7 +135,7 @@ impl Control {
     fn has_device(&self, interface: InterfaceIndex) -> bool {
         let plane = self.plane();
         plane
-            .policy()
+            .snapshot()
             .interface(interface)
             .is_some_and(|interface| interface.tags.is_empty())
     }
@@ -143,7 +143,7 @@ impl Control {
     /// Take the link of an interface up or down; false where its device can't.
     fn set_link(&self, interface: InterfaceIndex, up: bool) -> bool {
         let plane = self.plane();
-        let Some(interface) = plane.policy().interface(interface) else {
+        let Some(interface) = plane.snapshot().interface(interface) else {
             return false;
         };
         let what = if up { "up" } else { "down" };

@@ -10,9 +10,9 @@ use sluice_config::{Config, MOST_ROUTERS, Machine, Numbering, Valid};
 use sluice_dpdk::interface::Interface;
 use sluice_dpdk::{Devices, Port, tsc};
 use sluice_engine::assist::Assist;
-use sluice_engine::counters::{Stage, WorkerCounters};
+use sluice_engine::control_plane::ControlPlane;
+use sluice_engine::counters::{CycleStage, WorkerCounters};
 use sluice_engine::io::PortIndex;
-use sluice_engine::plane::Plane;
 use sluice_engine::request::{Reply, Request};
 use sluice_engine::time::Now;
 use sluice_filter::FilterError;
@@ -63,7 +63,7 @@ type Folding = tokio::task::JoinHandle<Result<Rules, FilterError>>;
 /// What the API works on.
 pub struct Control {
     /// The control side of the data plane.
-    plane: Mutex<Plane>,
+    plane: Mutex<ControlPlane>,
     /// The configuration that runs.
     config: Mutex<Arc<Valid<Config>>>,
     /// One commit at a time.
@@ -140,7 +140,7 @@ impl Control {
     pub(crate) async fn stand_still(&self) -> Standstill<'_> {
         let still = Standstill {
             _one: self.committing.lock().await,
-            assist: self.plane().setup().assist.clone(),
+            assist: self.plane().start_parameters().assist.clone(),
         };
         if let Some(assist) = &still.assist {
             assist.pause();
@@ -161,7 +161,7 @@ impl Control {
         watchdog: Watchdog,
     ) -> Result<(Self, crate::workers::Workers), DaemonError> {
         let counters = running.plane.counters().to_vec();
-        let hosts = hosts::start(&loaded.checked.config, running.plane.policy(), &mut running.desks)?;
+        let hosts = hosts::start(&loaded.checked.config, running.plane.snapshot(), &mut running.desks)?;
         let hosts = Arc::new(hosts);
         if let Some(sites) = &running.subscribers {
             sites.live_with(&hosts);
@@ -178,7 +178,7 @@ impl Control {
             _ => None,
         };
         let alerts = inspection.map(|_| Alerts::new(queues.collect(), eve));
-        let policy = running.plane.policy();
+        let policy = running.plane.snapshot();
         if let (Some(alerts), Some(inspection)) = (&alerts, &policy.inspection) {
             alerts.learn(policy.inspected, &inspection.rules);
         }
@@ -222,7 +222,7 @@ impl Control {
     /// Take the workers' alerts and records.
     pub(crate) fn collect_alerts(&self) {
         let Some(alerts) = &self.alerts else { return };
-        let seeking = self.plane().policy().applications.clone();
+        let seeking = self.plane().snapshot().applications.clone();
         let config = self.config();
         let names: Vec<_> = config
             .interfaces
@@ -260,7 +260,7 @@ impl Control {
     }
 
     /// The control side of the data plane, for as long as nothing is waited for.
-    pub(crate) fn plane(&self) -> MutexGuard<'_, Plane> {
+    pub(crate) fn plane(&self) -> MutexGuard<'_, ControlPlane> {
         lock(&self.plane)
     }
 
@@ -315,7 +315,7 @@ impl Control {
     /// The rules of inspection that a commit was made with run.
     pub(crate) fn set_signatures(&self, report: SignatureReport) {
         let plane = self.plane();
-        let policy = plane.policy();
+        let policy = plane.snapshot();
         if let (Some(alerts), Some(inspection)) = (&self.alerts, &policy.inspection) {
             alerts.learn(policy.inspected, &inspection.rules);
         }
@@ -352,7 +352,7 @@ impl Control {
 
     /// Ask the worker that owns the neighbours.
     pub(crate) async fn ask_owner(&self, request: Request) -> Result<Reply, Gone> {
-        let owner = self.plane().policy().owner;
+        let owner = self.plane().snapshot().owner;
         self.ask(owner.into(), request).await
     }
 
@@ -462,7 +462,7 @@ impl Control {
         let Some(conflict) = plane.conflicts().take() else {
             return;
         };
-        let interface = plane.policy().interface(conflict.interface);
+        let interface = plane.snapshot().interface(conflict.interface);
         let name = interface.map_or("?", |interface| interface.name.as_str());
         let (address, mac) = (IpAddr::from(conflict.address), mac_text(conflict.mac));
         match conflict.of {
@@ -515,7 +515,9 @@ impl Control {
     fn measure(&self, elapsed: Duration) {
         let available = (tsc::frequency() as f64 * elapsed.as_secs_f64()).max(1.0);
         for (counters, load) in self.counters.iter().zip(lock(&self.loads).iter_mut()) {
-            let on_packets = Stage::ALL.iter().filter(|&&stage| stage != Stage::Housekeeping);
+            let on_packets = CycleStage::ALL
+                .iter()
+                .filter(|&&stage| stage != CycleStage::Housekeeping);
             let cycles = on_packets
                 .map(|&stage| counters.cycles[stage as usize].get())
                 .sum::<u64>();

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{TryRecvError, TrySendError};
 use std::time::Duration;
 
-use sluice_engine::request::{Counter, Reply, Request};
+use sluice_engine::request::{Reply, Request, WorkerHandle};
 
 /// Attempts before the control thread sleeps between two of them.
 const EAGER: u32 = 64;
@@ -16,14 +16,14 @@ pub struct Gone;
 /// One worker's desk, as seen from the control thread.
 #[derive(Debug)]
 pub struct Desk {
-    counter: Counter,
+    counter: WorkerHandle,
     /// Answers under way to somebody who has given up.
     owed: u32,
 }
 
 impl Desk {
     /// The desk behind a counter.
-    pub fn new(counter: Counter) -> Self {
+    pub fn new(counter: WorkerHandle) -> Self {
         Self { counter, owed: 0 }
     }
 

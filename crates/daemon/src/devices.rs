@@ -13,8 +13,8 @@ use sluice_config::config::InterfaceIndex;
 use sluice_config::{Config, Fault};
 use sluice_dpdk::{Device, Port, PortPlan, SetError, limits};
 use sluice_engine::io::{PortIndex, WorkerIndex};
-use sluice_engine::policy::Senders;
 use sluice_engine::request::{Reply, Request};
+use sluice_engine::snapshot::Senders;
 
 use crate::control::Control;
 use crate::desk::Gone;
@@ -352,7 +352,7 @@ impl Control {
         let fresh = build::interfaces(&self.config(), &self.macs());
         let routes = build::routes(&self.config(), &fresh)?;
         let mut plane = self.plane();
-        plane.readdress(
+        plane.change_device(
             |policy| {
                 let interfaces = policy.interfaces.iter_mut().zip(fresh);
                 for (interface, fresh) in interfaces.filter(|(interface, _)| interface.port == place) {
@@ -376,7 +376,7 @@ impl Control {
     ) -> Result<Arc<Port>, String> {
         {
             let (config, plane) = (self.config(), self.plane());
-            crate::ports::steer_one(&mut wanted, &config, index, plane.setup());
+            crate::ports::steer_one(&mut wanted, &config, index, plane.start_parameters());
         }
         let control = self.clone();
         let port = blocking(move || control.devices.attach(place, &wanted)).await?;
@@ -384,9 +384,9 @@ impl Control {
         let senders = {
             let plane = self.plane();
             let wanted = plane
-                .setup()
+                .start_parameters()
                 .stages
-                .senders(self.workers(), plane.setup().assist.is_some());
+                .senders(self.workers(), plane.start_parameters().assist.is_some());
             start::senders(port.senders(), &wanted, self.workers())
         };
         let known = Known {
@@ -426,7 +426,7 @@ impl Control {
             if !faults.is_empty() {
                 return Err(faults);
             }
-            let places = self.plane().setup().ports;
+            let places = self.plane().start_parameters().ports;
             if usize::from(place) >= places {
                 let port = outlook.plan.name.clone();
                 return Err(vec![fault(SetError::NoPlace { port, places }.to_string())]);

@@ -10,7 +10,7 @@ use sluice_config::api;
 use sluice_config::config::EveTarget;
 use sluice_config::schema::{self, EveType};
 use sluice_engine::inspection::Alert;
-use sluice_engine::records::{Record, Said};
+use sluice_engine::records::{Record, RecordKind};
 
 use line::{AlertSaid, DropSaid};
 pub use line::{Scene, protocol};
@@ -164,12 +164,12 @@ pub fn alert_line(scene: &Scene<'_>, alert: &Alert, shown: &api::Alert) -> Vec<u
 pub fn record_line(scene: &Scene<'_>, known: &KnownRules, record: &Record) -> Option<Vec<u8>> {
     let about = &record.about;
     match &record.said {
-        Said::Drop { reason, rule, length } => {
+        RecordKind::Drop { reason, rule, length } => {
             let rule = rule.and_then(|rule| known.get(rule));
             Some(scene.line(about, "drop", DropSaid::new(*length, reason.name(), rule)))
         }
-        Said::Flow(ended) => Some(scene.ended(about, ended)),
-        Said::Transaction(said) => scene.transaction(about, said),
+        RecordKind::Flow(ended) => Some(scene.ended(about, ended)),
+        RecordKind::Transaction(said) => scene.transaction(about, said),
     }
 }
 

@@ -15,7 +15,9 @@ use arrayvec::ArrayVec;
 use axum::routing::get;
 use sluice_config::schema::LogLevel;
 use sluice_dpdk::{Eal, tsc};
-use sluice_engine::io::{BATCH, Carried, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex};
+use sluice_engine::io::{
+    BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError, WorkerIndex,
+};
 use sluice_table::memory::Line;
 
 use crate::control::Control;
@@ -232,28 +234,28 @@ impl PacketIo for Faulty {
     fn receive(&mut self, _port: PortIndex) -> usize {
         panic!("a fault in a driver");
     }
-    fn lend<'a>(&'a mut self, _into: &mut Lent<'a>) {}
-    fn transmit(&mut self, _port: PortIndex, _slots: &[Slot]) -> usize {
+    fn packets<'a>(&'a mut self, _into: &mut Packets<'a>) {}
+    fn transmit(&mut self, _port: PortIndex, _slots: &[BufferIndex]) -> usize {
         0
     }
-    fn free(&mut self, _slots: &[Slot]) {}
+    fn free(&mut self, _slots: &[BufferIndex]) {}
     fn allocate(&mut self, _count: usize) -> usize {
         0
     }
-    fn park(&mut self, _slot: Slot) -> Option<Parked> {
+    fn park(&mut self, _slot: BufferIndex) -> Option<Parked> {
         None
     }
-    fn unpark(&mut self, parked: Parked) -> Result<Slot, Parked> {
+    fn unpark(&mut self, parked: Parked) -> Result<BufferIndex, Parked> {
         Err(parked)
     }
     fn release(&mut self, _parked: Parked) {}
     fn end(&mut self) -> usize {
         0
     }
-    fn refused(&self, _port: PortIndex) -> &[(Refusal, u64)] {
+    fn refused(&self, _port: PortIndex) -> &[(ReceiveError, u64)] {
         &[]
     }
-    fn held(&self) -> usize {
+    fn outstanding(&self) -> usize {
         0
     }
     fn parked(&self) -> usize {
@@ -262,10 +264,10 @@ impl PacketIo for Faulty {
 }
 
 impl Handover for Faulty {
-    fn hand_over(&mut self, _to: WorkerIndex, _slots: &[Slot], _carried: &[Carried]) -> usize {
+    fn hand_over(&mut self, _to: WorkerIndex, _slots: &[BufferIndex], _carried: &[NoteWords]) -> usize {
         0
     }
-    fn room(&self, _to: WorkerIndex) -> usize {
+    fn free_entries(&self, _to: WorkerIndex) -> usize {
         0
     }
     fn mark(&mut self) {}
@@ -275,7 +277,7 @@ impl Handover for Faulty {
     fn waiting(&self) -> usize {
         0
     }
-    fn take_over(&mut self, _carried: &mut ArrayVec<Carried, BATCH>) -> usize {
+    fn take_over(&mut self, _carried: &mut ArrayVec<NoteWords, BURST_SIZE>) -> usize {
         0
     }
 }

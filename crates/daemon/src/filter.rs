@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use sluice_config::api::{FilterRequest, Packet};
 use sluice_config::value::{GATEWAY, IpProtocol, Mac};
 use sluice_config::{Config, Fault};
+use sluice_engine::control_plane::ControlPlane;
 use sluice_engine::family::{V4, V6};
-use sluice_engine::paths::{Destination, Paths};
-use sluice_engine::plane::Plane;
+use sluice_engine::forwarding::{ForwardingDecision, ForwardingState};
 use sluice_filter::{Address, Field, Header, LogRecord, NONE, Stations};
 
 use crate::build::{self, BuildError, Rules};
@@ -165,9 +165,9 @@ pub(crate) enum Out {
 }
 
 /// Where a router's route leads packets from an address to another.
-pub(crate) fn leads_to(plane: &Plane, router: u16, from: IpAddr, to: IpAddr) -> Option<Out> {
-    let lookup = plane.policy().sources.lookup(router, from.into());
-    let paths = Paths {
+pub(crate) fn leads_to(plane: &ControlPlane, router: u16, from: IpAddr, to: IpAddr) -> Option<Out> {
+    let lookup = plane.snapshot().sources.lookup(router, from.into());
+    let paths = ForwardingState {
         fib: plane.fib().reader(),
         next_hops: plane.next_hops().table(),
         neighbours: plane.neighbours().clone(),
@@ -180,10 +180,10 @@ pub(crate) fn leads_to(plane: &Plane, router: u16, from: IpAddr, to: IpAddr) -> 
         }
     };
     match found {
-        Destination::Hop(hop) => Some(Out::Interface(hop.interface() as u16)),
-        Destination::Unknown(wanted) => Some(Out::Interface(wanted.interface)),
-        Destination::Local => Some(Out::Gateway),
-        Destination::Refused(_) => None,
+        ForwardingDecision::Hop(hop) => Some(Out::Interface(hop.interface() as u16)),
+        ForwardingDecision::Unknown(wanted) => Some(Out::Interface(wanted.interface)),
+        ForwardingDecision::Local => Some(Out::Gateway),
+        ForwardingDecision::Refused(_) => None,
     }
 }
 

@@ -75,11 +75,11 @@ impl Control {
         let mut checked: Vec<Checked> = Vec::new();
         let mut generation = None;
         loop {
-            let committed = self.plane().policy().committed;
+            let committed = self.plane().snapshot().committed;
             if generation.replace(committed) != Some(committed) {
                 let wanted = {
                     let plane = self.plane();
-                    wanted(&self.config(), plane.policy().nat4.rules.sets())
+                    wanted(&self.config(), plane.snapshot().nat4.rules.sets())
                 };
                 checked.retain(|old| {
                     let is_same = |(question, state): &(Question, Arc<HostState>)| {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sluice_config::Config;
 use sluice_config::config::{RouterIndex, Way};
-use sluice_engine::policy::Policy;
-use sluice_engine::request::Counter;
+use sluice_engine::request::WorkerHandle;
+use sluice_engine::snapshot::Snapshot;
 use sluice_route::Address;
 
 use crate::build::relays;
@@ -17,7 +17,7 @@ use crate::host::{HostError, HostInterface, HostRouter, Hosts, Queues};
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// The routers with hosts, and what these have, by a configuration and the policy that was made of it.
-pub(crate) fn routers(config: &Config, policy: &Policy) -> Vec<HostRouter> {
+pub(crate) fn routers(config: &Config, policy: &Snapshot) -> Vec<HostRouter> {
     let interfaces = |number: RouterIndex| {
         let meant = move |(index, _): &(u16, _)| {
             let configured = config.interfaces.get(usize::from(*index));
@@ -84,7 +84,7 @@ fn default_route(config: &Config, router: RouterIndex, six: bool) -> Option<u16>
 }
 
 /// Make the hosts, with the workers' queues for them.
-pub(crate) fn start(config: &Config, policy: &Policy, desks: &mut [Counter]) -> Result<Hosts, HostError> {
+pub(crate) fn start(config: &Config, policy: &Snapshot, desks: &mut [WorkerHandle]) -> Result<Hosts, HostError> {
     let to_hosts = desks.iter_mut().filter_map(|desk| desk.to_hosts.take()).collect();
     let from_hosts = desks.iter_mut().find_map(|desk| desk.from_hosts.take());
     let queues = Queues { to_hosts, from_hosts };
@@ -94,7 +94,7 @@ pub(crate) fn start(config: &Config, policy: &Policy, desks: &mut [Counter]) -> 
 impl Control {
     /// Let hosts be as the configuration says that runs.
     pub(crate) async fn settle_hosts(&self) {
-        let wanted = routers(&self.config(), self.plane().policy());
+        let wanted = routers(&self.config(), self.plane().snapshot());
         let hosts = self.hosts.clone();
         match tokio::task::spawn_blocking(move || hosts.update(wanted)).await {
             Ok(Ok(())) => {}

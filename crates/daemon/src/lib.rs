@@ -133,7 +133,7 @@ pub enum DaemonError {
     },
     /// A data plane that can't be made.
     #[error(transparent)]
-    Plane(#[from] sluice_engine::plane::PlaneError),
+    Plane(#[from] sluice_engine::control_plane::ControlPlaneError),
     /// The kernel has no randomness.
     #[error("the kernel gives no random numbers: {0}")]
     Randomness(getrandom::Error),

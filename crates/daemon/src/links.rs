@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_config::config::InterfaceIndex;
 use sluice_engine::io::{NO_PORT, PortIndex};
-use sluice_engine::policy::Policy;
+use sluice_engine::snapshot::Snapshot;
 
 use crate::control::Control;
 
@@ -13,7 +13,7 @@ use crate::control::Control;
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// The interfaces that are in a router, with their ports.
-fn routed(policy: &Policy) -> impl Iterator<Item = (InterfaceIndex, PortIndex)> {
+fn routed(policy: &Snapshot) -> impl Iterator<Item = (InterfaceIndex, PortIndex)> {
     let all = (0..).zip(&policy.interfaces);
     all.filter(|(_, interface)| interface.bridge.is_none())
         .map(|(number, interface)| (number, interface.port))
@@ -33,19 +33,19 @@ impl Control {
         // A port is asked once, however many VLANs are on it.
         let ports: BTreeMap<PortIndex, bool> = {
             let plane = self.plane();
-            let ports = routed(plane.policy()).map(|(_, port)| (port, true));
+            let ports = routed(plane.snapshot()).map(|(_, port)| (port, true));
             ports.collect()
         };
         // What has no port is there as long as it is configured.
         let ask = |port: PortIndex| port == NO_PORT || self.link_is_up(port.into());
         let ports: BTreeMap<_, _> = ports.into_keys().map(|port| (port, ask(port))).collect();
         let mut plane = self.plane();
-        let links: Vec<_> = routed(plane.policy())
+        let links: Vec<_> = routed(plane.snapshot())
             .filter_map(|(number, port)| Some((number, *ports.get(&port)?)))
             .collect();
         for (number, up) in links {
             if plane.set_link(number, up)
-                && let Some(interface) = plane.policy().interface(number)
+                && let Some(interface) = plane.snapshot().interface(number)
             {
                 let what = if up {
                     "up: routes by it are used"

@@ -8,9 +8,9 @@ use sluice_dpdk::port::Steering;
 use sluice_dpdk::{Device, Limit, Plan, PortPlan, limits};
 use sluice_engine::io::WorkerIndex;
 use sluice_engine::placement::Part;
-use sluice_engine::policy::Setup;
+use sluice_engine::snapshot::StartParameters;
 use sluice_engine::stages::Stages;
-use sluice_engine::worker::HELD;
+use sluice_engine::worker::MAX_HELD;
 
 use crate::build::faces_outside;
 use crate::{cards, management};
@@ -66,8 +66,8 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) 
     // Two kinds of packets may be held for a shard that moves, and who assists has a queue that they join.
     let held = match (workers, assists) {
         (0 | 1, _) => 0,
-        (_, false) => 2 * HELD as u32,
-        (_, true) => 4 * HELD as u32,
+        (_, false) => 2 * MAX_HELD as u32,
+        (_, true) => 4 * MAX_HELD as u32,
     };
     let parked = parked.saturating_add(held);
     plan.parked = parked as usize;
@@ -78,14 +78,14 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) 
 }
 
 /// Tell the cards how packets spread over shards, and which worker receives those of which.
-pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &Setup) {
+pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &StartParameters) {
     for (port, outlook) in plan.ports.iter_mut().zip(outlooks) {
         steer_one(port, config, outlook.interface, setup);
     }
 }
 
 /// The same for the card of an interface.
-pub fn steer_one(port: &mut PortPlan, config: &Config, interface: InterfaceIndex, setup: &Setup) {
+pub fn steer_one(port: &mut PortPlan, config: &Config, interface: InterfaceIndex, setup: &StartParameters) {
     let steering = &setup.steering;
     port.hash_key = Some(steering.key(faces_outside(config, interface)).into());
     port.fallback_key = Some(steering.fallback_key().into());
@@ -99,7 +99,7 @@ pub fn port_plan(config: &Config, index: InterfaceIndex) -> Option<Result<PortPl
 }
 
 /// The queue of each shard, of so many: its owner's, or another where the owner has none, or the shard is only lent to it.
-pub fn table(setup: &Setup, queues: u16) -> Vec<u16> {
+pub fn table(setup: &StartParameters, queues: u16) -> Vec<u16> {
     let workers = setup.owners.iter().max().map_or(1, |last| usize::from(last) + 1);
     let receivers = setup.stages.all(Part::Receive, workers);
     let queue = |(shard, owner): (u16, WorkerIndex)| {

@@ -98,7 +98,7 @@ impl Control {
         let config = self.config();
         let wanted = &config.document.system.rebalance;
         let plane = self.plane();
-        let setup = plane.setup();
+        let setup = plane.start_parameters();
         let does = |worker| setup.stages.does(worker, sluice_engine::placement::Part::Session);
         let busy: Vec<_> = (0..self.workers())
             .map(|worker| does(worker as WorkerIndex).then(|| self.load(worker).busy * 100.0))
@@ -112,7 +112,7 @@ impl Control {
 
     /// Packets by shard so far.
     fn packets(&self) -> Vec<u64> {
-        let shards = self.plane().setup().owners.len();
+        let shards = self.plane().start_parameters().owners.len();
         let of = |shard: usize| self.counters.iter().filter_map(move |worker| worker.shards.get(shard));
         (0..shards)
             .map(|shard| of(shard).map(|counter| counter.get()).sum())
@@ -128,10 +128,10 @@ impl Control {
         let began = Instant::now();
         let owner = {
             let plane = self.plane();
-            if !plane.is_settled() {
+            if !plane.is_migrated() {
                 return Err(MoveError::Unsettled);
             }
-            plane.setup().owners.of(shard)
+            plane.start_parameters().owners.of(shard)
         };
         let from = owner.ok_or(MoveError::Refused(to))?;
         // A list in between would take as long as a whole table, and so long would packets for the shard wait.
@@ -182,7 +182,7 @@ impl Control {
     /// Cards lead each shard's packets to its owner's queue.
     fn tell_devices(&self) {
         for port in self.devices.ports().iter().filter(|port| port.queues() > 1) {
-            let table = table(self.plane().setup(), port.queues());
+            let table = table(self.plane().start_parameters(), port.queues());
             if let Err(error) = port.set_table(&table) {
                 tracing::debug!("{}: {error}: its packets are handed over", port.name());
             }

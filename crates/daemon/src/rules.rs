@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use sluice_config::api::InsertPlace;
 use sluice_config::config::{DEFAULT_ROUTER, RouterIndex};
 use sluice_config::{Config, FilterProblem, Inserted, Weight};
-use sluice_engine::plane::Plane;
+use sluice_engine::control_plane::ControlPlane;
 use sluice_filter::{Change, Place, Written};
 
 use crate::build::{BuildError, Listed, Rules, written};
@@ -84,7 +84,12 @@ impl RunningRules {
     ///
     /// # Errors
     /// See [`EditError`].
-    pub fn insert(&mut self, rules: Vec<Inserted>, at: &InsertPlace, plane: &mut Plane) -> Result<Edited, EditError> {
+    pub fn insert(
+        &mut self,
+        rules: Vec<Inserted>,
+        at: &InsertPlace,
+        plane: &mut ControlPlane,
+    ) -> Result<Edited, EditError> {
         let index = match at {
             InsertPlace::First => 0,
             InsertPlace::Last => self.end_of(rules.first().and_then(|new| new.rule.router)),
@@ -117,7 +122,7 @@ impl RunningRules {
     ///
     /// # Errors
     /// See [`EditError`].
-    pub fn remove(&mut self, names: &[String], plane: &mut Plane) -> Result<Edited, EditError> {
+    pub fn remove(&mut self, names: &[String], plane: &mut ControlPlane) -> Result<Edited, EditError> {
         let mut places = HashSet::new();
         for name in names {
             let place = self.names.get(name).ok_or_else(|| EditError::Unknown(name.clone()))?;
@@ -142,7 +147,7 @@ impl RunningRules {
         Ok(self.note(change, &written, plane))
     }
 
-    fn note(&mut self, change: Change, written: &[Written], plane: &mut Plane) -> Edited {
+    fn note(&mut self, change: Change, written: &[Written], plane: &mut ControlPlane) -> Edited {
         self.edited = true;
         written.iter().for_each(|rule| plane.filter_changed(rule));
         if change == Change::Anew {

@@ -118,7 +118,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
 /// The counters: interfaces, then drops.
 fn print(control: &Control, output: &mut dyn Write) -> std::io::Result<()> {
     let plane = control.plane();
-    let named = plane.policy().interfaces.iter().enumerate();
+    let named = plane.snapshot().interfaces.iter().enumerate();
     for (number, interface) in named.filter(|(_, interface)| !interface.name.is_empty()) {
         let total =
             |value: fn(&sluice_engine::counters::InterfaceCounters) -> u64| sum(&control.counters, number, value);

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use sluice_config::Config;
-use sluice_engine::policy::Policy;
-use sluice_engine::request::Counter;
+use sluice_engine::request::WorkerHandle;
+use sluice_engine::snapshot::Snapshot;
 use sluice_nat::Secret;
 use sluice_nat::sites::{SiteWriter, is_site, site};
 use sluice_wire::{Context, Mac};
@@ -30,7 +30,7 @@ impl SitesService {
     ///
     /// # Errors
     /// No thread, or no descriptor.
-    pub fn start(parameters: Parameters, keeper: SiteWriter, desks: &mut [Counter]) -> Result<Self, DaemonError> {
+    pub fn start(parameters: Parameters, keeper: SiteWriter, desks: &mut [WorkerHandle]) -> Result<Self, DaemonError> {
         let (inbox, heard) = Inbox::new(&parameters)?;
         let hosts = Arc::new(OnceLock::<Weak<Hosts>>::new());
         let port = hosts.clone();
@@ -61,7 +61,7 @@ impl SitesService {
     }
 
     /// Another configuration runs, with the same sites.
-    pub fn follow(&self, config: &Config, policy: &Policy, pools: &PoolNames) {
+    pub fn follow(&self, config: &Config, policy: &Snapshot, pools: &PoolNames) {
         let parameters = build::subscribers(config, &policy.interfaces, pools, self.macs.clone(), self.secret);
         if let Some(parameters) = parameters {
             self.inbox.follow(&parameters);

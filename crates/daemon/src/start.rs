@@ -9,11 +9,11 @@ use sluice_dpdk::memory::{Backing, Region};
 use sluice_dpdk::workers::Waiting;
 use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Port, tsc};
 use sluice_engine::assist::{self, Assist};
+use sluice_engine::control_plane::ControlPlane;
 use sluice_engine::counters::WorkerCounters;
 use sluice_engine::io::PortIndex;
-use sluice_engine::owners::Exchange;
-use sluice_engine::plane::Plane;
-use sluice_engine::request::Counter;
+use sluice_engine::request::WorkerHandle;
+use sluice_engine::shard_owners::ShardExchange;
 use sluice_engine::stages::Stages;
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
@@ -41,11 +41,11 @@ pub struct Running {
     /// The devices.
     pub devices: Devices,
     /// What workers are made from.
-    pub plane: Plane,
+    pub plane: ControlPlane,
     /// The workers.
     pub workers: Workers,
     /// Where each worker is asked.
-    pub desks: Vec<Counter>,
+    pub desks: Vec<WorkerHandle>,
     /// What is known of the ports, by place.
     pub ports: Vec<Known>,
     /// Pools by index.
@@ -144,7 +144,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         tracing::info!("{}", FilterOutlook::of(rules, took));
     }
     let began = Instant::now();
-    let mut plane = Plane::new(
+    let mut plane = ControlPlane::new(
         setup,
         policy,
         &routes,
@@ -157,7 +157,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     // Before the first packet.
     let subscribers = match served {
         Some((keeper, virtual_macs)) => {
-            let interfaces = &plane.policy().interfaces;
+            let interfaces = &plane.snapshot().interfaces;
             let secret = Secret(secrets.subscribers);
             let parameters = build::subscribers(config, interfaces, &pools, virtual_macs, secret);
             parameters
@@ -169,8 +169,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let queues = (0..count).map(|worker| devices.queues(worker as u16)).collect();
     let workers = Workers::start(eal, workers, &config.cores, (waiting(config), queues), began)?;
     for (worker, core) in config.cores.iter().enumerate() {
-        let parts = plane.setup().stages.parts(worker as u16);
-        let shards = plane.setup().owners.count(worker as u16);
+        let parts = plane.start_parameters().stages.parts(worker as u16);
+        let shards = plane.start_parameters().owners.count(worker as u16);
         tracing::info!("worker {worker} on core {core}: {parts}, {shards} shards");
     }
     Ok(Running {
@@ -351,20 +351,25 @@ pub(crate) fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-type Made = (Vec<Worker<'static>>, Vec<Counter>);
+type Made = (Vec<Worker<'static>>, Vec<WorkerHandle>);
 
-fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>, ring: usize) -> Result<Made, DaemonError> {
+fn make_workers(
+    plane: &mut ControlPlane,
+    devices: &Devices,
+    hands: Vec<DpdkIo>,
+    ring: usize,
+) -> Result<Made, DaemonError> {
     let mut workers: Vec<Worker<'static>> = Vec::new();
     let mut desks = Vec::new();
     let lines = plane.lines();
     let others = plane.counters().len().saturating_sub(1);
-    let exchange = Arc::new(Exchange::new(plane.setup().owners.len(), others, ring));
+    let exchange = Arc::new(ShardExchange::new(plane.start_parameters().owners.len(), others, ring));
     // Each shard begins at an even line: records of two lines share a fetch of the processor.
     let part = lines.total().next_multiple_of(2);
     let mut bytes = 0;
     let mut backing = Backing::Hugepages;
     for (own, hand) in (0u16..).zip(hands) {
-        let shards = plane.setup().owners.count(own);
+        let shards = plane.start_parameters().owners.count(own);
         let region = Region::new(part * LINE * shards)?;
         bytes += region.bytes();
         if region.backing() != Backing::Hugepages {
@@ -373,7 +378,7 @@ fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>, ring: 
         // The tables last as long as the process.
         let memory: &'static mut [Line] = region.leak();
         let mut rest = memory.chunks_exact_mut(part);
-        let places = 0..plane.setup().ports as PortIndex;
+        let places = 0..plane.start_parameters().ports as PortIndex;
         let receives = places.filter(|&place| devices.receives(own, place)).collect();
         let memory = |_| rest.next().unwrap_or_default();
         let (mut worker, desk) = plane.worker(own, Box::new(hand), receives, memory, tsc::now)?;
@@ -392,9 +397,9 @@ fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>, ring: 
             worker.share(&reserves);
         }
     }
-    let shards = plane.setup().owners.len();
+    let shards = plane.start_parameters().owners.len();
     let sum = |lines: usize| sluice_config::memory::Bytes((lines * LINE * shards) as u64);
-    let [four, six] = plane.setup().sessions;
+    let [four, six] = plane.start_parameters().sessions;
     tracing::info!("{four} IPv4 sessions in {}", sum(lines.sessions4));
     tracing::info!("{six} IPv6 sessions in {}", sum(lines.sessions6));
     tracing::info!("port leases in {}", sum(lines.bindings4 + lines.bindings6));

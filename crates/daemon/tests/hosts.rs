@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sluice_daemon::host::{HostInterface, HostRouter, Hosts, Queues};
 use sluice_daemon::subscribers::frame::Datagram;
-use sluice_engine::punt::{Giver, Taker, queue};
+use sluice_engine::punt::{PuntReceiver, PuntSender, queue};
 use sluice_testkit::packet::{self, IpNumber, Transport, flag};
 use sluice_wire::ethernet::multicast4;
 use sluice_wire::layers;
@@ -71,8 +71,8 @@ fn within<R: Send + 'static>(name: &str, work: impl FnOnce() -> R + Send + 'stat
 
 /// The workers' ends of the queues.
 struct Workers {
-    to_hosts: Vec<Giver>,
-    from_hosts: Taker,
+    to_hosts: Vec<PuntSender>,
+    from_hosts: PuntReceiver,
 }
 
 impl Workers {
@@ -96,7 +96,7 @@ impl Workers {
         until("a frame of a host", || {
             let (interface, length) = self.from_hosts.head()?;
             let mut frame = vec![0; length];
-            self.from_hosts.take(&mut frame);
+            self.from_hosts.pop(&mut frame);
             wanted(interface, &frame).then_some(frame)
         })
     }
@@ -257,7 +257,7 @@ fn connection_is_answered_by_who_listens_in_the_host() {
         });
         let syn = packet::tcp4("192.168.1.10:40000", "192.168.1.1:179").flags(flag::SYN);
         let syn = syn.macs(PEER_MAC, MAC).build();
-        assert!(workers.to_hosts[1].give(3, [&syn[..12], &syn[12..]]));
+        assert!(workers.to_hosts[1].push(3, [&syn[..12], &syn[12..]]));
         let is_tcp = |_, frame: &[u8]| layers::parse(frame).is_ok_and(|layers| layers.protocol == 6);
         let answer = workers.sent(is_tcp);
         let key = layers::parse(&answer).expect("a whole packet").key4(&answer, 0).tuple;
@@ -271,7 +271,7 @@ fn connection_is_answered_by_who_listens_in_the_host() {
             (answer.get(47), &answer[6..12].try_into().expect("six bytes"))
         );
         // For nobody.
-        assert!(workers.to_hosts[0].give(77, [&syn, &[]]));
+        assert!(workers.to_hosts[0].push(77, [&syn, &[]]));
         until("a stray", || (hosts.strays() == 1).then_some(()));
         let counts = hosts.counts("red").expect("the host's");
         assert_eq!((1, 0, 0), (counts.delivered, counts.undelivered, counts.lost));
@@ -299,7 +299,7 @@ fn groups_pass_in_both_directions() {
             .payload(b"routes")
             .ttl(1);
         let frame = update.macs(PEER_MAC, multicast4(0xe000_0009)).build();
-        assert!(workers.to_hosts[0].give(3, [&frame, &[]]));
+        assert!(workers.to_hosts[0].push(3, [&frame, &[]]));
         let mut buffer = [0; 64];
         let (length, from) = socket.recv_from(&mut buffer).expect("what the neighbour sent");
         assert_eq!(
@@ -392,7 +392,7 @@ fn namespace_of_a_process_that_died_is_taken_over_with_what_lives_in_it() {
             let question = packet::udp4("192.168.1.10:7", "192.168.1.1:5000")
                 .payload(b"alive?")
                 .macs(PEER_MAC, MAC);
-            assert!(workers.to_hosts[0].give(3, [&question.build(), &[]]));
+            assert!(workers.to_hosts[0].push(3, [&question.build(), &[]]));
             let mut buffer = [0; 64];
             let (length, from) = socket.recv_from(&mut buffer).expect("the socket lives on");
             assert_eq!(b"alive?", &buffer[..length]);
@@ -436,7 +436,7 @@ fn routers_come_and_go_without_disturbing_others() {
             Ipv4Addr::new(192, 168, 3, 1),
             Transport::Raw(IpNumber(254)),
         );
-        assert!(workers.to_hosts[0].give(3, [&raw.macs(PEER_MAC, MAC).build(), &[]]));
+        assert!(workers.to_hosts[0].push(3, [&raw.macs(PEER_MAC, MAC).build(), &[]]));
         // A protocol that nobody speaks is answered by the kernel, by the interface that has this place now.
         workers
             .sent(|interface, frame| interface == 3 && layers::parse(frame).is_ok_and(|layers| layers.protocol == 1));

@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, TestRunner};
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, check};
 use sluice_daemon::build::{interfaces, routes};
-use sluice_engine::policy::Policy;
+use sluice_engine::snapshot::Snapshot;
 use sluice_route::rib::Rib;
 use sluice_route::rib::{ResolvedSet, Sink};
 use sluice_route::{NextHop, Prefix, Refusal};
@@ -232,7 +232,7 @@ fn holds(links: &[Choice], written: &[Written], seen: &mut Seen) -> Result<(), T
     };
     seen.count("accepted", !written.is_empty());
     let macs = [0, 1, 2, 3].map(|last| [2, 0, 0, 0, 0, last]);
-    let policy = Policy::new(NAMES.len(), interfaces(&config, &macs));
+    let policy = Snapshot::new(NAMES.len(), interfaces(&config, &macs));
     let sets = routes(&config, &policy.interfaces);
     prop_assert!(sets.is_ok(), "{:?}\n{text}", sets.err());
     let (mut rib, mut table) = (Rib::new(Default::default(), [1, 2]), Table::default());

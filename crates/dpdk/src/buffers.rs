@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use sluice_engine::io::{Carried, PortIndex, WorkerIndex};
+use sluice_engine::io::{NoteWords, PortIndex, WorkerIndex};
 use sluice_wire::Window;
 
 /// The name of one buffer; null names none. Copying the name copies no ownership: who owns the buffer is the
@@ -95,7 +95,7 @@ pub unsafe trait RawBuffers: Send {
         buffers: &mut [Buffer],
         rooms: &[u16],
         windows: &[Window],
-        carried: &[Carried],
+        carried: &[NoteWords],
     ) -> usize;
 
     /// The device of a port has come, or goes.
@@ -128,5 +128,5 @@ pub unsafe trait RawBuffers: Send {
     }
 
     /// Give what other workers have put for this one.
-    fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize;
+    fn take(&mut self, coming: Coming<'_>, carried: &mut [NoteWords]) -> usize;
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sluice_engine::io::BATCH;
+use sluice_engine::io::BURST_SIZE;
 
 use crate::tsc;
 
@@ -40,7 +40,7 @@ impl Coalescing {
     /// So many frames were there.
     #[inline(always)]
     pub(crate) fn received(&mut self, count: usize, now: u64) {
-        let few = (1..BATCH).contains(&count);
+        let few = (1..BURST_SIZE).contains(&count);
         self.due = if few { now + self.period } else { 0 };
     }
 }
@@ -53,9 +53,9 @@ mod tests {
     fn queue_is_left_alone_for_a_period_after_a_burst_that_was_not_full() {
         let mut coalescing = Coalescing { period: 100, due: 0 };
         assert!(coalescing.is_due(7), "the first frame is taken at once");
-        coalescing.received(BATCH - 1, 7);
+        coalescing.received(BURST_SIZE - 1, 7);
         assert_eq!([false, true], [106, 107].map(|now| coalescing.is_due(now)));
-        coalescing.received(BATCH, 107);
+        coalescing.received(BURST_SIZE, 107);
         assert!(coalescing.is_due(108), "more wait");
         coalescing.received(1, 108);
         coalescing.received(0, 208);

@@ -5,13 +5,18 @@
 
 use arrayvec::ArrayVec;
 use sluice_engine::io::{
-    BATCH, Carried, HAND, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex,
+    BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError,
+    WorkerIndex,
 };
 use sluice_wire::{Packet, Window};
 
 use crate::buffers::{Buffer, Coming, RawBuffers, Room};
 
-const REFUSALS: [Refusal; 3] = [Refusal::TooLongToLinearise, Refusal::Shared, Refusal::BadLength];
+const REFUSALS: [ReceiveError; 3] = [
+    ReceiveError::TooLongToLinearise,
+    ReceiveError::Shared,
+    ReceiveError::BadLength,
+];
 
 /// A buffer that waits outside the hand; `serial` tells handles of one place apart.
 #[derive(Clone, Copy)]
@@ -30,18 +35,18 @@ pub struct Hand<B: RawBuffers> {
     /// Of these, not yet disposed of.
     held: usize,
     /// Names of the buffers, none in slots that are disposed of.
-    buffers: [Buffer; HAND],
-    rooms: [Room; HAND],
-    windows: [Window; HAND],
+    buffers: [Buffer; BURST_BUFFERS],
+    rooms: [Room; BURST_BUFFERS],
+    windows: [Window; BURST_BUFFERS],
     /// On the way out: taken out of their slots, in the order of the call.
-    leaving: [Buffer; HAND],
-    leaving_windows: [Window; HAND],
+    leaving: [Buffer; BURST_BUFFERS],
+    leaving_windows: [Window; BURST_BUFFERS],
     /// What travelled with the buffers that other workers handed over.
-    came: [Carried; BATCH],
+    came: [NoteWords; BURST_SIZE],
     shelves: Box<[Shelf]>,
     /// Indexes of empty shelves.
     free_shelves: Vec<u16>,
-    refused: Vec<[(Refusal, u64); 3]>,
+    refused: Vec<[(ReceiveError, u64); 3]>,
 }
 
 // SAFETY: the names and rooms belong to the hand alone (contract of `RawBuffers`, itself `Send`), so they may
@@ -63,12 +68,12 @@ impl<B: RawBuffers> Hand<B> {
             source,
             length: 0,
             held: 0,
-            buffers: [Buffer::NONE; HAND],
-            rooms: [Room::EMPTY; HAND],
-            windows: [Window::default(); HAND],
-            leaving: [Buffer::NONE; HAND],
-            leaving_windows: [Window::default(); HAND],
-            came: [Carried::default(); BATCH],
+            buffers: [Buffer::NONE; BURST_BUFFERS],
+            rooms: [Room::EMPTY; BURST_BUFFERS],
+            windows: [Window::default(); BURST_BUFFERS],
+            leaving: [Buffer::NONE; BURST_BUFFERS],
+            leaving_windows: [Window::default(); BURST_BUFFERS],
+            came: [NoteWords::default(); BURST_SIZE],
             shelves: vec![shelf; parked].into_boxed_slice(),
             free_shelves: (0..parked).rev().map(|index| index as u16).collect(),
             refused,
@@ -103,7 +108,7 @@ impl<B: RawBuffers> Hand<B> {
     #[cold]
     fn refuse(&mut self, port: PortIndex, count: usize, faults: u64) -> usize {
         let base = self.length;
-        let mut unusable: ArrayVec<Buffer, BATCH> = ArrayVec::new();
+        let mut unusable: ArrayVec<Buffer, BURST_SIZE> = ArrayVec::new();
         let mut kept = 0;
         for index in 0..count {
             let (from, to) = (base + index, base + kept);
@@ -128,7 +133,7 @@ impl<B: RawBuffers> Hand<B> {
 
     /// Take slots out, up to the first that holds nothing; returns how many.
     #[inline(always)]
-    fn gather(&mut self, slots: &[Slot]) -> usize {
+    fn gather(&mut self, slots: &[BufferIndex]) -> usize {
         let first = slots.first().map_or(0, |slot| *slot as usize);
         // Most leave as they came: all of them, in their order.
         let in_order = slots
@@ -171,7 +176,7 @@ impl<B: RawBuffers> Hand<B> {
 
     /// `taken` of the `count` leaving ones are gone; the rest goes back into its slots.
     #[inline(always)]
-    fn settle(&mut self, slots: &[Slot], count: usize, taken: usize) -> usize {
+    fn settle(&mut self, slots: &[BufferIndex], count: usize, taken: usize) -> usize {
         let taken = taken.min(count);
         if taken < count {
             for (&slot, &buffer) in slots.iter().zip(&self.leaving[..count]).skip(taken) {
@@ -203,7 +208,7 @@ impl<B: RawBuffers> Hand<B> {
 impl<B: RawBuffers> PacketIo for Hand<B> {
     #[inline]
     fn receive(&mut self, port: PortIndex) -> usize {
-        let to = (self.length + BATCH).min(HAND);
+        let to = (self.length + BURST_SIZE).min(BURST_BUFFERS);
         if self.length == to || port as usize >= self.refused.len() {
             return 0;
         }
@@ -218,9 +223,9 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
     }
 
     #[inline]
-    fn lend<'a>(&'a mut self, into: &mut Lent<'a>) {
+    fn packets<'a>(&'a mut self, into: &mut Packets<'a>) {
         into.clear();
-        let length = self.length.min(HAND);
+        let length = self.length.min(BURST_BUFFERS);
         let slots = self.buffers[..length]
             .iter()
             .zip(&self.rooms[..length])
@@ -241,7 +246,7 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
     }
 
     #[inline]
-    fn transmit(&mut self, port: PortIndex, slots: &[Slot]) -> usize {
+    fn transmit(&mut self, port: PortIndex, slots: &[BufferIndex]) -> usize {
         if port as usize >= self.refused.len() {
             return 0;
         }
@@ -256,7 +261,7 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
     }
 
     #[inline]
-    fn free(&mut self, slots: &[Slot]) {
+    fn free(&mut self, slots: &[BufferIndex]) {
         let mut rest = slots;
         while !rest.is_empty() {
             let count = self.gather(rest);
@@ -269,7 +274,7 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
     }
 
     fn allocate(&mut self, count: usize) -> usize {
-        let to = self.length.saturating_add(count).min(HAND);
+        let to = self.length.saturating_add(count).min(BURST_BUFFERS);
         if self.length == to {
             return 0;
         }
@@ -279,7 +284,7 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
         made
     }
 
-    fn park(&mut self, slot: Slot) -> Option<Parked> {
+    fn park(&mut self, slot: BufferIndex) -> Option<Parked> {
         let at = slot as usize;
         if self.buffers.get(at)?.is_none() {
             return None;
@@ -293,8 +298,8 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
         Some(Parked(index as u32 | (shelf.serial as u32) << 16))
     }
 
-    fn unpark(&mut self, parked: Parked) -> Result<Slot, Parked> {
-        let (Some(index), at @ 0..HAND) = (self.shelf(&parked), self.length) else {
+    fn unpark(&mut self, parked: Parked) -> Result<BufferIndex, Parked> {
+        let (Some(index), at @ 0..BURST_BUFFERS) = (self.shelf(&parked), self.length) else {
             return Err(parked);
         };
         let shelf = self.unshelve(index);
@@ -302,7 +307,7 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
         self.rooms[at] = shelf.room;
         self.windows[at] = shelf.window;
         self.admit(1);
-        Ok(at as Slot)
+        Ok(at as BufferIndex)
     }
 
     fn release(&mut self, parked: Parked) {
@@ -318,21 +323,21 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
         let forgotten = self.held;
         if forgotten != 0 {
             for at in 0..self.length {
-                self.free(&[at as Slot]);
+                self.free(&[at as BufferIndex]);
             }
         }
         self.length = 0;
         forgotten
     }
 
-    fn refused(&self, port: PortIndex) -> &[(Refusal, u64)] {
+    fn refused(&self, port: PortIndex) -> &[(ReceiveError, u64)] {
         self.refused
             .get(port as usize)
             .map(|counters| counters.as_slice())
             .unwrap_or_default()
     }
 
-    fn renew(&mut self, port: PortIndex) {
+    fn replace_device(&mut self, port: PortIndex) {
         self.source.renew(port);
     }
 
@@ -340,7 +345,7 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
         self.source.has_device(port)
     }
 
-    fn held(&self) -> usize {
+    fn outstanding(&self) -> usize {
         self.held
     }
 
@@ -350,10 +355,10 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
 }
 
 impl<B: RawBuffers> Handover for Hand<B> {
-    fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
+    fn hand_over(&mut self, to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize {
         let slots = &slots[..slots.len().min(carried.len())];
         let count = self.gather(slots);
-        let mut rooms = [0; HAND];
+        let mut rooms = [0; BURST_BUFFERS];
         for (length, &slot) in rooms.iter_mut().zip(&slots[..count]) {
             *length = self.rooms[slot as usize].length;
         }
@@ -371,11 +376,11 @@ impl<B: RawBuffers> Handover for Hand<B> {
     }
 
     #[inline]
-    fn approach(&mut self) {
+    fn prefetch_handed_over(&mut self) {
         self.source.approach();
     }
 
-    fn room(&self, to: WorkerIndex) -> usize {
+    fn free_entries(&self, to: WorkerIndex) -> usize {
         self.source.room(to)
     }
 
@@ -392,10 +397,10 @@ impl<B: RawBuffers> Handover for Hand<B> {
     }
 
     #[inline]
-    fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
-        let to = (self.length + carried.remaining_capacity()).min(HAND);
+    fn take_over(&mut self, carried: &mut ArrayVec<NoteWords, BURST_SIZE>) -> usize {
+        let to = (self.length + carried.remaining_capacity()).min(BURST_BUFFERS);
         let places = self.length..to;
-        let room = places.len().min(BATCH);
+        let room = places.len().min(BURST_SIZE);
         let coming = Coming {
             buffers: &mut self.buffers[places.clone()],
             rooms: &mut self.rooms[places.clone()],

@@ -2,7 +2,7 @@
 //! consumer, and everything that the other worker has to know beside the packet's bytes lies in the ring.
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use sluice_engine::io::Carried;
+use sluice_engine::io::NoteWords;
 use sluice_table::prefetch;
 use sluice_wire::Window;
 
@@ -17,7 +17,7 @@ struct Handed {
     buffer: Buffer,
     room: u16,
     window: Window,
-    carried: Carried,
+    carried: NoteWords,
 }
 
 // SAFETY: the name is of a buffer that this value alone owns, and buffers may be used on any thread.
@@ -88,7 +88,7 @@ impl Ends {
         buffers: &[Buffer],
         rooms: &[u16],
         windows: &[Window],
-        carried: &[Carried],
+        carried: &[NoteWords],
     ) -> usize {
         let Some(Some(To { ring, put, .. })) = self.to.get_mut(to) else {
             return 0;
@@ -125,7 +125,7 @@ impl Ends {
     /// Ask the processor for the packets that the next [`take`](Self::take) gives.
     #[inline]
     pub(crate) fn approach(&mut self) {
-        let mut left = sluice_engine::io::BATCH;
+        let mut left = sluice_engine::io::BURST_SIZE;
         for ring in &mut self.from {
             let count = ring.slots().min(left);
             let Ok(chunk) = ring.read_chunk(count) else { continue };
@@ -141,7 +141,7 @@ impl Ends {
 
     /// Take what others have put, as many as there is place for.
     #[inline]
-    pub(crate) fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize {
+    pub(crate) fn take(&mut self, coming: Coming<'_>, carried: &mut [NoteWords]) -> usize {
         let most = coming
             .buffers
             .len()

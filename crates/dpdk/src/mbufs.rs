@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_engine::io::{BATCH, Carried, PortIndex, WorkerIndex};
+use sluice_engine::io::{BURST_SIZE, NoteWords, PortIndex, WorkerIndex};
 use sluice_wire::{Checksums, Window};
 
 use crate::buffers::{Buffer, Coming, RawBuffers, Room};
@@ -26,7 +26,7 @@ const _: () = {
     assert!(Checksums::BadL3 as u32 == sys::SLUICE_CHECKSUMS_BAD_L3);
     assert!(Checksums::BadL4 as u32 == sys::SLUICE_CHECKSUMS_BAD_L4);
     assert!(Checksums::LeftToOffload as u32 == sys::SLUICE_CHECKSUMS_LEFT);
-    assert!(BATCH == sys::SLUICE_BURST as usize);
+    assert!(BURST_SIZE == sys::SLUICE_BURST as usize);
 };
 
 impl Coming<'_> {
@@ -152,7 +152,7 @@ unsafe impl RawBuffers for Mbufs {
         buffers: &mut [Buffer],
         rooms: &[u16],
         windows: &[Window],
-        carried: &[Carried],
+        carried: &[NoteWords],
     ) -> usize {
         // SAFETY: the caller owns the buffers and gives up those taken; all are of our own pools, whose buffers have no
         // private area.
@@ -177,7 +177,7 @@ unsafe impl RawBuffers for Mbufs {
     }
 
     #[inline]
-    fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize {
+    fn take(&mut self, coming: Coming<'_>, carried: &mut [NoteWords]) -> usize {
         self.handover.take(coming, carried)
     }
 

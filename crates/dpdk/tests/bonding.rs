@@ -112,11 +112,11 @@ fn bond_goes_on_without_a_member_and_takes_it_again() {
         for (place, port) in (0..).zip(&ports) {
             assert_eq!((1, false), (port.lost_members().len(), port.is_gone()));
             opened.devices.pause(place, port);
-            hand.renew(place);
+            hand.replace_device(place);
             assert_eq!(0, hand.receive(place));
             drop(port.part_members());
             opened.devices.resume(place, port);
-            hand.renew(place);
+            hand.replace_device(place);
             assert_eq!(
                 (0, 0),
                 (port.lost_members().len(), port.absent_members().len()),

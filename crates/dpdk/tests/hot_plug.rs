@@ -49,7 +49,7 @@ fn port_that_is_attached_later_carries_frames_and_one_that_is_detached_none() {
                     attached.mac(),
                     "the address that it was given, not the one that it came with"
                 );
-                opened.hand.renew(SPARE);
+                opened.hand.replace_device(SPARE);
                 assert!(opened.hand.has_device(SPARE) && opened.devices.receives(0, SPARE));
                 exchange(&mut opened.hand, 0, 1, 64, 64);
                 let before = attached.statistics().sent;
@@ -59,7 +59,7 @@ fn port_that_is_attached_later_carries_frames_and_one_that_is_detached_none() {
                 command("ip link delete va");
                 assert!(attached.is_gone());
                 let detached = opened.devices.detach(SPARE).expect("it is there");
-                opened.hand.renew(SPARE);
+                opened.hand.replace_device(SPARE);
                 assert_eq!(0, opened.hand.receive(SPARE));
                 drop((attached, detached));
                 assert_eq!(2, opened.devices.ports().len());
@@ -95,7 +95,7 @@ fn af_xdp_interface_that_was_deleted_and_made_again_is_attached_again() {
                 drop(opened.devices.detach(place));
             }
             // The port's last holder is gone already: nobody may call it, and the hand has not.
-            (0..2).for_each(|place| opened.hand.renew(place));
+            (0..2).for_each(|place| opened.hand.replace_device(place));
             command("ip link delete va");
             veth("va", "vb", 1500);
             for (place, wanted) in [(0, port("va")), (1, other)] {
@@ -103,7 +103,7 @@ fn af_xdp_interface_that_was_deleted_and_made_again_is_attached_again() {
                     .devices
                     .attach(place, &wanted)
                     .unwrap_or_else(|error| panic!("{error}"));
-                opened.hand.renew(place);
+                opened.hand.replace_device(place);
             }
             exchange_by_kernel(&mut opened.hand, 1, 0, 500, 64);
             exchange_by_kernel(&mut opened.hand, 0, 1, 500, 1514);
@@ -148,12 +148,12 @@ fn af_xdp_interface_that_stays_is_attached_again_after_it_was_detached() {
             for _ in 0..3 {
                 exchange_by_kernel(&mut opened.hand, 1, 0, 500, 64);
                 drop(opened.devices.detach(0));
-                opened.hand.renew(0);
+                opened.hand.replace_device(0);
                 opened
                     .devices
                     .attach(0, &port("va"))
                     .unwrap_or_else(|error| panic!("{error}"));
-                opened.hand.renew(0);
+                opened.hand.replace_device(0);
             }
             exchange_by_kernel(&mut opened.hand, 0, 1, 500, 1514);
             opened.close();

@@ -50,7 +50,7 @@ fn ring_that_is_full_leaves_the_rest_in_the_hand() {
         assert_eq!(100, hand.allocate(100));
         let slots: Vec<u8> = (0..100).collect();
         assert_eq!(64, hand.transmit(0, &slots));
-        assert_eq!(36, hand.held());
+        assert_eq!(36, hand.outstanding());
         assert_eq!(0, hand.transmit(0, &slots[64..]));
         assert_eq!(36, hand.end(), "what was left is freed at the end");
         opened.close();

@@ -3,7 +3,7 @@
 use crate::support::{close, frame, on_each_memory, plan, port, receive_some, send, veth, wait_for};
 use sluice_dpdk::injection::Injected;
 use sluice_dpdk::{Devices, Driver, Plan, PortPlan};
-use sluice_engine::io::{Lent, PacketIo, Refusal};
+use sluice_engine::io::{PacketIo, Packets, ReceiveError};
 use sluice_wire::Checksums;
 
 /// A frame with tags before its type.
@@ -77,16 +77,16 @@ fn checksum_flags_become_what_is_known() {
         ] {
             hand.inject(0, kind, &frame(1, 60));
             assert_eq!(1, hand.receive(0));
-            let mut lent = Lent::new();
-            hand.lend(&mut lent);
+            let mut lent = Packets::new();
+            hand.packets(&mut lent);
             assert_eq!(expected, lent[0].checksums(), "{kind:?}");
             drop(lent);
             // And what is known goes along over a ring.
             assert_eq!(1, hand.transmit(0, &[0]));
             assert_eq!(0, hand.end());
             assert_eq!(1, hand.receive(0));
-            let mut lent = Lent::new();
-            hand.lend(&mut lent);
+            let mut lent = Packets::new();
+            hand.packets(&mut lent);
             assert_eq!(expected, lent[0].checksums(), "{kind:?} over a ring");
             drop(lent);
             hand.free(&[0]);
@@ -107,7 +107,7 @@ fn segments_become_one_buffer_or_are_refused_by_name() {
         hand.inject(0, Injected::Plain, &short);
         let came = receive_some(hand, 0, |_| true);
         assert_eq!(vec![[&short[..], &short[..]].concat(), short], came);
-        assert_eq!((Refusal::TooLongToLinearise, 1), hand.refused(0)[0]);
+        assert_eq!((ReceiveError::TooLongToLinearise, 1), hand.refused(0)[0]);
         opened.close();
     });
 }
@@ -123,9 +123,9 @@ fn shared_and_empty_buffers_are_refused_by_name() {
         assert_eq!(vec![frame(3, 60)], receive_some(hand, 0, |_| true));
         assert_eq!(
             [
-                (Refusal::TooLongToLinearise, 0),
-                (Refusal::Shared, 1),
-                (Refusal::BadLength, 1)
+                (ReceiveError::TooLongToLinearise, 0),
+                (ReceiveError::Shared, 1),
+                (ReceiveError::BadLength, 1)
             ],
             *hand.refused(0)
         );
@@ -154,8 +154,8 @@ fn frames_go_from_worker_to_worker_with_what_they_carry() {
         let slots: Vec<u8> = (0..100).collect();
         let carried: Vec<[u64; 4]> = (0..100).map(|number| [number; 4]).collect();
         {
-            let mut lent = Lent::new();
-            first.lend(&mut lent);
+            let mut lent = Packets::new();
+            first.packets(&mut lent);
             for (number, packet) in lent.iter_mut().enumerate() {
                 packet.set_len(60);
                 packet.bytes_mut().copy_from_slice(&frame(number as u32, 60));
@@ -164,7 +164,7 @@ fn frames_go_from_worker_to_worker_with_what_they_carry() {
         }
         assert_eq!(64, first.hand_over(1, &slots, &carried), "the ring holds 64");
         assert_eq!(0, first.hand_over(7, &slots[64..], &carried), "there is no such worker");
-        assert_eq!(36, first.held());
+        assert_eq!(36, first.outstanding());
         first.mark();
         assert!(!first.has_arrived());
         first.free(&slots[64..]);
@@ -180,8 +180,8 @@ fn frames_go_from_worker_to_worker_with_what_they_carry() {
         assert!(!first.has_arrived());
         first.end();
         {
-            let mut lent = Lent::new();
-            second.lend(&mut lent);
+            let mut lent = Packets::new();
+            second.packets(&mut lent);
             for (number, packet) in lent.iter().enumerate() {
                 assert_eq!(frame(number as u32, 60), packet.bytes());
                 assert_eq!(Checksums::Vouched, packet.checksums());

@@ -11,7 +11,9 @@ use arrayvec::ArrayVec;
 use proptest::prelude::*;
 use sluice_dpdk::buffers::{Buffer, Coming, RawBuffers, Room};
 use sluice_dpdk::hand::Hand;
-use sluice_engine::io::{BATCH, Carried, HAND, Handover, Lent, PacketIo, Parked, Refusal, Slot};
+use sluice_engine::io::{
+    BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, ReceiveError,
+};
 use sluice_wire::{Checksums, Window};
 
 const ROOM: usize = 256;
@@ -26,7 +28,7 @@ struct Ledger {
     sent: Vec<(u32, Window)>,
     freed: u64,
     /// Put for another worker and not taken.
-    ring: VecDeque<(Buffer, Window, Carried)>,
+    ring: VecDeque<(Buffer, Window, NoteWords)>,
     ring_room: usize,
     /// Frames that a receive brings.
     come: usize,
@@ -149,7 +151,7 @@ unsafe impl RawBuffers for Fake {
         buffers: &mut [Buffer],
         _rooms: &[u16],
         windows: &[Window],
-        carried: &[Carried],
+        carried: &[NoteWords],
     ) -> usize {
         let mut ledger = self.ledger();
         let taken = buffers.len().min(ledger.ring_room.saturating_sub(ledger.ring.len()));
@@ -159,7 +161,7 @@ unsafe impl RawBuffers for Fake {
         taken
     }
 
-    fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize {
+    fn take(&mut self, coming: Coming<'_>, carried: &mut [NoteWords]) -> usize {
         let mut ledger = self.ledger();
         let count = coming.buffers.len().min(carried.len()).min(ledger.ring.len());
         let Coming {
@@ -185,28 +187,28 @@ unsafe impl RawBuffers for Fake {
 enum Step {
     Receive { come: usize, faulty: usize },
     Allocate(usize),
-    Transmit { slots: Vec<Slot>, take: usize },
-    Free(Vec<Slot>),
+    Transmit { slots: Vec<BufferIndex>, take: usize },
+    Free(Vec<BufferIndex>),
     Write,
-    Park(Slot),
+    Park(BufferIndex),
     Unpark(usize),
     Release(usize),
     Forged(u32),
-    HandOver { slots: Vec<Slot>, ring_room: usize },
+    HandOver { slots: Vec<BufferIndex>, ring_room: usize },
     TakeOver,
     End,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     // Slots twice, out of order, never used and out of range are among them.
-    let slots = || prop::collection::vec(any::<Slot>().prop_map(|slot| slot % 140), 0..40);
+    let slots = || prop::collection::vec(any::<BufferIndex>().prop_map(|slot| slot % 140), 0..40);
     prop_oneof![
-        3 => (0..=BATCH, 0..5usize).prop_map(|(come, faulty)| Step::Receive { come, faulty }),
-        1 => (0..HAND + 9).prop_map(Step::Allocate),
+        3 => (0..=BURST_SIZE, 0..5usize).prop_map(|(come, faulty)| Step::Receive { come, faulty }),
+        1 => (0..BURST_BUFFERS + 9).prop_map(Step::Allocate),
         3 => (slots(), 0..40usize).prop_map(|(slots, take)| Step::Transmit { slots, take }),
         2 => slots().prop_map(Step::Free),
         2 => Just(Step::Write),
-        2 => any::<Slot>().prop_map(|slot| Step::Park(slot % 140)),
+        2 => any::<BufferIndex>().prop_map(|slot| Step::Park(slot % 140)),
         1 => any::<usize>().prop_map(Step::Unpark),
         1 => any::<usize>().prop_map(Step::Release),
         1 => any::<u32>().prop_map(|handle| Step::Forged(handle % 0x2_0010)),
@@ -251,15 +253,15 @@ impl Bench {
             }
             Step::Transmit { slots, take } => {
                 self.tell(|fake| fake.take = take);
-                let before = self.hand.held();
+                let before = self.hand.outstanding();
                 let sent = self.hand.transmit(1, &slots);
                 assert!(sent <= slots.len());
-                assert_eq!(before, self.hand.held() + sent);
+                assert_eq!(before, self.hand.outstanding() + sent);
             }
             Step::Free(slots) => self.hand.free(&slots),
             Step::Write => {
-                let mut lent = Lent::new();
-                self.hand.lend(&mut lent);
+                let mut lent = Packets::new();
+                self.hand.packets(&mut lent);
                 for packet in &mut lent {
                     packet.grow_front(8);
                     packet.bytes_mut().fill(0xa5);
@@ -288,7 +290,7 @@ impl Bench {
             }
             Step::HandOver { slots, ring_room } => {
                 self.tell(|fake| fake.ring_room = ring_room);
-                let carried: Vec<Carried> = slots.iter().map(|&slot| [u64::from(slot); 4]).collect();
+                let carried: Vec<NoteWords> = slots.iter().map(|&slot| [u64::from(slot); 4]).collect();
                 self.hand.hand_over(1, &slots, &carried);
             }
             Step::TakeOver => {
@@ -298,14 +300,14 @@ impl Bench {
             }
             Step::End => {
                 self.hand.end();
-                assert_eq!(0, self.hand.held());
+                assert_eq!(0, self.hand.outstanding());
             }
         }
         let ledger = self.ledger.lock().expect("the ledger");
         assert_eq!(self.parked.len(), self.hand.parked());
         assert_eq!(
             ledger.out.len(),
-            self.hand.held() + self.hand.parked() + ledger.ring.len(),
+            self.hand.outstanding() + self.hand.parked() + ledger.ring.len(),
             "each buffer that is out is in the hand, parked or in the ring"
         );
     }
@@ -361,8 +363,8 @@ fn transmit_that_is_refused_in_part_leaves_the_rest_with_their_windows() {
         .map(|(serial, window)| (*serial, window.length))
         .collect();
     assert_eq!(vec![(4, 72), (2, 72)], sent);
-    let mut lent = Lent::new();
-    bench.hand.lend(&mut lent);
+    let mut lent = Packets::new();
+    bench.hand.packets(&mut lent);
     assert_eq!(
         vec![72, 0, 72, 0],
         lent.iter().map(|packet| packet.len()).collect::<Vec<_>>()
@@ -376,7 +378,7 @@ fn slot_named_twice_is_freed_once() {
     let mut bench = Bench::new(64, 0);
     bench.do_step(Step::Receive { come: 3, faulty: 0 });
     bench.hand.free(&[1, 1, 2, 200, 1, 0]);
-    assert_eq!(0, bench.hand.held());
+    assert_eq!(0, bench.hand.outstanding());
     assert_eq!(3, bench.ledger.lock().expect("the ledger").freed);
     bench.finish();
 }
@@ -387,9 +389,9 @@ fn frames_that_can_not_be_used_are_freed_and_counted_by_reason() {
     bench.tell(|fake| (fake.come, fake.faulty) = (9, 2));
     assert_eq!(4, bench.hand.receive(1));
     let expected = [
-        (Refusal::TooLongToLinearise, 2),
-        (Refusal::Shared, 1),
-        (Refusal::BadLength, 2),
+        (ReceiveError::TooLongToLinearise, 2),
+        (ReceiveError::Shared, 1),
+        (ReceiveError::BadLength, 2),
     ];
     assert_eq!(expected, *bench.hand.refused(1));
     assert_eq!(0, bench.hand.refused(0)[0].1);
@@ -410,7 +412,7 @@ fn parked_buffers_go_with_the_hand() {
     let mut bench = Bench::new(64, 4);
     bench.do_step(Step::Receive { come: 6, faulty: 0 });
     let parked: Vec<_> = (0..6).filter_map(|slot| bench.hand.park(slot)).collect();
-    assert_eq!((4, 4, 2), (parked.len(), bench.hand.parked(), bench.hand.held()));
+    assert_eq!((4, 4, 2), (parked.len(), bench.hand.parked(), bench.hand.outstanding()));
     bench.finish();
 }
 
@@ -426,8 +428,8 @@ fn carried_words_come_with_their_packet() {
     let mut carried = ArrayVec::new();
     assert_eq!(2, bench.hand.take_over(&mut carried));
     assert_eq!([[2; 4], [0; 4]], carried.as_slice());
-    let mut lent = Lent::new();
-    bench.hand.lend(&mut lent);
+    let mut lent = Packets::new();
+    bench.hand.packets(&mut lent);
     assert_eq!(&3u32.to_ne_bytes(), &lent[0].bytes()[..4]);
     drop(lent);
     bench.finish();

@@ -4,7 +4,7 @@ use crate::support::{
     self, Opened, exchange, frame, is_ours, on_each_memory, port, private_path, receive_some, send, wait_for,
 };
 use sluice_dpdk::{Plan, PortPlan};
-use sluice_engine::io::{Lent, PacketIo};
+use sluice_engine::io::{PacketIo, Packets};
 use sluice_wire::Checksums;
 
 #[test]
@@ -26,7 +26,7 @@ fn memif_pair_exchanges_frames() {
 /// The client first: DPDK's memif frees twice what it has of a connection that both ends close at the same moment.
 fn close_memif_pair(mut opened: Opened) {
     drop(opened.devices.detach(1));
-    opened.hand.renew(1);
+    opened.hand.replace_device(1);
     let server = opened.devices.port(0).expect("the server's port");
     wait_for("the server to see its peer go", || (!server.link().up).then_some(()));
     drop(server);
@@ -131,8 +131,8 @@ fn checksum_left_to_offload_by_virtio_arrives_as_left() {
             let hand = &mut opened.hand;
             assert_eq!(1, hand.allocate(1));
             {
-                let mut lent = Lent::new();
-                hand.lend(&mut lent);
+                let mut lent = Packets::new();
+                hand.packets(&mut lent);
                 lent[0].set_len(60);
                 lent[0].bytes_mut().copy_from_slice(&left_to_offload());
                 lent[0].set_checksums(Checksums::LeftToOffload);
@@ -141,8 +141,8 @@ fn checksum_left_to_offload_by_virtio_arrives_as_left() {
             assert_eq!(0, hand.end());
             wait_for("the frame", || (hand.receive(to) == 1).then_some(()));
             {
-                let mut lent = Lent::new();
-                hand.lend(&mut lent);
+                let mut lent = Packets::new();
+                hand.packets(&mut lent);
                 assert_eq!(left_to_offload(), lent[0].bytes());
                 assert_eq!(
                     Checksums::LeftToOffload,

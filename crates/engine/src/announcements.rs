@@ -9,7 +9,7 @@ use rustc_hash::FxHasher;
 use sluice_route::Address;
 
 use crate::nodes::neighbour::stands_in_for;
-use crate::policy::{Interface, Policy};
+use crate::snapshot::{Interface, Snapshot};
 
 /// How often each address is announced, and nanoseconds between (RFC 5227: `ANNOUNCE_NUM`, `ANNOUNCE_INTERVAL`).
 const ANNOUNCE: (u8, u64) = (2, 2_000_000_000);
@@ -22,14 +22,14 @@ const SEARCHED: u8 = 16;
 
 /// An address of an interface: in the network of which of its addresses, and which there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct AddressPosition {
     network: u16,
     offset: u32,
 }
 
-impl Place {
+impl AddressPosition {
     /// The address; none where it is none to be announced.
-    pub fn address(self, interface: &Interface, policy: &Policy) -> Option<Address> {
+    pub fn address(self, interface: &Interface, snapshot: &Snapshot) -> Option<Address> {
         let &(own, length) = interface.link.addresses.get(usize::from(self.network))?;
         let Address::V4(four) = own else {
             return Some(own);
@@ -47,7 +47,7 @@ impl Place {
                 && sluice_route::Prefix::new(other, bits).contains(plain)
                 && matches!(other, Address::V4(_))
         };
-        let is_ours = interface.link.owns(plain) || stands_in_for(interface, policy, address);
+        let is_ours = interface.link.owns(plain) || stands_in_for(interface, snapshot, address);
         (is_ours && !before.copied().any(|one| is_known(&one))).then_some(plain)
     }
 
@@ -88,7 +88,7 @@ struct Announcing {
     left: u8,
     next: u64,
     began: u64,
-    place: Place,
+    place: AddressPosition,
 }
 
 /// Announcements of all interfaces.
@@ -108,19 +108,19 @@ impl Announcements {
     }
 
     /// Announce what is due.
-    pub fn advance(&mut self, policy: &Policy, now: u64, mut announce: impl FnMut(u16, Place)) {
-        for &number in policy.announcing.iter() {
+    pub fn advance(&mut self, snapshot: &Snapshot, now: u64, mut announce: impl FnMut(u16, AddressPosition)) {
+        for &number in snapshot.announcing.iter() {
             let (Some(interface), Some(one), Some(ups)) = (
-                policy.interface(number),
+                snapshot.interface(number),
                 self.of_interface.get_mut(usize::from(number)),
                 self.ups.get(usize::from(number)),
             ) else {
                 continue;
             };
             let ups = ups.load(Ordering::Relaxed);
-            if one.committed != Some(policy.committed) {
-                one.committed = Some(policy.committed);
-                let now_there = digest(interface, policy);
+            if one.committed != Some(snapshot.committed) {
+                one.committed = Some(snapshot.committed);
+                let now_there = digest(interface, snapshot);
                 if now_there != one.announced {
                     one.announced = now_there;
                     one.begin(now);
@@ -131,21 +131,21 @@ impl Announcements {
                 one.begin(now);
             }
             if one.left > 0 && now >= one.next {
-                one.step((interface, policy), now, |place| announce(number, place));
+                one.step((interface, snapshot), now, |place| announce(number, place));
             }
         }
     }
 }
 
 /// A digest of what there is to be announced.
-fn digest(interface: &Interface, policy: &Policy) -> u64 {
+fn digest(interface: &Interface, snapshot: &Snapshot) -> u64 {
     let mut hasher = FxHasher::default();
     interface.mac.hash(&mut hasher);
     for (address, length) in &interface.link.addresses {
         (address.number(), address.bits(), length).hash(&mut hasher);
     }
     if interface.outside {
-        policy.leases.generation.hash(&mut hasher);
+        snapshot.leases.generation.hash(&mut hasher);
     }
     // Never that of nothing.
     hasher.finish() | 1
@@ -153,19 +153,24 @@ fn digest(interface: &Interface, policy: &Policy) -> u64 {
 
 impl Announcing {
     fn begin(&mut self, now: u64) {
-        (self.left, self.next, self.began, self.place) = (ANNOUNCE.0, now, now, Place::default());
+        (self.left, self.next, self.began, self.place) = (ANNOUNCE.0, now, now, AddressPosition::default());
     }
 
-    fn step(&mut self, (interface, policy): (&Interface, &Policy), now: u64, mut announce: impl FnMut(Place)) {
+    fn step(
+        &mut self,
+        (interface, snapshot): (&Interface, &Snapshot),
+        now: u64,
+        mut announce: impl FnMut(AddressPosition),
+    ) {
         let (looks, mut left, pause) = STEP;
         for _ in 0..looks {
             if self.place.is_end(interface) {
                 self.left -= 1;
                 self.began = now.max(self.began + ANNOUNCE.1);
-                (self.next, self.place) = (self.began, Place::default());
+                (self.next, self.place) = (self.began, AddressPosition::default());
                 return;
             }
-            if self.place.address(interface, policy).is_some() {
+            if self.place.address(interface, snapshot).is_some() {
                 announce(self.place);
                 left -= 1;
             }

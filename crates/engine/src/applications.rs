@@ -24,23 +24,23 @@ pub enum Application {
     /// It will be looked for, from the next packet on.
     Wanted,
     /// It is looked for.
-    Sought(Place),
+    Sought(PendingIndex),
     /// It was looked for: what was found. Both numbers are 0 where nothing was.
     Known(Pair),
 }
 
 /// A place in the pool of its worker, and which use of the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(u32);
+pub struct PendingIndex(u32);
 
 /// Sessions that a worker looks at, at most: what a record's number leaves.
-pub const MOST_SOUGHT: u32 = 1 << SLOT_BITS;
+pub const MAX_PENDING: u32 = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 20;
 const SERIAL_BITS: u32 = 30 - SLOT_BITS;
 
 /// What a record's number is, in its two highest bits.
 const KIND: u32 = 30;
-const SOUGHT: u32 = 1;
+const PENDING: u32 = 1;
 const KNOWN: u32 = 2;
 const WANTED: u32 = 3;
 
@@ -50,7 +50,7 @@ impl Application {
     pub fn from_bits(bits: u32) -> Self {
         let rest = bits & ((1 << KIND) - 1);
         match bits >> KIND {
-            SOUGHT => Self::Sought(Place(rest)),
+            PENDING => Self::Sought(PendingIndex(rest)),
             WANTED => Self::Wanted,
             KNOWN => Self::Known(Pair {
                 master: (rest >> 15) as u16,
@@ -65,7 +65,7 @@ impl Application {
         match self {
             Self::Nothing => 0,
             Self::Wanted => WANTED << KIND,
-            Self::Sought(Place(place)) => SOUGHT << KIND | place,
+            Self::Sought(PendingIndex(place)) => PENDING << KIND | place,
             Self::Known(Pair { master, application }) => {
                 KNOWN << KIND | u32::from(master & 0x7fff) << 15 | u32::from(application & 0x7fff)
             }
@@ -81,7 +81,7 @@ impl Application {
 
 /// What a commit says.
 #[derive(Clone, Debug)]
-pub struct Seeking {
+pub struct IdentificationSettings {
     /// By interface: the applications of sessions that come or go by it are looked for.
     pub interfaces: Vec<bool>,
     /// What they are called.
@@ -90,7 +90,7 @@ pub struct Seeking {
     icmp: [u16; 2],
 }
 
-impl Seeking {
+impl IdentificationSettings {
     /// By these interfaces.
     pub fn new(interfaces: Vec<bool>, names: Arc<Names>) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Seeking {
 
 /// A session that is looked at: shard, family, record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whose {
+pub struct IdentifiedSession {
     /// Its shard.
     pub shard: u16,
     /// IPv6.
@@ -130,7 +130,7 @@ pub struct Whose {
 
 /// What a packet has said of its session's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct IdentificationResult {
     /// What is known by now.
     pub pair: Pair,
     /// It was not known before.
@@ -140,33 +140,33 @@ pub struct Said {
 }
 
 #[derive(Clone, Copy)]
-struct Sought {
+struct PendingSession {
     flow: FlowState,
-    whose: Whose,
+    whose: IdentifiedSession,
     pair: Pair,
 }
 
 struct Pool {
     applications: Applications,
     /// By slot of a flow's state.
-    sought: Box<[Option<Sought>]>,
+    sought: Box<[Option<PendingSession>]>,
 }
 
 /// What a worker finds applications out with, where it does.
 #[derive(Default)]
-pub struct Recognition(Option<RefCell<Box<Pool>>>);
+pub struct Identification(Option<RefCell<Box<Pool>>>);
 
-impl std::fmt::Debug for Recognition {
+impl std::fmt::Debug for Identification {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Recognition").finish_non_exhaustive()
     }
 }
 
-impl Recognition {
+impl Identification {
     /// All that it takes is allocated here, on the control thread.
     pub fn new(capacity: Capacity) -> Result<Self, Error> {
         let capacity = Capacity {
-            flows: capacity.flows.min(MOST_SOUGHT),
+            flows: capacity.flows.min(MAX_PENDING),
             ..capacity
         };
         Ok(Self(Some(RefCell::new(Box::new(Pool {
@@ -176,12 +176,12 @@ impl Recognition {
     }
 
     /// Begin to look at a session; none where there is no place left.
-    pub fn open(&self, whose: Whose, counters: &WorkerCounters) -> Option<Place> {
+    pub fn open(&self, whose: IdentifiedSession, counters: &WorkerCounters) -> Option<PendingIndex> {
         let pool = &mut *self.0.as_ref()?.borrow_mut();
         let flow = pool.applications.open();
         counters.count_applications(pool.applications.counters());
         let flow = flow?;
-        *pool.sought.get_mut(flow.slot() as usize)? = Some(Sought {
+        *pool.sought.get_mut(flow.slot() as usize)? = Some(PendingSession {
             flow,
             whose,
             pair: Pair::default(),
@@ -191,14 +191,14 @@ impl Recognition {
     }
 
     /// A packet of a session, from its IP header on.
-    pub fn look(
+    pub fn inspect(
         &self,
-        place: Place,
+        place: PendingIndex,
         packet: &[u8],
         direction: Direction,
         now: u64,
         counters: &WorkerCounters,
-    ) -> Option<Said> {
+    ) -> Option<IdentificationResult> {
         let pool = &mut *self.0.as_ref()?.borrow_mut();
         let sought = pool.get(place)?;
         let before = sought.pair;
@@ -218,7 +218,7 @@ impl Recognition {
             true => pool.forget(place, pair, counters),
             false => pool.keep(place, pair),
         }
-        Some(Said {
+        Some(IdentificationResult {
             pair,
             is_new: pair != before,
             is_over,
@@ -226,7 +226,7 @@ impl Recognition {
     }
 
     /// A session is looked at no longer: what it is by what was seen until now.
-    pub fn give_up(&self, place: Place, counters: &WorkerCounters) -> Pair {
+    pub fn give_up(&self, place: PendingIndex, counters: &WorkerCounters) -> Pair {
         let Some(pool) = &self.0 else { return Pair::default() };
         let pool = &mut *pool.borrow_mut();
         let Some(sought) = pool.get(place) else {
@@ -255,7 +255,7 @@ impl Recognition {
     }
 
     /// Sessions of a shard that are looked at, from a slot on: the next one, and the slot behind it.
-    pub fn next_of(&self, shard: u16, from: usize) -> Option<(Whose, Place, usize)> {
+    pub fn next_of(&self, shard: u16, from: usize) -> Option<(IdentifiedSession, PendingIndex, usize)> {
         let pool = self.0.as_ref()?.borrow();
         let mut rest = pool.sought.iter().enumerate().skip(from);
         rest.find_map(|(slot, sought)| {
@@ -273,19 +273,19 @@ impl Recognition {
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 
 impl Pool {
-    fn get(&self, Place(bits): Place) -> Option<Sought> {
-        let sought = *self.sought.get((bits & (MOST_SOUGHT - 1)) as usize)?;
-        sought.filter(|sought| place(sought.flow) == Place(bits))
+    fn get(&self, PendingIndex(bits): PendingIndex) -> Option<PendingSession> {
+        let sought = *self.sought.get((bits & (MAX_PENDING - 1)) as usize)?;
+        sought.filter(|sought| place(sought.flow) == PendingIndex(bits))
     }
 
-    fn keep(&mut self, Place(bits): Place, pair: Pair) {
-        if let Some(Some(sought)) = self.sought.get_mut((bits & (MOST_SOUGHT - 1)) as usize) {
+    fn keep(&mut self, PendingIndex(bits): PendingIndex, pair: Pair) {
+        if let Some(Some(sought)) = self.sought.get_mut((bits & (MAX_PENDING - 1)) as usize) {
             sought.pair = pair;
         }
     }
 
-    fn forget(&mut self, Place(bits): Place, pair: Pair, counters: &WorkerCounters) {
-        if let Some(sought) = self.sought.get_mut((bits & (MOST_SOUGHT - 1)) as usize) {
+    fn forget(&mut self, PendingIndex(bits): PendingIndex, pair: Pair, counters: &WorkerCounters) {
+        if let Some(sought) = self.sought.get_mut((bits & (MAX_PENDING - 1)) as usize) {
             *sought = None;
         }
         counters.applications_sought.remove(1);
@@ -294,13 +294,13 @@ impl Pool {
     }
 }
 
-fn place(flow: FlowState) -> Place {
+fn place(flow: FlowState) -> PendingIndex {
     let serial = flow.serial() & ((1 << SERIAL_BITS) - 1);
-    Place(serial << SLOT_BITS | flow.slot())
+    PendingIndex(serial << SLOT_BITS | flow.slot())
 }
 
 /// What becomes of sessions whose applications are looked for, by the names of [`Counters`].
-pub fn fates(counters: &Counters) -> [u64; FATES.len()] {
+pub fn outcomes(counters: &Counters) -> [u64; OUTCOMES.len()] {
     [
         counters.opened,
         counters.found,
@@ -312,7 +312,7 @@ pub fn fates(counters: &Counters) -> [u64; FATES.len()] {
 }
 
 /// Names of [`fates`], and what they mean.
-pub const FATES: [(&str, &str); 6] = [
+pub const OUTCOMES: [(&str, &str); 6] = [
     ("opened", "sessions that were looked at"),
     ("found", "sessions whose application their packets told"),
     (
@@ -334,8 +334,8 @@ mod tests {
         for application in [
             Application::Nothing,
             Application::Wanted,
-            Application::Sought(Place(0)),
-            Application::Sought(Place((1 << KIND) - 1)),
+            Application::Sought(PendingIndex(0)),
+            Application::Sought(PendingIndex((1 << KIND) - 1)),
             pair(0, 0),
             pair(91, 126),
             pair(0x7fff, 0x7fff),
@@ -347,14 +347,14 @@ mod tests {
 
     #[test]
     fn place_of_a_session_that_was_given_up_is_nobodys() {
-        let recognition = Recognition::new(Capacity {
+        let recognition = Identification::new(Capacity {
             flows: 1,
             memory: 1 << 16,
             ..Capacity::default()
         })
         .unwrap();
         let counters = WorkerCounters::new(0, 0);
-        let whose = |shard| Whose {
+        let whose = |shard| IdentifiedSession {
             shard,
             six: false,
             index: RecordIndex(7),
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(Pair::default(), recognition.give_up(first, &counters));
         let second = recognition.open(whose(2), &counters).unwrap();
         assert_ne!(first, second);
-        assert_eq!(None, recognition.look(first, &[], Direction::Forward, 0, &counters));
+        assert_eq!(None, recognition.inspect(first, &[], Direction::Forward, 0, &counters));
         assert_eq!(None, recognition.known(Application::Sought(first)));
         assert_eq!(
             [2, 0, 0, 1, 1, 0],

@@ -8,7 +8,7 @@
 //! What the control thread does to all shards at once (a commit) and what it does to one (a move) keep out of the way of this:
 //! it [`pause`](Assist::pause)s lending, and no worker takes part in two moves.
 
-pub mod judge;
+pub mod controller;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -45,9 +45,9 @@ struct Post {
 
 /// What an I/O worker asks one with sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct AssistRequest {
     /// Which way the shard goes.
-    pub what: What,
+    pub what: ShardMove,
     /// The shard.
     pub shard: u16,
     /// Who asks.
@@ -56,7 +56,7 @@ pub struct Ask {
 
 /// Which way a shard goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ShardMove {
     /// To who asks.
     Lend,
     /// Back from who asks.
@@ -66,19 +66,19 @@ pub enum What {
 const YES: u64 = 3;
 const NO: u64 = 4;
 
-impl Ask {
+impl AssistRequest {
     fn pack(self) -> u64 {
         let what = match self.what {
-            What::Lend => 1,
-            What::TakeBack => 2,
+            ShardMove::Lend => 1,
+            ShardMove::TakeBack => 2,
         };
         what | u64::from(self.shard) << 16 | u64::from(self.by) << 32
     }
 
     fn unpack(word: u64) -> Option<Self> {
         let what = match word & 0xff {
-            1 => What::Lend,
-            2 => What::TakeBack,
+            1 => ShardMove::Lend,
+            2 => ShardMove::TakeBack,
             _ => return None,
         };
         Some(Self {
@@ -122,7 +122,7 @@ impl Assist {
     }
 
     /// A shard sets out. False where none may.
-    pub(crate) fn set_out(&self) -> bool {
+    pub(crate) fn depart(&self) -> bool {
         // Of this and a pause one sees the other: both write first, and then look.
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let may = self.paused.load(Ordering::SeqCst) == 0;
@@ -150,7 +150,7 @@ impl Assist {
     }
 
     /// Look which round each worker is in, after something was said that all shall see.
-    pub(crate) fn look(&self, rounds: &mut [u64]) {
+    pub(crate) fn observe_rounds(&self, rounds: &mut [u64]) {
         // Either a round that begins is seen here, or it sees what was said.
         fence(Ordering::SeqCst);
         for (post, rounds) in self.posts.iter().zip(rounds) {
@@ -170,7 +170,7 @@ impl Assist {
     }
 
     /// Ask a worker. False where another question is there.
-    pub(crate) fn ask(&self, whom: WorkerIndex, ask: Ask) -> bool {
+    pub(crate) fn request(&self, whom: WorkerIndex, ask: AssistRequest) -> bool {
         let asked = self.posts.get(usize::from(whom)).map(|post| &post.asked);
         asked.is_some_and(|asked| {
             let put = asked.compare_exchange(0, ask.pack(), Ordering::AcqRel, Ordering::Relaxed);
@@ -180,8 +180,8 @@ impl Assist {
 
     /// What a worker is asked.
     #[inline(always)]
-    pub(crate) fn asked(&self, own: WorkerIndex) -> Option<Ask> {
-        Ask::unpack(self.posts.get(usize::from(own))?.asked.load(Ordering::Acquire))
+    pub(crate) fn requested(&self, own: WorkerIndex) -> Option<AssistRequest> {
+        AssistRequest::unpack(self.posts.get(usize::from(own))?.asked.load(Ordering::Acquire))
     }
 
     /// A worker answers what it is asked.
@@ -216,27 +216,27 @@ mod tests {
     #[test]
     fn question_waits_for_its_answer_and_keeps_others_out() {
         let assist = assist();
-        let ask = Ask {
-            what: What::TakeBack,
+        let ask = AssistRequest {
+            what: ShardMove::TakeBack,
             shard: 1023,
             by: 2,
         };
-        assert!(assist.ask(1, ask));
-        assert!(!assist.ask(1, Ask { by: 0, ..ask }));
+        assert!(assist.request(1, ask));
+        assert!(!assist.request(1, AssistRequest { by: 0, ..ask }));
         assert_eq!(None, assist.answered(1));
-        assert_eq!((Some(ask), None), (assist.asked(1), assist.asked(0)));
+        assert_eq!((Some(ask), None), (assist.requested(1), assist.requested(0)));
         assist.answer(1, true);
-        assert_eq!(None, assist.asked(1));
-        assert!(!assist.ask(1, ask));
+        assert_eq!(None, assist.requested(1));
+        assert!(!assist.request(1, ask));
         assert_eq!(Some(true), assist.answered(1));
-        assert!(assist.ask(
+        assert!(assist.request(
             1,
-            Ask {
-                what: What::Lend,
+            AssistRequest {
+                what: ShardMove::Lend,
                 ..ask
             }
         ));
-        assert!(!assist.ask(3, ask), "there is no such worker");
+        assert!(!assist.request(3, ask), "there is no such worker");
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
         let assist = assist();
         let mut rounds = [0; 3];
         assist.begin_round(0);
-        assist.look(&mut rounds);
+        assist.observe_rounds(&mut rounds);
         assert_eq!([1, 0, 0], rounds);
         assist.begin_round(1);
         assert!(!assist.have_ended(2, &rounds));
@@ -256,15 +256,15 @@ mod tests {
     #[test]
     fn nothing_sets_out_during_a_pause_and_what_has_set_out_arrives() {
         let assist = assist();
-        assert!(assist.set_out());
+        assert!(assist.depart());
         assist.pause();
         assist.pause();
-        assert!(!assist.set_out() && !assist.is_quiet());
+        assert!(!assist.depart() && !assist.is_quiet());
         assist.arrive();
         assert!(assist.is_quiet());
         assist.resume();
-        assert!(!assist.set_out());
+        assert!(!assist.depart());
         assist.resume();
-        assert!(assist.set_out());
+        assert!(assist.depart());
     }
 }

@@ -1,6 +1,6 @@
 //! The batch: what nodes see of the hand, and the lists by which they pass packets on.
 
-mod passing;
+mod hand_off_lists;
 
 use arrayvec::ArrayVec;
 use sluice_route::Address;
@@ -9,85 +9,85 @@ use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
 use sluice_wire::layers::Layers;
 
-use crate::announcements::Place;
+use crate::announcements::AddressPosition;
 use crate::chains::Copies;
-use crate::counters::Cause;
+use crate::counters::HandOffCause;
 use crate::family::Family;
-use crate::io::{Carried, HAND, Lent, PortIndex, Slot, WorkerIndex};
-use crate::paths::Wanted;
+use crate::forwarding::UnresolvedNeighbour;
+use crate::io::{BURST_BUFFERS, BufferIndex, NoteWords, Packets, PortIndex, WorkerIndex};
+use crate::pending_syns::UnsolicitedSyn;
 use crate::reason::{Own, Reason};
-use crate::unsolicited::Unsolicited;
 
-pub use passing::Passing;
+pub use hand_off_lists::HandOffLists;
 
 /// Packets of inspected sessions.
-pub type Inspected = ArrayVec<(Slot, RecordIndex, Direction), HAND>;
+pub type Inspected = ArrayVec<(BufferIndex, RecordIndex, Direction), BURST_BUFFERS>;
 
-const _: () = assert!(HAND == u128::BITS as usize);
+const _: () = assert!(BURST_BUFFERS == u128::BITS as usize);
 
 /// A list of slots.
-pub type Slots = ArrayVec<Slot, HAND>;
+pub type BufferIndices = ArrayVec<BufferIndex, BURST_BUFFERS>;
 
 /// Where a packet goes on: egress interface and neighbour in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hop(pub u32);
+pub struct AdjacencyIndex(pub u32);
 
-impl Hop {
+impl AdjacencyIndex {
     /// No hop.
-    pub const NONE: Hop = Hop(u32::MAX);
+    pub const NONE: AdjacencyIndex = AdjacencyIndex(u32::MAX);
     /// Back to where translation begins: the packet leads to an inside host by its outside address (RFC 4787, REQ-9).
-    pub const HAIRPIN: Hop = Hop(u32::MAX - 1);
+    pub const HAIRPIN: AdjacencyIndex = AdjacencyIndex(u32::MAX - 1);
     /// A session's, where routes lead nowhere for the moment, or nobody knows yet who is there: each packet asks again.
-    pub const UNROUTED: Hop = Hop(u32::MAX - 2);
+    pub const UNRESOLVED: AdjacencyIndex = AdjacencyIndex(u32::MAX - 2);
     /// To the router's own host: a rule has led the packet there.
-    pub const LOCAL: Hop = Hop(u32::MAX - 3);
+    pub const LOCAL: AdjacencyIndex = AdjacencyIndex(u32::MAX - 3);
     /// Most interfaces that a hop can name.
-    pub const INTERFACES: usize = (1 << 11) - 1;
+    pub const MAX_INTERFACES: usize = (1 << 11) - 1;
     /// Most neighbours that a hop can name.
-    pub const NEIGHBOURS: usize = Self::TERMINALS as usize;
+    pub const MAX_NEIGHBOURS: usize = Self::TERMINAL as usize;
     /// The neighbour of whoever is behind a bridge: nobody knows who it is, and the frame says it.
-    const AS_IT_CAME: u32 = (1 << 21) - 1;
+    const BRIDGED: u32 = (1 << 21) - 1;
     /// From here on terminals of subscribers' sites.
-    const TERMINALS: u32 = 1 << 20;
+    const TERMINAL: u32 = 1 << 20;
 
     /// The neighbour `neighbour` behind `interface`.
     #[inline(always)]
     pub fn new(interface: u16, neighbour: u32) -> Self {
-        Self((interface as u32) << 21 | neighbour & Self::AS_IT_CAME)
+        Self((interface as u32) << 21 | neighbour & Self::BRIDGED)
     }
     /// Out by `interface`, as it came.
     #[inline(always)]
     pub fn bridge(interface: u16) -> Self {
-        Self::new(interface, Self::AS_IT_CAME)
+        Self::new(interface, Self::BRIDGED)
     }
     /// The terminal `terminal` of a site behind `interface`.
     #[inline(always)]
     pub fn terminal(interface: u16, terminal: u32) -> Self {
-        Self::new(interface, Self::TERMINALS | terminal)
+        Self::new(interface, Self::TERMINAL | terminal)
     }
     /// The terminal that it leads to, where it leads to one.
     #[inline(always)]
     pub fn as_terminal(self) -> Option<u32> {
-        let is_one = self.neighbour() & Self::TERMINALS != 0 && self.neighbour() != Self::AS_IT_CAME;
-        (is_one && self.interface() < Self::INTERFACES).then_some(self.neighbour() & !Self::TERMINALS)
+        let is_one = self.neighbour() & Self::TERMINAL != 0 && self.neighbour() != Self::BRIDGED;
+        (is_one && self.interface() < Self::MAX_INTERFACES).then_some(self.neighbour() & !Self::TERMINAL)
     }
     /// The terminal that it names if it leads to one: most that name one do.
     #[inline(always)]
-    pub fn names_terminal(self) -> Option<u32> {
-        (self.0 & Self::TERMINALS != 0).then_some(self.0 & (Self::TERMINALS - 1))
+    pub fn terminal_bits(self) -> Option<u32> {
+        (self.0 & Self::TERMINAL != 0).then_some(self.0 & (Self::TERMINAL - 1))
     }
     /// The same by the interface alone, where it leads to a terminal: what a terminal's frames look like is not the hop's to say.
     #[inline(always)]
     pub fn without_terminal(self) -> Self {
-        match self.0 & Self::TERMINALS != 0 && self.interface() < Self::INTERFACES {
-            true => Self(self.0 | Self::AS_IT_CAME),
+        match self.0 & Self::TERMINAL != 0 && self.interface() < Self::MAX_INTERFACES {
+            true => Self(self.0 | Self::BRIDGED),
             false => self,
         }
     }
     /// Whether it leads over a bridge.
     #[inline(always)]
     pub fn is_bridge(self) -> bool {
-        self.neighbour() == Self::AS_IT_CAME && self.interface() < Self::INTERFACES
+        self.neighbour() == Self::BRIDGED && self.interface() < Self::MAX_INTERFACES
     }
     /// Whether routes say where it leads: neither a bridge nor a site does.
     #[inline(always)]
@@ -97,7 +97,7 @@ impl Hop {
     /// Whether there is a neighbour behind it, which sessions hold.
     #[inline(always)]
     pub fn has_neighbour(self) -> bool {
-        self != Self::HAIRPIN && self.neighbour() & Self::TERMINALS == 0
+        self != Self::HAIRPIN && self.neighbour() & Self::TERMINAL == 0
     }
     /// The egress interface.
     #[inline(always)]
@@ -107,7 +107,7 @@ impl Hop {
     /// The neighbour.
     #[inline(always)]
     pub fn neighbour(self) -> u32 {
-        self.0 & Self::AS_IT_CAME
+        self.0 & Self::BRIDGED
     }
 }
 
@@ -166,7 +166,7 @@ const _: () = assert!(size_of::<Meta>() == 32);
 impl Meta {
     /// Whether the gateway itself made it.
     #[inline(always)]
-    pub fn own(&self) -> bool {
+    pub fn is_from_gateway(&self) -> bool {
         self.origin == Origin::Own
     }
 }
@@ -175,7 +175,7 @@ impl Meta {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Cut a datagram that is too long for its hop.
-    Cut(Slot, Hop),
+    Cut(BufferIndex, AdjacencyIndex),
     /// Ask a link for a neighbour, or the neighbour itself whether it is still there.
     Ask {
         /// Whom.
@@ -190,7 +190,7 @@ pub enum Task {
         /// The link's interface.
         interface: u16,
         /// Which address.
-        place: Place,
+        place: AddressPosition,
     },
     /// Send the echo request that the owner has.
     Probe,
@@ -198,17 +198,17 @@ pub enum Task {
 
 /// Why a packet is given to another worker: what that worker starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum EntryPoint {
     /// Its session's shard is there. Fragments come with the ports of their datagram.
     Session,
     /// Fragments are collected there.
     Fragment,
     /// Neighbours are asked for there.
-    Wait(Wanted),
+    Wait(UnresolvedNeighbour),
     /// The gateway's own addresses are served there, neighbour discovery included.
     Gateway,
     /// Errors are made there.
-    Complain(Complaint, Reason),
+    Complain(IcmpError, Reason),
     /// Finished: the port's queue is there.
     Finished(u16),
     /// As it came from a port: it is parsed there.
@@ -219,9 +219,9 @@ pub enum Stage {
 
 /// What travels with a packet to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct HandOffNote {
     /// What to start with.
-    pub stage: Stage,
+    pub stage: EntryPoint,
     /// Interface that it came in by.
     pub interface: u16,
     /// Where it comes from.
@@ -234,9 +234,9 @@ pub struct Note {
     pub crossed: u8,
 }
 
-impl Note {
+impl HandOffNote {
     /// The note of a packet for a stage.
-    pub fn new(stage: Stage, meta: &Meta) -> Self {
+    pub fn new(stage: EntryPoint, meta: &Meta) -> Self {
         let ports = (meta.layers.source_port, meta.layers.destination_port);
         Self {
             stage,
@@ -249,19 +249,19 @@ impl Note {
     }
 
     /// The note as it travels.
-    pub fn pack(self) -> Carried {
+    pub fn pack(self) -> NoteWords {
         let (stage, more, address) = match self.stage {
-            Stage::Session => (0, 0, 0),
-            Stage::Fragment => (1, 0, 0),
-            Stage::Wait(wanted) => {
+            EntryPoint::Session => (0, 0, 0),
+            EntryPoint::Fragment => (1, 0, 0),
+            EntryPoint::Wait(wanted) => {
                 let six = u64::from(matches!(wanted.address, Address::V6(_)));
                 (2, u64::from(wanted.interface) | six << 16, wanted.address.number())
             }
-            Stage::Gateway => (3, 0, 0),
-            Stage::Complain(complaint, reason) => (4, complaint.pack() | (reason.number() as u64) << 32, 0),
-            Stage::Finished(interface) => (5, u64::from(interface), 0),
-            Stage::Received(port) => (6, u64::from(port), 0),
-            Stage::Forward => (7, 0, 0),
+            EntryPoint::Gateway => (3, 0, 0),
+            EntryPoint::Complain(complaint, reason) => (4, complaint.pack() | (reason.number() as u64) << 32, 0),
+            EntryPoint::Finished(interface) => (5, u64::from(interface), 0),
+            EntryPoint::Received(port) => (6, u64::from(port), 0),
+            EntryPoint::Forward => (7, 0, 0),
         };
         let from = u64::from(self.interface) << 8 | self.origin.pack() << 24 | u64::from(self.crossed & 7) << 26;
         let ports = u64::from(self.ports.0) << 16 | u64::from(self.ports.1);
@@ -274,30 +274,30 @@ impl Note {
     }
 
     /// The note that was packed; none where the words were not packed by a worker.
-    pub fn unpack(words: &Carried) -> Option<Self> {
+    pub fn unpack(words: &NoteWords) -> Option<Self> {
         let [first, second, high, low] = *words;
         let more = second & 0xffff_ffff_ffff;
         let stage = match first as u8 {
-            0 => Stage::Session,
-            1 => Stage::Fragment,
+            0 => EntryPoint::Session,
+            1 => EntryPoint::Fragment,
             2 => {
                 let address = match more >> 16 & 1 {
                     0 => Address::V4(low as u32),
                     _ => Address::V6(u128::from(high) << 64 | u128::from(low)),
                 };
-                Stage::Wait(Wanted {
+                EntryPoint::Wait(UnresolvedNeighbour {
                     interface: more as u16,
                     address,
                 })
             }
-            3 => Stage::Gateway,
-            4 => Stage::Complain(
-                Complaint::unpack(more & 0xffff_ffff),
+            3 => EntryPoint::Gateway,
+            4 => EntryPoint::Complain(
+                IcmpError::unpack(more & 0xffff_ffff),
                 Reason::numbered((more >> 32) as usize)?,
             ),
-            5 => Stage::Finished(more as u16),
-            6 => Stage::Received(more as PortIndex),
-            7 => Stage::Forward,
+            5 => EntryPoint::Finished(more as u16),
+            6 => EntryPoint::Received(more as PortIndex),
+            7 => EntryPoint::Forward,
             _ => return None,
         };
         Some(Self {
@@ -313,7 +313,7 @@ impl Note {
 
 /// The ICMP error that a packet earned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Complaint {
+pub enum IcmpError {
     /// TTL or hop limit ran out.
     TimeExceeded,
     /// Larger than the next link takes: its MTU.
@@ -322,7 +322,7 @@ pub enum Complaint {
     NoRoute,
     /// The host does not answer.
     HostUnreachable,
-    /// Refused by policy.
+    /// Refused by snapshot.
     Prohibited,
     /// No port to translate to, or table full (RFC 6888 REQ-11).
     NoResources,
@@ -332,7 +332,7 @@ pub enum Complaint {
     Reset,
 }
 
-impl Complaint {
+impl IcmpError {
     fn pack(self) -> u64 {
         match self {
             Self::TimeExceeded => 0,
@@ -363,17 +363,17 @@ impl Complaint {
 #[derive(Debug, Default)]
 pub struct Lists {
     /// IPv4 packets on a path with sessions.
-    pub lookup4: Slots,
+    pub lookup4: BufferIndices,
     /// IPv6 packets on a path with sessions.
-    pub lookup6: Slots,
+    pub lookup6: BufferIndices,
     /// No session yet.
-    pub decide4: Slots,
+    pub decide4: BufferIndices,
     /// No session yet.
-    pub decide6: Slots,
-    /// Sessions of an older policy.
-    pub revise4: Slots,
-    /// Sessions of an older policy.
-    pub revise6: Slots,
+    pub decide6: BufferIndices,
+    /// Sessions of an older snapshot.
+    pub revise4: BufferIndices,
+    /// Sessions of an older snapshot.
+    pub revise6: BufferIndices,
     /// Of sessions that are inspected: where those are, and the direction.
     pub inspect4: Inspected,
     /// Of sessions that are inspected: where those are, and the direction.
@@ -389,120 +389,120 @@ pub struct Lists {
     /// Slots of what hosts have sent that no session knows, a bit each.
     pub sessionless: u128,
     /// Plain IPv4 packets that need a route and nothing else. Of their meta only the interface is known.
-    pub transit: Passing,
+    pub transit: HandOffLists,
     /// To take the steps of its router's chains.
-    pub chain: Slots,
+    pub chain: BufferIndices,
     /// Slots whose packets have come over a virtual link, and have not been asked whether they are to, a bit each.
     pub fresh: u128,
     /// Copies that are to be sent.
     pub copies: Copies,
     /// To be routed without a session.
-    pub forward4: Slots,
+    pub forward4: BufferIndices,
     /// To be routed without a session.
-    pub forward6: Slots,
+    pub forward6: BufferIndices,
     /// Fragments on a path with sessions.
-    pub fragments: Slots,
+    pub fragments: BufferIndices,
     /// ARP and neighbour discovery.
-    pub neighbour: Slots,
+    pub neighbour: BufferIndices,
     /// Addressed to the gateway.
-    pub gateway: Slots,
+    pub gateway: BufferIndices,
     /// Between two interfaces of a bridge that differ in tags.
-    pub bridge: Slots,
+    pub bridge: BufferIndices,
     /// For the host of a router.
-    pub punt: Slots,
+    pub punt: BufferIndices,
     /// For who serves subscribers' sites.
-    pub subscriber: Slots,
+    pub subscriber: BufferIndices,
     /// From the host of a router.
-    pub host: Slots,
+    pub host: BufferIndices,
     /// Next hop not resolved.
-    pub unresolved: ArrayVec<(Slot, Wanted), HAND>,
+    pub unresolved: ArrayVec<(BufferIndex, UnresolvedNeighbour), BURST_BUFFERS>,
     /// To be parked until a neighbour is known.
-    pub park: ArrayVec<(Slot, NeighbourIndex), HAND>,
+    pub park: ArrayVec<(BufferIndex, NeighbourIndex), BURST_BUFFERS>,
     /// To be parked until the first fragment of its datagram comes: place in the table of fragments.
-    pub park_fragment: ArrayVec<(Slot, u32), HAND>,
+    pub park_fragment: ArrayVec<(BufferIndex, u32), BURST_BUFFERS>,
     /// To be parked until somebody expects them, or nobody has for long enough.
-    pub park_syn: ArrayVec<Unsolicited, HAND>,
+    pub park_syn: ArrayVec<UnsolicitedSyn, BURST_BUFFERS>,
     /// To be held until their shard has come.
-    pub hold: Slots,
+    pub hold: BufferIndices,
     /// Of a shard that is here, to wait until its turn comes.
-    pub queue: Slots,
+    pub queue: BufferIndices,
     /// Taken in by the gateway itself.
-    pub taken: Slots,
+    pub taken: BufferIndices,
     /// Used up by a node that accounts for it: only its buffer is left to free.
-    pub used: Slots,
+    pub used: BufferIndices,
     /// Work that needs new buffers.
-    pub tasks: ArrayVec<Task, HAND>,
+    pub tasks: ArrayVec<Task, BURST_BUFFERS>,
     /// To be answered by an error, then dropped for the reason.
-    pub complain: ArrayVec<(Slot, Complaint, Reason), HAND>,
+    pub complain: ArrayVec<(BufferIndex, IcmpError, Reason), BURST_BUFFERS>,
     /// To other workers.
-    pub hand_over: ArrayVec<(Slot, WorkerIndex, Cause, Carried), HAND>,
+    pub hand_over: ArrayVec<(BufferIndex, WorkerIndex, HandOffCause, NoteWords), BURST_BUFFERS>,
     /// Dropped.
-    pub drop: ArrayVec<(Slot, Reason), HAND>,
+    pub drop: ArrayVec<(BufferIndex, Reason), BURST_BUFFERS>,
     /// Out by an end of a virtual link, or by a tunnel.
-    pub cross: Slots,
+    pub cross: BufferIndices,
     /// Out by a tunnel.
-    pub encapsulate: Slots,
+    pub encapsulate: BufferIndices,
     /// For an end of a tunnel, or about what it has sent.
-    pub decapsulate: Slots,
+    pub decapsulate: BufferIndices,
     /// To be sent, by port.
-    pub transmit: Vec<Slots>,
+    pub transmit: Vec<BufferIndices>,
 }
 
 impl Lists {
     /// Lists for `ports` ports, empty.
     pub fn new(ports: usize) -> Self {
         Self {
-            transmit: vec![Slots::new(); ports],
+            transmit: vec![BufferIndices::new(); ports],
             ..Self::default()
         }
     }
 
     /// Whether there is something to be done that needs new buffers.
     #[inline(always)]
-    pub fn makes(&self) -> bool {
+    pub fn has_tasks(&self) -> bool {
         !self.tasks.is_empty() || !self.copies.is_empty()
     }
 
     /// Whether inspection has let a packet go on in this burst.
     #[inline(always)]
-    pub fn has_passed(&self, slot: Slot) -> bool {
-        self.passed >> (slot as usize % HAND) & 1 != 0
+    pub fn was_inspected(&self, slot: BufferIndex) -> bool {
+        self.passed >> (slot as usize % BURST_BUFFERS) & 1 != 0
     }
 
     /// Whether a packet has been looked at for its session's application in this burst.
     #[inline(always)]
-    pub fn was_recognised(&self, slot: Slot) -> bool {
-        self.recognised >> (slot as usize % HAND) & 1 != 0
+    pub fn was_identified(&self, slot: BufferIndex) -> bool {
+        self.recognised >> (slot as usize % BURST_BUFFERS) & 1 != 0
     }
 
     /// Whether no session knows what a host has sent.
     #[inline(always)]
-    pub fn is_sessionless(&self, slot: Slot) -> bool {
-        self.sessionless >> (slot as usize % HAND) & 1 != 0
+    pub fn is_sessionless(&self, slot: BufferIndex) -> bool {
+        self.sessionless >> (slot as usize % BURST_BUFFERS) & 1 != 0
     }
 
     /// Whether packets of a session are about to be inspected, or looked at for its application. Those of another shard's session by
     /// the same number count, too.
-    pub fn looks_at<F: Family>(&mut self, index: RecordIndex) -> bool {
-        let is_of = |(_, of, _): &(Slot, RecordIndex, Direction)| *of == index;
-        F::inspects(self).iter().any(is_of) || F::recognises(self).iter().any(is_of)
+    pub fn needs_session_pass<F: Family>(&mut self, index: RecordIndex) -> bool {
+        let is_of = |(_, of, _): &(BufferIndex, RecordIndex, Direction)| *of == index;
+        F::inspects(self).iter().any(is_of) || F::identifies(self).iter().any(is_of)
     }
 
     /// A packet is looked at anew, as one of another session.
-    pub fn forget(&mut self, slot: Slot) {
-        let others = !(1u128 << (slot as usize % HAND));
+    pub fn remove_verdict(&mut self, slot: BufferIndex) {
+        let others = !(1u128 << (slot as usize % BURST_BUFFERS));
         (self.passed, self.recognised) = (self.passed & others, self.recognised & others);
     }
 
     /// Drop a packet.
     #[inline(always)]
-    pub fn discard(&mut self, slot: Slot, reason: impl Into<Reason>) {
+    pub fn drop_packet(&mut self, slot: BufferIndex, reason: impl Into<Reason>) {
         put(&mut self.drop, (slot, reason.into()));
     }
 
     /// Send a packet; one without a port goes over a virtual link, or into a tunnel.
     #[inline(always)]
-    pub fn send(&mut self, port: PortIndex, slot: Slot) {
+    pub fn send(&mut self, port: PortIndex, slot: BufferIndex) {
         match self.transmit.get_mut(port as usize) {
             Some(list) => put(list, slot),
             None => put(&mut self.cross, slot),
@@ -510,39 +510,39 @@ impl Lists {
     }
 
     /// Wait for a neighbour.
-    pub fn wait(&mut self, slot: Slot, wanted: Option<Wanted>) {
+    pub fn wait_for_neighbour(&mut self, slot: BufferIndex, wanted: Option<UnresolvedNeighbour>) {
         match wanted {
             Some(wanted) => put(&mut self.unresolved, (slot, wanted)),
-            None => self.discard(slot, sluice_route::Reason::NeighbourUnresolved),
+            None => self.drop_packet(slot, sluice_route::Reason::NeighbourUnresolved),
         }
     }
 
     /// Cut a packet, translated already, for a hop.
-    pub fn cut(&mut self, slot: Slot, hop: Hop) {
+    pub fn fragment(&mut self, slot: BufferIndex, hop: AdjacencyIndex) {
         put(&mut self.tasks, Task::Cut(slot, hop));
     }
 
     /// Give a packet to another worker.
-    pub fn hand_over(&mut self, slot: Slot, to: WorkerIndex, note: Note) {
+    pub fn hand_over(&mut self, slot: BufferIndex, to: WorkerIndex, note: HandOffNote) {
         let cause = match note.stage {
-            Stage::Session => Cause::Session,
-            Stage::Fragment => Cause::Fragment,
-            Stage::Wait(_) | Stage::Gateway => Cause::Gateway,
-            Stage::Complain(..) => Cause::Complain,
-            Stage::Finished(_) => Cause::Transmit,
-            Stage::Received(_) | Stage::Forward => Cause::Stage,
+            EntryPoint::Session => HandOffCause::Session,
+            EntryPoint::Fragment => HandOffCause::Fragment,
+            EntryPoint::Wait(_) | EntryPoint::Gateway => HandOffCause::Gateway,
+            EntryPoint::Complain(..) => HandOffCause::Complain,
+            EntryPoint::Finished(_) => HandOffCause::Transmit,
+            EntryPoint::Received(_) | EntryPoint::Forward => HandOffCause::Stage,
         };
         self.hand_over_for(cause, slot, to, note);
     }
 
     /// The same where the cause is known better.
     #[inline(always)]
-    pub fn hand_over_for(&mut self, cause: Cause, slot: Slot, to: WorkerIndex, note: Note) {
+    pub fn hand_over_for(&mut self, cause: HandOffCause, slot: BufferIndex, to: WorkerIndex, note: HandOffNote) {
         put(&mut self.hand_over, (slot, to, cause, note.pack()));
     }
 
     /// Where a slot is: the node that has it next, how it leaves, or why it is dropped.
-    pub fn place(&self, slot: Slot) -> Option<&'static str> {
+    pub fn location(&self, slot: BufferIndex) -> Option<&'static str> {
         let nodes = [
             ("established", &self.lookup4),
             ("established", &self.lookup6),
@@ -623,7 +623,7 @@ impl Lists {
     }
 
     /// Whether no node has anything left to do.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         let lists = [
             &self.lookup4,
             &self.lookup6,
@@ -656,8 +656,8 @@ impl Lists {
     }
 
     /// Drop what nodes have left to do.
-    pub fn abandon(&mut self, reason: Own) {
-        let mut left = Slots::new();
+    pub fn drop_remaining(&mut self, reason: Own) {
+        let mut left = BufferIndices::new();
         let lists = [
             &mut self.lookup4,
             &mut self.lookup6,
@@ -701,21 +701,21 @@ impl Lists {
             list.drain(..).for_each(|(slot, ..)| put(&mut left, slot));
         }
         for slot in left {
-            self.discard(slot, reason);
+            self.drop_packet(slot, reason);
         }
     }
 
     /// Answer with an error and drop.
     #[inline(always)]
-    pub fn complain(&mut self, slot: Slot, complaint: Complaint, reason: impl Into<Reason>) {
+    pub fn icmp_error(&mut self, slot: BufferIndex, complaint: IcmpError, reason: impl Into<Reason>) {
         put(&mut self.complain, (slot, complaint, reason.into()));
     }
 
     /// Drop a packet, and tell its sender if that is to be told something.
-    pub fn refuse(&mut self, slot: Slot, (complaint, reason): (Option<Complaint>, Reason)) {
+    pub fn reject(&mut self, slot: BufferIndex, (complaint, reason): (Option<IcmpError>, Reason)) {
         match complaint {
-            Some(complaint) => self.complain(slot, complaint, reason),
-            None => self.discard(slot, reason),
+            Some(complaint) => self.icmp_error(slot, complaint, reason),
+            None => self.drop_packet(slot, reason),
         }
     }
 }
@@ -730,15 +730,15 @@ pub fn put<T, const N: usize>(list: &mut ArrayVec<T, N>, item: T) {
 /// The hand with what is known of it.
 pub struct Batch<'b, 'p> {
     /// The packets, by slot.
-    pub packets: &'b mut Lent<'p>,
+    pub packets: &'b mut Packets<'p>,
     /// What is known of them, by slot.
-    pub meta: &'b mut [Meta; HAND],
+    pub meta: &'b mut [Meta; BURST_BUFFERS],
 }
 
 impl<'b, 'p> Batch<'b, 'p> {
     /// What is known of a slot.
     #[inline(always)]
-    pub fn meta(&self, slot: Slot) -> &Meta {
-        &self.meta[slot as usize % HAND]
+    pub fn meta(&self, slot: BufferIndex) -> &Meta {
+        &self.meta[slot as usize % BURST_BUFFERS]
     }
 }

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use crate::batch::{Batch, Lists};
-use crate::io::Slot;
-use crate::policy::Policy;
+use crate::io::BufferIndex;
 use crate::reason::Reason;
+use crate::snapshot::Snapshot;
 use crate::time::Now;
 
 /// Which frames are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum CaptureFilter {
     /// What an interface receives and sends.
     Interface(u16),
     /// What all interfaces receive.
@@ -21,7 +21,7 @@ pub enum Which {
 
 /// Why a frame was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum CapturePoint {
     /// Received.
     Received,
     /// Sent.
@@ -32,13 +32,13 @@ pub enum Seen {
 
 /// A copied frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copied {
+pub struct CapturedFrame {
     /// When.
     pub nanoseconds: u64,
     /// Interface.
     pub interface: u16,
     /// Why.
-    pub seen: Seen,
+    pub seen: CapturePoint,
     /// Length of the frame.
     pub length: u16,
     /// Where its bytes are in the memory.
@@ -49,9 +49,9 @@ pub struct Copied {
 /// A capture under way.
 #[derive(Debug)]
 pub struct Tap {
-    which: Which,
+    which: CaptureFilter,
     bytes: Vec<u8>,
-    frames: Vec<Copied>,
+    frames: Vec<CapturedFrame>,
     /// Bytes that are kept of each frame.
     snap: u16,
     /// Frames that found no more memory.
@@ -60,7 +60,7 @@ pub struct Tap {
 
 impl Tap {
     /// Copy at most `frames` frames of `snap` bytes each.
-    pub fn new(which: Which, frames: usize, snap: u16) -> Self {
+    pub fn new(which: CaptureFilter, frames: usize, snap: u16) -> Self {
         let memory = frames * snap as usize;
         Self {
             which,
@@ -72,7 +72,7 @@ impl Tap {
     }
 
     /// The frames and their first bytes.
-    pub fn frames(&self) -> impl Iterator<Item = (&Copied, &[u8])> {
+    pub fn frames(&self) -> impl Iterator<Item = (&CapturedFrame, &[u8])> {
         self.frames
             .iter()
             .map(|frame| (frame, &self.bytes[frame.start..][..frame.kept as usize]))
@@ -83,7 +83,7 @@ impl Tap {
         self.frames.len() == self.frames.capacity()
     }
 
-    fn copy(&mut self, frame: &[u8], interface: u16, seen: Seen, now: Now) {
+    fn copy(&mut self, frame: &[u8], interface: u16, seen: CapturePoint, now: Now) {
         let kept = frame.len().min(self.snap as usize);
         if self.is_full() || self.bytes.capacity() - self.bytes.len() < kept {
             self.missed += 1;
@@ -92,7 +92,7 @@ impl Tap {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&frame[..kept]);
         let (length, kept) = (frame.len() as u16, kept as u16);
-        self.frames.push(Copied {
+        self.frames.push(CapturedFrame {
             nanoseconds: now.nanoseconds,
             interface,
             seen,
@@ -105,61 +105,70 @@ impl Tap {
     /// The frames of these slots have been parsed and are as they came.
     pub(crate) fn received(&mut self, batch: &Batch<'_, '_>, slots: Range<usize>, now: Now) {
         let wanted = match self.which {
-            Which::Interface(wanted) => Some(wanted),
-            Which::Received => None,
-            Which::Drops => return,
+            CaptureFilter::Interface(wanted) => Some(wanted),
+            CaptureFilter::Received => None,
+            CaptureFilter::Drops => return,
         };
         let all = batch.packets.iter().zip(batch.meta.iter());
         for (packet, meta) in all.take(slots.end).skip(slots.start) {
             if wanted.is_none_or(|wanted| meta.interface == wanted) {
-                self.copy(packet.bytes(), meta.interface, Seen::Received, now);
+                self.copy(packet.bytes(), meta.interface, CapturePoint::Received, now);
             }
         }
     }
 
     /// Frames cross virtual links: sent at one end, received at the other, the same bytes.
-    pub(crate) fn crossing(&mut self, batch: &Batch<'_, '_>, slots: &[Slot], policy: &Policy, now: Now) {
+    pub(crate) fn crossing(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], snapshot: &Snapshot, now: Now) {
         for &slot in slots {
             let egress = batch.meta(slot).egress;
-            let peer = policy.interface(egress).and_then(|interface| interface.peer);
+            let peer = snapshot.interface(egress).and_then(|interface| interface.peer);
             let frame = batch.packets[slot as usize].bytes();
             match self.which {
-                Which::Interface(wanted) if wanted == egress => self.copy(frame, wanted, Seen::Sent, now),
-                Which::Interface(wanted) if Some(wanted) == peer => self.copy(frame, wanted, Seen::Received, now),
-                Which::Interface(_) | Which::Received | Which::Drops => {}
+                CaptureFilter::Interface(wanted) if wanted == egress => {
+                    self.copy(frame, wanted, CapturePoint::Sent, now)
+                }
+                CaptureFilter::Interface(wanted) if Some(wanted) == peer => {
+                    self.copy(frame, wanted, CapturePoint::Received, now)
+                }
+                CaptureFilter::Interface(_) | CaptureFilter::Received | CaptureFilter::Drops => {}
             }
         }
     }
 
     /// Frames have come out of tunnels, and are as they were put in.
-    pub(crate) fn arrived(&mut self, batch: &Batch<'_, '_>, slots: &[Slot], now: Now) {
+    pub(crate) fn arrived(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], now: Now) {
         for &slot in slots {
             let interface = batch.meta(slot).interface;
-            if self.which == Which::Interface(interface) {
-                self.copy(batch.packets[slot as usize].bytes(), interface, Seen::Received, now);
+            if self.which == CaptureFilter::Interface(interface) {
+                self.copy(
+                    batch.packets[slot as usize].bytes(),
+                    interface,
+                    CapturePoint::Received,
+                    now,
+                );
             }
         }
     }
 
     /// Frames have found their way and are as they go.
     pub(crate) fn leaving(&mut self, batch: &Batch<'_, '_>, lists: &Lists, first: usize, now: Now) {
-        let fresh = |slot: Slot| slot as usize >= first;
+        let fresh = |slot: BufferIndex| slot as usize >= first;
         match self.which {
-            Which::Interface(wanted) => {
+            CaptureFilter::Interface(wanted) => {
                 for &slot in lists.transmit.iter().flatten().filter(|&&slot| fresh(slot)) {
                     if batch.meta(slot).egress == wanted {
-                        self.copy(batch.packets[slot as usize].bytes(), wanted, Seen::Sent, now);
+                        self.copy(batch.packets[slot as usize].bytes(), wanted, CapturePoint::Sent, now);
                     }
                 }
             }
-            Which::Received => {}
-            Which::Drops => {
+            CaptureFilter::Received => {}
+            CaptureFilter::Drops => {
                 for &(slot, reason) in lists.drop.iter().filter(|(slot, _)| fresh(*slot)) {
                     let interface = batch.meta(slot).interface;
                     self.copy(
                         batch.packets[slot as usize].bytes(),
                         interface,
-                        Seen::Dropped(reason),
+                        CapturePoint::Dropped(reason),
                         now,
                     );
                 }

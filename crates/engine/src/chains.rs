@@ -15,14 +15,14 @@ use crate::io::WorkerIndex;
 mod compile;
 mod copies;
 
-pub use compile::{Action, ChainError, Described, Written};
-pub use copies::{Copies, MOST as MOST_COPIES};
+pub use compile::{Action, ChainError, ChainText, ClassText};
+pub use copies::{Copies, MAX as MOST_COPIES};
 
 /// The chain that packets begin at.
 pub const ENTRY: &str = "input";
 
 /// Most steps of all chains of a router.
-pub const MOST_STEPS: usize = 256;
+pub const MAX_STEPS: usize = 256;
 
 /// A step's number in a router's array.
 pub type StepIndex = u16;
@@ -114,18 +114,18 @@ impl<A: Address> Finder<A> {
 /// What one worker has counted at a step.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Share {
+struct WorkerTally {
     packets: Counter,
     bytes: Counter,
 }
 
 /// What was counted at a step: packets, and their bytes as frames. Each worker writes its own share.
 #[derive(Debug)]
-pub struct Tally(Box<[Share]>);
+pub struct Tally(Box<[WorkerTally]>);
 
 impl Tally {
     fn new(workers: usize) -> Self {
-        Self((0..workers).map(|_| Share::default()).collect())
+        Self((0..workers).map(|_| WorkerTally::default()).collect())
     }
 
     /// Count, by the worker `own`.
@@ -139,14 +139,14 @@ impl Tally {
 
     /// Packets and bytes of all workers.
     pub fn total(&self) -> (u64, u64) {
-        let sum = |of: fn(&Share) -> u64| self.0.iter().map(of).fold(0, u64::wrapping_add);
+        let sum = |of: fn(&WorkerTally) -> u64| self.0.iter().map(of).fold(0, u64::wrapping_add);
         (sum(|share| share.packets.get()), sum(|share| share.bytes.get()))
     }
 }
 
 /// What a rate is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rate {
+pub enum PolicerRate {
     /// Packets a second, and at once.
     Packets(u64, u64),
     /// Bits a second, and bytes at once.
@@ -156,7 +156,7 @@ pub enum Rate {
 /// A rate that all workers together keep to: one word, the moment at which as much could be saved up as ever.
 #[derive(Debug)]
 pub struct Policer {
-    rate: Rate,
+    rate: PolicerRate,
     /// How far that may lie ahead.
     ahead: u64,
     /// 0 before the first packet. It wraps around.
@@ -168,15 +168,15 @@ const PARTS: u64 = 32;
 
 impl Policer {
     /// With as much saved up as may be.
-    pub fn new(rate: Rate) -> Self {
+    pub fn new(rate: PolicerRate) -> Self {
         let burst = match rate {
-            Rate::Packets(_, burst) | Rate::Bits(_, burst) => burst,
+            PolicerRate::Packets(_, burst) | PolicerRate::Bits(_, burst) => burst,
         };
         Self {
             rate,
             ahead: match rate {
-                Rate::Packets(..) => cost(rate, 0).saturating_mul(burst),
-                Rate::Bits(..) => cost(rate, burst),
+                PolicerRate::Packets(..) => cost(rate, 0).saturating_mul(burst),
+                PolicerRate::Bits(..) => cost(rate, burst),
             }
             .min(i64::MAX as u64 / 2),
             full_at: AtomicU64::new(0),
@@ -202,11 +202,11 @@ impl Policer {
 
 /// How long a packet of so many bytes takes.
 #[inline]
-fn cost(rate: Rate, bytes: u64) -> u64 {
+fn cost(rate: PolicerRate, bytes: u64) -> u64 {
     const SECOND: u64 = 1_000_000_000 * PARTS;
     match rate {
-        Rate::Packets(rate, _) => SECOND.div_ceil(rate.max(1)),
-        Rate::Bits(rate, _) => {
+        PolicerRate::Packets(rate, _) => SECOND.div_ceil(rate.max(1)),
+        PolicerRate::Bits(rate, _) => {
             let parts = u128::from(bytes) * 8 * u128::from(SECOND);
             parts.div_ceil(u128::from(rate.max(1))).min(u128::from(u64::MAX)) as u64
         }
@@ -215,7 +215,7 @@ fn cost(rate: Rate, bytes: u64) -> u64 {
 
 /// A step as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedStep {
     /// Its chain.
     pub chain: String,
     /// As it was written.
@@ -228,7 +228,7 @@ pub struct Listed {
 
 /// What a policer is called over commits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Called {
+enum PolicerName {
     /// By its place and text: it is one step's own.
     Text(String),
     /// By the name that steps of any router share it by.
@@ -237,7 +237,7 @@ enum Called {
 
 /// Policers that steps of several routers share, by name.
 #[derive(Debug, Default)]
-pub struct Named(HashMap<String, Arc<Policer>>);
+pub struct NamedPolicers(HashMap<String, Arc<Policer>>);
 
 /// The chains of a router.
 #[derive(Debug, Default)]
@@ -245,8 +245,8 @@ pub struct Chains {
     steps: Vec<Step>,
     /// By what each is called over commits.
     tallies: Vec<(String, Arc<Tally>)>,
-    policers: Vec<(Called, Arc<Policer>)>,
-    listed: Vec<Listed>,
+    policers: Vec<(PolicerName, Arc<Policer>)>,
+    listed: Vec<ListedStep>,
 }
 
 impl Chains {
@@ -268,7 +268,7 @@ impl Chains {
     }
 
     /// The steps as they were written, chain by chain.
-    pub fn listed(&self) -> &[Listed] {
+    pub fn listed(&self) -> &[ListedStep] {
         &self.listed
     }
 
@@ -289,18 +289,18 @@ impl Chains {
     }
 
     /// Note the policers with names.
-    pub fn note_named(&self, named: &mut Named) {
+    pub fn note_named(&self, named: &mut NamedPolicers) {
         for (called, policer) in &self.policers {
-            if let Called::Name(name) = called {
+            if let PolicerName::Name(name) = called {
                 named.0.insert(name.clone(), policer.clone());
             }
         }
     }
 
     /// Take the policers with names that are known, and make those known that are not, or have another rate now.
-    pub fn share_named(&mut self, named: &mut Named) {
+    pub fn share_named(&mut self, named: &mut NamedPolicers) {
         for (called, policer) in &mut self.policers {
-            let Called::Name(name) = called else { continue };
+            let PolicerName::Name(name) = called else { continue };
             match named.0.get(name).filter(|known| known.rate == policer.rate) {
                 Some(known) => *policer = known.clone(),
                 None => drop(named.0.insert(name.clone(), policer.clone())),
@@ -319,7 +319,7 @@ mod tests {
     fn policer_of_packets_admits_its_burst_then_its_rate() {
         // A clock that wraps around within the policer's own.
         for start in [0, 1_000, u64::MAX / PARTS - SECOND / 2, 1_700_000_000 * SECOND] {
-            let policer = Policer::new(Rate::Packets(1_000, 20));
+            let policer = Policer::new(PolicerRate::Packets(1_000, 20));
             let admitted = |from: u64, count: u64, step: u64| {
                 (0..count)
                     .filter(|k| policer.admits(64, start + from + k * step))
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn policer_of_bits_counts_bytes() {
-        let policer = Policer::new(Rate::Bits(8_000_000, 3_000));
+        let policer = Policer::new(PolicerRate::Bits(8_000_000, 3_000));
         let admitted = |at: u64, bytes: u64| (0..100).filter(|_| policer.admits(bytes, at)).count();
         assert_eq!(2, admitted(SECOND, 1_500));
         // 1 ms at 8 Mbit/s are 1,000 bytes.
@@ -346,9 +346,9 @@ mod tests {
     #[test]
     fn policer_extreme_rates_admit_without_overflow() {
         for rate in [
-            Rate::Packets(1, u64::MAX),
-            Rate::Bits(1, u64::MAX),
-            Rate::Bits(u64::MAX, 1),
+            PolicerRate::Packets(1, u64::MAX),
+            PolicerRate::Bits(1, u64::MAX),
+            PolicerRate::Bits(u64::MAX, 1),
         ] {
             let policer = Policer::new(rate);
             assert!(policer.admits(1, u64::MAX), "{rate:?}");

@@ -7,24 +7,24 @@ use sluice_table::flow::RecordIndex;
 use sluice_table::hash::Hasher;
 
 use crate::announcements::Announcements;
-use crate::applications::Recognition;
+use crate::applications::Identification;
 use crate::batch::{Meta, Origin};
 use crate::counters::WorkerCounters;
-use crate::datagrams::Datagrams;
 use crate::events::EventQueue;
-use crate::io::{HAND, Parked, WorkerIndex};
-use crate::paths::Paths;
-use crate::policy::{Policy, Setup};
+use crate::forwarding::ForwardingState;
+use crate::io::{BURST_BUFFERS, Parked, WorkerIndex};
 use crate::probes::Probe;
 use crate::punt::PuntQueue;
 use crate::records::RecordQueue;
-use crate::shard::{Shard, Tools};
+use crate::shard::{SessionTools, Shard};
+use crate::snapshot::{Snapshot, StartParameters};
 use crate::stages::Role;
 use crate::time::Now;
+use crate::virtual_reassembly::VirtualReassembly;
 
 /// A packet that waits.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct WaitingPacket {
     /// Its buffer.
     pub parked: Parked,
     /// Interface that it came in by.
@@ -35,19 +35,19 @@ pub struct Waiting {
 
 /// What the one worker has that owns neighbours, fragments and the gateway's own traffic.
 #[derive(Debug)]
-pub struct Owner {
+pub struct OwnerState {
     /// Writer of the table of neighbours.
     pub keeper: NeighbourKeeper,
     /// Packets that wait for neighbours.
-    pub parking: Parking<Waiting>,
+    pub parking: Parking<WaitingPacket>,
     /// What the keeper wants done.
-    pub actions: ArrayVec<Action, { 2 * HAND }>,
+    pub actions: ArrayVec<Action, { 2 * BURST_BUFFERS }>,
     /// Limits of the gateway's own traffic.
     pub policer: Policer,
     /// The commit that quotas of neighbours are by.
     pub quotas: Option<u32>,
     /// Datagrams in fragments.
-    pub datagrams: Datagrams,
+    pub datagrams: VirtualReassembly,
     /// By interface: nanosecond of the next router advertisement, and of the last.
     pub advertise_at: Vec<(u64, Option<u64>)>,
     /// Own addresses that are announced.
@@ -56,15 +56,15 @@ pub struct Owner {
     pub probe: Option<(Probe, NeighbourIndex)>,
 }
 
-/// The limits of the gateway's own traffic by a policy.
-pub fn policer(policy: &Policy, setup: &Setup, now: Now) -> Policer {
-    Policer::new(policy.limits, policy.routers_of(), setup.secret[0], now.nanoseconds)
+/// The limits of the gateway's own traffic by a snapshot.
+pub fn policer(snapshot: &Snapshot, start: &StartParameters, now: Now) -> Policer {
+    Policer::new(snapshot.limits, snapshot.routers_of(), start.secret[0], now.nanoseconds)
 }
 
 /// Nanoseconds between two router advertisements to all hosts, at least (RFC 4861, section 6.2.6).
 const BETWEEN_ADVERTISEMENTS: u64 = 3_000_000_000;
 
-impl Owner {
+impl OwnerState {
     /// A host asks for routers: the next advertisement comes as early as allowed.
     pub fn advertise_soon(&mut self, interface: u16, now: u64) {
         if let Some((next, last)) = self.advertise_at.get_mut(interface as usize) {
@@ -74,8 +74,8 @@ impl Owner {
     }
 }
 
-/// Sessions of an older policy that one burst decides again, as long as they are not overdue.
-const REVISIONS: usize = 4;
+/// Sessions of an older snapshot that one burst decides again, as long as they are not overdue.
+const MAX_REVALIDATIONS: usize = 4;
 
 /// Nanoseconds for which a session may be out of date: then it is decided again at its next packet.
 const OVERDUE: u64 = 500_000_000;
@@ -85,9 +85,9 @@ const OVERDUE: u64 = 500_000_000;
 pub struct Generations(ArrayVec<(u32, u64), 16>);
 
 impl Generations {
-    /// A burst works by this policy.
+    /// A burst works by this snapshot.
     #[inline(always)]
-    pub fn see(&mut self, generation: u32, now: u64) {
+    pub fn observe(&mut self, generation: u32, now: u64) {
         if self.0.last().is_none_or(|last| last.0 != generation) {
             self.note(generation, now);
         }
@@ -119,13 +119,13 @@ impl Generations {
 
 /// Which sessions a burst decides again.
 #[derive(Debug, Default)]
-pub struct Revisions {
+pub struct Revalidations {
     /// Those older than this are.
     overdue: Option<u32>,
-    sessions: ArrayVec<(u16, RecordIndex), REVISIONS>,
+    sessions: ArrayVec<(u16, RecordIndex), MAX_REVALIDATIONS>,
 }
 
-impl Revisions {
+impl Revalidations {
     /// Of a burst: all that are older, and a few of the others.
     pub fn new(overdue: Option<u32>) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl Revisions {
         }
     }
 
-    /// Whether this session of a shard is decided again, which an older policy decided: with its first packet all others
+    /// Whether this session of a shard is decided again, which an older snapshot decided: with its first packet all others
     /// of the burst, so that they keep their order.
     #[inline]
     pub fn admit(&mut self, shard: u16, index: RecordIndex, generation: u32) -> bool {
@@ -147,35 +147,35 @@ impl Revisions {
 
 /// What it takes to send a packet.
 #[derive(Clone, Copy)]
-pub struct Exit<'c> {
+pub struct OutputContext<'c> {
     /// The moment of the burst.
     pub now: Now,
     /// This worker.
     pub own: WorkerIndex,
     /// What is fixed.
-    pub setup: &'c Setup,
+    pub start: &'c StartParameters,
     /// What the last commit decided.
-    pub policy: &'c Policy,
+    pub snapshot: &'c Snapshot,
     /// Routes and neighbours.
-    pub paths: &'c Paths,
+    pub paths: &'c ForwardingState,
     /// Counters.
     pub counters: &'c WorkerCounters,
 }
 
 /// The worker's state, lent to a node.
-pub struct Ctx<'c, 'm> {
+pub struct NodeContext<'c, 'm> {
     /// The moment of the burst.
     pub now: Now,
     /// This worker.
     pub own: WorkerIndex,
     /// What is fixed.
-    pub setup: &'c Setup,
+    pub start: &'c StartParameters,
     /// What this worker leaves to others.
     pub role: &'c Role,
     /// What the last commit decided.
-    pub policy: &'c Policy,
+    pub snapshot: &'c Snapshot,
     /// Routes and neighbours.
-    pub paths: &'c Paths,
+    pub paths: &'c ForwardingState,
     /// Session keys' hash.
     pub hasher: &'c Hasher,
     /// Shards by number; none where another worker is in charge.
@@ -191,39 +191,39 @@ pub struct Ctx<'c, 'm> {
     /// Where what is for who serves subscribers' sites goes.
     pub subscribers: &'c PuntQueue,
     /// What applications are found out with.
-    pub recognition: &'c Recognition,
+    pub recognition: &'c Identification,
     /// What the owner has.
-    pub owner: Option<&'c mut Owner>,
+    pub owner: Option<&'c mut OwnerState>,
     /// Sessions that are decided again in this burst.
-    pub revisions: Revisions,
+    pub revisions: Revalidations,
     /// Packets whose shard is here wait until their turn comes: receiving goes before.
     pub defers: bool,
     /// Packets by shard that came lately, where that is asked.
     pub seen: &'c mut [u32],
 }
 
-impl<'c, 'm> Ctx<'c, 'm> {
+impl<'c, 'm> NodeContext<'c, 'm> {
     /// What it takes to send.
     #[inline(always)]
-    pub fn exit(&self) -> Exit<'c> {
-        Exit {
+    pub fn exit(&self) -> OutputContext<'c> {
+        OutputContext {
             now: self.now,
             own: self.own,
-            setup: self.setup,
-            policy: self.policy,
+            start: self.start,
+            snapshot: self.snapshot,
             paths: self.paths,
             counters: self.counters,
         }
     }
 
     /// What it takes to end a session.
-    pub fn tools(&self) -> Tools<'c> {
-        Tools {
+    pub fn tools(&self) -> SessionTools<'c> {
+        SessionTools {
             now: self.now,
             hasher: self.hasher,
             paths: self.paths,
             counters: self.counters,
-            meters: &self.setup.meters,
+            meters: &self.start.meters,
             events: self.events,
             records: self.records,
             recognition: self.recognition,

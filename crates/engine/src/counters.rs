@@ -38,15 +38,15 @@ impl Counter {
 
 /// Counters by number.
 #[derive(Debug)]
-pub struct Row<const N: usize>([Counter; N]);
+pub struct CounterArray<const N: usize>([Counter; N]);
 
-impl<const N: usize> Default for Row<N> {
+impl<const N: usize> Default for CounterArray<N> {
     fn default() -> Self {
         Self(std::array::from_fn(|_| Counter::default()))
     }
 }
 
-impl<const N: usize> Row<N> {
+impl<const N: usize> CounterArray<N> {
     /// Add to that of a number, from the one thread that writes.
     pub fn add(&self, number: usize, count: u64) {
         if let Some(counter) = self.0.get(number) {
@@ -119,7 +119,7 @@ impl InterfaceCounters {
     }
 
     /// Count what passes a bridge although there is a reason against it, on the interface that it came in by.
-    pub fn spare(&self, reason: Reason) {
+    pub fn count_spared(&self, reason: Reason) {
         if let Some(counter) = self.spared.get(reason.number()) {
             counter.add(1);
         }
@@ -159,7 +159,7 @@ pub struct WorkerCounters {
     /// Packets put into the worker's queues for routers' hosts and for who serves subscribers' sites.
     pub punted: Counter,
     /// Packets given to other workers, by why, in the order of [`Cause::ALL`].
-    pub handed_over: [Counter; Cause::ALL.len()],
+    pub handed_over: [Counter; HandOffCause::ALL.len()],
     /// Frames received for another worker to parse, less those parsed for another: they are no interface's yet.
     pub unparsed: Counter,
     /// Packets taken from other workers.
@@ -195,7 +195,7 @@ pub struct WorkerCounters {
     pub sessions_six: Counter,
     /// Packets that used a session.
     pub session_packets: Counter,
-    /// Sessions decided again after a change of policy.
+    /// Sessions decided again after a change of snapshot.
     pub sessions_revised: Counter,
     /// Times that a session was bound to another interface, by which its packets came in from then on.
     pub sessions_rebound: Counter,
@@ -227,10 +227,10 @@ pub struct WorkerCounters {
     pub searched: Counter,
     /// TCP segments whose urgent pointer inspection cleared.
     pub urgent_cleared: Counter,
-    /// Sessions that are no longer inspected, found clean or by policy.
+    /// Sessions that are no longer inspected, found clean or by snapshot.
     pub left: Counter,
     /// What became of sessions whose applications are looked for, in the order of [`crate::applications::FATES`].
-    pub applications: [Counter; crate::applications::FATES.len()],
+    pub applications: [Counter; crate::applications::OUTCOMES.len()],
     /// Such sessions that are looked at, a gauge.
     pub applications_sought: Counter,
     /// Such sessions that were given up because their shard went to another worker.
@@ -240,9 +240,9 @@ pub struct WorkerCounters {
     /// Flows that went over to other rules than they began with.
     pub reopened: Counter,
     /// Anomalies of messages that inspection parsed, in the order of [`Anomaly::ALL`].
-    pub anomalies: Row<{ Anomaly::ALL.len() }>,
+    pub anomalies: CounterArray<{ Anomaly::ALL.len() }>,
     /// Limits of inspection that were reached, in the order of [`Limit::ALL`].
-    pub limits: Row<{ Limit::ALL.len() }>,
+    pub limits: CounterArray<{ Limit::ALL.len() }>,
     /// Rules that matched, put into the worker's queue of alerts.
     pub alerts: Counter,
     /// Alerts that were lost because it was full.
@@ -268,16 +268,16 @@ pub struct WorkerCounters {
     /// Redirects sent to hosts.
     pub redirects: Counter,
     /// Clock cycles by stage, in the order of [`Stage::ALL`].
-    pub cycles: [Counter; Stage::ALL.len()],
+    pub cycles: [Counter; CycleStage::ALL.len()],
 }
 
 /// Applications that are counted: more than nDPI has numbers.
-const MOST_APPLICATIONS: usize = 512;
+const MAX_APPLICATIONS: usize = 512;
 
 /// What a worker's cycles are spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Stage {
+pub enum CycleStage {
     /// Receive from devices.
     Receive,
     /// Parse and validity.
@@ -298,9 +298,9 @@ pub enum Stage {
     TakeOver,
 }
 
-impl Stage {
+impl CycleStage {
     /// All of them.
-    pub const ALL: [Stage; 9] = [
+    pub const ALL: [CycleStage; 9] = [
         Self::Receive,
         Self::Parse,
         Self::Session,
@@ -331,7 +331,7 @@ impl Stage {
 /// Why a packet is given to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Cause {
+pub enum HandOffCause {
     /// The shard of its session is there, and the device can't tell or hashes something else.
     Session,
     /// The same of a packet to a port that its pool preserved: no choice of ports could steer it.
@@ -350,9 +350,9 @@ pub enum Cause {
     Stage,
 }
 
-impl Cause {
+impl HandOffCause {
     /// All of them.
-    pub const ALL: [Cause; 8] = [
+    pub const ALL: [HandOffCause; 8] = [
         Self::Session,
         Self::KeptPort,
         Self::IcmpError,
@@ -384,14 +384,14 @@ impl WorkerCounters {
         Self {
             shards: (0..shards).map(|_| Counter::default()).collect(),
             interfaces: (0..interfaces).map(|_| InterfaceCounters::default()).collect(),
-            recognised: (0..MOST_APPLICATIONS).map(|_| Counter::default()).collect(),
+            recognised: (0..MAX_APPLICATIONS).map(|_| Counter::default()).collect(),
             ..Self::default()
         }
     }
 
     /// What nDPI has counted.
     pub fn count_applications(&self, counters: sluice_inspect::applications::Counters) {
-        for (counter, value) in self.applications.iter().zip(crate::applications::fates(&counters)) {
+        for (counter, value) in self.applications.iter().zip(crate::applications::outcomes(&counters)) {
             counter.set(value);
         }
     }

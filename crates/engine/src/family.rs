@@ -18,16 +18,16 @@ use sluice_wire::quote::{quoted, quoted_flow};
 use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, ipv4, ipv6};
 
 use crate::applications::Application;
-use crate::arrivals::Arrivals;
-use crate::batch::{Hop, Inspected, Lists, Slots};
-use crate::identification;
-use crate::inspection::Inspect;
-use crate::io::HAND;
-use crate::paths::Paths;
-use crate::policy::{Nat, Policy};
+use crate::batch::{AdjacencyIndex, BufferIndices, Inspected, Lists};
+use crate::bound_interfaces::BoundInterfaces;
+use crate::forwarding::ForwardingState;
+use crate::inspection::InspectState;
+use crate::io::BURST_BUFFERS;
+use crate::ip_id;
 use crate::reason::Reason;
 use crate::session::{Session4, Session6, Track};
 use crate::shard::Shard;
+use crate::snapshot::{Nat, Snapshot};
 
 /// What a node needs of a session record.
 pub trait Session<F: Family>: Record<Key = F::Key> + Default {
@@ -41,7 +41,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn track(&self) -> &Track;
     /// What packets change.
     fn track_mut(&mut self) -> &mut Track;
-    /// Generation of the policy that decided.
+    /// Generation of the snapshot that decided.
     fn generation(&self) -> u32;
     /// What is known of its application: nothing ever of ICMP, which says it itself.
     fn application(&self) -> Application;
@@ -52,30 +52,30 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     /// Whether inbound packets keep it alive.
     fn refreshes(&self, direction: Direction) -> bool;
     /// The interface that packets of a direction come in by; [`Arrivals::NOWHERE`] where that has to be asked each time.
-    fn arrival(&self, direction: Direction) -> u16;
+    fn bound_interface(&self, direction: Direction) -> u16;
     /// Packets of a direction come in by another interface from now on.
-    fn set_arrival(&mut self, direction: Direction, interface: u16);
+    fn set_bound_interface(&mut self, direction: Direction, interface: u16);
     /// Interface that the opening side is behind.
     #[inline(always)]
     fn interface(&self) -> u16 {
-        self.arrival(Direction::Forward)
+        self.bound_interface(Direction::Forward)
     }
     /// Next hop of a direction.
-    fn hop(&self, direction: Direction) -> Hop;
+    fn adjacency(&self, direction: Direction) -> AdjacencyIndex;
     /// Set the next hop of a direction.
-    fn set_hop(&mut self, direction: Direction, hop: Hop);
+    fn set_adjacency(&mut self, direction: Direction, hop: AdjacencyIndex);
     /// Set the generation.
     fn set_generation(&mut self, generation: u32);
     /// What inspection has of it.
-    fn inspect(&self) -> Inspect;
+    fn inspect(&self) -> InspectState;
     /// Whether its packets are looked at, counted or dropped before they are translated.
-    fn turns_aside(&self) -> bool;
+    fn diverts(&self) -> bool;
     /// Set what inspection has of it.
-    fn set_inspect(&mut self, inspect: Inspect);
+    fn set_inspect(&mut self, inspect: InspectState);
     /// Packets of its first one's direction get another code point, whatever else is looked at.
     fn remark(&mut self) {
-        if matches!(self.inspect(), Inspect::Nothing | Inspect::Sought) {
-            self.set_inspect(Inspect::Remarked);
+        if matches!(self.inspect(), InspectState::Nothing | InspectState::Sought) {
+            self.set_inspect(InspectState::Remarked);
         }
     }
     /// Set the pool that has the leased port.
@@ -83,12 +83,12 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     /// Set what answers arrive as, and what translation decided, before the record is in a table.
     fn translate_as(&mut self, reverse: F::Tuple, nat: Decision);
     /// A record with every decision made.
-    fn made(parts: Parts<F>) -> Self;
+    fn made(parts: SessionParts<F>) -> Self;
 }
 
 /// What a new session is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Parts<F: Family> {
+pub struct SessionParts<F: Family> {
     /// Key of the first packet.
     pub forward: F::Tuple,
     /// Key of the answers.
@@ -96,8 +96,8 @@ pub struct Parts<F: Family> {
     /// What translation decided.
     pub nat: Decision,
     /// Next hops by direction.
-    pub hops: [Hop; 2],
-    /// Generation of the policy.
+    pub hops: [AdjacencyIndex; 2],
+    /// Generation of the snapshot.
     pub generation: u32,
     /// IP protocol.
     pub protocol: u8,
@@ -120,7 +120,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     /// Its addresses as the packet filter has them.
     type Number: sluice_filter::Address + Into<u128>;
     /// IPv6?
-    const SIX: bool;
+    const IS_V6: bool;
 
     /// Key of a packet.
     fn key(layers: &Layers, frame: &[u8], context: Context) -> Self::Key;
@@ -142,19 +142,19 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     /// The shard's table of this family, to read.
     fn table_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t FlowTable<'m, Self::Session>;
     /// The list of packets to be looked up.
-    fn lookups(lists: &mut Lists) -> &mut Slots;
+    fn lookups(lists: &mut Lists) -> &mut BufferIndices;
     /// The list of packets without a session.
-    fn decides(lists: &mut Lists) -> &mut Slots;
+    fn slow_path(lists: &mut Lists) -> &mut BufferIndices;
     /// The list of packets of inspected sessions.
     fn inspects(lists: &mut Lists) -> &mut Inspected;
     /// The list of packets of sessions whose application is looked for.
-    fn recognises(lists: &mut Lists) -> &mut Inspected;
+    fn identifies(lists: &mut Lists) -> &mut Inspected;
     /// An address in the form of the standard library.
     fn ip(address: Self::Address) -> IpAddr;
     /// The list of sessions to be decided again.
-    fn revises(lists: &mut Lists) -> &mut Slots;
+    fn revalidates(lists: &mut Lists) -> &mut BufferIndices;
     /// The list of packets to be routed.
-    fn forwards(lists: &mut Lists) -> &mut Slots;
+    fn forwards(lists: &mut Lists) -> &mut BufferIndices;
     /// The packet filter of this family.
     fn filter(filters: &Filters) -> &Filter<Self::Number>;
     /// Its rules about packets to the gateway itself, if there are any.
@@ -162,7 +162,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     /// An address as the packet filter has it.
     fn number(address: Self::Address) -> Self::Number;
     /// Translation of this family.
-    fn nat(policy: &Policy) -> &Nat<Self>;
+    fn nat(snapshot: &Snapshot) -> &Nat<Self>;
     /// The shard's timers of this family.
     fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel, &'t mut FlowTable<'m, Self::Session>);
     /// What the shard has lent of this family.
@@ -188,9 +188,9 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         hops: u8,
     ) -> Result<(), Reason>;
     /// The value of a router's longest route to an address; [`sluice_table::prefix::NO_ROUTE`] where there is none.
-    fn route(paths: &Paths, router: RouterIndex, address: Self::Address) -> u32;
+    fn route(paths: &ForwardingState, router: RouterIndex, address: Self::Address) -> u32;
     /// The same of many, each by its router.
-    fn routes(paths: &Paths, routers: &[RouterIndex], addresses: &[Self::Address], values: &mut [u32]);
+    fn routes(paths: &ForwardingState, routers: &[RouterIndex], addresses: &[Self::Address], values: &mut [u32]);
     /// An address as routing has it.
     fn address(address: Self::Address) -> sluice_route::Address;
     /// Source and destination of a packet.
@@ -206,8 +206,8 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     /// Whether an address is a group's: multicast, or broadcast on a link.
     #[inline(always)]
     fn is_group(address: Self::Address) -> bool {
-        let [high, low] = Self::wide(address);
-        if Self::SIX {
+        let [high, low] = Self::words(address);
+        if Self::IS_V6 {
             high >> 56 == 0xff
         } else {
             // From 240.0.0.0 on there are none, and nothing gets here from there that is not configured to be a host's.
@@ -217,18 +217,18 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     /// The first bits of an address, in two words.
     #[inline(always)]
     fn prefix(address: Self::Address, length: u8) -> [u64; 2] {
-        let [high, low] = Self::wide(address);
-        if Self::SIX && length < 128 {
+        let [high, low] = Self::words(address);
+        if Self::IS_V6 && length < 128 {
             let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
             [high & (mask >> 64) as u64, low & mask as u64]
-        } else if !Self::SIX && length < 32 {
+        } else if !Self::IS_V6 && length < 32 {
             [high, low & u64::MAX << (32 - length)]
         } else {
             [high, low]
         }
     }
     /// An address in two words.
-    fn wide(address: Self::Address) -> [u64; 2] {
+    fn words(address: Self::Address) -> [u64; 2] {
         sluice_nat::Address::words(address)
     }
 }
@@ -267,16 +267,16 @@ fn never_cut(_: &[u8; ipv6::LENGTH]) -> bool {
     true
 }
 
-fn routes4(paths: &Paths, routers: &[RouterIndex], addresses: &[u32], values: &mut [u32]) {
+fn routes4(paths: &ForwardingState, routers: &[RouterIndex], addresses: &[u32], values: &mut [u32]) {
     paths.fib.v4.lookup_batch(routers, addresses, values);
 }
 
-fn routes6(paths: &Paths, routers: &[RouterIndex], addresses: &[[u64; 2]], values: &mut [u32]) {
-    let mut numbers = [0; HAND];
+fn routes6(paths: &ForwardingState, routers: &[RouterIndex], addresses: &[[u64; 2]], values: &mut [u32]) {
+    let mut numbers = [0; BURST_BUFFERS];
     for (number, &address) in numbers.iter_mut().zip(addresses) {
         *number = joined(address);
     }
-    let numbers = &numbers[..addresses.len().min(HAND)];
+    let numbers = &numbers[..addresses.len().min(BURST_BUFFERS)];
     paths.fib.v6.lookup_batch(routers, numbers, values);
 }
 
@@ -291,7 +291,7 @@ macro_rules! family {
             type Key = $key;
             type Session = $session;
             type Number = $number;
-            const SIX: bool = $six;
+            const IS_V6: bool = $six;
 
             #[inline(always)]
             fn key(layers: &Layers, frame: &[u8], context: Context) -> $key {
@@ -333,29 +333,29 @@ macro_rules! family {
                 &shard.$table
             }
             #[inline(always)]
-            fn lookups(lists: &mut Lists) -> &mut Slots {
+            fn lookups(lists: &mut Lists) -> &mut BufferIndices {
                 &mut lists.$lookup
             }
             #[inline(always)]
             fn inspects(lists: &mut Lists) -> &mut Inspected {
                 &mut lists.$inspect
             }
-            fn recognises(lists: &mut Lists) -> &mut Inspected {
+            fn identifies(lists: &mut Lists) -> &mut Inspected {
                 &mut lists.$recognise
             }
             fn ip(address: $address) -> IpAddr {
                 $ip(address)
             }
             #[inline(always)]
-            fn decides(lists: &mut Lists) -> &mut Slots {
+            fn slow_path(lists: &mut Lists) -> &mut BufferIndices {
                 &mut lists.$decide
             }
             #[inline(always)]
-            fn revises(lists: &mut Lists) -> &mut Slots {
+            fn revalidates(lists: &mut Lists) -> &mut BufferIndices {
                 &mut lists.$revise
             }
             #[inline(always)]
-            fn forwards(lists: &mut Lists) -> &mut Slots {
+            fn forwards(lists: &mut Lists) -> &mut BufferIndices {
                 &mut lists.$forward
             }
             #[inline(always)]
@@ -371,8 +371,8 @@ macro_rules! family {
                 $bits(address)
             }
             #[inline(always)]
-            fn nat(policy: &Policy) -> &Nat<Self> {
-                &policy.$nat
+            fn nat(snapshot: &Snapshot) -> &Nat<Self> {
+                &snapshot.$nat
             }
             #[inline(always)]
             fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel, &'t mut FlowTable<'m, $session>) {
@@ -454,11 +454,11 @@ macro_rules! family {
                 Ok($error(frame, layers, &quote, &rewrite, hops)?)
             }
             #[inline(always)]
-            fn route(paths: &Paths, router: RouterIndex, address: $address) -> u32 {
+            fn route(paths: &ForwardingState, router: RouterIndex, address: $address) -> u32 {
                 paths.fib.$fib.lookup(router, $bits(address)).unwrap_or(NO_ROUTE)
             }
             #[inline(always)]
-            fn routes(paths: &Paths, routers: &[RouterIndex], addresses: &[$address], values: &mut [u32]) {
+            fn routes(paths: &ForwardingState, routers: &[RouterIndex], addresses: &[$address], values: &mut [u32]) {
                 $routes(paths, routers, addresses, values)
             }
             #[inline(always)]
@@ -513,31 +513,31 @@ macro_rules! family {
                 self.arrivals.refreshes(direction)
             }
             #[inline(always)]
-            fn arrival(&self, direction: Direction) -> u16 {
+            fn bound_interface(&self, direction: Direction) -> u16 {
                 self.arrivals.interface(direction)
             }
-            fn set_arrival(&mut self, direction: Direction, interface: u16) {
+            fn set_bound_interface(&mut self, direction: Direction, interface: u16) {
                 self.arrivals = self.arrivals.with(direction, interface);
             }
             #[inline(always)]
-            fn hop(&self, direction: Direction) -> Hop {
-                Hop(self.hops[direction as usize])
+            fn adjacency(&self, direction: Direction) -> AdjacencyIndex {
+                AdjacencyIndex(self.hops[direction as usize])
             }
-            fn set_hop(&mut self, direction: Direction, hop: Hop) {
+            fn set_adjacency(&mut self, direction: Direction, hop: AdjacencyIndex) {
                 self.hops[direction as usize] = hop.0;
             }
             fn set_generation(&mut self, generation: u32) {
                 self.generation = generation;
             }
             #[inline(always)]
-            fn turns_aside(&self) -> bool {
+            fn diverts(&self) -> bool {
                 self.inspect != 0
             }
             #[inline(always)]
-            fn inspect(&self) -> Inspect {
-                Inspect::from_bits(self.inspect)
+            fn inspect(&self) -> InspectState {
+                InspectState::from_bits(self.inspect)
             }
-            fn set_inspect(&mut self, inspect: Inspect) {
+            fn set_inspect(&mut self, inspect: InspectState) {
                 self.inspect = inspect.bits();
             }
             fn set_pool(&mut self, pool: PoolIndex) {
@@ -546,14 +546,14 @@ macro_rules! family {
             fn translate_as(&mut self, reverse: $tuple, nat: Decision) {
                 (self.reverse, self.nat) = (reverse, nat);
             }
-            fn made(parts: Parts<$family>) -> Self {
+            fn made(parts: SessionParts<$family>) -> Self {
                 Self {
                     forward: parts.forward,
                     reverse: parts.reverse,
                     nat: parts.nat,
                     hops: [parts.hops[0].0, parts.hops[1].0],
                     generation: parts.generation,
-                    arrivals: Arrivals::new(
+                    arrivals: BoundInterfaces::new(
                         parts.protocol,
                         // Answers come from where packets go; what turns back comes by any interface of the inside.
                         [parts.interface, parts.hops[0].interface() as u16],
@@ -604,7 +604,7 @@ family!(
     V4,
     same,
     routes4,
-    identification::is_atomic,
+    ip_id::is_atomic,
     u32,
     four
 );

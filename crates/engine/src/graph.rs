@@ -1,11 +1,11 @@
-//! The graph of nodes: which there are, where each may send a packet and why, and which of it a policy has.
+//! The graph of nodes: which there are, where each may send a packet and why, and which of it a snapshot has.
 //!
 //! The picture in `docs/architecture.md` is compared with this table, and so is what tracers see of packets.
 
 use sluice_route::RouterIndex;
 
 use crate::placement::Part;
-use crate::policy::{Interface, Policy};
+use crate::snapshot::{Interface, Snapshot};
 use crate::stages::Stages;
 
 /// A node, or an end of the graph.
@@ -71,7 +71,7 @@ pub struct Edge {
     pub to: &'static str,
     /// Why, in a word or three; nothing where there is no choice.
     pub why: &'static str,
-    /// What a policy must have for it: all of these.
+    /// What a snapshot must have for it: all of these.
     needs: u16,
 }
 
@@ -124,7 +124,7 @@ nodes! {
     "fragments" "later fragments are told the ports of their datagram" ["fragments"] [Park, HandOver, Drop];
     "established" "packets of known sessions" ["established"] [HandOver, Hold, Queue, Drop];
     "decide" "the first packet of a flow" ["decide"] [Park, Drop];
-    "revise" "sessions of an older policy" ["revise"] [Drop];
+    "revise" "sessions of an older snapshot" ["revise"] [Drop];
     "inspect" "streams searched in order" ["inspect"] [Park, Drop];
     "recognise" "applications of sessions" ["recognise"] [];
     "forward" "packets without a session: routed, counted down" ["forward"] [HandOver, Drop];
@@ -178,7 +178,7 @@ edges! {
     "bridge" => "transmit", "as it came", BRIDGED;
     "fragments" => "established", "", FLOWS;
     "established" => "decide", "no session", FLOWS;
-    "established" => "revise", "older policy", FLOWS;
+    "established" => "revise", "older snapshot", FLOWS;
     "established" => "inspect", "is inspected", INSPECTED;
     "established" => "recognise", "its application is looked for", RECOGNISED;
     "established" => "established", "to an inside host by its outside address", STATEFUL;
@@ -243,9 +243,9 @@ pub fn node(name: &str) -> Option<&'static Node> {
     NODES.iter().find(|node| node.name == name)
 }
 
-/// The ways that packets of a policy may take, of one router where one is named.
-pub fn live(policy: &Policy, stages: &Stages, router: Option<RouterIndex>) -> Vec<&'static Edge> {
-    let has = has(policy, stages, router);
+/// The ways that packets of a snapshot may take, of one router where one is named.
+pub fn live(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> Vec<&'static Edge> {
+    let has = has(snapshot, stages, router);
     let live = EDGES.iter().filter(|edge| edge.needs & !has == 0);
     // What nothing leads to is not there, whatever it would lead to.
     let mut edges: Vec<_> = live.collect();
@@ -259,17 +259,17 @@ pub fn live(policy: &Policy, stages: &Stages, router: Option<RouterIndex>) -> Ve
     }
 }
 
-fn has(policy: &Policy, stages: &Stages, router: Option<RouterIndex>) -> u16 {
+fn has(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> u16 {
     let of = |interface: &&Interface| match router {
         Some(router) => interface.bridge.is_none() && interface.router == router,
         None => true,
     };
-    let inspection = policy.inspection.as_deref();
-    let applications = policy.applications.as_deref();
+    let inspection = snapshot.inspection.as_deref();
+    let applications = snapshot.applications.as_deref();
     // The worker that parses has no next one to leave routes to.
     let is_local = stages.workers(Part::Session).is_empty();
     let mut has = ALWAYS;
-    for (number, interface) in (0..).zip(&policy.interfaces).filter(|(_, interface)| of(interface)) {
+    for (number, interface) in (0..).zip(&snapshot.interfaces).filter(|(_, interface)| of(interface)) {
         let bridged = interface.bridge.is_some();
         let stateful = interface.stateful.contains(&true);
         let inspected = inspection.is_some_and(|inspection| inspection.is_on(number));
@@ -277,24 +277,24 @@ fn has(policy: &Policy, stages: &Stages, router: Option<RouterIndex>) -> u16 {
         for (bit, is_so) in [
             (ROUTED, !bridged),
             (STATEFUL, stateful && !bridged),
-            (PLAIN, !bridged && is_local && policy.needs_routes_alone(interface)),
+            (PLAIN, !bridged && is_local && snapshot.needs_routes_alone(interface)),
             (FLOWS, stateful || inspected || sought),
             (INSPECTED, inspected),
             (RECOGNISED, sought),
             (BRIDGED, bridged),
             (HOSTED, interface.host),
-            (CHAINED, !bridged && policy.chains_at(number).is_some()),
+            (CHAINED, !bridged && snapshot.chains_at(number).is_some()),
             (
                 SITES,
-                policy
+                snapshot
                     .sites
                     .as_deref()
-                    .is_some_and(|sites| sites.is_door(number) || sites.is_public(number)),
+                    .is_some_and(|sites| sites.is_access(number) || sites.is_public(number)),
             ),
             (LINKED, interface.peer.is_some() || interface.tunnel.is_some()),
             (
                 TUNNELLED,
-                interface.tunnel.is_some() || !bridged && policy.tunnels.end_in(interface.router),
+                interface.tunnel.is_some() || !bridged && snapshot.tunnels.end_in(interface.router),
             ),
         ] {
             has |= if is_so { bit } else { 0 };
@@ -307,7 +307,7 @@ fn has(policy: &Policy, stages: &Stages, router: Option<RouterIndex>) -> u16 {
     for (bit, is_so) in [
         (PARSED_ELSEWHERE, elsewhere(Part::Parse, Part::Receive)),
         (ROUTED_ELSEWHERE, elsewhere(Part::Session, Part::Parse)),
-        (SHARED, policy.shares.is_some()),
+        (SHARED, snapshot.shares.is_some()),
     ] {
         has |= if is_so { bit } else { 0 };
     }

@@ -15,27 +15,27 @@ use sluice_wire::layers::{Fragment, Layers};
 use sluice_wire::tcp::flag::{RST, SYN};
 
 use crate::counters::WorkerCounters;
-use crate::io::{HAND, Slot};
+use crate::io::{BURST_BUFFERS, BufferIndex};
 use crate::records::{About, Records};
 
-mod aside;
-pub mod assembly;
-mod holding;
+pub mod classification;
+mod divert;
 mod overload;
-pub mod renewal;
-pub mod sight;
-mod soon;
+mod parked;
+mod prefetch;
+pub mod reassembly;
+pub mod rule_updates;
 
-pub use aside::turn_aside;
-pub use assembly::{Assemblies, Limits};
-pub use holding::{Holding, Leaving, Released, Told};
+pub use divert::divert;
 pub use overload::{Class, Load, Overload, Shed};
-use renewal::Taker;
-pub use soon::Soon;
+pub use parked::{FragmentNote, ParkedPackets, Released, ReleasedPacket};
+pub use prefetch::FlowPrefetch;
+pub use reassembly::{Reassembly, ReassemblyLimits};
+use rule_updates::RuleReceiver;
 
 /// What a session says of inspection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Inspect {
+pub enum InspectState {
     /// Nothing: it is not inspected.
     #[default]
     Nothing,
@@ -56,7 +56,7 @@ pub enum Inspect {
 /// What a record keeps of [`Inspect::Left`].
 const LEFT: u32 = 1;
 /// What it keeps of [`Inspect::Sought`].
-const SOUGHT: u32 = 2;
+const PENDING: u32 = 2;
 /// What it keeps of [`Inspect::Remarked`].
 const REMARKED: u32 = 3;
 /// What it keeps of [`Inspect::Denied`], by what is told.
@@ -65,14 +65,14 @@ const RESET: u32 = 5;
 const PORT_UNREACHABLE: u32 = 6;
 const PROHIBITED: u32 = 7;
 
-impl Inspect {
+impl InspectState {
     /// As a record keeps it. No handle is below 16, or the largest number.
     #[inline(always)]
     pub fn from_bits(bits: u32) -> Self {
         match bits {
             0 => Self::Nothing,
             LEFT => Self::Left,
-            SOUGHT => Self::Sought,
+            PENDING => Self::Sought,
             REMARKED => Self::Remarked,
             DENIED => Self::Denied(None),
             RESET => Self::Denied(Some(With::Reset)),
@@ -88,7 +88,7 @@ impl Inspect {
         match self {
             Self::Nothing => 0,
             Self::Left => LEFT,
-            Self::Sought => SOUGHT,
+            Self::Sought => PENDING,
             Self::Remarked => REMARKED,
             Self::Denied(None) => DENIED,
             Self::Denied(Some(With::Reset)) => RESET,
@@ -102,7 +102,7 @@ impl Inspect {
 
 /// What a commit says.
 #[derive(Clone, Debug)]
-pub struct Inspection {
+pub struct InspectionPolicy {
     /// What is configured.
     pub settings: Settings,
     /// How often rules matched, for all workers.
@@ -116,14 +116,14 @@ pub struct Inspection {
     /// By interface: flows that come or go by it are inspected.
     pub interfaces: Vec<bool>,
     /// Datagrams in fragments that each worker puts together.
-    pub fragments: Limits,
+    pub fragments: ReassemblyLimits,
     /// What is done while a worker has more to do than it can.
     pub overload: Overload,
     /// Classes of flows that are not inspected: what they say of overload does not matter.
     pub bypass: Vec<Class>,
 }
 
-impl Inspection {
+impl InspectionPolicy {
     /// Whether an interface's flows are inspected.
     #[inline(always)]
     pub fn is_on(&self, interface: u16) -> bool {
@@ -132,7 +132,7 @@ impl Inspection {
 
     /// Whether a TCP segment may begin the session of a connection whose beginning was not seen, for inspection to say what
     /// becomes of it.
-    pub fn picks_up(&self, layers: &Layers) -> bool {
+    pub fn accepts_midstream(&self, layers: &Layers) -> bool {
         let said = self.settings.policy(Exception::Midstream);
         layers.protocol == TCP
             && matches!(said, Policy::Pass | Policy::Bypass)
@@ -187,7 +187,7 @@ impl AlertQueue {
     }
 
     /// Tell of one. What does not fit is counted and lost.
-    pub fn tell(&mut self, alert: Alert, counters: &WorkerCounters) {
+    pub fn push(&mut self, alert: Alert, counters: &WorkerCounters) {
         match self.0.as_mut().is_some_and(|queue| queue.push(alert).is_ok()) {
             true => counters.alerts.add(1),
             false => counters.alerts_lost.add(1),
@@ -196,28 +196,28 @@ impl AlertQueue {
 }
 
 /// What a worker inspects with.
-pub struct Inspecting {
+pub struct Inspector {
     /// What rules are asked with.
     pub tools: Box<Tools>,
     /// Of the rules that these are for, and those before.
     pub generation: u32,
     /// Where others come from.
-    pub renewals: Taker<Tools>,
+    pub renewals: RuleReceiver<Tools>,
     /// Fragments that wait.
-    pub holding: Holding,
+    pub holding: ParkedPackets,
     /// Datagrams that are put together.
-    pub assemblies: Assemblies,
+    pub assemblies: Reassembly,
     /// Whether the worker has more to do than it can.
     pub load: Load,
     /// Where alerts go.
     pub alerts: AlertQueue,
     /// Fragments in the hand that are to be parked, with their tickets.
-    pub parking: ArrayVec<(Slot, u32), HAND>,
+    pub parking: ArrayVec<(BufferIndex, u32), BURST_BUFFERS>,
     /// Parked fragments that are to be dropped, by ticket, with room for all that wait.
     pub given_up: Vec<(u32, Reason)>,
 }
 
-impl Inspecting {
+impl Inspector {
     /// Ask rules of a generation.
     #[inline(always)]
     pub fn follow(&mut self, generation: u32) {
@@ -230,13 +230,13 @@ impl Inspecting {
     fn renew(&mut self, generation: u32) {
         while let Some(tools) = self.renewals.take(generation) {
             let before = std::mem::replace(&mut self.tools, tools);
-            self.renewals.give_back(before);
+            self.renewals.retire(before);
         }
         self.generation = generation;
     }
 }
 
-impl std::fmt::Debug for Inspecting {
+impl std::fmt::Debug for Inspector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inspecting")
             .field("holding", &self.holding)

@@ -14,13 +14,13 @@ use arrayvec::ArrayVec;
 use sluice_wire::Packet;
 
 /// Most frames that one receive brings.
-pub const BATCH: usize = 64;
+pub const BURST_SIZE: usize = 64;
 
 /// Most buffers in the hand: a batch, and as many made on the way (ICMP errors, fragments, ARP requests).
-pub const HAND: usize = 2 * BATCH;
+pub const BURST_BUFFERS: usize = 2 * BURST_SIZE;
 
 /// Place of a buffer in the hand, counted from 0 in the order of arrival; valid until [`PacketIo::end`].
-pub type Slot = u8;
+pub type BufferIndex = u8;
 
 /// A port of this worker: an interface, in the order of the configuration.
 pub type PortIndex = u16;
@@ -32,7 +32,7 @@ pub const NO_PORT: PortIndex = PortIndex::MAX;
 pub type WorkerIndex = u16;
 
 /// The hand, lent to nodes.
-pub type Lent<'a> = ArrayVec<Packet<'a>, HAND>;
+pub type Packets<'a> = ArrayVec<Packet<'a>, BURST_BUFFERS>;
 
 /// A parked buffer. It must come back by [`PacketIo::unpark`] or [`PacketIo::release`].
 #[derive(Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub type Lent<'a> = ArrayVec<Packet<'a>, HAND>;
 pub struct Parked(pub u32);
 
 /// At most 64 bytes that travel with a packet from one worker to another.
-pub type Carried = [u64; 4];
+pub type NoteWords = [u64; 4];
 
 /// Frames in and out of the devices of one worker.
 pub trait PacketIo: Send {
@@ -51,14 +51,14 @@ pub trait PacketIo: Send {
 
     /// Lend the whole hand: `into[slot]` is the packet in that slot. Slots already disposed of are lent as
     /// empty packets of no room.
-    fn lend<'a>(&'a mut self, into: &mut Lent<'a>);
+    fn packets<'a>(&'a mut self, into: &mut Packets<'a>);
 
     /// Send the slots in order. Returns how many the device took, always a prefix of `slots`; the others stay
     /// in the hand.
-    fn transmit(&mut self, port: PortIndex, slots: &[Slot]) -> usize;
+    fn transmit(&mut self, port: PortIndex, slots: &[BufferIndex]) -> usize;
 
     /// Free the slots.
-    fn free(&mut self, slots: &[Slot]);
+    fn free(&mut self, slots: &[BufferIndex]);
 
     /// Add up to `count` buffers to the end of the hand, each an empty frame with at least 128 bytes of
     /// headroom. Returns how many there were; none where hand or pool is exhausted.
@@ -66,11 +66,11 @@ pub trait PacketIo: Send {
 
     /// Take a slot out of the hand and keep its buffer. `None`, and the slot stays in the hand, where no more
     /// can be parked.
-    fn park(&mut self, slot: Slot) -> Option<Parked>;
+    fn park(&mut self, slot: BufferIndex) -> Option<Parked>;
 
     /// Put a parked buffer at the end of the hand and return its slot; where the hand is full the handle
     /// comes back.
-    fn unpark(&mut self, parked: Parked) -> Result<Slot, Parked>;
+    fn unpark(&mut self, parked: Parked) -> Result<BufferIndex, Parked>;
 
     /// Free a parked buffer.
     fn release(&mut self, parked: Parked);
@@ -80,11 +80,11 @@ pub trait PacketIo: Send {
     fn end(&mut self) -> usize;
 
     /// Frames that receive refused on a port since the start, by reason: `(reason, count)`.
-    fn refused(&self, port: PortIndex) -> &[(Refusal, u64)];
+    fn refused(&self, port: PortIndex) -> &[(ReceiveError, u64)];
 
     /// The device of a port has come, or goes: what is called from now on concerns the new one, or none. A port without a
     /// device brings nothing and takes nothing.
-    fn renew(&mut self, _port: PortIndex) {}
+    fn replace_device(&mut self, _port: PortIndex) {}
 
     /// Whether a port has a device.
     fn has_device(&self, _port: PortIndex) -> bool {
@@ -92,7 +92,7 @@ pub trait PacketIo: Send {
     }
 
     /// How many buffers are in the hand and not yet disposed of.
-    fn held(&self) -> usize;
+    fn outstanding(&self) -> usize;
 
     /// How many buffers are parked.
     fn parked(&self) -> usize;
@@ -100,7 +100,7 @@ pub trait PacketIo: Send {
 
 /// Why a frame was not taken from a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum ReceiveError {
     /// More than one segment and more bytes than one buffer has room for.
     TooLongToLinearise,
     /// Another holder has a reference to its buffer.
@@ -113,10 +113,10 @@ pub enum Refusal {
 pub trait Handover: PacketIo {
     /// Move slots of the hand to another worker, each with what travels with it (`carried[k]` goes with
     /// `slots[k]`). Returns how many the ring took, a prefix; the others stay in the hand.
-    fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize;
+    fn hand_over(&mut self, to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize;
 
     /// Packets that the ring to a worker has room for.
-    fn room(&self, to: WorkerIndex) -> usize;
+    fn free_entries(&self, to: WorkerIndex) -> usize;
 
     /// Remember how much other workers have been given so far: see [`has_arrived`](Self::has_arrived).
     fn mark(&mut self);
@@ -125,12 +125,12 @@ pub trait Handover: PacketIo {
     fn has_arrived(&self) -> bool;
 
     /// Ask the processor for the packets that [`take_over`](Self::take_over) will bring: some time before it.
-    fn approach(&mut self) {}
+    fn prefetch_handed_over(&mut self) {}
 
     /// Packets that other workers have handed over and that wait.
     fn waiting(&self) -> usize;
 
     /// Take up to [`BATCH`] packets that other workers handed over into the hand; what travelled with the
     /// `k`-th is pushed to `carried`. Returns how many came.
-    fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize;
+    fn take_over(&mut self, carried: &mut ArrayVec<NoteWords, BURST_SIZE>) -> usize;
 }

@@ -10,8 +10,8 @@ use sluice_wire::checksum::Delta;
 use sluice_wire::layers::Layers;
 
 use crate::family::Family;
-use crate::policy::Setup;
-use crate::reserves;
+use crate::shared_capacity;
+use crate::snapshot::StartParameters;
 
 /// The mark of every record that there may be, by family: 4 bytes each.
 #[derive(Debug)]
@@ -23,9 +23,9 @@ pub struct Marks {
 
 impl Marks {
     /// All 0.
-    pub fn new(setup: &Setup) -> Self {
-        let (own, records) = (setup.sessions_per_shard(), reserves::sessions_at_most(setup));
-        let shards = setup.steering.shards().count() as usize;
+    pub fn new(start: &StartParameters) -> Self {
+        let (own, records) = (start.sessions_per_shard(), shared_capacity::sessions_at_most(start));
+        let shards = start.steering.shards().count() as usize;
         let marks = [0, 1].map(|family| {
             // Those that no shard has need no memory of the machine before one has them.
             let marks: Box<[AtomicU32]> = zeroed_slice_box(records[family] * shards);
@@ -39,7 +39,7 @@ impl Marks {
     }
 
     fn of<F: Family>(&self, shard: u16, RecordIndex(index): RecordIndex) -> Option<&AtomicU32> {
-        let family = usize::from(F::SIX);
+        let family = usize::from(F::IS_V6);
         let (index, records) = (index as usize, self.records[family]);
         let marks = self.marks[family].get(usize::from(shard) * records..)?;
         marks.get(..records)?.get(index)
@@ -77,10 +77,10 @@ pub fn set_class<F: Family>(frame: &mut [u8], layers: &Layers, class: TrafficCla
     let header = frame.get_mut(usize::from(layers.l3)..).unwrap_or_default();
     let Some(first) = header.first_chunk_mut() else { return };
     let old = u16::from_be_bytes(*first);
-    let shift = if F::SIX { 4 } else { 0 };
+    let shift = if F::IS_V6 { 4 } else { 0 };
     let new = old & !(0xff << shift) | u16::from(class.set((old >> shift) as u8)) << shift;
     *first = new.to_be_bytes();
-    if !F::SIX
+    if !F::IS_V6
         && let Some(sum) = header.get_mut(10..).and_then(|rest| rest.first_chunk_mut())
     {
         *sum = Delta::default()

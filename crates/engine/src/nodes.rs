@@ -3,43 +3,43 @@
 pub mod admit;
 pub mod bridge;
 pub mod chain;
-pub mod complain;
-pub mod cross;
-pub mod cut;
 pub mod decapsulate;
-pub mod decide;
 pub mod encapsulate;
-pub mod established;
 pub mod forward;
-pub mod fragments;
-pub mod gateway;
+pub mod fragmentation;
+pub mod hand_off;
 pub mod host;
+pub mod icmp_error;
+pub mod identify;
 pub mod inspect;
+pub mod inter_router_link;
+pub mod ip4_fast_forward;
+pub mod local_delivery;
 pub mod neighbour;
 pub mod output;
 pub mod parse;
-pub mod pass;
 pub mod punt;
-pub mod recognise;
-pub mod revise;
+pub mod revalidate;
+pub mod session_lookup;
+pub mod slow_path;
 pub mod subscriber;
-pub mod transit;
+pub mod virtual_reassembly;
 
 use sluice_wire::Packet;
 use sluice_wire::ipv4::Ipv4;
 use sluice_wire::ipv6;
 use sluice_wire::layers::Layers;
 
-use crate::batch::{Hop, Lists, Meta, Note, Stage};
+use crate::batch::{AdjacencyIndex, EntryPoint, HandOffNote, Lists, Meta};
 use crate::family::Family;
-use crate::io::Slot;
-use output::Out;
+use crate::io::BufferIndex;
+use output::Exit;
 
 /// Count an IPv4 packet's TTL, an IPv6 packet's hop limit, down by one.
 #[inline(always)]
 pub fn decrement<F: Family>(packet: &mut Packet<'_>, layers: &Layers) {
     let datagram = layers.datagram_mut(packet.bytes_mut());
-    if F::SIX {
+    if F::IS_V6 {
         if let Some(limit) = datagram.get_mut(ipv6::HOP_LIMIT.offset) {
             *limit = limit.saturating_sub(1);
         }
@@ -55,11 +55,13 @@ pub fn dont_fragment(frame: &[u8], layers: &Layers) -> bool {
 
 /// Put a packet where output decided.
 #[inline(always)]
-pub fn leave(slot: Slot, out: Out, meta: &mut Meta, hop: Hop, lists: &mut Lists) {
+pub fn leave(slot: BufferIndex, out: Exit, meta: &mut Meta, hop: AdjacencyIndex, lists: &mut Lists) {
     meta.egress = hop.interface() as u16;
     match out {
-        Out::Transmit(port) => lists.send(port, slot),
-        Out::HandOver(worker, interface) => lists.hand_over(slot, worker, Note::new(Stage::Finished(interface), meta)),
-        Out::Drop(reason) => lists.discard(slot, reason),
+        Exit::Transmit(port) => lists.send(port, slot),
+        Exit::HandOver(worker, interface) => {
+            lists.hand_over(slot, worker, HandOffNote::new(EntryPoint::Finished(interface), meta))
+        }
+        Exit::Drop(reason) => lists.drop_packet(slot, reason),
     }
 }

@@ -59,7 +59,7 @@ pub struct Placement {
 
 /// Adjacent parts that the same workers do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Together<'p> {
+pub struct CoreGroup<'p> {
     /// The parts, in order.
     pub parts: Vec<Part>,
     /// The workers, in order.
@@ -138,12 +138,12 @@ impl Placement {
     }
 
     /// The stages: adjacent parts of the same workers.
-    pub fn stages(&self) -> Vec<Together<'_>> {
-        let mut stages: Vec<Together<'_>> = Vec::new();
+    pub fn stages(&self) -> Vec<CoreGroup<'_>> {
+        let mut stages: Vec<CoreGroup<'_>> = Vec::new();
         for part in Part::ALL {
             match stages.last_mut() {
                 Some(last) if last.workers == self.of(part) => last.parts.push(part),
-                _ => stages.push(Together {
+                _ => stages.push(CoreGroup {
                     parts: vec![part],
                     workers: self.of(part),
                 }),

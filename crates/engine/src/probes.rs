@@ -105,7 +105,7 @@ impl Probes {
     }
 
     /// An answer came. False where it is not waited for.
-    pub fn hear(&self, echo: &Echo, now: u64) -> bool {
+    pub fn answered(&self, echo: &Echo, now: u64) -> bool {
         let is_it = |slot: &&Slot| slot.data.load(Ordering::Relaxed) == echo.data;
         let found = self.waiting(echo.identifier).find(is_it);
         if let Some(slot) = found {
@@ -141,11 +141,11 @@ mod tests {
         probes.expect(&asked);
         probes.sent(3, 1_000);
         assert!(probes.expects(7) && !probes.expects(8));
-        assert!(!probes.hear(&Echo { data: 98, ..asked.echo }, 1_500));
+        assert!(!probes.answered(&Echo { data: 98, ..asked.echo }, 1_500));
         assert_eq!(None, probes.answer(3));
-        assert!(probes.hear(&asked.echo, 1_700));
+        assert!(probes.answered(&asked.echo, 1_700));
         assert_eq!(Some(700), probes.answer(3));
-        assert!(!probes.hear(&asked.echo, 1_800) && !probes.expects(7));
+        assert!(!probes.answered(&asked.echo, 1_800) && !probes.expects(7));
         // The next one begins without an answer.
         probes.expect(&probe(3, 8, 100));
         assert_eq!(None, probes.answer(3));

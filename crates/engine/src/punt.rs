@@ -20,7 +20,7 @@ use crate::reason::Own;
 /// Classes of what is punted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Class {
+pub enum PuntClass {
     /// Routing protocols: BGP, OSPF, RIP, RIPng, PIM, VRRP, EIGRP, LDP.
     Routing,
     /// Bidirectional forwarding detection (RFC 5880): small, often, and urgent.
@@ -42,18 +42,24 @@ const BFD_PORTS: [u16; 3] = [3784, 3785, 4784];
 /// Ports of DHCP for IPv4 and IPv6.
 const DHCP_PORTS: [u16; 4] = [67, 68, 546, 547];
 
-impl Class {
+impl PuntClass {
     /// Every class, in the order of their numbers.
-    pub const ALL: [Class; 5] = [Class::Routing, Class::Bfd, Class::Dhcp, Class::Arp, Class::Rest];
+    pub const ALL: [PuntClass; 5] = [
+        PuntClass::Routing,
+        PuntClass::Bfd,
+        PuntClass::Dhcp,
+        PuntClass::Arp,
+        PuntClass::Rest,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Class::Routing => "routing",
-            Class::Bfd => "bfd",
-            Class::Dhcp => "dhcp",
-            Class::Arp => "arp",
-            Class::Rest => "rest",
+            PuntClass::Routing => "routing",
+            PuntClass::Bfd => "bfd",
+            PuntClass::Dhcp => "dhcp",
+            PuntClass::Arp => "arp",
+            PuntClass::Rest => "rest",
         }
     }
 
@@ -77,10 +83,10 @@ impl Class {
     /// Why a packet of the class above its rate is dropped.
     pub fn policed(self) -> Own {
         match self {
-            Class::Routing => Own::PuntPolicedRouting,
-            Class::Bfd => Own::PuntPolicedBfd,
-            Class::Dhcp => Own::PuntPolicedDhcp,
-            Class::Arp | Class::Rest => Own::PuntPolicedRest,
+            PuntClass::Routing => Own::PuntPolicedRouting,
+            PuntClass::Bfd => Own::PuntPolicedBfd,
+            PuntClass::Dhcp => Own::PuntPolicedDhcp,
+            PuntClass::Arp | PuntClass::Rest => Own::PuntPolicedRest,
         }
     }
 }
@@ -99,7 +105,7 @@ pub enum Multicast {
 
 /// Packets a second and burst, by [`Class`], that come in by an interface; all of a router's together may be [`ROUTER_SHARE`] times
 /// as many.
-pub type Limits = [(u64, u64); Class::ALL.len()];
+pub type Limits = [(u64, u64); PuntClass::ALL.len()];
 
 /// Limits where the configuration names none, in the order of [`Class::ALL`].
 pub const LIMITS: Limits = [(20_000, 4_000), (10_000, 1_000), (1_000, 200), (0, 0), (5_000, 1_000)];
@@ -142,10 +148,10 @@ pub struct Host {
     limits: Limits,
     multicast: Multicast,
     /// By interface: one's flood takes nothing from another.
-    interfaces: Box<[[Bucket; Class::ALL.len()]]>,
+    interfaces: Box<[[Bucket; PuntClass::ALL.len()]]>,
     /// Of all together.
-    all: [Bucket; Class::ALL.len()],
-    passed: Arc<[AtomicU64; Class::ALL.len()]>,
+    all: [Bucket; PuntClass::ALL.len()],
+    passed: Arc<[AtomicU64; PuntClass::ALL.len()]>,
 }
 
 impl Default for Host {
@@ -188,24 +194,24 @@ impl Host {
     }
 
     /// Whether a packet of a class that came in by an interface may pass now.
-    pub fn admits(&self, interface: u16, class: Class, now: u64) -> bool {
+    pub fn admits(&self, interface: u16, class: PuntClass, now: u64) -> bool {
         let own = self.interfaces.get(usize::from(interface));
         own.is_none_or(|own| own[class as usize].take(now)) && self.all[class as usize].take(now)
     }
 
     /// A packet of a class has passed, or was answered in its place.
-    pub fn count(&self, class: Class) {
+    pub fn count(&self, class: PuntClass) {
         self.passed[class as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Packets of a class that have passed.
-    pub fn passed(&self, class: Class) -> u64 {
+    pub fn passed(&self, class: PuntClass) -> u64 {
         self.passed[class as usize].load(Ordering::Relaxed)
     }
 }
 
 /// Bytes of each queue: enough for what a burst of routing brings between two looks of who serves the hosts.
-pub const ROOM: usize = 1 << 20;
+pub const QUEUE_BYTES: usize = 1 << 20;
 
 /// In the number of the interface of what who serves subscribers' sites sends: an IPv4 packet of the gateway's own, behind any
 /// link header and no tags, that the interface's virtual router is to route. Without it a frame is sent as it is.
@@ -215,18 +221,18 @@ pub const ROUTED: u16 = 1 << 15;
 const HEAD: usize = 4;
 
 /// A queue of frames that holds so many bytes.
-pub fn queue(room: usize) -> (Giver, Taker) {
+pub fn queue(room: usize) -> (PuntSender, PuntReceiver) {
     let (giver, taker) = rtrb::RingBuffer::new(room);
-    (Giver(giver), Taker(taker))
+    (PuntSender(giver), PuntReceiver(taker))
 }
 
 /// The end of a queue where frames go in.
 #[derive(Debug)]
-pub struct Giver(rtrb::Producer<u8>);
+pub struct PuntSender(rtrb::Producer<u8>);
 
-impl Giver {
+impl PuntSender {
     /// Put a frame in, given in two parts. False, and nothing done, where it has no room.
-    pub fn give(&mut self, interface: u16, parts: [&[u8]; 2]) -> bool {
+    pub fn push(&mut self, interface: u16, parts: [&[u8]; 2]) -> bool {
         let Ok(length) = u16::try_from(parts[0].len() + parts[1].len()) else {
             return false;
         };
@@ -242,12 +248,12 @@ impl Giver {
 
 /// The end of a queue where frames come out.
 #[derive(Debug)]
-pub struct Taker(rtrb::Consumer<u8>);
+pub struct PuntReceiver(rtrb::Consumer<u8>);
 
-impl Taker {
+impl PuntReceiver {
     /// Whether anything waits.
     #[inline(always)]
-    pub fn waits(&self) -> bool {
+    pub fn has_frame(&self) -> bool {
         !self.0.is_empty()
     }
 
@@ -265,7 +271,7 @@ impl Taker {
     }
 
     /// Take the next frame out, as far as `into` has room for it. Call it where [`Taker::head`] has told of one.
-    pub fn take(&mut self, into: &mut [u8]) {
+    pub fn pop(&mut self, into: &mut [u8]) {
         let Some((_, length)) = self.head() else { return };
         let kept = length.min(into.len());
         self.skip(HEAD);
@@ -283,18 +289,18 @@ impl Taker {
 
 /// The worker's end of its queue to the hosts.
 #[derive(Debug)]
-pub struct PuntQueue(RefCell<Giver>);
+pub struct PuntQueue(RefCell<PuntSender>);
 
 impl PuntQueue {
     /// A queue, with its other end.
-    pub fn new() -> (Self, Taker) {
-        let (giver, taker) = queue(ROOM);
+    pub fn new() -> (Self, PuntReceiver) {
+        let (giver, taker) = queue(QUEUE_BYTES);
         (Self(RefCell::new(giver)), taker)
     }
 
     /// Give a host a frame, in two parts. False where the queue is full.
-    pub fn give(&self, interface: u16, parts: [&[u8]; 2], counters: &WorkerCounters) -> bool {
-        let given = self.0.borrow_mut().give(interface, parts);
+    pub fn push(&self, interface: u16, parts: [&[u8]; 2], counters: &WorkerCounters) -> bool {
+        let given = self.0.borrow_mut().push(interface, parts);
         counters.punted.add(u64::from(given));
         given
     }
@@ -313,13 +319,13 @@ mod tests {
             for (number, (interface, length)) in frames.into_iter().enumerate() {
                 let frame = vec![number as u8; length];
                 let parts = frame.split_at(length / 3);
-                if giver.give(interface, [parts.0, parts.1]) {
+                if giver.push(interface, [parts.0, parts.1]) {
                     expected.push_back((interface, frame));
                 } else {
                     let (interface, frame) = expected.pop_front().expect("a full queue has frames");
                     prop_assert_eq!(Some((interface, frame.len())), taker.head());
                     let mut out = vec![0; frame.len()];
-                    taker.take(&mut out);
+                    taker.pop(&mut out);
                     prop_assert_eq!(frame, out);
                 }
             }
@@ -342,9 +348,9 @@ mod tests {
     #[test]
     fn frame_longer_than_its_room_is_cut_and_the_next_one_whole() {
         let (mut giver, mut taker) = queue(64);
-        assert!(giver.give(1, [b"abc", b"defg"]) && giver.give(2, [b"xy", b""]));
+        assert!(giver.push(1, [b"abc", b"defg"]) && giver.push(2, [b"xy", b""]));
         let mut out = [0; 4];
-        taker.take(&mut out);
+        taker.pop(&mut out);
         assert_eq!((b"abcd", Some((2, 2))), (&out, taker.head()));
     }
 

@@ -96,7 +96,7 @@ pub struct Ended {
     /// How far it had come.
     pub state: FlowState,
     /// Why.
-    pub why: Ending,
+    pub why: EndReason,
     /// A rule had reported.
     pub alerted: bool,
     /// Its application by nDPI, where that was looked for and is known.
@@ -118,21 +118,21 @@ pub enum FlowState {
 
 /// Why a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum EndReason {
     /// Nothing came for as long as its session may be silent.
     Timeout,
     /// Its session was ended: by an operator, or by what changed.
     Forced,
-    /// It goes on, uninspected: found clean, or by policy.
+    /// It goes on, uninspected: found clean, or by snapshot.
     Bypass,
 }
 
 impl Ended {
     /// Of a flow and its session.
-    pub fn of(story: &Story, protocol: u8, track: &Track, application: Option<Pair>, why: Ending) -> Self {
+    pub fn of(story: &Story, protocol: u8, track: &Track, application: Option<Pair>, why: EndReason) -> Self {
         let answered = track.packets.iter().all(|&packets| packets > 0);
         let state = match track.tracking.state() {
-            _ if why == Ending::Bypass => FlowState::Bypassed,
+            _ if why == EndReason::Bypass => FlowState::Bypassed,
             TcpState::BothFin | TcpState::Transitory if protocol == protocol::TCP => FlowState::Closed,
             TcpState::Closed | TcpState::Init if protocol == protocol::TCP => FlowState::New,
             _ if answered => FlowState::Established,
@@ -156,7 +156,7 @@ impl Ended {
     clippy::large_enum_variant,
     reason = "a place of the queue has the size of the largest, and nothing is allocated"
 )]
-pub enum Said {
+pub enum RecordKind {
     /// A packet was dropped.
     Drop {
         /// Why.
@@ -178,7 +178,7 @@ pub struct Record {
     /// What it is about.
     pub about: About,
     /// What it says.
-    pub said: Said,
+    pub said: RecordKind,
 }
 
 /// The other end of a queue.
@@ -203,7 +203,7 @@ impl RecordQueue {
     }
 
     /// Tell of something. What does not fit is counted and lost.
-    pub fn tell(&self, about: About, said: Said, counters: &WorkerCounters) {
+    pub fn push(&self, about: About, said: RecordKind, counters: &WorkerCounters) {
         let Some(queue) = &self.queue else { return };
         match queue.borrow_mut().push(Record { about, said }) {
             Ok(()) => counters.records.add(1),
@@ -212,7 +212,7 @@ impl RecordQueue {
     }
 
     /// Tell that a packet was dropped, where that is wanted.
-    pub fn tell_drop(
+    pub fn push_drop(
         &self,
         about: impl FnOnce() -> Option<About>,
         reason: Reason,
@@ -223,25 +223,25 @@ impl RecordQueue {
         if self.wanted.drops
             && let Some(about) = about()
         {
-            self.tell(about, Said::Drop { reason, rule, length }, counters);
+            self.push(about, RecordKind::Drop { reason, rule, length }, counters);
         }
     }
 
     /// Tell how a flow ended, where that is wanted.
-    pub fn tell_end(
+    pub fn push_end(
         &self,
         about: Option<About>,
         story: &Story,
         (protocol, track, application): (u8, &Track, Option<Pair>),
-        why: Ending,
+        why: EndReason,
         counters: &WorkerCounters,
     ) {
         if self.wanted.flows
             && let Some(about) = about
         {
-            self.tell(
+            self.push(
                 about,
-                Said::Flow(Ended::of(story, protocol, track, application, why)),
+                RecordKind::Flow(Ended::of(story, protocol, track, application, why)),
                 counters,
             );
         }

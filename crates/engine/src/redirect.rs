@@ -6,10 +6,10 @@ use sluice_wire::ethernet::Link;
 use sluice_wire::layers::{Flags, Layers};
 use sluice_wire::{Packet, Window, icmp, icmpv6, ndp};
 
-use crate::batch::{Hop, Lists, Meta};
-use crate::context::Ctx;
+use crate::batch::{AdjacencyIndex, Lists, Meta};
+use crate::context::NodeContext;
 use crate::family::Family;
-use crate::policy::Interface;
+use crate::snapshot::Interface;
 use crate::tunnels::addresses;
 
 /// Bytes of the longest message and its link header.
@@ -18,16 +18,25 @@ const ROOM: usize = icmpv6::LONGEST_ERROR + 14;
 /// Tell the sender of a packet that leaves by the interface that it came in by, not counted down yet, whom its hop is.
 #[cold]
 #[inline(never)]
-pub fn redirect<F: Family>(packet: &Packet<'_>, meta: &Meta, hop: Hop, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
-    let interface = ctx.policy.interface(meta.interface);
+pub fn redirect<F: Family>(
+    packet: &Packet<'_>,
+    meta: &Meta,
+    hop: AdjacencyIndex,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
+    let interface = ctx.snapshot.interface(meta.interface);
     let Some(interface) = interface.filter(|interface| interface.neighbours.redirects && !interface.is_pair()) else {
         return;
     };
     let (layers, frame) = (&meta.layers, packet.bytes());
-    let (Some(next), Some(&sender)) = (ctx.paths.wanted(hop), frame.get(6..).and_then(|mac| mac.first_chunk())) else {
+    let (Some(next), Some(&sender)) = (
+        ctx.paths.unresolved(hop),
+        frame.get(6..).and_then(|mac| mac.first_chunk()),
+    ) else {
         return;
     };
-    let may_report = match F::SIX {
+    let may_report = match F::IS_V6 {
         false => icmp::may_report(frame, layers),
         true => icmpv6::may_report(frame, layers, false),
     };
@@ -56,7 +65,9 @@ pub fn redirect<F: Family>(packet: &Packet<'_>, meta: &Meta, hop: Hop, lists: &m
             interface,
         ),
     };
-    if made && ctx.policy.admits_redirect(meta.interface, ctx.now) && lists.copies.take(meta.interface, message.bytes())
+    if made
+        && ctx.snapshot.admits_redirect(meta.interface, ctx.now)
+        && lists.copies.take(meta.interface, message.bytes())
     {
         ctx.counters.redirects.add(1);
     }

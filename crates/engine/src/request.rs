@@ -3,7 +3,7 @@
 //! Whoever asks brings the memory for the answer, so that a worker allocates nothing.
 
 mod bindings;
-mod desk;
+mod server;
 
 use std::net::IpAddr;
 
@@ -13,23 +13,23 @@ use sluice_nat::sites::outer;
 use sluice_route::Prefix;
 use sluice_wire::Context;
 
-pub use self::bindings::{BindingFilter, Bound, ShownBlock, ShownMapping, ShownSubscriber, Use};
-pub use self::desk::{Counter, Desk, desk};
+pub use self::bindings::{BindingFilter, BindingList, BindingUsage, BlockInfo, MappingInfo, SubscriberInfo};
+pub use self::server::{RequestServer, WorkerHandle, channel};
 use crate::capture::Tap;
 use crate::io::{PortIndex, WorkerIndex};
 use crate::probes::Probe;
 use crate::trace::Tracer;
 
 /// Records that one round looks at for a list, at most.
-pub const LOOKED_AT: u32 = 64;
+pub const RECORDS_PER_ROUND: u32 = 64;
 
 /// Packets of a round that is full of them, for one record that it looks at.
 const PACKETS_PER_RECORD: usize = 16;
 
 /// Records that a round of so many packets looks at: few where packets fill its time, many where it has time to spare.
 pub fn portion(packets: usize) -> u32 {
-    let spare = (LOOKED_AT as usize).saturating_sub(packets);
-    spare.max(packets / PACKETS_PER_RECORD).min(LOOKED_AT as usize) as u32
+    let spare = (RECORDS_PER_ROUND as usize).saturating_sub(packets);
+    spare.max(packets / PACKETS_PER_RECORD).min(RECORDS_PER_ROUND as usize) as u32
 }
 
 /// Addresses and a port of one side.
@@ -114,7 +114,7 @@ pub struct Flow {
 
 /// A session, to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct SessionInfo {
     /// What keeps its flows apart from others': the virtual router's number, or the context of a bridge or a subscriber's site.
     pub context: Context,
     /// As the first packet.
@@ -149,7 +149,7 @@ pub struct Shown {
     pub shard: u16,
 }
 
-impl Shown {
+impl SessionInfo {
     /// Address and port of the inside host, of what the outside sees in its place, and of the other host.
     fn sides(&self) -> [(IpAddr, u16); 3] {
         let [from, to] = [&self.forward, &self.reverse].map(|flow| {
@@ -165,7 +165,7 @@ impl Shown {
 
 impl Filter {
     /// Whether a session is meant.
-    pub fn matches(&self, session: &Shown) -> bool {
+    pub fn matches(&self, session: &SessionInfo) -> bool {
         fn is<T: PartialEq>(wanted: Option<T>, value: T) -> bool {
             wanted.is_none_or(|wanted| wanted == value)
         }
@@ -266,7 +266,7 @@ pub enum Request {
         /// Which.
         filter: Filter,
         /// Memory for the answer.
-        into: Vec<Shown>,
+        into: Vec<SessionInfo>,
     },
     /// End sessions from a cursor on.
     Clear {
@@ -284,10 +284,10 @@ pub enum Request {
         /// Which.
         filter: BindingFilter,
         /// Memory for the answer.
-        into: Bound,
+        into: BindingList,
     },
     /// Add up what the worker's shards have lent of IPv4 pools, into a [`Use`] with as many pools as there are.
-    Use(Box<Use>),
+    Use(Box<BindingUsage>),
     /// Trace packets; the trace before comes back.
     Trace(Box<Tracer>),
     /// Give the trace back.
@@ -350,17 +350,17 @@ pub enum Reply {
         /// Where it goes on; none at its end.
         next: Option<Cursor>,
         /// The part.
-        sessions: Vec<Shown>,
+        sessions: Vec<SessionInfo>,
     },
     /// Part of a list of mappings, subscribers or blocks.
     ListedBindings {
         /// Where it goes on; none at its end.
         next: Option<Cursor>,
         /// The part.
-        into: Bound,
+        into: BindingList,
     },
     /// What is lent.
-    Used(Box<Use>),
+    Used(Box<BindingUsage>),
     /// All that were meant have ended: how many.
     Cleared(u64),
     /// The trace.
@@ -380,6 +380,6 @@ mod tests {
     #[test]
     fn portion_of_a_round_full_of_packets_is_small_and_never_nothing() {
         assert_eq!([64, 63, 4, 4, 8, 64], [0, 1, 60, 64, 128, 10_000].map(portion));
-        assert!((0..1000).all(|packets| (1..=LOOKED_AT).contains(&portion(packets))));
+        assert!((0..1000).all(|packets| (1..=RECORDS_PER_ROUND).contains(&portion(packets))));
     }
 }

@@ -8,8 +8,8 @@ use sluice_nat::{Decision, Tracking};
 use sluice_table::flow::{Links, Record};
 use sluice_wire::{Direction, FlowKey4, FlowKey6, Tuple4, Tuple6};
 
-use crate::arrivals::Arrivals;
-use crate::batch::Hop;
+use crate::batch::AdjacencyIndex;
+use crate::bound_interfaces::BoundInterfaces;
 
 /// What packets change.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
@@ -41,14 +41,14 @@ macro_rules! session {
             pub nat: Decision,
             /// Next hops by direction.
             pub hops: [u32; 2],
-            /// Generation of the policy that decided.
+            /// Generation of the snapshot that decided.
             pub generation: u32,
             /// What is known of its [`Application`](crate::applications::Application), but of ICMP.
             pub(crate) application: u32,
             /// What inspection decided.
             pub inspect: u32,
             /// Protocol, and where packets come in.
-            pub arrivals: Arrivals,
+            pub arrivals: BoundInterfaces,
             pub(crate) spare: [u8; $pad],
             /// What packets change.
             pub track: Track,
@@ -63,8 +63,8 @@ macro_rules! session {
         impl $name {
             /// The hop of a direction.
             #[inline(always)]
-            pub fn hop(&self, direction: Direction) -> Hop {
-                Hop(self.hops[direction as usize])
+            pub fn hop(&self, direction: Direction) -> AdjacencyIndex {
+                AdjacencyIndex(self.hops[direction as usize])
             }
         }
 

@@ -15,19 +15,19 @@ use sluice_table::memory::Line;
 use sluice_table::wheel::{Verdict, Wheel};
 use sluice_wire::{Context, Direction};
 
-use crate::applications::{Application, Recognition};
+use crate::applications::{Application, Identification};
 use crate::batch::put;
 use crate::counters::WorkerCounters;
 use crate::events::EventQueue;
 use crate::family::{Family, Session, V4, V6};
-use crate::identification::{Drawn, Numbers};
-use crate::inspection::Inspect;
-use crate::inspection::renewal::{FINISH, Taker};
-use crate::nodes::established::schedule_of;
-use crate::paths::{Paths, Returns};
-use crate::policy::{Policy, Setup};
-use crate::records::{About, Ending, RecordQueue, Said};
+use crate::forwarding::{ForwardingState, NeighbourReleases};
+use crate::inspection::InspectState;
+use crate::inspection::rule_updates::{GRACE_PERIOD, RuleReceiver};
+use crate::ip_id::{IpIdCounters, IpIds};
+use crate::nodes::session_lookup::schedule_of;
+use crate::records::{About, EndReason, RecordKind, RecordQueue};
 use crate::session::{Session4, Session6};
+use crate::snapshot::{Snapshot, StartParameters};
 use crate::time::{Now, TICKS_PER_SECOND};
 
 /// Sessions that end in one round of a shard's timers at most.
@@ -52,11 +52,11 @@ pub struct Shard<'m> {
     /// What IPv6 pools have lent.
     pub bindings6: Bindings<'m, [u64; 2]>,
     /// Identifications of IPv4 datagrams that leave.
-    pub numbers: Numbers,
+    pub numbers: IpIds,
     /// Inspection, where there is any.
     pub inspector: Option<Box<Inspector<'m>>>,
     /// Where other rules come from.
-    pub renewals: Option<Taker<Book>>,
+    pub renewals: Option<RuleReceiver<Book>>,
 }
 
 /// Why a shard can't be made.
@@ -78,7 +78,7 @@ pub enum ShardError {
 
 /// Memory of one shard, in lines of 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lines {
+pub struct ShardMemory {
     /// IPv4 sessions.
     pub sessions4: usize,
     /// IPv6 sessions.
@@ -91,16 +91,20 @@ pub struct Lines {
     pub streams: usize,
 }
 
-impl Lines {
-    /// What one shard of `setup` takes; for leases of IPv4 with room for the spare addresses.
-    pub fn of(setup: &Setup, policy: &Policy) -> Self {
-        let [four, six] = setup.sessions_per_shard();
+impl ShardMemory {
+    /// What one shard of `start` takes; for leases of IPv4 with room for the spare addresses.
+    pub fn of(start: &StartParameters, snapshot: &Snapshot) -> Self {
+        let [four, six] = start.sessions_per_shard();
         Self {
             sessions4: FlowTable::<Session4>::lines_for(four),
             sessions6: FlowTable::<Session6>::lines_for(six),
-            bindings4: Bindings::lines(&policy.leases.four, setup.spare_addresses, &setup.room::<V4>(policy)),
-            bindings6: Bindings::lines(&policy.leases.six, 0, &setup.room::<V6>(policy)),
-            streams: setup.inspection.as_ref().map_or(0, |plan| plan.streams.lines()),
+            bindings4: Bindings::lines(
+                &snapshot.leases.four,
+                start.spare_addresses,
+                &start.capacity::<V4>(snapshot),
+            ),
+            bindings6: Bindings::lines(&snapshot.leases.six, 0, &start.capacity::<V6>(snapshot)),
+            streams: start.inspection.as_ref().map_or(0, |plan| plan.streams.lines()),
         }
     }
 
@@ -114,20 +118,20 @@ impl<'m> Shard<'m> {
     /// An empty shard in `memory` of [`Lines::total`] lines.
     pub fn new(
         number: u16,
-        setup: &Setup,
-        policy: &Policy,
+        start: &StartParameters,
+        snapshot: &Snapshot,
         now: Now,
-        drawn: Arc<Drawn>,
+        drawn: Arc<IpIdCounters>,
         memory: &'m mut [Line],
     ) -> Result<Self, ShardError> {
-        let [four, six] = setup.sessions_per_shard();
-        let lines = Lines::of(setup, policy);
+        let [four, six] = start.sessions_per_shard();
+        let lines = ShardMemory::of(start, snapshot);
         let total = memory.len();
         let (sessions4, rest) = memory.split_at_mut(lines.sessions4.min(total));
         let (sessions6, rest) = rest.split_at_mut(lines.sessions6.min(rest.len()));
         let (bindings4, rest) = rest.split_at_mut(lines.bindings4.min(rest.len()));
         let (bindings6, streams) = rest.split_at_mut(lines.bindings6.min(rest.len()));
-        let secret = Secret(setup.secret);
+        let secret = Secret(start.secret);
         let number32 = u32::from(number);
         let mut shard = Self {
             number,
@@ -136,29 +140,29 @@ impl<'m> Shard<'m> {
             wheel4: Wheel::new(now.tick),
             wheel6: Wheel::new(now.tick),
             bindings4: Bindings::new(
-                &policy.leases.four,
+                &snapshot.leases.four,
                 number32,
                 secret,
-                &setup.room::<V4>(policy),
+                &start.capacity::<V4>(snapshot),
                 bindings4,
             )?,
             bindings6: Bindings::new(
-                &policy.leases.six,
+                &snapshot.leases.six,
                 number32,
                 secret,
-                &setup.room::<V6>(policy),
+                &start.capacity::<V6>(snapshot),
                 bindings6,
             )?,
-            numbers: Numbers::new(drawn),
+            numbers: IpIds::new(drawn),
             inspector: None,
             renewals: None,
         };
-        if let (Some(plan), Some(inspection)) = (&setup.inspection, &policy.inspection) {
-            let hasher = Hasher::new([setup.secret[1], setup.secret[0]]);
+        if let (Some(plan), Some(inspection)) = (&start.inspection, &snapshot.inspection) {
+            let hasher = Hasher::new([start.secret[1], start.secret[0]]);
             let inspector = Inspector::new(plan, inspection.rules.clone(), streams, hasher)?;
-            shard.inspector = Some(Box::new(inspector.of_generation(policy.inspected)));
+            shard.inspector = Some(Box::new(inspector.of_generation(snapshot.inspected)));
         }
-        if let Some(fitting) = setup.steering.fitting() {
+        if let Some(fitting) = start.steering.fitting() {
             shard.bindings4.prefer_rss_ports(fitting.clone());
             shard.bindings6.prefer_rss_ports(fitting.clone());
         }
@@ -181,8 +185,8 @@ impl<'m> Shard<'m> {
             return;
         };
         while let Some(book) = renewals.take(generation) {
-            if let Some(over) = inspector.renew(book, now.nanoseconds.saturating_add(FINISH)) {
-                renewals.give_back(over);
+            if let Some(over) = inspector.renew(book, now.nanoseconds.saturating_add(GRACE_PERIOD)) {
+                renewals.retire(over);
             }
         }
     }
@@ -193,7 +197,7 @@ impl<'m> Shard<'m> {
             return;
         };
         if let Some(over) = inspector.retire(now.nanoseconds) {
-            renewals.give_back(over);
+            renewals.retire(over);
         }
     }
 
@@ -203,24 +207,24 @@ impl<'m> Shard<'m> {
     }
 
     /// Let timers run: ends at most [`EXPIRIES`] sessions of each family. True where more may be due.
-    pub fn expire(&mut self, now: Now, policy: &Policy, tools: &Tools<'_>) -> bool {
+    pub fn expire(&mut self, now: Now, snapshot: &Snapshot, tools: &SessionTools<'_>) -> bool {
         self.bindings4.expire(now.nanoseconds, EXPIRIES);
         self.bindings6.expire(now.nanoseconds, EXPIRIES);
-        let four = expire::<V4>(self, now, policy, tools);
-        let six = expire::<V6>(self, now, policy, tools);
+        let four = expire::<V4>(self, now, snapshot, tools);
+        let six = expire::<V6>(self, now, snapshot, tools);
         four || six
     }
 }
 
 /// What it takes to end a session.
 #[derive(Clone, Copy)]
-pub struct Tools<'c> {
+pub struct SessionTools<'c> {
     /// The moment.
     pub now: Now,
     /// Session keys' hash.
     pub hasher: &'c Hasher,
     /// Holders of neighbours.
-    pub paths: &'c Paths,
+    pub paths: &'c ForwardingState,
     /// Counters.
     pub counters: &'c WorkerCounters,
     /// Sessions of pools and router, where they are limited.
@@ -230,10 +234,10 @@ pub struct Tools<'c> {
     /// Where records of inspected flows go.
     pub records: &'c RecordQueue,
     /// What applications are found out with.
-    pub recognition: &'c Recognition,
+    pub recognition: &'c Identification,
 }
 
-impl Tools<'_> {
+impl SessionTools<'_> {
     /// A session that its pool counts has left it.
     pub fn leave_pool(&self, nat: Decision) {
         if let Some(meter) = nat.pool().and_then(|pool| self.meters.pool(pool)) {
@@ -256,11 +260,11 @@ impl Tools<'_> {
     }
 }
 
-fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, policy: &Policy, tools: &Tools<'_>) -> bool {
+fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, snapshot: &Snapshot, tools: &SessionTools<'_>) -> bool {
     let mut silent = ArrayVec::<RecordIndex, EXPIRIES>::new();
     let (wheel, table) = F::wheel(shard);
     let progress = wheel.advance(table, now.tick, EXPIRIES as u32, |index, session| {
-        let timeout = timeout::<F>(session, policy);
+        let timeout = timeout::<F>(session, snapshot);
         let left = timeout.saturating_sub(now.since(session.track().last_seen));
         if left > 0 {
             return Verdict::Rearm(now.due_in(left.into(), timeout.into()));
@@ -275,7 +279,7 @@ fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, policy: &Policy, tools: &T
 }
 
 /// End sessions that are off the wheel, together: what the end of each touches is asked for a few sessions ahead.
-fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Tools<'_>) {
+fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &SessionTools<'_>) {
     let mut keys = ArrayVec::<F::Key, { 2 * EXPIRIES }>::new();
     let mut hashes = [0; 2 * EXPIRIES];
     let (table, bindings) = (F::table_ref(shard), F::bindings_ref(shard));
@@ -303,68 +307,74 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
         F::table_ref(shard).prefetch(hash);
     }
     let mut later = later.chunks_exact(2);
-    let mut returns = Returns::default();
+    let mut returns = NeighbourReleases::default();
     let mut ended = 0;
     for ((&index, hashes), ending) in silent.iter().zip(hashes.chunks_exact(2)).zip(&endings) {
         for &hash in later.next().unwrap_or_default() {
             F::table_ref(shard).prefetch(hash);
         }
         if let Some(session) = F::table(shard).remove(index, hashes[0], hashes[1]) {
-            uninspect::<F>(shard, &session, Ending::Timeout, tools);
+            uninspect::<F>(shard, &session, EndReason::Timeout, tools);
             tools.leave(session.nat(), session.forward().context());
             if let Some(ending) = ending {
                 F::bindings(shard).release(ending, tools.now.nanoseconds);
             }
-            returns.give(
+            returns.release(
                 tools.paths,
-                [Direction::Forward, Direction::Reverse].map(|d| session.hop(d)),
+                [Direction::Forward, Direction::Reverse].map(|d| session.adjacency(d)),
             );
             ended += 1;
         }
     }
-    returns.settle(tools.paths);
+    returns.flush(tools.paths);
     tools.events.collect(&mut F::bindings(shard).events, tools.counters);
     tools.counters.sessions_ended.add(ended);
-    if F::SIX {
+    if F::IS_V6 {
         tools.counters.sessions_six.remove(ended);
     }
 }
 
 /// A session ends that may be looked at: its flow goes.
 #[inline(always)]
-pub fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: Ending, tools: &Tools<'_>) {
-    if session.inspect() != Inspect::Nothing {
-        look_away::<F>(shard, session, why, tools);
+pub fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: EndReason, tools: &SessionTools<'_>) {
+    if session.inspect() != InspectState::Nothing {
+        stop_inspection::<F>(shard, session, why, tools);
     }
 }
 
 #[inline(never)]
-fn look_away<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: Ending, tools: &Tools<'_>) {
+fn stop_inspection<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: EndReason, tools: &SessionTools<'_>) {
     let mut session = *session;
     if let Application::Sought(place) = session.application() {
         session.set_application(Application::Known(tools.recognition.give_up(place, tools.counters)));
     }
-    if let Inspect::Flow(handle) = session.inspect() {
+    if let InspectState::Flow(handle) = session.inspect() {
         close::<F>(shard, FlowHandle(handle), &session, why, tools);
     }
 }
 
-fn close<F: Family>(shard: &mut Shard<'_>, handle: FlowHandle, session: &F::Session, why: Ending, tools: &Tools<'_>) {
+fn close<F: Family>(
+    shard: &mut Shard<'_>,
+    handle: FlowHandle,
+    session: &F::Session,
+    why: EndReason,
+    tools: &SessionTools<'_>,
+) {
     let Some(inspector) = &mut shard.inspector else { return };
-    tell_end::<F>(inspector, (shard.number, handle), session, why, tools);
+    log_end::<F>(inspector, (shard.number, handle), session, why, tools);
     inspector.close(handle);
 }
 
 /// Tell what a flow said that was not over, and then how it ended.
-pub fn tell_end<F: Family>(
+pub fn log_end<F: Family>(
     inspector: &mut Inspector<'_>,
     (shard, handle): (u16, FlowHandle),
     session: &F::Session,
-    why: Ending,
-    tools: &Tools<'_>,
+    why: EndReason,
+    tools: &SessionTools<'_>,
 ) {
     let Some(story) = inspector.story(handle) else { return };
-    let Tools {
+    let SessionTools {
         records,
         counters,
         recognition,
@@ -373,37 +383,37 @@ pub fn tell_end<F: Family>(
     let about = About::flow(tools.now.nanoseconds, shard, &story, Direction::Forward);
     inspector.tell_unfinished(handle, &mut |_, transaction| {
         if let Some(about) = about {
-            records.tell(about, Said::Transaction(*transaction), counters);
+            records.push(about, RecordKind::Transaction(*transaction), counters);
         }
     });
     let application = recognition.known(session.application());
     let ended = (session.protocol(), session.track(), application);
-    records.tell_end(about, &story, ended, why, counters);
+    records.push_end(about, &story, ended, why, counters);
 }
 
 /// What a session held of its pool goes back.
 #[inline(always)]
-fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &Tools<'_>) {
-    uninspect::<F>(shard, session, Ending::Forced, tools);
+fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &SessionTools<'_>) {
+    uninspect::<F>(shard, session, EndReason::Forced, tools);
     let (forward, reverse, now) = (session.forward(), session.reverse(), tools.now.nanoseconds);
     tools.leave(session.nat(), forward.context());
     F::bindings(shard).release_one(session.nat(), session.protocol(), forward, reverse, now);
 }
 
 /// Ticks until a session ends, if nothing more comes.
-pub fn remaining<F: Family>(session: &F::Session, now: Now, policy: &Policy) -> u32 {
-    timeout::<F>(session, policy).saturating_sub(now.since(session.track().last_seen))
+pub fn remaining<F: Family>(session: &F::Session, now: Now, snapshot: &Snapshot) -> u32 {
+    timeout::<F>(session, snapshot).saturating_sub(now.since(session.track().last_seen))
 }
 
 /// Ticks of silence after which a session ends.
 #[inline(always)]
-fn timeout<F: Family>(session: &F::Session, policy: &Policy) -> u32 {
-    let seconds = schedule_of::<F>(policy, session).seconds(session.track().tracking.timer());
+fn timeout<F: Family>(session: &F::Session, snapshot: &Snapshot) -> u32 {
+    let seconds = schedule_of::<F>(snapshot, session).seconds(session.track().tracking.timer());
     seconds.saturating_mul(TICKS_PER_SECOND as u32)
 }
 
 /// End a session: off the wheel, out of the table, and everything that it held given back.
-pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Tools<'_>) -> Option<F::Session> {
+pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &SessionTools<'_>) -> Option<F::Session> {
     let (wheel, table) = F::wheel(shard);
     let session = table.get(index)?;
     let hash = |direction| F::hash_one(tools.hasher, &session.key(direction));
@@ -412,10 +422,10 @@ pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Tools<'
     release::<F>(shard, &session, tools);
     tools.events.collect(&mut F::bindings(shard).events, tools.counters);
     for direction in [Direction::Forward, Direction::Reverse] {
-        tools.paths.let_go(session.hop(direction));
+        tools.paths.release(session.adjacency(direction));
     }
     tools.counters.sessions_ended.add(1);
-    if F::SIX {
+    if F::IS_V6 {
         tools.counters.sessions_six.remove(1);
     }
     Some(session)

@@ -4,22 +4,22 @@
 //! counts. An interface has the same about the link that it leaves by, and may have a guarantee there.
 
 pub mod bucket;
-pub mod company;
-pub mod credit;
-pub mod gate;
-pub mod recent;
+pub mod burst_limit;
+pub mod deficit;
+pub mod recent_demands;
+pub mod senders;
 
 use std::sync::Arc;
 
 use sluice_route::RouterIndex;
 
-use crate::batch::Hop;
+use crate::batch::AdjacencyIndex;
 use crate::io::{NO_PORT, PortIndex};
-use crate::policy::Interface;
+use crate::snapshot::Interface;
 use bucket::Bucket;
-use credit::Credits;
-use gate::Gate;
-use recent::Recent;
+use burst_limit::BurstLimit;
+use deficit::Deficits;
+use recent_demands::RecentDemands;
 
 /// The weight of who is not given one.
 pub const WEIGHT: u8 = 10;
@@ -68,7 +68,7 @@ struct RouterBuckets {
 
 /// A router on a port.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct RouterEntry {
     /// Who it is.
     pub router: RouterIndex,
     /// Its weight.
@@ -77,7 +77,7 @@ pub struct Entry {
 
 /// What is to be known of a port's receive queues.
 #[derive(Clone, Debug, Default)]
-pub struct OfPort {
+pub struct PortShares {
     /// Several routers' packets come in here, and weights count.
     pub shared: bool,
     /// Some router has a rate.
@@ -90,7 +90,7 @@ pub struct OfPort {
 
 /// An interface on its way out.
 #[derive(Clone, Debug, Default)]
-struct Leaving {
+struct EgressShare {
     weight: u64,
     guarantee: Option<Arc<Bucket>>,
     rate: Option<Arc<Bucket>>,
@@ -111,11 +111,11 @@ pub struct Shares {
     /// Routers have weights: some was given one.
     pub weighted: bool,
     routers: Vec<Option<Arc<RouterBuckets>>>,
-    ports: Vec<OfPort>,
-    entries: Vec<Entry>,
+    ports: Vec<PortShares>,
+    entries: Vec<RouterEntry>,
     /// By interface: the entry of its router on its port.
     entry_of: Vec<u16>,
-    leaving: Vec<Leaving>,
+    leaving: Vec<EgressShare>,
     links: Vec<Link>,
 }
 
@@ -156,10 +156,10 @@ impl Shares {
         let mut shares = Self {
             weighted,
             routers: routers.iter().map(buckets).collect(),
-            ports: vec![OfPort::default(); ports],
+            ports: vec![PortShares::default(); ports],
             entries: Vec::new(),
             entry_of: vec![NONE; interfaces.len()],
-            leaving: vec![Leaving::default(); interfaces.len()],
+            leaving: vec![EgressShare::default(); interfaces.len()],
             links: vec![Link::default(); ports],
             given: (routers, links),
         };
@@ -191,7 +191,7 @@ impl Shares {
                     .unwrap_or_else(|| {
                         let given = self.given.0.get(usize::from(interface.router));
                         let weight = given.and_then(|given| given.weight).unwrap_or(WEIGHT);
-                        self.entries.push(Entry {
+                        self.entries.push(RouterEntry {
                             router: interface.router,
                             weight: weight.max(1).into(),
                         });
@@ -200,7 +200,7 @@ impl Shares {
             self.entry_of[number] = place as u16;
         }
         let here = &self.entries[first..];
-        self.ports[port] = OfPort {
+        self.ports[port] = PortShares {
             shared: self.weighted && here.len() > 1,
             limited: here.iter().any(|entry| self.buckets(entry.router).is_some()),
             own: (here.len() == 1).then(|| here[0].router),
@@ -212,7 +212,7 @@ impl Shares {
     fn leave(&mut self, number: usize, interface: &Interface) {
         let given = self.given.1.get(number).copied().unwrap_or_default();
         let is_link = interface.port != NO_PORT && interface.tags.is_empty();
-        self.leaving[number] = Leaving {
+        self.leaving[number] = EgressShare {
             weight: given.weight.unwrap_or(WEIGHT).max(1).into(),
             guarantee: given.guarantee.map(|rate| bits(rate, LINK_BURST)),
             rate: given.rate.filter(|_| !is_link).map(|rate| bits(rate, LINK_BURST)),
@@ -255,13 +255,13 @@ impl Shares {
 
     /// What is to be known of a port's receive queues.
     #[inline(always)]
-    pub fn port(&self, port: PortIndex) -> Option<&OfPort> {
+    pub fn port(&self, port: PortIndex) -> Option<&PortShares> {
         self.ports.get(usize::from(port))
     }
 
     /// The entry of an interface, and its number.
     #[inline(always)]
-    pub fn entry_of(&self, interface: u16) -> Option<(u16, Entry)> {
+    pub fn entry_of(&self, interface: u16) -> Option<(u16, RouterEntry)> {
         let number = *self.entry_of.get(usize::from(interface))?;
         self.entries.get(usize::from(number)).map(|entry| (number, *entry))
     }
@@ -327,22 +327,22 @@ impl Shares {
 
 /// Who may have how much at one side of a worker's ports.
 #[derive(Debug)]
-pub struct Side {
+pub struct SideState {
     /// Of each port.
-    pub gates: Box<[Gate]>,
+    pub gates: Box<[BurstLimit]>,
     /// Of each port, who wanted something lately.
-    pub recent: Box<[Recent]>,
+    pub recent: Box<[RecentDemands]>,
     /// By number of entry, or interface.
-    pub credits: Credits,
+    pub credits: Deficits,
 }
 
-impl Side {
+impl SideState {
     /// Of so many ports.
     pub fn new(ports: usize) -> Self {
         Self {
-            gates: vec![Gate::default(); ports].into(),
-            recent: vec![Recent::default(); ports].into(),
-            credits: Credits::new(Hop::INTERFACES + 1),
+            gates: vec![BurstLimit::default(); ports].into(),
+            recent: vec![RecentDemands::default(); ports].into(),
+            credits: Deficits::new(AdjacencyIndex::MAX_INTERFACES + 1),
         }
     }
 

@@ -11,12 +11,12 @@ use sluice_table::toeplitz::{self, Bytes, Key, Rows};
 use sluice_wire::Context;
 
 use crate::family::Family;
-use crate::policy::Nat;
-use crate::spread::Spread;
+use crate::snapshot::Nat;
+use crate::translation_targets::TranslationTargets;
 
 /// What a shard keeps together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Together {
+pub enum Affinity {
     /// All flows of an inside host: for cards that hash the source address inside, and destination address and port outside.
     #[default]
     Hosts,
@@ -27,7 +27,7 @@ pub enum Together {
 
 /// What cards hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Hashed {
+pub enum HashFields {
     /// Inside the source address, outside destination address and port.
     #[default]
     Subset,
@@ -37,22 +37,22 @@ pub enum Hashed {
 
 /// What steering is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SteeringSettings {
     /// What cards hash.
-    pub hashed: Hashed,
+    pub hashed: HashFields,
     /// What a shard keeps together.
-    pub together: Together,
+    pub together: Affinity,
     /// Length of the inside prefix that is one subscriber, in IPv4 and IPv6.
     pub prefix: [u8; 2],
     /// Outside ports that stay together: those of a pool's port blocks, all where ports are preserved.
     pub ports: u32,
 }
 
-impl Default for Wanted {
+impl Default for SteeringSettings {
     fn default() -> Self {
         Self {
-            hashed: Hashed::Subset,
-            together: Together::Hosts,
+            hashed: HashFields::Subset,
+            together: Affinity::Hosts,
             prefix: [32, 128],
             ports: BLOCK,
         }
@@ -63,8 +63,8 @@ impl Default for Wanted {
 #[derive(Clone, Debug)]
 pub struct Steering {
     shards: Shards,
-    hashed: Hashed,
-    together: Together,
+    hashed: HashFields,
+    together: Affinity,
     inside: Key,
     outside: Key,
     flows: Key,
@@ -88,7 +88,7 @@ pub fn spreads<A: Address>(pool: &ValidPool<A>) -> bool {
 
 impl Steering {
     /// Draw keys for a number of shards. `None` where that is not a power of two from 1 to 1,024.
-    pub fn draw(shards: u32, wanted: &Wanted, mut random: impl FnMut() -> u64) -> Option<Self> {
+    pub fn draw(shards: u32, wanted: &SteeringSettings, mut random: impl FnMut() -> u64) -> Option<Self> {
         let bits = Shards::new(shards)?.bits();
         let hosts = toeplitz::Hosts {
             bits,
@@ -102,8 +102,8 @@ impl Steering {
         let blocks = toeplitz::draw_for_blocks(blocks, &mut random);
         let flows = toeplitz::draw_for_flows(bits, &mut random);
         let [inside, outside] = match wanted.hashed {
-            Hashed::Subset => [hosts, blocks],
-            Hashed::FiveTuple => [flows, flows],
+            HashFields::Subset => [hosts, blocks],
+            HashFields::FiveTuple => [flows, flows],
         };
         Some(Self {
             shards: Shards::keyed(shards, &blocks)?,
@@ -118,12 +118,12 @@ impl Steering {
             hosts6: Rows::new(&hosts, bits),
             flows4: Rows::new(&flows, bits),
             flows6: Rows::new(&flows, bits),
-            fitting: (wanted.together == Together::Flows).then(|| Arc::new(RssPorts::new(&flows, bits))),
+            fitting: (wanted.together == Affinity::Flows).then(|| Arc::new(RssPorts::new(&flows, bits))),
         })
     }
 
     /// The same from a seed, for tests and what must not depend on chance.
-    pub fn seeded(shards: u32, wanted: &Wanted, mut seed: u64) -> Option<Self> {
+    pub fn seeded(shards: u32, wanted: &SteeringSettings, mut seed: u64) -> Option<Self> {
         // SplitMix64.
         Self::draw(shards, wanted, || {
             seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -140,12 +140,12 @@ impl Steering {
     }
 
     /// What cards are to hash.
-    pub fn hashed(&self) -> Hashed {
+    pub fn hash_fields(&self) -> HashFields {
         self.hashed
     }
 
     /// What a shard keeps together.
-    pub fn together(&self) -> Together {
+    pub fn affinity(&self) -> Affinity {
         self.together
     }
 
@@ -166,14 +166,14 @@ impl Steering {
 
     /// Whether every pool's ports can be had in any shard, and no rule keeps the flows of a client together.
     pub(crate) fn admits<F: Family>(&self, nat: &Nat<F>) -> bool {
-        self.together == Together::Hosts || nat.spread.is_none() && nat.pools.iter().all(|(_, pool)| spreads(pool))
+        self.together == Affinity::Hosts || nat.spread.is_none() && nat.pools.iter().all(|(_, pool)| spreads(pool))
     }
 
     /// The shard of an inside host, by the prefix that is its subscriber: the key gives what follows no part.
     #[inline(always)]
     pub fn of_host<F: Family>(&self, host: F::Address) -> u16 {
-        let [high, low] = F::wide(host);
-        if F::SIX {
+        let [high, low] = F::words(host);
+        if F::IS_V6 {
             self.hosts6.of([high, low]) as u16
         } else {
             self.hosts4.of(low as u32)
@@ -183,10 +183,10 @@ impl Steering {
     /// The shard of a unit of an outside address's ports: as [`Shards::shard_of_unit`] says, sooner.
     #[inline(always)]
     fn of_unit<F: Family>(&self, address: F::Address, unit: u32) -> u16 {
-        if F::SIX {
+        if F::IS_V6 {
             return self.shards.shard_of_unit(address, unit) as u16;
         }
-        let [_, low] = F::wide(address);
+        let [_, low] = F::words(address);
         let part = self.units.get(unit as usize & (self.units.len() - 1)).copied();
         self.outside4.of(low as u32) ^ part.unwrap_or_default()
     }
@@ -195,8 +195,8 @@ impl Steering {
     #[inline(always)]
     pub fn of_flow<F: Family>(&self, source: (F::Address, u16), destination: (F::Address, u16)) -> u16 {
         let ports = u64::from(source.1) << 48 | u64::from(destination.1) << 32;
-        let ([s0, s1], [d0, d1]) = (F::wide(source.0), F::wide(destination.0));
-        if F::SIX {
+        let ([s0, s1], [d0, d1]) = (F::words(source.0), F::words(destination.0));
+        if F::IS_V6 {
             self.flows6.of([s0, s1, d0, d1, ports]) as u16
         } else {
             self.flows4.of([s1 << 32 | d1, ports]) as u16
@@ -220,7 +220,7 @@ impl Steering {
     /// Whether answers come to the shard of their flow, where ports are chosen for that.
     #[inline]
     pub fn fits<F: Family>(&self, shard: u16, answer: &F::Tuple, class: Option<PortClass>) -> Option<bool> {
-        let hashed = self.together == Together::Flows && matches!(class, Some(PortClass::Tcp | PortClass::Udp));
+        let hashed = self.together == Affinity::Flows && matches!(class, Some(PortClass::Tcp | PortClass::Udp));
         hashed.then(|| {
             let (remote, outside) = (answer.source(), answer.destination());
             shard == self.of_flow::<F>((remote, answer.source_port()), (outside, answer.destination_port()))
@@ -242,7 +242,7 @@ impl Steering {
     pub fn shard_by<F: Family>(
         &self,
         nat: &Nat<F>,
-        spread: Option<&Spread<F::Address>>,
+        spread: Option<&TranslationTargets<F::Address>>,
         key: &F::Key,
         interface: u16,
         outside: bool,
@@ -272,8 +272,8 @@ impl Steering {
                 Some(Home::Inside(inside)) => (host, other) = ends((inside, destination.1), source),
                 // Rules forward no port that a pool lends.
                 None => match forwarded::<F>(nat, key, interface) {
-                    Some(Forwarded::Host(target)) => (host, other) = ends(target, source),
-                    Some(Forwarded::Among) => return self.of_host::<F>(source.0),
+                    Some(ForwardTarget::Host(target)) => (host, other) = ends(target, source),
+                    Some(ForwardTarget::Among) => return self.of_host::<F>(source.0),
                     // What begins outside, to an inside host's own address, is answered from there.
                     None if nat.begins_outside(tuple.context(), source.0, destination.0) => {
                         (host, other) = (destination, source);
@@ -291,7 +291,7 @@ impl Steering {
                 return self.of_host::<F>(client);
             }
         }
-        if self.together == Together::Flows && class != PortClass::Query {
+        if self.together == Affinity::Flows && class != PortClass::Query {
             return self.of_flow::<F>(host, other);
         }
         self.of_host::<F>(host.0)
@@ -302,7 +302,7 @@ impl Steering {
     /// The shard of the session of what the router's host sends: of a flow that was led to it as its client says, of others by the
     /// own address.
     #[cold]
-    pub fn of_own<F: Family>(&self, nat: &Nat<F>, key: &F::Key) -> u16 {
+    pub fn of_host_flow<F: Family>(&self, nat: &Nat<F>, key: &F::Key) -> u16 {
         let tuple = F::tuple(key);
         let (own, other) = (
             (tuple.source(), tuple.source_port()),
@@ -320,8 +320,8 @@ impl Steering {
         if is_site(tuple.context()) {
             return self.of_site(site(tuple.context()));
         }
-        let sites = nat.sites.as_deref().filter(|_| outside && !F::SIX);
-        let address = F::wide(tuple.destination())[1] as u32;
+        let sites = nat.sites.as_deref().filter(|_| outside && !F::IS_V6);
+        let address = F::words(tuple.destination())[1] as u32;
         match sites.and_then(|sites| sites.recipient(tuple.context(), address)) {
             Some(recipient) => self.of_site(recipient),
             None => self.shard_of::<F>(nat, key, interface, outside),
@@ -345,8 +345,8 @@ fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) 
         None => other,
     };
     match forwarded::<F>(nat, key, interface).filter(|_| outside) {
-        Some(Forwarded::Host((target, _))) => other(target, source),
-        Some(Forwarded::Among) => source,
+        Some(ForwardTarget::Host((target, _))) => other(target, source),
+        Some(ForwardTarget::Among) => source,
         None if outside && is_public(nat, tuple.context(), destination) => source,
         None if outside && nat.begins_outside(tuple.context(), source, destination) => source,
         None => other(source, destination),
@@ -360,7 +360,7 @@ fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> 
 }
 
 /// Where a destination rule leads.
-enum Forwarded<A> {
+enum ForwardTarget<A> {
     /// To an inside host and port.
     Host((A, u16)),
     /// To one of several hosts: which, its session knows.
@@ -369,14 +369,14 @@ enum Forwarded<A> {
 
 /// Where a destination rule leads what came in by an interface.
 #[inline(always)]
-fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16) -> Option<Forwarded<F::Address>> {
+fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16) -> Option<ForwardTarget<F::Address>> {
     let tuple = F::tuple(key);
     if !nat.rules.maybe_forwarded(tuple.destination(), tuple.destination_port()) {
         return None;
     }
     match nat.rules.match_destination(tuple, F::protocol(key), interface)?.action {
-        sluice_nat::rule::Destination::To(target) => Some(Forwarded::Host((target.address, target.port))),
-        sluice_nat::rule::Destination::Among(..) => Some(Forwarded::Among),
+        sluice_nat::rule::Destination::To(target) => Some(ForwardTarget::Host((target.address, target.port))),
+        sluice_nat::rule::Destination::Among(..) => Some(ForwardTarget::Among),
         sluice_nat::rule::Destination::Exempt => None,
     }
 }
@@ -389,9 +389,9 @@ mod tests {
     #[test]
     fn unit_of_an_outside_address_is_in_the_shard_that_lends_its_ports() {
         for (count, ports) in [(1, 64), (16, 64), (64, 256), (1024, 64), (8, 1 << 16)] {
-            let wanted = Wanted {
+            let wanted = SteeringSettings {
                 ports,
-                ..Wanted::default()
+                ..SteeringSettings::default()
             };
             let steering = Steering::seeded(count, &wanted, 7).unwrap();
             for number in 0..4096u32 {

@@ -5,7 +5,7 @@ use sluice_wire::layers::{self, Class};
 
 use crate::batch::{Batch, Lists, Meta};
 use crate::family::{Family, V4, V6};
-use crate::io::{HAND, Slot};
+use crate::io::{BURST_BUFFERS, BufferIndex};
 use crate::request::Filter;
 use crate::time::Now;
 
@@ -17,7 +17,7 @@ pub const BYTES: usize = 128;
 
 /// One node's part in a packet's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct TraceStep {
     /// The node.
     pub node: &'static str,
     /// Where it sent the packet: the next node, `transmit`, or the name of a drop.
@@ -26,7 +26,7 @@ pub struct Step {
 
 /// A packet's way.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct PacketTrace {
     /// When it came, in nanoseconds.
     pub nanoseconds: u64,
     /// Interface that it came in by.
@@ -36,7 +36,7 @@ pub struct Way {
     /// Its length.
     pub length: u16,
     /// The nodes that it met.
-    pub steps: ArrayVec<Step, STEPS>,
+    pub steps: ArrayVec<TraceStep, STEPS>,
     /// Interface that it left by, where it was sent.
     pub egress: Option<u16>,
 }
@@ -45,8 +45,8 @@ pub struct Way {
 #[derive(Debug)]
 pub struct Tracer {
     filter: Filter,
-    ways: Vec<Way>,
-    live: ArrayVec<(Slot, usize), HAND>,
+    ways: Vec<PacketTrace>,
+    live: ArrayVec<(BufferIndex, usize), BURST_BUFFERS>,
 }
 
 impl Tracer {
@@ -60,7 +60,7 @@ impl Tracer {
     }
 
     /// What was traced.
-    pub fn ways(&self) -> &[Way] {
+    pub fn traces(&self) -> &[PacketTrace] {
         &self.ways
     }
 
@@ -77,7 +77,7 @@ impl Tracer {
                 break;
             }
             let mut meta = batch.meta[slot];
-            if lists.transit.slots().contains(&(slot as Slot)) {
+            if lists.transit.slots().contains(&(slot as BufferIndex)) {
                 meta.layers = layers::parse(packet.bytes()).unwrap_or_default();
             }
             if !self.matches(packet.bytes(), &meta) {
@@ -87,7 +87,7 @@ impl Tracer {
             bytes.extend(packet.bytes().iter().copied().take(BYTES));
             let length = packet.len() as u16;
             let steps = ArrayVec::new();
-            self.ways.push(Way {
+            self.ways.push(PacketTrace {
                 nanoseconds: now.nanoseconds,
                 interface: meta.interface,
                 bytes,
@@ -95,7 +95,7 @@ impl Tracer {
                 steps,
                 egress: None,
             });
-            let _ = self.live.try_push((slot as Slot, self.ways.len() - 1));
+            let _ = self.live.try_push((slot as BufferIndex, self.ways.len() - 1));
         }
         self.after(node, lists);
     }
@@ -103,10 +103,10 @@ impl Tracer {
     /// A node has run: write down where it sent what is traced.
     pub(crate) fn after(&mut self, node: &'static str, lists: &Lists) {
         for &(slot, way) in &self.live {
-            let Some(exit) = lists.place(slot) else { continue };
+            let Some(exit) = lists.location(slot) else { continue };
             let Some(way) = self.ways.get_mut(way) else { continue };
             if way.steps.last().is_none_or(|last| last.exit != exit) {
-                let _ = way.steps.try_push(Step { node, exit });
+                let _ = way.steps.try_push(TraceStep { node, exit });
             }
         }
     }
@@ -115,7 +115,7 @@ impl Tracer {
     pub(crate) fn end(&mut self, batch: &Batch<'_, '_>, lists: &Lists) {
         for &(slot, way) in &self.live {
             if let Some(way) = self.ways.get_mut(way)
-                && lists.place(slot) == Some("transmit")
+                && lists.location(slot) == Some("transmit")
             {
                 way.egress = Some(batch.meta(slot).egress);
             }

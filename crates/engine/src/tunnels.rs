@@ -12,12 +12,12 @@ use sluice_wire::tunnel::gre;
 use sluice_wire::{ethernet, ipv4, ipv6, quoted, tunnel, udp};
 
 use crate::family::{Family, V4, V6};
-use crate::policy::Interface;
+use crate::snapshot::Interface;
 use crate::time::{Now, Pace};
 
 /// How a tunnel wraps what it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum TunnelKind {
     /// Ethernet frames in UDP to this port (RFC 7348).
     Vxlan(u16),
     /// IP behind a GRE header (RFC 2784, 2890).
@@ -30,7 +30,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// How it wraps.
-    pub kind: Kind,
+    pub kind: TunnelKind,
     /// This end: an address of the interface `underlay`.
     pub local: Address,
     /// The other end, of the same family.
@@ -47,17 +47,17 @@ impl Tunnel {
     /// Whether it carries Ethernet frames; otherwise IP alone.
     #[inline]
     pub fn carries_frames(&self) -> bool {
-        matches!(self.kind, Kind::Vxlan(_))
+        matches!(self.kind, TunnelKind::Vxlan(_))
     }
 
     /// Bytes of the header that stands behind the outer IP header.
     #[inline]
     pub fn shim(&self) -> usize {
         match (self.kind, self.id) {
-            (Kind::Vxlan(_), _) => udp::LENGTH + tunnel::vxlan::LENGTH,
-            (Kind::Gre, Some(_)) => gre::LENGTH_WITH_KEY,
-            (Kind::Gre, None) => gre::LENGTH,
-            (Kind::Ipip, _) => 0,
+            (TunnelKind::Vxlan(_), _) => udp::LENGTH + tunnel::vxlan::LENGTH,
+            (TunnelKind::Gre, Some(_)) => gre::LENGTH_WITH_KEY,
+            (TunnelKind::Gre, None) => gre::LENGTH,
+            (TunnelKind::Ipip, _) => 0,
         }
     }
 
@@ -74,11 +74,11 @@ impl Tunnel {
 
 /// What an outer packet says of its tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mark {
+pub struct TunnelTag {
     /// The router that it came in by.
     pub router: RouterIndex,
     /// How it wraps.
-    pub kind: Kind,
+    pub kind: TunnelKind,
     /// The end that it is for.
     pub local: Address,
     /// The end that it is from.
@@ -90,13 +90,13 @@ pub struct Mark {
 /// Keys are the operator's own, whoever asks: nobody can choose those that collide, and each outer packet asks twice.
 type Keys = FxBuildHasher;
 
-/// The tunnels of a policy.
+/// The tunnels of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Tunnels {
     /// By mark: the tunnel's interface.
-    by_mark: HashMap<Mark, u16, Keys>,
+    by_mark: HashMap<TunnelTag, u16, Keys>,
     /// Ends here, whoever the others are.
-    ends: HashSet<(RouterIndex, Kind, Address), Keys>,
+    ends: HashSet<(RouterIndex, TunnelKind, Address), Keys>,
     /// By router: whether tunnels end in it.
     routers: Vec<bool>,
     /// UDP ports of tunnels.
@@ -162,7 +162,7 @@ impl Tunnels {
                 ..
             } = *tunnel;
             let router = underlay.router;
-            let mark = Mark {
+            let mark = TunnelTag {
                 router,
                 kind,
                 local,
@@ -174,7 +174,7 @@ impl Tunnels {
             let place = usize::from(router);
             all.routers.resize(all.routers.len().max(place + 1), false);
             all.routers[place] = true;
-            if let Kind::Vxlan(port) = kind
+            if let TunnelKind::Vxlan(port) = kind
                 && !all.ports.contains(&port)
             {
                 all.ports.push(port);
@@ -202,20 +202,20 @@ impl Tunnels {
 
     /// The tunnel that a packet is of: its interface.
     #[inline]
-    pub fn find(&self, mark: &Mark) -> Option<u16> {
+    pub fn find(&self, mark: &TunnelTag) -> Option<u16> {
         self.by_mark.get(mark).copied()
     }
 
     /// How a packet wraps what it may carry, by its protocol and port.
     #[inline(always)]
-    fn kind(&self, layers: &Layers) -> Option<Kind> {
+    fn kind(&self, layers: &Layers) -> Option<TunnelKind> {
         match layers.protocol {
             protocol::UDP => {
                 let port = layers.destination_port;
-                self.ports.contains(&port).then_some(Kind::Vxlan(port))
+                self.ports.contains(&port).then_some(TunnelKind::Vxlan(port))
             }
-            protocol::IPV4 | protocol::IPV6 => Some(Kind::Ipip),
-            protocol::GRE => Some(Kind::Gre),
+            protocol::IPV4 | protocol::IPV6 => Some(TunnelKind::Ipip),
+            protocol::GRE => Some(TunnelKind::Gre),
             _ => None,
         }
     }
@@ -225,20 +225,20 @@ impl Tunnels {
     pub fn take(&self, router: RouterIndex, layers: &Layers, frame: &[u8]) -> bool {
         match self.kind(layers) {
             Some(kind) => self.ends.contains(&(router, kind, addresses(layers, frame).1)),
-            None if layers.flags.has(Flags::ICMP_ERROR) => self.told(router, layers, frame).is_some(),
+            None if layers.flags.has(Flags::ICMP_ERROR) => self.quoted_ends(router, layers, frame).is_some(),
             None => false,
         }
     }
 
     /// The kind of a packet that [`Tunnels::take`] takes as an outer packet, and the ends that it leads to and comes from.
     #[inline]
-    pub fn outer(&self, layers: &Layers, frame: &[u8]) -> Option<(Kind, Address, Address)> {
+    pub fn outer(&self, layers: &Layers, frame: &[u8]) -> Option<(TunnelKind, Address, Address)> {
         let (remote, local) = addresses(layers, frame);
         Some((self.kind(layers)?, local, remote))
     }
 
     /// The ends of the outer packet that an ICMP error quotes, where it was one that may have been sent from here.
-    pub fn told(&self, router: RouterIndex, layers: &Layers, frame: &[u8]) -> Option<(Address, Address)> {
+    pub fn quoted_ends(&self, router: RouterIndex, layers: &Layers, frame: &[u8]) -> Option<(Address, Address)> {
         let quote = quoted(frame, layers).ok()?.layers;
         let (local, remote) = addresses(&quote, frame);
         let kind = self.kind(&quote)?;

@@ -8,76 +8,76 @@ use sluice_table::hash::Hasher;
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Reader;
 
-use crate::applications::Recognition;
+use crate::applications::Identification;
 use crate::batch::{Batch, Lists, Meta, put};
 use crate::capture::Tap;
-use crate::context::{Ctx, Generations, Owner, Revisions, Waiting};
-use crate::counters::{Stage, WorkerCounters};
-use crate::datagrams::Ready;
+use crate::context::{Generations, NodeContext, OwnerState, Revalidations, WaitingPacket};
+use crate::counters::{CycleStage, WorkerCounters};
 use crate::events::EventQueue;
 use crate::family::{V4, V6};
-use crate::inspection::{Inspecting, Told};
-use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
-use crate::leases::Settling;
-use crate::nodes::established::{Lookups, established};
+use crate::forwarding::ForwardingState;
+use crate::inspection::{FragmentNote, Inspector};
+use crate::io::{BURST_BUFFERS, BURST_SIZE, Handover, NoteWords, Packets, PortIndex, WorkerIndex};
+use crate::nodes::session_lookup::{Lookups, session_lookup};
 use crate::nodes::{
-    admit, bridge, complain, cross, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise,
-    revise, subscriber, transit,
+    admit, bridge, forward, hand_off, icmp_error, identify, inspect, inter_router_link, ip4_fast_forward,
+    local_delivery, neighbour, parse, revalidate, slow_path, subscriber, virtual_reassembly,
 };
 use crate::nodes::{host as sending, punt};
-use crate::paths::Paths;
-use crate::policy::{Policy, Setup};
-use crate::punt::{PuntQueue, Taker};
+use crate::pending_syns::PendingSyns;
+use crate::pool_migration::PoolMigration;
+use crate::punt::{PuntQueue, PuntReceiver};
 use crate::reason::{Own, Reason};
 use crate::records::RecordQueue;
-use crate::request::Desk;
+use crate::request::RequestServer;
 use crate::shard::Shard;
-use crate::shares::Side;
+use crate::shares::SideState;
+use crate::snapshot::{Snapshot, StartParameters};
 use crate::stages::Role;
 use crate::time::Now;
 use crate::trace::Tracer;
-use crate::unsolicited::Syns;
+use crate::virtual_reassembly::Ready;
 
-use arrive::Runs;
+use arrivals::Runs;
 use assisting::Assisting;
-use moving::Moving;
-use turns::Turns;
+use schedule::Schedule;
+use shard_moves::Moving;
 
-mod ahead;
-mod arrive;
+mod arrivals;
 mod assisting;
-mod bring;
 mod chained;
 mod dispose;
-mod held;
+mod free_capacity;
 mod host;
 mod housekeep;
+mod identification;
+mod link_shares;
 mod links;
-mod make;
-mod moving;
-mod recognising;
+mod parked;
+mod receive;
 mod scans;
-mod sharing;
-mod turns;
+mod schedule;
+mod shard_moves;
+mod tasks;
 
-pub use moving::HELD;
+pub use shard_moves::MAX_HELD;
 
 /// Rounds of the nodes in one burst: a packet that opens a session takes two, what looks at it one each, an error another. One
 /// that comes back opens two sessions.
-const ROUNDS: usize = 8 * cross::MOST_PASSES as usize;
+const ROUNDS: usize = 8 * inter_router_link::MAX_PASSES as usize;
 
 /// Everything that a worker is made of.
-pub struct Parts<'m> {
+pub struct WorkerParts<'m> {
     /// This worker.
     pub own: WorkerIndex,
     /// What is fixed.
-    pub setup: Arc<Setup>,
+    pub start: Arc<StartParameters>,
     /// What it leaves to others.
     pub role: Role,
     /// The commits.
-    pub policy: Reader<Policy>,
+    pub snapshot: Reader<Snapshot>,
     /// Routes and neighbours.
-    pub paths: Paths,
+    pub paths: ForwardingState,
     /// Where this worker marks that it keeps nothing that it read: its number is `own`.
     pub quiescence: Arc<Quiescence>,
     /// The shards that this worker is in charge of.
@@ -89,11 +89,11 @@ pub struct Parts<'m> {
     /// The ports that it receives from.
     pub receives: Vec<PortIndex>,
     /// What the owner has, if this worker is the owner.
-    pub owner: Option<Owner>,
+    pub owner: Option<OwnerState>,
     /// A clock of cycles, for the counters by stage.
     pub cycles: fn() -> u64,
     /// Requests from the control thread.
-    pub desk: Desk,
+    pub desk: RequestServer,
     /// Where events of translation go.
     pub events: EventQueue,
     /// Where records of inspected flows go.
@@ -101,15 +101,15 @@ pub struct Parts<'m> {
     /// Where packets for routers' hosts go.
     pub punts: PuntQueue,
     /// What these hosts send, where this worker is the owner.
-    pub host: Option<Taker>,
+    pub host: Option<PuntReceiver>,
     /// Where what is for who serves subscribers' sites goes.
     pub subscribers: PuntQueue,
     /// What they send, where this worker is the owner.
-    pub service: Option<Taker>,
+    pub service: Option<PuntReceiver>,
     /// What it finds applications out with.
-    pub recognition: Recognition,
+    pub recognition: Identification,
     /// What it inspects with, where anything is inspected.
-    pub inspecting: Option<Box<Inspecting>>,
+    pub inspecting: Option<Box<Inspector>>,
 }
 
 /// A worker.
@@ -118,9 +118,9 @@ pub struct Worker<'m> {
     io: Box<dyn Handover + 'm>,
     receives: Vec<PortIndex>,
     quiescence: Arc<Quiescence>,
-    policy: Reader<Policy>,
+    snapshot: Reader<Snapshot>,
     cycles: fn() -> u64,
-    desk: Desk,
+    desk: RequestServer,
     generations: Generations,
     online: bool,
     next_shard: usize,
@@ -130,15 +130,15 @@ pub struct Worker<'m> {
     stayed: bool,
     tracer: Option<Box<Tracer>>,
     tap: Option<Box<Tap>>,
-    carried: ArrayVec<Carried, BATCH>,
+    carried: ArrayVec<NoteWords, BURST_SIZE>,
     /// Packets in the hand that nobody has parsed yet.
     runs: Runs,
     /// Room of the rings to the next stage.
     rooms: Vec<usize>,
-    resumed: ArrayVec<(Waiting, Resume), HAND>,
-    syns: Syns,
-    host: Option<Taker>,
-    service: Option<Taker>,
+    resumed: ArrayVec<(WaitingPacket, ResumeReason), BURST_BUFFERS>,
+    syns: PendingSyns,
+    host: Option<PuntReceiver>,
+    service: Option<PuntReceiver>,
     /// Hosts may send something by this worker.
     serves_hosts: bool,
     moving: Moving<'m>,
@@ -147,47 +147,47 @@ pub struct Worker<'m> {
     /// Packets in the bursts that came full from devices, one after the other: as many at least have waited there.
     behind: u64,
     /// What routers may have of what is received.
-    receiving: Side,
+    receiving: SideState,
     /// What interfaces may have of what is sent.
-    sending: Side,
+    sending: SideState,
     /// Whose packets are received next.
-    turns: Turns,
+    turns: Schedule,
     /// Cycles that the last burst took; 0 where there was none.
     took: u64,
     /// Held segments that are to be dropped.
-    gone: Vec<(Waiting, sluice_inspect::Reason)>,
+    gone: Vec<(WaitingPacket, sluice_inspect::Reason)>,
 }
 
-/// What the nodes work with, beside the policy.
+/// What the nodes work with, beside the snapshot.
 struct State<'m> {
     own: WorkerIndex,
-    setup: Arc<Setup>,
+    start: Arc<StartParameters>,
     role: Role,
-    paths: Paths,
+    paths: ForwardingState,
     hasher: Hasher,
     shards: Box<[Option<Box<Shard<'m>>>]>,
     counters: Arc<WorkerCounters>,
-    owner: Option<Box<Owner>>,
+    owner: Option<Box<OwnerState>>,
     lists: Box<Lists>,
-    meta: Box<[Meta; HAND]>,
-    settling: Settling,
+    meta: Box<[Meta; BURST_BUFFERS]>,
+    settling: PoolMigration,
     events: EventQueue,
     records: RecordQueue,
     punts: PuntQueue,
     subscribers: PuntQueue,
     look4: Box<Lookups<V4>>,
     look6: Box<Lookups<V6>>,
-    recognition: Recognition,
-    inspecting: Option<Box<Inspecting>>,
+    recognition: Identification,
+    inspecting: Option<Box<Inspector>>,
 }
 
 /// Why a parked packet comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Resume {
+enum ResumeReason {
     /// What it waited for is there.
     Ready,
     /// It is a fragment that inspection let wait: what it was told of its datagram, and whether that was inspected.
-    Fragment(Told, bool),
+    Fragment(FragmentNote, bool),
     /// It came over a virtual link.
     Crossed,
     /// It leaves by a tunnel.
@@ -217,35 +217,35 @@ enum Source {
 
 impl<'m> Worker<'m> {
     /// A worker of its parts.
-    pub fn new(parts: Parts<'m>) -> Self {
-        let count = parts.setup.steering.shards().count() as usize;
+    pub fn new(parts: WorkerParts<'m>) -> Self {
+        let count = parts.start.steering.shards().count() as usize;
         let rooms = parts.role.beyond.len();
-        let held = parts.inspecting.as_ref().map_or(0, |work| work.holding.most());
-        let syns = Syns::new(count, parts.setup.unsolicited_syns as usize);
-        let ports = parts.setup.ports;
+        let held = parts.inspecting.as_ref().map_or(0, |work| work.holding.capacity());
+        let syns = PendingSyns::new(count, parts.start.unsolicited_syns as usize);
+        let ports = parts.start.ports;
         let mut shards: Vec<Option<Box<Shard<'m>>>> = Vec::new();
         shards.resize_with(count, || None);
         for shard in parts.shards {
             let place = shard.number as usize;
             shards[place] = Some(Box::new(shard));
         }
-        let assisting = Assisting::of(&parts.setup, parts.own);
+        let assisting = Assisting::of(&parts.start, parts.own);
         let mut receives = parts.receives;
         receives.reserve(ports);
         Self {
             assisting,
             parts: State {
                 own: parts.own,
-                hasher: Hasher::new(parts.setup.secret),
-                lists: Box::new(Lists::new(parts.setup.ports)),
-                setup: parts.setup,
+                hasher: Hasher::new(parts.start.secret),
+                lists: Box::new(Lists::new(parts.start.ports)),
+                start: parts.start,
                 role: parts.role,
                 paths: parts.paths,
                 shards: shards.into(),
                 counters: parts.counters,
                 owner: parts.owner.map(Box::new),
-                meta: Box::new([Meta::default(); HAND]),
-                settling: Settling::default(),
+                meta: Box::new([Meta::default(); BURST_BUFFERS]),
+                settling: PoolMigration::default(),
                 events: parts.events,
                 records: parts.records,
                 punts: parts.punts,
@@ -256,13 +256,13 @@ impl<'m> Worker<'m> {
                 inspecting: parts.inspecting,
             },
             io: parts.io,
-            receiving: Side::new(ports),
-            sending: Side::new(ports),
-            turns: Turns::new(ports),
+            receiving: SideState::new(ports),
+            sending: SideState::new(ports),
+            turns: Schedule::new(ports),
             took: 0,
             receives,
             quiescence: parts.quiescence,
-            policy: parts.policy,
+            snapshot: parts.snapshot,
             cycles: parts.cycles,
             desk: parts.desk,
             generations: Generations::default(),
@@ -291,14 +291,14 @@ impl<'m> Worker<'m> {
     pub fn round(&mut self, now: Now) -> usize {
         self.wake();
         self.parts.counters.heartbeat.add(1);
-        if let Some(assist) = &self.parts.setup.assist {
+        if let Some(assist) = &self.parts.start.assist {
             assist.begin_round(self.parts.own);
         }
         let mut packets = 0;
         for left in (0..self.receives_at_most()).rev() {
-            let (count, is_full) = self.bring(now);
+            let (count, is_full) = self.receive(now);
             packets += count;
-            if left == 0 || !is_full || !self.has_room_beyond() {
+            if left == 0 || !is_full || !self.has_capacity_for_burst() {
                 break;
             }
         }
@@ -307,7 +307,7 @@ impl<'m> Worker<'m> {
         }
         let start = (self.cycles)();
         self.housekeep(packets, now);
-        self.count(Stage::Housekeeping, start);
+        self.count(CycleStage::Housekeeping, start);
         packets += self.resume_all(now);
         if self.hosts_sent() {
             packets += self.burst(Source::Hosts, now);
@@ -332,7 +332,7 @@ impl<'m> Worker<'m> {
 
     /// Before sleep: keep nothing that others may want to free.
     pub fn sleep(&mut self) {
-        self.policy.offline();
+        self.snapshot.offline();
         self.quiescence.offline(self.parts.own as usize);
         self.online = false;
     }
@@ -359,7 +359,7 @@ impl<'m> Worker<'m> {
     }
 
     /// Ports of an IPv4 pool that are lent, for tests.
-    pub fn lent(&self, pool: PoolIndex) -> u32 {
+    pub fn allocated_ports(&self, pool: PoolIndex) -> u32 {
         let shards = self.parts.shards.iter().flatten();
         let used = |shard: &Shard<'_>| PortClass::ALL.map(|class| shard.bindings4.ports().used(pool, class));
         shards.flat_map(|shard| used(shard)).sum()
@@ -370,7 +370,7 @@ impl<'m> Worker<'m> {
         &mut *self.io
     }
 
-    fn count(&self, stage: Stage, start: u64) -> u64 {
+    fn count(&self, stage: CycleStage, start: u64) -> u64 {
         let now = (self.cycles)();
         self.parts.counters.cycles[stage as usize].add(now.wrapping_sub(start));
         now
@@ -402,17 +402,17 @@ impl<'m> Worker<'m> {
             return 0;
         }
         let receive = match source {
-            Source::Workers => Stage::TakeOver,
-            _ => Stage::Receive,
+            Source::Workers => CycleStage::TakeOver,
+            _ => CycleStage::Receive,
         };
         let received = self.count(receive, start);
         let mut shed = match source {
-            Source::Port(_) => self.look_beyond(count),
+            Source::Port(_) => self.observe_next_stage(count),
             _ => 0,
         };
-        let policy = self.policy.load();
-        let shares = policy.shares.as_deref();
-        let mut most = BATCH;
+        let snapshot = self.snapshot.load();
+        let shares = snapshot.shares.as_deref();
+        let mut most = BURST_SIZE;
         if let Source::Port(port) = source
             && shed > 0
             && self.parts.role.parsers.is_empty()
@@ -423,23 +423,23 @@ impl<'m> Worker<'m> {
             // What there is no room for is not what comes first, but what is above its share.
             most = count - std::mem::take(&mut shed);
         }
-        self.generations.see(policy.generation, now.nanoseconds);
+        self.generations.observe(snapshot.generation, now.nanoseconds);
         let overdue = self.generations.overdue(now.nanoseconds);
         let state = &mut self.parts;
-        state.settling.follow(&mut state.shards, policy);
+        state.settling.follow(&mut state.shards, snapshot);
         {
-            let mut lent = Lent::new();
-            self.io.lend(&mut lent);
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
             let mut batch = Batch {
                 packets: &mut lent,
                 meta: &mut state.meta,
             };
-            let mut ctx = Ctx {
+            let mut ctx = NodeContext {
                 now,
                 own: state.own,
-                setup: &state.setup,
+                start: &state.start,
                 role: &state.role,
-                policy,
+                snapshot,
                 paths: &state.paths,
                 hasher: &state.hasher,
                 shards: &mut state.shards,
@@ -450,7 +450,7 @@ impl<'m> Worker<'m> {
                 subscribers: &state.subscribers,
                 recognition: &state.recognition,
                 owner: state.owner.as_deref_mut(),
-                revisions: Revisions::new(overdue),
+                revisions: Revalidations::new(overdue),
                 defers: self.assisting.is_some() && matches!(source, Source::Port(_) | Source::Workers),
                 seen: match (source, self.assisting.as_deref_mut()) {
                     (Source::Port(_), Some(work)) => &mut work.judge.seen,
@@ -462,13 +462,13 @@ impl<'m> Worker<'m> {
             let mut mark = received;
             match source {
                 Source::Port(port) if ctx.role.parsers.is_empty() => put(&mut self.runs, (port, shed..count)),
-                Source::Port(port) => pass::received(&mut batch, lists, &ctx, port, shed, &mut self.rooms),
+                Source::Port(port) => hand_off::received(&mut batch, lists, &ctx, port, shed, &mut self.rooms),
                 Source::Workers | Source::Held | Source::Queue => {
-                    arrive::from_workers(&mut batch, lists, &mut ctx, &self.carried, &mut self.runs);
+                    arrivals::from_workers(&mut batch, lists, &mut ctx, &self.carried, &mut self.runs);
                     mark = (self.cycles)();
-                    state.counters.cycles[Stage::TakeOver as usize].add(mark.wrapping_sub(received));
+                    state.counters.cycles[CycleStage::TakeOver as usize].add(mark.wrapping_sub(received));
                 }
-                Source::Parking => arrive::from_parking(&mut batch, lists, &mut ctx, &mut self.resumed),
+                Source::Parking => arrivals::from_parking(&mut batch, lists, &mut ctx, &mut self.resumed),
                 Source::Hosts => host::sent(&mut batch, lists, &ctx, count),
                 Source::Service => subscriber::sent(&mut batch, lists, &ctx, count),
                 Source::Nothing => {}
@@ -476,7 +476,7 @@ impl<'m> Worker<'m> {
             if let Source::Port(port) = source
                 && shed > 0
             {
-                pass::shed(&mut batch, lists, &ctx, port, shed);
+                hand_off::shed(&mut batch, lists, &ctx, port, shed);
             }
             for (port, slots) in &self.runs {
                 let refused = shares.map_or(0, |shares| {
@@ -494,7 +494,7 @@ impl<'m> Worker<'m> {
             }
             chained::divert(&batch, lists, &ctx, &self.runs);
             if !ctx.role.sessions.is_empty() {
-                pass::both(&batch, lists, &ctx);
+                hand_off::both(&batch, lists, &ctx);
             }
             let mut tracer = self.tracer.as_deref_mut();
             if let Some(tracer) = &mut tracer {
@@ -504,10 +504,10 @@ impl<'m> Worker<'m> {
             }
             chained::walk(&mut batch, lists, &mut ctx, &mut tracer);
             let parsed = (self.cycles)();
-            state.counters.cycles[Stage::Parse as usize].add(parsed.wrapping_sub(mark));
+            state.counters.cycles[CycleStage::Parse as usize].add(parsed.wrapping_sub(mark));
             let mut mark = parsed;
             for _ in 0..ROUNDS {
-                if lists.is_settled() {
+                if lists.is_done() {
                     break;
                 }
                 let mut ready = |waiting| dispose::ready(&mut self.resumed, waiting);
@@ -525,7 +525,7 @@ impl<'m> Worker<'m> {
                 );
                 links::links(&mut batch, lists, &mut ctx, &mut self.tap, &mut tracer, now);
             }
-            lists.abandon(Own::Loop);
+            lists.drop_remaining(Own::Loop);
             if let Some(tracer) = tracer {
                 tracer.end(&batch, lists);
             }
@@ -534,8 +534,8 @@ impl<'m> Worker<'m> {
             }
         }
         let end = (self.cycles)();
-        if self.parts.has_actions() || self.parts.lists.makes() {
-            self.make(now);
+        if self.parts.has_actions() || self.parts.lists.has_tasks() {
+            self.run_tasks(now);
         }
         if !self.parts.lists.hold.is_empty() {
             self.hold(source);
@@ -547,7 +547,9 @@ impl<'m> Worker<'m> {
         self.parts.counters.bursts.add(1);
         self.parts.counters.packets.add(count as u64);
         // What was given away on the way has its own account.
-        self.took = self.count(Stage::Transmit, end.wrapping_add(over)).wrapping_sub(start);
+        self.took = self
+            .count(CycleStage::Transmit, end.wrapping_add(over))
+            .wrapping_sub(start);
         count
     }
 }
@@ -561,10 +563,10 @@ impl<'m> Worker<'m> {
 fn nodes(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
+    ctx: &mut NodeContext<'_, '_>,
     look4: &mut Lookups<V4>,
     look6: &mut Lookups<V6>,
-    inspecting: Option<&mut Inspecting>,
+    inspecting: Option<&mut Inspector>,
     ready: &mut Ready<'_>,
     cycles: fn() -> u64,
     start: u64,
@@ -575,44 +577,44 @@ fn nodes(
             tracer.after(node, lists);
         }
     };
-    let policy = ctx.policy;
+    let snapshot = ctx.snapshot;
     let mut mark = start;
     if !lists.bridge.is_empty() {
         bridge::relabel(batch, lists, ctx);
         after("bridge", lists);
     }
     if !lists.fragments.is_empty() {
-        fragments::fragments(batch, lists, ctx, ready);
+        virtual_reassembly::virtual_reassembly(batch, lists, ctx, ready);
         after("fragments", lists);
     }
     if !lists.lookup4.is_empty() {
-        established(batch, lists, ctx, &policy.nat4, look4);
+        session_lookup(batch, lists, ctx, &snapshot.nat4, look4);
         after("established", lists);
     }
     if !lists.lookup6.is_empty() {
-        established(batch, lists, ctx, &policy.nat6, look6);
+        session_lookup(batch, lists, ctx, &snapshot.nat6, look6);
         after("established", lists);
     }
     if !lists.revise4.is_empty() {
-        revise::revise::<V4>(batch, lists, ctx);
+        revalidate::revalidate::<V4>(batch, lists, ctx);
         after("revise", lists);
     }
     if !lists.revise6.is_empty() {
-        revise::revise::<V6>(batch, lists, ctx);
+        revalidate::revalidate::<V6>(batch, lists, ctx);
         after("revise", lists);
     }
     if !lists.decide4.is_empty() {
-        decide::decide::<V4>(batch, lists, ctx);
+        slow_path::slow_path::<V4>(batch, lists, ctx);
         after("decide", lists);
     }
     if !lists.decide6.is_empty() {
-        decide::decide::<V6>(batch, lists, ctx);
+        slow_path::slow_path::<V6>(batch, lists, ctx);
         after("decide", lists);
     }
     let mut now = cycles();
     // Who has no sessions, or leaves them for later, only finds out who has.
-    let finds = !ctx.role.sessions.is_empty() && (ctx.defers || ctx.setup.assist.is_none());
-    let stage = if finds { Stage::Parse } else { Stage::Session };
+    let finds = !ctx.role.sessions.is_empty() && (ctx.defers || ctx.start.assist.is_none());
+    let stage = if finds { CycleStage::Parse } else { CycleStage::Session };
     ctx.counters.cycles[stage as usize].add(now.wrapping_sub(mark));
     if !lists.inspect4.is_empty() || !lists.inspect6.is_empty() {
         if let Some(work) = inspecting {
@@ -621,20 +623,20 @@ fn nodes(
             after("inspect", lists);
         }
         let end = cycles();
-        ctx.counters.cycles[Stage::Inspect as usize].add(end.wrapping_sub(now));
+        ctx.counters.cycles[CycleStage::Inspect as usize].add(end.wrapping_sub(now));
         now = end;
     }
     if !lists.recognise4.is_empty() || !lists.recognise6.is_empty() {
-        recognise::recognise::<V4>(batch, lists, ctx);
-        recognise::recognise::<V6>(batch, lists, ctx);
+        identify::identify::<V4>(batch, lists, ctx);
+        identify::identify::<V6>(batch, lists, ctx);
         after("recognise", lists);
         let end = cycles();
-        ctx.counters.cycles[Stage::Inspect as usize].add(end.wrapping_sub(now));
+        ctx.counters.cycles[CycleStage::Inspect as usize].add(end.wrapping_sub(now));
         now = end;
     }
     mark = now;
     if !lists.transit.is_empty() {
-        transit::transit(batch, lists, ctx);
+        ip4_fast_forward::ip4_fast_forward(batch, lists, ctx);
         after("transit", lists);
     }
     if !lists.forward4.is_empty() {
@@ -646,7 +648,7 @@ fn nodes(
         after("forward", lists);
     }
     if !lists.gateway.is_empty() {
-        gateway::gateway(batch, lists, ctx);
+        local_delivery::local_delivery(batch, lists, ctx);
         after("gateway", lists);
     }
     if !lists.host.is_empty() {
@@ -670,11 +672,11 @@ fn nodes(
         after("wait", lists);
     }
     if !lists.complain.is_empty() {
-        complain::complain(batch, lists, ctx);
+        icmp_error::icmp_error(batch, lists, ctx);
         after("complain", lists);
     }
     let now = cycles();
-    ctx.counters.cycles[Stage::Forward as usize].add(now.wrapping_sub(mark));
+    ctx.counters.cycles[CycleStage::Forward as usize].add(now.wrapping_sub(mark));
     now
 }
 

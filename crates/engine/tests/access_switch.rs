@@ -5,10 +5,10 @@ use std::net::Ipv4Addr;
 
 use crate::rig::{self, HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
 use proptest::prelude::*;
-use sluice_engine::capture::{Seen, Tap, Which};
-use sluice_engine::policy::{Bridge, Interface, bridge_context};
+use sluice_engine::capture::{CaptureFilter, CapturePoint, Tap};
 use sluice_engine::request::{Reply, Request};
 use sluice_engine::shares::RouterShare;
+use sluice_engine::snapshot::{Bridge, Interface, bridge_context};
 use sluice_testkit::packet::{self, Frame};
 use sluice_testkit::strategy;
 use sluice_wire::Checksums;
@@ -19,8 +19,8 @@ const SITE: u16 = 2;
 const ROUTED: u16 = 3;
 
 fn vlan(number: u16, port: u16, tags: Vec<Tag>) -> Interface {
-    let (policy, _) = rig::policy(&Plan::default());
-    let like = policy.interfaces[usize::from(OUTSIDE)].clone();
+    let (snapshot, _) = rig::snapshot(&Plan::default());
+    let like = snapshot.interfaces[usize::from(OUTSIDE)].clone();
     Interface {
         name: format!("vlan{number}"),
         port,
@@ -324,12 +324,12 @@ fn mixed(interfaces: &mut Vec<Interface>) {
 fn router_on_another_vlan_of_the_trunk_answers_and_the_site_goes_by() {
     let asks = packet::arp_request(HOST_MAC, Ipv4Addr::new(198, 51, 100, 9), Ipv4Addr::new(198, 51, 100, 1));
     let shares = Plan {
-        policy: |policy| {
+        snapshot: |snapshot| {
             let weight = |weight| RouterShare {
                 weight: Some(weight),
                 ..RouterShare::default()
             };
-            policy.share_by(vec![weight(1)], Vec::new());
+            snapshot.share_by(vec![weight(1)], Vec::new());
         },
         interfaces: mixed,
         ..single()
@@ -385,7 +385,10 @@ fn switch_is_cut_into_stages_like_everything_else() {
 #[test]
 fn capture_of_a_vlan_has_the_frames_as_they_are_on_the_trunk() {
     let mut rig = Rig::new(double());
-    rig.ask(0, Request::Capture(Box::new(Tap::new(Which::Interface(SITE), 8, 2000))));
+    rig.ask(
+        0,
+        Request::Capture(Box::new(Tap::new(CaptureFilter::Interface(SITE), 8, 2000))),
+    );
     let frame = udp().build();
     let tagged = behind(&[(0x88a8, 100), (0x8100, 7)], &frame);
     across(&mut rig, INSIDE, &frame);
@@ -394,7 +397,10 @@ fn capture_of_a_vlan_has_the_frames_as_they_are_on_the_trunk() {
         panic!("no capture")
     };
     let seen: Vec<_> = tap.frames().map(|(copied, bytes)| (copied.seen, bytes)).collect();
-    assert_eq!(vec![(Seen::Sent, &tagged[..]), (Seen::Received, &tagged[..])], seen);
+    assert_eq!(
+        vec![(CapturePoint::Sent, &tagged[..]), (CapturePoint::Received, &tagged[..])],
+        seen
+    );
 }
 
 proptest! {

@@ -9,8 +9,10 @@ use allocation_counter::{measure, opt_out};
 use arrayvec::ArrayVec;
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use sluice_engine::io::memory::MemoryIo;
-use sluice_engine::io::{BATCH, Carried, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex};
-use sluice_engine::policy::access::{Behind, Settings};
+use sluice_engine::io::{
+    BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError, WorkerIndex,
+};
+use sluice_engine::snapshot::sites::{SiteKey, SiteSettings};
 use sluice_nat::behaviour::Blocks;
 use sluice_nat::sites::{Terminal, context};
 use sluice_testkit::packet::{self, Frame};
@@ -29,22 +31,22 @@ impl PacketIo for Uncounted {
     fn receive(&mut self, port: PortIndex) -> usize {
         paused(|| self.0.receive(port))
     }
-    fn lend<'a>(&'a mut self, into: &mut Lent<'a>) {
-        self.0.lend(into);
+    fn packets<'a>(&'a mut self, into: &mut Packets<'a>) {
+        self.0.packets(into);
     }
-    fn transmit(&mut self, port: PortIndex, slots: &[Slot]) -> usize {
+    fn transmit(&mut self, port: PortIndex, slots: &[BufferIndex]) -> usize {
         paused(|| self.0.transmit(port, slots))
     }
-    fn free(&mut self, slots: &[Slot]) {
+    fn free(&mut self, slots: &[BufferIndex]) {
         paused(|| self.0.free(slots));
     }
     fn allocate(&mut self, count: usize) -> usize {
         paused(|| self.0.allocate(count))
     }
-    fn park(&mut self, slot: Slot) -> Option<Parked> {
+    fn park(&mut self, slot: BufferIndex) -> Option<Parked> {
         paused(|| self.0.park(slot))
     }
-    fn unpark(&mut self, parked: Parked) -> Result<Slot, Parked> {
+    fn unpark(&mut self, parked: Parked) -> Result<BufferIndex, Parked> {
         paused(|| self.0.unpark(parked))
     }
     fn release(&mut self, parked: Parked) {
@@ -53,11 +55,11 @@ impl PacketIo for Uncounted {
     fn end(&mut self) -> usize {
         paused(|| self.0.end())
     }
-    fn refused(&self, port: PortIndex) -> &[(Refusal, u64)] {
+    fn refused(&self, port: PortIndex) -> &[(ReceiveError, u64)] {
         self.0.refused(port)
     }
-    fn held(&self) -> usize {
-        self.0.held()
+    fn outstanding(&self) -> usize {
+        self.0.outstanding()
     }
     fn parked(&self) -> usize {
         self.0.parked()
@@ -65,8 +67,8 @@ impl PacketIo for Uncounted {
 }
 
 impl Handover for Uncounted {
-    fn room(&self, to: WorkerIndex) -> usize {
-        paused(|| self.0.room(to))
+    fn free_entries(&self, to: WorkerIndex) -> usize {
+        paused(|| self.0.free_entries(to))
     }
     fn mark(&mut self) {
         self.0.mark();
@@ -77,10 +79,10 @@ impl Handover for Uncounted {
     fn has_arrived(&self) -> bool {
         self.0.has_arrived()
     }
-    fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
+    fn hand_over(&mut self, to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize {
         paused(|| self.0.hand_over(to, slots, carried))
     }
-    fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
+    fn take_over(&mut self, carried: &mut ArrayVec<NoteWords, BURST_SIZE>) -> usize {
         paused(|| self.0.take_over(carried))
     }
 }
@@ -133,10 +135,10 @@ fn new_and_established_sessions_allocate_nothing_from_the_first_packet() {
 
 #[test]
 fn chains_and_their_copies_allocate_nothing() {
-    use sluice_engine::chains::{Action, Chains, Described, Rate, Written};
+    use sluice_engine::chains::{Action, ChainText, Chains, ClassText, PolicerRate};
     let mut rig = rig(|plan| {
-        plan.policy = |policy| {
-            let step = |action| Described {
+        plan.snapshot = |snapshot| {
+            let step = |action| ClassText {
                 text: String::new(),
                 action,
             };
@@ -151,16 +153,16 @@ fn chains_and_their_copies_allocate_nothing() {
             };
             let input = (1000..1020).map(class).chain([
                 Action::Count("all".into()),
-                Action::Police(Rate::Packets(1, 300), Some("few".into())),
+                Action::Police(PolicerRate::Packets(1, 300), Some("few".into())),
                 Action::Mirror(OUTSIDE),
                 Action::Sessions,
             ]);
-            let chain = |name: &str, actions: Vec<Action>| Written {
+            let chain = |name: &str, actions: Vec<Action>| ChainText {
                 name: name.into(),
                 steps: actions.into_iter().map(step).collect(),
             };
             let written = [chain("input", input.collect()), chain("few", vec![Action::Forward])];
-            policy.chains = vec![Some(std::sync::Arc::new(Chains::new(&written, 1).unwrap()))];
+            snapshot.chains = vec![Some(std::sync::Arc::new(Chains::new(&written, 1).unwrap()))];
         };
     });
     let frames: Vec<_> = (0..500).map(|port| question(1000 + port).build()).collect();
@@ -215,7 +217,7 @@ fn neighbours_fragments_and_what_waits_allocate_nothing() {
 
 #[test]
 fn listing_and_clearing_allocate_nothing_in_the_worker() {
-    use sluice_engine::request::{BindingFilter, Bound, Cursor, Filter, Request, Use};
+    use sluice_engine::request::{BindingFilter, BindingList, BindingUsage, Cursor, Filter, Request};
     let mut rig = rig(|plan| plan.change_pool = |pool| pool.blocks = Some(Blocks::default()));
     let frames: Vec<_> = (0..500).map(|port| question(1000 + port).build()).collect();
     allocates_nothing(&mut rig, INSIDE, &frames);
@@ -237,12 +239,12 @@ fn listing_and_clearing_allocate_nothing_in_the_worker() {
         into,
     };
     let bindings = [
-        bound(Bound::Mappings(Vec::with_capacity(1000))),
-        bound(Bound::Subscribers(Vec::with_capacity(10))),
-        bound(Bound::Blocks(Vec::with_capacity(10))),
-        Request::Use(Box::new(Use {
+        bound(BindingList::Mappings(Vec::with_capacity(1000))),
+        bound(BindingList::Subscribers(Vec::with_capacity(10))),
+        bound(BindingList::Blocks(Vec::with_capacity(10))),
+        Request::Use(Box::new(BindingUsage {
             ports: vec![[0; 3]],
-            ..Use::default()
+            ..BindingUsage::default()
         })),
     ];
     for request in [list].into_iter().chain(bindings).chain([clear]) {
@@ -257,7 +259,7 @@ fn listing_and_clearing_allocate_nothing_in_the_worker() {
 }
 
 /// A filter of a log, a limit, rules that match and some that do not, and a rejecting default.
-fn filtered(policy: &mut sluice_engine::policy::Policy, sessions: bool, kind: sluice_filter::Kind) {
+fn filtered(snapshot: &mut sluice_engine::snapshot::Snapshot, sessions: bool, kind: sluice_filter::Kind) {
     use sluice_filter::{Action, Counters, Field, Filters, Rule, Settings, Verdict, With, Written};
     let to_port = |action, port| Written {
         action,
@@ -279,24 +281,24 @@ fn filtered(policy: &mut sluice_engine::policy::Policy, sessions: bool, kind: sl
         workers: 1,
     };
     let filters = Filters::new(&rules, &settings, Counters::new(rules.len())).unwrap();
-    policy.filter_by(std::sync::Arc::new(filters));
+    snapshot.filter_by(std::sync::Arc::new(filters));
 }
 
 #[test]
 fn filter_allocates_nothing_whatever_its_matcher() {
     use sluice_filter::{Kind, Probe};
-    let policies: [fn(&mut sluice_engine::policy::Policy); 5] = [
-        |policy| filtered(policy, true, Kind::Best),
-        |policy| filtered(policy, false, Kind::Best),
-        |policy| filtered(policy, false, Kind::Linear),
-        |policy| filtered(policy, false, Kind::Trie { most: 1 << 20 }),
-        |policy| {
+    let snapshots: [fn(&mut sluice_engine::snapshot::Snapshot); 5] = [
+        |snapshot| filtered(snapshot, true, Kind::Best),
+        |snapshot| filtered(snapshot, false, Kind::Best),
+        |snapshot| filtered(snapshot, false, Kind::Linear),
+        |snapshot| filtered(snapshot, false, Kind::Trie { most: 1 << 20 }),
+        |snapshot| {
             let (most, entries, probe) = (1 << 20, 11, Probe::Bisection);
-            filtered(policy, false, Kind::CachedTrie { most, entries, probe });
+            filtered(snapshot, false, Kind::CachedTrie { most, entries, probe });
         },
     ];
-    for policy in policies {
-        let mut rig = rig(|plan| (plan.translate, plan.policy) = (false, policy));
+    for snapshot in snapshots {
+        let mut rig = rig(|plan| (plan.translate, plan.snapshot) = (false, snapshot));
         let mut frames: Vec<_> = (0..300).map(|port| question(1000 + port).build()).collect();
         let source = std::net::SocketAddrV4::new(HOST.parse().unwrap(), 1000);
         let refused = packet::tcp4(source, "198.51.100.7:9999".parse::<std::net::SocketAddrV4>().unwrap());
@@ -365,7 +367,7 @@ fn inspection_and_its_records_allocate_nothing() {
     use sluice_inspect::transactions::Wanted;
     let mut rig = rig(|plan| {
         plan.inspection = Some(rig::inspected::plan());
-        plan.policy = |policy| {
+        plan.snapshot = |snapshot| {
             let rule = r#"drop udp any any -> any any (msg:"m"; content:"evil"; sid:1;)"#;
             let mut inspection = rig::inspected::inspection(rule);
             inspection.records = Records {
@@ -378,7 +380,7 @@ fn inspection_and_its_records_allocate_nothing() {
                 dns: true,
                 tls: true,
             };
-            policy.inspect_by(std::sync::Arc::new(inspection));
+            snapshot.inspect_by(std::sync::Arc::new(inspection));
         };
     });
     let frames = [&[0; 12][..], b"evil", b"more"].map(|payload| question(1000).payload(payload).build());
@@ -396,10 +398,10 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
     for begins in [0, 64] {
         let mut rig = rig(|plan| {
             let inspected = inspected::plan();
-            (plan.inspection, plan.policy) = (inspected.inspection, inspected::inspected);
+            (plan.inspection, plan.snapshot) = (inspected.inspection, inspected::inspected);
         });
-        let mut policy = rig.plane.policy().clone();
-        inspected::change(&mut policy, |inspection| {
+        let mut snapshot = rig.plane.snapshot().clone();
+        inspected::change(&mut snapshot, |inspection| {
             inspection.overload.begins = begins;
             inspection.overload.classes = vec![sluice_engine::inspection::Class {
                 ports: vec![53..=53],
@@ -407,8 +409,8 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
                 ..Default::default()
             }];
         });
-        let (_, routes) = rig::policy(&Plan::default());
-        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+        let (_, routes) = rig::snapshot(&Plan::default());
+        rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
         // The first of each opens what is kept.
         let mut frames = Vec::new();
         for number in 0..40 {
@@ -428,7 +430,7 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
 
 #[test]
 fn applications_are_found_and_denied_without_allocation() {
-    use sluice_engine::applications::Seeking;
+    use sluice_engine::applications::IdentificationSettings;
     use sluice_filter::{Action, Counters, Filters, Kind, Named, Rule, Settings, Verdict, With, Written};
     use sluice_inspect::applications::{Capacity, Names};
     let mut rig = rig(|plan| {
@@ -437,7 +439,7 @@ fn applications_are_found_and_denied_without_allocation() {
             memory: 1 << 20,
             ..Capacity::default()
         });
-        plan.policy = |policy| {
+        plan.snapshot = |snapshot| {
             let names = Names::installed().unwrap();
             let application = names.number("DNS").unwrap();
             let rule = |action, applications| Written {
@@ -462,8 +464,11 @@ fn applications_are_found_and_denied_without_allocation() {
                 workers: 1,
             };
             let filters = Filters::new(&rules, &settings, Counters::new(rules.len())).unwrap();
-            policy.filter_by(std::sync::Arc::new(filters));
-            policy.seek_by(std::sync::Arc::new(Seeking::new(vec![true, false], names.into())));
+            snapshot.filter_by(std::sync::Arc::new(filters));
+            snapshot.identify_by(std::sync::Arc::new(IdentificationSettings::new(
+                vec![true, false],
+                names.into(),
+            )));
         };
     });
     let dns = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03org\x00\x00\x01\x00\x01";
@@ -498,14 +503,14 @@ fn applications_are_found_and_denied_without_allocation() {
 fn rules_that_give_way_to_others_are_neither_made_nor_freed_in_the_worker() {
     let mut rig = rig(|plan| {
         let inspected = inspected::plan();
-        (plan.inspection, plan.policy) = (inspected.inspection, inspected::inspected);
+        (plan.inspection, plan.snapshot) = (inspected.inspection, inspected::inspected);
     });
     rig.send(INSIDE, &question(1000).payload(b"before").build());
-    let (mut freed, routes) = (0, rig::policy(&Plan::default()).1);
+    let (mut freed, routes) = (0, rig::snapshot(&Plan::default()).1);
     for seconds in [1, 20, 20] {
-        let mut policy = rig.plane.policy().clone();
-        inspected::inspected(&mut policy);
-        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+        let mut snapshot = rig.plane.snapshot().clone();
+        inspected::inspected(&mut snapshot);
+        rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
         rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + seconds * 1_000_000_000);
         for port in [1000, 1000, 2000] {
             let frame = question(port).payload(b"after").build();
@@ -537,7 +542,7 @@ fn hosts_packets_allocate_nothing() {
     assert_eq!(500, rig.plane.counters()[0].punted.get());
     let answer = packet::tcp4("192.168.1.1:179", "192.168.1.10:40000").build();
     let queue = rig.desks[0].from_hosts.as_mut().unwrap();
-    (0..500).for_each(|_| assert!(queue.give(INSIDE, [&answer, &[]])));
+    (0..500).for_each(|_| assert!(queue.push(INSIDE, [&answer, &[]])));
     assert_eq!(500, allocates_nothing(&mut rig, INSIDE, &[]));
 }
 
@@ -559,8 +564,8 @@ fn tunnels_of_every_type_allocate_nothing() {
 
 #[test]
 fn packets_of_sites_allocate_nothing() {
-    let settings = || Settings {
-        doors: vec![(INSIDE, Behind::One(context(0, 0, false)))],
+    let settings = || SiteSettings {
+        doors: vec![(INSIDE, SiteKey::One(context(0, 0, false)))],
         publics: vec![OUTSIDE],
         relays: vec![(0, rig::v4("192.168.1.1"))],
     };

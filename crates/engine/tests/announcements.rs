@@ -1,7 +1,7 @@
 //! What a link is told of own addresses unasked, and in the place of others.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, Rig, Sent, plain, route};
-use sluice_engine::policy::Interface;
+use sluice_engine::snapshot::Interface;
 use sluice_route::Via;
 use sluice_testkit::packet;
 use sluice_wire::vlan::Tag;
@@ -87,9 +87,9 @@ fn addresses_are_announced_again_where_they_or_the_mac_address_change_and_not_by
     let mut rig = Rig::new(plan());
     assert_eq!(4, told(&mut rig, 5_000).len());
     let mut commit = |change: &dyn Fn(&mut Interface)| {
-        let (mut policy, routes) = rig::policy(&plan());
-        change(&mut policy.interfaces[usize::from(OUTSIDE)]);
-        rig.plane.commit(policy, &[routes]).unwrap();
+        let (mut snapshot, routes) = rig::snapshot(&plan());
+        change(&mut snapshot.interfaces[usize::from(OUTSIDE)]);
+        rig.plane.commit(snapshot, &[routes]).unwrap();
         told(&mut rig, 5_000)
     };
     assert!(commit(&|_| {}).is_empty());

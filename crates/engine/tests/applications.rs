@@ -3,16 +3,16 @@
 use crate::applied::captured;
 use crate::applied::{CAPACITY, Played, by_itself, capture, plan, seek, sessions};
 use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig};
-use sluice_engine::applications::FATES;
-use sluice_engine::policy::{Bridge, Policy, bridge_context};
+use sluice_engine::applications::OUTCOMES;
 use sluice_engine::request::{Filter, Reply, Request};
+use sluice_engine::snapshot::{Bridge, Snapshot, bridge_context};
 use sluice_inspect::applications::Capacity;
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Checksums;
 
 /// By name, what became of sessions whose applications are looked for.
 fn fate(rig: &Rig, name: &str) -> u64 {
-    let place = FATES.iter().position(|(known, _)| *known == name).unwrap();
+    let place = OUTCOMES.iter().position(|(known, _)| *known == name).unwrap();
     let counters = rig.plane.counters().iter();
     counters.map(|counters| counters.applications[place].get()).sum()
 }
@@ -70,7 +70,7 @@ fn sessions_of_all_captures_are_what_ndpi_says_by_itself() {
             all += 1;
             agreed += usize::from(expected == known);
             if expected != known {
-                let names = &rig.plane.policy().applications.as_ref().unwrap().names;
+                let names = &rig.plane.snapshot().applications.as_ref().unwrap().names;
                 println!("{}: {} is {}", path.display(), names.text(expected), names.text(known));
             }
         }
@@ -123,7 +123,7 @@ fn session_whose_application_is_known_is_no_longer_looked_at() {
     );
     assert_eq!(1, rig.router_sends(&answer).len());
     assert_eq!((1, 0), (fate(&rig, "found"), sought(&rig)));
-    let names = rig.plane.policy().applications.as_ref().unwrap().names.clone();
+    let names = rig.plane.snapshot().applications.as_ref().unwrap().names.clone();
     let dns = names.number("DNS").unwrap();
     assert_eq!(1, rig.plane.counters()[0].recognised[usize::from(dns)].get());
     let wanted = |name| Filter {
@@ -141,7 +141,7 @@ fn echo_is_of_its_protocol_and_takes_no_place() {
     let mut rig = Rig::new(plan());
     let echo = packet::icmp4_echo("192.168.1.10", "198.51.100.7", 7, 1);
     assert_eq!(1, rig.host_sends(&echo).len());
-    let names = rig.plane.policy().applications.as_ref().unwrap().names.clone();
+    let names = rig.plane.snapshot().applications.as_ref().unwrap().names.clone();
     let shown = rig.sessions(Filter::default());
     assert_eq!(
         Some("ICMP".to_owned()),
@@ -200,7 +200,7 @@ fn bridge_names_what_it_carries_and_lets_everything_pass() {
         let sent = rig.send(INSIDE, &frame);
         assert_eq!([(OUTSIDE, &frame)], [(sent[0].port, &sent[0].frame)]);
     }
-    let names = rig.plane.policy().applications.as_ref().unwrap().names.clone();
+    let names = rig.plane.snapshot().applications.as_ref().unwrap().names.clone();
     let shown = rig.sessions(Filter::default());
     assert_eq!(1, shown.len());
     assert_eq!(
@@ -224,10 +224,10 @@ fn bridge_with_a_full_table_lets_sessions_pass() {
     }
 }
 
-fn inspecting(policy: &mut Policy) {
+fn inspecting(snapshot: &mut Snapshot) {
     let rules = "drop tcp any any -> any 80 (msg:\"no\"; content:\"evil\"; sid:1;)";
-    policy.inspect_by(std::sync::Arc::new(rig::inspected::inspection(rules)));
-    seek(policy);
+    snapshot.inspect_by(std::sync::Arc::new(rig::inspected::inspection(rules)));
+    seek(snapshot);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn inspected_session_has_its_application_too() {
         let sessions = sessions(&packets);
         let mut rig = Rig::new(Plan {
             inspection: Some(rig::inspected::plan()),
-            policy: inspecting,
+            snapshot: inspecting,
             ..plan()
         });
         let mut played = Played::new(&sessions[place], 40_000);
@@ -252,7 +252,7 @@ const GIT: &str = "git.pcap";
 
 /// Let the shard of the host's sessions go to the other of two workers.
 fn move_shard(rig: &mut Rig, shard: u16) -> usize {
-    let from = usize::from(rig.plane.setup().owners.of(shard).unwrap());
+    let from = usize::from(rig.plane.start_parameters().owners.of(shard).unwrap());
     let to = 1 - from;
     assert!(matches!(rig.ask(to, Request::Expect { shard }), Reply::Done));
     let give = Request::Give { shard, to: to as u16 };
@@ -288,7 +288,7 @@ fn session_that_is_looked_at_when_its_shard_moves_is_given_up() {
     assert_eq!(1, rig.host_sends(&syn).len());
     let shown = rig.sessions(Filter::default())[0];
     assert_eq!((None, 1), (shown.application, sought(&rig)));
-    let from = usize::from(rig.plane.setup().owners.of(shown.shard).unwrap());
+    let from = usize::from(rig.plane.start_parameters().owners.of(shown.shard).unwrap());
     move_shard(&mut rig, shown.shard);
     assert_eq!(
         (0, 1),

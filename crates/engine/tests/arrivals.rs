@@ -4,10 +4,10 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use crate::rig::{
-    self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, policy, route,
+    self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route, snapshot,
 };
-use sluice_engine::policy::{Interface, Policy};
 use sluice_engine::request::{Cursor, Filter, Reply, Request};
+use sluice_engine::snapshot::{Interface, Snapshot};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
 use sluice_nat::rule::{DestinationAction, DestinationRule};
 use sluice_route::{Route, SourceValidation, Via};
@@ -62,20 +62,20 @@ fn rig(interfaces: fn(&mut Vec<Interface>)) -> Rig {
 
 /// Nothing is translated, and flows have sessions for the sake of a filter that lets all pass.
 fn filtering(interfaces: fn(&mut Vec<Interface>)) -> Rig {
-    fn filter(policy: &mut Policy) {
+    fn filter(snapshot: &mut Snapshot) {
         let settings = Settings {
             kind: Kind::Best,
             default: Verdict::Accept,
             sessions: true,
             workers: 1,
         };
-        policy.filter_by(Arc::new(
+        snapshot.filter_by(Arc::new(
             Filters::new(&[] as &[Written], &settings, Counters::new(0)).unwrap(),
         ));
     }
     Rig::new(Plan {
         translate: false,
-        policy: filter,
+        snapshot: filter,
         interfaces,
         ..Plan::default()
     })
@@ -215,12 +215,12 @@ fn by(gateway: &str) -> Route {
 }
 
 fn commit(rig: &mut Rig, routes: Vec<Route>) {
-    let (policy, routes) = policy(&Plan {
+    let (snapshot, routes) = snapshot(&Plan {
         routes,
         interfaces: strict,
         ..Plan::default()
     });
-    rig.plane.commit(policy, &[routes]).unwrap();
+    rig.plane.commit(snapshot, &[routes]).unwrap();
 }
 
 #[test]
@@ -273,10 +273,10 @@ fn hosts_that_talk_by_their_outside_addresses_stay_valid() {
 
 /// A gateway with two uplinks, of which a route leads by the first alone.
 fn uplinks() -> Plan {
-    fn policy(policy: &mut Policy) {
-        policy.uplinks = vec![[None; 2]; 4];
-        policy.uplinks[usize::from(OUTSIDE)][0] = Some(plain("203.0.113.254"));
-        policy.uplinks[usize::from(UPLINK)][0] = Some(plain("192.0.2.254"));
+    fn snapshot(snapshot: &mut Snapshot) {
+        snapshot.uplinks = vec![[None; 2]; 4];
+        snapshot.uplinks[usize::from(OUTSIDE)][0] = Some(plain("203.0.113.254"));
+        snapshot.uplinks[usize::from(UPLINK)][0] = Some(plain("192.0.2.254"));
     }
     let forward = |external: &str| DestinationRule {
         protocol: Some(6),
@@ -288,7 +288,7 @@ fn uplinks() -> Plan {
     };
     Plan {
         interfaces: loose,
-        policy,
+        snapshot,
         forwards: vec![forward("192.0.2.1"), forward("203.0.113.1")],
         ..Plan::default()
     }
@@ -317,8 +317,8 @@ fn answers_leave_by_the_uplink_that_their_connection_came_in_by() {
         // Commits that leave rules and routes as they are do not move it.
         let before = rig.live();
         for _ in 0..2 {
-            let (policy, routes) = policy(&uplinks());
-            rig.plane.commit(policy, &[routes]).unwrap();
+            let (snapshot, routes) = snapshot(&uplinks());
+            rig.plane.commit(snapshot, &[routes]).unwrap();
             leaves(&mut rig);
         }
         assert_eq!(before, rig.live());

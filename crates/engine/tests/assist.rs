@@ -144,7 +144,7 @@ impl Traffic {
     fn of(seed: u64, roles: Roles, plan: Plan) -> Self {
         let rig = ready(plan);
         Self {
-            homes: rig.plane.setup().owners.iter().collect(),
+            homes: rig.plane.start_parameters().owners.iter().collect(),
             rig,
             roles,
             dice: Dice(seed),
@@ -231,7 +231,9 @@ impl Traffic {
     /// Little comes, until all shards are back.
     fn fall(&mut self) {
         for _ in 0..20_000 {
-            if self.sum(|w| &w.shards_lent) == 0 && self.rig.plane.setup().assist.as_ref().unwrap().is_quiet() {
+            if self.sum(|w| &w.shards_lent) == 0
+                && self.rig.plane.start_parameters().assist.as_ref().unwrap().is_quiet()
+            {
                 return;
             }
             self.step(1, 1);
@@ -277,7 +279,7 @@ fn assist_comes_and_goes_with_the_load_and_nobody_can_tell_by_the_packets() {
             assert!(turn <= traffic.sum(|w| &w.assists_begun));
             traffic.fall();
             assert_eq!(traffic.sum(|w| &w.assists_begun), traffic.sum(|w| &w.assists_ended));
-            let owners: Vec<u16> = traffic.rig.plane.setup().owners.iter().collect();
+            let owners: Vec<u16> = traffic.rig.plane.start_parameters().owners.iter().collect();
             assert_eq!(traffic.homes, owners, "seed {seed}");
         }
         let assisted = traffic.sum(|w| &w.assisted);
@@ -340,7 +342,7 @@ fn worker_that_stands_still_delays_what_is_its_and_loses_nothing() {
 #[test]
 fn nothing_is_lent_during_a_pause() {
     let mut traffic = Traffic::new(1, ROLES[0]);
-    let assist = traffic.rig.plane.setup().assist.clone().unwrap();
+    let assist = traffic.rig.plane.start_parameters().assist.clone().unwrap();
     traffic.rise(2);
     assist.pause();
     while !assist.is_quiet() {
@@ -399,7 +401,7 @@ fn by_control(traffic: &mut Traffic, shard: u16, to: u16) -> bool {
             }
         }
     };
-    let from = traffic.rig.plane.setup().owners.of(shard).unwrap();
+    let from = traffic.rig.plane.start_parameters().owners.of(shard).unwrap();
     if from < 2 || from == to || !ask(traffic, to, Request::Expect { shard }) {
         return false;
     }
@@ -519,7 +521,7 @@ fn workers_on_threads_lend_and_keep_order() {
     // Only where one worker sends all does what is collected tell in which order it was sent.
     for roles in [ROLES[0], ROLES[2]] {
         let mut traffic = Traffic::new(5, roles);
-        let assist = traffic.rig.plane.setup().assist.clone().unwrap();
+        let assist = traffic.rig.plane.start_parameters().assist.clone().unwrap();
         let began = Instant::now();
         let end = AtomicBool::new(false);
         let start = traffic.rig.now.nanoseconds;

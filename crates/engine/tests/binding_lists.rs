@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
 use sluice_engine::request::{
-    BindingFilter, Bound, Cursor, Endpoint, Filter, Reply, Request, ShownBlock, ShownMapping, ShownSubscriber, Use,
+    BindingFilter, BindingList, BindingUsage, BlockInfo, Cursor, Endpoint, Filter, MappingInfo, Reply, Request,
+    SubscriberInfo,
 };
 use sluice_nat::PortClass;
 use sluice_nat::behaviour::Blocks;
@@ -58,7 +59,7 @@ fn opened(hosts: u16, flows: u16, workers: usize) -> Rig {
 }
 
 /// Every part of a list of every worker, with memory made anew by `memory`.
-fn list(rig: &mut Rig, filter: BindingFilter, memory: impl Fn() -> Bound, mut part: impl FnMut(Bound)) {
+fn list(rig: &mut Rig, filter: BindingFilter, memory: impl Fn() -> BindingList, mut part: impl FnMut(BindingList)) {
     for worker in 0..rig.workers.len() {
         let mut cursor = Some(Cursor::default());
         while let Some(from) = cursor {
@@ -76,22 +77,11 @@ fn list(rig: &mut Rig, filter: BindingFilter, memory: impl Fn() -> Bound, mut pa
     }
 }
 
-fn mappings(rig: &mut Rig, filter: BindingFilter, capacity: usize) -> Vec<ShownMapping> {
+fn mappings(rig: &mut Rig, filter: BindingFilter, capacity: usize) -> Vec<MappingInfo> {
     let mut found = Vec::new();
-    let memory = || Bound::Mappings(Vec::with_capacity(capacity));
+    let memory = || BindingList::Mappings(Vec::with_capacity(capacity));
     list(rig, filter, memory, |part| {
-        let Bound::Mappings(part) = part else { panic!("others") };
-        assert!(part.len() <= capacity);
-        found.extend(part);
-    });
-    found
-}
-
-fn subscribers(rig: &mut Rig, filter: BindingFilter, capacity: usize) -> Vec<ShownSubscriber> {
-    let mut found = Vec::new();
-    let memory = || Bound::Subscribers(Vec::with_capacity(capacity));
-    list(rig, filter, memory, |part| {
-        let Bound::Subscribers(part) = part else {
+        let BindingList::Mappings(part) = part else {
             panic!("others")
         };
         assert!(part.len() <= capacity);
@@ -100,11 +90,26 @@ fn subscribers(rig: &mut Rig, filter: BindingFilter, capacity: usize) -> Vec<Sho
     found
 }
 
-fn blocks(rig: &mut Rig, filter: BindingFilter, capacity: usize) -> Vec<ShownBlock> {
+fn subscribers(rig: &mut Rig, filter: BindingFilter, capacity: usize) -> Vec<SubscriberInfo> {
     let mut found = Vec::new();
-    let memory = || Bound::Blocks(Vec::with_capacity(capacity));
+    let memory = || BindingList::Subscribers(Vec::with_capacity(capacity));
     list(rig, filter, memory, |part| {
-        let Bound::Blocks(part) = part else { panic!("others") };
+        let BindingList::Subscribers(part) = part else {
+            panic!("others")
+        };
+        assert!(part.len() <= capacity);
+        found.extend(part);
+    });
+    found
+}
+
+fn blocks(rig: &mut Rig, filter: BindingFilter, capacity: usize) -> Vec<BlockInfo> {
+    let mut found = Vec::new();
+    let memory = || BindingList::Blocks(Vec::with_capacity(capacity));
+    list(rig, filter, memory, |part| {
+        let BindingList::Blocks(part) = part else {
+            panic!("others")
+        };
         assert!(part.len() <= capacity);
         found.extend(part);
     });
@@ -221,11 +226,11 @@ fn blocks_are_listed_with_their_subscriber_and_hold_its_ports() {
 #[test]
 fn use_of_a_pool_is_the_sum_of_what_is_lent() {
     let mut rig = opened(6, 300, 2);
-    let mut sum = Use::default();
+    let mut sum = BindingUsage::default();
     for worker in 0..2 {
-        let pools = Box::new(Use {
+        let pools = Box::new(BindingUsage {
             ports: vec![[0; 3]; 2],
-            ..Use::default()
+            ..BindingUsage::default()
         });
         let Reply::Used(part) = rig.ask(worker, Request::Use(pools)) else {
             panic!("no sum")

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::rig::{self, HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
 use proptest::prelude::*;
-use sluice_engine::inspection::{Inspection, Limits, Overload};
-use sluice_engine::policy::{Bridge, Interface, Policy, bridge_context};
+use sluice_engine::inspection::{InspectionPolicy, Overload, ReassemblyLimits};
 use sluice_engine::reason::Reason;
+use sluice_engine::snapshot::{Bridge, Interface, Snapshot, bridge_context};
 use sluice_inspect::inspector::{self, Settings};
 use sluice_inspect::protocols::Capacity;
 use sluice_inspect::rates::Rates;
@@ -24,22 +24,22 @@ reject tcp any any -> any 81 (msg:"told"; content:"evil"; sid:2;)
 reject udp any any -> any 53 (msg:"name"; content:"evil"; sid:3;)
 "#;
 
-fn inspected(policy: &mut Policy) {
+fn inspected(snapshot: &mut Snapshot) {
     let (variables, classes) = (Variables::default(), Classes::default());
     let file = read(RULES.as_bytes(), Dialect::Suricata, &variables, &classes);
     assert!(file.refused.is_empty(), "{:?}", file.refused);
     let ordered = Ordered::new(file.signatures);
     let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
-    policy.inspect_by(Arc::new(Inspection {
+    snapshot.inspect_by(Arc::new(InspectionPolicy {
         settings: Settings::default(),
         rates: Arc::new(Rates::new(64, [1, 2])),
         rules: Arc::new(ordered.with(prefilter)),
         alerts: 16,
         records: Default::default(),
         interfaces: vec![true, false],
-        fragments: Limits {
+        fragments: ReassemblyLimits {
             datagrams: 4,
-            ..Limits::default()
+            ..ReassemblyLimits::default()
         },
         overload: Overload::default(),
         bypass: Vec::new(),
@@ -85,7 +85,7 @@ fn plan() -> Plan {
             streams,
             protocols,
         }),
-        policy: inspected,
+        snapshot: inspected,
         ..plain()
     }
 }
@@ -244,12 +244,12 @@ fn frames_of_every_kind_pass_unchanged_in_both_directions() {
 #[test]
 fn frames_of_every_kind_pass_unchanged_where_flows_are_inspected() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| {
-            inspected(policy);
-            let mut inspection = policy.inspection.as_deref().unwrap().clone();
+        snapshot: |snapshot| {
+            inspected(snapshot);
+            let mut inspection = snapshot.inspection.as_deref().unwrap().clone();
             let policies = &mut inspection.settings.policies;
             *policies = policies.with(stream::Exception::Unparsable, stream::Policy::Pass);
-            policy.inspection = Some(Arc::new(inspection));
+            snapshot.inspection = Some(Arc::new(inspection));
         },
         ..plan()
     });
@@ -439,9 +439,9 @@ fn reject_answers_for_the_other_end_behind_the_same_tags() {
 macro_rules! saying {
     ($exception:ident, $said:ident) => {
         Plan {
-            policy: |policy| {
-                inspected(policy);
-                let inspection = Arc::get_mut(policy.inspection.as_mut().unwrap()).unwrap();
+            snapshot: |snapshot| {
+                inspected(snapshot);
+                let inspection = Arc::get_mut(snapshot.inspection.as_mut().unwrap()).unwrap();
                 let policies = inspection.settings.policies;
                 inspection.settings.policies = policies.with(stream::Exception::$exception, stream::Policy::$said);
             },
@@ -518,7 +518,7 @@ fn flow_without_room_for_a_session_passes_an_open_bridge_alone() {
             interfaces,
             ..plan()
         });
-        let room = rig.plane.setup().sessions_per_shard()[0];
+        let room = rig.plane.start_parameters().sessions_per_shard()[0];
         for port in 0..room as u16 + 3 {
             let client = format!("10.0.0.1:{}", 1000 + port);
             let packet = packet::udp4(v4(&client), v4("10.0.0.2:7"))
@@ -556,8 +556,8 @@ fn sessions_of_a_bridge_outlive_a_change_of_policy() {
     open(&mut rig, CLIENT, SERVER, |frame| frame);
     let good = data(CLIENT, SERVER, 0, b"some ev").build();
     assert_eq!(1, over(&mut rig, INSIDE, &good).len());
-    let (policy, routes) = rig::policy(&plan());
-    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+    let (snapshot, routes) = rig::snapshot(&plan());
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
     let bad = data(CLIENT, SERVER, 7, b"il").build();
     assert_eq!(0, over(&mut rig, INSIDE, &bad).len());
     assert_eq!(1, rig.live());

@@ -4,9 +4,9 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route, v4};
-use sluice_engine::chains::{Action, Chains, Described, MOST_COPIES, Named, Rate, Written};
+use sluice_engine::chains::{Action, ChainText, Chains, ClassText, MOST_COPIES, NamedPolicers, PolicerRate};
 use sluice_engine::io::NO_PORT;
-use sluice_engine::policy::{Interface, Policy, Router};
+use sluice_engine::snapshot::{Interface, Router, Snapshot};
 use sluice_filter::{Counters, Field, Filters, Kind, Rule, RuleList, Settings, Verdict};
 use sluice_route::{Address, Via};
 use sluice_testkit::packet::{self, Frame};
@@ -37,13 +37,13 @@ fn chains(written: Vec<(&str, Vec<Action>)>) -> Arc<Chains> {
 
 fn compiled(written: Vec<(&str, Vec<Action>)>) -> Chains {
     let text = |action: &Action| format!("{action:?}");
-    let written: Vec<Written> = written
+    let written: Vec<ChainText> = written
         .into_iter()
-        .map(|(name, actions)| Written {
+        .map(|(name, actions)| ChainText {
             name: name.into(),
             steps: actions
                 .into_iter()
-                .map(|action| Described {
+                .map(|action| ClassText {
                     text: text(&action),
                     action,
                 })
@@ -53,12 +53,12 @@ fn compiled(written: Vec<(&str, Vec<Action>)>) -> Chains {
     Chains::new(&written, 4).unwrap()
 }
 
-fn chained(policy: &mut Policy, written: Vec<(&str, Vec<Action>)>) {
-    policy.chains = vec![Some(chains(written))];
+fn chained(snapshot: &mut Snapshot, written: Vec<(&str, Vec<Action>)>) {
+    snapshot.chains = vec![Some(chains(written))];
 }
 
 /// Voice past the sessions, a port refused, everything else as ever.
-fn branches(policy: &mut Policy) {
+fn branches(snapshot: &mut Snapshot) {
     let input = vec![
         count("all"),
         to_port(5060, "voice"),
@@ -68,15 +68,15 @@ fn branches(policy: &mut Policy) {
     ];
     let voice = vec![count("voice"), Action::Forward];
     chained(
-        policy,
+        snapshot,
         vec![("input", input), ("voice", voice), ("refused", vec![Action::Drop])],
     );
 }
 
 /// Packets and bytes by the text of each step.
 fn counted(rig: &Rig) -> Vec<(String, u64, u64)> {
-    let chains = rig.plane.policy().chains[0].as_deref().unwrap();
-    let line = |listed: &sluice_engine::chains::Listed| {
+    let chains = rig.plane.snapshot().chains[0].as_deref().unwrap();
+    let line = |listed: &sluice_engine::chains::ListedStep| {
         let (packets, bytes) = chains.tally(listed.tally?)?.total();
         Some((listed.text.clone(), packets, bytes))
     };
@@ -103,7 +103,7 @@ fn udp6(port: u16) -> Frame {
 #[test]
 fn branches_lead_past_sessions_to_a_drop_or_on_and_count() {
     let mut rig = Rig::new(Plan {
-        policy: branches,
+        snapshot: branches,
         ..Plan::default()
     });
     let voice = rig.host_sends(&udp(5060));
@@ -139,7 +139,7 @@ fn branches_lead_past_sessions_to_a_drop_or_on_and_count() {
 #[test]
 fn burst_of_many_flows_is_sorted_and_keeps_its_order() {
     let mut rig = Rig::new(Plan {
-        policy: branches,
+        snapshot: branches,
         ..Plan::default()
     });
     let ports = [5060, 80, 9, 5060, 81, 5060, 9, 82];
@@ -162,7 +162,7 @@ fn burst_of_many_flows_is_sorted_and_keeps_its_order() {
 #[test]
 fn many_classes_in_a_row_are_found_as_few_are() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| {
+        snapshot: |snapshot| {
             let names: Vec<String> = (0..40).map(|k| format!("c{k}")).collect();
             let mut input: Vec<_> = (0..40).map(|k| to_port(1000 + k, &names[k as usize])).collect();
             input.push(Action::Forward);
@@ -172,7 +172,7 @@ fn many_classes_in_a_row_are_found_as_few_are() {
                     .iter()
                     .map(|name| (name.as_str(), vec![count(name), Action::Drop])),
             );
-            chained(policy, all);
+            chained(snapshot, all);
         },
         ..Plan::default()
     });
@@ -188,9 +188,9 @@ fn many_classes_in_a_row_are_found_as_few_are() {
 #[test]
 fn policer_takes_what_is_above_its_rate_by_the_clock() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| {
-            let police = Action::Police(Rate::Packets(10, 5), None);
-            chained(policy, vec![("input", vec![police, Action::Forward])]);
+        snapshot: |snapshot| {
+            let police = Action::Police(PolicerRate::Packets(10, 5), None);
+            chained(snapshot, vec![("input", vec![police, Action::Forward])]);
         },
         ..Plan::default()
     });
@@ -208,9 +208,9 @@ fn policer_takes_what_is_above_its_rate_by_the_clock() {
 fn policer_is_one_for_all_workers() {
     let mut rig = Rig::new(Plan {
         workers: 3,
-        policy: |policy| {
-            let police = Action::Police(Rate::Packets(10, 5), None);
-            chained(policy, vec![("input", vec![police, Action::Forward])]);
+        snapshot: |snapshot| {
+            let police = Action::Police(PolicerRate::Packets(10, 5), None);
+            chained(snapshot, vec![("input", vec![police, Action::Forward])]);
         },
         ..Plan::default()
     });
@@ -220,17 +220,17 @@ fn policer_is_one_for_all_workers() {
 }
 
 /// Two routers that share five packets, and then drop what is left.
-fn sharing(policy: &mut Policy) {
-    let mut named = Named::default();
+fn sharing(snapshot: &mut Snapshot) {
+    let mut named = NamedPolicers::default();
     let mut own = || {
-        let police = Action::PoliceBy("five".into(), Rate::Packets(1, 5), None);
+        let police = Action::PoliceBy("five".into(), PolicerRate::Packets(1, 5), None);
         let mut made = compiled(vec![("input", vec![police, Action::Drop])]);
         made.share_named(&mut named);
         Some(Arc::new(made))
     };
-    policy.routers = vec![Default::default(), named_router("other")];
-    policy.hosts = vec![Arc::default(); 2];
-    policy.chains = vec![own(), own()];
+    snapshot.routers = vec![Default::default(), named_router("other")];
+    snapshot.hosts = vec![Arc::default(); 2];
+    snapshot.chains = vec![own(), own()];
 }
 
 fn named_router(name: &str) -> Router {
@@ -245,7 +245,7 @@ fn policer_with_a_name_is_one_for_all_routers_and_over_a_commit() {
     let plan = || Plan {
         translate: false,
         interfaces: |interfaces| (interfaces[1].router, interfaces[1].context) = (1, 1),
-        policy: sharing,
+        snapshot: sharing,
         ..Plan::default()
     };
     let mut rig = Rig::new(plan());
@@ -261,18 +261,18 @@ fn policer_with_a_name_is_one_for_all_routers_and_over_a_commit() {
     assert_eq!((3, 0), send(&mut rig, 0, 3));
     assert_eq!((5, 2), send(&mut rig, 1, 4));
     assert_eq!((5, 3), send(&mut rig, 0, 1));
-    let (policy, routes) = rig::policy(&plan());
-    rig.plane.commit(policy, &[routes]).unwrap();
+    let (snapshot, routes) = rig::snapshot(&plan());
+    rig.plane.commit(snapshot, &[routes]).unwrap();
     assert_eq!((5, 5), [0, 1].map(|place| send(&mut rig, place, 1))[1]);
 }
 
 #[test]
 fn policer_that_names_a_chain_sends_there_what_is_above() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| {
-            let police = Action::Police(Rate::Bits(8, 100), Some("slow".into()));
+        snapshot: |snapshot| {
+            let police = Action::Police(PolicerRate::Bits(8, 100), Some("slow".into()));
             let slow = vec![count("slow"), Action::Forward];
-            chained(policy, vec![("input", vec![police, Action::Forward]), ("slow", slow)]);
+            chained(snapshot, vec![("input", vec![police, Action::Forward]), ("slow", slow)]);
         },
         ..Plan::default()
     });
@@ -284,14 +284,17 @@ fn policer_that_names_a_chain_sends_there_what_is_above() {
     assert_eq!((2, 2), (packets(&rig, "Police"), packets(&rig, "Count(\"slow\")")));
 }
 
-fn mirrored(policy: &mut Policy) {
-    chained(policy, vec![("input", vec![Action::Mirror(OUTSIDE), Action::Sessions])]);
+fn mirrored(snapshot: &mut Snapshot) {
+    chained(
+        snapshot,
+        vec![("input", vec![Action::Mirror(OUTSIDE), Action::Sessions])],
+    );
 }
 
 #[test]
 fn mirror_sends_each_byte_as_it_came_and_the_packet_goes_on() {
     let mut rig = Rig::new(Plan {
-        policy: mirrored,
+        snapshot: mirrored,
         ..Plan::default()
     });
     let frame = udp(80).macs(HOST_MAC, INSIDE_MAC).build();
@@ -312,7 +315,7 @@ fn mirror_sends_each_byte_as_it_came_and_the_packet_goes_on() {
 #[test]
 fn mirror_without_room_or_buffers_loses_copies_alone() {
     let mut rig = Rig::new(Plan {
-        policy: mirrored,
+        snapshot: mirrored,
         ..Plan::default()
     });
     let frame = udp(80).macs(HOST_MAC, INSIDE_MAC).build();
@@ -335,7 +338,7 @@ fn mirror_without_room_or_buffers_loses_copies_alone() {
 fn packet_past_sessions_that_waits_for_its_neighbour_goes_on_past_them_and_counts_once() {
     for workers in [1, 3] {
         let mut rig = Rig::new(Plan {
-            policy: branches,
+            snapshot: branches,
             known_neighbours: false,
             workers,
             ..Plan::default()
@@ -359,7 +362,7 @@ fn packet_past_sessions_that_waits_for_its_neighbour_goes_on_past_them_and_count
 #[test]
 fn later_fragments_have_no_ports_and_go_the_way_of_the_rest() {
     let mut rig = Rig::new(Plan {
-        policy: branches,
+        snapshot: branches,
         ..Plan::default()
     });
     let whole = udp(5060).payload(&[7; 64]);
@@ -388,7 +391,7 @@ fn later_fragments_have_no_ports_and_go_the_way_of_the_rest() {
 fn what_a_filter_is_asked_about_by_session_is_not_led_past_it() {
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: |policy| {
+        snapshot: |snapshot| {
             let settings = Settings {
                 kind: Kind::Best,
                 default: Verdict::Drop,
@@ -398,8 +401,8 @@ fn what_a_filter_is_asked_about_by_session_is_not_led_past_it() {
             let none = Vec::<(sluice_filter::Written, ())>::new();
             let list = RuleList::new(none.into_iter(), settings, Counters::new(0)).unwrap();
             let filters: Arc<Filters> = list.filters().clone();
-            policy.filter_by(filters);
-            branches(policy);
+            snapshot.filter_by(filters);
+            branches(snapshot);
         },
         ..Plan::default()
     });
@@ -410,35 +413,35 @@ fn what_a_filter_is_asked_about_by_session_is_not_led_past_it() {
 #[test]
 fn commit_that_keeps_a_name_goes_on_counting() {
     let mut rig = Rig::new(Plan {
-        policy: branches,
+        snapshot: branches,
         ..Plan::default()
     });
     rig.host_sends(&udp(5060));
     let plan = Plan {
-        policy: |policy| {
+        snapshot: |snapshot| {
             chained(
-                policy,
+                snapshot,
                 vec![("input", vec![count("new"), count("all"), Action::Sessions])],
             )
         },
         ..Plan::default()
     };
-    let (policy, routes) = rig::policy(&plan);
-    rig.plane.commit(policy, &[routes]).unwrap();
+    let (snapshot, routes) = rig::snapshot(&plan);
+    rig.plane.commit(snapshot, &[routes]).unwrap();
     rig.host_sends(&udp(5060));
     assert_eq!(
         (1, 2),
         (packets(&rig, "Count(\"new\")"), packets(&rig, "Count(\"all\")"))
     );
-    let (policy, routes) = rig::policy(&Plan::default());
-    rig.plane.commit(policy, &[routes]).unwrap();
+    let (snapshot, routes) = rig::snapshot(&Plan::default());
+    rig.plane.commit(snapshot, &[routes]).unwrap();
     assert_eq!(1, rig.host_sends(&udp(5060)).len());
 }
 
 #[test]
 fn pipeline_leads_past_sessions_too() {
     let mut rig = Rig::new(Plan {
-        policy: branches,
+        snapshot: branches,
         workers: 3,
         stages: [vec![0], vec![1], vec![2], vec![2]],
         ..Plan::default()
@@ -480,7 +483,7 @@ fn what_crosses_a_virtual_link_takes_the_chain_of_the_other_end() {
         translate: false,
         interfaces: linked,
         routes: vec![route("198.51.100.0", 24, over)],
-        policy: branches,
+        snapshot: branches,
         ..Plan::default()
     });
     rig.know(2, plain("10.9.0.3"), [2, 0, 0, 0, 9, 3]);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::rig::{
     self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, ROUTER_MAC, Rig, Sent, flow, is_valid, plain, v4,
 };
-use sluice_engine::plane::PlaneError;
-use sluice_engine::policy::Policy;
-use sluice_engine::steering::{Hashed, Together};
+use sluice_engine::control_plane::ControlPlaneError;
+use sluice_engine::snapshot::Snapshot;
+use sluice_engine::steering::{Affinity, HashFields};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
 use sluice_nat::behaviour::{Behaviour, Mapping};
 use sluice_nat::rule::{
@@ -65,7 +65,7 @@ fn punted(rig: &mut Rig) -> Vec<(u16, SocketAddrV4, SocketAddrV4)> {
         let taker = desk.to_hosts.as_mut().unwrap();
         while let Some((interface, length)) = taker.head() {
             let mut frame = vec![0; length];
-            taker.take(&mut frame);
+            taker.pop(&mut frame);
             assert!(is_valid(&frame));
             let (source, destination) = flow(&frame);
             all.push((interface, source, destination));
@@ -78,13 +78,13 @@ fn punted(rig: &mut Rig) -> Vec<(u16, SocketAddrV4, SocketAddrV4)> {
 fn own_sends(rig: &mut Rig, interface: u16, frame: &Frame) -> Vec<Sent> {
     let frame = frame.clone().macs(INSIDE_MAC, INSIDE_MAC).build();
     let queue = rig.desks[rig.owner].from_hosts.as_mut().unwrap();
-    assert!(queue.give(interface, [&frame, &[]]));
+    assert!(queue.push(interface, [&frame, &[]]));
     rig.round();
     rig.sent()
 }
 
 /// Flows that are not translated have sessions, too.
-fn filtered_by_session(policy: &mut Policy) {
+fn filtered_by_session(snapshot: &mut Snapshot) {
     let settings = Settings {
         kind: Kind::Best,
         default: Verdict::Accept,
@@ -92,7 +92,7 @@ fn filtered_by_session(policy: &mut Policy) {
         workers: 3,
     };
     let filters = Filters::new(&[] as &[Written], &settings, Counters::new(0));
-    policy.filter_by(Arc::new(filters.unwrap()));
+    snapshot.filter_by(Arc::new(filters.unwrap()));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn any_destination_by_the_interface_of_a_rule_leads_to_its_host_and_back() {
             assert_eq!((OUTSIDE, addressed, remote), only(&rig, &sent));
         }
         assert_eq!(4, rig.live());
-        assert_eq!(4, rig.plane.policy().nat4.rules.destinations(1)[0].2);
+        assert_eq!(4, rig.plane.snapshot().nat4.rules.destinations(1)[0].2);
     }
 }
 
@@ -157,7 +157,7 @@ fn rule_of_an_inside_interface_leads_hosts_elsewhere_and_their_answers_back() {
         ("198.51.100.53", true),
     ] {
         let mut rig = Rig::new(Plan {
-            policy: match filtered {
+            snapshot: match filtered {
                 false => |_| {},
                 true => filtered_by_session,
             },
@@ -244,24 +244,24 @@ fn flow_to_an_own_address_by_a_rule_comes_to_the_host_and_its_answers_are_transl
 
 #[test]
 fn rules_that_keep_the_flows_of_a_client_together_are_refused_where_they_lie_apart() {
-    let (mut policy, routes) = rig::policy(&plan(vec![rule(
+    let (mut snapshot, routes) = rig::snapshot(&plan(vec![rule(
         INSIDE,
         6,
         80,
         DestinationAction::Host(v4(HOST), None),
     )]));
     let mut rig = Rig::new(Plan {
-        together: Together::Flows,
-        hashed: Hashed::FiveTuple,
+        together: Affinity::Flows,
+        hashed: HashFields::FiveTuple,
         behaviour: Behaviour {
             mapping: Mapping::AddressAndPortDependent,
             ..Behaviour::default()
         },
         ..plan(Vec::new())
     });
-    policy.nat4.pools = rig.plane.policy().nat4.pools.clone();
-    let refused = rig.plane.commit(policy, &[routes]);
-    assert!(matches!(refused, Err(PlaneError::Apart)), "{refused:?}");
+    snapshot.nat4.pools = rig.plane.snapshot().nat4.pools.clone();
+    let refused = rig.plane.commit(snapshot, &[routes]);
+    assert!(matches!(refused, Err(ControlPlaneError::Apart)), "{refused:?}");
 }
 
 #[test]
@@ -339,12 +339,12 @@ fn servers(balance: Balance) -> Vec<HostSet<u32>> {
 
 fn balanced(balance: Balance) -> Rig {
     let mut rig = Rig::new(Plan {
-        policy: match balance {
+        snapshot: match balance {
             Balance::Random => {
-                |policy| policy.nat4.rules = policy.nat4.rules.clone().with_sets(servers(Balance::Random))
+                |snapshot| snapshot.nat4.rules = snapshot.nat4.rules.clone().with_sets(servers(Balance::Random))
             }
             Balance::Source => {
-                |policy| policy.nat4.rules = policy.nat4.rules.clone().with_sets(servers(Balance::Source))
+                |snapshot| snapshot.nat4.rules = snapshot.nat4.rules.clone().with_sets(servers(Balance::Source))
             }
         },
         ..plan(vec![DestinationRule {
@@ -379,7 +379,7 @@ fn opened(rig: &mut Rig, client: u16, port: u16) -> Option<SocketAddrV4> {
 }
 
 fn state(rig: &Rig, number: usize) -> Arc<sluice_nat::rule::HostState> {
-    rig.plane.policy().nat4.rules.sets()[0].hosts[number].state.clone()
+    rig.plane.snapshot().nat4.rules.sets()[0].hosts[number].state.clone()
 }
 
 #[test]
@@ -414,9 +414,9 @@ fn session_stays_with_a_host_that_goes_down_and_through_commits() {
     let client = socket("198.51.0.7:1000");
     for commit in [false, true] {
         if commit {
-            let policy = Policy::clone(rig.plane.policy());
-            let (_, routes) = rig::policy(&Plan::default());
-            rig.plane.commit(policy, &[routes]).unwrap();
+            let snapshot = Snapshot::clone(rig.plane.snapshot());
+            let (_, routes) = rig::snapshot(&Plan::default());
+            rig.plane.commit(snapshot, &[routes]).unwrap();
         }
         let more = packet::tcp4(client, "203.0.113.80:80").flags(flag::ACK).numbers(2, 10);
         let sent = rig.router_sends(&more);
@@ -501,8 +501,10 @@ fn flow_that_the_host_begins_is_translated_where_a_rule_of_its_own_says_so() {
         only(&rig, &sent)
     );
     // A commit changes nothing about them.
-    let policy = Policy::clone(rig.plane.policy());
-    rig.plane.commit(policy, &[rig::policy(&Plan::default()).1]).unwrap();
+    let snapshot = Snapshot::clone(rig.plane.snapshot());
+    rig.plane
+        .commit(snapshot, &[rig::snapshot(&Plan::default()).1])
+        .unwrap();
     let more = packet::tcp4("203.0.113.1:5000", "198.51.100.9:80")
         .flags(flag::ACK)
         .numbers(2, 10);

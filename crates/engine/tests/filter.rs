@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, flow, is_valid};
 use sluice_engine::io::memory::Sent;
-use sluice_engine::policy::Policy;
+use sluice_engine::snapshot::Snapshot;
 use sluice_filter::{Action, Counters, Field, Filters, Kind, Mask, Range, Rule, Settings, Verdict, With, Written};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
@@ -57,20 +57,20 @@ fn settings(sessions: bool) -> Settings {
     }
 }
 
-fn filter(policy: &mut Policy, sessions: bool, rules: &[Written]) {
+fn filter(snapshot: &mut Snapshot, sessions: bool, rules: &[Written]) {
     let counters = Counters::new(rules.len());
     let filters = Filters::new(rules, &settings(sessions), counters).unwrap();
-    policy.filter_by(Arc::new(filters));
+    snapshot.filter_by(Arc::new(filters));
 }
 
 fn packets(rig: &Rig, place: u32) -> u64 {
-    let filters = rig.plane.policy().filter.as_ref().unwrap();
+    let filters = rig.plane.snapshot().filter.as_ref().unwrap();
     filters.counters.of(place).unwrap().packets()
 }
 
 fn by_default(rig: &Rig) -> u64 {
     rig.plane
-        .policy()
+        .snapshot()
         .filter
         .as_ref()
         .unwrap()
@@ -79,8 +79,8 @@ fn by_default(rig: &Rig) -> u64 {
         .packets()
 }
 
-fn web(policy: &mut Policy) {
-    filter(policy, true, &[to_port(ACCEPT, 6, 80), to_port(ACCEPT, 17, 53)]);
+fn web(snapshot: &mut Snapshot) {
+    filter(snapshot, true, &[to_port(ACCEPT, 6, 80), to_port(ACCEPT, 17, 53)]);
 }
 
 fn host() -> SocketAddrV4 {
@@ -99,7 +99,7 @@ fn syn(port: u16) -> Frame {
 fn filter_by_session_lets_replies_and_errors_of_accepted_flows_pass() {
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: web,
+        snapshot: web,
         ..Plan::default()
     });
     assert_eq!(1, rig.host_sends(&syn(80)).len());
@@ -144,10 +144,10 @@ fn open(rig: &mut Rig) -> [u32; 2] {
 
 #[test]
 fn filter_is_asked_who_may_open_the_next_connection_on_the_ports_of_one_that_has_ended() {
-    fn outward(policy: &mut Policy) {
+    fn outward(snapshot: &mut Snapshot) {
         let inside = u32::from(INSIDE);
         let rule = Rule::any().with(Field::Incoming, inside, inside).unwrap();
-        filter(policy, true, &[of4(ACCEPT, rule)]);
+        filter(snapshot, true, &[of4(ACCEPT, rule)]);
     }
     type Close = fn(&mut Rig, [u32; 2]);
     let closes: [Close; 3] = [
@@ -170,7 +170,7 @@ fn filter_is_asked_who_may_open_the_next_connection_on_the_ports_of_one_that_has
     for close in closes {
         let mut rig = Rig::new(Plan {
             translate: false,
-            policy: outward,
+            snapshot: outward,
             ..Plan::default()
         });
         let next = open(&mut rig);
@@ -200,7 +200,7 @@ fn filter_is_asked_who_may_open_the_next_connection_on_the_ports_of_one_that_has
 fn who_refused_a_connection_may_not_open_it_itself() {
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: web,
+        snapshot: web,
         ..Plan::default()
     });
     assert_eq!(1, rig.host_sends(&syn(80).numbers(1_000, 0)).len());
@@ -219,7 +219,7 @@ fn filter_by_session_finds_both_directions_on_any_worker() {
             translate: false,
             workers,
             shards: 8,
-            policy: web,
+            snapshot: web,
             ..Plan::default()
         });
         for last in 1..60u8 {
@@ -243,13 +243,13 @@ fn filter_by_session_finds_both_directions_on_any_worker() {
 
 #[test]
 fn filter_sees_translated_destinations_and_flows_stay_translated() {
-    fn only_the_host(policy: &mut Policy) {
+    fn only_the_host(snapshot: &mut Snapshot) {
         let to = u32::from(Ipv4Addr::new(198, 51, 100, 7));
         let rule = Rule::any().between(all(0, u32::MAX), all(to, to)).unwrap();
-        filter(policy, true, &[of4(ACCEPT, rule)]);
+        filter(snapshot, true, &[of4(ACCEPT, rule)]);
     }
     let mut rig = Rig::new(Plan {
-        policy: only_the_host,
+        snapshot: only_the_host,
         ..Plan::default()
     });
     let public = rig.public(&syn(80));
@@ -266,12 +266,12 @@ fn filter_sees_translated_destinations_and_flows_stay_translated() {
 
 #[test]
 fn filter_without_sessions_asks_about_every_packet() {
-    fn one_way(policy: &mut Policy) {
-        filter(policy, false, &[to_port(ACCEPT, 17, 53)]);
+    fn one_way(snapshot: &mut Snapshot) {
+        filter(snapshot, false, &[to_port(ACCEPT, 17, 53)]);
     }
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: one_way,
+        snapshot: one_way,
         ..Plan::default()
     });
     for _ in 0..3 {
@@ -287,11 +287,11 @@ fn filter_without_sessions_asks_about_every_packet() {
 
 #[test]
 fn filter_rejects_tcp_by_a_reset_and_others_by_an_error() {
-    fn reject(policy: &mut Policy) {
+    fn reject(snapshot: &mut Snapshot) {
         let reject = Action::Decide(Verdict::Reject(With::Reset));
         let prohibited = Action::Decide(Verdict::Reject(With::Prohibited));
         filter(
-            policy,
+            snapshot,
             true,
             &[
                 to_port(prohibited, 17, 99),
@@ -302,7 +302,7 @@ fn filter_rejects_tcp_by_a_reset_and_others_by_an_error() {
     }
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: reject,
+        snapshot: reject,
         ..Plan::default()
     });
     let sent = rig.host_sends(&syn(80).numbers(1_000, 0).payload(b"data"));
@@ -323,12 +323,12 @@ fn filter_rejects_tcp_by_a_reset_and_others_by_an_error() {
 
 #[test]
 fn filter_commit_that_denies_ends_the_session_and_one_that_does_not_keeps_it() {
-    fn nothing(policy: &mut Policy) {
-        filter(policy, true, &[to_port(DROP, 6, 80), to_port(ACCEPT, 17, 53)]);
+    fn nothing(snapshot: &mut Snapshot) {
+        filter(snapshot, true, &[to_port(DROP, 6, 80), to_port(ACCEPT, 17, 53)]);
     }
     let before = Plan {
         translate: false,
-        policy: web,
+        snapshot: web,
         ..Plan::default()
     };
     let mut rig = Rig::new(before);
@@ -337,11 +337,11 @@ fn filter_commit_that_denies_ends_the_session_and_one_that_does_not_keeps_it() {
     assert_eq!(2, rig.live());
     let after = Plan {
         translate: false,
-        policy: nothing,
+        snapshot: nothing,
         ..Plan::default()
     };
-    let (policy, routes) = rig::policy(&after);
-    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+    let (snapshot, routes) = rig::snapshot(&after);
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
     assert!(rig.host_sends(&packet::tcp4(host(), server(80)).flags(ACK)).is_empty());
     assert_eq!(1, rig.router_sends(&packet::udp4(server(53), host())).len());
     assert_eq!(1, rig.live());
@@ -351,7 +351,7 @@ fn filter_commit_that_denies_ends_the_session_and_one_that_does_not_keeps_it() {
 
 #[test]
 fn filter_limits_counts_and_logs_before_it_decides() {
-    fn limited(policy: &mut Policy) {
+    fn limited(snapshot: &mut Snapshot) {
         let rules = [
             to_port(Action::Count, 17, 53),
             to_port(Action::Log, 17, 53),
@@ -359,11 +359,11 @@ fn filter_limits_counts_and_logs_before_it_decides() {
             to_port(ACCEPT, 17, 53),
             to_port(Action::Count, 17, 53),
         ];
-        filter(policy, false, &rules);
+        filter(snapshot, false, &rules);
     }
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: limited,
+        snapshot: limited,
         ..Plan::default()
     });
     let passed: usize = (0..10)
@@ -372,7 +372,7 @@ fn filter_limits_counts_and_logs_before_it_decides() {
     assert_eq!(3, passed);
     assert_eq!([10, 10, 10, 3, 0], [0, 1, 2, 3, 4].map(|place| packets(&rig, place)));
     assert_eq!(7, rig.drops("filter-rate"));
-    let logged = rig.plane.policy().filter.as_ref().unwrap().counters.take_log();
+    let logged = rig.plane.snapshot().filter.as_ref().unwrap().counters.take_log();
     assert_eq!(10, logged.len());
     assert_eq!([4000, 53], logged[0].endpoints.map(|(_, port)| port));
     assert_eq!([u32::from(INSIDE), u32::from(OUTSIDE)], logged[0].interfaces);
@@ -380,7 +380,7 @@ fn filter_limits_counts_and_logs_before_it_decides() {
 
 #[test]
 fn filter_looks_at_every_field_of_a_packet() {
-    fn fields(policy: &mut Policy) {
+    fn fields(snapshot: &mut Snapshot) {
         let one = |field, value: u32| Rule::<u32>::any().with(field, value, value).unwrap();
         let rules = [
             of4(
@@ -397,11 +397,11 @@ fn filter_looks_at_every_field_of_a_packet() {
             of4(ACCEPT, one(Field::Length, 128)),
             of4(ACCEPT, one(Field::Incoming, u32::from(OUTSIDE))),
         ];
-        filter(policy, false, &rules);
+        filter(snapshot, false, &rules);
     }
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: fields,
+        snapshot: fields,
         ..Plan::default()
     });
     let hits = |rig: &Rig| [0, 1, 2, 3, 4].map(|place| packets(rig, place));
@@ -426,9 +426,9 @@ fn filter_looks_at_every_field_of_a_packet() {
 
 #[test]
 fn filter_of_ipv6_has_sessions_and_resets_too() {
-    fn six(policy: &mut Policy) {
+    fn six(snapshot: &mut Snapshot) {
         filter(
-            policy,
+            snapshot,
             true,
             &[
                 to_port(ACCEPT, 6, 80),
@@ -439,7 +439,7 @@ fn filter_of_ipv6_has_sessions_and_resets_too() {
     let mut rig = Rig::new(Plan {
         translate: false,
         shards: 8,
-        policy: six,
+        snapshot: six,
         ..Plan::default()
     });
     let host = "[2001:db8:1::10]:4000".parse::<std::net::SocketAddrV6>().unwrap();
@@ -479,7 +479,7 @@ fn filter_of_ipv6_has_sessions_and_resets_too() {
 fn filter_by_session_lets_fragments_of_accepted_datagrams_pass_in_both_families() {
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: web,
+        snapshot: web,
         ..Plan::default()
     });
     let first = packet::udp4(host(), server(53)).payload(&[1; 72]).fragment(0, true, 7);
@@ -510,7 +510,7 @@ fn filter_by_session_lets_fragments_of_accepted_datagrams_pass_in_both_families(
 fn filter_by_session_leaves_link_local_addresses_to_the_link() {
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: web,
+        snapshot: web,
         interfaces: |interfaces| {
             let own = sluice_wire::ndp::link_local(rig::INSIDE_MAC);
             interfaces[0].link.addresses.push((sluice_route::Address::V6(own), 64));
@@ -536,7 +536,7 @@ fn filter_by_session_leaves_link_local_addresses_to_the_link() {
 
 #[test]
 fn filter_is_not_passed_by_later_fragments_of_what_it_denies() {
-    fn no_echo(policy: &mut Policy) {
+    fn no_echo(snapshot: &mut Snapshot) {
         let echo = Rule::any().with(Field::Message, 8 << 8, 8 << 8 | 0xff).unwrap();
         let first = Rule::any()
             .with(Field::Protocol, 17, 17)
@@ -549,12 +549,12 @@ fn filter_is_not_passed_by_later_fragments_of_what_it_denies() {
             applications: Vec::new(),
             conditions: Default::default(),
         };
-        filter(policy, true, &[of4(DROP, echo), of4(DROP, first), all]);
+        filter(snapshot, true, &[of4(DROP, echo), of4(DROP, first), all]);
     }
     for translate in [false, true] {
         let mut rig = Rig::new(Plan {
             translate,
-            policy: no_echo,
+            snapshot: no_echo,
             ..Plan::default()
         });
         let echo = |seq| packet::icmp4_echo(Ipv4Addr::new(192, 168, 1, 10), Ipv4Addr::new(198, 51, 100, 7), 7, seq);
@@ -593,13 +593,13 @@ fn burst(rig: &mut Rig, frames: &[&Frame]) -> Vec<Sent> {
 
 #[test]
 fn filter_by_session_passes_later_fragments_that_come_with_the_first() {
-    fn web(policy: &mut Policy) {
-        filter(policy, true, &[to_port(ACCEPT, 17, 53)]);
+    fn web(snapshot: &mut Snapshot) {
+        filter(snapshot, true, &[to_port(ACCEPT, 17, 53)]);
     }
     for translate in [false, true] {
         let mut rig = Rig::new(Plan {
             translate,
-            policy: web,
+            snapshot: web,
             ..Plan::default()
         });
         for (port, passed) in [(53, 3), (54, 0)] {
@@ -618,7 +618,7 @@ fn filter_by_session_passes_later_fragments_that_come_with_the_first() {
 
 #[test]
 fn filter_by_session_leaves_icmp_without_identifier_as_it_is() {
-    fn all(policy: &mut Policy) {
+    fn all(snapshot: &mut Snapshot) {
         let any = Written {
             action: ACCEPT,
             four: vec![Rule::any()],
@@ -626,11 +626,11 @@ fn filter_by_session_leaves_icmp_without_identifier_as_it_is() {
             applications: Vec::new(),
             conditions: Default::default(),
         };
-        filter(policy, true, &[any]);
+        filter(snapshot, true, &[any]);
     }
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: all,
+        snapshot: all,
         ..Plan::default()
     });
     // An information request (RFC 792), whose second word no session translates.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::applied::{self, Played, capture, plan, seek, sessions};
 use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig};
-use sluice_engine::policy::Policy;
 use sluice_engine::request::{Filter, Reply, Request};
+use sluice_engine::snapshot::Snapshot;
 use sluice_filter::{Action, Counters, Filters, Kind, Named, Rule, Settings, Verdict, With, Written};
 use sluice_inspect::applications::{Meant, Names};
 use sluice_testkit::packet::{self, flag};
@@ -31,7 +31,7 @@ fn rule(action: Action, applications: &[&str]) -> Written {
     }
 }
 
-fn filter(policy: &mut Policy, rules: &[Written]) {
+fn filter(snapshot: &mut Snapshot, rules: &[Written]) {
     let settings = Settings {
         kind: Kind::Best,
         default: Verdict::Drop,
@@ -39,28 +39,28 @@ fn filter(policy: &mut Policy, rules: &[Written]) {
         workers: 2,
     };
     let filters = Filters::new(rules, &settings, Counters::new(rules.len())).unwrap();
-    policy.filter_by(Arc::new(filters));
-    seek(policy);
+    snapshot.filter_by(Arc::new(filters));
+    seek(snapshot);
 }
 
-fn without_git(policy: &mut Policy) {
-    filter(policy, &[rule(DROP, &["Git", "BitTorrent"]), rule(ACCEPT, &[])]);
+fn without_git(snapshot: &mut Snapshot) {
+    filter(snapshot, &[rule(DROP, &["Git", "BitTorrent"]), rule(ACCEPT, &[])]);
 }
 
 fn packets(rig: &Rig, place: u32) -> u64 {
-    let filters = rig.plane.policy().filter.as_ref().unwrap();
+    let filters = rig.plane.snapshot().filter.as_ref().unwrap();
     filters.counters.of(place).unwrap().packets()
 }
 
-/// Let another policy come, with the same routes.
-fn commit(rig: &mut Rig, plan: &Plan, change: fn(&mut Policy)) {
-    let (mut policy, routes) = rig::policy(&Plan {
-        policy: |_| {},
+/// Let another snapshot come, with the same routes.
+fn commit(rig: &mut Rig, plan: &Plan, change: fn(&mut Snapshot)) {
+    let (mut snapshot, routes) = rig::snapshot(&Plan {
+        snapshot: |_| {},
         translate: plan.translate,
         ..Plan::default()
     });
-    change(&mut policy);
-    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+    change(&mut snapshot);
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
     rig.round();
 }
 
@@ -73,7 +73,7 @@ fn session_of_a_denied_application_is_dropped_from_the_packet_that_tells_it() {
         let session = &sessions(&captured)[0];
         let mut rig = Rig::new(Plan {
             translate,
-            policy: without_git,
+            snapshot: without_git,
             ..plan()
         });
         let mut played = Played::new(session, 2000);
@@ -100,7 +100,7 @@ fn sessions_of_other_applications_go_on() {
         let Some(captured) = capture(name) else { return };
         let session = &sessions(&captured)[place];
         let mut rig = Rig::new(Plan {
-            policy: without_git,
+            snapshot: without_git,
             ..plan()
         });
         let mut played = Played::new(session, 2000);
@@ -110,8 +110,8 @@ fn sessions_of_other_applications_go_on() {
     }
 }
 
-fn resets_git(policy: &mut Policy) {
-    filter(policy, &[rule(REJECT, &["Git"]), rule(ACCEPT, &[])]);
+fn resets_git(snapshot: &mut Snapshot) {
+    filter(snapshot, &[rule(REJECT, &["Git"]), rule(ACCEPT, &[])]);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn session_of_a_rejected_application_is_reset() {
     let Some(captured) = capture(GIT) else { return };
     let session = &sessions(&captured)[0];
     let mut rig = Rig::new(Plan {
-        policy: resets_git,
+        snapshot: resets_git,
         ..plan()
     });
     let mut played = Played::new(session, 2000);
@@ -140,8 +140,8 @@ fn session_of_a_rejected_application_is_reset() {
     assert_eq!(1, rig.drops("filter-application"));
 }
 
-fn all_pass(policy: &mut Policy) {
-    filter(policy, &[rule(ACCEPT, &[])]);
+fn all_pass(snapshot: &mut Snapshot) {
+    filter(snapshot, &[rule(ACCEPT, &[])]);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn session_whose_application_is_allowed_again_goes_on() {
     let Some(captured) = capture(GIT) else { return };
     let session = &sessions(&captured)[0];
     let plan = Plan {
-        policy: without_git,
+        snapshot: without_git,
         ..plan()
     };
     let shape = Plan {
@@ -172,10 +172,10 @@ fn session_whose_application_is_allowed_again_goes_on() {
     assert_eq!(0, rig.plane.counters()[0].applications_sought.get());
 }
 
-fn inspected_without_git(policy: &mut Policy) {
+fn inspected_without_git(snapshot: &mut Snapshot) {
     let rules = "drop tcp any any -> any 80 (msg:\"no\"; content:\"evil\"; sid:1;)";
-    policy.inspect_by(Arc::new(rig::inspected::inspection(rules)));
-    without_git(policy);
+    snapshot.inspect_by(Arc::new(rig::inspected::inspection(rules)));
+    without_git(snapshot);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn inspected_session_of_a_denied_application_is_dropped_and_leaves_inspection() 
     let session = &sessions(&captured)[0];
     let mut rig = Rig::new(Plan {
         inspection: Some(rig::inspected::plan()),
-        policy: inspected_without_git,
+        snapshot: inspected_without_git,
         ..plan()
     });
     let mut played = Played::new(session, 2000);
@@ -194,8 +194,8 @@ fn inspected_session_of_a_denied_application_is_dropped_and_leaves_inspection() 
     assert_eq!(Some("Git"), played.application(&mut rig).as_deref());
 }
 
-fn dns(policy: &mut Policy) {
-    filter(policy, &[rule(DROP, &["DNS"]), rule(ACCEPT, &[])]);
+fn dns(snapshot: &mut Snapshot) {
+    filter(snapshot, &[rule(DROP, &["DNS"]), rule(ACCEPT, &[])]);
 }
 
 fn question(port: u16) -> packet::Frame {
@@ -205,7 +205,10 @@ fn question(port: u16) -> packet::Frame {
 
 #[test]
 fn datagrams_of_a_denied_application_do_not_begin_it_anew() {
-    let mut rig = Rig::new(Plan { policy: dns, ..plan() });
+    let mut rig = Rig::new(Plan {
+        snapshot: dns,
+        ..plan()
+    });
     for _ in 0..20 {
         assert_eq!(0, rig.host_sends(&question(4000)).len());
         rig.seconds(60);
@@ -220,12 +223,12 @@ fn datagrams_of_a_denied_application_do_not_begin_it_anew() {
 fn denied_session_stays_so_when_its_shard_moves() {
     let mut rig = Rig::new(Plan {
         workers: 2,
-        policy: dns,
+        snapshot: dns,
         ..plan()
     });
     assert_eq!(0, rig.host_sends(&question(4000)).len());
     let shard = rig.sessions(Filter::default())[0].shard;
-    let from = usize::from(rig.plane.setup().owners.of(shard).unwrap());
+    let from = usize::from(rig.plane.start_parameters().owners.of(shard).unwrap());
     let to = 1 - from;
     assert!(matches!(rig.ask(to, Request::Expect { shard }), Reply::Done));
     let give = Request::Give { shard, to: to as u16 };
@@ -240,14 +243,14 @@ fn denied_session_stays_so_when_its_shard_moves() {
     assert_eq!(2, rig.drops("filter-application"));
 }
 
-fn unknown(policy: &mut Policy) {
-    filter(policy, &[rule(DROP, &["Unknown"]), rule(ACCEPT, &[])]);
+fn unknown(snapshot: &mut Snapshot) {
+    filter(snapshot, &[rule(DROP, &["Unknown"]), rule(ACCEPT, &[])]);
 }
 
 #[test]
 fn session_that_stays_unknown_is_dropped_once_it_is_sure() {
     let mut rig = Rig::new(Plan {
-        policy: unknown,
+        snapshot: unknown,
         ..plan()
     });
     let datagram = packet::udp4("192.168.1.10:4000", "198.51.100.7:41234").payload(&[0xa5; 90]);

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig};
-use sluice_engine::policy::Policy;
 use sluice_engine::request::Filter;
+use sluice_engine::snapshot::Snapshot;
 use sluice_filter::{Action, Conditions, Counters, Field, Filters, Kind, Macs, Rule, Settings, Verdict, Written};
 use sluice_filter::{Mark, Marked};
 use sluice_testkit::packet::{self, Frame};
@@ -50,18 +50,18 @@ fn server() -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 7), 53)
 }
 
-fn only_the_host(policy: &mut Policy) {
-    policy.filter_by(filters(true, &[rule(ACCEPT, macs(false, HOST_MAC))]));
+fn only_the_host(snapshot: &mut Snapshot) {
+    snapshot.filter_by(filters(true, &[rule(ACCEPT, macs(false, HOST_MAC))]));
 }
 
-fn commit(rig: &mut Rig, translate: bool, filter: fn(&mut Policy)) {
+fn commit(rig: &mut Rig, translate: bool, filter: fn(&mut Snapshot)) {
     let plan = Plan {
         translate,
-        policy: filter,
+        snapshot: filter,
         ..Plan::default()
     };
-    let (policy, routes) = rig::policy(&plan);
-    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+    let (snapshot, routes) = rig::snapshot(&plan);
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
 }
 
 /// What a station sends.
@@ -75,7 +75,7 @@ fn filter_by_mac_address_opens_sessions_of_that_station_alone() {
     for translate in [false, true] {
         let mut rig = Rig::new(Plan {
             translate,
-            policy: only_the_host,
+            snapshot: only_the_host,
             ..Plan::default()
         });
         let flow = |port| packet::udp4(host(port), server());
@@ -92,7 +92,7 @@ fn filter_by_mac_address_is_asked_again_by_the_neighbour_that_answers_go_to() {
     for translate in [false, true] {
         let mut rig = Rig::new(Plan {
             translate,
-            policy: only_the_host,
+            snapshot: only_the_host,
             ..Plan::default()
         });
         let frame = packet::udp4(host(4_000), server());
@@ -100,8 +100,8 @@ fn filter_by_mac_address_is_asked_again_by_the_neighbour_that_answers_go_to() {
         commit(&mut rig, translate, only_the_host);
         assert_eq!(1, sends(&mut rig, HOST_MAC, &frame), "{:?}", rig.all_drops());
         assert_eq!(1, rig.live());
-        commit(&mut rig, translate, |policy| {
-            policy.filter_by(filters(true, &[rule(ACCEPT, macs(true, HOST_MAC))]));
+        commit(&mut rig, translate, |snapshot| {
+            snapshot.filter_by(filters(true, &[rule(ACCEPT, macs(true, HOST_MAC))]));
         });
         assert_eq!(0, sends(&mut rig, HOST_MAC, &frame));
         assert_eq!(0, rig.live(), "{:?}", rig.all_drops());
@@ -120,7 +120,7 @@ fn with_service(frame: &Frame, service: u8) -> Vec<u8> {
 
 #[test]
 fn filter_tells_code_points_of_service_and_of_congestion_apart() {
-    fn marked(policy: &mut Policy) {
+    fn marked(snapshot: &mut Snapshot) {
         let marked = Rule::any()
             .with(Field::Ecn, 3, 3)
             .and_then(|rule| rule.with(Field::Dscp, 46, 46))
@@ -129,11 +129,11 @@ fn filter_tells_code_points_of_service_and_of_congestion_apart() {
             four: vec![marked],
             ..rule(ACCEPT, Conditions::default())
         };
-        policy.filter_by(filters(false, &[written]));
+        snapshot.filter_by(filters(false, &[written]));
     }
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: marked,
+        snapshot: marked,
         ..Plan::default()
     });
     let frame = packet::udp4(host(4_000), server());
@@ -157,13 +157,13 @@ fn is_marked(value: u32, mask: u32) -> Conditions {
 }
 
 /// Expedited forwarding is marked, and what is marked passes.
-fn marks(policy: &mut Policy) {
+fn marks(snapshot: &mut Snapshot) {
     let expedited = Written {
         four: vec![Rule::any().with(Field::Dscp, 46, 46).unwrap()],
         ..rule(sets(0x10, 0xf0), Conditions::default())
     };
     let one = rule(sets(0x1, 0x1), is_marked(0x10, 0xf0));
-    policy.filter_by(filters(true, &[expedited, one, rule(ACCEPT, is_marked(0x11, 0xff))]));
+    snapshot.filter_by(filters(true, &[expedited, one, rule(ACCEPT, is_marked(0x11, 0xff))]));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn filter_marks_sessions_and_later_rules_match_the_mark() {
     for translate in [false, true] {
         let mut rig = Rig::new(Plan {
             translate,
-            policy: marks,
+            snapshot: marks,
             ..Plan::default()
         });
         let frame = |port| packet::udp4(host(port), server());
@@ -184,8 +184,8 @@ fn filter_marks_sessions_and_later_rules_match_the_mark() {
         commit(&mut rig, translate, marks);
         assert_eq!(1, sends(&mut rig, HOST_MAC, &frame(4_000)), "{:?}", rig.all_drops());
         assert_eq!([0x11], *shown(&mut rig));
-        commit(&mut rig, translate, |policy| {
-            policy.filter_by(filters(true, &[rule(ACCEPT, is_marked(0x12, 0xff))]));
+        commit(&mut rig, translate, |snapshot| {
+            snapshot.filter_by(filters(true, &[rule(ACCEPT, is_marked(0x12, 0xff))]));
         });
         assert_eq!(0, sends(&mut rig, HOST_MAC, &frame(4_000)));
         assert_eq!(0, rig.live());
@@ -199,16 +199,16 @@ fn shown(rig: &mut Rig) -> Vec<u32> {
 
 #[test]
 fn filter_gives_no_mark_to_the_session_that_comes_behind_one_with_a_mark() {
-    fn one_port(policy: &mut Policy) {
+    fn one_port(snapshot: &mut Snapshot) {
         let marked = Written {
             four: vec![Rule::any().with(Field::SourcePort, 4_000, 4_000).unwrap()],
             ..rule(sets(7, u32::MAX), Conditions::default())
         };
-        policy.filter_by(filters(true, &[marked, rule(ACCEPT, Conditions::default())]));
+        snapshot.filter_by(filters(true, &[marked, rule(ACCEPT, Conditions::default())]));
     }
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: one_port,
+        snapshot: one_port,
         ..Plan::default()
     });
     assert_eq!(1, sends(&mut rig, HOST_MAC, &packet::udp4(host(4_000), server())));
@@ -219,8 +219,8 @@ fn filter_gives_no_mark_to_the_session_that_comes_behind_one_with_a_mark() {
     assert_eq!([0], *shown(&mut rig));
 }
 
-fn remarks(sessions: bool) -> fn(&mut Policy) {
-    fn by(policy: &mut Policy, sessions: bool) {
+fn remarks(sessions: bool) -> fn(&mut Snapshot) {
+    fn by(snapshot: &mut Snapshot, sessions: bool) {
         let rules = [
             rule(Action::SetDscp(10), Conditions::default()),
             Written {
@@ -230,11 +230,11 @@ fn remarks(sessions: bool) -> fn(&mut Policy) {
             },
             rule(ACCEPT, Conditions::default()),
         ];
-        policy.filter_by(filters(sessions, &rules));
+        snapshot.filter_by(filters(sessions, &rules));
     }
     match sessions {
-        true => |policy| by(policy, true),
-        false => |policy| by(policy, false),
+        true => |snapshot| by(snapshot, true),
+        false => |snapshot| by(snapshot, false),
     }
 }
 
@@ -250,7 +250,7 @@ fn filter_sets_the_code_point_of_all_packets_of_a_session_in_its_direction() {
     for translate in [false, true] {
         let mut rig = Rig::new(Plan {
             translate,
-            policy: remarks(true),
+            snapshot: remarks(true),
             ..Plan::default()
         });
         let frame = packet::udp4(host(4_000), server());
@@ -263,8 +263,8 @@ fn filter_sets_the_code_point_of_all_packets_of_a_session_in_its_direction() {
         let answers = rig.router_sends(&packet::udp4(server(), public));
         assert_eq!(0, service(&answers));
         // A commit leaves the session what it has; one without such rules gives new sessions nothing.
-        commit(&mut rig, translate, |policy| {
-            policy.filter_by(filters(true, &[rule(ACCEPT, Conditions::default())]));
+        commit(&mut rig, translate, |snapshot| {
+            snapshot.filter_by(filters(true, &[rule(ACCEPT, Conditions::default())]));
         });
         assert_eq!(46 << 2, service(&rig.send(INSIDE, &with_service(&frame, 0))));
         let other = with_service(&packet::udp4(host(4_001), server()), 12 << 2);
@@ -279,7 +279,7 @@ fn filter_sets_the_code_point_of_all_packets_of_a_session_in_its_direction() {
 fn filter_sets_the_code_point_packet_by_packet() {
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: remarks(false),
+        snapshot: remarks(false),
         ..Plan::default()
     });
     let frame = packet::udp4(host(4_000), server());
@@ -297,7 +297,7 @@ fn filter_sets_the_code_point_packet_by_packet() {
 fn filter_sets_the_code_point_of_ipv6() {
     let mut rig = Rig::new(Plan {
         translate: false,
-        policy: remarks(true),
+        snapshot: remarks(true),
         ..Plan::default()
     });
     let address = |text: &str, port| std::net::SocketAddrV6::new(text.parse().unwrap(), port, 0, 0);
@@ -314,7 +314,7 @@ fn filter_sets_the_code_point_of_ipv6() {
 
 #[test]
 fn filter_sets_congestion_and_leaves_the_code_point_of_service() {
-    fn clears(policy: &mut Policy, sessions: bool) {
+    fn clears(snapshot: &mut Snapshot, sessions: bool) {
         let rules = [
             rule(Action::SetEcn(0), Conditions::default()),
             Written {
@@ -323,14 +323,14 @@ fn filter_sets_congestion_and_leaves_the_code_point_of_service() {
             },
             rule(ACCEPT, Conditions::default()),
         ];
-        policy.filter_by(filters(sessions, &rules));
+        snapshot.filter_by(filters(sessions, &rules));
     }
-    let by_session: fn(&mut Policy) = |policy| clears(policy, true);
-    let by_packet: fn(&mut Policy) = |policy| clears(policy, false);
-    for (translate, policy) in [(false, by_session), (true, by_session), (false, by_packet)] {
+    let by_session: fn(&mut Snapshot) = |snapshot| clears(snapshot, true);
+    let by_packet: fn(&mut Snapshot) = |snapshot| clears(snapshot, false);
+    for (translate, snapshot) in [(false, by_session), (true, by_session), (false, by_packet)] {
         let mut rig = Rig::new(Plan {
             translate,
-            policy,
+            snapshot,
             ..Plan::default()
         });
         let frame = packet::udp4(host(4_000), server());

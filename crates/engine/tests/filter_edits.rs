@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use crate::rig::{OUTSIDE, Plan, Rig};
-use sluice_engine::policy::Policy;
+use sluice_engine::snapshot::Snapshot;
 use sluice_filter::{
     Action, Change, Counters, Field, Filters, Kind, Range, Rule, RuleList, Settings, Verdict, Written,
 };
@@ -33,9 +33,9 @@ fn all_udp() -> Written {
     }
 }
 
-fn start(policy: &mut Policy) {
+fn start(snapshot: &mut Snapshot) {
     let filters = Filters::new(&[all_udp()], &SETTINGS, Counters::new(1)).unwrap();
-    policy.filter_by(Arc::new(filters));
+    snapshot.filter_by(Arc::new(filters));
 }
 
 /// A gateway, and the list that its filter is edited by.
@@ -48,7 +48,7 @@ impl Edited {
     fn new(translate: bool) -> Self {
         let mut rig = Rig::new(Plan {
             translate,
-            policy: start,
+            snapshot: start,
             ..Plan::default()
         });
         let list = RuleList::new([(all_udp(), "udp")].into_iter(), SETTINGS, Counters::new(1)).unwrap();
@@ -182,7 +182,7 @@ fn commit_that_is_refused_leaves_what_sessions_have_to_follow() {
     let flow = from_host(1, [198, 51, 100, 7]);
     assert!(edited.passes(&flow));
     edited.insert(deny_to([198, 51, 100, 7]));
-    let mut larger = edited.rig.plane.policy().clone();
+    let mut larger = edited.rig.plane.snapshot().clone();
     larger.nat4.pools = sluice_nat::Pools::new(&[sluice_nat::Pool::new(0x0a00_0000, 0x0a00_ffff)]).unwrap();
     let routes = sluice_route::RouteSet::new(&[], &[]).unwrap();
     assert!(edited.rig.plane.commit(larger, std::slice::from_ref(&routes)).is_err());

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
 use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, v4};
-use sluice_engine::policy::Policy;
+use sluice_engine::snapshot::Snapshot;
 use sluice_filter::{Action, Counters, Field, Filters, Kind, NONE, Rule, Settings, Verdict, With, Written};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, IpNumber, Transport};
@@ -37,7 +37,7 @@ fn to_port(action: Action, protocol: u32, port: u32) -> Written {
 }
 
 /// What is forwarded passes.
-fn filter(policy: &mut Policy, sessions: bool, rules: &[Written]) {
+fn filter(snapshot: &mut Snapshot, sessions: bool, rules: &[Written]) {
     let settings = Settings {
         kind: Kind::Best,
         default: Verdict::Accept,
@@ -45,18 +45,18 @@ fn filter(policy: &mut Policy, sessions: bool, rules: &[Written]) {
         workers: 2,
     };
     let filters = Filters::new(rules, &settings, Counters::new(rules.len())).unwrap();
-    policy.filter_by(Arc::new(filters));
+    snapshot.filter_by(Arc::new(filters));
 }
 
 /// SSH over TCP, names over UDP, and nothing else.
-fn guarded(policy: &mut Policy) {
+fn guarded(snapshot: &mut Snapshot) {
     let rules = [to_port(ACCEPT, 6, 22), to_port(ACCEPT, 17, 53), gateway(DROP, &[])];
-    filter(policy, true, &rules);
+    filter(snapshot, true, &rules);
 }
 
-fn plan(policy: fn(&mut Policy)) -> Plan {
+fn plan(snapshot: fn(&mut Snapshot)) -> Plan {
     Plan {
-        policy,
+        snapshot,
         interfaces: |interfaces| interfaces.iter_mut().for_each(|interface| interface.host = true),
         ..Plan::default()
     }
@@ -64,7 +64,7 @@ fn plan(policy: fn(&mut Policy)) -> Plan {
 
 /// What rules have counted, by their places.
 fn counted<const N: usize>(rig: &Rig) -> [u64; N] {
-    let filters = rig.plane.policy().filter.as_ref().unwrap();
+    let filters = rig.plane.snapshot().filter.as_ref().unwrap();
     std::array::from_fn(|place| filters.counters.of(place as u32).unwrap().packets())
 }
 
@@ -74,7 +74,7 @@ fn punted(rig: &mut Rig) -> usize {
     for desk in &mut rig.desks {
         let taker = desk.to_hosts.as_mut().unwrap();
         while let Some((_, length)) = taker.head() {
-            taker.take(&mut vec![0; length]);
+            taker.pop(&mut vec![0; length]);
             count += 1;
         }
     }
@@ -99,7 +99,7 @@ fn comes_in(rig: &mut Rig, interface: u16, frame: &Frame) -> bool {
 #[track_caller]
 fn goes_out(rig: &mut Rig, interface: u16, frame: &Frame) {
     let queue = rig.desks[rig.owner].from_hosts.as_mut().unwrap();
-    assert!(queue.give(interface, [&frame.build(), &[]]));
+    assert!(queue.push(interface, [&frame.build(), &[]]));
     rig.round();
     assert_eq!(1, rig.sent().len(), "{:?}", rig.all_drops());
 }
@@ -223,10 +223,10 @@ fn error_about_a_flow_of_the_host_passes_and_one_about_another_is_asked_about() 
 
 #[test]
 fn echo_request_is_answered_where_a_rule_lets_it_in_and_answers_to_the_hosts_pass() {
-    fn inside_alone(policy: &mut Policy) {
+    fn inside_alone(snapshot: &mut Snapshot) {
         let echo = |family: u32| [(Field::Message, family << 8), (Field::Incoming, INSIDE.into())];
         filter(
-            policy,
+            snapshot,
             true,
             &[
                 gateway(ACCEPT, &echo(8)),
@@ -239,7 +239,7 @@ fn echo_request_is_answered_where_a_rule_lets_it_in_and_answers_to_the_hosts_pas
         let mut rig = Rig::new(match hosted {
             true => plan(inside_alone),
             false => Plan {
-                policy: inside_alone,
+                snapshot: inside_alone,
                 ..Plan::default()
             },
         });
@@ -286,7 +286,7 @@ fn fragments_to_the_host_share_what_became_of_the_first_one() {
             translate: false,
             ..plan(match sessions {
                 true => guarded,
-                false => |policy| filter(policy, false, &[to_port(ACCEPT, 17, 53), gateway(DROP, &[])]),
+                false => |snapshot| filter(snapshot, false, &[to_port(ACCEPT, 17, 53), gateway(DROP, &[])]),
             })
         });
         for (port, identification, passes) in [(53, 5, true), (54, 6, false)] {
@@ -316,8 +316,8 @@ fn fragments_to_the_host_share_what_became_of_the_first_one() {
 
 #[test]
 fn flows_to_the_gateway_are_known_where_what_is_forwarded_is_asked_about_packet_by_packet() {
-    let mut rig = Rig::new(plan(|policy| {
-        filter(policy, false, &[to_port(ACCEPT, 6, 22), gateway(DROP, &[])])
+    let mut rig = Rig::new(plan(|snapshot| {
+        filter(snapshot, false, &[to_port(ACCEPT, 6, 22), gateway(DROP, &[])])
     }));
     let (client, ssh) = (socket("192.168.1.10:40000"), socket("192.168.1.1:22"));
     for flags in [SYN, ACK, ACK] {
@@ -343,9 +343,9 @@ fn commit_that_denies_ends_what_was_let_in_and_leaves_what_the_host_has_begun() 
         packet::tcp4(peer, own).flags(SYN | ACK),
     );
     let commit = |rig: &mut Rig, rules: &[Written]| {
-        let (mut policy, routes) = rig::policy(&plan(guarded));
-        filter(&mut policy, true, rules);
-        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+        let (mut snapshot, routes) = rig::snapshot(&plan(guarded));
+        filter(&mut snapshot, true, rules);
+        rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
     };
     commit(&mut rig, &[to_port(ACCEPT, 6, 22), gateway(DROP, &[])]);
     assert!(comes_in(&mut rig, INSIDE, &more));
@@ -361,9 +361,9 @@ fn commit_that_denies_ends_what_was_let_in_and_leaves_what_the_host_has_begun() 
 
 #[test]
 fn who_is_rejected_is_told() {
-    fn rejecting(policy: &mut Policy) {
+    fn rejecting(snapshot: &mut Snapshot) {
         filter(
-            policy,
+            snapshot,
             true,
             &[gateway(Action::Decide(Verdict::Reject(With::Reset)), &[])],
         );
@@ -379,8 +379,8 @@ fn who_is_rejected_is_told() {
 
 #[test]
 fn groups_of_the_link_are_asked_about_where_a_host_hears_them() {
-    fn no_routing(policy: &mut Policy) {
-        filter(policy, true, &[gateway(DROP, &[(Field::Protocol, 89)])]);
+    fn no_routing(snapshot: &mut Snapshot) {
+        filter(snapshot, true, &[gateway(DROP, &[(Field::Protocol, 89)])]);
     }
     let mut rig = Rig::new(plan(no_routing));
     for (protocol, expected) in [(89, 0), (112, 1)] {
@@ -392,9 +392,9 @@ fn groups_of_the_link_are_asked_about_where_a_host_hears_them() {
 
 #[test]
 fn fragments_to_a_group_share_what_became_of_the_first_one_and_nobody_is_told() {
-    fn one_port(policy: &mut Policy) {
+    fn one_port(snapshot: &mut Snapshot) {
         let reject = Action::Decide(Verdict::Reject(With::PortUnreachable));
-        filter(policy, true, &[to_port(ACCEPT, 17, 520), gateway(reject, &[])]);
+        filter(snapshot, true, &[to_port(ACCEPT, 17, 520), gateway(reject, &[])]);
     }
     for (port, expected) in [(520, 2), (521, 0)] {
         let mut rig = Rig::new(plan(one_port));
@@ -443,12 +443,12 @@ fn flow_that_a_destination_rule_leads_to_the_host_is_asked_about_by_its_translat
         &packet::tcp4(client, "203.0.113.1:2023").flags(SYN)
     ));
     assert_eq!([1, 0, 1], counted(&rig));
-    let (mut policy, routes) = rig::policy(&Plan {
+    let (mut snapshot, routes) = rig::snapshot(&Plan {
         forwards: vec![to_host(2022), to_host(2023)],
         ..plan(guarded)
     });
-    filter(&mut policy, true, &[gateway(DROP, &[])]);
-    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+    filter(&mut snapshot, true, &[gateway(DROP, &[])]);
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
     assert!(!comes_in(
         &mut rig,
         OUTSIDE,
@@ -459,11 +459,11 @@ fn flow_that_a_destination_rule_leads_to_the_host_is_asked_about_by_its_translat
 
 #[test]
 fn rules_of_a_router_are_about_its_own_host_alone() {
-    fn of_the_second(policy: &mut Policy) {
-        policy.routers = vec![Default::default(); 2];
-        policy.routers.iter_mut().for_each(|router| router.filters = true);
-        policy.hosts = vec![Arc::default(), Arc::default()];
-        filter(policy, true, &[gateway(DROP, &[(Field::Context, 1)])]);
+    fn of_the_second(snapshot: &mut Snapshot) {
+        snapshot.routers = vec![Default::default(); 2];
+        snapshot.routers.iter_mut().for_each(|router| router.filters = true);
+        snapshot.hosts = vec![Arc::default(), Arc::default()];
+        filter(snapshot, true, &[gateway(DROP, &[(Field::Context, 1)])]);
     }
     let mut rig = Rig::new(Plan {
         translate: false,

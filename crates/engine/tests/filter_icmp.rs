@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig};
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, IpNumber, icmpv4::TimestampMessage};
-use sluice_engine::policy::Policy;
+use sluice_engine::snapshot::Snapshot;
 use sluice_filter::{Action, Counters, Field, Filters, Kind, Rule, Settings, Verdict, With, Written};
 use sluice_testkit::packet::{Frame, Transport, frame4, frame6};
 
@@ -33,7 +33,7 @@ fn echo_from(interface: u16, action: Action) -> Written {
     }
 }
 
-fn filter(policy: &mut Policy, rules: &[Written]) {
+fn filter(snapshot: &mut Snapshot, rules: &[Written]) {
     let settings = Settings {
         kind: Kind::Best,
         default: Verdict::Drop,
@@ -41,18 +41,18 @@ fn filter(policy: &mut Policy, rules: &[Written]) {
         workers: 1,
     };
     let filters = Filters::new(rules, &settings, Counters::new(rules.len())).unwrap();
-    policy.filter_by(Arc::new(filters));
+    snapshot.filter_by(Arc::new(filters));
 }
 
 fn packets(rig: &Rig, place: u32) -> u64 {
-    let filters = rig.plane.policy().filter.as_ref().unwrap();
+    let filters = rig.plane.snapshot().filter.as_ref().unwrap();
     filters.counters.of(place).unwrap().packets()
 }
 
-fn untranslated(policy: fn(&mut Policy)) -> Rig {
+fn untranslated(snapshot: fn(&mut Snapshot)) -> Rig {
     Rig::new(Plan {
         translate: false,
-        policy,
+        snapshot,
         ..Plan::default()
     })
 }
@@ -92,7 +92,7 @@ fn timestamp() -> Frame {
 
 #[test]
 fn filter_by_session_asks_about_echo_requests_against_a_session() {
-    let mut rig = untranslated(|policy| filter(policy, &[echo_from(INSIDE, ACCEPT), echo_from(OUTSIDE, ACCEPT)]));
+    let mut rig = untranslated(|snapshot| filter(snapshot, &[echo_from(INSIDE, ACCEPT), echo_from(OUTSIDE, ACCEPT)]));
     for six in [false, true] {
         assert_eq!(OUTSIDE, rig.host_sends(&message(six, false, false))[0].port);
         assert_eq!(INSIDE, rig.router_sends(&message(six, true, true))[0].port);
@@ -114,7 +114,7 @@ fn filter_by_session_asks_about_echo_requests_against_a_session() {
 
 #[test]
 fn filter_by_session_refuses_echo_requests_against_a_session_by_their_own_rule() {
-    let mut rig = untranslated(|policy| filter(policy, &[echo_from(INSIDE, ACCEPT), echo_from(OUTSIDE, REJECT)]));
+    let mut rig = untranslated(|snapshot| filter(snapshot, &[echo_from(INSIDE, ACCEPT), echo_from(OUTSIDE, REJECT)]));
     for six in [false, true] {
         assert_eq!(1, rig.host_sends(&message(six, false, false)).len());
         // An answer to what nobody has asked.
@@ -139,7 +139,7 @@ fn filter_by_session_refuses_echo_requests_against_a_session_by_their_own_rule()
 
 #[test]
 fn filter_by_session_asks_about_other_types_of_queries() {
-    let mut rig = untranslated(|policy| filter(policy, &[echo_from(INSIDE, ACCEPT)]));
+    let mut rig = untranslated(|snapshot| filter(snapshot, &[echo_from(INSIDE, ACCEPT)]));
     assert_eq!(1, rig.host_sends(&message(false, false, false)).len());
     assert!(rig.host_sends(&timestamp()).is_empty());
     assert_eq!(1, rig.drops("filter-default"), "{:?}", rig.all_drops());
@@ -152,7 +152,7 @@ fn filter_sees_messages_in_the_icmp_of_their_own_family_alone() {
     fn any<A: sluice_filter::Address>() -> Rule<A> {
         Rule::any().with(Field::Message, 0, 0xffff).unwrap()
     }
-    let mut rig = untranslated(|policy| {
+    let mut rig = untranslated(|snapshot| {
         let messages = Written {
             action: ACCEPT,
             four: vec![any()],
@@ -160,7 +160,7 @@ fn filter_sees_messages_in_the_icmp_of_their_own_family_alone() {
             applications: Vec::new(),
             conditions: Default::default(),
         };
-        filter(policy, &[messages]);
+        filter(snapshot, &[messages]);
     });
     let of = |protocol| Transport::Raw(IpNumber(protocol));
     for other in [frame4(HOST4, FAR4, of(58)), frame6(HOST6, FAR6, of(1))] {
@@ -206,7 +206,7 @@ fn filter_rejects_later_fragments_of_ipv6_by_an_error_and_those_of_ipv4_in_silen
 #[test]
 fn translated_sessions_leave_requests_against_them_unanswered() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| filter(policy, &[echo_from(INSIDE, ACCEPT), echo_from(OUTSIDE, ACCEPT)]),
+        snapshot: |snapshot| filter(snapshot, &[echo_from(INSIDE, ACCEPT), echo_from(OUTSIDE, ACCEPT)]),
         ..Plan::default()
     });
     let public = rig.public(&message(false, false, false));

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
 use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig, is_valid};
-use sluice_engine::policy::Policy;
+use sluice_engine::snapshot::Snapshot;
 use sluice_filter::{Action, Counters, Field, Filters, Kind, Rule, Settings, Verdict, Written};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::tcp::flag::{ACK, SYN};
@@ -23,7 +23,7 @@ fn port(action: Action, field: Field, port: u32) -> Written {
     }
 }
 
-fn filter(policy: &mut Policy, rules: &[Written]) {
+fn filter(snapshot: &mut Snapshot, rules: &[Written]) {
     let settings = Settings {
         kind: Kind::Best,
         default: Verdict::Drop,
@@ -31,13 +31,13 @@ fn filter(policy: &mut Policy, rules: &[Written]) {
         workers: 2,
     };
     let filters = Filters::new(rules, &settings, Counters::new(rules.len())).unwrap();
-    policy.filter_by(Arc::new(filters));
+    snapshot.filter_by(Arc::new(filters));
 }
 
 /// Questions to port 53, and no answers; port 80 by session; both directions of port 123.
-fn mixed(policy: &mut Policy) {
+fn mixed(snapshot: &mut Snapshot) {
     filter(
-        policy,
+        snapshot,
         &[
             port(UNTRACKED, Field::DestinationPort, 53),
             port(ACCEPT, Field::DestinationPort, 80),
@@ -47,30 +47,30 @@ fn mixed(policy: &mut Policy) {
     );
 }
 
-fn by_session(policy: &mut Policy) {
-    filter(policy, &[port(ACCEPT, Field::DestinationPort, 53)]);
+fn by_session(snapshot: &mut Snapshot) {
+    filter(snapshot, &[port(ACCEPT, Field::DestinationPort, 53)]);
 }
 
-fn rig(translate: bool, policy: fn(&mut Policy)) -> Rig {
+fn rig(translate: bool, snapshot: fn(&mut Snapshot)) -> Rig {
     Rig::new(Plan {
         translate,
-        policy,
+        snapshot,
         ..Plan::default()
     })
 }
 
-fn commit(rig: &mut Rig, policy: fn(&mut Policy)) {
+fn commit(rig: &mut Rig, snapshot: fn(&mut Snapshot)) {
     let plan = Plan {
         translate: false,
-        policy,
+        snapshot,
         ..Plan::default()
     };
-    let (policy, routes) = rig::policy(&plan);
-    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+    let (snapshot, routes) = rig::snapshot(&plan);
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
 }
 
 fn packets(rig: &Rig, place: u32) -> u64 {
-    let filters = rig.plane.policy().filter.as_ref().unwrap();
+    let filters = rig.plane.snapshot().filter.as_ref().unwrap();
     filters.counters.of(place).unwrap().packets()
 }
 
@@ -119,13 +119,13 @@ fn untracked_rule_leaves_sessions_to_the_others_of_its_list() {
 
 #[test]
 fn untracked_rule_lets_errors_pass_by_their_own_rules() {
-    let mut rig = rig(false, |policy| {
+    let mut rig = rig(false, |snapshot| {
         let errors = Written {
             four: vec![Rule::any().with(Field::Message, 0x300, 0x3ff).unwrap()],
             six: Vec::new(),
             ..port(ACCEPT, Field::DestinationPort, 0)
         };
-        filter(policy, &[port(UNTRACKED, Field::DestinationPort, 53), errors]);
+        filter(snapshot, &[port(UNTRACKED, Field::DestinationPort, 53), errors]);
     });
     let sent = rig.host_sends(&packet::udp4(host(), server(53)));
     let error = |kind| packet::icmp4_error(*server(0).ip(), *host().ip(), kind, 0, &sent[0].frame, 28);
@@ -179,10 +179,10 @@ fn untracked_rule_is_asked_about_later_fragments_with_the_ports_of_their_first()
     // By session they share what became of their first one.
     assert_eq!([0, 0], sends(&mut rig, &packet::udp4(host(), server(9)), 9));
     assert_eq!(1, rig.drops("filter-fragment"), "{:?}", rig.all_drops());
-    commit(&mut rig, |policy| {
+    commit(&mut rig, |snapshot| {
         let mut first = port(UNTRACKED, Field::DestinationPort, 53);
         first.four[0] = first.four[0].clone().with(Field::Fragment, 1, 1).unwrap();
-        filter(policy, &[first]);
+        filter(snapshot, &[first]);
     });
     assert_eq!([1, 0], sends(&mut rig, &packet::udp4(host(), server(53)), 10));
     assert_eq!(2, rig.drops("filter-fragment"), "{:?}", rig.all_drops());

@@ -339,7 +339,7 @@ fn link_local_of_ipv4_is_not_forwarded_with_or_without_translation() {
     for translate in [false, true] {
         let mut rig = Rig::new(Plan {
             translate,
-            policy: |policy| policy.interfaces[0].validation = SourceValidation::Loose,
+            snapshot: |snapshot| snapshot.interfaces[0].validation = SourceValidation::Loose,
             ..Plan::default()
         });
         for frame in [
@@ -365,8 +365,8 @@ fn source_validation_strict_wants_the_interface_of_the_route_back() {
     for translate in [false, true] {
         let mut rig = Rig::new(Plan {
             translate,
-            policy: |policy| {
-                for interface in &mut policy.interfaces {
+            snapshot: |snapshot| {
+                for interface in &mut snapshot.interfaces {
                     interface.validation = SourceValidation::Strict;
                 }
             },
@@ -389,7 +389,7 @@ fn source_validation_strict_wants_the_interface_of_the_route_back() {
 #[test]
 fn source_validation_loose_wants_any_route() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| policy.interfaces[0].validation = SourceValidation::Loose,
+        snapshot: |snapshot| snapshot.interfaces[0].validation = SourceValidation::Loose,
         ..plan()
     });
     // RFC 3704, 2.4: the default route is one.

@@ -18,8 +18,8 @@ fn question(port: u16) -> Frame {
 }
 
 fn commit(rig: &mut Rig, plan: &Plan) {
-    let (policy, routes) = rig::policy(plan);
-    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+    let (snapshot, routes) = rig::snapshot(plan);
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
     rig.plane.collect();
 }
 
@@ -71,7 +71,7 @@ fn commit_without_the_rule_ends_sessions_at_their_next_packet() {
     let public = rig.public(&question(1000));
     rig.public(&question(1001));
     let plan = Plan {
-        policy: |policy| policy.nat4.rules = Rules::default(),
+        snapshot: |snapshot| snapshot.nat4.rules = Rules::default(),
         ..Plan::default()
     };
     commit(&mut rig, &plan);
@@ -89,7 +89,7 @@ fn packets_of_one_burst_after_their_session_ended_are_decided_like_the_first() {
     let mut rig = Rig::new(Plan::default());
     rig.public(&question(1000));
     let plan = Plan {
-        policy: |policy| policy.nat4.rules = Rules::default(),
+        snapshot: |snapshot| snapshot.nat4.rules = Rules::default(),
         ..Plan::default()
     };
     commit(&mut rig, &plan);
@@ -177,13 +177,13 @@ fn commit_without_pools_ends_translated_sessions_and_the_first_ones_can_come_bac
     let mut rig = Rig::new(Plan::default());
     let public = rig.public(&question(1000));
     let without = Plan {
-        policy: |policy| (policy.nat4.rules, policy.nat4.pools) = (Rules::default(), Pools::default()),
+        snapshot: |snapshot| (snapshot.nat4.rules, snapshot.nat4.pools) = (Rules::default(), Pools::default()),
         ..Plan::default()
     };
     commit(&mut rig, &without);
     rig.host_sends(&question(1000));
     assert_eq!(0, rig.live());
-    while !rig.plane.is_settled() {
+    while !rig.plane.is_migrated() {
         rig.round();
     }
     commit(&mut rig, &Plan::default());
@@ -193,9 +193,9 @@ fn commit_without_pools_ends_translated_sessions_and_the_first_ones_can_come_bac
 #[test]
 fn commit_of_an_interface_more_is_refused() {
     let mut rig = Rig::new(Plan::default());
-    let (mut policy, routes) = rig::policy(&Plan::default());
-    let mut third = policy.interfaces[1].clone();
+    let (mut snapshot, routes) = rig::snapshot(&Plan::default());
+    let mut third = snapshot.interfaces[1].clone();
     third.tags = vec![sluice_wire::vlan::Tag::vlan(7)];
-    policy.interfaces.push(third);
-    assert!(rig.plane.commit(policy, std::slice::from_ref(&routes)).is_err());
+    snapshot.interfaces.push(third);
+    assert!(rig.plane.commit(snapshot, std::slice::from_ref(&routes)).is_err());
 }

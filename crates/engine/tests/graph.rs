@@ -8,17 +8,17 @@ use std::sync::Arc;
 use crate::rig::{
     self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig, plain, route, v4,
 };
-use sluice_engine::chains::{Action, Chains, Described, Written};
+use sluice_engine::chains::{Action, ChainText, Chains, ClassText};
 use sluice_engine::graph::{EDGES, Leave, NODES, Node, live, node};
 use sluice_engine::io::NO_PORT;
-use sluice_engine::policy::access::{Behind, Settings};
-use sluice_engine::policy::{Bridge, Policy, bridge_context};
 use sluice_engine::punt::ROUTED;
 use sluice_engine::reason::Reason;
 use sluice_engine::request::{Filter, Reply, Request};
+use sluice_engine::snapshot::sites::{SiteKey, SiteSettings};
+use sluice_engine::snapshot::{Bridge, Snapshot, bridge_context};
 use sluice_engine::stages::Stages;
 use sluice_engine::trace::Tracer;
-use sluice_engine::tunnels::Kind;
+use sluice_engine::tunnels::TunnelKind;
 use sluice_filter::{Field, Rule};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_nat::sites::context;
@@ -222,7 +222,7 @@ fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Ri
         let Reply::Traced(Some(tracer)) = rig.ask(worker, Request::EndTrace) else {
             panic!("no trace")
         };
-        for way in tracer.ways() {
+        for way in tracer.traces() {
             let mut before = None;
             for step in &way.steps {
                 let is_known = match traced(step.node) {
@@ -242,14 +242,14 @@ fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Ri
                 before = Some(step.exit);
             }
         }
-        watched += tracer.ways().len();
+        watched += tracer.traces().len();
     }
     assert!(watched > 300, "{name}");
     rig
 }
 
-fn chained(policy: &mut Policy) {
-    let step = |action: Action| Described {
+fn chained(snapshot: &mut Snapshot) {
+    let step = |action: Action| ClassText {
         text: format!("{action:?}"),
         action,
     };
@@ -260,7 +260,7 @@ fn chained(policy: &mut Policy) {
         six: Vec::new(),
         to: to.into(),
     };
-    let chain = |name: &str, actions: Vec<Action>| Written {
+    let chain = |name: &str, actions: Vec<Action>| ChainText {
         name: name.into(),
         steps: actions.into_iter().map(step).collect(),
     };
@@ -272,10 +272,10 @@ fn chained(policy: &mut Policy) {
         chain("voice", vec![Action::Forward]),
         chain("none", vec![Action::Drop]),
     ];
-    policy.chains = vec![Some(Arc::new(Chains::new(&written, 4).unwrap()))];
+    snapshot.chains = vec![Some(Arc::new(Chains::new(&written, 4).unwrap()))];
 }
 
-fn linked(interfaces: &mut Vec<sluice_engine::policy::Interface>) {
+fn linked(interfaces: &mut Vec<sluice_engine::snapshot::Interface>) {
     for (own, peer) in [(2u16, 3u16), (3, 2)] {
         let mut end = interfaces[0].clone();
         (end.port, end.peer) = (NO_PORT, Some(peer));
@@ -291,7 +291,7 @@ fn linked(interfaces: &mut Vec<sluice_engine::policy::Interface>) {
     }
 }
 
-fn bridged(interfaces: &mut [sluice_engine::policy::Interface]) {
+fn bridged(interfaces: &mut [sluice_engine::snapshot::Interface]) {
     for (interface, peer) in interfaces.iter_mut().zip([OUTSIDE, INSIDE]) {
         interface.bridge = Some(Bridge {
             peer,
@@ -302,9 +302,9 @@ fn bridged(interfaces: &mut [sluice_engine::policy::Interface]) {
     }
 }
 
-fn one_site() -> Settings {
-    Settings {
-        doors: vec![(INSIDE, Behind::One(context(0, 0, false)))],
+fn one_site() -> SiteSettings {
+    SiteSettings {
+        doors: vec![(INSIDE, SiteKey::One(context(0, 0, false)))],
         publics: vec![OUTSIDE],
         relays: vec![(0, v4("203.0.113.1"))],
     }
@@ -353,11 +353,11 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         };
         for via in [None, Some(Via::Refused(Refusal::Unreachable)), Some(nobody), None] {
             let routes = via.into_iter().map(|via| route("198.51.100.0", 24, via)).collect();
-            let (policy, routes) = rig::policy(&Plan {
+            let (snapshot, routes) = rig::snapshot(&Plan {
                 routes,
                 ..Plan::default()
             });
-            rig.plane.commit(policy, &[routes]).unwrap();
+            rig.plane.commit(snapshot, &[routes]).unwrap();
             match via {
                 Some(_) => drop(rig.host_sends(&question)),
                 None => assert_eq!(public, rig.public(&question)),
@@ -380,7 +380,7 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
     watch("neighbours unknown, no sessions", unknown, &mut seen);
     let several = Plan {
         workers: 3,
-        policy: chained,
+        snapshot: chained,
         ..plan(true)
     };
     watch("several workers and chains", several, &mut seen);
@@ -399,14 +399,14 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         let frame = |to: &str| udp("192.168.1.1:1", to).macs(INSIDE_MAC, HOST_MAC).build();
         for to in ["192.168.1.10:5", "192.168.1.78:5", "198.51.100.7:5", "224.0.0.5:5"] {
             let queue = rig.desks[owner].from_hosts.as_mut().unwrap();
-            assert!(queue.give(INSIDE, [&frame(to), &[]]));
+            assert!(queue.push(INSIDE, [&frame(to), &[]]));
         }
         rig.round();
     });
     let links = Plan {
         interfaces: linked,
         routes: vec![route("10.8.0.0", 16, over)],
-        policy: chained,
+        snapshot: chained,
         ..plan(true)
     };
     let own = DestinationRule {
@@ -433,7 +433,7 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
             udp("192.168.1.1:9", "192.168.1.10:9"),
         ] {
             let queue = rig.desks[owner].from_hosts.as_mut().unwrap();
-            assert!(queue.give(INSIDE, [&frame.build(), &[]]));
+            assert!(queue.push(INSIDE, [&frame.build(), &[]]));
             rig.round();
         }
     });
@@ -441,9 +441,9 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         rig.know(2, plain("10.9.0.3"), [2, 0, 0, 0, 9, 3]);
         rig.host_sends(&udp("192.168.1.10:4000", "10.8.0.1:5060"));
     });
-    let gre = tunnelled::tunnel(Kind::Gre, None, false);
+    let gre = tunnelled::tunnel(TunnelKind::Gre, None, false);
     watch_with("tunnels", tunnelled::plan(gre), &mut seen, |rig| {
-        let gre = tunnelled::tunnel(Kind::Gre, None, false);
+        let gre = tunnelled::tunnel(TunnelKind::Gre, None, false);
         rig.host_sends(&udp("192.168.1.10:4000", "10.77.0.5:53"));
         let answer = udp("10.77.0.5:53", "192.168.1.10:4000");
         rig.send(OUTSIDE, &tunnelled::arriving(&gre, &answer).build());
@@ -466,7 +466,7 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         let owner = rig.owner;
         for interface in [INSIDE, OUTSIDE | ROUTED] {
             let queue = rig.desks[owner].from_subscribers.as_mut().unwrap();
-            assert!(queue.give(interface, [&udp("203.0.113.1:67", "198.51.100.7:67").build(), &[]]));
+            assert!(queue.push(interface, [&udp("203.0.113.1:67", "198.51.100.7:67").build(), &[]]));
         }
         rig.round();
     });
@@ -482,7 +482,7 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
     });
     let looked = Plan {
         interfaces: |interfaces| bridged(interfaces),
-        policy: inspected::inspected,
+        snapshot: inspected::inspected,
         ..inspected::plan()
     };
     watch("inspection on a bridge", looked, &mut seen);
@@ -501,7 +501,7 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         .collect();
     assert_eq!(UNSEEN, unseen);
     let names = |rig: &Rig| -> BTreeSet<&str> {
-        let edges = live(rig.plane.policy(), &Stages::default(), None);
+        let edges = live(rig.plane.snapshot(), &Stages::default(), None);
         edges.iter().flat_map(|edge| [edge.from, edge.to]).collect()
     };
     assert!(names(&translating).contains("established") && !names(&translating).contains("inspect"));

@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
-use sluice_engine::policy::{Interface, Policy};
+use sluice_engine::snapshot::{Interface, Snapshot};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
 use sluice_testkit::packet::{self, flag};
 
@@ -17,7 +17,7 @@ fn hosted(interfaces: &mut [Interface]) {
 }
 
 /// Nothing passes.
-fn closed(policy: &mut Policy, sessions: bool) {
+fn closed(snapshot: &mut Snapshot, sessions: bool) {
     let settings = Settings {
         kind: Kind::Best,
         default: Verdict::Drop,
@@ -25,7 +25,7 @@ fn closed(policy: &mut Policy, sessions: bool) {
         workers: 2,
     };
     let filters = Filters::new(&[] as &[Written], &settings, Counters::new(0));
-    policy.filter_by(Arc::new(filters.unwrap()));
+    snapshot.filter_by(Arc::new(filters.unwrap()));
 }
 
 /// What can be enabled, with a pool that has the outside interface's own address.
@@ -37,17 +37,17 @@ fn plans() -> [(&'static str, Plan); 5] {
         interfaces: |interfaces| hosted(interfaces),
         ..Plan::default()
     };
-    let filtering = |policy, translate| Plan {
-        policy,
+    let filtering = |snapshot, translate| Plan {
+        snapshot,
         ..masquerading(translate)
     };
     let inspecting = Plan {
-        policy: |policy| {
+        snapshot: |snapshot| {
             inspected::inspected_by(
-                policy,
+                snapshot,
                 "drop tcp any any -> any any (msg:\"all\"; content:\"login\"; sid:1;)\n",
             );
-            inspected::change(policy, |on| on.interfaces = vec![true, true]);
+            inspected::change(snapshot, |on| on.interfaces = vec![true, true]);
         },
         inspection: inspected::plan().inspection,
         ..masquerading(true)
@@ -55,8 +55,8 @@ fn plans() -> [(&'static str, Plan); 5] {
     [
         ("nothing", masquerading(false)),
         ("translation", masquerading(true)),
-        ("filter by session", filtering(|policy| closed(policy, true), true)),
-        ("filter by packet", filtering(|policy| closed(policy, false), false)),
+        ("filter by session", filtering(|snapshot| closed(snapshot, true), true)),
+        ("filter by packet", filtering(|snapshot| closed(snapshot, false), false)),
         ("inspection", inspecting),
     ]
 }
@@ -81,7 +81,7 @@ fn talks(rig: &mut Rig, interface: u16, client: SocketAddrV4, own: SocketAddrV4,
             let taker = desk.to_hosts.as_mut().unwrap();
             while let Some((by, length)) = taker.head() {
                 let mut frame = vec![0; length];
-                taker.take(&mut frame);
+                taker.pop(&mut frame);
                 got.push((by, frame));
             }
         }
@@ -90,7 +90,7 @@ fn talks(rig: &mut Rig, interface: u16, client: SocketAddrV4, own: SocketAddrV4,
     for flags in [flag::SYN | flag::ACK, flag::ACK] {
         let answer = packet::tcp4(own, client).flags(flags).macs(macs[1], macs[0]).build();
         let queue = rig.desks[rig.owner].from_hosts.as_mut().unwrap();
-        assert!(queue.give(interface, [&answer, &[]]));
+        assert!(queue.push(interface, [&answer, &[]]));
         rig.round();
         let sent: Vec<_> = rig.sent().into_iter().map(|sent| (sent.port, sent.frame)).collect();
         assert_eq!(vec![(interface, answer)], sent, "{case}: {:?}", rig.all_drops());
@@ -124,8 +124,8 @@ fn session_with_an_own_address_outlives_that_everything_is_enabled() {
     });
     let (client, own) = ("198.51.100.7:40000".parse().unwrap(), "203.0.113.1:22".parse().unwrap());
     talks(&mut rig, OUTSIDE, client, own, "before");
-    let (mut policy, routes) = rig::policy(&after);
-    closed(&mut policy, true);
-    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+    let (mut snapshot, routes) = rig::snapshot(&after);
+    closed(&mut snapshot, true);
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
     talks(&mut rig, OUTSIDE, client, own, "after");
 }

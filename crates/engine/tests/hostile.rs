@@ -3,8 +3,8 @@
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluice_engine::datagrams::Limits;
-use sluice_engine::policy::access::{Behind, Row, Settings};
+use sluice_engine::snapshot::sites::{SiteKey, SiteSettings, TagRange};
+use sluice_engine::virtual_reassembly::Limits;
 use sluice_nat::sites::{Terminal, context};
 use sluice_testkit::packet::{Frame, Network, Transport};
 use sluice_testkit::strategy;
@@ -85,15 +85,15 @@ fn frames() -> impl Strategy<Value = Vec<(u16, Vec<u8>, Checksums)>> {
     .prop_map(|frames| frames.into_iter().map(|((i, bytes), c)| (i, bytes, c)).collect())
 }
 
-fn sites() -> Settings {
-    let row = Row {
+fn sites() -> SiteSettings {
+    let row = TagRange {
         outer: 100,
         first: 1,
         count: 2,
         context: context(0, 0, false),
     };
-    Settings {
-        doors: vec![(INSIDE, Behind::Tags(vec![row]))],
+    SiteSettings {
+        doors: vec![(INSIDE, SiteKey::Tags(vec![row]))],
         publics: vec![OUTSIDE],
         relays: vec![(0, u32::from_be_bytes([192, 168, 1, 1]))],
     }

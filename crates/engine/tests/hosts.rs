@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, is_valid};
-use sluice_engine::policy::Policy;
-use sluice_engine::punt::{Class, Host, LIMITS, Multicast};
+use sluice_engine::punt::{Host, LIMITS, Multicast, PuntClass};
+use sluice_engine::snapshot::Snapshot;
 use sluice_testkit::packet::{self, Frame, IpNumber, Transport, flag};
 use sluice_wire::ethernet::{BROADCAST, multicast4, multicast6};
 use sluice_wire::vlan::Tag;
 
-fn hosted(interfaces: &mut [sluice_engine::policy::Interface]) {
+fn hosted(interfaces: &mut [sluice_engine::snapshot::Interface]) {
     interfaces.iter_mut().for_each(|interface| interface.host = true);
 }
 
@@ -28,7 +28,7 @@ fn punted(rig: &mut Rig) -> Vec<(usize, u16, Vec<u8>)> {
         let taker = desk.to_hosts.as_mut().unwrap();
         while let Some((interface, length)) = taker.head() {
             let mut frame = vec![0; length];
-            taker.take(&mut frame);
+            taker.pop(&mut frame);
             all.push((worker, interface, frame));
         }
     }
@@ -39,7 +39,7 @@ fn punted(rig: &mut Rig) -> Vec<(usize, u16, Vec<u8>)> {
 fn host_of(rig: &mut Rig, interface: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let owner = rig.owner;
     let queue = rig.desks[owner].from_hosts.as_mut().unwrap();
-    assert!(queue.give(interface, [frame, &[]]));
+    assert!(queue.push(interface, [frame, &[]]));
     rig.round();
     rig.sent().into_iter().map(|sent| (sent.port, sent.frame)).collect()
 }
@@ -174,7 +174,7 @@ fn router_discovery_of_others_reaches_the_host() {
 #[test]
 fn host_that_wants_no_groups_gets_none() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| policy.hosts = vec![Arc::new(Host::new(LIMITS, Multicast::None, 2))],
+        snapshot: |snapshot| snapshot.hosts = vec![Arc::new(Host::new(LIMITS, Multicast::None, 2))],
         ..plan(false)
     });
     rig.send(INSIDE, &group(89, HOST, "224.0.0.5").build());
@@ -185,7 +185,7 @@ fn host_that_wants_no_groups_gets_none() {
 #[test]
 fn host_that_wants_all_groups_gets_those_beyond_the_link_too_and_no_other_frames() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| policy.hosts = vec![Arc::new(Host::new(LIMITS, Multicast::All, 2))],
+        snapshot: |snapshot| snapshot.hosts = vec![Arc::new(Host::new(LIMITS, Multicast::All, 2))],
         ..plan(false)
     });
     for frame in [
@@ -209,10 +209,10 @@ fn host_that_wants_all_groups_gets_those_beyond_the_link_too_and_no_other_frames
 #[test]
 fn class_without_a_rate_is_let_through_to_no_host() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| {
+        snapshot: |snapshot| {
             let mut limits = LIMITS;
-            limits[Class::Rest as usize] = (0, 1_000);
-            policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal, 2))];
+            limits[PuntClass::Rest as usize] = (0, 1_000);
+            snapshot.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal, 2))];
         },
         ..plan(false)
     });
@@ -237,15 +237,15 @@ fn router_without_a_host_takes_part_in_nothing() {
 
 #[test]
 fn flood_of_a_class_leaves_the_others_alone() {
-    fn small(policy: &mut Policy) {
-        policy.hosts = vec![Arc::new(Host::new(
-            [(10, 4); Class::ALL.len()],
+    fn small(snapshot: &mut Snapshot) {
+        snapshot.hosts = vec![Arc::new(Host::new(
+            [(10, 4); PuntClass::ALL.len()],
             Multicast::LinkLocal,
             2,
         ))];
     }
     let mut rig = Rig::new(Plan {
-        policy: small,
+        snapshot: small,
         ..plan(true)
     });
     let udp = |port: u16| {
@@ -274,17 +274,17 @@ fn flood_of_a_class_leaves_the_others_alone() {
     rig.pass(100);
     rig.host_sends(&classes[3].1);
     assert_eq!(1, punted(&mut rig).len());
-    let host = &rig.plane.policy().hosts[0];
-    assert_eq!((5, 4), (host.passed(Class::Routing), host.passed(Class::Rest)));
+    let host = &rig.plane.snapshot().hosts[0];
+    assert_eq!((5, 4), (host.passed(PuntClass::Routing), host.passed(PuntClass::Rest)));
 }
 
 /// What comes in by an interface takes nothing from what comes in by another.
 #[test]
 fn flood_by_an_interface_leaves_those_by_others_alone() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| {
-            policy.hosts = vec![Arc::new(Host::new(
-                [(10, 4); Class::ALL.len()],
+        snapshot: |snapshot| {
+            snapshot.hosts = vec![Arc::new(Host::new(
+                [(10, 4); PuntClass::ALL.len()],
                 Multicast::LinkLocal,
                 2,
             ))];
@@ -303,9 +303,9 @@ fn flood_by_an_interface_leaves_those_by_others_alone() {
 #[test]
 fn queue_that_nobody_empties_drops_what_comes_next() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| {
-            let limits = [(1_000_000, 1_000_000); Class::ALL.len()];
-            policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal, 2))];
+        snapshot: |snapshot| {
+            let limits = [(1_000_000, 1_000_000); PuntClass::ALL.len()];
+            snapshot.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal, 2))];
         },
         ..plan(false)
     });
@@ -452,7 +452,7 @@ fn neighbour_of_a_host_is_asked_for_and_its_packet_waits() {
         "{:?}",
         rig.all_drops()
     );
-    assert_eq!(1, rig.plane.policy().hosts[0].passed(Class::Arp));
+    assert_eq!(1, rig.plane.snapshot().hosts[0].passed(PuntClass::Arp));
     // One of whom only the link knows.
     let six = packet::udp6("[fe80::1]:521", "[fe80::10]:521");
     let sent = host_of(&mut rig, INSIDE, &six.build());
@@ -537,10 +537,10 @@ fn routers_are_policed_apart() {
             hosted(interfaces);
             interfaces[1].router = 1;
         },
-        policy: |policy| {
-            policy.routers = vec![Default::default(); 2];
-            let few = Host::new([(1, 2); Class::ALL.len()], Multicast::LinkLocal, 2);
-            policy.hosts = vec![Arc::new(few), Arc::default()];
+        snapshot: |snapshot| {
+            snapshot.routers = vec![Default::default(); 2];
+            let few = Host::new([(1, 2); PuntClass::ALL.len()], Multicast::LinkLocal, 2);
+            snapshot.hosts = vec![Arc::new(few), Arc::default()];
         },
         ..plan(false)
     });
@@ -558,23 +558,23 @@ fn routers_are_policed_apart() {
 #[test]
 fn host_stays_over_a_commit_that_does_not_change_it_and_counts_on_over_any() {
     let mut rig = Rig::new(plan(false));
-    let (_, routes) = rig::policy(&plan(false));
+    let (_, routes) = rig::snapshot(&plan(false));
     rig.send(INSIDE, &group(89, HOST, "224.0.0.5").build());
-    for (limits, expected) in [(LIMITS, false), (LIMITS, true), ([(7, 7); Class::ALL.len()], false)] {
-        let mut policy = rig.plane.policy().clone();
-        let before = policy.hosts[0].clone();
-        policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal, 2))];
-        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
-        let host = &rig.plane.policy().hosts[0];
+    for (limits, expected) in [(LIMITS, false), (LIMITS, true), ([(7, 7); PuntClass::ALL.len()], false)] {
+        let mut snapshot = rig.plane.snapshot().clone();
+        let before = snapshot.hosts[0].clone();
+        snapshot.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal, 2))];
+        rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
+        let host = &rig.plane.snapshot().hosts[0];
         assert_eq!(expected, Arc::ptr_eq(&before, host));
-        assert_eq!(1, host.passed(Class::Routing));
+        assert_eq!(1, host.passed(PuntClass::Routing));
     }
     let bgp = packet::tcp4("192.168.1.10:40000", "192.168.1.1:179");
     (0..20).for_each(|_| assert_eq!(0, rig.host_sends(&bgp).len()));
     assert_eq!(
         (1 + 7, 8),
         (
-            rig.plane.policy().hosts[0].passed(Class::Routing),
+            rig.plane.snapshot().hosts[0].passed(PuntClass::Routing),
             punted(&mut rig).len()
         )
     );

@@ -90,7 +90,7 @@ fn what_came_ahead_of_a_gap_goes_with_its_shard() {
     let talk = Talk::open(&mut rig, 40_000);
     assert_eq!(1, rig.host_sends(&talk.data(6, b"vil")).len());
     for shard in 0..4 {
-        let from = rig.plane.setup().owners.of(shard).unwrap();
+        let from = rig.plane.start_parameters().owners.of(shard).unwrap();
         let to = 1 - from;
         let moves = [
             (to, Request::Expect { shard }),
@@ -154,9 +154,9 @@ fn urgent_pointer_is_cleared_and_counted_where_that_is_configured() {
         let mut rig = Rig::new(plan());
         if clear {
             rig = Rig::new(Plan {
-                policy: |policy| {
-                    inspected::inspected(policy);
-                    inspected::change(policy, |inspection| inspection.settings.clear_urgent = true);
+                snapshot: |snapshot| {
+                    inspected::inspected(snapshot);
+                    inspected::change(snapshot, |inspection| inspection.settings.clear_urgent = true);
                 },
                 ..plan()
             });
@@ -326,9 +326,9 @@ fn connection_that_was_reset_is_not_taken_up_in_its_midst_after_its_session() {
 #[test]
 fn sessions_of_interfaces_that_are_not_inspected_are_not() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| {
-            inspected::inspected(policy);
-            inspected::change(policy, |inspection| inspection.interfaces = vec![false, false]);
+        snapshot: |snapshot| {
+            inspected::inspected(snapshot);
+            inspected::change(snapshot, |inspection| inspection.interfaces = vec![false, false]);
         },
         ..plan()
     });

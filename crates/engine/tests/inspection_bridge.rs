@@ -3,8 +3,8 @@
 
 use crate::inspected::{self, bypassed, ledger, say};
 use crate::rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
-use sluice_engine::policy::{Bridge, Interface, Policy, bridge_context};
 use sluice_engine::reason::Reason;
+use sluice_engine::snapshot::{Bridge, Interface, Snapshot, bridge_context};
 use sluice_inspect::Skipped;
 use sluice_inspect::stream::{Exception, Policy as Exceptional};
 use sluice_testkit::packet::{self, Frame, flag};
@@ -25,24 +25,24 @@ fn bridged(interfaces: &mut [Interface]) {
 }
 
 /// A bridge of which one side is inspected.
-fn plan(policy: fn(&mut Policy)) -> Plan {
+fn plan(snapshot: fn(&mut Snapshot)) -> Plan {
     Plan {
         translate: false,
         known_neighbours: false,
         interfaces: |interfaces| bridged(interfaces),
-        policy,
+        snapshot,
         ..inspected::plan()
     }
 }
 
-fn passes_unparsable(policy: &mut Policy) {
-    inspected::inspected(policy);
-    say(policy, Exception::Unparsable, Exceptional::Pass);
+fn passes_unparsable(snapshot: &mut Snapshot) {
+    inspected::inspected(snapshot);
+    say(snapshot, Exception::Unparsable, Exceptional::Pass);
 }
 
-fn detects(policy: &mut Policy) {
-    inspected::inspected(policy);
-    inspected::change(policy, |on| on.settings.passive = true);
+fn detects(snapshot: &mut Snapshot) {
+    inspected::inspected(snapshot);
+    inspected::change(snapshot, |on| on.settings.passive = true);
 }
 
 /// How many frames come out of the other interface.
@@ -186,9 +186,9 @@ fn what_cannot_be_parsed_is_dropped_by_name_over_a_bridge_that_prevents() {
 
 #[test]
 fn what_cannot_be_parsed_goes_on_and_is_counted_by_policy_and_where_rules_only_detect() {
-    for policy in [passes_unparsable, detects] {
+    for snapshot in [passes_unparsable, detects] {
         for (name, frame) in unparsable() {
-            let mut rig = Rig::new(plan(policy));
+            let mut rig = Rig::new(plan(snapshot));
             for interface in [INSIDE, OUTSIDE] {
                 assert_eq!(1, over(&mut rig, interface, &frame), "{name}: {:?}", rig.all_drops());
             }
@@ -357,9 +357,9 @@ fn icmp_error_about_a_later_fragment_passes() {
 #[test]
 fn icmp_error_of_which_nobody_can_tell_whose_it_is_is_dropped_where_unseen_beginnings_are() {
     let syn = segment(CLIENT, SERVER).flags(flag::SYN).numbers(99, 0).build();
-    let mut rig = Rig::new(plan(|policy| {
-        inspected::inspected(policy);
-        say(policy, Exception::Midstream, Exceptional::DropPacket);
+    let mut rig = Rig::new(plan(|snapshot| {
+        inspected::inspected(snapshot);
+        say(snapshot, Exception::Midstream, Exceptional::DropPacket);
     }));
     assert_eq!(1, over(&mut rig, INSIDE, &syn));
     assert_eq!(0, over(&mut rig, OUTSIDE, &error(&syn[14..34])));

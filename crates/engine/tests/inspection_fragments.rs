@@ -221,9 +221,9 @@ fn datagrams_bytes_and_fragments_that_wait_are_bounded() {
     assert_eq!(2, ledger(&mut rig).waiting);
     // Seventy bytes: two of 32, of which the oldest gives way.
     let mut rig = Rig::new(Plan {
-        policy: |policy| {
-            inspected::inspected(policy);
-            inspected::change(policy, |inspection| inspection.fragments.bytes = 70);
+        snapshot: |snapshot| {
+            inspected::inspected(snapshot);
+            inspected::change(snapshot, |inspection| inspection.fragments.bytes = 70);
         },
         ..plain()
     });
@@ -250,9 +250,9 @@ fn datagram_of_fragments_with_a_wrong_checksum_is_what_the_policy_says() {
         assert_eq!(0, send(&mut rig, &parts, false).len());
         assert_eq!(3, rig.drops("stream-bad-checksum"));
         let mut rig = Rig::new(Plan {
-            policy: |policy| {
-                inspected::inspected(policy);
-                inspected::say(policy, Exception::BadChecksum, Exceptional::Pass);
+            snapshot: |snapshot| {
+                inspected::inspected(snapshot);
+                inspected::say(snapshot, Exception::BadChecksum, Exceptional::Pass);
             },
             ..plain()
         });
@@ -424,7 +424,7 @@ fn fragments_that_wait_go_along_when_their_shard_goes_to_another_worker() {
     let parts = pieces(&whole, &[4, 8], 7);
     assert_eq!(0, send(&mut rig, &parts[..2], false).len());
     for shard in 0..2 {
-        let from = usize::from(rig.plane.setup().owners.of(shard).unwrap());
+        let from = usize::from(rig.plane.start_parameters().owners.of(shard).unwrap());
         let to = 1 - from;
         assert!(matches!(rig.ask(to, Request::Expect { shard }), Reply::Done));
         assert!(matches!(
@@ -432,7 +432,7 @@ fn fragments_that_wait_go_along_when_their_shard_goes_to_another_worker() {
             Reply::Done
         ));
         assert!(matches!(rig.ask(from, Request::Release), Reply::Done));
-        while rig.plane.setup().owners.of(shard) != Some(to as u16) {
+        while rig.plane.start_parameters().owners.of(shard) != Some(to as u16) {
             rig.round();
         }
         rig.round();

@@ -1,12 +1,12 @@
-//! What is done about what can't be inspected, and while there is too much of it: by policy, by class, and always counted.
+//! What is done about what can't be inspected, and while there is too much of it: by snapshot, by class, and always counted.
 
 use std::net::SocketAddrV4;
 
 use crate::inspected::{self, Ledger, Talk, assured, bypassed, ledger, pieces, plan, say};
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
 use proptest::prelude::*;
-use sluice_engine::inspection::{Class, Inspection, Overload, Shed};
-use sluice_engine::policy::Policy;
+use sluice_engine::inspection::{Class, InspectionPolicy, Overload, Shed};
+use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Skipped;
 use sluice_inspect::protocols::Anomaly;
 use sluice_inspect::stream::{Exception, Policy as Exceptional};
@@ -17,9 +17,9 @@ use sluice_wire::Checksums;
 macro_rules! saying {
     ($exception:ident, $said:ident) => {
         Plan {
-            policy: |policy| {
-                inspected::inspected(policy);
-                say(policy, Exception::$exception, Exceptional::$said);
+            snapshot: |snapshot| {
+                inspected::inspected(snapshot);
+                say(snapshot, Exception::$exception, Exceptional::$said);
             },
             ..plan()
         }
@@ -253,7 +253,7 @@ fn stream_that_no_window_is_left_for_is_dropped_or_goes_on_as_its_policy_says() 
 }
 
 /// By class: web is inspected less, names are dropped, one network and everything over UDP is bypassed.
-fn shedding(inspection: &mut Inspection) {
+fn shedding(inspection: &mut InspectionPolicy) {
     inspection.overload = Overload {
         begins: 64,
         ends: 16,
@@ -283,9 +283,9 @@ fn shedding(inspection: &mut Inspection) {
     };
 }
 
-fn overloaded(policy: &mut Policy) {
-    inspected::inspected(policy);
-    inspected::change(policy, shedding);
+fn overloaded(snapshot: &mut Snapshot) {
+    inspected::inspected(snapshot);
+    inspected::change(snapshot, shedding);
 }
 
 /// Frames of the host that come behind so many that the worker has too much to do.
@@ -309,7 +309,7 @@ fn datagram(to: &str, data: &[u8]) -> Frame {
 
 fn shedder() -> Plan {
     Plan {
-        policy: overloaded,
+        snapshot: overloaded,
         ..plan()
     }
 }
@@ -317,9 +317,9 @@ fn shedder() -> Plan {
 #[test]
 fn flows_of_a_class_that_is_bypassed_are_not_inspected_and_counted() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| {
-            inspected::inspected(policy);
-            inspected::change(policy, |inspection| {
+        snapshot: |snapshot| {
+            inspected::inspected(snapshot);
+            inspected::change(snapshot, |inspection| {
                 inspection.bypass = vec![Class {
                     protocol: Some(17),
                     networks: vec![("198.51.100.8".parse().unwrap(), 29)],
@@ -503,26 +503,26 @@ fn frame(event: &Event) -> Option<(u16, Vec<u8>)> {
     }
 }
 
-fn policies() -> Vec<fn(&mut Policy)> {
+fn snapshots() -> Vec<fn(&mut Snapshot)> {
     vec![
         overloaded,
-        |policy| {
-            overloaded(policy);
+        |snapshot| {
+            overloaded(snapshot);
             Exception::ALL
                 .iter()
-                .for_each(|&all| say(policy, all, Exceptional::Pass));
+                .for_each(|&all| say(snapshot, all, Exceptional::Pass));
         },
-        |policy| {
-            overloaded(policy);
+        |snapshot| {
+            overloaded(snapshot);
             Exception::ALL
                 .iter()
-                .for_each(|&all| say(policy, all, Exceptional::Bypass));
+                .for_each(|&all| say(snapshot, all, Exceptional::Bypass));
         },
-        |policy| {
-            overloaded(policy);
+        |snapshot| {
+            overloaded(snapshot);
             Exception::ALL
                 .iter()
-                .for_each(|&all| say(policy, all, Exceptional::DropFlow));
+                .for_each(|&all| say(snapshot, all, Exceptional::DropFlow));
         },
     ]
 }
@@ -533,12 +533,12 @@ proptest! {
     #[test]
     fn packets_inspected_bypassed_and_dropped_are_those_received(
         events in events(),
-        policy in prop::sample::select(policies()),
+        snapshot in prop::sample::select(snapshots()),
         workers in prop::sample::select(vec![1usize, 3]),
         translate in any::<bool>(),
         at_once in any::<bool>(),
     ) {
-        let mut rig = Rig::new(Plan { policy, workers, translate, ..plan() });
+        let mut rig = Rig::new(Plan { snapshot, workers, translate, ..plan() });
         let mut came = 0;
         for event in &events {
             match event {

@@ -4,9 +4,9 @@ use std::sync::{Arc, Weak};
 
 use crate::inspected::{self, Talk, alerts, inspected_by, ledger, payloads, plan};
 use crate::rig::{self, Plan, Rig};
-use sluice_engine::inspection::renewal::{FINISH, RenewalError};
-use sluice_engine::plane::PlaneError;
-use sluice_engine::policy::Policy;
+use sluice_engine::control_plane::ControlPlaneError;
+use sluice_engine::inspection::rule_updates::{GRACE_PERIOD, RuleUpdateError};
+use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Ruleset;
 use sluice_testkit::packet;
 
@@ -28,18 +28,18 @@ alert tcp any any -> any 80 (msg:"notes"; flow:to_server,established; flowbits:s
 const SHORT: &str = r#"alert tcp any any -> any 80 (msg:"short"; flow:to_server,established; content:"~"; sid:31;)"#;
 
 /// Milliseconds after which flows that are under way go by other rules.
-const OVER: u64 = FINISH / 1_000_000 + 200;
+const OVER: u64 = GRACE_PERIOD / 1_000_000 + 200;
 
-fn others(policy: &mut Policy) {
-    inspected_by(policy, OTHERS);
+fn others(snapshot: &mut Snapshot) {
+    inspected_by(snapshot, OTHERS);
 }
 
-fn commit(rig: &mut Rig, change: fn(&mut Policy)) -> Result<u32, PlaneError> {
-    let (policy, routes) = rig::policy(&Plan {
-        policy: change,
+fn commit(rig: &mut Rig, change: fn(&mut Snapshot)) -> Result<u32, ControlPlaneError> {
+    let (snapshot, routes) = rig::snapshot(&Plan {
+        snapshot: change,
         ..plan()
     });
-    rig.plane.commit(policy, std::slice::from_ref(&routes))
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes))
 }
 
 fn reopened(rig: &Rig) -> u64 {
@@ -47,7 +47,7 @@ fn reopened(rig: &Rig) -> u64 {
 }
 
 fn rules(rig: &Rig) -> Weak<Ruleset> {
-    Arc::downgrade(&rig.plane.policy().inspection.as_ref().unwrap().rules)
+    Arc::downgrade(&rig.plane.snapshot().inspection.as_ref().unwrap().rules)
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn connection_that_goes_over_is_searched_from_what_is_kept_of_its_message() {
 #[test]
 fn notes_that_rules_took_of_a_flow_are_not_those_of_other_rules() {
     let mut rig = Rig::new(Plan {
-        policy: others,
+        snapshot: others,
         ..plan()
     });
     let talk = Talk::open(&mut rig, 40_000);
@@ -132,7 +132,7 @@ fn notes_that_rules_took_of_a_flow_are_not_those_of_other_rules() {
     let numbers = |rig: &mut Rig| alerts(rig).iter().map(|alert| alert.rule.number).collect::<Vec<_>>();
     assert_eq!(1, numbers(&mut rig).len());
     // The first note is another one there.
-    commit(&mut rig, |policy| inspected_by(policy, OTHER_NOTES)).unwrap();
+    commit(&mut rig, |snapshot| inspected_by(snapshot, OTHER_NOTES)).unwrap();
     rig.host_sends(&talk.data(7, b"strange"));
     assert_eq!(1, numbers(&mut rig).len());
     rig.pass(OVER);
@@ -149,7 +149,7 @@ fn rules_that_nothing_is_searched_for_are_asked_once_a_flow_has_gone_over() {
     let mut rig = Rig::new(plan());
     let talk = Talk::open(&mut rig, 40_000);
     rig.host_sends(&talk.data(0, b"harmless"));
-    commit(&mut rig, |policy| inspected_by(policy, SHORT)).unwrap();
+    commit(&mut rig, |snapshot| inspected_by(snapshot, SHORT)).unwrap();
     assert_eq!(1, rig.host_sends(&talk.data(8, b"~")).len());
     rig.pass(OVER);
     assert_eq!(1, rig.host_sends(&talk.data(9, &[b'.'; 1400])).len());
@@ -240,12 +240,12 @@ fn commits_that_no_worker_has_followed_are_refused_until_one_has() {
     for _ in 0..4 {
         commit(&mut rig, others).unwrap();
     }
-    let generation = rig.plane.policy().generation;
+    let generation = rig.plane.snapshot().generation;
     assert!(matches!(
         commit(&mut rig, others),
-        Err(PlaneError::Renewal(RenewalError::Unfollowed))
+        Err(ControlPlaneError::Renewal(RuleUpdateError::Unfollowed))
     ));
-    assert_eq!(generation, rig.plane.policy().generation);
+    assert_eq!(generation, rig.plane.snapshot().generation);
     rig.pass(100);
     commit(&mut rig, others).unwrap();
     rig.pass(100);
@@ -274,14 +274,14 @@ fn workers_without_shards_follow_too() {
 fn commit_that_is_refused_leaves_the_rules() {
     let mut rig = Rig::new(plan());
     let before = Talk::open(&mut rig, 40_000);
-    let (policy, routes) = rig::policy(&Plan {
-        policy: |policy| {
-            others(policy);
-            policy.interfaces.push(policy.interfaces[0].clone());
+    let (snapshot, routes) = rig::snapshot(&Plan {
+        snapshot: |snapshot| {
+            others(snapshot);
+            snapshot.interfaces.push(snapshot.interfaces[0].clone());
         },
         ..plan()
     });
-    assert!(rig.plane.commit(policy, std::slice::from_ref(&routes)).is_err());
+    assert!(rig.plane.commit(snapshot, std::slice::from_ref(&routes)).is_err());
     rig.pass(OVER);
     let after = Talk::open(&mut rig, 40_001);
     for talk in [&before, &after] {
@@ -299,7 +299,7 @@ fn shard_that_moves_before_it_has_followed_follows_where_it_is() {
     let talk = Talk::open(&mut rig, 40_000);
     assert_eq!(1, rig.host_sends(&talk.data(0, b"some ev")).len());
     for shard in 0..4 {
-        let from = rig.plane.setup().owners.of(shard).unwrap();
+        let from = rig.plane.start_parameters().owners.of(shard).unwrap();
         let to = 1 - from;
         let moves = [
             (to, Request::Expect { shard }),

@@ -32,7 +32,7 @@ fn gateway(links: &[LinkShare], rate: Option<u64>) -> Gateway {
             parent.link.addresses.clear();
             interfaces.push(parent);
         },
-        move |policy| policy.share_by(Vec::new(), given.clone()),
+        move |snapshot| snapshot.share_by(Vec::new(), given.clone()),
     )
 }
 

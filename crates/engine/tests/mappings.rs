@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, Sent, flow, plain};
-use sluice_engine::policy::Events;
+use sluice_engine::snapshot::EventSettings;
 use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, PortSelection, Rate, SubscriberLimits};
 use sluice_nat::deterministic::{Algorithm, Deterministic};
 use sluice_nat::event::{Event, EventKind, EventKinds};
@@ -599,7 +599,7 @@ fn pool_and_router_limits_refuse_the_new_and_count_what_ends() {
         let mut rig = rig(Plan {
             workers,
             change_pool: |pool| pool.limits.sessions = Some(5),
-            policy: |policy| policy.routers[0].limits.sessions = Some(4),
+            snapshot: |snapshot| snapshot.routers[0].limits.sessions = Some(4),
             ..Plan::default()
         });
         let open = |rig: &mut Rig, port: u16| rig.host_sends(&packet::udp4(inside(port), socket(REMOTES[0])))[0].port;
@@ -608,13 +608,13 @@ fn pool_and_router_limits_refuse_the_new_and_count_what_ends() {
         rig.seconds(310);
         assert_eq!(0, rig.live());
         assert_eq!(4, (7000..7010).filter(|&port| open(&mut rig, port) == OUTSIDE).count());
-        let meters = &rig.plane.setup().meters;
+        let meters = &rig.plane.start_parameters().meters;
         assert_eq!(
             (4, 4),
             (meters.router(0).unwrap().sessions(), meters.pool(0).unwrap().sessions())
         );
         rig.seconds(310);
-        let meters = &rig.plane.setup().meters;
+        let meters = &rig.plane.start_parameters().meters;
         assert_eq!(
             (0, 0),
             (meters.router(0).unwrap().sessions(), meters.pool(0).unwrap().sessions())
@@ -667,30 +667,30 @@ fn pool_that_maps_in_another_way_ends_its_sessions_and_lends_again() {
             rig.public(&packet::tcp4(other(6000 + port), socket(REMOTES[1])).flags(flag::SYN));
         }
         let blocks = (turn == 1).then(Blocks::default);
-        let (mut policy, routes) = rig::policy(&Plan { behaviour, ..plan() });
+        let (mut snapshot, routes) = rig::snapshot(&Plan { behaviour, ..plan() });
         if blocks.is_some() {
-            policy = rig::policy(&Plan {
+            snapshot = rig::snapshot(&Plan {
                 behaviour,
                 change_pool: |pool| pool.blocks = Some(Blocks::default()),
                 ..plan()
             })
             .0;
         }
-        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
-        while !rig.plane.is_settled() {
+        rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
+        while !rig.plane.is_migrated() {
             rig.round();
         }
         assert_eq!(0, rig.live(), "turn {turn}");
     }
     // A change that leaves the way ports are lent as it was ends nothing.
     let public = rig.public(&packet::udp4(inside(6000), socket(REMOTES[0])));
-    let (policy, routes) = rig::policy(&Plan {
+    let (snapshot, routes) = rig::snapshot(&Plan {
         behaviour: behaviours[2],
         pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits() + 2)],
         ..plan()
     });
-    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
-    while !rig.plane.is_settled() {
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
+    while !rig.plane.is_migrated() {
         rig.round();
     }
     assert_eq!(public, rig.public(&packet::udp4(inside(6000), socket(REMOTES[0]))));
@@ -708,7 +708,7 @@ fn events_of_blocks_say_who_had_which_ports_and_a_full_queue_makes_nobody_wait()
                 spare: false,
             });
         },
-        events: Events {
+        events: EventSettings {
             wanted: EventKinds::ALL,
             most,
         },

@@ -100,7 +100,7 @@ proptest! {
                 filtering: Filtering::AddressAndPortDependent,
                 ..if independent { Behaviour::default() } else { Behaviour::ADDRESS_AND_PORT_DEPENDENT }
             },
-            policy: |policy| policy.limits[2] = (u64::MAX / 4, 1 << 30),
+            snapshot: |snapshot| snapshot.limits[2] = (u64::MAX / 4, 1 << 30),
             ..Plan::default()
         });
         for number in 0..4 {

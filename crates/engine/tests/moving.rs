@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
 use sluice_engine::request::{Reply, Request};
-use sluice_engine::worker::HELD;
+use sluice_engine::worker::MAX_HELD;
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Checksums;
 
@@ -58,7 +58,7 @@ fn rig(style: Style) -> Rig {
 
 /// The shard of a host, as subsets are hashed.
 fn shard_of(rig: &Rig, number: u8) -> u16 {
-    let steering = &rig.plane.setup().steering;
+    let steering = &rig.plane.start_parameters().steering;
     let hash = steering.key(false).hash(&host(number).octets());
     (hash & (steering.shards().count() - 1)) as u16
 }
@@ -90,7 +90,7 @@ impl Traffic {
     fn new(seed: u64, style: Style) -> Self {
         let rig = rig(style);
         let mut dice = Dice(seed);
-        let owners = rig.plane.setup().owners.iter().map(usize::from);
+        let owners = rig.plane.start_parameters().owners.iter().map(usize::from);
         let table = owners.map(|owner| match style {
             Style::Steered => owner,
             Style::Unsteered => dice.roll(WORKERS),
@@ -141,7 +141,7 @@ impl Traffic {
     }
 
     fn move_shard(&mut self, shard: u16, to: usize, is_steered: bool) {
-        let from = usize::from(self.rig.plane.setup().owners.of(shard).unwrap());
+        let from = usize::from(self.rig.plane.start_parameters().owners.of(shard).unwrap());
         let before = self.rig.plane.counters()[to].shards_taken.get();
         assert!(matches!(self.ask(to, Request::Expect { shard }), Reply::Done));
         assert!(matches!(
@@ -179,13 +179,13 @@ fn shards_move_under_traffic_without_loss_or_disorder() {
         }
         for _ in 0..6 {
             let shard = traffic.dice.roll(SHARDS.into()) as u16;
-            let from = usize::from(traffic.rig.plane.setup().owners.of(shard).unwrap());
+            let from = usize::from(traffic.rig.plane.start_parameters().owners.of(shard).unwrap());
             let to = match style {
                 Style::Pipeline => 3 - from,
                 _ => (from + 1 + traffic.dice.roll(WORKERS - 1)) % WORKERS,
             };
             traffic.move_shard(shard, to, style == Style::Steered);
-            assert_eq!(Some(to as u16), traffic.rig.plane.setup().owners.of(shard));
+            assert_eq!(Some(to as u16), traffic.rig.plane.start_parameters().owners.of(shard));
         }
         traffic.rig.round();
         traffic.collect();
@@ -217,7 +217,7 @@ fn shards_move_under_traffic_without_loss_or_disorder() {
 #[test]
 fn moves_that_make_no_sense_are_refused() {
     let mut rig = rig(Style::Steered);
-    let owner = usize::from(rig.plane.setup().owners.of(3).unwrap());
+    let owner = usize::from(rig.plane.start_parameters().owners.of(3).unwrap());
     let other = (owner + 1) % WORKERS;
     assert!(matches!(rig.ask(owner, Request::Expect { shard: 3 }), Reply::Refused));
     assert!(matches!(rig.ask(owner, Request::Release), Reply::Refused));
@@ -239,7 +239,7 @@ fn moves_that_make_no_sense_are_refused() {
 #[test]
 fn shard_stays_until_others_have_taken_what_was_handed_on_of_it() {
     let mut traffic = Traffic::new(0, Style::Pipeline);
-    let owners = traffic.rig.plane.setup().owners.clone();
+    let owners = traffic.rig.plane.start_parameters().owners.clone();
     let shard = shard_of(&traffic.rig, 0);
     let from = usize::from(owners.of(shard).unwrap());
     let to = 3 - from;
@@ -279,7 +279,7 @@ fn shard_stays_until_others_have_taken_what_was_handed_on_of_it() {
 #[test]
 fn other_shards_go_on_while_one_is_awaited_that_has_more_than_can_be_held() {
     let mut traffic = Traffic::new(0, Style::Steered);
-    let owners = traffic.rig.plane.setup().owners.clone();
+    let owners = traffic.rig.plane.start_parameters().owners.clone();
     let shard = shard_of(&traffic.rig, 0);
     let from = usize::from(owners.of(shard).unwrap());
     let to = (from + 1) % WORKERS;
@@ -292,7 +292,7 @@ fn other_shards_go_on_while_one_is_awaited_that_has_more_than_can_be_held() {
         Reply::Done
     ));
     // The card leads the shard here already, and the control thread is late.
-    let held = HELD as u32;
+    let held = MAX_HELD as u32;
     for sequence in 0..held + 1000 {
         traffic.rig.wires[to].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
     }
@@ -312,7 +312,7 @@ fn other_shards_go_on_while_one_is_awaited_that_has_more_than_can_be_held() {
 #[test]
 fn what_is_held_goes_out_where_all_ends_in_the_middle_of_a_move() {
     let mut traffic = Traffic::new(0, Style::Steered);
-    let owners = traffic.rig.plane.setup().owners.clone();
+    let owners = traffic.rig.plane.start_parameters().owners.clone();
     let shard = shard_of(&traffic.rig, 0);
     let from = usize::from(owners.of(shard).unwrap());
     let to = (from + 1) % WORKERS;

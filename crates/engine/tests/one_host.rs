@@ -77,7 +77,7 @@ fn one_host_has_half_of_the_table_and_every_answer_finds_it() {
 fn others_keep_their_own_share_while_one_has_all_that_is_shared() {
     let mut rig = rig(2, 16, Behaviour::default());
     fill(&mut rig, 0);
-    let steering = &rig.plane.setup().steering;
+    let steering = &rig.plane.start_parameters().steering;
     let shard = |number: u8| steering.key(false).hash(&host(number).octets()) & 15;
     let others: Vec<_> = (1..16).filter(|&number| shard(number) != shard(0)).collect();
     assert!(others.len() > 8);
@@ -124,9 +124,9 @@ fn of_one_address(behaviour: Behaviour, change_pool: fn(&mut Pool<u32>), ports_t
 /// The worker to whose queue a card puts an answer, by the key that it has.
 fn card(rig: &Rig, public: SocketAddrV4) -> usize {
     let input = [&public.ip().octets()[..], &public.port().to_be_bytes()].concat();
-    let setup = rig.plane.setup();
-    let shard = setup.steering.key(true).hash(&input) & 15;
-    usize::from(setup.owners.of(shard as u16).unwrap())
+    let start = rig.plane.start_parameters();
+    let shard = start.steering.key(true).hash(&input) & 15;
+    usize::from(start.owners.of(shard as u16).unwrap())
 }
 
 /// Whether an answer that comes where a card puts it reaches the port of a host that it is for.
@@ -139,7 +139,14 @@ fn is_answered(rig: &mut Rig, number: u8, public: SocketAddrV4, port: u16) -> bo
 
 /// A host in another shard than the first one.
 fn other(rig: &Rig) -> u8 {
-    let shard = |number: u8| rig.plane.setup().steering.key(false).hash(&host(number).octets()) & 15;
+    let shard = |number: u8| {
+        rig.plane
+            .start_parameters()
+            .steering
+            .key(false)
+            .hash(&host(number).octets())
+            & 15
+    };
     (1..32).find(|&number| shard(number) != shard(0)).unwrap()
 }
 
@@ -153,7 +160,7 @@ fn check_answers(rig: &mut Rig, number: u8, publics: &[SocketAddrV4], step: usiz
 #[test]
 fn one_host_has_half_of_an_address_and_every_answer_finds_it() {
     let mut rig = of_one_address(Behaviour::default(), |_| {}, 64);
-    let borrowed = |rig: &Rig| rig.plane.policy().nat4.pools.borrowed_blocks();
+    let borrowed = |rig: &Rig| rig.plane.snapshot().nat4.pools.borrowed_blocks();
     let publics = fill(&mut rig, 0);
     assert!(publics.len() > 64_512 / 2, "{} mappings", publics.len());
     assert_eq!(1, rig.drops("ports-exhausted"), "{:?}", rig.all_drops());
@@ -170,7 +177,7 @@ fn one_host_has_half_of_an_address_and_every_answer_finds_it() {
     assert!(others.iter().all(|public| !distinct.contains(public)));
     check_answers(&mut rig, number, &others, 7);
     // The first shard goes to another worker: what it has borrowed stays its own.
-    let shard = rig.plane.setup().steering.key(false).hash(&host(0).octets()) & 15;
+    let shard = rig.plane.start_parameters().steering.key(false).hash(&host(0).octets()) & 15;
     move_shard(&mut rig, shard as u16);
     check_answers(&mut rig, 0, &publics, 101);
     check_answers(&mut rig, number, &others, 101);
@@ -185,7 +192,7 @@ fn one_host_has_half_of_an_address_and_every_answer_finds_it() {
 
 /// A shard goes to the next worker.
 fn move_shard(rig: &mut Rig, shard: u16) {
-    let from = usize::from(rig.plane.setup().owners.of(shard).unwrap());
+    let from = usize::from(rig.plane.start_parameters().owners.of(shard).unwrap());
     let to = (from + 1) % 4;
     assert!(matches!(rig.ask(to, Request::Expect { shard }), Reply::Done));
     let give = Request::Give { shard, to: to as u16 };
@@ -193,7 +200,7 @@ fn move_shard(rig: &mut Rig, shard: u16) {
     (0..8).for_each(|_| rig.round());
     assert!(matches!(rig.ask(from, Request::Release), Reply::Done));
     (0..8).for_each(|_| rig.round());
-    assert_eq!(Some(to as u16), rig.plane.setup().owners.of(shard));
+    assert_eq!(Some(to as u16), rig.plane.start_parameters().owners.of(shard));
     assert_eq!(1, rig.plane.counters()[to].shards_taken.get());
 }
 
@@ -215,7 +222,7 @@ fn one_host_has_half_of_an_address_in_blocks() {
     assert!(others.len() >= 256, "{} mappings", others.len());
     check_answers(&mut rig, number, &others, 13);
     rig.seconds(600);
-    assert_eq!(0, rig.plane.policy().nat4.pools.borrowed_blocks());
+    assert_eq!(0, rig.plane.snapshot().nat4.pools.borrowed_blocks());
     assert!(fill(&mut rig, number).len() >= 64_512 / 2);
 }
 
@@ -228,10 +235,10 @@ fn sessions_of_borrowed_ports_stay_through_commits_that_keep_their_address() {
             pool: vec![(POOL.to_bits(), POOL.to_bits() + more)],
             ..Plan::default()
         };
-        let (policy, routes) = rig::policy(&plan);
-        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+        let (snapshot, routes) = rig::snapshot(&plan);
+        rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
         check_answers(&mut rig, 0, &publics, 211);
-        while !rig.plane.is_settled() {
+        while !rig.plane.is_migrated() {
             rig.round();
         }
         assert_eq!(publics.len() as u64, rig.live());
@@ -243,12 +250,12 @@ fn sessions_of_borrowed_ports_stay_through_commits_that_keep_their_address() {
             pool: vec![(pool, pool)],
             ..Plan::default()
         };
-        let (policy, routes) = rig::policy(&plan);
-        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
-        while !rig.plane.is_settled() {
+        let (snapshot, routes) = rig::snapshot(&plan);
+        rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
+        while !rig.plane.is_migrated() {
             rig.round();
         }
-        assert_eq!((0, 0), (rig.live(), rig.plane.policy().nat4.pools.borrowed_blocks()));
+        assert_eq!((0, 0), (rig.live(), rig.plane.snapshot().nat4.pools.borrowed_blocks()));
     }
     let publics = fill(&mut rig, 0);
     assert!(publics.len() > 64_512 / 2, "{} mappings", publics.len());

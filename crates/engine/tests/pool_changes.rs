@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig, flow, plain};
 use proptest::prelude::*;
 use sluice_engine::family::V4;
-use sluice_engine::policy::Nat;
-use sluice_engine::request::{Cursor, Filter, Reply, Request, Shown};
+use sluice_engine::request::{Cursor, Filter, Reply, Request, SessionInfo};
+use sluice_engine::snapshot::Nat;
 use sluice_nat::behaviour::SubscriberLimits;
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Pool, Pools};
@@ -76,13 +76,13 @@ fn commit(rig: &mut Rig, places: &[Place]) -> bool {
 }
 
 fn commit_of(rig: &mut Rig, places: &[Place], pools: Pools<u32>) -> bool {
-    let (mut policy, routes) = rig::policy(&Plan::default());
-    policy.nat4 = nat(places, pools);
-    rig.plane.commit(policy, std::slice::from_ref(&routes)).is_ok()
+    let (mut snapshot, routes) = rig::snapshot(&Plan::default());
+    snapshot.nat4 = nat(places, pools);
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes)).is_ok()
 }
 
 fn settle(rig: &mut Rig) {
-    while !rig.plane.is_settled() {
+    while !rig.plane.is_migrated() {
         rig.round();
     }
 }
@@ -120,14 +120,14 @@ fn public(rig: &mut Rig, host: u8, port: u16) -> Option<SocketAddrV4> {
 /// The shard that a pool deals a port to; none where no pool has it.
 fn shard_of(rig: &Rig, pools: &Pools<u32>, address: u32, port: u16) -> Option<u32> {
     let pool = pools.get(pools.lends(0, address, port, port)?)?;
-    Some(pool.shard_of(rig.plane.setup().steering.shards(), address, port))
+    Some(pool.shard_of(rig.plane.start_parameters().steering.shards(), address, port))
 }
 
 /// Whether a shard has a port by the newest pools.
 fn is_of(rig: &Rig, shard: u16, address: u32, port: u16) -> bool {
-    let pools = &rig.plane.policy().nat4.pools;
+    let pools = &rig.plane.snapshot().nat4.pools;
     let pool = pools.lends(0, address, port, port).and_then(|pool| pools.get(pool));
-    let shards = rig.plane.setup().steering.shards();
+    let shards = rig.plane.start_parameters().steering.shards();
     pool.is_some_and(|pool| pool.is_of(shards, shard.into(), address, port))
 }
 
@@ -158,7 +158,7 @@ fn check(rig: &mut Rig, places: &[Place], settled: bool) {
         }
     }
     for pool in (0..places.len() as u16).filter(|_| settled) {
-        let lent: u32 = rig.workers.iter().map(|worker| worker.lent(pool)).sum();
+        let lent: u32 = rig.workers.iter().map(|worker| worker.allocated_ports(pool)).sum();
         assert_eq!(held.get(&pool).copied().unwrap_or(0), lent, "leases of pool {pool}");
     }
 }
@@ -243,7 +243,7 @@ proptest! {
         check(&mut rig, &now, true);
         clear(&mut rig);
         prop_assert_eq!(0, rig.live());
-        let lent = rig.workers.iter().flat_map(|worker| (0..3).map(|pool| worker.lent(pool)));
+        let lent = rig.workers.iter().flat_map(|worker| (0..3).map(|pool| worker.allocated_ports(pool)));
         prop_assert_eq!(0u32, lent.sum::<u32>());
     }
 }
@@ -348,7 +348,7 @@ fn pool_whose_ports_come_to_other_shards_ends_sessions_of_ports_that_shards_do_n
             public(&mut rig, host % HOSTS, host.into()).unwrap();
         }
         let (stays, live) = (pools(after).unwrap(), rig.live());
-        let moved = |rig: &Rig, session: &Shown| {
+        let moved = |rig: &Rig, session: &SessionInfo| {
             let IpAddr::V4(address) = session.reverse.destination else {
                 panic!("an IPv4 session")
             };
@@ -358,7 +358,7 @@ fn pool_whose_ports_come_to_other_shards_ends_sessions_of_ports_that_shards_do_n
         let moved: Vec<_> = sessions.iter().filter(|session| moved(&rig, session)).collect();
         assert!(!moved.is_empty(), "of {live}");
         // The second block of each two is shared here, and stays with the shard that has it.
-        let is_shared = |session: &Shown| after == &wide && session.reverse.destination_port / 64 % 2 == 1;
+        let is_shared = |session: &SessionInfo| after == &wide && session.reverse.destination_port / 64 % 2 == 1;
         let lost = moved.iter().filter(|session| !is_shared(session)).count() as u64;
         assert!(commit(&mut rig, after));
         settle(&mut rig);

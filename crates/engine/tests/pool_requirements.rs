@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, flow, plain};
-use sluice_engine::policy::Events;
 use sluice_engine::request::Filter;
+use sluice_engine::snapshot::EventSettings;
 use sluice_nat::behaviour::{Behaviour, Blocks, Filtering};
 use sluice_nat::deterministic::{Algorithm, Deterministic};
 use sluice_nat::event::{Event, EventKind, EventKinds};
@@ -256,7 +256,7 @@ fn rfc6888_req8c_port_of_a_filtered_mapping_is_lent_again_at_once() {
 #[test]
 fn rfc6888_req12_events_of_a_mapping_are_one_for_all_destinations() {
     let mut rig = rig(Plan {
-        events: Events {
+        events: EventSettings {
             wanted: EventKinds::ALL,
             most: 64,
         },
@@ -289,7 +289,7 @@ fn rfc6888_req14_a_subscribers_mappings_are_one_event_where_ports_come_in_blocks
                 ..Blocks::default()
             });
         },
-        events: Events {
+        events: EventSettings {
             wanted: EventKinds::NONE
                 .with(EventKind::PortBlockAllocation)
                 .with(EventKind::PortBlockDeallocation),

@@ -1,7 +1,7 @@
 //! Quotas of virtual routers: what is above them is refused and counted, and others have what is theirs.
 
 use crate::sharing::Gateway;
-use sluice_engine::policy::{Policy, Quotas};
+use sluice_engine::snapshot::{Quotas, Snapshot};
 use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
 use sluice_route::{Address, Prefix};
 
@@ -13,7 +13,7 @@ fn gateway(quotas: Quotas) -> Gateway {
         &[1, 2],
         Default::default(),
         |_, _| {},
-        move |policy: &mut Policy| policy.routers[0].quotas = quotas,
+        move |snapshot: &mut Snapshot| snapshot.routers[0].quotas = quotas,
     );
     // So that errors find their way back.
     [0, 2]
@@ -73,7 +73,7 @@ fn neighbours_above_the_quota_are_refused_and_those_of_others_asked_for() {
 fn neighbours_of_a_router_that_scans_leave_requests_and_room_to_others() {
     let mut gateway = Gateway::with(
         &[1, 2],
-        sluice_engine::plane::NeighbourLimits {
+        sluice_engine::control_plane::NeighbourLimits {
             timing: sluice_route::neighbour::Timing {
                 unresolved: 64,
                 requests_per_second: 1_000,
@@ -138,6 +138,6 @@ fn routes_above_the_quota_are_refused_and_counted_and_those_of_others_learned() 
     assert_eq!((10, 15), learn(&mut gateway, 0, 25));
     assert_eq!((25, 0), learn(&mut gateway, 1, 25));
     // A commit that gives it more.
-    gateway.commit(|policy| policy.routers[0].quotas.routes = Some(20));
+    gateway.commit(|snapshot| snapshot.routers[0].quotas.routes = Some(20));
     assert_eq!((20, 20), learn(&mut gateway, 0, 25));
 }

@@ -4,9 +4,9 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use crate::rig::{self, Plan, Rig, inspected};
-use sluice_engine::policy::Policy;
-use sluice_engine::records::{Ending, FlowState, Record, Records, Said};
+use sluice_engine::records::{EndReason, FlowState, Record, RecordKind, Records};
 use sluice_engine::request::{Cursor, Filter, Request};
+use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Reason;
 use sluice_inspect::signature::Service;
 use sluice_inspect::transactions::{Part, Wanted};
@@ -17,7 +17,7 @@ drop udp any any -> any any (msg:"evil"; content:"evil"; sid:7;)
 alert udp any any -> any any (msg:"odd"; content:"odd"; sid:8;)
 "#;
 
-fn recorded(policy: &mut Policy, records: Records, depth: u64) {
+fn recorded(snapshot: &mut Snapshot, records: Records, depth: u64) {
     let mut inspection = inspected::inspection(RULES);
     inspection.records = records;
     inspection.settings.depth = depth;
@@ -26,7 +26,7 @@ fn recorded(policy: &mut Policy, records: Records, depth: u64) {
         dns: true,
         tls: true,
     };
-    policy.inspect_by(Arc::new(inspection));
+    snapshot.inspect_by(Arc::new(inspection));
 }
 
 const ALL: Records = Records {
@@ -38,7 +38,7 @@ const ALL: Records = Records {
 fn plan() -> Plan {
     Plan {
         inspection: Some(inspected::plan()),
-        policy: |policy| recorded(policy, ALL, 0),
+        snapshot: |snapshot| recorded(snapshot, ALL, 0),
         ..Plan::default()
     }
 }
@@ -77,7 +77,7 @@ fn packets_that_are_dropped_are_told_with_reason_and_rule() {
     let said: Vec<_> = records
         .iter()
         .map(|record| match record.said {
-            Said::Drop { reason, rule, length } => {
+            RecordKind::Drop { reason, rule, length } => {
                 assert_eq!(Some(0), rule.map(|rule| rule.number));
                 (reason, length)
             }
@@ -111,11 +111,11 @@ fn flow_that_ends_is_told_with_what_it_was() {
     records.sort_by_key(|record| record.about.ports);
     assert_eq!(2, records.len());
     let [first, second] = [0, 1].map(|number| match records[number].said {
-        Said::Flow(ended) => ended,
+        RecordKind::Flow(ended) => ended,
         _ => panic!("{records:?}"),
     });
     assert_eq!(
-        (FlowState::Established, Ending::Timeout, true),
+        (FlowState::Established, EndReason::Timeout, true),
         (first.state, first.why, first.alerted)
     );
     assert_eq!(([1, 1], [31, 34]), (first.packets, first.bytes));
@@ -141,19 +141,19 @@ fn flow_that_is_cleared_or_no_longer_inspected_is_told_so() {
     };
     rig.ask(0, clear);
     let mut bypassed = Rig::new(Plan {
-        policy: |policy| recorded(policy, ALL, 1),
+        snapshot: |snapshot| recorded(snapshot, ALL, 1),
         ..plan()
     });
     bypassed.host_sends(&packet::udp4(host(4000), remote(9)).payload(b"clean"));
     bypassed.seconds(400);
     for (rig, state, why) in [
-        (&mut rig, FlowState::New, Ending::Forced),
-        (&mut bypassed, FlowState::Bypassed, Ending::Bypass),
+        (&mut rig, FlowState::New, EndReason::Forced),
+        (&mut bypassed, FlowState::Bypassed, EndReason::Bypass),
     ] {
         let records = taken(rig);
         let [
             Record {
-                said: Said::Flow(ended),
+                said: RecordKind::Flow(ended),
                 ..
             },
         ] = records[..]
@@ -196,7 +196,7 @@ fn what_flows_say_is_told_under_their_number() {
         let said: Vec<_> = records
             .iter()
             .map(|record| match &record.said {
-                Said::Transaction(said) => {
+                RecordKind::Transaction(said) => {
                     assert_eq!(
                         (Service::Http, Some(Service::Http)),
                         (said.service, record.about.service)
@@ -204,8 +204,8 @@ fn what_flows_say_is_told_under_their_number() {
                     assert_eq!([4000, 80], record.about.ports);
                     format!("{} {}", said.text(Part::Url).escape_ascii(), said.status)
                 }
-                Said::Flow(ended) => format!("{:?}", ended.state),
-                Said::Drop { .. } => panic!("{record:?}"),
+                RecordKind::Flow(ended) => format!("{:?}", ended.state),
+                RecordKind::Drop { .. } => panic!("{record:?}"),
             })
             .collect();
         // What was not answered is told when the flow ends.
@@ -224,7 +224,7 @@ fn segments_without_memory_ahead_of_a_gap_are_told() {
     let records = taken(&mut rig);
     let [
         Record {
-            said: Said::Drop { reason, .. },
+            said: RecordKind::Drop { reason, .. },
             about,
         },
     ] = records[..]
@@ -254,7 +254,7 @@ fn packets_that_no_flow_has_are_told_without_a_number() {
     let records = taken(&mut rig);
     let [
         Record {
-            said: Said::Drop { reason, .. },
+            said: RecordKind::Drop { reason, .. },
             about,
         },
     ] = records[..]
@@ -267,7 +267,7 @@ fn packets_that_no_flow_has_are_told_without_a_number() {
 #[test]
 fn queue_that_is_full_loses_records_and_holds_no_packet_up() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| recorded(policy, Records { most: 3, ..ALL }, 0),
+        snapshot: |snapshot| recorded(snapshot, Records { most: 3, ..ALL }, 0),
         ..plan()
     });
     let ask = packet::udp4(host(4000), remote(53))
@@ -285,13 +285,13 @@ fn queue_that_is_full_loses_records_and_holds_no_packet_up() {
 #[test]
 fn records_that_are_not_wanted_are_not_made() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| {
+        snapshot: |snapshot| {
             let none = Records {
                 drops: false,
                 flows: false,
                 most: 8,
             };
-            recorded(policy, none, 0);
+            recorded(snapshot, none, 0);
         },
         ..plan()
     });
@@ -300,7 +300,7 @@ fn records_that_are_not_wanted_are_not_made() {
     assert_eq!(([0, 0], 0), (told(&rig), taken(&mut rig).len()));
     // Nobody has a queue whom nobody asked to have one.
     let mut rig = Rig::new(Plan {
-        policy: |policy| recorded(policy, Records::default(), 0),
+        snapshot: |snapshot| recorded(snapshot, Records::default(), 0),
         ..plan()
     });
     rig.host_sends(&packet::udp4(host(4000), remote(53)).payload(&[0; 12]));

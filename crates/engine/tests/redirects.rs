@@ -1,7 +1,7 @@
 //! Hosts are told of better next hops on their link, and the packet goes on all the same.
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, is_valid, plain, route};
-use sluice_engine::policy::Interface;
+use sluice_engine::snapshot::Interface;
 use sluice_route::Via;
 use sluice_testkit::packet::{self, Frame};
 

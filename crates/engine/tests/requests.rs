@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
 
 use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
-use sluice_engine::capture::{Seen, Tap, Which};
+use sluice_engine::capture::{CaptureFilter, CapturePoint, Tap};
 use sluice_engine::request::{Cursor, Filter, Reply, Request};
 use sluice_engine::trace::Tracer;
 use sluice_testkit::packet::{self, Frame, flag};
@@ -135,7 +135,7 @@ fn trace_shows_the_nodes_of_the_first_packets_that_match() {
     };
     assert!(tracer.is_full());
     let ways: Vec<Vec<_>> = tracer
-        .ways()
+        .traces()
         .iter()
         .map(|way| way.steps.iter().map(|step| (step.node, step.exit)).collect())
         .collect();
@@ -152,8 +152,8 @@ fn trace_shows_the_nodes_of_the_first_packets_that_match() {
         ("decide", "tcp-not-opening"),
     ];
     assert_eq!(vec![first, second, third], ways);
-    assert_eq!(question(1000).build()[..], tracer.ways()[0].bytes[..]);
-    assert!(tracer.ways().iter().all(|way| way.interface == INSIDE));
+    assert_eq!(question(1000).build()[..], tracer.traces()[0].bytes[..]);
+    assert!(tracer.traces().iter().all(|way| way.interface == INSIDE));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn trace_of_a_damaged_frame_is_not_taken_for_the_packet_before_it() {
     let Reply::Traced(Some(tracer)) = rig.ask(0, Request::EndTrace) else {
         panic!("no trace")
     };
-    assert!(tracer.ways().is_empty(), "{:?}", tracer.ways());
+    assert!(tracer.traces().is_empty(), "{:?}", tracer.traces());
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn capture_of_an_interface_has_what_came_and_what_went() {
     let mut rig = Rig::new(Plan::default());
     rig.ask(
         0,
-        Request::Capture(Box::new(Tap::new(Which::Interface(OUTSIDE), 10, 60))),
+        Request::Capture(Box::new(Tap::new(CaptureFilter::Interface(OUTSIDE), 10, 60))),
     );
     let sent = rig.host_sends(&question(1000));
     let public = rig::flow(&sent[0].frame).0;
@@ -191,8 +191,11 @@ fn capture_of_an_interface_has_what_came_and_what_went() {
     };
     let frames: Vec<_> = tap.frames().collect();
     assert_eq!(2, frames.len());
-    assert_eq!((Seen::Sent, &sent[0].frame[..]), (frames[0].0.seen, frames[0].1));
-    assert_eq!((Seen::Received, 142), (frames[1].0.seen, frames[1].0.length));
+    assert_eq!(
+        (CapturePoint::Sent, &sent[0].frame[..]),
+        (frames[0].0.seen, frames[0].1)
+    );
+    assert_eq!((CapturePoint::Received, 142), (frames[1].0.seen, frames[1].0.length));
     assert_eq!(60, frames[1].1.len());
     assert_eq!(0, tap.missed);
 }
@@ -200,7 +203,10 @@ fn capture_of_an_interface_has_what_came_and_what_went() {
 #[test]
 fn capture_of_all_that_is_received_has_every_interface_and_nothing_that_went() {
     let mut rig = Rig::new(Plan::default());
-    rig.ask(0, Request::Capture(Box::new(Tap::new(Which::Received, 10, 200))));
+    rig.ask(
+        0,
+        Request::Capture(Box::new(Tap::new(CaptureFilter::Received, 10, 200))),
+    );
     let sent = rig.host_sends(&question(1000));
     let public = rig::flow(&sent[0].frame).0;
     rig.router_sends(&packet::udp4(remote(), public).payload(&[7; 100]));
@@ -211,13 +217,16 @@ fn capture_of_all_that_is_received_has_every_interface_and_nothing_that_went() {
         .frames()
         .map(|(copied, _)| (copied.interface, copied.seen))
         .collect();
-    assert_eq!(vec![(INSIDE, Seen::Received), (OUTSIDE, Seen::Received)], seen);
+    assert_eq!(
+        vec![(INSIDE, CapturePoint::Received), (OUTSIDE, CapturePoint::Received)],
+        seen
+    );
 }
 
 #[test]
 fn capture_of_drops_has_the_reason_and_counts_what_it_missed() {
     let mut rig = Rig::new(Plan::default());
-    rig.ask(0, Request::Capture(Box::new(Tap::new(Which::Drops, 2, 200))));
+    rig.ask(0, Request::Capture(Box::new(Tap::new(CaptureFilter::Drops, 2, 200))));
     rig.host_sends(&question(1000));
     let stray = packet::udp4(remote(), "203.0.113.10:1".parse::<SocketAddrV4>().unwrap());
     (0..5).for_each(|_| drop(rig.router_sends(&stray)));
@@ -227,7 +236,7 @@ fn capture_of_drops_has_the_reason_and_counts_what_it_missed() {
     assert!(tap.is_full());
     assert_eq!(3, tap.missed);
     for (copied, bytes) in tap.frames() {
-        let Seen::Dropped(reason) = copied.seen else {
+        let CapturePoint::Dropped(reason) = copied.seen else {
             panic!("not a drop")
         };
         assert_eq!(("unsolicited", OUTSIDE), (reason.name(), copied.interface));

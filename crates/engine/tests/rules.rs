@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, ROUTER_MAC, Rig, Sent, flow, plain, v4};
 use etherparse::IpNumber;
 use sluice_engine::family::V4;
-use sluice_engine::steering::{Hashed, Together};
+use sluice_engine::steering::{Affinity, HashFields};
 use sluice_nat::behaviour::{Behaviour, Mapping};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, SourceAction, SourceRule};
 use sluice_testkit::packet::{self, Transport, flag};
@@ -137,7 +137,10 @@ fn inside_hosts_ping_each_other_by_their_outside_addresses_with_one_identifier()
 /// A client that comes by two outside ports, from one port of its own, to one port of one inside host.
 #[test]
 fn connections_that_could_not_be_told_apart_get_other_source_ports() {
-    for (hashed, together) in [(Hashed::Subset, Together::Hosts), (Hashed::FiveTuple, Together::Flows)] {
+    for (hashed, together) in [
+        (HashFields::Subset, Affinity::Hosts),
+        (HashFields::FiveTuple, Affinity::Flows),
+    ] {
         let behaviour = Behaviour {
             mapping: Mapping::AddressAndPortDependent,
             ..Behaviour::default()
@@ -170,14 +173,14 @@ fn connections_that_could_not_be_told_apart_get_other_source_ports() {
         assert!(clients.contains(&socket(REMOTE)));
         assert_eq!((40, 0), (rig.live(), rig.drops("session-clash")));
         // They go on as they are after a commit that changes nothing of them.
-        let (policy, routes) = rig::policy(&Plan {
+        let (snapshot, routes) = rig::snapshot(&Plan {
             behaviour,
             hashed,
             together,
             forwards: (1000..1040).map(to_server).collect(),
             ..Plan::default()
         });
-        rig.plane.commit(policy, &[routes]).unwrap();
+        rig.plane.commit(snapshot, &[routes]).unwrap();
         for client in clients {
             let sent = server_sends(&mut rig, &packet::udp4(at(SERVER, 53), client));
             assert_eq!(socket(REMOTE), only(&sent, &rig).1);
@@ -336,8 +339,8 @@ fn twice_nat_from_outside_gives_the_inside_host_an_inside_source() {
                 DestinationAction::Host(v4(HOST), Some(8080)),
             )
         }],
-        policy: |policy| {
-            policy.interfaces[0].outside = true;
+        snapshot: |snapshot| {
+            snapshot.interfaces[0].outside = true;
         },
         ..Plan::default()
     });
@@ -367,7 +370,7 @@ fn rules_count_the_flows_that_they_decided() {
     assert_eq!(140, rig.sent().len());
     rig.router_sends(&packet::udp4(socket(REMOTE), at(SERVER_OUTSIDE, 7)));
     rig.host_sends(&packet::udp4(at(HOST, 1), socket("198.51.100.200:1")));
-    let rules = &rig.plane.policy().nat4.rules;
+    let rules = &rig.plane.snapshot().nat4.rules;
     let sources: Vec<_> = rules.sources(9).iter().map(|(.., hits)| *hits).collect();
     let destinations: Vec<_> = rules.destinations(9).iter().map(|(.., hits)| *hits).collect();
     // Both packets of a flow may be decided in one burst.
@@ -594,12 +597,12 @@ fn protocol_without_ports_survives_a_commit_that_changes_nothing() {
     let mut rig = Rig::new(plan());
     let sent = rig.host_sends(&gre(HOST, "198.51.100.7"));
     let before = ends(&sent, &rig);
-    let (policy, routes) = rig::policy(&plan());
-    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+    let (snapshot, routes) = rig::snapshot(&plan());
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
     let sent = rig.host_sends(&gre(HOST, "198.51.100.7"));
     assert_eq!((before, 1), (ends(&sent, &rig), rig.live()));
-    let (policy, routes) = rig::policy(&Plan::default());
-    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+    let (snapshot, routes) = rig::snapshot(&Plan::default());
+    rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
     assert!(rig.host_sends(&gre(HOST, "198.51.100.7")).is_empty());
     rig.pass(300);
     assert_eq!(0, rig.live());

@@ -1,7 +1,7 @@
 //! TCP's maximum segment size is lowered in SYNs, translated or not, to what the interfaces allow.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
-use sluice_engine::policy::Interface;
+use sluice_engine::snapshot::Interface;
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::vlan::Tag;
 

@@ -1,7 +1,7 @@
 //! What routers get of a worker that has more to do than it can, and of their rates.
 
 use crate::sharing::{self, Gateway, assert_about, link, weight};
-use sluice_engine::capture::{Tap, Which};
+use sluice_engine::capture::{CaptureFilter, Tap};
 use sluice_engine::request::{Reply, Request};
 use sluice_engine::shares::{LinkShare, Rate, RouterShare};
 
@@ -94,7 +94,7 @@ fn shared_queue_one_router_alone_is_refused_nothing_until_another_one_comes() {
 fn shared_queue_what_is_refused_is_counted_alike_whether_somebody_watches_or_not() {
     let refused = |watched: bool| {
         let mut gateway = Gateway::new(&[1, 1], &[weight(10), weight(10)], &[]);
-        let tap = Tap::new(Which::Drops, 6_000, 60);
+        let tap = Tap::new(CaptureFilter::Drops, 6_000, 60);
         if watched {
             assert!(matches!(
                 gateway.ask(Request::Capture(Box::new(tap))),
@@ -207,7 +207,8 @@ fn router_with_a_rate_of_bits_gets_that_many() {
 
 #[test]
 fn rate_is_kept_over_a_commit_that_leaves_it() {
-    let share = |policy: &mut sluice_engine::policy::Policy| policy.share_by(vec![rate(Some(100), None)], Vec::new());
+    let share =
+        |snapshot: &mut sluice_engine::snapshot::Snapshot| snapshot.share_by(vec![rate(Some(100), None)], Vec::new());
     let mut gateway = Gateway::new(&[1], &[rate(Some(100), None)], &[]);
     (0..60).for_each(|_| gateway.host_sends(0, 64));
     gateway.round();
@@ -216,7 +217,7 @@ fn rate_is_kept_over_a_commit_that_leaves_it() {
     (0..60).for_each(|_| gateway.host_sends(0, 64));
     gateway.round();
     assert_eq!(vec![0], gateway.sent());
-    gateway.commit(|policy| policy.share_by(vec![rate(Some(200), None)], Vec::new()));
+    gateway.commit(|snapshot| snapshot.share_by(vec![rate(Some(200), None)], Vec::new()));
     (0..60).for_each(|_| gateway.host_sends(0, 64));
     gateway.round();
     assert_eq!(vec![10], gateway.sent());
@@ -241,7 +242,7 @@ fn virtual_link_with_a_rate_lets_that_much_through() {
             interfaces[2].link.addresses[0].0 = "192.0.2.254".parse::<std::net::IpAddr>().unwrap().into();
             interfaces[2].mac = sharing::NEXT_MAC;
         },
-        |policy| policy.share_by(Vec::new(), links.clone()),
+        |snapshot| snapshot.share_by(Vec::new(), links.clone()),
     );
     let mut sent = 0;
     for millisecond in 0..1_100 {

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, is_valid, plain, v4};
 use sluice_engine::io::memory::Sent;
-use sluice_engine::policy::access::{Behind, Row, SINGLE, Settings};
 use sluice_engine::punt::ROUTED;
 use sluice_engine::request::Filter;
+use sluice_engine::snapshot::sites::{SINGLE, SiteKey, SiteSettings, TagRange};
 use sluice_nat::sites::{Terminal, context};
 use sluice_nat::{Behaviour, Blocks, Filtering, Mapping};
 use sluice_testkit::packet::{self, Frame};
@@ -21,29 +21,29 @@ const VIRTUAL: [[u8; 6]; 2] = [[6, 0, 0, 0, 0, 1], [6, 0, 0, 0, 0, 2]];
 const PUBLIC: [&str; 2] = ["203.0.113.201", "203.0.113.202"];
 const REMOTE: &str = "198.51.100.7:80";
 
-fn settings() -> Settings {
-    let row = |outer, first, count, site| Row {
+fn settings() -> SiteSettings {
+    let row = |outer, first, count, site| TagRange {
         outer,
         first,
         count,
         context: context(site, 0, false),
     };
-    Settings {
-        doors: vec![(INSIDE, Behind::Tags(vec![row(100, 1, 5, 0), row(SINGLE, 7, 1, 6)]))],
+    SiteSettings {
+        doors: vec![(INSIDE, SiteKey::Tags(vec![row(100, 1, 5, 0), row(SINGLE, 7, 1, 6)]))],
         publics: vec![OUTSIDE],
         relays: vec![(0, v4("10.0.0.1"))],
     }
 }
 
-fn pooled() -> Settings {
-    let row = Row {
+fn pooled() -> SiteSettings {
+    let row = TagRange {
         outer: 100,
         first: 1,
         count: 5,
         context: context(0, 0, true),
     };
-    Settings {
-        doors: vec![(INSIDE, Behind::Tags(vec![row]))],
+    SiteSettings {
+        doors: vec![(INSIDE, SiteKey::Tags(vec![row]))],
         publics: Vec::new(),
         relays: Vec::new(),
     }
@@ -420,7 +420,7 @@ fn told(rig: &mut Rig) -> Vec<(u16, Vec<u8>)> {
         let queue = desk.to_subscribers.as_mut().unwrap();
         while let Some((interface, length)) = queue.head() {
             let mut frame = vec![0; length];
-            queue.take(&mut frame);
+            queue.pop(&mut frame);
             all.push((interface, frame));
         }
     }
@@ -482,7 +482,7 @@ fn frames_of_control_leave_as_they_are_and_packets_by_routes() {
     let owner = rig.owner;
     let give = |rig: &mut Rig, interface, frame: &[u8]| {
         let queue = rig.desks[owner].from_subscribers.as_mut().unwrap();
-        assert!(queue.give(interface, [frame, &[]]));
+        assert!(queue.push(interface, [frame, &[]]));
         rig.round();
         rig.sent()
     };
@@ -548,7 +548,7 @@ fn sites_on_a_pool_have_port_blocks_that_their_terminals_share() {
     let sent = terminal_sends(&mut rig, 0, TWO, &packet::udp4("10.0.0.6:5000", "198.51.100.9:99"));
     assert_eq!(public[1], flow(&sent[0].frame).0);
     rig.seconds(700);
-    assert_eq!((0, 0), (rig.live(), rig.workers[0].lent(0)));
+    assert_eq!((0, 0), (rig.live(), rig.workers[0].allocated_ports(0)));
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain};
-use sluice_engine::counters::Cause;
+use sluice_engine::counters::HandOffCause;
 use sluice_engine::family::{Family, V4};
-use sluice_engine::hosts::Hosts;
-use sluice_engine::steering::{Hashed, Together};
+use sluice_engine::inside_hosts::InsideHosts;
+use sluice_engine::steering::{Affinity, HashFields};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Blocks, Mapping, PortSelection};
 use sluice_testkit::packet::{self, flag};
@@ -17,18 +17,18 @@ const HOSTS: u8 = 40;
 
 /// What a card hashes of a frame with an IPv4 header and ports.
 fn card(rig: &Rig, interface: u16, frame: &[u8]) -> usize {
-    let steering = &rig.plane.setup().steering;
+    let steering = &rig.plane.start_parameters().steering;
     let outside = interface == OUTSIDE;
     let tuple = &frame[26..38];
-    let input = match (steering.hashed(), outside) {
-        (Hashed::FiveTuple, _) => tuple.to_vec(),
-        (Hashed::Subset, false) => tuple[..4].to_vec(),
-        (Hashed::Subset, true) => [&tuple[4..8], &tuple[10..12]].concat(),
+    let input = match (steering.hash_fields(), outside) {
+        (HashFields::FiveTuple, _) => tuple.to_vec(),
+        (HashFields::Subset, false) => tuple[..4].to_vec(),
+        (HashFields::Subset, true) => [&tuple[4..8], &tuple[10..12]].concat(),
     };
     // The indirection table has an entry for each shard, as the owners say.
     let shards = steering.shards().count();
     let entry = steering.key(outside).hash(&input) & (shards - 1);
-    usize::from(rig.plane.setup().owners.of(entry as u16).unwrap())
+    usize::from(rig.plane.start_parameters().owners.of(entry as u16).unwrap())
 }
 
 fn host(number: u8) -> Ipv4Addr {
@@ -51,7 +51,7 @@ fn rig(plan: Plan) -> Rig {
     rig
 }
 
-fn handed_over(rig: &Rig, cause: Cause) -> u64 {
+fn handed_over(rig: &Rig, cause: HandOffCause) -> u64 {
     let counters = rig.plane.counters().iter();
     counters.map(|worker| worker.handed_over[cause as usize].get()).sum()
 }
@@ -126,8 +126,8 @@ fn subset_steering_hands_nothing_over_whatever_the_mapping() {
 fn five_tuple_steering_hands_nothing_over_where_a_port_fits() {
     let mut rig = rig(Plan {
         behaviour: dependent(),
-        hashed: Hashed::FiveTuple,
-        together: Together::Flows,
+        hashed: HashFields::FiveTuple,
+        together: Affinity::Flows,
         ..Plan::default()
     });
     traffic(&mut rig);
@@ -141,8 +141,8 @@ fn flows_that_take_no_port_of_a_pool_are_not_counted_among_steered_ports() {
     let public = Ipv4Addr::new(203, 0, 113, 200).to_bits();
     let mut rig = rig(Plan {
         behaviour: dependent(),
-        hashed: Hashed::FiveTuple,
-        together: Together::Flows,
+        hashed: HashFields::FiveTuple,
+        together: Affinity::Flows,
         sources: vec![SourceRule {
             outside: Some(OUTSIDE),
             ..SourceRule::of(Prefix::host(host(0).to_bits()), SourceAction::Static(public))
@@ -168,8 +168,8 @@ fn flows_that_take_no_port_of_a_pool_are_not_counted_among_steered_ports() {
 fn five_tuple_steering_with_few_ports_hands_misfits_over_and_counts_them() {
     let mut rig = rig(Plan {
         behaviour: dependent(),
-        hashed: Hashed::FiveTuple,
-        together: Together::Flows,
+        hashed: HashFields::FiveTuple,
+        together: Affinity::Flows,
         // A block of 64 for each shard, half of them taken.
         pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits())],
         pool_ports: (1024, 2047),
@@ -179,18 +179,18 @@ fn five_tuple_steering_with_few_ports_hands_misfits_over_and_counts_them() {
     let misfits = sum(&rig, |worker| worker.misfits.get());
     assert!(misfits > 0 && misfits < 100, "{misfits}");
     // Three answers each, of which those to another shard of the same worker are not handed over.
-    let over = handed_over(&rig, Cause::Session);
+    let over = handed_over(&rig, HandOffCause::Session);
     assert!(over > 0 && over <= 3 * misfits, "{over} of {misfits}");
 }
 
 #[test]
 fn five_tuple_steering_with_endpoint_independent_mappings_hands_over_what_chance_says() {
     let mut rig = rig(Plan {
-        hashed: Hashed::FiveTuple,
+        hashed: HashFields::FiveTuple,
         ..Plan::default()
     });
     let count = traffic(&mut rig);
-    let over = handed_over(&rig, Cause::Session);
+    let over = handed_over(&rig, HandOffCause::Session);
     let expected = count as f64 * (1.0 - 1.0 / WORKERS as f64);
     assert!((over as f64 / expected - 1.0).abs() < 0.15, "{over} of {count}");
 }
@@ -210,9 +210,9 @@ fn ports_that_are_kept_are_steered_by_their_address_or_counted_apart() {
     // Cards that keep blocks of another pool together.
     let mut rig = rig(plan(64));
     traffic(&mut rig);
-    assert!(handed_over(&rig, Cause::KeptPort) > 0);
+    assert!(handed_over(&rig, HandOffCause::KeptPort) > 0);
     assert_eq!(
-        handed_over(&rig, Cause::KeptPort),
+        handed_over(&rig, HandOffCause::KeptPort),
         sum(&rig, |worker| worker.all_handed_over())
     );
 }
@@ -225,7 +225,7 @@ fn pool_with_fewer_blocks_of_ports_than_shards_serves_every_host_and_is_handed_o
         ..Plan::default()
     });
     traffic(&mut rig);
-    let over = handed_over(&rig, Cause::Session);
+    let over = handed_over(&rig, HandOffCause::Session);
     assert!(over > 0);
     assert_eq!(over, sum(&rig, |worker| worker.all_handed_over()));
 }
@@ -239,7 +239,7 @@ fn ports_that_are_kept_serve_every_host_wherever_the_addresses_begin() {
         ..Plan::default()
     });
     traffic(&mut rig);
-    let over = handed_over(&rig, Cause::KeptPort);
+    let over = handed_over(&rig, HandOffCause::KeptPort);
     assert!(over > 0);
     assert_eq!(over, sum(&rig, |worker| worker.all_handed_over()));
 }
@@ -248,8 +248,8 @@ fn ports_that_are_kept_serve_every_host_wherever_the_addresses_begin() {
 fn errors_about_a_flow_reach_its_shard_and_are_counted_apart() {
     let mut rig = rig(Plan {
         behaviour: dependent(),
-        hashed: Hashed::FiveTuple,
-        together: Together::Flows,
+        hashed: HashFields::FiveTuple,
+        together: Affinity::Flows,
         ..Plan::default()
     });
     let mut sent = 0;
@@ -264,16 +264,19 @@ fn errors_about_a_flow_reach_its_shard_and_are_counted_apart() {
         sent += rig.send_at(usize::from(number) % WORKERS, OUTSIDE, &error).len();
     }
     assert_eq!(usize::from(HOSTS), sent);
-    assert!(handed_over(&rig, Cause::IcmpError) > u64::from(HOSTS) / 2);
+    assert!(handed_over(&rig, HandOffCause::IcmpError) > u64::from(HOSTS) / 2);
     assert_eq!(
-        handed_over(&rig, Cause::IcmpError),
+        handed_over(&rig, HandOffCause::IcmpError),
         sum(&rig, |worker| worker.all_handed_over())
     );
 }
 
 #[test]
 fn flows_of_forwarded_ports_come_to_one_shard_from_both_sides() {
-    let ways = [(Hashed::Subset, Together::Hosts), (Hashed::FiveTuple, Together::Flows)];
+    let ways = [
+        (HashFields::Subset, Affinity::Hosts),
+        (HashFields::FiveTuple, Affinity::Flows),
+    ];
     for (hashed, together) in ways {
         let mut rig = rig(Plan {
             behaviour: dependent(),
@@ -310,12 +313,12 @@ fn flows_of_forwarded_ports_come_to_one_shard_from_both_sides() {
 /// The shards of a flow by a rig's rules: as its packets come, each from an address to another, in by an interface.
 fn shards_of(
     rig: &Rig,
-    hosts: Option<Hosts<u32>>,
+    hosts: Option<InsideHosts<u32>>,
     protocol: u8,
     packets: [(SocketAddrV4, SocketAddrV4, bool); 2],
 ) -> [u16; 2] {
-    let setup = rig.plane.setup();
-    let mut nat = rig.plane.policy().nat4.clone();
+    let start = rig.plane.start_parameters();
+    let mut nat = rig.plane.snapshot().nat4.clone();
     nat.hosts = hosts;
     packets.map(|(from, to, outside)| {
         let tuple = Tuple4 {
@@ -326,7 +329,7 @@ fn shards_of(
             context: 0,
         };
         let key = V4::make_key(tuple, protocol);
-        setup.steering.shard_of::<V4>(&nat, &key, 0, outside)
+        start.steering.shard_of::<V4>(&nat, &key, 0, outside)
     })
 }
 
@@ -348,7 +351,10 @@ fn flows_without_ports_come_to_one_shard_where_every_interface_is_outside() {
 #[test]
 fn forwarded_flows_between_hosts_that_translation_knows_come_to_one_shard() {
     let external = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 120), 80);
-    for (hashed, together) in [(Hashed::Subset, Together::Hosts), (Hashed::FiveTuple, Together::Flows)] {
+    for (hashed, together) in [
+        (HashFields::Subset, Affinity::Hosts),
+        (HashFields::FiveTuple, Affinity::Flows),
+    ] {
         for protocol in [6, 47] {
             let with_ports = protocol == 6;
             let rig = rig(Plan {
@@ -375,7 +381,7 @@ fn forwarded_flows_between_hosts_that_translation_knows_come_to_one_shard() {
                 let back = (of(host(3), 8080), stranger, number % 3 == 0);
                 let [there, back] = shards_of(
                     &rig,
-                    Some(Hosts::new(networks.map(|(first, last)| (0, first, last)).into())),
+                    Some(InsideHosts::new(networks.map(|(first, last)| (0, first, last)).into())),
                     protocol,
                     [there, back],
                 );
@@ -387,17 +393,17 @@ fn forwarded_flows_between_hosts_that_translation_knows_come_to_one_shard() {
 
 #[test]
 fn pool_that_keeps_hosts_together_is_refused_where_flows_spread() {
-    use sluice_engine::plane::PlaneError;
+    use sluice_engine::control_plane::ControlPlaneError;
     let plan = Plan {
         behaviour: dependent(),
-        hashed: Hashed::FiveTuple,
-        together: Together::Flows,
+        hashed: HashFields::FiveTuple,
+        together: Affinity::Flows,
         ..Plan::default()
     };
-    let (policy, routes) = rig::policy(&Plan::default());
+    let (snapshot, routes) = rig::snapshot(&Plan::default());
     let mut rig = rig(plan);
     assert!(matches!(
-        rig.plane.commit(policy, std::slice::from_ref(&routes)),
-        Err(PlaneError::Apart)
+        rig.plane.commit(snapshot, std::slice::from_ref(&routes)),
+        Err(ControlPlaneError::Apart)
     ));
 }

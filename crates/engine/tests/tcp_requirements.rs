@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, HOST, INSIDE, OUTSIDE, Plan, Rig, flow};
-use sluice_engine::request::{Filter, Shown};
+use sluice_engine::request::{Filter, SessionInfo};
 use sluice_nat::behaviour::{Behaviour, Filtering};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, flag};
@@ -178,10 +178,10 @@ impl Talk {
         }
     }
 
-    fn shown(&mut self) -> Shown {
+    fn shown(&mut self) -> SessionInfo {
         let sessions = self.rig.sessions(Filter::default());
         let other =
-            |shown: &Shown| [shown.forward.source, shown.forward.destination].contains(&(*remote().ip()).into());
+            |shown: &SessionInfo| [shown.forward.source, shown.forward.destination].contains(&(*remote().ip()).into());
         *sessions.iter().find(|shown| other(shown)).expect("a session")
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 
 use crate::rig::{self, HOST, INSIDE, OUTSIDE, Plan, Rig};
-use sluice_engine::request::{Filter, Shown};
+use sluice_engine::request::{Filter, SessionInfo};
 use sluice_nat::timeout::Timeouts;
 use sluice_nat::{Pool, Pools};
 use sluice_testkit::packet::{self, Frame, flag};
@@ -16,7 +16,7 @@ fn inside() -> SocketAddrV4 {
     "192.168.1.10:40000".parse().unwrap()
 }
 
-fn only(rig: &mut Rig) -> Shown {
+fn only(rig: &mut Rig) -> SessionInfo {
     let sessions = rig.sessions(Filter::default());
     assert_eq!(1, sessions.len());
     sessions[0]
@@ -69,7 +69,7 @@ fn rfc4787_req5c_udp_session_ends_after_300_seconds_and_its_traffic_keeps_it() {
 #[test]
 fn rfc4787_req6a_udp_session_that_inbound_does_not_refresh_ends_under_inbound_traffic() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| {
+        snapshot: |snapshot| {
             let pool = Pool {
                 timeouts: Timeouts {
                     inbound_refresh: false,
@@ -78,7 +78,7 @@ fn rfc4787_req6a_udp_session_that_inbound_does_not_refresh_ends_under_inbound_tr
                 },
                 ..Pool::new(rig::POOL.to_bits(), rig::POOL.to_bits())
             };
-            policy.nat4.pools = Pools::new(&[pool]).unwrap();
+            snapshot.nat4.pools = Pools::new(&[pool]).unwrap();
         },
         ..Plan::default()
     });

@@ -2,7 +2,7 @@
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, is_valid};
 use crate::tunnelled;
-use sluice_engine::policy::Interface;
+use sluice_engine::snapshot::Interface;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::layers;
 use sluice_wire::vlan::Tag;

@@ -3,8 +3,8 @@
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluice_engine::policy::{Interface, Policy};
 use sluice_engine::request::{Filter, Reply, Request};
+use sluice_engine::snapshot::{Interface, Snapshot};
 use sluice_engine::trace::Tracer;
 use sluice_route::{Prefix, Refusal, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, Network};
@@ -38,13 +38,13 @@ fn give<const LINK: usize>(interfaces: &mut Vec<Interface>) {
     }
 }
 
-fn validate<const LOOSE: bool>(policy: &mut Policy) {
+fn validate<const LOOSE: bool>(snapshot: &mut Snapshot) {
     let mode = if LOOSE {
         SourceValidation::Loose
     } else {
         SourceValidation::Strict
     };
-    policy
+    snapshot
         .interfaces
         .iter_mut()
         .for_each(|interface| interface.validation = mode);
@@ -60,18 +60,18 @@ fn router_on(link: usize, validation: SourceValidation, long: bool) -> Rig {
         translate: false,
         interfaces: [give::<0>, give::<1>, give::<2>, give::<3>, give::<4>, give::<5>][link],
         // A step of the long way alone, which finds nothing to do.
-        policy: match (validation, long) {
+        snapshot: match (validation, long) {
             (SourceValidation::Off, false) => |_| {},
-            (SourceValidation::Off, true) => |policy| policy.limits_segments = true,
+            (SourceValidation::Off, true) => |snapshot| snapshot.limits_segments = true,
             (SourceValidation::Loose, false) => validate::<true>,
-            (SourceValidation::Loose, true) => |policy| {
-                validate::<true>(policy);
-                policy.limits_segments = true;
+            (SourceValidation::Loose, true) => |snapshot| {
+                validate::<true>(snapshot);
+                snapshot.limits_segments = true;
             },
             (SourceValidation::Strict, false) => validate::<false>,
-            (SourceValidation::Strict, true) => |policy| {
-                validate::<false>(policy);
-                policy.limits_segments = true;
+            (SourceValidation::Strict, true) => |snapshot| {
+                validate::<false>(snapshot);
+                snapshot.limits_segments = true;
             },
         },
         routes: vec![
@@ -95,7 +95,7 @@ fn way(rig: &mut Rig, frame: &Frame) -> Vec<(&'static str, &'static str)> {
     let Reply::Traced(Some(tracer)) = rig.ask(0, Request::EndTrace) else {
         panic!("no trace");
     };
-    tracer.ways()[0]
+    tracer.traces()[0]
         .steps
         .iter()
         .map(|step| (step.node, step.exit))
@@ -157,7 +157,7 @@ fn trace_by_address_and_port_finds_packets_on_the_shorter_way() {
     let Reply::Traced(Some(tracer)) = rig.ask(0, Request::EndTrace) else {
         panic!("no trace");
     };
-    assert_eq!(1, tracer.ways().len());
+    assert_eq!(1, tracer.traces().len());
 }
 
 #[test]

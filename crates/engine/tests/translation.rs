@@ -297,8 +297,8 @@ fn connection_from_outside_to_an_inside_host_s_own_address_keeps_it() {
             .octets()[..3]
     );
     // Rules that stay the same end nothing.
-    let (policy, routes) = rig::policy(&Plan::default());
-    rig.plane.commit(policy, &[routes]).unwrap();
+    let (snapshot, routes) = rig::snapshot(&Plan::default());
+    rig.plane.commit(snapshot, &[routes]).unwrap();
     assert_eq!(1, rig.host_sends(&answer).len());
     assert_eq!(4, rig.live());
 }
@@ -341,7 +341,7 @@ fn answers_find_what_began_outside_whatever_the_addresses() {
 #[test]
 fn packets_from_outside_to_own_addresses_of_inside_hosts_are_dropped_where_none_may_pass() {
     let mut rig = Rig::new(Plan {
-        policy: |policy| policy.passes_untranslated = false,
+        snapshot: |snapshot| snapshot.passes_untranslated = false,
         ..Plan::default()
     });
     for flags in [flag::SYN, flag::ACK] {

@@ -3,7 +3,7 @@
 use crate::rig::{self, INSIDE, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
 use crate::tunnelled::{self, all, tunnel};
 use sluice_engine::time::Now;
-use sluice_engine::tunnels::{Kind, Tunnel};
+use sluice_engine::tunnels::{Tunnel, TunnelKind};
 use sluice_testkit::packet::{self, Frame, Icmpv4Type, Icmpv6Type, Network, Transport};
 
 /// The MTU in an ICMP error of either family.
@@ -134,7 +134,7 @@ fn error_about_an_outer_packet_lowers_the_mtu_for_ten_minutes() {
 #[test]
 fn error_that_tells_of_less_than_everybody_takes_is_believed_as_far_as_that() {
     for (six, least) in [(false, 576), (true, 1280)] {
-        let tunnel = tunnel(Kind::Ipip, None, six);
+        let tunnel = tunnel(TunnelKind::Ipip, None, six);
         let mut rig = tunnelled::rig(tunnel);
         let sent = rig.host_sends(&datagram(1400));
         for mtu in [0, 68, 100] {
@@ -148,7 +148,7 @@ fn error_that_tells_of_less_than_everybody_takes_is_believed_as_far_as_that() {
 
 #[test]
 fn error_that_quotes_what_was_not_sent_from_an_end_changes_nothing() {
-    let tunnel = tunnel(Kind::Gre, None, false);
+    let tunnel = tunnel(TunnelKind::Gre, None, false);
     let mut rig = tunnelled::rig(tunnel);
     let sent = rig.host_sends(&datagram(1400)).remove(0).frame;
     let change = |place: usize, value: u8| {
@@ -185,13 +185,13 @@ fn outer_packet_that_does_not_fit_the_link_lowers_the_mtu_by_itself() {
 
 #[test]
 fn commit_keeps_what_is_known_of_paths_that_stay() {
-    let tunnel = tunnel(Kind::Gre, None, false);
+    let tunnel = tunnel(TunnelKind::Gre, None, false);
     let mut rig = tunnelled::rig(tunnel);
     let sent = rig.host_sends(&datagram(1400));
     rig.send(OUTSIDE, &too_big(&sent[0].frame, 1300).build());
     let commit = |rig: &mut Rig, tunnel: Tunnel| {
-        let (policy, routes) = rig::policy(&tunnelled::plan(tunnel));
-        rig.plane.commit(policy, &[routes]).unwrap();
+        let (snapshot, routes) = rig::snapshot(&tunnelled::plan(tunnel));
+        rig.plane.commit(snapshot, &[routes]).unwrap();
         rig.round();
     };
     commit(&mut rig, tunnel);

@@ -2,10 +2,10 @@
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
 use crate::tunnelled::{self, FAR_MAC, MAC, TUNNEL, all, arriving, inside, outer, service, tunnel};
-use sluice_engine::capture::{Seen, Tap, Which};
+use sluice_engine::capture::{CaptureFilter, CapturePoint, Tap};
 use sluice_engine::request::{Filter, Reply, Request};
 use sluice_engine::trace::Tracer;
-use sluice_engine::tunnels::{Kind, Tunnel};
+use sluice_engine::tunnels::{Tunnel, TunnelKind};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, Network, Transport};
 
@@ -111,7 +111,7 @@ fn gateway_answers_a_ping_through_every_tunnel() {
 
 #[test]
 fn vxlan_resolves_its_neighbours_and_answers_who_asks() {
-    let tunnel = tunnel(Kind::Vxlan(4789), Some(42), false);
+    let tunnel = tunnel(TunnelKind::Vxlan(4789), Some(42), false);
     let mut rig = Rig::new(tunnelled::plan(tunnel));
     let [question, _] = questions();
     let asked = rig.host_sends(&question);
@@ -142,7 +142,7 @@ fn vxlan_resolves_its_neighbours_and_answers_who_asks() {
 
 #[test]
 fn tunnel_without_ethernet_has_one_neighbour_for_all_destinations() {
-    let mut rig = tunnelled::rig(tunnel(Kind::Gre, None, false));
+    let mut rig = tunnelled::rig(tunnel(TunnelKind::Gre, None, false));
     for host in 2..200 {
         let question = packet::udp4("192.168.1.10:5000", format!("10.99.0.{host}:53").as_str());
         assert_eq!(1, rig.host_sends(&question).len(), "{:?}", rig.all_drops());
@@ -156,7 +156,7 @@ fn tunnel_without_ethernet_has_one_neighbour_for_all_destinations() {
 #[test]
 fn flows_are_told_apart_by_the_source_port_of_vxlan_and_the_label_of_ipv6() {
     for six in [false, true] {
-        let mut rig = tunnelled::rig(tunnel(Kind::Vxlan(4789), Some(42), six));
+        let mut rig = tunnelled::rig(tunnel(TunnelKind::Vxlan(4789), Some(42), six));
         let mut seen = std::collections::HashSet::new();
         for port in 5000..5016u16 {
             let question = packet::udp4(format!("192.168.1.10:{port}").as_str(), "10.77.0.5:53");
@@ -187,7 +187,7 @@ fn packet_of_no_tunnel_is_dropped_as_such_and_what_is_for_other_services_is_not(
         };
         assert!(rig.send(OUTSIDE, &arriving(&stranger, &answer).build()).is_empty());
         assert_eq!(1, rig.drops("unknown-tunnel"), "{:?}", rig.all_drops());
-        if tunnel.kind != Kind::Ipip {
+        if tunnel.kind != TunnelKind::Ipip {
             let mut other = tunnel;
             other.id = Some(tunnel.id.unwrap_or(0) ^ 1);
             assert!(rig.send(OUTSIDE, &arriving(&other, &answer).build()).is_empty());
@@ -195,11 +195,11 @@ fn packet_of_no_tunnel_is_dropped_as_such_and_what_is_for_other_services_is_not(
         }
         assert_eq!([0; 4], counted(&rig, TUNNEL));
     }
-    let mut rig = tunnelled::rig(tunnel(Kind::Vxlan(4789), Some(42), false));
+    let mut rig = tunnelled::rig(tunnel(TunnelKind::Vxlan(4789), Some(42), false));
     rig.router_sends(&packet::udp4("198.51.100.9:5000", "203.0.113.1:4790"));
     rig.send(
         OUTSIDE,
-        &arriving(&tunnel(Kind::Gre, None, false), &answers()[0]).build(),
+        &arriving(&tunnel(TunnelKind::Gre, None, false), &answers()[0]).build(),
     );
     assert_eq!(vec![("no-local-service", 2)], rig.all_drops());
 }
@@ -216,12 +216,12 @@ fn malformed_headers_of_tunnels_are_dropped_as_such() {
         rig.all_drops()
     };
     let malformed = vec![("tunnel-header", 1)];
-    let vxlan = tunnel(Kind::Vxlan(4789), Some(42), false);
+    let vxlan = tunnel(TunnelKind::Vxlan(4789), Some(42), false);
     assert_eq!(malformed, drop(vxlan, &|payload| payload[0] = 0));
     for length in [0, 7, 8, 21] {
         assert_eq!(malformed, drop(vxlan, &|payload| payload.truncate(length)), "{length}");
     }
-    let gre = tunnel(Kind::Gre, Some(7), false);
+    let gre = tunnel(TunnelKind::Gre, Some(7), false);
     for flags in [0x10u8, 0x40, 0x08, 0x01] {
         assert_eq!(malformed, drop(gre, &|payload| payload[0] |= flags), "{flags:x}");
     }
@@ -235,7 +235,7 @@ fn malformed_headers_of_tunnels_are_dropped_as_such() {
         assert_eq!(malformed, drop(gre, &|payload| payload.truncate(length)), "{length}");
     }
     // What is inside is judged as if it had come from a wire.
-    let ipip = tunnel(Kind::Ipip, None, false);
+    let ipip = tunnel(TunnelKind::Ipip, None, false);
     assert_eq!(
         vec![("bad-total-length", 1)],
         drop(ipip, &|payload| payload.truncate(12))
@@ -256,7 +256,7 @@ fn malformed_headers_of_tunnels_are_dropped_as_such() {
 
 #[test]
 fn vxlan_whose_udp_length_reaches_into_the_frames_padding_is_dropped() {
-    let vxlan = tunnel(Kind::Vxlan(4789), Some(42), false);
+    let vxlan = tunnel(TunnelKind::Vxlan(4789), Some(42), false);
     let [answer, _] = answers();
     let mut rig = tunnelled::rig(vxlan);
     let mut frame = arriving(&vxlan, &answer).build();
@@ -346,7 +346,7 @@ fn route_to_the_other_end_that_leads_into_the_tunnel_itself_ends_after_as_many_p
 
 #[test]
 fn outer_packet_around_one_of_the_same_tunnel_is_opened_as_often_as_passes_allow() {
-    let tunnel = tunnel(Kind::Ipip, None, false);
+    let tunnel = tunnel(TunnelKind::Ipip, None, false);
     let mut rig = tunnelled::rig(tunnel);
     let nested = |depth: usize| {
         let mut frame = answers()[0].clone();
@@ -386,7 +386,7 @@ fn translation_of_the_address_of_an_end_leaves_the_tunnels_packets_alone() {
 
 #[test]
 fn unresolved_next_hop_of_outer_packets_lets_them_wait() {
-    let tunnel = tunnel(Kind::Gre, None, false);
+    let tunnel = tunnel(TunnelKind::Gre, None, false);
     let mut plan = tunnelled::plan(tunnel);
     plan.known_neighbours = false;
     let mut rig = Rig::new(plan);
@@ -406,7 +406,7 @@ fn unresolved_next_hop_of_outer_packets_lets_them_wait() {
 
 #[test]
 fn capture_of_a_tunnel_has_what_goes_in_and_what_comes_out_and_a_trace_names_the_nodes() {
-    let tunnel = tunnel(Kind::Gre, Some(7), false);
+    let tunnel = tunnel(TunnelKind::Gre, Some(7), false);
     let mut rig = tunnelled::rig(tunnel);
     let [question, _] = questions();
     let [answer, _] = answers();
@@ -414,7 +414,7 @@ fn capture_of_a_tunnel_has_what_goes_in_and_what_comes_out_and_a_trace_names_the
     rig.host_sends(&question);
     rig.ask(
         0,
-        Request::Capture(Box::new(Tap::new(Which::Interface(TUNNEL), 10, 200))),
+        Request::Capture(Box::new(Tap::new(CaptureFilter::Interface(TUNNEL), 10, 200))),
     );
     rig.ask(0, Request::Trace(Box::new(Tracer::new(Filter::default(), 2))));
     rig.host_sends(&question);
@@ -428,15 +428,15 @@ fn capture_of_a_tunnel_has_what_goes_in_and_what_comes_out_and_a_trace_names_the
         .collect();
     let datagram = |frame: &Frame| frame.build()[14..].to_vec();
     let expected = [
-        (Seen::Sent, datagram(&question.ttl(63))),
-        (Seen::Received, datagram(&answer)),
+        (CapturePoint::Sent, datagram(&question.ttl(63))),
+        (CapturePoint::Received, datagram(&answer)),
     ];
     assert_eq!(expected.to_vec(), seen);
     let Reply::Traced(Some(tracer)) = rig.ask(0, Request::EndTrace) else {
         panic!("no trace")
     };
     let ways: Vec<Vec<_>> = tracer
-        .ways()
+        .traces()
         .iter()
         .map(|way| way.steps.iter().map(|step| step.node).collect())
         .collect();
@@ -446,7 +446,7 @@ fn capture_of_a_tunnel_has_what_goes_in_and_what_comes_out_and_a_trace_names_the
 
 #[test]
 fn frame_in_a_vxlan_behind_a_priority_tag_is_one_without() {
-    let vxlan = tunnel(Kind::Vxlan(4789), Some(42), false);
+    let vxlan = tunnel(TunnelKind::Vxlan(4789), Some(42), false);
     let [answer, _] = answers();
     let mut rig = tunnelled::rig(vxlan);
     let mut outer = arriving(&vxlan, &answer);
@@ -485,7 +485,7 @@ fn shim(key: Option<u32>, kind: u16) -> Vec<u8> {
 
 #[test]
 fn keepalive_of_the_other_end_goes_back_as_it_is_and_is_counted() {
-    for tunnel in all().into_iter().filter(|tunnel| tunnel.kind == Kind::Gre) {
+    for tunnel in all().into_iter().filter(|tunnel| tunnel.kind == TunnelKind::Gre) {
         let mut rig = tunnelled::rig(tunnel);
         let ends = [tunnel.local, tunnel.remote];
         let frame = keepalive(&tunnel, ends, tunnel.id).build();
@@ -504,7 +504,7 @@ fn keepalive_of_the_other_end_goes_back_as_it_is_and_is_counted() {
 
 #[test]
 fn keepalives_of_others_or_to_others_are_not_answered() {
-    let tunnel = tunnel(Kind::Gre, Some(7), false);
+    let tunnel = tunnel(TunnelKind::Gre, Some(7), false);
     let (local, remote, other) = (tunnel.local, tunnel.remote, plain("198.51.100.77"));
     for (ends, key) in [
         ([local, other], Some(7)),
@@ -529,7 +529,7 @@ fn keepalives_of_others_or_to_others_are_not_answered() {
 
 #[test]
 fn keepalives_above_their_rate_are_dropped_by_name() {
-    let tunnel = tunnel(Kind::Gre, None, false);
+    let tunnel = tunnel(TunnelKind::Gre, None, false);
     let mut rig = tunnelled::rig(tunnel);
     let frame = keepalive(&tunnel, [tunnel.local, tunnel.remote], None).build();
     let answered: usize = (0..30).map(|_| rig.send(OUTSIDE, &frame).len()).sum();

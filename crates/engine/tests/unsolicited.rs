@@ -188,7 +188,7 @@ fn syns_that_wait_are_answered_no_faster_than_icmp_errors_may_be_sent() {
 #[test]
 fn rfc5382_req4a_syn_is_dropped_at_once_where_unsolicited_ones_are_not_answered() {
     let silent = Plan {
-        policy: |policy| policy.answers_syns = false,
+        snapshot: |snapshot| snapshot.answers_syns = false,
         ..plan()
     };
     let none = Plan {

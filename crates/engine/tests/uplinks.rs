@@ -4,11 +4,11 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use crate::rig::{
-    self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain, policy, route, v4,
+    self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain, route, snapshot, v4,
 };
-use sluice_engine::policy::{Interface, Nat, Policy};
 use sluice_engine::probes::Probe;
 use sluice_engine::request::{Reply, Request};
+use sluice_engine::snapshot::{Interface, Nat, Snapshot};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
 use sluice_nat::rule::{Rules, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Pool, Pools};
@@ -48,7 +48,7 @@ fn interfaces(interfaces: &mut Vec<Interface>) {
 }
 
 /// Sources are translated by the uplink that they leave by.
-fn translate(policy: &mut Policy) {
+fn translate(snapshot: &mut Snapshot) {
     let pool = |address: &str| Pool {
         addresses: vec![(v4(address), v4(address))],
         ports: 1024..=65_535,
@@ -65,7 +65,7 @@ fn translate(policy: &mut Policy) {
         ..SourceRule::of(inside, SourceAction::Pool(pool))
     };
     let rules = Rules::new(&[(OUTSIDE, 0), (SECOND, 1)].map(rule), &[], &pools).unwrap();
-    policy.nat4 = Nat {
+    snapshot.nat4 = Nat {
         rules,
         pools,
         ..Nat::default()
@@ -88,26 +88,26 @@ fn from(network: &str, length: u8) -> Prefix {
 type BySource = (Prefix, Vec<Route>);
 
 fn commit(rig: &mut Rig, plan: &Plan, tables: &[BySource]) {
-    let (mut policy, own) = policy(plan);
+    let (mut snapshot, own) = snapshot(plan);
     let networks = tables.iter().map(|(network, _)| (0, *network));
-    policy.sources = SourceTables::new(1, networks).into();
-    let links: Vec<_> = policy.interfaces.iter().map(|one| one.link.clone()).collect();
+    snapshot.sources = SourceTables::new(1, networks).into();
+    let links: Vec<_> = snapshot.interfaces.iter().map(|one| one.link.clone()).collect();
     let of = |network| {
         tables
             .iter()
             .find(|(other, _)| *other == network)
             .map(|(_, routes)| routes)
     };
-    let by_source = policy.sources.iter();
+    let by_source = snapshot.sources.iter();
     let by_source = by_source.map(|(_, network, _)| RouteSet::new(&links, of(network).unwrap()).unwrap());
     let routes: Vec<_> = [own].into_iter().chain(by_source).collect();
-    rig.plane.commit(policy, &routes).unwrap();
+    rig.plane.commit(snapshot, &routes).unwrap();
 }
 
 fn translating() -> Plan {
     Plan {
         interfaces,
-        policy: translate,
+        snapshot: translate,
         ..Plan::default()
     }
 }
@@ -123,7 +123,7 @@ fn routing() -> Plan {
 fn rig(plan: Plan, tables: &[BySource]) -> Rig {
     let mut rig = Rig::new(Plan {
         interfaces: plan.interfaces,
-        policy: plan.policy,
+        snapshot: plan.snapshot,
         translate: plan.translate,
         routes: plan.routes.clone(),
         ..Plan::default()
@@ -375,7 +375,7 @@ fn route_by_source_leads_by_the_router_s_own_while_its_uplink_is_down() {
 
 #[test]
 fn untranslated_session_of_a_lost_uplink_goes_on_by_another() {
-    fn filter(policy: &mut Policy) {
+    fn filter(snapshot: &mut Snapshot) {
         let settings = Settings {
             kind: Kind::Best,
             default: Verdict::Accept,
@@ -383,10 +383,10 @@ fn untranslated_session_of_a_lost_uplink_goes_on_by_another() {
             workers: 1,
         };
         let filters = Filters::new(&[] as &[Written], &settings, Counters::new(0)).unwrap();
-        policy.filter_by(Arc::new(filters));
+        snapshot.filter_by(Arc::new(filters));
     }
     let plan = Plan {
-        policy: filter,
+        snapshot: filter,
         routes: shared([1, 1], Balance::Host),
         ..routing()
     };
@@ -423,7 +423,7 @@ fn probe(number: usize, gateway: &str, target: &str) -> Probe {
 
 /// What is sent when control asks for a probe.
 fn asks(rig: &mut Rig, probe: Probe) -> Option<Vec<u8>> {
-    rig.plane.policy().probes.expect(&probe);
+    rig.plane.snapshot().probes.expect(&probe);
     let reply = rig.ask(rig.owner, Request::Probe(probe));
     rig.round();
     let frame = rig.sent().pop().map(|sent| sent.frame);
@@ -458,9 +458,9 @@ fn probe_leaves_by_its_uplink_whatever_routes_say_and_its_answer_is_noted() {
     rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 5_000_000);
     // Of somebody who does not know the number.
     assert!(rig.send(OUTSIDE, &answer([0; 8])).is_empty());
-    assert_eq!(None, rig.plane.policy().probes.answer(4));
+    assert_eq!(None, rig.plane.snapshot().probes.answer(4));
     assert!(rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8])).is_empty());
-    assert_eq!(Some(5_000_000), rig.plane.policy().probes.answer(4));
+    assert_eq!(Some(5_000_000), rig.plane.snapshot().probes.answer(4));
     // What nobody waits for is unsolicited.
     assert!(rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8])).is_empty());
     assert_eq!(1, rig.drops("unsolicited"), "{:?}", rig.all_drops());
@@ -473,7 +473,7 @@ fn probe_leaves_by_its_uplink_whatever_routes_say_and_its_answer_is_noted() {
     };
     commit(&mut rig, &plan, &[]);
     rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8]));
-    assert!(rig.plane.policy().probes.answer(5).is_some());
+    assert!(rig.plane.snapshot().probes.answer(5).is_some());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow};
-use sluice_engine::policy::Priority;
+use sluice_engine::snapshot::Priority;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::vlan::Tag;
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddrV4;
 
-use crate::rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, plain, policy, route};
+use crate::rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, plain, route, snapshot};
 use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
 use sluice_route::{Address, InterfaceIndex, Prefix, Refusal, Route, Via};
 use sluice_testkit::packet::{self, Frame};
@@ -38,11 +38,11 @@ fn rig(routes: Vec<Route>) -> Rig {
 }
 
 fn commit(rig: &mut Rig, routes: Vec<Route>) {
-    let (policy, routes) = policy(&Plan {
+    let (snapshot, routes) = snapshot(&Plan {
         routes,
         ..Plan::default()
     });
-    rig.plane.commit(policy, &[routes]).unwrap();
+    rig.plane.commit(snapshot, &[routes]).unwrap();
 }
 
 /// The gateways that the first flows take.

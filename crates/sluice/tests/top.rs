@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use sluice_command::top::snapshot::STAGES;
 use sluice_config::api::path;
-use sluice_engine::counters::Stage;
+use sluice_engine::counters::CycleStage;
 
 fn status() -> Value {
     json!({
@@ -143,9 +143,9 @@ fn top_of_an_interval_too_short_is_refused() {
 
 #[test]
 fn top_stages_are_those_that_workers_count_for_packets() {
-    let mut counted: Vec<_> = Stage::ALL
+    let mut counted: Vec<_> = CycleStage::ALL
         .iter()
-        .filter(|&&stage| stage != Stage::Housekeeping)
+        .filter(|&&stage| stage != CycleStage::Housekeeping)
         .map(|stage| stage.name())
         .collect();
     let mut shown = STAGES.to_vec();

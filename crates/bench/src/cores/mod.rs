@@ -13,7 +13,7 @@ mod steering;
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::tsc;
-use sluice_engine::counters::{Cause, Stage, WorkerCounters};
+use sluice_engine::counters::{CycleStage, HandOffCause, WorkerCounters};
 
 use crate::nat_path::flows::Hosts;
 use crate::nat_path::flows::Written;
@@ -98,10 +98,10 @@ impl Counted {
         let sum = |value: &dyn Fn(&WorkerCounters) -> u64| all.iter().map(|worker| value(worker)).sum::<u64>();
         Self {
             over: sum(&|worker| worker.all_handed_over()),
-            sessions_over: sum(&|worker| worker.handed_over[Cause::Session as usize].get()),
+            sessions_over: sum(&|worker| worker.handed_over[HandOffCause::Session as usize].get()),
             taken: sum(&|worker| worker.taken_over.get()),
-            cycles_out: sum(&|worker| worker.cycles[Stage::HandOver as usize].get()),
-            cycles_in: sum(&|worker| worker.cycles[Stage::TakeOver as usize].get()),
+            cycles_out: sum(&|worker| worker.cycles[CycleStage::HandOver as usize].get()),
+            cycles_in: sum(&|worker| worker.cycles[CycleStage::TakeOver as usize].get()),
             steered: sum(&|worker| worker.ports_steered.get()),
             misfits: sum(&|worker| worker.misfits.get()),
         }
@@ -277,7 +277,7 @@ fn report(run: &mut Run<'_>, cases: &[Case]) {
 
 /// (1 - 1/S)^f: no port of the f that are free on an address leads answers to the flow's shard of S.
 fn expected_misfits(rig: &Rig) -> f64 {
-    let pools = &rig.plane.policy().nat4.pools;
+    let pools = &rig.plane.snapshot().nat4.pools;
     let (addresses, ports) = pools.iter().fold((0.0, 0.0), |(addresses, ports), (_, pool)| {
         let (count, (first, last)) = (f64::from(pool.addresses()), pool.ports());
         (addresses + count, ports + count * f64::from(last - first + 1))

@@ -7,15 +7,15 @@ use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::port::PortPlan;
 use sluice_dpdk::{Devices, DpdkIo, Plan, tsc};
-use sluice_engine::datagrams::Limits;
-use sluice_engine::owners::Owners;
+use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
 use sluice_engine::placement::Part;
-use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Policy, Setup, Subscribers};
-use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request};
+use sluice_engine::request::{Cursor, Filter, Reply, Request, WorkerHandle};
+use sluice_engine::shard_owners::ShardOwners;
+use sluice_engine::snapshot::{Snapshot, StartParameters, SubscriberCapacity};
 use sluice_engine::stages::Stages;
 use sluice_engine::steering::Steering as Engine;
 use sluice_engine::time::Now;
+use sluice_engine::virtual_reassembly::Limits;
 use sluice_route::RouteSet;
 use sluice_table::memory::Line;
 use sluice_wire::Checksums;
@@ -39,10 +39,10 @@ const CAPACITY: u32 = 4 * FLOWS;
 /// A gateway and its lanes.
 pub struct Rig {
     /// Control side.
-    pub plane: Plane,
+    pub plane: ControlPlane,
     /// One for each worker.
     pub lanes: Vec<Lane>,
-    desks: Vec<Counter>,
+    desks: Vec<WorkerHandle>,
     devices: Devices,
 }
 
@@ -70,10 +70,10 @@ pub fn start(workers: &[usize]) -> Result<&'static Eal, Failure> {
     Ok(Eal::start(&needs)?)
 }
 
-fn plane(steering: Steering, style: Style, workers: usize) -> Result<Plane, Failure> {
+fn plane(steering: Steering, style: Style, workers: usize) -> Result<ControlPlane, Failure> {
     let interfaces = rules::interfaces(Job::Translate)?;
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
-    let mut policy = Policy::new(2, interfaces);
+    let mut policy = Snapshot::new(2, interfaces);
     rules::translate(&mut policy, Job::Translate, style, CAPACITY, false)?;
     let routes = RouteSet::new(&links, &rules::routes(Job::Translate)?)?;
     let spreads = policy
@@ -84,8 +84,8 @@ fn plane(steering: Steering, style: Style, workers: usize) -> Result<Plane, Fail
     let wanted = steering.wanted(spreads, style.blocks);
     let steering = Engine::seeded(SHARDS, &wanted, 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
     let stages = Stages::default();
-    let setup = Setup {
-        owners: Owners::dealt(steering.shards(), &stages.all(Part::Session, workers)).into(),
+    let setup = StartParameters {
+        owners: ShardOwners::dealt(steering.shards(), &stages.all(Part::Session, workers)).into(),
         stages,
         assist: None,
         steering,
@@ -103,14 +103,21 @@ fn plane(steering: Steering, style: Style, workers: usize) -> Result<Plane, Fail
         inspection: None,
         events: Default::default(),
         interfaces: 0,
-        subscribers: Subscribers {
+        subscribers: SubscriberCapacity {
             most: FLOWS,
             blocks: FLOWS,
-            ..Subscribers::default()
+            ..SubscriberCapacity::default()
         },
     };
     let limits = NeighbourLimits::default();
-    Ok(Plane::new(setup, policy, &[routes], limits, workers, Now::at(0))?)
+    Ok(ControlPlane::new(
+        setup,
+        policy,
+        &[routes],
+        limits,
+        workers,
+        Now::at(0),
+    )?)
 }
 
 impl Rig {
@@ -129,7 +136,7 @@ impl Rig {
         let start = tsc::now();
         for (own, io) in hands.into_iter().enumerate() {
             let shards = plane
-                .setup()
+                .start_parameters()
                 .owners
                 .iter()
                 .filter(|&owner| usize::from(owner) == own)
@@ -241,7 +248,7 @@ impl Rig {
 
     /// Which flows' packets come to which worker, from one side.
     fn deal(&self, steering: Steering, publics: &Publics, outside: bool) -> Vec<Vec<u32>> {
-        let setup = self.plane.setup();
+        let setup = self.plane.start_parameters();
         let mut dealt = vec![Vec::new(); self.lanes.len()];
         for (number, &public) in (0..).zip(publics) {
             let frame = data(Hosts::Sixteen, number, outside.then_some(public));

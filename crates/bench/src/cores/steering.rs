@@ -1,8 +1,8 @@
 //! On which worker's queue a card, or the source in its place, puts each packet.
 
 use sluice_engine::family::V4;
-use sluice_engine::policy::Setup;
-use sluice_engine::steering::{Hashed, Together, Wanted};
+use sluice_engine::snapshot::StartParameters;
+use sluice_engine::steering::{Affinity, HashFields, SteeringSettings};
 use sluice_nat::shard::BLOCK;
 
 use crate::nat_path::flows::{Ends, Written};
@@ -38,33 +38,33 @@ impl Steering {
     }
 
     /// What the engine is told: flows of a host spread where cards hash ports and mappings allow it.
-    pub fn wanted(self, spreads: bool, blocks: Option<u16>) -> Wanted {
+    pub fn wanted(self, spreads: bool, blocks: Option<u16>) -> SteeringSettings {
         let hashed = match self {
-            Self::FiveTuple => Hashed::FiveTuple,
-            _ => Hashed::Subset,
+            Self::FiveTuple => HashFields::FiveTuple,
+            _ => HashFields::Subset,
         };
         let together = match self {
-            Self::FiveTuple if spreads => Together::Flows,
-            _ => Together::Hosts,
+            Self::FiveTuple if spreads => Affinity::Flows,
+            _ => Affinity::Hosts,
         };
-        Wanted {
+        SteeringSettings {
             hashed,
             together,
             ports: blocks.map_or(BLOCK, u32::from),
-            ..Wanted::default()
+            ..SteeringSettings::default()
         }
     }
 
     /// The worker whose queue a frame of a flow comes to.
-    pub fn worker(self, setup: &Setup, workers: usize, flow: &Ends, frame: &Written, outside: bool) -> usize {
+    pub fn worker(self, setup: &StartParameters, workers: usize, flow: &Ends, frame: &Written, outside: bool) -> usize {
         let steering = &setup.steering;
         let (source, destination) = (frame.source, frame.destination);
         let entry = match self {
             Self::OneQueue => return 0,
             Self::Wrong => return (Self::Ideal.worker(setup, workers, flow, frame, outside) + 1) % workers,
-            Self::Ideal => match steering.together() {
-                Together::Hosts => steering.of_host::<V4>(flow.inside.0).into(),
-                Together::Flows => steering.of_flow::<V4>(flow.inside, flow.remote).into(),
+            Self::Ideal => match steering.affinity() {
+                Affinity::Hosts => steering.of_host::<V4>(flow.inside.0).into(),
+                Affinity::Flows => steering.of_flow::<V4>(flow.inside, flow.remote).into(),
             },
             Self::Subset if outside => {
                 let input = [&destination.0.to_be_bytes()[..], &destination.1.to_be_bytes()].concat();

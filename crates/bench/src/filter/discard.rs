@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::tsc;
-use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
+use sluice_engine::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
 use sluice_filter::{Best, CachedTrie, Field, Header, Linear, Matcher, Trie};
 use sluice_wire::Checksums;
 
@@ -161,16 +161,16 @@ impl Receiver<'_> {
 #[inline(never)]
 fn discard<M: Matcher<u32>>(source: &mut Source, matcher: &M, core: &mut M::Memory) -> u64 {
     let count = source.io.receive(0);
-    let mut headers: ArrayVec<Header<u32>, HAND> = ArrayVec::new();
+    let mut headers: ArrayVec<Header<u32>, BURST_BUFFERS> = ArrayVec::new();
     {
-        let mut lent = Lent::new();
-        source.io.lend(&mut lent);
+        let mut lent = Packets::new();
+        source.io.packets(&mut lent);
         headers.extend(lent.iter().filter_map(|packet| of_frame(packet.bytes())));
     }
-    let mut found = [None; HAND];
+    let mut found = [None; BURST_BUFFERS];
     matcher.first_of_each(core, &headers, &mut found);
     black_box(&found);
-    let slots: ArrayVec<Slot, HAND> = (0..count).map(|slot| slot as Slot).collect();
+    let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..count).map(|slot| slot as BufferIndex).collect();
     source.io.free(&slots);
     source.io.end();
     headers.len() as u64

@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::{DpdkIo, tsc};
-use sluice_engine::inspection::sight::{facts, payload};
-use sluice_engine::io::{HAND, Lent, PacketIo, PortIndex, Slot};
+use sluice_engine::inspection::classification::{facts, payload};
+use sluice_engine::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets, PortIndex};
 use sluice_engine::time::Now;
 use sluice_inspect::evaluate::Facts;
 use sluice_inspect::inspector::{FlowHandle, Inspector, Plan, Round, Seen, Settings, Tools, Verdict};
@@ -194,13 +194,16 @@ impl<'s, 'm> Even<'s, 'm> {
         if count == 0 {
             return 0;
         }
-        let (mut pass, mut drop) = (ArrayVec::<Slot, HAND>::new(), ArrayVec::<Slot, HAND>::new());
+        let (mut pass, mut drop) = (
+            ArrayVec::<BufferIndex, BURST_BUFFERS>::new(),
+            ArrayVec::<BufferIndex, BURST_BUFFERS>::new(),
+        );
         {
-            let mut lent = Lent::new();
-            self.io.lend(&mut lent);
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
             // The bucket of each is asked of memory before the first is looked at.
             let inspects = self.tools.is_some();
-            let known: ArrayVec<Option<Flow>, HAND> = lent
+            let known: ArrayVec<Option<Flow>, BURST_BUFFERS> = lent
                 .iter()
                 .map(|packet| flow(self.shared, packet, port, inspects))
                 .collect();

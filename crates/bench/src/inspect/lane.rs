@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::tsc;
-use sluice_engine::counters::{Stage, WorkerCounters};
+use sluice_engine::counters::{CycleStage, WorkerCounters};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_wire::Checksums;
@@ -327,7 +327,7 @@ impl Lane<'_, '_> {
             Middle::Engine(_, counters) => {
                 let cycles = |stage| counters.cycles[stage as usize].get();
                 done.handed = counters.all_handed_over();
-                done.handing = cycles(Stage::HandOver) + cycles(Stage::TakeOver);
+                done.handing = cycles(CycleStage::HandOver) + cycles(CycleStage::TakeOver);
                 done.assisted = counters.assisted.get();
             }
             Middle::Even(even) => done.waited = even.waited,

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
 use sluice_engine::assist::{self, Assist};
-use sluice_engine::datagrams::Limits;
-use sluice_engine::inspection::Inspection;
-use sluice_engine::owners::Owners;
+use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
+use sluice_engine::inspection::InspectionPolicy;
 use sluice_engine::placement::{Load, Part, Placement};
-use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Bridge, Interface, Policy, Setup, Subscribers, bridge_context};
+use sluice_engine::shard_owners::ShardOwners;
+use sluice_engine::snapshot::{Bridge, Interface, Snapshot, StartParameters, SubscriberCapacity, bridge_context};
 use sluice_engine::stages::Stages;
-use sluice_engine::steering::{Steering, Wanted};
+use sluice_engine::steering::{Steering, SteeringSettings};
 use sluice_engine::time::Now;
+use sluice_engine::virtual_reassembly::Limits;
 use sluice_inspect::inspector::{Plan, Settings};
 use sluice_inspect::protocols::Capacity;
 use sluice_inspect::rates::Rates;
@@ -221,11 +221,11 @@ pub fn queues(case: &Case) -> Result<(Placement, Stages, Queues), Failure> {
 }
 
 /// The control side of a case.
-pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
+pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<ControlPlane, Failure> {
     let (_, stages, queues) = queues(case)?;
-    let mut policy = Policy::new(2, vec![interface(0), interface(1)]);
+    let mut policy = Snapshot::new(2, vec![interface(0), interface(1)]);
     if case.inspects {
-        policy.inspect_by(Arc::new(Inspection {
+        policy.inspect_by(Arc::new(InspectionPolicy {
             settings: Settings::default(),
             rates: Arc::new(Rates::new(64, [1, 2])),
             rules: rules.clone(),
@@ -237,10 +237,10 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
             bypass: Vec::new(),
         }));
     }
-    let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
+    let steering = Steering::seeded(SHARDS, &SteeringSettings::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
     policy.senders = vec![queues.senders(); 2];
     let in_charge = stages.all(Part::Session, case.cores);
-    let setup = Setup {
+    let setup = StartParameters {
         assist: case.help.map(|help| {
             let settings = assist::Settings {
                 threshold: help.threshold,
@@ -248,7 +248,7 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
             };
             Arc::new(Assist::new(case.cores, settings))
         }),
-        owners: Owners::dealt(steering.shards(), &in_charge).into(),
+        owners: ShardOwners::dealt(steering.shards(), &in_charge).into(),
         stages,
         steering,
         sessions: [CAPACITY, SHARDS],
@@ -265,14 +265,14 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
         inspection: case.inspects.then(inspector_plan),
         events: Default::default(),
         interfaces: 0,
-        subscribers: Subscribers {
+        subscribers: SubscriberCapacity {
             most: 64,
             blocks: 64,
-            ..Subscribers::default()
+            ..SubscriberCapacity::default()
         },
     };
     let routes = RouteSet::new(&[], &[])?;
-    Ok(Plane::new(
+    Ok(ControlPlane::new(
         setup,
         policy,
         &[routes],
@@ -283,7 +283,7 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
 }
 
 /// Memory for all shards of a plane, and for the streams of the baseline.
-pub fn memory(plane: &Plane) -> Result<Region, Failure> {
-    let shards = plane.setup().owners.len();
+pub fn memory(plane: &ControlPlane) -> Result<Region, Failure> {
+    let shards = plane.start_parameters().owners.len();
     Ok(Region::new(plane.lines().total().next_multiple_of(2) * 64 * shards)?)
 }

@@ -8,12 +8,12 @@ use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::workers::pin;
 use sluice_dpdk::{Devices, tsc};
+use sluice_engine::control_plane::ControlPlane;
 use sluice_engine::family::V4;
-use sluice_engine::owners::Exchange;
-use sluice_engine::plane::Plane;
-use sluice_engine::policy::bridge_context;
 use sluice_engine::reason::Reason;
-use sluice_engine::worker::HELD;
+use sluice_engine::shard_owners::ShardExchange;
+use sluice_engine::snapshot::bridge_context;
+use sluice_engine::worker::MAX_HELD;
 use sluice_inspect::bindings::vectorscan::Calls;
 use sluice_inspect::inspector::Tools;
 use sluice_inspect::ruleset::Ruleset;
@@ -49,7 +49,7 @@ const OPENING: [usize; 2] = [54, 60];
 pub struct Rig<'s, 'm> {
     lanes: Vec<Lane<'s, 'm>>,
     devices: Devices,
-    plane: Plane,
+    plane: ControlPlane,
     case: Case,
     /// Lanes that have a source.
     entrances: Vec<usize>,
@@ -73,14 +73,14 @@ impl<'s, 'm> Rig<'s, 'm> {
         means: &Means<'_>,
         number: u32,
         case: &Case,
-        mut plane: Plane,
+        mut plane: ControlPlane,
         memory: &'m mut Region,
         shared: &'s Shared<'m>,
     ) -> Result<Self, Failure> {
         let (placement, _, queues) = queues(case)?;
         let mut plan = queues.plan(number, true)?;
         if case.help.is_some() {
-            plan.parked += 4 * HELD;
+            plan.parked += 4 * MAX_HELD;
         }
         let (devices, hands) = Devices::open(means.eal, &plan)?;
         let lines = plane.lines().total().next_multiple_of(2);
@@ -94,7 +94,11 @@ impl<'s, 'm> Rig<'s, 'm> {
         let moves = case.model == Model::EvenMoving;
         let moving = moves.then(|| Arc::new(Moving::new(tsc::frequency() / 1000 * PERIOD)));
         let ring = plan.handover as usize;
-        let exchange = Arc::new(Exchange::new(plane.setup().owners.len(), case.cores - 1, ring));
+        let exchange = Arc::new(ShardExchange::new(
+            plane.start_parameters().owners.len(),
+            case.cores - 1,
+            ring,
+        ));
         let local = !placement.is_pipeline();
         // Flows stay with their lane where each has its own; else what came is known to all.
         let of_all = Arc::<Acknowledged>::default();
@@ -199,7 +203,7 @@ impl<'s, 'm> Rig<'s, 'm> {
             },
             protocol: if self.case.transport.connects(flow) { 6 } else { 17 },
         };
-        let setup = self.plane.setup();
+        let setup = self.plane.start_parameters();
         let shard = setup.steering.of_bridged::<V4>(&key);
         setup.owners.of(shard).unwrap_or_default().into()
     }

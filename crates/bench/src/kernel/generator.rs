@@ -25,7 +25,7 @@ use arrayvec::ArrayVec;
 use clap::Args;
 use sluice_dpdk::workers::{Stop, Worker};
 use sluice_dpdk::{Device, Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
-use sluice_engine::io::{BATCH, HAND, Lent, PacketIo, Slot};
+use sluice_engine::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PacketIo, Packets};
 
 use super::frame::{End, Ends, Template};
 use super::pace::Pace;
@@ -123,9 +123,9 @@ impl Task {
                 rate: number(4)?.into(),
                 burst: match words.get(5) {
                     Some(_) => number(5).filter(|&burst| burst > 0)? as usize,
-                    None => BATCH,
+                    None => BURST_SIZE,
                 }
-                .min(BATCH),
+                .min(BURST_SIZE),
             },
             "bytes" => Self::Bytes(number(1)? as usize),
             "new" => Self::New {
@@ -256,7 +256,7 @@ impl Generator {
                 let mut flow = 0;
                 while flow < flows {
                     pace.wait();
-                    let count = self.send((flows - flow).min(BATCH as u32) as usize, |index, template, _| {
+                    let count = self.send((flows - flow).min(BURST_SIZE as u32) as usize, |index, template, _| {
                         (flow + index, template.source(flow + index))
                     });
                     pace.sent(count);
@@ -282,7 +282,7 @@ impl Generator {
                 let (mut from, mut count) = (from, count);
                 for _ in 0..64 {
                     pace.wait();
-                    let sent = self.send(count.min(BATCH as u32) as usize, |index, template, _| {
+                    let sent = self.send(count.min(BURST_SIZE as u32) as usize, |index, template, _| {
                         (from + index, template.source(from + index))
                     }) as u32;
                     pace.sent(sent as usize);
@@ -300,11 +300,11 @@ impl Generator {
     fn learn(&mut self) -> usize {
         let count = self.io.receive(0);
         {
-            let mut lent = Lent::new();
-            self.io.lend(&mut lent);
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
             lent.iter().for_each(|packet| self.peers.learn(packet.bytes()));
         }
-        let slots: ArrayVec<Slot, HAND> = (0..count as Slot).collect();
+        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..count as BufferIndex).collect();
         self.io.free(&slots);
         self.io.end();
         count
@@ -315,8 +315,8 @@ impl Generator {
         let made = self.io.allocate(count);
         let length = self.template.len();
         {
-            let mut lent = Lent::new();
-            self.io.lend(&mut lent);
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
             for (index, packet) in lent.iter_mut().enumerate() {
                 if packet.set_len(length) {
                     let (flow, end) = flow(index as u32, &self.template, &self.peers);
@@ -324,7 +324,7 @@ impl Generator {
                 }
             }
         }
-        let slots: ArrayVec<Slot, HAND> = (0..made as Slot).collect();
+        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..made as BufferIndex).collect();
         let taken = self.io.transmit(0, &slots);
         self.io.free(&slots[taken..]);
         self.io.end();
@@ -358,9 +358,9 @@ mod tests {
             count: 10,
         };
         let established = |burst| Some(Task::Established { own, rate: 7, burst });
-        assert_eq!(established(BATCH), Task::parse("established 1 2 10 7\n"));
+        assert_eq!(established(BURST_SIZE), Task::parse("established 1 2 10 7\n"));
         assert_eq!(established(1), Task::parse("established 1 2 10 7 1"));
-        assert_eq!(established(BATCH), Task::parse("established 1 2 10 7 1000"));
+        assert_eq!(established(BURST_SIZE), Task::parse("established 1 2 10 7 1000"));
         assert_eq!(Some(Task::Bytes(1_518)), Task::parse("bytes 1518"));
         let new = Task::New {
             from: 1,

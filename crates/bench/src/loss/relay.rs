@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 use clap::Args;
 use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
-use sluice_engine::io::{HAND, PacketIo, Parked, PortIndex, Slot};
+use sluice_engine::io::{BURST_BUFFERS, BufferIndex, PacketIo, Parked, PortIndex};
 
 use super::Failure;
 
@@ -141,9 +141,9 @@ impl Relay {
             io.end();
             return false;
         }
-        let mut lost = ArrayVec::<Slot, HAND>::new();
-        let mut kept = ArrayVec::<Slot, HAND>::new();
-        for slot in 0..count as Slot {
+        let mut lost = ArrayVec::<BufferIndex, BURST_BUFFERS>::new();
+        let mut kept = ArrayVec::<BufferIndex, BURST_BUFFERS>::new();
+        for slot in 0..count as BufferIndex {
             match way.chance.loses() {
                 true => lost.push(slot),
                 false => kept.push(slot),
@@ -180,13 +180,13 @@ impl Relay {
         let due = way
             .waiting
             .iter()
-            .take(HAND / 2)
+            .take(BURST_BUFFERS / 2)
             .take_while(|(due, _)| *due <= now)
             .count();
         if due == 0 {
             return false;
         }
-        let mut slots = ArrayVec::<Slot, HAND>::new();
+        let mut slots = ArrayVec::<BufferIndex, BURST_BUFFERS>::new();
         for (_, parked) in way.waiting.drain(..due) {
             slots.extend(io.unpark(parked));
         }

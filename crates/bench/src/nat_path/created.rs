@@ -1,7 +1,7 @@
 //! New sessions.
 
 use sluice_dpdk::{Devices, tsc};
-use sluice_engine::counters::Stage;
+use sluice_engine::counters::CycleStage;
 use sluice_engine::time::Now;
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag;
@@ -39,7 +39,7 @@ pub fn created(
     let mut clock = gateway.now().nanoseconds;
     let publics = Publics::new();
     let (mut costs, mut empties, mut loops, mut rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut stages: [Vec<f64>; Stage::ALL.len()] = Default::default();
+    let mut stages: [Vec<f64>; CycleStage::ALL.len()] = Default::default();
     let space = sessions * 4;
     // With blocks of 64 ports a host has half a block of sessions at a time.
     let hosts = match style.blocks {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use sluice_dpdk::eal::allowed_cores;
 use sluice_dpdk::workers::{WorkerError, pin};
 use sluice_dpdk::{Devices, tsc};
+use sluice_engine::control_plane::ControlPlane;
 use sluice_engine::family::V4;
-use sluice_engine::plane::Plane;
 use sluice_engine::time::Now;
 use sluice_filter::{Change, RuleList};
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
@@ -94,7 +94,7 @@ impl Inside {
         }
     }
 
-    fn editor(self, plane: &mut Plane) -> Result<Box<dyn Edit>, Failure> {
+    fn editor(self, plane: &mut ControlPlane) -> Result<Box<dyn Edit>, Failure> {
         Ok(match self {
             Self::Hosts | Self::Networks => Box::new(Edits::new(plane, self, RULES)),
             Self::Filter => Box::new(FilterEdits::new(plane)?),
@@ -111,15 +111,15 @@ impl Inside {
 /// Who changes rules or routes.
 trait Edit: Send {
     /// Change one.
-    fn edit(&mut self, plane: &mut Plane);
+    fn edit(&mut self, plane: &mut ControlPlane);
     /// What is done besides, now and then.
-    fn rest(&mut self, _: &mut Plane) {}
+    fn rest(&mut self, _: &mut ControlPlane) {}
 }
 
 /// The control thread: change rules at a steady pace until told to stop, and let sessions follow. Cycles that each took.
 fn keep_on(
     editor: &mut dyn Edit,
-    plane: &mut Plane,
+    plane: &mut ControlPlane,
     now: impl Fn() -> Now,
     per_second: f64,
     stop: &AtomicBool,
@@ -150,7 +150,7 @@ struct RouteEdits {
 }
 
 impl RouteEdits {
-    fn new(plane: &mut Plane) -> Result<Self, Failure> {
+    fn new(plane: &mut ControlPlane) -> Result<Self, Failure> {
         let routes = Self {
             random: Random(2_463_534_242),
             by: vec![0; ROUTES as usize],
@@ -190,7 +190,7 @@ impl RouteEdits {
 }
 
 impl Edit for RouteEdits {
-    fn edit(&mut self, plane: &mut Plane) {
+    fn edit(&mut self, plane: &mut ControlPlane) {
         let number = self.random.below(u64::from(ROUTES));
         self.by[number as usize] ^= 1;
         // It leads where others lead already: nothing more is needed.
@@ -206,7 +206,7 @@ struct Both {
 }
 
 impl Edit for Both {
-    fn edit(&mut self, plane: &mut Plane) {
+    fn edit(&mut self, plane: &mut ControlPlane) {
         self.turn = (self.turn + 1) % 11;
         match self.turn {
             0 => self.filter.edit(plane),
@@ -214,7 +214,7 @@ impl Edit for Both {
         }
     }
 
-    fn rest(&mut self, plane: &mut Plane) {
+    fn rest(&mut self, plane: &mut ControlPlane) {
         self.filter.rest(plane);
     }
 }
@@ -228,7 +228,7 @@ struct FilterEdits {
 
 impl FilterEdits {
     /// With the rules that the plane's filter has, in its place.
-    fn new(plane: &mut Plane) -> Result<Self, Failure> {
+    fn new(plane: &mut ControlPlane) -> Result<Self, Failure> {
         let list = super::rules::filter_rules(FILTER_RULES)?;
         plane.replace_filter(list.filters().clone());
         Ok(Self {
@@ -240,7 +240,7 @@ impl FilterEdits {
 }
 
 impl Edit for FilterEdits {
-    fn edit(&mut self, plane: &mut Plane) {
+    fn edit(&mut self, plane: &mut ControlPlane) {
         let (rule, change) = match self.there < 64 {
             true => {
                 let rule = super::rules::denied(0x0a00_0000 | self.random.below(1 << 24));
@@ -259,7 +259,7 @@ impl Edit for FilterEdits {
         }
     }
 
-    fn rest(&mut self, plane: &mut Plane) {
+    fn rest(&mut self, plane: &mut ControlPlane) {
         let Some(fold) = self.list.begin_fold() else { return };
         let built = fold.build().and_then(|built| self.list.end_fold(built));
         if built == Ok(true) {
@@ -280,7 +280,7 @@ pub struct Edits {
 
 impl Edits {
     /// So many of them, besides what the plane has.
-    pub fn new(plane: &mut Plane, inside: Inside, most: usize) -> Self {
+    pub fn new(plane: &mut ControlPlane, inside: Inside, most: usize) -> Self {
         let (rules, pools) = plane.edit_rules::<V4, _>(|nat| (nat.rules.clone(), nat.pools.clone()));
         let mut edits = Self {
             inside,
@@ -319,7 +319,7 @@ impl Edits {
 
 impl Edit for Edits {
     /// Add a rule or take one away, so that there are always about as many.
-    fn edit(&mut self, plane: &mut Plane) {
+    fn edit(&mut self, plane: &mut ControlPlane) {
         if self.there.len() < self.most {
             self.add();
         } else {

@@ -1,7 +1,7 @@
 //! Sessions listed under load.
 
 use sluice_dpdk::Devices;
-use sluice_engine::request::{Cursor, Shown};
+use sluice_engine::request::{Cursor, SessionInfo};
 use sluice_wire::Checksums;
 
 use super::flows::{Hosts, Random, Written};
@@ -18,7 +18,7 @@ const ANSWER: usize = 4096;
 struct List {
     cursor: Cursor,
     /// Memory for an answer, while none is awaited.
-    spare: Option<Vec<Shown>>,
+    spare: Option<Vec<SessionInfo>>,
     listed: u64,
 }
 

@@ -18,8 +18,8 @@ pub mod wire;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
 use sluice_dpdk::{Devices, DpdkIo};
-use sluice_engine::counters::Stage;
-use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
+use sluice_engine::counters::CycleStage;
+use sluice_engine::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
 use sluice_wire::Checksums;
 
 use crate::rows::{Row, Run};
@@ -193,7 +193,7 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
 }
 
 /// Figures of the worker's stages, in the order of [`Stage::ALL`].
-pub const STAGES: [&str; Stage::ALL.len()] = [
+pub const STAGES: [&str; CycleStage::ALL.len()] = [
     "receive_cycles",
     "parse_cycles",
     "session_cycles",
@@ -206,8 +206,8 @@ pub const STAGES: [&str; Stage::ALL.len()] = [
 ];
 
 /// What the worker has spent on each of its stages so far.
-pub fn stages_of(gateway: &Gateway<'_>) -> [u64; Stage::ALL.len()] {
-    Stage::ALL.map(|stage| gateway.plane.counters()[0].cycles[stage as usize].get())
+pub fn stages_of(gateway: &Gateway<'_>) -> [u64; CycleStage::ALL.len()] {
+    CycleStage::ALL.map(|stage| gateway.plane.counters()[0].cycles[stage as usize].get())
 }
 
 /// Public addresses and ports of the flows.
@@ -319,8 +319,8 @@ pub fn cross(hand: &mut DpdkIo, from: u16) -> usize {
     };
     let count = hand.receive(from);
     {
-        let mut lent = Lent::new();
-        hand.lend(&mut lent);
+        let mut lent = Packets::new();
+        hand.packets(&mut lent);
         for packet in &mut lent {
             if let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() {
                 head[..6].copy_from_slice(&to);
@@ -328,7 +328,7 @@ pub fn cross(hand: &mut DpdkIo, from: u16) -> usize {
             }
         }
     }
-    let slots: arrayvec::ArrayVec<Slot, HAND> = (0..count).map(|slot| slot as Slot).collect();
+    let slots: arrayvec::ArrayVec<BufferIndex, BURST_BUFFERS> = (0..count).map(|slot| slot as BufferIndex).collect();
     hand.transmit(1 - from, &slots);
     hand.end();
     count
@@ -446,7 +446,7 @@ fn established<W: Wire + From<Written>>(
     let directions: &[Direction] = &[Direction::Up, Direction::Down, Direction::Both];
     let mut random = Random(88_172_645_463_325_252);
     let mut figures: Vec<[Vec<f64>; 3]> = directions.iter().map(|_| Default::default()).collect();
-    let mut stages: Vec<[Vec<f64>; Stage::ALL.len()]> = directions.iter().map(|_| Default::default()).collect();
+    let mut stages: Vec<[Vec<f64>; CycleStage::ALL.len()]> = directions.iter().map(|_| Default::default()).collect();
     let (mut limits, mut limit_sources) = (Vec::new(), Vec::new());
     let before = gateway.session_packets()?;
     let mut sent = 0;

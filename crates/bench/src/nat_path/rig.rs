@@ -7,15 +7,15 @@ use sluice_dpdk::memory::Region;
 use sluice_dpdk::port::PortPlan;
 use sluice_dpdk::tsc;
 use sluice_dpdk::{Devices, DpdkIo, Plan};
-use sluice_engine::datagrams::Limits;
-use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
-use sluice_engine::owners::Owners;
-use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Policy, Setup, Subscribers};
-use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request};
+use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
+use sluice_engine::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
+use sluice_engine::request::{Cursor, Filter, Reply, Request, WorkerHandle};
+use sluice_engine::shard_owners::ShardOwners;
+use sluice_engine::snapshot::{Snapshot, StartParameters, SubscriberCapacity};
 use sluice_engine::stages::Stages;
-use sluice_engine::steering::{Steering, Wanted};
+use sluice_engine::steering::{Steering, SteeringSettings};
 use sluice_engine::time::Now;
+use sluice_engine::virtual_reassembly::Limits;
 use sluice_engine::worker::Worker;
 use sluice_nat::sites::SiteWriter;
 use sluice_route::{Address, Route, RouteSet};
@@ -153,8 +153,8 @@ impl Source {
         let made = self.io.allocate(total);
         let mut used = [0; 2];
         {
-            let mut lent = Lent::new();
-            self.io.lend(&mut lent);
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
             let mut packets = lent.iter_mut().take(made);
             for (place, &(port, count)) in ports.iter().enumerate() {
                 for _ in 0..count {
@@ -170,11 +170,12 @@ impl Source {
         }
         let mut first = 0;
         for (place, &(port, _)) in ports.iter().enumerate() {
-            let slots: ArrayVec<Slot, HAND> = (first..first + used[place]).map(|slot| slot as Slot).collect();
+            let slots: ArrayVec<BufferIndex, BURST_BUFFERS> =
+                (first..first + used[place]).map(|slot| slot as BufferIndex).collect();
             self.io.transmit(port, &slots);
             first += used[place];
         }
-        let unused: ArrayVec<Slot, HAND> = (first..made).map(|slot| slot as Slot).collect();
+        let unused: ArrayVec<BufferIndex, BURST_BUFFERS> = (first..made).map(|slot| slot as BufferIndex).collect();
         self.io.free(&unused);
         self.io.end();
         first
@@ -185,13 +186,13 @@ impl Source {
     pub fn drain(&mut self, port: u16, mut look: impl FnMut(&[u8])) -> usize {
         let count = self.io.receive(port);
         {
-            let mut lent = Lent::new();
-            self.io.lend(&mut lent);
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
             for packet in &lent {
                 look(packet.bytes());
             }
         }
-        let slots: ArrayVec<Slot, HAND> = (0..count).map(|slot| slot as Slot).collect();
+        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..count).map(|slot| slot as BufferIndex).collect();
         self.io.free(&slots);
         self.io.end();
         count
@@ -201,7 +202,7 @@ impl Source {
     #[inline(always)]
     pub fn discard(&mut self, port: u16) -> usize {
         let count = self.io.receive(port);
-        let slots: ArrayVec<Slot, HAND> = (0..count).map(|slot| slot as Slot).collect();
+        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..count).map(|slot| slot as BufferIndex).collect();
         self.io.free(&slots);
         self.io.end();
         count
@@ -218,10 +219,10 @@ impl Source {
 /// A gateway of one worker.
 pub struct Gateway<'m> {
     /// Control side.
-    pub plane: Plane,
+    pub plane: ControlPlane,
     /// The worker.
     pub worker: Worker<'m>,
-    desk: Counter,
+    desk: WorkerHandle,
     start: u64,
     frequency: u64,
 }
@@ -230,7 +231,7 @@ pub struct Gateway<'m> {
 pub struct Rounds<'m> {
     worker: Worker<'m>,
     /// The worker ends nothing because nobody asks it anything.
-    _desk: Counter,
+    _desk: WorkerHandle,
     start: u64,
     frequency: u64,
 }
@@ -257,15 +258,21 @@ fn moment(start: u64, frequency: u64) -> Now {
 }
 
 /// The plane of a gateway with place for `sessions` sessions.
-pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane, Failure> {
+pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<ControlPlane, Failure> {
     plane_with(job, style, sessions, short, &rules::routes(job)?)
 }
 
 /// The same with other routes.
-pub fn plane_with(job: Job, style: Style, sessions: u32, short: bool, routes: &[Route]) -> Result<Plane, Failure> {
+pub fn plane_with(
+    job: Job,
+    style: Style,
+    sessions: u32,
+    short: bool,
+    routes: &[Route],
+) -> Result<ControlPlane, Failure> {
     let interfaces = rules::interfaces(job)?;
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
-    let mut policy = Policy::new(2, interfaces);
+    let mut policy = Snapshot::new(2, interfaces);
     rules::translate(&mut policy, job, style, sessions, short)?;
     if style.filter_rules > 0 {
         rules::filter(&mut policy, style.filter_rules)?;
@@ -279,10 +286,10 @@ pub fn plane_with(job: Job, style: Style, sessions: u32, short: bool, routes: &[
 }
 
 /// The plane of a gateway that translates and serves sites as well, and who says which terminals they have.
-pub fn plane_of_homes(homes: Homes, style: Style, sessions: u32) -> Result<(Plane, SiteWriter), Failure> {
+pub fn plane_of_homes(homes: Homes, style: Style, sessions: u32) -> Result<(ControlPlane, SiteWriter), Failure> {
     let interfaces = rules::interfaces(Job::Translate)?;
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
-    let mut policy = Policy::new(2, interfaces);
+    let mut policy = Snapshot::new(2, interfaces);
     rules::translate(&mut policy, Job::Translate, style, sessions, false)?;
     let keeper = homes.serve(&mut policy)?;
     let routes = RouteSet::new(&links, &rules::routes(Job::Translate)?)?;
@@ -290,16 +297,16 @@ pub fn plane_of_homes(homes: Homes, style: Style, sessions: u32) -> Result<(Plan
 }
 
 /// A plane that forwards by a policy and each router's routes, as good as without sessions.
-pub fn plane_of_routers(policy: Policy, routes: &[RouteSet]) -> Result<Plane, Failure> {
+pub fn plane_of_routers(policy: Snapshot, routes: &[RouteSet]) -> Result<ControlPlane, Failure> {
     plane_of(policy, routes, [SHARDS; 2], false)
 }
 
-fn plane_of(policy: Policy, routes: &[RouteSet], sessions: [u32; 2], short: bool) -> Result<Plane, Failure> {
-    let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
+fn plane_of(policy: Snapshot, routes: &[RouteSet], sessions: [u32; 2], short: bool) -> Result<ControlPlane, Failure> {
+    let steering = Steering::seeded(SHARDS, &SteeringSettings::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
     let (shards, most) = (steering.shards(), sessions[0].max(sessions[1]));
-    let setup = Setup {
+    let setup = StartParameters {
         steering,
-        owners: Owners::dealt(shards, &[0]).into(),
+        owners: ShardOwners::dealt(shards, &[0]).into(),
         stages: Stages::default(),
         assist: None,
         sessions,
@@ -317,13 +324,13 @@ fn plane_of(policy: Policy, routes: &[RouteSet], sessions: [u32; 2], short: bool
         events: Default::default(),
         interfaces: 0,
         // Hosts have 63 flows each, and half as many where sessions come and go.
-        subscribers: Subscribers {
+        subscribers: SubscriberCapacity {
             most: most / if short { 24 } else { 48 } + 256,
             blocks: most / if short { 24 } else { 48 } + 256,
-            ..Subscribers::default()
+            ..SubscriberCapacity::default()
         },
     };
-    Ok(Plane::new(
+    Ok(ControlPlane::new(
         setup,
         policy,
         routes,
@@ -334,13 +341,13 @@ fn plane_of(policy: Policy, routes: &[RouteSet], sessions: [u32; 2], short: bool
 }
 
 /// Memory for the shards of a plane.
-pub fn memory(plane: &Plane) -> Result<Region, Failure> {
+pub fn memory(plane: &ControlPlane) -> Result<Region, Failure> {
     Ok(Region::new(plane.lines().total() * SHARDS as usize * 64)?)
 }
 
 impl<'m> Gateway<'m> {
     /// A gateway over its devices and memory.
-    pub fn new(job: Job, plane: Plane, io: DpdkIo, memory: &'m mut Region) -> Result<Self, Failure> {
+    pub fn new(job: Job, plane: ControlPlane, io: DpdkIo, memory: &'m mut Region) -> Result<Self, Failure> {
         let mut gateway = Self::over(plane, io, vec![0, 1], memory)?;
         for ((interface, address), mac) in (0..).zip(rules::neighbours(job)?).zip([HOST_MAC, ROUTER_MAC]) {
             gateway.know(interface, address, mac)?;
@@ -349,7 +356,12 @@ impl<'m> Gateway<'m> {
     }
 
     /// A gateway that knows no neighbours yet, and receives by these ports.
-    pub fn over(mut plane: Plane, io: DpdkIo, receives: Vec<u16>, memory: &'m mut Region) -> Result<Self, Failure> {
+    pub fn over(
+        mut plane: ControlPlane,
+        io: DpdkIo,
+        receives: Vec<u16>,
+        memory: &'m mut Region,
+    ) -> Result<Self, Failure> {
         let lines = plane.lines().total();
         let mut rest: &mut [Line] = memory.lines();
         let give = |_| {
@@ -384,7 +396,7 @@ impl<'m> Gateway<'m> {
     }
 
     /// Its control side, and its worker for another thread.
-    pub fn apart(self) -> (Plane, Rounds<'m>) {
+    pub fn apart(self) -> (ControlPlane, Rounds<'m>) {
         let rounds = Rounds {
             worker: self.worker,
             _desk: self.desk,
@@ -410,7 +422,7 @@ impl<'m> Gateway<'m> {
     }
 
     /// Begin to list sessions: the answer is read by [`Gateway::listed`].
-    pub fn list(&mut self, cursor: Cursor, into: Vec<sluice_engine::request::Shown>) -> Result<(), Failure> {
+    pub fn list(&mut self, cursor: Cursor, into: Vec<sluice_engine::request::SessionInfo>) -> Result<(), Failure> {
         let request = Request::List {
             cursor,
             filter: Filter::default(),
@@ -424,7 +436,7 @@ impl<'m> Gateway<'m> {
     }
 
     /// The answer to [`Gateway::list`], once it is there.
-    pub fn listed(&mut self) -> Option<(Option<Cursor>, Vec<sluice_engine::request::Shown>)> {
+    pub fn listed(&mut self) -> Option<(Option<Cursor>, Vec<sluice_engine::request::SessionInfo>)> {
         match self.desk.replies.try_recv() {
             Ok(Reply::Listed { next, sessions }) => Some((next, sessions)),
             _ => None,

@@ -1,6 +1,6 @@
 //! What the gateways of this bench are told: interfaces, routes, and translation.
 
-use sluice_engine::policy::{Interface, Nat, Policy};
+use sluice_engine::snapshot::{Interface, Nat, Snapshot};
 use sluice_filter::{Action, Counters, Field, Kind, Range, Rule, RuleList, Settings, Verdict, Written};
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Blocks, Filtering, Mapping, Pool, Pools, Timeouts};
@@ -228,14 +228,14 @@ fn dropping(rule: Rule<u32>) -> Written {
 }
 
 /// Ask that filter about the first packets of flows.
-pub fn filter(policy: &mut Policy, rules: u32) -> Result<(), Failure> {
+pub fn filter(policy: &mut Snapshot, rules: u32) -> Result<(), Failure> {
     policy.filter_by(filter_rules(rules)?.filters().clone());
     Ok(())
 }
 
 /// Translation of all inside hosts onto as many public addresses as `sessions` sessions need; short timeouts where
 /// sessions shall end.
-pub fn translate(policy: &mut Policy, job: Job, style: Style, sessions: u32, short: bool) -> Result<(), Failure> {
+pub fn translate(policy: &mut Snapshot, job: Job, style: Style, sessions: u32, short: bool) -> Result<(), Failure> {
     let addresses = match style.addresses {
         Some(addresses) => addresses,
         None => sessions / 2 / 32_256 + 2,

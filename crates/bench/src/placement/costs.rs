@@ -1,7 +1,7 @@
 //! Cycles per packet of the parts and of hand-overs, as the planner wants them.
 
 use sluice_dpdk::tsc;
-use sluice_engine::counters::Stage;
+use sluice_engine::counters::CycleStage;
 use sluice_engine::placement::{Costs, HandOver, Part, Placement};
 
 use super::lane::Done;
@@ -22,11 +22,13 @@ pub struct Alone {
 impl Alone {
     /// What the one core of a run did. What is between the stages is of the part that begins the round.
     pub fn of(done: &Done) -> Self {
-        let stage = |stage: Stage| done.stages[stage as usize];
-        let parse = stage(Stage::Parse);
-        let session =
-            stage(Stage::Session) + stage(Stage::Inspect) + stage(Stage::Forward) + stage(Stage::Housekeeping);
-        let transmit = stage(Stage::Transmit) + done.sink;
+        let stage = |stage: CycleStage| done.stages[stage as usize];
+        let parse = stage(CycleStage::Parse);
+        let session = stage(CycleStage::Session)
+            + stage(CycleStage::Inspect)
+            + stage(CycleStage::Forward)
+            + stage(CycleStage::Housekeeping);
+        let transmit = stage(CycleStage::Transmit) + done.sink;
         let receive = done.cycles.saturating_sub(parse + session + transmit);
         let per = |cycles: u64| cycles as f64 / done.counted.max(1) as f64;
         Self {
@@ -40,7 +42,7 @@ impl Alone {
 /// What a core's cycles went into, for each of so many packets.
 pub fn text(done: &Done, packets: f64) -> String {
     let per = |cycles: u64| cycles as f64 / packets;
-    let stages = Stage::ALL
+    let stages = CycleStage::ALL
         .iter()
         .zip(done.stages)
         .filter(|&(_, cycles)| per(cycles) >= 0.05);

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::tsc;
-use sluice_engine::counters::{Stage, WorkerCounters};
-use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
+use sluice_engine::counters::{CycleStage, WorkerCounters};
+use sluice_engine::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_wire::Packet;
@@ -212,7 +212,7 @@ pub struct Done {
     /// To take what came out.
     pub sink: u64,
     /// By the worker's stages.
-    pub stages: [u64; Stage::ALL.len()],
+    pub stages: [u64; CycleStage::ALL.len()],
 }
 
 impl Lane<'_> {
@@ -345,8 +345,8 @@ impl Lane<'_> {
         }
     }
 
-    fn stages(&self) -> [u64; Stage::ALL.len()] {
-        Stage::ALL.map(|stage| self.counters.cycles[stage as usize].get())
+    fn stages(&self) -> [u64; CycleStage::ALL.len()] {
+        CycleStage::ALL.map(|stage| self.counters.cycles[stage as usize].get())
     }
 }
 
@@ -381,8 +381,8 @@ pub fn feed(far: &mut Source, ports: &[(u16, usize)], mut draw: impl FnMut(u16, 
     let made = far.io.allocate(total);
     let mut used = [0; 2];
     {
-        let mut lent = Lent::new();
-        far.io.lend(&mut lent);
+        let mut lent = Packets::new();
+        far.io.packets(&mut lent);
         let mut packets = lent.iter_mut().take(made);
         for (used, &(port, count)) in used.iter_mut().zip(ports) {
             // Once nothing is drawn any more, nothing is left for the other ports either.
@@ -395,11 +395,12 @@ pub fn feed(far: &mut Source, ports: &[(u16, usize)], mut draw: impl FnMut(u16, 
     }
     let mut first = 0;
     for (used, &(port, _)) in used.iter().zip(ports) {
-        let slots: ArrayVec<Slot, HAND> = (first..first + used).map(|slot| slot as Slot).collect();
+        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> =
+            (first..first + used).map(|slot| slot as BufferIndex).collect();
         far.io.transmit(port, &slots);
         first += used;
     }
-    let unused: ArrayVec<Slot, HAND> = (first..made).map(|slot| slot as Slot).collect();
+    let unused: ArrayVec<BufferIndex, BURST_BUFFERS> = (first..made).map(|slot| slot as BufferIndex).collect();
     far.io.free(&unused);
     far.io.end();
     first

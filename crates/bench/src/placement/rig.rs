@@ -8,16 +8,16 @@ use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::workers::pin;
 use sluice_dpdk::{Devices, DpdkIo, tsc};
-use sluice_engine::datagrams::Limits;
+use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
 use sluice_engine::family::V4;
-use sluice_engine::owners::Owners;
 use sluice_engine::placement::{Load, Part, Placement};
-use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Policy, Setup, Subscribers};
-use sluice_engine::request::{Counter, Reply, Request};
+use sluice_engine::request::{Reply, Request, WorkerHandle};
+use sluice_engine::shard_owners::ShardOwners;
+use sluice_engine::snapshot::{Snapshot, StartParameters, SubscriberCapacity};
 use sluice_engine::stages::Stages;
-use sluice_engine::steering::{Steering, Wanted};
+use sluice_engine::steering::{Steering, SteeringSettings};
 use sluice_engine::time::Now;
+use sluice_engine::virtual_reassembly::Limits;
 use sluice_route::RouteSet;
 use sluice_table::memory::Line;
 use sluice_wire::tcp::flag;
@@ -54,14 +54,14 @@ pub fn start(workers: usize) -> Result<&'static Eal, Failure> {
 }
 
 /// The control side of a scenario for some stages.
-pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failure> {
+pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<ControlPlane, Failure> {
     let workers = placement.workers().len();
     let stages = Stages::of(placement, &placement.workers());
     let queues = Queues::of(&stages, workers, &scenario.load());
     let job = scenario.job;
     let interfaces = rules::interfaces(job)?;
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
-    let mut policy = Policy::new(2, interfaces);
+    let mut policy = Snapshot::new(2, interfaces);
     let ends = scenario.traffic.opens != Opens::None;
     rules::translate(&mut policy, job, scenario.style, CAPACITY, ends)?;
     if let Some(homes) = scenario.homes {
@@ -72,10 +72,10 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failur
         policy.filter_by(filters);
     }
     let routes = RouteSet::new(&links, &rules::routes(job)?)?;
-    let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
+    let steering = Steering::seeded(SHARDS, &SteeringSettings::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
     policy.senders = vec![queues.senders(); 2];
-    let setup = Setup {
-        owners: Owners::dealt(steering.shards(), &stages.all(Part::Session, workers)).into(),
+    let setup = StartParameters {
+        owners: ShardOwners::dealt(steering.shards(), &stages.all(Part::Session, workers)).into(),
         stages,
         assist: None,
         steering,
@@ -96,27 +96,34 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failur
         inspection: None,
         events: Default::default(),
         interfaces: 0,
-        subscribers: Subscribers {
+        subscribers: SubscriberCapacity {
             most: CAPACITY,
             blocks: CAPACITY,
-            ..Subscribers::default()
+            ..SubscriberCapacity::default()
         },
     };
     let limits = NeighbourLimits::default();
-    Ok(Plane::new(setup, policy, &[routes], limits, workers, Now::at(0))?)
+    Ok(ControlPlane::new(
+        setup,
+        policy,
+        &[routes],
+        limits,
+        workers,
+        Now::at(0),
+    )?)
 }
 
 /// Memory for all shards of a plane.
-pub fn memory(plane: &Plane) -> Result<Region, Failure> {
-    let shards = plane.setup().owners.len();
+pub fn memory(plane: &ControlPlane) -> Result<Region, Failure> {
+    let shards = plane.start_parameters().owners.len();
     Ok(Region::new(plane.lines().total().next_multiple_of(2) * 64 * shards)?)
 }
 
 /// A gateway and its lanes.
 pub struct Rig<'m> {
-    plane: Plane,
+    plane: ControlPlane,
     lanes: Vec<Lane<'m>>,
-    desks: Vec<Counter>,
+    desks: Vec<WorkerHandle>,
     devices: Devices,
     scenario: Scenario,
     /// Lanes with a source.
@@ -133,11 +140,11 @@ impl<'m> Rig<'m> {
         number: u32,
         scenario: &Scenario,
         placement: &Placement,
-        mut plane: Plane,
+        mut plane: ControlPlane,
         memory: &'m mut Region,
     ) -> Result<Self, Failure> {
         let workers = placement.workers().len();
-        let queues = Queues::of(&plane.setup().stages, workers, &scenario.load());
+        let queues = Queues::of(&plane.start_parameters().stages, workers, &scenario.load());
         let (devices, hands) = Devices::open(eal, &queues.plan(number, true)?)?;
         let lines = plane.lines().total().next_multiple_of(2);
         let all: &'m mut [Line] = memory.lines();
@@ -190,7 +197,7 @@ impl<'m> Rig<'m> {
                 address,
                 mac,
             };
-            let owner = rig.plane.policy().owner;
+            let owner = rig.plane.snapshot().owner;
             if !matches!(rig.ask(owner.into(), request)?, Reply::Done) {
                 return Err("a neighbour is refused".into());
             }
@@ -207,7 +214,7 @@ impl<'m> Rig<'m> {
                 .for_each(|lane| lane.samples = Some(Samples::default()));
         }
         if scenario.traffic.opens != Opens::None {
-            let owners = rig.plane.setup().owners.clone();
+            let owners = rig.plane.start_parameters().owners.clone();
             for lane in &mut rig.lanes {
                 let shards = owners.count(lane.own as u16);
                 let open = match scenario.traffic.opens {
@@ -239,11 +246,11 @@ impl<'m> Rig<'m> {
 
     /// The shard and its worker of a flow.
     fn shard(&self, flow: u32) -> (u16, usize) {
-        let (setup, ends) = (self.plane.setup(), ends(self.scenario.hosts(), flow));
+        let (setup, ends) = (self.plane.start_parameters(), ends(self.scenario.hosts(), flow));
         let shard = match self.scenario.homes {
             None => setup.steering.of_host::<V4>(ends.inside.0),
             Some(homes) => {
-                let policy = self.plane.policy();
+                let policy = self.plane.snapshot();
                 setup
                     .steering
                     .shard_among_sites::<V4>(&policy.nat4, &homes.key(flow), 0, false)
@@ -255,7 +262,7 @@ impl<'m> Rig<'m> {
     /// The lane that a flow's packets come to: that of its sessions where that receives.
     fn entrance(&self, flow: u32) -> usize {
         let (shard, owner) = self.shard(flow);
-        match self.entrances.contains(&owner) && self.plane.setup().stages.is_run_to_completion() {
+        match self.entrances.contains(&owner) && self.plane.start_parameters().stages.is_run_to_completion() {
             true => owner,
             false => self.entrances[usize::from(shard) % self.entrances.len()],
         }

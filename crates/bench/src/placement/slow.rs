@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::{DpdkIo, tsc};
-use sluice_engine::io::{BATCH, Carried, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex};
+use sluice_engine::io::{
+    BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError, WorkerIndex,
+};
 
 use super::lane::Progress;
 
@@ -67,12 +69,12 @@ impl PacketIo for Slow {
     }
 
     #[inline]
-    fn lend<'a>(&'a mut self, into: &mut Lent<'a>) {
-        self.io.lend(into);
+    fn packets<'a>(&'a mut self, into: &mut Packets<'a>) {
+        self.io.packets(into);
     }
 
     #[inline]
-    fn transmit(&mut self, port: PortIndex, slots: &[Slot]) -> usize {
+    fn transmit(&mut self, port: PortIndex, slots: &[BufferIndex]) -> usize {
         if self.pace.transmit > 0 {
             spend(self.pace.transmit * slots.len() as u64);
         }
@@ -80,7 +82,7 @@ impl PacketIo for Slow {
     }
 
     #[inline]
-    fn free(&mut self, slots: &[Slot]) {
+    fn free(&mut self, slots: &[BufferIndex]) {
         self.io.free(slots);
     }
 
@@ -88,11 +90,11 @@ impl PacketIo for Slow {
         self.io.allocate(count)
     }
 
-    fn park(&mut self, slot: Slot) -> Option<Parked> {
+    fn park(&mut self, slot: BufferIndex) -> Option<Parked> {
         self.io.park(slot)
     }
 
-    fn unpark(&mut self, parked: Parked) -> Result<Slot, Parked> {
+    fn unpark(&mut self, parked: Parked) -> Result<BufferIndex, Parked> {
         self.io.unpark(parked)
     }
 
@@ -105,12 +107,12 @@ impl PacketIo for Slow {
         self.io.end()
     }
 
-    fn refused(&self, port: PortIndex) -> &[(Refusal, u64)] {
+    fn refused(&self, port: PortIndex) -> &[(ReceiveError, u64)] {
         self.io.refused(port)
     }
 
-    fn held(&self) -> usize {
-        self.io.held()
+    fn outstanding(&self) -> usize {
+        self.io.outstanding()
     }
 
     fn parked(&self) -> usize {
@@ -119,12 +121,12 @@ impl PacketIo for Slow {
 }
 
 impl Handover for Slow {
-    fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
+    fn hand_over(&mut self, to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize {
         self.io.hand_over(to, slots, carried)
     }
 
-    fn room(&self, to: WorkerIndex) -> usize {
-        self.io.room(to)
+    fn free_entries(&self, to: WorkerIndex) -> usize {
+        self.io.free_entries(to)
     }
 
     fn mark(&mut self) {
@@ -136,8 +138,8 @@ impl Handover for Slow {
     }
 
     #[inline]
-    fn approach(&mut self) {
-        self.io.approach();
+    fn prefetch_handed_over(&mut self) {
+        self.io.prefetch_handed_over();
     }
 
     fn waiting(&self) -> usize {
@@ -145,7 +147,7 @@ impl Handover for Slow {
     }
 
     #[inline]
-    fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
+    fn take_over(&mut self, carried: &mut ArrayVec<NoteWords, BURST_SIZE>) -> usize {
         self.io.take_over(carried)
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::{Devices, tsc};
-use sluice_engine::chains::{Action, Chains, Described, Written as Chain};
-use sluice_engine::io::{BATCH, Lent, PacketIo, Slot};
-use sluice_engine::policy::Policy;
+use sluice_engine::chains::{Action, ChainText as Chain, Chains, ClassText};
+use sluice_engine::io::{BURST_SIZE, BufferIndex, PacketIo, Packets};
+use sluice_engine::snapshot::Snapshot;
 use sluice_filter::{Field, Rule};
 use sluice_route::{Address, Prefix, Route, RouteSet, Via};
 use sluice_wire::Checksums;
@@ -67,7 +67,7 @@ impl Graph {
             name: name.into(),
             steps: actions
                 .into_iter()
-                .map(|action| Described {
+                .map(|action| ClassText {
                     text: format!("{action:?}"),
                     action,
                 })
@@ -110,7 +110,7 @@ impl Bench<'_> {
         self.next[input] += due as f64 * each;
         self.sent += due as u64;
         while due > 0 {
-            let batch = due.min(BATCH);
+            let batch = due.min(BURST_SIZE);
             due -= batch;
             let taken = self.send(input as u16, batch);
             if taken < batch {
@@ -125,8 +125,8 @@ impl Bench<'_> {
         let io = &mut self.source.io;
         let made = io.allocate(count);
         {
-            let mut lent = Lent::new();
-            io.lend(&mut lent);
+            let mut lent = Packets::new();
+            io.packets(&mut lent);
             for packet in lent.iter_mut().take(made) {
                 let written = data(Hosts::Sixteen, self.random.below(8_000), None);
                 packet.set_len(written.length());
@@ -134,7 +134,7 @@ impl Bench<'_> {
                 written.write(packet.bytes_mut());
             }
         }
-        let slots: ArrayVec<Slot, BATCH> = (0..made).map(|slot| slot as Slot).collect();
+        let slots: ArrayVec<BufferIndex, BURST_SIZE> = (0..made).map(|slot| slot as BufferIndex).collect();
         let taken = io.transmit(input, &slots);
         io.free(&slots[taken..]);
         io.end();
@@ -185,7 +185,7 @@ impl Bench<'_> {
     }
 }
 
-fn policy(graph: Graph) -> Result<(Policy, RouteSet), Failure> {
+fn policy(graph: Graph) -> Result<(Snapshot, RouteSet), Failure> {
     let usual = rules::interfaces(Job::Forward)?;
     let interfaces = [(0xc0a8_0101, 0), (0xc0a8_0201, 0), (0xc000_0201, 1)];
     let interfaces = (0..).zip(interfaces).map(|(port, (own, like))| {
@@ -203,7 +203,7 @@ fn policy(graph: Graph) -> Result<(Policy, RouteSet), Failure> {
         interface: None,
     };
     let default = Route::new(Prefix::new(Address::V4(0), 0), via);
-    let mut policy = Policy::new(interfaces.len(), interfaces);
+    let mut policy = Snapshot::new(interfaces.len(), interfaces);
     policy.chains = graph.chains()?;
     Ok((policy, RouteSet::new(&links, &[default])?))
 }

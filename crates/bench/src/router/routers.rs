@@ -3,7 +3,7 @@
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::{Devices, tsc};
-use sluice_engine::policy::{Interface, Policy, Router};
+use sluice_engine::snapshot::{Interface, Router, Snapshot};
 use sluice_route::{Address, Prefix, Route, RouteSet, Via};
 use sluice_wire::Checksums;
 use sluice_wire::vlan::Tag;
@@ -119,7 +119,7 @@ impl Shape {
         });
         let sets = sets.collect::<Result<Vec<_>, _>>()?;
         let ports = if self.tagged { 2 } else { 2 * self.links };
-        let mut policy = Policy::new(ports.into(), interfaces);
+        let mut policy = Snapshot::new(ports.into(), interfaces);
         policy.routers = vec![Router::default(); self.routers.into()];
         policy.hosts = vec![Default::default(); self.routers.into()];
         let plane = rig::plane_of_routers(policy, &sets)?;

@@ -4,8 +4,8 @@ use sluice_dpdk::Devices;
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_engine::io::NO_PORT;
-use sluice_engine::policy::Policy;
-use sluice_engine::tunnels::{Kind, Tunnel};
+use sluice_engine::snapshot::Snapshot;
+use sluice_engine::tunnels::{Tunnel, TunnelKind};
 use sluice_route::{Address, Prefix, Route, RouteSet, Via};
 use sluice_wire::tunnel::vxlan;
 use sluice_wire::{checksum, ethernet, ipv4};
@@ -43,11 +43,11 @@ enum Through {
     In,
 }
 
-const fn name(kind: Kind) -> &'static str {
+const fn name(kind: TunnelKind) -> &'static str {
     match kind {
-        Kind::Vxlan(_) => "vxlan",
-        Kind::Gre => "gre",
-        Kind::Ipip => "ipip",
+        TunnelKind::Vxlan(_) => "vxlan",
+        TunnelKind::Gre => "gre",
+        TunnelKind::Ipip => "ipip",
     }
 }
 
@@ -55,16 +55,16 @@ const fn name(kind: Kind) -> &'static str {
 #[derive(Clone, Copy)]
 struct Wrapped {
     written: Written,
-    kind: Kind,
+    kind: TunnelKind,
     local: u32,
 }
 
 impl Wrapped {
     fn shim(&self) -> usize {
         match self.kind {
-            Kind::Vxlan(_) => 16,
-            Kind::Gre => 4,
-            Kind::Ipip => 0,
+            TunnelKind::Vxlan(_) => 16,
+            TunnelKind::Gre => 4,
+            TunnelKind::Ipip => 0,
         }
     }
 }
@@ -77,7 +77,7 @@ impl Wire for Wrapped {
 
     #[inline(always)]
     fn length(&self) -> usize {
-        let link = if matches!(self.kind, Kind::Vxlan(_)) {
+        let link = if matches!(self.kind, TunnelKind::Vxlan(_)) {
             ethernet::LENGTH
         } else {
             0
@@ -90,14 +90,14 @@ impl Wire for Wrapped {
         let mut plain = [0; FRAME];
         write(&mut plain, &self.written);
         let inside = match self.kind {
-            Kind::Vxlan(_) => &plain[..],
+            TunnelKind::Vxlan(_) => &plain[..],
             _ => &plain[ethernet::LENGTH..],
         };
         let whole = (ipv4::LENGTH + self.shim() + inside.len()) as u16;
         let protocol = match self.kind {
-            Kind::Vxlan(_) => 17,
-            Kind::Gre => 47,
-            Kind::Ipip => 4,
+            TunnelKind::Vxlan(_) => 17,
+            TunnelKind::Gre => 47,
+            TunnelKind::Ipip => 4,
         };
         let (link, rest) = frame.split_at_mut(ethernet::LENGTH);
         link[..6].copy_from_slice(&INSIDE_MAC);
@@ -112,7 +112,7 @@ impl Wire for Wrapped {
         network[10..12].copy_from_slice(&sum.to_be_bytes());
         let (shim, rest) = rest.split_at_mut(self.shim());
         match self.kind {
-            Kind::Vxlan(port) => {
+            TunnelKind::Vxlan(port) => {
                 let from = 49_152 | self.written.mark as u16 & 0x3fff;
                 shim[..2].copy_from_slice(&from.to_be_bytes());
                 shim[2..4].copy_from_slice(&port.to_be_bytes());
@@ -121,27 +121,27 @@ impl Wire for Wrapped {
                 shim[6..8].fill(0);
                 vxlan::write(&mut shim[8..], IDENTIFIER);
             }
-            Kind::Gre => shim.copy_from_slice(&[0, 0, 8, 0]),
-            Kind::Ipip => {}
+            TunnelKind::Gre => shim.copy_from_slice(&[0, 0, 8, 0]),
+            TunnelKind::Ipip => {}
         }
         rest[..inside.len()].copy_from_slice(inside);
     }
 }
 
 /// A tunnel whose outer packets come and go by an interface with this address.
-fn tunnel(kind: Kind, underlay: u16, local: Address) -> Tunnel {
+fn tunnel(kind: TunnelKind, underlay: u16, local: Address) -> Tunnel {
     Tunnel {
         kind,
         local,
         remote: Address::V4(REMOTE),
-        id: matches!(kind, Kind::Vxlan(_)).then_some(IDENTIFIER),
+        id: matches!(kind, TunnelKind::Vxlan(_)).then_some(IDENTIFIER),
         ttl: 64,
         underlay,
     }
 }
 
 /// The policy and its routes; `through` says by which way everything leaves.
-fn policy(kind: Kind, through: Through) -> Result<(Policy, RouteSet), Failure> {
+fn policy(kind: TunnelKind, through: Through) -> Result<(Snapshot, RouteSet), Failure> {
     let mut interfaces = rules::interfaces(Job::Forward)?;
     let neighbours = rules::neighbours(Job::Forward)?;
     let underlay = usize::from(through != Through::In);
@@ -171,12 +171,12 @@ fn policy(kind: Kind, through: Through) -> Result<(Policy, RouteSet), Failure> {
     route(0, 0, out);
     let links: Vec<_> = interfaces.iter().map(|interface| interface.link.clone()).collect();
     let routes = RouteSet::new(&links, &routes)?;
-    Ok((Policy::new(2, interfaces), routes))
+    Ok((Snapshot::new(2, interfaces), routes))
 }
 
 /// A gateway with or without a tunnel, and what its packets cost.
 struct Bench<'m> {
-    kind: Kind,
+    kind: TunnelKind,
     through: Through,
     /// This end's address where packets come in by the tunnel.
     local: u32,
@@ -191,7 +191,7 @@ impl<'m> Bench<'m> {
     fn open(
         eal: &'static Eal,
         number: u32,
-        (kind, through): (Kind, Through),
+        (kind, through): (TunnelKind, Through),
         memory: &'m mut Option<Region>,
     ) -> Result<Self, Failure> {
         let (source, devices, hand) = rig::join(eal, number)?;
@@ -204,7 +204,7 @@ impl<'m> Bench<'m> {
         for ((interface, address), mac) in (0..).zip(neighbours).zip([HOST_MAC, ROUTER_MAC]) {
             gateway.know(interface, address, mac)?;
         }
-        if through != Through::Nothing && matches!(kind, Kind::Vxlan(_)) {
+        if through != Through::Nothing && matches!(kind, TunnelKind::Vxlan(_)) {
             gateway.know(TUNNEL, Address::V4(FAR), FAR_MAC)?;
         }
         Ok(Self {
@@ -269,11 +269,11 @@ pub fn tunnels(
     next: &mut impl FnMut() -> u32,
     runs: usize,
 ) -> Result<(), Failure> {
-    let kinds = [Kind::Vxlan(vxlan::PORT), Kind::Gre, Kind::Ipip];
+    let kinds = [TunnelKind::Vxlan(vxlan::PORT), TunnelKind::Gre, TunnelKind::Ipip];
     let through = kinds.map(|kind| [Through::Out, Through::In].map(|through| (kind, through)));
     let (mut memory, mut other) = (None, None);
-    let mut plain = Bench::open(eal, next(), (Kind::Gre, Through::Nothing), &mut memory)?;
-    for shape in [(Kind::Gre, Through::Beside)]
+    let mut plain = Bench::open(eal, next(), (TunnelKind::Gre, Through::Nothing), &mut memory)?;
+    for shape in [(TunnelKind::Gre, Through::Beside)]
         .into_iter()
         .chain(through.into_iter().flatten())
     {

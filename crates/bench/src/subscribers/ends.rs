@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use sluice_daemon::subscribers::virtual_mac::text;
 use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
-use sluice_engine::io::{BATCH, HAND, Lent, PacketIo, Slot};
+use sluice_engine::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PacketIo, Packets};
 use sluice_wire::Mac;
 
 use super::Failure;
@@ -75,11 +75,11 @@ impl Ends {
     /// Send up to a batch of frames, which `write` writes: it says how long each is, and nothing when there is no more. How
     /// many the interface took.
     pub fn send(&mut self, by: End, count: usize, mut write: impl FnMut(&mut [u8]) -> Option<usize>) -> usize {
-        let made = self.io.allocate(count.min(BATCH));
+        let made = self.io.allocate(count.min(BURST_SIZE));
         let mut used = 0;
         {
-            let mut lent = Lent::new();
-            self.io.lend(&mut lent);
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
             let mut scratch = [0; LONGEST];
             for packet in lent.iter_mut().take(made) {
                 let Some(length) = write(&mut scratch) else { break };
@@ -90,7 +90,7 @@ impl Ends {
                 used += 1;
             }
         }
-        let slots: ArrayVec<Slot, HAND> = (0..made as Slot).collect();
+        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..made as BufferIndex).collect();
         let (sent, unused) = slots.split_at(used);
         let taken = self.io.transmit(by as u16, sent);
         self.io.free(&sent[taken..]);
@@ -103,11 +103,11 @@ impl Ends {
     pub fn receive(&mut self, by: End, mut each: impl FnMut(&[u8])) -> usize {
         let count = self.io.receive(by as u16);
         {
-            let mut lent = Lent::new();
-            self.io.lend(&mut lent);
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
             lent.iter().for_each(|packet| each(packet.bytes()));
         }
-        let slots: ArrayVec<Slot, HAND> = (0..count as Slot).collect();
+        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..count as BufferIndex).collect();
         self.io.free(&slots);
         self.io.end();
         count

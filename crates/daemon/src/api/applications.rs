@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use axum::extract::State;
 use sluice_config::api::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
-use sluice_engine::applications::FATES;
+use sluice_engine::applications::OUTCOMES;
 use sluice_engine::counters::{Counter, WorkerCounters};
 
 use super::json::Json;
@@ -12,18 +12,21 @@ use super::{Refusal, Shared};
 
 /// `GET /v1/applications`
 pub(super) async fn status(State(control): Shared) -> Result<Json<ApplicationsStatus>, Refusal> {
-    let Some(seeking) = control.plane().policy().applications.clone() else {
+    let Some(seeking) = control.plane().snapshot().applications.clone() else {
         return Err(nobody());
     };
     let sum = |of: &dyn Fn(&WorkerCounters) -> Option<&Counter>| -> u64 {
         let counters = control.counters.iter().filter_map(|worker| of(worker));
         counters.map(Counter::get).sum()
     };
-    let fates = FATES.iter().enumerate().map(|(place, (fate, help))| ApplicationsFate {
-        fate: (*fate).into(),
-        help: (*help).into(),
-        sessions: sum(&|worker| worker.applications.get(place)),
-    });
+    let fates = OUTCOMES
+        .iter()
+        .enumerate()
+        .map(|(place, (fate, help))| ApplicationsFate {
+            fate: (*fate).into(),
+            help: (*help).into(),
+            sessions: sum(&|worker| worker.applications.get(place)),
+        });
     let moved = ApplicationsFate {
         fate: "moved".into(),
         help: "sessions that were looked at no longer because their shard went to another worker".into(),

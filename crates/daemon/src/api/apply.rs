@@ -7,10 +7,10 @@ use axum::extract::State;
 use sluice_config::api::{ApplyAnswer, ApplyRequest};
 use sluice_config::config::Neighbour;
 use sluice_config::{Change, Complaint, Config, Fault, check_numbered, difference, place};
-use sluice_engine::inspection::Inspection;
-use sluice_engine::plane::PlaneError;
-use sluice_engine::policy::Policy;
+use sluice_engine::control_plane::ControlPlaneError;
+use sluice_engine::inspection::InspectionPolicy;
 use sluice_engine::request::{Filter, Request};
+use sluice_engine::snapshot::Snapshot;
 use sluice_route::{Address, RouteSet};
 use tokio::time::Instant;
 
@@ -52,12 +52,12 @@ fn needs_restart(changes: &[Change]) -> Option<ApplyAnswer> {
 }
 
 /// A refusal about the pools as a whole, and what to do.
-fn refused_pools(request: &ApplyRequest, error: &PlaneError) -> ApplyAnswer {
+fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnswer {
     let hint = match error {
-        PlaneError::PoolsTooLarge { .. } => {
+        ControlPlaneError::PoolsTooLarge { .. } => {
             "restart with this configuration, or raise `spare-addresses` in [nat] first"
         }
-        PlaneError::Apart => "restart with this configuration: all flows of a host then come to one shard",
+        ControlPlaneError::Apart => "restart with this configuration: all flows of a host then come to one shard",
         _ => "apply it again in a few seconds",
     };
     let fault = Fault {
@@ -95,11 +95,11 @@ fn refused(message: String) -> ApplyAnswer {
 
 /// Whether the pools of a policy are possible. Waits a while for the sessions that the change before left without a
 /// port: they end first.
-async fn admitted(control: &Control, policy: &Policy) -> Result<(), PlaneError> {
+async fn admitted(control: &Control, policy: &Snapshot) -> Result<(), ControlPlaneError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let admitted = control.plane().admits_pools(policy);
-        if !matches!(admitted, Err(PlaneError::Unsettled)) || Instant::now() >= deadline {
+        if !matches!(admitted, Err(ControlPlaneError::Unsettled)) || Instant::now() >= deadline {
             return admitted;
         }
         tokio::time::sleep(LOOK).await;
@@ -107,19 +107,24 @@ async fn admitted(control: &Control, policy: &Policy) -> Result<(), PlaneError> 
 }
 
 /// What a configuration comes to.
-type Built = (Option<Rules>, Vec<RouteSet>, Policy);
+type Built = (Option<Rules>, Vec<RouteSet>, Snapshot);
 
 fn built(
     control: &Control,
     config: &Config,
     pools: &PoolNames,
-    inspection: Option<&Arc<Inspection>>,
+    inspection: Option<&Arc<InspectionPolicy>>,
 ) -> Result<Built, BuildError> {
     let rules = {
         let running = control.rules();
         build::filters(config, running.as_ref().map(RunningRules::list))?
     };
-    let sites = control.plane().policy().sites.as_ref().map(|sites| sites.table.clone());
+    let sites = control
+        .plane()
+        .snapshot()
+        .sites
+        .as_ref()
+        .map(|sites| sites.table.clone());
     let mut policy = build::policy(
         config,
         &control.macs(),
@@ -195,7 +200,7 @@ pub(super) async fn apply(
     if let Err(error) = admitted(&control, &policy).await {
         return Ok(Json(refused_pools(&request, &error)));
     }
-    let generation = u64::from(control.plane().policy().generation);
+    let generation = u64::from(control.plane().snapshot().generation);
     if request.dry_run || changes.is_empty() {
         let generation = generation + u64::from(!changes.is_empty());
         return Ok(Json(ApplyAnswer::Committed {
@@ -232,7 +237,7 @@ pub(super) async fn apply(
         control.set_signatures(renewed.report);
     }
     if let Some(sites) = &control.sites {
-        sites.follow(&checked.config, control.plane().policy(), &pools);
+        sites.follow(&checked.config, control.plane().snapshot(), &pools);
     }
     control.set_pools(pools);
     control.set_config(checked.config);

@@ -51,7 +51,7 @@ pub(super) async fn bridges(State(control): Shared) -> Json<Page<Bridge>> {
 
 fn side_of(control: &Control, side: InterfaceIndex) -> BridgeSide {
     let number = usize::from(side);
-    let (name, port) = match control.plane().policy().interface(side) {
+    let (name, port) = match control.plane().snapshot().interface(side) {
         Some(interface) => (interface.name.clone(), usize::from(interface.port)),
         None => Default::default(),
     };

@@ -9,7 +9,7 @@ use sluice_config::api::{
 use sluice_config::schema::Verdict;
 use sluice_config::value::GATEWAY;
 use sluice_config::{Config, check_rules};
-use sluice_engine::plane::Plane;
+use sluice_engine::control_plane::ControlPlane;
 use sluice_filter::{By, Counter, Fate, NONE, Place};
 
 use super::json::Json;
@@ -89,7 +89,7 @@ pub(super) async fn remove(
 fn edit(
     control: &Control,
     what: &str,
-    edit: impl FnOnce(&mut RunningRules, &mut Plane) -> Result<Edited, EditError>,
+    edit: impl FnOnce(&mut RunningRules, &mut ControlPlane) -> Result<Edited, EditError>,
 ) -> Result<Json<EditAnswer>, Refusal> {
     let mut rules = control.rules();
     let rules = rules.as_mut().ok_or_else(no_filter)?;
@@ -136,7 +136,7 @@ fn decision(
 ) -> Result<Decision, Refusal> {
     let filters = rules.filters();
     let packet: Packet = packet.parse().map_err(Refusal::Wrong)?;
-    let named = router(control.plane().policy(), request.router.as_deref())?;
+    let named = router(control.plane().snapshot(), request.router.as_deref())?;
     let came = request.incoming.as_ref().and_then(|name| config.interface(name));
     let router = named
         .or(came.map(|(_, interface)| interface.router))

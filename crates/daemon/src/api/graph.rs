@@ -2,7 +2,7 @@
 
 use axum::extract::{Query, State};
 use sluice_config::api::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, RouterFilter};
-use sluice_engine::chains::{Chains, Listed};
+use sluice_engine::chains::{Chains, ListedStep};
 use sluice_engine::graph::{Edge, NODES, live};
 
 use super::json::Json;
@@ -12,9 +12,9 @@ use super::{Refusal, Shared};
 /// `GET /v1/graph`
 pub(super) async fn graph(State(control): Shared, Query(wanted): Query<RouterFilter>) -> Result<Json<Graph>, Refusal> {
     let plane = control.plane();
-    let policy = plane.policy();
+    let policy = plane.snapshot();
     let wanted = router(policy, wanted.router.as_deref())?;
-    let edges = live(policy, &plane.setup().stages, wanted);
+    let edges = live(policy, &plane.start_parameters().stages, wanted);
     let is_there = |name: &str| edges.iter().any(|edge| edge.from == name || edge.to == name);
     let nodes = NODES.iter().filter(|node| is_there(node.name)).map(|node| GraphNode {
         name: node.name.into(),
@@ -41,7 +41,7 @@ pub(super) async fn graph(State(control): Shared, Query(wanted): Query<RouterFil
 }
 
 fn chains_of(router: &str, chains: &Chains) -> Vec<GraphChain> {
-    let step = |listed: &Listed| {
+    let step = |listed: &ListedStep| {
         let total = listed
             .tally
             .and_then(|tally| chains.tally(tally))

@@ -53,7 +53,7 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         let packets = counters.map(|worker| worker.bypassed[why as usize].get()).sum();
         (why.name(), why.help(), packets)
     }));
-    let running = control.plane().policy().inspection.clone();
+    let running = control.plane().snapshot().inspection.clone();
     let [uncounted, unnoted] = running.map_or([0; 2], |running| {
         let rates = &running.rates;
         let notes = rates.notes_full.load(Relaxed) + running.rules.values_lost();

@@ -6,11 +6,11 @@ use sluice_config::api::{
 };
 use sluice_config::config::Link;
 use sluice_dpdk::Port;
-use sluice_engine::counters::{Cause, InterfaceCounters, Stage};
+use sluice_engine::counters::{CycleStage, HandOffCause, InterfaceCounters};
 use sluice_engine::io::NO_PORT;
-use sluice_engine::policy;
 use sluice_engine::reason::{Own, Reason};
 use sluice_engine::request::{Reply, Request};
+use sluice_engine::snapshot;
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
 
 use super::json::Json;
@@ -33,9 +33,9 @@ pub(super) async fn status(State(control): Shared) -> Json<Status> {
         version: env!("CARGO_PKG_VERSION").into(),
         process: std::process::id(),
         uptime: control.began.elapsed().as_secs(),
-        generation: plane.policy().generation.into(),
+        generation: plane.snapshot().generation.into(),
         sessions: [all.saturating_sub(six), six],
-        capacity: plane.setup().sessions.map(u64::from),
+        capacity: plane.start_parameters().sessions.map(u64::from),
         tsc_hz: sluice_dpdk::tsc::frequency(),
         warnings: control.warnings(),
     })
@@ -48,9 +48,9 @@ pub(super) async fn interfaces(
 ) -> Result<Json<Page<Interface>>, Refusal> {
     let config = control.config();
     let plane = control.plane();
-    let router = router(plane.policy(), wanted.router.as_deref())?;
-    let items = (0..).zip(&plane.policy().interfaces).zip(&config.interfaces);
-    let is_wanted = |interface: &policy::Interface| {
+    let router = router(plane.snapshot(), wanted.router.as_deref())?;
+    let items = (0..).zip(&plane.snapshot().interfaces).zip(&config.interfaces);
+    let is_wanted = |interface: &snapshot::Interface| {
         router.is_none_or(|router| interface.bridge.is_none() && interface.router == router)
     };
     let items = items.filter(|((_, interface), _)| is_wanted(interface));
@@ -62,7 +62,7 @@ pub(super) async fn interfaces(
             name: interface.name.clone(),
             router: match interface.bridge {
                 Some(_) => String::new(),
-                None => router_name(plane.policy(), interface.router),
+                None => router_name(plane.snapshot(), interface.router),
             },
             device: match &configured.link {
                 Link::Device { device, .. } => device.to_string(),
@@ -148,12 +148,12 @@ fn known(control: &Control) -> Vec<(sluice_route::neighbour::Neighbour, Neighbou
     let live = places.filter_map(|place| table.snapshot(place));
     live.filter(|neighbour| neighbour.state != NeighbourState::Free)
         .map(|neighbour| {
-            let interface = plane.policy().interface(neighbour.interface);
-            let router = plane.policy().router_of(neighbour.interface);
+            let interface = plane.snapshot().interface(neighbour.interface);
+            let router = plane.snapshot().router_of(neighbour.interface);
             // Who is at the other end of a tunnel is known by its outer address.
             let tunnel = interface.and_then(|interface| interface.tunnel.filter(|_| interface.is_pair()));
             let listed = Neighbour {
-                router: router_name(plane.policy(), router),
+                router: router_name(plane.snapshot(), router),
                 address: tunnel.map_or(neighbour.address, |tunnel| tunnel.remote).into(),
                 mac: neighbour.state.has_mac().then(|| mac_text(neighbour.mac)),
                 interface: interface.map_or(String::new(), |interface| interface.name.clone()),
@@ -175,7 +175,7 @@ pub(super) async fn clear_neighbours(
     Json(filter): Json<NeighbourFilter>,
 ) -> Result<Json<Cleared>, Refusal> {
     if let Some(name) = &filter.interface {
-        interface(control.plane().policy(), name)?;
+        interface(control.plane().snapshot(), name)?;
     }
     let mut count = 0;
     let meant: Vec<_> = known(&control)
@@ -237,20 +237,20 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("redirects", counters.redirects.get()),
             counter(
                 "neighbour-conflicts",
-                match worker as u16 == plane.policy().owner {
+                match worker as u16 == plane.snapshot().owner {
                     true => plane.conflicts().count(),
                     false => 0,
                 },
             ),
             counter("gre-keepalives-answered", counters.keepalives_answered.get()),
         ];
-        others.extend(Cause::ALL.iter().map(|&cause| {
+        others.extend(HandOffCause::ALL.iter().map(|&cause| {
             counter(
                 &format!("handed-over-{}", cause.name()),
                 counters.handed_over[cause as usize].get(),
             )
         }));
-        others.extend(Stage::ALL.iter().map(|&stage| {
+        others.extend(CycleStage::ALL.iter().map(|&stage| {
             counter(
                 &format!("cycles-{}", stage.name()),
                 counters.cycles[stage as usize].get(),
@@ -265,8 +265,8 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
                 (false, false) => "running",
             }
             .into(),
-            parts: plane.setup().stages.parts(worker as u16),
-            shards: plane.setup().owners.count(worker as u16) as u16,
+            parts: plane.start_parameters().stages.parts(worker as u16),
+            shards: plane.start_parameters().owners.count(worker as u16) as u16,
             sessions: counters
                 .sessions_created
                 .get()

@@ -7,7 +7,7 @@ use sluice_config::api::{
     Span, Subscriber, SubscriberFilter,
 };
 use sluice_engine::request::{
-    BindingFilter, Bound, Cursor, Filter, Reply, Request, ShownBlock, ShownMapping, ShownSubscriber,
+    BindingFilter, BindingList, BlockInfo, Cursor, Filter, MappingInfo, Reply, Request, SubscriberInfo,
 };
 use sluice_nat::{PoolIndex, PortClass};
 
@@ -84,8 +84,8 @@ async fn page(
     control: &Control,
     filter: BindingFilter,
     position: &Position,
-    memory: fn(usize) -> Bound,
-) -> Result<(Bound, Option<String>), Refusal> {
+    memory: fn(usize) -> BindingList,
+) -> Result<(BindingList, Option<String>), Refusal> {
     let (mut worker, mut cursor) = match &position.cursor {
         None => (0, Cursor::default()),
         Some(text) => read_cursor(text)?,
@@ -124,8 +124,8 @@ pub(super) async fn mappings(
     let Some(wanted) = wanted(&control, &filter, false)? else {
         return Ok(Json(Page::whole(Vec::new())));
     };
-    let memory = |limit| Bound::Mappings(Vec::with_capacity(limit));
-    let (Bound::Mappings(found), next) = page(&control, wanted, &position, memory).await? else {
+    let memory = |limit| BindingList::Mappings(Vec::with_capacity(limit));
+    let (BindingList::Mappings(found), next) = page(&control, wanted, &position, memory).await? else {
         return Ok(Json(Page::whole(Vec::new())));
     };
     let names = control.pools();
@@ -133,7 +133,7 @@ pub(super) async fn mappings(
     Ok(Json(Page { items, next }))
 }
 
-fn mapping(shown: &ShownMapping, names: &PoolNames) -> Mapping {
+fn mapping(shown: &MappingInfo, names: &PoolNames) -> Mapping {
     let endpoint = |(address, port)| Endpoint { address, port };
     Mapping {
         protocol: protocol(shown.class),
@@ -154,8 +154,8 @@ pub(super) async fn port_blocks(
     let Some(wanted) = wanted(&control, &filter, true)? else {
         return Ok(Json(Page::whole(Vec::new())));
     };
-    let memory = |limit| Bound::Blocks(Vec::with_capacity(limit));
-    let (Bound::Blocks(found), next) = page(&control, wanted, &position, memory).await? else {
+    let memory = |limit| BindingList::Blocks(Vec::with_capacity(limit));
+    let (BindingList::Blocks(found), next) = page(&control, wanted, &position, memory).await? else {
         return Ok(Json(Page::whole(Vec::new())));
     };
     let names = control.pools();
@@ -163,7 +163,7 @@ pub(super) async fn port_blocks(
     Ok(Json(Page { items, next }))
 }
 
-fn port_block(shown: &ShownBlock, names: &PoolNames) -> PortBlock {
+fn port_block(shown: &BlockInfo, names: &PoolNames) -> PortBlock {
     PortBlock {
         pool: name(names, shown.pool),
         subscriber: shown.subscriber,
@@ -205,15 +205,15 @@ pub(super) async fn some_subscribers(
     control: &Control,
     wanted: BindingFilter,
     position: &Position,
-) -> Result<(Vec<ShownSubscriber>, Option<String>), Refusal> {
-    let memory = |limit| Bound::Subscribers(Vec::with_capacity(limit));
+) -> Result<(Vec<SubscriberInfo>, Option<String>), Refusal> {
+    let memory = |limit| BindingList::Subscribers(Vec::with_capacity(limit));
     match page(control, wanted, position, memory).await? {
-        (Bound::Subscribers(found), next) => Ok((found, next)),
+        (BindingList::Subscribers(found), next) => Ok((found, next)),
         _ => Ok((Vec::new(), None)),
     }
 }
 
-pub(super) fn subscriber(shown: &ShownSubscriber, names: &PoolNames) -> Subscriber {
+pub(super) fn subscriber(shown: &SubscriberInfo, names: &PoolNames) -> Subscriber {
     Subscriber {
         address: shown.address,
         paired: shown.paired,

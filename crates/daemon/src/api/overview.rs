@@ -7,7 +7,7 @@ use sluice_config::api::{
     ByProtocol, HostState, Nat, NatRequest, Pool, PoolBlocks, Position, Protocol, Rule, RuleAction, RuleHost, RuleKind,
     Subscriber, TableUse,
 };
-use sluice_engine::request::{BindingFilter, Reply, Request, ShownSubscriber, Use};
+use sluice_engine::request::{BindingFilter, BindingUsage, Reply, Request, SubscriberInfo};
 use sluice_nat::pool::ValidPool;
 use sluice_nat::rule::{
     DestinationAction, DestinationRule, FROM_HOST, HostSet, Rules, SetHost, SourceAction, SourceRule,
@@ -40,7 +40,7 @@ pub(super) async fn overview(State(control): Shared, Query(request): Query<NatRe
     let lent = lent(&control, names.len()).await?;
     let (sums, most) = subscribers(&control, &names, (request.top as usize).min(TOP)).await?;
     let plane = control.plane();
-    let valid = &plane.policy().nat4.pools;
+    let valid = &plane.snapshot().nat4.pools;
     let pools = (0..).zip(&names).filter_map(|(index, name)| {
         let place = usize::from(index);
         let sum = sums.get(place).copied().unwrap_or_default();
@@ -52,7 +52,7 @@ pub(super) async fn overview(State(control): Shared, Query(request): Query<NatRe
         used,
         most,
     };
-    let held = u64::from(plane.setup().subscribers.held);
+    let held = u64::from(plane.start_parameters().subscribers.held);
     Ok(Json(Nat {
         pools: pools.collect(),
         subscribers: most,
@@ -64,9 +64,9 @@ pub(super) async fn overview(State(control): Shared, Query(request): Query<NatRe
         ],
         not_held: lent.not_held,
         borrowed_blocks: valid.borrowed_blocks().into(),
-        hosts: hosts(&control, &plane.policy().nat4.rules),
-        rules: rules(&control, &plane.policy().nat4.rules, &names, request.rules as usize),
-        rules_in_all: plane.policy().nat4.rules.len() as u64,
+        hosts: hosts(&control, &plane.snapshot().nat4.rules),
+        rules: rules(&control, &plane.snapshot().nat4.rules, &names, request.rules as usize),
+        rules_in_all: plane.snapshot().nat4.rules.len() as u64,
     }))
 }
 
@@ -164,10 +164,10 @@ fn net(address: u32, length: u8) -> String {
 }
 
 /// What all workers have lent.
-async fn lent(control: &Control, pools: usize) -> Result<Use, Refusal> {
-    let mut sum = Use {
+async fn lent(control: &Control, pools: usize) -> Result<BindingUsage, Refusal> {
+    let mut sum = BindingUsage {
         ports: vec![[0; 3]; pools],
-        ..Use::default()
+        ..BindingUsage::default()
     };
     for worker in 0..control.workers() {
         if let Reply::Used(added) = control.ask(worker, Request::Use(Box::new(sum.clone()))).await? {
@@ -179,10 +179,10 @@ async fn lent(control: &Control, pools: usize) -> Result<Use, Refusal> {
 
 /// Sums by pool, and the subscribers that use most ports.
 async fn subscribers(control: &Control, names: &PoolNames, top: usize) -> Result<(Vec<Sum>, Vec<Subscriber>), Refusal> {
-    let used = |shown: &ShownSubscriber| shown.ports.iter().map(|&ports| u64::from(ports)).sum::<u64>();
-    let rank = |shown: &ShownSubscriber| std::cmp::Reverse((used(shown), shown.sessions));
+    let used = |shown: &SubscriberInfo| shown.ports.iter().map(|&ports| u64::from(ports)).sum::<u64>();
+    let rank = |shown: &SubscriberInfo| std::cmp::Reverse((used(shown), shown.sessions));
     let mut sums = vec![Sum::default(); names.len()];
-    let mut most: Vec<ShownSubscriber> = Vec::new();
+    let mut most: Vec<SubscriberInfo> = Vec::new();
     let mut position = Position {
         cursor: None,
         limit: Some(PAGE),

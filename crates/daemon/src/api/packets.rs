@@ -9,10 +9,10 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use sluice_config::api::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
 use sluice_config::text::to_json;
-use sluice_engine::capture::{Copied, Seen, Tap, Which};
+use sluice_engine::capture::{CaptureFilter, CapturePoint, CapturedFrame, Tap};
 use sluice_engine::reason::Reason;
 use sluice_engine::request::{Filter, Reply, Request};
-use sluice_engine::trace::{Tracer, Way};
+use sluice_engine::trace::{PacketTrace, Tracer};
 use sluice_route::Prefix;
 use tokio::sync::mpsc;
 
@@ -72,7 +72,7 @@ pub(super) async fn trace(State(control): Shared, Json(request): Json<TraceReque
             interface: request
                 .interface
                 .as_deref()
-                .map(|name| interface(plane.policy(), name))
+                .map(|name| interface(plane.snapshot(), name))
                 .transpose()?,
             ..Filter::default()
         }
@@ -106,10 +106,10 @@ async fn follow_trace(
     }
     while left > 0 && Instant::now() < end && !sender.is_closed() {
         tokio::time::sleep(FETCH).await;
-        let mut ways: Vec<(u16, Way)> = Vec::new();
+        let mut ways: Vec<(u16, PacketTrace)> = Vec::new();
         for worker in 0..control.workers() {
             if let Reply::Traced(Some(tracer)) = control.ask(worker, fresh()).await? {
-                ways.extend(tracer.ways().iter().map(|way| (worker as u16, way.clone())));
+                ways.extend(tracer.traces().iter().map(|way| (worker as u16, way.clone())));
             }
         }
         ways.sort_by_key(|(_, way)| way.nanoseconds);
@@ -126,15 +126,15 @@ async fn follow_trace(
     Ok(())
 }
 
-fn record(control: &Control, worker: u16, way: &Way) -> TraceRecord {
+fn record(control: &Control, worker: u16, way: &PacketTrace) -> TraceRecord {
     let plane = control.plane();
-    let step = |step: &sluice_engine::trace::Step| TraceStep {
+    let step = |step: &sluice_engine::trace::TraceStep| TraceStep {
         node: step.node.into(),
         verdict: step.exit.into(),
     };
     let name = |interface| {
         plane
-            .policy()
+            .snapshot()
             .interface(interface)
             .map_or(String::new(), |interface| interface.name.clone())
     };
@@ -154,18 +154,18 @@ fn record(control: &Control, worker: u16, way: &Way) -> TraceRecord {
 
 /// What a capture is after.
 struct Wanted {
-    which: Which,
+    which: CaptureFilter,
     direction: CaptureDirection,
     reason: Option<Reason>,
     bytes: u16,
 }
 
 impl Wanted {
-    fn keeps(&self, copied: &Copied) -> bool {
+    fn keeps(&self, copied: &CapturedFrame) -> bool {
         match copied.seen {
-            Seen::Received => self.direction != CaptureDirection::Out,
-            Seen::Sent => self.direction != CaptureDirection::In,
-            Seen::Dropped(reason) => self.reason.is_none_or(|wanted| wanted == reason),
+            CapturePoint::Received => self.direction != CaptureDirection::Out,
+            CapturePoint::Sent => self.direction != CaptureDirection::In,
+            CapturePoint::Dropped(reason) => self.reason.is_none_or(|wanted| wanted == reason),
         }
     }
 }
@@ -174,19 +174,19 @@ impl Wanted {
 pub(super) async fn capture(State(control): Shared, Json(request): Json<CaptureRequest>) -> Result<Response, Refusal> {
     let wanted = match &request.source {
         CaptureSource::Interface { name, direction } => Wanted {
-            which: Which::Interface(interface(control.plane().policy(), name)?),
+            which: CaptureFilter::Interface(interface(control.plane().snapshot(), name)?),
             direction: *direction,
             reason: None,
             bytes: request.bytes,
         },
         CaptureSource::Received => Wanted {
-            which: Which::Received,
+            which: CaptureFilter::Received,
             direction: CaptureDirection::In,
             reason: None,
             bytes: request.bytes,
         },
         CaptureSource::Drops { reason } => Wanted {
-            which: Which::Drops,
+            which: CaptureFilter::Drops,
             direction: CaptureDirection::Both,
             reason: reason.as_deref().map(named).transpose()?,
             bytes: request.bytes,
@@ -222,7 +222,7 @@ async fn follow_capture(
     let end = Instant::now() + seconds;
     let (names, longest) = {
         let plane = control.plane();
-        let interfaces = &plane.policy().interfaces;
+        let interfaces = &plane.snapshot().interfaces;
         let names: Vec<_> = interfaces.iter().map(|interface| interface.name.clone()).collect();
         // Ethernet header and two tags.
         let longest = interfaces
@@ -260,14 +260,14 @@ async fn follow_capture(
         left -= copies.len();
         for (copied, frame) in copies {
             let comment = match copied.seen {
-                Seen::Dropped(reason) => Some(format!("{}: {}", reason.name(), reason.help())),
+                CapturePoint::Dropped(reason) => Some(format!("{}: {}", reason.name(), reason.help())),
                 _ => None,
             };
             let at = control.started + Duration::from_nanos(copied.nanoseconds);
             writer.write(
                 at,
                 copied.interface,
-                copied.seen == Seen::Sent,
+                copied.seen == CapturePoint::Sent,
                 frame,
                 copied.length,
                 comment,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_config::api::{AppliedRules, ApplyAnswer, ApplyRequest};
 use sluice_config::{Change, Config, Kind, place};
-use sluice_engine::inspection::Inspection;
+use sluice_engine::inspection::InspectionPolicy;
 
 use super::inspection::refused_signature;
 use crate::build::{self, RefusedRule, SignatureError, SignatureReport};
@@ -12,7 +12,7 @@ use crate::control::Control;
 
 /// What a configuration says of inspection, and what became of its rules.
 pub(super) struct Renewed {
-    pub inspection: Arc<Inspection>,
+    pub inspection: Arc<InspectionPolicy>,
     pub report: SignatureReport,
 }
 
@@ -49,7 +49,7 @@ impl Renewed {
     /// Read the rules of a configuration, and compile them where other ones run. Requests are answered meanwhile. `None`
     /// where nothing is inspected.
     pub async fn of(control: &Control, config: &Config, is_dry: bool) -> Result<Option<Self>, RenewalError> {
-        let running = control.plane().policy().inspection.clone();
+        let running = control.plane().snapshot().inspection.clone();
         let Some(running) = running.filter(|_| config.inspection.is_some()) else {
             return Ok(None);
         };
@@ -64,7 +64,7 @@ impl Renewed {
     /// What is to be said of the rules, where they are others than those that run, or others are refused; they are among the
     /// changes then.
     pub fn applied(&self, control: &Control, changes: &mut Vec<Change>) -> Option<AppliedRules> {
-        let running = control.plane().policy().inspection.clone()?;
+        let running = control.plane().snapshot().inspection.clone()?;
         let before = control.signatures();
         if Arc::ptr_eq(&running.rules, &self.inspection.rules) && before.refused == self.report.refused {
             return None;

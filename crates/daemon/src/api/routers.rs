@@ -3,10 +3,10 @@
 use axum::extract::{Query, State};
 use sluice_config::api::{Counter, Page, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost};
 use sluice_engine::counters::InterfaceCounters;
-use sluice_engine::policy::{self, Policy};
-use sluice_engine::punt::Class;
+use sluice_engine::punt::PuntClass;
 use sluice_engine::reason::{Own, Reason};
 use sluice_engine::shares::WEIGHT;
+use sluice_engine::snapshot::{self, Snapshot};
 use sluice_route::RouterIndex;
 use sluice_route::feed::Refused;
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
@@ -21,14 +21,14 @@ use crate::routing::{self, Standing};
 use crate::start::sum;
 
 /// The virtual routers that there are, by number.
-pub(super) fn numbered(policy: &Policy) -> impl Iterator<Item = (RouterIndex, &policy::Router)> {
-    let all = (0..).zip(&policy.routers);
+pub(super) fn numbered(snapshot: &Snapshot) -> impl Iterator<Item = (RouterIndex, &snapshot::Router)> {
+    let all = (0..).zip(&snapshot.routers);
     all.filter(|(_, router)| !router.name.is_empty())
 }
 
 /// The name of a router.
-pub(super) fn router_name(policy: &Policy, number: RouterIndex) -> String {
-    let router = policy.router(number.into());
+pub(super) fn router_name(snapshot: &Snapshot, number: RouterIndex) -> String {
+    let router = snapshot.router(number.into());
     router.map_or(String::new(), |router| router.name.clone())
 }
 
@@ -41,15 +41,15 @@ pub(super) async fn routers(
     let standings = config.routers.iter().map(|router| control.standings(&router.name));
     let standings: Vec<_> = standings.collect();
     let plane = control.plane();
-    let policy = plane.policy();
-    let wanted = router(policy, wanted.router.as_deref())?;
-    let mut neighbours = vec![0; policy.routers.len()];
+    let snapshot = plane.snapshot();
+    let wanted = router(snapshot, wanted.router.as_deref())?;
+    let mut neighbours = vec![0; snapshot.routers.len()];
     let table = plane.neighbours();
     for place in (0..table.capacity() as u32).map(NeighbourIndex) {
         let known = table
             .snapshot(place)
             .filter(|known| known.state != NeighbourState::Free);
-        let router = known.map(|known| usize::from(policy.router_of(known.interface)));
+        let router = known.map(|known| usize::from(snapshot.router_of(known.interface)));
         if let Some(count) = router.and_then(|router| neighbours.get_mut(router)) {
             *count += 1;
         }
@@ -63,9 +63,9 @@ pub(super) async fn routers(
         });
         all.sum()
     };
-    let of_all = gone_on(&mut (0..policy.interfaces.len()));
-    let item = |(number, router): (RouterIndex, &policy::Router)| {
-        let own = (0..).zip(&policy.interfaces);
+    let of_all = gone_on(&mut (0..snapshot.interfaces.len()));
+    let item = |(number, router): (RouterIndex, &snapshot::Router)| {
+        let own = (0..).zip(&snapshot.interfaces);
         let own = own.filter(|(_, interface)| interface.bridge.is_none() && interface.router == number);
         let own: Vec<(usize, _)> = own.collect();
         let total = |value: fn(&InterfaceCounters) -> u64| {
@@ -79,7 +79,7 @@ pub(super) async fn routers(
             + config.destination.iter().filter(|rule| rule.router == number).count();
         let written = config.routers.get(usize::from(number));
         let pools = config.pools.iter().filter(|pool| pool.router == number);
-        let meter = plane.setup().meters.router(number.into());
+        let meter = plane.start_parameters().meters.router(number.into());
         let drops = Reason::all().map(|reason| Counter {
             name: reason.name().into(),
             count: own
@@ -97,7 +97,7 @@ pub(super) async fn routers(
             nat_rules: rules as u64,
             filter: router.filters,
             limits: written.map_or_else(Default::default, |written| written.limits),
-            weight: written.and_then(|written| match &policy.shares {
+            weight: written.and_then(|written| match &snapshot.shares {
                 Some(shares) if shares.weighted => Some(written.weight.unwrap_or(WEIGHT)),
                 _ => None,
             }),
@@ -115,12 +115,12 @@ pub(super) async fn routers(
             refused_next_hops: counts.refused_hops,
             fpm: fpm.as_ref().map(teller),
             kernel: kernel.as_ref().map(teller),
-            host: host(&control, policy, number),
+            host: host(&control, snapshot, number),
         }
     };
-    let is_wanted = |(number, _): &(RouterIndex, &policy::Router)| wanted.is_none_or(|wanted| wanted == *number);
+    let is_wanted = |(number, _): &(RouterIndex, &snapshot::Router)| wanted.is_none_or(|wanted| wanted == *number);
     Ok(Json(Page::whole(
-        numbered(policy).filter(is_wanted).map(item).collect(),
+        numbered(snapshot).filter(is_wanted).map(item).collect(),
     )))
 }
 
@@ -134,11 +134,11 @@ fn total_drops(control: &Control, interface: usize, reason: Reason) -> u64 {
 }
 
 /// The host of a router.
-fn host(control: &Control, policy: &Policy, number: RouterIndex) -> Option<RouterHost> {
-    let name = &policy.router(number.into())?.name;
+fn host(control: &Control, snapshot: &Snapshot, number: RouterIndex) -> Option<RouterHost> {
+    let name = &snapshot.router(number.into())?.name;
     let counts = control.hosts.counts(name)?;
-    let given = policy.hosts.get(usize::from(number))?;
-    let punted = Class::ALL.iter().map(|&class| Counter {
+    let given = snapshot.hosts.get(usize::from(number))?;
+    let punted = PuntClass::ALL.iter().map(|&class| Counter {
         name: class.name().into(),
         count: given.passed(class),
     });

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use axum::extract::{Query, State};
 use sluice_config::api::{Page, Position, Route, RouteFilter, Uplink};
-use sluice_engine::policy::Policy;
+use sluice_engine::snapshot::Snapshot;
 use sluice_route::feed::protocol_name;
 use sluice_route::rib::{Hop, Obstacle, Origin, Rib, Shown, Way};
 use sluice_route::{Balance, InterfaceIndex, Prefix, Refusal as RouteRefusal, RouterIndex, SECOND, Time};
@@ -25,7 +25,7 @@ pub(super) async fn routes(
 ) -> Result<Json<Page<Route>>, Refusal> {
     let now = control.began.elapsed().as_nanos() as Time;
     let plane = control.plane();
-    let policy = plane.policy();
+    let policy = plane.snapshot();
     let only = router(policy, wanted.router.as_deref())?;
     let (first, begin) = position.cursor.as_deref().map_or(Ok((0, 0)), cursor)?;
     let limit = position.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
@@ -108,7 +108,7 @@ impl Table {
 }
 
 /// All tables, in the order of their numbers.
-fn tables(policy: &Policy) -> impl Iterator<Item = Table> + '_ {
+fn tables(policy: &Snapshot) -> impl Iterator<Item = Table> + '_ {
     let own = numbered(policy).map(|(number, _)| (number, None, number));
     let by_source = policy.sources.iter();
     let by_source = by_source.map(|(router, network, number)| (router, Some(network), number));
@@ -118,7 +118,7 @@ fn tables(policy: &Policy) -> impl Iterator<Item = Table> + '_ {
 
 /// What lists the routes of a table.
 struct Lister<'p> {
-    policy: &'p Policy,
+    policy: &'p Snapshot,
     rib: &'p Rib,
     router: String,
     from: Option<Prefix>,

@@ -3,8 +3,8 @@
 use axum::extract::{Query, State};
 use sluice_config::Config;
 use sluice_config::api::{Cleared, EndpointFilter, Flow, Initiator, Page, Position, Protocol, Session, SessionFilter};
-use sluice_engine::policy::Policy;
-use sluice_engine::request::{Cursor, Endpoint, Filter, Reply, Request, Shown};
+use sluice_engine::request::{Cursor, Endpoint, Filter, Reply, Request, SessionInfo};
+use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::applications::Meant;
 use sluice_nat::sites::outer;
 use sluice_route::{Prefix, RouterIndex};
@@ -34,7 +34,7 @@ pub(super) fn endpoint(filter: EndpointFilter) -> Endpoint {
 }
 
 /// The place of the interface with a name.
-pub(super) fn interface(policy: &Policy, name: &str) -> Result<u16, Refusal> {
+pub(super) fn interface(policy: &Snapshot, name: &str) -> Result<u16, Refusal> {
     let place = policy.interfaces.iter().position(|interface| interface.name == name);
     place
         .map(|place| place as u16)
@@ -42,7 +42,7 @@ pub(super) fn interface(policy: &Policy, name: &str) -> Result<u16, Refusal> {
 }
 
 /// The number of the virtual router with a name, where one is given.
-pub(super) fn router(policy: &Policy, name: Option<&str>) -> Result<Option<RouterIndex>, Refusal> {
+pub(super) fn router(policy: &Snapshot, name: Option<&str>) -> Result<Option<RouterIndex>, Refusal> {
     let Some(name) = name else { return Ok(None) };
     let number = policy.router_named(name);
     let unknown = || Refusal::Wrong(format!("no router is called `{name}`: show routers lists them"));
@@ -62,7 +62,7 @@ fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> 
         .subscriber
         .map(|address| nat::subscriber_net(control, address.into()));
     let plane = control.plane();
-    let policy = plane.policy();
+    let policy = plane.snapshot();
     let application = wanted.application.as_deref();
     Ok(Filter {
         context: match (site, router(policy, wanted.router.as_deref())?) {
@@ -93,7 +93,7 @@ fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> 
 }
 
 /// What the name of an application means.
-fn meant(policy: &Policy, name: &str) -> Result<Meant, Refusal> {
+fn meant(policy: &Snapshot, name: &str) -> Result<Meant, Refusal> {
     let Some(seeking) = &policy.applications else {
         return Err(applications::nobody());
     };
@@ -132,7 +132,7 @@ pub(super) async fn list(
             let (pools, plane) = (control.pools(), control.plane());
             let items = sessions
                 .iter()
-                .map(|shown| session(shown, &config, plane.policy(), &pools));
+                .map(|shown| session(shown, &config, plane.snapshot(), &pools));
             return Ok(Json(Page {
                 items: items.collect(),
                 next: next.map(|(worker, cursor)| format!("{worker}-{}", cursor.pack())),
@@ -181,7 +181,7 @@ pub(super) async fn clear_standing(control: &Control, filter: Filter) -> Result<
     Ok(count)
 }
 
-fn session(shown: &Shown, config: &Config, policy: &Policy, pools: &PoolNames) -> Session {
+fn session(shown: &SessionInfo, config: &Config, policy: &Snapshot, pools: &PoolNames) -> Session {
     let flow = |flow: &sluice_engine::request::Flow, direction: usize| Flow {
         source: flow.source,
         source_port: flow.source_port,

@@ -7,7 +7,7 @@ use axum::extract::{Query, State};
 use sluice_config::api::{self, Set, SetAnswer, SetFilter, SetRequest, Sets};
 use sluice_config::schema::SetType;
 use sluice_config::value::{Period, SetElement};
-use sluice_engine::plane::Plane;
+use sluice_engine::control_plane::ControlPlane;
 use sluice_filter::{Action, Address, Element, ElementKind, ElementSet, Range, Rule, Written};
 
 use super::json::Json;
@@ -153,7 +153,7 @@ fn named(control: &Control, name: &str) -> Result<Arc<ElementSet>, Refusal> {
 }
 
 /// Let sessions of elements that came or went be asked about again: of ports all, which are known by their addresses.
-fn follow(plane: &mut Plane, elements: &[Element]) {
+fn follow(plane: &mut ControlPlane, elements: &[Element]) {
     let mut changed = Written {
         action: Action::Count,
         four: Vec::new(),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use sluice_config::{Config, nearest};
-use sluice_engine::applications::Seeking;
+use sluice_engine::applications::IdentificationSettings;
 use sluice_filter::Named;
 use sluice_inspect::applications::{Capacity, Error, Meant, Names};
 
@@ -23,12 +23,15 @@ pub fn application_names() -> Result<Arc<Names>, Error> {
 }
 
 /// Whose applications are looked for; none where nobody's are.
-pub(super) fn seeking(config: &Config) -> Result<Option<Arc<Seeking>>, Error> {
+pub(super) fn seeking(config: &Config) -> Result<Option<Arc<IdentificationSettings>>, Error> {
     let Some(applications) = &config.applications else {
         return Ok(None);
     };
     let names = application_names()?;
-    Ok(Some(Arc::new(Seeking::new(applications.interfaces.clone(), names))))
+    Ok(Some(Arc::new(IdentificationSettings::new(
+        applications.interfaces.clone(),
+        names,
+    ))))
 }
 
 /// How much each worker looks at.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_config::Config;
 use sluice_config::chain::{Chain, PoliceRate, Step, StepAction};
-use sluice_engine::chains::{Action, Chains, Described, Named, Rate, Written};
+use sluice_engine::chains::{Action, ChainText, Chains, ClassText, NamedPolicers, PolicerRate};
 
 use super::BuildError;
 use super::filter::{boxes4, boxes6};
@@ -18,7 +18,7 @@ pub fn chains(config: &Config) -> Result<Vec<Option<Arc<Chains>>>, BuildError> {
         return Ok(Vec::new());
     }
     let workers = config.cores.len().max(1);
-    let (mut all, mut named) = (vec![None; config.routers.len()], Named::default());
+    let (mut all, mut named) = (vec![None; config.routers.len()], NamedPolicers::default());
     for of in &config.chains {
         let written = of.chains.iter().map(chain).collect::<Result<Vec<_>, _>>()?;
         if let Some(own) = all.get_mut(usize::from(of.router)) {
@@ -30,8 +30,8 @@ pub fn chains(config: &Config) -> Result<Vec<Option<Arc<Chains>>>, BuildError> {
     Ok(all)
 }
 
-fn chain(chain: &Chain) -> Result<Written, BuildError> {
-    let mut steps: Vec<Described> = Vec::new();
+fn chain(chain: &Chain) -> Result<ChainText, BuildError> {
+    let mut steps: Vec<ClassText> = Vec::new();
     for step in &chain.steps {
         let described = described(step)?;
         match steps.last_mut() {
@@ -43,10 +43,10 @@ fn chain(chain: &Chain) -> Result<Written, BuildError> {
         }
     }
     let name = chain.name.clone();
-    Ok(Written { name, steps })
+    Ok(ChainText { name, steps })
 }
 
-fn described(step: &Step) -> Result<Described, BuildError> {
+fn described(step: &Step) -> Result<ClassText, BuildError> {
     let action = match &step.action {
         StepAction::Count(name) => Action::Count(name.clone()),
         StepAction::Classify(selection, to) => Action::Classify {
@@ -56,8 +56,8 @@ fn described(step: &Step) -> Result<Described, BuildError> {
         },
         StepAction::Police(name, rate, exceed) => {
             let rate = match *rate {
-                PoliceRate::Packets(rate, burst) => Rate::Packets(rate, burst),
-                PoliceRate::Bits(rate, burst) => Rate::Bits(rate, burst),
+                PoliceRate::Packets(rate, burst) => PolicerRate::Packets(rate, burst),
+                PoliceRate::Bits(rate, burst) => PolicerRate::Bits(rate, burst),
             };
             match name {
                 Some(name) => Action::PoliceBy(name.clone(), rate, exceed.clone()),
@@ -71,7 +71,7 @@ fn described(step: &Step) -> Result<Described, BuildError> {
         StepAction::Forward => Action::Forward,
     };
     let text = step.text.clone();
-    Ok(Described { text, action })
+    Ok(ClassText { text, action })
 }
 
 #[cfg(test)]

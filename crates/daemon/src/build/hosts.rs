@@ -1,13 +1,13 @@
 //! What comes to the hosts of routers.
 
 use sluice_config::schema::{HostMulticast, RouterHost};
-use sluice_engine::punt::{Class, Host, LIMITS, Multicast};
+use sluice_engine::punt::{Host, LIMITS, Multicast, PuntClass};
 
 /// A router's host, as it is written, where there are so many interfaces.
 pub(super) fn host(written: &RouterHost, interfaces: usize) -> Host {
     let mut limits = LIMITS;
     for (name, given) in written.limits.given() {
-        if let Some(class) = Class::ALL.into_iter().find(|class| class.name() == name) {
+        if let Some(class) = PuntClass::ALL.into_iter().find(|class| class.name() == name) {
             limits[class as usize] = (given.rate.into(), given.burst.into());
         }
     }
@@ -32,7 +32,7 @@ mod tests {
         let [default, red] = [0, 1].map(|number| host(&config.routers[number].host, 1));
         assert!(default.is_like(&Host::new(LIMITS, Multicast::default(), 1)));
         let mut limits = LIMITS;
-        (limits[Class::Bfd as usize], limits[Class::Rest as usize]) = ((7, 3), (0, 0));
+        (limits[PuntClass::Bfd as usize], limits[PuntClass::Rest as usize]) = ((7, 3), (0, 0));
         assert!(red.is_like(&Host::new(limits, Multicast::None, 1)));
     }
 }

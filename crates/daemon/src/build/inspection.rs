@@ -7,7 +7,7 @@ use sluice_config::schema::{
     self, Encrypted, EveType, ExceptionPolicy, InspectionMode, OverloadAction, OverloadClass, UrgentPointer,
 };
 use sluice_config::value::{IpProtocol, PortRanges, Prefix};
-use sluice_engine::inspection::{Class, Inspection, Limits, Overload, Shed};
+use sluice_engine::inspection::{Class, InspectionPolicy, Overload, ReassemblyLimits, Shed};
 use sluice_engine::records::Records;
 use sluice_inspect::Ruleset;
 use sluice_inspect::inspector::{Plan, Settings};
@@ -39,7 +39,7 @@ pub fn inspection(
     config: &Config,
     secrets: Secrets,
     compiler: &Compiler,
-) -> Result<Option<(Arc<Inspection>, SignatureReport)>, SignatureError> {
+) -> Result<Option<(Arc<InspectionPolicy>, SignatureReport)>, SignatureError> {
     let (Some(inspection), Some(written)) = (&config.inspection, &config.document.inspection) else {
         return Ok(None);
     };
@@ -57,9 +57,9 @@ pub fn inspection(
 /// As [`inspection`].
 pub fn other_inspection(
     config: &Config,
-    (running, before): (&Inspection, &SignatureReport),
+    (running, before): (&InspectionPolicy, &SignatureReport),
     compiler: &Compiler,
-) -> Result<Option<(Arc<Inspection>, SignatureReport)>, SignatureError> {
+) -> Result<Option<(Arc<InspectionPolicy>, SignatureReport)>, SignatureError> {
     let (Some(inspection), Some(written)) = (&config.inspection, &config.document.inspection) else {
         return Ok(None);
     };
@@ -80,15 +80,15 @@ fn composed(
     inspection: &sluice_config::config::Inspection,
     written: &schema::Inspection,
     (rules, rates): (Arc<Ruleset>, Arc<Rates>),
-) -> Inspection {
-    Inspection {
+) -> InspectionPolicy {
+    InspectionPolicy {
         settings: settings(written),
         rates,
         rules,
         alerts: written.alerts as usize,
         records: records(written),
         interfaces: inspection.interfaces.clone(),
-        fragments: Limits {
+        fragments: ReassemblyLimits {
             datagrams: written.fragments as usize,
             bytes: written.fragment_bytes as usize,
             patience: config.document.fragments.timeout.duration().as_nanos() as u64,

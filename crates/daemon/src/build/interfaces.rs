@@ -9,8 +9,8 @@ use sluice_config::config::{Interface as Configured, InterfaceIndex, Link, Route
 use sluice_config::schema;
 use sluice_config::value::VlanPriority;
 use sluice_engine::io::{NO_PORT, PortIndex};
-use sluice_engine::policy::{Advertise, Bridge, Interface, NeighbourSettings, Priority, bridge_context};
-use sluice_engine::tunnels::{Kind, Tunnel};
+use sluice_engine::snapshot::{Advertise, Bridge, Interface, NeighbourSettings, Priority, bridge_context};
+use sluice_engine::tunnels::{Tunnel, TunnelKind};
 use sluice_route::{Address, Balance, Prefix, Refusal, Route, RouteSet, SourceTables, SourceValidation, Via};
 use sluice_wire::ethernet::ethertype;
 use sluice_wire::vlan::Tag;
@@ -130,9 +130,9 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
 fn tunnel(written: &sluice_config::config::Tunnel) -> Tunnel {
     Tunnel {
         kind: match written.kind {
-            schema::TunnelType::Vxlan => Kind::Vxlan(written.port),
-            schema::TunnelType::Gre => Kind::Gre,
-            schema::TunnelType::Ipip => Kind::Ipip,
+            schema::TunnelType::Vxlan => TunnelKind::Vxlan(written.port),
+            schema::TunnelType::Gre => TunnelKind::Gre,
+            schema::TunnelType::Ipip => TunnelKind::Ipip,
         },
         local: written.local.into(),
         remote: written.remote.into(),

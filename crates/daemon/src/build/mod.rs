@@ -29,14 +29,14 @@ use std::sync::Arc;
 use sluice_config::Config;
 use sluice_config::config::Timeouts;
 use sluice_config::schema;
-use sluice_engine::datagrams;
-use sluice_engine::inspection::Inspection;
+use sluice_engine::control_plane::NeighbourLimits;
+use sluice_engine::inspection::InspectionPolicy;
 use sluice_engine::io::WorkerIndex;
-use sluice_engine::owners::Owners;
 use sluice_engine::placement::Part;
-use sluice_engine::plane::NeighbourLimits;
-use sluice_engine::policy::{LIMITS, Limits, Policy, Router, Setup, Subscribers};
+use sluice_engine::shard_owners::ShardOwners;
+use sluice_engine::snapshot::{LIMITS, Limits, Router, Snapshot, StartParameters, SubscriberCapacity};
 use sluice_engine::stages::Stages;
+use sluice_engine::virtual_reassembly;
 use sluice_nat::deterministic::DeterministicError;
 use sluice_nat::sites::Sites;
 use sluice_nat::timeout::{Schedule, TimeoutError};
@@ -124,21 +124,21 @@ pub fn setup(
     ports: usize,
     (stages, workers): (Stages, usize),
     secrets: Secrets,
-) -> Result<Setup, BuildError> {
+) -> Result<StartParameters, BuildError> {
     let steering = steering(config, secrets)?;
     let shards = steering.shards();
     let sessions = &config.document.sessions;
     let fragments = &config.document.fragments;
-    Ok(Setup {
+    Ok(StartParameters {
         steering,
-        owners: Owners::dealt(shards, &stages.all(Part::Session, workers)).into(),
+        owners: ShardOwners::dealt(shards, &stages.all(Part::Session, workers)).into(),
         stages,
         // Who has a clock of cycles says how long they may.
         assist: None,
         sessions: [sessions.ipv4, sessions.ipv6],
         ports,
         secret: secrets.sessions,
-        fragments: datagrams::Limits {
+        fragments: virtual_reassembly::Limits {
             datagrams: fragments.packets as usize,
             parked: fragments.parked as usize,
             patience: fragments.timeout.duration().as_nanos() as u64,
@@ -150,7 +150,7 @@ pub fn setup(
         inspection: inspection_plan(config, shards.count()),
         events: Default::default(),
         interfaces: config.interfaces.len() + SPARE_INTERFACES,
-        subscribers: Subscribers {
+        subscribers: SubscriberCapacity {
             most: config.document.nat.subscribers,
             blocks: config.document.nat.port_blocks,
             held: config.document.nat.held_ports,
@@ -170,11 +170,11 @@ pub fn policy(
     macs: &[[u8; 6]],
     pools: &PoolNames,
     filter: Option<&Rules>,
-    inspection: Option<&Arc<Inspection>>,
+    inspection: Option<&Arc<InspectionPolicy>>,
     sites: Option<&Arc<Sites>>,
-) -> Result<Policy, BuildError> {
+) -> Result<Snapshot, BuildError> {
     let interfaces = interfaces(config, macs);
-    let mut policy = Policy::new(macs.len(), interfaces);
+    let mut policy = Snapshot::new(macs.len(), interfaces);
     policy.nat4 = translation(config, pools)?;
     if let Some(access) = sites.and_then(|table| access(config, table)) {
         policy.serve_sites(access);
@@ -197,7 +197,7 @@ pub fn policy(
         policy.inspect_by(inspection.clone());
     }
     if let Some(seeking) = applications::seeking(config)? {
-        policy.seek_by(seeking);
+        policy.identify_by(seeking);
     }
     policy.spread_flows();
     policy.uplinks = uplinks(config);
@@ -286,9 +286,9 @@ mod tests {
     use super::*;
     use sluice_config::memory::EntryBytes;
     use sluice_config::{Machine, check};
-    use sluice_engine::policy::Leases;
-    use sluice_engine::reserves;
-    use sluice_engine::shard::Lines;
+    use sluice_engine::shard::ShardMemory;
+    use sluice_engine::shared_capacity;
+    use sluice_engine::snapshot::PortLayouts;
 
     pub(super) fn config(text: &str) -> Config {
         let machine = Machine {
@@ -304,7 +304,7 @@ mod tests {
     fn fragments_of_the_configuration_limit_the_table() {
         let config =
             config("[interfaces.a]\ndevice = \"null:\"\n[fragments]\npackets = 9\nparked = 7\ntimeout = \"5s\"\n");
-        let expected = datagrams::Limits {
+        let expected = virtual_reassembly::Limits {
             datagrams: 9,
             parked: 7,
             patience: 5_000_000_000,
@@ -367,9 +367,9 @@ mod tests {
         let setup = setup(&config, 0, (Stages::default(), 1), Secrets::FIXED).unwrap();
         let names = pool_names(&config, &Vec::new());
         let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names, None, None, None).unwrap();
-        policy.leases = Leases::of(&policy, setup.steering.shards());
-        let taken = Lines::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.steering.shards().count());
-        let taken = taken + reserves::lines(&setup, &policy) as u64 * 64;
+        policy.leases = PortLayouts::of(&policy, setup.steering.shards());
+        let taken = ShardMemory::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.steering.shards().count());
+        let taken = taken + shared_capacity::lines(&setup, &policy) as u64 * 64;
         let of_shards = |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "held-ports";
         let tables = config.tables.iter().filter(|table| of_shards(table.key));
         let listed: u64 = tables.map(|table| table.bytes.0).sum();
@@ -385,7 +385,7 @@ mod tests {
             "[interfaces.a]\ndevice = \"null:\"\n\
              [nat]\nsubscribers = 5\nport-blocks = 6\nheld-ports = 7\nsubscriber-prefix = 30\n",
         );
-        let expected = Subscribers {
+        let expected = SubscriberCapacity {
             most: 5,
             blocks: 6,
             held: 7,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ipnet::Ipv4Net;
 use sluice_config::Config;
 use sluice_config::config::{InterfaceIndex, PublicClient, SiteFrames, SiteGroup, SiteRow, SitesOutside, Subscribers};
-use sluice_engine::policy::access::{Access, Behind, Row, SINGLE, Settings};
+use sluice_engine::snapshot::sites::{SINGLE, SiteClassifier, SiteKey, SiteSettings, TagRange};
 use sluice_nat::sites::{Network, Sites, context};
 use sluice_wire::Context;
 
@@ -44,7 +44,7 @@ pub fn site_networks(config: &Config) -> Vec<Network> {
 }
 
 /// Sites as workers have them, with the table that control writes; none where there are none.
-pub fn access(config: &Config, table: &Arc<Sites>) -> Option<Access> {
+pub fn access(config: &Config, table: &Arc<Sites>) -> Option<SiteClassifier> {
     let subscribers = config.subscribers.as_ref()?;
     let mut rows: BTreeMap<InterfaceIndex, Vec<&SiteRow>> = BTreeMap::new();
     for row in &subscribers.rows {
@@ -54,7 +54,7 @@ pub fn access(config: &Config, table: &Arc<Sites>) -> Option<Access> {
         .into_iter()
         .map(|(interface, rows)| (interface, behind(subscribers, &rows)))
         .collect();
-    let settings = Settings {
+    let settings = SiteSettings {
         doors,
         publics: used(subscribers).map(|public| public.interface).collect(),
         relays: subscribers
@@ -63,10 +63,10 @@ pub fn access(config: &Config, table: &Arc<Sites>) -> Option<Access> {
             .map(|group| (Context::from(group.router), group.relay.to_bits()))
             .collect(),
     };
-    Some(Access::new(table.clone(), settings))
+    Some(SiteClassifier::new(table.clone(), settings))
 }
 
-fn behind(subscribers: &Subscribers, rows: &[&SiteRow]) -> Behind {
+fn behind(subscribers: &Subscribers, rows: &[&SiteRow]) -> SiteKey {
     let context_of = |row: &SiteRow| {
         let group = subscribers.groups.get(row.group);
         group.map_or(0, |group| site_context(group, row.first))
@@ -78,23 +78,23 @@ fn behind(subscribers: &Subscribers, rows: &[&SiteRow]) -> Behind {
             SiteFrames::All | SiteFrames::Prefix(_) => return None,
         };
         let (count, context) = (row.count as u16, context_of(row));
-        Some(Row {
+        Some(TagRange {
             outer,
             first,
             count,
             context,
         })
     });
-    let tags: Vec<Row> = tags.collect();
+    let tags: Vec<TagRange> = tags.collect();
     let prefixes = rows.iter().filter_map(|row| match row.frames {
         SiteFrames::Prefix(net) => Some((net.network().to_bits(), net.prefix_len(), context_of(row))),
         _ => None,
     });
     let prefixes: Vec<_> = prefixes.collect();
     match rows.iter().find(|row| row.frames == SiteFrames::All) {
-        Some(row) => Behind::One(context_of(row)),
-        None if tags.is_empty() => Behind::Prefixes(prefixes),
-        None => Behind::Tags(tags),
+        Some(row) => SiteKey::One(context_of(row)),
+        None if tags.is_empty() => SiteKey::Prefixes(prefixes),
+        None => SiteKey::Tags(tags),
     }
 }
 
@@ -159,7 +159,7 @@ prefixes = ["198.51.100.0/25", "203.0.113.128/25"]
         let config = config(TEXT);
         let (_, table) = SiteWriter::new(20, 1, &site_networks(&config), [1, 2]);
         let access = access(&config, &table).expect("sites");
-        let row = |outer, first, count, context| Row {
+        let row = |outer, first, count, context| TagRange {
             outer,
             first,
             count,
@@ -170,9 +170,9 @@ prefixes = ["198.51.100.0/25", "203.0.113.128/25"]
             row(101, 5, 3, context(3, 0, false)),
             row(SINGLE, 8, 2, context(6, 0, true)),
         ];
-        let hall = Behind::Prefixes(vec![(0x0a01_0700, 24, context(8, 0, false))]);
+        let hall = SiteKey::Prefixes(vec![(0x0a01_0700, 24, context(8, 0, false))]);
         let settings = access.settings();
-        assert_eq!(vec![(0, Behind::Tags(tags)), (1, hall)], settings.doors);
+        assert_eq!(vec![(0, SiteKey::Tags(tags)), (1, hall)], settings.doors);
         assert_eq!(vec![2], settings.publics);
         let networks = vec![(0, 0xc633_6400, 0xc633_647f), (0, 0xcb00_7180, 0xcb00_71ff)];
         assert_eq!(networks, table.networks().collect::<Vec<_>>());

@@ -2,7 +2,7 @@
 
 use sluice_config::Config;
 use sluice_config::schema;
-use sluice_engine::steering::{Hashed, Steering, Together, Wanted, spreads};
+use sluice_engine::steering::{Affinity, HashFields, Steering, SteeringSettings, spreads};
 use sluice_nat::Pools;
 use sluice_nat::shard::BLOCK;
 
@@ -20,11 +20,15 @@ pub fn steering(config: &Config, secrets: Secrets) -> Result<Steering, BuildErro
     let by_flow = config.document.system.steering == schema::Steering::FiveTuple;
     // Cards keep together what the pool with most addresses does.
     let largest = pools.iter().map(|(_, pool)| pool).max_by_key(|pool| pool.addresses());
-    let wanted = Wanted {
-        hashed: if by_flow { Hashed::FiveTuple } else { Hashed::Subset },
+    let wanted = SteeringSettings {
+        hashed: if by_flow {
+            HashFields::FiveTuple
+        } else {
+            HashFields::Subset
+        },
         together: match by_flow && pools.iter().all(|(_, pool)| spreads(pool)) && !keeps_clients(config) {
-            true => Together::Flows,
-            false => Together::Hosts,
+            true => Affinity::Flows,
+            false => Affinity::Hosts,
         },
         prefix: [config.document.nat.subscriber_prefix, 128],
         ports: largest.map_or(BLOCK, |pool| pool.unit() * BLOCK),
@@ -37,29 +41,29 @@ mod tests {
     use super::super::tests::config;
     use super::*;
 
-    fn together(pool: &str, steering: &str) -> Together {
+    fn together(pool: &str, steering: &str) -> Affinity {
         let text = format!(
             "[system]\nsteering = \"{steering}\"\n[interfaces.a]\ndevice = \"null:\"\n\
              [nat.pools.p]\naddresses = [\"192.0.2.0/28\"]\n{pool}\n"
         );
-        super::steering(&config(&text), Secrets::FIXED).unwrap().together()
+        super::steering(&config(&text), Secrets::FIXED).unwrap().affinity()
     }
 
     #[test]
     fn flows_of_a_host_spread_where_cards_hash_ports_and_no_pool_keeps_them_together() {
         let dependent = "mapping = \"address-and-port-dependent\"";
-        assert_eq!(Together::Flows, together(dependent, "five-tuple"));
-        assert_eq!(Together::Hosts, together(dependent, "subset"));
+        assert_eq!(Affinity::Flows, together(dependent, "five-tuple"));
+        assert_eq!(Affinity::Hosts, together(dependent, "subset"));
         assert_eq!(
-            Together::Hosts,
+            Affinity::Hosts,
             together("mapping = \"endpoint-independent\"", "five-tuple")
         );
         assert_eq!(
-            Together::Hosts,
+            Affinity::Hosts,
             together(&format!("{dependent}\nblock = {{}}"), "five-tuple")
         );
         assert_eq!(
-            Together::Hosts,
+            Affinity::Hosts,
             together(
                 &format!("{dependent}\nport-selection = \"preserve\"\noverlap = true"),
                 "five-tuple"

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::Ipv4Net;
 use sluice_config::Config;
 use sluice_config::config::{Interface as Configured, SitesOutside, Subscribers};
-use sluice_engine::policy;
+use sluice_engine::snapshot;
 use sluice_nat::{PoolIndex, Secret};
 use sluice_wire::Mac;
 
@@ -20,7 +20,7 @@ const KEY: Secret = Secret([0x736c_7569_6365_2e33, 0x736c_7569_6365_2e34]);
 /// MACs of [`virtual_macs`], and `secret` what transactions follow from.
 pub fn subscribers(
     config: &Config,
-    interfaces: &[policy::Interface],
+    interfaces: &[snapshot::Interface],
     pools: &PoolNames,
     macs: Vec<Mac>,
     secret: Secret,
@@ -30,7 +30,7 @@ pub fn subscribers(
         let place = pools.iter().position(|name| name.as_ref() == Some(&pool.name));
         place.map_or(0, |place| place as PoolIndex)
     };
-    let interface = |(configured, engine): (&Configured, &policy::Interface)| Interface {
+    let interface = |(configured, engine): (&Configured, &snapshot::Interface)| Interface {
         name: engine.name.clone(),
         mac: engine.mac,
         router: engine.router,

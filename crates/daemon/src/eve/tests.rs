@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use sluice_engine::records::{About, Ended, Ending, FlowState};
+use sluice_engine::records::{About, EndReason, Ended, FlowState};
 use sluice_inspect::Reason;
 use sluice_inspect::applications::{Names, Pair};
 use sluice_inspect::inspector::RuleNumber;
@@ -57,7 +57,7 @@ fn about(service: Option<Service>) -> About {
 }
 
 /// The line of a record, and its number taken out, which is the same for all of a flow.
-fn read_back(said: Said, service: Option<Service>) -> Value {
+fn read_back(said: RecordKind, service: Option<Service>) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("eve.json");
     let written = schema::Eve::default();
@@ -92,7 +92,7 @@ fn expected(kind: &str, said: Value) -> Value {
 
 #[test]
 fn dropped_packet_has_its_reason_and_its_rule() {
-    let mut said = Said::Drop {
+    let mut said = RecordKind::Drop {
         reason: Reason::Signature,
         rule: Some(RULE_NUMBER),
         length: 99,
@@ -103,7 +103,7 @@ fn dropped_packet_has_its_reason_and_its_rule() {
     });
     let with = json!({"direction": "to_server", "drop": {"len": 99, "reason": "signature"}, "alert": rule});
     assert_eq!(expected("drop", with), read_back(said, None));
-    said = Said::Drop {
+    said = RecordKind::Drop {
         reason: Reason::GapFull,
         rule: None,
         length: 0,
@@ -114,12 +114,12 @@ fn dropped_packet_has_its_reason_and_its_rule() {
 
 #[test]
 fn flow_has_its_counts_its_time_and_why_it_ended() {
-    let said = Said::Flow(Ended {
+    let said = RecordKind::Flow(Ended {
         seen: [0, 61_000_000_000],
         packets: [3, 4],
         bytes: [300, 4_000],
         state: FlowState::Closed,
-        why: Ending::Timeout,
+        why: EndReason::Timeout,
         alerted: true,
         application: application_names()
             .number("HTTP")
@@ -152,7 +152,7 @@ fn request_has_what_was_asked_and_answered() {
         "truncated": ["url"],
     });
     let line = expected("http", json!({"app_proto": "http", "tx_id": 2, "http": http}));
-    assert_eq!(line, read_back(Said::Transaction(said), Some(Service::Http)));
+    assert_eq!(line, read_back(RecordKind::Transaction(said), Some(Service::Http)));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn text_that_acts_on_a_terminal_is_escaped_and_read_back_as_it_was() {
     for part in [Part::Method, Part::Host, Part::Url, Part::Agent, Part::ContentType] {
         said.set(part, hostile.as_bytes());
     }
-    let line = read_back(Said::Transaction(said), Some(Service::Http));
+    let line = read_back(RecordKind::Transaction(said), Some(Service::Http));
     for field in ["http_method", "hostname", "url", "http_user_agent", "http_content_type"] {
         assert_eq!(hostile, line["http"][field]);
     }
@@ -170,7 +170,7 @@ fn text_that_acts_on_a_terminal_is_escaped_and_read_back_as_it_was() {
     said.set(Part::ServerName, hostile.as_bytes());
     assert_eq!(
         hostile,
-        read_back(Said::Transaction(said), Some(Service::Tls))["tls"]["sni"]
+        read_back(RecordKind::Transaction(said), Some(Service::Tls))["tls"]["sni"]
     );
     let mut question = b"\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00".to_vec();
     question.push(hostile.len() as u8);
@@ -178,7 +178,7 @@ fn text_that_acts_on_a_terminal_is_escaped_and_read_back_as_it_was() {
     question.extend(b"\x00\x00\x1c\x00\x01");
     let mut said = Transaction::new(Service::Dns, 0);
     said.set(Part::Message, &question);
-    let line = read_back(Said::Transaction(said), Some(Service::Dns));
+    let line = read_back(RecordKind::Transaction(said), Some(Service::Dns));
     assert!(line["dns"]["rrname"].as_str().unwrap().starts_with('a'));
 }
 
@@ -190,7 +190,7 @@ fn request_of_http_2_has_its_stream() {
     let http =
         json!({"http_method": "GET", "protocol": "HTTP/2", "http2": {"stream_id": 3}, "status": 404, "length": 0});
     let line = expected("http", json!({"app_proto": "http2", "tx_id": 0, "http": http}));
-    assert_eq!(line, read_back(Said::Transaction(said), Some(Service::Http2)));
+    assert_eq!(line, read_back(RecordKind::Transaction(said), Some(Service::Http2)));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn hello_has_its_name_version_and_fingerprint() {
     said.version = 0x0304;
     let tls = json!({"sni": "a.test", "version": "TLS 1.3", "ja3": {"hash": "ada70206e40642a3e4461f35503241d5"}});
     let line = expected("tls", json!({"app_proto": "tls", "tls": tls}));
-    assert_eq!(line, read_back(Said::Transaction(said), Some(Service::Tls)));
+    assert_eq!(line, read_back(RecordKind::Transaction(said), Some(Service::Tls)));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn names_are_told_as_questions_and_as_answers() {
     said.set(Part::Message, question);
     let dns = json!({"type": "query", "tx_id": 0, "id": 7, "opcode": 0, "rrname": "a.test", "rrtype": "AAAA"});
     let line = expected("dns", json!({"app_proto": "dns", "dns": dns}));
-    assert_eq!(line, read_back(Said::Transaction(said), Some(Service::Dns)));
+    assert_eq!(line, read_back(RecordKind::Transaction(said), Some(Service::Dns)));
     let mut answer = question.to_vec();
     (answer[2], answer[3], answer[7]) = (0x81, 0x83, 1);
     answer.extend(b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x09\x00\x04\xc0\x00\x02\x01");
@@ -223,7 +223,7 @@ fn names_are_told_as_questions_and_as_answers() {
         "flags": "8183", "rcode": "NXDOMAIN", "answers": [record],
     });
     let line = expected("dns", json!({"app_proto": "dns", "dns": dns}));
-    assert_eq!(line, read_back(Said::Transaction(said), Some(Service::Dns)));
+    assert_eq!(line, read_back(RecordKind::Transaction(said), Some(Service::Dns)));
 }
 
 #[test]

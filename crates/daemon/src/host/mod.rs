@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use sluice_engine::punt::{Giver, Taker};
+use sluice_engine::punt::{PuntReceiver, PuntSender};
 
 pub use links::HostError;
 use namespace::Namespace;
@@ -55,9 +55,9 @@ pub type Diversion = Box<dyn Fn(u16, &[u8]) -> bool + Send + Sync>;
 /// What goes between workers and hosts.
 pub struct Queues {
     /// From each worker.
-    pub to_hosts: Vec<Taker>,
+    pub to_hosts: Vec<PuntReceiver>,
     /// To the one that sends for the gateway.
-    pub from_hosts: Option<Giver>,
+    pub from_hosts: Option<PuntSender>,
 }
 
 /// An interface as the kernel has it in a host.

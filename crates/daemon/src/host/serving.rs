@@ -191,7 +191,7 @@ impl Server {
                 let Some((index, length)) = queue.head() else { break };
                 more |= turn + 1 == TURN;
                 let frame = &mut self.frame[..length];
-                queue.take(frame);
+                queue.pop(frame);
                 let counter = match self.taps.get(&index) {
                     Some(line) if line.tap.send(frame).is_ok() => &line.delivered,
                     Some(line) => &line.undelivered,
@@ -219,7 +219,7 @@ impl Server {
             let frame = &self.frame[..length];
             let diverted = self.shared.diversion.get().is_some_and(|taker| taker(index, frame));
             let queue = self.queues.from_hosts.as_mut();
-            let given = diverted || queue.is_some_and(|queue| queue.give(index, [frame, &[]]));
+            let given = diverted || queue.is_some_and(|queue| queue.push(index, [frame, &[]]));
             let counter = if given { &line.sent } else { &line.lost };
             counter.fetch_add(1, Ordering::Relaxed);
         }

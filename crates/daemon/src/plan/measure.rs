@@ -2,8 +2,8 @@
 
 use sluice_config::Config;
 use sluice_dpdk::tsc;
-use sluice_engine::counters::{Stage, WorkerCounters};
-use sluice_engine::plane::Plane;
+use sluice_engine::control_plane::ControlPlane;
+use sluice_engine::counters::{CycleStage, WorkerCounters};
 use sluice_engine::request::Filter;
 use sluice_wire::Checksums;
 
@@ -62,8 +62,8 @@ pub struct Measured {
 }
 
 /// Cycles by part since the start.
-fn spent(plane: &Plane) -> [u64; 4] {
-    let stage = |stage: Stage| -> u64 {
+fn spent(plane: &ControlPlane) -> [u64; 4] {
+    let stage = |stage: CycleStage| -> u64 {
         plane
             .counters()
             .iter()
@@ -71,14 +71,17 @@ fn spent(plane: &Plane) -> [u64; 4] {
             .sum()
     };
     [
-        stage(Stage::Receive),
-        stage(Stage::Parse),
-        stage(Stage::Session) + stage(Stage::Inspect) + stage(Stage::Forward) + stage(Stage::Housekeeping),
-        stage(Stage::Transmit),
+        stage(CycleStage::Receive),
+        stage(CycleStage::Parse),
+        stage(CycleStage::Session)
+            + stage(CycleStage::Inspect)
+            + stage(CycleStage::Forward)
+            + stage(CycleStage::Housekeeping),
+        stage(CycleStage::Transmit),
     ]
 }
 
-fn total(plane: &Plane, value: impl Fn(&WorkerCounters) -> u64) -> u64 {
+fn total(plane: &ControlPlane, value: impl Fn(&WorkerCounters) -> u64) -> u64 {
     plane.counters().iter().map(|worker| value(worker)).sum()
 }
 

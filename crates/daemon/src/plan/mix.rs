@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 
 use sluice_config::Config;
 use sluice_engine::io::PortIndex;
-use sluice_engine::policy::Interface;
 use sluice_engine::request::Filter;
+use sluice_engine::snapshot::Interface;
 use sluice_route::Address;
 use sluice_wire::Checksums;
 use sluice_wire::layers::{Class, parse};
@@ -64,7 +64,7 @@ pub fn establish(
     let interface = |index| {
         world
             .plane()
-            .policy()
+            .snapshot()
             .interface(index)
             .cloned()
             .ok_or(PlanError::NoPath)

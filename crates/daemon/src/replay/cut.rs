@@ -1,6 +1,6 @@
 //! Frames of which a capture has the beginning only: its snap length was shorter.
 
-use sluice_engine::inspection::sight;
+use sluice_engine::inspection::classification;
 use sluice_wire::ethernet;
 use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{Class, Fragment, parse};
@@ -28,7 +28,7 @@ pub fn filled(frame: &Captured) -> Option<Vec<u8>> {
         _ => {
             let segment = bytes.get(begin..).unwrap_or_default();
             let least = if layers.protocol == protocol::TCP { TCP } else { 0 };
-            begin + sight::payload(layers.protocol, segment).max(least)
+            begin + classification::payload(layers.protocol, segment).max(least)
         }
     };
     (headers <= captured).then_some(bytes)

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use sluice_config::api;
 use sluice_config::config::EveTarget;
 use sluice_config::schema::{self, EveType};
-use sluice_engine::plane::Plane;
+use sluice_engine::control_plane::ControlPlane;
 use sluice_engine::request::Filter;
 
 use super::records::Told;
@@ -176,7 +176,7 @@ pub struct Journal {
 impl Journal {
     /// The lines of a world whose clock began with the first frame of its captures.
     pub fn new(lines: Option<Lines>, world: &World<'_>, start: Duration) -> Self {
-        let policy = world.plane().policy();
+        let policy = world.plane().snapshot();
         let mut known = KnownRules::default();
         if let Some(inspection) = &policy.inspection {
             known.learn(policy.inspected, &inspection.rules);
@@ -194,8 +194,8 @@ impl Journal {
         self.names.fill(name.to_owned());
     }
 
-    fn scene<'s>(&'s self, plane: &'s Plane) -> Scene<'s> {
-        let seeking = plane.policy().applications.as_deref();
+    fn scene<'s>(&'s self, plane: &'s ControlPlane) -> Scene<'s> {
+        let seeking = plane.snapshot().applications.as_deref();
         Scene {
             interfaces: &self.names,
             started: self.started,
@@ -222,7 +222,7 @@ impl Journal {
     }
 
     /// The alerts among what was told, in words, with the line of EVE JSON of each for who wants it.
-    pub fn alerts(&self, plane: &Plane, told: &[Told], each: &mut Each<'_>) {
+    pub fn alerts(&self, plane: &ControlPlane, told: &[Told], each: &mut Each<'_>) {
         let scene = self.scene(plane);
         for told in told {
             if let Told::Alert(alert) = told

@@ -13,7 +13,7 @@ use sluice_config::api::NetFilter;
 use sluice_config::memory::EntryBytes;
 use sluice_config::schema::{self, SignatureDialect};
 use sluice_config::{Config, Machine, api};
-use sluice_engine::io::{BATCH, PortIndex};
+use sluice_engine::io::{BURST_SIZE, PortIndex};
 use sluice_engine::reason::Reason;
 use sluice_inspect::Skipped;
 use sluice_wire::Checksums;
@@ -222,7 +222,7 @@ impl Burst {
     }
 
     fn takes(&self, side: PortIndex, at: Duration) -> bool {
-        side == self.side && self.frames < BATCH && at - self.began < TOGETHER
+        side == self.side && self.frames < BURST_SIZE && at - self.began < TOGETHER
     }
 }
 

@@ -107,7 +107,7 @@ pub enum ReplayError {
     Signatures(#[from] build::SignatureError),
     /// A data plane that can't be made.
     #[error(transparent)]
-    Plane(#[from] sluice_engine::plane::PlaneError),
+    Plane(#[from] sluice_engine::control_plane::ControlPlaneError),
 }
 
 /// Replay captures.

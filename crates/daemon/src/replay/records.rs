@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use sluice_engine::inspection::{Alert, Inspection};
-use sluice_engine::records::{About, Record, Said};
-use sluice_engine::request::Counter;
+use sluice_engine::inspection::{Alert, InspectionPolicy};
+use sluice_engine::records::{About, Record, RecordKind};
+use sluice_engine::request::WorkerHandle;
 
 use crate::alerts::Queues;
 
@@ -52,7 +52,7 @@ impl Told {
 
 /// Queues so long that one round of a worker can't fill them: they are drained after each. A round ends at most 256 flows, and
 /// tells at most what all transactions of its shards have to say.
-pub fn enlarge(inspection: &mut Inspection, messages: usize) {
+pub fn enlarge(inspection: &mut InspectionPolicy, messages: usize) {
     inspection.alerts = inspection.alerts.max(1 << 16);
     if inspection.records.most > 0 {
         inspection.records.most = inspection.records.most.max(2 * messages + 1024);
@@ -71,7 +71,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// Of the queues of workers.
-    pub fn new(desks: &mut [Counter]) -> Self {
+    pub fn new(desks: &mut [WorkerHandle]) -> Self {
         let queues = desks.iter_mut().filter_map(|desk| {
             let (alerts, records) = (desk.alerts.take()?, desk.records.take());
             Some(Queues { alerts, records })
@@ -100,7 +100,7 @@ impl Recorder {
         let mut told = std::mem::take(&mut self.told);
         told.sort_by_cached_key(Told::order);
         for told in &mut told {
-            let is_last = matches!(told, Told::Record(record) if matches!(record.said, Said::Flow(_)));
+            let is_last = matches!(told, Told::Record(record) if matches!(record.said, RecordKind::Flow(_)));
             let about = told.about_mut();
             if about.flow == 0 {
                 continue;

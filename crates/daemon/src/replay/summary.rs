@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use sluice_config::api::{Counter, Drop};
-use sluice_engine::plane::Plane;
+use sluice_engine::control_plane::ControlPlane;
 use sluice_engine::reason::Reason;
 
 use crate::start::{mac_text, sum};
@@ -94,9 +94,9 @@ impl InventedNeighbour {
     }
 }
 
-pub(super) fn interfaces(plane: &Plane, any_mac: &[bool]) -> Vec<InterfaceSummary> {
+pub(super) fn interfaces(plane: &ControlPlane, any_mac: &[bool]) -> Vec<InterfaceSummary> {
     let counters = plane.counters();
-    let described = plane.policy().interfaces.iter().enumerate();
+    let described = plane.snapshot().interfaces.iter().enumerate();
     described
         .map(|(number, interface)| InterfaceSummary {
             name: interface.name.clone(),
@@ -112,7 +112,7 @@ pub(super) fn interfaces(plane: &Plane, any_mac: &[bool]) -> Vec<InterfaceSummar
         .collect()
 }
 
-pub(super) fn drops(plane: &Plane) -> Vec<Drop> {
+pub(super) fn drops(plane: &ControlPlane) -> Vec<Drop> {
     let dropped = |reason| {
         let interfaces = plane.counters().iter().flat_map(|worker| worker.interfaces.iter());
         interfaces.map(|interface| interface.drops(reason)).sum::<u64>()
@@ -127,7 +127,7 @@ pub(super) fn drops(plane: &Plane) -> Vec<Drop> {
         .collect()
 }
 
-pub(super) fn sessions(plane: &Plane) -> Vec<Counter> {
+pub(super) fn sessions(plane: &ControlPlane) -> Vec<Counter> {
     let total = |value: fn(&sluice_engine::counters::WorkerCounters) -> u64| {
         plane.counters().iter().map(|worker| value(worker)).sum::<u64>()
     };

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_config::Config;
-use sluice_engine::inspection::Inspection;
+use sluice_engine::control_plane::ControlPlane;
+use sluice_engine::inspection::InspectionPolicy;
 use sluice_engine::io::memory::{MemoryIo, Sent, Wires};
 use sluice_engine::io::{PortIndex, WorkerIndex};
 use sluice_engine::placement::Part;
-use sluice_engine::plane::Plane;
-use sluice_engine::request::{Counter, Filter, Request};
+use sluice_engine::request::{Filter, Request, WorkerHandle};
 use sluice_engine::stages::Stages;
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
@@ -56,10 +56,10 @@ impl Memory {
 
 /// Workers, the wires to their ports, and what is known of the replay.
 pub struct World<'m> {
-    plane: Plane,
+    plane: ControlPlane,
     workers: Vec<Worker<'m>>,
     wires: Vec<Wires>,
-    desks: Vec<Counter>,
+    desks: Vec<WorkerHandle>,
     now: Now,
     readdress: Readdress,
     invented: BTreeMap<(u16, Address), [u8; 6]>,
@@ -98,8 +98,8 @@ type Readdress = Vec<([u8; 6], bool)>;
 fn plane(
     config: &Config,
     workers: u16,
-    inspection: Option<&Arc<Inspection>>,
-) -> Result<(Plane, Readdress), ReplayError> {
+    inspection: Option<&Arc<InspectionPolicy>>,
+) -> Result<(ControlPlane, Readdress), ReplayError> {
     let stages = stages(config, workers);
     // One queue a port, as a kernel interface has.
     let sender = stages.workers(Part::Transmit).first().copied().unwrap_or(build::FIRST);
@@ -128,7 +128,7 @@ fn plane(
     policy.senders = vec![[sender].into(); macs.len()];
     let routes = build::routes(config, &policy.interfaces)?;
     let limits = build::neighbour_limits(config);
-    let plane = Plane::new(setup, policy, &routes, limits, workers.into(), Now::at(0))?;
+    let plane = ControlPlane::new(setup, policy, &routes, limits, workers.into(), Now::at(0))?;
     Ok((plane, readdress))
 }
 
@@ -140,7 +140,7 @@ impl<'m> World<'m> {
     pub fn memory(config: &Config, workers: u16) -> Result<Memory, ReplayError> {
         let (plane, _) = plane(config, workers, None)?;
         Ok(Memory {
-            shards: plane.setup().owners.len(),
+            shards: plane.start_parameters().owners.len(),
             lines: plane.lines().total(),
         })
     }
@@ -169,7 +169,7 @@ impl<'m> World<'m> {
         workers: u16,
         memory: &'m mut [Vec<Line>],
         cycles: fn() -> u64,
-        inspection: Option<&Arc<Inspection>>,
+        inspection: Option<&Arc<InspectionPolicy>>,
     ) -> Result<Self, ReplayError> {
         let (plane, readdress) = plane(config, workers, inspection)?;
         let room = config
@@ -215,7 +215,7 @@ impl<'m> World<'m> {
 
     /// State the Ethernet address of a neighbour.
     pub fn set_neighbour(&mut self, interface: u16, address: Address, mac: [u8; 6]) {
-        let owner = usize::from(self.plane.policy().owner);
+        let owner = usize::from(self.plane.snapshot().owner);
         let request = Request::SetNeighbour {
             interface,
             address,
@@ -353,7 +353,7 @@ impl<'m> World<'m> {
     }
 
     /// The data plane.
-    pub fn plane(&self) -> &Plane {
+    pub fn plane(&self) -> &ControlPlane {
         &self.plane
     }
 
@@ -362,7 +362,7 @@ impl<'m> World<'m> {
         loop {
             let before = self.ended();
             // A round looks after one shard of its worker.
-            for _ in 0..self.plane.setup().owners.len() {
+            for _ in 0..self.plane.start_parameters().owners.len() {
                 self.round();
             }
             self.settle(sink)?;
@@ -457,7 +457,7 @@ impl<'m> World<'m> {
         let any_mac: Vec<bool> = self.readdress.iter().map(|&(_, is_any)| is_any).collect();
         let name = |index: u16| {
             plane
-                .policy()
+                .snapshot()
                 .interface(index)
                 .map_or("", |interface| interface.name.as_str())
         };

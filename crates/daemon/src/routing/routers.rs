@@ -25,7 +25,7 @@ impl Routes for OfRouter {
             return false;
         };
         let mut plane = control.plane();
-        let routers = &plane.policy().routers;
+        let routers = &plane.snapshot().routers;
         let number = routers.iter().position(|router| router.name == self.name);
         number.is_some_and(|number| plane.change_routes(number as RouterIndex, change))
     }

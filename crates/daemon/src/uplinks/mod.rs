@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sluice_config::api;
 use sluice_config::config::{InterfaceIndex, Uplink};
-use sluice_engine::plane::Plane;
+use sluice_engine::control_plane::ControlPlane;
 use sluice_engine::probes::{Probe, Probes};
 use sluice_engine::request::{Reply, Request};
 use sluice_route::rib::{Rib, Way};
@@ -111,12 +111,12 @@ impl Uplinks {
     }
 
     /// Judge all, and have routes lead by those that are up.
-    fn judge(&mut self, plane: &mut Plane, now: Duration) {
-        let probes = plane.policy().probes.clone();
+    fn judge(&mut self, plane: &mut ControlPlane, now: Duration) {
+        let probes = plane.snapshot().probes.clone();
         let mut lost = BTreeSet::new();
         for (place, watched) in self.watched.iter_mut().enumerate() {
             let uplink = &watched.uplink;
-            let router = plane.policy().router_of(uplink.interface);
+            let router = plane.snapshot().router_of(uplink.interface);
             let rib = plane.ribs().get(router);
             let has_link = rib.is_none_or(|rib| rib.link_is_up(uplink.interface));
             let has_route = rib.is_none_or(|rib| has_route(rib, uplink));
@@ -142,8 +142,8 @@ impl Uplinks {
     }
 
     /// How they stand.
-    pub(crate) fn list(&self, plane: &Plane, now: Duration) -> Vec<api::Uplink> {
-        let policy = plane.policy();
+    pub(crate) fn list(&self, plane: &ControlPlane, now: Duration) -> Vec<api::Uplink> {
+        let policy = plane.snapshot();
         let list = |watched: &Watched| {
             let uplink = &watched.uplink;
             let interface = policy.interface(uplink.interface);
@@ -203,7 +203,7 @@ impl Control {
                 tokio::time::sleep(IDLE).await;
                 continue;
             }
-            let (now, probes) = (self.began.elapsed(), self.plane().policy().probes.clone());
+            let (now, probes) = (self.began.elapsed(), self.plane().snapshot().probes.clone());
             let due = {
                 let mut uplinks = self.uplinks();
                 uplinks.follow(&config.uplinks, &probes, now);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::{Device, Devices, DpdkIo, Eal, Plan, PortPlan};
-use sluice_engine::io::{Lent, PacketIo, PortIndex, Slot};
+use sluice_engine::io::{BufferIndex, PacketIo, Packets, PortIndex};
 use sluice_testkit::process;
 
 const VARIABLE: &str = "SLUICE_SCENARIO_MEMORY";
@@ -203,10 +203,10 @@ pub fn send(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) {
 /// Send frames of one burst, as far as the device takes them.
 pub fn send_some(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) -> usize {
     let made = hand.allocate(frames.len().min(32));
-    let slots: ArrayVec<Slot, 128> = (0..made as Slot).collect();
+    let slots: ArrayVec<BufferIndex, 128> = (0..made as BufferIndex).collect();
     {
-        let mut lent = Lent::new();
-        hand.lend(&mut lent);
+        let mut lent = Packets::new();
+        hand.packets(&mut lent);
         for (packet, frame) in lent.iter_mut().zip(frames) {
             assert!(
                 packet.set_len(frame.len()),
@@ -226,14 +226,14 @@ pub fn send_some(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) -> usiz
 pub fn receive_some(hand: &mut DpdkIo, port: PortIndex, keep: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
     let came = hand.receive(port);
     let frames = {
-        let mut lent = Lent::new();
-        hand.lend(&mut lent);
+        let mut lent = Packets::new();
+        hand.packets(&mut lent);
         lent.iter()
             .filter(|packet| keep(packet.bytes()))
             .map(|packet| packet.bytes().to_vec())
             .collect()
     };
-    let slots: ArrayVec<Slot, 128> = (0..came as Slot).collect();
+    let slots: ArrayVec<BufferIndex, 128> = (0..came as BufferIndex).collect();
     hand.free(&slots);
     assert_eq!(0, hand.end(), "nothing is forgotten in the hand");
     frames
@@ -311,7 +311,7 @@ pub fn close(devices: Devices, hands: Vec<DpdkIo>) {
     for hand in &hands {
         assert_eq!(
             (0, 0),
-            (hand.held(), hand.parked()),
+            (hand.outstanding(), hand.parked()),
             "the hand is empty and nothing is parked"
         );
     }

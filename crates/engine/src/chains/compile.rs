@@ -6,21 +6,22 @@ use std::sync::Arc;
 use sluice_filter::{Rule, RuleNumber};
 
 use super::{
-    Called, Chains, Classify, ENTRY, Finder, Listed, MOST_STEPS, Policer, Rate, Step, StepIndex, Tally, TallyIndex,
+    Chains, Classify, ENTRY, Finder, ListedStep, MAX_STEPS, Policer, PolicerName, PolicerRate, Step, StepIndex, Tally,
+    TallyIndex,
 };
 
 /// A chain as it is written.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct ChainText {
     /// Its name.
     pub name: String,
     /// Its steps in order.
-    pub steps: Vec<Described>,
+    pub steps: Vec<ClassText>,
 }
 
 /// A step as it is written.
 #[derive(Clone, Debug)]
-pub struct Described {
+pub struct ClassText {
     /// How it is listed.
     pub text: String,
     /// What it does.
@@ -42,9 +43,9 @@ pub enum Action {
         to: String,
     },
     /// Drops what is above a rate, or sends it to a chain.
-    Police(Rate, Option<String>),
+    Police(PolicerRate, Option<String>),
     /// The same by a policer that all steps share which name it, those of other routers too.
-    PoliceBy(String, Rate, Option<String>),
+    PoliceBy(String, PolicerRate, Option<String>),
     /// Sends copies by an interface.
     Mirror(u16),
     /// Goes on with a chain.
@@ -73,7 +74,7 @@ pub enum ChainError {
     #[error("the chain `{0}` leads back to itself")]
     Loop(String),
     /// Too many steps.
-    #[error("{0} steps, and {MOST_STEPS} are possible")]
+    #[error("{0} steps, and {MAX_STEPS} are possible")]
     TooMany(usize),
 }
 
@@ -98,9 +99,9 @@ impl Chains {
     ///
     /// # Errors
     /// See [`ChainError`].
-    pub fn new(written: &[Written], workers: usize) -> Result<Self, ChainError> {
+    pub fn new(written: &[ChainText], workers: usize) -> Result<Self, ChainError> {
         let count = written.iter().map(|chain| chain.steps.len()).sum();
-        if count > MOST_STEPS {
+        if count > MAX_STEPS {
             return Err(ChainError::TooMany(count));
         }
         let mut order = Order::of(written);
@@ -114,7 +115,7 @@ impl Chains {
             tallied: HashMap::new(),
         };
         // What leads somewhere comes before it: from the end of the order to its beginning.
-        let ordered: Vec<&Written> = order.done.iter().rev().copied().collect();
+        let ordered: Vec<&ChainText> = order.done.iter().rev().copied().collect();
         let mut next = 0;
         for chain in &ordered {
             compile.begins.insert(&chain.name, next as StepIndex);
@@ -127,7 +128,7 @@ impl Chains {
         }
         for chain in written.iter() {
             for (place, step) in chain.steps.iter().enumerate() {
-                compile.chains.listed.push(Listed {
+                compile.chains.listed.push(ListedStep {
                     chain: chain.name.clone(),
                     text: step.text.clone(),
                     to: step.action.to().cloned(),
@@ -140,8 +141,8 @@ impl Chains {
 }
 
 /// Steps with the place of the first of each run: classes that stand in a row are one.
-fn runs(steps: &[Described]) -> impl Iterator<Item = (usize, &[Described])> {
-    let is_class = |step: &Described| matches!(step.action, Action::Classify { .. });
+fn runs(steps: &[ClassText]) -> impl Iterator<Item = (usize, &[ClassText])> {
+    let is_class = |step: &ClassText| matches!(step.action, Action::Classify { .. });
     let mut first = 0;
     steps
         .chunk_by(move |one, other| is_class(one) && is_class(other))
@@ -153,13 +154,13 @@ fn runs(steps: &[Described]) -> impl Iterator<Item = (usize, &[Described])> {
 
 /// The chains that packets come to, those first that lead nowhere else.
 struct Order<'w> {
-    named: HashMap<&'w str, &'w Written>,
+    named: HashMap<&'w str, &'w ChainText>,
     under_way: Vec<&'w str>,
-    done: Vec<&'w Written>,
+    done: Vec<&'w ChainText>,
 }
 
 impl<'w> Order<'w> {
-    fn of(written: &'w [Written]) -> Self {
+    fn of(written: &'w [ChainText]) -> Self {
         Self {
             named: written.iter().map(|chain| (chain.name.as_str(), chain)).collect(),
             under_way: Vec::new(),
@@ -208,7 +209,7 @@ struct Compile<'w> {
 }
 
 impl<'w> Compile<'w> {
-    fn step(&mut self, chain: &'w Written, first: usize, run: &'w [Described]) -> Result<(), ChainError> {
+    fn step(&mut self, chain: &'w ChainText, first: usize, run: &'w [ClassText]) -> Result<(), ChainError> {
         let Some(step) = run.first() else { return Ok(()) };
         let at = (chain.name.as_str(), first);
         let step = match &step.action {
@@ -228,8 +229,8 @@ impl<'w> Compile<'w> {
                 let key = self.key(chain, &step.text);
                 let policer = self.chains.policers.len() as u16;
                 let called = match &step.action {
-                    Action::PoliceBy(name, ..) => Called::Name(name.clone()),
-                    _ => Called::Text(key.clone()),
+                    Action::PoliceBy(name, ..) => PolicerName::Name(name.clone()),
+                    _ => PolicerName::Text(key.clone()),
                 };
                 self.chains.policers.push((called, Policer::new(*rate).into()));
                 Step::Police {
@@ -251,7 +252,7 @@ impl<'w> Compile<'w> {
         Ok(())
     }
 
-    fn classify(&mut self, chain: &'w Written, first: usize, run: &'w [Described]) -> Result<Classify, ChainError> {
+    fn classify(&mut self, chain: &'w ChainText, first: usize, run: &'w [ClassText]) -> Result<Classify, ChainError> {
         let (mut all_four, mut all_six, mut targets) = (Vec::new(), Vec::new(), Vec::new());
         for (place, step) in (first..).zip(run) {
             let Action::Classify { four, six, to } = &step.action else {
@@ -275,13 +276,13 @@ impl<'w> Compile<'w> {
         begin.ok_or_else(|| ChainError::Unknown(chain.into()))
     }
 
-    fn key(&mut self, chain: &'w Written, text: &'w str) -> String {
+    fn key(&mut self, chain: &'w ChainText, text: &'w str) -> String {
         let seen = self.texts.entry((&chain.name, text)).or_default();
         *seen += 1;
         format!("{} {text} {seen}", chain.name)
     }
 
-    fn text_tally(&mut self, chain: &'w Written, at: (&'w str, usize), text: &'w str) -> TallyIndex {
+    fn text_tally(&mut self, chain: &'w ChainText, at: (&'w str, usize), text: &'w str) -> TallyIndex {
         let key = self.key(chain, text);
         self.tally(at, key)
     }
@@ -297,10 +298,10 @@ impl<'w> Compile<'w> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Named;
+    use super::super::NamedPolicers;
     use super::*;
 
-    fn chain(name: &str, actions: Vec<Action>) -> Written {
+    fn chain(name: &str, actions: Vec<Action>) -> ChainText {
         let text = |action: &Action| match action {
             Action::Count(name) => format!("count {name}"),
             other => format!("{other:?}")
@@ -309,11 +310,11 @@ mod tests {
                 .unwrap_or_default()
                 .to_lowercase(),
         };
-        let steps = actions.into_iter().map(|action| Described {
+        let steps = actions.into_iter().map(|action| ClassText {
             text: text(&action),
             action,
         });
-        Written {
+        ChainText {
             name: name.into(),
             steps: steps.collect(),
         }
@@ -359,7 +360,7 @@ mod tests {
 
     #[test]
     fn loops_dead_ends_and_chains_that_are_not_there_are_refused() {
-        let refused = |written: &[Written]| Chains::new(written, 1).map(|_| ()).unwrap_err();
+        let refused = |written: &[ChainText]| Chains::new(written, 1).map(|_| ()).unwrap_err();
         let input = |to: &str| chain("input", vec![Action::To(to.into())]);
         assert_eq!(ChainError::NoEntry, refused(&[]));
         assert_eq!(ChainError::Unknown("a".into()), refused(&[input("a")]));
@@ -371,25 +372,30 @@ mod tests {
         assert_eq!(ChainError::Endless("a".into()), refused(&[input("a"), behind]));
         let many = chain(
             "input",
-            (0..MOST_STEPS).map(|_| count("a")).chain([Action::Drop]).collect(),
+            (0..MAX_STEPS).map(|_| count("a")).chain([Action::Drop]).collect(),
         );
-        assert_eq!(ChainError::TooMany(MOST_STEPS + 1), refused(&[many]));
+        assert_eq!(ChainError::TooMany(MAX_STEPS + 1), refused(&[many]));
     }
 
     #[test]
     fn policer_with_a_name_is_one_for_all_that_name_it_and_stays_as_long_as_its_rate() {
-        let of = |rate| vec![Action::PoliceBy("p".into(), Rate::Packets(1, rate), None), Action::Drop];
-        let made = |rate: u64, named: &mut Named| {
+        let of = |rate| {
+            vec![
+                Action::PoliceBy("p".into(), PolicerRate::Packets(1, rate), None),
+                Action::Drop,
+            ]
+        };
+        let made = |rate: u64, named: &mut NamedPolicers| {
             let mut chains = Chains::new(&[chain("input", of(rate))], 1).unwrap();
             chains.share_named(named);
             chains
         };
-        let mut named = Named::default();
+        let mut named = NamedPolicers::default();
         let [one, other] = [(); 2].map(|()| made(2, &mut named));
         let admits = |chains: &Chains| chains.policer(0).unwrap().admits(1, 5);
         assert_eq!([true, true, false], [admits(&one), admits(&other), admits(&one)]);
         // Of another router, later.
-        let mut named = Named::default();
+        let mut named = NamedPolicers::default();
         other.note_named(&mut named);
         assert!(!admits(&made(2, &mut named)));
         let [changed, same] = [(); 2].map(|()| made(1, &mut named));
@@ -398,7 +404,7 @@ mod tests {
 
     #[test]
     fn counters_and_policers_go_on_where_name_and_text_stay() {
-        let police = || Action::Police(Rate::Packets(1, 1), None);
+        let police = || Action::Police(PolicerRate::Packets(1, 1), None);
         let before = Chains::new(&[chain("input", vec![count("a"), police(), Action::Drop])], 1).unwrap();
         before.tally(0).unwrap().add(0, 3, 200);
         assert!(before.policer(0).unwrap().admits(1, 5));

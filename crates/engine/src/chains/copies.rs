@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 
 /// Copies of one burst.
-pub const MOST: usize = 32;
+pub const MAX: usize = 32;
 
 /// Bytes of all copies of one burst.
 const BYTES: usize = 64 << 10;
@@ -13,7 +13,7 @@ const BYTES: usize = 64 << 10;
 pub struct Copies {
     bytes: Vec<u8>,
     /// Where each ends, and the interface that it leaves by.
-    ends: ArrayVec<(usize, u16), MOST>,
+    ends: ArrayVec<(usize, u16), MAX>,
 }
 
 impl Default for Copies {
@@ -82,7 +82,7 @@ mod tests {
         let all: Vec<_> = copies.iter().collect();
         assert_eq!(vec![(3, &b"one"[..]), (4, &b"other"[..])], all);
         copies.clear();
-        assert!((0..MOST).all(|_| copies.take(1, b"")));
+        assert!((0..MAX).all(|_| copies.take(1, b"")));
         assert!(!copies.take(1, b""));
         let mut none = Copies::NONE;
         assert!(!none.take(1, b"x"));

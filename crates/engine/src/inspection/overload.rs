@@ -87,7 +87,7 @@ pub struct Load(bool);
 
 impl Load {
     /// So many packets wait.
-    pub fn see(&mut self, waiting: u64, overload: &Overload, counters: &WorkerCounters) {
+    pub fn observe(&mut self, waiting: u64, overload: &Overload, counters: &WorkerCounters) {
         let is_on = overload.begins > 0
             && match self.0 {
                 true => waiting > overload.ends,
@@ -134,7 +134,7 @@ mod tests {
         };
         let (mut load, counters) = (Load::default(), WorkerCounters::default());
         let seen = [9, 10, 5, 11, 4, 9, 10].map(|waiting| {
-            load.see(waiting, &overload, &counters);
+            load.observe(waiting, &overload, &counters);
             load.is_on()
         });
         assert_eq!([false, true, true, true, false, false, true], seen);

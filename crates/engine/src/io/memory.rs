@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrayvec::ArrayVec;
 use sluice_wire::{Checksums, Packet, Window};
 
-use super::{BATCH, Carried, HAND, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex};
+use super::{
+    BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError,
+    WorkerIndex,
+};
 
 /// Bytes kept free before a received frame, as DPDK does.
 pub const HEADROOM: usize = 128;
@@ -58,7 +61,7 @@ pub struct Sent {
     pub checksums: Checksums,
 }
 
-type Ring = Mutex<VecDeque<(Buffer, Carried)>>;
+type Ring = Mutex<VecDeque<(Buffer, NoteWords)>>;
 
 /// The far side of a worker's ports: what is put in is received, what is sent can be taken.
 #[derive(Clone, Debug)]
@@ -150,8 +153,8 @@ impl Wires {
 #[derive(Debug)]
 pub struct MemoryIo {
     far: Arc<Far>,
-    hand: ArrayVec<Option<Buffer>, HAND>,
-    nothing: [Window; HAND],
+    hand: ArrayVec<Option<Buffer>, BURST_BUFFERS>,
+    nothing: [Window; BURST_BUFFERS],
     parking: Vec<Option<Buffer>>,
     /// Places of it that are free.
     free: Vec<usize>,
@@ -187,7 +190,7 @@ impl MemoryIo {
                     allocate_limit: AtomicUsize::new(usize::MAX),
                 }),
                 hand: ArrayVec::new(),
-                nothing: [Window::default(); HAND],
+                nothing: [Window::default(); BURST_BUFFERS],
                 parking: vec![None; PARKING],
                 free: (0..PARKING).rev().collect(),
                 rings: rings.clone(),
@@ -228,7 +231,7 @@ impl MemoryIo {
         Some(buffer)
     }
 
-    fn take(&mut self, slot: Slot) -> Option<Buffer> {
+    fn take(&mut self, slot: BufferIndex) -> Option<Buffer> {
         self.hand.get_mut(slot as usize).and_then(Option::take)
     }
 }
@@ -239,12 +242,12 @@ impl PacketIo for MemoryIo {
             return 0;
         };
         let mut queue = lock(queue);
-        let count = queue.len().min(BATCH).min(self.hand.remaining_capacity());
+        let count = queue.len().min(BURST_SIZE).min(self.hand.remaining_capacity());
         self.hand.extend(queue.drain(..count).map(Some));
         count
     }
 
-    fn lend<'a>(&'a mut self, into: &mut Lent<'a>) {
+    fn packets<'a>(&'a mut self, into: &mut Packets<'a>) {
         for (buffer, window) in self.hand.iter_mut().zip(&mut self.nothing) {
             into.push(match buffer {
                 Some(buffer) => Packet::new(&mut buffer.room, &mut buffer.window),
@@ -253,7 +256,7 @@ impl PacketIo for MemoryIo {
         }
     }
 
-    fn transmit(&mut self, port: PortIndex, slots: &[Slot]) -> usize {
+    fn transmit(&mut self, port: PortIndex, slots: &[BufferIndex]) -> usize {
         let count = slots.len().min(self.far.transmit_limit.load(Ordering::Relaxed));
         let hand = &mut self.hand;
         let taken = slots[..count]
@@ -263,11 +266,11 @@ impl PacketIo for MemoryIo {
         count
     }
 
-    fn free(&mut self, slots: &[Slot]) {
+    fn free(&mut self, slots: &[BufferIndex]) {
         let hand = &mut self.hand;
         let freed = slots.iter().filter_map(|&slot| hand.get_mut(slot as usize)?.take());
         // All of them are taken, however few are kept.
-        self.far.take_back(freed.collect::<ArrayVec<_, HAND>>());
+        self.far.take_back(freed.collect::<ArrayVec<_, BURST_BUFFERS>>());
     }
 
     fn allocate(&mut self, count: usize) -> usize {
@@ -281,7 +284,7 @@ impl PacketIo for MemoryIo {
         count
     }
 
-    fn park(&mut self, slot: Slot) -> Option<Parked> {
+    fn park(&mut self, slot: BufferIndex) -> Option<Parked> {
         let buffer = self
             .hand
             .get_mut(slot as usize)
@@ -292,13 +295,13 @@ impl PacketIo for MemoryIo {
         Some(Parked(place as u32))
     }
 
-    fn unpark(&mut self, parked: Parked) -> Result<Slot, Parked> {
+    fn unpark(&mut self, parked: Parked) -> Result<BufferIndex, Parked> {
         if self.hand.is_full() {
             return Err(parked);
         }
         let buffer = self.unshelve(&parked);
         self.hand.push(buffer);
-        Ok((self.hand.len() - 1) as Slot)
+        Ok((self.hand.len() - 1) as BufferIndex)
     }
 
     fn release(&mut self, parked: Parked) {
@@ -306,16 +309,16 @@ impl PacketIo for MemoryIo {
     }
 
     fn end(&mut self) -> usize {
-        let left = self.held();
+        let left = self.outstanding();
         self.hand.clear();
         left
     }
 
-    fn refused(&self, _port: PortIndex) -> &[(Refusal, u64)] {
+    fn refused(&self, _port: PortIndex) -> &[(ReceiveError, u64)] {
         &[]
     }
 
-    fn held(&self) -> usize {
+    fn outstanding(&self) -> usize {
         self.hand.iter().flatten().count()
     }
 
@@ -325,7 +328,7 @@ impl PacketIo for MemoryIo {
 }
 
 impl Handover for MemoryIo {
-    fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
+    fn hand_over(&mut self, to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize {
         let rings = self.rings.clone();
         let place = self.own * self.workers + usize::from(to);
         let Some(ring) = rings.get(place).filter(|_| usize::from(to) < self.workers) else {
@@ -352,7 +355,7 @@ impl Handover for MemoryIo {
         all.all(|(to, &[given, mark])| given - waiting(to) >= mark)
     }
 
-    fn room(&self, to: WorkerIndex) -> usize {
+    fn free_entries(&self, to: WorkerIndex) -> usize {
         let waiting = self.ring(to.into()).map_or(usize::MAX, |ring| lock(ring).len());
         self.ring_limit.saturating_sub(waiting)
     }
@@ -362,7 +365,7 @@ impl Handover for MemoryIo {
         to_own.map(|ring| lock(ring).len()).sum()
     }
 
-    fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
+    fn take_over(&mut self, carried: &mut ArrayVec<NoteWords, BURST_SIZE>) -> usize {
         let rings = self.rings.clone();
         let before = carried.len();
         let others = self.workers - 1;

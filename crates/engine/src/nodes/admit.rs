@@ -10,18 +10,18 @@ use sluice_wire::Packet;
 use sluice_wire::vlan::{Tag, is_tag};
 
 use crate::batch::{Batch, Lists, Meta, put};
-use crate::context::Ctx;
-use crate::io::{BATCH, HAND, PortIndex, Slot};
-use crate::policy::Policy;
+use crate::context::NodeContext;
+use crate::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
 use crate::reason::Own;
-use crate::shares::credit::Claim;
-use crate::shares::{Entry, Shares, Side};
+use crate::shares::deficit::Demand;
+use crate::shares::{RouterEntry, Shares, SideState};
+use crate::snapshot::Snapshot;
 
 /// Packets that a router may have saved up of its share.
-const SAVED: u64 = 2 * BATCH as u64;
+const SAVED: u64 = 2 * BURST_SIZE as u64;
 
 /// Whose packets are nobody's that has a share, or come in by no interface.
-const NOBODY: u8 = HAND as u8 - 1;
+const NOBODY: u8 = BURST_BUFFERS as u8 - 1;
 
 /// Bytes in which a frame says what tags it has.
 const HEAD: usize = 20;
@@ -29,7 +29,7 @@ const HEAD: usize = 20;
 /// A router's part of a burst.
 struct Part {
     number: u16,
-    entry: Entry,
+    entry: RouterEntry,
     packets: u64,
     /// What its rate leaves, where it has one.
     left: Option<[u64; 2]>,
@@ -42,13 +42,13 @@ struct Kinds {
     /// By what tags tell of a place: tags, and the number.
     known: [(u64, u8); 16],
     count: u8,
-    interface: [u16; HAND],
-    part: [u8; HAND],
-    packets: [u16; HAND],
+    interface: [u16; BURST_BUFFERS],
+    part: [u8; BURST_BUFFERS],
+    packets: [u16; BURST_BUFFERS],
     /// What was refused by rate, and by share.
-    refused: [[u16; HAND]; 2],
+    refused: [[u16; BURST_BUFFERS]; 2],
     /// Bytes of both.
-    bytes: [u32; HAND],
+    bytes: [u32; BURST_BUFFERS],
 }
 
 /// Slots that came from `port`, of which at most so many may go on. Returns those that do not, a bit each. Where somebody
@@ -57,9 +57,9 @@ struct Kinds {
 pub fn admit(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &Ctx<'_, '_>,
+    ctx: &NodeContext<'_, '_>,
     shares: &Shares,
-    side: &mut Side,
+    side: &mut SideState,
     (port, slots, most): (PortIndex, Range<usize>, usize),
     is_watched: bool,
 ) -> u128 {
@@ -67,26 +67,26 @@ pub fn admit(
     let Some(gate) = side.gates.get_mut(usize::from(port)) else {
         return 0;
     };
-    let slots = slots.start..slots.end.min(batch.packets.len()).min(HAND);
+    let slots = slots.start..slots.end.min(batch.packets.len()).min(BURST_BUFFERS);
     let budget = if of.shared {
-        gate.see(slots.len()).min(most)
+        gate.observe(slots.len()).min(most)
     } else {
-        HAND
+        BURST_BUFFERS
     };
     if !of.limited && slots.len() <= budget {
         return 0;
     }
-    let mut kind_of = [NOBODY; HAND];
+    let mut kind_of = [NOBODY; BURST_BUFFERS];
     let mut kinds = Kinds::new();
-    let mut parts = ArrayVec::<Part, BATCH>::new();
-    let untagged = ctx.policy.untagged.get(usize::from(port)).copied().flatten();
+    let mut parts = ArrayVec::<Part, BURST_SIZE>::new();
+    let untagged = ctx.snapshot.untagged.get(usize::from(port)).copied().flatten();
     for (packet, kind) in batch.packets[slots.clone()].iter().zip(&mut kind_of[slots.clone()]) {
         let Some(head) = packet.bytes().first_chunk() else {
             continue;
         };
         let tags = tags_of(head);
         *kind = kinds.see(tags, || {
-            let interface = interface_of(ctx.policy, port, untagged, tags)?;
+            let interface = interface_of(ctx.snapshot, port, untagged, tags)?;
             Some((interface, part_of(&mut parts, shares, interface, ctx.now.nanoseconds)))
         });
     }
@@ -118,25 +118,25 @@ pub fn admit(
     }
     // Who is alone is kept out for nobody's sake: what is too much, the card drops.
     let routers = parts.iter().map(|part| part.entry.router);
-    let (budget, reason) = match of.shared && gate.company.see(routers, ctx.now.nanoseconds) {
+    let (budget, reason) = match of.shared && gate.company.observe(routers, ctx.now.nanoseconds) {
         true => (most, Own::Shed),
         false => (budget, Own::OverShare),
     };
     let mut refused = limited;
     if parts.iter().map(|part| part.packets).sum::<u64>() > budget as u64 {
-        let claim = |part: &Part| Claim {
+        let claim = |part: &Part| Demand {
             number: part.number,
             weight: part.entry.weight,
             wants: part.packets,
         };
-        let claims: ArrayVec<Claim, BATCH> = parts.iter().map(claim).collect();
-        side.credits.deal(&claims, budget as u64, &mut gate.dealt, SAVED);
-        let mut granted = [u16::MAX; HAND];
+        let claims: ArrayVec<Demand, BURST_SIZE> = parts.iter().map(claim).collect();
+        side.credits.distribute(&claims, budget as u64, &mut gate.dealt, SAVED);
+        let mut granted = [u16::MAX; BURST_BUFFERS];
         for (granted, part) in granted.iter_mut().zip(&parts) {
-            *granted = side.credits.take_most(part.number, part.packets, &mut gate.dealt) as u16;
+            *granted = side.credits.take_up_to(part.number, part.packets, &mut gate.dealt) as u16;
         }
-        for first in slots.clone().step_by(BATCH) {
-            let those = first..slots.end.min(first + BATCH);
+        for first in slots.clone().step_by(BURST_SIZE) {
+            let those = first..slots.end.min(first + BURST_SIZE);
             let bits = kinds.refuse(&kind_of[those.clone()], &batch.packets[those], &mut granted);
             refused |= u128::from(bits) << first;
         }
@@ -146,7 +146,7 @@ pub fn admit(
         if is_watched {
             watched(batch, lists, (refused, limited), reason, |frame| {
                 let tags = frame.first_chunk().map_or(0, tags_of);
-                interface_of(ctx.policy, port, untagged, tags)
+                interface_of(ctx.snapshot, port, untagged, tags)
             });
         } else {
             free(lists, refused);
@@ -170,7 +170,7 @@ fn watched(
             ..Meta::default()
         };
         let was_limited = limited >> slot & 1 != 0;
-        lists.discard(slot as Slot, if was_limited { Own::RateLimited } else { reason });
+        lists.drop_packet(slot as BufferIndex, if was_limited { Own::RateLimited } else { reason });
     }
 }
 
@@ -180,7 +180,7 @@ fn free(lists: &mut Lists, slots: u128) {
     for (half, first) in [(slots as u64, 0), ((slots >> 64) as u64, 64)] {
         let mut left = half;
         while left != 0 {
-            put(&mut lists.used, (first + left.trailing_zeros()) as Slot);
+            put(&mut lists.used, (first + left.trailing_zeros()) as BufferIndex);
             left &= left - 1;
         }
     }
@@ -191,11 +191,11 @@ impl Kinds {
         Self {
             known: [(u64::MAX, NOBODY); 16],
             count: 0,
-            interface: [0; HAND],
-            part: [NOBODY; HAND],
-            packets: [0; HAND],
-            refused: [[0; HAND]; 2],
-            bytes: [0; HAND],
+            interface: [0; BURST_BUFFERS],
+            part: [NOBODY; BURST_BUFFERS],
+            packets: [0; BURST_BUFFERS],
+            refused: [[0; BURST_BUFFERS]; 2],
+            bytes: [0; BURST_BUFFERS],
         }
     }
 
@@ -214,17 +214,17 @@ impl Kinds {
             self.known[place] = (tags, kind);
         }
         let kind = self.known[place].1;
-        self.packets[usize::from(kind) % HAND] += 1;
+        self.packets[usize::from(kind) % BURST_BUFFERS] += 1;
         kind
     }
 
     /// Packets of these kinds, of which each part has as many left as it is granted. Returns those that are refused, a bit each.
     #[inline(always)]
-    fn refuse(&mut self, kinds: &[u8], packets: &[Packet<'_>], granted: &mut [u16; HAND]) -> u64 {
+    fn refuse(&mut self, kinds: &[u8], packets: &[Packet<'_>], granted: &mut [u16; BURST_BUFFERS]) -> u64 {
         let mut bits = 0;
         for (place, (kind, packet)) in kinds.iter().zip(packets).enumerate() {
-            let kind = usize::from(*kind) % HAND;
-            let granted = &mut granted[usize::from(self.part[kind]) % HAND];
+            let kind = usize::from(*kind) % BURST_BUFFERS;
+            let granted = &mut granted[usize::from(self.part[kind]) % BURST_BUFFERS];
             let is_refused = *granted == 0;
             *granted -= u16::from(!is_refused);
             self.refused[1][kind] += u16::from(is_refused);
@@ -235,7 +235,7 @@ impl Kinds {
     }
 
     /// What is refused was received all the same. Who drops it as others are counts that it is dropped.
-    fn count(&self, ctx: &Ctx<'_, '_>, reason: Own, is_watched: bool) {
+    fn count(&self, ctx: &NodeContext<'_, '_>, reason: Own, is_watched: bool) {
         for kind in 0..usize::from(self.count) {
             let refused = [0, 1].map(|by: usize| u64::from(self.refused[by][kind]));
             let Some(counters) = ctx.counters.interfaces.get(usize::from(self.interface[kind])) else {
@@ -266,7 +266,7 @@ impl Part {
 }
 
 /// The part of an interface's router; there is none of a bridge's.
-fn part_of(parts: &mut ArrayVec<Part, BATCH>, shares: &Shares, interface: u16, now: u64) -> u8 {
+fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, interface: u16, now: u64) -> u8 {
     let Some((number, entry)) = shares.entry_of(interface) else {
         return NOBODY;
     };
@@ -302,15 +302,15 @@ fn tags_of(head: &[u8; HEAD]) -> u64 {
 
 /// The interface that a frame comes in by, as far as its tags tell; `parse` finds out what else is wrong with it.
 #[inline(never)]
-fn interface_of(policy: &Policy, port: PortIndex, untagged: Option<u16>, tags: u64) -> Option<u16> {
+fn interface_of(snapshot: &Snapshot, port: PortIndex, untagged: Option<u16>, tags: u64) -> Option<u16> {
     let tag = |bits: u64| Tag {
         protocol: (bits >> 16) as u16,
         control: bits as u16,
     };
     match (tags >> 32, tags & u64::from(u32::MAX)) {
         (0, _) => untagged,
-        (outer, 0) => policy.tagged(port, &[Some(tag(outer)), None]),
-        (outer, inner) => policy.tagged(port, &[Some(tag(outer)), Some(tag(inner))]),
+        (outer, 0) => snapshot.tagged(port, &[Some(tag(outer)), None]),
+        (outer, inner) => snapshot.tagged(port, &[Some(tag(outer)), Some(tag(inner))]),
     }
 }
 

@@ -15,43 +15,46 @@ use sluice_wire::validity::{self, Validity};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Checksums, Context, Direction, Fault, Packet, ethernet};
 
-use crate::batch::{Batch, Hop, Lists, Meta, Slots, put};
-use crate::context::Ctx;
+use crate::batch::{AdjacencyIndex, Batch, BufferIndices, Lists, Meta, put};
+use crate::context::NodeContext;
+use crate::creation::NewSessions;
 use crate::family::{Family, Session, V4, V6};
-use crate::io::{HAND, PortIndex, Slot};
-use crate::nodes::decide::{Plan, Translation};
-use crate::nodes::established::{follow, read};
+use crate::io::{BURST_BUFFERS, BufferIndex, PortIndex};
 use crate::nodes::leave;
-use crate::nodes::output::Out;
-use crate::nodes::parse::{self, Tally};
-use crate::opening::Openings;
-use crate::policy::{Bridge, Interface, LATER_SIDE, Policy};
+use crate::nodes::output::Exit;
+use crate::nodes::parse::{self, ReceiveTally};
+use crate::nodes::session_lookup::{self, read_segment};
+use crate::nodes::slow_path::{FlowDecision, FlowTranslation};
 use crate::reason::{Own, Reason};
+use crate::snapshot::{Bridge, Interface, LATER_SIDE, Snapshot};
 
 /// Take in slots, all received on `port`, which is the bridge's interface `number`.
 #[inline(never)]
 pub fn receive(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
+    ctx: &mut NodeContext<'_, '_>,
     port: PortIndex,
     number: u16,
     slots: Range<usize>,
 ) {
-    let policy = ctx.policy;
-    let Some((interface, bridge)) = policy.interface(number).and_then(|on| Some((on, on.bridge?))) else {
+    let snapshot = ctx.snapshot;
+    let Some((interface, bridge)) = snapshot.interface(number).and_then(|on| Some((on, on.bridge?))) else {
         return;
     };
-    let inspects = inspects(policy, number, bridge);
-    if policy.interface(bridge.peer).is_some_and(|peer| !peer.tags.is_empty()) {
-        let all = slots.start..slots.end.min(batch.packets.len()).min(HAND);
+    let inspects = inspects(snapshot, number, bridge);
+    if snapshot
+        .interface(bridge.peer)
+        .is_some_and(|peer| !peer.tags.is_empty())
+    {
+        let all = slots.start..slots.end.min(batch.packets.len()).min(BURST_BUFFERS);
         let all = all.fold(0, |all, slot| all | 1 << slot);
         gather(batch, lists, ctx, (port, all), |_| Some(number));
         return;
     }
-    let mut tally = Tally::of(ctx, port);
-    for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
-        let (place, packet) = (slot as Slot, &mut batch.packets[slot]);
+    let mut tally = ReceiveTally::of(ctx, port);
+    for slot in slots.start..slots.end.min(batch.packets.len()).min(BURST_BUFFERS) {
+        let (place, packet) = (slot as BufferIndex, &mut batch.packets[slot]);
         tally.count(ctx, number, packet.len() as u64);
         let meta = &mut batch.meta[slot];
         *meta = Meta {
@@ -66,7 +69,7 @@ pub fn receive(
             Err(reason) if inspects && reason == WRONG_CHECKSUM => {
                 wrong_checksum(place, bridge, batch, lists, ctx);
             }
-            Err(reason) if bridge.drops_invalid => lists.discard(place, reason),
+            Err(reason) if bridge.drops_invalid => lists.drop_packet(place, reason),
             Err(reason) if inspects && is_of_addresses(reason) => match look_at_the_rest(packet, interface, ctx) {
                 Ok(layers) => {
                     meta.layers = layers;
@@ -97,12 +100,12 @@ pub fn receive(
 pub fn receive_tagged(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &Ctx<'_, '_>,
+    ctx: &NodeContext<'_, '_>,
     port: PortIndex,
     slots: u128,
 ) -> u128 {
     gather(batch, lists, ctx, (port, slots), |frame| {
-        vlan_of(ctx.policy, port, frame)
+        vlan_of(ctx.snapshot, port, frame)
     })
 }
 
@@ -110,11 +113,11 @@ pub fn receive_tagged(
 fn gather(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &Ctx<'_, '_>,
+    ctx: &NodeContext<'_, '_>,
     (port, slots): (PortIndex, u128),
     interface_of: impl Fn(&[u8]) -> Option<u16>,
 ) -> u128 {
-    let (mut tally, mut left, mut others) = (Tally::of(ctx, port), slots, slots);
+    let (mut tally, mut left, mut others) = (ReceiveTally::of(ctx, port), slots, slots);
     while left != 0 {
         let slot = left.trailing_zeros() as usize;
         left &= left - 1;
@@ -124,24 +127,24 @@ fn gather(
         };
         others &= !(1 << slot);
         tally.count(ctx, number, packet.len() as u64);
-        batch.meta[slot % HAND] = Meta {
+        batch.meta[slot % BURST_BUFFERS] = Meta {
             interface: number,
             ..Meta::default()
         };
-        put(&mut lists.bridge, slot as Slot);
+        put(&mut lists.bridge, slot as BufferIndex);
     }
     tally.flush(ctx);
     others
 }
 
 /// The interface of a bridge whose tags a frame has outermost. What is behind them is the customer's.
-fn vlan_of(policy: &Policy, port: PortIndex, frame: &[u8]) -> Option<u16> {
+fn vlan_of(snapshot: &Snapshot, port: PortIndex, frame: &[u8]) -> Option<u16> {
     let first = usize::from(vlan::tag(frame, 0)?.is_priority());
     let outer = vlan::tag(frame, first)?;
     let of = |inner| {
-        policy
+        snapshot
             .tagged(port, &[Some(outer), inner])
-            .filter(|&number| policy.is_bridged(number))
+            .filter(|&number| snapshot.is_bridged(number))
     };
     vlan::tag(frame, first + 1)
         .and_then(|inner| of(Some(inner)))
@@ -150,12 +153,15 @@ fn vlan_of(policy: &Policy, port: PortIndex, frame: &[u8]) -> Option<u16> {
 
 /// Frames between two interfaces that differ in tags: the one's are taken off, the other's put on. Nothing is inspected here.
 #[inline(never)]
-pub fn relabel(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+pub fn relabel(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     for slot in std::mem::take(&mut lists.bridge) {
-        let (packet, meta) = (&mut batch.packets[slot as usize], &mut batch.meta[slot as usize % HAND]);
-        let interface = ctx.policy.interface(meta.interface);
+        let (packet, meta) = (
+            &mut batch.packets[slot as usize],
+            &mut batch.meta[slot as usize % BURST_BUFFERS],
+        );
+        let interface = ctx.snapshot.interface(meta.interface);
         let Some((interface, bridge)) = interface.and_then(|on| Some((on, on.bridge?))) else {
-            lists.discard(slot, Own::InterfaceGone);
+            lists.drop_packet(slot, Own::InterfaceGone);
             continue;
         };
         // Behind it the frame is what it would be without.
@@ -168,33 +174,39 @@ pub fn relabel(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) 
             Ok(layers) => meta.layers = layers,
             // In what ends within its own header there is no place for tags.
             Err(reason) if bridge.drops_invalid || reason == Fault::ShortFrame.into() => {
-                lists.discard(slot, reason);
+                lists.drop_packet(slot, reason);
                 continue;
             }
             Err(reason) => spare(meta, reason, ctx),
         }
-        let peer = ctx.policy.interface(bridge.peer);
+        let peer = ctx.snapshot.interface(bridge.peer);
         // Without tags of its own it had a priority at most, and the customer's tags are not the bridge's.
         let outer = outer.filter(|tag| tag.is_priority() || !interface.tags.is_empty());
         match peer.is_none_or(|peer| peer.push_tags_after(packet, outer)) {
             true => send(slot, bridge.peer, batch, lists, ctx),
-            false => lists.discard(slot, Own::NoBuffer),
+            false => lists.drop_packet(slot, Own::NoBuffer),
         }
     }
 }
 
-/// What inspection has a policy for.
+/// What inspection has a snapshot for.
 const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 
 /// A packet that its receiver would not take, and that inspection does not take for part of its flow.
-fn wrong_checksum(slot: Slot, bridge: Bridge, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
-    let inspection = ctx.policy.inspection.as_deref();
+fn wrong_checksum(
+    slot: BufferIndex,
+    bridge: Bridge,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
+    let inspection = ctx.snapshot.inspection.as_deref();
     let said = inspection.map(|inspection| inspection.settings.policy(Exception::BadChecksum));
     let packet = &mut batch.packets[slot as usize];
     match (said, layers::parse(packet.bytes())) {
         (Some(Exceptional::DropFlow | Exceptional::Bypass), Ok(layers)) if !bridge.drops_invalid => {
             packet.set_checksums(Checksums::BadL4);
-            batch.meta[slot as usize % HAND].layers = layers;
+            batch.meta[slot as usize % BURST_BUFFERS].layers = layers;
             onward(slot, bridge, true, batch, lists, ctx);
         }
         (Some(Exceptional::Pass), _) if !bridge.drops_invalid => {
@@ -204,23 +216,27 @@ fn wrong_checksum(slot: Slot, bridge: Bridge, batch: &mut Batch<'_, '_>, lists: 
         }
         _ => {
             ctx.counters.to_inspect.add(1);
-            lists.discard(slot, sluice_inspect::Reason::BadChecksum);
+            lists.drop_packet(slot, sluice_inspect::Reason::BadChecksum);
         }
     }
 }
 
 /// A frame that no rule can look into, over a bridge that inspects.
 fn unparsable(
-    slot: Slot,
+    slot: BufferIndex,
     reason: Reason,
     bridge: Bridge,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &Ctx<'_, '_>,
+    ctx: &NodeContext<'_, '_>,
 ) {
-    let passes = ctx.policy.inspection.as_deref().is_none_or(|on| on.passes_unparsable());
+    let passes = ctx
+        .snapshot
+        .inspection
+        .as_deref()
+        .is_none_or(|on| on.passes_unparsable());
     if !passes {
-        return lists.discard(slot, reason);
+        return lists.drop_packet(slot, reason);
     }
     ctx.counters.bypass_before(Skipped::Invalid);
     spare(batch.meta(slot), reason, ctx);
@@ -235,13 +251,17 @@ fn is_of_addresses(reason: Reason) -> bool {
 
 /// [`look`] at a packet whose addresses or route are wrong: whether everything else is right.
 #[cold]
-fn look_at_the_rest(packet: &mut Packet<'_>, interface: &Interface, ctx: &Ctx<'_, '_>) -> Result<Layers, Reason> {
-    let policy = validity::Policy {
+fn look_at_the_rest(
+    packet: &mut Packet<'_>,
+    interface: &Interface,
+    ctx: &NodeContext<'_, '_>,
+) -> Result<Layers, Reason> {
+    let snapshot = validity::Policy {
         martians: false,
         source_routes: false,
         ..interface.validity
     };
-    let layers = look_by(packet, interface, &policy, ctx)?;
+    let layers = look_by(packet, interface, &snapshot, ctx)?;
     let frame = packet.bytes();
     let to_itself = match layers.class {
         Class::Ipv4 => V4::addresses(&layers, frame).0 == V4::addresses(&layers, frame).1,
@@ -255,19 +275,25 @@ fn look_at_the_rest(packet: &mut Packet<'_>, interface: &Interface, ctx: &Ctx<'_
 }
 
 /// A packet that has waited goes on.
-pub fn again(slot: Slot, bridge: Bridge, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
-    let inspects = inspects(ctx.policy, batch.meta(slot).interface, bridge);
+pub fn again(
+    slot: BufferIndex,
+    bridge: Bridge,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
+    let inspects = inspects(ctx.snapshot, batch.meta(slot).interface, bridge);
     onward(slot, bridge, inspects, batch, lists, ctx);
 }
 
 /// Whether what comes in by an interface of a bridge is inspected.
-fn inspects(policy: &Policy, number: u16, bridge: Bridge) -> bool {
-    let inspection = policy.inspection.as_deref();
+fn inspects(snapshot: &Snapshot, number: u16, bridge: Bridge) -> bool {
+    let inspection = snapshot.inspection.as_deref();
     inspection.is_some_and(|inspection| inspection.is_on(number) || inspection.is_on(bridge.peer))
 }
 
 /// Where the headers of a frame are, where it is valid. A checksum that its sender left to a card is completed.
-fn look(packet: &mut Packet<'_>, interface: &Interface, ctx: &Ctx<'_, '_>) -> Result<Layers, Reason> {
+fn look(packet: &mut Packet<'_>, interface: &Interface, ctx: &NodeContext<'_, '_>) -> Result<Layers, Reason> {
     look_by(packet, interface, &interface.validity, ctx)
 }
 
@@ -275,12 +301,12 @@ fn look(packet: &mut Packet<'_>, interface: &Interface, ctx: &Ctx<'_, '_>) -> Re
 fn look_by(
     packet: &mut Packet<'_>,
     interface: &Interface,
-    policy: &validity::Policy,
-    ctx: &Ctx<'_, '_>,
+    snapshot: &validity::Policy,
+    ctx: &NodeContext<'_, '_>,
 ) -> Result<Layers, Reason> {
     let checksums = packet.checksums();
     let layers = layers::parse(packet.bytes())?;
-    match validity::validate(packet.bytes(), checksums, &layers, policy)? {
+    match validity::validate(packet.bytes(), checksums, &layers, snapshot)? {
         Validity::Valid => parse::forget_wrong(packet),
         Validity::LeftToOffload if interface.complete_checksums => parse::complete_checksum(packet, &layers, ctx),
         Validity::LeftToOffload => return Err(Own::LeftToOffload.into()),
@@ -290,10 +316,17 @@ fn look_by(
 
 /// Flows that are inspected are looked up, and those whose application is looked for, as far as packets may tell it;
 /// everything else leaves.
-fn onward(slot: Slot, bridge: Bridge, inspects: bool, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+fn onward(
+    slot: BufferIndex,
+    bridge: Bridge,
+    inspects: bool,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
     let meta = batch.meta(slot);
     let tells = meta.layers.fragment == Fragment::Whole && !is_icmp(meta.layers.protocol);
-    let looks = inspects || tells && ctx.policy.seeks([meta.interface, bridge.peer]);
+    let looks = inspects || tells && ctx.snapshot.identifies([meta.interface, bridge.peer]);
     match meta.layers.class {
         Class::Ipv4 | Class::Ipv6 if inspects && meta.layers.fragment != Fragment::Whole => {
             put(&mut lists.fragments, slot);
@@ -324,20 +357,26 @@ fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
 
 /// An ICMP error of which nobody can tell whose it is: as one about a flow that was not seen.
 #[cold]
-pub fn untold(slot: Slot, fault: Fault, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
-    let interface = ctx.policy.interface(batch.meta(slot).interface);
+pub fn unattributed_error(
+    slot: BufferIndex,
+    fault: Fault,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
+    let interface = ctx.snapshot.interface(batch.meta(slot).interface);
     match (interface.and_then(|interface| interface.bridge), fault) {
         (Some(bridge), Fault::ShortQuote | Fault::QuotedFragment) => {
-            unseen(slot, fault.into(), bridge, batch, lists, ctx);
+            midstream_flow(slot, fault.into(), bridge, batch, lists, ctx);
         }
-        _ => lists.discard(slot, fault),
+        _ => lists.drop_packet(slot, fault),
     }
 }
 
 /// Count what passes although there is a reason against it.
-fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &Ctx<'_, '_>) {
+fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &NodeContext<'_, '_>) {
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
-        counters.spare(reason.into());
+        counters.count_spared(reason.into());
     }
 }
 
@@ -349,79 +388,90 @@ fn is_too_long(frame: &[u8], mtu: u16) -> bool {
 }
 
 /// Send a frame by an interface, as it is.
-pub fn send(slot: Slot, to: u16, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
-    let Some(interface) = ctx.policy.interface(to) else {
-        return lists.discard(slot, Own::InterfaceGone);
+pub fn send(slot: BufferIndex, to: u16, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
+    let Some(interface) = ctx.snapshot.interface(to) else {
+        return lists.drop_packet(slot, Own::InterfaceGone);
     };
     let frame = batch.packets[slot as usize].bytes();
     if frame.len() > usize::from(interface.mtu) + ethernet::LENGTH && is_too_long(frame, interface.mtu) {
-        return lists.discard(slot, Own::LongerThanMtu);
+        return lists.drop_packet(slot, Own::LongerThanMtu);
     }
-    let out = match ctx.policy.sender(interface.port, ctx.own) {
-        Some(sender) => Out::HandOver(sender, to),
+    let out = match ctx.snapshot.sender(interface.port, ctx.own) {
+        Some(sender) => Exit::HandOver(sender, to),
         None => {
             if let Some(counters) = ctx.counters.interfaces.get(to as usize) {
                 counters.sent.add(1);
                 counters.sent_bytes.add(batch.packets[slot as usize].len() as u64);
             }
-            Out::Transmit(interface.port)
+            Exit::Transmit(interface.port)
         }
     };
-    let meta = &mut batch.meta[slot as usize % HAND];
-    leave(slot, out, meta, Hop::bridge(to), lists);
+    let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
+    leave(slot, out, meta, AdjacencyIndex::bridge(to), lists);
 }
 
 /// What should be inspected can't be: it passes or is dropped, as the bridge says.
-pub fn fail(slot: Slot, reason: Reason, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+pub fn fail(
+    slot: BufferIndex,
+    reason: Reason,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
     let meta = batch.meta(slot);
     let bridge = ctx
-        .policy
+        .snapshot
         .interface(meta.interface)
         .and_then(|interface| interface.bridge);
     match bridge {
         // Nothing depends on its application.
-        Some(bridge) if !inspects(ctx.policy, meta.interface, bridge) => send(slot, bridge.peer, batch, lists, ctx),
+        Some(bridge) if !inspects(ctx.snapshot, meta.interface, bridge) => send(slot, bridge.peer, batch, lists, ctx),
         Some(bridge) if bridge.fails_open => {
             ctx.counters.bypass_before(Skipped::FailOpen);
             spare(meta, reason, ctx);
             send(slot, bridge.peer, batch, lists, ctx);
         }
-        Some(_) | None => lists.discard(slot, reason),
+        Some(_) | None => lists.drop_packet(slot, reason),
     }
 }
 
 /// What becomes of a session that a bridge carries, at the interface of `meta`; none where there is no bridge.
 #[inline(always)]
-pub fn plan<F: Family>(policy: &Policy, meta: &Meta, context: Context) -> Option<Plan<F>> {
-    let bridge = policy.interface(meta.interface)?.bridge?;
-    let keeps = inspects(policy, meta.interface, bridge) || policy.seeks([meta.interface, bridge.peer]);
+pub fn decide<F: Family>(snapshot: &Snapshot, meta: &Meta, context: Context) -> Option<FlowDecision<F>> {
+    let bridge = snapshot.interface(meta.interface)?.bridge?;
+    let keeps = inspects(snapshot, meta.interface, bridge) || snapshot.identifies([meta.interface, bridge.peer]);
     Some(match keeps {
-        true => Plan::Session(translation(meta.interface, bridge, context)),
-        false => Plan::Drop(Own::Forgotten.into()),
+        true => FlowDecision::Session(translation(meta.interface, bridge, context)),
+        false => FlowDecision::Drop(Own::Forgotten.into()),
     })
 }
 
 /// `context` is that of packets that come in by `interface`.
-fn translation<F: Family>(interface: u16, bridge: Bridge, context: Context) -> Translation<F> {
-    Translation {
+fn translation<F: Family>(interface: u16, bridge: Bridge, context: Context) -> FlowTranslation<F> {
+    FlowTranslation {
         target: None,
         pool: None,
         outside: None,
         mapped: None,
-        hops: [Hop::bridge(bridge.peer), Hop::bridge(interface)],
+        hops: [AdjacencyIndex::bridge(bridge.peer), AdjacencyIndex::bridge(interface)],
         answers: Some(context ^ LATER_SIDE),
     }
 }
 
 /// Open sessions for those of some packets without one that a bridge carries. Returns the others.
 #[cold]
-pub fn open<F: Family>(slots: Slots, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) -> Slots {
-    let mut others = Slots::new();
-    let mut openings = Openings::<F>::default();
+pub fn create_sessions<F: Family>(
+    slots: BufferIndices,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+) -> BufferIndices {
+    let mut others = BufferIndices::new();
+    let mut openings = NewSessions::<F>::default();
     for slot in slots {
         let meta = batch.meta(slot);
         let bridge = ctx
-            .policy
+            .snapshot
             .interface(meta.interface)
             .and_then(|interface| interface.bridge);
         let Some(bridge) = bridge else {
@@ -429,16 +479,16 @@ pub fn open<F: Family>(slots: Slots, batch: &mut Batch<'_, '_>, lists: &mut List
             continue;
         };
         let frame = batch.packets[slot as usize].bytes();
-        let context = ctx.policy.context(meta, frame);
+        let context = ctx.snapshot.context(meta, frame);
         let key = F::key(&meta.layers, frame, context);
-        let inspection = ctx.policy.inspection.as_deref();
-        let picks_up = inspection.is_some_and(|inspection| inspection.picks_up(&meta.layers));
+        let inspection = ctx.snapshot.inspection.as_deref();
+        let picks_up = inspection.is_some_and(|inspection| inspection.accepts_midstream(&meta.layers));
         match midstream::<F>(&meta.layers, &key).filter(|_| !picks_up) {
-            None => openings.ask(slot, key, translation(meta.interface, bridge, context)),
-            Some(reason) => unseen(slot, reason, bridge, batch, lists, ctx),
+            None => openings.push(slot, key, translation(meta.interface, bridge, context)),
+            Some(reason) => midstream_flow(slot, reason, bridge, batch, lists, ctx),
         }
     }
-    openings.open(batch, lists, ctx);
+    openings.create(batch, lists, ctx);
     others
 }
 
@@ -455,14 +505,21 @@ fn midstream<F: Family>(layers: &Layers, key: &F::Key) -> Option<Reason> {
 }
 
 /// A packet of a flow whose beginning was not seen: what is said about connections in their midst.
-fn unseen(slot: Slot, reason: Reason, bridge: Bridge, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
-    let inspection = ctx.policy.inspection.as_deref();
-    if !inspects(ctx.policy, batch.meta(slot).interface, bridge) {
+fn midstream_flow(
+    slot: BufferIndex,
+    reason: Reason,
+    bridge: Bridge,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
+    let inspection = ctx.snapshot.inspection.as_deref();
+    if !inspects(ctx.snapshot, batch.meta(slot).interface, bridge) {
         return send(slot, bridge.peer, batch, lists, ctx);
     }
     let said = inspection.map(|inspection| inspection.settings.policy(Exception::Midstream));
     if !matches!(said, Some(Exceptional::Pass | Exceptional::Bypass)) {
-        return lists.discard(slot, reason);
+        return lists.drop_packet(slot, reason);
     }
     ctx.counters
         .bypass_before(match batch.meta(slot).layers.flags.has(Flags::ICMP_ERROR) {
@@ -475,33 +532,33 @@ fn unseen(slot: Slot, reason: Reason, bridge: Bridge, batch: &mut Batch<'_, '_>,
 
 /// A packet of a known session leaves, counted and tracked, by the other interface, wherever its session began.
 #[inline(never)]
-pub fn cross<F: Family>(
-    slot: Slot,
+pub fn forward_session<F: Family>(
+    slot: BufferIndex,
     (index, direction): (RecordIndex, Direction),
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
+    ctx: &mut NodeContext<'_, '_>,
 ) {
     let meta = *batch.meta(slot);
     let frame = batch.packets[slot as usize].bytes();
     let Some(bridge) = ctx
-        .policy
+        .snapshot
         .interface(meta.interface)
         .and_then(|interface| interface.bridge)
     else {
-        return lists.discard(slot, Own::InterfaceGone);
+        return lists.drop_packet(slot, Own::InterfaceGone);
     };
     let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut) else {
-        return lists.discard(slot, Own::Forgotten);
+        return lists.drop_packet(slot, Own::Forgotten);
     };
     let Some(session) = F::table(shard).get_mut(index) else {
-        return lists.discard(slot, Own::Forgotten);
+        return lists.drop_packet(slot, Own::Forgotten);
     };
-    let tracked = read(frame, &meta.layers, session.protocol());
+    let tracked = read_segment(frame, &meta.layers, session.protocol());
     let track = session.track_mut();
     track.packets[direction as usize] += 1;
     track.bytes[direction as usize] += u64::from(meta.layers.end.saturating_sub(meta.layers.l3));
-    follow::<F>(tracked, shard, index, direction, ctx.policy, ctx.now);
+    session_lookup::track::<F>(tracked, shard, index, direction, ctx.snapshot, ctx.now);
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
@@ -511,12 +568,18 @@ pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
 }
 
 /// Send what was made of a frame back where that came from, with its tags.
-pub fn answer(slot: Slot, tags: [Option<Tag>; 2], batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+pub fn answer(
+    slot: BufferIndex,
+    tags: [Option<Tag>; 2],
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
     let packet = &mut batch.packets[slot as usize];
     let tagged = tags.into_iter().rev().flatten().all(|tag| vlan::push(packet, tag));
     let to = batch.meta(slot).interface;
     match tagged {
         true => send(slot, to, batch, lists, ctx),
-        false => lists.discard(slot, Own::NoBuffer),
+        false => lists.drop_packet(slot, Own::NoBuffer),
     }
 }

@@ -8,21 +8,21 @@ use sluice_wire::layers::Class;
 use sluice_wire::{Checksums, Fault};
 
 use crate::batch::{Batch, Lists, Origin, put};
-use crate::chains::{Chains, Finder, MOST_STEPS, Step, TallyIndex};
-use crate::context::Ctx;
+use crate::chains::{Chains, Finder, MAX_STEPS, Step, TallyIndex};
+use crate::context::NodeContext;
 use crate::family::{Family, V4, V6};
 use crate::filter;
-use crate::io::{HAND, Slot};
+use crate::io::{BURST_BUFFERS, BufferIndex};
 use crate::nodes::parse::classify;
-use crate::policy::Policy;
 use crate::reason::Own;
+use crate::snapshot::Snapshot;
 
 /// Slots, a bit each.
 type Mask = u128;
 
 /// Take those of some slots that a router's chains are for from where `parse` put them.
 #[inline(never)]
-pub fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, policy: &Policy, wanted: Mask) {
+pub fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, snapshot: &Snapshot, wanted: Mask) {
     let Lists {
         lookup4,
         lookup6,
@@ -34,7 +34,7 @@ pub fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, policy: &Policy, wanted:
     } = lists;
     for list in [lookup4, lookup6, forward4, forward6, fragments] {
         list.retain(|slot| {
-            let is_chained = wanted & bit(*slot) != 0 && policy.chains_at(batch.meta(*slot).interface).is_some();
+            let is_chained = wanted & bit(*slot) != 0 && snapshot.chains_at(batch.meta(*slot).interface).is_some();
             if is_chained {
                 put(chain, *slot);
             }
@@ -45,26 +45,26 @@ pub fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, policy: &Policy, wanted:
 
 /// Take the steps of their routers' chains.
 #[inline(never)]
-pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     let slots = std::mem::take(&mut lists.chain);
     let mut left = slots.iter().fold(0, |mask, &slot| mask | bit(slot));
     while let Some(first) = slots_of(left).next() {
-        let router = ctx.policy.router_of(batch.meta(first).interface);
-        let of_router = |slot: &Slot| ctx.policy.router_of(batch.meta(*slot).interface) == router;
+        let router = ctx.snapshot.router_of(batch.meta(first).interface);
+        let of_router = |slot: &BufferIndex| ctx.snapshot.router_of(batch.meta(*slot).interface) == router;
         let own = slots_of(left).filter(of_router).fold(0, |mask, slot| mask | bit(slot));
         left &= !own;
-        match ctx.policy.chains_at(batch.meta(first).interface) {
+        match ctx.snapshot.chains_at(batch.meta(first).interface) {
             Some(chains) => walk(chains, own, batch, lists, ctx),
-            None => slots_of(own).for_each(|slot| lists.discard(slot, Own::Forgotten)),
+            None => slots_of(own).for_each(|slot| lists.drop_packet(slot, Own::Forgotten)),
         }
     }
 }
 
 /// Every step leads to later ones: each is taken once, by all packets that have come to it.
-fn walk(chains: &Chains, all: Mask, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
-    let mut come = [0; MOST_STEPS + 1];
+fn walk(chains: &Chains, all: Mask, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+    let mut come = [0; MAX_STEPS + 1];
     come[0] = all;
-    for (place, step) in chains.steps().iter().enumerate().take(MOST_STEPS) {
+    for (place, step) in chains.steps().iter().enumerate().take(MAX_STEPS) {
         let here = come[place];
         if here == 0 {
             continue;
@@ -77,7 +77,7 @@ fn walk(chains: &Chains, all: Mask, batch: &mut Batch<'_, '_>, lists: &mut Lists
             }
             Step::Classify(classes) => {
                 let mut left = here;
-                let mut sort = |slot: Slot, class: usize| {
+                let mut sort = |slot: BufferIndex, class: usize| {
                     if let Some(&(to, tally)) = classes.targets.get(class) {
                         come[usize::from(to)] |= bit(slot);
                         left &= !bit(slot);
@@ -93,7 +93,7 @@ fn walk(chains: &Chains, all: Mask, batch: &mut Batch<'_, '_>, lists: &mut Lists
                 count(*tally, above);
                 match exceed {
                     Some(to) => come[usize::from(*to)] |= above,
-                    None => slots_of(above).for_each(|slot| lists.discard(slot, Own::ChainPoliced)),
+                    None => slots_of(above).for_each(|slot| lists.drop_packet(slot, Own::ChainPoliced)),
                 }
                 here & !above
             }
@@ -107,7 +107,7 @@ fn walk(chains: &Chains, all: Mask, batch: &mut Batch<'_, '_>, lists: &mut Lists
             }
             Step::Drop(tally) => {
                 count(*tally, here);
-                slots_of(here).for_each(|slot| lists.discard(slot, Own::ChainDrop));
+                slots_of(here).for_each(|slot| lists.drop_packet(slot, Own::ChainDrop));
                 0
             }
             Step::Sessions(tally) => {
@@ -126,7 +126,7 @@ fn walk(chains: &Chains, all: Mask, batch: &mut Batch<'_, '_>, lists: &mut Lists
 }
 
 /// Count packets and the bytes of their frames.
-fn tally_up(chains: &Chains, tally: TallyIndex, mask: Mask, batch: &Batch<'_, '_>, ctx: &Ctx<'_, '_>) {
+fn tally_up(chains: &Chains, tally: TallyIndex, mask: Mask, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
     if mask != 0
         && let Some(tally) = chains.tally(tally)
     {
@@ -136,17 +136,17 @@ fn tally_up(chains: &Chains, tally: TallyIndex, mask: Mask, batch: &Batch<'_, '_
 }
 
 /// Those that are above a rate.
-fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: &Ctx<'_, '_>) -> Mask {
+fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) -> Mask {
     let Some(policer) = chains.policer(policer) else {
         return 0;
     };
-    let admits = |slot: &Slot| policer.admits(batch.packets[*slot as usize].len() as u64, ctx.now.nanoseconds);
+    let admits = |slot: &BufferIndex| policer.admits(batch.packets[*slot as usize].len() as u64, ctx.now.nanoseconds);
     let above = slots_of(mask).filter(|slot| !admits(slot));
     above.fold(0, |mask, slot| mask | bit(slot))
 }
 
 /// Take copies; those of which one was taken.
-fn copied(interface: u16, mask: Mask, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) -> Mask {
+fn copied(interface: u16, mask: Mask, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) -> Mask {
     let mut copied = 0;
     // What came in by the mirror's own interface would come back there.
     for slot in slots_of(mask).filter(|&slot| batch.meta(slot).interface != interface) {
@@ -164,22 +164,22 @@ fn classes_of<F: Family>(
     mask: Mask,
     class: Class,
     batch: &Batch<'_, '_>,
-    ctx: &Ctx<'_, '_>,
-    found: &mut impl FnMut(Slot, usize),
+    ctx: &NodeContext<'_, '_>,
+    found: &mut impl FnMut(BufferIndex, usize),
 ) {
-    let mut headers = ArrayVec::<Header<F::Number>, HAND>::new();
-    let mut slots = ArrayVec::<Slot, HAND>::new();
+    let mut headers = ArrayVec::<Header<F::Number>, BURST_BUFFERS>::new();
+    let mut slots = ArrayVec::<BufferIndex, BURST_BUFFERS>::new();
     for slot in slots_of(mask).filter(|&slot| batch.meta(slot).layers.class == class) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
-        let key = F::key(&meta.layers, frame, ctx.policy.context(meta, frame));
+        let key = F::key(&meta.layers, frame, ctx.snapshot.context(meta, frame));
         // Nobody knows yet where it leaves.
         put(
             &mut headers,
-            filter::header::<F>(ctx.policy, meta, frame, F::tuple(&key), u16::MAX),
+            filter::header::<F>(ctx.snapshot, meta, frame, F::tuple(&key), u16::MAX),
         );
         put(&mut slots, slot);
     }
-    let mut classes = [None; HAND];
+    let mut classes = [None; BURST_BUFFERS];
     finder.find(&headers, &mut classes);
     for (slot, class) in slots.into_iter().zip(classes) {
         class.into_iter().for_each(|class| found(slot, class as usize));
@@ -187,26 +187,29 @@ fn classes_of<F: Family>(
 }
 
 /// On as `parse` would have sent it.
-fn sessions(slot: Slot, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+fn sessions(slot: BufferIndex, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let meta = batch.meta(slot);
-    match ctx.policy.interface(meta.interface) {
+    match ctx.snapshot.interface(meta.interface) {
         Some(interface) => classify(slot, &batch.packets[slot as usize], &meta.layers, interface, lists),
-        None => lists.discard(slot, Own::InterfaceGone),
+        None => lists.drop_packet(slot, Own::InterfaceGone),
     }
 }
 
 /// On without a session. What a filter would be asked about by session is not let by.
-fn routes(slot: Slot, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+fn routes(slot: BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let interface = batch.meta(slot).interface;
-    let context = ctx.policy.interface(interface).map_or(0, |interface| interface.context);
-    if ctx.policy.filters_sessions(context) {
+    let context = ctx
+        .snapshot
+        .interface(interface)
+        .map_or(0, |interface| interface.context);
+    if ctx.snapshot.filters_sessions(context) {
         return sessions(slot, batch, lists, ctx);
     }
     // Inspection would have seen to it.
     if batch.packets[slot as usize].checksums() == Checksums::BadL4 {
-        return lists.discard(slot, Fault::BadTransportChecksum);
+        return lists.drop_packet(slot, Fault::BadTransportChecksum);
     }
-    let meta = &mut batch.meta[slot as usize % HAND];
+    let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     meta.origin = Origin::Routed;
     match meta.layers.class {
         Class::Ipv6 => put(V6::forwards(lists), slot),
@@ -215,15 +218,15 @@ fn routes(slot: Slot, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_
 }
 
 #[inline(always)]
-fn bit(slot: Slot) -> Mask {
-    1 << (slot as usize % HAND)
+fn bit(slot: BufferIndex) -> Mask {
+    1 << (slot as usize % BURST_BUFFERS)
 }
 
 /// The slots of a mask, in order.
-fn slots_of(mut mask: Mask) -> impl Iterator<Item = Slot> {
+fn slots_of(mut mask: Mask) -> impl Iterator<Item = BufferIndex> {
     std::iter::from_fn(move || {
         let slot = mask.trailing_zeros();
         mask &= mask.wrapping_sub(1);
-        (slot < Mask::BITS).then_some(slot as Slot)
+        (slot < Mask::BITS).then_some(slot as BufferIndex)
     })
 }

@@ -10,13 +10,13 @@ use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::tunnel::{gre, service, take_over_congestion, vxlan};
 use sluice_wire::{Checksums, Packet, icmp, icmpv6, ipv6, udp, validity};
 
-use crate::batch::{Batch, Lists, Meta, Origin, Slots, put};
-use crate::context::Ctx;
+use crate::batch::{Batch, BufferIndices, Lists, Meta, Origin, put};
+use crate::context::NodeContext;
 use crate::family::{Family, V4, V6};
-use crate::io::{HAND, Slot};
-use crate::nodes::cross::{MOST_PASSES, arrive};
+use crate::io::{BURST_BUFFERS, BufferIndex};
+use crate::nodes::inter_router_link::{MAX_PASSES, arrive};
 use crate::reason::Own;
-use crate::tunnels::{Kind, Mark, addresses};
+use crate::tunnels::{TunnelKind, TunnelTag, addresses};
 
 /// Where what is inside lies.
 struct Inside {
@@ -32,20 +32,20 @@ struct Inside {
 
 /// Let what is inside arrive. Returns those that have.
 #[inline(never)]
-pub fn decapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) -> Slots {
-    let mut arrived = Slots::new();
+pub fn decapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) -> BufferIndices {
+    let mut arrived = BufferIndices::new();
     for slot in std::mem::take(&mut lists.decapsulate) {
         let meta = *batch.meta(slot);
         let packet = &mut batch.packets[slot as usize];
         if meta.layers.flags.has(Flags::ICMP_ERROR) {
-            heed(packet.bytes(), &meta, ctx);
+            update_path_mtu(packet.bytes(), &meta, ctx);
             put(&mut lists.taken, slot);
             continue;
         }
         let interface = match open(packet, &meta, ctx) {
             Ok(interface) => interface,
             Err(reason) => {
-                lists.discard(slot, reason);
+                lists.drop_packet(slot, reason);
                 continue;
             }
         };
@@ -60,9 +60,9 @@ pub fn decapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'
             counters.received.add(1);
             counters.received_bytes.add(packet.len() as u64);
         }
-        batch.meta[slot as usize % HAND].interface = interface;
+        batch.meta[slot as usize % BURST_BUFFERS].interface = interface;
         match meta.crossed + 1 {
-            MOST_PASSES.. => lists.discard(slot, Own::TooManyPasses),
+            MAX_PASSES.. => lists.drop_packet(slot, Own::TooManyPasses),
             crossed => {
                 arrive(slot, interface, crossed, batch, lists, ctx);
                 put(&mut arrived, slot);
@@ -73,23 +73,23 @@ pub fn decapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'
 }
 
 /// Turn an outer packet into the frame that is inside; the interface of its tunnel.
-fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &Ctx<'_, '_>) -> Result<u16, Own> {
+fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Result<u16, Own> {
     let (layers, frame) = (&meta.layers, packet.bytes());
     if layers.fragment != Fragment::Whole {
         return Err(Own::TunnelFragment);
     }
-    let tunnels = &ctx.policy.tunnels;
+    let tunnels = &ctx.snapshot.tunnels;
     let (kind, local, remote) = tunnels.outer(layers, frame).ok_or(Own::Forgotten)?;
     let inside = inside(kind, layers, frame).ok_or(Own::TunnelHeader)?;
-    let mark = Mark {
-        router: ctx.policy.router_of(meta.interface),
+    let mark = TunnelTag {
+        router: ctx.snapshot.router_of(meta.interface),
         kind,
         local,
         remote,
         id: inside.id,
     };
     let number = tunnels.find(&mark).ok_or(Own::UnknownTunnel)?;
-    let interface = ctx.policy.interface(number).ok_or(Own::UnknownTunnel)?;
+    let interface = ctx.snapshot.interface(number).ok_or(Own::UnknownTunnel)?;
     let class = match layers.class {
         Class::Ipv6 => ethertype::IPV6,
         _ => ethertype::IPV4,
@@ -106,7 +106,7 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &Ctx<'_, '_>) -> Result<u16, 
     let fits = packet.set_len(inside.to) && packet.trim_front(inside.from);
     // Nothing has looked at what is inside.
     packet.set_checksums(Checksums::Unverified);
-    if fits && matches!(kind, Kind::Vxlan(_)) {
+    if fits && matches!(kind, TunnelKind::Vxlan(_)) {
         return Ok(number);
     }
     // The outer headers were longer than the link header that takes their place.
@@ -121,9 +121,9 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &Ctx<'_, '_>) -> Result<u16, 
 
 /// The layers of what is inside of a packet of a GRE tunnel, where that is a keepalive from this end to the other, whose sender waits
 /// for it.
-fn keepalive(packet: &Packet<'_>, number: u16, ctx: &Ctx<'_, '_>) -> Option<Layers> {
-    let tunnel = ctx.policy.interface(number)?.tunnel?;
-    if tunnel.kind != Kind::Gre {
+fn keepalive(packet: &Packet<'_>, number: u16, ctx: &NodeContext<'_, '_>) -> Option<Layers> {
+    let tunnel = ctx.snapshot.interface(number)?.tunnel?;
+    if tunnel.kind != TunnelKind::Gre {
         return None;
     }
     let frame = packet.bytes();
@@ -144,14 +144,14 @@ fn keepalive(packet: &Packet<'_>, number: u16, ctx: &Ctx<'_, '_>) -> Option<Laye
 /// Send a keepalive back, as the gateway's own packet of the interface that has the tunnel's end.
 #[cold]
 fn answer(
-    slot: Slot,
+    slot: BufferIndex,
     (number, layers): (u16, Layers),
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &Ctx<'_, '_>,
+    ctx: &NodeContext<'_, '_>,
 ) {
-    let meta = &mut batch.meta[slot as usize % HAND];
-    let tunnel = ctx.policy.interface(number).and_then(|interface| interface.tunnel);
+    let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
+    let tunnel = ctx.snapshot.interface(number).and_then(|interface| interface.tunnel);
     let (underlay, crossed) = (tunnel.map_or(number, |tunnel| tunnel.underlay), meta.crossed + 1);
     *meta = Meta {
         layers,
@@ -163,11 +163,11 @@ fn answer(
     if let Some(counters) = ctx.counters.interfaces.get(usize::from(underlay)) {
         counters.made.add(1);
     }
-    if crossed >= MOST_PASSES {
-        return lists.discard(slot, Own::TooManyPasses);
+    if crossed >= MAX_PASSES {
+        return lists.drop_packet(slot, Own::TooManyPasses);
     }
-    if !ctx.policy.tunnels.admits_keepalive(number, ctx.now) {
-        return lists.discard(slot, Own::PolicedKeepalive);
+    if !ctx.snapshot.tunnels.admits_keepalive(number, ctx.now) {
+        return lists.drop_packet(slot, Own::PolicedKeepalive);
     }
     batch.packets[slot as usize].cut_trailer(layers.end.into());
     ctx.counters.keepalives_answered.add(1);
@@ -178,7 +178,7 @@ fn answer(
 }
 
 /// Find what is inside; none where headers are malformed, or it is nothing that its kind of tunnel carries.
-fn inside(kind: Kind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
+fn inside(kind: TunnelKind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
     let (l4, end) = (usize::from(layers.l4), usize::from(layers.end));
     let payload = layers.payload(frame);
     let ip = |id, from, kind| {
@@ -191,7 +191,7 @@ fn inside(kind: Kind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
         })
     };
     match kind {
-        Kind::Vxlan(_) => {
+        TunnelKind::Vxlan(_) => {
             let to = l4 + usize::from(udp::DATAGRAM_LENGTH.read(payload));
             // A router may not have judged it before.
             let id = vxlan::read(frame.get(l4 + udp::LENGTH..to).filter(|_| to <= end)?)?;
@@ -205,12 +205,12 @@ fn inside(kind: Kind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
                 datagram: from + ethernet::LENGTH,
             })
         }
-        Kind::Gre => {
+        TunnelKind::Gre => {
             let header = gre::read(payload)?;
             ip(header.key, l4 + header.length, header.inside)
         }
-        Kind::Ipip if layers.protocol == protocol::IPV6 => ip(None, l4, ethertype::IPV6),
-        Kind::Ipip => ip(None, l4, ethertype::IPV4),
+        TunnelKind::Ipip if layers.protocol == protocol::IPV6 => ip(None, l4, ethertype::IPV6),
+        TunnelKind::Ipip => ip(None, l4, ethertype::IPV4),
     }
 }
 
@@ -228,8 +228,8 @@ fn group(kind: u16, datagram: &[u8]) -> Option<[u8; 6]> {
 
 /// Believe what an error tells of the path of outer packets: the largest that it takes (RFC 1191, RFC 8201).
 #[cold]
-fn heed(frame: &[u8], meta: &Meta, ctx: &Ctx<'_, '_>) {
-    let (layers, router) = (&meta.layers, ctx.policy.router_of(meta.interface));
+fn update_path_mtu(frame: &[u8], meta: &Meta, ctx: &NodeContext<'_, '_>) {
+    let (layers, router) = (&meta.layers, ctx.snapshot.router_of(meta.interface));
     let message = layers.payload(frame);
     let (kind, code) = (icmp::KIND.read(message), icmp::CODE.read(message));
     let mtu = match layers.class {
@@ -239,9 +239,9 @@ fn heed(frame: &[u8], meta: &Meta, ctx: &Ctx<'_, '_>) {
         Class::Ipv6 if kind == icmpv6::kind::PACKET_TOO_BIG => icmpv6::PARAMETER.read(message),
         _ => return,
     };
-    if let Some(ends) = ctx.policy.tunnels.told(router, layers, frame) {
+    if let Some(ends) = ctx.snapshot.tunnels.quoted_ends(router, layers, frame) {
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
-        if ctx.policy.tunnels.lower(router, ends, mtu, ctx.now) {
+        if ctx.snapshot.tunnels.lower(router, ends, mtu, ctx.now) {
             ctx.counters.path_mtus_lowered.add(1);
         }
     }

@@ -12,20 +12,20 @@ use sluice_wire::tunnel::{gre, service, vxlan};
 use sluice_wire::{Checksums, Packet, ipv6, udp};
 
 use crate::batch::{Batch, Lists, Meta, Origin, put};
-use crate::context::Ctx;
+use crate::context::NodeContext;
 use crate::family::{Family, V4, V6};
-use crate::io::HAND;
-use crate::nodes::cross::MOST_PASSES;
+use crate::io::BURST_BUFFERS;
+use crate::nodes::inter_router_link::MAX_PASSES;
 use crate::reason::{Own, Reason};
-use crate::tunnels::{Kind, Tunnel};
+use crate::tunnels::{Tunnel, TunnelKind};
 
 /// Put packets into their tunnels.
 #[inline(never)]
-pub fn encapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+pub fn encapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     for slot in std::mem::take(&mut lists.encapsulate) {
         let Meta { egress, crossed, .. } = *batch.meta(slot);
-        let tunnel = ctx.policy.interface(egress).and_then(|interface| interface.tunnel);
-        let meta = &mut batch.meta[slot as usize % HAND];
+        let tunnel = ctx.snapshot.interface(egress).and_then(|interface| interface.tunnel);
+        let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
         meta.interface = tunnel.map_or(egress, |tunnel| tunnel.underlay);
         // What the tunnel's interface has sent is over with: this is another packet.
         if let Some(counters) = ctx.counters.interfaces.get(usize::from(meta.interface)) {
@@ -34,11 +34,11 @@ pub fn encapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'
         let packet = &mut batch.packets[slot as usize];
         let wrapped = match tunnel {
             None => Err(Own::InterfaceGone.into()),
-            Some(_) if crossed + 1 >= MOST_PASSES => Err(Own::TooManyPasses.into()),
+            Some(_) if crossed + 1 >= MAX_PASSES => Err(Own::TooManyPasses.into()),
             Some(tunnel) => wrap(packet, &tunnel, ctx),
         };
         match wrapped {
-            Err(reason) => lists.discard(slot, reason),
+            Err(reason) => lists.drop_packet(slot, reason),
             Ok(layers) => {
                 *meta = Meta {
                     layers,
@@ -47,7 +47,7 @@ pub fn encapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'
                     crossed: crossed + 1,
                     ..Meta::default()
                 };
-                lists.forget(slot);
+                lists.remove_verdict(slot);
                 match layers.class {
                     Class::Ipv6 => put(V6::forwards(lists), slot),
                     _ => put(V4::forwards(lists), slot),
@@ -59,7 +59,7 @@ pub fn encapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'
 
 /// Put a frame into a tunnel. Of the layers of the outer packet the source port tells flows apart, where several ways lead to
 /// the other end.
-fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &Ctx<'_, '_>) -> Result<Layers, Reason> {
+fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> Result<Layers, Reason> {
     let inner = layers::parse(packet.bytes())?;
     let kind = match inner.class {
         Class::Ipv4 => ethertype::IPV4,
@@ -129,7 +129,7 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &Ctx<'_, '_>) -> Result<L
 /// Write what stands between the outer IP header and what is inside. Its protocol, and a port by the flow.
 fn shim(payload: &mut [u8], tunnel: &Tunnel, kind: u16, flow: u32) -> (u8, u16) {
     match tunnel.kind {
-        Kind::Vxlan(port) => {
+        TunnelKind::Vxlan(port) => {
             // The dynamic ports (RFC 7348, 5).
             let source = 0xc000 | (flow >> 16) as u16 & 0x3fff;
             let length = payload.len() as u16;
@@ -141,17 +141,17 @@ fn shim(payload: &mut [u8], tunnel: &Tunnel, kind: u16, flow: u32) -> (u8, u16) 
             vxlan::write(header, tunnel.id.unwrap_or_default());
             (protocol::UDP, source)
         }
-        Kind::Gre => {
+        TunnelKind::Gre => {
             gre::write(payload, kind, tunnel.id);
             (protocol::GRE, (flow >> 16) as u16)
         }
-        Kind::Ipip if kind == ethertype::IPV6 => (protocol::IPV6, (flow >> 16) as u16),
-        Kind::Ipip => (protocol::IPV4, (flow >> 16) as u16),
+        TunnelKind::Ipip if kind == ethertype::IPV6 => (protocol::IPV6, (flow >> 16) as u16),
+        TunnelKind::Ipip => (protocol::IPV4, (flow >> 16) as u16),
     }
 }
 
 /// A hash of the flow of a packet. All fragments of a datagram have the same.
-fn flow(layers: &Layers, frame: &[u8], ctx: &Ctx<'_, '_>) -> u32 {
+fn flow(layers: &Layers, frame: &[u8], ctx: &NodeContext<'_, '_>) -> u32 {
     let mut layers = *layers;
     if layers.fragment != Fragment::Whole {
         (layers.source_port, layers.destination_port) = (0, 0);

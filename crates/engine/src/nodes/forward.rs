@@ -11,85 +11,85 @@ use sluice_wire::Packet;
 use sluice_wire::layers::{Fragment, Layers};
 use sluice_wire::validity;
 
-use crate::batch::{Batch, Complaint, Lists, Meta, put};
-use crate::context::{Ctx, Exit};
+use crate::batch::{Batch, IcmpError, Lists, Meta, put};
+use crate::context::{NodeContext, OutputContext};
 use crate::family::Family;
-use crate::filter::{self, Asked, Exception};
-use crate::io::{HAND, Slot};
+use crate::filter::{self, Exception, FilterQueries};
+use crate::forwarding::{ForwardingDecision, UnresolvedNeighbour};
+use crate::io::{BURST_BUFFERS, BufferIndex};
 use crate::marks::set_class;
-use crate::nodes::output::{Ways, send};
+use crate::mss;
+use crate::nodes::output::{AdjacencyCache, send};
 use crate::nodes::{decrement, dont_fragment};
-use crate::paths::{Destination, Wanted};
 use crate::reason::Own;
 use crate::redirect::redirect;
-use crate::segment_size;
 
 /// Route packets.
 #[inline(never)]
-pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     let mut slots = std::mem::take(F::forwards(lists));
-    let mut addresses = [F::Address::default(); HAND];
-    let (mut routers, mut routes) = ([0; HAND], [0u32; HAND]);
+    let mut addresses = [F::Address::default(); BURST_BUFFERS];
+    let (mut routers, mut routes) = ([0; BURST_BUFFERS], [0u32; BURST_BUFFERS]);
     for (place, &slot) in slots.iter().enumerate() {
         let meta = batch.meta(slot);
         addresses[place] = F::destination(&meta.layers, batch.packets[slot as usize].bytes());
-        routers[place] = ctx.policy.router_of(meta.interface);
+        routers[place] = ctx.snapshot.router_of(meta.interface);
     }
     let count = slots.len();
     F::routes(ctx.paths, &routers[..count], &addresses[..count], &mut routes[..count]);
-    if !ctx.policy.sources.is_empty() {
+    if !ctx.snapshot.sources.is_empty() {
         look_up_by_source::<F>(batch, &slots, &addresses, &mut routes, ctx);
     }
     if NextHops::have_sets(&routes[..count]) {
         choose::<F>(batch, &slots, &mut routes, ctx);
     }
-    if let Some(filter) = ctx.policy.filter.as_deref().filter(|filter| !filter.sessions) {
+    if let Some(filter) = ctx.snapshot.filter.as_deref().filter(|filter| !filter.sessions) {
         screen::<F>(batch, &mut slots, (&mut addresses, &mut routes), lists, filter, ctx);
     }
-    if ctx.policy.limits_segments {
+    if ctx.snapshot.limits_segments {
         limit_segments::<F>(batch, &slots, &addresses, &routes, ctx);
     }
     let exit = ctx.exit();
-    let mut ways = Ways::default();
+    let mut ways = AdjacencyCache::default();
     // Most packets of a batch came in by one interface.
     let (mut last, mut unchecked) = (u16::MAX, false);
     for (place, &slot) in slots.iter().enumerate() {
-        let meta = &mut batch.meta[slot as usize % HAND];
+        let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
         let packet = &mut batch.packets[slot as usize];
         if F::is_group(addresses[place]) {
-            lists.discard(slot, Own::Multicast);
+            lists.drop_packet(slot, Own::Multicast);
             continue;
         }
         if meta.interface != last {
             last = meta.interface;
-            unchecked = !F::SIX && validation(ctx, last) == SourceValidation::Off && !redirects(ctx, last);
+            unchecked = !F::IS_V6 && validation(ctx, last) == SourceValidation::Off && !redirects(ctx, last);
         }
-        if unchecked && quick::<F>(slot, packet, meta, routes[place], lists, &mut ways, &exit) {
+        if unchecked && forward_plain::<F>(slot, packet, meta, routes[place], lists, &mut ways, &exit) {
             continue;
         }
-        let destination = if F::SIX && F::address(addresses[place]).is_link_local() {
+        let destination = if F::IS_V6 && F::address(addresses[place]).is_link_local() {
             on_link::<F>(addresses[place], meta, ctx)
         } else {
             ctx.paths.destination::<F>(routes[place], addresses[place])
         };
-        step::<F>(slot, packet, meta, destination, lists, ctx, &mut ways);
+        forward_one::<F>(slot, packet, meta, destination, lists, ctx, &mut ways);
     }
-    ways.settle(&exit);
+    ways.flush(&exit);
 }
 
 /// Routes by source come before those of their router.
 #[inline(never)]
 fn look_up_by_source<F: Family>(
     batch: &Batch<'_, '_>,
-    slots: &[Slot],
-    addresses: &[F::Address; HAND],
-    routes: &mut [u32; HAND],
-    ctx: &Ctx<'_, '_>,
+    slots: &[BufferIndex],
+    addresses: &[F::Address; BURST_BUFFERS],
+    routes: &mut [u32; BURST_BUFFERS],
+    ctx: &NodeContext<'_, '_>,
 ) {
     for ((&slot, &address), route) in slots.iter().zip(addresses).zip(routes) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
         let source = F::addresses(&meta.layers, frame).0;
-        let lookup = ctx.policy.lookup::<F>(ctx.policy.router_of(meta.interface), source);
+        let lookup = ctx.snapshot.lookup::<F>(ctx.snapshot.router_of(meta.interface), source);
         if !lookup.is_plain() {
             *route = ctx.paths.route::<F>(lookup, address);
         }
@@ -98,18 +98,23 @@ fn look_up_by_source<F: Family>(
 
 /// Of routes with several ways, the one that each packet's flow takes. All fragments of a datagram take the same.
 #[inline(never)]
-fn choose<F: Family>(batch: &Batch<'_, '_>, slots: &[Slot], routes: &mut [u32; HAND], ctx: &Ctx<'_, '_>) {
+fn choose<F: Family>(
+    batch: &Batch<'_, '_>,
+    slots: &[BufferIndex],
+    routes: &mut [u32; BURST_BUFFERS],
+    ctx: &NodeContext<'_, '_>,
+) {
     for (&slot, route) in slots.iter().zip(routes) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
         *route = ctx.paths.next_hops.choose(*route, |balance| {
             if balance == Balance::Host {
                 let source = F::addresses(&meta.layers, frame).0;
                 return ctx
-                    .policy
-                    .lookup::<F>(ctx.policy.router_of(meta.interface), source)
+                    .snapshot
+                    .lookup::<F>(ctx.snapshot.router_of(meta.interface), source)
                     .host_hash();
             }
-            let key = F::key(&meta.layers, frame, ctx.policy.context(meta, frame));
+            let key = F::key(&meta.layers, frame, ctx.snapshot.context(meta, frame));
             if meta.layers.fragment == Fragment::Whole {
                 return F::hash_one(ctx.hasher, &key);
             }
@@ -124,40 +129,40 @@ fn choose<F: Family>(batch: &Batch<'_, '_>, slots: &[Slot], routes: &mut [u32; H
 #[inline(never)]
 fn screen<F: Family>(
     batch: &mut Batch<'_, '_>,
-    slots: &mut ArrayVec<Slot, HAND>,
-    (addresses, routes): (&mut [F::Address; HAND], &mut [u32; HAND]),
+    slots: &mut ArrayVec<BufferIndex, BURST_BUFFERS>,
+    (addresses, routes): (&mut [F::Address; BURST_BUFFERS], &mut [u32; BURST_BUFFERS]),
     lists: &mut Lists,
     filter: &Filters,
-    ctx: &Ctx<'_, '_>,
+    ctx: &NodeContext<'_, '_>,
 ) {
-    let mut asked = Asked::<F>::default();
+    let mut asked = FilterQueries::<F>::default();
     for (place, &slot) in slots.iter().enumerate() {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
         let egress = match ctx.paths.destination::<F>(routes[place], addresses[place]) {
-            Destination::Hop(hop) => hop.interface() as u16,
-            Destination::Unknown(wanted) => wanted.interface,
-            Destination::Local | Destination::Refused(_) => continue,
+            ForwardingDecision::Hop(hop) => hop.interface() as u16,
+            ForwardingDecision::Unknown(wanted) => wanted.interface,
+            ForwardingDecision::Local | ForwardingDecision::Refused(_) => continue,
         };
         let context = ctx
-            .policy
+            .snapshot
             .interface(meta.interface)
             .map_or(0, |interface| interface.context);
-        if meta.own() || F::is_group(addresses[place]) || ctx.policy.filter_of(context).is_none() {
+        if meta.is_from_gateway() || F::is_group(addresses[place]) || ctx.snapshot.filter_of(context).is_none() {
             continue;
         }
         let key = F::key(&meta.layers, frame, context);
-        asked.ask(
+        asked.push(
             place,
-            filter::header::<F>(ctx.policy, meta, frame, F::tuple(&key), egress),
+            filter::header::<F>(ctx.snapshot, meta, frame, F::tuple(&key), egress),
         );
     }
     let marked = |place: usize, marking: Marking| {
         if let (false, Some(&slot)) = (marking.class.is_any(), slots.get(place)) {
-            let slot = slot as usize % HAND;
+            let slot = slot as usize % BURST_BUFFERS;
             set_class::<F>(batch.packets[slot].bytes_mut(), &batch.meta[slot].layers, marking.class);
         }
     };
-    let mut refused = [None; HAND];
+    let mut refused = [None; BURST_BUFFERS];
     for (place, exception) in asked.exceptions(filter, ctx, marked) {
         if let Exception::Refused(why) = exception {
             refused[place] = Some(why);
@@ -170,7 +175,7 @@ fn screen<F: Family>(
         place += 1;
         match refused {
             None => kept += 1,
-            Some(refused) => lists.refuse(*slot, refused),
+            Some(refused) => lists.reject(*slot, refused),
         }
         refused.is_none()
     });
@@ -180,44 +185,44 @@ fn screen<F: Family>(
 #[cold]
 fn limit_segments<F: Family>(
     batch: &mut Batch<'_, '_>,
-    slots: &[Slot],
+    slots: &[BufferIndex],
     addresses: &[F::Address],
     routes: &[u32],
-    ctx: &Ctx<'_, '_>,
+    ctx: &NodeContext<'_, '_>,
 ) {
     for ((&slot, &address), &route) in slots.iter().zip(addresses).zip(routes) {
-        let meta = &batch.meta[slot as usize % HAND];
-        if !segment_size::is_offered(&meta.layers) {
+        let meta = &batch.meta[slot as usize % BURST_BUFFERS];
+        if !mss::has_mss(&meta.layers) {
             continue;
         }
         let egress = match ctx.paths.destination::<F>(route, address) {
-            Destination::Hop(hop) => hop.interface() as u16,
-            Destination::Unknown(wanted) => wanted.interface,
-            Destination::Local | Destination::Refused(_) => continue,
+            ForwardingDecision::Hop(hop) => hop.interface() as u16,
+            ForwardingDecision::Unknown(wanted) => wanted.interface,
+            ForwardingDecision::Local | ForwardingDecision::Refused(_) => continue,
         };
         let packet = &mut batch.packets[slot as usize];
-        segment_size::limit::<F>(packet, &meta.layers, [meta.interface, egress], ctx.policy);
+        mss::clamp::<F>(packet, &meta.layers, [meta.interface, egress], ctx.snapshot);
     }
 }
 
 /// What most packets are: plain, to a gateway that is known, on a link that takes them as they are, by an interface
 /// that asks for no check of the source. False, and nothing done, where it is another.
 #[inline(always)]
-fn quick<F: Family>(
-    slot: Slot,
+fn forward_plain<F: Family>(
+    slot: BufferIndex,
     packet: &mut Packet<'_>,
     meta: &mut Meta,
     route: u32,
     lists: &mut Lists,
-    ways: &mut Ways,
-    exit: &Exit<'_>,
+    ways: &mut AdjacencyCache,
+    exit: &OutputContext<'_>,
 ) -> bool {
     let layers = &meta.layers;
     let bytes = packet.len();
     let length = layers.end.saturating_sub(layers.l3);
-    if !meta.own()
+    if !meta.is_from_gateway()
         && layers.ttl > 1
-        && let Some(hop) = exit.paths.bound(route)
+        && let Some(hop) = exit.paths.resolved_gateway(route)
         && let Some(way) = ways.of(hop, exit)
         && length <= way.mtu
         && way.takes(layers)
@@ -229,42 +234,42 @@ fn quick<F: Family>(
 }
 
 #[inline(always)]
-fn step<F: Family>(
-    slot: Slot,
+fn forward_one<F: Family>(
+    slot: BufferIndex,
     packet: &mut Packet<'_>,
     meta: &mut Meta,
-    destination: Destination,
+    destination: ForwardingDecision,
     lists: &mut Lists,
-    ctx: &Ctx<'_, '_>,
-    ways: &mut Ways,
+    ctx: &NodeContext<'_, '_>,
+    ways: &mut AdjacencyCache,
 ) {
     let exit = ctx.exit();
-    let (layers, own) = (&meta.layers, meta.own());
+    let (layers, own) = (&meta.layers, meta.is_from_gateway());
     // Before anything is asked or answered for a source that may be forged.
     if !own
-        && destination != Destination::Local
+        && destination != ForwardingDecision::Local
         && let Err(reason) = validate::<F>(ctx, meta.interface, layers, packet.bytes())
     {
-        return lists.discard(slot, reason);
+        return lists.drop_packet(slot, reason);
     }
     let hop = match destination {
-        Destination::Hop(hop) => hop,
-        Destination::Unknown(wanted) => return lists.wait(slot, Some(wanted)),
-        Destination::Local if own => return lists.discard(slot, Own::NoLocalService),
-        Destination::Local => return deliver(slot, packet, layers, lists),
-        Destination::Refused(reason) if own => return lists.discard(slot, reason),
-        Destination::Refused(reason) => return refuse(slot, reason, lists),
+        ForwardingDecision::Hop(hop) => hop,
+        ForwardingDecision::Unknown(wanted) => return lists.wait_for_neighbour(slot, Some(wanted)),
+        ForwardingDecision::Local if own => return lists.drop_packet(slot, Own::NoLocalService),
+        ForwardingDecision::Local => return deliver(slot, packet, layers, lists),
+        ForwardingDecision::Refused(reason) if own => return lists.drop_packet(slot, reason),
+        ForwardingDecision::Refused(reason) => return refuse(slot, reason, lists),
     };
     if !own && layers.ttl <= 1 {
-        return lists.complain(slot, Complaint::TimeExceeded, Route::TtlExceeded);
+        return lists.icmp_error(slot, IcmpError::TimeExceeded, Route::TtlExceeded);
     }
     // The neighbour first: a packet that has to wait is parked as it came.
     let Some(way) = ways.of(hop, &exit) else {
-        return lists.wait(slot, ctx.paths.wanted(hop));
+        return lists.wait_for_neighbour(slot, ctx.paths.unresolved(hop));
     };
     let cut = layers.end.saturating_sub(layers.l3) > way.mtu;
-    if cut && (F::SIX || dont_fragment(packet.bytes(), layers)) {
-        return lists.complain(slot, Complaint::TooBig(way.mtu), Route::TooBig);
+    if cut && (F::IS_V6 || dont_fragment(packet.bytes(), layers)) {
+        return lists.icmp_error(slot, IcmpError::TooBig(way.mtu), Route::TooBig);
     }
     if !own {
         if hop.interface() == usize::from(meta.interface) {
@@ -273,66 +278,66 @@ fn step<F: Family>(
         decrement::<F>(packet, layers);
     }
     if cut {
-        return lists.cut(slot, hop);
+        return lists.fragment(slot, hop);
     }
     send(way, slot, packet, meta, lists, &exit);
 }
 
 /// For the gateway itself, which looks at headers behind those of IP, as nobody before may have.
 #[inline(never)]
-fn deliver(slot: Slot, packet: &Packet<'_>, layers: &Layers, lists: &mut Lists) {
+fn deliver(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, lists: &mut Lists) {
     match validity::validate_headers(packet.bytes(), layers) {
         Ok(()) => put(&mut lists.gateway, slot),
-        Err(fault) => lists.discard(slot, fault),
+        Err(fault) => lists.drop_packet(slot, fault),
     }
 }
 
 #[cold]
-fn refuse(slot: Slot, reason: Route, lists: &mut Lists) {
-    match Complaint::of(reason) {
-        Some(complaint) => lists.complain(slot, complaint, reason),
-        None => lists.discard(slot, reason),
+fn refuse(slot: BufferIndex, reason: Route, lists: &mut Lists) {
+    match IcmpError::of(reason) {
+        Some(complaint) => lists.icmp_error(slot, complaint, reason),
+        None => lists.drop_packet(slot, reason),
     }
 }
 
 /// Link-local addresses have no route: they are the gateway's own, or a neighbour's that it answers (RFC 4291, 2.5.6).
 #[cold]
-fn on_link<F: Family>(address: F::Address, meta: &Meta, ctx: &Ctx<'_, '_>) -> Destination {
+fn on_link<F: Family>(address: F::Address, meta: &Meta, ctx: &NodeContext<'_, '_>) -> ForwardingDecision {
     let plain = F::address(address);
     let owns = ctx
-        .policy
+        .snapshot
         .interface(meta.interface)
         .is_some_and(|interface| interface.link.owns(plain));
-    match (owns, meta.own()) {
-        (true, _) => Destination::Local,
-        (false, true) => ctx.paths.neighbour(Wanted {
+    match (owns, meta.is_from_gateway()) {
+        (true, _) => ForwardingDecision::Local,
+        (false, true) => ctx.paths.neighbour(UnresolvedNeighbour {
             interface: meta.interface,
             address: plain,
         }),
-        (false, false) => Destination::Refused(Route::LinkLocal),
+        (false, false) => ForwardingDecision::Refused(Route::LinkLocal),
     }
 }
 
 #[inline(always)]
-fn validate<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, layers: &Layers, frame: &[u8]) -> Result<(), Route> {
+fn validate<F: Family>(ctx: &NodeContext<'_, '_>, interface: u16, layers: &Layers, frame: &[u8]) -> Result<(), Route> {
     let validation = validation(ctx, interface);
-    if F::SIX && F::address(F::addresses(layers, frame).0).is_link_local() {
+    if F::IS_V6 && F::address(F::addresses(layers, frame).0).is_link_local() {
         return Err(Route::LinkLocal);
     }
     if validation == SourceValidation::Off {
         return Ok(());
     }
-    let (router, source) = (ctx.policy.router_of(interface), F::addresses(layers, frame).0);
+    let (router, source) = (ctx.snapshot.router_of(interface), F::addresses(layers, frame).0);
     ctx.paths.validate_source::<F>(validation, router, interface, source)
 }
 
-fn redirects(ctx: &Ctx<'_, '_>, interface: u16) -> bool {
-    let interface = ctx.policy.interface(interface);
+fn redirects(ctx: &NodeContext<'_, '_>, interface: u16) -> bool {
+    let interface = ctx.snapshot.interface(interface);
     interface.is_some_and(|interface| interface.neighbours.redirects)
 }
 
-fn validation(ctx: &Ctx<'_, '_>, interface: u16) -> SourceValidation {
-    ctx.policy
+fn validation(ctx: &NodeContext<'_, '_>, interface: u16) -> SourceValidation {
+    ctx.snapshot
         .interface(interface)
         .map_or(SourceValidation::Strict, |interface| interface.validation)
 }

@@ -13,39 +13,39 @@ use sluice_wire::ethernet::{self, multicast4, multicast6};
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Class, Flags, Fragment};
 
-use crate::batch::{Batch, Complaint, Hop, Lists, Meta, Origin, Slots, put};
-use crate::context::Ctx;
+use crate::batch::{AdjacencyIndex, Batch, BufferIndices, IcmpError, Lists, Meta, Origin, put};
+use crate::context::NodeContext;
+use crate::creation::{self, NewSessions};
 use crate::family::{Family, Session, V4, V6};
-use crate::io::{HAND, Slot};
-use crate::local;
-use crate::nodes::decide::{self, Plan, Translation};
-use crate::nodes::established::{follow, translate};
-use crate::nodes::output::{Ways, output, send};
+use crate::forwarding::{ForwardingDecision, UnresolvedNeighbour};
+use crate::input_filter;
+use crate::io::{BURST_BUFFERS, BufferIndex};
+use crate::mss;
+use crate::nodes::output::{AdjacencyCache, output, send};
+use crate::nodes::session_lookup::{track, translate};
+use crate::nodes::slow_path::{self, FlowDecision, FlowTranslation};
 use crate::nodes::{dont_fragment, leave};
-use crate::opening::{self, Openings};
-use crate::paths::{Destination, Wanted};
-use crate::policy::{Interface, Policy};
 use crate::reason::Own;
-use crate::segment_size;
+use crate::snapshot::{Interface, Snapshot};
 
 /// Whom a frame is for.
-enum To {
+enum FrameTarget {
     /// A group, or everybody, on the link.
     Group([u8; 6]),
     /// A neighbour on the link.
-    Neighbour(Wanted),
+    Neighbour(UnresolvedNeighbour),
     /// Somebody elsewhere: routes say.
     Routed,
 }
 
 /// Send what hosts send.
 #[inline(never)]
-pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     let exit = ctx.exit();
     for slot in std::mem::take(&mut lists.host) {
         let meta = *batch.meta(slot);
         if meta.layers.class == Class::Ipv4
-            && may_answer(ctx.policy, meta.interface)
+            && may_answer(ctx.snapshot, meta.interface)
             && !lists.is_sessionless(slot)
             && !meta.layers.flags.has(Flags::MULTICAST)
         {
@@ -56,26 +56,30 @@ pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>)
             continue;
         }
         let packet = &mut batch.packets[slot as usize];
-        local::sent(ctx, &meta, packet.bytes());
-        let Some(interface) = ctx.policy.interface(meta.interface).filter(|interface| interface.host) else {
-            lists.discard(slot, Own::InterfaceGone);
+        input_filter::sent(ctx, &meta, packet.bytes());
+        let Some(interface) = ctx
+            .snapshot
+            .interface(meta.interface)
+            .filter(|interface| interface.host)
+        else {
+            lists.drop_packet(slot, Own::InterfaceGone);
             continue;
         };
-        let too_long = meta.layers.end.saturating_sub(meta.layers.l3) > ctx.policy.mtu(meta.interface, ctx.now);
-        let (hop, mac) = match whom(&meta, packet.bytes(), interface) {
-            To::Group(_) if too_long => {
-                lists.discard(slot, sluice_route::Reason::TooBig);
+        let too_long = meta.layers.end.saturating_sub(meta.layers.l3) > ctx.snapshot.mtu(meta.interface, ctx.now);
+        let (hop, mac) = match frame_target(&meta, packet.bytes(), interface) {
+            FrameTarget::Group(_) if too_long => {
+                lists.drop_packet(slot, sluice_route::Reason::TooBig);
                 continue;
             }
-            To::Group(mac) => (Hop::bridge(meta.interface), mac),
-            To::Neighbour(wanted) if !too_long => match ctx.paths.neighbour(wanted) {
-                Destination::Hop(hop) if let Some(mac) = ctx.paths.mac(hop) => (hop, mac),
+            FrameTarget::Group(mac) => (AdjacencyIndex::bridge(meta.interface), mac),
+            FrameTarget::Neighbour(wanted) if !too_long => match ctx.paths.neighbour(wanted) {
+                ForwardingDecision::Hop(hop) if let Some(mac) = ctx.paths.mac(hop) => (hop, mac),
                 _ => {
-                    lists.wait(slot, Some(wanted));
+                    lists.wait_for_neighbour(slot, Some(wanted));
                     continue;
                 }
             },
-            To::Neighbour(_) | To::Routed => {
+            FrameTarget::Neighbour(_) | FrameTarget::Routed => {
                 match meta.layers.class {
                     Class::Ipv6 => put(V6::forwards(lists), slot),
                     _ => put(V4::forwards(lists), slot),
@@ -89,34 +93,34 @@ pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>)
 }
 
 /// Whether what a host sends by an interface may belong to sessions.
-pub fn may_answer(policy: &Policy, interface: u16) -> bool {
-    let spread = policy.nat4.spread.as_ref();
-    let context = policy.interface(interface).map_or(0, |interface| interface.context);
+pub fn may_answer(snapshot: &Snapshot, interface: u16) -> bool {
+    let spread = snapshot.nat4.spread.as_ref();
+    let context = snapshot.interface(interface).map_or(0, |interface| interface.context);
     spread.is_some_and(|spread| spread.has_host(context))
 }
 
 /// What hosts have sent and no session knows goes out as it is, or opens a session where rules are about it: the slots of others
 /// are left.
-pub fn open<F: Family>(
-    slots: &mut Slots,
+pub fn create_sessions<F: Family>(
+    slots: &mut BufferIndices,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    openings: &mut Openings<F>,
-    ctx: &Ctx<'_, '_>,
+    openings: &mut NewSessions<F>,
+    ctx: &NodeContext<'_, '_>,
 ) {
     slots.retain(|slot| {
         let meta = batch.meta(*slot);
-        if !meta.own() {
+        if !meta.is_from_gateway() {
             return true;
         }
         let frame = batch.packets[*slot as usize].bytes();
-        let key = F::key(&meta.layers, frame, ctx.policy.context(meta, frame));
-        match plan::<F>(ctx, meta, &key, None) {
-            Plan::Session(translation) => openings.ask(*slot, key, translation),
-            Plan::Wait(wanted) => lists.wait(*slot, Some(wanted)),
-            Plan::Drop(reason) => lists.discard(*slot, reason),
+        let key = F::key(&meta.layers, frame, ctx.snapshot.context(meta, frame));
+        match decide::<F>(ctx, meta, &key, None) {
+            FlowDecision::Session(translation) => openings.push(*slot, key, translation),
+            FlowDecision::Wait(wanted) => lists.wait_for_neighbour(*slot, Some(wanted)),
+            FlowDecision::Drop(reason) => lists.drop_packet(*slot, reason),
             _ => {
-                lists.sessionless |= 1 << (*slot as usize % HAND);
+                lists.sessionless |= 1 << (*slot as usize % BURST_BUFFERS);
                 put(&mut lists.host, *slot);
             }
         }
@@ -126,31 +130,36 @@ pub fn open<F: Family>(
 
 /// What rules say of a flow that a host begins; of several hosts that a rule leads to, `host` stays the one that it has.
 #[cold]
-pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, host: Option<F::Address>) -> Plan<F> {
-    let (rules, tuple, protocol) = (&F::nat(ctx.policy).rules, F::tuple(key), F::protocol(key));
+pub fn decide<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    meta: &Meta,
+    key: &F::Key,
+    host: Option<F::Address>,
+) -> FlowDecision<F> {
+    let (rules, tuple, protocol) = (&F::nat(ctx.snapshot).rules, F::tuple(key), F::protocol(key));
     let layers = &meta.layers;
     let has_port = PortClass::of(protocol, <F::Address as sluice_nat::Address>::BITS).is_some();
-    let begins = protocol != TCP || opening::begins(layers);
+    let begins = protocol != TCP || creation::is_first_segment(layers);
     if !has_port || !begins || layers.flags.has(Flags(Flags::ICMP_ERROR.0 | Flags::ICMP_REPLY.0)) {
-        return Plan::Plain;
+        return FlowDecision::Plain;
     }
     let redirection = rules.match_host_destination(tuple, protocol);
     let target = match redirection.map(|decided| decided.action) {
         Some(rule::Destination::To(target)) => Some(target),
-        Some(rule::Destination::Among(set, port)) => match decide::choose::<F>(ctx, key, set, port, host) {
+        Some(rule::Destination::Among(set, port)) => match slow_path::choose::<F>(ctx, key, set, port, host) {
             Ok(target) => Some(target),
             Err(plan) => return plan,
         },
         Some(rule::Destination::Exempt) | None => None,
     };
-    let router = ctx.policy.router_of(meta.interface);
+    let router = ctx.snapshot.router_of(meta.interface);
     let address = target.map_or(tuple.destination(), |target| target.address);
-    let lookup = ctx.policy.lookup::<F>(router, tuple.source());
+    let lookup = ctx.snapshot.lookup::<F>(router, tuple.source());
     let there = match ctx.paths.find::<F>(lookup, address, || F::hash_one(ctx.hasher, key)) {
-        Destination::Hop(hop) => Ok(hop),
-        Destination::Unknown(wanted) => Err(wanted),
+        ForwardingDecision::Hop(hop) => Ok(hop),
+        ForwardingDecision::Unknown(wanted) => Err(wanted),
         // What it is to become of that routes say once more.
-        Destination::Local | Destination::Refused(_) => return Plan::Plain,
+        ForwardingDecision::Local | ForwardingDecision::Refused(_) => return FlowDecision::Plain,
     };
     let out = there.map_or_else(|wanted| wanted.interface, |hop| hop.interface() as u16);
     let sourcing = rules.match_host_source(tuple, protocol, out);
@@ -160,11 +169,11 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, host: Optio
         Some(SourceAction::Exempt) | None => (None, None),
     };
     if target.is_none() && pool.is_none() && outside.is_none() {
-        return Plan::Plain;
+        return FlowDecision::Plain;
     }
     let there = match there {
         Ok(hop) => hop,
-        Err(wanted) => return Plan::Wait(wanted),
+        Err(wanted) => return FlowDecision::Wait(wanted),
     };
     if meta.origin == Origin::Own {
         sourcing
@@ -173,14 +182,14 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, host: Optio
         redirection
             .into_iter()
             .for_each(|decided| rules.count_destination(decided.rule, 1));
-        decide::count_host::<F>(rules, &redirection, target);
+        slow_path::count_host::<F>(rules, &redirection, target);
     }
-    Plan::Session(Translation {
+    FlowDecision::Session(FlowTranslation {
         target,
         pool,
         outside,
         mapped: None,
-        hops: [there, Hop::LOCAL],
+        hops: [there, AdjacencyIndex::LOCAL],
         answers: None,
     })
 }
@@ -188,14 +197,14 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, host: Optio
 /// What a host has sent of a session: translated, and not counted down.
 #[cold]
 pub fn answer<F: Family>(
-    slot: Slot,
+    slot: BufferIndex,
     (index, direction): (RecordIndex, Direction),
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
-    ways: &mut Ways,
+    ctx: &mut NodeContext<'_, '_>,
+    ways: &mut AdjacencyCache,
 ) {
-    let meta = &mut batch.meta[slot as usize % HAND];
+    let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     let packet = &mut batch.packets[slot as usize];
     let (layers, exit) = (meta.layers, ctx.exit());
     let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
@@ -203,56 +212,56 @@ pub fn answer<F: Family>(
         let session = *F::table_ref(shard).get(index)?;
         Some((shard, session))
     }) else {
-        return lists.discard(slot, Own::Forgotten);
+        return lists.drop_packet(slot, Own::Forgotten);
     };
-    let hop = session.hop(direction);
-    if hop == Hop::LOCAL || hop == Hop::HAIRPIN {
-        return lists.discard(slot, Own::Loop);
+    let hop = session.adjacency(direction);
+    if hop == AdjacencyIndex::LOCAL || hop == AdjacencyIndex::HAIRPIN {
+        return lists.drop_packet(slot, Own::Loop);
     }
-    if hop == Hop::UNROUTED && !layers.flags.has(Flags::ICMP_ERROR) {
-        return put(F::revises(lists), slot);
+    if hop == AdjacencyIndex::UNRESOLVED && !layers.flags.has(Flags::ICMP_ERROR) {
+        return put(F::revalidates(lists), slot);
     }
     let Some(way) = ways.of(hop, &exit) else {
-        return lists.wait(slot, exit.paths.wanted(hop));
+        return lists.wait_for_neighbour(slot, exit.paths.unresolved(hop));
     };
     let length = layers.end.saturating_sub(layers.l3);
     let cut = length > way.mtu;
-    if cut && (F::SIX || dont_fragment(packet.bytes(), &layers)) {
-        return lists.complain(slot, Complaint::TooBig(way.mtu), sluice_route::Reason::TooBig);
+    if cut && (F::IS_V6 || dont_fragment(packet.bytes(), &layers)) {
+        return lists.icmp_error(slot, IcmpError::TooBig(way.mtu), sluice_route::Reason::TooBig);
     }
     let tracked = match translate::<F>(packet.bytes_mut(), &layers, &session, direction, 0) {
         Ok(tracked) => tracked,
-        Err(reason) => return lists.discard(slot, reason),
+        Err(reason) => return lists.drop_packet(slot, reason),
     };
-    if segment_size::is_offered(&layers) {
-        segment_size::limit::<F>(packet, &layers, [meta.interface, hop.interface() as u16], exit.policy);
+    if mss::has_mss(&layers) {
+        mss::clamp::<F>(packet, &layers, [meta.interface, hop.interface() as u16], exit.snapshot);
     }
     if let Some(session) = F::table(shard).get_mut(index) {
         let track = session.track_mut();
         track.packets[direction as usize] += 1;
         track.bytes[direction as usize] += u64::from(length);
     }
-    follow::<F>(tracked, shard, index, direction, exit.policy, exit.now);
+    track::<F>(tracked, shard, index, direction, exit.snapshot, exit.now);
     match cut {
-        true => lists.cut(slot, hop),
+        true => lists.fragment(slot, hop),
         false => send(way, slot, packet, meta, lists, &exit),
     }
 }
 
-fn whom(meta: &Meta, frame: &[u8], interface: &Interface) -> To {
+fn frame_target(meta: &Meta, frame: &[u8], interface: &Interface) -> FrameTarget {
     let address = match meta.layers.class {
         Class::Ipv6 => V6::address(V6::addresses(&meta.layers, frame).1),
         _ => V4::address(V4::addresses(&meta.layers, frame).1),
     };
     match address {
-        Address::V4(group) if group >> 28 == 0xe => To::Group(multicast4(group)),
-        Address::V6(group) if group >> 120 == 0xff => To::Group(multicast6(group)),
-        Address::V4(all) if all == u32::MAX || is_broadcast(all, interface) => To::Group(ethernet::BROADCAST),
-        address if interface.link.has_neighbour(address) => To::Neighbour(Wanted {
+        Address::V4(group) if group >> 28 == 0xe => FrameTarget::Group(multicast4(group)),
+        Address::V6(group) if group >> 120 == 0xff => FrameTarget::Group(multicast6(group)),
+        Address::V4(all) if all == u32::MAX || is_broadcast(all, interface) => FrameTarget::Group(ethernet::BROADCAST),
+        address if interface.link.has_neighbour(address) => FrameTarget::Neighbour(UnresolvedNeighbour {
             interface: meta.interface,
             address,
         }),
-        _ => To::Routed,
+        _ => FrameTarget::Routed,
     }
 }
 

@@ -15,53 +15,60 @@ use sluice_wire::tcp::Reset;
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Checksums, Direction, Fault};
 
-use crate::batch::{Batch, Complaint, Hop, Lists, Meta, put};
-use crate::context::Ctx;
+use crate::batch::{AdjacencyIndex, Batch, IcmpError, Lists, Meta, put};
+use crate::context::NodeContext;
 use crate::counters::WorkerCounters;
 use crate::family::{Family, Session};
-use crate::inspection::assembly::{Piece, Placed};
-use crate::inspection::sight::{ends, facts, payload};
-use crate::inspection::{Alert, AlertQueue, Inspect, Inspecting, Inspection, Shed, Soon, Told};
-use crate::io::{HAND, Slot};
-use crate::nodes::fragments::datagram_key;
+use crate::inspection::classification::{ends, facts, payload};
+use crate::inspection::reassembly::{FragmentOutcome, FragmentSpan};
+use crate::inspection::{
+    Alert, AlertQueue, FlowPrefetch, FragmentNote, InspectState, InspectionPolicy, Inspector, Shed,
+};
+use crate::io::{BURST_BUFFERS, BufferIndex};
+use crate::nodes::virtual_reassembly::datagram_key;
 use crate::reason::Own;
-use crate::records::{About, Ending, Said, flow_number};
-use crate::shard::{self, Shard, tell_end};
+use crate::records::{About, EndReason, RecordKind, flow_number};
+use crate::shard::{self, Shard, log_end};
 use crate::time::Now;
 
 /// A packet of an inspected session.
 struct Packet<'a, F: Family> {
-    slot: Slot,
+    slot: BufferIndex,
     index: RecordIndex,
     direction: Direction,
     session: F::Session,
     ends: Ends,
     meta: Meta,
-    inspection: &'a Inspection,
+    inspection: &'a InspectionPolicy,
     settings: Settings,
 }
 
 /// Inspect.
 #[inline(never)]
-pub fn inspect<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>, work: &mut Inspecting) {
-    let policy = ctx.policy;
+pub fn inspect<F: Family>(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    work: &mut Inspector,
+) {
+    let snapshot = ctx.snapshot;
     let packets = std::mem::take(F::inspects(lists));
     if packets.is_empty() {
         return;
     }
-    work.follow(policy.inspected);
-    let soon = Soon::of::<F>(&packets, batch, ctx.shards);
+    work.follow(snapshot.inspected);
+    let soon = FlowPrefetch::of::<F>(&packets, batch, ctx.shards);
     for (place, &(slot, index, direction)) in packets.iter().enumerate() {
-        soon.ask(place, &packets, batch, ctx.shards);
-        let Some(inspection) = policy.inspection.as_deref() else {
-            go_on::<F>(slot, lists);
+        soon.prefetch(place, &packets, batch, ctx.shards);
+        let Some(inspection) = snapshot.inspection.as_deref() else {
+            forward::<F>(slot, lists);
             continue;
         };
         let meta = *batch.meta(slot);
         let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut);
         let session = shard.and_then(|shard| F::table_ref(shard).get(index).copied());
         let Some(session) = session else {
-            lists.discard(slot, Own::Forgotten);
+            lists.drop_packet(slot, Own::Forgotten);
             continue;
         };
         let packet = Packet::<F> {
@@ -84,54 +91,54 @@ fn one<F: Family>(
     mut packet: Packet<'_, F>,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
-    work: &mut Inspecting,
+    ctx: &mut NodeContext<'_, '_>,
+    work: &mut Inspector,
 ) {
     let (slot, meta) = (packet.slot, packet.meta);
     let tools = ctx.tools();
     let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut) else {
-        return lists.discard(slot, Own::Forgotten);
+        return lists.drop_packet(slot, Own::Forgotten);
     };
-    shard.follow_rules(ctx.policy.inspected, ctx.now);
+    shard.follow_rules(ctx.snapshot.inspected, ctx.now);
     // An error about a flow is none of its data.
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         return skip::<F>(slot, Skipped::IcmpError, lists, ctx.counters);
     }
     // What was decided before, and what is shed, costs no work.
     let open = match packet.session.inspect() {
-        Inspect::Flow(handle) => Some(FlowHandle(handle)),
-        Inspect::Nothing
-        | Inspect::Wanted
-        | Inspect::Left
-        | Inspect::Sought
-        | Inspect::Remarked
-        | Inspect::Denied(_) => None,
+        InspectState::Flow(handle) => Some(FlowHandle(handle)),
+        InspectState::Nothing
+        | InspectState::Wanted
+        | InspectState::Left
+        | InspectState::Sought
+        | InspectState::Remarked
+        | InspectState::Denied(_) => None,
     };
     let decided = open
         .zip(shard.inspector.as_deref_mut())
         .and_then(|(handle, inspector)| inspector.decided(handle, ctx.now.nanoseconds));
     if let Some(verdict) = decided.or_else(|| shed(&mut packet, open, shard, work)) {
-        return settle(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
+        return finish(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
     }
-    if packet.session.inspect() == Inspect::Wanted
+    if packet.session.inspect() == InspectState::Wanted
         && packet.inspection.bypass.iter().any(|class| class.has(&packet.ends))
     {
         let verdict = Verdict::Leave(Some(Skipped::Class));
-        return settle(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
+        return finish(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
     }
     let Some(handle) = flow::<F>(shard, packet.index, &packet.session, ctx.now) else {
-        // No place: what the policy for want of memory says.
+        // No place: what the snapshot for want of memory says.
         let verdict = match packet.settings.policy(Exception::NoMemory) {
             Policy::Pass => Verdict::Skip(Skipped::NoMemory),
             Policy::Bypass => Verdict::Leave(Some(Skipped::NoMemory)),
             Policy::DropPacket | Policy::DropFlow => Verdict::Drop(Reason::FlowsFull),
         };
-        return settle(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
+        return finish(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
     };
     let frame = &mut batch.packets[slot as usize];
     let layers = &meta.layers;
     let (checksums, frame) = (frame.checksums(), frame.bytes_mut());
-    let mut look = Look {
+    let mut look = InspectContext {
         packet: &packet,
         handle,
         shard,
@@ -140,33 +147,39 @@ fn one<F: Family>(
         ends: &tools,
     };
     if layers.fragment != Fragment::Whole {
-        let context = ctx.policy.context(&meta, frame);
+        let context = ctx.snapshot.context(&meta, frame);
         return fragment(&mut look, context, frame, lists, work);
     }
     let verdict = match checksums {
         Checksums::BadL4 => look.exception(Exception::BadChecksum),
         _ => {
             let facts = facts(layers, layers.datagram(frame), layers.payload(frame));
-            look.ask(facts, layers.payload_mut(frame), &mut work.tools, &mut work.alerts)
+            look.inspect_payload(facts, layers.payload_mut(frame), &mut work.tools, &mut work.alerts)
         }
     };
-    settle(&packet, verdict, &[], look.shard, Some(batch), lists, &tools, work);
+    finish(&packet, verdict, &[], look.shard, Some(batch), lists, &tools, work);
 }
 
 /// What a packet is looked at with.
-struct Look<'a, 'm, F: Family> {
+struct InspectContext<'a, 'm, F: Family> {
     packet: &'a Packet<'a, F>,
     handle: FlowHandle,
     shard: &'a mut Shard<'m>,
     now: u64,
     counters: &'a WorkerCounters,
     /// What it takes to end a flow, and to tell of it.
-    ends: &'a shard::Tools<'a>,
+    ends: &'a shard::SessionTools<'a>,
 }
 
-impl<F: Family> Look<'_, '_, F> {
+impl<F: Family> InspectContext<'_, '_, F> {
     /// What is to become of a packet with this transport header and payload.
-    fn ask(&mut self, facts: Facts, segment: &mut [u8], tools: &mut Tools, alerts: &mut AlertQueue) -> Verdict {
+    fn inspect_payload(
+        &mut self,
+        facts: Facts,
+        segment: &mut [u8],
+        tools: &mut Tools,
+        alerts: &mut AlertQueue,
+    ) -> Verdict {
         let Packet {
             session,
             ends,
@@ -194,7 +207,7 @@ impl<F: Family> Look<'_, '_, F> {
                 packets: track.packets,
                 bytes: track.bytes,
             };
-            alerts.tell(alert, counters);
+            alerts.push(alert, counters);
         };
         // What is said is the flow's, whose client comes first.
         let client = match direction {
@@ -206,7 +219,7 @@ impl<F: Family> Look<'_, '_, F> {
                 service: Some(transaction.service),
                 ..About::packet(at, flow_number(number, flow), &client, session.interface())
             };
-            records.tell(about, Said::Transaction(*transaction), counters);
+            records.push(about, RecordKind::Transaction(*transaction), counters);
         };
         let mut round = Round {
             settings,
@@ -247,7 +260,7 @@ impl<F: Family> Look<'_, '_, F> {
     /// Drop it, and tell of that.
     fn refuse(&mut self, reason: Reason, lists: &mut Lists) {
         tell_drop(self.packet, self.shard, reason, self.ends);
-        lists.discard(self.packet.slot, reason);
+        lists.drop_packet(self.packet.slot, reason);
     }
 
     /// What is to become of a packet that can't be inspected.
@@ -263,19 +276,19 @@ impl<F: Family> Look<'_, '_, F> {
 /// A fragment waits until its datagram is whole; then all of it is looked at.
 #[cold]
 fn fragment<F: Family>(
-    look: &mut Look<'_, '_, F>,
+    look: &mut InspectContext<'_, '_, F>,
     context: u32,
     frame: &[u8],
     lists: &mut Lists,
-    work: &mut Inspecting,
+    work: &mut Inspector,
 ) {
     let Packet { slot, meta, .. } = *look.packet;
     let key = datagram_key(frame, &meta, context);
-    let Some(piece) = Piece::read(&meta.layers, frame) else {
+    let Some(piece) = FragmentSpan::read(&meta.layers, frame) else {
         return look.refuse(Reason::FragmentMisfit, lists);
     };
-    let told = told(&meta);
-    while let Some(oldest) = work.assemblies.giving_way(&key, &piece) {
+    let told = fragment_note(&meta);
+    while let Some(oldest) = work.assemblies.victim(&key, &piece) {
         look.counters.limits.add(Limit::FragmentsGaveWay as usize, 1);
         for ticket in work.assemblies.take_tickets(oldest) {
             give_up(ticket, Reason::FragmentsFull, lists, work);
@@ -283,7 +296,7 @@ fn fragment<F: Family>(
         work.assemblies.clear(oldest);
     }
     match work.assemblies.place(&key, meta.shard, piece, look.now) {
-        Placed::Refused(reason, spoilt) => {
+        FragmentOutcome::Refused(reason, spoilt) => {
             let tickets = spoilt.map(|place| work.assemblies.take_tickets(place));
             for ticket in tickets.into_iter().flatten() {
                 tell_drop(look.packet, look.shard, reason, look.ends);
@@ -291,7 +304,7 @@ fn fragment<F: Family>(
             }
             look.refuse(reason, lists);
         }
-        Placed::Waits(place) => {
+        FragmentOutcome::Waits(place) => {
             let ticket = work.holding.reserve(slot, told);
             work.assemblies.keep(place, ticket);
             match ticket {
@@ -299,20 +312,26 @@ fn fragment<F: Family>(
                 None => look.refuse(Reason::FragmentsFull, lists),
             }
         }
-        Placed::Whole(place) => whole(look, place, frame, lists, work),
+        FragmentOutcome::Whole(place) => whole(look, place, frame, lists, work),
     }
 }
 
 /// All fragments of a datagram are there, the last to come in the hand.
 #[cold]
-fn whole<F: Family>(look: &mut Look<'_, '_, F>, place: u32, frame: &[u8], lists: &mut Lists, work: &mut Inspecting) {
+fn whole<F: Family>(
+    look: &mut InspectContext<'_, '_, F>,
+    place: u32,
+    frame: &[u8],
+    lists: &mut Lists,
+    work: &mut Inspector,
+) {
     let (packet, layers) = (look.packet, look.packet.meta.layers);
     let datagram = layers.datagram(frame);
     let (payload, copy) = work.assemblies.payload(place);
     let mut verdict = match validity::validate_assembled(datagram, payload, &layers) {
         Ok(Validity::Valid) => {
             let facts = facts(&layers, datagram, payload);
-            look.ask(facts, payload, &mut work.tools, &mut work.alerts)
+            look.inspect_payload(facts, payload, &mut work.tools, &mut work.alerts)
         }
         Ok(Validity::LeftToOffload) | Err(Fault::BadTransportChecksum) => look.exception(Exception::BadChecksum),
         Err(_) => look.exception(Exception::Malformed),
@@ -323,7 +342,7 @@ fn whole<F: Family>(look: &mut Look<'_, '_, F>, place: u32, frame: &[u8], lists:
     }
     let others = work.assemblies.take_tickets(place);
     work.assemblies.clear(place);
-    settle(packet, verdict, &others, look.shard, None, lists, look.ends, work);
+    finish(packet, verdict, &others, look.shard, None, lists, look.ends, work);
 }
 
 /// What inspection says of a packet is done, and of the other fragments of its datagram.
@@ -331,15 +350,15 @@ fn whole<F: Family>(look: &mut Look<'_, '_, F>, place: u32, frame: &[u8], lists:
     clippy::too_many_arguments,
     reason = "what is said, of what, and everything that it is done with"
 )]
-fn settle<F: Family>(
+fn finish<F: Family>(
     packet: &Packet<'_, F>,
     verdict: Verdict,
     others: &[u32],
     shard: &mut Shard<'_>,
     batch: Option<&mut Batch<'_, '_>>,
     lists: &mut Lists,
-    tools: &shard::Tools<'_>,
-    work: &mut Inspecting,
+    tools: &shard::SessionTools<'_>,
+    work: &mut Inspector,
 ) {
     let (slot, counters) = (packet.slot, tools.counters);
     let skipped = match verdict {
@@ -354,17 +373,17 @@ fn settle<F: Family>(
             // An answer is made of what it is about, and of that there are several buffers here.
             let is_told = matches!(verdict, Verdict::Reject(_)) && packet.meta.layers.fragment == Fragment::Whole;
             return match packet.session.protocol() {
-                _ if !is_told => lists.discard(slot, reason),
+                _ if !is_told => lists.drop_packet(slot, reason),
                 // Whom it was for is told now; its sender, which must send again what nobody acknowledges, as it does.
                 protocol::TCP if reason == Reason::Signature && batch.is_some_and(|batch| reset(slot, batch)) => {
                     if let Some(counters) = counters.interfaces.get(packet.meta.interface as usize) {
                         counters.drop(reason.into());
                         counters.made.add(1);
                     }
-                    go_on::<F>(slot, lists);
+                    forward::<F>(slot, lists);
                 }
-                protocol::TCP => lists.complain(slot, Complaint::Reset, reason),
-                _ => lists.complain(slot, Complaint::Prohibited, reason),
+                protocol::TCP => lists.icmp_error(slot, IcmpError::Reset, reason),
+                _ => lists.icmp_error(slot, IcmpError::Prohibited, reason),
             };
         }
     };
@@ -373,7 +392,7 @@ fn settle<F: Family>(
         None => counters.inspected.add(count),
         Some(why) => counters.bypass(why, count),
     }
-    go_on_with::<F>(slot, &packet.meta, others, lists, work);
+    forward_fragment::<F>(slot, &packet.meta, others, lists, work);
     if matches!(verdict, Verdict::Leave(_)) {
         counters.left.add(1);
         leave::<F>(shard, packet, tools);
@@ -382,33 +401,44 @@ fn settle<F: Family>(
 
 /// A packet goes on behind the other fragments of its datagram: those that are parked in a later burst, and then all of
 /// them.
-fn go_on_with<F: Family>(slot: Slot, meta: &Meta, others: &[u32], lists: &mut Lists, work: &mut Inspecting) {
+fn forward_fragment<F: Family>(
+    slot: BufferIndex,
+    meta: &Meta,
+    others: &[u32],
+    lists: &mut Lists,
+    work: &mut Inspector,
+) {
     let holding = &mut work.holding;
-    if others.iter().all(|&ticket| holding.in_hand(ticket).is_some()) {
+    if others.iter().all(|&ticket| holding.in_burst(ticket).is_some()) {
         for &ticket in others {
-            if let Some(slot) = holding.take_from_hand(ticket) {
+            if let Some(slot) = holding.take_from_burst(ticket) {
                 work.parking.retain(|(held, _)| *held != slot);
-                go_on::<F>(slot, lists);
+                forward::<F>(slot, lists);
             }
         }
-        return go_on::<F>(slot, lists);
+        return forward::<F>(slot, lists);
     }
     others.iter().for_each(|&ticket| holding.pass(ticket));
-    match holding.reserve(slot, told(meta)) {
+    match holding.reserve(slot, fragment_note(meta)) {
         Some(ticket) => {
             put(&mut work.parking, (slot, ticket));
             holding.pass(ticket);
         }
-        None => go_on::<F>(slot, lists),
+        None => forward::<F>(slot, lists),
     }
 }
 
 /// Tell that a packet is dropped.
-fn tell_drop<F: Family>(packet: &Packet<'_, F>, shard: &mut Shard<'_>, reason: Reason, tools: &shard::Tools<'_>) {
+fn tell_drop<F: Family>(
+    packet: &Packet<'_, F>,
+    shard: &mut Shard<'_>,
+    reason: Reason,
+    tools: &shard::SessionTools<'_>,
+) {
     let (number, now, interface) = (shard.number, tools.now.nanoseconds, packet.meta.interface);
     let known = F::table_ref(shard).get(packet.index).map(Session::inspect);
     let story = match (known, shard.inspector.as_deref_mut()) {
-        (Some(Inspect::Flow(handle)), Some(inspector)) => inspector.story(FlowHandle(handle)),
+        (Some(InspectState::Flow(handle)), Some(inspector)) => inspector.story(FlowHandle(handle)),
         _ => None,
     };
     let about = || match &story {
@@ -422,14 +452,14 @@ fn tell_drop<F: Family>(packet: &Packet<'_, F>, shard: &mut Shard<'_>, reason: R
     let rule = story.and_then(|story| story.ended_by);
     let layers = &packet.meta.layers;
     let length = u32::from(layers.end.saturating_sub(layers.l3));
-    tools.records.tell_drop(about, reason, rule, length, tools.counters);
+    tools.records.push_drop(about, reason, rule, length, tools.counters);
 }
 
 /// A packet that waits is dropped: at once where it is in the hand.
-fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspecting) {
-    if let Some(slot) = work.holding.take_from_hand(ticket) {
+fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector) {
+    if let Some(slot) = work.holding.take_from_burst(ticket) {
         work.parking.retain(|(held, _)| *held != slot);
-        lists.discard(slot, reason);
+        lists.drop_packet(slot, reason);
     } else if work.given_up.len() < work.given_up.capacity() {
         work.given_up.push((ticket, reason));
     }
@@ -441,7 +471,7 @@ fn shed<F: Family>(
     packet: &mut Packet<'_, F>,
     open: Option<FlowHandle>,
     shard: &mut Shard<'_>,
-    work: &Inspecting,
+    work: &Inspector,
 ) -> Option<Verdict> {
     if !work.load.is_on() {
         return None;
@@ -468,26 +498,26 @@ fn shed<F: Family>(
 fn is_own_side<F: Family>(session: &F::Session, direction: Direction, interface: u16) -> bool {
     let [client, server] = [
         usize::from(session.interface()),
-        session.hop(Direction::Forward).interface(),
+        session.adjacency(Direction::Forward).interface(),
     ];
     let other = match direction {
         Direction::Forward => server,
         Direction::Reverse => client,
     };
-    client == server || server >= Hop::INTERFACES || usize::from(interface) != other
+    client == server || server >= AdjacencyIndex::MAX_INTERFACES || usize::from(interface) != other
 }
 
 /// Nothing of a flow is inspected any more.
-fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &shard::Tools<'_>) {
+fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &shard::SessionTools<'_>) {
     let number = shard.number;
     let Some(session) = F::table(shard).get_mut(packet.index) else {
         return;
     };
     let before = session.inspect();
-    session.set_inspect(Inspect::Left);
-    if let (Inspect::Flow(handle), Some(inspector)) = (before, shard.inspector.as_deref_mut()) {
+    session.set_inspect(InspectState::Left);
+    if let (InspectState::Flow(handle), Some(inspector)) = (before, shard.inspector.as_deref_mut()) {
         let handle = FlowHandle(handle);
-        tell_end::<F>(inspector, (number, handle), &packet.session, Ending::Bypass, tools);
+        log_end::<F>(inspector, (number, handle), &packet.session, EndReason::Bypass, tools);
         inspector.close(handle);
     }
 }
@@ -496,10 +526,14 @@ fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &shard
 fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Session, now: Now) -> Option<FlowHandle> {
     let inspector = shard.inspector.as_deref_mut()?;
     let gave_way = match session.inspect() {
-        Inspect::Flow(handle) if inspector.has(FlowHandle(handle)) => return Some(FlowHandle(handle)),
-        Inspect::Flow(_) => true,
-        Inspect::Wanted => false,
-        Inspect::Nothing | Inspect::Left | Inspect::Sought | Inspect::Remarked | Inspect::Denied(_) => return None,
+        InspectState::Flow(handle) if inspector.has(FlowHandle(handle)) => return Some(FlowHandle(handle)),
+        InspectState::Flow(_) => true,
+        InspectState::Wanted => false,
+        InspectState::Nothing
+        | InspectState::Left
+        | InspectState::Sought
+        | InspectState::Remarked
+        | InspectState::Denied(_) => return None,
     };
     let handle = inspector.open(session.protocol() == protocol::TCP)?;
     let client = ends::<F>(session, Direction::Forward);
@@ -507,13 +541,15 @@ fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Sessi
     if gave_way {
         inspector.resume(handle, session.track().tracking.initial_sequences());
     }
-    F::table(shard).get_mut(index)?.set_inspect(Inspect::Flow(handle.0));
+    F::table(shard)
+        .get_mut(index)?
+        .set_inspect(InspectState::Flow(handle.0));
     Some(handle)
 }
 
 /// A segment with data becomes the reset of its connection; false where it can't.
-fn reset(slot: Slot, batch: &mut Batch<'_, '_>) -> bool {
-    let meta = &mut batch.meta[slot as usize % HAND];
+fn reset(slot: BufferIndex, batch: &mut Batch<'_, '_>) -> bool {
+    let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     let packet = &mut batch.packets[slot as usize];
     let (begin, end) = (usize::from(meta.layers.l4), usize::from(meta.layers.end));
     let segment = packet.bytes().get(begin..end).unwrap_or_default();
@@ -525,20 +561,20 @@ fn reset(slot: Slot, batch: &mut Batch<'_, '_>) -> bool {
 }
 
 /// It goes on uninspected.
-fn skip<F: Family>(slot: Slot, why: Skipped, lists: &mut Lists, counters: &WorkerCounters) {
+fn skip<F: Family>(slot: BufferIndex, why: Skipped, lists: &mut Lists, counters: &WorkerCounters) {
     counters.bypass(why, 1);
-    go_on::<F>(slot, lists);
+    forward::<F>(slot, lists);
 }
 
 /// It goes on, and is not looked at again.
-fn go_on<F: Family>(slot: Slot, lists: &mut Lists) {
-    lists.passed |= 1 << (slot as usize % HAND);
+fn forward<F: Family>(slot: BufferIndex, lists: &mut Lists) {
+    lists.passed |= 1 << (slot as usize % BURST_BUFFERS);
     put(F::lookups(lists), slot);
 }
 
 /// What a fragment was told of its datagram.
-fn told(meta: &Meta) -> Told {
-    Told {
+fn fragment_note(meta: &Meta) -> FragmentNote {
+    FragmentNote {
         ports: (meta.layers.source_port, meta.layers.destination_port),
         identification: meta.identification,
     }

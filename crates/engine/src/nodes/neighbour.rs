@@ -12,16 +12,16 @@ use sluice_wire::layers::Class;
 use sluice_wire::ndp::{self, Message};
 use sluice_wire::{Packet, arp};
 
-use crate::batch::{Batch, Complaint, Lists, Meta, Note, Stage, put};
-use crate::context::{Ctx, Owner};
+use crate::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, put};
+use crate::context::{NodeContext, OwnerState};
 use crate::family::{Family, V4, V6};
-use crate::io::Slot;
+use crate::forwarding::ForwardingState;
+use crate::io::BufferIndex;
 use crate::nodes::parse::again;
 use crate::nodes::{bridge, subscriber};
-use crate::paths::Paths;
-use crate::policy::{Access, Interface, Policy};
 use crate::punt;
 use crate::reason::{Own, Reason};
+use crate::snapshot::{Interface, SiteClassifier, Snapshot};
 
 /// What a discovery message comes to.
 enum Outcome {
@@ -41,45 +41,45 @@ enum Outcome {
 
 /// Take in ARP and neighbour discovery.
 #[inline(never)]
-pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     for slot in std::mem::take(&mut lists.neighbour) {
         let meta = *batch.meta(slot);
         let now = ctx.now.nanoseconds;
-        let policy = ctx.policy;
+        let snapshot = ctx.snapshot;
         let Some(owner) = ctx.owner.as_deref_mut() else {
-            lists.hand_over(slot, policy.owner, Note::new(Stage::Gateway, &meta));
+            lists.hand_over(slot, snapshot.owner, HandOffNote::new(EntryPoint::Gateway, &meta));
             continue;
         };
         // What was asked for comes past the limits: nobody else can take its place.
         let is_awaited = is_awaited(batch.packets[slot as usize].bytes(), &meta, ctx.paths);
         if !is_awaited && !owner.policer.admits(Policed::Neighbour, meta.interface, now) {
-            lists.discard(slot, Own::PolicedNeighbour);
+            lists.drop_packet(slot, Own::PolicedNeighbour);
             continue;
         }
-        let Some(interface) = policy.interface(meta.interface) else {
-            lists.discard(slot, Own::InterfaceGone);
+        let Some(interface) = snapshot.interface(meta.interface) else {
+            lists.drop_packet(slot, Own::InterfaceGone);
             continue;
         };
         if meta.layers.class == Class::Arp
-            && let Some(host) = policy.host(meta.interface)
+            && let Some(host) = snapshot.host(meta.interface)
         {
-            host.count(punt::Class::Arp);
+            host.count(punt::PuntClass::Arp);
         }
         if meta.layers.class == Class::Arp
-            && let Some(sites) = policy.sites.as_deref()
-            && sites.is_door(meta.interface)
+            && let Some(sites) = snapshot.sites.as_deref()
+            && sites.is_access(meta.interface)
         {
-            hear_terminal(slot, &meta, sites, batch, lists, ctx);
+            receive_terminal_arp(slot, &meta, sites, batch, lists, ctx);
             continue;
         }
         let packet = &mut batch.packets[slot as usize];
-        if meta.layers.class == Class::Arp && claims(packet.bytes(), &meta, policy) {
+        if meta.layers.class == Class::Arp && is_conflict(packet.bytes(), &meta, snapshot) {
             put(&mut lists.subscriber, slot);
             continue;
         }
         let outcome = match meta.layers.class {
-            Class::Arp => hear_arp(packet, &meta, (interface, policy, ctx.paths), owner, now),
-            _ => hear_discovery(packet, &meta, (interface, ctx.paths), owner, now),
+            Class::Arp => receive_arp(packet, &meta, (interface, snapshot, ctx.paths), owner, now),
+            _ => receive_discovery(packet, &meta, (interface, ctx.paths), owner, now),
         };
         let outcome = match outcome {
             Outcome::Proxied => {
@@ -98,14 +98,18 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
                     counters.sent_bytes.add(packet.len() as u64);
                 }
                 batch.meta[slot as usize].egress = meta.interface;
-                match policy.sender(interface.port, ctx.own) {
+                match snapshot.sender(interface.port, ctx.own) {
                     None => lists.send(interface.port, slot),
                     Some(sender) => {
                         if let Some(counters) = counters {
                             counters.sent.add(1u64.wrapping_neg());
                             counters.sent_bytes.add((packet.len() as u64).wrapping_neg());
                         }
-                        lists.hand_over(slot, sender, Note::new(Stage::Finished(meta.interface), &meta));
+                        lists.hand_over(
+                            slot,
+                            sender,
+                            HandOffNote::new(EntryPoint::Finished(meta.interface), &meta),
+                        );
                     }
                 }
             }
@@ -115,13 +119,13 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
                 owner.advertise_soon(meta.interface, now);
             }
             Outcome::Punt => put(&mut lists.punt, slot),
-            Outcome::Drop(reason) => lists.discard(slot, reason),
+            Outcome::Drop(reason) => lists.drop_packet(slot, reason),
         }
     }
 }
 
 /// Whether a message answers a question of the gateway's that is open. Of those that feign to, the first closes it.
-fn is_awaited(frame: &[u8], meta: &Meta, paths: &Paths) -> bool {
+fn is_awaited(frame: &[u8], meta: &Meta, paths: &ForwardingState) -> bool {
     let sender = match meta.layers.class {
         Class::Arp => arp::Arp::new(meta.layers.datagram(frame))
             .filter(|message| message.operation() != arp::REQUEST)
@@ -137,22 +141,24 @@ fn is_awaited(frame: &[u8], meta: &Meta, paths: &Paths) -> bool {
 }
 
 /// Whether the gateway answers for an address on a link: its own, and outside addresses of translation that lie there.
-fn answers_for(interface: &Interface, policy: &Policy, address: u32) -> bool {
+fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let plain = Address::V4(address);
-    let own = || subscriber::is_own::<V4>(policy, interface.context, address);
+    let own = || subscriber::is_own::<V4>(snapshot, interface.context, address);
     interface.link.owns(plain)
-        || interface.outside && interface.link.is_on_link(plain) && (stands_in_for(interface, policy, address) || own())
+        || interface.outside
+            && interface.link.is_on_link(plain)
+            && (stands_in_for(interface, snapshot, address) || own())
 }
 
 /// Whether an address on a link is an outside address of translation, which has no other MAC address than the interface's.
-pub fn stands_in_for(interface: &Interface, policy: &Policy, address: u32) -> bool {
-    let (nat, context) = (&policy.nat4, interface.context);
+pub fn stands_in_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
+    let (nat, context) = (&snapshot.nat4, interface.context);
     interface.outside && (nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address))
 }
 
 /// Whether the gateway answers in the place of somebody whom a router's routes lead to by other interfaces: every way of several.
-fn answers_as_proxy<F: Family>(interface: &Interface, paths: &Paths, address: F::Address) -> bool {
-    if !interface.neighbours.proxy[usize::from(F::SIX)] || !F::address(address).is_host() {
+fn answers_as_proxy<F: Family>(interface: &Interface, paths: &ForwardingState, address: F::Address) -> bool {
+    if !interface.neighbours.proxy[usize::from(F::IS_V6)] || !F::address(address).is_host() {
         return false;
     }
     let route = F::route(paths, interface.router, address);
@@ -163,11 +169,11 @@ fn answers_as_proxy<F: Family>(interface: &Interface, paths: &Paths, address: F:
     paths.next_hops.members(route).all(leads_elsewhere)
 }
 
-fn hear_arp(
+fn receive_arp(
     packet: &mut Packet<'_>,
     meta: &Meta,
-    (interface, policy, paths): (&Interface, &Policy, &Paths),
-    owner: &mut Owner,
+    (interface, snapshot, paths): (&Interface, &Snapshot, &ForwardingState),
+    owner: &mut OwnerState,
     now: u64,
 ) -> Outcome {
     let Some(message) = arp::Arp::new(meta.layers.datagram(packet.bytes())) else {
@@ -175,7 +181,7 @@ fn hear_arp(
     };
     let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
     let asks = message.operation() == arp::REQUEST;
-    let ours = answers_for(interface, policy, target);
+    let ours = answers_for(interface, snapshot, target);
     // An ARP probe, which asks whether an address is free, has no sender address (RFC 5227): no proxy answers it.
     let proxied = !ours && asks && sender != 0 && sender != target && answers_as_proxy::<V4>(interface, paths, target);
     let for_us = ours || proxied;
@@ -184,11 +190,11 @@ fn hear_arp(
         (true, _) => Heard::Solicitation,
         (false, for_us) => Heard::Advertisement(Advertisement {
             // Where the interface has no address, the question was sent from another one.
-            solicited: for_us || !asks && policy.owns(interface, Address::V4(target)),
+            solicited: for_us || !asks && snapshot.owns(interface, Address::V4(target)),
             overrides: true,
         }),
     };
-    let Owner { keeper, actions, .. } = owner;
+    let OwnerState { keeper, actions, .. } = owner;
     if mac != interface.mac && interface.link.owns(Address::V4(sender)) {
         claimed(keeper, interface, Address::V4(sender), mac);
     }
@@ -209,7 +215,7 @@ fn hear_arp(
         };
     }
     // A site's address is where its virtual MAC is.
-    let own = own_mac(policy, meta, interface, target);
+    let own = own_mac(snapshot, meta, interface, target);
     let link = Link {
         source: own.unwrap_or(interface.mac),
         destination: mac,
@@ -232,8 +238,8 @@ fn claimed(keeper: &NeighbourKeeper, interface: &Interface, address: Address, ma
 }
 
 /// The virtual MAC by which a site has a public address that a question is about.
-fn own_mac(policy: &Policy, meta: &Meta, interface: &Interface, address: u32) -> Option<[u8; 6]> {
-    let sites = policy
+fn own_mac(snapshot: &Snapshot, meta: &Meta, interface: &Interface, address: u32) -> Option<[u8; 6]> {
+    let sites = snapshot
         .sites
         .as_deref()
         .filter(|sites| sites.is_public(meta.interface))?;
@@ -241,8 +247,8 @@ fn own_mac(policy: &Policy, meta: &Meta, interface: &Interface, address: u32) ->
 }
 
 /// Whether ARP says of a site's public address that it is somebody else's: who leased it is told.
-fn claims(frame: &[u8], meta: &Meta, policy: &Policy) -> bool {
-    let (Some(sites), Some(interface)) = (policy.sites.as_deref(), policy.interface(meta.interface)) else {
+fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> bool {
+    let (Some(sites), Some(interface)) = (snapshot.sites.as_deref(), snapshot.interface(meta.interface)) else {
         return false;
     };
     let Some(message) = arp::Arp::new(meta.layers.datagram(frame)).filter(|_| sites.is_public(meta.interface)) else {
@@ -253,28 +259,28 @@ fn claims(frame: &[u8], meta: &Meta, policy: &Policy) -> bool {
 }
 
 /// A terminal of a site asks for the gateway. Nothing is learned of it: its lease says where it is.
-fn hear_terminal(
-    slot: Slot,
+fn receive_terminal_arp(
+    slot: BufferIndex,
     meta: &Meta,
-    sites: &Access,
+    sites: &SiteClassifier,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &Ctx<'_, '_>,
+    ctx: &NodeContext<'_, '_>,
 ) {
     let packet = &mut batch.packets[slot as usize];
     let Some(message) = arp::Arp::new(meta.layers.datagram(packet.bytes())) else {
-        return lists.discard(slot, sluice_wire::Fault::BadArp);
+        return lists.drop_packet(slot, sluice_wire::Fault::BadArp);
     };
     let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
     let asks = message.operation() == arp::REQUEST;
     let Some(context) = sites.context_of_sender(meta.interface, &meta.layers, packet.bytes(), sender) else {
-        return lists.discard(slot, Own::SiteUnknown);
+        return lists.drop_packet(slot, Own::SiteUnknown);
     };
     if !sites.table.admits(site(context), RequestKind::Arp, ctx.now.nanoseconds) {
-        return lists.discard(slot, Own::SitePolicedArp);
+        return lists.drop_packet(slot, Own::SitePolicedArp);
     }
-    let Some(interface) = ctx.policy.interface(meta.interface) else {
-        return lists.discard(slot, Own::InterfaceGone);
+    let Some(interface) = ctx.snapshot.interface(meta.interface) else {
+        return lists.drop_packet(slot, Own::InterfaceGone);
     };
     // Terminals of a site answer each other themselves.
     if !asks || !interface.link.owns(Address::V4(target)) {
@@ -286,7 +292,7 @@ fn hear_terminal(
         destination: mac,
     };
     if !arp::emit_reply(packet, link, target, sender) {
-        return lists.discard(slot, Own::NoBuffer);
+        return lists.drop_packet(slot, Own::NoBuffer);
     }
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
         counters.taken_in.add(1);
@@ -295,11 +301,11 @@ fn hear_terminal(
     subscriber::answer(slot, mac, Some(tags), batch, lists, ctx);
 }
 
-fn hear_discovery(
+fn receive_discovery(
     packet: &mut Packet<'_>,
     meta: &Meta,
-    (interface, paths): (&Interface, &Paths),
-    owner: &mut Owner,
+    (interface, paths): (&Interface, &ForwardingState),
+    owner: &mut OwnerState,
     now: u64,
 ) -> Outcome {
     let message = match ndp::read(packet.bytes(), &meta.layers) {
@@ -313,7 +319,7 @@ fn hear_discovery(
         true => Outcome::Punt,
         false => Outcome::Taken,
     };
-    let Owner { keeper, actions, .. } = owner;
+    let OwnerState { keeper, actions, .. } = owner;
     let mut hear = |address: u128, mac, heard| {
         let address = Address::V6(address);
         let on_link = interface.link.has_neighbour(address);
@@ -389,25 +395,25 @@ fn hear_discovery(
 
 /// Park packets until their neighbour is known.
 #[inline(never)]
-pub fn wait(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+pub fn wait(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     for (slot, wanted) in std::mem::take(&mut lists.unresolved) {
         let meta = *batch.meta(slot);
-        let policy = ctx.policy;
-        let Some(Owner { keeper, actions, .. }) = ctx.owner.as_deref_mut() else {
-            lists.hand_over(slot, policy.owner, Note::new(Stage::Wait(wanted), &meta));
+        let snapshot = ctx.snapshot;
+        let Some(OwnerState { keeper, actions, .. }) = ctx.owner.as_deref_mut() else {
+            lists.hand_over(slot, snapshot.owner, HandOffNote::new(EntryPoint::Wait(wanted), &meta));
             continue;
         };
         let emit = &mut |action: Action| put(actions, action);
         match keeper.resolve(wanted.interface, wanted.address, ctx.now.nanoseconds, emit) {
             Resolution::Pending(neighbour) => put(&mut lists.park, (slot, neighbour)),
-            Resolution::Refused(reason) => lists.complain(slot, Complaint::HostUnreachable, reason),
-            Resolution::Known(_) if meta.own() => crate::nodes::complain::own(slot, batch, lists),
-            Resolution::Known(_) => match policy.interface(meta.interface) {
+            Resolution::Refused(reason) => lists.icmp_error(slot, IcmpError::HostUnreachable, reason),
+            Resolution::Known(_) if meta.is_from_gateway() => crate::nodes::icmp_error::reinject(slot, batch, lists),
+            Resolution::Known(_) => match snapshot.interface(meta.interface) {
                 Some(interface) => {
                     let packet = &batch.packets[slot as usize];
                     again(slot, packet, &meta.layers, (interface, meta.origin), lists);
                 }
-                None => lists.discard(slot, Own::InterfaceGone),
+                None => lists.drop_packet(slot, Own::InterfaceGone),
             },
         }
     }

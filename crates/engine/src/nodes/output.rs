@@ -6,16 +6,16 @@ use sluice_nat::sites::View;
 use sluice_wire::layers::{Class, Layers};
 use sluice_wire::{Packet, ethernet};
 
-use crate::batch::{Hop, Lists, Meta};
-use crate::context::Exit;
-use crate::io::{NO_PORT, PortIndex, Slot, WorkerIndex};
+use crate::batch::{AdjacencyIndex, Lists, Meta};
+use crate::context::OutputContext;
+use crate::io::{BufferIndex, NO_PORT, PortIndex, WorkerIndex};
 use crate::nodes::leave;
-use crate::policy::{HEAD, Interface};
 use crate::reason::Own;
+use crate::snapshot::{HEAD, Interface};
 
 /// Where a finished packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Out {
+pub enum Exit {
     /// Sent by this worker.
     Transmit(PortIndex),
     /// Sent by the worker that has the queue of the interface's port.
@@ -26,8 +26,8 @@ pub enum Out {
 
 /// What output needs of a hop, gathered once and kept while packets take the same hop.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
-    hop: Hop,
+pub struct Adjacency {
+    hop: AdjacencyIndex,
     /// The next hop that it is the way of, where it was asked for by that.
     route: u32,
     /// Destination and source MAC address, and tags: what stands before the type.
@@ -51,9 +51,9 @@ pub struct Way {
     bytes: u64,
 }
 
-impl Way {
-    const NONE: Way = Way {
-        hop: Hop::NONE,
+impl Adjacency {
+    const NONE: Adjacency = Adjacency {
+        hop: AdjacencyIndex::NONE,
         route: NO_NEXT_HOP,
         head: [0; HEAD],
         tags: 0,
@@ -74,25 +74,25 @@ const MAC: u64 = (1 << 48) - 1;
 
 /// The ways of a node's packets: as many hops as a burst is likely to have, more take each other's place.
 #[derive(Debug)]
-pub struct Ways([Way; WAYS]);
+pub struct AdjacencyCache([Adjacency; CACHE_SIZE]);
 
 /// Places for ways.
-pub const WAYS: usize = 4;
+pub const CACHE_SIZE: usize = 4;
 
 /// No next hop has this index, and it is not that of no route.
 const NO_NEXT_HOP: u32 = u32::MAX - 1;
 
-impl Default for Ways {
+impl Default for AdjacencyCache {
     fn default() -> Self {
-        Self([Way::NONE; WAYS])
+        Self([Adjacency::NONE; CACHE_SIZE])
     }
 }
 
-impl Ways {
+impl AdjacencyCache {
     /// The way of a hop; none where its neighbour's MAC address is not known, or the interface is gone.
     #[inline(always)]
-    pub fn of(&mut self, hop: Hop, exit: &Exit<'_>) -> Option<&mut Way> {
-        let way = &mut self.0[(hop.interface() ^ hop.neighbour() as usize) % WAYS];
+    pub fn of(&mut self, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> Option<&mut Adjacency> {
+        let way = &mut self.0[(hop.interface() ^ hop.neighbour() as usize) % CACHE_SIZE];
         if way.hop != hop && !gather(way, hop, exit) {
             return None;
         }
@@ -101,17 +101,17 @@ impl Ways {
 
     /// The way that has the place of a next hop, and whether it is the way of that.
     #[inline(always)]
-    pub fn at(&mut self, route: u32) -> (&mut Way, bool) {
-        let way = &mut self.0[route as usize % WAYS];
+    pub fn at(&mut self, route: u32) -> (&mut Adjacency, bool) {
+        let way = &mut self.0[route as usize % CACHE_SIZE];
         let is_it = way.route == route;
         (way, is_it)
     }
 
     /// Put the way of a next hop in its place. False where it is no gateway whose neighbour is known.
     #[inline(never)]
-    pub fn bind(&mut self, route: u32, exit: &Exit<'_>) -> bool {
-        let way = &mut self.0[route as usize % WAYS];
-        let hop = exit.paths.bound(route);
+    pub fn bind(&mut self, route: u32, exit: &OutputContext<'_>) -> bool {
+        let way = &mut self.0[route as usize % CACHE_SIZE];
+        let hop = exit.paths.resolved_gateway(route);
         let found = hop.is_some_and(|hop| gather(way, hop, exit));
         if found {
             way.route = route;
@@ -120,16 +120,16 @@ impl Ways {
     }
 
     /// Count what was sent. Must be called at the end of the node.
-    pub fn settle(&mut self, exit: &Exit<'_>) {
+    pub fn flush(&mut self, exit: &OutputContext<'_>) {
         for way in &mut self.0 {
             count(way, exit);
-            (way.hop, way.route) = (Hop::NONE, NO_NEXT_HOP);
+            (way.hop, way.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
         }
     }
 }
 
 /// Count what was sent on a way.
-fn count(way: &mut Way, exit: &Exit<'_>) {
+fn count(way: &mut Adjacency, exit: &OutputContext<'_>) {
     if way.frames > 0
         && let Some(counters) = exit.counters.interfaces.get(way.hop.interface())
     {
@@ -140,24 +140,24 @@ fn count(way: &mut Way, exit: &Exit<'_>) {
 }
 
 #[inline(never)]
-fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
+fn gather(way: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> bool {
     count(way, exit);
-    (way.hop, way.route) = (Hop::NONE, NO_NEXT_HOP);
-    let mac = match hop.is_bridge() && exit.policy.is_door(hop.interface() as u16) {
+    (way.hop, way.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
+    let mac = match hop.is_bridge() && exit.snapshot.is_access(hop.interface() as u16) {
         false => exit.paths.mac(hop),
         // Each terminal has its own.
         true => Some([0; 6]),
     };
-    let (Some(link), Some(mac)) = (exit.policy.links.get(hop.interface()), mac) else {
+    let (Some(link), Some(mac)) = (exit.snapshot.links.get(hop.interface()), mac) else {
         return false;
     };
     let sender = match link.queued {
         true => None,
-        false => exit.policy.sender(link.port, exit.own),
+        false => exit.snapshot.sender(link.port, exit.own),
     };
     let untagged = link.tags == 0;
     let mtu = match link.tunnel {
-        true => exit.policy.mtu(hop.interface() as u16, exit.now),
+        true => exit.snapshot.mtu(hop.interface() as u16, exit.now),
         false => link.mtu,
     };
     let open = if sender.is_none() && link.port != NO_PORT && link.is_shallow() {
@@ -165,7 +165,7 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     } else {
         0
     };
-    *way = Way {
+    *way = Adjacency {
         hop,
         route: NO_NEXT_HOP,
         head: link.head(mac),
@@ -183,7 +183,7 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     true
 }
 
-impl Way {
+impl Adjacency {
     /// Whether a packet leaves without tags by this worker's own queue, and came without tags.
     #[inline(always)]
     pub fn takes(&self, layers: &Layers) -> bool {
@@ -193,11 +193,18 @@ impl Way {
     /// Write the link header `link` of a frame of `length` bytes that came without tags, and send it. False, and nothing
     /// done, where it takes more: tags, or another worker's queue.
     #[inline(always)]
-    pub fn take(&mut self, link: &mut [u8], length: usize, slot: Slot, meta: &mut Meta, lists: &mut Lists) -> bool {
+    pub fn take(
+        &mut self,
+        link: &mut [u8],
+        length: usize,
+        slot: BufferIndex,
+        meta: &mut Meta,
+        lists: &mut Lists,
+    ) -> bool {
         if self.takes(&meta.layers)
             && let Some(head) = link.first_chunk_mut()
         {
-            self.readdress(head, length);
+            self.rewrite_link(head, length);
             meta.egress = self.egress();
             lists.send(self.port, slot);
             return true;
@@ -232,7 +239,7 @@ impl Way {
 
     /// Write the addresses of a frame of `length` bytes without tags, and count it as sent.
     #[inline(always)]
-    pub fn readdress(&mut self, head: &mut [u8; 12], length: usize) {
+    pub fn rewrite_link(&mut self, head: &mut [u8; 12], length: usize) {
         // The type behind the addresses is right as it came.
         if let Some(addresses) = self.head.first_chunk() {
             *head = *addresses;
@@ -290,7 +297,7 @@ impl Way {
     }
 }
 
-impl Way {
+impl Adjacency {
     /// Write addresses and tags of a frame of a site's session that came with so many tags: towards its terminal, or upstream with
     /// the site's virtual MAC; it counts as sent, but where it is still to be cut. False, and nothing done, where there is no room
     /// for more tags.
@@ -335,15 +342,15 @@ impl Way {
 
     /// How a frame leaves whose link header is written.
     #[inline(always)]
-    pub fn out(&self) -> Out {
+    pub fn out(&self) -> Exit {
         match self.sender {
-            None => Out::Transmit(self.port),
-            Some(sender) => Out::HandOver(sender, self.hop.interface() as u16),
+            None => Exit::Transmit(self.port),
+            Some(sender) => Exit::HandOver(sender, self.hop.interface() as u16),
         }
     }
 
     /// Its hop.
-    pub fn hop(&self) -> Hop {
+    pub fn hop(&self) -> AdjacencyIndex {
         self.hop
     }
 }
@@ -376,7 +383,14 @@ fn write_words<const LENGTH: usize>(frame: &mut [u8], words: &[[u8; 8]; 3]) {
 
 /// Send a packet on its way: the link header, then the port's list, or another worker's.
 #[inline(always)]
-pub fn send(way: &mut Way, slot: Slot, packet: &mut Packet<'_>, meta: &mut Meta, lists: &mut Lists, exit: &Exit<'_>) {
+pub fn send(
+    way: &mut Adjacency,
+    slot: BufferIndex,
+    packet: &mut Packet<'_>,
+    meta: &mut Meta,
+    lists: &mut Lists,
+    exit: &OutputContext<'_>,
+) {
     let length = packet.len();
     if !way.take(packet.bytes_mut(), length, slot, meta, lists) {
         send_by_parts(way, slot, packet, meta, lists, exit);
@@ -386,12 +400,12 @@ pub fn send(way: &mut Way, slot: Slot, packet: &mut Packet<'_>, meta: &mut Meta,
 /// The link header of frames with tags, or for another worker's queue.
 #[inline(never)]
 pub fn send_by_parts(
-    way: &mut Way,
-    slot: Slot,
+    way: &mut Adjacency,
+    slot: BufferIndex,
     packet: &mut Packet<'_>,
     meta: &mut Meta,
     lists: &mut Lists,
-    exit: &Exit<'_>,
+    exit: &OutputContext<'_>,
 ) {
     let layers = &meta.layers;
     if way.is_open_for(layers.end.saturating_sub(layers.l3)) && way.relabel(packet, layers.tags) {
@@ -404,7 +418,7 @@ pub fn send_by_parts(
         write(packet.bytes_mut(), Some(addresses));
         return leave(
             slot,
-            Out::HandOver(sender, way.hop.interface() as u16),
+            Exit::HandOver(sender, way.hop.interface() as u16),
             meta,
             way.hop,
             lists,
@@ -416,29 +430,35 @@ pub fn send_by_parts(
 }
 
 /// Write the link header for a hop whose neighbour has this MAC address.
-pub fn output(packet: &mut Packet<'_>, layers: &Layers, hop: Hop, mac: [u8; 6], exit: &Exit<'_>) -> Out {
-    let Some(interface) = exit.policy.interfaces.get(hop.interface()) else {
-        return Out::Drop(Own::InterfaceGone);
+pub fn output(
+    packet: &mut Packet<'_>,
+    layers: &Layers,
+    hop: AdjacencyIndex,
+    mac: [u8; 6],
+    exit: &OutputContext<'_>,
+) -> Exit {
+    let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
+        return Exit::Drop(Own::InterfaceGone);
     };
     if !link_header(packet, layers, interface, mac) {
-        return Out::Drop(Own::NoBuffer);
+        return Exit::Drop(Own::NoBuffer);
     }
     as_it_is(packet, hop, exit)
 }
 
 /// How a finished frame leaves by the interface of a hop; it counts as sent where that is here.
-pub fn as_it_is(packet: &Packet<'_>, hop: Hop, exit: &Exit<'_>) -> Out {
-    let Some(interface) = exit.policy.interfaces.get(hop.interface()) else {
-        return Out::Drop(Own::InterfaceGone);
+pub fn as_it_is(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> Exit {
+    let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
+        return Exit::Drop(Own::InterfaceGone);
     };
-    match exit.policy.sender(interface.port, exit.own) {
-        Some(sender) => Out::HandOver(sender, hop.interface() as u16),
+    match exit.snapshot.sender(interface.port, exit.own) {
+        Some(sender) => Exit::HandOver(sender, hop.interface() as u16),
         None => {
             if let Some(counters) = exit.counters.interfaces.get(hop.interface()) {
                 counters.sent_bytes.add(packet.len() as u64);
                 counters.sent.add(1);
             }
-            Out::Transmit(interface.port)
+            Exit::Transmit(interface.port)
         }
     }
 }

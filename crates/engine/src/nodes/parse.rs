@@ -11,37 +11,37 @@ use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Checksums, Fault, Packet, ethernet, ipv4, passing4, plain4, plain6, vlan};
 
 use crate::batch::{Batch, Lists, Meta, Origin, put};
-use crate::context::Ctx;
-use crate::io::{HAND, PortIndex, Slot};
-use crate::nodes::{bridge, transit};
-use crate::policy::{Access, Interface, Link, Policy, access};
+use crate::context::NodeContext;
+use crate::io::{BURST_BUFFERS, BufferIndex, PortIndex};
+use crate::nodes::{bridge, ip4_fast_forward};
 use crate::reason::{Own, Reason};
+use crate::snapshot::{Interface, Link, SiteClassifier, Snapshot, sites};
 
 /// Parse slots, all received on `port`.
 pub fn parse(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
+    ctx: &mut NodeContext<'_, '_>,
     port: PortIndex,
     slots: Range<usize>,
 ) {
-    let untagged = ctx.policy.untagged.get(port as usize).copied().flatten();
+    let untagged = ctx.snapshot.untagged.get(port as usize).copied().flatten();
     if let Some(number) = untagged
-        && ctx.policy.is_bridged(number)
+        && ctx.snapshot.is_bridged(number)
     {
         return bridge::receive(batch, lists, ctx, port, number, slots);
     }
-    if ctx.policy.bridges_tags(port) {
+    if ctx.snapshot.bridges_tags(port) {
         return parse_admitted(batch, lists, ctx, (port, slots), 0);
     }
-    if let Some((number, interface)) = untagged.and_then(|number| Some((number, ctx.policy.interface(number)?)))
-        && transit::is_enough(ctx, number)
+    if let Some((number, interface)) = untagged.and_then(|number| Some((number, ctx.snapshot.interface(number)?)))
+        && ip4_fast_forward::is_sufficient(ctx, number)
     {
-        let mut tally = Tally::of(ctx, port);
+        let mut tally = ReceiveTally::of(ctx, port);
         passing(batch, lists, ctx, number, interface, (port, slots), &mut tally);
         return tally.flush(ctx);
     }
-    let end = slots.end.min(batch.packets.len()).min(HAND);
+    let end = slots.end.min(batch.packets.len()).min(BURST_BUFFERS);
     parse_those(batch, lists, ctx, port, slots.start..end);
 }
 
@@ -49,20 +49,20 @@ pub fn parse(
 pub fn parse_admitted(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
+    ctx: &mut NodeContext<'_, '_>,
     (port, slots): (PortIndex, Range<usize>),
     refused: u128,
 ) {
-    let end = slots.end.min(batch.packets.len()).min(HAND);
+    let end = slots.end.min(batch.packets.len()).min(BURST_BUFFERS);
     let below = |end: usize| 1u128.checked_shl(end as u32).map_or(u128::MAX, |bit| bit - 1);
     let mut left = below(end) & !below(slots.start) & !refused;
-    if ctx.policy.bridges_tags(port) {
+    if ctx.snapshot.bridges_tags(port) {
         left = bridge::receive_tagged(batch, lists, ctx, port, left);
     }
     let admitted = std::iter::from_fn(|| {
         let slot = left.trailing_zeros() as usize;
         left &= left.wrapping_sub(1);
-        (slot < HAND).then_some(slot)
+        (slot < BURST_BUFFERS).then_some(slot)
     });
     parse_those(batch, lists, ctx, port, admitted);
 }
@@ -71,32 +71,40 @@ pub fn parse_admitted(
 fn parse_those(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
+    ctx: &mut NodeContext<'_, '_>,
     port: PortIndex,
     slots: impl Iterator<Item = usize>,
 ) {
-    let policy = ctx.policy;
-    let untagged = policy.untagged.get(port as usize).copied().flatten();
-    let mut tally = Tally::of(ctx, port);
-    let ours = untagged.and_then(|number| Some((number, policy.interface(number)?)));
-    let ends = ours.is_some_and(|(_, interface)| policy.tunnels.end_in(interface.router));
+    let snapshot = ctx.snapshot;
+    let untagged = snapshot.untagged.get(port as usize).copied().flatten();
+    let mut tally = ReceiveTally::of(ctx, port);
+    let ours = untagged.and_then(|number| Some((number, snapshot.interface(number)?)));
+    let ends = ours.is_some_and(|(_, interface)| snapshot.tunnels.end_in(interface.router));
     let (mut frames, mut bytes, mut tagged) = (0, 0, Tagged::of(ctx, port));
     let mut site = Sites::of(ctx, port, untagged);
     for slot in slots {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let frame = packet.bytes();
         if let Some(sites) = &mut site {
-            if !sites.take(slot as Slot, packet, meta, lists, ctx)
-                && !tagged.take(slot as Slot, packet, meta, lists, ctx, &mut tally)
+            if !sites.take(slot as BufferIndex, packet, meta, lists, ctx)
+                && !tagged.take(slot as BufferIndex, packet, meta, lists, ctx, &mut tally)
             {
-                unlike(slot as Slot, packet, meta, lists, ctx, (port, untagged), &mut tally);
+                parse_other(
+                    slot as BufferIndex,
+                    packet,
+                    meta,
+                    lists,
+                    ctx,
+                    (port, untagged),
+                    &mut tally,
+                );
             }
         } else if let Some((number, interface)) = ours
             && let Some(layers) = plain4(frame, 0, packet.checksums(), &interface.mac)
         {
             frames += 1;
             bytes += frame.len() as u64;
-            let is_outer = ends && policy.tunnels.take(interface.router, &layers, frame);
+            let is_outer = ends && snapshot.tunnels.take(interface.router, &layers, frame);
             end_frame(packet, frame.len(), layers.end);
             *meta = Meta {
                 layers,
@@ -110,9 +118,17 @@ fn parse_those(
             } else {
                 &mut lists.forward4
             };
-            put(list, slot as Slot);
-        } else if !tagged.take(slot as Slot, packet, meta, lists, ctx, &mut tally) {
-            unlike(slot as Slot, packet, meta, lists, ctx, (port, untagged), &mut tally);
+            put(list, slot as BufferIndex);
+        } else if !tagged.take(slot as BufferIndex, packet, meta, lists, ctx, &mut tally) {
+            parse_other(
+                slot as BufferIndex,
+                packet,
+                meta,
+                lists,
+                ctx,
+                (port, untagged),
+                &mut tally,
+            );
         }
     }
     if let Some(mut sites) = site {
@@ -121,7 +137,7 @@ fn parse_those(
     tally.flush(ctx);
     if let Some((number, _)) = ours {
         let interface = number;
-        Tally {
+        ReceiveTally {
             interface,
             frames,
             bytes,
@@ -133,7 +149,7 @@ fn parse_those(
 /// The plain packets of a port by which terminals of subscribers' sites come in, or packets to these sites' addresses.
 struct Sites<'c> {
     interface: &'c Interface,
-    access: &'c Access,
+    sites: &'c SiteClassifier,
     /// Frames have the tags of their site.
     has_tags: bool,
     /// There are interfaces behind tags on the same port.
@@ -142,21 +158,21 @@ struct Sites<'c> {
     is_public: bool,
     /// UDP port of DHCP, which goes to control.
     dhcp: u16,
-    tally: Tally,
+    tally: ReceiveTally,
 }
 
 impl<'c> Sites<'c> {
-    fn of(ctx: &Ctx<'c, '_>, port: PortIndex, untagged: Option<u16>) -> Option<Self> {
-        let (access, number) = (ctx.policy.sites.as_deref()?, untagged?);
-        let (is_door, is_public) = (access.is_door(number), access.is_public(number));
+    fn of(ctx: &NodeContext<'c, '_>, port: PortIndex, untagged: Option<u16>) -> Option<Self> {
+        let (sites, number) = (ctx.snapshot.sites.as_deref()?, untagged?);
+        let (is_door, is_public) = (sites.is_access(number), sites.is_public(number));
         (is_door || is_public).then_some(Self {
-            interface: ctx.policy.interface(number)?,
-            access,
-            has_tags: access.has_tags(number),
-            shares_port: ctx.policy.is_tagged(port),
+            interface: ctx.snapshot.interface(number)?,
+            sites,
+            has_tags: sites.has_tags(number),
+            shares_port: ctx.snapshot.is_tagged(port),
             is_public,
-            dhcp: if is_public { access::CLIENT } else { access::SERVER },
-            tally: Tally::at(number),
+            dhcp: if is_public { sites::CLIENT } else { sites::SERVER },
+            tally: ReceiveTally::at(number),
         })
     }
 
@@ -164,11 +180,11 @@ impl<'c> Sites<'c> {
     #[inline(always)]
     fn take(
         &mut self,
-        slot: Slot,
+        slot: BufferIndex,
         packet: &mut Packet<'_>,
         meta: &mut Meta,
         lists: &mut Lists,
-        ctx: &Ctx<'_, '_>,
+        ctx: &NodeContext<'_, '_>,
     ) -> bool {
         let frame = packet.bytes();
         let count = match self.has_tags {
@@ -182,7 +198,7 @@ impl<'c> Sites<'c> {
         // Whose it is is asked when its session is known.
         if self.is_public
             && let Some(own) = frame.first_chunk()
-            && access::is_local(own)
+            && sites::is_local(own)
         {
             mac = own;
         }
@@ -198,12 +214,12 @@ impl<'c> Sites<'c> {
             ..Meta::default()
         };
         // Whose site it is is asked with its session; but other tags may be another interface's.
-        if self.shares_port && self.access.context(meta.interface, &layers, frame).is_none() {
+        if self.shares_port && self.sites.context(meta.interface, &layers, frame).is_none() {
             return false;
         }
         self.tally.frames += 1;
         self.tally.bytes += frame.len() as u64;
-        let tunnels = &ctx.policy.tunnels;
+        let tunnels = &ctx.snapshot.tunnels;
         if self.is_public
             && tunnels.end_in(self.interface.router)
             && tunnels.take(self.interface.router, &layers, frame)
@@ -222,18 +238,18 @@ impl<'c> Sites<'c> {
 fn passing(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &Ctx<'_, '_>,
+    ctx: &NodeContext<'_, '_>,
     number: u16,
     interface: &Interface,
     (port, slots): (PortIndex, Range<usize>),
-    tally: &mut Tally,
+    tally: &mut ReceiveTally,
 ) {
     let router = interface.router;
     lists.transit.validated |= interface.validation != SourceValidation::Off;
-    let (mut plain, mut tagged) = (Tally::at(number), Tagged::of(ctx, port));
-    for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
+    let (mut plain, mut tagged) = (ReceiveTally::at(number), Tagged::of(ctx, port));
+    for slot in slots.start..slots.end.min(batch.packets.len()).min(BURST_BUFFERS) {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
-        let (frame, slot) = (packet.bytes(), slot as Slot);
+        let (frame, slot) = (packet.bytes(), slot as BufferIndex);
         if let Some((destination, is_trailed)) = passing4(frame, 0, packet.checksums(), &interface.mac) {
             (plain.frames, plain.bytes) = (plain.frames + 1, plain.bytes + frame.len() as u64);
             if is_trailed {
@@ -242,7 +258,7 @@ fn passing(
             (meta.interface, meta.layers.tags) = (number, 0);
             lists.transit.put(slot, router, destination);
         } else if !tagged.take(slot, packet, meta, lists, ctx, tally) {
-            unlike(slot, packet, meta, lists, ctx, (port, Some(number)), tally);
+            parse_other(slot, packet, meta, lists, ctx, (port, Some(number)), tally);
         }
     }
     plain.flush(ctx);
@@ -279,10 +295,10 @@ struct Tagged {
 }
 
 impl Tagged {
-    fn of(ctx: &Ctx<'_, '_>, port: PortIndex) -> Self {
+    fn of(ctx: &NodeContext<'_, '_>, port: PortIndex) -> Self {
         Self {
             port,
-            any: ctx.policy.is_tagged(port),
+            any: ctx.snapshot.is_tagged(port),
             passes: ctx.role.sessions.is_empty(),
             // No tags.
             word: 0,
@@ -295,12 +311,12 @@ impl Tagged {
     #[inline(always)]
     fn take(
         &mut self,
-        slot: Slot,
+        slot: BufferIndex,
         packet: &mut Packet<'_>,
         meta: &mut Meta,
         lists: &mut Lists,
-        ctx: &Ctx<'_, '_>,
-        tally: &mut Tally,
+        ctx: &NodeContext<'_, '_>,
+        tally: &mut ReceiveTally,
     ) -> bool {
         if !self.any {
             return false;
@@ -308,7 +324,7 @@ impl Tagged {
         let frame = packet.bytes();
         let Some(word) = tags(frame) else { return false };
         if word != self.word {
-            self.find(word, ctx.policy);
+            self.find(word, ctx.snapshot);
         }
         let link = &self.link;
         if self.passes
@@ -361,10 +377,10 @@ impl Tagged {
     }
 
     #[inline]
-    fn find(&mut self, word: u64, policy: &Policy) {
+    fn find(&mut self, word: u64, snapshot: &Snapshot) {
         self.word = word;
-        let number = policy.tagged_by(self.port, word);
-        let found = number.and_then(|number| Some((number, *policy.links.get(usize::from(number))?)));
+        let number = snapshot.tagged_by(self.port, word);
+        let found = number.and_then(|number| Some((number, *snapshot.links.get(usize::from(number))?)));
         (self.number, self.link) = found.unwrap_or((0, Link::NONE));
     }
 }
@@ -384,21 +400,21 @@ fn tags(frame: &[u8]) -> Option<u64> {
 
 /// Every packet but the plain ones of IPv4: of a port, and of its interface for frames without tags.
 #[inline(never)]
-pub(super) fn unlike(
-    slot: Slot,
+pub(super) fn parse_other(
+    slot: BufferIndex,
     packet: &mut Packet<'_>,
     meta: &mut Meta,
     lists: &mut Lists,
-    ctx: &Ctx<'_, '_>,
+    ctx: &NodeContext<'_, '_>,
     (port, untagged): (PortIndex, Option<u16>),
-    tally: &mut Tally,
+    tally: &mut ReceiveTally,
 ) {
-    let policy = ctx.policy;
+    let snapshot = ctx.snapshot;
     let checksums = packet.checksums();
     let frame = packet.bytes();
     let length = frame.len() as u64;
     if let Some(number) = untagged
-        && let Some(interface) = policy.interface(number)
+        && let Some(interface) = snapshot.interface(number)
         && let Some(layers) = plain6(frame, 0, checksums, &interface.mac)
     {
         *meta = Meta {
@@ -407,7 +423,7 @@ pub(super) fn unlike(
             ..Meta::default()
         };
         tally.count(ctx, number, length);
-        let is_outer = is_tunnelled(policy, interface, &layers, frame);
+        let is_outer = is_tunnelled(snapshot, interface, &layers, frame);
         end_frame(packet, packet.len(), layers.end);
         let list = if is_outer {
             &mut lists.decapsulate
@@ -418,8 +434,8 @@ pub(super) fn unlike(
         };
         return put(list, slot);
     }
-    if has_priority_tag(frame, policy) {
-        pop_priority_tags(packet, policy);
+    if has_priority_tag(frame, snapshot) {
+        pop_priority_tags(packet, snapshot);
     }
     let frame = packet.bytes();
     let layers = match layers::parse(frame) {
@@ -427,17 +443,17 @@ pub(super) fn unlike(
         Err(fault) => {
             tally.count(ctx, tally.interface, length);
             (meta.interface, meta.layers, meta.crossed) = (tally.interface, Layers::default(), 0);
-            return lists.discard(slot, fault);
+            return lists.drop_packet(slot, fault);
         }
     };
     let tags = [layers.tag(frame, 0), layers.tag(frame, 1)];
     let number = if tags.iter().flatten().all(|tag| tag.is_priority()) {
         untagged
     } else {
-        let tagged = ctx.policy.tagged(port, &tags);
+        let tagged = ctx.snapshot.tagged(port, &tags);
         // The tags of a site.
         let site = |number: &u16| {
-            let sites = policy.sites.as_deref();
+            let sites = snapshot.sites.as_deref();
             sites.is_some_and(|sites| sites.context(*number, &layers, frame).is_some())
         };
         tagged.or_else(|| untagged.filter(site))
@@ -447,40 +463,40 @@ pub(super) fn unlike(
     meta.origin = Origin::Received;
     (meta.identification, meta.crossed) = (0, 0);
     tally.count(ctx, meta.interface, length);
-    let Some(interface) = number.and_then(|number| policy.interface(number)) else {
-        return lists.discard(slot, Own::UnknownVlan);
+    let Some(interface) = number.and_then(|number| snapshot.interface(number)) else {
+        return lists.drop_packet(slot, Own::UnknownVlan);
     };
-    let judged = check(frame, checksums, &layers, interface, policy);
+    let judged = check(frame, checksums, &layers, interface, snapshot);
     if matches!(layers.class, Class::Ipv4 | Class::Ipv6) {
         end_frame(packet, packet.len(), layers.end);
     }
     match judged {
         Ok(Validity::Valid) => {
             forget_wrong(packet);
-            place(slot, packet, &layers, interface, lists, policy);
+            place(slot, packet, &layers, interface, lists, snapshot);
         }
         Ok(Validity::LeftToOffload) if interface.complete_checksums => {
             complete_checksum(packet, &layers, ctx);
-            place(slot, packet, &layers, interface, lists, policy);
+            place(slot, packet, &layers, interface, lists, snapshot);
         }
-        Ok(Validity::LeftToOffload) => lists.discard(slot, Own::LeftToOffload),
+        Ok(Validity::LeftToOffload) => lists.drop_packet(slot, Own::LeftToOffload),
         // Inspection finds its flow, and does what is configured.
-        Err(Reason::Wire(fault)) if is_for_inspection(policy, meta, fault) => {
+        Err(Reason::Wire(fault)) if is_for_inspection(snapshot, meta, fault) => {
             packet.set_checksums(Checksums::BadL4);
             classify(slot, packet, &layers, interface, lists);
         }
-        Err(reason) => lists.discard(slot, reason),
+        Err(reason) => lists.drop_packet(slot, reason),
     }
 }
 
 /// Whether a frame has a priority tag to be taken off: where one is in front of two others, or there are sites, which are known by
 /// their tags. Any other stays, and says the priority on.
 #[inline(always)]
-fn has_priority_tag(frame: &[u8], policy: &Policy) -> bool {
+fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     let Some(outer) = vlan::tag(frame, 0) else {
         return false;
     };
-    match policy.sites.is_some() {
+    match snapshot.sites.is_some() {
         true => outer.is_priority() || vlan::tag(frame, 1).is_some_and(|inner| inner.is_priority()),
         false => outer.is_priority() && vlan::tag(frame, 2).is_some(),
     }
@@ -489,9 +505,9 @@ fn has_priority_tag(frame: &[u8], policy: &Policy) -> bool {
 /// Take priority tags off: the first; where there are sites, all that are in front of their tags, between or behind these, as an
 /// access switch puts its own tag around one of the customer's. Of more than four tags the rest stays, and is no frame of ours.
 #[cold]
-fn pop_priority_tags(packet: &mut Packet<'_>, policy: &Policy) {
+fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
     vlan::pop_priority(packet);
-    if policy.sites.is_some() {
+    if snapshot.sites.is_some() {
         for _ in 0..3 {
             vlan::pop_priority(packet);
             let is_priority = vlan::tag(packet.bytes(), 1).is_some_and(|inner| inner.is_priority());
@@ -506,22 +522,22 @@ fn pop_priority_tags(packet: &mut Packet<'_>, policy: &Policy) {
 
 /// Whether a packet is for an end of a tunnel, or about what it has sent: no session and no translation has to do with it.
 #[inline(always)]
-fn is_tunnelled(policy: &Policy, interface: &Interface, layers: &Layers, frame: &[u8]) -> bool {
-    policy.tunnels.end_in(interface.router)
+fn is_tunnelled(snapshot: &Snapshot, interface: &Interface, layers: &Layers, frame: &[u8]) -> bool {
+    snapshot.tunnels.end_in(interface.router)
         && interface.bridge.is_none()
         && matches!(layers.class, Class::Ipv4 | Class::Ipv6)
         && !layers.flags.has(Flags::MULTICAST)
-        && policy.tunnels.take(interface.router, layers, frame)
+        && snapshot.tunnels.take(interface.router, layers, frame)
 }
 
 #[cold]
-fn is_for_inspection(policy: &Policy, meta: &Meta, fault: Fault) -> bool {
-    let inspection = policy.inspection.as_deref();
+fn is_for_inspection(snapshot: &Snapshot, meta: &Meta, fault: Fault) -> bool {
+    let inspection = snapshot.inspection.as_deref();
     inspection.is_some_and(|inspection| inspection.is_on(meta.interface) && inspection.takes_wrong_checksums(fault))
 }
 
 /// Complete a checksum that its sender left to a card. The card that it leaves by must not: it would compute over the sum.
-pub(super) fn complete_checksum(packet: &mut Packet<'_>, layers: &Layers, ctx: &Ctx<'_, '_>) {
+pub(super) fn complete_checksum(packet: &mut Packet<'_>, layers: &Layers, ctx: &NodeContext<'_, '_>) {
     validity::complete_checksum(packet.bytes_mut(), layers);
     packet.set_checksums(Checksums::Vouched);
     ctx.counters.checksums_completed.add(1);
@@ -541,14 +557,14 @@ fn check(
     checksums: Checksums,
     layers: &Layers,
     interface: &Interface,
-    policy: &Policy,
+    snapshot: &Snapshot,
 ) -> Result<Validity, Reason> {
     let ours = frame.first_chunk::<6>() == Some(&interface.mac);
-    if !ours && !layers.flags.has(Flags::MULTICAST) && !is_virtual(policy, interface, frame) {
+    if !ours && !layers.flags.has(Flags::MULTICAST) && !is_virtual(snapshot, interface, frame) {
         return Err(Own::NotOurMac.into());
     }
     let judged = validity::validate(frame, checksums, layers, &interface.validity);
-    if judged.is_err() && policy.only_routes(interface) {
+    if judged.is_err() && snapshot.only_routes(interface) {
         let lenient = validity::Policy {
             headers: false,
             ..interface.validity
@@ -560,24 +576,31 @@ fn check(
 
 /// Whether a frame is for the virtual MAC of a site.
 #[cold]
-fn is_virtual(policy: &Policy, interface: &Interface, frame: &[u8]) -> bool {
-    let sites = policy.sites.as_deref();
+fn is_virtual(snapshot: &Snapshot, interface: &Interface, frame: &[u8]) -> bool {
+    let sites = snapshot.sites.as_deref();
     sites.is_some_and(|sites| sites.has_mac(interface.link.index, frame))
 }
 
 /// Which way a valid packet goes that has just come.
 #[inline(always)]
-fn place(slot: Slot, packet: &Packet<'_>, layers: &Layers, interface: &Interface, lists: &mut Lists, policy: &Policy) {
-    if let Some(sites) = policy.sites.as_deref() {
+fn place(
+    slot: BufferIndex,
+    packet: &Packet<'_>,
+    layers: &Layers,
+    interface: &Interface,
+    lists: &mut Lists,
+    snapshot: &Snapshot,
+) {
+    if let Some(sites) = snapshot.sites.as_deref() {
         let number = interface.link.index;
         if sites.takes(number, interface.context, layers, packet.bytes()) {
             return put(&mut lists.subscriber, slot);
         }
-        if sites.is_door(number) && layers.class == Class::Ipv6 {
-            return lists.discard(slot, Own::SiteFamily);
+        if sites.is_access(number) && layers.class == Class::Ipv6 {
+            return lists.drop_packet(slot, Own::SiteFamily);
         }
     }
-    match is_tunnelled(policy, interface, layers, packet.bytes()) {
+    match is_tunnelled(snapshot, interface, layers, packet.bytes()) {
         true => put(&mut lists.decapsulate, slot),
         false => classify(slot, packet, layers, interface, lists),
     }
@@ -585,7 +608,7 @@ fn place(slot: Slot, packet: &Packet<'_>, layers: &Layers, interface: &Interface
 
 /// Which way a valid packet goes.
 #[inline(always)]
-pub fn classify(slot: Slot, packet: &Packet<'_>, layers: &Layers, interface: &Interface, lists: &mut Lists) {
+pub fn classify(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, interface: &Interface, lists: &mut Lists) {
     let stateful = interface.stateful;
     match layers.class {
         Class::Ipv4 if !layers.flags.has(Flags::MULTICAST) => {
@@ -609,14 +632,14 @@ pub fn classify(slot: Slot, packet: &Packet<'_>, layers: &Layers, interface: &In
         }
         Class::Arp => put(&mut lists.neighbour, slot),
         Class::Ipv4 | Class::Ipv6 if interface.host => put(&mut lists.punt, slot),
-        Class::Ipv4 | Class::Ipv6 => lists.discard(slot, Own::Multicast),
-        Class::Other => lists.discard(slot, Own::UnknownEthertype),
+        Class::Ipv4 | Class::Ipv6 => lists.drop_packet(slot, Own::Multicast),
+        Class::Other => lists.drop_packet(slot, Own::UnknownEthertype),
     }
 }
 
 /// Which way a packet goes that comes back from waiting, after its router's chains.
 pub fn again(
-    slot: Slot,
+    slot: BufferIndex,
     packet: &Packet<'_>,
     layers: &Layers,
     (interface, origin): (&Interface, Origin),
@@ -640,18 +663,24 @@ fn is_discovery(frame: &[u8], layers: &Layers) -> bool {
 }
 
 /// Received frames and bytes, added up while the interface stays the same.
-pub(super) struct Tally {
+pub(super) struct ReceiveTally {
     pub interface: u16,
     frames: u64,
     bytes: u64,
 }
 
-impl Tally {
+impl ReceiveTally {
     /// Of a port: what can't be told whose it is counts for its own interface, or the first VLAN on it.
-    pub fn of(ctx: &Ctx<'_, '_>, port: PortIndex) -> Self {
-        let policy = ctx.policy;
-        let untagged = policy.untagged.get(port as usize).copied().flatten();
-        let any = || policy.interfaces.iter().position(|i| i.port == port).map(|i| i as u16);
+    pub fn of(ctx: &NodeContext<'_, '_>, port: PortIndex) -> Self {
+        let snapshot = ctx.snapshot;
+        let untagged = snapshot.untagged.get(port as usize).copied().flatten();
+        let any = || {
+            snapshot
+                .interfaces
+                .iter()
+                .position(|i| i.port == port)
+                .map(|i| i as u16)
+        };
         Self {
             interface: untagged.or_else(any).unwrap_or(0),
             frames: 0,
@@ -669,7 +698,7 @@ impl Tally {
     }
 
     #[inline(always)]
-    pub fn count(&mut self, ctx: &Ctx<'_, '_>, interface: u16, bytes: u64) {
+    pub fn count(&mut self, ctx: &NodeContext<'_, '_>, interface: u16, bytes: u64) {
         if interface != self.interface {
             self.flush(ctx);
             self.interface = interface;
@@ -677,7 +706,7 @@ impl Tally {
         self.frames += 1;
         self.bytes += bytes;
     }
-    pub fn flush(&mut self, ctx: &Ctx<'_, '_>) {
+    pub fn flush(&mut self, ctx: &NodeContext<'_, '_>) {
         if let Some(counters) = ctx.counters.interfaces.get(self.interface as usize) {
             counters.received.add(self.frames);
             counters.received_bytes.add(self.bytes);

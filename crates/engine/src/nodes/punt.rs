@@ -9,53 +9,53 @@ use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{Class, Flags, Layers};
 
 use crate::batch::{Batch, Lists, put};
-use crate::context::Ctx;
+use crate::context::NodeContext;
 use crate::family::{Family, Session, V4, V6};
-use crate::io::{HAND, Slot};
-use crate::local;
-use crate::nodes::established::{follow, translate, validated};
+use crate::input_filter;
+use crate::io::{BURST_BUFFERS, BufferIndex};
+use crate::nodes::session_lookup::{track, translate, validated};
 use crate::punt::{self, Host, Multicast};
 use crate::reason::Own;
 
 /// Give hosts their packets.
 #[inline(never)]
-pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     for slot in std::mem::take(&mut lists.punt) {
         let meta = *batch.meta(slot);
         let layers = &meta.layers;
         let frame = batch.packets[slot as usize].bytes();
-        let Some(host) = ctx.policy.host(meta.interface) else {
-            lists.discard(slot, Own::NoLocalService);
+        let Some(host) = ctx.snapshot.host(meta.interface) else {
+            lists.drop_packet(slot, Own::NoLocalService);
             continue;
         };
         if layers.flags.has(Flags::MULTICAST) && !hears(host, layers, frame) {
-            lists.discard(slot, Own::Multicast);
+            lists.drop_packet(slot, Own::Multicast);
             continue;
         }
         // What is addressed to the router itself has been asked about.
         if layers.flags.has(Flags::MULTICAST)
-            && let Err(refused) = local::admit(ctx, &meta, frame)
+            && let Err(refused) = input_filter::admit(ctx, &meta, frame)
         {
-            lists.refuse(slot, refused);
+            lists.reject(slot, refused);
             continue;
         }
-        let class = punt::Class::of(layers);
+        let class = punt::PuntClass::of(layers);
         if !host.admits(meta.interface, class, ctx.now.nanoseconds) {
-            lists.discard(slot, class.policed());
+            lists.drop_packet(slot, class.policed());
             continue;
         }
         // Without its tags, and without what fills a short frame up.
         let begin = (layers.l3 as usize).saturating_sub(2);
         let parts = (frame.get(..12), frame.get(begin..layers.end as usize));
         let (Some(addresses), Some(rest)) = parts else {
-            lists.discard(slot, Own::Forgotten);
+            lists.drop_packet(slot, Own::Forgotten);
             continue;
         };
-        if ctx.punts.give(meta.interface, [addresses, rest], ctx.counters) {
+        if ctx.punts.push(meta.interface, [addresses, rest], ctx.counters) {
             host.count(class);
             put(&mut lists.taken, slot);
         } else {
-            lists.discard(slot, Own::PuntQueueFull);
+            lists.drop_packet(slot, Own::PuntQueueFull);
         }
     }
 }
@@ -63,14 +63,14 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>)
 /// A packet of a session that a rule leads to the router's host: translated, and not counted down.
 #[cold]
 pub fn deliver<F: Family>(
-    slot: Slot,
+    slot: BufferIndex,
     index: RecordIndex,
     direction: Direction,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
+    ctx: &mut NodeContext<'_, '_>,
 ) {
-    let meta = &mut batch.meta[slot as usize % HAND];
+    let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     let packet = &mut batch.packets[slot as usize];
     let (layers, exit) = (meta.layers, ctx.exit());
     let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
@@ -78,20 +78,20 @@ pub fn deliver<F: Family>(
         let session = *F::table_ref(shard).get(index)?;
         Some((shard, session))
     }) else {
-        return lists.discard(slot, Own::Forgotten);
+        return lists.drop_packet(slot, Own::Forgotten);
     };
     let translated = validated::<F>(&exit, meta, packet.bytes(), &session.key(direction))
         .and_then(|()| translate::<F>(packet.bytes_mut(), &layers, &session, direction, 0));
     let tracked = match translated {
         Ok(tracked) => tracked,
-        Err(reason) => return lists.discard(slot, reason),
+        Err(reason) => return lists.drop_packet(slot, reason),
     };
     if let Some(session) = F::table(shard).get_mut(index) {
         let track = session.track_mut();
         track.packets[direction as usize] += 1;
         track.bytes[direction as usize] += u64::from(layers.end.saturating_sub(layers.l3));
     }
-    follow::<F>(tracked, shard, index, direction, exit.policy, exit.now);
+    track::<F>(tracked, shard, index, direction, exit.snapshot, exit.now);
     if !layers.flags.has(Flags::ICMP_ERROR) {
         // The host's rates are by the ports that it sees.
         meta.layers.destination_port = match direction {

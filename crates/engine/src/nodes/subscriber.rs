@@ -12,38 +12,38 @@ use sluice_wire::layers::{self, Class};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Context, Direction, Packet};
 
-use crate::batch::{Batch, Hop, Lists, Meta, Origin, put};
-use crate::context::{Ctx, Exit};
+use crate::batch::{AdjacencyIndex, Batch, Lists, Meta, Origin, put};
+use crate::context::{NodeContext, OutputContext};
 use crate::family::{Family, Session};
-use crate::io::{HAND, Slot};
-use crate::nodes::decide::Plan;
+use crate::io::{BURST_BUFFERS, BufferIndex};
 use crate::nodes::leave;
-use crate::nodes::output::{Way, as_it_is};
-use crate::policy::Policy;
+use crate::nodes::output::{Adjacency, as_it_is};
+use crate::nodes::slow_path::FlowDecision;
 use crate::punt::ROUTED;
 use crate::reason::Own;
 use crate::shard::end;
+use crate::snapshot::Snapshot;
 
 /// Give control what is for it: whole frames, with their tags.
 #[inline(never)]
-pub fn subscriber(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+pub fn subscriber(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     for slot in std::mem::take(&mut lists.subscriber) {
         let meta = *batch.meta(slot);
         let frame = batch.packets[slot as usize].bytes();
-        let Some(sites) = ctx.policy.sites.as_deref() else {
-            lists.discard(slot, Own::NoLocalService);
+        let Some(sites) = ctx.snapshot.sites.as_deref() else {
+            lists.drop_packet(slot, Own::NoLocalService);
             continue;
         };
-        if sites.is_door(meta.interface) {
-            let Some(context) = sites.caller(meta.interface, &meta.layers, frame) else {
-                lists.discard(slot, Own::SiteUnknown);
+        if sites.is_access(meta.interface) {
+            let Some(context) = sites.dhcp_client(meta.interface, &meta.layers, frame) else {
+                lists.drop_packet(slot, Own::SiteUnknown);
                 continue;
             };
             if !sites
                 .table
                 .admits(site(context), RequestKind::Dhcp, ctx.now.nanoseconds)
             {
-                lists.discard(slot, Own::SitePolicedDhcp);
+                lists.drop_packet(slot, Own::SitePolicedDhcp);
                 continue;
             }
         }
@@ -53,19 +53,19 @@ pub fn subscriber(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_
             _ => frame.len(),
         };
         let whole = frame.get(..end).unwrap_or(frame);
-        match ctx.subscribers.give(meta.interface, [whole, &[]], ctx.counters) {
+        match ctx.subscribers.push(meta.interface, [whole, &[]], ctx.counters) {
             true => put(&mut lists.taken, slot),
-            false => lists.discard(slot, Own::SubscribersQueueFull),
+            false => lists.drop_packet(slot, Own::SubscribersQueueFull),
         }
     }
 }
 
 /// Send what control has made: frames as they are, and packets of the gateway's own that are to be routed.
 #[inline(never)]
-pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>, count: usize) {
+pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, count: usize) {
     for slot in 0..count.min(batch.packets.len()) {
         let (packet, meta) = (&batch.packets[slot], &mut batch.meta[slot]);
-        let place = slot as Slot;
+        let place = slot as BufferIndex;
         let routed = meta.interface & ROUTED != 0;
         meta.interface &= !ROUTED;
         let Some(counters) = ctx.counters.interfaces.get(usize::from(meta.interface)) else {
@@ -74,13 +74,13 @@ pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>, cou
         };
         counters.made.add(1);
         match layers::parse(packet.bytes()) {
-            _ if packet.bytes().is_empty() => lists.discard(place, Own::NoBuffer),
-            Err(fault) => lists.discard(place, fault),
+            _ if packet.bytes().is_empty() => lists.drop_packet(place, Own::NoBuffer),
+            Err(fault) => lists.drop_packet(place, fault),
             Ok(layers) if routed && layers.class == Class::Ipv4 => {
                 meta.layers = layers;
                 put(&mut lists.forward4, place);
             }
-            Ok(_) if routed => lists.discard(place, Own::UnknownEthertype),
+            Ok(_) if routed => lists.drop_packet(place, Own::UnknownEthertype),
             Ok(layers) => {
                 meta.layers = layers;
                 finish(place, packet, meta, lists, ctx);
@@ -91,23 +91,26 @@ pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>, cou
 
 /// Whether a packet that the gateway answers came from a terminal of a site.
 #[inline(always)]
-pub fn came_from(policy: &Policy, meta: &Meta) -> bool {
-    meta.origin == Origin::Received && policy.is_door(meta.interface)
+pub fn came_from(snapshot: &Snapshot, meta: &Meta) -> bool {
+    meta.origin == Origin::Received && snapshot.is_access(meta.interface)
 }
 
 /// Send an answer back to the terminal of a site whose question it was made of: to `mac`, with these tags in front of an
 /// untagged frame, or with those that the question had where it is still behind them.
 pub fn answer(
-    slot: Slot,
+    slot: BufferIndex,
     mac: [u8; 6],
     tags: Option<[Option<Tag>; 2]>,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &Ctx<'_, '_>,
+    ctx: &NodeContext<'_, '_>,
 ) {
-    let (packet, meta) = (&mut batch.packets[slot as usize], &mut batch.meta[slot as usize % HAND]);
-    let Some(interface) = ctx.policy.interface(meta.interface) else {
-        return lists.discard(slot, Own::InterfaceGone);
+    let (packet, meta) = (
+        &mut batch.packets[slot as usize],
+        &mut batch.meta[slot as usize % BURST_BUFFERS],
+    );
+    let Some(interface) = ctx.snapshot.interface(meta.interface) else {
+        return lists.drop_packet(slot, Own::InterfaceGone);
     };
     if let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() {
         head[..6].copy_from_slice(&mac);
@@ -115,51 +118,51 @@ pub fn answer(
     }
     let tags = tags.unwrap_or_default();
     if !tags.into_iter().rev().flatten().all(|tag| vlan::push(packet, tag)) {
-        return lists.discard(slot, Own::NoBuffer);
+        return lists.drop_packet(slot, Own::NoBuffer);
     }
     match layers::parse(packet.bytes()) {
         Ok(layers) => meta.layers = layers,
-        Err(fault) => return lists.discard(slot, fault),
+        Err(fault) => return lists.drop_packet(slot, fault),
     }
     finish(slot, packet, meta, lists, ctx);
 }
 
 /// Send a finished frame by the interface of its meta.
-fn finish(slot: Slot, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
-    let hop = Hop::bridge(meta.interface);
+fn finish(slot: BufferIndex, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
+    let hop = AdjacencyIndex::bridge(meta.interface);
     leave(slot, as_it_is(packet, hop, &ctx.exit()), meta, hop, lists);
 }
 
 /// An IPv4 address as the table of sites has it.
 #[inline(always)]
-fn four<F: Family>(address: F::Address) -> u32 {
-    F::wide(address)[1] as u32
+fn to_v4<F: Family>(address: F::Address) -> u32 {
+    F::words(address)[1] as u32
 }
 
 /// Whether an address is a site's own, in a virtual router.
 #[inline(always)]
-pub fn is_own<F: Family>(policy: &Policy, router: Context, address: F::Address) -> bool {
-    let sites = policy.sites.as_deref().filter(|_| !F::SIX);
+pub fn is_own<F: Family>(snapshot: &Snapshot, router: Context, address: F::Address) -> bool {
+    let sites = snapshot.sites.as_deref().filter(|_| !F::IS_V6);
     sites.is_some_and(|sites| {
-        let address = four::<F>(address);
+        let address = to_v4::<F>(address);
         sites.is_own(router, address) && sites.table.owner(router as RouterIndex, address).is_some()
     })
 }
 
 /// The hop to a terminal of a site; none where nobody there has the address.
 #[inline]
-pub fn hop<F: Family>(policy: &Policy, context: Context, address: F::Address) -> Option<Hop> {
-    let sites = policy.sites.as_deref().filter(|_| !F::SIX)?;
-    let address = four::<F>(address);
+pub fn hop<F: Family>(snapshot: &Snapshot, context: Context, address: F::Address) -> Option<AdjacencyIndex> {
+    let sites = snapshot.sites.as_deref().filter(|_| !F::IS_V6)?;
+    let address = to_v4::<F>(address);
     let terminal = sites.table.find(context, address)?;
     let view = sites.table.view(terminal, context, address)?;
-    Some(Hop::terminal(view.interface, terminal))
+    Some(AdjacencyIndex::terminal(view.interface, terminal))
 }
 
 /// What sources of a site are translated to; none where its address is not there.
 #[inline]
-pub fn source<F: Family>(policy: &Policy, context: Context) -> Option<SourceAction<F::Address>> {
-    let table = &policy.sites.as_deref().filter(|_| !F::SIX)?.table;
+pub fn source<F: Family>(snapshot: &Snapshot, context: Context) -> Option<SourceAction<F::Address>> {
+    let table = &snapshot.sites.as_deref().filter(|_| !F::IS_V6)?.table;
     match is_pooled(context) {
         true => table.pool(site(context)).map(SourceAction::Pool),
         false => table
@@ -170,8 +173,8 @@ pub fn source<F: Family>(policy: &Policy, context: Context) -> Option<SourceActi
 
 /// Why a packet is dropped that came in by an interface of sites and is of none of these.
 #[inline(always)]
-pub fn nobodys<F: Family>(policy: &Policy, meta: &Meta, key: &F::Key) -> Option<Own> {
-    let is_nobodys = came_from(policy, meta) && !is_site(F::tuple(key).context());
+pub fn unknown_site<F: Family>(snapshot: &Snapshot, meta: &Meta, key: &F::Key) -> Option<Own> {
+    let is_nobodys = came_from(snapshot, meta) && !is_site(F::tuple(key).context());
     is_nobodys.then_some(match meta.layers.tags {
         0 => Own::SiteUnknown,
         _ => Own::UnknownVlan,
@@ -180,30 +183,38 @@ pub fn nobodys<F: Family>(policy: &Policy, meta: &Meta, key: &F::Key) -> Option<
 
 /// A session's plan, but where a terminal opens it from another's address.
 #[inline(always)]
-pub fn unless_forged<F: Family>(policy: &Policy, meta: &Meta, frame: &[u8], key: &F::Key, plan: Plan<F>) -> Plan<F> {
+pub fn unless_forged<F: Family>(
+    snapshot: &Snapshot,
+    meta: &Meta,
+    frame: &[u8],
+    key: &F::Key,
+    plan: FlowDecision<F>,
+) -> FlowDecision<F> {
     let tuple = F::tuple(key);
     if !is_site(tuple.context()) || meta.origin != Origin::Received {
         return plan;
     }
     let mac = frame.get(6..12);
-    match view::<F>(policy, &plan, tuple) {
+    match view::<F>(snapshot, &plan, tuple) {
         Some(view) if mac.and_then(|mac| mac.try_into().ok()).map(word_of) != Some(view.mac) => {
-            Plan::Drop(Own::TerminalForged.into())
+            FlowDecision::Drop(Own::TerminalForged.into())
         }
         _ => plan,
     }
 }
 
-fn view<F: Family>(policy: &Policy, plan: &Plan<F>, tuple: &F::Tuple) -> Option<View> {
-    let Plan::Session(translation) = plan else { return None };
+fn view<F: Family>(snapshot: &Snapshot, plan: &FlowDecision<F>, tuple: &F::Tuple) -> Option<View> {
+    let FlowDecision::Session(translation) = plan else {
+        return None;
+    };
     let terminal = translation.hops[1].as_terminal()?;
-    let table = &policy.sites.as_deref()?.table;
-    table.view(terminal, tuple.context(), four::<F>(tuple.source()))
+    let table = &snapshot.sites.as_deref()?.table;
+    table.view(terminal, tuple.context(), to_v4::<F>(tuple.source()))
 }
 
 /// Whose terminal's a session is.
 #[derive(Clone, Copy, Debug)]
-pub enum Whose {
+pub enum SiteOwner {
     /// No site's.
     Nobodys,
     /// A site's: the terminal as it is now, and whether the packet comes from it. No terminal where its lease has gone, or the site
@@ -213,36 +224,36 @@ pub enum Whose {
 
 /// Whose terminal's a session is, by the key of a packet of a direction.
 #[inline(always)]
-pub fn whose<F: Family>(table: &Sites, session: &F::Session, direction: Direction, key: &F::Tuple) -> Whose {
+pub fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Direction, key: &F::Tuple) -> SiteOwner {
     let other = match direction {
         Direction::Forward => session.reverse(),
         Direction::Reverse => session.forward(),
     };
     // Packets to the terminal go the way of what comes from outside.
     let (upstream, own, answer, hop) = if is_site(key.context()) {
-        (true, key, other, session.hop(direction.opposite()))
+        (true, key, other, session.adjacency(direction.opposite()))
     } else if is_site(other.context()) {
-        (false, other, key, session.hop(direction))
+        (false, other, key, session.adjacency(direction))
     } else {
-        return Whose::Nobodys;
+        return SiteOwner::Nobodys;
     };
     let view = hop
-        .names_terminal()
-        .and_then(|terminal| table.view(terminal, own.context(), four::<F>(own.source())))
-        .filter(|view| is_pooled(own.context()) || view.public == four::<F>(answer.destination()));
-    Whose::Sites(view, upstream)
+        .terminal_bits()
+        .and_then(|terminal| table.view(terminal, own.context(), to_v4::<F>(own.source())))
+        .filter(|view| is_pooled(own.context()) || view.public == to_v4::<F>(answer.destination()));
+    SiteOwner::Sites(view, upstream)
 }
 
 /// A session's lease has gone: the private one of its terminal, or the public one of its site. It ends; what comes from the
 /// terminal may open another, what comes for it is dropped.
 #[cold]
-pub fn lost<F: Family>(
-    slot: Slot,
+pub fn lease_lost<F: Family>(
+    slot: BufferIndex,
     index: RecordIndex,
     upstream: bool,
     lists: &mut Lists,
     meta: &Meta,
-    ctx: &mut Ctx<'_, '_>,
+    ctx: &mut NodeContext<'_, '_>,
 ) {
     let tools = ctx.tools();
     if let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut) {
@@ -251,20 +262,20 @@ pub fn lost<F: Family>(
     }
     match upstream {
         true => put(F::lookups(lists), slot),
-        false => lists.discard(slot, Own::SiteAddressLost),
+        false => lists.drop_packet(slot, Own::SiteAddressLost),
     }
 }
 
 /// Whether a frame that came for a site's session is for the site: by its virtual MAC, or for the interface.
 #[inline(always)]
-pub fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &Exit<'_>) -> bool {
+pub fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &OutputContext<'_>) -> bool {
     let destination = frame.first_chunk::<6>();
     let word = frame.first_chunk().map(|head| u64::from_le_bytes(*head));
     match word {
         Some(word) if (word ^ view.virtual_mac) << 16 == 0 => true,
         // Who knows the address by an earlier answer of ARP, and packets that turn back at it.
         _ => {
-            let own = exit.policy.interface(meta.interface).map(|interface| &interface.mac);
+            let own = exit.snapshot.interface(meta.interface).map(|interface| &interface.mac);
             destination == own || meta.origin != Origin::Received
         }
     }
@@ -273,18 +284,18 @@ pub fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &Exit<'_>) -> bool {
 /// Send a translated packet of a site's session, or have it cut.
 #[inline(always)]
 pub fn send(
-    way: &mut Way,
+    way: &mut Adjacency,
     (view, upstream): (&View, bool),
     cut: bool,
-    slot: Slot,
+    slot: BufferIndex,
     packet: &mut Packet<'_>,
     meta: &mut Meta,
     lists: &mut Lists,
 ) {
     if !way.relabel_as(packet, meta.layers.tags, view, upstream, cut) {
-        lists.discard(slot, Own::NoBuffer);
+        lists.drop_packet(slot, Own::NoBuffer);
     } else if cut {
-        have_cut(slot, way.hop(), packet, meta, lists);
+        fragment_site(slot, way.hop(), packet, meta, lists);
     } else {
         leave(slot, way.out(), meta, way.hop(), lists);
     }
@@ -292,12 +303,12 @@ pub fn send(
 
 /// Have a packet cut whose link header is written: its pieces leave with that as they are.
 #[cold]
-fn have_cut(slot: Slot, hop: Hop, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists) {
+fn fragment_site(slot: BufferIndex, hop: AdjacencyIndex, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists) {
     match layers::parse(packet.bytes()) {
         Ok(layers) => {
             meta.layers = layers;
-            lists.cut(slot, Hop::bridge(hop.interface() as u16));
+            lists.fragment(slot, AdjacencyIndex::bridge(hop.interface() as u16));
         }
-        Err(fault) => lists.discard(slot, fault),
+        Err(fault) => lists.drop_packet(slot, fault),
     }
 }

@@ -24,7 +24,7 @@ pub struct BindingFilter {
 
 /// A mapping, to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShownMapping {
+pub struct MappingInfo {
     /// Inside address and port.
     pub inside: (IpAddr, u16),
     /// Outside address and port.
@@ -41,7 +41,7 @@ pub struct ShownMapping {
 
 /// A subscriber, to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShownSubscriber {
+pub struct SubscriberInfo {
     /// Its inside address, or the first of its prefix.
     pub address: IpAddr,
     /// The outside address that it is paired with.
@@ -60,7 +60,7 @@ pub struct ShownSubscriber {
 
 /// A port block, to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShownBlock {
+pub struct BlockInfo {
     /// The subscriber that has it: its inside address, or the first of its prefix.
     pub subscriber: IpAddr,
     /// Outside address.
@@ -79,18 +79,18 @@ pub struct ShownBlock {
 
 /// What is listed, and its memory.
 #[derive(Debug)]
-pub enum Bound {
+pub enum BindingList {
     /// Mappings.
-    Mappings(Vec<ShownMapping>),
+    Mappings(Vec<MappingInfo>),
     /// Subscribers.
-    Subscribers(Vec<ShownSubscriber>),
+    Subscribers(Vec<SubscriberInfo>),
     /// Port blocks. Those of one subscriber come together: there must be room for as many as one may have.
-    Blocks(Vec<ShownBlock>),
+    Blocks(Vec<BlockInfo>),
 }
 
 /// What the shards of a worker have lent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Use {
+pub struct BindingUsage {
     /// Ports lent by pool and class.
     pub ports: Vec<[u64; 3]>,
     /// Mappings, permissions among them, and most.
@@ -105,7 +105,7 @@ pub struct Use {
     pub not_held: u64,
 }
 
-impl Use {
+impl BindingUsage {
     /// Add what a shard has lent.
     pub(crate) fn add(&mut self, shard: &Shard<'_>) {
         let bindings = &shard.bindings4;
@@ -128,7 +128,7 @@ impl Use {
     }
 }
 
-impl Bound {
+impl BindingList {
     /// Whether nothing was found.
     pub fn is_empty(&self) -> bool {
         match self {
@@ -162,7 +162,7 @@ pub(super) fn step(
     mut cursor: Cursor,
     count: u32,
     filter: &BindingFilter,
-    into: &mut Bound,
+    into: &mut BindingList,
 ) -> Progress {
     while let Some(shard) = shards.get(usize::from(cursor.shard)) {
         let Some(shard) = shard else {
@@ -204,18 +204,23 @@ enum Scan {
     End,
 }
 
-fn scan<F: Family>(shard: &Shard<'_>, (from, count): (u32, u32), filter: &BindingFilter, into: &mut Bound) -> Scan {
+fn scan<F: Family>(
+    shard: &Shard<'_>,
+    (from, count): (u32, u32),
+    filter: &BindingFilter,
+    into: &mut BindingList,
+) -> Scan {
     let (bindings, number) = (F::bindings_ref(shard), shard.number);
     let room = u32::try_from(into.room()).unwrap_or(u32::MAX);
     let next = match into {
         _ if room == 0 => return Scan::Full(from),
-        Bound::Mappings(into) => bindings.scan_mappings(from, count.min(room), |mapping, subscriber| {
-            into.extend(Some(mapping_of(mapping, subscriber, number)).filter(|shown| filter.means_mapping(shown)));
+        BindingList::Mappings(into) => bindings.scan_mappings(from, count.min(room), |mapping, subscriber| {
+            into.extend(Some(mapping_of(mapping, subscriber, number)).filter(|shown| filter.matches_mapping(shown)));
         }),
-        Bound::Subscribers(into) => bindings.scan_subscribers(from, count.min(room), |subscriber, _| {
-            into.extend(Some(subscriber_of(subscriber, number)).filter(|shown| filter.means_subscriber(shown)));
+        BindingList::Subscribers(into) => bindings.scan_subscribers(from, count.min(room), |subscriber, _| {
+            into.extend(Some(subscriber_of(subscriber, number)).filter(|shown| filter.matches_subscriber(shown)));
         }),
-        Bound::Blocks(into) => {
+        BindingList::Blocks(into) => {
             for record in from..from.saturating_add(count) {
                 let mut fits = true;
                 let next = bindings.scan_subscribers(record, 1, |subscriber, blocks| {
@@ -223,7 +228,7 @@ fn scan<F: Family>(shard: &Shard<'_>, (from, count): (u32, u32), filter: &Bindin
                     fits = into.is_empty() || usize::from(subscriber.blocks()) <= into.capacity() - into.len();
                     for block in blocks.take(if fits { into.capacity() - into.len() } else { 0 }) {
                         let shown = block_of(subscriber, &block, size, number);
-                        into.extend(Some(shown).filter(|shown| filter.means_block(shown)));
+                        into.extend(Some(shown).filter(|shown| filter.matches_block(shown)));
                     }
                 });
                 match next {
@@ -238,9 +243,9 @@ fn scan<F: Family>(shard: &Shard<'_>, (from, count): (u32, u32), filter: &Bindin
     next.map_or(Scan::End, Scan::Some)
 }
 
-fn mapping_of<A: Address>(mapping: &Mapping<A>, subscriber: &Subscriber<A>, shard: u16) -> ShownMapping {
+fn mapping_of<A: Address>(mapping: &Mapping<A>, subscriber: &Subscriber<A>, shard: u16) -> MappingInfo {
     let ((inside, inside_port), outside) = (mapping.inside(), mapping.outside());
-    ShownMapping {
+    MappingInfo {
         inside: (inside.display(), inside_port),
         outside: (outside.address.display(), outside.port),
         class: mapping.class(),
@@ -250,8 +255,8 @@ fn mapping_of<A: Address>(mapping: &Mapping<A>, subscriber: &Subscriber<A>, shar
     }
 }
 
-fn subscriber_of<A: Address>(subscriber: &Subscriber<A>, shard: u16) -> ShownSubscriber {
-    ShownSubscriber {
+fn subscriber_of<A: Address>(subscriber: &Subscriber<A>, shard: u16) -> SubscriberInfo {
+    SubscriberInfo {
         address: subscriber.address().display(),
         paired: subscriber.paired().display(),
         pool: subscriber.pool(),
@@ -262,9 +267,9 @@ fn subscriber_of<A: Address>(subscriber: &Subscriber<A>, shard: u16) -> ShownSub
     }
 }
 
-fn block_of<A: Address>(subscriber: &Subscriber<A>, owned: &SubscriberBlock<A>, size: u16, shard: u16) -> ShownBlock {
+fn block_of<A: Address>(subscriber: &Subscriber<A>, owned: &SubscriberBlock<A>, size: u16, shard: u16) -> BlockInfo {
     let block = owned.block();
-    ShownBlock {
+    BlockInfo {
         subscriber: subscriber.address().display(),
         address: block.address.display(),
         first: block.first,
@@ -276,7 +281,7 @@ fn block_of<A: Address>(subscriber: &Subscriber<A>, owned: &SubscriberBlock<A>, 
 }
 
 impl BindingFilter {
-    fn means_mapping(&self, shown: &ShownMapping) -> bool {
+    fn matches_mapping(&self, shown: &MappingInfo) -> bool {
         self.pool.is_none_or(|pool| pool == shown.pool)
             && self.class.is_none_or(|class| class == shown.class)
             && self
@@ -287,13 +292,13 @@ impl BindingFilter {
                 .is_none_or(|wanted| wanted.matches(shown.outside.0, shown.outside.1))
     }
 
-    fn means_subscriber(&self, shown: &ShownSubscriber) -> bool {
+    fn matches_subscriber(&self, shown: &SubscriberInfo) -> bool {
         self.pool.is_none_or(|pool| pool == shown.pool)
             && self.inside.is_none_or(|wanted| wanted.lies_in(shown.address))
             && self.outside.is_none_or(|wanted| wanted.lies_in(shown.paired))
     }
 
-    fn means_block(&self, shown: &ShownBlock) -> bool {
+    fn matches_block(&self, shown: &BlockInfo) -> bool {
         let ports = shown.first..=shown.last;
         self.pool.is_none_or(|pool| pool == shown.pool)
             && self.inside.is_none_or(|wanted| wanted.lies_in(shown.subscriber))

@@ -4,15 +4,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::moving::Held;
-use super::{HELD, Source, Worker};
-use crate::assist::judge::{Judge, Sight, Verdict};
-use crate::assist::{Ask, Assist, What};
-use crate::batch::{Note, Stage};
-use crate::io::{BATCH, HAND, WorkerIndex};
+use super::shard_moves::Held;
+use super::{MAX_HELD, Source, Worker};
+use crate::assist::controller::{Action, Controller, Load};
+use crate::assist::{Assist, AssistRequest, ShardMove};
+use crate::batch::{EntryPoint, HandOffNote};
+use crate::io::{BURST_BUFFERS, BURST_SIZE, WorkerIndex};
 use crate::placement::Part;
-use crate::policy::Setup;
 use crate::reason::Own;
+use crate::snapshot::StartParameters;
 use crate::time::Now;
 
 /// How often an assisting worker receives in one round as long as whole bursts come, and there is room for another.
@@ -21,7 +21,7 @@ const RECEIVES: usize = 8;
 /// What an I/O worker has to assist others.
 pub(super) struct Assisting {
     shared: Arc<Assist>,
-    pub(super) judge: Judge,
+    pub(super) judge: Controller,
     /// Packets of the shards that it has taken over, in the order in which they came.
     pub(super) queue: VecDeque<Held>,
     /// How many wait in it at most before no more are let in.
@@ -31,7 +31,7 @@ pub(super) struct Assisting {
     /// The workers that have sessions, and what waits for each in the ring from here.
     rings: Vec<(WorkerIndex, usize)>,
     /// What was asked and is not answered, or is not done.
-    asked: Option<(Ask, WorkerIndex)>,
+    asked: Option<(AssistRequest, WorkerIndex)>,
     is_answered: bool,
     /// How many packets the next burst takes from the queue.
     portion: usize,
@@ -41,14 +41,14 @@ pub(super) struct Assisting {
 
 impl Assisting {
     /// For a worker that does not have sessions of its own, and finds out who has.
-    pub(super) fn of(setup: &Setup, own: WorkerIndex) -> Option<Box<Self>> {
-        let shared = setup.assist.clone()?;
-        let does = |part| setup.stages.does(own, part);
+    pub(super) fn of(start: &StartParameters, own: WorkerIndex) -> Option<Box<Self>> {
+        let shared = start.assist.clone()?;
+        let does = |part| start.stages.does(own, part);
         let takes_part = does(Part::Receive) && does(Part::Parse) && !does(Part::Session);
-        let sessions = setup.stages.workers(Part::Session);
+        let sessions = start.stages.workers(Part::Session);
         takes_part.then(|| {
             Box::new(Self {
-                judge: Judge::new(shared.settings().threshold, setup.owners.len()),
+                judge: Controller::new(shared.settings().threshold, start.owners.len()),
                 shared,
                 queue: VecDeque::new(),
                 limit: 0,
@@ -64,14 +64,14 @@ impl Assisting {
 
     /// Shards may come now, by rings of so many packets.
     pub(super) fn join(&mut self, ring: usize) {
-        (self.ring, self.limit) = (ring, ring.min(HELD));
+        (self.ring, self.limit) = (ring, ring.min(MAX_HELD));
         // What is held for a shard that comes is put behind what waits.
-        self.queue = VecDeque::with_capacity(self.limit + 3 * HELD);
+        self.queue = VecDeque::with_capacity(self.limit + 3 * MAX_HELD);
     }
 
     /// Whether shards are lent, or something waits.
     fn is_at_work(&self) -> bool {
-        !self.queue.is_empty() || !self.judge.lent().is_empty()
+        !self.queue.is_empty() || !self.judge.borrowed().is_empty()
     }
 
     /// Whether rounds without packets bring something forward.
@@ -80,7 +80,7 @@ impl Assisting {
     }
 
     /// How many packets may join those that wait, while shards are lent or come.
-    pub(super) fn room(&self, held: usize) -> usize {
+    pub(super) fn capacity(&self, held: usize) -> usize {
         match self.is_at_work() || self.asked.is_some() {
             true => self.limit.saturating_sub(self.queue.len() + held),
             false => 0,
@@ -102,11 +102,11 @@ impl<'m> Worker<'m> {
             return;
         };
         for slot in std::mem::take(&mut self.parts.lists.queue) {
-            let meta = &self.parts.meta[usize::from(slot) % HAND];
-            let (interface, carried) = (meta.interface, Note::new(Stage::Session, meta).pack());
+            let meta = &self.parts.meta[usize::from(slot) % BURST_BUFFERS];
+            let (interface, carried) = (meta.interface, HandOffNote::new(EntryPoint::Session, meta).pack());
             let parked = (work.queue.len() < work.limit).then(|| self.io.park(slot)).flatten();
             let Some(parked) = parked else {
-                self.parts.lists.discard(slot, Own::Shed);
+                self.parts.lists.drop_packet(slot, Own::Shed);
                 continue;
             };
             work.queue.push_back(Held {
@@ -126,7 +126,7 @@ impl<'m> Worker<'m> {
         let Some(work) = self.assisting.as_deref_mut() else {
             return 0;
         };
-        while self.carried.len() < work.portion.min(BATCH) {
+        while self.carried.len() < work.portion.min(BURST_SIZE) {
             let Some(held) = work.queue.pop_front() else { break };
             match self.io.unpark(held.parked) {
                 Ok(_) => self.carried.push(held.carried),
@@ -150,7 +150,7 @@ impl<'m> Worker<'m> {
         let begin = (self.cycles)();
         let mut start = begin;
         let mut packets = 0;
-        while left > 0 && self.has_room_ahead() {
+        while left > 0 && self.next_stage_has_capacity() {
             let spent = start.wrapping_sub(begin);
             let Some(work) = &mut self.assisting else { break };
             work.portion = portion(slice.saturating_sub(spent), work.cost, packets == 0).min(left);
@@ -178,56 +178,56 @@ impl<'m> Worker<'m> {
 
     /// At the end of a round: what others ask of this worker, what it asks of them.
     pub(super) fn deal(&mut self, now: Now) {
-        let Some(shared) = &self.parts.setup.assist else {
+        let Some(shared) = &self.parts.start.assist else {
             return;
         };
-        if let Some(ask) = shared.asked(self.parts.own) {
+        if let Some(ask) = shared.requested(self.parts.own) {
             self.answer(ask);
         }
         let Some(work) = &self.assisting else { return };
         self.parts.counters.assist_waiting.set(work.queue.len() as u64);
         match work.asked {
-            Some((ask, whom)) if !work.is_answered => self.hear(ask, whom, now),
+            Some((ask, whom)) if !work.is_answered => self.handle_request(ask, whom, now),
             // Who expects it waits: it goes as soon as no other move keeps this worker.
-            Some((ask, whom)) if ask.what == What::TakeBack && !self.is_moving() => {
+            Some((ask, whom)) if ask.what == ShardMove::TakeBack && !self.is_moving() => {
                 self.give_by_itself(ask.shard, whom);
             }
             Some(_) => {}
-            None => self.judge(now),
+            None => self.decide(now),
         }
     }
 
     /// A question, of which each has an answer.
     #[cold]
-    fn answer(&mut self, ask: Ask) {
-        let Some(shared) = self.parts.setup.assist.clone() else {
+    fn answer(&mut self, ask: AssistRequest) {
+        let Some(shared) = self.parts.start.assist.clone() else {
             return;
         };
         let is_settled = self.is_settled();
         let yes = is_settled
             && match ask.what {
-                What::Lend => self.give_by_itself(ask.shard, ask.by),
-                What::TakeBack => self.expect_for(ask.shard, true),
+                ShardMove::Lend => self.give_by_itself(ask.shard, ask.by),
+                ShardMove::TakeBack => self.expect_for(ask.shard, true),
             };
         shared.answer(self.parts.own, yes);
     }
 
-    /// Whether leases are as the newest policy has them: a shard on its way would miss a change.
+    /// Whether leases are as the newest snapshot has them: a shard on its way would miss a change.
     fn is_settled(&mut self) -> bool {
-        let generation = self.policy.load().leases.generation;
+        let generation = self.snapshot.load().leases.generation;
         !self.parts.settling.is_under_way() && self.parts.settling.generation() == generation
     }
 
     /// Whether a question is answered.
     #[cold]
-    fn hear(&mut self, ask: Ask, whom: WorkerIndex, now: Now) {
+    fn handle_request(&mut self, ask: AssistRequest, whom: WorkerIndex, now: Now) {
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
         };
         let Some(yes) = work.shared.answered(whom) else { return };
         work.is_answered = yes;
         if yes {
-            if ask.what == What::TakeBack {
+            if ask.what == ShardMove::TakeBack {
                 self.give_by_itself(ask.shard, whom);
             }
             return;
@@ -235,13 +235,13 @@ impl<'m> Worker<'m> {
         work.judge.is_refused(now.nanoseconds);
         work.asked = None;
         work.shared.arrive();
-        if ask.what == What::Lend {
+        if ask.what == ShardMove::Lend {
             self.moving.expect_no_more();
         }
     }
 
     /// Whether to take a shard, or to give one back.
-    fn judge(&mut self, now: Now) {
+    fn decide(&mut self, now: Now) {
         if self.is_moving() || !self.can_move() || self.receives.is_empty() {
             return;
         }
@@ -249,43 +249,43 @@ impl<'m> Worker<'m> {
             return;
         };
         for (worker, waiting) in &mut work.rings {
-            *waiting = work.ring.saturating_sub(self.io.room(*worker));
+            *waiting = work.ring.saturating_sub(self.io.free_entries(*worker));
         }
-        let sight = Sight {
+        let sight = Load {
             now: now.nanoseconds,
             rings: &work.rings,
             queued: work.queue.len(),
         };
-        let owners = &self.parts.setup.owners;
+        let owners = &self.parts.start.owners;
         if let Some(verdict) = work.judge.decide(&sight, |shard| owners.of(shard)) {
             self.act(verdict, now);
         }
     }
 
     #[cold]
-    fn act(&mut self, verdict: Verdict, now: Now) {
+    fn act(&mut self, verdict: Action, now: Now) {
         let (what, shard, whom) = match verdict {
-            Verdict::Take(shard, whom) => (What::Lend, shard, whom),
-            Verdict::GiveBack(shard, whom) => (What::TakeBack, shard, whom),
+            Action::Take(shard, whom) => (ShardMove::Lend, shard, whom),
+            Action::GiveBack(shard, whom) => (ShardMove::TakeBack, shard, whom),
         };
         let is_settled = self.is_settled();
         let own = self.parts.own;
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
         };
-        if !is_settled || !work.shared.set_out() {
+        if !is_settled || !work.shared.depart() {
             return work.judge.is_refused(now.nanoseconds);
         }
-        // The policy may have changed until just now, and cannot any more.
-        let ask = Ask { what, shard, by: own };
+        // The snapshot may have changed until just now, and cannot any more.
+        let ask = AssistRequest { what, shard, by: own };
         let shared = work.shared.clone();
         (work.asked, work.is_answered) = (Some((ask, whom)), false);
         let asks = self.is_settled()
             && match what {
-                What::Lend => self.expect_for(shard, true),
-                What::TakeBack => true,
+                ShardMove::Lend => self.expect_for(shard, true),
+                ShardMove::TakeBack => true,
             }
-            && shared.ask(whom, ask);
+            && shared.request(whom, ask);
         if asks {
             return;
         }
@@ -298,7 +298,7 @@ impl<'m> Worker<'m> {
     }
 
     /// A shard has come to this worker, which works on it from now on. What was held for it waits in its turn.
-    pub(super) fn borrow(&mut self, shard: u16) {
+    pub(super) fn take_over_shard(&mut self, shard: u16) {
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
         };
@@ -306,8 +306,8 @@ impl<'m> Worker<'m> {
             work.queue.extend(held.drain(..));
         }
         if let Some((_, from)) = work.asked.take() {
-            work.judge.has_come(shard, from);
-            let lent = work.judge.lent().len() as u64;
+            work.judge.shard_came(shard, from);
+            let lent = work.judge.borrowed().len() as u64;
             if lent == 1 {
                 self.parts.counters.assists_begun.add(1);
             }
@@ -321,8 +321,8 @@ impl<'m> Worker<'m> {
             return;
         };
         work.asked = None;
-        work.judge.has_gone(shard);
-        let lent = work.judge.lent().len() as u64;
+        work.judge.shard_went(shard);
+        let lent = work.judge.borrowed().len() as u64;
         if lent == 0 {
             self.parts.counters.assists_ended.add(1);
         }
@@ -333,10 +333,10 @@ impl<'m> Worker<'m> {
 /// Packets that fit what is left of a slice, by what each took. At least one goes on in each round, so that none waits for ever.
 fn portion(left: u64, cost: u64, is_first: bool) -> usize {
     let fitting = match left.checked_div(cost) {
-        Some(fitting) => usize::try_from(fitting).unwrap_or(BATCH),
-        None => BATCH,
+        Some(fitting) => usize::try_from(fitting).unwrap_or(BURST_SIZE),
+        None => BURST_SIZE,
     };
-    fitting.clamp(usize::from(is_first), BATCH)
+    fitting.clamp(usize::from(is_first), BURST_SIZE)
 }
 
 #[cfg(test)]
@@ -345,8 +345,8 @@ mod tests {
 
     #[test]
     fn portion_is_what_fits_the_slice_and_one_packet_at_least() {
-        assert_eq!(BATCH, portion(1000, 0, true));
-        assert_eq!(BATCH, portion(1_000_000, 10, false));
+        assert_eq!(BURST_SIZE, portion(1000, 0, true));
+        assert_eq!(BURST_SIZE, portion(1_000_000, 10, false));
         assert_eq!(9, portion(95, 10, false));
         assert_eq!(1, portion(5, 10, true));
         assert_eq!(0, portion(5, 10, false));

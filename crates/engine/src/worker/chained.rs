@@ -2,32 +2,37 @@
 
 use std::ops::Range;
 
-use super::arrive::Runs;
+use super::arrivals::Runs;
 use crate::batch::{Batch, Lists};
-use crate::context::Ctx;
-use crate::nodes::{chain, pass};
+use crate::context::NodeContext;
+use crate::nodes::{chain, hand_off};
 use crate::trace::Tracer;
 
 /// What was parsed in this burst, or has crossed a virtual link, goes to its router's chains.
 #[inline(always)]
-pub fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>, runs: &Runs) {
-    if ctx.policy.is_chained() {
+pub fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, runs: &Runs) {
+    if ctx.snapshot.is_chained() {
         let parsed = runs.iter().map(|(_, slots)| mask_of(slots));
         let fresh = parsed.fold(lists.fresh, |all, slots| all | slots);
         lists.fresh = 0;
-        chain::divert(batch, lists, ctx.policy, fresh);
+        chain::divert(batch, lists, ctx.snapshot, fresh);
     }
 }
 
 /// It takes them.
 #[inline(always)]
-pub fn walk(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>, tracer: &mut Option<&mut Tracer>) {
+pub fn walk(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    tracer: &mut Option<&mut Tracer>,
+) {
     if lists.chain.is_empty() {
         return;
     }
     chain::chain(batch, lists, ctx);
     if !ctx.role.sessions.is_empty() {
-        pass::both(batch, lists, ctx);
+        hand_off::both(batch, lists, ctx);
     }
     if let Some(tracer) = tracer {
         tracer.after("chain", lists);

@@ -1,10 +1,10 @@
 //! The end of a burst: every slot goes where it was sent, and its buffer with it.
 
-use super::{Resume, Worker};
+use super::{ResumeReason, Worker};
 use crate::batch::put;
-use crate::context::Waiting;
-use crate::counters::{Cause, Stage};
-use crate::io::{Carried, HAND, Lent, PortIndex, Slot};
+use crate::context::WaitingPacket;
+use crate::counters::{CycleStage, HandOffCause};
+use crate::io::{BURST_BUFFERS, BufferIndex, NoteWords, Packets, PortIndex};
 use crate::reason::{Own, Reason};
 use crate::shares::Shares;
 use crate::time::Now;
@@ -24,20 +24,20 @@ impl Worker<'_> {
         if !self.parts.lists.hand_over.is_empty() {
             let start = (self.cycles)();
             self.hand_over();
-            over = self.count(Stage::HandOver, start).wrapping_sub(start);
+            over = self.count(CycleStage::HandOver, start).wrapping_sub(start);
         }
         let state = &mut self.parts;
         let lists = &mut *state.lists;
-        let mut free = ArrayVec::<Slot, { 3 * HAND }>::new();
+        let mut free = ArrayVec::<BufferIndex, { 3 * BURST_BUFFERS }>::new();
         for (slot, reason) in lists.drop.drain(..) {
-            let interface = state.meta[slot as usize % HAND].interface;
+            let interface = state.meta[slot as usize % BURST_BUFFERS].interface;
             if let Some(counters) = state.counters.interfaces.get(interface as usize) {
                 counters.drop(reason);
             }
             put(&mut free, slot);
         }
         for slot in lists.taken.drain(..) {
-            let interface = state.meta[slot as usize % HAND].interface;
+            let interface = state.meta[slot as usize % BURST_BUFFERS].interface;
             if let Some(counters) = state.counters.interfaces.get(interface as usize) {
                 counters.taken_in.add(1);
             }
@@ -52,14 +52,14 @@ impl Worker<'_> {
     }
 
     fn transmit(&mut self, now: Now) {
-        let shared = self.policy.load().shares.is_some();
+        let shared = self.snapshot.load().shares.is_some();
         for port in 0..self.parts.lists.transmit.len() {
             if self.parts.lists.transmit[port].is_empty() {
                 continue;
             }
             let mut slots = std::mem::take(&mut self.parts.lists.transmit[port]);
             let of = |shares: &Shares| shares.is_link_shared(port);
-            let is_link_shared = shared && self.policy.load().shares.as_deref().is_some_and(of);
+            let is_link_shared = shared && self.snapshot.load().shares.as_deref().is_some_and(of);
             let has_dealt = is_link_shared && self.share_link(port as PortIndex, &mut slots, now.nanoseconds);
             let taken = self.io.transmit(port as PortIndex, &slots);
             if is_link_shared {
@@ -79,7 +79,7 @@ impl Worker<'_> {
     fn park(&mut self, now: Now) {
         self.park_syns();
         self.park_inspected();
-        let policy = self.policy.load();
+        let snapshot = self.snapshot.load();
         let state = &mut self.parts;
         let lists = &mut *state.lists;
         let Some(owner) = state.owner.as_deref_mut() else {
@@ -88,11 +88,11 @@ impl Worker<'_> {
         let waiting = lists.park.drain(..).map(|(slot, neighbour)| (slot, Ok(neighbour)));
         let fragments = lists.park_fragment.drain(..).map(|(slot, place)| (slot, Err(place)));
         for (slot, what) in waiting.chain(fragments) {
-            let meta = &state.meta[slot as usize % HAND];
+            let meta = &state.meta[slot as usize % BURST_BUFFERS];
             let Some(counters) = state.counters.interfaces.get(meta.interface as usize) else {
                 continue;
             };
-            if !policy.may_wait(meta.interface, &state.counters) {
+            if !snapshot.may_wait(meta.interface, &state.counters) {
                 put(&mut lists.drop, (slot, Own::BufferQuota.into()));
                 continue;
             }
@@ -101,7 +101,7 @@ impl Worker<'_> {
                 continue;
             };
             counters.parked.add(1);
-            let packet = Waiting {
+            let packet = WaitingPacket {
                 parked,
                 interface: meta.interface,
                 origin: meta.origin,
@@ -125,17 +125,17 @@ impl Worker<'_> {
 
     /// Put fragments aside that inspection puts together.
     fn park_inspected(&mut self) {
-        let policy = self.policy.load();
+        let snapshot = self.snapshot.load();
         let state = &mut self.parts;
         let Some(work) = state.inspecting.as_deref_mut() else {
             return;
         };
         for (slot, ticket) in std::mem::take(&mut work.parking) {
-            let meta = &state.meta[slot as usize % HAND];
-            let may_wait = policy.may_wait(meta.interface, &state.counters);
+            let meta = &state.meta[slot as usize % BURST_BUFFERS];
+            let may_wait = snapshot.may_wait(meta.interface, &state.counters);
             let parked = may_wait.then(|| self.io.park(slot)).flatten();
             let is_parked = parked.is_some();
-            let waiting = parked.map(|parked| Waiting {
+            let waiting = parked.map(|parked| WaitingPacket {
                 parked,
                 interface: meta.interface,
                 origin: meta.origin,
@@ -157,12 +157,12 @@ impl Worker<'_> {
 
     /// Put SYNs aside that nobody expects.
     fn park_syns(&mut self) {
-        let policy = self.policy.load();
+        let snapshot = self.snapshot.load();
         let state = &mut self.parts;
         let lists = &mut *state.lists;
         for syn in lists.park_syn.drain(..) {
-            let meta = &state.meta[syn.slot as usize % HAND];
-            let may_wait = policy.may_wait(meta.interface, &state.counters);
+            let meta = &state.meta[syn.slot as usize % BURST_BUFFERS];
+            let may_wait = snapshot.may_wait(meta.interface, &state.counters);
             let admitted = may_wait.then(|| self.syns.admit(&syn, meta.shard));
             let admitted = admitted.unwrap_or(Err(Own::BufferQuota.into()));
             let parked = admitted.and_then(|()| {
@@ -171,7 +171,7 @@ impl Worker<'_> {
             });
             match (parked, state.counters.interfaces.get(meta.interface as usize)) {
                 (Ok(parked), counters) => {
-                    let packet = Waiting {
+                    let packet = WaitingPacket {
                         parked,
                         interface: meta.interface,
                         origin: meta.origin,
@@ -190,9 +190,9 @@ impl Worker<'_> {
         let state = &mut self.parts;
         let lists = &mut *state.lists;
         while let Some(&(_, to, ..)) = lists.hand_over.first() {
-            let mut slots = ArrayVec::<Slot, HAND>::new();
-            let mut causes = ArrayVec::<Cause, HAND>::new();
-            let mut carried = ArrayVec::<Carried, HAND>::new();
+            let mut slots = ArrayVec::<BufferIndex, BURST_BUFFERS>::new();
+            let mut causes = ArrayVec::<HandOffCause, BURST_BUFFERS>::new();
+            let mut carried = ArrayVec::<NoteWords, BURST_BUFFERS>::new();
             lists.hand_over.retain(|&mut (slot, worker, cause, words)| {
                 if worker == to {
                     put(&mut slots, slot);
@@ -207,7 +207,7 @@ impl Worker<'_> {
             }
             let is_next = state.role.beyond.contains(&to);
             for &slot in &slots[taken..] {
-                lists.discard(slot, if is_next { Own::Shed } else { Own::HandoverFull });
+                lists.drop_packet(slot, if is_next { Own::Shed } else { Own::HandoverFull });
             }
         }
     }
@@ -216,7 +216,7 @@ impl Worker<'_> {
     pub(super) fn unpark(&mut self) -> usize {
         let mut count = 0;
         for (waiting, _) in &mut self.resumed {
-            if count == crate::io::BATCH {
+            if count == crate::io::BURST_SIZE {
                 break;
             }
             let handle = std::mem::replace(&mut waiting.parked, crate::io::Parked(u32::MAX));
@@ -235,12 +235,12 @@ impl Worker<'_> {
     }
 
     /// Drop a parked packet.
-    pub(super) fn give_up(&mut self, waiting: Waiting, reason: Reason) {
+    pub(super) fn give_up(&mut self, waiting: WaitingPacket, reason: Reason) {
         give_up(&mut *self.io, &self.parts.counters, waiting, reason);
     }
 
     /// Let a parked packet go on, or drop it where too many do at once.
-    pub(super) fn resume(&mut self, waiting: Waiting, resume: Resume) {
+    pub(super) fn resume(&mut self, waiting: WaitingPacket, resume: ResumeReason) {
         if let Err(error) = self.resumed.try_push((waiting, resume)) {
             let (waiting, _) = error.element();
             self.give_up(waiting, Own::ParkingFull.into());
@@ -249,32 +249,35 @@ impl Worker<'_> {
 }
 
 /// Let a parked packet go on with the next burst, as long as one holds it.
-pub(super) fn ready(resumed: &mut ArrayVec<(Waiting, Resume), HAND>, waiting: Waiting) -> Result<(), Waiting> {
+pub(super) fn ready(
+    resumed: &mut ArrayVec<(WaitingPacket, ResumeReason), BURST_BUFFERS>,
+    waiting: WaitingPacket,
+) -> Result<(), WaitingPacket> {
     resumed
-        .try_push((waiting, Resume::Ready))
+        .try_push((waiting, ResumeReason::Ready))
         .map_err(|error| error.element().0)
 }
 
 /// What the device did not take: not sent after all.
 #[cold]
-fn refused(state: &mut super::State<'_>, io: &mut dyn crate::io::Handover, slots: &[Slot], why: Own) {
-    let mut lent = Lent::new();
-    io.lend(&mut lent);
+fn refused(state: &mut super::State<'_>, io: &mut dyn crate::io::Handover, slots: &[BufferIndex], why: Own) {
+    let mut lent = Packets::new();
+    io.packets(&mut lent);
     for &slot in slots {
-        let egress = state.meta[slot as usize % HAND].egress;
+        let egress = state.meta[slot as usize % BURST_BUFFERS].egress;
         if let Some(counters) = state.counters.interfaces.get(egress as usize) {
             let bytes = lent.get(slot as usize).map_or(0, |packet| packet.len() as u64);
             counters.sent.add(1u64.wrapping_neg());
             counters.sent_bytes.add(bytes.wrapping_neg());
         }
-        state.lists.discard(slot, why);
+        state.lists.drop_packet(slot, why);
     }
 }
 
 fn give_up(
     io: &mut dyn crate::io::Handover,
     counters: &crate::counters::WorkerCounters,
-    waiting: Waiting,
+    waiting: WaitingPacket,
     reason: Reason,
 ) {
     io.release(waiting.parked);

@@ -4,9 +4,9 @@ use sluice_wire::layers::{self, Class};
 
 use super::{State, Worker};
 use crate::batch::{Batch, Lists, Meta, Origin, put};
-use crate::context::Ctx;
-use crate::io::{HAND, Handover, Lent, Slot};
-use crate::punt::Taker;
+use crate::context::NodeContext;
+use crate::io::{BURST_BUFFERS, BufferIndex, Handover, Packets};
+use crate::punt::PuntReceiver;
 use crate::reason::Own;
 
 /// Frames of hosts that one round takes.
@@ -21,13 +21,13 @@ impl Worker<'_> {
     /// Whether hosts have sent something.
     #[inline(always)]
     pub(super) fn hosts_sent(&self) -> bool {
-        self.host.as_ref().is_some_and(|queue| queue.waits())
+        self.host.as_ref().is_some_and(|queue| queue.has_frame())
     }
 
     /// Whether who serves subscribers' sites has sent something.
     #[inline(always)]
     pub(super) fn service_sent(&self) -> bool {
-        self.service.as_ref().is_some_and(|queue| queue.waits())
+        self.service.as_ref().is_some_and(|queue| queue.has_frame())
     }
 
     /// Take frames that hosts have sent into the hand. Returns how many.
@@ -42,15 +42,15 @@ impl Worker<'_> {
 }
 
 /// Take frames out of a queue into the hand. Returns how many.
-fn take(queue: Option<&mut Taker>, io: &mut dyn Handover, state: &mut State<'_>) -> usize {
+fn take(queue: Option<&mut PuntReceiver>, io: &mut dyn Handover, state: &mut State<'_>) -> usize {
     let Some(queue) = queue else { return 0 };
     if queue.head().is_none() {
         return 0;
     }
     // How many frames wait is only known at the end of them.
     let made = io.allocate(PORTION);
-    let mut lent = Lent::new();
-    io.lend(&mut lent);
+    let mut lent = Packets::new();
+    io.packets(&mut lent);
     let mut count = 0;
     while count < made
         && let Some((interface, length)) = queue.head()
@@ -58,8 +58,8 @@ fn take(queue: Option<&mut Taker>, io: &mut dyn Handover, state: &mut State<'_>)
     {
         // A frame that is too long for a buffer is nothing, and counted as such.
         let fits = packet.set_len(length);
-        queue.take(if fits { packet.bytes_mut() } else { &mut [] });
-        state.meta[count % HAND] = Meta {
+        queue.pop(if fits { packet.bytes_mut() } else { &mut [] });
+        state.meta[count % BURST_BUFFERS] = Meta {
             interface,
             origin: Origin::Own,
             ..Meta::default()
@@ -67,16 +67,16 @@ fn take(queue: Option<&mut Taker>, io: &mut dyn Handover, state: &mut State<'_>)
         count += 1;
     }
     for slot in count..made {
-        put(&mut state.lists.used, slot as Slot);
+        put(&mut state.lists.used, slot as BufferIndex);
     }
     count
 }
 
 /// What hosts have sent, `count` packets, begins its way.
-pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>, count: usize) {
+pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, count: usize) {
     for slot in 0..count.min(batch.packets.len()) {
-        let (packet, meta) = (&batch.packets[slot], &mut batch.meta[slot % HAND]);
-        let place = slot as Slot;
+        let (packet, meta) = (&batch.packets[slot], &mut batch.meta[slot % BURST_BUFFERS]);
+        let place = slot as BufferIndex;
         let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) else {
             // Nobody's, by a queue that names what is not there.
             put(&mut lists.used, place);
@@ -84,13 +84,13 @@ pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>, cou
         };
         counters.made.add(1);
         match layers::parse(packet.bytes()) {
-            _ if packet.bytes().is_empty() => lists.discard(place, Own::NoBuffer),
+            _ if packet.bytes().is_empty() => lists.drop_packet(place, Own::NoBuffer),
             Ok(layers) if matches!(layers.class, Class::Ipv4 | Class::Ipv6) && layers.tags == 0 => {
                 meta.layers = layers;
                 put(&mut lists.host, place);
             }
-            Ok(_) => lists.discard(place, Own::UnknownEthertype),
-            Err(fault) => lists.discard(place, fault),
+            Ok(_) => lists.drop_packet(place, Own::UnknownEthertype),
+            Err(fault) => lists.drop_packet(place, fault),
         }
     }
 }

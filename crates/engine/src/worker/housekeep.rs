@@ -8,7 +8,7 @@ use crate::context::policer;
 use crate::io::PortIndex;
 use crate::reason::Own;
 use crate::request::{Reply, Request, portion};
-use crate::shard::Tools;
+use crate::shard::SessionTools;
 use crate::time::Now;
 
 /// Entries of neighbours and of fragments that one round looks at.
@@ -18,21 +18,21 @@ impl Worker<'_> {
     /// What a round of so many packets has to do beside them.
     pub(super) fn housekeep(&mut self, packets: usize, now: Now) {
         self.requests(now);
-        let policy = self.policy.load();
-        self.serves_hosts = (policy.hosted || policy.sites.is_some()) && self.host.is_some();
+        let snapshot = self.snapshot.load();
+        self.serves_hosts = (snapshot.hosted || snapshot.sites.is_some()) && self.host.is_some();
         let state = &mut self.parts;
-        let tools = Tools {
+        let tools = SessionTools {
             now,
             hasher: &state.hasher,
             paths: &state.paths,
             counters: &state.counters,
-            meters: &state.setup.meters,
+            meters: &state.start.meters,
             events: &state.events,
             records: &state.records,
             recognition: &state.recognition,
         };
-        state.settling.follow(&mut state.shards, policy);
-        state.settling.advance(&mut state.shards, policy, &tools);
+        state.settling.follow(&mut state.shards, snapshot);
+        state.settling.advance(&mut state.shards, snapshot, &tools);
         // One shard a round, and the same again where it has more to do: every second round, for others have timers, too.
         let count = state.shards.len();
         self.is_behind = false;
@@ -42,7 +42,7 @@ impl Worker<'_> {
             self.next_shard += 1;
             if let Some(shard) = state.shards[place].as_mut() {
                 looked_at = Some(place);
-                self.is_behind = shard.expire(now, policy, &tools);
+                self.is_behind = shard.expire(now, snapshot, &tools);
                 self.stayed = self.is_behind && !self.stayed;
                 if self.stayed {
                     self.next_shard = place;
@@ -54,36 +54,36 @@ impl Worker<'_> {
             let Some((waiting, reason)) = self.syns.take_due(now.nanoseconds) else {
                 break;
             };
-            put(&mut self.resumed, (waiting, super::Resume::Unsolicited(reason)));
+            put(&mut self.resumed, (waiting, super::ResumeReason::Unsolicited(reason)));
         }
-        self.desk.advance(&mut state.shards, portion(packets), policy, &tools);
+        self.desk.advance(&mut state.shards, portion(packets), snapshot, &tools);
         self.drop_given_up(now);
         if self.parts.inspecting.is_some() {
             self.look_after_rules(looked_at, now);
         }
-        let policy = self.policy.load();
+        let snapshot = self.snapshot.load();
         let state = &mut self.parts;
         let Some(owner) = state.owner.as_deref_mut() else {
             return;
         };
-        if owner.quotas != Some(policy.committed) {
-            if !owner.policer.is_of(&policy.limits, policy.routers_of()) {
-                owner.policer = policer(policy, &state.setup, now);
+        if owner.quotas != Some(snapshot.committed) {
+            if !owner.policer.is_of(&snapshot.limits, snapshot.routers_of()) {
+                owner.policer = policer(snapshot, &state.start, now);
             }
-            owner.quotas = Some(policy.committed);
-            let routers = policy.routers_of();
-            let most = policy.routers.iter().map(|router| router.quotas.neighbours);
+            owner.quotas = Some(snapshot.committed);
+            let routers = snapshot.routers_of();
+            let most = snapshot.routers.iter().map(|router| router.quotas.neighbours);
             owner
                 .keeper
                 .set_quotas(routers, most.map(|most| most.unwrap_or(u32::MAX)));
         }
-        let crate::context::Owner { keeper, actions, .. } = owner;
+        let crate::context::OwnerState { keeper, actions, .. } = owner;
         if actions.remaining_capacity() >= 2 * BUDGET {
             keeper.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
         }
         // There may be thousands of interfaces, and this is every round.
-        for &number in policy.advertising.iter() {
-            let advertise = policy.interface(number).and_then(|interface| interface.advertise);
+        for &number in snapshot.advertising.iter() {
+            let advertise = snapshot.interface(number).and_then(|interface| interface.advertise);
             let times = owner.advertise_at.get_mut(usize::from(number));
             let (Some(advertise), Some((next, last))) = (advertise, times) else {
                 continue;
@@ -97,7 +97,7 @@ impl Worker<'_> {
         let tasks = &mut state.lists.tasks;
         owner
             .announcements
-            .advance(policy, now.nanoseconds, |interface, place| {
+            .advance(snapshot, now.nanoseconds, |interface, place| {
                 put(tasks, Task::Announce { interface, place });
             });
         for _ in 0..BUDGET {
@@ -161,7 +161,7 @@ impl Worker<'_> {
                 permanent,
             } => {
                 let mut removed = 0;
-                if let Some(crate::context::Owner { keeper, actions, .. }) = owner {
+                if let Some(crate::context::OwnerState { keeper, actions, .. }) = owner {
                     let table = keeper.table().clone();
                     for index in 0..table.capacity() as u32 {
                         let index = sluice_route::neighbour::NeighbourIndex(index);
@@ -182,7 +182,7 @@ impl Worker<'_> {
                 address,
                 mac,
             } => {
-                let set = owner.map(|crate::context::Owner { keeper, actions, .. }| {
+                let set = owner.map(|crate::context::OwnerState { keeper, actions, .. }| {
                     keeper.set_permanent(interface, address, mac, now.nanoseconds, &mut |a| put(actions, a))
                 });
                 let done = matches!(set, Some(Ok(_)));
@@ -190,7 +190,7 @@ impl Worker<'_> {
             }
             Request::Probe(probe) => {
                 let known = owner.filter(|owner| owner.probe.is_none()).is_some_and(|owner| {
-                    let crate::context::Owner { keeper, actions, .. } = owner;
+                    let crate::context::OwnerState { keeper, actions, .. } = owner;
                     let (interface, gateway) = (probe.interface, probe.gateway);
                     let found = keeper.resolve(interface, gateway, now.nanoseconds, &mut |a| put(actions, a));
                     if let Resolution::Known(index) = found {
@@ -204,7 +204,7 @@ impl Worker<'_> {
                 self.desk.answer(if known { Reply::Done } else { Reply::Refused });
             }
             Request::RenewPort { port, receives } => {
-                let done = !self.is_moving() && usize::from(port) < self.parts.setup.ports;
+                let done = !self.is_moving() && usize::from(port) < self.parts.start.ports;
                 if done {
                     self.renew_port(port, receives);
                 }
@@ -215,7 +215,7 @@ impl Worker<'_> {
 
     /// The device of a port has come, or goes. No shard moves: who moves one counts what ports still bring.
     fn renew_port(&mut self, port: PortIndex, receives: bool) {
-        self.io.renew(port);
+        self.io.replace_device(port);
         self.receives.retain(|&other| other != port);
         if receives {
             // There is room for as many as there are ports.

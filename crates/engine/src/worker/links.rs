@@ -2,13 +2,13 @@
 
 use arrayvec::ArrayVec;
 
-use super::arrive::Runs;
-use super::{Resume, Worker, chained};
+use super::arrivals::Runs;
+use super::{ResumeReason, Worker, chained};
 use crate::batch::{Batch, Lists, Origin, put};
 use crate::capture::Tap;
-use crate::context::{Ctx, Waiting};
-use crate::io::{HAND, Lent, Slot};
-use crate::nodes::{cross, decapsulate, encapsulate, pass};
+use crate::context::{NodeContext, WaitingPacket};
+use crate::io::{BURST_BUFFERS, BufferIndex, Packets};
+use crate::nodes::{decapsulate, encapsulate, hand_off, inter_router_link};
 use crate::reason::Own;
 use crate::time::Now;
 use crate::trace::Tracer;
@@ -17,7 +17,7 @@ use crate::trace::Tracer;
 pub(super) fn links(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
+    ctx: &mut NodeContext<'_, '_>,
     tap: &mut Option<Box<Tap>>,
     tracer: &mut Option<&mut Tracer>,
     now: Now,
@@ -29,9 +29,9 @@ pub(super) fn links(
     };
     if !lists.cross.is_empty() {
         if let Some(tap) = tap {
-            tap.crossing(batch, &lists.cross, ctx.policy, now);
+            tap.crossing(batch, &lists.cross, ctx.snapshot, now);
         }
-        cross::cross(batch, lists, ctx);
+        inter_router_link::inter_router_link(batch, lists, ctx);
         chained::divert(batch, lists, ctx, &Runs::new());
         after("cross", lists);
     }
@@ -46,7 +46,7 @@ pub(super) fn links(
         }
         chained::divert(batch, lists, ctx, &Runs::new());
         if !ctx.role.sessions.is_empty() {
-            pass::both(batch, lists, ctx);
+            hand_off::both(batch, lists, ctx);
         }
         after("decapsulate", lists);
     }
@@ -61,16 +61,19 @@ impl Worker<'_> {
             return;
         }
         let lengths = {
-            let mut lent = Lent::new();
-            self.io.lend(&mut lent);
-            let length = |slot: &Slot| lent.get(usize::from(*slot)).map_or(0, |packet| packet.len() as u64);
-            slots.iter().map(length).collect::<ArrayVec<u64, HAND>>()
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
+            let length = |slot: &BufferIndex| lent.get(usize::from(*slot)).map_or(0, |packet| packet.len() as u64);
+            slots.iter().map(length).collect::<ArrayVec<u64, BURST_BUFFERS>>()
         };
-        let policy = self.policy.load();
-        let (mut gone, state) = (ArrayVec::<(Waiting, Resume), HAND>::new(), &mut self.parts);
+        let snapshot = self.snapshot.load();
+        let (mut gone, state) = (
+            ArrayVec::<(WaitingPacket, ResumeReason), BURST_BUFFERS>::new(),
+            &mut self.parts,
+        );
         for (slot, length) in slots.into_iter().zip(lengths) {
-            let meta = &mut state.meta[slot as usize % HAND];
-            let egress = policy.interface(meta.egress);
+            let meta = &mut state.meta[slot as usize % BURST_BUFFERS];
+            let egress = snapshot.interface(meta.egress);
             let peer = egress.and_then(|interface| interface.peer);
             let tunnel = egress.and_then(|interface| interface.tunnel);
             meta.interface = peer.unwrap_or(meta.egress);
@@ -82,19 +85,19 @@ impl Worker<'_> {
                 Some(_) => {
                     counters.sent.remove(1);
                     counters.sent_bytes.remove(length);
-                    Resume::Tunnelled
+                    ResumeReason::Tunnelled
                 }
                 None => {
                     counters.received.add(1);
                     counters.received_bytes.add(length);
-                    Resume::Crossed
+                    ResumeReason::Crossed
                 }
             };
             let parked = (peer.is_some() || tunnel.is_some()).then(|| self.io.park(slot));
             match parked {
                 Some(Some(parked)) => {
                     counters.parked.add(1);
-                    let waiting = Waiting {
+                    let waiting = WaitingPacket {
                         parked,
                         interface: meta.interface,
                         origin: Origin::Received,

@@ -7,7 +7,7 @@ use super::Worker;
 impl Worker<'_> {
     /// Write down from now on what is searched, for measurements: it allocates. [`Self::take_scans`] has it.
     pub fn record_scans(&mut self) {
-        let streams = self.parts.setup.inspection.as_ref().map(|plan| plan.streams.windows);
+        let streams = self.parts.start.inspection.as_ref().map(|plan| plan.streams.windows);
         let (Some(work), Some(streams)) = (&mut self.parts.inspecting, streams) else {
             return;
         };

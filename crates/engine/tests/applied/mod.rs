@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use captured::{Key, Packet};
-use sluice_engine::applications::Seeking;
-use sluice_engine::policy::Policy;
-use sluice_engine::request::{Filter, Shown};
+use sluice_engine::applications::IdentificationSettings;
+use sluice_engine::request::{Filter, SessionInfo};
+use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::applications::{Applications, Capacity, Guess, Names, Pair};
 use sluice_wire::{Checksums, Class, Direction, layers};
 
@@ -26,16 +26,19 @@ pub const CAPACITY: Capacity = Capacity {
 };
 
 /// Applications of what comes and goes by the inside interface.
-pub fn seek(policy: &mut Policy) {
+pub fn seek(snapshot: &mut Snapshot) {
     let names = Names::installed().unwrap();
-    policy.seek_by(Arc::new(Seeking::new(vec![true, false], Arc::new(names))));
+    snapshot.identify_by(Arc::new(IdentificationSettings::new(
+        vec![true, false],
+        Arc::new(names),
+    )));
 }
 
 /// A gateway that looks for them.
 pub fn plan() -> Plan {
     Plan {
         applications: Some(CAPACITY),
-        policy: seek,
+        snapshot: seek,
         ..Plan::default()
     }
 }
@@ -150,7 +153,7 @@ impl Played {
     }
 
     /// What the gateway shows of it.
-    pub fn shown(&self, rig: &mut Rig) -> Option<Shown> {
+    pub fn shown(&self, rig: &mut Rig) -> Option<SessionInfo> {
         let filter = Filter {
             source: Some((*self.host.ip()).into()),
             source_port: Some(self.host.port()),
@@ -162,7 +165,7 @@ impl Played {
 
     /// The application that it shows, by name.
     pub fn application(&self, rig: &mut Rig) -> Option<String> {
-        let names = rig.plane.policy().applications.as_ref().unwrap().names.clone();
+        let names = rig.plane.snapshot().applications.as_ref().unwrap().names.clone();
         self.shown(rig)?.application.map(|pair| names.text(pair))
     }
 }

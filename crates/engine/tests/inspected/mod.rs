@@ -4,8 +4,8 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use sluice_engine::inspection::{Alert, Inspection, Limits, Overload};
-use sluice_engine::policy::Policy;
+use sluice_engine::inspection::{Alert, InspectionPolicy, Overload, ReassemblyLimits};
+use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Skipped;
 use sluice_inspect::inspector::{self, Settings};
 use sluice_inspect::protocols::Capacity;
@@ -28,12 +28,12 @@ drop tcp any any -> any 99 (msg:"long"; content:"planted here"; sid:5;)
 "#;
 
 /// The rules, on what comes or goes by the inside.
-pub fn inspected(policy: &mut Policy) {
-    inspected_by(policy, RULES);
+pub fn inspected(snapshot: &mut Snapshot) {
+    inspected_by(snapshot, RULES);
 }
 
 /// Others.
-pub fn inspected_by(policy: &mut Policy, rules: &str) {
+pub fn inspected_by(snapshot: &mut Snapshot, rules: &str) {
     let file = read(
         rules.as_bytes(),
         Dialect::Suricata,
@@ -43,16 +43,16 @@ pub fn inspected_by(policy: &mut Policy, rules: &str) {
     assert!(file.refused.is_empty(), "{:?}", file.refused);
     let ordered = Ordered::new(file.signatures);
     let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
-    policy.inspect_by(Arc::new(Inspection {
+    snapshot.inspect_by(Arc::new(InspectionPolicy {
         settings: Settings::default(),
         rates: Arc::new(Rates::new(64, [1, 2])),
         rules: Arc::new(ordered.with(prefilter)),
         alerts: 16,
         records: Default::default(),
         interfaces: vec![true, false],
-        fragments: Limits {
+        fragments: ReassemblyLimits {
             datagrams: 4,
-            ..Limits::default()
+            ..ReassemblyLimits::default()
         },
         overload: Overload::default(),
         bypass: Vec::new(),
@@ -60,15 +60,15 @@ pub fn inspected_by(policy: &mut Policy, rules: &str) {
 }
 
 /// Change what is said about inspection.
-pub fn change(policy: &mut Policy, change: impl FnOnce(&mut Inspection)) {
-    let mut inspection = policy.inspection.as_deref().unwrap().clone();
+pub fn change(snapshot: &mut Snapshot, change: impl FnOnce(&mut InspectionPolicy)) {
+    let mut inspection = snapshot.inspection.as_deref().unwrap().clone();
     change(&mut inspection);
-    policy.inspection = Some(Arc::new(inspection));
+    snapshot.inspection = Some(Arc::new(inspection));
 }
 
 /// What is said about an exception.
-pub fn say(policy: &mut Policy, exception: Exception, said: stream::Policy) {
-    change(policy, |on| {
+pub fn say(snapshot: &mut Snapshot, exception: Exception, said: stream::Policy) {
+    change(snapshot, |on| {
         on.settings.policies = on.settings.policies.with(exception, said)
     });
 }
@@ -88,7 +88,7 @@ pub fn plan() -> Plan {
             streams,
             protocols,
         }),
-        policy: inspected,
+        snapshot: inspected,
         ..Plan::default()
     }
 }

@@ -1,6 +1,6 @@
 //! Inspection for a rig: small, and by rules as an operator writes them.
 
-use sluice_engine::inspection::Inspection;
+use sluice_engine::inspection::InspectionPolicy;
 use sluice_inspect::inspector::{self, Settings};
 use sluice_inspect::protocols::Capacity;
 use sluice_inspect::rates::Rates;
@@ -9,7 +9,7 @@ use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 use sluice_inspect::stream;
 
 /// Of what comes and goes by the inside interface, by rules in Suricata's words.
-pub fn inspection(rules: &str) -> Inspection {
+pub fn inspection(rules: &str) -> InspectionPolicy {
     let file = read(
         rules.as_bytes(),
         Dialect::Suricata,
@@ -19,7 +19,7 @@ pub fn inspection(rules: &str) -> Inspection {
     assert!(file.refused.is_empty(), "{:?}", file.refused);
     let ordered = Ordered::new(file.signatures);
     let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
-    Inspection {
+    InspectionPolicy {
         settings: Settings::default(),
         rates: Rates::new(64, [1, 2]).into(),
         rules: ordered.with(prefilter).into(),

@@ -7,21 +7,21 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bytemuck::allocation::zeroed_slice_box;
 use sluice_engine::assist::Assist;
+use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
 use sluice_engine::counters::WorkerCounters;
-use sluice_engine::datagrams::Limits;
 use sluice_engine::io::Handover;
 pub use sluice_engine::io::memory::Sent;
 use sluice_engine::io::memory::{MemoryIo, Wires};
-use sluice_engine::owners::{Exchange, Owners};
 use sluice_engine::placement::Part;
-use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::access;
-use sluice_engine::policy::{Access, Interface, Nat, Policy, Setup, Subscribers};
 use sluice_engine::reason::Reason;
-use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request, Shown};
+use sluice_engine::request::{Cursor, Filter, Reply, Request, SessionInfo, WorkerHandle};
+use sluice_engine::shard_owners::{ShardExchange, ShardOwners};
+use sluice_engine::snapshot::sites;
+use sluice_engine::snapshot::{Interface, Nat, SiteClassifier, Snapshot, StartParameters, SubscriberCapacity};
 use sluice_engine::stages::Stages;
-use sluice_engine::steering::{Hashed, Steering, Together, Wanted};
+use sluice_engine::steering::{Affinity, HashFields, Steering, SteeringSettings};
 use sluice_engine::time::Now;
+use sluice_engine::virtual_reassembly::Limits;
 use sluice_engine::worker::Worker;
 use sluice_nat::Behaviour;
 use sluice_nat::rule::{DestinationRule, Prefix, Rules, SourceAction, SourceRule};
@@ -85,7 +85,7 @@ pub fn is_valid(frame: &[u8]) -> bool {
 }
 
 /// What is said of sites, and how many of them and of their terminals there is room for.
-pub type Sites = (fn() -> access::Settings, u32, u32);
+pub type Sites = (fn() -> sites::SiteSettings, u32, u32);
 
 /// What a test may change before the gateway is made.
 pub struct Plan {
@@ -102,11 +102,11 @@ pub struct Plan {
     pub change_pool: fn(&mut Pool<u32>),
     pub subscriber_prefix: u8,
     /// What cards hash, and what a shard keeps together.
-    pub hashed: Hashed,
-    pub together: Together,
+    pub hashed: HashFields,
+    pub together: Affinity,
     /// Outside ports that cards keep together.
     pub ports_together: u32,
-    pub events: sluice_engine::policy::Events,
+    pub events: sluice_engine::snapshot::EventSettings,
     pub spare_addresses: u32,
     /// Source rules besides the one of the pool.
     pub sources: Vec<SourceRule<u32>>,
@@ -135,7 +135,7 @@ pub struct Plan {
     /// Changes interfaces, before routes are derived from them.
     pub interfaces: fn(&mut Vec<Interface>),
     pub routes: Vec<Route>,
-    pub policy: fn(&mut Policy),
+    pub snapshot: fn(&mut Snapshot),
     /// Subscribers' sites.
     pub sites: Option<Sites>,
     /// Networks of addresses that sites have of their own.
@@ -155,8 +155,8 @@ impl Default for Plan {
             behaviour: Behaviour::default(),
             change_pool: |_| {},
             subscriber_prefix: 32,
-            hashed: Hashed::Subset,
-            together: Together::Hosts,
+            hashed: HashFields::Subset,
+            together: Affinity::Hosts,
             ports_together: 64,
             events: Default::default(),
             spare_addresses: 8,
@@ -180,7 +180,7 @@ impl Default for Plan {
             device: |io| Box::new(io),
             interfaces: |_| {},
             routes: Vec::new(),
-            policy: |_| {},
+            snapshot: |_| {},
             sites: None,
             site_networks: Vec::new(),
         }
@@ -188,10 +188,10 @@ impl Default for Plan {
 }
 
 pub struct Rig {
-    pub plane: Plane,
+    pub plane: ControlPlane,
     pub workers: Vec<Worker<'static>>,
     pub wires: Vec<Wires>,
-    pub desks: Vec<Counter>,
+    pub desks: Vec<WorkerHandle>,
     /// The worker that has neighbours.
     pub owner: usize,
     pub now: Now,
@@ -260,8 +260,8 @@ fn interface(index: u16, mac: [u8; 6], addresses: &[&str], mtu: u16, stateful: b
     }
 }
 
-/// The policy and routes of a plan.
-pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
+/// The snapshot and routes of a plan.
+pub fn snapshot(plan: &Plan) -> (Snapshot, RouteSet) {
     let mut interfaces = vec![
         interface(
             INSIDE,
@@ -280,8 +280,8 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
     ];
     (plan.interfaces)(&mut interfaces);
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
-    let mut policy = Policy::new(2, interfaces);
-    policy.senders = vec![plan.senders.clone().into(); 2];
+    let mut snapshot = Snapshot::new(2, interfaces);
+    snapshot.senders = vec![plan.senders.clone().into(); 2];
     if plan.translate {
         let mut pool = Pool {
             addresses: plan.pool.clone(),
@@ -301,14 +301,14 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
         };
         let sources: Vec<_> = [source].into_iter().chain(plan.sources.iter().copied()).collect();
         let rules = Rules::new(&sources, &plan.forwards, &pools).unwrap();
-        policy.nat4 = Nat {
+        snapshot.nat4 = Nat {
             rules,
             pools,
             ..Nat::default()
         };
     }
-    (plan.policy)(&mut policy);
-    policy.spread_flows();
+    (plan.snapshot)(&mut snapshot);
+    snapshot.spread_flows();
     let default = |any: &str, gateway: &str| {
         route(
             any,
@@ -323,15 +323,15 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
     // A route of the plan replaces the default of its prefix.
     routes.retain(|route| plan.routes.iter().all(|other| other.prefix != route.prefix));
     routes.extend(&plan.routes);
-    (policy, RouteSet::new(&links, &routes).unwrap())
+    (snapshot, RouteSet::new(&links, &routes).unwrap())
 }
 
 impl Rig {
     pub fn new(plan: Plan) -> Self {
-        let (mut policy, routes) = policy(&plan);
+        let (mut snapshot, routes) = snapshot(&plan);
         let keeper = plan.sites.map(|(settings, sites, terminals)| {
             let (keeper, table) = SiteWriter::new(sites, terminals, &plan.site_networks, [5, 6]);
-            policy.serve_sites(Access::new(table, settings()));
+            snapshot.serve_sites(SiteClassifier::new(table, settings()));
             keeper
         });
         let stages = Stages::new(plan.stages.clone());
@@ -340,15 +340,15 @@ impl Rig {
             workers => workers.to_vec(),
         };
         let owner = usize::from(in_charge[0]);
-        let wanted = Wanted {
+        let wanted = SteeringSettings {
             hashed: plan.hashed,
             ports: plan.ports_together,
             together: plan.together,
             prefix: [plan.subscriber_prefix, 128],
         };
         let steering = Steering::seeded(plan.shards, &wanted, 3).unwrap();
-        let setup = Setup {
-            owners: Owners::dealt(steering.shards(), &in_charge).into(),
+        let start = StartParameters {
+            owners: ShardOwners::dealt(steering.shards(), &in_charge).into(),
             stages: stages.clone(),
             assist: plan.assist.map(|settings| Assist::new(plan.workers, settings).into()),
             steering,
@@ -363,15 +363,15 @@ impl Rig {
             inspection: plan.inspection,
             events: plan.events,
             interfaces: 0,
-            subscribers: Subscribers {
+            subscribers: SubscriberCapacity {
                 prefix: [plan.subscriber_prefix, 128],
-                ..Subscribers::default()
+                ..SubscriberCapacity::default()
             },
         };
         let now = Now::at(1_000_000_000);
-        let mut plane = Plane::new(setup, policy, &[routes], plan.limits, plan.workers, now).unwrap();
+        let mut plane = ControlPlane::new(start, snapshot, &[routes], plan.limits, plan.workers, now).unwrap();
         let lines = plane.lines().total();
-        let exchange = std::sync::Arc::new(Exchange::new(plan.shards as usize, plan.workers - 1, plan.ring));
+        let exchange = std::sync::Arc::new(ShardExchange::new(plan.shards as usize, plan.workers - 1, plan.ring));
         let mut memory = Memory::default();
         let (mut workers, mut wires, mut desks) = (Vec::<Worker<'static>>::new(), Vec::new(), Vec::new());
         for (own, mut io) in MemoryIo::workers(plan.workers, 2).into_iter().enumerate() {
@@ -461,7 +461,7 @@ impl Rig {
             assert_eq!(0, counters.imbalance(), "{counters:?}");
             assert_eq!(0, counters.forgotten.get());
             let io = worker.io_mut();
-            assert_eq!(0, io.held());
+            assert_eq!(0, io.outstanding());
             let waiting: u64 = counters
                 .interfaces
                 .iter()
@@ -480,7 +480,7 @@ impl Rig {
     }
 
     /// Every session, as worker after worker lists them.
-    pub fn sessions(&mut self, filter: Filter) -> Vec<Shown> {
+    pub fn sessions(&mut self, filter: Filter) -> Vec<SessionInfo> {
         let mut all = Vec::new();
         for worker in 0..self.workers.len() {
             let mut cursor = Some(Cursor::default());

@@ -4,15 +4,15 @@
 use std::cell::Cell;
 
 use crate::rig::Memory;
+use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
 use sluice_engine::io::memory::{MemoryIo, Wires};
 use sluice_engine::io::{NO_PORT, PortIndex};
-use sluice_engine::owners::{Exchange, Owners};
-use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Interface, Policy, Router, Setup, Subscribers};
 use sluice_engine::reason::Reason;
-use sluice_engine::request::{Counter, Reply, Request};
+use sluice_engine::request::{Reply, Request, WorkerHandle};
+use sluice_engine::shard_owners::{ShardExchange, ShardOwners};
 use sluice_engine::shares::{LinkShare, RouterShare};
-use sluice_engine::steering::{Hashed, Steering, Together, Wanted};
+use sluice_engine::snapshot::{Interface, Router, Snapshot, StartParameters, SubscriberCapacity};
+use sluice_engine::steering::{Affinity, HashFields, Steering, SteeringSettings};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_route::{Address, Prefix, Route, RouteSet, SourceValidation, Via};
@@ -37,10 +37,10 @@ pub fn cycles() -> u64 {
 }
 
 pub struct Gateway {
-    pub plane: Plane,
+    pub plane: ControlPlane,
     pub worker: Worker<'static>,
     pub wires: Wires,
-    pub desk: Counter,
+    pub desk: WorkerHandle,
     pub now: Now,
     inside: Vec<PortIndex>,
     routes: Vec<RouteSet>,
@@ -95,8 +95,8 @@ impl Gateway {
             inside,
             NeighbourLimits::default(),
             |_, _| {},
-            |policy| {
-                policy.share_by(routers.to_vec(), links.to_vec());
+            |snapshot| {
+                snapshot.share_by(routers.to_vec(), links.to_vec());
             },
         )
     }
@@ -105,7 +105,7 @@ impl Gateway {
         inside: &[PortIndex],
         limits: NeighbourLimits,
         change: impl Fn(&mut Vec<Interface>, &mut Vec<RouteSet>),
-        share: impl Fn(&mut Policy),
+        share: impl Fn(&mut Snapshot),
     ) -> Self {
         let ports = usize::from(inside.iter().max().unwrap() + 1).max(2);
         let mut interfaces = Vec::new();
@@ -134,20 +134,20 @@ impl Gateway {
             })
             .collect();
         change(&mut interfaces, &mut routes);
-        let policy = Self::policy(&interfaces, ports, inside.len(), &share);
+        let snapshot = Self::snapshot(&interfaces, ports, inside.len(), &share);
         let steering = Steering::seeded(
             1,
-            &Wanted {
-                hashed: Hashed::Subset,
+            &SteeringSettings {
+                hashed: HashFields::Subset,
                 ports: 64,
-                together: Together::Hosts,
+                together: Affinity::Hosts,
                 prefix: [32, 128],
             },
             3,
         )
         .unwrap();
-        let setup = Setup {
-            owners: Owners::dealt(steering.shards(), &[0]).into(),
+        let start = StartParameters {
+            owners: ShardOwners::dealt(steering.shards(), &[0]).into(),
             stages: Default::default(),
             assist: None,
             steering,
@@ -162,10 +162,10 @@ impl Gateway {
             inspection: None,
             events: Default::default(),
             interfaces: 64,
-            subscribers: Subscribers::default(),
+            subscribers: SubscriberCapacity::default(),
         };
         let now = Now::at(1_000_000_000);
-        let mut plane = Plane::new(setup, policy, &routes, limits, 1, now).unwrap();
+        let mut plane = ControlPlane::new(start, snapshot, &routes, limits, 1, now).unwrap();
         let lines = plane.lines().total();
         let io = MemoryIo::new(ports);
         let wires = io.wires();
@@ -173,7 +173,7 @@ impl Gateway {
         let give = |_| memory.lines(lines);
         let receives = (0..ports as PortIndex).collect();
         let (mut worker, desk) = plane.worker(0, Box::new(io), receives, give, cycles).unwrap();
-        worker.join(Exchange::new(1, 0, 64).into());
+        worker.join(ShardExchange::new(1, 0, 64).into());
         let mut gateway = Self {
             plane,
             worker,
@@ -191,23 +191,23 @@ impl Gateway {
         gateway
     }
 
-    fn policy(interfaces: &[Interface], ports: usize, routers: usize, share: impl Fn(&mut Policy)) -> Policy {
-        let mut policy = Policy::new(ports, interfaces.to_vec());
+    fn snapshot(interfaces: &[Interface], ports: usize, routers: usize, share: impl Fn(&mut Snapshot)) -> Snapshot {
+        let mut snapshot = Snapshot::new(ports, interfaces.to_vec());
         let router = |number| Router {
             name: format!("r{number}"),
             ..Router::default()
         };
-        policy.routers = (0..routers).map(router).collect();
-        policy.hosts = vec![Default::default(); routers];
-        share(&mut policy);
-        policy
+        snapshot.routers = (0..routers).map(router).collect();
+        snapshot.hosts = vec![Default::default(); routers];
+        share(&mut snapshot);
+        snapshot
     }
 
     /// Commit the same with other shares.
-    pub fn commit(&mut self, share: impl Fn(&mut Policy)) {
-        let ports = self.plane.setup().ports;
-        let policy = Self::policy(&self.interfaces, ports, self.inside.len(), share);
-        self.plane.commit(policy, &self.routes).unwrap();
+    pub fn commit(&mut self, share: impl Fn(&mut Snapshot)) {
+        let ports = self.plane.start_parameters().ports;
+        let snapshot = Self::snapshot(&self.interfaces, ports, self.inside.len(), share);
+        self.plane.commit(snapshot, &self.routes).unwrap();
     }
 
     pub fn know(&mut self, interface: u16, neighbour: &str) {

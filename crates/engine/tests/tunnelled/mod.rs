@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::net::IpAddr;
 
 use sluice_engine::io::NO_PORT;
-use sluice_engine::policy::Interface;
-use sluice_engine::tunnels::{Kind, Tunnel};
+use sluice_engine::snapshot::Interface;
+use sluice_engine::tunnels::{Tunnel, TunnelKind};
 use sluice_route::Via;
 use sluice_testkit::packet::{self, Frame, IpNumber, Network, Transport};
 
@@ -24,7 +24,7 @@ thread_local! {
 }
 
 /// A tunnel between the usual ends.
-pub fn tunnel(kind: Kind, id: Option<u32>, six: bool) -> Tunnel {
+pub fn tunnel(kind: TunnelKind, id: Option<u32>, six: bool) -> Tunnel {
     let (local, remote) = match six {
         false => ("203.0.113.1", "198.51.100.9"),
         true => ("2001:db8:2::1", "2001:db8:9::9"),
@@ -42,10 +42,10 @@ pub fn tunnel(kind: Kind, id: Option<u32>, six: bool) -> Tunnel {
 /// Tunnels of every type, over both families.
 pub fn all() -> Vec<Tunnel> {
     let types = [
-        (Kind::Vxlan(4789), Some(0x00ab_cdef)),
-        (Kind::Gre, None),
-        (Kind::Gre, Some(0xfeed_0042)),
-        (Kind::Ipip, None),
+        (TunnelKind::Vxlan(4789), Some(0x00ab_cdef)),
+        (TunnelKind::Gre, None),
+        (TunnelKind::Gre, Some(0xfeed_0042)),
+        (TunnelKind::Ipip, None),
     ];
     let both = types
         .iter()
@@ -104,19 +104,19 @@ pub fn rig(tunnel: Tunnel) -> Rig {
 pub fn shim(tunnel: &Tunnel, six_inside: bool) -> Vec<u8> {
     let inside: [u8; 2] = if six_inside { [0x86, 0xdd] } else { [8, 0] };
     match (tunnel.kind, tunnel.id) {
-        (Kind::Vxlan(_), id) => [[8, 0, 0, 0], (id.unwrap() << 8).to_be_bytes()].concat(),
-        (Kind::Gre, None) => [[0, 0], inside].concat(),
-        (Kind::Gre, Some(key)) => [&[0x20, 0], &inside[..], &key.to_be_bytes()].concat(),
-        (Kind::Ipip, _) => Vec::new(),
+        (TunnelKind::Vxlan(_), id) => [[8, 0, 0, 0], (id.unwrap() << 8).to_be_bytes()].concat(),
+        (TunnelKind::Gre, None) => [[0, 0], inside].concat(),
+        (TunnelKind::Gre, Some(key)) => [&[0x20, 0], &inside[..], &key.to_be_bytes()].concat(),
+        (TunnelKind::Ipip, _) => Vec::new(),
     }
 }
 
 /// The outer packet of a tunnel with this payload, from one address to another. `port` is VXLAN's source port.
 pub fn outer(tunnel: &Tunnel, ends: [sluice_route::Address; 2], six_inside: bool, port: u16, payload: &[u8]) -> Frame {
     let transport = match tunnel.kind {
-        Kind::Vxlan(to) => Transport::Udp(port, to),
-        Kind::Gre => Transport::Raw(IpNumber(47)),
-        Kind::Ipip => Transport::Raw(IpNumber(if six_inside { 41 } else { 4 })),
+        TunnelKind::Vxlan(to) => Transport::Udp(port, to),
+        TunnelKind::Gre => Transport::Raw(IpNumber(47)),
+        TunnelKind::Ipip => Transport::Raw(IpNumber(if six_inside { 41 } else { 4 })),
     };
     let frame = match ends.map(IpAddr::from) {
         [IpAddr::V4(from), IpAddr::V4(to)] => packet::frame4(from, to, transport),

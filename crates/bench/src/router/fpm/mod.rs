@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use sluice_dpdk::eal::{Eal, allowed_cores};
 use sluice_dpdk::workers::{Worker, pin};
 use sluice_dpdk::{Devices, tsc};
-use sluice_engine::plane::Plane;
+use sluice_engine::control_plane::ControlPlane;
 use sluice_route::feed::fpm::Frames;
 use sluice_route::feed::{Feed, Links, MAIN_TABLE, Teller};
 use sluice_route::rib::Origin;
@@ -52,7 +52,12 @@ struct Followed {
 }
 
 /// The control thread: follows one connection after the other until nobody comes any more.
-fn control(mut plane: Plane, listener: &TcpListener, visits: usize, tell: &Sender<Followed>) -> Result<Plane, Failure> {
+fn control(
+    mut plane: ControlPlane,
+    listener: &TcpListener,
+    visits: usize,
+    tell: &Sender<Followed>,
+) -> Result<ControlPlane, Failure> {
     let mut feed = Feed::new(Teller {
         origin: Origin::Fpm,
         table: MAIN_TABLE,
@@ -329,7 +334,7 @@ pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs
 }
 
 /// Rows; `lost` came out nowhere, of all that were sent from the first to the last.
-fn rows(run: &mut Run<'_>, outcome: &Outcome, routes: usize, lost: u64, plane: &Plane) {
+fn rows(run: &mut Run<'_>, outcome: &Outcome, routes: usize, lost: u64, plane: &ControlPlane) {
     let kilobytes = (plane.fib().bytes() + plane.ribs().bytes()) as f64 / 1024.0;
     let row = |phase| {
         let row = Row::new("fpm").key("fib", "ours").key("family", 4);

@@ -1,11 +1,11 @@
 //! Two virtual routers with the same addresses on one worker: a victim and its neighbour.
 
-use sluice_engine::owners::{Exchange, Owners};
-use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Interface, Policy, Router, Setup, Subscribers};
-use sluice_engine::request::{Counter, Request};
+use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
+use sluice_engine::request::{Request, WorkerHandle};
+use sluice_engine::shard_owners::{ShardExchange, ShardOwners};
 use sluice_engine::shares::{LinkShare, RouterShare};
-use sluice_engine::steering::{Steering, Wanted};
+use sluice_engine::snapshot::{Interface, Router, Snapshot, StartParameters, SubscriberCapacity};
+use sluice_engine::steering::{Steering, SteeringSettings};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_route::{Address, Prefix, Route, RouteSet, SourceValidation, Via};
@@ -46,9 +46,9 @@ impl Shape {
 /// The gateway.
 pub struct Gateway {
     /// Its control side.
-    pub plane: Plane,
+    pub plane: ControlPlane,
     worker: Worker<'static>,
-    desk: Counter,
+    desk: WorkerHandle,
 }
 
 /// The moment by the clock of the worker.
@@ -138,7 +138,7 @@ impl Gateway {
             link.link.addresses.clear();
             interfaces.push(link);
         }
-        let mut policy = Policy::new(PORTS, interfaces);
+        let mut policy = Snapshot::new(PORTS, interfaces);
         policy.routers = vec![Router::default(); 2];
         policy.hosts = vec![Default::default(); 2];
         let share = |router: usize| RouterShare {
@@ -153,9 +153,9 @@ impl Gateway {
             vec![share(0), share(1)],
             [LinkShare::default(); 4].into_iter().chain([link]).collect(),
         );
-        let steering = Steering::seeded(1, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
-        let setup = Setup {
-            owners: Owners::dealt(steering.shards(), &[0]).into(),
+        let steering = Steering::seeded(1, &SteeringSettings::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
+        let setup = StartParameters {
+            owners: ShardOwners::dealt(steering.shards(), &[0]).into(),
             stages: Default::default(),
             assist: None,
             steering,
@@ -170,14 +170,14 @@ impl Gateway {
             inspection: None,
             events: Default::default(),
             interfaces: 0,
-            subscribers: Subscribers::default(),
+            subscribers: SubscriberCapacity::default(),
         };
-        let mut plane = Plane::new(setup, policy, &routes, NeighbourLimits::default(), 1, now())?;
+        let mut plane = ControlPlane::new(setup, policy, &routes, NeighbourLimits::default(), 1, now())?;
         let lines_of_shard = plane.lines().total();
         // A shard of no sessions, once for each run.
         let memory = |_| &mut *vec![Line([0; 8]); lines_of_shard].leak();
         let (mut worker, desk) = plane.worker(0, Box::new(lines), vec![0, 1], memory, cycles)?;
-        worker.join(Exchange::new(1, 0, 64).into());
+        worker.join(ShardExchange::new(1, 0, 64).into());
         let mut gateway = Self { plane, worker, desk };
         for interface in [1, 3] {
             gateway.know(interface)?;

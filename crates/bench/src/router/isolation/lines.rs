@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrayvec::ArrayVec;
 use sluice_engine::io::{
-    BATCH, Carried, HAND, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex,
+    BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError,
+    WorkerIndex,
 };
 use sluice_wire::{Checksums, Packet, Window};
 
@@ -94,9 +95,9 @@ impl FarSide {
 pub struct Lines {
     sending: Vec<Sending>,
     queues: Vec<VecDeque<(usize, u64)>>,
-    hand: ArrayVec<Option<Box<Buffer>>, HAND>,
+    hand: ArrayVec<Option<Box<Buffer>>, BURST_BUFFERS>,
     free: VecDeque<Box<Buffer>>,
-    nothing: [Window; HAND],
+    nothing: [Window; BURST_BUFFERS],
     far: FarSide,
 }
 
@@ -127,7 +128,7 @@ impl Lines {
             queues: vec![VecDeque::with_capacity(DEPTH); ports],
             hand: ArrayVec::new(),
             free: (0..BUFFERS).map(|_| Box::new(buffer())).collect(),
-            nothing: [Window::default(); HAND],
+            nothing: [Window::default(); BURST_BUFFERS],
             far: far.clone(),
         };
         (lines, far)
@@ -156,7 +157,7 @@ impl Lines {
             }
         }
         let always = |number: &usize| here(&self.sending[*number]) && matches!(sends[*number], Sends::Always);
-        let always: ArrayVec<usize, BATCH> = (0..self.sending.len()).filter(always).take(BATCH).collect();
+        let always: ArrayVec<usize, BURST_SIZE> = (0..self.sending.len()).filter(always).take(BURST_SIZE).collect();
         for number in always.iter().cycle().take(DEPTH - queue.len()) {
             tallies[*number].packets += 1;
             queue.push_back((*number, now));
@@ -174,7 +175,7 @@ impl PacketIo for Lines {
         let Some(queue) = self.queues.get_mut(usize::from(port)) else {
             return 0;
         };
-        let count = queue.len().min(BATCH).min(self.hand.remaining_capacity());
+        let count = queue.len().min(BURST_SIZE).min(self.hand.remaining_capacity());
         for (number, arrived) in queue.drain(..count) {
             let (Some(mut buffer), Some(one)) = (self.free.pop_front(), self.sending.get_mut(number)) else {
                 break;
@@ -195,7 +196,7 @@ impl PacketIo for Lines {
         count
     }
 
-    fn lend<'a>(&'a mut self, into: &mut Lent<'a>) {
+    fn packets<'a>(&'a mut self, into: &mut Packets<'a>) {
         for (buffer, window) in self.hand.iter_mut().zip(&mut self.nothing) {
             into.push(match buffer {
                 Some(buffer) => Packet::new(&mut buffer.room, &mut buffer.window),
@@ -204,7 +205,7 @@ impl PacketIo for Lines {
         }
     }
 
-    fn transmit(&mut self, _port: PortIndex, slots: &[Slot]) -> usize {
+    fn transmit(&mut self, _port: PortIndex, slots: &[BufferIndex]) -> usize {
         let now = cycles();
         let mut far = self.far.get();
         let at = now - far.paused;
@@ -222,7 +223,7 @@ impl PacketIo for Lines {
         slots.len()
     }
 
-    fn free(&mut self, slots: &[Slot]) {
+    fn free(&mut self, slots: &[BufferIndex]) {
         let now = cycles();
         for &slot in slots {
             let buffer = self.hand.get_mut(usize::from(slot)).and_then(Option::take);
@@ -246,27 +247,27 @@ impl PacketIo for Lines {
         count
     }
 
-    fn park(&mut self, _slot: Slot) -> Option<Parked> {
+    fn park(&mut self, _slot: BufferIndex) -> Option<Parked> {
         None
     }
 
-    fn unpark(&mut self, parked: Parked) -> Result<Slot, Parked> {
+    fn unpark(&mut self, parked: Parked) -> Result<BufferIndex, Parked> {
         Err(parked)
     }
 
     fn release(&mut self, _parked: Parked) {}
 
     fn end(&mut self) -> usize {
-        let left = self.held();
+        let left = self.outstanding();
         self.hand.clear();
         left
     }
 
-    fn refused(&self, _port: PortIndex) -> &[(Refusal, u64)] {
+    fn refused(&self, _port: PortIndex) -> &[(ReceiveError, u64)] {
         &[]
     }
 
-    fn held(&self) -> usize {
+    fn outstanding(&self) -> usize {
         self.hand.iter().flatten().count()
     }
 
@@ -276,11 +277,11 @@ impl PacketIo for Lines {
 }
 
 impl Handover for Lines {
-    fn hand_over(&mut self, _to: WorkerIndex, _slots: &[Slot], _carried: &[Carried]) -> usize {
+    fn hand_over(&mut self, _to: WorkerIndex, _slots: &[BufferIndex], _carried: &[NoteWords]) -> usize {
         0
     }
-    fn room(&self, _to: WorkerIndex) -> usize {
-        BATCH
+    fn free_entries(&self, _to: WorkerIndex) -> usize {
+        BURST_SIZE
     }
     fn mark(&mut self) {}
     fn has_arrived(&self) -> bool {
@@ -289,7 +290,7 @@ impl Handover for Lines {
     fn waiting(&self) -> usize {
         0
     }
-    fn take_over(&mut self, _carried: &mut ArrayVec<Carried, BATCH>) -> usize {
+    fn take_over(&mut self, _carried: &mut ArrayVec<NoteWords, BURST_SIZE>) -> usize {
         0
     }
 }

@@ -10,7 +10,7 @@ use arrayvec::ArrayVec;
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::workers::{Idle, Queues, Waiting, Worker};
 use sluice_dpdk::{DpdkIo, tsc};
-use sluice_engine::io::{BATCH, Lent, PacketIo, Slot};
+use sluice_engine::io::{BURST_SIZE, BufferIndex, PacketIo, Packets};
 use sluice_wire::Checksums;
 
 use crate::nat_path::flows::{FRAME, Hosts, data, write};
@@ -163,7 +163,7 @@ impl<'s> Loop<'s> {
                 return std::thread::sleep(Duration::from_micros(100));
             }
             Order::Receive => self.receive(),
-            Order::Flood => self.send(BATCH),
+            Order::Flood => self.send(BURST_SIZE),
             Order::Pace => {
                 let (due, moved) = self.due();
                 if due == 0 {
@@ -186,7 +186,7 @@ impl<'s> Loop<'s> {
 
     fn receive(&mut self) -> usize {
         let count = self.io.receive(0);
-        let slots: ArrayVec<Slot, BATCH> = (0..count).map(|slot| slot as Slot).collect();
+        let slots: ArrayVec<BufferIndex, BURST_SIZE> = (0..count).map(|slot| slot as BufferIndex).collect();
         self.io.free(&slots);
         self.io.end();
         count
@@ -195,15 +195,15 @@ impl<'s> Loop<'s> {
     fn send(&mut self, count: usize) -> usize {
         let made = self.io.allocate(count);
         {
-            let mut lent = Lent::new();
-            self.io.lend(&mut lent);
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
             for packet in lent.iter_mut().take(made) {
                 packet.set_len(FRAME);
                 packet.set_checksums(Checksums::Vouched);
                 packet.bytes_mut().copy_from_slice(&self.frame);
             }
         }
-        let slots: ArrayVec<Slot, BATCH> = (0..made).map(|slot| slot as Slot).collect();
+        let slots: ArrayVec<BufferIndex, BURST_SIZE> = (0..made).map(|slot| slot as BufferIndex).collect();
         let taken = self.io.transmit(0, &slots);
         self.io.free(&slots[taken..]);
         self.io.end();
@@ -219,7 +219,7 @@ impl<'s> Loop<'s> {
         if self.next == 0.0 {
             self.next = now;
         }
-        let due = ((now - self.next) / each).clamp(0.0, BATCH as f64) as usize;
+        let due = ((now - self.next) / each).clamp(0.0, BURST_SIZE as f64) as usize;
         self.next += due as f64 * each;
         match due {
             0 => (0, 0),

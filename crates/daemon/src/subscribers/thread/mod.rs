@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{EventfdFlags, eventfd};
-use sluice_engine::punt::{Giver, Taker};
+use sluice_engine::punt::{PuntReceiver, PuntSender};
 
 use super::agent::store::Present;
 use super::leases::{self, Watcher};
@@ -30,9 +30,9 @@ pub type HostPort = Box<dyn Fn(u16, &[u8]) -> bool + Send>;
 #[derive(Default)]
 pub struct Queues {
     /// From each worker.
-    pub to_subscribers: Vec<Taker>,
+    pub to_subscribers: Vec<PuntReceiver>,
     /// To the one that sends for the gateway.
-    pub from_subscribers: Option<Giver>,
+    pub from_subscribers: Option<PuntSender>,
     /// From routers' hosts.
     pub from_hosts: Option<Heard>,
     /// To routers' hosts.

@@ -309,7 +309,7 @@ impl Task {
                 let Some(frame) = self.buffer.get_mut(..length) else {
                     break;
                 };
-                queue.take(frame);
+                queue.pop(frame);
                 service.frame(interface, frame, turn);
             }
         }
@@ -329,7 +329,7 @@ impl Task {
         for Frame { interface, way, bytes } in frames {
             let given = |queues: &mut Queues, interface: u16| {
                 let queue = queues.from_subscribers.as_mut();
-                queue.is_some_and(|queue| queue.give(interface, [bytes, &[]]))
+                queue.is_some_and(|queue| queue.push(interface, [bytes, &[]]))
             };
             let (sent, lost) = match way {
                 Way::AsItIs => (given(&mut self.queues, *interface), 0),

@@ -64,8 +64,8 @@ struct World {
     parameters: Arc<Parameters>,
     entries: Arc<Sites>,
     fails: Arc<AtomicBool>,
-    to: Giver,
-    from: Taker,
+    to: PuntSender,
+    from: PuntReceiver,
     folder: TempDir,
 }
 
@@ -82,8 +82,8 @@ impl World {
         let parameters = parameters_of(&text);
         let (keeper, entries) = SiteWriter::new(9, 100_000, &[(0, 0xcb00_0000, 0xcb00_ffff)], [5, 6]);
         let fails = Arc::new(AtomicBool::new(false));
-        let (to, heard) = punt::queue(punt::ROOM);
-        let (sends, from) = punt::queue(punt::ROOM);
+        let (to, heard) = punt::queue(punt::QUEUE_BYTES);
+        let (sends, from) = punt::queue(punt::QUEUE_BYTES);
         let queues = Queues {
             to_subscribers: vec![heard],
             from_subscribers: Some(sends),
@@ -123,7 +123,7 @@ impl World {
     }
 
     fn give(&mut self, interface: u16, frame: &[u8]) {
-        assert!(self.to.give(interface, [frame, &[]]));
+        assert!(self.to.push(interface, [frame, &[]]));
     }
 
     /// The next frame that is sent.
@@ -132,7 +132,7 @@ impl World {
         loop {
             if let Some((interface, length)) = self.from.head() {
                 let mut frame = vec![0; length];
-                self.from.take(&mut frame);
+                self.from.pop(&mut frame);
                 return (interface, frame);
             }
             assert!(began.elapsed() < PATIENCE, "no frame comes");

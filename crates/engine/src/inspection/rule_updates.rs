@@ -1,0 +1,140 @@
+//! Rules that change while packets flow: what they are searched with is made by the control thread, and freed by it.
+//!
+//! First every worker is given tools that serve the old rules and the new, then every shard its book, then the snapshot
+//! says that there are other rules. So whoever has seen that finds both.
+
+use std::sync::Arc;
+
+use sluice_inspect::bindings::vectorscan;
+use sluice_inspect::inspector::{Book, Plan, Tools};
+
+use super::InspectionPolicy;
+
+/// Nanoseconds for which flows that are under way go by the rules that they began with.
+pub const GRACE_PERIOD: u64 = 10_000_000_000;
+
+/// Changes that may wait for a worker that sleeps.
+const MAX_PENDING: usize = 4;
+
+/// Why rules can't give way to others.
+#[derive(Debug, thiserror::Error)]
+pub enum RuleUpdateError {
+    /// There is no memory to search with.
+    #[error("no memory to search for other rules: {0}")]
+    Memory(#[from] vectorscan::Error),
+    /// They change faster than workers follow.
+    #[error("a worker has not taken over the last changes of the rules of inspection: apply it again in a few seconds")]
+    Unfollowed,
+}
+
+/// The control thread's end.
+pub struct RuleSender<T> {
+    fresh: rtrb::Producer<(u32, Box<T>)>,
+    spent: rtrb::Consumer<Box<T>>,
+}
+
+/// The end of a shard or worker.
+pub struct RuleReceiver<T> {
+    fresh: rtrb::Consumer<(u32, Box<T>)>,
+    spent: rtrb::Producer<Box<T>>,
+}
+
+/// Both ends.
+pub fn channel<T>() -> (RuleSender<T>, RuleReceiver<T>) {
+    let (give, fresh) = rtrb::RingBuffer::new(MAX_PENDING);
+    // With those that are in use, and those that are over.
+    let (spent, back) = rtrb::RingBuffer::new(MAX_PENDING + 2);
+    (
+        RuleSender {
+            fresh: give,
+            spent: back,
+        },
+        RuleReceiver { fresh, spent },
+    )
+}
+
+impl<T> RuleSender<T> {
+    /// Free what came back.
+    fn collect(&mut self) {
+        while self.spent.pop().is_ok() {}
+    }
+}
+
+impl<T> RuleReceiver<T> {
+    /// The next that was given, of a generation and those before: what is for later ones goes with what those are told.
+    pub fn take(&mut self, generation: u32) -> Option<Box<T>> {
+        let &(next, _) = self.fresh.peek().ok()?;
+        let is_due = generation.wrapping_sub(next).cast_signed() >= 0;
+        let (_, taken) = is_due.then(|| self.fresh.pop().ok()).flatten()?;
+        Some(taken)
+    }
+
+    /// It is no longer used. There is room for all that were ever given and not freed.
+    pub fn retire(&mut self, spent: Box<T>) {
+        let _ = self.spent.push(spent);
+    }
+}
+
+/// The control thread's ends of all shards and workers.
+#[derive(Default)]
+pub struct RuleUpdates {
+    pub(crate) shards: Vec<RuleSender<Book>>,
+    pub(crate) workers: Vec<RuleSender<Tools>>,
+}
+
+/// What all of them get.
+pub struct NewRules {
+    generation: u32,
+    books: Vec<Book>,
+    tools: Vec<Tools>,
+}
+
+impl RuleUpdates {
+    /// Free what came back.
+    pub fn collect(&mut self) {
+        self.shards.iter_mut().for_each(RuleSender::collect);
+        self.workers.iter_mut().for_each(RuleSender::collect);
+    }
+
+    fn have_capacity(&self) -> bool {
+        let of_shards = self.shards.iter().all(|giver| giver.fresh.slots() > 0);
+        of_shards && self.workers.iter().all(|giver| giver.fresh.slots() > 0)
+    }
+
+    /// What it takes that rules give way to those of another commit, which are of a generation; none where they are the
+    /// same, or nothing is inspected.
+    pub fn make(
+        &mut self,
+        plan: Option<&Plan>,
+        commits: (Option<&InspectionPolicy>, Option<&InspectionPolicy>),
+        generation: u32,
+    ) -> Result<Option<NewRules>, RuleUpdateError> {
+        let (Some(plan), (Some(before), Some(after))) = (plan, commits) else {
+            return Ok(None);
+        };
+        if Arc::ptr_eq(&before.rules, &after.rules) {
+            return Ok(None);
+        }
+        self.collect();
+        if !self.have_capacity() {
+            return Err(RuleUpdateError::Unfollowed);
+        }
+        let book = |_| Book::new(plan, after.rules.clone(), generation);
+        let tools = |_| Tools::serving([&before.rules, &after.rules]);
+        Ok(Some(NewRules {
+            generation,
+            books: self.shards.iter().map(book).collect::<Result<_, _>>()?,
+            tools: self.workers.iter().map(tools).collect::<Result<_, _>>()?,
+        }))
+    }
+
+    /// Give it to all of them. To be called before the snapshot says so.
+    pub fn send(&mut self, fresh: NewRules) {
+        for (giver, tools) in self.workers.iter_mut().zip(fresh.tools) {
+            let _ = giver.fresh.push((fresh.generation, Box::new(tools)));
+        }
+        for (giver, book) in self.shards.iter_mut().zip(fresh.books) {
+            let _ = giver.fresh.push((fresh.generation, Box::new(book)));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! cut: IPv4 datagrams longer than the next link takes, sent in fragments (RFC 791; RFC 4787 REQ-13).
+//!
+//! Runs in the second half of a burst, with buffers made for the fragments at the end of the hand.
+//! Exits: transmit, hand over, drop.
+
+use sluice_wire::fragments::Fragments;
+
+use crate::batch::{AdjacencyIndex, Batch, Lists, put};
+use crate::context::NodeContext;
+use crate::io::BufferIndex;
+use crate::nodes::leave;
+use crate::nodes::output::{as_it_is, output};
+use crate::reason::Own;
+
+/// How many fragments a packet needs; 0 where it can't be cut.
+pub fn fragments_needed(
+    batch: &Batch<'_, '_>,
+    slot: BufferIndex,
+    hop: AdjacencyIndex,
+    ctx: &NodeContext<'_, '_>,
+) -> usize {
+    let mtu = ctx.snapshot.mtu(hop.interface() as u16, ctx.now);
+    let frame = batch
+        .packets
+        .get(slot as usize)
+        .map_or(&[][..], |packet| packet.bytes());
+    Fragments::new(frame, &batch.meta(slot).layers, mtu).map_or(0, |fragments| fragments.len())
+}
+
+/// Cut the packet of `slot` into the slots from `first` on; how many of those were used.
+pub fn fragment(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    (slot, hop): (BufferIndex, AdjacencyIndex),
+    first: usize,
+) -> usize {
+    let meta = *batch.meta(slot);
+    let mtu = ctx.snapshot.mtu(hop.interface() as u16, ctx.now);
+    let (whole, made) = batch.packets.split_at_mut(first);
+    let fragments = whole
+        .get(slot as usize)
+        .and_then(|p| Fragments::new(p.bytes(), &meta.layers, mtu));
+    // Of a site's session the link header is written already.
+    let mac = match hop.is_bridge() {
+        true => Some(None),
+        false => ctx.paths.mac(hop).map(Some),
+    };
+    let (Some(fragments), Some(mac)) = (fragments, mac) else {
+        lists.drop_packet(slot, Own::FragmentUnfit);
+        return 0;
+    };
+    let count = fragments.len();
+    if made.len() < count {
+        lists.drop_packet(slot, Own::NoBuffer);
+        return 0;
+    }
+    for (piece, packet) in made.iter_mut().take(count).enumerate() {
+        let place = (first + piece) as BufferIndex;
+        batch.meta[first + piece] = meta;
+        if fragments.emit(piece, packet) {
+            let out = match mac {
+                Some(mac) => output(packet, &meta.layers, hop, mac, &ctx.exit()),
+                None => as_it_is(packet, hop, &ctx.exit()),
+            };
+            leave(place, out, &mut batch.meta[first + piece], hop, lists);
+        } else {
+            lists.drop_packet(place, Own::FragmentUnfit);
+        }
+    }
+    if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
+        counters.made.add(count as u64 - 1);
+    }
+    put(&mut lists.used, slot);
+    count
+}

@@ -1,0 +1,223 @@
+//! complain: packets that earn their sender an ICMP error, which is made of the packet's own buffer.
+//!
+//! Exits: forward (the error), transmit (over a bridge), hand over (the worker that makes errors), drop (not allowed, or too many).
+
+use sluice_route::Address;
+use sluice_route::policer::Class as Policed;
+use sluice_wire::ethernet::Link;
+use sluice_wire::layers::{self, Class};
+use sluice_wire::tcp::Reset;
+use sluice_wire::{Packet, icmp, icmpv6};
+
+use crate::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
+use crate::context::NodeContext;
+use crate::family::{Family, V4, V6};
+use crate::nodes::{bridge, subscriber};
+use crate::snapshot::Interface;
+use crate::tunnels::addresses;
+
+/// Make errors.
+#[inline(never)]
+pub fn icmp_error(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+    for (slot, complaint, reason) in std::mem::take(&mut lists.complain) {
+        let meta = *batch.meta(slot);
+        if meta.is_from_gateway() {
+            learn(&complaint, &meta, batch.packets[slot as usize].bytes(), ctx);
+            lists.drop_packet(slot, reason);
+            continue;
+        }
+        let Some(owner) = ctx.owner.as_deref_mut() else {
+            lists.hand_over(
+                slot,
+                ctx.snapshot.owner,
+                HandOffNote::new(EntryPoint::Complain(complaint, reason), &meta),
+            );
+            continue;
+        };
+        let packet = &mut batch.packets[slot as usize];
+        let (tags, bridged) = (
+            bridge::tags(&meta, packet.bytes()),
+            ctx.snapshot.is_bridged(meta.interface),
+        );
+        // Who is in a site is told there: routes know nothing of sites.
+        let of_site = subscriber::came_from(ctx.snapshot, &meta);
+        let sender = packet.bytes().get(6..12).and_then(|mac| mac.try_into().ok());
+        let terminal: Option<[u8; 6]> = sender.filter(|_| of_site);
+        let made = ctx.snapshot.interface(meta.interface).is_some_and(|interface| {
+            may_report(packet, &meta, complaint)
+                && owner
+                    .policer
+                    .admits(Policed::IcmpError, meta.interface, ctx.now.nanoseconds)
+                && owner
+                    .policer
+                    .admits_error_to(sender_of(packet, &meta), ctx.now.nanoseconds)
+                && make(packet, &meta, complaint, interface)
+        });
+        if !made {
+            lists.drop_packet(slot, reason);
+            continue;
+        }
+        if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
+            counters.drop(reason);
+            counters.made.add(1);
+        }
+        match (bridged, terminal) {
+            (true, _) => bridge::answer(slot, tags, batch, lists, ctx),
+            (false, Some(mac)) => subscriber::answer(slot, mac, Some(tags), batch, lists, ctx),
+            (false, None) => reinject(slot, batch, lists),
+        }
+    }
+}
+
+/// What does not fit a link and is of a tunnel: there is nobody to tell, and the tunnel takes less from now on.
+#[cold]
+fn learn(complaint: &IcmpError, meta: &Meta, frame: &[u8], ctx: &NodeContext<'_, '_>) {
+    let IcmpError::TooBig(mtu) = *complaint else { return };
+    let router = ctx.snapshot.router_of(meta.interface);
+    if ctx
+        .snapshot
+        .tunnels
+        .lower(router, addresses(&meta.layers, frame), mtu, ctx.now)
+    {
+        ctx.counters.path_mtus_lowered.add(1);
+    }
+}
+
+/// Send what the gateway made in a slot: parsed anew, then routed. An error about a packet between two inside hosts is
+/// for an outside address, and goes through translation (RFC 5508, REQ-7).
+pub fn reinject(slot: crate::io::BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists) {
+    let meta = &mut batch.meta[slot as usize % crate::io::BURST_BUFFERS];
+    let hairpinned = meta.origin == Origin::Hairpinned;
+    if !hairpinned {
+        meta.origin = Origin::Own;
+    }
+    match layers::parse(batch.packets[slot as usize].bytes()) {
+        Ok(layers) => {
+            meta.layers = layers;
+            match (layers.class, hairpinned) {
+                (Class::Ipv6, false) => put(V6::forwards(lists), slot),
+                (_, false) => put(V4::forwards(lists), slot),
+                (Class::Ipv6, true) => put(V6::lookups(lists), slot),
+                (_, true) => put(V4::lookups(lists), slot),
+            }
+        }
+        Err(fault) => lists.drop_packet(slot, fault),
+    }
+}
+
+/// Who is told.
+fn sender_of(packet: &Packet<'_>, meta: &Meta) -> Address {
+    match meta.layers.class {
+        Class::Ipv4 => V4::address(V4::addresses(&meta.layers, packet.bytes()).0),
+        _ => V6::address(V6::addresses(&meta.layers, packet.bytes()).0),
+    }
+}
+
+fn may_report(packet: &Packet<'_>, meta: &Meta, complaint: IcmpError) -> bool {
+    match meta.layers.class {
+        Class::Ipv4 => icmp::may_report(packet.bytes(), &meta.layers),
+        Class::Ipv6 => icmpv6::may_report(packet.bytes(), &meta.layers, matches!(complaint, IcmpError::TooBig(_))),
+        _ => false,
+    }
+}
+
+fn number([high, low]: [u64; 2]) -> u128 {
+    u128::from(high) << 64 | u128::from(low)
+}
+
+/// Turn a TCP segment into the reset of its connection, as if it came from whom it was sent to.
+fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
+    let layers = &meta.layers;
+    let length = layers.end.saturating_sub(layers.l4) as usize;
+    let Some(reset) = Reset::to(layers.payload(packet.bytes()), length) else {
+        return false;
+    };
+    if layers.class == Class::Ipv6 {
+        let (sender, target) = V6::addresses(layers, packet.bytes());
+        return reset.emit6(packet, link, number(target), number(sender));
+    }
+    let (sender, target) = V4::addresses(layers, packet.bytes());
+    reset.emit4(packet, link, target, sender)
+}
+
+/// Turn a packet into the error about it, from the address of the interface that it came in by.
+fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: IcmpError, interface: &Interface) -> bool {
+    let mut quote = [0; icmpv6::LONGEST_ERROR];
+    let datagram = meta.layers.datagram(packet.bytes());
+    let length = datagram.len().min(quote.len());
+    quote[..length].copy_from_slice(&datagram[..length]);
+    let quote = &quote[..length];
+    // Over a bridge an answer comes from whom the packet was sent to.
+    let bridged = interface.bridge.is_some();
+    let link = match packet.bytes().first_chunk() {
+        Some(&[a, b, c, d, e, f, g, h, i, j, k, l]) if bridged => Link {
+            source: [a, b, c, d, e, f],
+            destination: [g, h, i, j, k, l],
+        },
+        _ => Link {
+            source: interface.mac,
+            destination: interface.mac,
+        },
+    };
+    if complaint == IcmpError::Reset {
+        return reset(packet, meta, link);
+    }
+    match meta.layers.class {
+        Class::Ipv4 => {
+            let (sender, target) = V4::addresses(&meta.layers, packet.bytes());
+            let own = || interface.source4(sender);
+            let Some(source) = bridged.then_some(target).or_else(own) else {
+                return false;
+            };
+            icmp::emit_error(packet, link, source, sender, complaint.icmp(), quote)
+        }
+        Class::Ipv6 => {
+            let (sender, target) = V6::addresses(&meta.layers, packet.bytes());
+            let (sender, target) = (number(sender), number(target));
+            let own = || interface.source6(sender);
+            let Some(source) = bridged.then_some(target).or_else(own) else {
+                return false;
+            };
+            icmpv6::emit_error(packet, link, source, sender, complaint.icmpv6(), quote)
+        }
+        _ => false,
+    }
+}
+
+impl IcmpError {
+    /// As ICMP says it (RFC 792, 1812, 1191, 6888 REQ-11).
+    fn icmp(self) -> icmp::Error {
+        use icmp::unreachable as code;
+        match self {
+            Self::TimeExceeded => icmp::Error::TIME_EXCEEDED,
+            Self::TooBig(mtu) => icmp::Error::fragmentation_needed(mtu),
+            Self::NoRoute => icmp::Error::unreachable(code::NETWORK),
+            Self::HostUnreachable | Self::NoResources => icmp::Error::unreachable(code::HOST),
+            Self::Prohibited => icmp::Error::unreachable(code::PROHIBITED),
+            Self::PortUnreachable | Self::Reset => icmp::Error::unreachable(code::PORT),
+        }
+    }
+
+    /// As ICMPv6 says it (RFC 4443).
+    fn icmpv6(self) -> icmp::Error {
+        use icmpv6::unreachable as code;
+        match self {
+            Self::TimeExceeded => icmpv6::HOP_LIMIT_EXCEEDED,
+            Self::TooBig(mtu) => icmpv6::packet_too_big(mtu.into()),
+            Self::NoRoute => icmpv6::unreachable_error(code::NO_ROUTE),
+            Self::HostUnreachable | Self::NoResources => icmpv6::unreachable_error(code::ADDRESS),
+            Self::Prohibited => icmpv6::unreachable_error(code::PROHIBITED),
+            Self::PortUnreachable | Self::Reset => icmpv6::unreachable_error(code::PORT),
+        }
+    }
+
+    /// What a sender is told of a refusal by the routing table (RFC 1812, 5.2.7.1); none where it is silent.
+    pub fn of(reason: sluice_route::Reason) -> Option<Self> {
+        match reason {
+            sluice_route::Reason::Prohibited => Some(Self::Prohibited),
+            sluice_route::Reason::Unreachable => Some(Self::HostUnreachable),
+            sluice_route::Reason::NoRoute => Some(Self::NoRoute),
+            _ => None,
+        }
+    }
+}

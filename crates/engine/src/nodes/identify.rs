@@ -1,0 +1,82 @@
+//! recognise: packets of sessions whose application is looked for are shown to nDPI, as they came. When it is known the filter
+//! is asked again.
+//!
+//! Exits: established again.
+
+use sluice_wire::Direction;
+use sluice_wire::layers::Flags;
+
+use crate::applications::{Application, IdentificationResult, IdentifiedSession};
+use crate::batch::{Batch, Lists, Meta, put};
+use crate::context::NodeContext;
+use crate::family::{Family, Session};
+use crate::inspection::InspectState;
+use crate::io::BURST_BUFFERS;
+use crate::nodes::revalidate::{ApplicationCheck, follow_application};
+use crate::shard::Shard;
+use sluice_inspect::applications::Pair;
+use sluice_table::flow::RecordIndex;
+
+/// Recognise.
+#[inline(never)]
+pub fn identify<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+    for (slot, index, direction) in std::mem::take(F::identifies(lists)) {
+        lists.recognised |= 1 << (slot as usize % BURST_BUFFERS);
+        let meta = *batch.meta(slot);
+        let frame = batch.packets[slot as usize].bytes();
+        // An error about a flow is none of its data.
+        if !meta.layers.flags.has(Flags::ICMP_ERROR) {
+            one::<F>(&meta, frame, index, direction, ctx);
+        }
+        put(F::lookups(lists), slot);
+    }
+}
+
+fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Direction, ctx: &mut NodeContext<'_, '_>) {
+    let tools = ctx.tools();
+    let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut);
+    let Some((shard, session)) = shard.and_then(|shard| {
+        let session = *F::table_ref(shard).get(index)?;
+        Some((shard, session))
+    }) else {
+        return;
+    };
+    let whose = IdentifiedSession {
+        shard: meta.shard,
+        six: F::IS_V6,
+        index,
+    };
+    let place = match session.application() {
+        Application::Wanted => ctx.recognition.open(whose, ctx.counters),
+        Application::Sought(place) => Some(place),
+        // Known by a packet before it in this burst.
+        Application::Nothing | Application::Known(_) => return,
+    };
+    let (packet, now) = (meta.layers.datagram(frame), ctx.now.nanoseconds);
+    let look = |place| ctx.recognition.inspect(place, packet, direction, now, ctx.counters);
+    // Whoever has no place stays unknown.
+    let said = place.and_then(look).unwrap_or(IdentificationResult {
+        pair: Pair::default(),
+        is_new: false,
+        is_over: true,
+    });
+    match place {
+        Some(place) if !said.is_over => set::<F>(shard, index, Application::Sought(place)),
+        _ => set::<F>(shard, index, Application::Known(said.pair)),
+    }
+    if said.is_new || said.is_over {
+        follow_application::<F>(shard, index, ctx.snapshot, ApplicationCheck::First, &tools);
+    }
+}
+
+/// Keep what is known of a session's application. Where it is settled, and nothing else is looked at, its packets come by no
+/// more.
+pub fn set<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, application: Application) {
+    let Some(session) = F::table(shard).get_mut(index) else {
+        return;
+    };
+    session.set_application(application);
+    if !application.is_open() && session.inspect() == InspectState::Sought {
+        session.set_inspect(InspectState::Nothing);
+    }
+}

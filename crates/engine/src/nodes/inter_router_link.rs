@@ -1,0 +1,67 @@
+//! cross: a packet leaves a virtual router by its end of a virtual link, and comes in at the other end, in the same buffer.
+//!
+//! Exits: those of parse, encapsulate (it is no link, but a tunnel), drop (above a rate, as many routers as a packet may pass, or
+//! the other end is gone).
+
+use crate::batch::{Batch, Lists, Meta, put};
+use crate::context::NodeContext;
+use crate::io::{BURST_BUFFERS, BufferIndex, NO_PORT};
+use crate::nodes::parse::{ReceiveTally, parse_other};
+use crate::reason::Own;
+use crate::shares::Shares;
+
+/// Most virtual routers that a packet passes, ends of tunnels counted as ends of links.
+pub const MAX_PASSES: u8 = 4;
+
+/// Let packets cross.
+#[inline(never)]
+pub fn inter_router_link(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+    for slot in std::mem::take(&mut lists.cross) {
+        let Meta { egress, crossed, .. } = *batch.meta(slot);
+        if ctx
+            .snapshot
+            .interface(egress)
+            .is_some_and(|interface| interface.tunnel.is_some())
+        {
+            put(&mut lists.encapsulate, slot);
+            continue;
+        }
+        let length = batch.packets[slot as usize].len() as u64;
+        let peer = ctx.snapshot.interface(egress).and_then(|interface| interface.peer);
+        let interface = peer.unwrap_or(egress);
+        batch.meta[slot as usize % BURST_BUFFERS].interface = interface;
+        if let Some(counters) = ctx.counters.interfaces.get(interface as usize) {
+            counters.received.add(1);
+            counters.received_bytes.add(length);
+        }
+        let admits = |shares: &Shares| {
+            let router = ctx.snapshot.router_of(interface);
+            shares.may_cross(egress, router, length, ctx.now.nanoseconds)
+        };
+        match crossed + 1 {
+            _ if peer.is_none() => lists.drop_packet(slot, Own::InterfaceGone),
+            _ if !ctx.snapshot.shares.as_deref().is_none_or(admits) => lists.drop_packet(slot, Own::RateLimited),
+            MAX_PASSES.. => lists.drop_packet(slot, Own::TooManyPasses),
+            crossed => arrive(slot, interface, crossed, batch, lists, ctx),
+        }
+    }
+}
+
+/// A frame has arrived at the end `interface` of a link, or of a tunnel, the `crossed`-th on its way, and is counted as received there.
+pub fn arrive(
+    slot: BufferIndex,
+    interface: u16,
+    crossed: u8,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+) {
+    let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
+    let packet = &mut batch.packets[slot as usize];
+    // What was found out about the session that it had is not about the one that it has here.
+    lists.remove_verdict(slot);
+    let mut counted = ReceiveTally::at(interface);
+    parse_other(slot, packet, meta, lists, ctx, (NO_PORT, Some(interface)), &mut counted);
+    meta.crossed = crossed;
+    lists.fresh |= 1 << (slot as usize % BURST_BUFFERS);
+}

@@ -1,0 +1,204 @@
+//! transit: what parse finds plain on an interface whose router has routes alone: counted down, readdressed, on its way.
+//!
+//! Most packets of a plain router are like that, and nothing else has to be known of them than where they go.
+//! Exits: transmit, decapsulate (for an end of a tunnel), forward (whatever else takes more than that).
+
+use sluice_route::SourceValidation::Strict;
+use sluice_route::validate_way_back;
+use sluice_table::prefix::NO_ROUTE;
+use sluice_wire::layers;
+use sluice_wire::{Packet, ethernet, ipv4};
+
+use crate::batch::{Batch, BufferIndices, HandOffLists, Lists, Meta, put};
+use crate::context::NodeContext;
+use crate::family::{Family, V4};
+use crate::io::{BURST_BUFFERS, BufferIndex, PortIndex};
+use crate::nodes::output::{Adjacency, AdjacencyCache, CACHE_SIZE};
+
+/// Whether plain IPv4 packets that come in by an interface need nothing but a route.
+#[inline(always)]
+pub fn is_sufficient(ctx: &NodeContext<'_, '_>, interface: u16) -> bool {
+    let link = ctx.snapshot.links.get(usize::from(interface));
+    link.is_some_and(|link| link.passes) && ctx.role.sessions.is_empty()
+}
+
+/// Route packets.
+pub fn ip4_fast_forward(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+    if lists.transit.tagged {
+        route::<true>(batch, lists, ctx);
+    } else {
+        route::<false>(batch, lists, ctx);
+    }
+}
+
+/// Route packets, some of which have tags.
+#[inline(never)]
+fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+    let all = &lists.transit;
+    let mut routes = [0; BURST_BUFFERS];
+    let routes = &mut routes[..all.slots().len()];
+    V4::routes(ctx.paths, all.routers(), all.destinations(), routes);
+    if all.validated {
+        drop_unverified_sources::<TAGGED>(batch, all, routes, ctx);
+    }
+    let exit = ctx.exit();
+    // The packets of each way leave together.
+    let (mut ways, mut leaving) = (
+        AdjacencyCache::default(),
+        [const { BufferIndices::new_const() }; CACHE_SIZE],
+    );
+    for (place, &route) in routes.iter().enumerate() {
+        let slot = lists.transit.slot(place);
+        let packet = &mut batch.packets[slot as usize];
+        let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
+        let together = &mut leaving[route as usize % CACHE_SIZE];
+        let (mut way, is_it) = ways.at(route);
+        if !is_it {
+            leave(together, way.port(), lists);
+            if !ways.bind(route, &exit) {
+                forward_slowly(slot, packet, meta, lists, ctx);
+                continue;
+            }
+            way = ways.at(route).0;
+        }
+        let passes = match TAGGED {
+            true => relabel(packet, way, meta.layers.tags),
+            false => rewrite(packet, way) || give_tags(packet, way),
+        };
+        if !passes {
+            forward_slowly(slot, packet, meta, lists, ctx);
+            continue;
+        }
+        meta.egress = way.egress();
+        put(together, slot);
+    }
+    for (place, together) in leaving.iter_mut().enumerate() {
+        leave(together, ways.at(place as u32).0.port(), lists);
+    }
+    ways.flush(&exit);
+    lists.transit.clear();
+}
+
+/// Take the routes away of those whose sources may not be valid (BCP 38): `forward` looks closer.
+#[inline(never)]
+fn drop_unverified_sources<const TAGGED: bool>(
+    batch: &Batch<'_, '_>,
+    all: &HandOffLists,
+    routes: &mut [u32],
+    ctx: &NodeContext<'_, '_>,
+) {
+    let (mut sources, mut back) = ([0; BURST_BUFFERS], [0; BURST_BUFFERS]);
+    for (&slot, source) in all.slots().iter().zip(&mut sources) {
+        let tags = if TAGGED { batch.meta(slot).layers.tags } else { 0 };
+        *source = source_of(&batch.packets[slot as usize], tags);
+    }
+    let count = all.slots().len();
+    V4::routes(ctx.paths, all.routers(), &sources[..count], &mut back[..count]);
+    // The ways back that were valid, most packets having the same few.
+    let mut valid = [None; 4];
+    for ((&slot, &back), route) in all.slots().iter().zip(&back).zip(routes) {
+        let interface = batch.meta(slot).interface;
+        let way = Some((back, interface));
+        let known = &mut valid[(back as usize ^ interface as usize) % 4];
+        if *known == way {
+            continue;
+        }
+        let mode = ctx.snapshot.interface(interface).map(|interface| interface.validation);
+        match validate_way_back(mode.unwrap_or(Strict), back, interface, &ctx.paths.next_hops) {
+            Ok(()) => *known = way,
+            Err(_) => *route = NO_ROUTE,
+        }
+    }
+}
+
+/// The source of a plain frame behind so many tags.
+#[inline(always)]
+fn source_of(packet: &Packet<'_>, tags: u8) -> u32 {
+    let at = ethernet::LENGTH + 4 * usize::from(tags) + ipv4::SOURCE.offset;
+    let source = packet.bytes().get(at..).and_then(|source| source.first_chunk());
+    source.map_or(0, |source| u32::from_be_bytes(*source))
+}
+
+/// Count a packet down and give it the addresses of a way. False, and nothing done, where that does not take it as it is.
+#[inline(always)]
+fn rewrite(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
+    let bytes = packet.len();
+    let head: Option<&mut [u8; ethernet::LENGTH + ipv4::LENGTH]> = packet.bytes_mut().first_chunk_mut();
+    if let Some((link, network)) = head.and_then(|head| head.split_first_chunk_mut::<{ ethernet::LENGTH }>())
+        && let (Some(addresses), Some(network)) = (link.first_chunk_mut(), network.first_chunk_mut())
+        && way.is_direct_for(ipv4::TOTAL_LENGTH.read(network))
+    {
+        ipv4::count_down(network);
+        way.rewrite_link(addresses, bytes);
+        return true;
+    }
+    false
+}
+
+/// The same for a packet that came with so many tags, by a way that may have some.
+#[inline(always)]
+fn relabel(packet: &mut Packet<'_>, way: &mut Adjacency, tags: u8) -> bool {
+    let at = ethernet::LENGTH + 4 * usize::from(tags);
+    let network = packet.bytes().get(at..).and_then(|network| network.first_chunk());
+    if !network.is_some_and(|network: &[u8; ipv4::LENGTH]| way.is_open_for(ipv4::TOTAL_LENGTH.read(network)))
+        || !way.relabel(packet, tags)
+    {
+        return false;
+    }
+    let at = ethernet::LENGTH + 4 * usize::from(way.tags());
+    if let Some(network) = packet
+        .bytes_mut()
+        .get_mut(at..)
+        .and_then(|network| network.first_chunk_mut())
+    {
+        ipv4::count_down(network);
+    }
+    true
+}
+
+/// The same for a packet that came without tags.
+#[inline(never)]
+fn give_tags(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
+    relabel(packet, way, 0)
+}
+
+/// Packets of a way, all by one port.
+#[inline(always)]
+fn leave(together: &mut BufferIndices, port: PortIndex, lists: &mut Lists) {
+    if let Some(list) = lists.transmit.get_mut(port as usize) {
+        match together.as_slice() {
+            // Routers with many ways have but one packet for each.
+            [slot] => put(list, *slot),
+            // As `put` has it, there is room for the hand.
+            _ => _ = list.try_extend_from_slice(together),
+        }
+    }
+    together.clear();
+}
+
+/// What takes more is for those who know more of it.
+#[inline(never)]
+fn forward_slowly(
+    slot: BufferIndex,
+    packet: &Packet<'_>,
+    meta: &mut Meta,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
+    let frame = packet.bytes();
+    let layers = match layers::parse(frame) {
+        Ok(layers) => layers,
+        Err(fault) => return lists.drop_packet(slot, fault),
+    };
+    *meta = Meta {
+        layers,
+        interface: meta.interface,
+        ..Meta::default()
+    };
+    let (tunnels, router) = (&ctx.snapshot.tunnels, ctx.snapshot.router_of(meta.interface));
+    if tunnels.end_in(router) && tunnels.take(router, &layers, frame) {
+        put(&mut lists.decapsulate, slot);
+    } else {
+        put(&mut lists.forward4, slot);
+    }
+}

@@ -1,0 +1,137 @@
+//! gateway: what is addressed to the gateway itself, policed by class so that a flood of one leaves the others alone.
+//!
+//! Exits: forward (an echo reply), fragments (of what may be an echo request, or where rules of the filter are asked), punt (its
+//! router has a host), complain (nothing listens there, the filter), taken in, hand over (the owner), drop.
+
+use sluice_route::policer::Class as Policed;
+use sluice_wire::echo::Echo;
+use sluice_wire::ipv4::protocol::{self, is_icmp};
+use sluice_wire::layers::{Class, Flags, Fragment, Layers};
+use sluice_wire::{icmp, icmpv6};
+
+use crate::batch::Meta;
+use crate::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, put};
+use crate::context::NodeContext;
+use crate::family::{Family, V4, V6};
+use crate::input_filter;
+use crate::nodes::icmp_error::reinject;
+use crate::nodes::subscriber;
+use crate::reason::Own;
+use crate::snapshot::Snapshot;
+
+/// Serve the gateway's own addresses.
+#[inline(never)]
+pub fn local_delivery(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+    for slot in std::mem::take(&mut lists.gateway) {
+        let meta = *batch.meta(slot);
+        let of_site = subscriber::came_from(ctx.snapshot, &meta);
+        if is_for_relay(ctx.snapshot, &meta, batch.packets[slot as usize].bytes()) {
+            put(&mut lists.subscriber, slot);
+            continue;
+        }
+        if is_awaited(ctx, &meta, batch.packets[slot as usize].bytes()) {
+            put(&mut lists.taken, slot);
+            continue;
+        }
+        let is_punted = !of_site && !is_answered(&meta.layers) && ctx.snapshot.host(meta.interface).is_some();
+        if !is_punted && ctx.owner.is_none() {
+            lists.hand_over(slot, ctx.snapshot.owner, HandOffNote::new(EntryPoint::Gateway, &meta));
+            continue;
+        }
+        let layers = &meta.layers;
+        let is_fragment = layers.fragment != Fragment::Whole;
+        let is_asked = input_filter::has_rules(ctx.snapshot, meta.interface);
+        if is_fragment && (is_asked || !is_punted && is_icmp(layers.protocol)) && meta.identification == 0 {
+            // What its datagram asks is found out first, and what comes before the first fragment waits for that.
+            put(&mut lists.fragments, slot);
+            continue;
+        }
+        if is_asked && let Err(refused) = input_filter::admit(ctx, &meta, batch.packets[slot as usize].bytes()) {
+            lists.reject(slot, refused);
+            continue;
+        }
+        if is_punted {
+            put(&mut lists.punt, slot);
+            continue;
+        }
+        let Some(owner) = ctx.owner.as_deref_mut() else {
+            lists.hand_over(slot, ctx.snapshot.owner, HandOffNote::new(EntryPoint::Gateway, &meta));
+            continue;
+        };
+        let now = ctx.now.nanoseconds;
+        let packet = &mut batch.packets[slot as usize];
+        let is_query = match is_fragment {
+            true => icmp::is_echo_request(packet.bytes(), layers) || icmpv6::is_echo_request(packet.bytes(), layers),
+            false => layers.flags.has(Flags::ICMP_QUERY),
+        };
+        if !is_query {
+            if !owner.policer.admits(Policed::Other, meta.interface, now) {
+                lists.drop_packet(slot, Own::PolicedOther);
+            } else if layers.flags.has(Flags::ICMP_ERROR) {
+                put(&mut lists.taken, slot);
+            } else if matches!(
+                (layers.class, layers.protocol),
+                (Class::Ipv4, protocol::ICMP) | (Class::Ipv6, protocol::ICMPV6)
+            ) {
+                // A message of an unknown type is not answered (RFC 1122, 3.2.2; RFC 4443, 2.4).
+                lists.drop_packet(slot, Own::NoLocalService);
+            } else {
+                lists.icmp_error(slot, IcmpError::PortUnreachable, Own::NoLocalService);
+            }
+            continue;
+        }
+        if !owner.policer.admits(Policed::Icmp, meta.interface, now) {
+            lists.drop_packet(slot, Own::PolicedEcho);
+            continue;
+        }
+        let answered = match layers.class {
+            Class::Ipv4 => {
+                let address = V4::addresses(layers, packet.bytes()).1;
+                icmp::answer_echo(packet.bytes_mut(), layers, address)
+            }
+            _ => {
+                let [high, low] = V6::addresses(layers, packet.bytes()).1;
+                icmpv6::answer_echo(packet.bytes_mut(), layers, u128::from(high) << 64 | u128::from(low))
+            }
+        };
+        if !answered {
+            put(&mut lists.taken, slot);
+            continue;
+        }
+        if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
+            counters.taken_in.add(1);
+            counters.made.add(1);
+        }
+        if of_site {
+            // Back to where it came from: routes know nothing of sites.
+            let frame = batch.packets[slot as usize].bytes();
+            let mac = frame.get(6..12).and_then(|mac| mac.try_into().ok()).unwrap_or_default();
+            subscriber::answer(slot, mac, None, batch, lists, ctx);
+            continue;
+        }
+        reinject(slot, batch, lists);
+    }
+}
+
+/// Whether a packet is for the relay of sites' DHCP.
+fn is_for_relay(snapshot: &Snapshot, meta: &Meta, frame: &[u8]) -> bool {
+    let Some(sites) = snapshot.sites.as_deref() else {
+        return false;
+    };
+    let router = snapshot.router_of(meta.interface).into();
+    sites.takes(meta.interface, router, &meta.layers, frame)
+}
+
+/// Whether a packet is the answer to an echo request of the gateway itself, which is noted.
+#[inline]
+fn is_awaited(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> bool {
+    meta.layers.flags.has(Flags::ICMP_REPLY)
+        && Echo::replied(frame, &meta.layers)
+            .is_some_and(|echo| ctx.snapshot.probes.answered(&echo, ctx.now.nanoseconds))
+}
+
+/// Whether a packet is a query that the gateway takes in, whoever else lives at its addresses.
+fn is_answered(layers: &Layers) -> bool {
+    let query = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
+    query && layers.fragment == Fragment::Whole
+}

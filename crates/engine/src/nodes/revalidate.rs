@@ -1,0 +1,510 @@
+//! revise: sessions of an older snapshot are decided again, and keep their translation where it is still allowed.
+//!
+//! Exits: established again (kept, or to be opened anew), unresolved (neighbour unknown), complain (no route), drop.
+
+use sluice_filter::{Known, Marking, TrafficClass};
+use sluice_inspect::applications::Pair;
+use sluice_nat::rule::{self, SourceAction};
+use sluice_nat::sites::{is_pooled, is_site, site};
+use sluice_nat::{Address, PortClass, Target, Tuple};
+use sluice_route::{Changed, Lookup};
+use sluice_table::changes::Sum;
+use sluice_table::flow::{Record, RecordIndex};
+use sluice_wire::Direction;
+use sluice_wire::layers::Layers;
+use sluice_wire::tcp::flag::SYN;
+
+use crate::applications::Application;
+use crate::batch::{AdjacencyIndex, Batch, Lists, Meta, Origin, put};
+use crate::bound_interfaces;
+use crate::context::NodeContext;
+use crate::family::{Family, Session};
+use crate::filter;
+use crate::forwarding::{ForwardingDecision, ForwardingState};
+use crate::inspection::InspectState;
+use crate::marks::{class_of, of_class};
+use crate::nodes::host;
+use crate::nodes::slow_path::{FlowDecision, FlowTranslation, decide, keeps_address, refused};
+use crate::pool_migration::{PortOwner, port_owner, transfer_port};
+use crate::reason::{Own, Reason};
+use crate::records::EndReason;
+use crate::shard::{SessionTools, Shard, end, uninspect};
+use crate::snapshot::Snapshot;
+
+/// Decide again.
+#[inline(never)]
+pub fn revalidate<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+    for slot in std::mem::take(F::revalidates(lists)) {
+        let meta = *batch.meta(slot);
+        let frame = batch.packets[slot as usize].bytes();
+        let context = ctx.snapshot.context(&meta, frame);
+        let key = F::key(&meta.layers, frame, context);
+        let hash = F::hash_one(ctx.hasher, &key);
+        let found = ctx.shard_of(&meta).and_then(|shard| {
+            let (index, direction) = F::table_ref(shard).find(hash, &key)?;
+            Some((index, direction, *F::table_ref(shard).get(index)?))
+        });
+        let Some((index, direction, session)) = found else {
+            // Ended by another packet of this burst.
+            put(F::lookups(lists), slot);
+            continue;
+        };
+        let is_old = session.generation() != ctx.snapshot.generation;
+        if !is_old && session.adjacency(direction) != AdjacencyIndex::UNRESOLVED {
+            put(F::lookups(lists), slot);
+            continue;
+        }
+        ctx.counters.sessions_revised.add(is_old.into());
+        let tools = ctx.tools();
+        let known = filter::known_application::<F>(&session, ctx.recognition);
+        let mark = mark_of::<F>(ctx.snapshot, meta.shard, index);
+        let kept = keeps::<F>(ctx, &meta, (&session, mark), known);
+        let mut stays = None;
+        let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
+        let Some(shard) = shard else { continue };
+        match kept {
+            Some(Retained { hops, stopped }) => {
+                stays = stopped[direction as usize];
+                let generation = ctx.snapshot.generation;
+                let Some(session) = F::table(shard).get_mut(index) else {
+                    continue;
+                };
+                for (direction, hop) in [Direction::Forward, Direction::Reverse].into_iter().zip(hops) {
+                    let old = session.adjacency(direction);
+                    if old != hop {
+                        tools.paths.acquire(hop);
+                        tools.paths.release(old);
+                        session.set_adjacency(direction, hop);
+                    }
+                }
+                // Answers that come by another way are validated by the new routes.
+                session.set_bound_interface(
+                    Direction::Reverse,
+                    session.adjacency(Direction::Forward).interface() as u16,
+                );
+                if let PortOwner::Pool(pool) = port_owner::<F>(session, ctx.snapshot, meta.shard) {
+                    transfer_port::<F>(session, pool, &tools);
+                }
+                session.set_generation(generation);
+                follow_application::<F>(shard, index, ctx.snapshot, ApplicationCheck::Again, &tools);
+            }
+            None => {
+                if port_owner::<F>(&session, ctx.snapshot, meta.shard) == PortOwner::Nobody {
+                    ctx.counters.sessions_withdrawn.add(1);
+                }
+                end::<F>(shard, index, &tools);
+            }
+        }
+        match stays {
+            None => put(F::lookups(lists), slot),
+            Some(FlowDecision::Wait(wanted)) => lists.wait_for_neighbour(slot, Some(wanted)),
+            Some(FlowDecision::Complain(complaint, reason)) => lists.icmp_error(slot, complaint, reason),
+            Some(FlowDecision::Drop(reason)) => lists.drop_packet(slot, reason),
+            Some(_) => lists.drop_packet(slot, Own::Forgotten),
+        }
+    }
+}
+
+/// How often rules have been asked about what is known of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplicationCheck {
+    /// They are asked for the first time, and count.
+    First,
+    /// They were asked before.
+    Again,
+}
+
+/// What rules of the filter say about a session's application holds: it is dropped from now on, or no longer.
+pub fn follow_application<F: Family>(
+    shard: &mut Shard<'_>,
+    index: RecordIndex,
+    snapshot: &Snapshot,
+    asked: ApplicationCheck,
+    tools: &SessionTools<'_>,
+) {
+    let Some(session) = F::table_ref(shard).get(index).copied() else {
+        return;
+    };
+    let is_denied = matches!(session.inspect(), InspectState::Denied(_));
+    let known = filter::known_application::<F>(&session, tools.recognition);
+    let counting = (asked == ApplicationCheck::First).then_some(tools.now.nanoseconds);
+    let mark = mark_of::<F>(snapshot, shard.number, index);
+    let mut marking = None;
+    let refuses = filter::rejects_application::<F>(snapshot, tools.paths, (&session, mark), known, counting, |set| {
+        marking = Some(set)
+    });
+    if let Some(marking) = marking {
+        mark_again::<F>(shard, index, snapshot, marking);
+    }
+    let now = match refuses {
+        Some(with) => InspectState::Denied(with),
+        None if !is_denied => return,
+        // What it said meanwhile nobody has heard: inspection goes on in its midst.
+        None if is_inspected(snapshot, &session, session.adjacency(Direction::Forward)) => InspectState::Wanted,
+        None if class_of_session::<F>(snapshot, shard.number, index).is_some() => InspectState::Remarked,
+        None => InspectState::Nothing,
+    };
+    if !is_denied {
+        uninspect::<F>(shard, &session, EndReason::Forced, tools);
+    }
+    if let Some(session) = F::table(shard).get_mut(index) {
+        if let Some(Known {
+            master, application, ..
+        }) = known
+        {
+            session.set_application(Application::Known(Pair { master, application }));
+        }
+        session.set_inspect(now);
+    }
+}
+
+fn is_inspected<F: Family>(snapshot: &Snapshot, session: &impl Session<F>, there: AdjacencyIndex) -> bool {
+    let inspection = snapshot.inspection.as_deref();
+    inspection.is_some_and(|on| on.is_on(session.interface()) || on.is_on(there.interface() as u16))
+}
+
+/// Whether nothing but single rules and routes has changed since a session was decided.
+#[inline(always)]
+fn is_of_last_commit<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
+    session.generation().wrapping_sub(snapshot.committed) as i32 >= 0
+}
+
+/// Whether a session is what its own ends say of it. What comes back is asked about more than once, and what crosses a bridge is
+/// asked about by its frame.
+#[inline(always)]
+fn is_plain<F: Family>(session: &F::Session) -> bool {
+    let hops = [Direction::Forward, Direction::Reverse].map(|direction| session.adjacency(direction));
+    hops.iter()
+        .all(|hop| hop.has_neighbour() || hop.as_terminal().is_some())
+}
+
+/// Whether single rules have changed for a session in so many generations. A no is certain.
+#[inline(always)]
+fn rules_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
+    let (nat, filter) = (
+        F::nat(snapshot).changes.since(generations),
+        filter::changed::<F>(snapshot, generations),
+    );
+    if !is_plain::<F>(session) {
+        return !nat.is_some_and(Sum::is_empty) || !filter.is_none_or(|changed| changed.is_some_and(Sum::is_empty));
+    }
+    let forward = session.forward();
+    nat.is_none_or(|changed| changed.may_concern(forward.source(), forward.destination()))
+        || filter.is_some_and(|changed| filter::may_concern::<F>(changed, session))
+}
+
+/// Whether routes have changed for a session in so many generations. A no is certain.
+#[inline(always)]
+fn routes_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
+    let concern = |changed: &Changed| {
+        let may_concern = |(hop, way): (AdjacencyIndex, [F::Address; 2])| {
+            let [from, to] = way;
+            let lookup = lookup::<F>(session, snapshot, from);
+            hop.is_routed() && lookup.tables().any(|table| changed.may_concern(table, F::address(to)))
+        };
+        !changed.is_empty() && adjacencies::<F>(session).into_iter().any(may_concern)
+    };
+    snapshot.route_changes.since(generations).is_none_or(concern)
+}
+
+/// The hops of a session, and the addresses that it has them for: from where and to where, each as its host has it.
+#[inline(always)]
+fn adjacencies<F: Family>(session: &F::Session) -> [(AdjacencyIndex, [F::Address; 2]); 2] {
+    let (client, server) = (session.forward().source(), session.reverse().source());
+    [
+        (session.adjacency(Direction::Forward), [client, server]),
+        (session.adjacency(Direction::Reverse), [server, client]),
+    ]
+}
+
+/// What the routes of a session's packets from an address are looked up by.
+#[inline(always)]
+fn lookup<'p, F: Family>(session: &F::Session, snapshot: &'p Snapshot, from: F::Address) -> Lookup<'p> {
+    snapshot.lookup::<F>(snapshot.router_of(session.interface()), from)
+}
+
+/// Whether what has changed since a session was decided does not concern it. A no means nothing.
+#[inline(always)]
+pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
+    let generations = snapshot.generation.wrapping_sub(session.generation());
+    is_of_last_commit::<F>(session, snapshot)
+        && !rules_may_concern::<F>(session, snapshot, generations)
+        && !routes_may_concern::<F>(session, snapshot, generations)
+}
+
+/// Whether rules and routes still say of a session what they said, where nothing else has changed since. A no means that it has
+/// to be decided again.
+#[inline]
+pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
+    let generations = snapshot.generation.wrapping_sub(session.generation());
+    is_of_last_commit::<F>(session, snapshot)
+        && is_plain::<F>(session)
+        && (!routes_may_concern::<F>(session, snapshot, generations) || is_on_its_way::<F>(session, snapshot, paths))
+        && (!rules_may_concern::<F>(session, snapshot, generations)
+            || is_as_ruled::<F>(session, snapshot, paths, generations))
+}
+
+/// Whether both hops of a session are still those of routes, or of terminals, and its packets may come in as they do.
+fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
+    let are_offered = adjacencies::<F>(session).into_iter().all(|(hop, [from, to])| {
+        !hop.is_routed()
+            || paths.is_offered::<F>(lookup::<F>(session, snapshot, from), to, hop)
+            || hop == session.adjacency(Direction::Reverse) && is_by_uplink::<F>(session, snapshot, paths)
+    });
+    are_offered && bound_interfaces::are_valid::<F>(session, snapshot, paths)
+}
+
+/// Whether the answers of a session go back by the uplink that it came in by, which no route to its client need lead by.
+fn is_by_uplink<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
+    let wanted = paths.unresolved(session.adjacency(Direction::Reverse));
+    session.nat().translates_destination()
+        && wanted.is_some_and(|wanted| {
+            wanted.interface == session.interface()
+                && snapshot.uplink(wanted.interface, F::IS_V6) == Some(wanted.address)
+        })
+}
+
+/// Whether rules still say of a session what they said.
+fn is_as_ruled<F: Family>(
+    session: &F::Session,
+    snapshot: &Snapshot,
+    paths: &ForwardingState,
+    generations: u32,
+) -> bool {
+    let there = session.adjacency(Direction::Forward);
+    let context = session.forward().context();
+    if let Some(filters) = snapshot.filter_of(context)
+        && filter::changed::<F>(snapshot, generations).is_some_and(|changed| filter::may_concern::<F>(changed, session))
+        && (session.application() != Application::Nothing
+            || snapshot.marks.is_some()
+            || !filter::is_tracked::<F>(snapshot, paths, filters, session))
+    {
+        return false;
+    }
+    if is_site(context) {
+        // No rule is asked about what comes from a site.
+        return is_translated_as_site::<F>(session, snapshot);
+    }
+    let (rules, forward, protocol) = (&F::nat(snapshot).rules, session.forward(), session.protocol());
+    let (nat, reverse) = (session.nat(), session.reverse());
+    let mapped = nat.pool().is_some() && !nat.translates_source();
+    let redirection = rules
+        .match_destination(forward, protocol, session.interface())
+        .map(|decided| decided.action);
+    let same_target = match redirection {
+        Some(rule::Destination::To(target)) => !mapped && leads_to::<F>(session, &target),
+        Some(rule::Destination::Among(set, port)) => {
+            let address = reverse.source();
+            let is_one = rules.set(set).is_some_and(|set| set.host(address).is_some());
+            !mapped && is_one && leads_to::<F>(session, &Target { address, port })
+        }
+        Some(rule::Destination::Exempt) => false,
+        None => nat.translates_destination() == mapped,
+    };
+    if !same_target || mapped {
+        return same_target;
+    }
+    let sourcing = rules.match_source(forward, protocol, there.interface() as u16);
+    match sourcing.map(|decided| decided.action) {
+        Some(SourceAction::Pool(pool)) => nat.translates_source() && nat.pool() == Some(pool),
+        Some(SourceAction::Static(outside)) => {
+            nat.translates_source() && nat.pool().is_none() && reverse.destination() == outside
+        }
+        Some(SourceAction::Exempt) | None => {
+            let inspected = is_inspected(snapshot, session, there);
+            let sought = snapshot.identifies([session.interface(), there.interface() as u16]);
+            let keeps_address =
+                || snapshot.passes_untranslated && keeps_address::<F>(snapshot, session.interface(), forward, protocol);
+            (nat.translates() || snapshot.filters_sessions(context) || inspected || sought || keeps_address())
+                && !nat.translates_source()
+        }
+    }
+}
+
+/// A session whose application is known now gets what rules have set.
+fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, snapshot: &Snapshot, marking: Marking) {
+    if let Some(marks) = snapshot.marks.as_deref() {
+        marks.set::<F>(shard.number, index, marking.mark);
+    }
+    if let (Some(code_points), false) = (snapshot.code_points.as_deref(), marking.class.is_any()) {
+        let before = class_of(code_points.get::<F>(shard.number, index)).unwrap_or_default();
+        code_points.set::<F>(shard.number, index, of_class(marking.class.over(before)));
+        if let Some(session) = F::table(shard).get_mut(index) {
+            session.remark();
+        }
+    }
+}
+
+/// The traffic class that rules have given to a session.
+fn class_of_session<F: Family>(snapshot: &Snapshot, shard: u16, index: RecordIndex) -> Option<TrafficClass> {
+    let code_points = snapshot.code_points.as_deref()?;
+    class_of(code_points.get::<F>(shard, index))
+}
+
+/// The mark of a session.
+fn mark_of<F: Family>(snapshot: &Snapshot, shard: u16, index: RecordIndex) -> u32 {
+    snapshot
+        .marks
+        .as_deref()
+        .map_or(0, |marks| marks.get::<F>(shard, index))
+}
+
+/// Whether a session that a site's terminal opened has still the outside address that its site has.
+fn is_translated_as_site<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
+    let (context, nat) = (session.forward().context(), session.nat());
+    let Some(sites) = snapshot.sites.as_deref() else {
+        return false;
+    };
+    if is_pooled(context) {
+        return nat.pool().is_some() && nat.pool() == sites.table.pool(site(context));
+    }
+    let [_, outside] = F::words(session.reverse().destination());
+    nat.pool().is_none() && sites.table.public(site(context)) == Some(outside as u32)
+}
+
+/// Whether a session's destination is translated to a target.
+fn leads_to<F: Family>(session: &F::Session, target: &Target<F::Address>) -> bool {
+    let reverse = session.reverse();
+    let query = PortClass::of(session.protocol(), <F::Address as Address>::BITS) == Some(PortClass::Query);
+    session.nat().translates_destination()
+        && reverse.source() == target.address
+        && (query || reverse.source_port() == target.port)
+}
+
+/// How a session goes on.
+struct Retained<F: Family> {
+    hops: [AdjacencyIndex; 2],
+    /// What becomes of packets in a direction that routes lead nowhere for the moment.
+    stopped: [Option<FlowDecision<F>>; 2],
+}
+
+/// How a session goes on by the newest snapshot; none where its translation is no longer what rules and pools say.
+fn keeps<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    meta: &Meta,
+    (session, mark): (&F::Session, u32),
+    known: Option<Known>,
+) -> Option<Retained<F>> {
+    let key = session.key(Direction::Forward);
+    let lessor = port_owner::<F>(session, ctx.snapshot, meta.shard);
+    if lessor == PortOwner::Nobody {
+        return None;
+    }
+    // As its first packet came.
+    let own = session.adjacency(Direction::Reverse) == AdjacencyIndex::LOCAL;
+    let first = Meta {
+        interface: match own {
+            true => session.adjacency(Direction::Forward).interface() as u16,
+            false => session.interface(),
+        },
+        shard: meta.shard,
+        origin: if session.adjacency(Direction::Reverse) == AdjacencyIndex::HAIRPIN {
+            Origin::Hairpinned
+        } else {
+            Origin::Received
+        },
+        layers: Layers {
+            tcp_flags: SYN,
+            ..Layers::default()
+        },
+        ..Meta::default()
+    };
+    let FlowTranslation {
+        target,
+        pool,
+        outside,
+        mapped,
+        hops,
+        answers: _,
+    } = match match own {
+        true => host::decide::<F>(ctx, &first, &key, Some(session.reverse().source())),
+        false => decide::<F>(ctx, &first, &key, (known, mark), Some(session.reverse().source())),
+    } {
+        FlowDecision::Session(translation) => translation,
+        // A route or a neighbour that is away for the moment does not end a session.
+        plan @ (FlowDecision::Wait(_)
+        | FlowDecision::Complain(_, Reason::Route(_))
+        | FlowDecision::Drop(Reason::Route(_))) => {
+            let way_back = reverse_adjacency::<F>(ctx, session);
+            let back = match way_back {
+                Ok(back) => keep::<F>(ctx, session, Direction::Reverse, back),
+                Err(_) => AdjacencyIndex::UNRESOLVED,
+            };
+            // No route says where a terminal is.
+            let there = match session.adjacency(Direction::Forward) {
+                old if !old.is_routed() => old,
+                _ => AdjacencyIndex::UNRESOLVED,
+            };
+            return may_stay::<F>(ctx, (session, mark), known).then_some(Retained {
+                hops: [there, back],
+                stopped: [(there == AdjacencyIndex::UNRESOLVED).then_some(plan), way_back.err()],
+            });
+        }
+        _ => return None,
+    };
+    let (nat, reverse) = (session.nat(), session.reverse());
+    let same_target = match target {
+        Some(target) => leads_to::<F>(session, &target),
+        None => !nat.translates_destination(),
+    };
+    let same_source = match (lessor, outside) {
+        (PortOwner::Pool(lessor), _) => pool.or(mapped) == Some(lessor),
+        (_, Some(outside)) => nat.translates_source() && reverse.destination() == outside,
+        (_, None) => pool.or(mapped).is_none() && !nat.translates_source(),
+    };
+    let [there, back] = hops;
+    let hops = [
+        keep::<F>(ctx, session, Direction::Forward, there),
+        keep::<F>(ctx, session, Direction::Reverse, back),
+    ];
+    (same_target && same_source).then_some(Retained {
+        hops,
+        stopped: [None; 2],
+    })
+}
+
+/// The hop that a session takes of that which routes say now and its own: a flow stays on its way as long as that is one of its
+/// route's.
+fn keep<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    session: &F::Session,
+    direction: Direction,
+    hop: AdjacencyIndex,
+) -> AdjacencyIndex {
+    let (old, [from, to]) = adjacencies::<F>(session)[direction as usize];
+    let lookup = lookup::<F>(session, ctx.snapshot, from);
+    match old != hop && old.has_neighbour() && ctx.paths.is_offered::<F>(lookup, to, old) {
+        true => old,
+        false => hop,
+    }
+}
+
+/// Where answers go by the routes, of a session that nothing else is known of; what becomes of them where these lead nowhere.
+fn reverse_adjacency<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    session: &F::Session,
+) -> Result<AdjacencyIndex, FlowDecision<F>> {
+    let (old, [from, to]) = adjacencies::<F>(session)[Direction::Reverse as usize];
+    if old == AdjacencyIndex::HAIRPIN || old == AdjacencyIndex::LOCAL || !old.is_routed() {
+        return Ok(old);
+    }
+    let flow = || F::hash_one(ctx.hasher, &session.key(Direction::Forward));
+    match ctx.paths.find::<F>(lookup::<F>(session, ctx.snapshot, from), to, flow) {
+        ForwardingDecision::Hop(hop) => Ok(hop),
+        ForwardingDecision::Unknown(wanted) => Err(FlowDecision::Wait(wanted)),
+        ForwardingDecision::Local => Err(FlowDecision::Drop(Own::Loop.into())),
+        ForwardingDecision::Refused(reason) => Err(refused(reason)),
+    }
+}
+
+/// Whether the filter lets a session stay that routes lead nowhere. By which interface it leaves is not known any more once it has
+/// been so for a while: only rules that have changed are asked then.
+fn may_stay<F: Family>(ctx: &NodeContext<'_, '_>, (session, mark): (&F::Session, u32), known: Option<Known>) -> bool {
+    let snapshot = ctx.snapshot;
+    let generations = snapshot.generation.wrapping_sub(session.generation());
+    let as_before = session.adjacency(Direction::Forward) == AdjacencyIndex::UNRESOLVED
+        && is_of_last_commit::<F>(session, snapshot)
+        && (generations == 0 || !rules_may_concern::<F>(session, snapshot, generations));
+    let filters = snapshot.filter_of(session.forward().context());
+    as_before || filters.is_none_or(|filters| filter::passes::<F>(snapshot, ctx.paths, filters, (session, mark), known))
+}

@@ -1,0 +1,655 @@
+//! established: packets of known sessions: translated, counted, tracked, on their way.
+//!
+//! Exits: transmit, decide (no session), revise (session of an older snapshot), inspect and recognise (before anything is written), cut (too big, may be cut),
+//! complain (TTL, MTU, the filter), unresolved (neighbour unknown), hand over (another worker's shard), hold (the shard is on its
+//! way here), queue (it is here, and receiving goes before), transmit as it came (over a bridge), drop.
+
+use core::hint::select_unpredictable;
+
+use sluice_nat::Resources;
+use sluice_nat::TimeoutClass;
+use sluice_nat::Tuple;
+use sluice_nat::timeout::Schedule;
+use sluice_nat::tracking::Segment;
+use sluice_table::changes::is_long_ago;
+use sluice_table::flow::{Candidate, Record, RecordIndex};
+use sluice_wire::Direction;
+use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::layers::{self, Flags, Fragment, Layers};
+
+use crate::batch::{AdjacencyIndex, Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
+use crate::bound_interfaces;
+use crate::context::{NodeContext, OutputContext};
+use crate::counters::HandOffCause;
+use crate::creation::is_first_segment;
+use crate::family::{Family, Session, Tracked};
+use crate::inspection::divert;
+use crate::io::{BURST_BUFFERS, BufferIndex};
+use crate::mss;
+use crate::nodes::dont_fragment;
+use crate::nodes::output::{AdjacencyCache, send_by_parts};
+use crate::nodes::revalidate::{is_confirmed, is_unconcerned};
+use crate::nodes::subscriber::SiteOwner;
+use crate::nodes::{bridge, host, punt, subscriber};
+use crate::reason::{Own, Reason};
+use crate::shard::Shard;
+use crate::snapshot::{Nat, Snapshot};
+use crate::time::Now;
+
+/// Packets of a group. While one group is translated, the next one's records are under way, and the index of the one
+/// after that.
+const GROUP: usize = 32;
+
+/// How many packets ahead of its own a record is brought from the second-level cache into the first.
+const NEAR: usize = 4;
+
+/// How many packets ahead of its own the line of a site's terminal is asked for, which its record names: that is brought as many
+/// packets before.
+const TERMINAL: usize = 12;
+
+/// What the passes leave for each other, by the packet's place in the list.
+pub struct Lookups<F: Family> {
+    slots: [BufferIndex; BURST_BUFFERS],
+    keys: [F::Key; BURST_BUFFERS],
+    hashes: [u64; BURST_BUFFERS],
+    candidates: [Candidate; BURST_BUFFERS],
+}
+
+impl<F: Family> Default for Lookups<F> {
+    fn default() -> Self {
+        Self {
+            slots: [0; BURST_BUFFERS],
+            keys: [F::Key::default(); BURST_BUFFERS],
+            hashes: [0; BURST_BUFFERS],
+            candidates: [Candidate::NONE; BURST_BUFFERS],
+        }
+    }
+}
+
+/// Look up and translate.
+pub fn session_lookup<F: Family>(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    nat: &Nat<F>,
+    work: &mut Lookups<F>,
+) {
+    // Sites are served over IPv4 alone. Who has none does not pay for them, nor for rules that he does not have.
+    match (!F::IS_V6 && ctx.snapshot.sites.is_some(), nat.spread.is_some()) {
+        (true, _) => look_up::<F, true, true>(batch, lists, ctx, nat, work),
+        (false, true) => look_up::<F, false, true>(batch, lists, ctx, nat, work),
+        (false, false) => look_up::<F, false, false>(batch, lists, ctx, nat, work),
+    }
+}
+
+/// The same, and whether there are subscribers' sites, and rules by which flows end at several hosts or at a router's.
+#[inline(never)]
+fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    nat: &Nat<F>,
+    work: &mut Lookups<F>,
+) {
+    let slots = std::mem::take(F::lookups(lists));
+    let mut rest = slots.as_slice();
+    let exit = ctx.exit();
+    let mut ways = AdjacencyCache::default();
+    let mut used = 0;
+    // Places up to which keys are made, candidates sought, packets translated.
+    let (mut made, mut sought, mut done) = (0, 0, 0);
+    while !rest.is_empty() || done < made {
+        let group;
+        (group, rest) = rest.split_at(rest.len().min(GROUP));
+        let last = (made, sought);
+        made = keys::<F, SITES, SPREAD>(group, made, batch, lists, ctx, nat, work);
+        // Keys lie side by side, so that they are hashed together.
+        F::hash(ctx.hasher, &work.keys[last.0..made], &mut work.hashes[last.0..made]);
+        for place in last.0..made {
+            if let Some(shard) = ctx.shard_of(batch.meta(work.slots[place])) {
+                F::table_ref(shard).prefetch(work.hashes[place]);
+            }
+        }
+        for place in last.1..last.0 {
+            if let Some(shard) = ctx.shard_of(batch.meta(work.slots[place])) {
+                work.candidates[place] = F::table_ref(shard).candidate(work.hashes[place]);
+            }
+        }
+        sought = last.0;
+        if SITES {
+            for place in done..last.1.min(done + TERMINAL) {
+                prefetch_terminal::<F>(place, batch, ctx, work);
+            }
+        }
+        for place in done..last.1 {
+            if SITES && place + TERMINAL < last.1 {
+                prefetch_terminal::<F>(place + TERMINAL, batch, ctx, work);
+            }
+            let ahead = place + if SITES { TERMINAL + NEAR } else { NEAR };
+            if ahead < last.1
+                && let Some(shard) = ctx.shard_of(batch.meta(work.slots[ahead]))
+            {
+                F::table_ref(shard).approach(work.candidates[ahead]);
+            }
+            used += u64::from(step::<F, SITES, SPREAD>(
+                place, batch, lists, ctx, &exit, work, &mut ways,
+            ));
+        }
+        done = last.1;
+    }
+    ways.flush(&exit);
+    ctx.counters.session_packets.add(used);
+    if made > 0
+        && let Some(counter) = ctx.counters.shards.get(batch.meta(work.slots[0]).shard as usize)
+    {
+        counter.add(made as u64);
+    }
+}
+
+/// Ask for the line of the terminal that a packet's session is of, where it probably is a site's.
+#[inline(always)]
+fn prefetch_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>, work: &Lookups<F>) {
+    let shard = ctx.shard_of(batch.meta(work.slots[place]));
+    let session = shard.and_then(|shard| F::table_ref(shard).glance(work.candidates[place]));
+    if let (Some(session), Some(sites)) = (session, &ctx.snapshot.sites) {
+        // Most sessions are opened by terminals.
+        let terminal = session.adjacency(Direction::Reverse).terminal_bits();
+        if let Some(terminal) = terminal.or_else(|| session.adjacency(Direction::Forward).terminal_bits()) {
+            sites.table.prefetch(terminal);
+        }
+    }
+}
+
+/// Keys of the packets of a group that stay with this worker, from place `made` on; the others are handed over.
+/// Returns up to where keys are made.
+#[inline(always)]
+fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
+    group: &[BufferIndex],
+    mut made: usize,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    nat: &Nat<F>,
+    work: &mut Lookups<F>,
+) -> usize {
+    // Most packets of a group came in by one interface.
+    let (mut last, mut context, mut outside, mut bridged) = (u16::MAX, 0, false, false);
+    let (mut door, mut own) = (None, 0);
+    for &slot in group {
+        let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
+        let frame = batch.packets[slot as usize].bytes();
+        if meta.interface != last {
+            last = meta.interface;
+            (context, outside, bridged) = ctx
+                .snapshot
+                .interface(last)
+                .map_or((0, false, false), |i| (i.context, i.outside, i.bridge.is_some()));
+            if SITES {
+                door = ctx
+                    .snapshot
+                    .sites
+                    .as_deref()
+                    .and_then(|sites| sites.access_interface(last));
+                own = context;
+            }
+        }
+        if bridged {
+            context = ctx.snapshot.context(meta, frame);
+        } else if SITES && let Some(door) = door {
+            // What turns back at an outside address comes from outside.
+            let site = match meta.origin {
+                Origin::Hairpinned => None,
+                _ => door.context(&meta.layers, frame),
+            };
+            context = site.unwrap_or(own);
+        }
+        let key = if meta.layers.flags.has(Flags::ICMP_ERROR) {
+            match F::quoted(&meta.layers, frame, context, bridged) {
+                Ok(key) => key,
+                Err(fault) => {
+                    bridge::unattributed_error(slot, fault, batch, lists, ctx);
+                    continue;
+                }
+            }
+        } else {
+            F::key(&meta.layers, frame, context)
+        };
+        let outside = outside | (meta.origin == Origin::Hairpinned);
+        meta.shard = match bridged {
+            false if SPREAD && meta.is_from_gateway() => ctx.start.steering.of_host_flow::<F>(nat, &key),
+            false if SITES => ctx
+                .start
+                .steering
+                .shard_among_sites::<F>(nat, &key, meta.interface, outside),
+            false => {
+                let spread = nat.spread.as_ref().filter(|_| SPREAD);
+                ctx.start
+                    .steering
+                    .shard_by::<F>(nat, spread, &key, meta.interface, outside)
+            }
+            true => ctx.start.steering.of_bridged::<F>(&key),
+        };
+        if let Some(seen) = ctx.seen.get_mut(meta.shard as usize) {
+            *seen += 1;
+        }
+        if ctx.shards.get(meta.shard as usize).is_none_or(Option::is_none) {
+            let owner = ctx.start.owners.of(meta.shard).unwrap_or(ctx.own);
+            if owner == ctx.own {
+                put(&mut lists.hold, slot);
+                continue;
+            }
+            let cause = match ctx.role.sessions.is_empty() {
+                true => cause::<F>(nat, meta, &key, outside),
+                false => HandOffCause::Stage,
+            };
+            lists.hand_over_for(cause, slot, owner, HandOffNote::new(EntryPoint::Session, meta));
+            continue;
+        }
+        if ctx.defers {
+            put(&mut lists.queue, slot);
+            continue;
+        }
+        if let (Some(place), Some(of)) = (work.keys.get_mut(made), work.slots.get_mut(made)) {
+            (*place, *of) = (key, slot);
+            made += 1;
+        }
+    }
+    made
+}
+
+/// Why a packet did not come to its session's worker by itself.
+fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> HandOffCause {
+    let tuple = F::tuple(key);
+    if meta.layers.flags.has(Flags::ICMP_ERROR) {
+        HandOffCause::IcmpError
+    } else if meta.layers.fragment != Fragment::Whole {
+        HandOffCause::Fragment
+    } else if outside
+        && nat
+            .pools
+            .preserves(tuple.context(), tuple.destination(), tuple.destination_port())
+    {
+        HandOffCause::KeptPort
+    } else {
+        HandOffCause::Session
+    }
+}
+
+/// One packet; whether it used a session.
+#[inline(always)]
+fn step<F: Family, const SITES: bool, const SPREAD: bool>(
+    place: usize,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    exit: &OutputContext<'_>,
+    work: &Lookups<F>,
+    ways: &mut AdjacencyCache,
+) -> bool {
+    let slot = work.slots[place];
+    let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
+    let layers = &meta.layers;
+    let packet = &mut batch.packets[slot as usize];
+    let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut) else {
+        lists.drop_packet(slot, Own::Forgotten);
+        return false;
+    };
+    let Some((index, direction)) =
+        F::table_ref(shard).confirm(work.hashes[place], work.candidates[place], &work.keys[place])
+    else {
+        put(F::slow_path(lists), slot);
+        return false;
+    };
+    let Some(session) = F::table(shard).get_mut(index) else {
+        return false;
+    };
+    let mut own = false;
+    if session.bound_interface(direction) != meta.interface {
+        if let Err(reason) = bound_interfaces::rebind::<F>(exit, meta, F::tuple(&work.keys[place]), session, direction)
+        {
+            lists.drop_packet(slot, reason);
+            return false;
+        }
+        own = SPREAD && meta.is_from_gateway();
+    }
+    let generation = session.generation();
+    let stale = generation != ctx.snapshot.generation;
+    if stale && !layers.flags.has(Flags::ICMP_ERROR) {
+        if is_unconcerned::<F>(session, ctx.snapshot) {
+            if is_long_ago(ctx.snapshot.generation.wrapping_sub(generation)) {
+                session.set_generation(ctx.snapshot.generation);
+            }
+        } else if ctx.revisions.admit(meta.shard, index, generation) {
+            if !is_confirmed::<F>(session, ctx.snapshot, ctx.paths) {
+                put(F::revalidates(lists), slot);
+                return false;
+            }
+            session.set_generation(ctx.snapshot.generation);
+            ctx.counters.sessions_revised.add(1);
+        }
+    }
+    if is_first_segment(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {
+        // It is decided as the first packet of a flow is, and takes the place of the session: once nothing is looked at for that.
+        let waits = session.diverts() && lists.needs_session_pass::<F>(index);
+        put(if waits { F::lookups(lists) } else { F::slow_path(lists) }, slot);
+        return false;
+    }
+    if session.diverts()
+        && divert::<F>(
+            slot,
+            layers,
+            (index, direction),
+            session,
+            lists,
+            (ctx.now, ctx.counters),
+            (packet, ctx.snapshot.code_points.as_deref(), meta.shard),
+        )
+    {
+        return false;
+    }
+    if own {
+        host::answer::<F>(slot, (index, direction), batch, lists, ctx, ways);
+        return true;
+    }
+    let hop = session.adjacency(direction);
+    let mut terminal = None;
+    if SITES
+        && let Some(sites) = ctx.snapshot.sites.as_deref()
+        && let SiteOwner::Sites(view, upstream) =
+            subscriber::site_owner::<F>(&sites.table, session, direction, F::tuple(&work.keys[place]))
+    {
+        let Some(view) = view else {
+            let meta = *meta;
+            subscriber::lease_lost::<F>(slot, index, upstream, lists, &meta, ctx);
+            return true;
+        };
+        if !upstream && !subscriber::is_for(&view, packet.bytes(), meta, exit) {
+            lists.drop_packet(slot, Own::NotOurMac);
+            return true;
+        }
+        terminal = Some((view, upstream));
+    }
+    // What stops a packet is found before anything is written: it is answered or parked as it came.
+    let next = if SITES { hop.without_terminal() } else { hop };
+    let Some(way) = ways.of(next, exit) else {
+        if hop.is_bridge() {
+            bridge::forward_session::<F>(slot, (index, direction), batch, lists, ctx);
+        } else if hop == AdjacencyIndex::HAIRPIN {
+            hairpin::<F>(slot, index, direction, batch, lists, ctx);
+        } else if hop == AdjacencyIndex::LOCAL {
+            punt::deliver::<F>(slot, index, direction, batch, lists, ctx);
+        } else if hop == AdjacencyIndex::UNRESOLVED && !layers.flags.has(Flags::ICMP_ERROR) {
+            put(F::revalidates(lists), slot);
+            return false;
+        } else {
+            lists.wait_for_neighbour(slot, ctx.paths.unresolved(hop));
+        }
+        return true;
+    };
+    if layers.ttl <= 1 {
+        lists.icmp_error(slot, IcmpError::TimeExceeded, sluice_route::Reason::TtlExceeded);
+        return true;
+    }
+    let length = layers.end.saturating_sub(layers.l3);
+    let cut = length > way.mtu;
+    if cut && (F::IS_V6 || dont_fragment(packet.bytes(), layers)) {
+        lists.icmp_error(slot, IcmpError::TooBig(way.mtu), sluice_route::Reason::TooBig);
+        return true;
+    }
+    let bytes = packet.len();
+    let (tracked, link) = match F::plain(packet.bytes_mut(), layers, session, direction) {
+        Some((tracked, link)) => (tracked, link),
+        None => match validated::<F>(exit, meta, packet.bytes(), &work.keys[place])
+            .and_then(|()| translate::<F>(packet.bytes_mut(), layers, session, direction, 1))
+        {
+            Ok(tracked) => (tracked, packet.bytes_mut()),
+            Err(reason) => {
+                lists.drop_packet(slot, reason);
+                return true;
+            }
+        },
+    };
+    let sent = !cut && terminal.is_none() && way.take(link, bytes, slot, meta, lists);
+    let refreshes = session.refreshes(direction);
+    let track = session.track_mut();
+    track.packets[direction as usize] += 1;
+    track.bytes[direction as usize] += u64::from(length);
+    if matches!(tracked, Tracked::Known) {
+        track.last_seen = select_unpredictable(refreshes, ctx.now.stamp(), track.last_seen);
+    } else {
+        if mss::has_mss(&meta.layers) {
+            let interfaces = [meta.interface, hop.interface() as u16];
+            mss::clamp::<F>(packet, &meta.layers, interfaces, ctx.snapshot);
+        }
+        let shares = !F::IS_V6 && shares_address::<F>(session, direction, ctx.snapshot);
+        let class = track_further::<F>(tracked, session, direction, ctx.now);
+        if shares {
+            let datagram = meta.layers.datagram_mut(packet.bytes_mut());
+            shard.numbers.number(datagram, meta.identification, ctx.hasher, ctx.now);
+        }
+        if let Some(class) = class {
+            reschedule::<F>(shard, index, class, ctx.snapshot, ctx.now);
+        }
+    }
+    if let Some((view, upstream)) = terminal {
+        subscriber::send(way, (&view, upstream), cut, slot, packet, meta, lists);
+    } else if cut {
+        lists.fragment(slot, hop);
+    } else if !sent {
+        send_by_parts(way, slot, packet, meta, lists, exit);
+    }
+    true
+}
+
+/// A packet from one inside host to the outside address of another (RFC 4787, REQ-9): its source is translated, and it
+/// goes on as if it came from outside. The way is one hop, counted when it leaves.
+#[cold]
+fn hairpin<F: Family>(
+    slot: BufferIndex,
+    index: RecordIndex,
+    direction: Direction,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+) {
+    let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
+    let packet = &mut batch.packets[slot as usize];
+    let layers = meta.layers;
+    if meta.origin == Origin::Hairpinned {
+        return lists.drop_packet(slot, Own::Loop);
+    }
+    if layers.ttl <= 1 {
+        return lists.icmp_error(slot, IcmpError::TimeExceeded, sluice_route::Reason::TtlExceeded);
+    }
+    let exit = ctx.exit();
+    let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
+    let Some((shard, session)) = shard.and_then(|shard| {
+        let session = *F::table_ref(shard).get(index)?;
+        Some((shard, session))
+    }) else {
+        return lists.drop_packet(slot, Own::Forgotten);
+    };
+    if let Err(reason) = validated::<F>(&exit, meta, packet.bytes(), &session.key(direction)) {
+        return lists.drop_packet(slot, reason);
+    }
+    let tracked = match translate::<F>(packet.bytes_mut(), &layers, &session, direction, 0) {
+        Ok(tracked) => tracked,
+        Err(reason) => return lists.drop_packet(slot, reason),
+    };
+    let refreshes = session.refreshes(direction);
+    let Some(session) = F::table(shard).get_mut(index) else {
+        return;
+    };
+    let track = session.track_mut();
+    track.packets[direction as usize] += 1;
+    track.bytes[direction as usize] += u64::from(layers.end.saturating_sub(layers.l3));
+    if !matches!(tracked, Tracked::Nothing) && refreshes {
+        track.last_seen = ctx.now.stamp();
+    }
+    let as_sent = match direction {
+        Direction::Forward => *session.reverse(),
+        Direction::Reverse => *session.forward(),
+    };
+    let shares = !F::IS_V6 && shares_address::<F>(session, direction, ctx.snapshot);
+    if let Some(class) = track_further::<F>(tracked, session, direction, ctx.now) {
+        reschedule::<F>(shard, index, class, ctx.snapshot, ctx.now);
+    }
+    if shares {
+        let datagram = layers.datagram_mut(packet.bytes_mut());
+        shard.numbers.number(datagram, meta.identification, ctx.hasher, ctx.now);
+    }
+    let Ok(mut layers) = layers::parse(packet.bytes()) else {
+        return lists.drop_packet(slot, Own::Forgotten);
+    };
+    // Later fragments have no ports: these are their datagram's.
+    (layers.source_port, layers.destination_port) = (as_sent.destination_port(), as_sent.source_port());
+    meta.layers = layers;
+    meta.origin = Origin::Hairpinned;
+    // The other session's application is looked for, too.
+    lists.recognised &= !(1 << (slot as usize % BURST_BUFFERS));
+    put(F::lookups(lists), slot);
+}
+
+/// Whether the remote of a session that has a port of its own may open the next connection to it: to no other does the port lead,
+/// and no mapping is there that another session could have.
+fn is_let_in<F: Family>(session: &F::Session, direction: Direction) -> bool {
+    direction == Direction::Reverse && session.nat().resources().has(Resources::PORT)
+}
+
+/// Validate the source of an ICMP error, which may be any router's on the way.
+#[inline(always)]
+pub(super) fn validated<F: Family>(
+    exit: &OutputContext<'_>,
+    meta: &Meta,
+    frame: &[u8],
+    key: &F::Key,
+) -> Result<(), Reason> {
+    match meta.layers.flags.has(Flags::ICMP_ERROR) {
+        true => {
+            bound_interfaces::validate::<F>(exit, meta, F::addresses(&meta.layers, frame).0, F::tuple(key).context())
+        }
+        false => Ok(()),
+    }
+}
+
+/// Translate what is not plain.
+#[inline(never)]
+pub(super) fn translate<F: Family>(
+    frame: &mut [u8],
+    layers: &Layers,
+    session: &F::Session,
+    direction: Direction,
+    hops: u8,
+) -> Result<Tracked, Reason> {
+    if layers.flags.has(Flags(Flags::ICMP_ERROR.0 | Flags::ICMP_QUERY.0)) {
+        translate_icmp::<F>(frame, layers, session, direction, hops)?;
+    } else if !F::rewrite(frame, layers, session, direction, hops) {
+        return Err(sluice_nat::Reason::Truncated.into());
+    }
+    Ok(read_segment(frame, layers, session.protocol()))
+}
+
+/// What a packet that is not plain tells of its session.
+pub(super) fn read_segment(frame: &[u8], layers: &Layers, protocol: u8) -> Tracked {
+    // RFC 5508 REQ-6, RFC 7857 s7.1: an error neither refreshes nor ends a session.
+    if layers.flags.has(Flags::ICMP_ERROR) || layers.fragment == Fragment::Later {
+        return Tracked::Nothing;
+    }
+    if protocol != TCP {
+        return Tracked::Datagram;
+    }
+    Segment::read(layers.payload(frame)).map_or(Tracked::Nothing, Tracked::Segment)
+}
+
+/// Follow a session's state by what a packet told, where nothing is translated.
+pub(super) fn track<F: Family>(
+    tracked: Tracked,
+    shard: &mut Shard<'_>,
+    index: RecordIndex,
+    direction: Direction,
+    snapshot: &Snapshot,
+    now: Now,
+) {
+    let Some(session) = F::table(shard).get_mut(index) else {
+        return;
+    };
+    if !matches!(tracked, Tracked::Nothing) && session.refreshes(direction) {
+        session.track_mut().last_seen = now.stamp();
+    }
+    if let Some(class) = track_further::<F>(tracked, session, direction, now) {
+        reschedule::<F>(shard, index, class, snapshot, now);
+    }
+}
+
+/// Track what changes a session's state, or its timer; the class, where another timer begins now.
+#[inline(never)]
+fn track_further<F: Family>(
+    tracked: Tracked,
+    session: &mut F::Session,
+    direction: Direction,
+    now: Now,
+) -> Option<TimeoutClass> {
+    let refreshes = session.refreshes(direction);
+    let track = session.track_mut();
+    let class = match tracked {
+        Tracked::Known | Tracked::Nothing => return None,
+        Tracked::Datagram => track.tracking.track_datagram(direction),
+        Tracked::Segment(segment) => track.tracking.track(direction, &segment),
+    };
+    if class == TimeoutClass::UNCHANGED {
+        return None;
+    }
+    if refreshes {
+        track.last_seen = now.stamp();
+    }
+    (class != track.tracking.timer()).then_some(class)
+}
+
+/// Whether packets of a direction leave from an address that others share, whose datagrams must not be taken for theirs.
+/// One that is translated one to one has its own.
+fn shares_address<F: Family>(session: &F::Session, direction: Direction, snapshot: &Snapshot) -> bool {
+    let nat = session.nat();
+    let pool = nat.pool().and_then(|pool| F::nat(snapshot).pools.get(pool));
+    nat.translates() && nat.outbound(direction) && pool.map_or(!nat.translates_source(), |pool| pool.renumbers())
+}
+
+/// Let a session's timer begin anew with another timeout.
+#[cold]
+fn reschedule<F: Family>(
+    shard: &mut Shard<'_>,
+    index: RecordIndex,
+    class: TimeoutClass,
+    snapshot: &Snapshot,
+    now: Now,
+) {
+    let (wheel, table) = F::wheel(shard);
+    let Some(session) = table.get_mut(index) else { return };
+    session.track_mut().last_seen = now.stamp();
+    session.track_mut().tracking.set_timer(class);
+    let seconds = schedule_of::<F>(snapshot, session).seconds(class);
+    wheel.schedule(table, index, now.due(seconds));
+}
+
+/// The timeouts of a session: its pool's.
+pub fn schedule_of<'p, F: Family>(snapshot: &'p Snapshot, session: &F::Session) -> &'p Schedule {
+    let pool = session.nat().pool().and_then(|pool| F::nat(snapshot).pools.get(pool));
+    pool.map_or(&snapshot.timeouts, |pool| pool.timeouts())
+}
+
+/// ICMP: queries by their identifier, errors with what they quote.
+#[cold]
+fn translate_icmp<F: Family>(
+    frame: &mut [u8],
+    layers: &Layers,
+    session: &F::Session,
+    direction: Direction,
+    hops: u8,
+) -> Result<(), Reason> {
+    if layers.flags.has(Flags::ICMP_ERROR) {
+        return F::rewrite_error(frame, layers, session, direction, hops);
+    }
+    match F::rewrite(frame, layers, session, direction, hops) {
+        true => Ok(()),
+        false => Err(sluice_nat::Reason::Truncated.into()),
+    }
+}

@@ -1,0 +1,87 @@
+//! fragments: later fragments are told the ports of their datagram, so that they find its session, and all what
+//! identification they leave with.
+//!
+//! Exits: lookup4, lookup6, park (the first fragment has not come), hand over (the owner), drop.
+
+use sluice_wire::layers::{Class, Fragment};
+use sluice_wire::{ipv4, ipv6};
+
+use crate::batch::{Batch, EntryPoint, HandOffNote, Lists, Meta, put};
+use crate::context::NodeContext;
+use crate::family::{Family, V4, V6};
+use crate::io::BURST_BUFFERS;
+use crate::reason::Own;
+use crate::virtual_reassembly::{DatagramKey, FragmentState, Ready};
+
+/// Tell fragments their ports. Fragments that were waiting for a first one are moved to `ready`.
+#[inline(never)]
+pub fn virtual_reassembly(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    ready: &mut Ready<'_>,
+) {
+    for slot in std::mem::take(&mut lists.fragments) {
+        let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
+        let context = ctx.snapshot.context(meta, batch.packets[slot as usize].bytes());
+        let Some(owner) = ctx.owner.as_deref_mut() else {
+            lists.hand_over(slot, ctx.snapshot.owner, HandOffNote::new(EntryPoint::Fragment, meta));
+            continue;
+        };
+        let key = datagram_key(batch.packets[slot as usize].bytes(), meta, context);
+        let layers = &mut meta.layers;
+        let known = if layers.fragment == Fragment::First {
+            let ports = (layers.source_port, layers.destination_port);
+            owner.datagrams.first(&key, ports, ctx.now, ready)
+        } else {
+            match owner.datagrams.later(&key, ctx.now) {
+                FragmentState::Known(datagram) => Some(datagram),
+                FragmentState::Wait(place) => {
+                    put(&mut lists.park_fragment, (slot, place));
+                    continue;
+                }
+                FragmentState::Full => None,
+            }
+        };
+        let Some(datagram) = known else {
+            lists.drop_packet(slot, Own::FragmentsFull);
+            continue;
+        };
+        (layers.source_port, layers.destination_port) = datagram.ports;
+        meta.identification = datagram.identification;
+        match meta.layers.class {
+            Class::Ipv4 => put(V4::lookups(lists), slot),
+            _ => put(V6::lookups(lists), slot),
+        }
+    }
+}
+
+/// What all fragments of a packet's datagram share.
+pub(super) fn datagram_key(frame: &[u8], meta: &Meta, context: u32) -> DatagramKey {
+    let datagram = meta.layers.datagram(frame);
+    let protocol = meta.layers.protocol;
+    if meta.layers.class == Class::Ipv4 {
+        let (source, destination) = V4::addresses(&meta.layers, frame);
+        let identification = ipv4::IDENTIFICATION.read(datagram).into();
+        let (source, destination) = ([0, source.into()], [0, destination.into()]);
+        return DatagramKey {
+            source,
+            destination,
+            identification,
+            protocol,
+            context,
+        };
+    }
+    let (source, destination) = V6::addresses(&meta.layers, frame);
+    let identification = ipv6::walk(datagram)
+        .ok()
+        .and_then(|chain| datagram.get(chain.fragment?..)?.get(4..8)?.try_into().ok())
+        .map_or(0, u32::from_be_bytes);
+    DatagramKey {
+        source,
+        destination,
+        identification,
+        protocol,
+        context,
+    }
+}

@@ -1,0 +1,218 @@
+//! Packets that do not come from a device: handed over by another worker, or back from waiting.
+
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use sluice_wire::layers::{self, Class, Fragment};
+
+use super::ResumeReason;
+use crate::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
+use crate::context::{NodeContext, WaitingPacket};
+use crate::family::{Family, V4, V6};
+use crate::inspection::FragmentNote;
+use crate::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, NoteWords, PortIndex};
+use crate::nodes::icmp_error::reinject;
+use crate::nodes::parse::again;
+use crate::nodes::{bridge, host, inter_router_link};
+use crate::pending_syns;
+use crate::reason::{Own, Reason};
+use crate::snapshot::Interface;
+
+/// Runs of packets that nobody has parsed yet: their slots, and the port that they came from.
+pub type Runs = ArrayVec<(PortIndex, Range<usize>), BURST_SIZE>;
+
+/// Put packets that other workers handed over where their notes say, and those that are still to be parsed into `runs`.
+pub fn from_workers(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    carried: &ArrayVec<NoteWords, BURST_SIZE>,
+    runs: &mut Runs,
+) {
+    for (slot, words) in carried.iter().enumerate() {
+        let meta = &mut batch.meta[slot];
+        let packet = &mut batch.packets[slot];
+        let place = slot as BufferIndex;
+        let note = HandOffNote::unpack(words);
+        // Most are plain packets of IPv4 whose session is here.
+        if let Some(note) = &note
+            && note.stage == EntryPoint::Session
+            && let Some(layers) = packet
+                .bytes()
+                .first_chunk()
+                .and_then(|head| layers::short(head, packet.len()))
+        {
+            *meta = Meta {
+                layers,
+                interface: note.interface,
+                origin: note.origin,
+                identification: note.identification,
+                crossed: note.crossed,
+                ..Meta::default()
+            };
+            put(V4::lookups(lists), place);
+            continue;
+        }
+        match note.as_ref().map(|note| note.stage) {
+            Some(EntryPoint::Received(port)) => {
+                match runs.last_mut() {
+                    Some((last, slots)) if *last == port && slots.end == slot => slots.end += 1,
+                    _ => put(runs, (port, slot..slot + 1)),
+                }
+                continue;
+            }
+            Some(EntryPoint::Finished(interface)) => {
+                *meta = Meta {
+                    interface: note.map_or(0, |note| note.interface),
+                    ..Meta::default()
+                };
+                leave(place, interface, packet.len(), meta, lists, ctx);
+                continue;
+            }
+            _ => {}
+        }
+        let (Some(note), Ok(mut layers)) = (note, layers::parse(packet.bytes())) else {
+            lists.drop_packet(place, Own::Forgotten);
+            continue;
+        };
+        if layers.fragment == Fragment::Later && note.stage == EntryPoint::Session {
+            (layers.source_port, layers.destination_port) = note.ports;
+        }
+        meta.layers = layers;
+        meta.interface = note.interface;
+        meta.origin = note.origin;
+        meta.identification = note.identification;
+        meta.crossed = note.crossed;
+        match note.stage {
+            EntryPoint::Session if layers.class == Class::Ipv4 => put(V4::lookups(lists), place),
+            EntryPoint::Session => put(V6::lookups(lists), place),
+            EntryPoint::Fragment => put(&mut lists.fragments, place),
+            EntryPoint::Wait(wanted) => lists.wait_for_neighbour(place, Some(wanted)),
+            EntryPoint::Gateway if layers.class == Class::Arp || is_discovery(&layers, packet.bytes()) => {
+                put(&mut lists.neighbour, place);
+            }
+            EntryPoint::Gateway => put(&mut lists.gateway, place),
+            EntryPoint::Complain(complaint, reason) => lists.icmp_error(place, complaint, reason),
+            EntryPoint::Forward if layers.class == Class::Ipv4 => put(V4::forwards(lists), place),
+            EntryPoint::Forward => put(V6::forwards(lists), place),
+            EntryPoint::Finished(_) | EntryPoint::Received(_) => lists.drop_packet(place, Own::Forgotten),
+        }
+    }
+    let parsed: usize = runs.iter().map(|(_, slots)| slots.len()).sum();
+    ctx.counters.unparsed.remove(parsed as u64);
+}
+
+/// A finished packet leaves by its interface.
+#[inline(always)]
+fn leave(
+    place: BufferIndex,
+    interface: u16,
+    length: usize,
+    meta: &mut Meta,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
+    let Some(egress) = ctx.snapshot.interface(interface) else {
+        return lists.drop_packet(place, Own::InterfaceGone);
+    };
+    if let Some(counters) = ctx.counters.interfaces.get(interface as usize) {
+        counters.sent.add(1);
+        counters.sent_bytes.add(length as u64);
+    }
+    meta.egress = interface;
+    lists.send(egress.port, place);
+}
+
+fn is_discovery(layers: &layers::Layers, frame: &[u8]) -> bool {
+    layers.class == Class::Ipv6 && matches!(sluice_wire::ndp::read(frame, layers), Ok(Some(_)) | Err(_))
+}
+
+/// Let packets that have waited go on.
+pub fn from_parking(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    resumed: &mut ArrayVec<(WaitingPacket, ResumeReason), BURST_BUFFERS>,
+) {
+    let count = batch.packets.len();
+    for (slot, (waiting, resume)) in resumed.drain(..count.min(resumed.len())).enumerate() {
+        let place = slot as BufferIndex;
+        let meta = &mut batch.meta[slot];
+        meta.interface = waiting.interface;
+        meta.origin = waiting.origin;
+        (meta.identification, meta.crossed) = (0, 0);
+        if resume == ResumeReason::Tunnelled {
+            meta.crossed = 1;
+            let length = batch.packets[slot].len();
+            leave(place, waiting.interface, length, meta, lists, ctx);
+            continue;
+        }
+        if resume == ResumeReason::Crossed {
+            inter_router_link::arrive(place, waiting.interface, 1, batch, lists, ctx);
+            continue;
+        }
+        let Ok(layers) = layers::parse(batch.packets[slot].bytes()) else {
+            lists.drop_packet(place, Own::Forgotten);
+            continue;
+        };
+        meta.layers = layers;
+        if let ResumeReason::Fragment(told, passed) = resume {
+            fragment(place, told, passed, meta, lists, ctx);
+            continue;
+        }
+        let reason = Reason::from(sluice_route::Reason::NeighbourUnresolved);
+        match (resume, ctx.snapshot.interface(waiting.interface)) {
+            (ResumeReason::Unsolicited(reason), Some(_)) => pending_syns::answer(place, reason, batch, lists, ctx),
+            (ResumeReason::Fragment(..) | ResumeReason::Crossed | ResumeReason::Tunnelled, _) => {
+                lists.drop_packet(place, Own::Forgotten)
+            }
+            (ResumeReason::Unsolicited(_), None) => lists.drop_packet(place, Own::InterfaceGone),
+            (ResumeReason::Failed, _) => lists.icmp_error(place, IcmpError::HostUnreachable, reason),
+            (ResumeReason::Ready, None) => lists.drop_packet(place, Own::InterfaceGone),
+            (ResumeReason::Ready, Some(interface)) if waiting.origin == Origin::Own => {
+                // What a host sends may be an answer of a session.
+                let is_hosts = interface.host && layers.class == Class::Ipv4;
+                match is_hosts && host::may_answer(ctx.snapshot, waiting.interface) {
+                    true => put(&mut lists.host, place),
+                    false => reinject(place, batch, lists),
+                }
+            }
+            (ResumeReason::Ready, Some(_)) if waiting.origin == Origin::Hairpinned => match layers.class {
+                Class::Ipv6 => put(V6::lookups(lists), place),
+                _ => put(V4::lookups(lists), place),
+            },
+            (
+                ResumeReason::Ready,
+                Some(&Interface {
+                    bridge: Some(bridge), ..
+                }),
+            ) => {
+                bridge::again(place, bridge, batch, lists, ctx);
+            }
+            (ResumeReason::Ready, Some(interface)) => {
+                again(place, &batch.packets[slot], &layers, (interface, waiting.origin), lists);
+            }
+        }
+    }
+}
+
+/// A fragment that inspection let wait finds its session again.
+fn fragment(
+    place: BufferIndex,
+    told: FragmentNote,
+    passed: bool,
+    meta: &mut Meta,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
+    if ctx.snapshot.interface(meta.interface).is_none() {
+        return lists.drop_packet(place, Own::InterfaceGone);
+    }
+    (meta.layers.source_port, meta.layers.destination_port) = told.ports;
+    meta.identification = told.identification;
+    lists.passed |= u128::from(passed) << (place as usize % BURST_BUFFERS);
+    match meta.layers.class {
+        Class::Ipv6 => put(V6::lookups(lists), place),
+        _ => put(V4::lookups(lists), place),
+    }
+}

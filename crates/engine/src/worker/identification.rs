@@ -1,0 +1,45 @@
+//! What a worker looks at for the sake of applications, when a shard goes.
+
+use super::Worker;
+use crate::applications::Application;
+use crate::family::{V4, V6};
+use crate::nodes::identify::set;
+use crate::nodes::revalidate::{ApplicationCheck, follow_application};
+use crate::shard::SessionTools;
+use crate::time::Now;
+
+impl Worker<'_> {
+    /// What is looked at of a shard's sessions is in this worker's pool: before the shard goes, they are what they are by what
+    /// was seen until now.
+    pub(super) fn give_up_applications(&mut self, number: u16, now: Now) {
+        let snapshot = self.snapshot.load();
+        let state = &mut self.parts;
+        let (recognition, counters) = (&state.recognition, &*state.counters);
+        let tools = SessionTools {
+            now,
+            hasher: &state.hasher,
+            paths: &state.paths,
+            counters,
+            meters: &state.start.meters,
+            events: &state.events,
+            records: &state.records,
+            recognition,
+        };
+        let Some(Some(shard)) = state.shards.get_mut(usize::from(number)) else {
+            return;
+        };
+        let mut from = 0;
+        while let Some((whose, place, next)) = recognition.next_of(number, from) {
+            let known = Application::Known(recognition.give_up(place, counters));
+            if whose.six {
+                set::<V6>(shard, whose.index, known);
+                follow_application::<V6>(shard, whose.index, snapshot, ApplicationCheck::First, &tools);
+            } else {
+                set::<V4>(shard, whose.index, known);
+                follow_application::<V4>(shard, whose.index, snapshot, ApplicationCheck::First, &tools);
+            }
+            counters.applications_moved.add(1);
+            from = next;
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What leaves by a link that several interfaces share: while it takes less than there is, each has its part.
+
+use arrayvec::ArrayVec;
+
+use super::Worker;
+use crate::batch::{BufferIndices, put};
+use crate::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Packets, PortIndex};
+use crate::reason::{Own, Reason};
+use crate::shares::Shares;
+use crate::shares::bucket::Bucket;
+use crate::shares::deficit::Demand;
+
+/// Bits that an interface may have saved up of its part of a link: a burst of full frames.
+const SAVED_BITS: u64 = BURST_SIZE as u64 * 1_514 * 8;
+
+/// Packets that it may have saved up where a link has no rate of its own, and a device tells what it takes.
+const SAVED: u64 = 2 * BURST_SIZE as u64;
+
+/// An interface's part of what is to leave.
+struct Part<'s> {
+    interface: u16,
+    weight: u64,
+    guarantee: Option<&'s Bucket>,
+    rate: Option<&'s Bucket>,
+    /// What its rate leaves.
+    left: u64,
+    /// What it wants: bits, or packets.
+    wants: u64,
+    guaranteed: u64,
+}
+
+impl Worker<'_> {
+    /// Drop what is above interfaces' parts of a port's link, where they have any, and leave the others in `slots`. Returns
+    /// whether what its device takes has been dealt out.
+    #[inline(never)]
+    pub(super) fn share_link(&mut self, port: PortIndex, slots: &mut BufferIndices, now: u64) -> bool {
+        let snapshot = self.snapshot.load();
+        let Some(shares) = snapshot.shares.as_deref() else {
+            return false;
+        };
+        let Some(gate) = self.sending.gates.get_mut(usize::from(port)) else {
+            return false;
+        };
+        let mut lengths = [0u64; BURST_BUFFERS];
+        {
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
+            let all = lengths.iter_mut().zip(&lent);
+            all.for_each(|(length, packet)| *length = packet.len() as u64);
+        }
+        let state = &mut self.parts;
+        let (link, mut parts) = (
+            shares.link(usize::from(port)),
+            ArrayVec::<Part<'_>, BURST_BUFFERS>::new(),
+        );
+        let mut part_of = [0u8; BURST_BUFFERS];
+        let mut refused = ArrayVec::<(BufferIndex, Own), BURST_BUFFERS>::new();
+        let cost = |slot: BufferIndex| match link {
+            Some(_) => lengths[slot as usize % BURST_BUFFERS] * 8,
+            None => 1,
+        };
+        slots.retain(|slot| {
+            let (place, length) = (
+                *slot as usize % BURST_BUFFERS,
+                lengths[*slot as usize % BURST_BUFFERS] * 8,
+            );
+            let interface = state.meta[place].egress;
+            let number = number_of(&mut parts, shares, interface, now);
+            part_of[place] = number as u8;
+            let Some(part) = parts.get_mut(number) else { return true };
+            // What the gateway says itself keeps links alive.
+            let fits = length <= part.left || state.meta[place].is_from_gateway();
+            if fits {
+                part.left = part.left.saturating_sub(length);
+                part.rate.into_iter().for_each(|rate| rate.charge(length, now));
+                part.wants += cost(*slot);
+            } else {
+                put(&mut refused, (*slot, Own::RateLimited));
+            }
+            fits
+        });
+        for part in &mut parts {
+            if let Some(guarantee) = part.guarantee.filter(|_| link.is_some()) {
+                part.guaranteed = part.wants.min(guarantee.left(now));
+                guarantee.charge(part.guaranteed, now);
+            }
+        }
+        let all: u64 = parts.iter().map(|part| part.wants).sum();
+        let budget = match link {
+            Some(link) => link.left(now),
+            None => gate.budget() as u64,
+        };
+        let mut sent = all;
+        if all > budget {
+            let guaranteed: u64 = parts.iter().map(|part| part.guaranteed).sum();
+            let claim = |part: &Part<'_>| Demand {
+                number: part.interface,
+                weight: part.weight,
+                wants: part.wants - part.guaranteed,
+            };
+            let claims: ArrayVec<Demand, BURST_BUFFERS> = parts.iter().map(claim).collect();
+            let mut all: ArrayVec<Demand, { 2 * BURST_BUFFERS }> = claims.iter().copied().collect();
+            if let Some(recent) = self.sending.recent.get_mut(usize::from(port)) {
+                recent.observe(&claims, |absent| put(&mut all, absent));
+            }
+            let saved = if link.is_some() { SAVED_BITS } else { SAVED };
+            let rest = budget.saturating_sub(guaranteed);
+            self.sending.credits.distribute(&all, rest, &mut gate.dealt, saved);
+            sent = 0;
+            slots.retain(|slot| {
+                let place = *slot as usize % BURST_BUFFERS;
+                let cost = cost(*slot);
+                let Some(part) = parts.get_mut(usize::from(part_of[place])) else {
+                    return true;
+                };
+                let is_guaranteed = part.guaranteed >= cost;
+                part.guaranteed -= if is_guaranteed { cost } else { 0 };
+                let goes = is_guaranteed
+                    || state.meta[place].is_from_gateway()
+                    || self.sending.credits.take(part.interface, cost, &mut gate.dealt);
+                sent += if goes { cost } else { 0 };
+                if !goes {
+                    put(&mut refused, (*slot, Own::LinkOverShare));
+                }
+                goes
+            });
+        }
+        link.into_iter().for_each(|link| link.charge(sent, now));
+        for (slot, reason) in refused {
+            let egress = state.meta[slot as usize % BURST_BUFFERS].egress;
+            if let Some(counters) = state.counters.interfaces.get(egress as usize) {
+                counters.sent.remove(1);
+                counters.sent_bytes.remove(lengths[slot as usize % BURST_BUFFERS]);
+            }
+            state.lists.drop_packet(slot, Reason::from(reason));
+        }
+        link.is_none() && all > budget
+    }
+
+    /// A device took so many of the packets that were to leave by a port.
+    #[inline(always)]
+    pub(super) fn link_took(&mut self, port: PortIndex, slots: &[BufferIndex], taken: usize, has_dealt: bool) {
+        if let Some(gate) = self.sending.gates.get_mut(usize::from(port)) {
+            gate.sent(taken, slots.len());
+        }
+        if has_dealt && taken < slots.len() {
+            self.refund(&slots[taken..]);
+        }
+    }
+
+    /// What a device has not taken is nobody's part: otherwise who is the last in every burst would pay for all.
+    #[cold]
+    fn refund(&mut self, slots: &[BufferIndex]) {
+        for slot in slots {
+            let meta = &self.parts.meta[*slot as usize % BURST_BUFFERS];
+            if !meta.is_from_gateway() {
+                self.sending.credits.refund(meta.egress, 1);
+            }
+        }
+    }
+}
+
+/// The number of an interface's part.
+fn number_of<'s>(parts: &mut ArrayVec<Part<'s>, BURST_BUFFERS>, shares: &'s Shares, interface: u16, now: u64) -> usize {
+    if let Some(known) = parts.iter().position(|part| part.interface == interface) {
+        return known;
+    }
+    let (weight, guarantee, rate) = shares.leaving(interface);
+    let part = Part {
+        interface,
+        weight,
+        guarantee,
+        rate,
+        left: rate.map_or(u64::MAX, |rate| rate.left(now)),
+        wants: 0,
+        guaranteed: 0,
+    };
+    put(parts, part);
+    parts.len() - 1
+}

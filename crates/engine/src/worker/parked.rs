@@ -1,0 +1,106 @@
+//! Fragments that inspection lets wait: those that wait no longer, or too long.
+
+use sluice_inspect::Reason;
+
+use super::{ResumeReason, Worker};
+use crate::context::WaitingPacket;
+use crate::inspection::{Released, ReleasedPacket};
+use crate::io::BURST_SIZE;
+use crate::time::Now;
+
+/// Datagrams in fragments that one round looks at.
+const BUDGET: usize = 16;
+
+impl Worker<'_> {
+    /// Whether packets wait to go on.
+    pub(super) fn has_resumed(&mut self) -> bool {
+        if let Some(work) = self.parts.inspecting.as_deref_mut() {
+            while !self.resumed.is_full()
+                && let Some(ReleasedPacket { waiting, told, passed }) = work.holding.next_released()
+            {
+                self.resumed.push((waiting, ResumeReason::Fragment(told, passed)));
+            }
+        }
+        !self.resumed.is_empty()
+    }
+
+    /// See whether there is more to do than the worker can: what waits in rings, and what has waited in devices that
+    /// have filled so many bursts.
+    pub(super) fn see_load(&mut self, full: usize, waiting: u64) {
+        let Some(work) = self.parts.inspecting.as_deref_mut() else {
+            return;
+        };
+        self.behind = match full {
+            0 => 0,
+            full => self.behind.saturating_add((full * BURST_SIZE) as u64),
+        };
+        if let Some(inspection) = &self.snapshot.load().inspection {
+            let waiting = waiting.saturating_add(self.behind);
+            work.load.observe(waiting, &inspection.overload, &self.parts.counters);
+        }
+    }
+
+    /// Say how much waits for inspection.
+    pub(super) fn count_held(&self) {
+        if let Some(work) = self.parts.inspecting.as_deref() {
+            self.parts
+                .counters
+                .inspection_waiting
+                .set(work.holding.waiting() as u64);
+        }
+    }
+
+    /// Drop what inspection has given up since the last round, and fragments of datagrams that are late.
+    pub(super) fn drop_given_up(&mut self, now: Now) {
+        let Some(work) = self.parts.inspecting.as_deref_mut() else {
+            return;
+        };
+        let mut gone = std::mem::take(&mut self.gone);
+        let holding = &mut work.holding;
+        let given_up = work.given_up.drain(..);
+        gone.extend(given_up.filter_map(|(ticket, reason)| Some((holding.take(ticket)?, reason))));
+        work.assemblies.sweep(now.nanoseconds, BUDGET, |ticket| {
+            gone.extend(holding.take(ticket).map(|waiting| (waiting, Reason::FragmentOverdue)));
+        });
+        self.drop_all(gone);
+    }
+
+    /// Drop packets that waited.
+    fn drop_all(&mut self, mut gone: Vec<(WaitingPacket, Reason)>) {
+        for (waiting, reason) in gone.drain(..) {
+            self.give_up(waiting, reason.into());
+        }
+        self.gone = gone;
+    }
+
+    /// Let this worker, which may have no shards, and one of its shards follow what the snapshot says of rules, without
+    /// packets too.
+    pub(super) fn look_after_rules(&mut self, place: Option<usize>, now: Now) {
+        let generation = self.snapshot.load().inspected;
+        if let Some(work) = self.parts.inspecting.as_deref_mut() {
+            work.follow(generation);
+        }
+        let shard = place.and_then(|place| self.parts.shards.get_mut(place)?.as_deref_mut());
+        if let Some(shard) = shard {
+            shard.follow_rules(generation, now);
+            shard.retire_rules(now);
+        }
+    }
+
+    /// A shard goes to another worker: fragments of its datagrams go on, and after it.
+    pub(super) fn free_held(&mut self, place: usize) {
+        let Some(work) = self.parts.inspecting.as_deref_mut() else {
+            return;
+        };
+        let Some(shard) = self.parts.shards.get_mut(place).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        // It is looked at there, and counted there.
+        let counters = &self.parts.counters;
+        work.assemblies.give_up(shard.number, |ticket| {
+            if matches!(work.holding.release(ticket), Released::Later) {
+                counters.to_inspect.remove(1);
+            }
+        });
+    }
+}

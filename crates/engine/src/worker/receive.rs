@@ -1,0 +1,42 @@
+//! What comes in a round: from devices, and from other workers.
+
+use super::{Source, Worker};
+use crate::io::BURST_SIZE;
+use crate::time::Now;
+
+impl Worker<'_> {
+    /// A burst from each port, and as many from other workers. Returns how many packets came, and whether a port may have more.
+    #[inline(always)]
+    pub(super) fn receive(&mut self, now: Now) -> (usize, bool) {
+        let (mut packets, mut full) = (0, 0);
+        self.io.prefetch_handed_over();
+        if self.turns.follow(self.snapshot.load(), &self.receives) {
+            (packets, full) = self.receive_scheduled(now);
+        } else {
+            for place in 0..self.receives.len() {
+                let count = self.port_burst(place, now);
+                packets += count;
+                full += usize::from(count == BURST_SIZE);
+            }
+        }
+        let waiting = self.io.waiting() as u64;
+        self.parts.counters.waiting.set(waiting);
+        self.see_load(full, waiting);
+        // As much from the others as from devices: who hands over a whole burst of each must not outrun this worker.
+        for _ in 0..self.receives.len().max(1) {
+            if !self.next_stage_has_capacity() {
+                break;
+            }
+            let count = self.burst(Source::Workers, now);
+            packets += count;
+            if self.is_moving() {
+                self.came(None, count);
+            }
+            if count < BURST_SIZE {
+                break;
+            }
+            self.io.prefetch_handed_over();
+        }
+        (packets, full > 0)
+    }
+}

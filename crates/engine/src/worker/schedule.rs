@@ -1,0 +1,184 @@
+//! Whose packets are received next, while several routers have queues of their own here and more comes than the worker can
+//! deal with: by weight, and by the cycles that each has cost.
+
+use super::{Source, Worker};
+use crate::io::{BURST_SIZE, PortIndex};
+use crate::snapshot::Snapshot;
+use crate::time::Now;
+
+/// Fractions of a cycle by weight: a part of the largest weight is still exact to a thousandth.
+const FINE: u64 = 1 << 20;
+
+/// Bursts that a router has in hand which had less than was its own: a clump of packets does not wait for those that flood.
+const IN_HAND: u64 = 8;
+
+/// Turns of a worker.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    /// The commit that they are by.
+    committed: Option<u32>,
+    /// There is more than one account, and weights count.
+    is_on: bool,
+    accounts: Vec<Account>,
+    /// The account of each place.
+    of: Vec<usize>,
+    /// Cycles that a full burst took lately.
+    burst: u64,
+}
+
+/// What the queues of a router have cost, or a queue that several share.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    /// What a cycle costs, by weight.
+    price: u64,
+    /// Cycles by weight.
+    spent: u64,
+    /// More may wait than has come.
+    waits: bool,
+    /// It is its turn in this round.
+    may: bool,
+}
+
+impl Schedule {
+    /// Of so many places.
+    pub fn new(places: usize) -> Self {
+        Self {
+            committed: None,
+            is_on: false,
+            accounts: Vec::with_capacity(places),
+            of: Vec::with_capacity(places),
+            burst: 0,
+        }
+    }
+
+    /// The ports that are received from are others.
+    pub fn forget(&mut self) {
+        self.committed = None;
+    }
+
+    /// Follow the newest commit. Returns whether there is anything to be weighed.
+    #[inline(always)]
+    pub fn follow(&mut self, snapshot: &Snapshot, receives: &[PortIndex]) -> bool {
+        if self.committed != Some(snapshot.committed) {
+            self.renew(snapshot, receives);
+        }
+        self.is_on
+    }
+
+    #[cold]
+    fn renew(&mut self, snapshot: &Snapshot, receives: &[PortIndex]) {
+        self.committed = Some(snapshot.committed);
+        self.accounts.clear();
+        self.of.clear();
+        let shares = snapshot.shares.as_deref().filter(|shares| shares.weighted);
+        let port = |place: usize| shares?.port(*receives.get(place)?);
+        for place in 0..receives.len() {
+            let own = port(place).and_then(|port| port.own);
+            let mut before = 0..place;
+            let same = before.find(|&other| own.is_some() && port(other).and_then(|port| port.own) == own);
+            let account = match same.and_then(|other| self.of.get(other)) {
+                Some(&account) => account,
+                None => {
+                    self.accounts.push(Account {
+                        price: FINE / port(place).map_or(1, |port| port.weight.clamp(1, FINE)),
+                        spent: 0,
+                        waits: false,
+                        may: true,
+                    });
+                    self.accounts.len() - 1
+                }
+            };
+            self.of.push(account);
+        }
+        self.is_on = shares.is_some() && self.accounts.len() > 1;
+    }
+
+    /// A round begins: it is the turn of who has had no more than a burst above the least that anybody had who waits.
+    fn begin(&mut self) {
+        let waiting = self.accounts.iter().filter(|account| account.waits);
+        let least = waiting.map(|account| account.spent).min();
+        for account in &mut self.accounts {
+            let burst = self.burst * account.price;
+            account.may = least.is_none_or(|least| account.spent <= least + burst);
+            account.waits &= !account.may;
+        }
+    }
+
+    fn may(&self, place: usize) -> bool {
+        let account = self.of.get(place).and_then(|&number| self.accounts.get(number));
+        account.is_none_or(|account| account.may)
+    }
+
+    /// A burst of a place took so many cycles, and may have left something behind.
+    fn charge(&mut self, place: usize, cycles: u64, is_full: bool) {
+        if is_full {
+            self.burst = (3 * self.burst + cycles) / 4;
+        }
+        let account = self.of.get(place).and_then(|&number| self.accounts.get_mut(number));
+        if let Some(account) = account {
+            account.spent += cycles * account.price;
+            account.waits |= is_full;
+        }
+    }
+
+    /// A round is over. Who had less than was its own keeps no more of that than some bursts; while nobody waits, nothing is
+    /// kept.
+    fn end_round(&mut self) {
+        let waiting = self.accounts.iter().filter(|account| account.waits);
+        let Some(least) = waiting.map(|account| account.spent).min() else {
+            self.accounts.iter_mut().for_each(|account| account.spent = 0);
+            return;
+        };
+        for account in &mut self.accounts {
+            let kept = IN_HAND * self.burst * account.price;
+            account.spent = account.spent.max(least.saturating_sub(kept));
+        }
+        let base = self.accounts.iter().map(|account| account.spent).min().unwrap_or(0);
+        self.accounts.iter_mut().for_each(|account| account.spent -= base);
+    }
+}
+
+impl Worker<'_> {
+    /// A burst from each port whose turn it is. Returns how many packets came, and from how many ports whole bursts.
+    #[inline(never)]
+    pub(super) fn receive_scheduled(&mut self, now: Now) -> (usize, usize) {
+        self.turns.begin();
+        let (mut packets, full, passed_over) = self.receive_ports(true, now);
+        // Nobody else needs the time.
+        let (more, full_too, _) = match passed_over > 0 && full == 0 {
+            true => self.receive_ports(false, now),
+            false => (0, 0, 0),
+        };
+        packets += more;
+        self.turns.end_round();
+        (packets, (full + full_too).max(passed_over))
+    }
+
+    /// A burst from each port whose turn it is, or is not. Returns too how many were passed over.
+    fn receive_ports(&mut self, whose_turn: bool, now: Now) -> (usize, usize, usize) {
+        let (mut packets, mut full, mut passed_over) = (0, 0, 0);
+        for place in 0..self.receives.len() {
+            if self.turns.may(place) != whose_turn {
+                passed_over += 1;
+                continue;
+            }
+            let count = self.port_burst(place, now);
+            self.turns.charge(place, self.took, count == BURST_SIZE);
+            packets += count;
+            full += usize::from(count == BURST_SIZE);
+        }
+        (packets, full, passed_over)
+    }
+
+    pub(super) fn port_burst(&mut self, place: usize, now: Now) -> usize {
+        let port = Source::Port(self.receives[place]);
+        if !self.is_moving() {
+            return self.burst(port, now);
+        }
+        self.lift();
+        let count = self.burst(port, now);
+        self.put_back();
+        self.came(Some(place), count);
+        count
+    }
+}

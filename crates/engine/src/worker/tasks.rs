@@ -1,0 +1,378 @@
+//! Packets that the gateway makes from nothing: questions for neighbours, router advertisements, fragments.
+
+use sluice_route::Address;
+use sluice_route::neighbour::{Action, NeighbourIndex};
+use sluice_wire::ethernet::{Link, multicast6};
+use sluice_wire::{Packet, arp, ndp};
+
+use super::{ResumeReason, Worker};
+use crate::announcements::AddressPosition;
+use crate::batch::{Batch, EntryPoint, HandOffNote, Lists, Meta, Origin, Task, put};
+use crate::chains::Copies;
+use crate::context::{NodeContext, Revalidations};
+use crate::io::{BURST_BUFFERS, BufferIndex, NO_PORT, Packets};
+use crate::nodes::fragmentation;
+use crate::snapshot::Interface;
+use crate::time::Now;
+
+impl Worker<'_> {
+    /// Do what needs new buffers.
+    pub(super) fn run_tasks(&mut self, now: Now) {
+        self.take_actions();
+        if !self.parts.lists.has_tasks() {
+            return;
+        }
+        let tasks = std::mem::take(&mut self.parts.lists.tasks);
+        // Their memory comes back with the next burst.
+        let mut copies = std::mem::replace(&mut self.parts.lists.copies, Copies::NONE);
+        let state = &mut self.parts;
+        let snapshot = self.snapshot.load();
+        let mut ctx = NodeContext {
+            now,
+            own: state.own,
+            start: &state.start,
+            role: &state.role,
+            snapshot,
+            paths: &state.paths,
+            hasher: &state.hasher,
+            shards: &mut state.shards,
+            counters: &state.counters,
+            events: &state.events,
+            records: &state.records,
+            punts: &state.punts,
+            subscribers: &state.subscribers,
+            recognition: &state.recognition,
+            owner: state.owner.as_deref_mut(),
+            revisions: Revalidations::default(),
+            defers: false,
+            seen: &mut [],
+        };
+        let mut wanted = 0;
+        let mut lent = Packets::new();
+        self.io.packets(&mut lent);
+        let first = lent.len();
+        let batch = Batch {
+            packets: &mut lent,
+            meta: &mut state.meta,
+        };
+        for task in &tasks {
+            wanted += match *task {
+                Task::Cut(slot, hop) => fragmentation::fragments_needed(&batch, slot, hop, &ctx),
+                _ => 1,
+            };
+        }
+        wanted += copies.len();
+        drop(lent);
+        let made = self.io.allocate(wanted);
+        let mut lent = Packets::new();
+        self.io.packets(&mut lent);
+        let mut batch = Batch {
+            packets: &mut lent,
+            meta: &mut state.meta,
+        };
+        let lists = &mut *state.lists;
+        let mut next = first;
+        let end = first + made;
+        for task in tasks {
+            match task {
+                Task::Cut(slot, hop) => next += fragmentation::fragment(&mut batch, lists, &mut ctx, (slot, hop), next),
+                Task::Ask { neighbour, probe } if next < end => {
+                    next += usize::from(solicit_neighbour(&mut batch, lists, &mut ctx, neighbour, probe, next));
+                }
+                Task::Advertise(interface) if next < end => {
+                    next += usize::from(advertise(&mut batch, lists, &mut ctx, interface, next));
+                }
+                Task::Announce { interface, place } if next < end => {
+                    next += usize::from(announce(&mut batch, lists, &mut ctx, (interface, place), next));
+                }
+                Task::Probe if next < end => {
+                    next += usize::from(probe(&mut batch, lists, &mut ctx, next));
+                }
+                // It is as if it were lost on the way.
+                Task::Probe => _ = ctx.owner.as_deref_mut().map(|owner| owner.probe.take()),
+                // An announcement is made twice.
+                Task::Announce { .. } => {}
+                // The question is asked again, the advertisement comes with its next interval.
+                Task::Ask { .. } | Task::Advertise(_) => {}
+            }
+        }
+        for (interface, frame) in copies.iter() {
+            if next < end && copy(&mut batch, lists, &ctx, interface, frame, next) {
+                next += 1;
+            } else {
+                ctx.counters.copies_lost.add(1);
+            }
+        }
+        copies.clear();
+        lists.copies = copies;
+        for slot in next..end {
+            put(&mut lists.used, slot as BufferIndex);
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.leaving(&batch, lists, first, now);
+        }
+    }
+
+    /// Turn what the keeper of neighbours wants done into tasks and packets that go on.
+    fn take_actions(&mut self) {
+        loop {
+            let Some(owner) = self.parts.owner.as_deref_mut() else {
+                return;
+            };
+            let Some(action) = owner.actions.pop_at(0) else { return };
+            let tasks = &mut self.parts.lists.tasks;
+            let (index, resume) = match action {
+                Action::Request { index } => {
+                    put(
+                        tasks,
+                        Task::Ask {
+                            neighbour: index,
+                            probe: false,
+                        },
+                    );
+                    continue;
+                }
+                Action::Probe { index } => {
+                    put(
+                        tasks,
+                        Task::Ask {
+                            neighbour: index,
+                            probe: true,
+                        },
+                    );
+                    continue;
+                }
+                Action::Resolved { index } => (index, ResumeReason::Ready),
+                Action::Failed { index } => (index, ResumeReason::Failed),
+            };
+            while let Some(owner) = self.parts.owner.as_deref_mut()
+                && let Some(waiting) = owner.parking.take_first(index)
+            {
+                self.resume(waiting, resume);
+            }
+        }
+    }
+}
+
+/// Send what was made in `place` by `interface`.
+fn send(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+    (number, interface): (u16, &Interface),
+    place: usize,
+) -> bool {
+    if !interface.push_tags(&mut batch.packets[place]) {
+        return false;
+    }
+    let slot = place as BufferIndex;
+    let meta = &mut batch.meta[place % BURST_BUFFERS];
+    (meta.interface, meta.egress, meta.origin) = (number, number, Origin::Own);
+    let Some(counters) = ctx.counters.interfaces.get(number as usize) else {
+        return false;
+    };
+    counters.made.add(1);
+    match ctx.snapshot.sender(interface.port, ctx.own) {
+        Some(sender) => lists.hand_over(slot, sender, HandOffNote::new(EntryPoint::Finished(number), meta)),
+        None => {
+            counters.sent.add(1);
+            counters.sent_bytes.add(batch.packets[place].len() as u64);
+            lists.send(interface.port, slot);
+        }
+    }
+    true
+}
+
+/// Send a copy of a frame as it came. True where the buffer was used.
+fn copy(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+    number: u16,
+    frame: &[u8],
+    place: usize,
+) -> bool {
+    let Some(interface) = ctx.snapshot.interface(number) else {
+        return false;
+    };
+    let packet = &mut batch.packets[place];
+    if frame.len() > usize::from(interface.mtu) + LINK_HEADER || !packet.set_len(frame.len()) {
+        return false;
+    }
+    packet.bytes_mut().copy_from_slice(frame);
+    batch.meta[place % BURST_BUFFERS] = Meta::default();
+    send(batch, lists, ctx, (number, interface), place)
+}
+
+/// Bytes of an Ethernet header with as many tags as there may be.
+const LINK_HEADER: usize = 14 + 8;
+
+/// Ask who has an address, or whether its holder is still there. True where the buffer was used.
+fn solicit_neighbour(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    neighbour: NeighbourIndex,
+    probe: bool,
+    place: usize,
+) -> bool {
+    let snapshot = ctx.snapshot;
+    let Some(entry) = ctx.paths.neighbours.snapshot(neighbour) else {
+        return false;
+    };
+    let Some(interface) = snapshot.interface(entry.interface) else {
+        return false;
+    };
+    let packet = &mut batch.packets[place];
+    let asked = match entry.address {
+        Address::V4(target) => snapshot.source4(interface, target).is_some_and(|source| {
+            if probe {
+                arp::emit_probe(
+                    packet,
+                    Link {
+                        source: interface.mac,
+                        destination: entry.mac,
+                    },
+                    source,
+                    target,
+                )
+            } else {
+                arp::emit_request(packet, interface.mac, source, target)
+            }
+        }),
+        Address::V6(target) => solicit(packet, interface, target, probe.then_some(entry.mac)),
+    };
+    asked && send(batch, lists, ctx, (entry.interface, interface), place)
+}
+
+fn solicit(packet: &mut Packet<'_>, interface: &Interface, target: u128, mac: Option<[u8; 6]>) -> bool {
+    let group = ndp::solicited_node(target);
+    let (destination, to) = match mac {
+        Some(mac) => (mac, target),
+        None => (multicast6(group), group),
+    };
+    let source = interface.source6(target).unwrap_or(ndp::link_local(interface.mac));
+    let link = Link {
+        source: interface.mac,
+        destination,
+    };
+    ndp::emit_solicitation(packet, link, source, to, target)
+}
+
+/// Ask a host beyond a gateway for an echo. True where the buffer was used.
+fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, place: usize) -> bool {
+    let snapshot = ctx.snapshot;
+    let taken = ctx.owner.as_deref_mut().and_then(|owner| owner.probe.take());
+    let Some((probe, gateway)) = taken else { return false };
+    let Some(interface) = snapshot.interface(probe.interface).filter(|one| one.port != NO_PORT) else {
+        return false;
+    };
+    let Some(destination) = ctx.paths.neighbours.mac_to_send(gateway) else {
+        return false;
+    };
+    let link = Link {
+        source: interface.mac,
+        destination,
+    };
+    let packet = &mut batch.packets[place];
+    let source = interface.link.source_towards(probe.gateway);
+    let made = match (probe.target, source) {
+        (Address::V4(target), Some(Address::V4(source))) => probe.echo.emit4(packet, link, source, target),
+        (Address::V6(target), _) => {
+            // Of a link-local gateway the source would be link-local, too.
+            let source = interface.link.source_towards(probe.target);
+            matches!(source, Some(Address::V6(source)) if probe.echo.emit6(packet, link, source, target))
+        }
+        _ => false,
+    };
+    let sent = made && send(batch, lists, ctx, (probe.interface, interface), place);
+    if sent {
+        snapshot.probes.sent(probe.number, ctx.now.nanoseconds);
+    }
+    sent
+}
+
+/// Tell all hosts of a link that an address is here (RFC 5227, 2.3; RFC 4861, 7.2.6). True where the buffer was used.
+fn announce(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    (number, address): (u16, AddressPosition),
+    place: usize,
+) -> bool {
+    let snapshot = ctx.snapshot;
+    let Some(interface) = snapshot.interface(number) else {
+        return false;
+    };
+    let packet = &mut batch.packets[place];
+    let made = match address.address(interface, snapshot) {
+        Some(Address::V4(own)) => arp::emit_request(packet, interface.mac, own, own),
+        Some(Address::V6(own)) => {
+            let link = Link {
+                source: interface.mac,
+                destination: multicast6(ndp::ALL_NODES),
+            };
+            let flags = ndp::Advertised {
+                router: true,
+                solicited: false,
+                overriding: true,
+            };
+            ndp::emit_advertisement(packet, link, (own, ndp::ALL_NODES), own, flags)
+        }
+        None => false,
+    };
+    let sent = made && send(batch, lists, ctx, (number, interface), place);
+    ctx.counters.announcements.add(sent.into());
+    sent
+}
+
+/// Tell all hosts of a link of the router and its prefixes (RFC 4861, 6.2). True where the buffer was used.
+fn advertise(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    number: u16,
+    place: usize,
+) -> bool {
+    let snapshot = ctx.snapshot;
+    let Some(interface) = snapshot.interface(number) else {
+        return false;
+    };
+    let Some(advertise) = interface.advertise else {
+        return false;
+    };
+    let mut prefixes = arrayvec::ArrayVec::<ndp::Prefix, 8>::new();
+    for &(address, length) in &interface.link.addresses {
+        let Address::V6(address) = address else { continue };
+        if address >> 118 == 0xfe80 >> 6 {
+            continue;
+        }
+        let prefix = sluice_route::Prefix::new(Address::V6(address), length);
+        put(
+            &mut prefixes,
+            ndp::Prefix {
+                address: prefix.address().number(),
+                length,
+                on_link: true,
+                autonomous: advertise.autonomous && length == 64,
+                valid: advertise.valid,
+                preferred: advertise.preferred,
+            },
+        );
+    }
+    let router = ndp::Router {
+        hop_limit: 64,
+        managed: advertise.managed,
+        other: advertise.other,
+        lifetime: advertise.lifetime,
+        mtu: Some(interface.mtu.into()),
+        prefixes: &prefixes,
+    };
+    let link = Link {
+        source: interface.mac,
+        destination: multicast6(ndp::ALL_NODES),
+    };
+    let addresses = (ndp::link_local(interface.mac), ndp::ALL_NODES);
+    let made = ndp::emit_router(&mut batch.packets[place], link, addresses, &router);
+    made && send(batch, lists, ctx, (number, interface), place)
+}
