@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sluice_config::api;
-use sluice_engine::inspection::{Alert, Alerts as Queue};
-use sluice_engine::records::Taken;
+use sluice_engine::features::inspection::{Alert, Alerts as Queue};
+use sluice_engine::session::records::Taken;
 use sluice_inspect::Ruleset;
 use sluice_inspect::signature::Action;
 

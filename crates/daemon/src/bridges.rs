@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use sluice_config::config::InterfaceIndex;
-use sluice_engine::io::NO_PORT;
+use sluice_engine::packet::io::NO_PORT;
 
 use crate::control::Control;
 

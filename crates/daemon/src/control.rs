@@ -9,12 +9,12 @@ use sluice_config::config::InterfaceIndex;
 use sluice_config::{Config, MOST_ROUTERS, Machine, Numbering, Valid};
 use sluice_dpdk::interface::Interface;
 use sluice_dpdk::{Devices, Port, tsc};
-use sluice_engine::assist::Assist;
-use sluice_engine::control_plane::ControlPlane;
-use sluice_engine::counters::{CycleStage, WorkerCounters};
-use sluice_engine::io::PortIndex;
-use sluice_engine::request::{Reply, Request};
-use sluice_engine::time::Now;
+use sluice_engine::control::plane::ControlPlane;
+use sluice_engine::packet::counters::{CycleStage, WorkerCounters};
+use sluice_engine::packet::io::PortIndex;
+use sluice_engine::packet::time::Now;
+use sluice_engine::snapshot::assist::Assist;
+use sluice_engine::worker::request::{Reply, Request};
 use sluice_filter::FilterError;
 
 use crate::alerts::{Alerts, Queues};

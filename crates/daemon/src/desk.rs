@@ -3,7 +3,7 @@
 use std::sync::mpsc::{TryRecvError, TrySendError};
 use std::time::Duration;
 
-use sluice_engine::request::{Reply, Request, WorkerHandle};
+use sluice_engine::worker::request::{Reply, Request, WorkerHandle};
 
 /// Attempts before the control thread sleeps between two of them.
 const EAGER: u32 = 64;

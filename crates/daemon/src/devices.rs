@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use sluice_config::config::InterfaceIndex;
 use sluice_config::{Config, Fault};
 use sluice_dpdk::{Device, Port, PortPlan, SetError, limits};
-use sluice_engine::io::{PortIndex, WorkerIndex};
-use sluice_engine::request::{Reply, Request};
+use sluice_engine::packet::io::{PortIndex, WorkerIndex};
 use sluice_engine::snapshot::Senders;
+use sluice_engine::worker::request::{Reply, Request};
 
 use crate::control::Control;
 use crate::desk::Gone;

@@ -9,8 +9,8 @@ use serde::Serialize;
 use sluice_config::api;
 use sluice_config::config::EveTarget;
 use sluice_config::schema::{self, EveType};
-use sluice_engine::inspection::Alert;
-use sluice_engine::records::{Record, RecordKind};
+use sluice_engine::features::inspection::Alert;
+use sluice_engine::session::records::{Record, RecordKind};
 
 use line::{AlertSaid, DropSaid};
 pub use line::{Scene, protocol};

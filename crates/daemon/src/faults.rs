@@ -15,7 +15,7 @@ use arrayvec::ArrayVec;
 use axum::routing::get;
 use sluice_config::schema::LogLevel;
 use sluice_dpdk::{Eal, tsc};
-use sluice_engine::io::{
+use sluice_engine::packet::io::{
     BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError, WorkerIndex,
 };
 use sluice_table::memory::Line;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use sluice_config::api::{FilterRequest, Packet};
 use sluice_config::value::{GATEWAY, IpProtocol, Mac};
 use sluice_config::{Config, Fault};
-use sluice_engine::control_plane::ControlPlane;
-use sluice_engine::family::{V4, V6};
-use sluice_engine::forwarding::{ForwardingDecision, ForwardingState};
+use sluice_engine::control::plane::ControlPlane;
+use sluice_engine::session::family::{V4, V6};
+use sluice_engine::snapshot::forwarding::{ForwardingDecision, ForwardingState};
 use sluice_filter::{Address, Field, Header, LogRecord, NONE, Stations};
 
 use crate::build::{self, BuildError, Rules};

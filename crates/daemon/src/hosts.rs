@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sluice_config::Config;
 use sluice_config::config::{RouterIndex, Way};
-use sluice_engine::request::WorkerHandle;
 use sluice_engine::snapshot::Snapshot;
+use sluice_engine::worker::request::WorkerHandle;
 use sluice_route::Address;
 
 use crate::build::relays;

@@ -48,7 +48,7 @@ mod workers;
 
 pub use sluice_config as config;
 pub use sluice_dpdk::Plan as PortsPlan;
-pub use sluice_engine::stages::Stages;
+pub use sluice_engine::snapshot::stages::Stages;
 
 pub use build::{SignatureError, SignatureReport, signatures};
 pub use cards::{buffer_memory, hugepages};
@@ -133,7 +133,7 @@ pub enum DaemonError {
     },
     /// A data plane that can't be made.
     #[error(transparent)]
-    Plane(#[from] sluice_engine::control_plane::ControlPlaneError),
+    Plane(#[from] sluice_engine::control::plane::ControlPlaneError),
     /// The kernel has no randomness.
     #[error("the kernel gives no random numbers: {0}")]
     Randomness(getrandom::Error),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sluice_config::config::InterfaceIndex;
-use sluice_engine::io::{NO_PORT, PortIndex};
+use sluice_engine::packet::io::{NO_PORT, PortIndex};
 use sluice_engine::snapshot::Snapshot;
 
 use crate::control::Control;

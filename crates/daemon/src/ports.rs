@@ -6,10 +6,10 @@ use sluice_dpdk::driver::{Choice, choose};
 use sluice_dpdk::pci::Card;
 use sluice_dpdk::port::Steering;
 use sluice_dpdk::{Device, Limit, Plan, PortPlan, limits};
-use sluice_engine::io::WorkerIndex;
+use sluice_engine::packet::io::WorkerIndex;
 use sluice_engine::placement::Part;
 use sluice_engine::snapshot::StartParameters;
-use sluice_engine::stages::Stages;
+use sluice_engine::snapshot::stages::Stages;
 use sluice_engine::worker::MAX_HELD;
 
 use crate::build::faces_outside;

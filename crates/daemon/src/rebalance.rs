@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use sluice_config::schema::Rebalance;
-use sluice_engine::io::WorkerIndex;
-use sluice_engine::request::{Reply, Request};
+use sluice_engine::packet::io::WorkerIndex;
+use sluice_engine::worker::request::{Reply, Request};
 
 use crate::control::Control;
 use crate::desk::Gone;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use sluice_config::api::InsertPlace;
 use sluice_config::config::{DEFAULT_ROUTER, RouterIndex};
 use sluice_config::{Config, FilterProblem, Inserted, Weight};
-use sluice_engine::control_plane::ControlPlane;
+use sluice_engine::control::plane::ControlPlane;
 use sluice_filter::{Change, Place, Written};
 
 use crate::build::{BuildError, Listed, Rules, written};

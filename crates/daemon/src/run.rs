@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_engine::reason::Reason;
+use sluice_engine::packet::reason::Reason;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -120,8 +120,9 @@ fn print(control: &Control, output: &mut dyn Write) -> std::io::Result<()> {
     let plane = control.plane();
     let named = plane.snapshot().interfaces.iter().enumerate();
     for (number, interface) in named.filter(|(_, interface)| !interface.name.is_empty()) {
-        let total =
-            |value: fn(&sluice_engine::counters::InterfaceCounters) -> u64| sum(&control.counters, number, value);
+        let total = |value: fn(&sluice_engine::packet::counters::InterfaceCounters) -> u64| {
+            sum(&control.counters, number, value)
+        };
         writeln!(
             output,
             "{}: received {} ({} bytes), sent {} ({} bytes), made {}, dropped {}, to host {}, parked {}, unparked {}",

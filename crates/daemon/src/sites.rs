@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use sluice_config::Config;
-use sluice_engine::request::WorkerHandle;
 use sluice_engine::snapshot::Snapshot;
+use sluice_engine::worker::request::WorkerHandle;
 use sluice_nat::Secret;
 use sluice_nat::sites::{SiteWriter, is_site, site};
 use sluice_wire::{Context, Mac};

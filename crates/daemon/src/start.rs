@@ -8,15 +8,15 @@ use sluice_config::{Config, Fault, place};
 use sluice_dpdk::memory::{Backing, Region};
 use sluice_dpdk::workers::Waiting;
 use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Port, tsc};
-use sluice_engine::assist::{self, Assist};
-use sluice_engine::control_plane::ControlPlane;
-use sluice_engine::counters::WorkerCounters;
-use sluice_engine::io::PortIndex;
-use sluice_engine::request::WorkerHandle;
-use sluice_engine::shard_owners::ShardExchange;
-use sluice_engine::stages::Stages;
-use sluice_engine::time::Now;
+use sluice_engine::control::plane::ControlPlane;
+use sluice_engine::packet::counters::WorkerCounters;
+use sluice_engine::packet::io::PortIndex;
+use sluice_engine::packet::time::Now;
+use sluice_engine::snapshot::assist::{self, Assist};
+use sluice_engine::snapshot::shard_owners::ShardExchange;
+use sluice_engine::snapshot::stages::Stages;
 use sluice_engine::worker::Worker;
+use sluice_engine::worker::request::WorkerHandle;
 use sluice_nat::Secret;
 use sluice_nat::sites::SiteWriter;
 use sluice_table::memory::{LINE, Line};
@@ -418,7 +418,7 @@ fn make_workers(
 pub(crate) fn sum(
     counters: &[Arc<WorkerCounters>],
     interface: usize,
-    value: impl Fn(&sluice_engine::counters::InterfaceCounters) -> u64,
+    value: impl Fn(&sluice_engine::packet::counters::InterfaceCounters) -> u64,
 ) -> u64 {
     counters
         .iter()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sluice_engine::counters::WorkerCounters;
+use sluice_engine::packet::counters::WorkerCounters;
 
 /// Which workers are stuck, as long as the watchdog lives.
 #[derive(Debug)]

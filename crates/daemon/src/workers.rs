@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use sluice_dpdk::Eal;
 use sluice_dpdk::workers::{Idle, Queues, Stop, Waiting, Worker as Thread, WorkerError};
-use sluice_engine::counters::WorkerCounters;
-use sluice_engine::time::Now;
+use sluice_engine::packet::counters::WorkerCounters;
+use sluice_engine::packet::time::Now;
 use sluice_engine::worker::Worker;
 
 /// Longest time that what is in flight gets to leave.

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use sluice_engine::io::{NoteWords, PortIndex, WorkerIndex};
+use sluice_engine::packet::io::{NoteWords, PortIndex, WorkerIndex};
 use sluice_wire::Window;
 
 /// The name of one buffer; null names none. Copying the name copies no ownership: who owns the buffer is the

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sluice_engine::io::BURST_SIZE;
+use sluice_engine::packet::io::BURST_SIZE;
 
 use crate::tsc;
 

@@ -4,7 +4,7 @@
 //! buffer's name out of its slot, so that a slot named twice, or out of range, finds nothing there.
 
 use arrayvec::ArrayVec;
-use sluice_engine::io::{
+use sluice_engine::packet::io::{
     BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError,
     WorkerIndex,
 };

@@ -2,7 +2,7 @@
 //! consumer, and everything that the other worker has to know beside the packet's bytes lies in the ring.
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use sluice_engine::io::NoteWords;
+use sluice_engine::packet::io::NoteWords;
 use sluice_table::prefetch;
 use sluice_wire::Window;
 
@@ -125,7 +125,7 @@ impl Ends {
     /// Ask the processor for the packets that the next [`take`](Self::take) gives.
     #[inline]
     pub(crate) fn approach(&mut self) {
-        let mut left = sluice_engine::io::BURST_SIZE;
+        let mut left = sluice_engine::packet::io::BURST_SIZE;
         for ring in &mut self.from {
             let count = ring.slots().min(left);
             let Ok(chunk) = ring.read_chunk(count) else { continue };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_engine::io::PortIndex;
+use sluice_engine::packet::io::PortIndex;
 
 use crate::buffers::Buffer;
 use crate::hand::Hand;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_engine::io::{BURST_SIZE, NoteWords, PortIndex, WorkerIndex};
+use sluice_engine::packet::io::{BURST_SIZE, NoteWords, PortIndex, WorkerIndex};
 use sluice_wire::{Checksums, Window};
 
 use crate::buffers::{Buffer, Coming, RawBuffers, Room};

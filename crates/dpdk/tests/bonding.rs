@@ -2,7 +2,7 @@
 
 use crate::support::{command, exchange_by_kernel, on_each_memory, port, veth, wait_for};
 use sluice_dpdk::{DpdkIo, Driver, Plan, PortPlan};
-use sluice_engine::io::PacketIo;
+use sluice_engine::packet::io::PacketIo;
 
 #[test]
 fn bonds_by_lacp_exchange_frames() {

@@ -4,7 +4,7 @@ use crate::support::{
     command, exchange, exchange_by_kernel, frame, is_ours, on_each_memory, port, receive_some, send_some, veth,
 };
 use sluice_dpdk::{Driver, Plan, PortPlan, SetError};
-use sluice_engine::io::{PacketIo, PortIndex};
+use sluice_engine::packet::io::{PacketIo, PortIndex};
 
 const SPARE: PortIndex = 2;
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x42];

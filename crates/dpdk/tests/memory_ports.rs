@@ -1,7 +1,7 @@
 //! Ports that need no kernel: rings, null, capture files.
 
 use crate::support::{exchange, frame, is_ours, on_each_memory, plan, private_path, receive_some, send, wait_for};
-use sluice_engine::io::PacketIo;
+use sluice_engine::packet::io::PacketIo;
 
 #[test]
 fn ring_loop_gives_back_what_was_sent() {

@@ -3,7 +3,7 @@
 use crate::support::{close, frame, on_each_memory, plan, port, receive_some, send, veth, wait_for};
 use sluice_dpdk::injection::Injected;
 use sluice_dpdk::{Devices, Driver, Plan, PortPlan};
-use sluice_engine::io::{PacketIo, Packets, ReceiveError};
+use sluice_engine::packet::io::{PacketIo, Packets, ReceiveError};
 use sluice_wire::Checksums;
 
 /// A frame with tags before its type.
@@ -140,7 +140,7 @@ fn shared_and_empty_buffers_are_refused_by_name() {
 #[test]
 fn frames_go_from_worker_to_worker_with_what_they_carry() {
     use arrayvec::ArrayVec;
-    use sluice_engine::io::Handover;
+    use sluice_engine::packet::io::Handover;
     on_each_memory("frames_go_from_worker_to_worker_with_what_they_carry", |scenario| {
         let plan = Plan {
             workers: 2,

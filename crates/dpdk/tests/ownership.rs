@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use proptest::prelude::*;
 use sluice_dpdk::buffers::{Buffer, Coming, RawBuffers, Room};
 use sluice_dpdk::hand::Hand;
-use sluice_engine::io::{
+use sluice_engine::packet::io::{
     BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, ReceiveError,
 };
 use sluice_wire::{Checksums, Window};

@@ -4,7 +4,7 @@ use crate::support::{
     self, Opened, exchange, frame, is_ours, on_each_memory, port, private_path, receive_some, send, wait_for,
 };
 use sluice_dpdk::{Plan, PortPlan};
-use sluice_engine::io::{PacketIo, Packets};
+use sluice_engine::packet::io::{PacketIo, Packets};
 use sluice_wire::Checksums;
 
 #[test]

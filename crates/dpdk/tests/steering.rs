@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::support::{close, on_each_memory, port, receive_some, veth};
 use sluice_dpdk::steering::{Functions, KEY_BYTES, Shortfall};
 use sluice_dpdk::{Devices, Driver, Eal, HashKey, Plan, PortPlan, Steering, SteeringError};
-use sluice_engine::io::PortIndex;
+use sluice_engine::packet::io::PortIndex;
 
 const PORT: PortIndex = 0;
 const QUEUES: u16 = 4;

@@ -30,9 +30,9 @@ use sluice_wire::ipv4::Ipv4;
 use sluice_wire::ipv6;
 use sluice_wire::layers::Layers;
 
-use crate::batch::{AdjacencyIndex, EntryPoint, HandOffNote, Lists, Meta};
-use crate::family::Family;
-use crate::io::BufferIndex;
+use crate::packet::batch::{AdjacencyIndex, EntryPoint, HandOffNote, Lists, Meta};
+use crate::packet::io::BufferIndex;
+use crate::session::family::Family;
 use output::Exit;
 
 /// Count an IPv4 packet's TTL, an IPv6 packet's hop limit, down by one.

@@ -16,7 +16,7 @@ pub use topology::{DeviceSite, Distance, Site, Topology};
 
 use std::fmt;
 
-use crate::io::WorkerIndex;
+use crate::packet::io::WorkerIndex;
 
 /// A worker, named by the core that it is pinned to.
 pub type Core = u16;

@@ -1,8 +1,21 @@
 //! What a commit decides: one immutable snapshot that every worker loads once per burst.
 
+pub mod assist;
+pub mod chains;
+pub mod forwarding;
+pub mod inside_hosts;
 mod interface;
 mod link;
+pub mod marks;
+pub mod probes;
+pub mod shard_owners;
+pub mod shares;
 pub mod sites;
+pub mod stages;
+pub mod steering;
+mod translation_targets;
+pub mod tunnels;
+pub mod vlan_table;
 
 use sluice_filter::Filters;
 use sluice_nat::bindings::Capacity;
@@ -22,28 +35,28 @@ use sluice_table::changes::Changes;
 use sluice_wire::Context;
 use sluice_wire::vlan::Tag;
 
-use crate::applications::IdentificationSettings;
-use crate::assist::Assist;
-use crate::batch::{Meta, Origin};
-use crate::chains::{Chains, NamedPolicers};
-use crate::counters::WorkerCounters;
-use crate::family::{Family, V4, V6};
-use crate::input_filter::GatewayFlows;
-use crate::inside_hosts::InsideHosts;
-use crate::inspection::InspectionPolicy;
-use crate::io::{PortIndex, WorkerIndex};
-use crate::marks::Marks;
-use crate::probes::Probes;
-use crate::punt;
-use crate::shard_owners::ShardOwners;
-use crate::shares::{LinkShare, RouterShare, Shares};
-use crate::stages::Stages;
-use crate::steering::Steering;
-use crate::time::{Now, Pace};
-use crate::translation_targets::TranslationTargets;
-use crate::tunnels::Tunnels;
-use crate::virtual_reassembly;
-use crate::vlan_table::VlanTable;
+use crate::features::applications::IdentificationSettings;
+use crate::features::input_filter::GatewayFlows;
+use crate::features::inspection::InspectionPolicy;
+use crate::features::punt;
+use crate::features::virtual_reassembly;
+use crate::packet::batch::{Meta, Origin};
+use crate::packet::counters::WorkerCounters;
+use crate::packet::io::{PortIndex, WorkerIndex};
+use crate::packet::time::{Now, Pace};
+use crate::session::family::{Family, V4, V6};
+use crate::snapshot::assist::Assist;
+use crate::snapshot::chains::{Chains, NamedPolicers};
+use crate::snapshot::inside_hosts::InsideHosts;
+use crate::snapshot::marks::Marks;
+use crate::snapshot::probes::Probes;
+use crate::snapshot::shard_owners::ShardOwners;
+use crate::snapshot::shares::{LinkShare, RouterShare, Shares};
+use crate::snapshot::stages::Stages;
+use crate::snapshot::steering::Steering;
+use crate::snapshot::translation_targets::TranslationTargets;
+use crate::snapshot::tunnels::Tunnels;
+use crate::snapshot::vlan_table::VlanTable;
 
 pub use interface::{
     Advertise, BRIDGES, Bridge, Interface, LATER_SIDE, MOST_BRIDGES, NeighbourSettings, Priority, bridge_context,

@@ -8,35 +8,35 @@ use sluice_table::hash::Hasher;
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Reader;
 
-use crate::applications::Identification;
-use crate::batch::{Batch, Lists, Meta, put};
-use crate::capture::Tap;
-use crate::context::{Generations, NodeContext, OwnerState, Revalidations, WaitingPacket};
-use crate::counters::{CycleStage, WorkerCounters};
-use crate::events::EventQueue;
-use crate::family::{V4, V6};
-use crate::forwarding::ForwardingState;
-use crate::inspection::{FragmentNote, Inspector};
-use crate::io::{BURST_BUFFERS, BURST_SIZE, Handover, NoteWords, Packets, PortIndex, WorkerIndex};
+use crate::features::applications::Identification;
+use crate::features::context::{Generations, NodeContext, OwnerState, Revalidations, WaitingPacket};
+use crate::features::inspection::{FragmentNote, Inspector};
+use crate::features::pending_syns::PendingSyns;
+use crate::features::pool_migration::PoolMigration;
+use crate::features::punt::{PuntQueue, PuntReceiver};
+use crate::features::virtual_reassembly::Ready;
 use crate::nodes::session_lookup::{Lookups, session_lookup};
 use crate::nodes::{
     admit, bridge, forward, hand_off, icmp_error, identify, inspect, inter_router_link, ip4_fast_forward,
     local_delivery, neighbour, parse, revalidate, slow_path, subscriber, virtual_reassembly,
 };
 use crate::nodes::{host as sending, punt};
-use crate::pending_syns::PendingSyns;
-use crate::pool_migration::PoolMigration;
-use crate::punt::{PuntQueue, PuntReceiver};
-use crate::reason::{Own, Reason};
-use crate::records::RecordQueue;
-use crate::request::RequestServer;
-use crate::shard::Shard;
-use crate::shares::SideState;
+use crate::packet::batch::{Batch, Lists, Meta, put};
+use crate::packet::counters::{CycleStage, WorkerCounters};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, Handover, NoteWords, Packets, PortIndex, WorkerIndex};
+use crate::packet::reason::{Own, Reason};
+use crate::packet::time::Now;
+use crate::session::events::EventQueue;
+use crate::session::family::{V4, V6};
+use crate::session::records::RecordQueue;
+use crate::session::shard::Shard;
+use crate::snapshot::forwarding::ForwardingState;
+use crate::snapshot::shares::SideState;
+use crate::snapshot::stages::Role;
 use crate::snapshot::{Snapshot, StartParameters};
-use crate::stages::Role;
-use crate::time::Now;
-use crate::trace::Tracer;
-use crate::virtual_reassembly::Ready;
+use crate::worker::capture::Tap;
+use crate::worker::request::RequestServer;
+use crate::worker::trace::Tracer;
 
 use arrivals::Runs;
 use assisting::Assisting;
@@ -45,6 +45,7 @@ use shard_moves::Moving;
 
 mod arrivals;
 mod assisting;
+pub mod capture;
 mod chained;
 mod dispose;
 mod free_capacity;
@@ -55,10 +56,12 @@ mod link_shares;
 mod links;
 mod parked;
 mod receive;
+pub mod request;
 mod scans;
 mod schedule;
 mod shard_moves;
 mod tasks;
+pub mod trace;
 
 pub use shard_moves::MAX_HELD;
 
@@ -585,31 +588,31 @@ fn nodes(
     }
     if !lists.fragments.is_empty() {
         virtual_reassembly::virtual_reassembly(batch, lists, ctx, ready);
-        after("fragments", lists);
+        after("virtual-reassembly", lists);
     }
     if !lists.lookup4.is_empty() {
         session_lookup(batch, lists, ctx, &snapshot.nat4, look4);
-        after("established", lists);
+        after("session-lookup", lists);
     }
     if !lists.lookup6.is_empty() {
         session_lookup(batch, lists, ctx, &snapshot.nat6, look6);
-        after("established", lists);
+        after("session-lookup", lists);
     }
     if !lists.revise4.is_empty() {
         revalidate::revalidate::<V4>(batch, lists, ctx);
-        after("revise", lists);
+        after("revalidate", lists);
     }
     if !lists.revise6.is_empty() {
         revalidate::revalidate::<V6>(batch, lists, ctx);
-        after("revise", lists);
+        after("revalidate", lists);
     }
     if !lists.decide4.is_empty() {
         slow_path::slow_path::<V4>(batch, lists, ctx);
-        after("decide", lists);
+        after("slow-path", lists);
     }
     if !lists.decide6.is_empty() {
         slow_path::slow_path::<V6>(batch, lists, ctx);
-        after("decide", lists);
+        after("slow-path", lists);
     }
     let mut now = cycles();
     // Who has no sessions, or leaves them for later, only finds out who has.
@@ -629,7 +632,7 @@ fn nodes(
     if !lists.recognise4.is_empty() || !lists.recognise6.is_empty() {
         identify::identify::<V4>(batch, lists, ctx);
         identify::identify::<V6>(batch, lists, ctx);
-        after("recognise", lists);
+        after("identify", lists);
         let end = cycles();
         ctx.counters.cycles[CycleStage::Inspect as usize].add(end.wrapping_sub(now));
         now = end;
@@ -637,7 +640,7 @@ fn nodes(
     mark = now;
     if !lists.transit.is_empty() {
         ip4_fast_forward::ip4_fast_forward(batch, lists, ctx);
-        after("transit", lists);
+        after("ip4-fast-forward", lists);
     }
     if !lists.forward4.is_empty() {
         forward::forward::<V4>(batch, lists, ctx);
@@ -649,7 +652,7 @@ fn nodes(
     }
     if !lists.gateway.is_empty() {
         local_delivery::local_delivery(batch, lists, ctx);
-        after("gateway", lists);
+        after("local-delivery", lists);
     }
     if !lists.host.is_empty() {
         sending::host(batch, lists, ctx);
@@ -673,7 +676,7 @@ fn nodes(
     }
     if !lists.complain.is_empty() {
         icmp_error::icmp_error(batch, lists, ctx);
-        after("complain", lists);
+        after("icmp-error", lists);
     }
     let now = cycles();
     ctx.counters.cycles[CycleStage::Forward as usize].add(now.wrapping_sub(mark));

@@ -5,10 +5,10 @@ use std::net::Ipv4Addr;
 
 use crate::rig::{self, HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
 use proptest::prelude::*;
-use sluice_engine::capture::{CaptureFilter, CapturePoint, Tap};
-use sluice_engine::request::{Reply, Request};
-use sluice_engine::shares::RouterShare;
+use sluice_engine::snapshot::shares::RouterShare;
 use sluice_engine::snapshot::{Bridge, Interface, bridge_context};
+use sluice_engine::worker::capture::{CaptureFilter, CapturePoint, Tap};
+use sluice_engine::worker::request::{Reply, Request};
 use sluice_testkit::packet::{self, Frame};
 use sluice_testkit::strategy;
 use sluice_wire::Checksums;

@@ -8,8 +8,8 @@ mod tunnelled;
 use allocation_counter::{measure, opt_out};
 use arrayvec::ArrayVec;
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
-use sluice_engine::io::memory::MemoryIo;
-use sluice_engine::io::{
+use sluice_engine::packet::io::memory::MemoryIo;
+use sluice_engine::packet::io::{
     BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError, WorkerIndex,
 };
 use sluice_engine::snapshot::sites::{SiteKey, SiteSettings};
@@ -127,7 +127,7 @@ fn new_and_established_sessions_allocate_nothing_from_the_first_packet() {
     assert_eq!(500, allocates_nothing(&mut rig, INSIDE, &frames));
     assert_eq!(500, allocates_nothing(&mut rig, INSIDE, &frames));
     rig.seconds(299);
-    rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 2_000_000_000);
+    rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 2_000_000_000);
     allocates_nothing(&mut rig, INSIDE, &[]);
     rig.seconds(3);
     assert_eq!(0, rig.live());
@@ -135,7 +135,7 @@ fn new_and_established_sessions_allocate_nothing_from_the_first_packet() {
 
 #[test]
 fn chains_and_their_copies_allocate_nothing() {
-    use sluice_engine::chains::{Action, ChainText, Chains, ClassText, PolicerRate};
+    use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, PolicerRate};
     let mut rig = rig(|plan| {
         plan.snapshot = |snapshot| {
             let step = |action| ClassText {
@@ -217,7 +217,7 @@ fn neighbours_fragments_and_what_waits_allocate_nothing() {
 
 #[test]
 fn listing_and_clearing_allocate_nothing_in_the_worker() {
-    use sluice_engine::request::{BindingFilter, BindingList, BindingUsage, Cursor, Filter, Request};
+    use sluice_engine::worker::request::{BindingFilter, BindingList, BindingUsage, Cursor, Filter, Request};
     let mut rig = rig(|plan| plan.change_pool = |pool| pool.blocks = Some(Blocks::default()));
     let frames: Vec<_> = (0..500).map(|port| question(1000 + port).build()).collect();
     allocates_nothing(&mut rig, INSIDE, &frames);
@@ -319,7 +319,7 @@ fn shards_that_are_lent_and_go_back_allocate_nothing() {
         (plan.workers, plan.shards) = (2, 16);
         plan.stages = [vec![0], vec![0], vec![1], vec![0]];
         plan.senders = vec![0];
-        plan.assist = Some(sluice_engine::assist::Settings {
+        plan.assist = Some(sluice_engine::snapshot::assist::Settings {
             threshold: 16,
             slice: u64::MAX,
         });
@@ -352,7 +352,7 @@ fn shards_that_are_lent_and_go_back_allocate_nothing() {
         });
         assert_eq!(0, info.count_total, "turn {turn}");
         assert!(turn != 99 || lent(&rig) > 0);
-        rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 50_000);
+        rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 50_000);
     }
     assert_eq!(0, lent(&rig));
     assert!(rig.plane.counters()[0].assisted.get() > 0);
@@ -363,7 +363,7 @@ fn shards_that_are_lent_and_go_back_allocate_nothing() {
 
 #[test]
 fn inspection_and_its_records_allocate_nothing() {
-    use sluice_engine::records::Records;
+    use sluice_engine::session::records::Records;
     use sluice_inspect::transactions::Wanted;
     let mut rig = rig(|plan| {
         plan.inspection = Some(rig::inspected::plan());
@@ -385,7 +385,7 @@ fn inspection_and_its_records_allocate_nothing() {
     });
     let frames = [&[0; 12][..], b"evil", b"more"].map(|payload| question(1000).payload(payload).build());
     assert_eq!(1, allocates_nothing(&mut rig, INSIDE, &frames));
-    rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 400_000_000_000);
+    rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 400_000_000_000);
     allocates_nothing(&mut rig, INSIDE, &[]);
     rig.seconds(1);
     let told: u64 = rig.plane.counters().iter().map(|worker| worker.records.get()).sum();
@@ -403,9 +403,9 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
         let mut snapshot = rig.plane.snapshot().clone();
         inspected::change(&mut snapshot, |inspection| {
             inspection.overload.begins = begins;
-            inspection.overload.classes = vec![sluice_engine::inspection::Class {
+            inspection.overload.classes = vec![sluice_engine::features::inspection::Class {
                 ports: vec![53..=53],
-                shed: sluice_engine::inspection::Shed::Bypass,
+                shed: sluice_engine::features::inspection::Shed::Bypass,
                 ..Default::default()
             }];
         });
@@ -422,7 +422,7 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
         rig.send(INSIDE, &frames[0]);
         allocates_nothing(&mut rig, INSIDE, &frames);
         // What is late is dropped without, too.
-        rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 5_000_000_000);
+        rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 5_000_000_000);
         allocates_nothing(&mut rig, INSIDE, &[]);
         inspected::ledger(&mut rig);
     }
@@ -430,7 +430,7 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
 
 #[test]
 fn applications_are_found_and_denied_without_allocation() {
-    use sluice_engine::applications::IdentificationSettings;
+    use sluice_engine::features::applications::IdentificationSettings;
     use sluice_filter::{Action, Counters, Filters, Kind, Named, Rule, Settings, Verdict, With, Written};
     use sluice_inspect::applications::{Capacity, Names};
     let mut rig = rig(|plan| {
@@ -511,7 +511,7 @@ fn rules_that_give_way_to_others_are_neither_made_nor_freed_in_the_worker() {
         let mut snapshot = rig.plane.snapshot().clone();
         inspected::inspected(&mut snapshot);
         rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
-        rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + seconds * 1_000_000_000);
+        rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + seconds * 1_000_000_000);
         for port in [1000, 1000, 2000] {
             let frame = question(port).payload(b"after").build();
             rig.wires[0].inject(INSIDE, &frame, Checksums::Unverified);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::rig::{
     self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route, snapshot,
 };
-use sluice_engine::request::{Cursor, Filter, Reply, Request};
 use sluice_engine::snapshot::{Interface, Snapshot};
+use sluice_engine::worker::request::{Cursor, Filter, Reply, Request};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
 use sluice_nat::rule::{DestinationAction, DestinationRule};
 use sluice_route::{Route, SourceValidation, Via};

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
-use sluice_engine::assist::Settings;
-use sluice_engine::counters::{Counter, WorkerCounters};
-use sluice_engine::request::{Reply, Request};
-use sluice_engine::time::Now;
+use sluice_engine::packet::counters::{Counter, WorkerCounters};
+use sluice_engine::packet::time::Now;
+use sluice_engine::snapshot::assist::Settings;
+use sluice_engine::worker::request::{Reply, Request};
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Checksums;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
-use sluice_engine::request::{
+use sluice_engine::worker::request::{
     BindingFilter, BindingList, BindingUsage, BlockInfo, Cursor, Endpoint, Filter, MappingInfo, Reply, Request,
     SubscriberInfo,
 };

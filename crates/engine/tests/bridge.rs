@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::rig::{self, HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
 use proptest::prelude::*;
-use sluice_engine::inspection::{InspectionPolicy, Overload, ReassemblyLimits};
-use sluice_engine::reason::Reason;
+use sluice_engine::features::inspection::{InspectionPolicy, Overload, ReassemblyLimits};
+use sluice_engine::packet::reason::Reason;
 use sluice_engine::snapshot::{Bridge, Interface, Snapshot, bridge_context};
 use sluice_inspect::inspector::{self, Settings};
 use sluice_inspect::protocols::Capacity;

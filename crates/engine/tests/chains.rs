@@ -4,8 +4,8 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route, v4};
-use sluice_engine::chains::{Action, ChainText, Chains, ClassText, MOST_COPIES, NamedPolicers, PolicerRate};
-use sluice_engine::io::NO_PORT;
+use sluice_engine::packet::io::NO_PORT;
+use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, MOST_COPIES, NamedPolicers, PolicerRate};
 use sluice_engine::snapshot::{Interface, Router, Snapshot};
 use sluice_filter::{Counters, Field, Filters, Kind, Rule, RuleList, Settings, Verdict};
 use sluice_route::{Address, Via};
@@ -76,7 +76,7 @@ fn branches(snapshot: &mut Snapshot) {
 /// Packets and bytes by the text of each step.
 fn counted(rig: &Rig) -> Vec<(String, u64, u64)> {
     let chains = rig.plane.snapshot().chains[0].as_deref().unwrap();
-    let line = |listed: &sluice_engine::chains::ListedStep| {
+    let line = |listed: &sluice_engine::snapshot::chains::ListedStep| {
         let (packets, bytes) = chains.tally(listed.tally?)?.total();
         Some((listed.text.clone(), packets, bytes))
     };

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::rig::{
     self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, ROUTER_MAC, Rig, Sent, flow, is_valid, plain, v4,
 };
-use sluice_engine::control_plane::ControlPlaneError;
+use sluice_engine::control::plane::ControlPlaneError;
 use sluice_engine::snapshot::Snapshot;
-use sluice_engine::steering::{Affinity, HashFields};
+use sluice_engine::snapshot::steering::{Affinity, HashFields};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
 use sluice_nat::behaviour::{Behaviour, Mapping};
 use sluice_nat::rule::{

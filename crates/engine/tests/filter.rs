@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, flow, is_valid};
-use sluice_engine::io::memory::Sent;
+use sluice_engine::packet::io::memory::Sent;
 use sluice_engine::snapshot::Snapshot;
 use sluice_filter::{Action, Counters, Field, Filters, Kind, Mask, Range, Rule, Settings, Verdict, With, Written};
 use sluice_testkit::packet::{self, Frame};

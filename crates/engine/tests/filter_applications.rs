@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::applied::{self, Played, capture, plan, seek, sessions};
 use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig};
-use sluice_engine::request::{Filter, Reply, Request};
 use sluice_engine::snapshot::Snapshot;
+use sluice_engine::worker::request::{Filter, Reply, Request};
 use sluice_filter::{Action, Counters, Filters, Kind, Named, Rule, Settings, Verdict, With, Written};
 use sluice_inspect::applications::{Meant, Names};
 use sluice_testkit::packet::{self, flag};

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig};
-use sluice_engine::request::Filter;
 use sluice_engine::snapshot::Snapshot;
+use sluice_engine::worker::request::Filter;
 use sluice_filter::{Action, Conditions, Counters, Field, Filters, Kind, Macs, Rule, Settings, Verdict, Written};
 use sluice_filter::{Mark, Marked};
 use sluice_testkit::packet::{self, Frame};
@@ -239,7 +239,7 @@ fn remarks(sessions: bool) -> fn(&mut Snapshot) {
 }
 
 /// IPv4's second byte, of a frame that is right.
-fn service(sent: &[sluice_engine::io::memory::Sent]) -> u8 {
+fn service(sent: &[sluice_engine::packet::io::memory::Sent]) -> u8 {
     assert_eq!(1, sent.len());
     assert!(rig::is_valid(&sent[0].frame), "{:?}", sent[0].frame);
     sent[0].frame[15]

@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
-use sluice_engine::virtual_reassembly::Limits;
+use sluice_engine::features::virtual_reassembly::Limits;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use crate::rig::{
     self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig, plain, route, v4,
 };
-use sluice_engine::chains::{Action, ChainText, Chains, ClassText};
-use sluice_engine::graph::{EDGES, Leave, NODES, Node, live, node};
-use sluice_engine::io::NO_PORT;
-use sluice_engine::punt::ROUTED;
-use sluice_engine::reason::Reason;
-use sluice_engine::request::{Filter, Reply, Request};
+use sluice_engine::features::punt::ROUTED;
+use sluice_engine::control::graph::{EDGES, Leave, NODES, Node, live, node};
+use sluice_engine::packet::io::NO_PORT;
+use sluice_engine::packet::reason::Reason;
+use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText};
 use sluice_engine::snapshot::sites::{SiteKey, SiteSettings};
+use sluice_engine::snapshot::stages::Stages;
+use sluice_engine::snapshot::tunnels::TunnelKind;
 use sluice_engine::snapshot::{Bridge, Snapshot, bridge_context};
-use sluice_engine::stages::Stages;
-use sluice_engine::trace::Tracer;
-use sluice_engine::tunnels::TunnelKind;
+use sluice_engine::worker::request::{Filter, Reply, Request};
+use sluice_engine::worker::trace::Tracer;
 use sluice_filter::{Field, Rule};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_nat::sites::context;
@@ -40,7 +40,7 @@ fn traced(name: &str) -> Option<&'static Node> {
 /// Whether a node does its part as another one's.
 fn is_inner(from: &str, node: &Node) -> bool {
     // A bridge has packets on a list of its own only where their tags change.
-    node.traced.is_empty() || node.name == "bridge" || matches!(from, "cross" | "decapsulate") && node.name == "parse"
+    node.traced.is_empty() || node.name == "bridge" || matches!(from, "inter-router-link" | "decapsulate") && node.name == "parse"
 }
 
 /// Whether the table has a way from a node to where a tracer saw a packet, over nodes that do their part as its own. The
@@ -316,16 +316,16 @@ const UNSEEN: &[Hop] = &[
     ("receive", "parse"),
     ("receive", "admit"),
     ("admit", "parse"),
-    ("receive", "pass"),
+    ("receive", "hand-off"),
     ("chain", "transmit"),
-    ("established", "recognise"),
-    ("established", "established"),
-    ("recognise", "established"),
+    ("session-lookup", "identify"),
+    ("session-lookup", "session-lookup"),
+    ("identify", "session-lookup"),
     ("subscriber", "transmit"),
     ("subscriber", "forward"),
-    ("neighbour", "established"),
-    ("neighbour", "fragments"),
-    ("complain", "established"),
+    ("neighbour", "session-lookup"),
+    ("neighbour", "virtual-reassembly"),
+    ("icmp-error", "session-lookup"),
 ];
 
 #[test]
@@ -504,7 +504,7 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         let edges = live(rig.plane.snapshot(), &Stages::default(), None);
         edges.iter().flat_map(|edge| [edge.from, edge.to]).collect()
     };
-    assert!(names(&translating).contains("established") && !names(&translating).contains("inspect"));
+    assert!(names(&translating).contains("session-lookup") && !names(&translating).contains("inspect"));
     assert_eq!(
         BTreeSet::from(["receive", "parse", "bridge", "transmit"]),
         names(&bridging)

@@ -3,8 +3,8 @@
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use sluice_engine::features::virtual_reassembly::Limits;
 use sluice_engine::snapshot::sites::{SiteKey, SiteSettings, TagRange};
-use sluice_engine::virtual_reassembly::Limits;
 use sluice_nat::sites::{Terminal, context};
 use sluice_testkit::packet::{Frame, Network, Transport};
 use sluice_testkit::strategy;
@@ -147,7 +147,7 @@ proptest! {
         rig.seconds(320);
         for _ in 0..80 {
             rig.seconds(1);
-            rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 100_000_000_000);
+            rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 100_000_000_000);
         }
         rig.round();
         prop_assert_eq!(0, rig.live());

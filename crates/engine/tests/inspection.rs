@@ -85,7 +85,7 @@ fn segments_ahead_of_a_gap_leave_at_once_and_the_gap_may_be_filled_late() {
 
 #[test]
 fn what_came_ahead_of_a_gap_goes_with_its_shard() {
-    use sluice_engine::request::{Reply, Request};
+    use sluice_engine::worker::request::{Reply, Request};
     let mut rig = Rig::new(Plan { workers: 2, ..plan() });
     let talk = Talk::open(&mut rig, 40_000);
     assert_eq!(1, rig.host_sends(&talk.data(6, b"vil")).len());

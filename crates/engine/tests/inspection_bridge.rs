@@ -3,7 +3,7 @@
 
 use crate::inspected::{self, bypassed, ledger, say};
 use crate::rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
-use sluice_engine::reason::Reason;
+use sluice_engine::packet::reason::Reason;
 use sluice_engine::snapshot::{Bridge, Interface, Snapshot, bridge_context};
 use sluice_inspect::Skipped;
 use sluice_inspect::stream::{Exception, Policy as Exceptional};

@@ -4,7 +4,7 @@ use std::net::{SocketAddrV4, SocketAddrV6};
 
 use crate::inspected::{self, Ledger, ledger, piece, pieces, plan};
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig};
-use sluice_engine::request::{Reply, Request};
+use sluice_engine::worker::request::{Reply, Request};
 use sluice_inspect::stream::{Exception, Policy as Exceptional};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;

@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use crate::inspected::{self, Ledger, Talk, assured, bypassed, ledger, pieces, plan, say};
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
 use proptest::prelude::*;
-use sluice_engine::inspection::{Class, InspectionPolicy, Overload, Shed};
+use sluice_engine::features::inspection::{Class, InspectionPolicy, Overload, Shed};
 use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Skipped;
 use sluice_inspect::protocols::Anomaly;

@@ -4,8 +4,8 @@ use std::sync::{Arc, Weak};
 
 use crate::inspected::{self, Talk, alerts, inspected_by, ledger, payloads, plan};
 use crate::rig::{self, Plan, Rig};
-use sluice_engine::control_plane::ControlPlaneError;
-use sluice_engine::inspection::rule_updates::{GRACE_PERIOD, RuleUpdateError};
+use sluice_engine::control::plane::ControlPlaneError;
+use sluice_engine::features::inspection::rule_updates::{GRACE_PERIOD, RuleUpdateError};
 use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Ruleset;
 use sluice_testkit::packet;
@@ -294,7 +294,7 @@ fn commit_that_is_refused_leaves_the_rules() {
 
 #[test]
 fn shard_that_moves_before_it_has_followed_follows_where_it_is() {
-    use sluice_engine::request::{Reply, Request};
+    use sluice_engine::worker::request::{Reply, Request};
     let mut rig = Rig::new(Plan { workers: 2, ..plan() });
     let talk = Talk::open(&mut rig, 40_000);
     assert_eq!(1, rig.host_sends(&talk.data(0, b"some ev")).len());

@@ -3,9 +3,9 @@
 use std::net::SocketAddrV4;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow};
-use sluice_engine::control_plane::NeighbourLimits;
-use sluice_engine::request::Filter;
+use sluice_engine::control::plane::NeighbourLimits;
 use sluice_engine::snapshot::Interface;
+use sluice_engine::worker::request::Filter;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::vlan::Tag;
 

@@ -1,7 +1,7 @@
 //! What interfaces get of the link that they leave by.
 
 use crate::sharing::{Gateway, assert_about};
-use sluice_engine::shares::LinkShare;
+use sluice_engine::snapshot::shares::LinkShare;
 
 const SECOND: u64 = 1_000_000_000;
 

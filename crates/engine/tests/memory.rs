@@ -1,6 +1,6 @@
 //! What a session costs in memory, index and both directions included.
 
-use sluice_engine::session::{Session4, Session6};
+use sluice_engine::session::record::{Session4, Session6};
 use sluice_table::flow::{FlowTable, Record};
 use sluice_table::memory::Line;
 

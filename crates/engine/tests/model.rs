@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluice_engine::request::{Cursor, Filter, Reply, Request};
+use sluice_engine::worker::request::{Cursor, Filter, Reply, Request};
 use sluice_nat::{Behaviour, Filtering};
 use sluice_testkit::packet::{self, Frame};
 

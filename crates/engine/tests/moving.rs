@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
-use sluice_engine::request::{Reply, Request};
 use sluice_engine::worker::MAX_HELD;
+use sluice_engine::worker::request::{Reply, Request};
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Checksums;
 
@@ -202,7 +202,7 @@ fn shards_move_under_traffic_without_loss_or_disorder() {
         }
         assert_eq!(sent as usize, traffic.got.values().map(Vec::len).sum::<usize>());
         let counters = traffic.rig.plane.counters();
-        let sum = |count: fn(&sluice_engine::counters::WorkerCounters) -> u64| {
+        let sum = |count: fn(&sluice_engine::packet::counters::WorkerCounters) -> u64| {
             counters
                 .iter()
                 .map(|worker| count(worker))

@@ -5,8 +5,8 @@ use std::net::Ipv6Addr;
 use crate::rig::{
     self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, Sent, plain, route,
 };
-use sluice_engine::request::{Reply, Request};
 use sluice_engine::snapshot::Advertise;
+use sluice_engine::worker::request::{Reply, Request};
 use sluice_route::Via;
 use sluice_testkit::packet::{self, Frame};
 

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig, flow, plain};
-use sluice_engine::request::{Filter, Reply, Request};
+use sluice_engine::worker::request::{Filter, Reply, Request};
 use sluice_nat::{Behaviour, Blocks, Pool};
 use sluice_testkit::packet;
 

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig, flow, plain};
 use proptest::prelude::*;
-use sluice_engine::family::V4;
-use sluice_engine::request::{Cursor, Filter, Reply, Request, SessionInfo};
+use sluice_engine::session::family::V4;
 use sluice_engine::snapshot::Nat;
+use sluice_engine::worker::request::{Cursor, Filter, Reply, Request, SessionInfo};
 use sluice_nat::behaviour::SubscriberLimits;
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Pool, Pools};

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, flow, plain};
-use sluice_engine::request::Filter;
 use sluice_engine::snapshot::EventSettings;
+use sluice_engine::worker::request::Filter;
 use sluice_nat::behaviour::{Behaviour, Blocks, Filtering};
 use sluice_nat::deterministic::{Algorithm, Deterministic};
 use sluice_nat::event::{Event, EventKind, EventKinds};

@@ -73,7 +73,7 @@ fn neighbours_above_the_quota_are_refused_and_those_of_others_asked_for() {
 fn neighbours_of_a_router_that_scans_leave_requests_and_room_to_others() {
     let mut gateway = Gateway::with(
         &[1, 2],
-        sluice_engine::control_plane::NeighbourLimits {
+        sluice_engine::control::plane::NeighbourLimits {
             timing: sluice_route::neighbour::Timing {
                 unresolved: 64,
                 requests_per_second: 1_000,
@@ -91,8 +91,9 @@ fn neighbours_of_a_router_that_scans_leave_requests_and_room_to_others() {
     gateway.host_sends_to(1, "192.0.2.77:9", 64);
     gateway.round();
     let asked = gateway.wires.take_sent();
-    let asks =
-        |sent: &sluice_engine::io::memory::Sent| sent.frame[16..18] == [8, 6] && sent.frame.ends_with(&[192, 0, 2, 77]);
+    let asks = |sent: &sluice_engine::packet::io::memory::Sent| {
+        sent.frame[16..18] == [8, 6] && sent.frame.ends_with(&[192, 0, 2, 77])
+    };
     assert!(asked.iter().any(asks), "{asked:?}");
 }
 

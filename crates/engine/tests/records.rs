@@ -4,9 +4,9 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use crate::rig::{self, Plan, Rig, inspected};
-use sluice_engine::records::{EndReason, FlowState, Record, RecordKind, Records};
-use sluice_engine::request::{Cursor, Filter, Request};
+use sluice_engine::session::records::{EndReason, FlowState, Record, RecordKind, Records};
 use sluice_engine::snapshot::Snapshot;
+use sluice_engine::worker::request::{Cursor, Filter, Request};
 use sluice_inspect::Reason;
 use sluice_inspect::signature::Service;
 use sluice_inspect::transactions::{Part, Wanted};

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
 
 use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
-use sluice_engine::capture::{CaptureFilter, CapturePoint, Tap};
-use sluice_engine::request::{Cursor, Filter, Reply, Request};
-use sluice_engine::trace::Tracer;
+use sluice_engine::worker::capture::{CaptureFilter, CapturePoint, Tap};
+use sluice_engine::worker::request::{Cursor, Filter, Reply, Request};
+use sluice_engine::worker::trace::Tracer;
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;
 
@@ -140,16 +140,16 @@ fn trace_shows_the_nodes_of_the_first_packets_that_match() {
         .map(|way| way.steps.iter().map(|step| (step.node, step.exit)).collect())
         .collect();
     let first = vec![
-        ("parse", "established"),
-        ("established", "decide"),
-        ("decide", "established"),
-        ("established", "transmit"),
+        ("parse", "session-lookup"),
+        ("session-lookup", "slow-path"),
+        ("slow-path", "session-lookup"),
+        ("session-lookup", "transmit"),
     ];
-    let second = vec![("parse", "established"), ("established", "transmit")];
+    let second = vec![("parse", "session-lookup"), ("session-lookup", "transmit")];
     let third = vec![
-        ("parse", "established"),
-        ("established", "decide"),
-        ("decide", "tcp-not-opening"),
+        ("parse", "session-lookup"),
+        ("session-lookup", "slow-path"),
+        ("slow-path", "tcp-not-opening"),
     ];
     assert_eq!(vec![first, second, third], ways);
     assert_eq!(question(1000).build()[..], tracer.traces()[0].bytes[..]);

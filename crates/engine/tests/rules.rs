@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, ROUTER_MAC, Rig, Sent, flow, plain, v4};
 use etherparse::IpNumber;
-use sluice_engine::family::V4;
-use sluice_engine::steering::{Affinity, HashFields};
+use sluice_engine::session::family::V4;
+use sluice_engine::snapshot::steering::{Affinity, HashFields};
 use sluice_nat::behaviour::{Behaviour, Mapping};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, SourceAction, SourceRule};
 use sluice_testkit::packet::{self, Transport, flag};

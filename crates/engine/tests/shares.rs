@@ -1,9 +1,9 @@
 //! What routers get of a worker that has more to do than it can, and of their rates.
 
 use crate::sharing::{self, Gateway, assert_about, link, weight};
-use sluice_engine::capture::{CaptureFilter, Tap};
-use sluice_engine::request::{Reply, Request};
-use sluice_engine::shares::{LinkShare, Rate, RouterShare};
+use sluice_engine::snapshot::shares::{LinkShare, Rate, RouterShare};
+use sluice_engine::worker::capture::{CaptureFilter, Tap};
+use sluice_engine::worker::request::{Reply, Request};
 
 const SECOND: u64 = 1_000_000_000;
 

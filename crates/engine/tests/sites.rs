@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, is_valid, plain, v4};
-use sluice_engine::io::memory::Sent;
-use sluice_engine::punt::ROUTED;
-use sluice_engine::request::Filter;
+use sluice_engine::features::punt::ROUTED;
+use sluice_engine::packet::io::memory::Sent;
 use sluice_engine::snapshot::sites::{SINGLE, SiteKey, SiteSettings, TagRange};
+use sluice_engine::worker::request::Filter;
 use sluice_nat::sites::{Terminal, context};
 use sluice_nat::{Behaviour, Blocks, Filtering, Mapping};
 use sluice_testkit::packet::{self, Frame};

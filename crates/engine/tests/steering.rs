@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain};
-use sluice_engine::counters::HandOffCause;
-use sluice_engine::family::{Family, V4};
-use sluice_engine::inside_hosts::InsideHosts;
-use sluice_engine::steering::{Affinity, HashFields};
+use sluice_engine::packet::counters::HandOffCause;
+use sluice_engine::session::family::{Family, V4};
+use sluice_engine::snapshot::inside_hosts::InsideHosts;
+use sluice_engine::snapshot::steering::{Affinity, HashFields};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Blocks, Mapping, PortSelection};
 use sluice_testkit::packet::{self, flag};
@@ -56,7 +56,7 @@ fn handed_over(rig: &Rig, cause: HandOffCause) -> u64 {
     counters.map(|worker| worker.handed_over[cause as usize].get()).sum()
 }
 
-fn sum(rig: &Rig, counter: impl Fn(&sluice_engine::counters::WorkerCounters) -> u64) -> u64 {
+fn sum(rig: &Rig, counter: impl Fn(&sluice_engine::packet::counters::WorkerCounters) -> u64) -> u64 {
     rig.plane.counters().iter().map(|worker| counter(worker)).sum()
 }
 
@@ -393,7 +393,7 @@ fn forwarded_flows_between_hosts_that_translation_knows_come_to_one_shard() {
 
 #[test]
 fn pool_that_keeps_hosts_together_is_refused_where_flows_spread() {
-    use sluice_engine::control_plane::ControlPlaneError;
+    use sluice_engine::control::plane::ControlPlaneError;
     let plan = Plan {
         behaviour: dependent(),
         hashed: HashFields::FiveTuple,

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, HOST, INSIDE, OUTSIDE, Plan, Rig, flow};
-use sluice_engine::request::{Filter, SessionInfo};
+use sluice_engine::worker::request::{Filter, SessionInfo};
 use sluice_nat::behaviour::{Behaviour, Filtering};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, flag};

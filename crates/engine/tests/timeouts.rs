@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 
 use crate::rig::{self, HOST, INSIDE, OUTSIDE, Plan, Rig};
-use sluice_engine::request::{Filter, SessionInfo};
+use sluice_engine::worker::request::{Filter, SessionInfo};
 use sluice_nat::timeout::Timeouts;
 use sluice_nat::{Pool, Pools};
 use sluice_testkit::packet::{self, Frame, flag};
@@ -190,7 +190,7 @@ fn worker_whose_timers_are_behind_does_not_want_to_sleep() {
         assert_eq!(1, rig.host_sends(&question).len());
     }
     assert_eq!(1000, rig.live());
-    rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 400_000_000_000);
+    rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 400_000_000_000);
     let mut rounds = 0;
     while rig.workers[0].round(rig.now) != 0 || rig.workers[0].is_answering() {
         rounds += 1;
@@ -229,7 +229,7 @@ fn shard_with_many_sessions_to_end_leaves_turns_to_the_others() {
         for _ in 0..lead {
             rig.workers[0].round(rig.now);
         }
-        rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 20_000_000_000);
+        rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 20_000_000_000);
         for _ in 0..40 {
             rig.workers[0].round(rig.now);
         }

@@ -3,9 +3,9 @@
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluice_engine::request::{Filter, Reply, Request};
 use sluice_engine::snapshot::{Interface, Snapshot};
-use sluice_engine::trace::Tracer;
+use sluice_engine::worker::request::{Filter, Reply, Request};
+use sluice_engine::worker::trace::Tracer;
 use sluice_route::{Prefix, Refusal, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, Network};
 use sluice_testkit::strategy;
@@ -110,7 +110,7 @@ fn plain_packet_takes_the_shorter_way_whatever_the_validation_of_sources() {
         // The first one finds the gateway's neighbour, and those behind it have it at hand.
         rig.host_sends(&frame);
         assert_eq!(
-            vec![("parse", "transit"), ("transit", "transmit")],
+            vec![("parse", "ip4-fast-forward"), ("ip4-fast-forward", "transmit")],
             way(&mut rig, &frame)
         );
     }
@@ -126,7 +126,7 @@ fn packet_behind_tags_takes_the_shorter_way_too() {
             .fold(frame, |frame, &(protocol, vlan)| frame.tag(protocol, vlan));
         rig.host_sends(&frame);
         assert_eq!(
-            vec![("parse", "transit"), ("transit", "transmit")],
+            vec![("parse", "ip4-fast-forward"), ("ip4-fast-forward", "transmit")],
             way(&mut rig, &frame),
             "{inside:?}"
         );
@@ -164,7 +164,7 @@ fn trace_by_address_and_port_finds_packets_on_the_shorter_way() {
 fn packet_that_takes_more_than_a_route_goes_on_at_forward() {
     let mut rig = router(SourceValidation::Loose, false);
     rig.host_sends(&packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]));
-    let through = [("parse", "transit"), ("transit", "forward")];
+    let through = [("parse", "ip4-fast-forward"), ("ip4-fast-forward", "forward")];
     // A source that nobody can answer, a route that leads nowhere, an address of the gateway itself.
     for (source, destination) in [
         ("172.16.0.1:5000", "198.51.100.7:53"),

@@ -4,7 +4,7 @@ use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTE
 use crate::tunnelled::{self, FAR_MAC, MAC, all, arriving, outer, shim};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluice_engine::tunnels::Tunnel;
+use sluice_engine::snapshot::tunnels::Tunnel;
 use sluice_testkit::packet::{Frame, Network};
 use sluice_testkit::strategy;
 use sluice_wire::Checksums;

@@ -2,8 +2,8 @@
 
 use crate::rig::{self, INSIDE, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
 use crate::tunnelled::{self, all, tunnel};
-use sluice_engine::time::Now;
-use sluice_engine::tunnels::{Tunnel, TunnelKind};
+use sluice_engine::packet::time::Now;
+use sluice_engine::snapshot::tunnels::{Tunnel, TunnelKind};
 use sluice_testkit::packet::{self, Frame, Icmpv4Type, Icmpv6Type, Network, Transport};
 
 /// The MTU in an ICMP error of either family.

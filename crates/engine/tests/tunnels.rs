@@ -2,10 +2,10 @@
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
 use crate::tunnelled::{self, FAR_MAC, MAC, TUNNEL, all, arriving, inside, outer, service, tunnel};
-use sluice_engine::capture::{CaptureFilter, CapturePoint, Tap};
-use sluice_engine::request::{Filter, Reply, Request};
-use sluice_engine::trace::Tracer;
-use sluice_engine::tunnels::{Tunnel, TunnelKind};
+use sluice_engine::snapshot::tunnels::{Tunnel, TunnelKind};
+use sluice_engine::worker::capture::{CaptureFilter, CapturePoint, Tap};
+use sluice_engine::worker::request::{Filter, Reply, Request};
+use sluice_engine::worker::trace::Tracer;
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, Network, Transport};
 
@@ -440,8 +440,8 @@ fn capture_of_a_tunnel_has_what_goes_in_and_what_comes_out_and_a_trace_names_the
         .iter()
         .map(|way| way.steps.iter().map(|step| step.node).collect())
         .collect();
-    assert_eq!(vec!["parse", "forward", "cross", "encapsulate", "forward"], ways[0]);
-    assert_eq!(vec!["parse", "transit", "decapsulate", "forward"], ways[1]);
+    assert_eq!(vec!["parse", "forward", "inter-router-link", "encapsulate", "forward"], ways[0]);
+    assert_eq!(vec!["parse", "ip4-fast-forward", "decapsulate", "forward"], ways[1]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{self, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
-use sluice_engine::request::Filter;
+use sluice_engine::worker::request::Filter;
 use sluice_nat::{Behaviour, Filtering};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::rig::{
     self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain, route, snapshot, v4,
 };
-use sluice_engine::probes::Probe;
-use sluice_engine::request::{Reply, Request};
+use sluice_engine::snapshot::probes::Probe;
 use sluice_engine::snapshot::{Interface, Nat, Snapshot};
+use sluice_engine::worker::request::{Reply, Request};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
 use sluice_nat::rule::{Rules, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Pool, Pools};
@@ -455,7 +455,7 @@ fn probe_leaves_by_its_uplink_whatever_routes_say_and_its_answer_is_noted() {
         let reply = packet::icmp4_echo_reply("198.51.100.9", POOLS[1], 77, 1).payload(&data);
         reply.macs(SECOND_MAC, OUTSIDE_MAC).tag(0x8100, 30).build()
     };
-    rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 5_000_000);
+    rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 5_000_000);
     // Of somebody who does not know the number.
     assert!(rig.send(OUTSIDE, &answer([0; 8])).is_empty());
     assert_eq!(None, rig.plane.snapshot().probes.answer(4));

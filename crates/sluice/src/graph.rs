@@ -125,7 +125,7 @@ fn leads(chain: &GraphChain, name: &str) -> String {
     }
     let words: Vec<&str> = chain.steps.iter().map(|step| step.step.as_str()).collect();
     match words.as_slice() {
-        [.., "sessions, forward"] => text += &arrow(name, "established", "sessions"),
+        [.., "sessions, forward"] => text += &arrow(name, "session-lookup", "sessions"),
         [.., "forward"] => text += &arrow(name, "forward", ""),
         _ => {}
     }

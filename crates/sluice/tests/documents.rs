@@ -8,7 +8,7 @@ use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, Problem, check, parse};
 use sluice_dpdk::eal::{Demand, HugepageFault};
 use sluice_dpdk::pci::{CardFault, Mode, Process};
-use sluice_engine::graph::{EDGES, Edge, NODES};
+use sluice_engine::control::graph::{EDGES, Edge, NODES};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -112,7 +112,7 @@ fn architecture_picture_of_nodes_is_what_the_folder_holds() {
             .expect("a name")
             .to_str()
             .expect("a plain name")
-            .to_owned()
+            .replace('_', "-")
     });
     assert_eq!(real.collect::<BTreeSet<_>>(), drawn);
 }
@@ -167,7 +167,7 @@ fn filter_guide_example_is_right_and_names_what_exists() {
         Ok(checked) => assert_eq!("", checked.advice.to_string()),
         Err(diagnosis) => panic!("{}", diagnosis.render(100, false)),
     }
-    for reason in sluice_engine::reason::Reason::all().filter(|reason| reason.node() == "filter") {
+    for reason in sluice_engine::packet::reason::Reason::all().filter(|reason| reason.node() == "filter") {
         let name = reason.name();
         assert!(guide.contains(name), "{name} is not explained");
     }
@@ -185,7 +185,7 @@ fn graph_guide_example_is_right_and_names_what_exists() {
         Ok(checked) => assert_eq!("", checked.advice.to_string()),
         Err(diagnosis) => panic!("{}", diagnosis.render(100, false)),
     }
-    for reason in sluice_engine::reason::Reason::all().filter(|reason| reason.name().starts_with("chain-")) {
+    for reason in sluice_engine::packet::reason::Reason::all().filter(|reason| reason.name().starts_with("chain-")) {
         assert!(guide.contains(reason.name()), "{} is not explained", reason.name());
     }
 }

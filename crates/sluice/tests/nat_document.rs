@@ -8,7 +8,7 @@ use clap::Parser;
 use sluice_command::arguments::Arguments;
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, check, parse};
-use sluice_engine::reason::Reason;
+use sluice_engine::packet::reason::Reason;
 
 /// Every requirement by the heading of its table, with its letters.
 const REQUIREMENTS: [(&str, &str); 5] = [

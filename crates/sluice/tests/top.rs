@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use sluice_command::top::snapshot::STAGES;
 use sluice_config::api::path;
-use sluice_engine::counters::CycleStage;
+use sluice_engine::packet::counters::CycleStage;
 
 fn status() -> Value {
     json!({

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use sluice_dpdk::tsc;
-use sluice_engine::time::Now;
+use sluice_engine::packet::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_wire::Checksums;
 

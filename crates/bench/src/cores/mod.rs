@@ -13,7 +13,7 @@ mod steering;
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::tsc;
-use sluice_engine::counters::{CycleStage, HandOffCause, WorkerCounters};
+use sluice_engine::packet::counters::{CycleStage, HandOffCause, WorkerCounters};
 
 use crate::nat_path::flows::Hosts;
 use crate::nat_path::flows::Written;

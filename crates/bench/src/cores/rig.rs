@@ -7,15 +7,15 @@ use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::port::PortPlan;
 use sluice_dpdk::{Devices, DpdkIo, Plan, tsc};
-use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
+use sluice_engine::control::plane::{ControlPlane, NeighbourLimits};
+use sluice_engine::features::virtual_reassembly::Limits;
+use sluice_engine::packet::time::Now;
 use sluice_engine::placement::Part;
-use sluice_engine::request::{Cursor, Filter, Reply, Request, WorkerHandle};
-use sluice_engine::shard_owners::ShardOwners;
+use sluice_engine::snapshot::shard_owners::ShardOwners;
+use sluice_engine::snapshot::stages::Stages;
+use sluice_engine::snapshot::steering::Steering as Engine;
 use sluice_engine::snapshot::{Snapshot, StartParameters, SubscriberCapacity};
-use sluice_engine::stages::Stages;
-use sluice_engine::steering::Steering as Engine;
-use sluice_engine::time::Now;
-use sluice_engine::virtual_reassembly::Limits;
+use sluice_engine::worker::request::{Cursor, Filter, Reply, Request, WorkerHandle};
 use sluice_route::RouteSet;
 use sluice_table::memory::Line;
 use sluice_wire::Checksums;
@@ -80,7 +80,7 @@ fn plane(steering: Steering, style: Style, workers: usize) -> Result<ControlPlan
         .nat4
         .pools
         .iter()
-        .all(|(_, pool)| sluice_engine::steering::spreads(pool));
+        .all(|(_, pool)| sluice_engine::snapshot::steering::spreads(pool));
     let wanted = steering.wanted(spreads, style.blocks);
     let steering = Engine::seeded(SHARDS, &wanted, 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
     let stages = Stages::default();

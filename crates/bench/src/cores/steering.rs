@@ -1,8 +1,8 @@
 //! On which worker's queue a card, or the source in its place, puts each packet.
 
-use sluice_engine::family::V4;
+use sluice_engine::session::family::V4;
 use sluice_engine::snapshot::StartParameters;
-use sluice_engine::steering::{Affinity, HashFields, SteeringSettings};
+use sluice_engine::snapshot::steering::{Affinity, HashFields, SteeringSettings};
 use sluice_nat::shard::BLOCK;
 
 use crate::nat_path::flows::{Ends, Written};

@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::tsc;
-use sluice_engine::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
+use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
 use sluice_filter::{Best, CachedTrie, Field, Header, Linear, Matcher, Trie};
 use sluice_wire::Checksums;
 

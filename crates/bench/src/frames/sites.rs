@@ -80,7 +80,7 @@ impl<'m> Side<'m> {
         number: u32,
         homes: Homes,
         tagged: bool,
-        plane: sluice_engine::control_plane::ControlPlane,
+        plane: sluice_engine::control::plane::ControlPlane,
         memory: &'m mut Region,
     ) -> Result<Self, Failure> {
         let (mut source, devices, hand) = rig::join(eal, number)?;

@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::{DpdkIo, tsc};
-use sluice_engine::inspection::classification::{facts, payload};
-use sluice_engine::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets, PortIndex};
-use sluice_engine::time::Now;
+use sluice_engine::features::inspection::classification::{facts, payload};
+use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets, PortIndex};
+use sluice_engine::packet::time::Now;
 use sluice_inspect::evaluate::Facts;
 use sluice_inspect::inspector::{FlowHandle, Inspector, Plan, Round, Seen, Settings, Tools, Verdict};
 use sluice_inspect::protocols::Capacity;

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::tsc;
-use sluice_engine::counters::{CycleStage, WorkerCounters};
-use sluice_engine::time::Now;
+use sluice_engine::packet::counters::{CycleStage, WorkerCounters};
+use sluice_engine::packet::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_wire::Checksums;
 

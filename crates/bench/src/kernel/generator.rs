@@ -25,7 +25,7 @@ use arrayvec::ArrayVec;
 use clap::Args;
 use sluice_dpdk::workers::{Stop, Worker};
 use sluice_dpdk::{Device, Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
-use sluice_engine::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PacketIo, Packets};
+use sluice_engine::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PacketIo, Packets};
 
 use super::frame::{End, Ends, Template};
 use super::pace::Pace;

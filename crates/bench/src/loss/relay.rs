@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 use clap::Args;
 use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
-use sluice_engine::io::{BURST_BUFFERS, BufferIndex, PacketIo, Parked, PortIndex};
+use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Parked, PortIndex};
 
 use super::Failure;
 

@@ -1,8 +1,8 @@
 //! New sessions.
 
 use sluice_dpdk::{Devices, tsc};
-use sluice_engine::counters::CycleStage;
-use sluice_engine::time::Now;
+use sluice_engine::packet::counters::CycleStage;
+use sluice_engine::packet::time::Now;
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag;
 

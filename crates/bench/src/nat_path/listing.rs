@@ -1,7 +1,7 @@
 //! Sessions listed under load.
 
 use sluice_dpdk::Devices;
-use sluice_engine::request::{Cursor, SessionInfo};
+use sluice_engine::worker::request::{Cursor, SessionInfo};
 use sluice_wire::Checksums;
 
 use super::flows::{Hosts, Random, Written};

@@ -18,8 +18,8 @@ pub mod wire;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
 use sluice_dpdk::{Devices, DpdkIo};
-use sluice_engine::counters::CycleStage;
-use sluice_engine::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
+use sluice_engine::packet::counters::CycleStage;
+use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
 use sluice_wire::Checksums;
 
 use crate::rows::{Row, Run};

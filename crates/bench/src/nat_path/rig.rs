@@ -7,16 +7,16 @@ use sluice_dpdk::memory::Region;
 use sluice_dpdk::port::PortPlan;
 use sluice_dpdk::tsc;
 use sluice_dpdk::{Devices, DpdkIo, Plan};
-use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
-use sluice_engine::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
-use sluice_engine::request::{Cursor, Filter, Reply, Request, WorkerHandle};
-use sluice_engine::shard_owners::ShardOwners;
+use sluice_engine::control::plane::{ControlPlane, NeighbourLimits};
+use sluice_engine::features::virtual_reassembly::Limits;
+use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
+use sluice_engine::packet::time::Now;
+use sluice_engine::snapshot::shard_owners::ShardOwners;
+use sluice_engine::snapshot::stages::Stages;
+use sluice_engine::snapshot::steering::{Steering, SteeringSettings};
 use sluice_engine::snapshot::{Snapshot, StartParameters, SubscriberCapacity};
-use sluice_engine::stages::Stages;
-use sluice_engine::steering::{Steering, SteeringSettings};
-use sluice_engine::time::Now;
-use sluice_engine::virtual_reassembly::Limits;
 use sluice_engine::worker::Worker;
+use sluice_engine::worker::request::{Cursor, Filter, Reply, Request, WorkerHandle};
 use sluice_nat::sites::SiteWriter;
 use sluice_route::{Address, Route, RouteSet};
 use sluice_table::memory::Line;
@@ -422,7 +422,11 @@ impl<'m> Gateway<'m> {
     }
 
     /// Begin to list sessions: the answer is read by [`Gateway::listed`].
-    pub fn list(&mut self, cursor: Cursor, into: Vec<sluice_engine::request::SessionInfo>) -> Result<(), Failure> {
+    pub fn list(
+        &mut self,
+        cursor: Cursor,
+        into: Vec<sluice_engine::worker::request::SessionInfo>,
+    ) -> Result<(), Failure> {
         let request = Request::List {
             cursor,
             filter: Filter::default(),
@@ -436,7 +440,7 @@ impl<'m> Gateway<'m> {
     }
 
     /// The answer to [`Gateway::list`], once it is there.
-    pub fn listed(&mut self) -> Option<(Option<Cursor>, Vec<sluice_engine::request::SessionInfo>)> {
+    pub fn listed(&mut self) -> Option<(Option<Cursor>, Vec<sluice_engine::worker::request::SessionInfo>)> {
         match self.desk.replies.try_recv() {
             Ok(Reply::Listed { next, sessions }) => Some((next, sessions)),
             _ => None,

@@ -159,7 +159,7 @@ impl Style {
     }
 }
 
-fn nat<F: sluice_engine::family::Family>(
+fn nat<F: sluice_engine::session::family::Family>(
     inside: Prefix<F::Address>,
     others: &[Prefix<F::Address>],
     (first, last): (F::Address, F::Address),

@@ -2,7 +2,7 @@
 
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::{Devices, tsc};
-use sluice_engine::reason::Reason;
+use sluice_engine::packet::reason::Reason;
 use sluice_wire::Checksums;
 
 use super::flows::{Hosts, Random, Written};

@@ -1,7 +1,7 @@
 //! Cycles per packet of the parts and of hand-overs, as the planner wants them.
 
 use sluice_dpdk::tsc;
-use sluice_engine::counters::CycleStage;
+use sluice_engine::packet::counters::CycleStage;
 use sluice_engine::placement::{Costs, HandOver, Part, Placement};
 
 use super::lane::Done;

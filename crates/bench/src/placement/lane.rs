@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::tsc;
-use sluice_engine::counters::{CycleStage, WorkerCounters};
-use sluice_engine::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
-use sluice_engine::time::Now;
+use sluice_engine::packet::counters::{CycleStage, WorkerCounters};
+use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
+use sluice_engine::packet::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_wire::Packet;
 

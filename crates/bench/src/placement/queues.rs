@@ -3,9 +3,9 @@
 use sluice_dpdk::Plan;
 use sluice_dpdk::device::Device;
 use sluice_dpdk::port::PortPlan;
-use sluice_engine::io::WorkerIndex;
+use sluice_engine::packet::io::WorkerIndex;
 use sluice_engine::placement::{Load, Part};
-use sluice_engine::stages::Stages;
+use sluice_engine::snapshot::stages::Stages;
 
 use super::lane::WITHIN;
 use crate::nat_path::rig::BUFFERS;

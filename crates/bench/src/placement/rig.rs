@@ -8,16 +8,16 @@ use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::workers::pin;
 use sluice_dpdk::{Devices, DpdkIo, tsc};
-use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
-use sluice_engine::family::V4;
+use sluice_engine::control::plane::{ControlPlane, NeighbourLimits};
+use sluice_engine::features::virtual_reassembly::Limits;
+use sluice_engine::packet::time::Now;
 use sluice_engine::placement::{Load, Part, Placement};
-use sluice_engine::request::{Reply, Request, WorkerHandle};
-use sluice_engine::shard_owners::ShardOwners;
+use sluice_engine::session::family::V4;
+use sluice_engine::snapshot::shard_owners::ShardOwners;
+use sluice_engine::snapshot::stages::Stages;
+use sluice_engine::snapshot::steering::{Steering, SteeringSettings};
 use sluice_engine::snapshot::{Snapshot, StartParameters, SubscriberCapacity};
-use sluice_engine::stages::Stages;
-use sluice_engine::steering::{Steering, SteeringSettings};
-use sluice_engine::time::Now;
-use sluice_engine::virtual_reassembly::Limits;
+use sluice_engine::worker::request::{Reply, Request, WorkerHandle};
 use sluice_route::RouteSet;
 use sluice_table::memory::Line;
 use sluice_wire::tcp::flag;
@@ -528,7 +528,7 @@ impl<'m> Rig<'m> {
                 .map(|i| i.drops(reason))
                 .sum()
         };
-        let all = sluice_engine::reason::Reason::all().map(|reason| (reason.name(), of(reason)));
+        let all = sluice_engine::packet::reason::Reason::all().map(|reason| (reason.name(), of(reason)));
         all.filter(|&(_, count)| count > 0).collect()
     }
 

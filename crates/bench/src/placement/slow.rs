@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::{DpdkIo, tsc};
-use sluice_engine::io::{
+use sluice_engine::packet::io::{
     BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError, WorkerIndex,
 };
 

@@ -3,9 +3,9 @@
 use sluice_dpdk::Devices;
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
-use sluice_engine::io::NO_PORT;
+use sluice_engine::packet::io::NO_PORT;
 use sluice_engine::snapshot::Snapshot;
-use sluice_engine::tunnels::{Tunnel, TunnelKind};
+use sluice_engine::snapshot::tunnels::{Tunnel, TunnelKind};
 use sluice_route::{Address, Prefix, Route, RouteSet, Via};
 use sluice_wire::tunnel::vxlan;
 use sluice_wire::{checksum, ethernet, ipv4};

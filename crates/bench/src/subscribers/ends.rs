@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use sluice_daemon::subscribers::virtual_mac::text;
 use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
-use sluice_engine::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PacketIo, Packets};
+use sluice_engine::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PacketIo, Packets};
 use sluice_wire::Mac;
 
 use super::Failure;

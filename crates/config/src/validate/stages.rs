@@ -11,15 +11,15 @@ pub(crate) const PARTS: [&str; 4] = ["receive", "parse", "session", "transmit"];
 
 /// Nodes inside `session`. A cut between any two would give what they write two writers.
 const INSIDE: [(&str, &str); 10] = [
-    ("fragments", "the table of datagrams in fragments"),
-    ("established", "the session's record"),
-    ("decide", "the session's record"),
-    ("revise", "the session's record"),
+    ("virtual-reassembly", "the table of datagrams in fragments"),
+    ("session-lookup", "the session's record"),
+    ("slow-path", "the session's record"),
+    ("revalidate", "the session's record"),
     ("forward", "the counters of the way out"),
-    ("gateway", "the table of neighbours"),
+    ("local-delivery", "the table of neighbours"),
     ("neighbour", "the table of neighbours"),
-    ("complain", "the table of neighbours"),
-    ("cut", "the identification of fragments"),
+    ("icmp-error", "the table of neighbours"),
+    ("fragmentation", "the identification of fragments"),
     ("output", "the counters of the way out"),
 ];
 

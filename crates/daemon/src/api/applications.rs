@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use axum::extract::State;
 use sluice_config::api::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
-use sluice_engine::applications::OUTCOMES;
-use sluice_engine::counters::{Counter, WorkerCounters};
+use sluice_engine::features::applications::OUTCOMES;
+use sluice_engine::packet::counters::{Counter, WorkerCounters};
 
 use super::json::Json;
 use super::{Refusal, Shared};

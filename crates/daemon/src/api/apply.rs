@@ -7,10 +7,10 @@ use axum::extract::State;
 use sluice_config::api::{ApplyAnswer, ApplyRequest};
 use sluice_config::config::Neighbour;
 use sluice_config::{Change, Complaint, Config, Fault, check_numbered, difference, place};
-use sluice_engine::control_plane::ControlPlaneError;
-use sluice_engine::inspection::InspectionPolicy;
-use sluice_engine::request::{Filter, Request};
+use sluice_engine::control::plane::ControlPlaneError;
+use sluice_engine::features::inspection::InspectionPolicy;
 use sluice_engine::snapshot::Snapshot;
+use sluice_engine::worker::request::{Filter, Request};
 use sluice_route::{Address, RouteSet};
 use tokio::time::Instant;
 

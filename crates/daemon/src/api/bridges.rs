@@ -3,8 +3,8 @@
 use axum::extract::State;
 use sluice_config::api::{Bridge, BridgeSide, Counter, Page};
 use sluice_config::config::InterfaceIndex;
-use sluice_engine::counters::InterfaceCounters;
-use sluice_engine::reason::Reason;
+use sluice_engine::packet::counters::InterfaceCounters;
+use sluice_engine::packet::reason::Reason;
 
 use super::Shared;
 use super::json::Json;

@@ -9,7 +9,7 @@ use sluice_config::api::{
 use sluice_config::schema::Verdict;
 use sluice_config::value::GATEWAY;
 use sluice_config::{Config, check_rules};
-use sluice_engine::control_plane::ControlPlane;
+use sluice_engine::control::plane::ControlPlane;
 use sluice_filter::{By, Counter, Fate, NONE, Place};
 
 use super::json::Json;

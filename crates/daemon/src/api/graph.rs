@@ -2,8 +2,8 @@
 
 use axum::extract::{Query, State};
 use sluice_config::api::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, RouterFilter};
-use sluice_engine::chains::{Chains, ListedStep};
-use sluice_engine::graph::{Edge, NODES, live};
+use sluice_engine::control::graph::{Edge, NODES, live};
+use sluice_engine::snapshot::chains::{Chains, ListedStep};
 
 use super::json::Json;
 use super::sessions::router;

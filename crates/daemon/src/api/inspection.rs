@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use axum::extract::{Query, State};
 use sluice_config::api::{Alert, AlertRequest, InspectionReason, InspectionStatus, Page, RefusedSignature, SearchMade};
-use sluice_engine::counters::{Counter, WorkerCounters};
-use sluice_engine::reason::Reason;
+use sluice_engine::packet::counters::{Counter, WorkerCounters};
+use sluice_engine::packet::reason::Reason;
 use sluice_inspect::protocols::Anomaly;
 use sluice_inspect::{Limit, Skipped};
 

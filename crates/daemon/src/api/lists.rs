@@ -6,11 +6,11 @@ use sluice_config::api::{
 };
 use sluice_config::config::Link;
 use sluice_dpdk::Port;
-use sluice_engine::counters::{CycleStage, HandOffCause, InterfaceCounters};
-use sluice_engine::io::NO_PORT;
-use sluice_engine::reason::{Own, Reason};
-use sluice_engine::request::{Reply, Request};
+use sluice_engine::packet::counters::{CycleStage, HandOffCause, InterfaceCounters};
+use sluice_engine::packet::io::NO_PORT;
+use sluice_engine::packet::reason::{Own, Reason};
 use sluice_engine::snapshot;
+use sluice_engine::worker::request::{Reply, Request};
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
 
 use super::json::Json;

@@ -6,7 +6,7 @@ use sluice_config::api::{
     Cleared, Endpoint, EndpointFilter, Mapping, MappingFilter, NetFilter, Page, PortBlock, Position, Protocol, Share,
     Span, Subscriber, SubscriberFilter,
 };
-use sluice_engine::request::{
+use sluice_engine::worker::request::{
     BindingFilter, BindingList, BlockInfo, Cursor, Filter, MappingInfo, Reply, Request, SubscriberInfo,
 };
 use sluice_nat::{PoolIndex, PortClass};

@@ -7,7 +7,7 @@ use sluice_config::api::{
     ByProtocol, HostState, Nat, NatRequest, Pool, PoolBlocks, Position, Protocol, Rule, RuleAction, RuleHost, RuleKind,
     Subscriber, TableUse,
 };
-use sluice_engine::request::{BindingFilter, BindingUsage, Reply, Request, SubscriberInfo};
+use sluice_engine::worker::request::{BindingFilter, BindingUsage, Reply, Request, SubscriberInfo};
 use sluice_nat::pool::ValidPool;
 use sluice_nat::rule::{
     DestinationAction, DestinationRule, FROM_HOST, HostSet, Rules, SetHost, SourceAction, SourceRule,

@@ -9,10 +9,10 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use sluice_config::api::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
 use sluice_config::text::to_json;
-use sluice_engine::capture::{CaptureFilter, CapturePoint, CapturedFrame, Tap};
-use sluice_engine::reason::Reason;
-use sluice_engine::request::{Filter, Reply, Request};
-use sluice_engine::trace::{PacketTrace, Tracer};
+use sluice_engine::packet::reason::Reason;
+use sluice_engine::worker::capture::{CaptureFilter, CapturePoint, CapturedFrame, Tap};
+use sluice_engine::worker::request::{Filter, Reply, Request};
+use sluice_engine::worker::trace::{PacketTrace, Tracer};
 use sluice_route::Prefix;
 use tokio::sync::mpsc;
 
@@ -128,7 +128,7 @@ async fn follow_trace(
 
 fn record(control: &Control, worker: u16, way: &PacketTrace) -> TraceRecord {
     let plane = control.plane();
-    let step = |step: &sluice_engine::trace::TraceStep| TraceStep {
+    let step = |step: &sluice_engine::worker::trace::TraceStep| TraceStep {
         node: step.node.into(),
         verdict: step.exit.into(),
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_config::api::{AppliedRules, ApplyAnswer, ApplyRequest};
 use sluice_config::{Change, Config, Kind, place};
-use sluice_engine::inspection::InspectionPolicy;
+use sluice_engine::features::inspection::InspectionPolicy;
 
 use super::inspection::refused_signature;
 use crate::build::{self, RefusedRule, SignatureError, SignatureReport};

@@ -2,10 +2,10 @@
 
 use axum::extract::{Query, State};
 use sluice_config::api::{Counter, Page, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost};
-use sluice_engine::counters::InterfaceCounters;
-use sluice_engine::punt::PuntClass;
-use sluice_engine::reason::{Own, Reason};
-use sluice_engine::shares::WEIGHT;
+use sluice_engine::features::punt::PuntClass;
+use sluice_engine::packet::counters::InterfaceCounters;
+use sluice_engine::packet::reason::{Own, Reason};
+use sluice_engine::snapshot::shares::WEIGHT;
 use sluice_engine::snapshot::{self, Snapshot};
 use sluice_route::RouterIndex;
 use sluice_route::feed::Refused;

@@ -3,8 +3,8 @@
 use axum::extract::{Query, State};
 use sluice_config::Config;
 use sluice_config::api::{Cleared, EndpointFilter, Flow, Initiator, Page, Position, Protocol, Session, SessionFilter};
-use sluice_engine::request::{Cursor, Endpoint, Filter, Reply, Request, SessionInfo};
 use sluice_engine::snapshot::Snapshot;
+use sluice_engine::worker::request::{Cursor, Endpoint, Filter, Reply, Request, SessionInfo};
 use sluice_inspect::applications::Meant;
 use sluice_nat::sites::outer;
 use sluice_route::{Prefix, RouterIndex};
@@ -182,7 +182,7 @@ pub(super) async fn clear_standing(control: &Control, filter: Filter) -> Result<
 }
 
 fn session(shown: &SessionInfo, config: &Config, policy: &Snapshot, pools: &PoolNames) -> Session {
-    let flow = |flow: &sluice_engine::request::Flow, direction: usize| Flow {
+    let flow = |flow: &sluice_engine::worker::request::Flow, direction: usize| Flow {
         source: flow.source,
         source_port: flow.source_port,
         destination: flow.destination,

@@ -7,7 +7,7 @@ use axum::extract::{Query, State};
 use sluice_config::api::{self, Set, SetAnswer, SetFilter, SetRequest, Sets};
 use sluice_config::schema::SetType;
 use sluice_config::value::{Period, SetElement};
-use sluice_engine::control_plane::ControlPlane;
+use sluice_engine::control::plane::ControlPlane;
 use sluice_filter::{Action, Address, Element, ElementKind, ElementSet, Range, Rule, Written};
 
 use super::json::Json;

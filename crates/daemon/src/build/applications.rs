@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use sluice_config::{Config, nearest};
-use sluice_engine::applications::IdentificationSettings;
+use sluice_engine::features::applications::IdentificationSettings;
 use sluice_filter::Named;
 use sluice_inspect::applications::{Capacity, Error, Meant, Names};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_config::Config;
 use sluice_config::chain::{Chain, PoliceRate, Step, StepAction};
-use sluice_engine::chains::{Action, ChainText, Chains, ClassText, NamedPolicers, PolicerRate};
+use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, NamedPolicers, PolicerRate};
 
 use super::BuildError;
 use super::filter::{boxes4, boxes6};

@@ -7,8 +7,8 @@ use sluice_config::schema::{
     self, Encrypted, EveType, ExceptionPolicy, InspectionMode, OverloadAction, OverloadClass, UrgentPointer,
 };
 use sluice_config::value::{IpProtocol, PortRanges, Prefix};
-use sluice_engine::inspection::{Class, InspectionPolicy, Overload, ReassemblyLimits, Shed};
-use sluice_engine::records::Records;
+use sluice_engine::features::inspection::{Class, InspectionPolicy, Overload, ReassemblyLimits, Shed};
+use sluice_engine::session::records::Records;
 use sluice_inspect::Ruleset;
 use sluice_inspect::inspector::{Plan, Settings};
 use sluice_inspect::protocols::Capacity;

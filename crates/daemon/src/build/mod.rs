@@ -29,14 +29,14 @@ use std::sync::Arc;
 use sluice_config::Config;
 use sluice_config::config::Timeouts;
 use sluice_config::schema;
-use sluice_engine::control_plane::NeighbourLimits;
-use sluice_engine::inspection::InspectionPolicy;
-use sluice_engine::io::WorkerIndex;
+use sluice_engine::control::plane::NeighbourLimits;
+use sluice_engine::features::inspection::InspectionPolicy;
+use sluice_engine::features::virtual_reassembly;
+use sluice_engine::packet::io::WorkerIndex;
 use sluice_engine::placement::Part;
-use sluice_engine::shard_owners::ShardOwners;
+use sluice_engine::snapshot::shard_owners::ShardOwners;
+use sluice_engine::snapshot::stages::Stages;
 use sluice_engine::snapshot::{LIMITS, Limits, Router, Snapshot, StartParameters, SubscriberCapacity};
-use sluice_engine::stages::Stages;
-use sluice_engine::virtual_reassembly;
 use sluice_nat::deterministic::DeterministicError;
 use sluice_nat::sites::Sites;
 use sluice_nat::timeout::{Schedule, TimeoutError};
@@ -73,7 +73,7 @@ pub enum BuildError {
     FilterRule(#[from] sluice_filter::Impossible),
     /// Chains.
     #[error(transparent)]
-    Chains(#[from] sluice_engine::chains::ChainError),
+    Chains(#[from] sluice_engine::snapshot::chains::ChainError),
     /// What applications are found out with.
     #[error(transparent)]
     Applications(#[from] sluice_inspect::applications::Error),
@@ -286,8 +286,8 @@ mod tests {
     use super::*;
     use sluice_config::memory::EntryBytes;
     use sluice_config::{Machine, check};
-    use sluice_engine::shard::ShardMemory;
-    use sluice_engine::shared_capacity;
+    use sluice_engine::session::shard::ShardMemory;
+    use sluice_engine::session::shared_capacity;
     use sluice_engine::snapshot::PortLayouts;
 
     pub(super) fn config(text: &str) -> Config {

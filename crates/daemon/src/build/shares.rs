@@ -4,8 +4,8 @@ use sluice_config::Config;
 use sluice_config::config::{Interface, Router};
 use sluice_config::schema;
 use sluice_config::value::BitRate;
-use sluice_engine::shares::{LinkShare, Rate, RouterShare};
 use sluice_engine::snapshot::Quotas;
+use sluice_engine::snapshot::shares::{LinkShare, Rate, RouterShare};
 
 /// Shares of routers and of interfaces, by number.
 pub(super) fn shares(config: &Config) -> (Vec<RouterShare>, Vec<LinkShare>) {

@@ -2,7 +2,7 @@
 
 use sluice_config::Config;
 use sluice_config::schema;
-use sluice_engine::steering::{Affinity, HashFields, Steering, SteeringSettings, spreads};
+use sluice_engine::snapshot::steering::{Affinity, HashFields, Steering, SteeringSettings, spreads};
 use sluice_nat::Pools;
 use sluice_nat::shard::BLOCK;
 

@@ -8,7 +8,7 @@ use sluice_config::Config;
 use sluice_config::config::{self as configured, DestinationRule, SourceRule};
 use sluice_config::schema;
 use sluice_config::value::{AddressRange, Transport};
-use sluice_engine::family::V4;
+use sluice_engine::session::family::V4;
 use sluice_engine::snapshot::Nat;
 use sluice_nat::deterministic::Algorithm;
 use sluice_nat::rule::{Balance, DestinationAction, FROM_HOST, HostSet, SetHost, SourceAction};

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use sluice_config::api;
 use sluice_config::text::to_json;
-use sluice_engine::records::{About, EndReason, Ended, FlowState};
+use sluice_engine::session::records::{About, EndReason, Ended, FlowState};
 use sluice_inspect::applications::Names;
 use sluice_inspect::signature::{Service, Toward};
 use sluice_inspect::transactions::names::{self, Message};

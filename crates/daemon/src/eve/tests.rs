@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use sluice_engine::records::{About, EndReason, Ended, FlowState};
+use sluice_engine::session::records::{About, EndReason, Ended, FlowState};
 use sluice_inspect::Reason;
 use sluice_inspect::applications::{Names, Pair};
 use sluice_inspect::inspector::RuleNumber;

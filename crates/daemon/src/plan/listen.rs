@@ -7,7 +7,7 @@ use sluice_config::Config;
 use sluice_config::config::Link;
 use sluice_config::value::{Device, DeviceKind};
 use sluice_dpdk::listener::{Listener, wait};
-use sluice_engine::io::PortIndex;
+use sluice_engine::packet::io::PortIndex;
 
 use super::live::{Live, LiveError, Pace, Room, Witness};
 use crate::build;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use sluice_config::Config;
 use sluice_config::config::Link;
-use sluice_engine::io::PortIndex;
+use sluice_engine::packet::io::PortIndex;
 
 use super::joined::cut;
 use super::measure::MOST_FRAMES;

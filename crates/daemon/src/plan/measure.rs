@@ -2,9 +2,9 @@
 
 use sluice_config::Config;
 use sluice_dpdk::tsc;
-use sluice_engine::control_plane::ControlPlane;
-use sluice_engine::counters::{CycleStage, WorkerCounters};
-use sluice_engine::request::Filter;
+use sluice_engine::control::plane::ControlPlane;
+use sluice_engine::packet::counters::{CycleStage, WorkerCounters};
+use sluice_engine::worker::request::Filter;
 use sluice_wire::Checksums;
 
 use super::PlanError;
@@ -157,7 +157,7 @@ fn established(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -
         sent += left;
     }
     let bytes: usize = traffic.data.iter().map(|(_, frame)| frame.len()).sum();
-    let reasons = sluice_engine::reason::Reason::all();
+    let reasons = sluice_engine::packet::reason::Reason::all();
     let dropped = reasons.map(|reason| {
         let drops = |worker: &WorkerCounters| worker.interfaces.iter().map(|i| i.drops(reason)).sum();
         (total(world.plane(), drops), reason.name())

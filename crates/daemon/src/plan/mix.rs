@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
 use sluice_config::Config;
-use sluice_engine::io::PortIndex;
-use sluice_engine::request::Filter;
+use sluice_engine::packet::io::PortIndex;
 use sluice_engine::snapshot::Interface;
+use sluice_engine::worker::request::Filter;
 use sluice_route::Address;
 use sluice_wire::Checksums;
 use sluice_wire::layers::{Class, parse};
@@ -178,7 +178,7 @@ impl Mix<'_, '_> {
         (by.port, write(&packet))
     }
 
-    fn send(&mut self, frames: &[Frame]) -> Vec<sluice_engine::io::memory::Sent> {
+    fn send(&mut self, frames: &[Frame]) -> Vec<sluice_engine::packet::io::memory::Sent> {
         let mut sent = Vec::new();
         for some in frames.chunks(1024) {
             for (port, frame) in some {

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use sluice_engine::io::PortIndex;
+use sluice_engine::packet::io::PortIndex;
 use sluice_wire::Checksums;
 use sluice_wire::checksum::Delta;
 use sluice_wire::layers::{Class, Flags, Fragment, Layers, parse};

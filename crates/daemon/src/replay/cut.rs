@@ -1,6 +1,6 @@
 //! Frames of which a capture has the beginning only: its snap length was shorter.
 
-use sluice_engine::inspection::classification;
+use sluice_engine::features::inspection::classification;
 use sluice_wire::ethernet;
 use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{Class, Fragment, parse};

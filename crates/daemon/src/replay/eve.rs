@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use sluice_config::api;
 use sluice_config::config::EveTarget;
 use sluice_config::schema::{self, EveType};
-use sluice_engine::control_plane::ControlPlane;
-use sluice_engine::request::Filter;
+use sluice_engine::control::plane::ControlPlane;
+use sluice_engine::worker::request::Filter;
 
 use super::records::Told;
 use super::world::World;

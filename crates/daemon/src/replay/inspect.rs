@@ -13,8 +13,8 @@ use sluice_config::api::NetFilter;
 use sluice_config::memory::EntryBytes;
 use sluice_config::schema::{self, SignatureDialect};
 use sluice_config::{Config, Machine, api};
-use sluice_engine::io::{BURST_SIZE, PortIndex};
-use sluice_engine::reason::Reason;
+use sluice_engine::packet::io::{BURST_SIZE, PortIndex};
+use sluice_engine::packet::reason::Reason;
 use sluice_inspect::Skipped;
 use sluice_wire::Checksums;
 
@@ -350,7 +350,7 @@ fn size(path: &Path) -> Option<u64> {
 
 fn sum(
     world: &World<'_>,
-    of: fn(&sluice_engine::counters::WorkerCounters) -> &sluice_engine::counters::Counter,
+    of: fn(&sluice_engine::packet::counters::WorkerCounters) -> &sluice_engine::packet::counters::Counter,
 ) -> u64 {
     world.plane().counters().iter().map(|worker| of(worker).get()).sum()
 }

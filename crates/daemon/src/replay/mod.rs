@@ -20,7 +20,7 @@ use std::sync::Arc;
 use sluice_config::Config;
 use sluice_config::config::{EveTarget, Link};
 use sluice_config::schema::{self, EveType};
-use sluice_engine::io::PortIndex;
+use sluice_engine::packet::io::PortIndex;
 use sluice_wire::Checksums;
 
 use crate::Loaded;
@@ -107,7 +107,7 @@ pub enum ReplayError {
     Signatures(#[from] build::SignatureError),
     /// A data plane that can't be made.
     #[error(transparent)]
-    Plane(#[from] sluice_engine::control_plane::ControlPlaneError),
+    Plane(#[from] sluice_engine::control::plane::ControlPlaneError),
 }
 
 /// Replay captures.

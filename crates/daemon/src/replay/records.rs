@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use sluice_engine::inspection::{Alert, InspectionPolicy};
-use sluice_engine::records::{About, Record, RecordKind};
-use sluice_engine::request::WorkerHandle;
+use sluice_engine::features::inspection::{Alert, InspectionPolicy};
+use sluice_engine::session::records::{About, Record, RecordKind};
+use sluice_engine::worker::request::WorkerHandle;
 
 use crate::alerts::Queues;
 

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use sluice_config::api::{Counter, Drop};
-use sluice_engine::control_plane::ControlPlane;
-use sluice_engine::reason::Reason;
+use sluice_engine::control::plane::ControlPlane;
+use sluice_engine::packet::reason::Reason;
 
 use crate::start::{mac_text, sum};
 
@@ -128,7 +128,7 @@ pub(super) fn drops(plane: &ControlPlane) -> Vec<Drop> {
 }
 
 pub(super) fn sessions(plane: &ControlPlane) -> Vec<Counter> {
-    let total = |value: fn(&sluice_engine::counters::WorkerCounters) -> u64| {
+    let total = |value: fn(&sluice_engine::packet::counters::WorkerCounters) -> u64| {
         plane.counters().iter().map(|worker| value(worker)).sum::<u64>()
     };
     let (made, ended) = (

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use sluice_config::api;
 use sluice_config::config::{InterfaceIndex, Uplink};
-use sluice_engine::control_plane::ControlPlane;
-use sluice_engine::probes::{Probe, Probes};
-use sluice_engine::request::{Reply, Request};
+use sluice_engine::control::plane::ControlPlane;
+use sluice_engine::snapshot::probes::{Probe, Probes};
+use sluice_engine::worker::request::{Reply, Request};
 use sluice_route::rib::{Rib, Way};
 use sluice_route::{Address, Prefix};
 use sluice_wire::echo::Echo;

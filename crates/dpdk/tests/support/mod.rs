@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::{Device, Devices, DpdkIo, Eal, Plan, PortPlan};
-use sluice_engine::io::{BufferIndex, PacketIo, Packets, PortIndex};
+use sluice_engine::packet::io::{BufferIndex, PacketIo, Packets, PortIndex};
 use sluice_testkit::process;
 
 const VARIABLE: &str = "SLUICE_SCENARIO_MEMORY";

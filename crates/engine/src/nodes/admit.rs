@@ -9,13 +9,13 @@ use arrayvec::ArrayVec;
 use sluice_wire::Packet;
 use sluice_wire::vlan::{Tag, is_tag};
 
-use crate::batch::{Batch, Lists, Meta, put};
-use crate::context::NodeContext;
-use crate::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
-use crate::reason::Own;
-use crate::shares::deficit::Demand;
-use crate::shares::{RouterEntry, Shares, SideState};
+use crate::features::context::NodeContext;
+use crate::packet::batch::{Batch, Lists, Meta, put};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
+use crate::packet::reason::Own;
 use crate::snapshot::Snapshot;
+use crate::snapshot::shares::deficit::Demand;
+use crate::snapshot::shares::{RouterEntry, Shares, SideState};
 
 /// Packets that a router may have saved up of its share.
 const SAVED: u64 = 2 * BURST_SIZE as u64;

@@ -15,17 +15,17 @@ use sluice_wire::validity::{self, Validity};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Checksums, Context, Direction, Fault, Packet, ethernet};
 
-use crate::batch::{AdjacencyIndex, Batch, BufferIndices, Lists, Meta, put};
-use crate::context::NodeContext;
-use crate::creation::NewSessions;
-use crate::family::{Family, Session, V4, V6};
-use crate::io::{BURST_BUFFERS, BufferIndex, PortIndex};
+use crate::features::context::NodeContext;
+use crate::features::creation::NewSessions;
 use crate::nodes::leave;
 use crate::nodes::output::Exit;
 use crate::nodes::parse::{self, ReceiveTally};
 use crate::nodes::session_lookup::{self, read_segment};
 use crate::nodes::slow_path::{FlowDecision, FlowTranslation};
-use crate::reason::{Own, Reason};
+use crate::packet::batch::{AdjacencyIndex, Batch, BufferIndices, Lists, Meta, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex};
+use crate::packet::reason::{Own, Reason};
+use crate::session::family::{Family, Session, V4, V6};
 use crate::snapshot::{Bridge, Interface, LATER_SIDE, Snapshot};
 
 /// Take in slots, all received on `port`, which is the bridge's interface `number`.

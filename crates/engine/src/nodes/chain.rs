@@ -7,15 +7,15 @@ use sluice_filter::Header;
 use sluice_wire::layers::Class;
 use sluice_wire::{Checksums, Fault};
 
-use crate::batch::{Batch, Lists, Origin, put};
-use crate::chains::{Chains, Finder, MAX_STEPS, Step, TallyIndex};
-use crate::context::NodeContext;
-use crate::family::{Family, V4, V6};
-use crate::filter;
-use crate::io::{BURST_BUFFERS, BufferIndex};
+use crate::features::context::NodeContext;
+use crate::features::filter;
 use crate::nodes::parse::classify;
-use crate::reason::Own;
+use crate::packet::batch::{Batch, Lists, Origin, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::reason::Own;
+use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
+use crate::snapshot::chains::{Chains, Finder, MAX_STEPS, Step, TallyIndex};
 
 /// Slots, a bit each.
 type Mask = u128;

@@ -10,13 +10,13 @@ use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::tunnel::{gre, service, take_over_congestion, vxlan};
 use sluice_wire::{Checksums, Packet, icmp, icmpv6, ipv6, udp, validity};
 
-use crate::batch::{Batch, BufferIndices, Lists, Meta, Origin, put};
-use crate::context::NodeContext;
-use crate::family::{Family, V4, V6};
-use crate::io::{BURST_BUFFERS, BufferIndex};
+use crate::features::context::NodeContext;
 use crate::nodes::inter_router_link::{MAX_PASSES, arrive};
-use crate::reason::Own;
-use crate::tunnels::{TunnelKind, TunnelTag, addresses};
+use crate::packet::batch::{Batch, BufferIndices, Lists, Meta, Origin, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::reason::Own;
+use crate::session::family::{Family, V4, V6};
+use crate::snapshot::tunnels::{TunnelKind, TunnelTag, addresses};
 
 /// Where what is inside lies.
 struct Inside {

@@ -11,13 +11,13 @@ use sluice_wire::layers::{self, Class, Fragment, Layers};
 use sluice_wire::tunnel::{gre, service, vxlan};
 use sluice_wire::{Checksums, Packet, ipv6, udp};
 
-use crate::batch::{Batch, Lists, Meta, Origin, put};
-use crate::context::NodeContext;
-use crate::family::{Family, V4, V6};
-use crate::io::BURST_BUFFERS;
+use crate::features::context::NodeContext;
 use crate::nodes::inter_router_link::MAX_PASSES;
-use crate::reason::{Own, Reason};
-use crate::tunnels::{Tunnel, TunnelKind};
+use crate::packet::batch::{Batch, Lists, Meta, Origin, put};
+use crate::packet::io::BURST_BUFFERS;
+use crate::packet::reason::{Own, Reason};
+use crate::session::family::{Family, V4, V6};
+use crate::snapshot::tunnels::{Tunnel, TunnelKind};
 
 /// Put packets into their tunnels.
 #[inline(never)]

@@ -11,18 +11,18 @@ use sluice_wire::Packet;
 use sluice_wire::layers::{Fragment, Layers};
 use sluice_wire::validity;
 
-use crate::batch::{Batch, IcmpError, Lists, Meta, put};
-use crate::context::{NodeContext, OutputContext};
-use crate::family::Family;
-use crate::filter::{self, Exception, FilterQueries};
-use crate::forwarding::{ForwardingDecision, UnresolvedNeighbour};
-use crate::io::{BURST_BUFFERS, BufferIndex};
-use crate::marks::set_class;
-use crate::mss;
+use crate::features::context::{NodeContext, OutputContext};
+use crate::features::filter::{self, Exception, FilterQueries};
+use crate::features::mss;
+use crate::features::redirect::redirect;
 use crate::nodes::output::{AdjacencyCache, send};
 use crate::nodes::{decrement, dont_fragment};
-use crate::reason::Own;
-use crate::redirect::redirect;
+use crate::packet::batch::{Batch, IcmpError, Lists, Meta, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::reason::Own;
+use crate::session::family::Family;
+use crate::snapshot::forwarding::{ForwardingDecision, UnresolvedNeighbour};
+use crate::snapshot::marks::set_class;
 
 /// Route packets.
 #[inline(never)]

@@ -5,12 +5,12 @@
 
 use sluice_wire::fragments::Fragments;
 
-use crate::batch::{AdjacencyIndex, Batch, Lists, put};
-use crate::context::NodeContext;
-use crate::io::BufferIndex;
+use crate::features::context::NodeContext;
 use crate::nodes::leave;
 use crate::nodes::output::{as_it_is, output};
-use crate::reason::Own;
+use crate::packet::batch::{AdjacencyIndex, Batch, Lists, put};
+use crate::packet::io::BufferIndex;
+use crate::packet::reason::Own;
 
 /// How many fragments a packet needs; 0 where it can't be cut.
 pub fn fragments_needed(

@@ -4,12 +4,12 @@
 
 use sluice_wire::ethernet::ethertype;
 
-use crate::batch::{Batch, EntryPoint, HandOffNote, Lists, Meta, put};
-use crate::context::NodeContext;
-use crate::family::{Family, V4, V6};
-use crate::io::{BURST_BUFFERS, BufferIndex, PortIndex, WorkerIndex};
+use crate::features::context::NodeContext;
 use crate::nodes::parse::ReceiveTally;
-use crate::reason::Own;
+use crate::packet::batch::{Batch, EntryPoint, HandOffNote, Lists, Meta, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex, WorkerIndex};
+use crate::packet::reason::Own;
+use crate::session::family::{Family, V4, V6};
 
 /// Give what came from a port, from slot `first` on, to those who parse it, as far as each has room, and shed the rest.
 pub fn received(

@@ -13,19 +13,19 @@ use sluice_wire::ethernet::{self, multicast4, multicast6};
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Class, Flags, Fragment};
 
-use crate::batch::{AdjacencyIndex, Batch, BufferIndices, IcmpError, Lists, Meta, Origin, put};
-use crate::context::NodeContext;
-use crate::creation::{self, NewSessions};
-use crate::family::{Family, Session, V4, V6};
-use crate::forwarding::{ForwardingDecision, UnresolvedNeighbour};
-use crate::input_filter;
-use crate::io::{BURST_BUFFERS, BufferIndex};
-use crate::mss;
+use crate::features::context::NodeContext;
+use crate::features::creation::{self, NewSessions};
+use crate::features::input_filter;
+use crate::features::mss;
 use crate::nodes::output::{AdjacencyCache, output, send};
 use crate::nodes::session_lookup::{track, translate};
 use crate::nodes::slow_path::{self, FlowDecision, FlowTranslation};
 use crate::nodes::{dont_fragment, leave};
-use crate::reason::Own;
+use crate::packet::batch::{AdjacencyIndex, Batch, BufferIndices, IcmpError, Lists, Meta, Origin, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::reason::Own;
+use crate::session::family::{Family, Session, V4, V6};
+use crate::snapshot::forwarding::{ForwardingDecision, UnresolvedNeighbour};
 use crate::snapshot::{Interface, Snapshot};
 
 /// Whom a frame is for.

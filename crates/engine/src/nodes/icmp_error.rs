@@ -9,12 +9,12 @@ use sluice_wire::layers::{self, Class};
 use sluice_wire::tcp::Reset;
 use sluice_wire::{Packet, icmp, icmpv6};
 
-use crate::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
-use crate::context::NodeContext;
-use crate::family::{Family, V4, V6};
+use crate::features::context::NodeContext;
 use crate::nodes::{bridge, subscriber};
+use crate::packet::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
+use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Interface;
-use crate::tunnels::addresses;
+use crate::snapshot::tunnels::addresses;
 
 /// Make errors.
 #[inline(never)]
@@ -85,8 +85,8 @@ fn learn(complaint: &IcmpError, meta: &Meta, frame: &[u8], ctx: &NodeContext<'_,
 
 /// Send what the gateway made in a slot: parsed anew, then routed. An error about a packet between two inside hosts is
 /// for an outside address, and goes through translation (RFC 5508, REQ-7).
-pub fn reinject(slot: crate::io::BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists) {
-    let meta = &mut batch.meta[slot as usize % crate::io::BURST_BUFFERS];
+pub fn reinject(slot: crate::packet::io::BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists) {
+    let meta = &mut batch.meta[slot as usize % crate::packet::io::BURST_BUFFERS];
     let hairpinned = meta.origin == Origin::Hairpinned;
     if !hairpinned {
         meta.origin = Origin::Own;

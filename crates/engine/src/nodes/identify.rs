@@ -6,14 +6,14 @@
 use sluice_wire::Direction;
 use sluice_wire::layers::Flags;
 
-use crate::applications::{Application, IdentificationResult, IdentifiedSession};
-use crate::batch::{Batch, Lists, Meta, put};
-use crate::context::NodeContext;
-use crate::family::{Family, Session};
-use crate::inspection::InspectState;
-use crate::io::BURST_BUFFERS;
+use crate::features::applications::{Application, IdentificationResult, IdentifiedSession};
+use crate::features::context::NodeContext;
+use crate::features::inspection::InspectState;
 use crate::nodes::revalidate::{ApplicationCheck, follow_application};
-use crate::shard::Shard;
+use crate::packet::batch::{Batch, Lists, Meta, put};
+use crate::packet::io::BURST_BUFFERS;
+use crate::session::family::{Family, Session};
+use crate::session::shard::Shard;
 use sluice_inspect::applications::Pair;
 use sluice_table::flow::RecordIndex;
 

@@ -15,21 +15,21 @@ use sluice_wire::tcp::Reset;
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Checksums, Direction, Fault};
 
-use crate::batch::{AdjacencyIndex, Batch, IcmpError, Lists, Meta, put};
-use crate::context::NodeContext;
-use crate::counters::WorkerCounters;
-use crate::family::{Family, Session};
-use crate::inspection::classification::{ends, facts, payload};
-use crate::inspection::reassembly::{FragmentOutcome, FragmentSpan};
-use crate::inspection::{
+use crate::features::context::NodeContext;
+use crate::features::inspection::classification::{ends, facts, payload};
+use crate::features::inspection::reassembly::{FragmentOutcome, FragmentSpan};
+use crate::features::inspection::{
     Alert, AlertQueue, FlowPrefetch, FragmentNote, InspectState, InspectionPolicy, Inspector, Shed,
 };
-use crate::io::{BURST_BUFFERS, BufferIndex};
 use crate::nodes::virtual_reassembly::datagram_key;
-use crate::reason::Own;
-use crate::records::{About, EndReason, RecordKind, flow_number};
-use crate::shard::{self, Shard, log_end};
-use crate::time::Now;
+use crate::packet::batch::{AdjacencyIndex, Batch, IcmpError, Lists, Meta, put};
+use crate::packet::counters::WorkerCounters;
+use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::reason::Own;
+use crate::packet::time::Now;
+use crate::session::family::{Family, Session};
+use crate::session::records::{About, EndReason, RecordKind, flow_number};
+use crate::session::shard::{self, Shard, log_end};
 
 /// A packet of an inspected session.
 struct Packet<'a, F: Family> {

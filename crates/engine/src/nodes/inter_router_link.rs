@@ -3,12 +3,12 @@
 //! Exits: those of parse, encapsulate (it is no link, but a tunnel), drop (above a rate, as many routers as a packet may pass, or
 //! the other end is gone).
 
-use crate::batch::{Batch, Lists, Meta, put};
-use crate::context::NodeContext;
-use crate::io::{BURST_BUFFERS, BufferIndex, NO_PORT};
+use crate::features::context::NodeContext;
 use crate::nodes::parse::{ReceiveTally, parse_other};
-use crate::reason::Own;
-use crate::shares::Shares;
+use crate::packet::batch::{Batch, Lists, Meta, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex, NO_PORT};
+use crate::packet::reason::Own;
+use crate::snapshot::shares::Shares;
 
 /// Most virtual routers that a packet passes, ends of tunnels counted as ends of links.
 pub const MAX_PASSES: u8 = 4;

@@ -9,11 +9,11 @@ use sluice_table::prefix::NO_ROUTE;
 use sluice_wire::layers;
 use sluice_wire::{Packet, ethernet, ipv4};
 
-use crate::batch::{Batch, BufferIndices, HandOffLists, Lists, Meta, put};
-use crate::context::NodeContext;
-use crate::family::{Family, V4};
-use crate::io::{BURST_BUFFERS, BufferIndex, PortIndex};
+use crate::features::context::NodeContext;
 use crate::nodes::output::{Adjacency, AdjacencyCache, CACHE_SIZE};
+use crate::packet::batch::{Batch, BufferIndices, HandOffLists, Lists, Meta, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex};
+use crate::session::family::{Family, V4};
 
 /// Whether plain IPv4 packets that come in by an interface need nothing but a route.
 #[inline(always)]

@@ -9,14 +9,14 @@ use sluice_wire::ipv4::protocol::{self, is_icmp};
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use sluice_wire::{icmp, icmpv6};
 
-use crate::batch::Meta;
-use crate::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, put};
-use crate::context::NodeContext;
-use crate::family::{Family, V4, V6};
-use crate::input_filter;
+use crate::features::context::NodeContext;
+use crate::features::input_filter;
 use crate::nodes::icmp_error::reinject;
 use crate::nodes::subscriber;
-use crate::reason::Own;
+use crate::packet::batch::Meta;
+use crate::packet::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, put};
+use crate::packet::reason::Own;
+use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
 
 /// Serve the gateway's own addresses.

@@ -12,15 +12,15 @@ use sluice_wire::layers::Class;
 use sluice_wire::ndp::{self, Message};
 use sluice_wire::{Packet, arp};
 
-use crate::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, put};
-use crate::context::{NodeContext, OwnerState};
-use crate::family::{Family, V4, V6};
-use crate::forwarding::ForwardingState;
-use crate::io::BufferIndex;
+use crate::features::context::{NodeContext, OwnerState};
+use crate::features::punt;
 use crate::nodes::parse::again;
 use crate::nodes::{bridge, subscriber};
-use crate::punt;
-use crate::reason::{Own, Reason};
+use crate::packet::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, put};
+use crate::packet::io::BufferIndex;
+use crate::packet::reason::{Own, Reason};
+use crate::session::family::{Family, V4, V6};
+use crate::snapshot::forwarding::ForwardingState;
 use crate::snapshot::{Interface, SiteClassifier, Snapshot};
 
 /// What a discovery message comes to.

@@ -6,11 +6,11 @@ use sluice_nat::sites::View;
 use sluice_wire::layers::{Class, Layers};
 use sluice_wire::{Packet, ethernet};
 
-use crate::batch::{AdjacencyIndex, Lists, Meta};
-use crate::context::OutputContext;
-use crate::io::{BufferIndex, NO_PORT, PortIndex, WorkerIndex};
+use crate::features::context::OutputContext;
 use crate::nodes::leave;
-use crate::reason::Own;
+use crate::packet::batch::{AdjacencyIndex, Lists, Meta};
+use crate::packet::io::{BufferIndex, NO_PORT, PortIndex, WorkerIndex};
+use crate::packet::reason::Own;
 use crate::snapshot::{HEAD, Interface};
 
 /// Where a finished packet goes.

@@ -10,11 +10,11 @@ use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Checksums, Fault, Packet, ethernet, ipv4, passing4, plain4, plain6, vlan};
 
-use crate::batch::{Batch, Lists, Meta, Origin, put};
-use crate::context::NodeContext;
-use crate::io::{BURST_BUFFERS, BufferIndex, PortIndex};
+use crate::features::context::NodeContext;
 use crate::nodes::{bridge, ip4_fast_forward};
-use crate::reason::{Own, Reason};
+use crate::packet::batch::{Batch, Lists, Meta, Origin, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex};
+use crate::packet::reason::{Own, Reason};
 use crate::snapshot::{Interface, Link, SiteClassifier, Snapshot, sites};
 
 /// Parse slots, all received on `port`.

@@ -8,14 +8,14 @@ use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{Class, Flags, Layers};
 
-use crate::batch::{Batch, Lists, put};
-use crate::context::NodeContext;
-use crate::family::{Family, Session, V4, V6};
-use crate::input_filter;
-use crate::io::{BURST_BUFFERS, BufferIndex};
+use crate::features::context::NodeContext;
+use crate::features::input_filter;
+use crate::features::punt::{self, Host, Multicast};
 use crate::nodes::session_lookup::{track, translate, validated};
-use crate::punt::{self, Host, Multicast};
-use crate::reason::Own;
+use crate::packet::batch::{Batch, Lists, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::reason::Own;
+use crate::session::family::{Family, Session, V4, V6};
 
 /// Give hosts their packets.
 #[inline(never)]

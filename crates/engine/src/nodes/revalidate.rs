@@ -14,22 +14,22 @@ use sluice_wire::Direction;
 use sluice_wire::layers::Layers;
 use sluice_wire::tcp::flag::SYN;
 
-use crate::applications::Application;
-use crate::batch::{AdjacencyIndex, Batch, Lists, Meta, Origin, put};
-use crate::bound_interfaces;
-use crate::context::NodeContext;
-use crate::family::{Family, Session};
-use crate::filter;
-use crate::forwarding::{ForwardingDecision, ForwardingState};
-use crate::inspection::InspectState;
-use crate::marks::{class_of, of_class};
+use crate::features::applications::Application;
+use crate::features::context::NodeContext;
+use crate::features::filter;
+use crate::features::inspection::InspectState;
+use crate::features::pool_migration::{PortOwner, port_owner, transfer_port};
 use crate::nodes::host;
 use crate::nodes::slow_path::{FlowDecision, FlowTranslation, decide, keeps_address, refused};
-use crate::pool_migration::{PortOwner, port_owner, transfer_port};
-use crate::reason::{Own, Reason};
-use crate::records::EndReason;
-use crate::shard::{SessionTools, Shard, end, uninspect};
+use crate::packet::batch::{AdjacencyIndex, Batch, Lists, Meta, Origin, put};
+use crate::packet::reason::{Own, Reason};
+use crate::session::bound_interfaces;
+use crate::session::family::{Family, Session};
+use crate::session::records::EndReason;
+use crate::session::shard::{SessionTools, Shard, end, uninspect};
 use crate::snapshot::Snapshot;
+use crate::snapshot::forwarding::{ForwardingDecision, ForwardingState};
+use crate::snapshot::marks::{class_of, of_class};
 
 /// Decide again.
 #[inline(never)]

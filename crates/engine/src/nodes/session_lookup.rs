@@ -17,24 +17,24 @@ use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{self, Flags, Fragment, Layers};
 
-use crate::batch::{AdjacencyIndex, Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
-use crate::bound_interfaces;
-use crate::context::{NodeContext, OutputContext};
-use crate::counters::HandOffCause;
-use crate::creation::is_first_segment;
-use crate::family::{Family, Session, Tracked};
-use crate::inspection::divert;
-use crate::io::{BURST_BUFFERS, BufferIndex};
-use crate::mss;
+use crate::features::context::{NodeContext, OutputContext};
+use crate::features::creation::is_first_segment;
+use crate::features::inspection::divert;
+use crate::features::mss;
 use crate::nodes::dont_fragment;
 use crate::nodes::output::{AdjacencyCache, send_by_parts};
 use crate::nodes::revalidate::{is_confirmed, is_unconcerned};
 use crate::nodes::subscriber::SiteOwner;
 use crate::nodes::{bridge, host, punt, subscriber};
-use crate::reason::{Own, Reason};
-use crate::shard::Shard;
+use crate::packet::batch::{AdjacencyIndex, Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
+use crate::packet::counters::HandOffCause;
+use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::reason::{Own, Reason};
+use crate::packet::time::Now;
+use crate::session::bound_interfaces;
+use crate::session::family::{Family, Session, Tracked};
+use crate::session::shard::Shard;
 use crate::snapshot::{Nat, Snapshot};
-use crate::time::Now;
 
 /// Packets of a group. While one group is translated, the next one's records are under way, and the index of the one
 /// after that.

@@ -15,21 +15,21 @@ use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 use sluice_wire::layers::{Flags, Fragment, Layers};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
-use crate::batch::{AdjacencyIndex, Batch, IcmpError, Lists, Meta, Origin, put};
-use crate::bound_interfaces::is_outside_address;
-use crate::context::NodeContext;
-use crate::creation::{self, NewSessions};
-use crate::family::Family;
-use crate::filter::{self, Exception, FilterQueries, Rejection};
-use crate::forwarding::{ForwardingDecision, UnresolvedNeighbour};
-use crate::input_filter;
-use crate::io::{BURST_BUFFERS, BufferIndex};
-use crate::marks::set_class;
+use crate::features::context::NodeContext;
+use crate::features::creation::{self, NewSessions};
+use crate::features::filter::{self, Exception, FilterQueries, Rejection};
+use crate::features::input_filter;
+use crate::features::pending_syns::UnsolicitedSyn;
 use crate::nodes::{bridge, host, subscriber};
-use crate::pending_syns::UnsolicitedSyn;
-use crate::reason::{Own, Reason};
-use crate::shard::end;
+use crate::packet::batch::{AdjacencyIndex, Batch, IcmpError, Lists, Meta, Origin, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::reason::{Own, Reason};
+use crate::session::bound_interfaces::is_outside_address;
+use crate::session::family::Family;
+use crate::session::shard::end;
 use crate::snapshot::Snapshot;
+use crate::snapshot::forwarding::{ForwardingDecision, UnresolvedNeighbour};
+use crate::snapshot::marks::set_class;
 
 /// What is to become of a flow.
 #[derive(Clone, Copy)]

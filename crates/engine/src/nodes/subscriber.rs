@@ -12,16 +12,16 @@ use sluice_wire::layers::{self, Class};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Context, Direction, Packet};
 
-use crate::batch::{AdjacencyIndex, Batch, Lists, Meta, Origin, put};
-use crate::context::{NodeContext, OutputContext};
-use crate::family::{Family, Session};
-use crate::io::{BURST_BUFFERS, BufferIndex};
+use crate::features::context::{NodeContext, OutputContext};
+use crate::features::punt::ROUTED;
 use crate::nodes::leave;
 use crate::nodes::output::{Adjacency, as_it_is};
 use crate::nodes::slow_path::FlowDecision;
-use crate::punt::ROUTED;
-use crate::reason::Own;
-use crate::shard::end;
+use crate::packet::batch::{AdjacencyIndex, Batch, Lists, Meta, Origin, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::reason::Own;
+use crate::session::family::{Family, Session};
+use crate::session::shard::end;
 use crate::snapshot::Snapshot;
 
 /// Give control what is for it: whole frames, with their tags.

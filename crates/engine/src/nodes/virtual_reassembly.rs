@@ -6,12 +6,12 @@
 use sluice_wire::layers::{Class, Fragment};
 use sluice_wire::{ipv4, ipv6};
 
-use crate::batch::{Batch, EntryPoint, HandOffNote, Lists, Meta, put};
-use crate::context::NodeContext;
-use crate::family::{Family, V4, V6};
-use crate::io::BURST_BUFFERS;
-use crate::reason::Own;
-use crate::virtual_reassembly::{DatagramKey, FragmentState, Ready};
+use crate::features::context::NodeContext;
+use crate::features::virtual_reassembly::{DatagramKey, FragmentState, Ready};
+use crate::packet::batch::{Batch, EntryPoint, HandOffNote, Lists, Meta, put};
+use crate::packet::io::BURST_BUFFERS;
+use crate::packet::reason::Own;
+use crate::session::family::{Family, V4, V6};
 
 /// Tell fragments their ports. Fragments that were waiting for a first one are moved to `ready`.
 #[inline(never)]

@@ -4,15 +4,15 @@ use sluice_route::{Address, RouterIndex, SourceValidation};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Context, Packet, validity};
 
-use crate::io::PortIndex;
-use crate::tunnels::Tunnel;
+use crate::packet::io::PortIndex;
+use crate::snapshot::tunnels::Tunnel;
 
 /// An interface: a port, or a VLAN on one.
 #[derive(Clone, Debug)]
 pub struct Interface {
     /// Name in the configuration.
     pub name: String,
-    /// Its port; [`crate::io::NO_PORT`] of an end of a virtual link, and of a tunnel.
+    /// Its port; [`crate::packet::io::NO_PORT`] of an end of a virtual link, and of a tunnel.
     pub port: PortIndex,
     /// Its tags, outermost first; none for untagged.
     pub tags: Vec<Tag>,

@@ -5,7 +5,7 @@ use sluice_wire::ethernet;
 use sluice_wire::field::Mac;
 
 use super::{Interface, Snapshot};
-use crate::io::{NO_PORT, PortIndex};
+use crate::packet::io::{NO_PORT, PortIndex};
 
 /// Most tags that the short way knows.
 const TAGS: usize = 2;

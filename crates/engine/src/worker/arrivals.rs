@@ -6,16 +6,16 @@ use arrayvec::ArrayVec;
 use sluice_wire::layers::{self, Class, Fragment};
 
 use super::ResumeReason;
-use crate::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
-use crate::context::{NodeContext, WaitingPacket};
-use crate::family::{Family, V4, V6};
-use crate::inspection::FragmentNote;
-use crate::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, NoteWords, PortIndex};
+use crate::features::context::{NodeContext, WaitingPacket};
+use crate::features::inspection::FragmentNote;
+use crate::features::pending_syns;
 use crate::nodes::icmp_error::reinject;
 use crate::nodes::parse::again;
 use crate::nodes::{bridge, host, inter_router_link};
-use crate::pending_syns;
-use crate::reason::{Own, Reason};
+use crate::packet::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, NoteWords, PortIndex};
+use crate::packet::reason::{Own, Reason};
+use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Interface;
 
 /// Runs of packets that nobody has parsed yet: their slots, and the port that they came from.

@@ -1,19 +1,19 @@
 //! An I/O worker's own sessions, while it assists: their packets wait in a queue of its own, and it works on them for a slice of
-//! time, then receives again. And what workers ask one another about shards: see [`crate::assist`].
+//! time, then receives again. And what workers ask one another about shards: see [`crate::snapshot::assist`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::shard_moves::Held;
 use super::{MAX_HELD, Source, Worker};
-use crate::assist::controller::{Action, Controller, Load};
-use crate::assist::{Assist, AssistRequest, ShardMove};
-use crate::batch::{EntryPoint, HandOffNote};
-use crate::io::{BURST_BUFFERS, BURST_SIZE, WorkerIndex};
+use crate::packet::batch::{EntryPoint, HandOffNote};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, WorkerIndex};
+use crate::packet::reason::Own;
+use crate::packet::time::Now;
 use crate::placement::Part;
-use crate::reason::Own;
 use crate::snapshot::StartParameters;
-use crate::time::Now;
+use crate::snapshot::assist::controller::{Action, Controller, Load};
+use crate::snapshot::assist::{Assist, AssistRequest, ShardMove};
 
 /// How often an assisting worker receives in one round as long as whole bursts come, and there is room for another.
 const RECEIVES: usize = 8;

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::arrivals::Runs;
-use crate::batch::{Batch, Lists};
-use crate::context::NodeContext;
+use crate::features::context::NodeContext;
 use crate::nodes::{chain, hand_off};
-use crate::trace::Tracer;
+use crate::packet::batch::{Batch, Lists};
+use crate::worker::trace::Tracer;
 
 /// What was parsed in this burst, or has crossed a virtual link, goes to its router's chains.
 #[inline(always)]

@@ -1,13 +1,13 @@
 //! The end of a burst: every slot goes where it was sent, and its buffer with it.
 
 use super::{ResumeReason, Worker};
-use crate::batch::put;
-use crate::context::WaitingPacket;
-use crate::counters::{CycleStage, HandOffCause};
-use crate::io::{BURST_BUFFERS, BufferIndex, NoteWords, Packets, PortIndex};
-use crate::reason::{Own, Reason};
-use crate::shares::Shares;
-use crate::time::Now;
+use crate::features::context::WaitingPacket;
+use crate::packet::batch::put;
+use crate::packet::counters::{CycleStage, HandOffCause};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex, NoteWords, Packets, PortIndex};
+use crate::packet::reason::{Own, Reason};
+use crate::packet::time::Now;
+use crate::snapshot::shares::Shares;
 
 use arrayvec::ArrayVec;
 
@@ -216,10 +216,10 @@ impl Worker<'_> {
     pub(super) fn unpark(&mut self) -> usize {
         let mut count = 0;
         for (waiting, _) in &mut self.resumed {
-            if count == crate::io::BURST_SIZE {
+            if count == crate::packet::io::BURST_SIZE {
                 break;
             }
-            let handle = std::mem::replace(&mut waiting.parked, crate::io::Parked(u32::MAX));
+            let handle = std::mem::replace(&mut waiting.parked, crate::packet::io::Parked(u32::MAX));
             match self.io.unpark(handle) {
                 Ok(_) => count += 1,
                 Err(handle) => {
@@ -260,7 +260,7 @@ pub(super) fn ready(
 
 /// What the device did not take: not sent after all.
 #[cold]
-fn refused(state: &mut super::State<'_>, io: &mut dyn crate::io::Handover, slots: &[BufferIndex], why: Own) {
+fn refused(state: &mut super::State<'_>, io: &mut dyn crate::packet::io::Handover, slots: &[BufferIndex], why: Own) {
     let mut lent = Packets::new();
     io.packets(&mut lent);
     for &slot in slots {
@@ -275,8 +275,8 @@ fn refused(state: &mut super::State<'_>, io: &mut dyn crate::io::Handover, slots
 }
 
 fn give_up(
-    io: &mut dyn crate::io::Handover,
-    counters: &crate::counters::WorkerCounters,
+    io: &mut dyn crate::packet::io::Handover,
+    counters: &crate::packet::counters::WorkerCounters,
     waiting: WaitingPacket,
     reason: Reason,
 ) {

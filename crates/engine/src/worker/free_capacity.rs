@@ -1,7 +1,7 @@
 //! Room in the rings to the next stage of a pipeline: what it lacks is shed where packets enter, and waits elsewhere.
 
 use super::Worker;
-use crate::io::BURST_SIZE;
+use crate::packet::io::BURST_SIZE;
 
 impl Worker<'_> {
     /// Whether what other workers handed over can go on.

@@ -3,11 +3,11 @@
 use sluice_wire::layers::{self, Class};
 
 use super::{State, Worker};
-use crate::batch::{Batch, Lists, Meta, Origin, put};
-use crate::context::NodeContext;
-use crate::io::{BURST_BUFFERS, BufferIndex, Handover, Packets};
-use crate::punt::PuntReceiver;
-use crate::reason::Own;
+use crate::features::context::NodeContext;
+use crate::features::punt::PuntReceiver;
+use crate::packet::batch::{Batch, Lists, Meta, Origin, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex, Handover, Packets};
+use crate::packet::reason::Own;
 
 /// Frames of hosts that one round takes.
 const PORTION: usize = 32;

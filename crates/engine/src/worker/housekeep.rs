@@ -3,13 +3,13 @@
 use super::Worker;
 use sluice_route::neighbour::Resolution;
 
-use crate::batch::{Task, put};
-use crate::context::policer;
-use crate::io::PortIndex;
-use crate::reason::Own;
-use crate::request::{Reply, Request, portion};
-use crate::shard::SessionTools;
-use crate::time::Now;
+use crate::features::context::policer;
+use crate::packet::batch::{Task, put};
+use crate::packet::io::PortIndex;
+use crate::packet::reason::Own;
+use crate::packet::time::Now;
+use crate::session::shard::SessionTools;
+use crate::worker::request::{Reply, Request, portion};
 
 /// Entries of neighbours and of fragments that one round looks at.
 const BUDGET: usize = 16;
@@ -77,7 +77,7 @@ impl Worker<'_> {
                 .keeper
                 .set_quotas(routers, most.map(|most| most.unwrap_or(u32::MAX)));
         }
-        let crate::context::OwnerState { keeper, actions, .. } = owner;
+        let crate::features::context::OwnerState { keeper, actions, .. } = owner;
         if actions.remaining_capacity() >= 2 * BUDGET {
             keeper.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
         }
@@ -161,7 +161,7 @@ impl Worker<'_> {
                 permanent,
             } => {
                 let mut removed = 0;
-                if let Some(crate::context::OwnerState { keeper, actions, .. }) = owner {
+                if let Some(crate::features::context::OwnerState { keeper, actions, .. }) = owner {
                     let table = keeper.table().clone();
                     for index in 0..table.capacity() as u32 {
                         let index = sluice_route::neighbour::NeighbourIndex(index);
@@ -182,7 +182,7 @@ impl Worker<'_> {
                 address,
                 mac,
             } => {
-                let set = owner.map(|crate::context::OwnerState { keeper, actions, .. }| {
+                let set = owner.map(|crate::features::context::OwnerState { keeper, actions, .. }| {
                     keeper.set_permanent(interface, address, mac, now.nanoseconds, &mut |a| put(actions, a))
                 });
                 let done = matches!(set, Some(Ok(_)));
@@ -190,7 +190,7 @@ impl Worker<'_> {
             }
             Request::Probe(probe) => {
                 let known = owner.filter(|owner| owner.probe.is_none()).is_some_and(|owner| {
-                    let crate::context::OwnerState { keeper, actions, .. } = owner;
+                    let crate::features::context::OwnerState { keeper, actions, .. } = owner;
                     let (interface, gateway) = (probe.interface, probe.gateway);
                     let found = keeper.resolve(interface, gateway, now.nanoseconds, &mut |a| put(actions, a));
                     if let Resolution::Known(index) = found {

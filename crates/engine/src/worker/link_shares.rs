@@ -3,12 +3,12 @@
 use arrayvec::ArrayVec;
 
 use super::Worker;
-use crate::batch::{BufferIndices, put};
-use crate::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Packets, PortIndex};
-use crate::reason::{Own, Reason};
-use crate::shares::Shares;
-use crate::shares::bucket::Bucket;
-use crate::shares::deficit::Demand;
+use crate::packet::batch::{BufferIndices, put};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Packets, PortIndex};
+use crate::packet::reason::{Own, Reason};
+use crate::snapshot::shares::Shares;
+use crate::snapshot::shares::bucket::Bucket;
+use crate::snapshot::shares::deficit::Demand;
 
 /// Bits that an interface may have saved up of its part of a link: a burst of full frames.
 const SAVED_BITS: u64 = BURST_SIZE as u64 * 1_514 * 8;

@@ -4,14 +4,14 @@ use arrayvec::ArrayVec;
 
 use super::arrivals::Runs;
 use super::{ResumeReason, Worker, chained};
-use crate::batch::{Batch, Lists, Origin, put};
-use crate::capture::Tap;
-use crate::context::{NodeContext, WaitingPacket};
-use crate::io::{BURST_BUFFERS, BufferIndex, Packets};
+use crate::features::context::{NodeContext, WaitingPacket};
 use crate::nodes::{decapsulate, encapsulate, hand_off, inter_router_link};
-use crate::reason::Own;
-use crate::time::Now;
-use crate::trace::Tracer;
+use crate::packet::batch::{Batch, Lists, Origin, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex, Packets};
+use crate::packet::reason::Own;
+use crate::packet::time::Now;
+use crate::worker::capture::Tap;
+use crate::worker::trace::Tracer;
 
 /// Let packets of a burst over the links that they left by, and those in that came by a tunnel.
 pub(super) fn links(
@@ -33,7 +33,7 @@ pub(super) fn links(
         }
         inter_router_link::inter_router_link(batch, lists, ctx);
         chained::divert(batch, lists, ctx, &Runs::new());
-        after("cross", lists);
+        after("inter-router-link", lists);
     }
     if !lists.encapsulate.is_empty() {
         encapsulate::encapsulate(batch, lists, ctx);

@@ -3,10 +3,10 @@
 use sluice_inspect::Reason;
 
 use super::{ResumeReason, Worker};
-use crate::context::WaitingPacket;
-use crate::inspection::{Released, ReleasedPacket};
-use crate::io::BURST_SIZE;
-use crate::time::Now;
+use crate::features::context::WaitingPacket;
+use crate::features::inspection::{Released, ReleasedPacket};
+use crate::packet::io::BURST_SIZE;
+use crate::packet::time::Now;
 
 /// Datagrams in fragments that one round looks at.
 const BUDGET: usize = 16;

@@ -1,8 +1,8 @@
 //! What comes in a round: from devices, and from other workers.
 
 use super::{Source, Worker};
-use crate::io::BURST_SIZE;
-use crate::time::Now;
+use crate::packet::io::BURST_SIZE;
+use crate::packet::time::Now;
 
 impl Worker<'_> {
     /// A burst from each port, and as many from other workers. Returns how many packets came, and whether a port may have more.

@@ -2,9 +2,9 @@
 //! deal with: by weight, and by the cycles that each has cost.
 
 use super::{Source, Worker};
-use crate::io::{BURST_SIZE, PortIndex};
+use crate::packet::io::{BURST_SIZE, PortIndex};
+use crate::packet::time::Now;
 use crate::snapshot::Snapshot;
-use crate::time::Now;
 
 /// Fractions of a cycle by weight: a part of the largest weight is still exact to a thousandth.
 const FINE: u64 = 1 << 20;

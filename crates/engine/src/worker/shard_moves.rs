@@ -1,18 +1,18 @@
 //! A shard that goes from one worker to another: see [`crate::owners`]. The control thread leads from step to step, or the two
-//! workers do themselves, where one assists the other: see [`crate::assist`].
+//! workers do themselves, where one assists the other: see [`crate::snapshot::assist`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Source, Worker};
-use crate::batch::{EntryPoint, HandOffNote};
-use crate::io::{BURST_BUFFERS, BURST_SIZE, NoteWords, Parked, WorkerIndex};
-use crate::reason::Own;
-use crate::request::Reply;
-use crate::shard::Shard;
-use crate::shard_owners::ShardExchange;
-use crate::shared_capacity::SharedCapacity;
-use crate::time::Now;
+use crate::packet::batch::{EntryPoint, HandOffNote};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, NoteWords, Parked, WorkerIndex};
+use crate::packet::reason::Own;
+use crate::packet::time::Now;
+use crate::session::shard::Shard;
+use crate::session::shared_capacity::SharedCapacity;
+use crate::snapshot::shard_owners::ShardExchange;
+use crate::worker::request::Reply;
 
 /// Packets that a worker holds for a shard that is on its way, from devices and from rings each.
 pub const MAX_HELD: usize = 4096;

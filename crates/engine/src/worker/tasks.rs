@@ -6,14 +6,14 @@ use sluice_wire::ethernet::{Link, multicast6};
 use sluice_wire::{Packet, arp, ndp};
 
 use super::{ResumeReason, Worker};
-use crate::announcements::AddressPosition;
-use crate::batch::{Batch, EntryPoint, HandOffNote, Lists, Meta, Origin, Task, put};
-use crate::chains::Copies;
-use crate::context::{NodeContext, Revalidations};
-use crate::io::{BURST_BUFFERS, BufferIndex, NO_PORT, Packets};
+use crate::features::announcements::AddressPosition;
+use crate::features::context::{NodeContext, Revalidations};
 use crate::nodes::fragmentation;
+use crate::packet::batch::{Batch, EntryPoint, HandOffNote, Lists, Meta, Origin, Task, put};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex, NO_PORT, Packets};
+use crate::packet::time::Now;
 use crate::snapshot::Interface;
-use crate::time::Now;
+use crate::snapshot::chains::Copies;
 
 impl Worker<'_> {
     /// Do what needs new buffers.

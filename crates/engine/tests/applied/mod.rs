@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use captured::{Key, Packet};
-use sluice_engine::applications::IdentificationSettings;
-use sluice_engine::request::{Filter, SessionInfo};
+use sluice_engine::features::applications::IdentificationSettings;
 use sluice_engine::snapshot::Snapshot;
+use sluice_engine::worker::request::{Filter, SessionInfo};
 use sluice_inspect::applications::{Applications, Capacity, Guess, Names, Pair};
 use sluice_wire::{Checksums, Class, Direction, layers};
 

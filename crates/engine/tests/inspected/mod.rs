@@ -4,7 +4,7 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use sluice_engine::inspection::{Alert, InspectionPolicy, Overload, ReassemblyLimits};
+use sluice_engine::features::inspection::{Alert, InspectionPolicy, Overload, ReassemblyLimits};
 use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Skipped;
 use sluice_inspect::inspector::{self, Settings};

@@ -1,6 +1,6 @@
 //! Inspection for a rig: small, and by rules as an operator writes them.
 
-use sluice_engine::inspection::InspectionPolicy;
+use sluice_engine::features::inspection::InspectionPolicy;
 use sluice_inspect::inspector::{self, Settings};
 use sluice_inspect::protocols::Capacity;
 use sluice_inspect::rates::Rates;

@@ -6,23 +6,23 @@ pub mod inspected;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bytemuck::allocation::zeroed_slice_box;
-use sluice_engine::assist::Assist;
-use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
-use sluice_engine::counters::WorkerCounters;
-use sluice_engine::io::Handover;
-pub use sluice_engine::io::memory::Sent;
-use sluice_engine::io::memory::{MemoryIo, Wires};
+use sluice_engine::control::plane::{ControlPlane, NeighbourLimits};
+use sluice_engine::features::virtual_reassembly::Limits;
+use sluice_engine::packet::counters::WorkerCounters;
+use sluice_engine::packet::io::Handover;
+pub use sluice_engine::packet::io::memory::Sent;
+use sluice_engine::packet::io::memory::{MemoryIo, Wires};
+use sluice_engine::packet::reason::Reason;
+use sluice_engine::packet::time::Now;
 use sluice_engine::placement::Part;
-use sluice_engine::reason::Reason;
-use sluice_engine::request::{Cursor, Filter, Reply, Request, SessionInfo, WorkerHandle};
-use sluice_engine::shard_owners::{ShardExchange, ShardOwners};
+use sluice_engine::snapshot::assist::Assist;
+use sluice_engine::snapshot::shard_owners::{ShardExchange, ShardOwners};
 use sluice_engine::snapshot::sites;
+use sluice_engine::snapshot::stages::Stages;
+use sluice_engine::snapshot::steering::{Affinity, HashFields, Steering, SteeringSettings};
 use sluice_engine::snapshot::{Interface, Nat, SiteClassifier, Snapshot, StartParameters, SubscriberCapacity};
-use sluice_engine::stages::Stages;
-use sluice_engine::steering::{Affinity, HashFields, Steering, SteeringSettings};
-use sluice_engine::time::Now;
-use sluice_engine::virtual_reassembly::Limits;
 use sluice_engine::worker::Worker;
+use sluice_engine::worker::request::{Cursor, Filter, Reply, Request, SessionInfo, WorkerHandle};
 use sluice_nat::Behaviour;
 use sluice_nat::rule::{DestinationRule, Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::sites::{Network, SiteWriter};
@@ -119,7 +119,7 @@ pub struct Plan {
     /// By part, the workers that do it: none where all do.
     pub stages: [Vec<u16>; 4],
     /// When workers assist, and for how long at once.
-    pub assist: Option<sluice_engine::assist::Settings>,
+    pub assist: Option<sluice_engine::snapshot::assist::Settings>,
     /// The clock of cycles.
     pub cycles: fn() -> u64,
     /// Packets that a ring to a worker holds.
@@ -581,7 +581,7 @@ impl Rig {
             .collect()
     }
 
-    fn interfaces(&self) -> impl Iterator<Item = &sluice_engine::counters::InterfaceCounters> {
+    fn interfaces(&self) -> impl Iterator<Item = &sluice_engine::packet::counters::InterfaceCounters> {
         self.plane
             .counters()
             .iter()

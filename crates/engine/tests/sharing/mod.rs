@@ -4,17 +4,17 @@
 use std::cell::Cell;
 
 use crate::rig::Memory;
-use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
-use sluice_engine::io::memory::{MemoryIo, Wires};
-use sluice_engine::io::{NO_PORT, PortIndex};
-use sluice_engine::reason::Reason;
-use sluice_engine::request::{Reply, Request, WorkerHandle};
-use sluice_engine::shard_owners::{ShardExchange, ShardOwners};
-use sluice_engine::shares::{LinkShare, RouterShare};
+use sluice_engine::control::plane::{ControlPlane, NeighbourLimits};
+use sluice_engine::packet::io::memory::{MemoryIo, Wires};
+use sluice_engine::packet::io::{NO_PORT, PortIndex};
+use sluice_engine::packet::reason::Reason;
+use sluice_engine::packet::time::Now;
+use sluice_engine::snapshot::shard_owners::{ShardExchange, ShardOwners};
+use sluice_engine::snapshot::shares::{LinkShare, RouterShare};
+use sluice_engine::snapshot::steering::{Affinity, HashFields, Steering, SteeringSettings};
 use sluice_engine::snapshot::{Interface, Router, Snapshot, StartParameters, SubscriberCapacity};
-use sluice_engine::steering::{Affinity, HashFields, Steering, SteeringSettings};
-use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
+use sluice_engine::worker::request::{Reply, Request, WorkerHandle};
 use sluice_route::{Address, Prefix, Route, RouteSet, SourceValidation, Via};
 use sluice_testkit::packet;
 use sluice_wire::vlan::Tag;

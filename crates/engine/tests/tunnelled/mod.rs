@@ -4,9 +4,9 @@
 use std::cell::Cell;
 use std::net::IpAddr;
 
-use sluice_engine::io::NO_PORT;
+use sluice_engine::packet::io::NO_PORT;
 use sluice_engine::snapshot::Interface;
-use sluice_engine::tunnels::{Tunnel, TunnelKind};
+use sluice_engine::snapshot::tunnels::{Tunnel, TunnelKind};
 use sluice_route::Via;
 use sluice_testkit::packet::{self, Frame, IpNumber, Network, Transport};
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use sluice_dpdk::eal::{Eal, allowed_cores};
 use sluice_dpdk::workers::{Worker, pin};
 use sluice_dpdk::{Devices, tsc};
-use sluice_engine::control_plane::ControlPlane;
+use sluice_engine::control::plane::ControlPlane;
 use sluice_route::feed::fpm::Frames;
 use sluice_route::feed::{Feed, Links, MAIN_TABLE, Teller};
 use sluice_route::rib::Origin;

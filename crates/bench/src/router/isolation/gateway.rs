@@ -1,13 +1,13 @@
 //! Two virtual routers with the same addresses on one worker: a victim and its neighbour.
 
-use sluice_engine::control_plane::{ControlPlane, NeighbourLimits};
-use sluice_engine::request::{Request, WorkerHandle};
-use sluice_engine::shard_owners::{ShardExchange, ShardOwners};
-use sluice_engine::shares::{LinkShare, RouterShare};
+use sluice_engine::control::plane::{ControlPlane, NeighbourLimits};
+use sluice_engine::packet::time::Now;
+use sluice_engine::snapshot::shard_owners::{ShardExchange, ShardOwners};
+use sluice_engine::snapshot::shares::{LinkShare, RouterShare};
+use sluice_engine::snapshot::steering::{Steering, SteeringSettings};
 use sluice_engine::snapshot::{Interface, Router, Snapshot, StartParameters, SubscriberCapacity};
-use sluice_engine::steering::{Steering, SteeringSettings};
-use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
+use sluice_engine::worker::request::{Request, WorkerHandle};
 use sluice_route::{Address, Prefix, Route, RouteSet, SourceValidation, Via};
 use sluice_table::memory::Line;
 use sluice_wire::validity;

@@ -43,7 +43,7 @@ impl Reference {
         };
         (0..256).for_each(|_| _ = reference.look());
         let least = reference.seen.iter().copied().fold(f64::INFINITY, f64::min);
-        clock::know((least * sluice_engine::io::BURST_SIZE as f64) as u64);
+        clock::know((least * sluice_engine::packet::io::BURST_SIZE as f64) as u64);
         reference.seen.clear();
         reference.look();
         Ok(reference)

@@ -10,7 +10,7 @@ use arrayvec::ArrayVec;
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::workers::{Idle, Queues, Waiting, Worker};
 use sluice_dpdk::{DpdkIo, tsc};
-use sluice_engine::io::{BURST_SIZE, BufferIndex, PacketIo, Packets};
+use sluice_engine::packet::io::{BURST_SIZE, BufferIndex, PacketIo, Packets};
 use sluice_wire::Checksums;
 
 use crate::nat_path::flows::{FRAME, Hosts, data, write};

@@ -1,0 +1,4 @@
+//! The control thread: commits, workers, memory.
+
+pub mod graph;
+pub mod plane;

@@ -1,0 +1,689 @@
+//! The plane: what the control thread holds of the data plane, and what workers are made from.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use arrayvec::ArrayVec;
+use sluice_filter::{Filters, Written};
+use sluice_inspect::inspector::Tools;
+use sluice_nat::Bindings;
+use sluice_nat::bindings::Capacity;
+use sluice_nat::rule::Changed;
+use sluice_route::fib::FibError;
+use sluice_route::neighbour::{Conflicts, NeighbourKeeper, Neighbours, Parking, Timing, Waiting};
+use sluice_route::rib::Rib;
+use sluice_route::{Fib, InterfaceIndex, NextHopKeeper, Ribs, RouteSet, RouterIndex};
+use sluice_table::changes::Changes;
+use sluice_table::memory::Line;
+use sluice_table::prefix::Quiescence;
+use sluice_table::publish::Publisher;
+
+use crate::features::announcements::Announcements;
+use crate::features::applications::Identification;
+use crate::features::context::{OwnerState, policer};
+use crate::features::filter;
+use crate::features::inspection::reassembly::FRAGMENTS;
+use crate::features::inspection::rule_updates::{self, RuleUpdateError, RuleUpdates};
+use crate::features::inspection::{AlertQueue, Inspector, Load, ParkedPackets, Reassembly};
+use crate::features::punt::{self, PuntQueue};
+use crate::features::virtual_reassembly::VirtualReassembly;
+use crate::packet::batch::AdjacencyIndex;
+use crate::packet::counters::WorkerCounters;
+use crate::packet::io::{Handover, PortIndex, WorkerIndex};
+use crate::packet::time::Now;
+use crate::placement::Part;
+use crate::session::events::EventQueue;
+use crate::session::family::{Family, V4, V6};
+use crate::session::ip_id::IpIdCounters;
+use crate::session::records::RecordQueue;
+use crate::session::shard::{Shard, ShardError, ShardMemory};
+use crate::session::shared_capacity::{self, SharedCapacity};
+use crate::snapshot::forwarding::ForwardingState;
+use crate::snapshot::{self, Nat, PortLayouts, Snapshot, StartParameters};
+use crate::worker::request::{WorkerHandle, channel};
+use crate::worker::{Worker, WorkerParts};
+
+/// Limits of neighbours.
+#[derive(Clone, Copy, Debug)]
+pub struct NeighbourLimits {
+    /// Most neighbours.
+    pub capacity: usize,
+    /// Times of resolution.
+    pub timing: Timing,
+    /// Packets that wait for one neighbour.
+    pub parked: usize,
+    /// Packets that wait for all.
+    pub parked_in_all: usize,
+    /// How long they wait, in nanoseconds.
+    pub patience: u64,
+}
+
+impl Default for NeighbourLimits {
+    fn default() -> Self {
+        Self {
+            capacity: 4096,
+            timing: Timing::default(),
+            parked: 4,
+            parked_in_all: 512,
+            patience: 4_000_000_000,
+        }
+    }
+}
+
+/// Why the plane can't be made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlPlaneError {
+    /// The routes don't fit.
+    #[error(transparent)]
+    Routes(#[from] FibError),
+    /// A shard's memory does not fit.
+    #[error(transparent)]
+    Shard(#[from] ShardError),
+    /// Fewer workers than the shards were dealt to, or none.
+    #[error("worker {0} is named, but there are only {1}")]
+    Workers(WorkerIndex, usize),
+    /// Shards are with workers that do other parts of the way.
+    #[error("worker {0} is in charge of a shard, and the stages give it no sessions")]
+    Stage(WorkerIndex),
+    /// There is nothing to find applications out with.
+    #[error(transparent)]
+    Applications(#[from] sluice_inspect::applications::Error),
+    /// More neighbours or interfaces than a hop can name.
+    #[error(
+        "at most {} neighbours and {} interfaces are possible",
+        AdjacencyIndex::MAX_NEIGHBOURS,
+        AdjacencyIndex::MAX_INTERFACES
+    )]
+    TooMany,
+    /// Counters have room for so many interfaces.
+    #[error("{0} interfaces, but there is room for {1} only")]
+    MoreInterfaces(usize, usize),
+    /// The memory of port leases was made for smaller pools.
+    #[error("the pools need {needed} bytes for their port leases, {reserved} were reserved at the start")]
+    PoolsTooLarge {
+        /// What they need.
+        needed: usize,
+        /// What there is.
+        reserved: usize,
+    },
+    /// A pool whose mappings, subscribers or computed ports need all flows of a host in one shard.
+    #[error("steering spreads the flows of a host over shards, and a pool or a destination rule keeps them together")]
+    Apart,
+    /// Sessions may still hold ports that the pools have lost: a pool that got one back would lend it twice.
+    #[error("sessions that the last change of pools left without a port are still being ended")]
+    Unsettled,
+    /// There are no other rules to inspect by.
+    #[error(transparent)]
+    Renewal(#[from] RuleUpdateError),
+}
+
+/// The control thread's part.
+pub struct ControlPlane {
+    start: Arc<StartParameters>,
+    snapshot: Publisher<Snapshot>,
+    ribs: Ribs,
+    fib: Fib,
+    next_hops: NextHopKeeper,
+    neighbours: Arc<Neighbours>,
+    limits: NeighbourLimits,
+    quiescence: Arc<Quiescence>,
+    counters: Vec<Arc<WorkerCounters>>,
+    keeper: Option<NeighbourKeeper>,
+    waiting: Waiting,
+    /// Where shards and workers get other rules of inspection.
+    renewals: RuleUpdates,
+    /// What shards number datagrams by.
+    drawn: Arc<IpIdCounters>,
+    /// Memory of each shard.
+    lines: ShardMemory,
+    /// Lines of memory that shards share.
+    reserved: usize,
+    conflicts: Arc<Conflicts>,
+    /// Room of each shard for what IPv4 and IPv6 pools lend.
+    room: [Capacity; 2],
+    /// The leases before the last change: freed here, not by the last worker that turns from them.
+    before: PortLayouts,
+    /// By interface, how often its link has come up.
+    ups: Arc<[AtomicU32]>,
+    /// Single rules have changed that sessions do not follow yet.
+    edited: bool,
+    /// Where rules of the filter have changed since sessions followed.
+    filter_changed: [Changed; 2],
+    /// When sessions were last told to.
+    followed: u64,
+    now: Now,
+}
+
+/// Nanoseconds between two generations that follow changes of single rules and of routes: with the time that a session may be out of
+/// date, what is denied ends within a second.
+pub const FOLLOW: u64 = 400_000_000;
+
+/// Say which interfaces have one neighbour only.
+fn set_pairs(neighbours: &Neighbours, snapshot: &Snapshot) {
+    for (number, interface) in (0..).zip(&snapshot.interfaces) {
+        neighbours.set_pair(number, interface.is_pair());
+    }
+}
+
+impl ControlPlane {
+    /// A plane for `workers` workers with its first snapshot and routes, these by router.
+    pub fn new(
+        start: StartParameters,
+        mut snapshot: Snapshot,
+        routes: &[RouteSet],
+        limits: NeighbourLimits,
+        workers: usize,
+        now: Now,
+    ) -> Result<Self, ControlPlaneError> {
+        if limits.capacity > AdjacencyIndex::MAX_NEIGHBOURS
+            || snapshot.interfaces.len() > AdjacencyIndex::MAX_INTERFACES
+        {
+            return Err(ControlPlaneError::TooMany);
+        }
+        let named = start.owners.iter().chain([snapshot.owner]).max().unwrap_or(0);
+        if named as usize >= workers {
+            return Err(ControlPlaneError::Workers(named, workers));
+        }
+        let of_sessions = start.stages.workers(Part::Session);
+        snapshot.owner = of_sessions.first().copied().unwrap_or(snapshot.owner);
+        if let Some(wrong) = start
+            .owners
+            .iter()
+            .find(|&owner| !start.stages.does(owner, Part::Session))
+        {
+            return Err(ControlPlaneError::Stage(wrong));
+        }
+        if !start.steering.admits(&snapshot.nat4) || !start.steering.admits(&snapshot.nat6) {
+            return Err(ControlPlaneError::Apart);
+        }
+        let quiescence = Arc::new(Quiescence::new(workers));
+        let neighbours = Arc::new(Neighbours::new(limits.capacity, start.secret));
+        let mut next_hops = NextHopKeeper::new(
+            sluice_route::next_hop::MAX_NEXT_HOPS,
+            neighbours.clone(),
+            quiescence.clone(),
+        );
+        let mut fib = Fib::new(quiescence.clone());
+        let mut ribs = Ribs::new(Default::default(), start.secret);
+        ribs.apply_all(routes, |_| false, &mut fib, &mut next_hops, now.nanoseconds)?;
+        // There is no session yet that they concern.
+        fib.take_changed();
+        set_quotas(&mut ribs, &snapshot);
+        let (interfaces, shards) = (snapshot.interfaces.len().max(start.interfaces), start.owners.len());
+        snapshot.share_ports(None, &start);
+        snapshot.leases = PortLayouts::of(&snapshot, start.steering.shards());
+        snapshot.keep_marks([None, None], &start);
+        snapshot.keep_local_flows(None);
+        set_pairs(&neighbours, &snapshot);
+        snapshot.know_inside();
+        snapshot.link();
+        let keeper = NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds);
+        Ok(Self {
+            conflicts: keeper.conflicts().clone(),
+            keeper: Some(keeper),
+            lines: ShardMemory::of(&start, &snapshot),
+            reserved: shared_capacity::lines(&start, &snapshot),
+            room: [start.capacity::<V4>(&snapshot), start.capacity::<V6>(&snapshot)],
+            before: PortLayouts::default(),
+            start: Arc::new(start),
+            snapshot: Publisher::new(snapshot),
+            ribs,
+            fib,
+            next_hops,
+            neighbours,
+            waiting: Waiting::new(0),
+            renewals: RuleUpdates::default(),
+            drawn: Arc::default(),
+            limits,
+            quiescence,
+            edited: false,
+            filter_changed: Default::default(),
+            followed: 0,
+            ups: (0..interfaces).map(|_| AtomicU32::new(0)).collect(),
+            counters: (0..workers)
+                .map(|_| Arc::new(WorkerCounters::new(interfaces, shards)))
+                .collect(),
+            now,
+        })
+    }
+
+    /// Memory of each shard.
+    pub fn lines(&self) -> ShardMemory {
+        self.lines
+    }
+
+    /// Claims to addresses that others have.
+    pub fn conflicts(&self) -> &Arc<Conflicts> {
+        &self.conflicts
+    }
+
+    /// Memory that shards share.
+    pub fn reserved(&self) -> usize {
+        self.reserved
+    }
+
+    /// What shards share, in memory of [`Plane::reserved`] lines: for [`Worker::share`].
+    ///
+    /// # Errors
+    /// The memory does not fit.
+    pub fn reserves<'m>(&mut self, memory: &'m mut [Line]) -> Result<SharedCapacity<'m>, ControlPlaneError> {
+        Ok(SharedCapacity::new(&self.start, self.snapshot.current(), memory).map_err(ShardError::Table)?)
+    }
+
+    /// Make the worker `own`. `memory` gives each of its shards [`Lines::total`] lines, by the shard's number. Call it
+    /// once for each worker.
+    pub fn worker<'m>(
+        &mut self,
+        own: WorkerIndex,
+        io: Box<dyn Handover + 'm>,
+        receives: Vec<PortIndex>,
+        mut memory: impl FnMut(u16) -> &'m mut [Line],
+        cycles: fn() -> u64,
+    ) -> Result<(Worker<'m>, WorkerHandle), ControlPlaneError> {
+        let workers = self.counters.len();
+        let counters = self
+            .counters
+            .get(own as usize)
+            .ok_or(ControlPlaneError::Workers(own, workers))?
+            .clone();
+        let snapshot = self.snapshot.current();
+        let mut shards = Vec::new();
+        for (number, _) in self.start.owners.iter().enumerate().filter(|&(_, owner)| owner == own) {
+            let number = number as u16;
+            let drawn = self.drawn.clone();
+            let mut shard = Shard::new(number, &self.start, snapshot, self.now, drawn, memory(number))?;
+            if shard.inspector.is_some() {
+                let (sender, receiver) = rule_updates::channel();
+                shard.renewals = Some(receiver);
+                self.renewals.shards.push(sender);
+            }
+            shards.push(shard);
+        }
+        let keeper = (own == snapshot.owner).then(|| self.keeper.take()).flatten();
+        let owner = keeper.map(|keeper| {
+            let parking = Parking::new(
+                self.limits.capacity,
+                self.limits.parked,
+                self.limits.parked_in_all,
+                self.limits.patience,
+            );
+            self.waiting = parking.waiting();
+            OwnerState {
+                keeper,
+                parking,
+                actions: ArrayVec::new(),
+                policer: policer(snapshot, &self.start, self.now),
+                quotas: None,
+                datagrams: VirtualReassembly::new(self.start.fragments, self.start.secret),
+                advertise_at: vec![
+                    (self.now.nanoseconds, None);
+                    self.counters.first().map_or(0, |own| own.interfaces.len())
+                ],
+                announcements: Announcements::new(self.ups.clone()),
+                probe: None,
+            }
+        });
+        let (desk, mut counter) = channel();
+        let (events, taken) = EventQueue::new(self.start.events.most);
+        counter.events = taken;
+        let wanted = self.snapshot.current().inspection.as_ref();
+        let (records, taken) = RecordQueue::new(wanted.map(|inspection| inspection.records).unwrap_or_default());
+        counter.records = taken;
+        let (punts, taken) = PuntQueue::new();
+        counter.to_hosts = Some(taken);
+        let (subscribers, taken) = PuntQueue::new();
+        counter.to_subscribers = Some(taken);
+        let service = owner
+            .is_some()
+            .then(|| punt::queue(punt::QUEUE_BYTES))
+            .map(|(giver, taker)| {
+                counter.from_subscribers = Some(giver);
+                taker
+            });
+        let host = owner
+            .is_some()
+            .then(|| punt::queue(punt::QUEUE_BYTES))
+            .map(|(giver, taker)| {
+                counter.from_hosts = Some(giver);
+                taker
+            });
+        let inspecting = Self::inspecting(self.snapshot.current(), &self.start, &mut counter, &mut self.renewals)?;
+        let recognition = match self.start.applications {
+            Some(capacity) => Identification::new(capacity)?,
+            None => Identification::default(),
+        };
+        let worker = Worker::new(WorkerParts {
+            own,
+            role: self.start.stages.role(own),
+            start: self.start.clone(),
+            snapshot: self.snapshot.reader(),
+            paths: ForwardingState {
+                fib: self.fib.reader(),
+                next_hops: self.next_hops.table(),
+                neighbours: self.neighbours.clone(),
+            },
+            quiescence: self.quiescence.clone(),
+            shards,
+            counters,
+            io,
+            receives,
+            owner,
+            cycles,
+            desk,
+            events,
+            records,
+            punts,
+            host,
+            subscribers,
+            service,
+            recognition,
+            inspecting,
+        });
+        Ok((worker, counter))
+    }
+
+    /// What a worker inspects with, its alerts' other end given to who asks.
+    fn inspecting(
+        snapshot: &Snapshot,
+        start: &StartParameters,
+        counter: &mut WorkerHandle,
+        renewals: &mut RuleUpdates,
+    ) -> Result<Option<Box<Inspector>>, ControlPlaneError> {
+        let (Some(_), Some(inspection)) = (&start.inspection, &snapshot.inspection) else {
+            return Ok(None);
+        };
+        let scratch = inspection.rules.prefilter().scratch().map_err(ShardError::from)?;
+        let (alerts, taken) = AlertQueue::new(inspection.alerts);
+        counter.alerts = Some(taken);
+        let held = inspection.fragments.datagrams.saturating_mul(FRAGMENTS);
+        let secret = [start.secret[1], start.secret[0]];
+        let (sender, receiver) = rule_updates::channel();
+        renewals.workers.push(sender);
+        Ok(Some(Box::new(Inspector {
+            tools: Box::new(Tools::new(scratch, &inspection.rules)),
+            generation: snapshot.inspected,
+            renewals: receiver,
+            holding: ParkedPackets::new(u32::try_from(held).unwrap_or(u32::MAX)),
+            assemblies: Reassembly::new(inspection.fragments, secret),
+            load: Load::default(),
+            alerts,
+            parking: ArrayVec::new(),
+            given_up: Vec::with_capacity(held),
+        })))
+    }
+
+    /// Take a new snapshot and new routes, these by router, as one commit, or refuse both: memory was made for the interfaces of the start,
+    /// and for its pools with some room. The snapshot's generation, leases and owner are set here.
+    pub fn commit(&mut self, mut snapshot: Snapshot, routes: &[RouteSet]) -> Result<u32, ControlPlaneError> {
+        let most = self.counters.first().map_or(0, |counters| counters.interfaces.len());
+        if snapshot.interfaces.len() > most {
+            return Err(ControlPlaneError::MoreInterfaces(snapshot.interfaces.len(), most));
+        }
+        let current = self.snapshot.current();
+        snapshot.generation = current.generation.wrapping_add(1);
+        snapshot.committed = snapshot.generation;
+        snapshot.owner = current.owner;
+        snapshot.probes = current.probes.clone();
+        snapshot.adopt_hosts(current);
+        Arc::make_mut(&mut snapshot.tunnels).adopt(&current.tunnels);
+        snapshot.adopt_shares(current);
+        snapshot.adopt_chains(current);
+        snapshot.keep_marks([current.marks.clone(), current.code_points.clone()], &self.start);
+        snapshot.keep_local_flows(current.local_flows.clone());
+        snapshot.nat4.rules.take_changed();
+        snapshot.nat6.rules.take_changed();
+        (snapshot.nat4.changes, snapshot.nat6.changes) = Default::default();
+        snapshot.filter_changes = Default::default();
+        snapshot.route_changes = Changes::default();
+        snapshot.nat4.rules.adopt_hits(&current.nat4.rules);
+        snapshot.nat6.rules.adopt_hits(&current.nat6.rules);
+        snapshot.nat4.rules.adopt_states(&current.nat4.rules);
+        snapshot.nat6.rules.adopt_states(&current.nat6.rules);
+        let generation = snapshot.generation;
+        let leases = self.new_leases(&snapshot)?;
+        snapshot.inspected = current.inspected;
+        let (before, after) = (current.inspection.as_deref(), snapshot.inspection.as_deref());
+        let next = snapshot.inspected.wrapping_add(1);
+        let fresh = self
+            .renewals
+            .make(self.start.inspection.as_ref(), (before, after), next)?;
+        let (before, after) = (&current.routers, &snapshot.routers);
+        let name =
+            |routers: &[snapshot::Router], number| routers.get(usize::from(number)).map(|router| router.name.clone());
+        let others = |number| name(before, number) != name(after, number);
+        let (fib, next_hops) = (&mut self.fib, &mut self.next_hops);
+        // Routes lead to new links at once: what these are must be known before.
+        for (number, interface) in (0..).zip(&snapshot.interfaces) {
+            if interface.is_pair() {
+                self.neighbours.set_pair(number, true);
+            }
+        }
+        let applied = self
+            .ribs
+            .apply_all(routes, others, fib, next_hops, self.now.nanoseconds);
+        set_pairs(&self.neighbours, if applied.is_ok() { &snapshot } else { current });
+        applied?;
+        self.fib.take_changed();
+        set_quotas(&mut self.ribs, &snapshot);
+        snapshot.share_ports(Some(self.snapshot.current()), &self.start);
+        if leases.is_some() {
+            let mut leases = PortLayouts::of(&snapshot, self.start.steering.shards());
+            self.before = self.snapshot.current().leases.clone();
+            leases.follow(&self.before, generation);
+            snapshot.leases = leases;
+        } else {
+            snapshot.leases = self.snapshot.current().leases.clone();
+        }
+        self.filter_changed = Default::default();
+        if let Some(fresh) = fresh {
+            snapshot.inspected = next;
+            self.renewals.send(fresh);
+        }
+        snapshot.know_inside();
+        snapshot.link();
+        self.snapshot.publish(snapshot);
+        Ok(generation)
+    }
+
+    /// The device of a port is another one: `change` sets what is so about the newest snapshot's interfaces, and who sends by the port.
+    /// `routes` are those of all routers, with the link-local addresses that follow from Ethernet addresses.
+    pub fn change_device(
+        &mut self,
+        change: impl FnOnce(&mut Snapshot),
+        routes: &[RouteSet],
+    ) -> Result<(), ControlPlaneError> {
+        let mut snapshot = self.snapshot.current().clone();
+        change(&mut snapshot);
+        let (fib, next_hops) = (&mut self.fib, &mut self.next_hops);
+        self.ribs
+            .apply_all(routes, |_| false, fib, next_hops, self.now.nanoseconds)?;
+        snapshot.link();
+        self.snapshot.publish(snapshot);
+        Ok(())
+    }
+
+    /// Change single rules of the newest snapshot: new flows follow at once, sessions when [`Plane::follow_changes`] says so. The
+    /// next commit replaces all rules.
+    pub fn edit_rules<F: Family, R>(&mut self, edit: impl FnOnce(&Nat<F>) -> R) -> R {
+        self.edited = true;
+        edit(F::nat(self.snapshot.current()))
+    }
+
+    /// A rule of the newest filter has come or gone: new flows follow at once, sessions when [`Plane::follow_changes`] says so.
+    pub fn filter_changed(&mut self, rule: &Written) {
+        self.edited = true;
+        let [four, six] = &mut self.filter_changed;
+        rule.four.iter().for_each(|rule| filter::mark::<V4>(four, rule));
+        rule.six.iter().for_each(|rule| filter::mark::<V6>(six, rule));
+    }
+
+    /// Ask these filters from now on. They say what the newest ones say, but for rules of which [`Plane::filter_changed`] is
+    /// told too.
+    pub fn replace_filter(&mut self, filters: Arc<Filters>) {
+        let mut snapshot = self.snapshot.current().clone();
+        if !snapshot.routers.iter().any(|router| router.filters) {
+            snapshot.routers.iter_mut().for_each(|router| router.filters = true);
+        }
+        snapshot.filter = Some(filters);
+        let marks = [snapshot.marks.take(), snapshot.code_points.take()];
+        snapshot.keep_marks(marks, &self.start);
+        let local_flows = snapshot.local_flows.take();
+        snapshot.keep_local_flows(local_flows);
+        snapshot.link();
+        self.snapshot.publish(snapshot);
+    }
+
+    /// Let sessions follow single rules and routes that have changed, at most every [`FOLLOW`] nanoseconds. Call it now and then.
+    /// Returns the generation, where it is a new one.
+    pub fn follow_changes(&mut self, now: Now) -> Option<u32> {
+        self.now = now;
+        if !(self.edited || self.fib.has_changed()) || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
+            return None;
+        }
+        (self.edited, self.followed) = (false, now.nanoseconds);
+        let mut snapshot = self.snapshot.current().clone();
+        snapshot.generation = snapshot.generation.wrapping_add(1);
+        snapshot.nat4.changes = snapshot.nat4.changes.followed_by(snapshot.nat4.rules.take_changed());
+        snapshot.nat6.changes = snapshot.nat6.changes.followed_by(snapshot.nat6.rules.take_changed());
+        for (changes, changed) in snapshot.filter_changes.iter_mut().zip(&mut self.filter_changed) {
+            *changes = changes.followed_by(std::mem::take(changed));
+        }
+        snapshot.route_changes = snapshot.route_changes.followed_by(self.fib.take_changed());
+        let generation = snapshot.generation;
+        self.snapshot.publish(snapshot);
+        Some(generation)
+    }
+
+    /// Whether the memory of port leases takes the pools of a snapshot, and may change now.
+    pub fn admits_pools(&self, snapshot: &Snapshot) -> Result<(), ControlPlaneError> {
+        self.new_leases(snapshot).map(|_| ())
+    }
+
+    /// The leases of a snapshot; none where they are as they were.
+    fn new_leases(&self, snapshot: &Snapshot) -> Result<Option<PortLayouts>, ControlPlaneError> {
+        let steering = &self.start.steering;
+        if !steering.admits(&snapshot.nat4) || !steering.admits(&snapshot.nat6) {
+            return Err(ControlPlaneError::Apart);
+        }
+        let leases = PortLayouts::of(snapshot, self.start.steering.shards());
+        if leases.is_same(&self.snapshot.current().leases) {
+            return Ok(None);
+        }
+        let taken = [
+            (Bindings::lines(&leases.four, 0, &self.room[0]), self.lines.bindings4),
+            (Bindings::lines(&leases.six, 0, &self.room[1]), self.lines.bindings6),
+        ];
+        if let Some((needed, reserved)) = taken.into_iter().find(|(needed, reserved)| needed > reserved) {
+            let bytes = |lines: usize| lines * size_of::<Line>() * self.start.owners.len();
+            return Err(ControlPlaneError::PoolsTooLarge {
+                needed: bytes(needed),
+                reserved: bytes(reserved),
+            });
+        }
+        match self.is_migrated() {
+            true => Ok(Some(leases)),
+            false => Err(ControlPlaneError::Unsettled),
+        }
+    }
+
+    /// Whether all that the last change of pools asked for is done: ports are lent as it says, and no session holds one
+    /// that no pool has. Until then pools can't change again.
+    pub fn is_migrated(&self) -> bool {
+        let generation = u64::from(self.snapshot.current().leases.generation);
+        self.counters
+            .iter()
+            .all(|worker| worker.leases_settled.get() == generation)
+    }
+
+    /// Free what no worker keeps any more. Call it now and then.
+    pub fn collect(&mut self) {
+        self.snapshot.collect();
+        self.renewals.collect();
+        self.fib.reclaim();
+        self.next_hops.reclaim();
+    }
+
+    /// The newest snapshot.
+    pub fn snapshot(&self) -> &Snapshot {
+        self.snapshot.current()
+    }
+
+    /// What is fixed.
+    pub fn start_parameters(&self) -> &StartParameters {
+        &self.start
+    }
+
+    /// Change what is offered to a router, and have its routes follow: packets without sessions at once, sessions when
+    /// [`Plane::follow_changes`] says so. False where there is no such router.
+    pub fn change_routes(&mut self, router: RouterIndex, change: impl FnOnce(&mut Rib)) -> bool {
+        self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
+    }
+
+    /// The link of an interface is up, or is down: routes by it are used or not, and its own addresses stay. False where that
+    /// was known. Interfaces are up until they are said to be down. Sessions follow when [`Plane::follow_changes`] says so.
+    pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
+        let snapshot = self.snapshot.current();
+        let router = snapshot.router_of(interface);
+        for &(_, table) in snapshot.sources.of(router) {
+            let link = (table, interface, up);
+            self.ribs.set_link(link, &mut self.fib, &mut self.next_hops);
+        }
+        let link = (router, interface, up);
+        let is_news = self.ribs.set_link(link, &mut self.fib, &mut self.next_hops);
+        if is_news
+            && up
+            && let Some(ups) = self.ups.get(usize::from(interface))
+        {
+            ups.fetch_add(1, Ordering::Relaxed);
+        }
+        is_news
+    }
+
+    /// An uplink's gateway, by its interface and its address, is to be used by routes, or is not. False where that was known.
+    pub fn set_gateway(&mut self, gateway: (InterfaceIndex, sluice_route::Address), up: bool) -> bool {
+        let snapshot = self.snapshot.current();
+        let router = snapshot.router_of(gateway.0);
+        let by_source = snapshot.sources.of(router).iter().map(|&(_, table)| table);
+        by_source.chain([router]).fold(false, |is_news, table| {
+            let change = (gateway, up);
+            is_news | self.ribs.set_gateway(table, change, &mut self.fib, &mut self.next_hops)
+        })
+    }
+
+    /// What is offered to the routers.
+    pub fn ribs(&self) -> &Ribs {
+        &self.ribs
+    }
+
+    /// The routes.
+    pub fn fib(&self) -> &Fib {
+        &self.fib
+    }
+
+    /// What routes lead to.
+    pub fn next_hops(&self) -> &NextHopKeeper {
+        &self.next_hops
+    }
+
+    /// Neighbours, to be listed.
+    pub fn neighbours(&self) -> &Arc<Neighbours> {
+        &self.neighbours
+    }
+
+    /// Packets that wait for neighbours.
+    pub fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
+    /// Counters by worker.
+    pub fn counters(&self) -> &[Arc<WorkerCounters>] {
+        &self.counters
+    }
+}
+
+/// What each router may learn.
+fn set_quotas(ribs: &mut Ribs, snapshot: &Snapshot) {
+    for (number, router) in (0..).zip(&snapshot.routers) {
+        ribs.set_quota(number, router.quotas.routes);
+    }
+}

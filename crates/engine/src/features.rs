@@ -1,0 +1,15 @@
+//! What nodes need beside sessions and routes.
+
+pub mod announcements;
+pub mod applications;
+pub mod context;
+pub mod creation;
+pub mod filter;
+pub mod input_filter;
+pub mod inspection;
+pub mod mss;
+pub mod pending_syns;
+pub mod pool_migration;
+pub mod punt;
+pub mod redirect;
+pub mod virtual_reassembly;

@@ -1,0 +1,377 @@
+//! Applications of sessions: what a record keeps of its session's, what a commit says about them, and what a worker finds
+//! them out with.
+//!
+//! A worker looks at the first packets of a session, in a pool of its own. What the record keeps meanwhile is where; what it
+//! keeps then is the result, which goes along where its shard goes. Before a shard leaves its worker, all of it that is
+//! being looked at is given up, so that no record says where in another worker's pool.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use sluice_inspect::applications::{Applications, Capacity, Counters, Error, FlowState, Guess, Names, Pair};
+use sluice_table::flow::RecordIndex;
+use sluice_wire::Direction;
+use sluice_wire::ipv4::protocol::{ICMP, ICMPV6};
+
+use crate::packet::counters::WorkerCounters;
+
+/// What is known of a session's application.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Application {
+    /// Nothing, and nobody asks.
+    #[default]
+    Nothing,
+    /// It will be looked for, from the next packet on.
+    Wanted,
+    /// It is looked for.
+    Sought(PendingIndex),
+    /// It was looked for: what was found. Both numbers are 0 where nothing was.
+    Known(Pair),
+}
+
+/// A place in the pool of its worker, and which use of the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingIndex(u32);
+
+/// Sessions that a worker looks at, at most: what a record's number leaves.
+pub const MAX_PENDING: u32 = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 20;
+const SERIAL_BITS: u32 = 30 - SLOT_BITS;
+
+/// What a record's number is, in its two highest bits.
+const KIND: u32 = 30;
+const PENDING: u32 = 1;
+const KNOWN: u32 = 2;
+const WANTED: u32 = 3;
+
+impl Application {
+    /// As a record keeps it.
+    #[inline(always)]
+    pub fn from_bits(bits: u32) -> Self {
+        let rest = bits & ((1 << KIND) - 1);
+        match bits >> KIND {
+            PENDING => Self::Sought(PendingIndex(rest)),
+            WANTED => Self::Wanted,
+            KNOWN => Self::Known(Pair {
+                master: (rest >> 15) as u16,
+                application: (rest & 0x7fff) as u16,
+            }),
+            _ => Self::Nothing,
+        }
+    }
+
+    /// As a record keeps it. nDPI's numbers have less than 15 bits.
+    pub fn bits(self) -> u32 {
+        match self {
+            Self::Nothing => 0,
+            Self::Wanted => WANTED << KIND,
+            Self::Sought(PendingIndex(place)) => PENDING << KIND | place,
+            Self::Known(Pair { master, application }) => {
+                KNOWN << KIND | u32::from(master & 0x7fff) << 15 | u32::from(application & 0x7fff)
+            }
+        }
+    }
+
+    /// Whether packets are looked at for it.
+    #[inline(always)]
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Wanted | Self::Sought(_))
+    }
+}
+
+/// What a commit says.
+#[derive(Clone, Debug)]
+pub struct IdentificationSettings {
+    /// By interface: the applications of sessions that come or go by it are looked for.
+    pub interfaces: Vec<bool>,
+    /// What they are called.
+    pub names: Arc<Names>,
+    /// Numbers of ICMP and ICMPv6, which nobody has to look for.
+    icmp: [u16; 2],
+}
+
+impl IdentificationSettings {
+    /// By these interfaces.
+    pub fn new(interfaces: Vec<bool>, names: Arc<Names>) -> Self {
+        Self {
+            interfaces,
+            icmp: ["ICMP", "ICMPV6"].map(|name| names.number(name).unwrap_or_default()),
+            names,
+        }
+    }
+
+    /// Whether the applications of an interface's sessions are looked for.
+    #[inline(always)]
+    pub fn is_on(&self, interface: u16) -> bool {
+        self.interfaces.get(interface as usize).is_some_and(|&on| on)
+    }
+
+    /// What the protocol alone says.
+    pub fn of_protocol(&self, protocol: u8) -> Option<Pair> {
+        let application = match protocol {
+            ICMP => self.icmp[0],
+            ICMPV6 => self.icmp[1],
+            _ => return None,
+        };
+        Some(Pair { master: 0, application })
+    }
+}
+
+/// A session that is looked at: shard, family, record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdentifiedSession {
+    /// Its shard.
+    pub shard: u16,
+    /// IPv6.
+    pub six: bool,
+    /// Its record.
+    pub index: RecordIndex,
+}
+
+/// What a packet has said of its session's application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdentificationResult {
+    /// What is known by now.
+    pub pair: Pair,
+    /// It was not known before.
+    pub is_new: bool,
+    /// It stays so: nothing is looked at any more.
+    pub is_over: bool,
+}
+
+#[derive(Clone, Copy)]
+struct PendingSession {
+    flow: FlowState,
+    whose: IdentifiedSession,
+    pair: Pair,
+}
+
+struct Pool {
+    applications: Applications,
+    /// By slot of a flow's state.
+    sought: Box<[Option<PendingSession>]>,
+}
+
+/// What a worker finds applications out with, where it does.
+#[derive(Default)]
+pub struct Identification(Option<RefCell<Box<Pool>>>);
+
+impl std::fmt::Debug for Identification {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recognition").finish_non_exhaustive()
+    }
+}
+
+impl Identification {
+    /// All that it takes is allocated here, on the control thread.
+    pub fn new(capacity: Capacity) -> Result<Self, Error> {
+        let capacity = Capacity {
+            flows: capacity.flows.min(MAX_PENDING),
+            ..capacity
+        };
+        Ok(Self(Some(RefCell::new(Box::new(Pool {
+            applications: Applications::new(capacity)?,
+            sought: vec![None; capacity.flows as usize].into(),
+        })))))
+    }
+
+    /// Begin to look at a session; none where there is no place left.
+    pub fn open(&self, whose: IdentifiedSession, counters: &WorkerCounters) -> Option<PendingIndex> {
+        let pool = &mut *self.0.as_ref()?.borrow_mut();
+        let flow = pool.applications.open();
+        counters.count_applications(pool.applications.counters());
+        let flow = flow?;
+        *pool.sought.get_mut(flow.slot() as usize)? = Some(PendingSession {
+            flow,
+            whose,
+            pair: Pair::default(),
+        });
+        counters.applications_sought.add(1);
+        Some(place(flow))
+    }
+
+    /// A packet of a session, from its IP header on.
+    pub fn inspect(
+        &self,
+        place: PendingIndex,
+        packet: &[u8],
+        direction: Direction,
+        now: u64,
+        counters: &WorkerCounters,
+    ) -> Option<IdentificationResult> {
+        let pool = &mut *self.0.as_ref()?.borrow_mut();
+        let sought = pool.get(place)?;
+        let before = sought.pair;
+        let guess = pool
+            .applications
+            .packet(sought.flow, packet, direction, now / NANOSECONDS_PER_MILLISECOND);
+        let (pair, is_over) = match guess {
+            Guess::Unknown => (before, false),
+            Guess::Application {
+                master,
+                application,
+                done,
+            } => (Pair { master, application }, done),
+            Guess::GivenUp => (before, true),
+        };
+        match is_over {
+            true => pool.forget(place, pair, counters),
+            false => pool.keep(place, pair),
+        }
+        Some(IdentificationResult {
+            pair,
+            is_new: pair != before,
+            is_over,
+        })
+    }
+
+    /// A session is looked at no longer: what it is by what was seen until now.
+    pub fn give_up(&self, place: PendingIndex, counters: &WorkerCounters) -> Pair {
+        let Some(pool) = &self.0 else { return Pair::default() };
+        let pool = &mut *pool.borrow_mut();
+        let Some(sought) = pool.get(place) else {
+            return Pair::default();
+        };
+        let pair = match pool.applications.give_up(sought.flow) {
+            Guess::Application {
+                master, application, ..
+            } => Pair { master, application },
+            Guess::Unknown | Guess::GivenUp => sought.pair,
+        };
+        pool.forget(place, pair, counters);
+        pair
+    }
+
+    /// What is known of a session by now; none where nothing is, or nobody asks.
+    pub fn known(&self, application: Application) -> Option<Pair> {
+        match application {
+            Application::Known(pair) => Some(pair),
+            Application::Sought(place) => {
+                let sought = self.0.as_ref()?.borrow().get(place)?;
+                Some(sought.pair).filter(|pair| *pair != Pair::default())
+            }
+            Application::Nothing | Application::Wanted => None,
+        }
+    }
+
+    /// Sessions of a shard that are looked at, from a slot on: the next one, and the slot behind it.
+    pub fn next_of(&self, shard: u16, from: usize) -> Option<(IdentifiedSession, PendingIndex, usize)> {
+        let pool = self.0.as_ref()?.borrow();
+        let mut rest = pool.sought.iter().enumerate().skip(from);
+        rest.find_map(|(slot, sought)| {
+            let sought = sought.filter(|sought| sought.whose.shard == shard)?;
+            Some((sought.whose, place(sought.flow), slot + 1))
+        })
+    }
+
+    /// Whether there is anything to find applications out with.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
+
+impl Pool {
+    fn get(&self, PendingIndex(bits): PendingIndex) -> Option<PendingSession> {
+        let sought = *self.sought.get((bits & (MAX_PENDING - 1)) as usize)?;
+        sought.filter(|sought| place(sought.flow) == PendingIndex(bits))
+    }
+
+    fn keep(&mut self, PendingIndex(bits): PendingIndex, pair: Pair) {
+        if let Some(Some(sought)) = self.sought.get_mut((bits & (MAX_PENDING - 1)) as usize) {
+            sought.pair = pair;
+        }
+    }
+
+    fn forget(&mut self, PendingIndex(bits): PendingIndex, pair: Pair, counters: &WorkerCounters) {
+        if let Some(sought) = self.sought.get_mut((bits & (MAX_PENDING - 1)) as usize) {
+            *sought = None;
+        }
+        counters.applications_sought.remove(1);
+        counters.count_application(pair.application);
+        counters.count_applications(self.applications.counters());
+    }
+}
+
+fn place(flow: FlowState) -> PendingIndex {
+    let serial = flow.serial() & ((1 << SERIAL_BITS) - 1);
+    PendingIndex(serial << SLOT_BITS | flow.slot())
+}
+
+/// What becomes of sessions whose applications are looked for, by the names of [`Counters`].
+pub fn outcomes(counters: &Counters) -> [u64; OUTCOMES.len()] {
+    [
+        counters.opened,
+        counters.found,
+        counters.guessed,
+        counters.unknown,
+        counters.refused,
+        counters.short_of_memory,
+    ]
+}
+
+/// Names of [`fates`], and what they mean.
+pub const OUTCOMES: [(&str, &str); 6] = [
+    ("opened", "sessions that were looked at"),
+    ("found", "sessions whose application their packets told"),
+    (
+        "guessed",
+        "sessions whose application was guessed by addresses and ports",
+    ),
+    ("unknown", "sessions whose application stayed unknown"),
+    ("refused", "sessions that were not looked at, as too many others were"),
+    ("short-of-memory", "sessions given up because nDPI's memory ran short"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn application_comes_out_of_a_record_as_it_went_in() {
+        let pair = |master, application| Application::Known(Pair { master, application });
+        for application in [
+            Application::Nothing,
+            Application::Wanted,
+            Application::Sought(PendingIndex(0)),
+            Application::Sought(PendingIndex((1 << KIND) - 1)),
+            pair(0, 0),
+            pair(91, 126),
+            pair(0x7fff, 0x7fff),
+        ] {
+            assert_eq!(application, Application::from_bits(application.bits()));
+        }
+        assert_eq!(0, Application::Nothing.bits());
+    }
+
+    #[test]
+    fn place_of_a_session_that_was_given_up_is_nobodys() {
+        let recognition = Identification::new(Capacity {
+            flows: 1,
+            memory: 1 << 16,
+            ..Capacity::default()
+        })
+        .unwrap();
+        let counters = WorkerCounters::new(0, 0);
+        let whose = |shard| IdentifiedSession {
+            shard,
+            six: false,
+            index: RecordIndex(7),
+        };
+        let first = recognition.open(whose(1), &counters).unwrap();
+        assert_eq!(None, recognition.open(whose(2), &counters));
+        assert_eq!(Some((whose(1), first, 1)), recognition.next_of(1, 0));
+        assert_eq!(None, recognition.next_of(2, 0));
+        assert_eq!(Pair::default(), recognition.give_up(first, &counters));
+        let second = recognition.open(whose(2), &counters).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(None, recognition.inspect(first, &[], Direction::Forward, 0, &counters));
+        assert_eq!(None, recognition.known(Application::Sought(first)));
+        assert_eq!(
+            [2, 0, 0, 1, 1, 0],
+            counters.applications.each_ref().map(|counter| counter.get())
+        );
+        assert_eq!(1, counters.applications_sought.get());
+    }
+}

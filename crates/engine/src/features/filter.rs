@@ -1,0 +1,472 @@
+//! The packet filter between route and translation of the source: what rules look at, taken from packets, and what they say.
+//!
+//! With sessions, `decide` asks about the first packet of each flow; without, `forward` asks about every packet, and `decide`
+//! about the first one of those that are translated.
+
+use arrayvec::ArrayVec;
+use sluice_filter::{
+    Address, By, Fate, Field, Filter, Filters, Header, Known, Marking, Range, Reason as Denied, Rule, Verdict, With,
+};
+use sluice_nat::Tuple;
+use sluice_nat::rule::{Changed, Prefix};
+use sluice_nat::sites::outer;
+use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
+use sluice_wire::layers::{Flags, Fragment, Layers};
+use sluice_wire::tcp::flag::SYN;
+use sluice_wire::{Direction, ethernet};
+
+use crate::features::applications::Identification;
+use crate::features::context::{NodeContext, OutputContext};
+use crate::features::input_filter;
+use crate::packet::batch::{AdjacencyIndex, IcmpError, Meta, put};
+use crate::packet::io::{BURST_BUFFERS, WorkerIndex};
+use crate::packet::reason::Reason;
+use crate::session::family::{Family, Session};
+use crate::snapshot::Snapshot;
+use crate::snapshot::forwarding::ForwardingState;
+use crate::snapshot::tunnels::TunnelKind;
+
+/// What has become of a packet that does not pass: what its sender is told, and why.
+pub type Rejection = (Option<IcmpError>, Reason);
+
+/// What rules say of a packet that they do not simply let pass.
+#[derive(Clone, Copy)]
+pub enum Exception {
+    /// It passes, and makes no session.
+    Untracked,
+    /// It does not pass.
+    Refused(Rejection),
+}
+
+/// The packets of a batch that are asked about, each with its place in a list.
+pub struct FilterQueries<F: Family> {
+    headers: ArrayVec<Header<F::Number>, BURST_BUFFERS>,
+    places: ArrayVec<u8, BURST_BUFFERS>,
+}
+
+impl<F: Family> Default for FilterQueries<F> {
+    fn default() -> Self {
+        Self {
+            headers: ArrayVec::new(),
+            places: ArrayVec::new(),
+        }
+    }
+}
+
+impl<F: Family> FilterQueries<F> {
+    /// Ask about the packet at a place.
+    #[inline(always)]
+    pub fn push(&mut self, place: usize, header: Header<F::Number>) {
+        put(&mut self.headers, header);
+        put(&mut self.places, place as u8);
+    }
+
+    /// Those that do not pass, or make no session, by their places; `marked` is told for which rules set anything.
+    pub fn exceptions(
+        &self,
+        filters: &Filters,
+        ctx: &NodeContext<'_, '_>,
+        mut marked: impl FnMut(usize, Marking),
+    ) -> ArrayVec<(usize, Exception), BURST_BUFFERS> {
+        let mut fates = [Fate::PASS; BURST_BUFFERS];
+        let fates = &mut fates[..self.headers.len()];
+        let asking = (ctx.own as usize, ctx.now.nanoseconds);
+        F::filter(filters).decide_marking(&self.headers, fates, &filters.counters, asking, |number, marking| {
+            self.places
+                .get(number)
+                .into_iter()
+                .for_each(|&place| marked(place.into(), marking));
+        });
+        let fates = self.places.iter().zip(&self.headers).zip(fates);
+        fates
+            .filter_map(|((&place, header), fate)| {
+                let exception = match fate.verdict {
+                    Verdict::AcceptUntracked => Exception::Untracked,
+                    _ => Exception::Refused(rejection_of(header, *fate)?),
+                };
+                Some((place.into(), exception))
+            })
+            .collect()
+    }
+}
+
+/// Ask about a single packet: what has become of it if it does not pass. What waits for a neighbour comes again, and counts
+/// then; what won't pass need not wait.
+pub fn query<F: Family>(
+    exit: &OutputContext<'_>,
+    header: &Header<F::Number>,
+    waits: bool,
+    now: u64,
+) -> Result<(), Rejection> {
+    let context = header.get(Field::Context);
+    let Some(filters) = exit.snapshot.filter_of(context) else {
+        return Ok(());
+    };
+    let filter = F::filter(filters);
+    if waits && would_pass::<F>(filter, header) {
+        return Ok(());
+    }
+    query_filter::<F>((filters, filter), header, exit.own, now)
+}
+
+/// Ask some of a filter's rules about a single packet.
+pub fn query_filter<F: Family>(
+    (filters, filter): (&Filters, &Filter<F::Number>),
+    header: &Header<F::Number>,
+    worker: WorkerIndex,
+    now: u64,
+) -> Result<(), Rejection> {
+    let mut fates = [Fate::PASS];
+    let headers = core::slice::from_ref(header);
+    filter.decide(headers, &mut fates, &filters.counters, worker as usize, now);
+    rejection_of(header, fates[0]).map_or(Ok(()), Err)
+}
+
+/// None where a packet passes.
+#[inline]
+fn rejection_of<A: Address>(header: &Header<A>, fate: Fate) -> Option<Rejection> {
+    let reason = match (fate.verdict, fate.by) {
+        (Verdict::Accept | Verdict::AcceptUntracked, _) => return None,
+        (_, By::Application(_)) => Denied::Application,
+        (_, By::Limit(_)) => Denied::Limited,
+        (_, By::Default) => Denied::Default,
+        (Verdict::Reject(_), _) => Denied::Rejected,
+        (Verdict::Drop, _) => Denied::Denied,
+    };
+    // A later fragment has no header that a reset could answer.
+    let is_segment =
+        header.get(Field::Protocol) == u32::from(TCP) && header.get(Field::Fragment) != Fragment::Later as u32;
+    let complaint = match fate.verdict {
+        Verdict::Reject(with) => Some(error_of(with, is_segment)),
+        Verdict::Accept | Verdict::AcceptUntracked | Verdict::Drop => None,
+    };
+    Some((complaint, reason.into()))
+}
+
+/// What the sender of a packet is told, which a reset answers where it is a TCP segment.
+fn error_of(with: With, is_segment: bool) -> IcmpError {
+    match with {
+        With::Reset if is_segment => IcmpError::Reset,
+        With::Reset | With::PortUnreachable => IcmpError::PortUnreachable,
+        With::Prohibited => IcmpError::Prohibited,
+    }
+}
+
+/// What becomes of a packet of a session that a rule about its application refuses.
+pub fn denied(with: Option<With>, layers: &Layers) -> Rejection {
+    let is_segment = layers.protocol == TCP && layers.fragment != Fragment::Later;
+    // No error is told about an error (RFC 1122, 3.2.2).
+    let with = with.filter(|_| !layers.flags.has(Flags::ICMP_ERROR));
+    (with.map(|with| error_of(with, is_segment)), Denied::Application.into())
+}
+
+/// What is known of a session's application, as rules take it.
+pub fn known_application<F: Family>(session: &F::Session, recognition: &Identification) -> Option<Known> {
+    let application = session.application();
+    let pair = recognition.known(application)?;
+    Some(Known {
+        master: pair.master,
+        application: pair.application,
+        is_all: !application.is_open(),
+    })
+}
+
+/// Whether a rule about applications refuses a session of which this is known, and what its senders are told. One that comes
+/// back was asked about on its way in, and a bridge asks no rules. With a time in nanoseconds, rules count
+/// the session, and `marked` is told what they set.
+pub fn rejects_application<F: Family>(
+    snapshot: &Snapshot,
+    paths: &ForwardingState,
+    (session, mark): (&F::Session, u32),
+    known: Option<Known>,
+    counting: Option<u64>,
+    marked: impl FnOnce(Marking),
+) -> Option<Option<With>> {
+    let filters = snapshot.filter_of(session.forward().context());
+    let filters = filters.filter(|filters| filters.applications)?;
+    let (known, hop) = (known?, session.adjacency(Direction::Forward));
+    if hop.is_bridge() || hop == AdjacencyIndex::HAIRPIN {
+        return None;
+    }
+    let (filter, header) = (
+        F::filter(filters),
+        session_header::<F>(snapshot, paths, (session, mark)),
+    );
+    let refused = |fate: Fate| match (fate.verdict, fate.by) {
+        (Verdict::Drop, By::Application(_) | By::Limit(_)) => Some(None),
+        (Verdict::Reject(with), By::Application(_)) => Some(Some(with)),
+        _ => None,
+    };
+    let would = refused(filter.would_as(&header, Some(known)));
+    match counting {
+        // What more may be known of is counted then.
+        Some(now) if known.is_all || would.is_some() => {
+            let (fate, marking) = filter.decide_as(&header, known, &filters.counters, now);
+            marked(marking);
+            refused(fate)
+        }
+        _ => would,
+    }
+}
+
+/// Whether the first packet of a flow would pass now. It is not counted.
+pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Number>) -> bool {
+    filter.would(header).verdict.passes()
+}
+
+/// Whether the flow of a session with a mark would pass now, as its first packet came, but for what rules about its application say.
+#[inline]
+pub fn passes<F: Family>(
+    snapshot: &Snapshot,
+    paths: &ForwardingState,
+    filters: &Filters,
+    session: (&F::Session, u32),
+    known: Option<Known>,
+) -> bool {
+    let header = session_header::<F>(snapshot, paths, session);
+    match session.0.adjacency(Direction::Forward) {
+        AdjacencyIndex::LOCAL => query_gateway::<F>(filters, header).verdict.passes(),
+        _ => may_begin(F::filter(filters).would_as(&header, known)),
+    }
+}
+
+/// Whether the flow of a session without a mark, and of no known application, would get a session now.
+pub fn is_tracked<F: Family>(
+    snapshot: &Snapshot,
+    paths: &ForwardingState,
+    filters: &Filters,
+    session: &F::Session,
+) -> bool {
+    let fate = F::filter(filters).would(&session_header::<F>(snapshot, paths, (session, 0)));
+    may_begin(fate) && fate.verdict != Verdict::AcceptUntracked
+}
+
+/// Whether a flow passes but for what rules about its application refuse.
+pub fn may_begin(fate: Fate) -> bool {
+    fate.verdict.passes() || matches!(fate.by, By::Application(_))
+}
+
+/// What would become of a flow to the gateway itself.
+pub fn query_gateway<F: Family>(filters: &Filters, header: Header<F::Number>) -> Fate {
+    F::gateway_filter(filters).map_or(Fate::PASS, |filter| filter.would(&input_filter::header(header)))
+}
+
+/// What rules look at of a session's first packet.
+fn session_header<F: Family>(
+    snapshot: &Snapshot,
+    paths: &ForwardingState,
+    (session, mark): (&F::Session, u32),
+) -> Header<F::Number> {
+    let first = Meta {
+        interface: session.interface(),
+        ..Meta::default()
+    };
+    let outgoing = session.adjacency(Direction::Forward).interface() as u16;
+    let header = first_header::<F>(
+        snapshot,
+        &first,
+        session.protocol(),
+        &translated::<F>(session),
+        outgoing,
+    );
+    let back = session.adjacency(Direction::Reverse);
+    with_macs(snapshot, header.with_mark(mark), || {
+        macs_from(snapshot, paths, session.interface(), back)
+    })
+}
+
+/// The MAC addresses of a header, as numbers of those that rules name; nothing is asked where they name none.
+#[inline(always)]
+pub fn with_macs<A: Address>(
+    snapshot: &Snapshot,
+    header: Header<A>,
+    macs: impl FnOnce() -> Option<[[u8; 6]; 2]>,
+) -> Header<A> {
+    let stations = snapshot.filter.as_deref().map(|filters| &filters.stations);
+    match stations.filter(|stations| !stations.is_empty()) {
+        Some(stations) => match macs() {
+            Some([source, destination]) => header
+                .with(Field::SourceMac, stations.number(source))
+                .with(Field::DestinationMac, stations.number(destination)),
+            None => header,
+        },
+        None => header,
+    }
+}
+
+/// Source and destination MAC address of a frame; none where a tunnel brought the bare datagram.
+pub fn macs_of(frame: &[u8], layers: &Layers) -> Option<[[u8; 6]; 2]> {
+    let has_frame = usize::from(layers.l3) >= ethernet::LENGTH;
+    let macs = [ethernet::SOURCE.read(frame), ethernet::DESTINATION.read(frame)];
+    (has_frame && macs[0] != [0; 6]).then_some(macs)
+}
+
+/// The MAC addresses of frames by which the packets of a session come in that is known by its hops alone: of the neighbour that
+/// its answers go to, and of the interface.
+pub fn macs_from(
+    snapshot: &Snapshot,
+    paths: &ForwardingState,
+    interface: u16,
+    back: AdjacencyIndex,
+) -> Option<[[u8; 6]; 2]> {
+    let interface = snapshot.interface(interface)?;
+    let is_bare = interface
+        .tunnel
+        .is_some_and(|tunnel| !matches!(tunnel.kind, TunnelKind::Vxlan(_)));
+    let neighbour = back.has_neighbour().then(|| paths.mac(back)).flatten();
+    (!is_bare).then_some([neighbour.unwrap_or_default(), interface.mac])
+}
+
+/// The tuple of a session's first packet, with its destination as translated.
+#[inline(always)]
+fn translated<F: Family>(session: &F::Session) -> F::Tuple {
+    let (forward, reverse) = (session.forward(), session.reverse());
+    F::Tuple::new(
+        forward.source(),
+        reverse.source(),
+        forward.source_port(),
+        reverse.source_port(),
+        forward.context(),
+    )
+}
+
+/// Where single rules of the filter have changed in the last generations, where there is one and as far as it is known.
+#[inline(always)]
+pub fn changed<F: Family>(snapshot: &Snapshot, generations: u32) -> Option<Option<&Changed>> {
+    let changes = &snapshot.filter_changes[usize::from(F::IS_V6)];
+    snapshot.filter.is_some().then(|| changes.since(generations))
+}
+
+/// Whether single rules of the filter have changed for a session. A no is certain.
+#[inline(always)]
+pub fn may_concern<F: Family>(changed: Option<&Changed>, session: &F::Session) -> bool {
+    changed.is_none_or(|changed| changed.may_concern(session.forward().source(), session.reverse().source()))
+}
+
+/// A rule has changed: mark the shorter one of where its packets come from and where they go.
+pub fn mark<F: Family>(changed: &mut Changed, rule: &Rule<F::Number>) {
+    let bits = <F::Address as sluice_nat::Address>::BITS;
+    let prefix = |range: &Range<F::Number>| {
+        let (first, last): (u128, u128) = (range.first.into(), range.last.into());
+        let differ = 128 - (first ^ last).leading_zeros();
+        let address = first.checked_shr(differ).unwrap_or(0).checked_shl(differ).unwrap_or(0);
+        Prefix {
+            address: sluice_nat::Address::from_number(address),
+            length: bits - differ as u8,
+        }
+    };
+    let (source, destination): (Prefix<F::Address>, Prefix<F::Address>) =
+        (prefix(&rule.source), prefix(&rule.destination));
+    if source.length >= destination.length {
+        changed.source(source);
+    } else {
+        changed.destination(destination);
+    }
+}
+
+/// What rules look at, of a packet that leaves by an interface. `tuple` has its destination as translated.
+#[inline]
+pub fn header<F: Family>(
+    snapshot: &Snapshot,
+    meta: &Meta,
+    frame: &[u8],
+    tuple: &F::Tuple,
+    outgoing: u16,
+) -> Header<F::Number> {
+    let layers = &meta.layers;
+    let service = service::<F>(layers, frame);
+    let header = start::<F>(snapshot, meta, tuple, layers.protocol, outgoing)
+        .with(Field::Fragment, layers.fragment as u32)
+        .with(Field::Dscp, service >> 2)
+        .with(Field::Ecn, service & 3)
+        .with(Field::Length, layers.end.saturating_sub(layers.l3).into());
+    let mut header = with_macs(snapshot, header, || macs_of(frame, layers));
+    // Later fragments have none, unless they are known from their first one.
+    let later = layers.fragment == Fragment::Later;
+    match layers.protocol {
+        TCP | UDP if !later || (tuple.source_port(), tuple.destination_port()) != (0, 0) => {
+            header = header
+                .with(Field::SourcePort, tuple.source_port().into())
+                .with(Field::DestinationPort, tuple.destination_port().into());
+            if layers.protocol == TCP && !later {
+                header = header.with(Field::Flags, layers.tcp_flags.into());
+            }
+        }
+        protocol if protocol == icmp::<F>() && !later => {
+            let message = frame
+                .get(layers.l4 as usize..)
+                .and_then(|message| message.first_chunk());
+            if let Some(&[kind, code]) = message {
+                header = header.with(Field::Message, u16::from_be_bytes([kind, code]).into());
+            }
+        }
+        _ => {}
+    }
+    header
+}
+
+/// The same of the first packet of a flow that is known by its tuple alone, as if it were plain: whole, a SYN over TCP, an
+/// echo request over ICMP.
+pub fn first_header<F: Family>(
+    snapshot: &Snapshot,
+    meta: &Meta,
+    protocol: u8,
+    tuple: &F::Tuple,
+    outgoing: u16,
+) -> Header<F::Number> {
+    let header =
+        start::<F>(snapshot, meta, tuple, protocol, outgoing).with(Field::Length, if F::IS_V6 { 60 } else { 40 });
+    match protocol {
+        TCP | UDP => {
+            let header = header
+                .with(Field::SourcePort, tuple.source_port().into())
+                .with(Field::DestinationPort, tuple.destination_port().into());
+            if protocol == TCP {
+                header.with(Field::Flags, SYN.into())
+            } else {
+                header
+            }
+        }
+        ICMP if !F::IS_V6 => header.with(Field::Message, 8 << 8),
+        ICMPV6 if F::IS_V6 => header.with(Field::Message, 128 << 8),
+        _ => header,
+    }
+}
+
+/// The protocol whose messages are of this family.
+const fn icmp<F: Family>() -> u8 {
+    if F::IS_V6 { ICMPV6 } else { ICMP }
+}
+
+/// What does not depend on the packet itself.
+#[inline(always)]
+fn start<F: Family>(
+    snapshot: &Snapshot,
+    meta: &Meta,
+    tuple: &F::Tuple,
+    protocol: u8,
+    outgoing: u16,
+) -> Header<F::Number> {
+    let header = Header::new(F::number(tuple.source()), F::number(tuple.destination()))
+        .with(Field::Protocol, protocol.into())
+        .with(Field::Incoming, meta.interface.into())
+        .with(Field::Outgoing, outgoing.into())
+        .with(Field::Context, outer(tuple.context()));
+    let tag = snapshot
+        .interface(meta.interface)
+        .and_then(|interface| interface.tags.first());
+    tag.map_or(header, |tag| header.with(Field::Vlan, tag.id().into()))
+}
+
+/// IPv4's second byte, IPv6's traffic class: 6 bits of the code point, and 2 of congestion.
+#[inline(always)]
+fn service<F: Family>(layers: &Layers, frame: &[u8]) -> u32 {
+    let bytes = frame
+        .get(layers.l3 as usize..)
+        .and_then(|datagram| datagram.first_chunk());
+    let Some(&[first, second]) = bytes else { return 0 };
+    match F::IS_V6 {
+        true => u32::from(u16::from_be_bytes([first, second]) >> 4 & 0xff),
+        false => second.into(),
+    }
+}

@@ -1,0 +1,199 @@
+//! Packets to the gateway itself, as rules of the filter with `out = "gateway"` see them.
+//!
+//! They have no session: of a flow that a rule has let in, and of one that the gateway's own host has begun, there is an entry in
+//! [`LocalFlows`], and its packets pass without being asked about, whether or not what is forwarded is asked about by session.
+
+mod flows;
+
+use sluice_filter::{Field, Filter, Filters, Header, NONE, Reason as Denied};
+use sluice_nat::{TimeoutClass, Tuple};
+use sluice_wire::ipv4::protocol::{TCP, UDP, is_icmp};
+use sluice_wire::layers::{Class, Flags, Fragment, Layers};
+use sluice_wire::tcp::flag::{ACK, RST, SYN};
+
+pub use flows::GatewayFlows;
+
+use crate::features::context::NodeContext;
+use crate::features::creation::is_first_segment;
+use crate::features::filter::{self, Rejection};
+use crate::packet::batch::Meta;
+use crate::session::family::{Family, V4, V6};
+use crate::snapshot::Snapshot;
+
+/// What rules are asked about a packet to the gateway itself.
+pub fn header<A: sluice_filter::Address>(header: Header<A>) -> Header<A> {
+    header.with(Field::Outgoing, NONE)
+}
+
+/// Whether rules are about packets to the gateway itself that come in by an interface.
+#[inline]
+pub fn has_rules(snapshot: &Snapshot, interface: u16) -> bool {
+    snapshot.local_flows.is_some()
+        && snapshot
+            .interface(interface)
+            .and_then(|interface| snapshot.filter_of(interface.context))
+            .is_some_and(|filters| filters.gateway.is_some())
+}
+
+/// What has become of a packet to the gateway itself if it does not pass. A fragment is one that knows its ports.
+pub fn admit(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> Result<(), Rejection> {
+    match meta.layers.class {
+        Class::Ipv6 => admit_of::<V6>(ctx, meta, frame),
+        _ => admit_of::<V4>(ctx, meta, frame),
+    }
+}
+
+fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> Result<(), Rejection> {
+    let (snapshot, layers) = (ctx.snapshot, &meta.layers);
+    let context = snapshot.context(meta, frame);
+    let (Some(filters), Some(flows)) = (snapshot.filter_of(context), snapshot.local_flows.as_deref()) else {
+        return Ok(());
+    };
+    let Some(filter) = F::gateway_filter(filters) else {
+        return Ok(());
+    };
+    let key = F::key(layers, frame, context);
+    let datagram = || datagram::<F>(ctx, meta, F::tuple(&key));
+    if layers.fragment == Fragment::Later {
+        // It shares what became of the first one, which alone says what the datagram is about.
+        return match flows.datagrams.is_known(datagram(), ctx.now, DATAGRAM) {
+            true => Ok(()),
+            false => Err((None, Denied::Fragment.into())),
+        };
+    }
+    admit_whole::<F>(ctx, meta, frame, &key, (filters, filter, flows))?;
+    if layers.fragment == Fragment::First {
+        flows.datagrams.note(datagram(), ctx.now, snapshot.generation);
+    }
+    Ok(())
+}
+
+/// The hash of a datagram that comes in fragments. Of one to a group nobody has found out its number: of those later fragments
+/// share what became of the last first one between their ends.
+fn datagram<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, tuple: &F::Tuple) -> u64 {
+    let ends = F::Tuple::new(tuple.source(), tuple.destination(), 0, 0, tuple.context());
+    let hash = F::hash_one(ctx.hasher, &F::make_key(ends, meta.layers.protocol));
+    hash ^ u64::from(meta.identification).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Seconds that later fragments may come behind their first one (RFC 791 says 15, Linux waits 30).
+const DATAGRAM: u32 = 30;
+
+fn admit_whole<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    meta: &Meta,
+    frame: &[u8],
+    key: &F::Key,
+    (filters, filter, flows): (&Filters, &Filter<F::Number>, &GatewayFlows),
+) -> Result<(), Rejection> {
+    let (snapshot, layers) = (ctx.snapshot, &meta.layers);
+    let is_error = layers.flags.has(Flags::ICMP_ERROR);
+    let flow = match is_error {
+        true => F::quoted(layers, frame, F::tuple(key).context(), false).ok(),
+        false => Some(*key),
+    };
+    let generation = snapshot.generation;
+    if let Some(flow) = flow
+        && !is_first_segment(layers)
+    {
+        let (hash, seconds) = (F::hash_one(ctx.hasher, &flow), timeout::<F>(snapshot, &flow));
+        let (query, reply) = (layers.flags.has(Flags::ICMP_QUERY), layers.flags.has(Flags::ICMP_REPLY));
+        // Whose request it is that is known by an identifier, the gateway's or the other's, its type says.
+        if (!query || reply) && flows.begun.is_known(hash, ctx.now, seconds) {
+            return Ok(());
+        }
+        match flows
+            .admitted
+            .generation(hash, ctx.now, seconds)
+            .filter(|_| !query || !reply)
+        {
+            Some(known) if known == generation => return Ok(()),
+            Some(_) if would_begin::<F>(snapshot, meta, frame, &flow, filter) => {
+                flows.admitted.note(hash, ctx.now, generation);
+                return Ok(());
+            }
+            _ => {}
+        }
+    }
+    let asked = filter::header::<F>(snapshot, meta, frame, F::tuple(key), 0);
+    filter::query_filter::<F>((filters, filter), &header(asked), ctx.own, ctx.now.nanoseconds)?;
+    if !is_error && layers.tcp_flags & RST == 0 {
+        flows.admitted.note(F::hash_one(ctx.hasher, key), ctx.now, generation);
+    }
+    Ok(())
+}
+
+/// Whether rules would let a flow begin now that they have let in before.
+#[cold]
+fn would_begin<F: Family>(
+    snapshot: &Snapshot,
+    meta: &Meta,
+    frame: &[u8],
+    flow: &F::Key,
+    filter: &Filter<F::Number>,
+) -> bool {
+    let first = filter::first_header::<F>(snapshot, meta, F::protocol(flow), F::tuple(flow), 0);
+    let first = filter::with_macs(snapshot, header(first), || filter::macs_of(frame, &meta.layers));
+    filter::would_pass::<F>(filter, &first)
+}
+
+/// What a router's host sends may begin a flow, whose answers pass without a rule.
+pub fn sent(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
+    if !has_rules(ctx.snapshot, meta.interface) || meta.layers.fragment == Fragment::Later {
+        return;
+    }
+    match meta.layers.class {
+        Class::Ipv6 => sent_of::<V6>(ctx, meta, frame),
+        _ => sent_of::<V4>(ctx, meta, frame),
+    }
+}
+
+fn sent_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
+    let snapshot = ctx.snapshot;
+    let Some(flows) = snapshot.local_flows.as_deref() else {
+        return;
+    };
+    let key = F::key(&meta.layers, frame, snapshot.context(meta, frame));
+    let tuple = F::tuple(&key);
+    if F::is_group(tuple.destination()) || !may_be_of_flow(&meta.layers) {
+        return;
+    }
+    let answers = F::Tuple::new(
+        tuple.destination(),
+        tuple.source(),
+        tuple.destination_port(),
+        tuple.source_port(),
+        tuple.context(),
+    );
+    let answer = F::make_key(answers, F::protocol(&key));
+    let (hash, seconds) = (F::hash_one(ctx.hasher, &answer), timeout::<F>(snapshot, &answer));
+    // What others have begun stays theirs: rules that change are asked about it again.
+    let is_others = !meta.layers.flags.has(Flags::ICMP_QUERY) && flows.admitted.is_known(hash, ctx.now, seconds);
+    if !is_others && may_begin(&meta.layers) {
+        flows.begun.note(hash, ctx.now, snapshot.generation);
+    }
+}
+
+/// Whether a packet that a host sends is one of a flow: errors are about others.
+fn may_be_of_flow(layers: &Layers) -> bool {
+    match is_icmp(layers.protocol) {
+        true => layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY),
+        false => true,
+    }
+}
+
+/// Whether a packet of no known flow is of one that its sender has begun. A connection whose beginning was not seen is: what
+/// rules refuse no host answers, but by a reset or by its half of a handshake.
+fn may_begin(layers: &Layers) -> bool {
+    layers.protocol != TCP || layers.tcp_flags & RST == 0 && layers.tcp_flags & (SYN | ACK) != SYN | ACK
+}
+
+/// Seconds for which a silent flow is known.
+fn timeout<F: Family>(snapshot: &Snapshot, key: &F::Key) -> u32 {
+    snapshot.timeouts.seconds(match F::protocol(key) {
+        TCP => TimeoutClass::TCP_ESTABLISHED,
+        UDP => TimeoutClass::UDP,
+        protocol if is_icmp(protocol) => TimeoutClass::ICMP,
+        _ => TimeoutClass::OTHER,
+    })
+}

@@ -1,0 +1,61 @@
+//! Where packets go whose session is looked at, before anything is written.
+
+use sluice_inspect::Skipped;
+use sluice_table::flow::RecordIndex;
+use sluice_wire::layers::{Flags, Layers};
+use sluice_wire::{Direction, Packet};
+
+use super::InspectState;
+use crate::features::filter;
+use crate::packet::batch::{AdjacencyIndex, Lists, put};
+use crate::packet::counters::WorkerCounters;
+use crate::packet::io::BufferIndex;
+use crate::packet::time::Now;
+use crate::session::family::{Family, Session};
+use crate::snapshot::marks::{Marks, class_of, set_class};
+
+/// Whether a packet is looked at before anything is written: by inspection first, so that an application is known by what it
+/// has let go on, in order. Or it is dropped, as all of its session are. What goes on has the code point that its session has.
+#[inline(never)]
+pub fn divert<F: Family>(
+    slot: BufferIndex,
+    layers: &Layers,
+    (index, direction): (RecordIndex, Direction),
+    session: &mut F::Session,
+    lists: &mut Lists,
+    (now, counters): (Now, &WorkerCounters),
+    (packet, code_points, shard): (&mut Packet<'_>, Option<&Marks>, u16),
+) -> bool {
+    let inspect = session.inspect();
+    let passed = lists.was_inspected(slot);
+    if let InspectState::Denied(with) = inspect {
+        // As long as it goes on it is not to begin anew.
+        if session.refreshes(direction) && !layers.flags.has(Flags::ICMP_ERROR) {
+            session.track_mut().last_seen = now.stamp();
+        }
+        lists.reject(slot, filter::denied(with, layers));
+        return true;
+    }
+    if session.adjacency(direction) == AdjacencyIndex::UNRESOLVED {
+        // It may go nowhere: that is found out first.
+        return false;
+    }
+    if matches!(inspect, InspectState::Wanted | InspectState::Flow(_)) && !passed {
+        put(F::inspects(lists), (slot, index, direction));
+        return true;
+    }
+    if session.application().is_open() && !lists.was_identified(slot) {
+        put(F::identifies(lists), (slot, index, direction));
+        return true;
+    }
+    if inspect == InspectState::Left && !passed {
+        counters.bypass_before(Skipped::Left);
+    }
+    let kept = |code_points: &Marks| class_of(code_points.get::<F>(shard, index));
+    if direction == Direction::Forward
+        && let Some(class) = code_points.and_then(kept)
+    {
+        set_class::<F>(packet.bytes_mut(), layers, class);
+    }
+    false
+}

@@ -1,0 +1,363 @@
+//! Datagrams of inspected sessions, put together from their fragments: the bytes are copied as they come, the fragments wait.
+//!
+//! No byte comes twice: a datagram whose fragments overlap is dropped whole, with what still comes of it, of either family
+//! (RFC 5722; RFC 8200, 4.5). The same fragment once more is dropped alone.
+
+use arrayvec::ArrayVec;
+use sluice_inspect::Reason;
+use sluice_inspect::shares::{Shares, Source};
+use sluice_table::hash::Hasher;
+use sluice_wire::layers::{Class, Layers};
+use sluice_wire::{ipv4, ipv6};
+
+use crate::features::virtual_reassembly::DatagramKey;
+
+/// Fragments of one datagram at most.
+pub const FRAGMENTS: usize = 64;
+
+/// Bytes of the longest datagram.
+const LONGEST: usize = 65_535;
+
+/// How much waits in one worker at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReassemblyLimits {
+    /// Datagrams, each in a buffer of 64 KiB.
+    pub datagrams: usize,
+    /// Bytes of the fragments of all of them.
+    pub bytes: usize,
+    /// How long the fragments of one wait, in nanoseconds.
+    pub patience: u64,
+}
+
+impl Default for ReassemblyLimits {
+    fn default() -> Self {
+        Self {
+            datagrams: 64,
+            bytes: 1 << 20,
+            patience: 2_000_000_000,
+        }
+    }
+}
+
+/// Where a fragment belongs in its datagram's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FragmentSpan<'a> {
+    /// Offset of its first byte.
+    pub from: usize,
+    /// Nothing follows it.
+    pub is_last: bool,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> FragmentSpan<'a> {
+    /// What of a frame is the fragment; none where headers stand between the fragment's and the transport's.
+    pub fn read(layers: &Layers, frame: &'a [u8]) -> Option<Self> {
+        let datagram = layers.datagram(frame);
+        let begin = layers.l4.checked_sub(layers.l3)? as usize;
+        let (from, more) = match layers.class {
+            Class::Ipv4 => {
+                let field = ipv4::Ipv4::new(datagram)?;
+                (field.fragment_offset(), field.fragment() & ipv4::MORE_FRAGMENTS != 0)
+            }
+            Class::Ipv6 => {
+                let at = ipv6::walk(datagram).ok()?.fragment?;
+                if at + ipv6::fragment::LENGTH != begin {
+                    return None;
+                }
+                let field = ipv6::fragment::Fragment::new(datagram.get(at..)?)?;
+                (field.offset(), field.more())
+            }
+            Class::Arp | Class::Other => return None,
+        };
+        let bytes = datagram.get(begin..)?;
+        (from + bytes.len() <= LONGEST).then_some(Self {
+            from,
+            is_last: !more,
+            bytes,
+        })
+    }
+}
+
+/// A fragment that is there.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    from: u16,
+    to: u16,
+    /// None: it is in the hand.
+    ticket: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Fragments are missing.
+    #[default]
+    Gathering,
+    /// What comes of it is dropped.
+    Spoilt(Reason),
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    key: DatagramKey,
+    source: Source,
+    shard: u16,
+    /// Nanosecond at which it is given up.
+    until: u64,
+    state: State,
+    /// Where it ends, once that is known.
+    end: Option<usize>,
+    /// Bytes that are there.
+    there: usize,
+    /// In the order of arrival.
+    parts: ArrayVec<Part, FRAGMENTS>,
+}
+
+/// What has become of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FragmentOutcome {
+    /// Others are missing: it is to wait, and its ticket to be [kept](Assemblies::keep).
+    Waits(u32),
+    /// All are there.
+    Whole(u32),
+    /// It is dropped, and those that wait in the place with it, where there is one.
+    Refused(Reason, Option<u32>),
+}
+
+/// The datagrams of a worker.
+#[derive(Debug)]
+pub struct Reassembly {
+    /// Hashes of the keys; 0 where nothing is.
+    tags: Box<[u64]>,
+    entries: Box<[Entry]>,
+    free: Vec<u32>,
+    bytes: Box<[u8]>,
+    copy: Box<[u8]>,
+    limits: ReassemblyLimits,
+    hasher: Hasher,
+    waiting: usize,
+    next: usize,
+    /// Datagrams by source. One has at most as many as are left to all others.
+    shares: Shares,
+}
+
+impl Reassembly {
+    /// Nothing yet, in memory for all that may be.
+    pub fn new(limits: ReassemblyLimits, secret: [u64; 2]) -> Self {
+        let count = limits.datagrams;
+        Self {
+            tags: vec![0; count].into(),
+            entries: (0..count).map(|_| Entry::default()).collect(),
+            free: (0..count as u32).rev().collect(),
+            bytes: vec![0; count * LONGEST].into(),
+            copy: vec![0; LONGEST].into(),
+            limits,
+            hasher: Hasher::new(secret),
+            waiting: 0,
+            next: 0,
+            shares: Shares::new(1),
+        }
+    }
+
+    /// The datagram that gives way to a fragment of another, where no place or no bytes are left: the oldest of those that
+    /// are not whole. Its tickets are to be taken, and it is to be cleared.
+    pub fn victim(&self, key: &DatagramKey, piece: &FragmentSpan<'_>) -> Option<u32> {
+        let fits = self.waiting + piece.bytes.len() <= self.limits.bytes;
+        if fits && !self.free.is_empty() {
+            return None;
+        }
+        let tag = key.hash(&self.hasher) | 1;
+        let is_known = self.find(key, tag).is_some();
+        if fits && is_known || !is_known && self.is_source_full(key) {
+            return None;
+        }
+        let others = self.tags.iter().zip(&self.entries).enumerate();
+        let others = others.filter(|(_, (tag, entry))| **tag != 0 && entry.key != *key);
+        // One that was spoilt holds no bytes, and drops what still comes of it as long as it has a place.
+        let others = others.filter(|(_, (_, entry))| fits || entry.there > 0);
+        let oldest = others.min_by_key(|(_, (_, entry))| entry.until);
+        oldest.map(|(place, _)| place as u32)
+    }
+
+    fn source(&self, key: &DatagramKey) -> Source {
+        Source::by_hash(self.hasher.block(key.source))
+    }
+
+    fn is_source_full(&self, key: &DatagramKey) -> bool {
+        !self.shares.may_have(self.source(key), 1, self.free.len().max(1))
+    }
+
+    fn find(&self, key: &DatagramKey, tag: u64) -> Option<u32> {
+        let mut places = self.tags.iter().zip(&self.entries);
+        places
+            .position(|(&of, entry)| of == tag && entry.key == *key)
+            .map(|place| place as u32)
+    }
+
+    /// A fragment of a session in a shard has come.
+    pub fn place(&mut self, key: &DatagramKey, shard: u16, piece: FragmentSpan<'_>, now: u64) -> FragmentOutcome {
+        let tag = key.hash(&self.hasher) | 1;
+        let known = self.find(key, tag);
+        let fits = self.waiting + piece.bytes.len() <= self.limits.bytes;
+        let place = match known {
+            Some(place) => place,
+            None if !fits => return FragmentOutcome::Refused(Reason::FragmentsFull, None),
+            None if self.is_source_full(key) => return FragmentOutcome::Refused(Reason::FragmentsFull, None),
+            None => {
+                let Some(place) = self.free.pop() else {
+                    return FragmentOutcome::Refused(Reason::FragmentsFull, None);
+                };
+                let source = self.source(key);
+                self.shares.take(source, 1);
+                self.tags[place as usize] = tag;
+                self.entries[place as usize] = Entry {
+                    key: *key,
+                    source,
+                    shard,
+                    until: now.saturating_add(self.limits.patience),
+                    ..Entry::default()
+                };
+                place
+            }
+        };
+        let entry = &mut self.entries[place as usize];
+        let (from, to) = (piece.from, piece.from + piece.bytes.len());
+        let room = place as usize * LONGEST;
+        let bytes = &mut self.bytes[room..room + LONGEST];
+        match entry.state {
+            State::Spoilt(reason) => return FragmentOutcome::Refused(reason, None),
+            State::Gathering => {}
+        }
+        if entry.parts.iter().any(|part| part.is(from, to)) && bytes[from..to] == *piece.bytes {
+            return FragmentOutcome::Refused(Reason::FragmentCopy, None);
+        }
+        let spoil = |entry: &mut Entry, reason| {
+            entry.state = State::Spoilt(reason);
+            FragmentOutcome::Refused(reason, Some(place))
+        };
+        if entry.parts.iter().any(|part| part.overlaps(from, to)) {
+            return spoil(entry, Reason::FragmentOverlap);
+        }
+        let reach = entry.parts.iter().map(|part| part.to as usize).max().unwrap_or(0);
+        let fits_end = match (piece.is_last, entry.end) {
+            (true, end) => end.is_none() && reach <= to,
+            (false, end) => from < to && end.is_none_or(|end| to <= end),
+        };
+        if !fits_end {
+            return spoil(entry, Reason::FragmentMisfit);
+        }
+        if !fits || entry.parts.is_full() {
+            return FragmentOutcome::Refused(Reason::FragmentsFull, None);
+        }
+        bytes[from..to].copy_from_slice(piece.bytes);
+        entry.parts.push(Part {
+            from: from as u16,
+            to: to as u16,
+            ticket: None,
+        });
+        if piece.is_last {
+            entry.end = Some(to);
+        }
+        entry.there += to - from;
+        self.waiting += to - from;
+        if entry.end == Some(entry.there) {
+            return FragmentOutcome::Whole(place);
+        }
+        FragmentOutcome::Waits(place)
+    }
+
+    /// The ticket of the fragment that came last; `None`: it could not be kept, and is forgotten.
+    pub fn keep(&mut self, place: u32, ticket: Option<u32>) {
+        let Some(entry) = self.entries.get_mut(place as usize) else {
+            return;
+        };
+        match (ticket, entry.parts.last_mut()) {
+            (Some(_), Some(last)) => last.ticket = ticket,
+            (None, Some(last)) => {
+                let length = usize::from(last.to - last.from);
+                if entry.end == Some(last.to.into()) {
+                    entry.end = None;
+                }
+                (entry.there, self.waiting) = (entry.there - length, self.waiting - length);
+                entry.parts.pop();
+                if entry.parts.is_empty() {
+                    self.clear(place);
+                }
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// The payload of a datagram that is whole, and a copy of it.
+    pub fn payload(&mut self, place: u32) -> (&mut [u8], &[u8]) {
+        let end = self
+            .entries
+            .get(place as usize)
+            .and_then(|entry| entry.end)
+            .unwrap_or(0);
+        let from = place as usize * LONGEST;
+        match (self.bytes.get_mut(from..from + end), self.copy.get_mut(..end)) {
+            (Some(payload), Some(copy)) => {
+                copy.copy_from_slice(payload);
+                (payload, copy)
+            }
+            _ => (&mut [], &[]),
+        }
+    }
+
+    /// The tickets of what waits, in the order of arrival: they are kept no more.
+    pub fn take_tickets(&mut self, place: u32) -> ArrayVec<u32, FRAGMENTS> {
+        let Some(entry) = self.entries.get_mut(place as usize) else {
+            return ArrayVec::new();
+        };
+        self.waiting -= entry.there;
+        entry.there = 0;
+        entry.parts.drain(..).filter_map(|part| part.ticket).collect()
+    }
+
+    /// A datagram is forgotten, whose tickets were taken.
+    pub fn clear(&mut self, place: u32) {
+        if let Some(tag) = self.tags.get_mut(place as usize)
+            && std::mem::take(tag) != 0
+        {
+            let entry = std::mem::take(&mut self.entries[place as usize]);
+            self.waiting -= entry.there;
+            self.shares.release(entry.source, 1);
+            self.free.push(place);
+        }
+    }
+
+    /// Give up those of `budget` datagrams that have waited too long: the tickets of their fragments go to `give`.
+    pub fn sweep(&mut self, now: u64, budget: usize, mut give: impl FnMut(u32)) {
+        if self.free.len() == self.entries.len() {
+            return;
+        }
+        for _ in 0..budget.min(self.entries.len()) {
+            self.next = (self.next + 1) % self.entries.len();
+            if self.tags[self.next] != 0 && self.entries[self.next].until <= now {
+                self.take_tickets(self.next as u32).into_iter().for_each(&mut give);
+                self.clear(self.next as u32);
+            }
+        }
+    }
+
+    /// Give up the datagrams of a shard.
+    pub fn give_up(&mut self, shard: u16, mut give: impl FnMut(u32)) {
+        for place in 0..self.entries.len() {
+            if self.tags[place] != 0 && self.entries[place].shard == shard {
+                self.take_tickets(place as u32).into_iter().for_each(&mut give);
+                self.clear(place as u32);
+            }
+        }
+    }
+}
+
+impl Part {
+    fn is(&self, from: usize, to: usize) -> bool {
+        (usize::from(self.from), usize::from(self.to)) == (from, to)
+    }
+
+    fn overlaps(&self, from: usize, to: usize) -> bool {
+        from < self.to.into() && to > self.from.into()
+    }
+}

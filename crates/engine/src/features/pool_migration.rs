@@ -1,0 +1,195 @@
+//! After a change of pools: ports are lent as the new ones say, and sessions whose port no pool has any more end.
+//!
+//! Each shard's leases change over before its next one, at the latest when its turn comes: one shard a round. Then all
+//! sessions are looked at, a few a round. A port that a pool loses and gets back is not lent twice, because the
+//! plane lets pools change again only after that.
+
+use sluice_nat::pool::ValidPool;
+use sluice_nat::{PoolIndex, PortClass, Tuple};
+use sluice_table::flow::RecordIndex;
+use sluice_wire::Direction;
+
+use crate::session::family::{Family, Session, V4, V6};
+use crate::session::shard::{SessionTools, Shard, end};
+use crate::snapshot::Snapshot;
+
+/// Sessions that one round looks at.
+const SESSIONS_PER_ROUND: u32 = 64;
+
+/// Who has the port of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortOwner {
+    /// The session needs none.
+    None,
+    /// A pool.
+    Pool(PoolIndex),
+    /// No pool has it any more.
+    Nobody,
+}
+
+/// Who has the port of a shard's session by a snapshot.
+pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u16) -> PortOwner {
+    use sluice_nat::Resources;
+    let Some(then) = session.nat().pool() else {
+        return PortOwner::None;
+    };
+    let pools = &F::nat(snapshot).pools;
+    // What a pool lent before it changed its ways is not what it would lend now.
+    if snapshot.leases.is_reshaped_since(F::IS_V6, then, session.generation()) {
+        return PortOwner::Nobody;
+    }
+    let public = match session.nat().outbound(Direction::Forward) {
+        true => session.reverse(),
+        false => session.forward(),
+    };
+    let (address, port) = (public.destination(), public.destination_port());
+    if PortClass::of(session.protocol(), <F::Address as sluice_nat::Address>::BITS).is_none() {
+        let pool = pools.get(then).filter(|pool| pool.translates(session.protocol()));
+        let has = pool.is_some_and(|pool| pool.index_of(address).is_some());
+        return if has { PortOwner::Pool(then) } else { PortOwner::Nobody };
+    }
+    // A port that has come to another shard is lost: answers go there. One that shards share stays where it is.
+    let shards = snapshot.leases.four.shards();
+    let stays = |pool: &ValidPool<F::Address>| pool.keeps(shards, shard.into(), address, port);
+    let lends = |pool: &ValidPool<F::Address>| {
+        pool.lends(address, port) && (pool.inside(address, port).is_some() || stays(pool))
+    };
+    if pools.get(then).is_some_and(lends) {
+        return PortOwner::Pool(then);
+    }
+    // Mappings and blocks stay with their pool; a port alone may come to another.
+    let heir = pools.lends(public.context(), address, port, port).filter(|&heir| {
+        let takes = |pool: &ValidPool<F::Address>| pool.is_plain() && stays(pool);
+        session.nat().resources().allocated() == Resources::PORT && pools.get(heir).is_some_and(takes)
+    });
+    heir.map_or(PortOwner::Nobody, PortOwner::Pool)
+}
+
+/// A session's port is another pool's now, which has not admitted it.
+pub fn transfer_port<F: Family>(session: &mut F::Session, pool: PoolIndex, tools: &SessionTools<'_>) {
+    if session.nat().pool() == Some(pool) {
+        return;
+    }
+    if session.nat().resources().has(sluice_nat::Resources::POOL) {
+        tools.leave_pool(session.nat());
+    }
+    session.set_pool(pool);
+}
+
+/// Where the walk over the sessions is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    shard: usize,
+    six: bool,
+    record: u32,
+}
+
+/// What a worker has to do after a change of pools.
+#[derive(Debug, Default)]
+pub struct PoolMigration {
+    /// Generation of the last change that was seen.
+    generation: u32,
+    /// None where everything is done.
+    place: Option<Place>,
+}
+
+impl PoolMigration {
+    /// Whether something is left to be done.
+    pub fn is_under_way(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Generation of the last change that was seen.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Before anything else is done by a snapshot: leases come from its pools.
+    #[inline(always)]
+    pub fn follow(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot) {
+        if snapshot.leases.generation != self.generation {
+            self.begin(shards, snapshot);
+        }
+    }
+
+    #[cold]
+    fn begin(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot) {
+        self.generation = snapshot.leases.generation;
+        self.place = Some(Place::default());
+        for shard in shards.iter_mut().flatten() {
+            shard.bindings4.ports_mut().prepare_migration(&snapshot.leases.four);
+            shard.bindings6.ports_mut().prepare_migration(&snapshot.leases.six);
+        }
+    }
+
+    /// A round's share: one shard's leases change over, or [`LOOKED_AT`] records are looked at.
+    pub fn advance(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot, tools: &SessionTools<'_>) {
+        let Some(place) = self.place else { return };
+        let prepared = |shard: &&mut Box<Shard<'_>>| {
+            shard.bindings4.ports().is_migration_due() || shard.bindings6.ports().is_migration_due()
+        };
+        if let Some(shard) = shards.iter_mut().flatten().find(prepared) {
+            shard.bindings4.ports_mut().migrate();
+            shard.bindings6.ports_mut().migrate();
+            return;
+        }
+        let left = shards.iter_mut().enumerate().skip(place.shard);
+        let next = left
+            .filter_map(|(number, shard)| Some((number, shard.as_mut()?)))
+            .next();
+        let Some((number, shard)) = next else {
+            self.place = None;
+            tools.counters.leases_settled.set(self.generation.into());
+            return;
+        };
+        // Shards of other workers are skipped.
+        let place = match number == place.shard {
+            true => place,
+            false => Place {
+                shard: number,
+                ..Place::default()
+            },
+        };
+        let record = match place.six {
+            false => look::<V4>(shard, place.record, snapshot, tools),
+            true => look::<V6>(shard, place.record, snapshot, tools),
+        };
+        self.place = Some(match record {
+            Some(record) => Place { record, ..place },
+            None => Place {
+                shard: number + usize::from(place.six),
+                six: !place.six,
+                record: 0,
+            },
+        });
+    }
+}
+
+/// Look at some records; where to go on.
+fn look<F: Family>(shard: &mut Shard<'_>, from: u32, snapshot: &Snapshot, tools: &SessionTools<'_>) -> Option<u32> {
+    let mut found = [(RecordIndex(0), PortOwner::None); SESSIONS_PER_ROUND as usize];
+    let mut count = 0;
+    let number = shard.number;
+    let next = F::table_ref(shard).scan(from, SESSIONS_PER_ROUND, |index, session| {
+        let lessor = port_owner::<F>(session, snapshot, number);
+        let stays = session.nat().pool().map_or(PortOwner::None, PortOwner::Pool);
+        if let Some(place) = found.get_mut(count).filter(|_| lessor != stays) {
+            *place = (index, lessor);
+            count += 1;
+        }
+    });
+    for &(index, lessor) in &found[..count] {
+        match lessor {
+            PortOwner::Pool(pool) => {
+                if let Some(session) = F::table(shard).get_mut(index) {
+                    transfer_port::<F>(session, pool, tools);
+                }
+            }
+            _ => {
+                end::<F>(shard, index, tools);
+                tools.counters.sessions_withdrawn.add(1);
+            }
+        }
+    }
+    next
+}

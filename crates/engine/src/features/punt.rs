@@ -1,0 +1,368 @@
+//! What a router's host gets of the packets that come for it, and the queues of frames between workers and the thread that
+//! serves the hosts.
+//!
+//! A router may have a host: a place where daemons live that speak for it. It gets what is addressed to the router and
+//! Sluice does not answer itself, and what it sends leaves as it is. Punting is policed, by class, so that a flood of one
+//! leaves the others alone.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluice_wire::ipv4::protocol;
+use sluice_wire::layers::{Fragment, Layers};
+
+use sluice_route::policer::ROUTER_SHARE;
+
+use crate::packet::counters::WorkerCounters;
+use crate::packet::reason::Own;
+
+/// Classes of what is punted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PuntClass {
+    /// Routing protocols: BGP, OSPF, RIP, RIPng, PIM, VRRP, EIGRP, LDP.
+    Routing,
+    /// Bidirectional forwarding detection (RFC 5880): small, often, and urgent.
+    Bfd,
+    /// DHCP, of both families.
+    Dhcp,
+    /// ARP: counted alone, for Sluice answers itself.
+    Arp,
+    /// All else: the operator's access, services, errors.
+    Rest,
+}
+
+/// Protocols over IP that routers speak among each other.
+const ROUTING: [u8; 4] = [88, 89, 103, 112];
+/// Ports of TCP and UDP that routing protocols have: BGP, RIP, RIPng, LDP.
+const ROUTING_PORTS: [u16; 4] = [179, 520, 521, 646];
+/// Ports of BFD: over one hop, its echoes, over several (RFC 5881, 5883).
+const BFD_PORTS: [u16; 3] = [3784, 3785, 4784];
+/// Ports of DHCP for IPv4 and IPv6.
+const DHCP_PORTS: [u16; 4] = [67, 68, 546, 547];
+
+impl PuntClass {
+    /// Every class, in the order of their numbers.
+    pub const ALL: [PuntClass; 5] = [
+        PuntClass::Routing,
+        PuntClass::Bfd,
+        PuntClass::Dhcp,
+        PuntClass::Arp,
+        PuntClass::Rest,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            PuntClass::Routing => "routing",
+            PuntClass::Bfd => "bfd",
+            PuntClass::Dhcp => "dhcp",
+            PuntClass::Arp => "arp",
+            PuntClass::Rest => "rest",
+        }
+    }
+
+    /// The class of an IP packet. A later fragment has no ports: of it the protocol alone is asked.
+    pub fn of(layers: &Layers) -> Self {
+        if ROUTING.contains(&layers.protocol) {
+            return Self::Routing;
+        }
+        let ports = [layers.source_port, layers.destination_port];
+        let either = |known: &[u16]| ports.iter().any(|port| known.contains(port));
+        match layers.protocol {
+            _ if layers.fragment == Fragment::Later => Self::Rest,
+            protocol::TCP if either(&ROUTING_PORTS) => Self::Routing,
+            protocol::UDP if either(&ROUTING_PORTS) => Self::Routing,
+            protocol::UDP if BFD_PORTS.contains(&layers.destination_port) => Self::Bfd,
+            protocol::UDP if either(&DHCP_PORTS) => Self::Dhcp,
+            _ => Self::Rest,
+        }
+    }
+
+    /// Why a packet of the class above its rate is dropped.
+    pub fn policed(self) -> Own {
+        match self {
+            PuntClass::Routing => Own::PuntPolicedRouting,
+            PuntClass::Bfd => Own::PuntPolicedBfd,
+            PuntClass::Dhcp => Own::PuntPolicedDhcp,
+            PuntClass::Arp | PuntClass::Rest => Own::PuntPolicedRest,
+        }
+    }
+}
+
+/// Which groups' packets a host gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Multicast {
+    /// Those of a link: 224.0.0.0/24 and ff02::/16 but neighbour discovery, and broadcast of DHCP.
+    #[default]
+    LinkLocal,
+    /// All: what a service hears that is not about the link alone.
+    All,
+    /// None.
+    None,
+}
+
+/// Packets a second and burst, by [`Class`], that come in by an interface; all of a router's together may be [`ROUTER_SHARE`] times
+/// as many.
+pub type Limits = [(u64, u64); PuntClass::ALL.len()];
+
+/// Limits where the configuration names none, in the order of [`Class::ALL`].
+pub const LIMITS: Limits = [(20_000, 4_000), (10_000, 1_000), (1_000, 200), (0, 0), (5_000, 1_000)];
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A token bucket that all workers take from: one word, the moment at which it would be full again.
+#[derive(Debug)]
+struct Bucket {
+    /// Nanoseconds for each packet; 0 where none may pass.
+    each: u64,
+    /// Nanoseconds that may be taken in advance.
+    ahead: u64,
+    full_at: AtomicU64,
+}
+
+impl Bucket {
+    fn new((rate, burst): (u64, u64)) -> Self {
+        let each = SECOND.checked_div(rate).map_or(0, |each| each.max(1));
+        Self {
+            each,
+            ahead: each.saturating_mul(burst),
+            full_at: AtomicU64::new(0),
+        }
+    }
+
+    fn take(&self, now: u64) -> bool {
+        let next = |full_at: u64| {
+            let next = full_at.max(now).saturating_add(self.each);
+            (self.each > 0 && next - now <= self.ahead).then_some(next)
+        };
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.full_at.fetch_update(set, fetch, next).is_ok()
+    }
+}
+
+/// A router's host, as workers see it. The same one stays over commits as long as its settings do, its counters even longer.
+#[derive(Debug)]
+pub struct Host {
+    limits: Limits,
+    multicast: Multicast,
+    /// By interface: one's flood takes nothing from another.
+    interfaces: Box<[[Bucket; PuntClass::ALL.len()]]>,
+    /// Of all together.
+    all: [Bucket; PuntClass::ALL.len()],
+    passed: Arc<[AtomicU64; PuntClass::ALL.len()]>,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new(LIMITS, Multicast::default(), 0)
+    }
+}
+
+impl Host {
+    /// A host with these limits, its buckets full, where there are so many interfaces.
+    pub fn new(limits: Limits, multicast: Multicast, interfaces: usize) -> Self {
+        let shared =
+            limits.map(|(rate, burst)| (rate.saturating_mul(ROUTER_SHARE), burst.saturating_mul(ROUTER_SHARE)));
+        Self {
+            limits,
+            multicast,
+            interfaces: (0..interfaces).map(|_| limits.map(Bucket::new)).collect(),
+            all: shared.map(Bucket::new),
+            passed: Arc::default(),
+        }
+    }
+
+    /// Whether another one has the same settings.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let settings = |host: &Self| (host.limits, host.multicast, host.interfaces.len());
+        settings(self) == settings(other)
+    }
+
+    /// One with its settings that counts on from another one.
+    pub fn changed_from(&self, before: &Self) -> Self {
+        Self {
+            passed: before.passed.clone(),
+            ..Self::new(self.limits, self.multicast, self.interfaces.len())
+        }
+    }
+
+    /// Which groups' packets it gets.
+    pub fn multicast(&self) -> Multicast {
+        self.multicast
+    }
+
+    /// Whether a packet of a class that came in by an interface may pass now.
+    pub fn admits(&self, interface: u16, class: PuntClass, now: u64) -> bool {
+        let own = self.interfaces.get(usize::from(interface));
+        own.is_none_or(|own| own[class as usize].take(now)) && self.all[class as usize].take(now)
+    }
+
+    /// A packet of a class has passed, or was answered in its place.
+    pub fn count(&self, class: PuntClass) {
+        self.passed[class as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Packets of a class that have passed.
+    pub fn passed(&self, class: PuntClass) -> u64 {
+        self.passed[class as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes of each queue: enough for what a burst of routing brings between two looks of who serves the hosts.
+pub const QUEUE_BYTES: usize = 1 << 20;
+
+/// In the number of the interface of what who serves subscribers' sites sends: an IPv4 packet of the gateway's own, behind any
+/// link header and no tags, that the interface's virtual router is to route. Without it a frame is sent as it is.
+pub const ROUTED: u16 = 1 << 15;
+
+/// Bytes before each frame: its interface, and its length.
+const HEAD: usize = 4;
+
+/// A queue of frames that holds so many bytes.
+pub fn queue(room: usize) -> (PuntSender, PuntReceiver) {
+    let (giver, taker) = rtrb::RingBuffer::new(room);
+    (PuntSender(giver), PuntReceiver(taker))
+}
+
+/// The end of a queue where frames go in.
+#[derive(Debug)]
+pub struct PuntSender(rtrb::Producer<u8>);
+
+impl PuntSender {
+    /// Put a frame in, given in two parts. False, and nothing done, where it has no room.
+    pub fn push(&mut self, interface: u16, parts: [&[u8]; 2]) -> bool {
+        let Ok(length) = u16::try_from(parts[0].len() + parts[1].len()) else {
+            return false;
+        };
+        if self.0.slots() < HEAD + usize::from(length) {
+            return false;
+        }
+        let [[a, b], [c, d]] = [interface.to_ne_bytes(), length.to_ne_bytes()];
+        [&[a, b, c, d], parts[0], parts[1]]
+            .iter()
+            .all(|part| self.0.push_entire_slice(part).is_ok())
+    }
+}
+
+/// The end of a queue where frames come out.
+#[derive(Debug)]
+pub struct PuntReceiver(rtrb::Consumer<u8>);
+
+impl PuntReceiver {
+    /// Whether anything waits.
+    #[inline(always)]
+    pub fn has_frame(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Interface and length of the next frame, once all of it is there.
+    pub fn head(&mut self) -> Option<(u16, usize)> {
+        let chunk = self.0.read_chunk(HEAD).ok()?;
+        let (first, second) = chunk.as_slices();
+        let mut head = [0; HEAD];
+        let (one, two) = head.split_at_mut(first.len());
+        one.copy_from_slice(first);
+        two.copy_from_slice(second);
+        let [a, b, c, d] = head;
+        let length = usize::from(u16::from_ne_bytes([c, d]));
+        (self.0.slots() >= HEAD + length).then_some((u16::from_ne_bytes([a, b]), length))
+    }
+
+    /// Take the next frame out, as far as `into` has room for it. Call it where [`Taker::head`] has told of one.
+    pub fn pop(&mut self, into: &mut [u8]) {
+        let Some((_, length)) = self.head() else { return };
+        let kept = length.min(into.len());
+        self.skip(HEAD);
+        if self.0.pop_entire_slice(&mut into[..kept]).is_ok() {
+            self.skip(length - kept);
+        }
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        if let Ok(chunk) = self.0.read_chunk(bytes) {
+            chunk.commit_all();
+        }
+    }
+}
+
+/// The worker's end of its queue to the hosts.
+#[derive(Debug)]
+pub struct PuntQueue(RefCell<PuntSender>);
+
+impl PuntQueue {
+    /// A queue, with its other end.
+    pub fn new() -> (Self, PuntReceiver) {
+        let (giver, taker) = queue(QUEUE_BYTES);
+        (Self(RefCell::new(giver)), taker)
+    }
+
+    /// Give a host a frame, in two parts. False where the queue is full.
+    pub fn push(&self, interface: u16, parts: [&[u8]; 2], counters: &WorkerCounters) -> bool {
+        let given = self.0.borrow_mut().push(interface, parts);
+        counters.punted.add(u64::from(given));
+        given
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn queue_any_frames_come_out_as_they_went_in(frames in proptest::collection::vec((0u16.., 0usize..90), 1..60)) {
+            let (mut giver, mut taker) = queue(256);
+            let mut expected = std::collections::VecDeque::new();
+            for (number, (interface, length)) in frames.into_iter().enumerate() {
+                let frame = vec![number as u8; length];
+                let parts = frame.split_at(length / 3);
+                if giver.push(interface, [parts.0, parts.1]) {
+                    expected.push_back((interface, frame));
+                } else {
+                    let (interface, frame) = expected.pop_front().expect("a full queue has frames");
+                    prop_assert_eq!(Some((interface, frame.len())), taker.head());
+                    let mut out = vec![0; frame.len()];
+                    taker.pop(&mut out);
+                    prop_assert_eq!(frame, out);
+                }
+            }
+        }
+
+        #[test]
+        fn bucket_any_arrivals_keep_to_rate_and_burst(
+            rate in 1u64..5000, burst in 1u64..100, gaps in proptest::collection::vec(0u64..20_000_000, 1..300)
+        ) {
+            let bucket = Bucket::new((rate, burst));
+            let (mut now, mut taken) = (1, 0);
+            for gap in gaps {
+                now += gap;
+                taken += u64::from(bucket.take(now));
+                prop_assert!(taken * (SECOND / rate) <= now + burst * (SECOND / rate));
+            }
+        }
+    }
+
+    #[test]
+    fn frame_longer_than_its_room_is_cut_and_the_next_one_whole() {
+        let (mut giver, mut taker) = queue(64);
+        assert!(giver.push(1, [b"abc", b"defg"]) && giver.push(2, [b"xy", b""]));
+        let mut out = [0; 4];
+        taker.pop(&mut out);
+        assert_eq!((b"abcd", Some((2, 2))), (&out, taker.head()));
+    }
+
+    #[test]
+    fn bucket_gives_its_burst_at_once_and_then_its_rate() {
+        let bucket = Bucket::new((10, 5));
+        let now = 7 * SECOND;
+        assert_eq!(5, (0..100).filter(|_| bucket.take(now)).count());
+        assert_eq!(
+            [false, true, false],
+            [SECOND / 10 - 1, SECOND / 10, SECOND / 10].map(|later| bucket.take(now + later))
+        );
+        assert!(!Bucket::new((0, 100)).take(now));
+    }
+}

@@ -1,0 +1,126 @@
+//! Redirects: a host that sends to the gateway what the gateway sends on by the same link learns who is to have it (RFC 1812, 5.2.7.2;
+//! RFC 4861, 8.2). The packet itself goes on; the message leaves in the second half of the burst.
+
+use sluice_route::{Address, Prefix};
+use sluice_wire::ethernet::Link;
+use sluice_wire::layers::{Flags, Layers};
+use sluice_wire::{Packet, Window, icmp, icmpv6, ndp};
+
+use crate::features::context::NodeContext;
+use crate::packet::batch::{AdjacencyIndex, Lists, Meta};
+use crate::session::family::Family;
+use crate::snapshot::Interface;
+use crate::snapshot::tunnels::addresses;
+
+/// Bytes of the longest message and its link header.
+const ROOM: usize = icmpv6::LONGEST_ERROR + 14;
+
+/// Tell the sender of a packet that leaves by the interface that it came in by, not counted down yet, whom its hop is.
+#[cold]
+#[inline(never)]
+pub fn redirect<F: Family>(
+    packet: &Packet<'_>,
+    meta: &Meta,
+    hop: AdjacencyIndex,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
+    let interface = ctx.snapshot.interface(meta.interface);
+    let Some(interface) = interface.filter(|interface| interface.neighbours.redirects && !interface.is_pair()) else {
+        return;
+    };
+    let (layers, frame) = (&meta.layers, packet.bytes());
+    let (Some(next), Some(&sender)) = (
+        ctx.paths.unresolved(hop),
+        frame.get(6..).and_then(|mac| mac.first_chunk()),
+    ) else {
+        return;
+    };
+    let may_report = match F::IS_V6 {
+        false => icmp::may_report(frame, layers),
+        true => icmpv6::may_report(frame, layers, false),
+    };
+    let (source, _) = addresses(layers, frame);
+    // Options may be a source route, which leads on by itself.
+    let is_fit = may_report
+        && !layers.flags.has(Flags::OPTIONS)
+        && source != next.address
+        && interface.link.has_neighbour(source);
+    if !is_fit {
+        return;
+    }
+    let (mut room, mut window) = ([0; ROOM], Window::default());
+    let mut message = Packet::new(&mut room, &mut window);
+    let link = Link {
+        source: interface.mac,
+        destination: sender,
+    };
+    let made = match next.address {
+        Address::V4(gateway) => emit4(&mut message, (layers, frame), link, gateway, interface),
+        Address::V6(target) => emit6(
+            &mut message,
+            (layers, frame),
+            link,
+            (target, ctx.paths.mac(hop)),
+            interface,
+        ),
+    };
+    if made
+        && ctx.snapshot.admits_redirect(meta.interface, ctx.now)
+        && lists.copies.take(meta.interface, message.bytes())
+    {
+        ctx.counters.redirects.add(1);
+    }
+}
+
+/// The message over IPv4: sender and gateway are in one network of the link.
+fn emit4(
+    message: &mut Packet<'_>,
+    (layers, frame): (&Layers, &[u8]),
+    link: Link,
+    gateway: u32,
+    interface: &Interface,
+) -> bool {
+    let (Address::V4(sender), _) = addresses(layers, frame) else {
+        return false;
+    };
+    let is_common = |&(own, length): &(Address, u8)| {
+        let network = Prefix::new(own, length);
+        network.contains(Address::V4(sender)) && network.contains(Address::V4(gateway))
+    };
+    let Some(own) = interface
+        .source4(sender)
+        .filter(|_| interface.link.addresses.iter().any(is_common))
+    else {
+        return false;
+    };
+    let error = icmp::Error::redirect(gateway);
+    icmp::emit_error(message, link, own, sender, error, layers.datagram(frame))
+}
+
+/// The message over IPv6: the target is the destination itself, or a router by its link-local address.
+fn emit6(
+    message: &mut Packet<'_>,
+    (layers, frame): (&Layers, &[u8]),
+    link: Link,
+    (target, mac): (u128, Option<[u8; 6]>),
+    interface: &Interface,
+) -> bool {
+    let (Address::V6(sender), Address::V6(destination)) = addresses(layers, frame) else {
+        return false;
+    };
+    let own = interface.link.addresses.iter().find_map(|(own, _)| match own {
+        Address::V6(bits) if own.is_link_local() => Some(*bits),
+        _ => None,
+    });
+    let is_first_hop = target == destination || Address::V6(target).is_link_local();
+    let Some(own) = own.filter(|_| is_first_hop) else {
+        return false;
+    };
+    let redirect = ndp::Redirect {
+        target,
+        destination,
+        target_link: mac,
+    };
+    ndp::emit_redirect(message, link, (own, sender), &redirect, layers.datagram(frame))
+}

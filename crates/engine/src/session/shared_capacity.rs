@@ -1,0 +1,172 @@
+//! What all shards share of the tables: parts that a shard takes whose own are full, so that a host can have far more than a shard's
+//! even share.
+
+use std::sync::Arc;
+
+use sluice_nat::bindings::MappingsPart;
+use sluice_nat::{Address, Bindings};
+use sluice_table::flow::{FlowTable, Misfit, Part, Record};
+use sluice_table::memory::Line;
+use sluice_table::reserve::Reserve;
+
+use crate::session::family::{V4, V6};
+use crate::session::record::{Session4, Session6};
+use crate::session::shard::Shard;
+use crate::snapshot::{Snapshot, StartParameters};
+
+/// Least size of a part: a sixteenth of the table. With more shards than that a part is larger than the share of one, so that few parts
+/// are searched.
+const PARTS: usize = 16;
+
+/// How a family's reserve is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Division {
+    parts: usize,
+    /// Sessions of a part.
+    sessions: usize,
+    /// Mappings of a part, permissions among them.
+    mappings: usize,
+}
+
+impl Division {
+    /// As much as one shard needs for half of all sessions, beside its own share.
+    fn new(all: usize, share: usize, mappings: usize) -> Self {
+        let sessions = all.div_ceil(PARTS).max(share);
+        Self {
+            parts: all.div_ceil(2).saturating_sub(share).div_ceil(sessions),
+            sessions,
+            mappings: sessions * mappings.div_ceil(share),
+        }
+    }
+
+    fn lines<R: Record, A: Address>(&self) -> [usize; 2] {
+        let sessions = FlowTable::<R>::lines_for(self.sessions);
+        let mappings = match self.mappings {
+            0 => 0,
+            mappings => Bindings::<A>::lines_of_part(mappings),
+        };
+        // Each begins at an even line, as shards do.
+        [sessions, mappings].map(|lines| lines.next_multiple_of(2))
+    }
+
+    fn total<R: Record, A: Address>(&self) -> usize {
+        self.parts * self.lines::<R, A>().iter().sum::<usize>()
+    }
+}
+
+fn divisions(start: &StartParameters, snapshot: &Snapshot) -> [Division; 2] {
+    let rooms = [start.capacity::<V4>(snapshot), start.capacity::<V6>(snapshot)];
+    let [four, six] = start.sessions_per_shard();
+    let [all4, all6] = start.sessions.map(|all| all as usize);
+    [
+        Division::new(all4, four, rooms[0].mappings),
+        Division::new(all6, six, rooms[1].mappings),
+    ]
+}
+
+/// Sessions of IPv4 and IPv6 that one shard may have, with what all share.
+pub fn sessions_at_most(start: &StartParameters) -> [usize; 2] {
+    let shares = start.sessions_per_shard();
+    [0, 1].map(|family| {
+        let division = Division::new(start.sessions[family] as usize, shares[family], 0);
+        shares[family] + division.parts * division.sessions
+    })
+}
+
+/// Lines of memory that the reserves of all shards take together; 0 where one or two shards have half of everything anyway.
+pub fn lines(start: &StartParameters, snapshot: &Snapshot) -> usize {
+    let [four, six] = divisions(start, snapshot);
+    four.total::<Session4, u32>() + six.total::<Session6, [u64; 2]>()
+}
+
+/// Parts of one family that no shard has.
+#[derive(Debug)]
+struct Parts<'m, R, A: Address> {
+    sessions: Option<Arc<Reserve<Part<'m, R>>>>,
+    mappings: Option<Arc<Reserve<MappingsPart<'m, A>>>>,
+}
+
+impl<'m, R: Record, A: Address> Parts<'m, R, A> {
+    fn new(division: Division, memory: &'m mut [Line]) -> Result<Self, Misfit> {
+        let (mut sessions, mut mappings) = (Vec::new(), Vec::new());
+        let [of_sessions, of_mappings] = division.lines::<R, A>();
+        let mut rest = memory.chunks_exact_mut((of_sessions + of_mappings).max(1));
+        for _ in 0..division.parts {
+            let (one, other) = rest
+                .next()
+                .unwrap_or_default()
+                .split_at_mut_checked(of_sessions)
+                .unwrap_or_default();
+            sessions.push(Part::new(one, division.sessions)?);
+            if division.mappings > 0 {
+                mappings.push(MappingsPart::new(other, division.mappings));
+            }
+        }
+        Ok(Self {
+            sessions: Reserve::new(sessions).map(Arc::new),
+            mappings: Reserve::new(mappings).map(Arc::new),
+        })
+    }
+
+    fn share(&self, table: &mut FlowTable<'m, R>, bindings: &mut Bindings<'m, A>) {
+        if let Some(reserve) = &self.sessions {
+            table.share(reserve.clone());
+        }
+        if let Some(reserve) = &self.mappings {
+            bindings.share(reserve.clone());
+        }
+    }
+}
+
+/// Parts that no shard has.
+#[derive(Debug)]
+pub struct SharedCapacity<'m> {
+    four: Parts<'m, Session4, u32>,
+    six: Parts<'m, Session6, [u64; 2]>,
+}
+
+impl<'m> SharedCapacity<'m> {
+    /// All parts, in `memory` of [`lines`].
+    ///
+    /// # Errors
+    /// The memory does not fit.
+    pub fn new(start: &StartParameters, snapshot: &Snapshot, memory: &'m mut [Line]) -> Result<Self, Misfit> {
+        let [four, six] = divisions(start, snapshot);
+        let (needed, given) = (lines(start, snapshot), memory.len());
+        let Some((memory4, memory6)) = memory.split_at_mut_checked(four.total::<Session4, u32>()) else {
+            return Err(Misfit::Memory { needed, given });
+        };
+        Ok(Self {
+            four: Parts::new(four, memory4)?,
+            six: Parts::new(six, memory6)?,
+        })
+    }
+
+    /// Let a shard take parts.
+    pub fn share(&self, shard: &mut Shard<'m>) {
+        self.four.share(&mut shard.sessions4, &mut shard.bindings4);
+        self.six.share(&mut shard.sessions6, &mut shard.bindings6);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn division_gives_one_shard_half_of_all_and_no_more_than_it_needs() {
+        for shards in [1usize, 2, 4, 8, 16, 32, 1024] {
+            for all in [shards, 1000.max(shards), 65_536, 1_000_000] {
+                let share = all.div_ceil(shards);
+                let division = Division::new(all, share, 2 * share);
+                let most = share + division.parts * division.sessions;
+                assert!(2 * most >= all, "{shards} {all} {division:?}");
+                assert!(most <= all.div_ceil(2).max(share) + division.sessions);
+                assert!(division.parts <= PARTS / 2, "{shards} {all} {division:?}");
+                assert_eq!(2 * division.sessions, division.mappings);
+            }
+        }
+        assert_eq!(0, Division::new(1000, 1000, 1000).parts);
+        assert_eq!(0, Division::new(1000, 500, 0).parts);
+    }
+}

@@ -1,0 +1,292 @@
+//! Routes and neighbours, as a worker asks for them.
+
+use std::sync::Arc;
+
+use sluice_route::neighbour::{NeighbourIndex, Neighbours};
+use sluice_route::{
+    Address, Balance, FibReader, InterfaceIndex, Lookup, NextHop, NextHops, Reason, RouterIndex, SourceValidation,
+    validate_source,
+};
+use sluice_table::prefix::NO_ROUTE;
+
+use crate::packet::batch::AdjacencyIndex;
+use crate::session::family::Family;
+
+/// A neighbour that has to be found before a packet can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnresolvedNeighbour {
+    /// The link that it is on.
+    pub interface: InterfaceIndex,
+    /// Its address.
+    pub address: Address,
+}
+
+/// Where an address leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardingDecision {
+    /// To a neighbour that has an entry.
+    Hop(AdjacencyIndex),
+    /// To a neighbour that nobody has asked for yet.
+    Unknown(UnresolvedNeighbour),
+    /// To the gateway itself.
+    Local,
+    /// Nowhere.
+    Refused(Reason),
+}
+
+/// One worker's view of the routes, always the newest state.
+#[derive(Clone, Debug)]
+pub struct ForwardingState {
+    /// Routes.
+    pub fib: FibReader,
+    /// What routes lead to.
+    pub next_hops: Arc<NextHops>,
+    /// Neighbours.
+    pub neighbours: Arc<Neighbours>,
+}
+
+impl ForwardingState {
+    /// The route to an address: that of the router where it has none by source.
+    #[inline]
+    pub fn route<F: Family>(&self, lookup: Lookup<'_>, address: F::Address) -> u32 {
+        match lookup.is_plain() {
+            true => F::route(self, lookup.router(), address),
+            false => self.route_by_source::<F>(lookup, address),
+        }
+    }
+
+    #[inline(never)]
+    fn route_by_source<F: Family>(&self, lookup: Lookup<'_>, address: F::Address) -> u32 {
+        let mut routes = lookup.tables().map(|table| F::route(self, table, address));
+        routes.find(|&route| route != NO_ROUTE).unwrap_or(NO_ROUTE)
+    }
+
+    /// Where an address leads. Of several ways a flow takes one by its hash, or by that of its source.
+    #[inline]
+    pub fn find<F: Family>(
+        &self,
+        lookup: Lookup<'_>,
+        address: F::Address,
+        flow: impl FnOnce() -> u64,
+    ) -> ForwardingDecision {
+        let route = self
+            .next_hops
+            .choose(self.route::<F>(lookup, address), |balance| match balance {
+                Balance::Flow => flow(),
+                Balance::Host => lookup.host_hash(),
+            });
+        self.destination::<F>(route, address)
+    }
+
+    /// Whether a hop is one that flows to an address take.
+    pub fn is_offered<F: Family>(&self, lookup: Lookup<'_>, address: F::Address, hop: AdjacencyIndex) -> bool {
+        let route = self.route::<F>(lookup, address);
+        self.next_hops
+            .members(route)
+            .any(|member| self.destination::<F>(member, address) == ForwardingDecision::Hop(hop))
+    }
+
+    /// Where flows to an address go by one interface, where a way of its route leads by that.
+    pub fn find_by_interface<F: Family>(
+        &self,
+        lookup: Lookup<'_>,
+        address: F::Address,
+        interface: u16,
+    ) -> Option<ForwardingDecision> {
+        let members = self.next_hops.members(self.route::<F>(lookup, address));
+        let mut destinations = members.map(|member| self.destination::<F>(member, address));
+        destinations.find(|destination| match destination {
+            ForwardingDecision::Hop(hop) => hop.interface() == usize::from(interface),
+            ForwardingDecision::Unknown(wanted) => wanted.interface == interface,
+            ForwardingDecision::Local | ForwardingDecision::Refused(_) => false,
+        })
+    }
+
+    /// Where a next hop leads that the route of `address` names.
+    #[inline(always)]
+    pub fn destination<F: Family>(&self, route: u32, address: F::Address) -> ForwardingDecision {
+        match self.resolved_gateway(route) {
+            Some(hop) => ForwardingDecision::Hop(hop),
+            None => self.unresolved_next_hop::<F>(route, address),
+        }
+    }
+
+    /// Where a next hop leads that is a gateway whose neighbour is known: most are.
+    #[inline(always)]
+    pub fn resolved_gateway(&self, route: u32) -> Option<AdjacencyIndex> {
+        let (interface, neighbour) = self.next_hops.bound(route)?;
+        Some(AdjacencyIndex::new(interface, neighbour.0))
+    }
+
+    #[inline]
+    fn unresolved_next_hop<F: Family>(&self, route: u32, address: F::Address) -> ForwardingDecision {
+        let (interface, address, gateway) = match self.next_hops.get(route) {
+            NextHop::Drop(refusal) => return ForwardingDecision::Refused(refusal.reason()),
+            NextHop::Local(_) => return ForwardingDecision::Local,
+            NextHop::Attached(interface) => (interface, F::address(address), false),
+            NextHop::Gateway { interface, address } => (interface, address, true),
+        };
+        match self.neighbours.find(interface, address) {
+            Some(neighbour) => {
+                if gateway {
+                    self.next_hops.bind(route, neighbour, &self.neighbours);
+                }
+                ForwardingDecision::Hop(AdjacencyIndex::new(interface, neighbour.0))
+            }
+            None => ForwardingDecision::Unknown(UnresolvedNeighbour { interface, address }),
+        }
+    }
+
+    /// Where a neighbour is that is known by name.
+    pub fn neighbour(&self, wanted: UnresolvedNeighbour) -> ForwardingDecision {
+        match self.neighbours.find(wanted.interface, wanted.address) {
+            Some(neighbour) => ForwardingDecision::Hop(AdjacencyIndex::new(wanted.interface, neighbour.0)),
+            None => ForwardingDecision::Unknown(wanted),
+        }
+    }
+
+    /// The neighbour of a hop, by name.
+    pub fn unresolved(&self, hop: AdjacencyIndex) -> Option<UnresolvedNeighbour> {
+        let neighbour = self.neighbours.snapshot(NeighbourIndex(hop.neighbour()))?;
+        Some(UnresolvedNeighbour {
+            interface: neighbour.interface,
+            address: neighbour.address,
+        })
+    }
+
+    /// The MAC address to send to, if it is known.
+    #[inline(always)]
+    pub fn mac(&self, hop: AdjacencyIndex) -> Option<[u8; 6]> {
+        self.neighbours.mac_to_send(NeighbourIndex(hop.neighbour()))
+    }
+
+    /// Hold a hop's neighbour for a session; false where it is another's by now.
+    pub fn acquire(&self, hop: AdjacencyIndex) -> bool {
+        !hop.has_neighbour()
+            || self.unresolved(hop).is_some_and(|wanted| {
+                self.neighbours
+                    .hold(NeighbourIndex(hop.neighbour()), wanted.interface, wanted.address)
+            })
+    }
+
+    /// Give a session's hold back.
+    pub fn release(&self, hop: AdjacencyIndex) {
+        if !hop.has_neighbour() {
+            return;
+        }
+        self.neighbours.release(NeighbourIndex(hop.neighbour()));
+    }
+
+    /// Whether a packet from `source` may come in by `interface`, which is `router`'s (BCP 38, RFC 3704).
+    #[inline]
+    pub fn validate_source<F: Family>(
+        &self,
+        validation: SourceValidation,
+        router: RouterIndex,
+        interface: u16,
+        source: F::Address,
+    ) -> Result<(), Reason> {
+        let source = F::address(source);
+        validate_source(validation, router, source, interface, &self.fib, &self.next_hops)
+    }
+}
+
+/// A hop by direction, and how many sessions in a row have had it since its count was written down.
+type Counts = [(AdjacencyIndex, u32); 2];
+
+const NO_COUNTS: Counts = [(AdjacencyIndex::NONE, 0); 2];
+
+/// Holds of neighbours that the sessions of a batch take, counted and written down together: each write of a
+/// neighbour's count is a locked one.
+#[derive(Debug)]
+pub struct NeighbourReferences(Counts);
+
+impl Default for NeighbourReferences {
+    fn default() -> Self {
+        Self(NO_COUNTS)
+    }
+}
+
+impl NeighbourReferences {
+    /// Hold the hops of both directions for one more session. False, and nothing held, where one is another's by now.
+    #[inline(always)]
+    pub fn take(&mut self, paths: &ForwardingState, hops: [AdjacencyIndex; 2]) -> bool {
+        for (place, hop) in hops.into_iter().enumerate() {
+            let (held, count) = &mut self.0[place];
+            if *held == hop {
+                *count += 1;
+            } else if !self.begin(paths, hops, place) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Another hop than before. Its first hold is written at once, and stays as long as its session does: nobody
+    /// takes the neighbour away before the others are written.
+    #[inline(never)]
+    fn begin(&mut self, paths: &ForwardingState, hops: [AdjacencyIndex; 2], place: usize) -> bool {
+        Self::write(paths, &mut self.0[place]);
+        if paths.acquire(hops[place]) {
+            self.0[place].0 = hops[place];
+            return true;
+        }
+        self.release(paths, &hops[..place]);
+        false
+    }
+
+    /// Give holds of the last session back.
+    #[cold]
+    pub fn release(&mut self, paths: &ForwardingState, hops: &[AdjacencyIndex]) {
+        self.flush(paths);
+        hops.iter().for_each(|&hop| paths.release(hop));
+    }
+
+    /// Write down what has been counted.
+    pub fn flush(&mut self, paths: &ForwardingState) {
+        self.0.iter_mut().for_each(|counted| Self::write(paths, counted));
+    }
+
+    fn write(paths: &ForwardingState, counted: &mut (AdjacencyIndex, u32)) {
+        let (hop, count) = std::mem::replace(counted, (AdjacencyIndex::NONE, 0));
+        if count > 0 && hop.has_neighbour() {
+            paths.neighbours.hold_again(NeighbourIndex(hop.neighbour()), count);
+        }
+    }
+}
+
+/// The same for holds that are given back.
+#[derive(Debug)]
+pub struct NeighbourReleases(Counts);
+
+impl Default for NeighbourReleases {
+    fn default() -> Self {
+        Self(NO_COUNTS)
+    }
+}
+
+impl NeighbourReleases {
+    /// Give the holds of one more session back.
+    #[inline(always)]
+    pub fn release(&mut self, paths: &ForwardingState, hops: [AdjacencyIndex; 2]) {
+        for (counted, hop) in self.0.iter_mut().zip(hops) {
+            if counted.0 != hop {
+                Self::write(paths, counted);
+                counted.0 = hop;
+            }
+            counted.1 += 1;
+        }
+    }
+
+    /// Write down what has been counted.
+    pub fn flush(&mut self, paths: &ForwardingState) {
+        self.0.iter_mut().for_each(|counted| Self::write(paths, counted));
+    }
+
+    fn write(paths: &ForwardingState, counted: &mut (AdjacencyIndex, u32)) {
+        let (hop, count) = std::mem::replace(counted, (AdjacencyIndex::NONE, 0));
+        if count > 0 && hop.has_neighbour() {
+            paths.neighbours.release_many(NeighbourIndex(hop.neighbour()), count);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Marks and code points of sessions, where rules of the filter set any: beside the records, so that sessions without them pay
+//! nothing.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use bytemuck::allocation::zeroed_slice_box;
+use sluice_filter::TrafficClass;
+use sluice_table::flow::RecordIndex;
+use sluice_wire::checksum::Delta;
+use sluice_wire::layers::Layers;
+
+use crate::session::family::Family;
+use crate::session::shared_capacity;
+use crate::snapshot::StartParameters;
+
+/// The mark of every record that there may be, by family: 4 bytes each.
+#[derive(Debug)]
+pub struct Marks {
+    marks: [Box<[AtomicU32]>; 2],
+    /// Records that a shard may have, with those of the reserve.
+    records: [usize; 2],
+}
+
+impl Marks {
+    /// All 0.
+    pub fn new(start: &StartParameters) -> Self {
+        let (own, records) = (start.sessions_per_shard(), shared_capacity::sessions_at_most(start));
+        let shards = start.steering.shards().count() as usize;
+        let marks = [0, 1].map(|family| {
+            // Those that no shard has need no memory of the machine before one has them.
+            let marks: Box<[AtomicU32]> = zeroed_slice_box(records[family] * shards);
+            for shard in marks.chunks(records[family].max(1)) {
+                let own = shard.iter().take(own[family]);
+                own.for_each(|mark| mark.store(0, Ordering::Relaxed));
+            }
+            marks
+        });
+        Self { marks, records }
+    }
+
+    fn of<F: Family>(&self, shard: u16, RecordIndex(index): RecordIndex) -> Option<&AtomicU32> {
+        let family = usize::from(F::IS_V6);
+        let (index, records) = (index as usize, self.records[family]);
+        let marks = self.marks[family].get(usize::from(shard) * records..)?;
+        marks.get(..records)?.get(index)
+    }
+
+    /// The mark of a session.
+    pub fn get<F: Family>(&self, shard: u16, index: RecordIndex) -> u32 {
+        self.of::<F>(shard, index)
+            .map_or(0, |mark| mark.load(Ordering::Relaxed))
+    }
+
+    /// A session gets a mark: also a new one that has none, as its record may have been that of one with a mark.
+    pub fn set<F: Family>(&self, shard: u16, index: RecordIndex, mark: u32) {
+        if let Some(of) = self.of::<F>(shard, index) {
+            of.store(mark, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a session keeps of a traffic class: which bits it says, and their values; 0 where it says none.
+pub fn of_class(class: TrafficClass) -> u32 {
+    let (value, mask) = class.parts();
+    u16::from_be_bytes([mask, value]).into()
+}
+
+/// The traffic class that a session keeps so.
+pub fn class_of(kept: u32) -> Option<TrafficClass> {
+    let [mask, value] = (kept as u16).to_be_bytes();
+    let class = TrafficClass::new(value, mask);
+    (!class.is_any()).then_some(class)
+}
+
+/// Give a packet another traffic class, as far as that says. IPv4's checksum is mended (RFC 1624): a wrong one stays wrong.
+pub fn set_class<F: Family>(frame: &mut [u8], layers: &Layers, class: TrafficClass) {
+    let header = frame.get_mut(usize::from(layers.l3)..).unwrap_or_default();
+    let Some(first) = header.first_chunk_mut() else { return };
+    let old = u16::from_be_bytes(*first);
+    let shift = if F::IS_V6 { 4 } else { 0 };
+    let new = old & !(0xff << shift) | u16::from(class.set((old >> shift) as u8)) << shift;
+    *first = new.to_be_bytes();
+    if !F::IS_V6
+        && let Some(sum) = header.get_mut(10..).and_then(|rest| rest.first_chunk_mut())
+    {
+        *sum = Delta::default()
+            .word(old, new)
+            .apply(u16::from_be_bytes(*sum))
+            .to_be_bytes();
+    }
+}

@@ -1,0 +1,213 @@
+//! Stages: which workers do which part of a packet's way, and what a worker therefore leaves to others.
+//!
+//! Where all workers do all parts, packets run to completion. Otherwise a packet is handed over where the next part is not its
+//! worker's, through the same rings as everything else. What one worker writes no other does: sessions stay with the owner of
+//! their shard, a device's queue with one worker.
+
+use crate::packet::io::WorkerIndex;
+use crate::placement::{Core, Part, Placement};
+
+/// Who does what: by part the workers that do it, none where all do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stages([Box<[WorkerIndex]>; 4]);
+
+impl Stages {
+    /// By part, in the order of [`Part::ALL`], the workers that do it: none where all do.
+    pub fn new(workers: [Vec<WorkerIndex>; 4]) -> Self {
+        Self(workers.map(Into::into))
+    }
+
+    /// Of a placement, whose cores have workers in this order.
+    pub fn of(placement: &Placement, cores: &[Core]) -> Self {
+        if !placement.is_pipeline() && placement.workers().len() == cores.len() {
+            return Self::default();
+        }
+        let worker = |core: &Core| {
+            cores
+                .iter()
+                .position(|other| other == core)
+                .map(|place| place as WorkerIndex)
+        };
+        Self::new(Part::ALL.map(|part| placement.of(part).iter().filter_map(worker).collect()))
+    }
+
+    /// The workers that do a part: none where all do.
+    pub fn workers(&self, part: Part) -> &[WorkerIndex] {
+        &self.0[part as usize]
+    }
+
+    /// Whether a worker does a part.
+    pub fn does(&self, worker: WorkerIndex, part: Part) -> bool {
+        let workers = self.workers(part);
+        workers.is_empty() || workers.contains(&worker)
+    }
+
+    /// The workers of a part, of so many workers.
+    pub fn all(&self, part: Part, workers: usize) -> Vec<WorkerIndex> {
+        match self.workers(part) {
+            [] => (0..workers as WorkerIndex).collect(),
+            some => some.to_vec(),
+        }
+    }
+
+    /// The workers that send, of so many: those whose part it is, and, where workers assist, those that take shards over from
+    /// them.
+    pub fn senders(&self, workers: usize, assists: bool) -> Vec<WorkerIndex> {
+        let mut senders = self.all(Part::Transmit, workers);
+        if assists {
+            let receivers = self.all(Part::Receive, workers).into_iter();
+            let more: Vec<_> = receivers.filter(|worker| !senders.contains(worker)).collect();
+            senders.extend(more);
+        }
+        senders
+    }
+
+    /// The parts that a worker does, in words.
+    pub fn parts(&self, worker: WorkerIndex) -> String {
+        let done = Part::ALL.into_iter().filter(|&part| self.does(worker, part));
+        done.map(Part::name).collect::<Vec<_>>().join("+")
+    }
+
+    /// Whether packets run to completion.
+    pub fn is_run_to_completion(&self) -> bool {
+        Part::ALL.iter().all(|&part| self.workers(part).is_empty())
+    }
+
+    /// What a worker leaves to others.
+    pub fn role(&self, own: WorkerIndex) -> Role {
+        let elsewhere = |part: Part| -> Box<[WorkerIndex]> {
+            match self.does(own, part) {
+                true => Box::default(),
+                false => self.workers(part).into(),
+            }
+        };
+        // The first part from `part` on that others do, if this worker does those before.
+        let after = |part: Part| {
+            Part::ALL[part as usize..]
+                .iter()
+                .map(|&part| elsewhere(part))
+                .find(|workers| !workers.is_empty())
+                .unwrap_or_default()
+        };
+        let taken = Part::ALL.into_iter().find(|&part| self.is_given(own, part));
+        let ahead = taken.map(after).unwrap_or_default();
+        Role {
+            parsers: elsewhere(Part::Parse),
+            sessions: elsewhere(Part::Session),
+            beyond: match self.does(own, Part::Receive) {
+                true => after(Part::Parse),
+                false => Box::default(),
+            },
+            ahead: if self.is_contiguous(own) { ahead } else { Box::default() },
+        }
+    }
+
+    /// Whether a worker gets packets for a part from workers that do what is before it, but not this.
+    fn is_given(&self, own: WorkerIndex, part: Part) -> bool {
+        let Some(&before) = Part::ALL[..part as usize].last() else {
+            return false;
+        };
+        let others = self.workers(before);
+        let some_lack = others.is_empty() || others.iter().any(|&other| !self.does(other, part));
+        self.does(own, part) && !self.workers(part).is_empty() && some_lack
+    }
+
+    /// Whether the parts of a worker follow one another. One that packets come back to must not wait for room at others: they
+    /// may wait for it. Of all others, each waits for one whose last part is later than its own, so that none waits for itself.
+    fn is_contiguous(&self, own: WorkerIndex) -> bool {
+        let done = Part::ALL.map(|part| self.does(own, part));
+        done.windows(2).filter(|pair| pair[0] != pair[1]).count() + usize::from(done[0]) + usize::from(done[3]) <= 2
+    }
+}
+
+/// What a worker leaves to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Role {
+    /// Workers that parse what this one receives: none where it does itself.
+    pub parsers: Box<[WorkerIndex]>,
+    /// Workers that have the sessions of what this one parses: none where it does itself.
+    pub sessions: Box<[WorkerIndex]>,
+    /// Where what this worker receives goes next: what their rings have no room for is shed before work is spent on it.
+    pub beyond: Box<[WorkerIndex]>,
+    /// Where what this worker takes from others goes next: it takes nothing as long as their rings have no room.
+    pub ahead: Box<[WorkerIndex]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stages(parts: [&[WorkerIndex]; 4]) -> Stages {
+        Stages::new(parts.map(<[_]>::to_vec))
+    }
+
+    #[test]
+    fn worker_that_runs_to_completion_leaves_nothing_to_others() {
+        assert!(Stages::default().is_run_to_completion());
+        assert_eq!(Role::default(), Stages::default().role(3));
+    }
+
+    #[test]
+    fn each_worker_of_a_pipeline_waits_for_the_next_and_the_first_sheds() {
+        let stages = stages([&[0], &[1], &[2, 3], &[4]]);
+        let first = stages.role(0);
+        assert_eq!([1], *first.parsers);
+        assert_eq!([1], *first.beyond);
+        assert!(first.ahead.is_empty());
+        let second = stages.role(1);
+        assert!(second.parsers.is_empty() && second.beyond.is_empty());
+        assert_eq!([2, 3], *second.sessions);
+        assert_eq!([2, 3], *second.ahead);
+        assert_eq!([4], *stages.role(3).ahead);
+        assert!(stages.role(4).ahead.is_empty());
+    }
+
+    #[test]
+    fn workers_that_assist_send_behind_those_whose_part_it_is() {
+        let stages = stages([&[0], &[0], &[1], &[1]]);
+        assert_eq!(
+            [vec![1], vec![1, 0]],
+            [false, true].map(|assists| stages.senders(2, assists))
+        );
+        let stages = self::stages([&[0], &[0], &[1], &[0]]);
+        assert_eq!(vec![0], stages.senders(2, true));
+    }
+
+    #[test]
+    fn worker_at_both_ends_never_waits_for_itself() {
+        // 0 receives and sends, 1 has the sessions: if each waited for room at the other, neither would go on.
+        let stages = stages([&[0], &[0], &[1], &[0]]);
+        assert_eq!([1], *stages.role(0).beyond);
+        assert!(stages.role(0).ahead.is_empty());
+        assert_eq!([0], *stages.role(1).ahead);
+        // 0 parses and sends: what it takes for either lies in the same rings.
+        let stages = self::stages([&[1], &[0], &[1], &[0]]);
+        assert!(stages.role(0).ahead.is_empty());
+        assert!(stages.role(1).ahead.is_empty());
+    }
+
+    #[test]
+    fn worker_that_receives_and_takes_from_another_waits_for_the_next() {
+        let stages = stages([&[0, 1], &[1], &[2], &[2]]);
+        assert_eq!([2], *stages.role(1).ahead);
+        assert_eq!([2], *stages.role(1).beyond);
+    }
+
+    #[test]
+    fn placement_gives_workers_by_the_order_of_their_cores() {
+        let placement = |parts: [&[Core]; 4]| Placement::new(parts.map(<[_]>::to_vec)).unwrap();
+        let all = placement([&[4, 7]; 4]);
+        assert!(Stages::of(&all, &[7, 4]).is_run_to_completion());
+        // Who is left out does nothing.
+        assert_eq!(self::stages([&[1]; 4]), Stages::of(&placement([&[4]; 4]), &[7, 4]));
+        let cut = placement([&[7], &[7], &[4], &[4]]);
+        assert_eq!(self::stages([&[0], &[0], &[1], &[1]]), Stages::of(&cut, &[7, 4]));
+    }
+
+    #[test]
+    fn last_part_alone_elsewhere_is_where_received_packets_shed() {
+        let stages = stages([&[0, 1], &[0, 1], &[0, 1], &[2]]);
+        assert_eq!([2], *stages.role(0).beyond);
+        assert!(stages.role(0).ahead.is_empty());
+    }
+}

@@ -1,0 +1,407 @@
+//! Which shard a packet belongs to, by the function that cards choose queues by: where a card can, it has put the packet on
+//! the right worker's queue already; where it can't, the worker that received it computes the same and hands it over.
+
+use std::sync::Arc;
+
+use sluice_nat::pool::{Home, Source, ValidPool};
+use sluice_nat::shard::{BLOCK, Shards};
+use sluice_nat::sites::{is_site, site};
+use sluice_nat::{Address, PortClass, PortSelection, RssPorts, Tuple};
+use sluice_table::toeplitz::{self, Bytes, Key, Rows};
+use sluice_wire::Context;
+
+use crate::session::family::Family;
+use crate::snapshot::Nat;
+use crate::snapshot::translation_targets::TranslationTargets;
+
+/// What a shard keeps together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Affinity {
+    /// All flows of an inside host: for cards that hash the source address inside, and destination address and port outside.
+    #[default]
+    Hosts,
+    /// The two directions of a flow, for cards that hash addresses and ports alone: outside ports are chosen so that answers
+    /// come to their flow's shard. No pool may have mappings, subscribers or ports by computation then.
+    Flows,
+}
+
+/// What cards hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HashFields {
+    /// Inside the source address, outside destination address and port.
+    #[default]
+    Subset,
+    /// Addresses and ports.
+    FiveTuple,
+}
+
+/// What steering is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SteeringSettings {
+    /// What cards hash.
+    pub hashed: HashFields,
+    /// What a shard keeps together.
+    pub together: Affinity,
+    /// Length of the inside prefix that is one subscriber, in IPv4 and IPv6.
+    pub prefix: [u8; 2],
+    /// Outside ports that stay together: those of a pool's port blocks, all where ports are preserved.
+    pub ports: u32,
+}
+
+impl Default for SteeringSettings {
+    fn default() -> Self {
+        Self {
+            hashed: HashFields::Subset,
+            together: Affinity::Hosts,
+            prefix: [32, 128],
+            ports: BLOCK,
+        }
+    }
+}
+
+/// The function, the same for every worker from start to end.
+#[derive(Clone, Debug)]
+pub struct Steering {
+    shards: Shards,
+    hashed: HashFields,
+    together: Affinity,
+    inside: Key,
+    outside: Key,
+    flows: Key,
+    hosts4: Bytes,
+    hosts6: Rows<2>,
+    /// Of IPv4 addresses outside, and of a unit's number in its address.
+    outside4: Bytes,
+    units: Box<[u16]>,
+    flows4: Rows<2>,
+    flows6: Rows<5>,
+    fitting: Option<Arc<RssPorts>>,
+}
+
+/// Whether the flows of a host may spread over shards as far as a pool is concerned: no mapping, no subscriber, no
+/// computation and no preserved port asks for all of them in one.
+pub fn spreads<A: Address>(pool: &ValidPool<A>) -> bool {
+    let of_sessions = |class: &PortClass| !pool.has_subscribers(*class) && pool.source(*class) != Source::Mapping;
+    let classes = [PortClass::Tcp, PortClass::Udp];
+    classes.iter().all(of_sessions) && pool.plan().is_none() && pool.selection() == PortSelection::Random
+}
+
+impl Steering {
+    /// Draw keys for a number of shards. `None` where that is not a power of two from 1 to 1,024.
+    pub fn draw(shards: u32, wanted: &SteeringSettings, mut random: impl FnMut() -> u64) -> Option<Self> {
+        let bits = Shards::new(shards)?.bits();
+        let hosts = toeplitz::Hosts {
+            bits,
+            prefix: wanted.prefix,
+        };
+        let blocks = toeplitz::Blocks {
+            bits,
+            together: wanted.ports.clamp(BLOCK, 1 << 16).ilog2(),
+        };
+        let hosts = toeplitz::draw_for_hosts(hosts, &mut random);
+        let blocks = toeplitz::draw_for_blocks(blocks, &mut random);
+        let flows = toeplitz::draw_for_flows(bits, &mut random);
+        let [inside, outside] = match wanted.hashed {
+            HashFields::Subset => [hosts, blocks],
+            HashFields::FiveTuple => [flows, flows],
+        };
+        Some(Self {
+            shards: Shards::keyed(shards, &blocks)?,
+            hashed: wanted.hashed,
+            together: wanted.together,
+            inside,
+            outside,
+            flows,
+            hosts4: Bytes::new(&hosts, bits),
+            outside4: Bytes::new(&blocks, bits),
+            units: (0..shards).map(|unit| toeplitz::unit_part(unit, bits) as u16).collect(),
+            hosts6: Rows::new(&hosts, bits),
+            flows4: Rows::new(&flows, bits),
+            flows6: Rows::new(&flows, bits),
+            fitting: (wanted.together == Affinity::Flows).then(|| Arc::new(RssPorts::new(&flows, bits))),
+        })
+    }
+
+    /// The same from a seed, for tests and what must not depend on chance.
+    pub fn seeded(shards: u32, wanted: &SteeringSettings, mut seed: u64) -> Option<Self> {
+        // SplitMix64.
+        Self::draw(shards, wanted, || {
+            seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^ mixed >> 31
+        })
+    }
+
+    /// How many shards there are, and to which outside addresses and ports belong.
+    #[inline(always)]
+    pub fn shards(&self) -> Shards {
+        self.shards
+    }
+
+    /// What cards are to hash.
+    pub fn hash_fields(&self) -> HashFields {
+        self.hashed
+    }
+
+    /// What a shard keeps together.
+    pub fn affinity(&self) -> Affinity {
+        self.together
+    }
+
+    /// The key of cards, of interfaces inside or outside.
+    pub fn key(&self, outside: bool) -> &Key {
+        if outside { &self.outside } else { &self.inside }
+    }
+
+    /// The key of cards that can hash nothing but addresses and ports.
+    pub fn fallback_key(&self) -> &Key {
+        &self.flows
+    }
+
+    /// Which outside ports bring answers to their flow's shard, where that counts.
+    pub fn fitting(&self) -> Option<&Arc<RssPorts>> {
+        self.fitting.as_ref()
+    }
+
+    /// Whether every pool's ports can be had in any shard, and no rule keeps the flows of a client together.
+    pub(crate) fn admits<F: Family>(&self, nat: &Nat<F>) -> bool {
+        self.together == Affinity::Hosts || nat.spread.is_none() && nat.pools.iter().all(|(_, pool)| spreads(pool))
+    }
+
+    /// The shard of an inside host, by the prefix that is its subscriber: the key gives what follows no part.
+    #[inline(always)]
+    pub fn of_host<F: Family>(&self, host: F::Address) -> u16 {
+        let [high, low] = F::words(host);
+        if F::IS_V6 {
+            self.hosts6.of([high, low]) as u16
+        } else {
+            self.hosts4.of(low as u32)
+        }
+    }
+
+    /// The shard of a unit of an outside address's ports: as [`Shards::shard_of_unit`] says, sooner.
+    #[inline(always)]
+    fn of_unit<F: Family>(&self, address: F::Address, unit: u32) -> u16 {
+        if F::IS_V6 {
+            return self.shards.shard_of_unit(address, unit) as u16;
+        }
+        let [_, low] = F::words(address);
+        let part = self.units.get(unit as usize & (self.units.len() - 1)).copied();
+        self.outside4.of(low as u32) ^ part.unwrap_or_default()
+    }
+
+    /// The shard of a flow, as packets from inside name it.
+    #[inline(always)]
+    pub fn of_flow<F: Family>(&self, source: (F::Address, u16), destination: (F::Address, u16)) -> u16 {
+        let ports = u64::from(source.1) << 48 | u64::from(destination.1) << 32;
+        let ([s0, s1], [d0, d1]) = (F::words(source.0), F::words(destination.0));
+        if F::IS_V6 {
+            self.flows6.of([s0, s1, d0, d1, ports]) as u16
+        } else {
+            self.flows4.of([s1 << 32 | d1, ports]) as u16
+        }
+    }
+
+    /// The shard of a flow that a bridge carries, whichever side names it.
+    #[inline]
+    pub fn of_bridged<F: Family>(&self, key: &F::Key) -> u16 {
+        let tuple = F::tuple(key);
+        let ports = PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS).is_some();
+        let port = |port| if ports { port } else { 0 };
+        let one = (tuple.source(), port(tuple.source_port()));
+        let other = (tuple.destination(), port(tuple.destination_port()));
+        match one <= other {
+            true => self.of_flow::<F>(one, other),
+            false => self.of_flow::<F>(other, one),
+        }
+    }
+
+    /// Whether answers come to the shard of their flow, where ports are chosen for that.
+    #[inline]
+    pub fn fits<F: Family>(&self, shard: u16, answer: &F::Tuple, class: Option<PortClass>) -> Option<bool> {
+        let hashed = self.together == Affinity::Flows && matches!(class, Some(PortClass::Tcp | PortClass::Udp));
+        hashed.then(|| {
+            let (remote, outside) = (answer.source(), answer.destination());
+            shard == self.of_flow::<F>((remote, answer.source_port()), (outside, answer.destination_port()))
+        })
+    }
+
+    /// The shard of the session of a packet that came in by an interface. Inside hosts decide by their address, or the prefix that is
+    /// their subscriber, public addresses by the port block, forwarded ports by the host that they lead to, or by their client where
+    /// that is one of several; protocols without ports by the remote address, which translation leaves alone. Where flows that are
+    /// not translated have sessions too, it does not matter of these which way a packet goes. Both directions of a session give the
+    /// same answer.
+    #[inline(always)]
+    pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
+        self.shard_by::<F>(nat, nat.spread.as_ref(), key, interface, outside)
+    }
+
+    /// [`Steering::shard_of`] with the [`Spread`] of the rules, which who knows that there is none need not load.
+    #[inline(always)]
+    pub fn shard_by<F: Family>(
+        &self,
+        nat: &Nat<F>,
+        spread: Option<&TranslationTargets<F::Address>>,
+        key: &F::Key,
+        interface: u16,
+        outside: bool,
+    ) -> u16 {
+        let tuple = F::tuple(key);
+        let class = PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS);
+        let Some(class) = class else {
+            return self.of_host::<F>(remote::<F>(nat, key, interface, outside));
+        };
+        let (source, destination) = (
+            (tuple.source(), tuple.source_port()),
+            (tuple.destination(), tuple.destination_port()),
+        );
+        // The flow as packets from its host name it.
+        let ends = |host, other| match &nat.hosts {
+            Some(hosts) => hosts.ends(tuple.context(), host, other),
+            None => (host, other),
+        };
+        let (mut host, mut other) = ends(source, destination);
+        if outside {
+            match nat
+                .pools
+                .home_of_allocated(self.shards, tuple.context(), destination.0, destination.1)
+            {
+                Some(Home::Unit(unit)) => return self.of_unit::<F>(destination.0, unit),
+                Some(Home::Shard(shard)) => return shard as u16,
+                Some(Home::Inside(inside)) => (host, other) = ends((inside, destination.1), source),
+                // Rules forward no port that a pool lends.
+                None => match forwarded::<F>(nat, key, interface) {
+                    Some(ForwardTarget::Host(target)) => (host, other) = ends(target, source),
+                    Some(ForwardTarget::Among) => return self.of_host::<F>(source.0),
+                    // What begins outside, to an inside host's own address, is answered from there.
+                    None if nat.begins_outside(tuple.context(), source.0, destination.0) => {
+                        (host, other) = (destination, source);
+                    }
+                    None => {}
+                },
+            }
+        }
+        if let Some(spread) = spread {
+            // Where it makes a difference which end names the flow, the packet's destination is not yet what answers name.
+            if !outside && nat.hosts.is_some() && forwarded::<F>(nat, key, interface).is_some() {
+                return self.of_host::<F>(source.0);
+            }
+            if let Some(client) = spread.client(tuple.context(), host, other) {
+                return self.of_host::<F>(client);
+            }
+        }
+        if self.together == Affinity::Flows && class != PortClass::Query {
+            return self.of_flow::<F>(host, other);
+        }
+        self.of_host::<F>(host.0)
+    }
+}
+
+impl Steering {
+    /// The shard of the session of what the router's host sends: of a flow that was led to it as its client says, of others by the
+    /// own address.
+    #[cold]
+    pub fn of_host_flow<F: Family>(&self, nat: &Nat<F>, key: &F::Key) -> u16 {
+        let tuple = F::tuple(key);
+        let (own, other) = (
+            (tuple.source(), tuple.source_port()),
+            (tuple.destination(), tuple.destination_port()),
+        );
+        let spread = nat.spread.as_ref();
+        let client = spread.and_then(|spread| spread.client(tuple.context(), own, other));
+        self.of_host::<F>(client.unwrap_or(own.0))
+    }
+
+    /// [`Steering::shard_of`] where there are subscribers' sites.
+    #[inline(always)]
+    pub fn shard_among_sites<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
+        let tuple = F::tuple(key);
+        if is_site(tuple.context()) {
+            return self.of_site(site(tuple.context()));
+        }
+        let sites = nat.sites.as_deref().filter(|_| outside && !F::IS_V6);
+        let address = F::words(tuple.destination())[1] as u32;
+        match sites.and_then(|sites| sites.recipient(tuple.context(), address)) {
+            Some(recipient) => self.of_site(recipient),
+            None => self.shard_of::<F>(nat, key, interface, outside),
+        }
+    }
+
+    /// The shard of all flows of a site: sites have consecutive numbers, and nobody chooses his own.
+    #[inline(always)]
+    fn of_site(&self, site: u32) -> u16 {
+        (site & (self.shards.count() - 1)) as u16
+    }
+}
+
+/// The remote address of a flow without ports. Interfaces that hosts and strangers both come in by are outside too.
+#[cold]
+fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> F::Address {
+    let tuple = F::tuple(key);
+    let (source, destination) = (tuple.source(), tuple.destination());
+    let other = |host, other| match &nat.hosts {
+        Some(hosts) => hosts.ends(tuple.context(), (host, ()), (other, ())).1.0,
+        None => other,
+    };
+    match forwarded::<F>(nat, key, interface).filter(|_| outside) {
+        Some(ForwardTarget::Host((target, _))) => other(target, source),
+        Some(ForwardTarget::Among) => source,
+        None if outside && is_public(nat, tuple.context(), destination) => source,
+        None if outside && nat.begins_outside(tuple.context(), source, destination) => source,
+        None => other(source, destination),
+    }
+}
+
+/// Whether an address stands for others.
+#[inline(always)]
+fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> bool {
+    nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address)
+}
+
+/// Where a destination rule leads.
+enum ForwardTarget<A> {
+    /// To an inside host and port.
+    Host((A, u16)),
+    /// To one of several hosts: which, its session knows.
+    Among,
+}
+
+/// Where a destination rule leads what came in by an interface.
+#[inline(always)]
+fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16) -> Option<ForwardTarget<F::Address>> {
+    let tuple = F::tuple(key);
+    if !nat.rules.maybe_forwarded(tuple.destination(), tuple.destination_port()) {
+        return None;
+    }
+    match nat.rules.match_destination(tuple, F::protocol(key), interface)?.action {
+        sluice_nat::rule::Destination::To(target) => Some(ForwardTarget::Host((target.address, target.port))),
+        sluice_nat::rule::Destination::Among(..) => Some(ForwardTarget::Among),
+        sluice_nat::rule::Destination::Exempt => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::family::{V4, V6};
+
+    #[test]
+    fn unit_of_an_outside_address_is_in_the_shard_that_lends_its_ports() {
+        for (count, ports) in [(1, 64), (16, 64), (64, 256), (1024, 64), (8, 1 << 16)] {
+            let wanted = SteeringSettings {
+                ports,
+                ..SteeringSettings::default()
+            };
+            let steering = Steering::seeded(count, &wanted, 7).unwrap();
+            for number in 0..4096u32 {
+                let (four, unit) = (number.wrapping_mul(0x9e37_79b9), number * 7 % 1024);
+                let lends = steering.shards().shard_of_unit(four, unit);
+                assert_eq!(lends, steering.of_unit::<V4>(four, unit).into());
+                let six = [number.into(), u64::from(four) << 9];
+                let lends = steering.shards().shard_of_unit(six, unit);
+                assert_eq!(lends, steering.of_unit::<V6>(six, unit).into());
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Which interface frames with VLAN tags are of: by port and tags.
+
+use sluice_wire::vlan::Tag;
+
+use crate::packet::io::PortIndex;
+use crate::snapshot::Interface;
+
+/// No interface.
+const NONE: u16 = u16::MAX;
+
+/// Identifiers of a tag.
+const IDENTIFIERS: usize = 1 << 12;
+
+/// The interfaces with tags.
+#[derive(Clone, Debug, Default)]
+pub struct VlanTable {
+    /// By port: whether it carries any tags.
+    ports: Vec<bool>,
+    /// By port: whether any of its tags are those of an interface of a bridge.
+    bridged: Vec<bool>,
+    /// By port: the interface of each single 802.1Q tag, where the port carries any.
+    single: Vec<Option<Box<[u16]>>>,
+    /// All others, in order: port, tags, interface.
+    others: Vec<(PortIndex, u64, u16)>,
+}
+
+/// Tags in a word, none where there are more than two.
+fn word(tags: impl Iterator<Item = Tag>) -> Option<u64> {
+    let mut word = 0;
+    for (place, tag) in tags.enumerate() {
+        if place == 2 {
+            return None;
+        }
+        word = word << 32 | u64::from(tag.protocol) << 16 | u64::from(tag.id());
+    }
+    Some(word)
+}
+
+/// The identifier of a single 802.1Q tag.
+fn single(word: u64) -> Option<usize> {
+    let plain = u64::from(Tag::vlan(0).protocol) << 16;
+    (word & !0xfff == plain).then_some(word as usize & (IDENTIFIERS - 1))
+}
+
+impl VlanTable {
+    /// Of interfaces by number, on so many ports.
+    pub fn of(ports: usize, interfaces: &[Interface]) -> Self {
+        let mut tagged = Self {
+            ports: vec![false; ports],
+            bridged: vec![false; ports],
+            single: vec![None; ports],
+            others: Vec::new(),
+        };
+        for (number, interface) in (0..NONE).zip(interfaces) {
+            let Some(word) = word(interface.tags.iter().copied()).filter(|_| !interface.tags.is_empty()) else {
+                continue;
+            };
+            if let Some(of_port) = tagged.ports.get_mut(usize::from(interface.port)) {
+                *of_port = true;
+            }
+            if let Some(bridged) = tagged.bridged.get_mut(usize::from(interface.port)) {
+                *bridged |= interface.bridge.is_some();
+            }
+            match (single(word), tagged.single.get_mut(usize::from(interface.port))) {
+                (Some(id), Some(of_port)) => {
+                    let of_port = of_port.get_or_insert_with(|| vec![NONE; IDENTIFIERS].into());
+                    of_port[id] = number;
+                }
+                _ => tagged.others.push((interface.port, word, number)),
+            }
+        }
+        tagged.others.sort_unstable();
+        tagged
+    }
+
+    /// Whether there is any on a port.
+    #[inline(always)]
+    pub fn is_on(&self, port: PortIndex) -> bool {
+        self.ports.get(usize::from(port)).copied().unwrap_or(false)
+    }
+
+    /// Whether any on a port are those of an interface of a bridge.
+    #[inline(always)]
+    pub fn is_bridged(&self, port: PortIndex) -> bool {
+        self.bridged.get(usize::from(port)).copied().unwrap_or(false)
+    }
+
+    /// The interface of a port's frames with these tags, of which those of VLAN 0 say nothing of it.
+    #[inline]
+    pub fn find(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
+        let vlans = tags.iter().flatten().filter(|tag| !tag.is_priority());
+        self.find_word(port, word(vlans.copied())?)
+    }
+
+    /// The interface of a port's frames with the tags in a word: of each its type and its VLAN, 32 bits, the innermost last.
+    #[inline]
+    pub fn find_word(&self, port: PortIndex, word: u64) -> Option<u16> {
+        if let Some(id) = single(word) {
+            let of_port = self.single.get(usize::from(port))?.as_deref()?;
+            return of_port.get(id).copied().filter(|number| *number != NONE);
+        }
+        let place = self
+            .others
+            .binary_search_by_key(&(port, word), |other| (other.0, other.1))
+            .ok()?;
+        self.others.get(place).map(|other| other.2)
+    }
+}

@@ -1,0 +1,178 @@
+//! Copies of frames for a capture file: bounded memory that whoever asks has brought.
+
+use std::ops::Range;
+
+use crate::packet::batch::{Batch, Lists};
+use crate::packet::io::BufferIndex;
+use crate::packet::reason::Reason;
+use crate::packet::time::Now;
+use crate::snapshot::Snapshot;
+
+/// Which frames are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureFilter {
+    /// What an interface receives and sends.
+    Interface(u16),
+    /// What all interfaces receive.
+    Received,
+    /// What is dropped, on any interface.
+    Drops,
+}
+
+/// Why a frame was copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapturePoint {
+    /// Received.
+    Received,
+    /// Sent.
+    Sent,
+    /// Dropped.
+    Dropped(Reason),
+}
+
+/// A copied frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapturedFrame {
+    /// When.
+    pub nanoseconds: u64,
+    /// Interface.
+    pub interface: u16,
+    /// Why.
+    pub seen: CapturePoint,
+    /// Length of the frame.
+    pub length: u16,
+    /// Where its bytes are in the memory.
+    start: usize,
+    kept: u16,
+}
+
+/// A capture under way.
+#[derive(Debug)]
+pub struct Tap {
+    which: CaptureFilter,
+    bytes: Vec<u8>,
+    frames: Vec<CapturedFrame>,
+    /// Bytes that are kept of each frame.
+    snap: u16,
+    /// Frames that found no more memory.
+    pub missed: u64,
+}
+
+impl Tap {
+    /// Copy at most `frames` frames of `snap` bytes each.
+    pub fn new(which: CaptureFilter, frames: usize, snap: u16) -> Self {
+        let memory = frames * snap as usize;
+        Self {
+            which,
+            bytes: Vec::with_capacity(memory),
+            frames: Vec::with_capacity(frames),
+            snap,
+            missed: 0,
+        }
+    }
+
+    /// The frames and their first bytes.
+    pub fn frames(&self) -> impl Iterator<Item = (&CapturedFrame, &[u8])> {
+        self.frames
+            .iter()
+            .map(|frame| (frame, &self.bytes[frame.start..][..frame.kept as usize]))
+    }
+
+    /// Whether nothing more is copied.
+    pub fn is_full(&self) -> bool {
+        self.frames.len() == self.frames.capacity()
+    }
+
+    fn copy(&mut self, frame: &[u8], interface: u16, seen: CapturePoint, now: Now) {
+        let kept = frame.len().min(self.snap as usize);
+        if self.is_full() || self.bytes.capacity() - self.bytes.len() < kept {
+            self.missed += 1;
+            return;
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&frame[..kept]);
+        let (length, kept) = (frame.len() as u16, kept as u16);
+        self.frames.push(CapturedFrame {
+            nanoseconds: now.nanoseconds,
+            interface,
+            seen,
+            length,
+            start,
+            kept,
+        });
+    }
+
+    /// The frames of these slots have been parsed and are as they came.
+    pub(crate) fn received(&mut self, batch: &Batch<'_, '_>, slots: Range<usize>, now: Now) {
+        let wanted = match self.which {
+            CaptureFilter::Interface(wanted) => Some(wanted),
+            CaptureFilter::Received => None,
+            CaptureFilter::Drops => return,
+        };
+        let all = batch.packets.iter().zip(batch.meta.iter());
+        for (packet, meta) in all.take(slots.end).skip(slots.start) {
+            if wanted.is_none_or(|wanted| meta.interface == wanted) {
+                self.copy(packet.bytes(), meta.interface, CapturePoint::Received, now);
+            }
+        }
+    }
+
+    /// Frames cross virtual links: sent at one end, received at the other, the same bytes.
+    pub(crate) fn crossing(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], snapshot: &Snapshot, now: Now) {
+        for &slot in slots {
+            let egress = batch.meta(slot).egress;
+            let peer = snapshot.interface(egress).and_then(|interface| interface.peer);
+            let frame = batch.packets[slot as usize].bytes();
+            match self.which {
+                CaptureFilter::Interface(wanted) if wanted == egress => {
+                    self.copy(frame, wanted, CapturePoint::Sent, now)
+                }
+                CaptureFilter::Interface(wanted) if Some(wanted) == peer => {
+                    self.copy(frame, wanted, CapturePoint::Received, now)
+                }
+                CaptureFilter::Interface(_) | CaptureFilter::Received | CaptureFilter::Drops => {}
+            }
+        }
+    }
+
+    /// Frames have come out of tunnels, and are as they were put in.
+    pub(crate) fn arrived(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], now: Now) {
+        for &slot in slots {
+            let interface = batch.meta(slot).interface;
+            if self.which == CaptureFilter::Interface(interface) {
+                self.copy(
+                    batch.packets[slot as usize].bytes(),
+                    interface,
+                    CapturePoint::Received,
+                    now,
+                );
+            }
+        }
+    }
+
+    /// Frames have found their way and are as they go.
+    pub(crate) fn leaving(&mut self, batch: &Batch<'_, '_>, lists: &Lists, first: usize, now: Now) {
+        let fresh = |slot: BufferIndex| slot as usize >= first;
+        match self.which {
+            CaptureFilter::Interface(wanted) => {
+                for &slot in lists.transmit.iter().flatten().filter(|&&slot| fresh(slot)) {
+                    if batch.meta(slot).egress == wanted {
+                        self.copy(batch.packets[slot as usize].bytes(), wanted, CapturePoint::Sent, now);
+                    }
+                }
+            }
+            CaptureFilter::Received => {}
+            CaptureFilter::Drops => {
+                for &(slot, reason) in lists.drop.iter().filter(|(slot, _)| fresh(*slot)) {
+                    let interface = batch.meta(slot).interface;
+                    self.copy(
+                        batch.packets[slot as usize].bytes(),
+                        interface,
+                        CapturePoint::Dropped(reason),
+                        now,
+                    );
+                }
+            }
+        }
+    }
+}

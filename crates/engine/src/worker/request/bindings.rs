@@ -1,0 +1,309 @@
+//! Lists of what pools have lent: mappings, subscribers, and their port blocks.
+
+use std::net::IpAddr;
+
+use sluice_nat::bindings::{Mapping, Subscriber, SubscriberBlock};
+use sluice_nat::{Address, PoolIndex, PortClass};
+
+use super::{Cursor, Endpoint};
+use crate::session::family::{Family, V4, V6};
+use crate::session::shard::Shard;
+
+/// Which mappings, subscribers and blocks are meant: those that meet every condition given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BindingFilter {
+    /// The inside host; its port is asked of mappings alone.
+    pub inside: Option<Endpoint>,
+    /// What the outside sees in its place; of subscribers the paired address, of blocks any of their ports.
+    pub outside: Option<Endpoint>,
+    /// What the port is of; asked of mappings alone.
+    pub class: Option<PortClass>,
+    /// The pool.
+    pub pool: Option<PoolIndex>,
+}
+
+/// A mapping, to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappingInfo {
+    /// Inside address and port.
+    pub inside: (IpAddr, u16),
+    /// Outside address and port.
+    pub outside: (IpAddr, u16),
+    /// What the ports are of.
+    pub class: PortClass,
+    /// The pool.
+    pub pool: PoolIndex,
+    /// Sessions that use it.
+    pub sessions: u32,
+    /// Shard.
+    pub shard: u16,
+}
+
+/// A subscriber, to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubscriberInfo {
+    /// Its inside address, or the first of its prefix.
+    pub address: IpAddr,
+    /// The outside address that it is paired with.
+    pub paired: IpAddr,
+    /// The pool.
+    pub pool: PoolIndex,
+    /// Its sessions.
+    pub sessions: u32,
+    /// Outside ports in use, by class.
+    pub ports: [u32; 3],
+    /// Its port blocks.
+    pub blocks: u16,
+    /// Shard.
+    pub shard: u16,
+}
+
+/// A port block, to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockInfo {
+    /// The subscriber that has it: its inside address, or the first of its prefix.
+    pub subscriber: IpAddr,
+    /// Outside address.
+    pub address: IpAddr,
+    /// First port.
+    pub first: u16,
+    /// Last port.
+    pub last: u16,
+    /// Ports in use, by class.
+    pub used: [u16; 3],
+    /// The pool.
+    pub pool: PoolIndex,
+    /// Shard.
+    pub shard: u16,
+}
+
+/// What is listed, and its memory.
+#[derive(Debug)]
+pub enum BindingList {
+    /// Mappings.
+    Mappings(Vec<MappingInfo>),
+    /// Subscribers.
+    Subscribers(Vec<SubscriberInfo>),
+    /// Port blocks. Those of one subscriber come together: there must be room for as many as one may have.
+    Blocks(Vec<BlockInfo>),
+}
+
+/// What the shards of a worker have lent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BindingUsage {
+    /// Ports lent by pool and class.
+    pub ports: Vec<[u64; 3]>,
+    /// Mappings, permissions among them, and most.
+    pub mappings: [u64; 2],
+    /// Subscribers, and most.
+    pub subscribers: [u64; 2],
+    /// Port blocks, and most.
+    pub blocks: [u64; 2],
+    /// Ports and blocks that wait.
+    pub held: u64,
+    /// Ports and blocks that were free at once for want of room to wait.
+    pub not_held: u64,
+}
+
+impl BindingUsage {
+    /// Add what a shard has lent.
+    pub(crate) fn add(&mut self, shard: &Shard<'_>) {
+        let bindings = &shard.bindings4;
+        for (pool, ports) in self.ports.iter_mut().enumerate() {
+            for (class, ports) in PortClass::ALL.into_iter().zip(ports) {
+                *ports += u64::from(bindings.ports().used(pool as PoolIndex, class));
+            }
+        }
+        let (held, not_held) = bindings.quarantined();
+        for (sum, (used, most)) in [
+            (&mut self.mappings, bindings.mappings()),
+            (&mut self.subscribers, bindings.subscribers()),
+            (&mut self.blocks, bindings.blocks()),
+        ] {
+            sum[0] += used as u64;
+            sum[1] += most as u64;
+        }
+        self.held += held as u64;
+        self.not_held += not_held;
+    }
+}
+
+impl BindingList {
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Mappings(into) => into.is_empty(),
+            Self::Subscribers(into) => into.is_empty(),
+            Self::Blocks(into) => into.is_empty(),
+        }
+    }
+
+    /// For how many more there is memory.
+    fn room(&self) -> usize {
+        match self {
+            Self::Mappings(into) => into.capacity() - into.len(),
+            Self::Subscribers(into) => into.capacity() - into.len(),
+            Self::Blocks(into) => into.capacity() - into.len(),
+        }
+    }
+}
+
+/// How far a round has come.
+pub(super) struct Progress {
+    /// Where to go on.
+    pub next: Option<Cursor>,
+    /// The memory is full.
+    pub full: bool,
+}
+
+/// Look at the next `count` records.
+pub(super) fn step(
+    shards: &[Option<Box<Shard<'_>>>],
+    mut cursor: Cursor,
+    count: u32,
+    filter: &BindingFilter,
+    into: &mut BindingList,
+) -> Progress {
+    while let Some(shard) = shards.get(usize::from(cursor.shard)) {
+        let Some(shard) = shard else {
+            cursor = cursor.skip();
+            continue;
+        };
+        let progress = match cursor.six {
+            false => scan::<V4>(shard, (cursor.record, count), filter, into),
+            true => scan::<V6>(shard, (cursor.record, count), filter, into),
+        };
+        return match progress {
+            Scan::Full(record) => Progress {
+                next: Some(Cursor { record, ..cursor }),
+                full: true,
+            },
+            Scan::Some(record) => Progress {
+                next: Some(Cursor { record, ..cursor }),
+                full: into.room() == 0,
+            },
+            Scan::End => Progress {
+                next: Some(cursor.turn()),
+                full: into.room() == 0,
+            },
+        };
+    }
+    Progress {
+        next: None,
+        full: false,
+    }
+}
+
+/// How far a scan of a shard has come.
+enum Scan {
+    /// There is no memory for this record.
+    Full(u32),
+    /// This record is the next.
+    Some(u32),
+    /// There are no more.
+    End,
+}
+
+fn scan<F: Family>(
+    shard: &Shard<'_>,
+    (from, count): (u32, u32),
+    filter: &BindingFilter,
+    into: &mut BindingList,
+) -> Scan {
+    let (bindings, number) = (F::bindings_ref(shard), shard.number);
+    let room = u32::try_from(into.room()).unwrap_or(u32::MAX);
+    let next = match into {
+        _ if room == 0 => return Scan::Full(from),
+        BindingList::Mappings(into) => bindings.scan_mappings(from, count.min(room), |mapping, subscriber| {
+            into.extend(Some(mapping_of(mapping, subscriber, number)).filter(|shown| filter.matches_mapping(shown)));
+        }),
+        BindingList::Subscribers(into) => bindings.scan_subscribers(from, count.min(room), |subscriber, _| {
+            into.extend(Some(subscriber_of(subscriber, number)).filter(|shown| filter.matches_subscriber(shown)));
+        }),
+        BindingList::Blocks(into) => {
+            for record in from..from.saturating_add(count) {
+                let mut fits = true;
+                let next = bindings.scan_subscribers(record, 1, |subscriber, blocks| {
+                    let size = bindings.ports().block_size(subscriber.pool());
+                    fits = into.is_empty() || usize::from(subscriber.blocks()) <= into.capacity() - into.len();
+                    for block in blocks.take(if fits { into.capacity() - into.len() } else { 0 }) {
+                        let shown = block_of(subscriber, &block, size, number);
+                        into.extend(Some(shown).filter(|shown| filter.matches_block(shown)));
+                    }
+                });
+                match next {
+                    _ if !fits => return Scan::Full(record),
+                    None => return Scan::End,
+                    Some(_) => {}
+                }
+            }
+            Some(from.saturating_add(count))
+        }
+    };
+    next.map_or(Scan::End, Scan::Some)
+}
+
+fn mapping_of<A: Address>(mapping: &Mapping<A>, subscriber: &Subscriber<A>, shard: u16) -> MappingInfo {
+    let ((inside, inside_port), outside) = (mapping.inside(), mapping.outside());
+    MappingInfo {
+        inside: (inside.display(), inside_port),
+        outside: (outside.address.display(), outside.port),
+        class: mapping.class(),
+        pool: subscriber.pool(),
+        sessions: mapping.sessions(),
+        shard,
+    }
+}
+
+fn subscriber_of<A: Address>(subscriber: &Subscriber<A>, shard: u16) -> SubscriberInfo {
+    SubscriberInfo {
+        address: subscriber.address().display(),
+        paired: subscriber.paired().display(),
+        pool: subscriber.pool(),
+        sessions: subscriber.sessions(),
+        ports: subscriber.ports(),
+        blocks: subscriber.blocks(),
+        shard,
+    }
+}
+
+fn block_of<A: Address>(subscriber: &Subscriber<A>, owned: &SubscriberBlock<A>, size: u16, shard: u16) -> BlockInfo {
+    let block = owned.block();
+    BlockInfo {
+        subscriber: subscriber.address().display(),
+        address: block.address.display(),
+        first: block.first,
+        last: block.first.saturating_add(size.saturating_sub(1)),
+        used: owned.used(),
+        pool: subscriber.pool(),
+        shard,
+    }
+}
+
+impl BindingFilter {
+    fn matches_mapping(&self, shown: &MappingInfo) -> bool {
+        self.pool.is_none_or(|pool| pool == shown.pool)
+            && self.class.is_none_or(|class| class == shown.class)
+            && self
+                .inside
+                .is_none_or(|wanted| wanted.matches(shown.inside.0, shown.inside.1))
+            && self
+                .outside
+                .is_none_or(|wanted| wanted.matches(shown.outside.0, shown.outside.1))
+    }
+
+    fn matches_subscriber(&self, shown: &SubscriberInfo) -> bool {
+        self.pool.is_none_or(|pool| pool == shown.pool)
+            && self.inside.is_none_or(|wanted| wanted.lies_in(shown.address))
+            && self.outside.is_none_or(|wanted| wanted.lies_in(shown.paired))
+    }
+
+    fn matches_block(&self, shown: &BlockInfo) -> bool {
+        let ports = shown.first..=shown.last;
+        self.pool.is_none_or(|pool| pool == shown.pool)
+            && self.inside.is_none_or(|wanted| wanted.lies_in(shown.subscriber))
+            && self.outside.is_none_or(|wanted| {
+                wanted.lies_in(shown.address) && wanted.port.is_none_or(|port| ports.contains(&port))
+            })
+    }
+}

@@ -1,0 +1,285 @@
+//! The worker's end of requests: lists and clearing take several rounds, a portion of records in each.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use sluice_inspect::applications::Pair;
+use sluice_nat::sites::is_site;
+use sluice_nat::{Address as _, Tuple};
+use sluice_table::flow::{Record, RecordIndex};
+use sluice_wire::ipv4::protocol::is_icmp;
+use sluice_wire::{Context, Direction};
+
+use super::bindings::{self, BindingFilter, BindingList};
+use super::{Cursor, Filter, Flow, RECORDS_PER_ROUND, Reply, Request, SessionInfo};
+use crate::features::inspection::Alerts;
+use crate::features::punt;
+use crate::packet::time::TICKS_PER_SECOND;
+use crate::session::events::Taken;
+use crate::session::family::{Family, Session, V4, V6};
+use crate::session::records;
+use crate::session::shard::{SessionTools, Shard, end, remaining};
+use crate::snapshot::Snapshot;
+
+/// The worker's end.
+#[derive(Debug)]
+pub struct RequestServer {
+    requests: Receiver<Request>,
+    replies: SyncSender<Reply>,
+    clearing: Option<(Cursor, Filter, u64)>,
+    listing: Option<(Cursor, Filter, Vec<SessionInfo>)>,
+    binding: Option<(Cursor, BindingFilter, BindingList)>,
+}
+
+/// The control thread's end.
+#[derive(Debug)]
+pub struct WorkerHandle {
+    /// Where requests go.
+    pub requests: SyncSender<Request>,
+    /// Where answers come from, in the order of the requests.
+    pub replies: Receiver<Reply>,
+    /// The worker's events of translation, where they are wanted.
+    pub events: Option<Taken>,
+    /// The worker's alerts, where it inspects.
+    pub alerts: Option<Alerts>,
+    /// The worker's records of inspected flows, where they are wanted.
+    pub records: Option<records::Taken>,
+    /// What the worker has for routers' hosts.
+    pub to_hosts: Option<punt::PuntReceiver>,
+    /// Where routers' hosts send by, of the worker that owns what the gateway itself sends.
+    pub from_hosts: Option<punt::PuntSender>,
+    /// What the worker has for who serves subscribers' sites.
+    pub to_subscribers: Option<punt::PuntReceiver>,
+    /// Where that one sends by, of the same worker as hosts.
+    pub from_subscribers: Option<punt::PuntSender>,
+}
+
+/// Both ends of a worker's requests.
+pub fn channel() -> (RequestServer, WorkerHandle) {
+    let (requests, inbox) = sync_channel(8);
+    let (outbox, replies) = sync_channel(8);
+    (
+        RequestServer {
+            requests: inbox,
+            replies: outbox,
+            clearing: None,
+            listing: None,
+            binding: None,
+        },
+        WorkerHandle {
+            requests,
+            replies,
+            events: None,
+            alerts: None,
+            records: None,
+            to_hosts: None,
+            from_hosts: None,
+            to_subscribers: None,
+            from_subscribers: None,
+        },
+    )
+}
+
+impl RequestServer {
+    /// The next request, while none is under way.
+    pub(crate) fn next(&mut self) -> Option<Request> {
+        if self.is_answering() {
+            return None;
+        }
+        self.requests.try_recv().ok()
+    }
+
+    /// Whether an answer that takes several rounds is under way.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.clearing.is_some() || self.listing.is_some() || self.binding.is_some()
+    }
+
+    /// Answer; where nobody listens any more the answer is dropped.
+    pub(crate) fn answer(&self, reply: Reply) {
+        let _ = self.replies.try_send(reply);
+    }
+
+    /// Begin a list.
+    pub(crate) fn list(&mut self, cursor: Cursor, filter: Filter, into: Vec<SessionInfo>) {
+        self.listing = Some((cursor, filter, into));
+    }
+
+    /// Begin a list of what pools have lent.
+    pub(crate) fn list_bindings(&mut self, cursor: Cursor, filter: BindingFilter, into: BindingList) {
+        self.binding = Some((cursor, filter, into));
+    }
+
+    /// Begin to clear.
+    pub(crate) fn clear(&mut self, cursor: Cursor, filter: Filter, ended: u64) {
+        self.clearing = Some((cursor, filter, ended));
+    }
+
+    /// Go on with what is under way, by the records of a [`portion`].
+    pub(crate) fn advance(
+        &mut self,
+        shards: &mut [Option<Box<Shard<'_>>>],
+        portion: u32,
+        snapshot: &Snapshot,
+        tools: &SessionTools<'_>,
+    ) {
+        if let Some((cursor, filter, mut into)) = self.listing.take() {
+            let room = (into.capacity() - into.len()).min(portion as usize);
+            let next = step(shards, cursor, room as u32, tools, snapshot, |_, _, shown| {
+                if filter.matches(shown) {
+                    into.push(*shown);
+                }
+            });
+            match next {
+                Some(next) if into.capacity() > into.len() => {
+                    self.listing = Some((next, filter, into));
+                }
+                next => self.answer(Reply::Listed { next, sessions: into }),
+            }
+        }
+        if let Some((cursor, filter, mut into)) = self.binding.take() {
+            let progress = bindings::step(shards, cursor, portion, &filter, &mut into);
+            match progress.next {
+                Some(next) if !progress.full => self.binding = Some((next, filter, into)),
+                next => self.answer(Reply::ListedBindings { next, into }),
+            }
+        }
+        if let Some((cursor, filter, mut ended)) = self.clearing.take() {
+            let mut meant = [(0, false, RecordIndex(0)); RECORDS_PER_ROUND as usize];
+            let mut count = 0;
+            let next = step(shards, cursor, portion, tools, snapshot, |six, index, shown| {
+                if filter.matches(shown)
+                    && let Some(place) = meant.get_mut(count)
+                {
+                    *place = (shown.shard, six, index);
+                    count += 1;
+                }
+            });
+            for &(shard, six, index) in &meant[..count] {
+                let Some(shard) = shards.get_mut(shard as usize).and_then(Option::as_mut) else {
+                    continue;
+                };
+                let gone = if six {
+                    end::<V6>(shard, index, tools).is_some()
+                } else {
+                    end::<V4>(shard, index, tools).is_some()
+                };
+                ended += u64::from(gone);
+            }
+            match next {
+                Some(next) => self.clearing = Some((next, filter, ended)),
+                None => self.answer(Reply::Cleared(ended)),
+            }
+        }
+    }
+}
+
+/// Visit the next `count` records; where to go on.
+fn step(
+    shards: &[Option<Box<Shard<'_>>>],
+    mut cursor: Cursor,
+    count: u32,
+    tools: &SessionTools<'_>,
+    snapshot: &Snapshot,
+    mut visit: impl FnMut(bool, RecordIndex, &SessionInfo),
+) -> Option<Cursor> {
+    loop {
+        let place = cursor.shard as usize;
+        if place >= shards.len() {
+            return None;
+        }
+        if let Some(shard) = &shards[place] {
+            let next = if cursor.six {
+                scan::<V6>(shard, (cursor.record, count), tools, snapshot, &mut |index, shown| {
+                    visit(true, index, shown)
+                })
+            } else {
+                scan::<V4>(shard, (cursor.record, count), tools, snapshot, &mut |index, shown| {
+                    visit(false, index, shown)
+                })
+            };
+            return Some(match next {
+                Some(record) => Cursor { record, ..cursor },
+                None => cursor.turn(),
+            });
+        }
+        cursor = cursor.skip();
+    }
+}
+
+fn scan<F: Family>(
+    shard: &Shard<'_>,
+    (from, count): (u32, u32),
+    tools: &SessionTools<'_>,
+    snapshot: &Snapshot,
+    visit: &mut impl FnMut(RecordIndex, &SessionInfo),
+) -> Option<u32> {
+    F::table_ref(shard).scan(from, count, |index, session| {
+        visit(index, &show::<F>(shard.number, (index, session), tools, snapshot));
+    })
+}
+
+/// A direction of a session; of ICMP queries with the identifier in the place of both ports.
+fn flow<T: Tuple>(tuple: &T, protocol: u8, direction: Direction) -> Flow {
+    let ports = match direction {
+        _ if !is_icmp(protocol) => [tuple.source_port(), tuple.destination_port()],
+        Direction::Forward => [tuple.source_port(); 2],
+        Direction::Reverse => [tuple.destination_port(); 2],
+    };
+    Flow {
+        source: tuple.source().display(),
+        destination: tuple.destination().display(),
+        source_port: ports[0],
+        destination_port: ports[1],
+    }
+}
+
+fn show<F: Family>(
+    shard: u16,
+    (index, session): (RecordIndex, &F::Session),
+    tools: &SessionTools<'_>,
+    snapshot: &Snapshot,
+) -> SessionInfo {
+    let track = session.track();
+    let tcp = session.protocol() == sluice_wire::ipv4::protocol::TCP;
+    debug_assert!(session.links().is_live());
+    SessionInfo {
+        context: context::<F>(session),
+        forward: flow(session.forward(), session.protocol(), Direction::Forward),
+        reverse: flow(session.reverse(), session.protocol(), Direction::Reverse),
+        protocol: session.protocol(),
+        state: tcp.then(|| track.tracking.state().name()),
+        answered: track.tracking.answered(),
+        packets: track.packets,
+        bytes: track.bytes,
+        seconds_left: remaining::<F>(session, tools.now, snapshot).div_ceil(TICKS_PER_SECOND as u32),
+        interface: session.interface(),
+        egress: session.adjacency(Direction::Forward).interface() as u16,
+        pool: session.nat().pool(),
+        inbound: !session.nat().outbound(Direction::Forward),
+        application: application::<F>(session, tools, snapshot),
+        mark: snapshot
+            .marks
+            .as_deref()
+            .map_or(0, |marks| marks.get::<F>(shard, index)),
+        shard,
+    }
+}
+
+/// The context of a session: that of its inside key, where it is of a site.
+fn context<F: Family>(session: &F::Session) -> Context {
+    let (forward, reverse) = (session.forward().context(), session.reverse().context());
+    if is_site(reverse) { reverse } else { forward }
+}
+
+/// What is known of a session's application; of ICMP its protocol says it.
+fn application<F: Family>(session: &F::Session, tools: &SessionTools<'_>, snapshot: &Snapshot) -> Option<Pair> {
+    let interfaces = [
+        session.interface(),
+        session.adjacency(Direction::Forward).interface() as u16,
+    ];
+    let seeking = snapshot
+        .applications
+        .as_deref()
+        .filter(|_| snapshot.identifies(interfaces));
+    let of_protocol = seeking.and_then(|seeking| seeking.of_protocol(session.protocol()));
+    of_protocol.or_else(|| tools.recognition.known(session.application()))
+}

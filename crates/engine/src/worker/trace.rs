@@ -1,0 +1,161 @@
+//! Traces: what every node made of the first packets that match a filter.
+
+use arrayvec::ArrayVec;
+use sluice_wire::layers::{self, Class};
+
+use crate::packet::batch::{Batch, Lists, Meta};
+use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::time::Now;
+use crate::session::family::{Family, V4, V6};
+use crate::worker::request::Filter;
+
+/// Most steps that are kept of a packet.
+pub const STEPS: usize = 12;
+
+/// Bytes that are kept of a packet, as it came.
+pub const BYTES: usize = 128;
+
+/// One node's part in a packet's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceStep {
+    /// The node.
+    pub node: &'static str,
+    /// Where it sent the packet: the next node, `transmit`, or the name of a drop.
+    pub exit: &'static str,
+}
+
+/// A packet's way.
+#[derive(Clone, Debug)]
+pub struct PacketTrace {
+    /// When it came, in nanoseconds.
+    pub nanoseconds: u64,
+    /// Interface that it came in by.
+    pub interface: u16,
+    /// Its first bytes.
+    pub bytes: ArrayVec<u8, BYTES>,
+    /// Its length.
+    pub length: u16,
+    /// The nodes that it met.
+    pub steps: ArrayVec<TraceStep, STEPS>,
+    /// Interface that it left by, where it was sent.
+    pub egress: Option<u16>,
+}
+
+/// What is to be traced, and what was.
+#[derive(Debug)]
+pub struct Tracer {
+    filter: Filter,
+    ways: Vec<PacketTrace>,
+    live: ArrayVec<(BufferIndex, usize), BURST_BUFFERS>,
+}
+
+impl Tracer {
+    /// Trace the first `count` packets that match: of a filter, what a single packet shows counts.
+    pub fn new(filter: Filter, count: usize) -> Self {
+        Self {
+            filter,
+            ways: Vec::with_capacity(count),
+            live: ArrayVec::new(),
+        }
+    }
+
+    /// What was traced.
+    pub fn traces(&self) -> &[PacketTrace] {
+        &self.ways
+    }
+
+    /// Whether as many packets were traced as asked for.
+    pub fn is_full(&self) -> bool {
+        self.ways.len() == self.ways.capacity()
+    }
+
+    /// A burst has been parsed: pick what matches.
+    pub(crate) fn begin(&mut self, node: &'static str, batch: &Batch<'_, '_>, lists: &Lists, now: Now) {
+        self.live.clear();
+        for (slot, packet) in batch.packets.iter().enumerate() {
+            if self.is_full() {
+                break;
+            }
+            let mut meta = batch.meta[slot];
+            if lists.transit.slots().contains(&(slot as BufferIndex)) {
+                meta.layers = layers::parse(packet.bytes()).unwrap_or_default();
+            }
+            if !self.matches(packet.bytes(), &meta) {
+                continue;
+            }
+            let mut bytes = ArrayVec::new();
+            bytes.extend(packet.bytes().iter().copied().take(BYTES));
+            let length = packet.len() as u16;
+            let steps = ArrayVec::new();
+            self.ways.push(PacketTrace {
+                nanoseconds: now.nanoseconds,
+                interface: meta.interface,
+                bytes,
+                length,
+                steps,
+                egress: None,
+            });
+            let _ = self.live.try_push((slot as BufferIndex, self.ways.len() - 1));
+        }
+        self.after(node, lists);
+    }
+
+    /// A node has run: write down where it sent what is traced.
+    pub(crate) fn after(&mut self, node: &'static str, lists: &Lists) {
+        for &(slot, way) in &self.live {
+            let Some(exit) = lists.location(slot) else { continue };
+            let Some(way) = self.ways.get_mut(way) else { continue };
+            if way.steps.last().is_none_or(|last| last.exit != exit) {
+                let _ = way.steps.try_push(TraceStep { node, exit });
+            }
+        }
+    }
+
+    /// All nodes have run: write down by which interface what is traced leaves.
+    pub(crate) fn end(&mut self, batch: &Batch<'_, '_>, lists: &Lists) {
+        for &(slot, way) in &self.live {
+            if let Some(way) = self.ways.get_mut(way)
+                && lists.location(slot) == Some("transmit")
+            {
+                way.egress = Some(batch.meta(slot).egress);
+            }
+        }
+    }
+
+    fn matches(&self, frame: &[u8], meta: &Meta) -> bool {
+        use sluice_nat::Address as _;
+        let layers = &meta.layers;
+        if self.filter.interface.is_some_and(|wanted| wanted != meta.interface) {
+            return false;
+        }
+        let (source, destination) = match layers.class {
+            Class::Ipv4 => {
+                let (source, destination) = V4::addresses(layers, frame);
+                (source.display(), destination.display())
+            }
+            Class::Ipv6 => {
+                let (source, destination) = V6::addresses(layers, frame);
+                (source.display(), destination.display())
+            }
+            _ => {
+                let interface = self.filter.interface;
+                return self.filter
+                    == Filter {
+                        interface,
+                        ..Filter::default()
+                    };
+            }
+        };
+        let f = &self.filter;
+        let ports = [layers.source_port, layers.destination_port];
+        f.address
+            .is_none_or(|net| net.contains(source.into()) || net.contains(destination.into()))
+            && f.port.is_none_or(|wanted| ports.contains(&wanted))
+            && f.source.is_none_or(|wanted| wanted == source)
+            && f.destination.is_none_or(|wanted| wanted == destination)
+            && f.source_port.is_none_or(|wanted| wanted == layers.source_port)
+            && f.destination_port
+                .is_none_or(|wanted| wanted == layers.destination_port)
+            && f.protocol.is_none_or(|wanted| wanted == layers.protocol)
+    }
+}
