@@ -44,7 +44,7 @@ use crate::packet::batch::{Meta, Origin};
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{PortIndex, WorkerIndex};
 use crate::packet::time::{Now, Pace};
-use crate::session::family::{Family, V4, V6};
+use crate::session::family::{Family, PerFamily, V4, V6};
 use crate::snapshot::assist::Assist;
 use crate::snapshot::chains::{Chains, NamedPolicers};
 use crate::snapshot::inside_hosts::InsideHosts;
@@ -146,7 +146,7 @@ impl StartParameters {
     /// where filtering is address-dependent. Subscribers don't spread evenly over shards: there is room for a quarter more.
     pub fn capacity<F: Family>(&self, snapshot: &Snapshot) -> Capacity {
         let family = usize::from(F::IS_V6);
-        let nat = F::nat(snapshot);
+        let nat = snapshot.nat::<F>();
         if F::IS_V6 && nat.pools.is_empty() {
             return Capacity::NONE;
         }
@@ -429,7 +429,20 @@ fn note<A: sluice_nat::Address>(
     }
 }
 
+/// Translation of both families.
+struct AllNat;
+
+impl PerFamily for AllNat {
+    type Of<F: Family> = Nat<F>;
+}
+
 impl Snapshot {
+    /// Translation of a family.
+    #[inline(always)]
+    pub fn nat<F: Family>(&self) -> &Nat<F> {
+        F::select::<AllNat>(&self.nat4, &self.nat6)
+    }
+
     /// Interfaces with nothing else, for `ports` ports.
     pub fn new(ports: usize, interfaces: Vec<Interface>) -> Self {
         let mut untagged = vec![None; ports];

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::rig::{
     self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig, plain, route, v4,
 };
-use sluice_engine::features::punt::ROUTED;
 use sluice_engine::control::graph::{EDGES, Leave, NODES, Node, live, node};
+use sluice_engine::features::punt::ROUTED;
 use sluice_engine::packet::io::NO_PORT;
 use sluice_engine::packet::reason::Reason;
 use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText};
@@ -40,7 +40,9 @@ fn traced(name: &str) -> Option<&'static Node> {
 /// Whether a node does its part as another one's.
 fn is_inner(from: &str, node: &Node) -> bool {
     // A bridge has packets on a list of its own only where their tags change.
-    node.traced.is_empty() || node.name == "bridge" || matches!(from, "inter-router-link" | "decapsulate") && node.name == "parse"
+    node.traced.is_empty()
+        || node.name == "bridge"
+        || matches!(from, "inter-router-link" | "decapsulate") && node.name == "parse"
 }
 
 /// Whether the table has a way from a node to where a tracer saw a packet, over nodes that do their part as its own. The

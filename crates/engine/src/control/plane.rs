@@ -506,7 +506,7 @@ impl ControlPlane {
     /// next commit replaces all rules.
     pub fn edit_rules<F: Family, R>(&mut self, edit: impl FnOnce(&Nat<F>) -> R) -> R {
         self.edited = true;
-        edit(F::nat(self.snapshot.current()))
+        edit(self.snapshot.current().nat::<F>())
     }
 
     /// A rule of the newest filter has come or gone: new flows follow at once, sessions when [`Plane::follow_changes`] says so.

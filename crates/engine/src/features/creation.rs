@@ -389,8 +389,8 @@ impl<F: Family> NewSessions<F> {
                     bridge::fail(opening.slot, reason, batch, lists, ctx);
                 }
                 State::Refused(refusal) => lists.reject(opening.slot, refusal),
-                State::Stale => put(F::slow_path(lists), opening.slot),
-                _ => put(F::lookups(lists), opening.slot),
+                State::Stale => put(lists.slow_path::<F>(), opening.slot),
+                _ => put(lists.lookups::<F>(), opening.slot),
             }
         }
     }
@@ -478,7 +478,7 @@ fn admit_all<F: Family>(
     context: Context,
     full: bool,
 ) -> Result<Resources, Refusal> {
-    let nat = F::nat(ctx.snapshot);
+    let nat = ctx.snapshot.nat::<F>();
     let pool = translation.pool.or(translation.mapped);
     let limited = pool
         .and_then(|pool| nat.pools.get(pool))
@@ -637,7 +637,7 @@ fn outside_address<F: Family>(
 ) -> Option<F::Address> {
     let protocol = F::protocol(key);
     let has_ports = PortClass::of(protocol, <F::Address as Address>::BITS).is_some();
-    let translates = F::nat(snapshot).pools.get(pool)?.translates(protocol) && !has_ports;
+    let translates = snapshot.nat::<F>().pools.get(pool)?.translates(protocol) && !has_ports;
     translates
         .then(|| F::bindings_ref(shard).address_of(F::tuple(key), pool))
         .flatten()
@@ -765,7 +765,7 @@ fn session<F: Family>(
     let pool = made
         .decision
         .pool()
-        .and_then(|pool| F::nat(ctx.snapshot).pools.get(pool));
+        .and_then(|pool| ctx.snapshot.nat::<F>().pools.get(pool));
     let schedule = pool.map_or(&ctx.snapshot.timeouts, |pool| pool.timeouts());
     let mut session = F::Session::made(SessionParts {
         forward: *F::tuple(key),

@@ -33,7 +33,7 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
     let Some(then) = session.nat().pool() else {
         return PortOwner::None;
     };
-    let pools = &F::nat(snapshot).pools;
+    let pools = &snapshot.nat::<F>().pools;
     // What a pool lent before it changed its ways is not what it would lend now.
     if snapshot.leases.is_reshaped_since(F::IS_V6, then, session.generation()) {
         return PortOwner::Nobody;

@@ -331,8 +331,8 @@ fn onward(
         Class::Ipv4 | Class::Ipv6 if inspects && meta.layers.fragment != Fragment::Whole => {
             put(&mut lists.fragments, slot);
         }
-        Class::Ipv4 if looks => put(V4::lookups(lists), slot),
-        Class::Ipv6 if looks => put(V6::lookups(lists), slot),
+        Class::Ipv4 if looks => put(lists.lookups::<V4>(), slot),
+        Class::Ipv6 if looks => put(lists.lookups::<V6>(), slot),
         Class::Other if inspects && hides_ip(&batch.packets[slot as usize], &batch.meta(slot).layers) => {
             unparsable(slot, Own::EncapsulatedIp.into(), bridge, batch, lists, ctx);
         }

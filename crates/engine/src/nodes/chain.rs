@@ -212,8 +212,8 @@ fn routes(slot: BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     meta.origin = Origin::Routed;
     match meta.layers.class {
-        Class::Ipv6 => put(V6::forwards(lists), slot),
-        _ => put(V4::forwards(lists), slot),
+        Class::Ipv6 => put(lists.forwards::<V6>(), slot),
+        _ => put(lists.forwards::<V4>(), slot),
     }
 }
 

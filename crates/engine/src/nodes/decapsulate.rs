@@ -15,7 +15,7 @@ use crate::nodes::inter_router_link::{MAX_PASSES, arrive};
 use crate::packet::batch::{Batch, BufferIndices, Lists, Meta, Origin, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::reason::Own;
-use crate::session::family::{Family, V4, V6};
+use crate::session::family::{V4, V6};
 use crate::snapshot::tunnels::{TunnelKind, TunnelTag, addresses};
 
 /// Where what is inside lies.
@@ -172,8 +172,8 @@ fn answer(
     batch.packets[slot as usize].cut_trailer(layers.end.into());
     ctx.counters.keepalives_answered.add(1);
     match layers.class {
-        Class::Ipv6 => put(V6::forwards(lists), slot),
-        _ => put(V4::forwards(lists), slot),
+        Class::Ipv6 => put(lists.forwards::<V6>(), slot),
+        _ => put(lists.forwards::<V4>(), slot),
     }
 }
 

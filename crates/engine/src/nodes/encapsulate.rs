@@ -49,8 +49,8 @@ pub fn encapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeC
                 };
                 lists.remove_verdict(slot);
                 match layers.class {
-                    Class::Ipv6 => put(V6::forwards(lists), slot),
-                    _ => put(V4::forwards(lists), slot),
+                    Class::Ipv6 => put(lists.forwards::<V6>(), slot),
+                    _ => put(lists.forwards::<V4>(), slot),
                 }
             }
         }

@@ -27,7 +27,7 @@ use crate::snapshot::marks::set_class;
 /// Route packets.
 #[inline(never)]
 pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    let mut slots = std::mem::take(F::forwards(lists));
+    let mut slots = std::mem::take(lists.forwards::<F>());
     let mut addresses = [F::Address::default(); BURST_BUFFERS];
     let (mut routers, mut routes) = ([0; BURST_BUFFERS], [0u32; BURST_BUFFERS]);
     for (place, &slot) in slots.iter().enumerate() {
@@ -36,7 +36,8 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
         routers[place] = ctx.snapshot.router_of(meta.interface);
     }
     let count = slots.len();
-    F::routes(ctx.paths, &routers[..count], &addresses[..count], &mut routes[..count]);
+    ctx.paths
+        .route_values::<F>(&routers[..count], &addresses[..count], &mut routes[..count]);
     if !ctx.snapshot.sources.is_empty() {
         look_up_by_source::<F>(batch, &slots, &addresses, &mut routes, ctx);
     }

@@ -69,7 +69,7 @@ pub fn shed(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
 
 /// Give packets that need no session to those who route them, all of two addresses to one.
 pub fn forward<F: Family>(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
-    for slot in std::mem::take(F::forwards(lists)) {
+    for slot in std::mem::take(lists.forwards::<F>()) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
         let worker = router(hash(frame), &ctx.role.sessions).unwrap_or(ctx.own);
         lists.hand_over(slot, worker, HandOffNote::new(EntryPoint::Forward, meta));

@@ -50,7 +50,7 @@ pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
             && !meta.layers.flags.has(Flags::MULTICAST)
         {
             match meta.layers.fragment {
-                Fragment::Whole => put(V4::lookups(lists), slot),
+                Fragment::Whole => put(lists.lookups::<V4>(), slot),
                 _ => put(&mut lists.fragments, slot),
             }
             continue;
@@ -81,8 +81,8 @@ pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
             },
             FrameTarget::Neighbour(_) | FrameTarget::Routed => {
                 match meta.layers.class {
-                    Class::Ipv6 => put(V6::forwards(lists), slot),
-                    _ => put(V4::forwards(lists), slot),
+                    Class::Ipv6 => put(lists.forwards::<V6>(), slot),
+                    _ => put(lists.forwards::<V4>(), slot),
                 }
                 continue;
             }
@@ -136,7 +136,7 @@ pub fn decide<F: Family>(
     key: &F::Key,
     host: Option<F::Address>,
 ) -> FlowDecision<F> {
-    let (rules, tuple, protocol) = (&F::nat(ctx.snapshot).rules, F::tuple(key), F::protocol(key));
+    let (rules, tuple, protocol) = (&ctx.snapshot.nat::<F>().rules, F::tuple(key), F::protocol(key));
     let layers = &meta.layers;
     let has_port = PortClass::of(protocol, <F::Address as sluice_nat::Address>::BITS).is_some();
     let begins = protocol != TCP || creation::is_first_segment(layers);
@@ -219,7 +219,7 @@ pub fn answer<F: Family>(
         return lists.drop_packet(slot, Own::Loop);
     }
     if hop == AdjacencyIndex::UNRESOLVED && !layers.flags.has(Flags::ICMP_ERROR) {
-        return put(F::revalidates(lists), slot);
+        return put(lists.revalidations::<F>(), slot);
     }
     let Some(way) = ways.of(hop, &exit) else {
         return lists.wait_for_neighbour(slot, exit.paths.unresolved(hop));

@@ -95,10 +95,10 @@ pub fn reinject(slot: crate::packet::io::BufferIndex, batch: &mut Batch<'_, '_>,
         Ok(layers) => {
             meta.layers = layers;
             match (layers.class, hairpinned) {
-                (Class::Ipv6, false) => put(V6::forwards(lists), slot),
-                (_, false) => put(V4::forwards(lists), slot),
-                (Class::Ipv6, true) => put(V6::lookups(lists), slot),
-                (_, true) => put(V4::lookups(lists), slot),
+                (Class::Ipv6, false) => put(lists.forwards::<V6>(), slot),
+                (_, false) => put(lists.forwards::<V4>(), slot),
+                (Class::Ipv6, true) => put(lists.lookups::<V6>(), slot),
+                (_, true) => put(lists.lookups::<V4>(), slot),
             }
         }
         Err(fault) => lists.drop_packet(slot, fault),

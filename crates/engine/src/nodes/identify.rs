@@ -20,7 +20,7 @@ use sluice_table::flow::RecordIndex;
 /// Recognise.
 #[inline(never)]
 pub fn identify<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    for (slot, index, direction) in std::mem::take(F::identifies(lists)) {
+    for (slot, index, direction) in std::mem::take(lists.identifications::<F>()) {
         lists.recognised |= 1 << (slot as usize % BURST_BUFFERS);
         let meta = *batch.meta(slot);
         let frame = batch.packets[slot as usize].bytes();
@@ -28,7 +28,7 @@ pub fn identify<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &m
         if !meta.layers.flags.has(Flags::ICMP_ERROR) {
             one::<F>(&meta, frame, index, direction, ctx);
         }
-        put(F::lookups(lists), slot);
+        put(lists.lookups::<F>(), slot);
     }
 }
 

@@ -52,7 +52,7 @@ pub fn inspect<F: Family>(
     work: &mut Inspector,
 ) {
     let snapshot = ctx.snapshot;
-    let packets = std::mem::take(F::inspects(lists));
+    let packets = std::mem::take(lists.inspections::<F>());
     if packets.is_empty() {
         return;
     }
@@ -569,7 +569,7 @@ fn skip<F: Family>(slot: BufferIndex, why: Skipped, lists: &mut Lists, counters:
 /// It goes on, and is not looked at again.
 fn forward<F: Family>(slot: BufferIndex, lists: &mut Lists) {
     lists.passed |= 1 << (slot as usize % BURST_BUFFERS);
-    put(F::lookups(lists), slot);
+    put(lists.lookups::<F>(), slot);
 }
 
 /// What a fragment was told of its datagram.

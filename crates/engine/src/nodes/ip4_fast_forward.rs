@@ -13,7 +13,7 @@ use crate::features::context::NodeContext;
 use crate::nodes::output::{Adjacency, AdjacencyCache, CACHE_SIZE};
 use crate::packet::batch::{Batch, BufferIndices, HandOffLists, Lists, Meta, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex};
-use crate::session::family::{Family, V4};
+use crate::session::family::V4;
 
 /// Whether plain IPv4 packets that come in by an interface need nothing but a route.
 #[inline(always)]
@@ -37,7 +37,7 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     let all = &lists.transit;
     let mut routes = [0; BURST_BUFFERS];
     let routes = &mut routes[..all.slots().len()];
-    V4::routes(ctx.paths, all.routers(), all.destinations(), routes);
+    ctx.paths.route_values::<V4>(all.routers(), all.destinations(), routes);
     if all.validated {
         drop_unverified_sources::<TAGGED>(batch, all, routes, ctx);
     }
@@ -93,7 +93,8 @@ fn drop_unverified_sources<const TAGGED: bool>(
         *source = source_of(&batch.packets[slot as usize], tags);
     }
     let count = all.slots().len();
-    V4::routes(ctx.paths, all.routers(), &sources[..count], &mut back[..count]);
+    ctx.paths
+        .route_values::<V4>(all.routers(), &sources[..count], &mut back[..count]);
     // The ways back that were valid, most packets having the same few.
     let mut valid = [None; 4];
     for ((&slot, &back), route) in all.slots().iter().zip(&back).zip(routes) {

@@ -161,7 +161,7 @@ fn answers_as_proxy<F: Family>(interface: &Interface, paths: &ForwardingState, a
     if !interface.neighbours.proxy[usize::from(F::IS_V6)] || !F::address(address).is_host() {
         return false;
     }
-    let route = F::route(paths, interface.router, address);
+    let route = paths.route_value::<F>(interface.router, address);
     let leads_elsewhere = |member| match paths.next_hops.get(member) {
         NextHop::Attached(other) | NextHop::Gateway { interface: other, .. } => other != interface.link.index,
         NextHop::Local(_) | NextHop::Drop(_) => false,

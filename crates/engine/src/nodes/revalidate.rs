@@ -34,7 +34,7 @@ use crate::snapshot::marks::{class_of, of_class};
 /// Decide again.
 #[inline(never)]
 pub fn revalidate<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    for slot in std::mem::take(F::revalidates(lists)) {
+    for slot in std::mem::take(lists.revalidations::<F>()) {
         let meta = *batch.meta(slot);
         let frame = batch.packets[slot as usize].bytes();
         let context = ctx.snapshot.context(&meta, frame);
@@ -46,12 +46,12 @@ pub fn revalidate<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
         });
         let Some((index, direction, session)) = found else {
             // Ended by another packet of this burst.
-            put(F::lookups(lists), slot);
+            put(lists.lookups::<F>(), slot);
             continue;
         };
         let is_old = session.generation() != ctx.snapshot.generation;
         if !is_old && session.adjacency(direction) != AdjacencyIndex::UNRESOLVED {
-            put(F::lookups(lists), slot);
+            put(lists.lookups::<F>(), slot);
             continue;
         }
         ctx.counters.sessions_revised.add(is_old.into());
@@ -96,7 +96,7 @@ pub fn revalidate<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
             }
         }
         match stays {
-            None => put(F::lookups(lists), slot),
+            None => put(lists.lookups::<F>(), slot),
             Some(FlowDecision::Wait(wanted)) => lists.wait_for_neighbour(slot, Some(wanted)),
             Some(FlowDecision::Complain(complaint, reason)) => lists.icmp_error(slot, complaint, reason),
             Some(FlowDecision::Drop(reason)) => lists.drop_packet(slot, reason),
@@ -182,7 +182,7 @@ fn is_plain<F: Family>(session: &F::Session) -> bool {
 #[inline(always)]
 fn rules_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
     let (nat, filter) = (
-        F::nat(snapshot).changes.since(generations),
+        snapshot.nat::<F>().changes.since(generations),
         filter::changed::<F>(snapshot, generations),
     );
     if !is_plain::<F>(session) {
@@ -285,7 +285,7 @@ fn is_as_ruled<F: Family>(
         // No rule is asked about what comes from a site.
         return is_translated_as_site::<F>(session, snapshot);
     }
-    let (rules, forward, protocol) = (&F::nat(snapshot).rules, session.forward(), session.protocol());
+    let (rules, forward, protocol) = (&snapshot.nat::<F>().rules, session.forward(), session.protocol());
     let (nat, reverse) = (session.nat(), session.reverse());
     let mapped = nat.pool().is_some() && !nat.translates_source();
     let redirection = rules

@@ -91,7 +91,7 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
     nat: &Nat<F>,
     work: &mut Lookups<F>,
 ) {
-    let slots = std::mem::take(F::lookups(lists));
+    let slots = std::mem::take(lists.lookups::<F>());
     let mut rest = slots.as_slice();
     let exit = ctx.exit();
     let mut ways = AdjacencyCache::default();
@@ -297,7 +297,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     let Some((index, direction)) =
         F::table_ref(shard).confirm(work.hashes[place], work.candidates[place], &work.keys[place])
     else {
-        put(F::slow_path(lists), slot);
+        put(lists.slow_path::<F>(), slot);
         return false;
     };
     let Some(session) = F::table(shard).get_mut(index) else {
@@ -321,7 +321,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
             }
         } else if ctx.revisions.admit(meta.shard, index, generation) {
             if !is_confirmed::<F>(session, ctx.snapshot, ctx.paths) {
-                put(F::revalidates(lists), slot);
+                put(lists.revalidations::<F>(), slot);
                 return false;
             }
             session.set_generation(ctx.snapshot.generation);
@@ -331,7 +331,14 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     if is_first_segment(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {
         // It is decided as the first packet of a flow is, and takes the place of the session: once nothing is looked at for that.
         let waits = session.diverts() && lists.needs_session_pass::<F>(index);
-        put(if waits { F::lookups(lists) } else { F::slow_path(lists) }, slot);
+        put(
+            if waits {
+                lists.lookups::<F>()
+            } else {
+                lists.slow_path::<F>()
+            },
+            slot,
+        );
         return false;
     }
     if session.diverts()
@@ -379,7 +386,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         } else if hop == AdjacencyIndex::LOCAL {
             punt::deliver::<F>(slot, index, direction, batch, lists, ctx);
         } else if hop == AdjacencyIndex::UNRESOLVED && !layers.flags.has(Flags::ICMP_ERROR) {
-            put(F::revalidates(lists), slot);
+            put(lists.revalidations::<F>(), slot);
             return false;
         } else {
             lists.wait_for_neighbour(slot, ctx.paths.unresolved(hop));
@@ -507,7 +514,7 @@ fn hairpin<F: Family>(
     meta.origin = Origin::Hairpinned;
     // The other session's application is looked for, too.
     lists.recognised &= !(1 << (slot as usize % BURST_BUFFERS));
-    put(F::lookups(lists), slot);
+    put(lists.lookups::<F>(), slot);
 }
 
 /// Whether the remote of a session that has a port of its own may open the next connection to it: to no other does the port lead,
@@ -609,7 +616,7 @@ fn track_further<F: Family>(
 /// One that is translated one to one has its own.
 fn shares_address<F: Family>(session: &F::Session, direction: Direction, snapshot: &Snapshot) -> bool {
     let nat = session.nat();
-    let pool = nat.pool().and_then(|pool| F::nat(snapshot).pools.get(pool));
+    let pool = nat.pool().and_then(|pool| snapshot.nat::<F>().pools.get(pool));
     nat.translates() && nat.outbound(direction) && pool.map_or(!nat.translates_source(), |pool| pool.renumbers())
 }
 
@@ -632,7 +639,10 @@ fn reschedule<F: Family>(
 
 /// The timeouts of a session: its pool's.
 pub fn schedule_of<'p, F: Family>(snapshot: &'p Snapshot, session: &F::Session) -> &'p Schedule {
-    let pool = session.nat().pool().and_then(|pool| F::nat(snapshot).pools.get(pool));
+    let pool = session
+        .nat()
+        .pool()
+        .and_then(|pool| snapshot.nat::<F>().pools.get(pool));
     pool.map_or(&snapshot.timeouts, |pool| pool.timeouts())
 }
 

@@ -164,7 +164,7 @@ pub fn decide<F: Family>(
     (known, mark): (Option<Known>, u32),
     host: Option<F::Address>,
 ) -> FlowDecision<F> {
-    let (rules, tuple, protocol) = (&F::nat(ctx.snapshot).rules, F::tuple(key), F::protocol(key));
+    let (rules, tuple, protocol) = (&ctx.snapshot.nat::<F>().rules, F::tuple(key), F::protocol(key));
     if let Some(plan) = bridge::decide(ctx.snapshot, meta, tuple.context()) {
         return plan;
     }
@@ -213,7 +213,7 @@ pub(super) fn choose<F: Family>(
     port: u16,
     kept: Option<F::Address>,
 ) -> Result<Target<F::Address>, FlowDecision<F>> {
-    let set = F::nat(ctx.snapshot).rules.set(set);
+    let set = ctx.snapshot.nat::<F>().rules.set(set);
     let host = set.and_then(|set| {
         let kept = kept.and_then(|address| set.host(address));
         kept.or_else(|| {
@@ -241,7 +241,7 @@ fn route_flow<F: Family>(
     redirection: Redirection<F>,
     host: Option<F::Address>,
 ) -> Result<RoutedFlow<F>, FlowDecision<F>> {
-    let nat = F::nat(ctx.snapshot);
+    let nat = ctx.snapshot.nat::<F>();
     let (tuple, interface, layers) = (F::tuple(key), meta.interface, &meta.layers);
     // Nothing of a link is forwarded (RFC 4291, 2.5.6): `forward` knows which of it is the gateway's own.
     let of_link = |address| F::IS_V6 && F::address(address).is_link_local();
@@ -488,7 +488,7 @@ pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::
         tuple.source_port(),
         tuple.context(),
     );
-    let rules = &F::nat(snapshot).rules;
+    let rules = &snapshot.nat::<F>().rules;
     let translates = rules
         .match_source(&answer, protocol, interface)
         .is_some_and(|decided| !matches!(decided.action, SourceAction::Exempt));
@@ -583,7 +583,7 @@ fn hairpin<F: Family>(
     key: &F::Key,
     destination: ForwardingDecision,
 ) -> FlowDecision<F> {
-    let (nat, tuple) = (F::nat(ctx.snapshot), F::tuple(key));
+    let (nat, tuple) = (ctx.snapshot.nat::<F>(), F::tuple(key));
     let interfaces = (0u16..).zip(&ctx.snapshot.interfaces);
     let outside = interfaces
         .filter(|(_, interface)| interface.outside)
@@ -647,7 +647,7 @@ fn unsolicited<F: Family>(
         && F::protocol(key) == TCP
         && meta.layers.fragment == Fragment::Whole
         && meta.layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN;
-    let pools = &F::nat(ctx.snapshot).pools;
+    let pools = &ctx.snapshot.nat::<F>().pools;
     let pool = pools.owner(F::tuple(key).context(), F::tuple(key).destination());
     let timeouts = pool
         .and_then(|pool| pools.get(pool))
@@ -790,7 +790,7 @@ impl RuleHits {
 /// Decide about packets of no known session. Rules are asked about all of them together.
 #[inline(never)]
 pub fn slow_path<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    let mut slots = std::mem::take(F::slow_path(lists));
+    let mut slots = std::mem::take(lists.slow_path::<F>());
     let snapshot = ctx.snapshot;
     if snapshot.bridges {
         slots = bridge::create_sessions::<F>(slots, batch, lists, ctx);
@@ -799,7 +799,7 @@ pub fn slow_path<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &
     if snapshot.hosted {
         host::create_sessions::<F>(&mut slots, batch, lists, &mut openings, ctx);
     }
-    let rules = &F::nat(snapshot).rules;
+    let rules = &snapshot.nat::<F>().rules;
     let mut keys = ArrayVec::<F::Key, BURST_BUFFERS>::new();
     let mut flows = ArrayVec::<_, BURST_BUFFERS>::new();
     for &slot in &slots {
@@ -906,12 +906,12 @@ pub fn slow_path<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &
                         end::<F>(shard, index, &tools);
                     }
                 }
-                put(F::forwards(lists), slot);
+                put(lists.forwards::<F>(), slot);
             }
             FlowDecision::Gateway => put(&mut lists.gateway, slot),
             FlowDecision::Hairpin => {
                 meta.origin = Origin::Hairpinned;
-                put(F::lookups(lists), slot);
+                put(lists.lookups::<F>(), slot);
             }
             FlowDecision::Wait(wanted) => lists.wait_for_neighbour(slot, Some(wanted)),
             FlowDecision::Complain(complaint, reason) => lists.icmp_error(slot, complaint, reason),
@@ -929,5 +929,5 @@ pub fn slow_path<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &
     sources.flush(|rule, flows| rules.count_source(rule, flows));
     destinations.flush(|rule, flows| rules.count_destination(rule, flows));
     openings.create(batch, lists, ctx);
-    led.into_iter().for_each(|slot| put(F::lookups(lists), slot));
+    led.into_iter().for_each(|slot| put(lists.lookups::<F>(), slot));
 }

@@ -261,7 +261,7 @@ pub fn lease_lost<F: Family>(
         ctx.counters.sessions_lost_lease.add(1);
     }
     match upstream {
-        true => put(F::lookups(lists), slot),
+        true => put(lists.lookups::<F>(), slot),
         false => lists.drop_packet(slot, Own::SiteAddressLost),
     }
 }

@@ -50,8 +50,8 @@ pub fn virtual_reassembly(
         (layers.source_port, layers.destination_port) = datagram.ports;
         meta.identification = datagram.identification;
         match meta.layers.class {
-            Class::Ipv4 => put(V4::lookups(lists), slot),
-            _ => put(V6::lookups(lists), slot),
+            Class::Ipv4 => put(lists.lookups::<V4>(), slot),
+            _ => put(lists.lookups::<V6>(), slot),
         }
     }
 }

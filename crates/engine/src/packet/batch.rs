@@ -322,7 +322,7 @@ pub enum IcmpError {
     NoRoute,
     /// The host does not answer.
     HostUnreachable,
-    /// Refused by snapshot.
+    /// Prohibited by policy.
     Prohibited,
     /// No port to translate to, or table full (RFC 6888 REQ-11).
     NoResources,
@@ -449,6 +449,60 @@ pub struct Lists {
 }
 
 impl Lists {
+    /// Packets whose session is looked up, of a family.
+    #[inline(always)]
+    pub fn lookups<F: Family>(&mut self) -> &mut BufferIndices {
+        match F::IS_V6 {
+            true => &mut self.lookup6,
+            false => &mut self.lookup4,
+        }
+    }
+
+    /// Packets without a session, of a family.
+    #[inline(always)]
+    pub fn slow_path<F: Family>(&mut self) -> &mut BufferIndices {
+        match F::IS_V6 {
+            true => &mut self.decide6,
+            false => &mut self.decide4,
+        }
+    }
+
+    /// Packets of sessions of an older snapshot, of a family.
+    #[inline(always)]
+    pub fn revalidations<F: Family>(&mut self) -> &mut BufferIndices {
+        match F::IS_V6 {
+            true => &mut self.revise6,
+            false => &mut self.revise4,
+        }
+    }
+
+    /// Packets of inspected sessions, of a family.
+    #[inline(always)]
+    pub fn inspections<F: Family>(&mut self) -> &mut Inspected {
+        match F::IS_V6 {
+            true => &mut self.inspect6,
+            false => &mut self.inspect4,
+        }
+    }
+
+    /// Packets of sessions whose application is not identified yet, of a family.
+    #[inline(always)]
+    pub fn identifications<F: Family>(&mut self) -> &mut Inspected {
+        match F::IS_V6 {
+            true => &mut self.recognise6,
+            false => &mut self.recognise4,
+        }
+    }
+
+    /// Packets to be routed without a session, of a family.
+    #[inline(always)]
+    pub fn forwards<F: Family>(&mut self) -> &mut BufferIndices {
+        match F::IS_V6 {
+            true => &mut self.forward6,
+            false => &mut self.forward4,
+        }
+    }
+
     /// Lists for `ports` ports, empty.
     pub fn new(ports: usize) -> Self {
         Self {
@@ -485,7 +539,7 @@ impl Lists {
     /// the same number count, too.
     pub fn needs_session_pass<F: Family>(&mut self, index: RecordIndex) -> bool {
         let is_of = |(_, of, _): &(BufferIndex, RecordIndex, Direction)| *of == index;
-        F::inspects(self).iter().any(is_of) || F::identifies(self).iter().any(is_of)
+        self.inspections::<F>().iter().any(is_of) || self.identifications::<F>().iter().any(is_of)
     }
 
     /// A packet is looked at anew, as one of another session.

@@ -79,7 +79,7 @@ const _: () = assert!(AdjacencyIndex::MAX_INTERFACES == (1 << (BoundInterfaces::
 /// Whether an address is one that inside hosts have outside.
 #[inline]
 pub fn is_outside_address<F: Family>(snapshot: &Snapshot, context: Context, address: F::Address) -> bool {
-    let nat = F::nat(snapshot);
+    let nat = snapshot.nat::<F>();
     nat.pools.owner(context, address).is_some()
         || nat.rules.stands_in_for(context, address)
         || subscriber::is_own::<F>(snapshot, context, address)

@@ -1,5 +1,6 @@
 //! IPv4 and IPv6 behind one trait, so that a node is written once.
 
+use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sluice_filter::{Filter, Filters};
@@ -7,27 +8,23 @@ use sluice_nat::icmp::{translate_error4, translate_error6};
 use sluice_nat::rewrite::{Rewrite, Transport, rewrite_plain4, rewrite_plain6, rewrite4, rewrite6};
 use sluice_nat::tracking::Segment;
 use sluice_nat::{Bindings, Decision, PoolIndex, Tuple};
-use sluice_route::RouterIndex;
 use sluice_table::flow::{FlowTable, Record};
 use sluice_table::hash::Hasher;
-use sluice_table::prefix::NO_ROUTE;
 use sluice_table::wheel::Wheel;
 use sluice_wire::ipv4::protocol::{self, TCP};
 use sluice_wire::layers::{Layers, Plain};
-use sluice_wire::quote::{quoted, quoted_flow};
+use sluice_wire::quote::{Quoted, quoted, quoted_flow};
 use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, ipv4, ipv6};
 
 use crate::features::applications::Application;
 use crate::features::inspection::InspectState;
-use crate::packet::batch::{AdjacencyIndex, BufferIndices, Inspected, Lists};
+use crate::packet::batch::AdjacencyIndex;
 use crate::packet::io::BURST_BUFFERS;
 use crate::packet::reason::Reason;
 use crate::session::bound_interfaces::BoundInterfaces;
 use crate::session::ip_id;
-use crate::session::record::{Session4, Session6, Track};
+use crate::session::record::{Session4, Session6, Track, Verdict};
 use crate::session::shard::Shard;
-use crate::snapshot::forwarding::ForwardingState;
-use crate::snapshot::{Nat, Snapshot};
 
 /// What a node needs of a session record.
 pub trait Session<F: Family>: Record<Key = F::Key> + Default {
@@ -35,55 +32,130 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn forward(&self) -> &F::Tuple;
     /// Key of the answers.
     fn reverse(&self) -> &F::Tuple;
-    /// What translation decided.
-    fn nat(&self) -> Decision;
+    /// What the slow path has decided.
+    fn verdict(&self) -> &Verdict;
+    /// What the slow path has decided, to be changed.
+    fn verdict_mut(&mut self) -> &mut Verdict;
     /// What packets change.
     fn track(&self) -> &Track;
-    /// What packets change.
+    /// What packets change, to be changed.
     fn track_mut(&mut self) -> &mut Track;
+    /// Set the keys of both directions, before the record is in a table.
+    fn set_keys(&mut self, forward: F::Tuple, reverse: F::Tuple);
+
+    /// How packets are translated.
+    #[inline(always)]
+    fn nat(&self) -> Decision {
+        self.verdict().nat
+    }
     /// Generation of the snapshot that decided.
-    fn generation(&self) -> u32;
-    /// What is known of its application: nothing ever of ICMP, which says it itself.
-    fn application(&self) -> Application;
+    #[inline(always)]
+    fn generation(&self) -> u32 {
+        self.verdict().generation
+    }
+    /// Set the generation.
+    fn set_generation(&mut self, generation: u32) {
+        self.verdict_mut().generation = generation;
+    }
+    /// What is known of its application: nothing ever of ICMP, which needs no identification.
+    #[inline(always)]
+    fn application(&self) -> Application {
+        match protocol::is_icmp(self.protocol()) {
+            true => Application::Nothing,
+            false => Application::from_bits(self.verdict().application),
+        }
+    }
     /// Set what is known of its application.
-    fn set_application(&mut self, application: Application);
+    fn set_application(&mut self, application: Application) {
+        if !protocol::is_icmp(self.protocol()) {
+            self.verdict_mut().application = application.bits();
+        }
+    }
     /// IP protocol.
-    fn protocol(&self) -> u8;
-    /// Whether inbound packets keep it alive.
-    fn refreshes(&self, direction: Direction) -> bool;
-    /// The interface that packets of a direction come in by; [`Arrivals::NOWHERE`] where that has to be asked each time.
-    fn bound_interface(&self, direction: Direction) -> u16;
-    /// Packets of a direction come in by another interface from now on.
-    fn set_bound_interface(&mut self, direction: Direction, interface: u16);
-    /// Interface that the opening side is behind.
+    #[inline(always)]
+    fn protocol(&self) -> u8 {
+        self.verdict().bound.protocol()
+    }
+    /// Whether packets of a direction keep it alive.
+    #[inline(always)]
+    fn refreshes(&self, direction: Direction) -> bool {
+        self.verdict().bound.refreshes(direction)
+    }
+    /// The interface that packets of a direction come in by; [`BoundInterfaces::NONE`] where every packet is validated.
+    #[inline(always)]
+    fn bound_interface(&self, direction: Direction) -> u16 {
+        self.verdict().bound.interface(direction)
+    }
+    /// Bind a direction to another interface.
+    fn set_bound_interface(&mut self, direction: Direction, interface: u16) {
+        let verdict = self.verdict_mut();
+        verdict.bound = verdict.bound.with(direction, interface);
+    }
+    /// Interface that the first packet came in by.
     #[inline(always)]
     fn interface(&self) -> u16 {
         self.bound_interface(Direction::Forward)
     }
-    /// Next hop of a direction.
-    fn adjacency(&self, direction: Direction) -> AdjacencyIndex;
-    /// Set the next hop of a direction.
-    fn set_adjacency(&mut self, direction: Direction, hop: AdjacencyIndex);
-    /// Set the generation.
-    fn set_generation(&mut self, generation: u32);
-    /// What inspection has of it.
-    fn inspect(&self) -> InspectState;
-    /// Whether its packets are looked at, counted or dropped before they are translated.
-    fn diverts(&self) -> bool;
-    /// Set what inspection has of it.
-    fn set_inspect(&mut self, inspect: InspectState);
-    /// Packets of its first one's direction get another code point, whatever else is looked at.
+    /// Adjacency of a direction.
+    #[inline(always)]
+    fn adjacency(&self, direction: Direction) -> AdjacencyIndex {
+        self.verdict().adjacency(direction)
+    }
+    /// Set the adjacency of a direction.
+    fn set_adjacency(&mut self, direction: Direction, adjacency: AdjacencyIndex) {
+        self.verdict_mut().adjacencies[direction as usize] = adjacency.0;
+    }
+    /// State of inspection.
+    #[inline(always)]
+    fn inspect(&self) -> InspectState {
+        InspectState::from_bits(self.verdict().inspect)
+    }
+    /// Whether its packets are inspected, counted or dropped before they are translated.
+    #[inline(always)]
+    fn diverts(&self) -> bool {
+        self.verdict().inspect != 0
+    }
+    /// Set the state of inspection.
+    fn set_inspect(&mut self, inspect: InspectState) {
+        self.verdict_mut().inspect = inspect.bits();
+    }
+    /// Remark packets of the forward direction, unless another reason diverts them.
     fn remark(&mut self) {
         if matches!(self.inspect(), InspectState::Nothing | InspectState::Sought) {
             self.set_inspect(InspectState::Remarked);
         }
     }
     /// Set the pool that has the leased port.
-    fn set_pool(&mut self, pool: PoolIndex);
-    /// Set what answers arrive as, and what translation decided, before the record is in a table.
-    fn translate_as(&mut self, reverse: F::Tuple, nat: Decision);
+    fn set_pool(&mut self, pool: PoolIndex) {
+        let verdict = self.verdict_mut();
+        verdict.nat = verdict.nat.with_pool(pool);
+    }
+    /// Set the key of the answers and the translation, before the record is in a table.
+    fn translate_as(&mut self, reverse: F::Tuple, nat: Decision) {
+        let forward = *self.forward();
+        self.set_keys(forward, reverse);
+        self.verdict_mut().nat = nat;
+    }
     /// A record with every decision made.
-    fn made(parts: SessionParts<F>) -> Self;
+    fn made(parts: SessionParts<F>) -> Self {
+        let mut session = Self::default();
+        session.set_keys(parts.forward, parts.reverse);
+        *session.verdict_mut() = Verdict {
+            nat: parts.nat,
+            adjacencies: parts.hops.map(|hop| hop.0),
+            generation: parts.generation,
+            application: 0,
+            inspect: 0,
+            bound: BoundInterfaces::new(
+                parts.protocol,
+                // Answers come in by the interface that packets leave by; a hairpinned flow is bound to none.
+                [parts.interface, parts.hops[0].interface() as u16],
+                [Direction::Forward, Direction::Reverse]
+                    .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),
+            ),
+        };
+        session
+    }
 }
 
 /// What a new session is made of.
@@ -107,6 +179,12 @@ pub struct SessionParts<F: Family> {
     pub interface: u16,
 }
 
+/// A type of which each family has one of its own, for [`Family::select`].
+pub trait PerFamily {
+    /// The type of a family.
+    type Of<F: Family>;
+}
+
 /// An address family.
 pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     /// Its addresses.
@@ -117,62 +195,47 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     type Key: Copy + Default + Eq + std::fmt::Debug;
     /// Its sessions.
     type Session: Session<Self>;
-    /// Its addresses as the packet filter has them.
-    type Number: sluice_filter::Address + Into<u128>;
-    /// IPv6?
+    /// Its addresses as numbers: as the packet filter and routes have them.
+    type Number: sluice_filter::Address + sluice_table::prefix::Address + Default + Into<u128>;
+    /// Whether it is IPv6.
     const IS_V6: bool;
+
+    /// That of this family, of two.
+    fn select<'t, T: PerFamily>(v4: &'t T::Of<V4>, v6: &'t T::Of<V6>) -> &'t T::Of<Self>;
+    /// That of this family, of two, to be changed.
+    fn select_mut<'t, T: PerFamily>(v4: &'t mut T::Of<V4>, v6: &'t mut T::Of<V6>) -> &'t mut T::Of<Self>;
 
     /// Key of a packet.
     fn key(layers: &Layers, frame: &[u8], context: Context) -> Self::Key;
-    /// Key that an ICMP error is looked up by: of the packets that would answer the one it quotes. `as_it_came`: it is not
-    /// rewritten, so that ports are enough of what it quotes.
-    fn quoted(layers: &Layers, frame: &[u8], context: Context, as_it_came: bool) -> Result<Self::Key, Fault>;
+    /// Key of the packet that an ICMP error quotes, of the direction that it went.
+    fn quoted_key(quoted: &Quoted, frame: &[u8], context: Context) -> Self::Key;
     /// A key of its parts.
     fn make_key(tuple: Self::Tuple, protocol: u8) -> Self::Key;
     /// A key's tuple.
     fn tuple(key: &Self::Key) -> &Self::Tuple;
     /// A key's protocol.
     fn protocol(key: &Self::Key) -> u8;
+    /// The key of the other direction.
+    fn reversed(key: &Self::Key) -> Self::Key;
     /// Hash keys.
     fn hash(hasher: &Hasher, keys: &[Self::Key], out: &mut [u64]);
     /// Hash one key.
     fn hash_one(hasher: &Hasher, key: &Self::Key) -> u64;
-    /// The shard's table of this family.
-    fn table<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut FlowTable<'m, Self::Session>;
-    /// The shard's table of this family, to read.
-    fn table_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t FlowTable<'m, Self::Session>;
-    /// The list of packets to be looked up.
-    fn lookups(lists: &mut Lists) -> &mut BufferIndices;
-    /// The list of packets without a session.
-    fn slow_path(lists: &mut Lists) -> &mut BufferIndices;
-    /// The list of packets of inspected sessions.
-    fn inspects(lists: &mut Lists) -> &mut Inspected;
-    /// The list of packets of sessions whose application is looked for.
-    fn identifies(lists: &mut Lists) -> &mut Inspected;
+    /// An address as a number.
+    fn number(address: Self::Address) -> Self::Number;
+    /// Addresses as numbers, in `numbers` unless they are numbers already.
+    fn numbers<'a>(
+        addresses: &'a [Self::Address],
+        numbers: &'a mut [Self::Number; BURST_BUFFERS],
+    ) -> &'a [Self::Number];
     /// An address in the form of the standard library.
     fn ip(address: Self::Address) -> IpAddr;
-    /// The list of sessions to be decided again.
-    fn revalidates(lists: &mut Lists) -> &mut BufferIndices;
-    /// The list of packets to be routed.
-    fn forwards(lists: &mut Lists) -> &mut BufferIndices;
-    /// The packet filter of this family.
-    fn filter(filters: &Filters) -> &Filter<Self::Number>;
-    /// Its rules about packets to the gateway itself, if there are any.
-    fn gateway_filter(filters: &Filters) -> Option<&Filter<Self::Number>>;
-    /// An address as the packet filter has it.
-    fn number(address: Self::Address) -> Self::Number;
-    /// Translation of this family.
-    fn nat(snapshot: &Snapshot) -> &Nat<Self>;
-    /// The shard's timers of this family.
-    fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel, &'t mut FlowTable<'m, Self::Session>);
-    /// What the shard has lent of this family.
-    fn bindings<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut Bindings<'m, Self::Address>;
-    /// The same, to read.
-    fn bindings_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t Bindings<'m, Self::Address>;
+    /// An address as routing has it.
+    fn address(address: Self::Address) -> sluice_route::Address;
     /// Rewrite a packet of a session, and count it down by so many hops; false where its headers are too short.
     fn rewrite(frame: &mut [u8], layers: &Layers, session: &Self::Session, direction: Direction, hops: u8) -> bool;
-    /// Translate a plain packet of a session, count it down by a hop and track it. Says what tracking found, and gives
-    /// the link header back, to be written; none, and nothing done, where the packet is not plain.
+    /// Translate a plain packet of a session, count it down by a hop and track it. Returns what tracking found, and
+    /// the link header, to be written; none, and nothing done, where the packet is not plain.
     fn plain<'f>(
         frame: &'f mut [u8],
         layers: &Layers,
@@ -187,22 +250,74 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         direction: Direction,
         hops: u8,
     ) -> Result<(), Reason>;
-    /// The value of a router's longest route to an address; [`sluice_table::prefix::NO_ROUTE`] where there is none.
-    fn route(paths: &ForwardingState, router: RouterIndex, address: Self::Address) -> u32;
-    /// The same of many, each by its router.
-    fn routes(paths: &ForwardingState, routers: &[RouterIndex], addresses: &[Self::Address], values: &mut [u32]);
-    /// An address as routing has it.
-    fn address(address: Self::Address) -> sluice_route::Address;
+    /// Count a plain packet down by a hop. Returns the link header, to be written; none, and nothing done, where
+    /// the packet is not plain.
+    fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]>;
+
+    /// Key that an ICMP error is looked up by: of the packets that would answer the one it quotes. `as_it_came`: it is not
+    /// rewritten, so that the quoted ports are enough.
+    fn quoted(layers: &Layers, frame: &[u8], context: Context, as_it_came: bool) -> Result<Self::Key, Fault> {
+        let quoted = match as_it_came {
+            true => quoted_flow(frame, layers)?,
+            false => quoted(frame, layers)?,
+        };
+        Ok(Self::reversed(&Self::quoted_key(&quoted, frame, context)))
+    }
     /// Source and destination of a packet.
-    fn addresses(layers: &Layers, frame: &[u8]) -> (Self::Address, Self::Address);
+    #[inline(always)]
+    fn addresses(layers: &Layers, frame: &[u8]) -> (Self::Address, Self::Address) {
+        let key = Self::key(layers, frame, 0);
+        let tuple = Self::tuple(&key);
+        (tuple.source(), tuple.destination())
+    }
     /// Destination of a packet.
     #[inline(always)]
     fn destination(layers: &Layers, frame: &[u8]) -> Self::Address {
         Self::addresses(layers, frame).1
     }
-    /// Count a plain packet down by a hop, and give its link header back, to be written; none, and nothing done, where
-    /// the packet is not plain.
-    fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]>;
+    /// The session table of a shard.
+    #[inline(always)]
+    fn table<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut FlowTable<'m, Self::Session> {
+        Self::select_mut::<Tables<'m>>(&mut shard.sessions4, &mut shard.sessions6)
+    }
+    /// The session table of a shard, to read.
+    #[inline(always)]
+    fn table_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t FlowTable<'m, Self::Session> {
+        Self::select::<Tables<'m>>(&shard.sessions4, &shard.sessions6)
+    }
+    /// The timers of a shard, and the table that they are of.
+    #[inline(always)]
+    fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel, &'t mut FlowTable<'m, Self::Session>) {
+        let wheel = match Self::IS_V6 {
+            true => &mut shard.wheel6,
+            false => &mut shard.wheel4,
+        };
+        (
+            wheel,
+            Self::select_mut::<Tables<'m>>(&mut shard.sessions4, &mut shard.sessions6),
+        )
+    }
+    /// Ports, mappings and subscribers of a shard.
+    #[inline(always)]
+    fn bindings<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut Bindings<'m, Self::Address> {
+        Self::select_mut::<AllBindings<'m>>(&mut shard.bindings4, &mut shard.bindings6)
+    }
+    /// Ports, mappings and subscribers of a shard, to read.
+    #[inline(always)]
+    fn bindings_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t Bindings<'m, Self::Address> {
+        Self::select::<AllBindings<'m>>(&shard.bindings4, &shard.bindings6)
+    }
+    /// The packet filter.
+    #[inline(always)]
+    fn filter(filters: &Filters) -> &Filter<Self::Number> {
+        Self::select::<AllFilters>(&filters.four, &filters.six)
+    }
+    /// The filter's rules about packets to the gateway itself, if there are any.
+    #[inline(always)]
+    fn gateway_filter(filters: &Filters) -> Option<&Filter<Self::Number>> {
+        let gateway = filters.gateway.as_ref()?;
+        Some(Self::select::<AllFilters>(&gateway.four, &gateway.six))
+    }
     /// Whether an address is a group's: multicast, or broadcast on a link.
     #[inline(always)]
     fn is_group(address: Self::Address) -> bool {
@@ -253,391 +368,362 @@ pub struct V4;
 #[derive(Clone, Copy, Debug)]
 pub struct V6;
 
-fn same(address: u32) -> u32 {
-    address
+/// The session tables of both families.
+struct Tables<'m>(PhantomData<&'m ()>);
+
+impl<'m> PerFamily for Tables<'m> {
+    type Of<F: Family> = FlowTable<'m, F::Session>;
 }
 
-fn joined([high, low]: [u64; 2]) -> u128 {
-    u128::from(high) << 64 | u128::from(low)
+/// The bindings of both families.
+struct AllBindings<'m>(PhantomData<&'m ()>);
+
+impl<'m> PerFamily for AllBindings<'m> {
+    type Of<F: Family> = Bindings<'m, F::Address>;
 }
 
-/// Routers do not cut IPv6.
+/// The filters of both families.
+struct AllFilters;
+
+impl PerFamily for AllFilters {
+    type Of<F: Family> = Filter<F::Number>;
+}
+
+/// Track a plain packet.
 #[inline(always)]
-fn never_cut(_: &[u8; ipv6::LENGTH]) -> bool {
-    true
-}
-
-fn routes4(paths: &ForwardingState, routers: &[RouterIndex], addresses: &[u32], values: &mut [u32]) {
-    paths.fib.v4.lookup_batch(routers, addresses, values);
-}
-
-fn routes6(paths: &ForwardingState, routers: &[RouterIndex], addresses: &[[u64; 2]], values: &mut [u32]) {
-    let mut numbers = [0; BURST_BUFFERS];
-    for (number, &address) in numbers.iter_mut().zip(addresses) {
-        *number = joined(address);
+fn track_plain(track: &mut Track, direction: Direction, tcp: bool, segment: Segment, atomic: bool) -> Tracked {
+    if track.tracking.track_plain(direction, tcp, &segment, atomic) {
+        Tracked::Known
+    } else if tcp {
+        Tracked::Segment(segment)
+    } else {
+        Tracked::Datagram
     }
-    let numbers = &numbers[..addresses.len().min(BURST_BUFFERS)];
-    paths.fib.v6.lookup_batch(routers, numbers, values);
 }
 
-macro_rules! family {
-    ($family:ident, $address:ty, $tuple:ident, $key:ident, $session:ident, $six:literal, $keyfn:ident, $hash:ident,
-     $one:ident, $table:ident, $lookup:ident, $decide:ident, $inspect:ident, $recognise:ident, $ip:path, $revise:ident, $forward:ident, $nat:ident,
-     $wheel:ident, $bindings:ident, $rewrite:ident, $rewrite_plain:ident, $count_down:path,
-     $error:ident, $fib:ident, $plain:ident, $bits:ident, $routes:ident, $atomic:path, $number:ty, $filter:ident) => {
-        impl Family for $family {
-            type Address = $address;
-            type Tuple = $tuple;
-            type Key = $key;
-            type Session = $session;
-            type Number = $number;
-            const IS_V6: bool = $six;
+impl Family for V4 {
+    type Address = u32;
+    type Tuple = Tuple4;
+    type Key = FlowKey4;
+    type Session = Session4;
+    type Number = u32;
+    const IS_V6: bool = false;
 
-            #[inline(always)]
-            fn key(layers: &Layers, frame: &[u8], context: Context) -> $key {
-                layers.$keyfn(frame, context)
-            }
-            fn quoted(layers: &Layers, frame: &[u8], context: Context, as_it_came: bool) -> Result<$key, Fault> {
-                let quoted = match as_it_came {
-                    true => quoted_flow(frame, layers)?,
-                    false => quoted(frame, layers)?,
-                };
-                Ok(quoted.$keyfn(frame, context).reversed())
-            }
-            #[inline(always)]
-            fn make_key(tuple: $tuple, protocol: u8) -> $key {
-                $key { tuple, protocol }
-            }
-            #[inline(always)]
-            fn tuple(key: &$key) -> &$tuple {
-                &key.tuple
-            }
-            #[inline(always)]
-            fn protocol(key: &$key) -> u8 {
-                key.protocol
-            }
-            #[inline(always)]
-            fn hash(hasher: &Hasher, keys: &[$key], out: &mut [u64]) {
-                hasher.$hash(keys, out);
-            }
-            #[inline(always)]
-            fn hash_one(hasher: &Hasher, key: &$key) -> u64 {
-                hasher.$one(key)
-            }
-            #[inline(always)]
-            fn table<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut FlowTable<'m, $session> {
-                &mut shard.$table
-            }
-            #[inline(always)]
-            fn table_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t FlowTable<'m, $session> {
-                &shard.$table
-            }
-            #[inline(always)]
-            fn lookups(lists: &mut Lists) -> &mut BufferIndices {
-                &mut lists.$lookup
-            }
-            #[inline(always)]
-            fn inspects(lists: &mut Lists) -> &mut Inspected {
-                &mut lists.$inspect
-            }
-            fn identifies(lists: &mut Lists) -> &mut Inspected {
-                &mut lists.$recognise
-            }
-            fn ip(address: $address) -> IpAddr {
-                $ip(address)
-            }
-            #[inline(always)]
-            fn slow_path(lists: &mut Lists) -> &mut BufferIndices {
-                &mut lists.$decide
-            }
-            #[inline(always)]
-            fn revalidates(lists: &mut Lists) -> &mut BufferIndices {
-                &mut lists.$revise
-            }
-            #[inline(always)]
-            fn forwards(lists: &mut Lists) -> &mut BufferIndices {
-                &mut lists.$forward
-            }
-            #[inline(always)]
-            fn filter(filters: &Filters) -> &Filter<$number> {
-                &filters.$filter
-            }
-            #[inline(always)]
-            fn gateway_filter(filters: &Filters) -> Option<&Filter<$number>> {
-                filters.gateway.as_ref().map(|gateway| &gateway.$filter)
-            }
-            #[inline(always)]
-            fn number(address: $address) -> $number {
-                $bits(address)
-            }
-            #[inline(always)]
-            fn nat(snapshot: &Snapshot) -> &Nat<Self> {
-                &snapshot.$nat
-            }
-            #[inline(always)]
-            fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel, &'t mut FlowTable<'m, $session>) {
-                (&mut shard.$wheel, &mut shard.$table)
-            }
-            #[inline(always)]
-            fn bindings<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut Bindings<'m, $address> {
-                &mut shard.$bindings
-            }
-            #[inline(always)]
-            fn bindings_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t Bindings<'m, $address> {
-                &shard.$bindings
-            }
-            #[inline(always)]
-            fn rewrite(frame: &mut [u8], layers: &Layers, session: &$session, direction: Direction, hops: u8) -> bool {
-                let transport = Transport::of_layers(layers);
-                let rewrite = Rewrite::new(&session.forward, &session.reverse, session.nat, direction);
-                $rewrite(
-                    frame,
-                    layers.l3 as usize,
-                    layers.l4 as usize,
-                    transport,
-                    &rewrite,
-                    hops,
-                )
-            }
-            #[inline(always)]
-            fn plain<'f>(
-                frame: &'f mut [u8],
-                layers: &Layers,
-                session: &mut $session,
-                direction: Direction,
-            ) -> Option<(Tracked, &'f mut [u8])> {
-                let Plain {
-                    link,
-                    network,
-                    transport,
-                } = layers.plain_mut(frame)?;
-                let tcp = layers.protocol == TCP;
-                // Read before it is written: a load that spans a fresh store waits for it.
-                let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
-                let rewrite = Rewrite::new(&session.forward, &session.reverse, session.nat, direction);
-                $rewrite_plain(network, transport, !tcp, &rewrite, 1);
-                let atomic = $atomic(network);
-                let tracked = if session
-                    .track
-                    .tracking
-                    .track_plain(direction, tcp, &segment, atomic)
-                {
-                    Tracked::Known
-                } else if tcp {
-                    Tracked::Segment(segment)
-                } else {
-                    Tracked::Datagram
-                };
-                Some((tracked, link))
-            }
-            #[inline(always)]
-            fn addresses(layers: &Layers, frame: &[u8]) -> ($address, $address) {
-                let key = layers.$keyfn(frame, 0);
-                (key.tuple.source, key.tuple.destination)
-            }
-            #[inline(always)]
-            fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]> {
-                let Plain { link, network, .. } = layers.plain_mut(frame)?;
-                $count_down(network);
-                Some(link)
-            }
-            #[cold]
-            fn rewrite_error(
-                frame: &mut [u8],
-                layers: &Layers,
-                session: &$session,
-                direction: Direction,
-                hops: u8,
-            ) -> Result<(), Reason> {
-                let quote = quoted(frame, layers)?;
-                let rewrite = Rewrite::new(&session.forward, &session.reverse, session.nat, direction);
-                Ok($error(frame, layers, &quote, &rewrite, hops)?)
-            }
-            #[inline(always)]
-            fn route(paths: &ForwardingState, router: RouterIndex, address: $address) -> u32 {
-                paths.fib.$fib.lookup(router, $bits(address)).unwrap_or(NO_ROUTE)
-            }
-            #[inline(always)]
-            fn routes(paths: &ForwardingState, routers: &[RouterIndex], addresses: &[$address], values: &mut [u32]) {
-                $routes(paths, routers, addresses, values)
-            }
-            #[inline(always)]
-            fn address(address: $address) -> sluice_route::Address {
-                sluice_route::Address::$plain($bits(address))
-            }
+    #[inline(always)]
+    fn select<'t, T: PerFamily>(v4: &'t T::Of<V4>, _v6: &'t T::Of<V6>) -> &'t T::Of<Self> {
+        v4
+    }
+
+    #[inline(always)]
+    fn select_mut<'t, T: PerFamily>(v4: &'t mut T::Of<V4>, _v6: &'t mut T::Of<V6>) -> &'t mut T::Of<Self> {
+        v4
+    }
+
+    #[inline(always)]
+    fn key(layers: &Layers, frame: &[u8], context: Context) -> FlowKey4 {
+        layers.key4(frame, context)
+    }
+
+    fn quoted_key(quoted: &Quoted, frame: &[u8], context: Context) -> FlowKey4 {
+        quoted.key4(frame, context)
+    }
+
+    #[inline(always)]
+    fn make_key(tuple: Tuple4, protocol: u8) -> FlowKey4 {
+        FlowKey4 { tuple, protocol }
+    }
+
+    #[inline(always)]
+    fn tuple(key: &FlowKey4) -> &Tuple4 {
+        &key.tuple
+    }
+
+    #[inline(always)]
+    fn protocol(key: &FlowKey4) -> u8 {
+        key.protocol
+    }
+
+    fn reversed(key: &FlowKey4) -> FlowKey4 {
+        key.reversed()
+    }
+
+    #[inline(always)]
+    fn hash(hasher: &Hasher, keys: &[FlowKey4], out: &mut [u64]) {
+        hasher.hash4(keys, out);
+    }
+
+    #[inline(always)]
+    fn hash_one(hasher: &Hasher, key: &FlowKey4) -> u64 {
+        hasher.one4(key)
+    }
+
+    #[inline(always)]
+    fn number(address: u32) -> u32 {
+        address
+    }
+
+    #[inline(always)]
+    fn numbers<'a>(addresses: &'a [u32], _: &'a mut [u32; BURST_BUFFERS]) -> &'a [u32] {
+        addresses
+    }
+
+    fn ip(address: u32) -> IpAddr {
+        Ipv4Addr::from_bits(address).into()
+    }
+
+    #[inline(always)]
+    fn address(address: u32) -> sluice_route::Address {
+        sluice_route::Address::V4(Self::number(address))
+    }
+
+    #[inline(always)]
+    fn rewrite(frame: &mut [u8], layers: &Layers, session: &Session4, direction: Direction, hops: u8) -> bool {
+        let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+        let (l3, l4) = (layers.l3 as usize, layers.l4 as usize);
+        rewrite4(frame, l3, l4, Transport::of_layers(layers), &rewrite, hops)
+    }
+
+    #[inline(always)]
+    fn plain<'f>(
+        frame: &'f mut [u8],
+        layers: &Layers,
+        session: &mut Session4,
+        direction: Direction,
+    ) -> Option<(Tracked, &'f mut [u8])> {
+        let Plain {
+            link,
+            network,
+            transport,
+        } = layers.plain_mut(frame)?;
+        let tcp = layers.protocol == TCP;
+        // Read before it is written: a load that spans a fresh store waits for it.
+        let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
+        let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+        rewrite_plain4(network, transport, !tcp, &rewrite, 1);
+
+        let atomic = ip_id::is_atomic(network);
+        Some((track_plain(&mut session.track, direction, tcp, segment, atomic), link))
+    }
+
+    #[cold]
+    fn rewrite_error(
+        frame: &mut [u8],
+        layers: &Layers,
+        session: &Session4,
+        direction: Direction,
+        hops: u8,
+    ) -> Result<(), Reason> {
+        let quote = quoted(frame, layers)?;
+        let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+        Ok(translate_error4(frame, layers, &quote, &rewrite, hops)?)
+    }
+
+    #[inline(always)]
+    fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]> {
+        let Plain { link, network, .. } = layers.plain_mut(frame)?;
+        ipv4::count_down(network);
+        Some(link)
+    }
+}
+
+impl Session<V4> for Session4 {
+    #[inline(always)]
+    fn forward(&self) -> &Tuple4 {
+        &self.forward
+    }
+
+    #[inline(always)]
+    fn reverse(&self) -> &Tuple4 {
+        &self.reverse
+    }
+
+    #[inline(always)]
+    fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    #[inline(always)]
+    fn verdict_mut(&mut self) -> &mut Verdict {
+        &mut self.verdict
+    }
+
+    #[inline(always)]
+    fn track(&self) -> &Track {
+        &self.track
+    }
+
+    #[inline(always)]
+    fn track_mut(&mut self) -> &mut Track {
+        &mut self.track
+    }
+
+    #[inline(always)]
+    fn set_keys(&mut self, forward: Tuple4, reverse: Tuple4) {
+        (self.forward, self.reverse) = (forward, reverse);
+    }
+}
+
+impl Family for V6 {
+    type Address = [u64; 2];
+    type Tuple = Tuple6;
+    type Key = FlowKey6;
+    type Session = Session6;
+    type Number = u128;
+    const IS_V6: bool = true;
+
+    #[inline(always)]
+    fn select<'t, T: PerFamily>(_v4: &'t T::Of<V4>, v6: &'t T::Of<V6>) -> &'t T::Of<Self> {
+        v6
+    }
+
+    #[inline(always)]
+    fn select_mut<'t, T: PerFamily>(_v4: &'t mut T::Of<V4>, v6: &'t mut T::Of<V6>) -> &'t mut T::Of<Self> {
+        v6
+    }
+
+    #[inline(always)]
+    fn key(layers: &Layers, frame: &[u8], context: Context) -> FlowKey6 {
+        layers.key6(frame, context)
+    }
+
+    fn quoted_key(quoted: &Quoted, frame: &[u8], context: Context) -> FlowKey6 {
+        quoted.key6(frame, context)
+    }
+
+    #[inline(always)]
+    fn make_key(tuple: Tuple6, protocol: u8) -> FlowKey6 {
+        FlowKey6 { tuple, protocol }
+    }
+
+    #[inline(always)]
+    fn tuple(key: &FlowKey6) -> &Tuple6 {
+        &key.tuple
+    }
+
+    #[inline(always)]
+    fn protocol(key: &FlowKey6) -> u8 {
+        key.protocol
+    }
+
+    fn reversed(key: &FlowKey6) -> FlowKey6 {
+        key.reversed()
+    }
+
+    #[inline(always)]
+    fn hash(hasher: &Hasher, keys: &[FlowKey6], out: &mut [u64]) {
+        hasher.hash6(keys, out);
+    }
+
+    #[inline(always)]
+    fn hash_one(hasher: &Hasher, key: &FlowKey6) -> u64 {
+        hasher.one6(key)
+    }
+
+    #[inline(always)]
+    fn number(address: [u64; 2]) -> u128 {
+        u128::from(address[0]) << 64 | u128::from(address[1])
+    }
+
+    #[inline(always)]
+    fn numbers<'a>(addresses: &'a [[u64; 2]], numbers: &'a mut [u128; BURST_BUFFERS]) -> &'a [u128] {
+        for (number, &address) in numbers.iter_mut().zip(addresses) {
+            *number = Self::number(address);
         }
+        &numbers[..addresses.len().min(BURST_BUFFERS)]
+    }
 
-        impl Session<$family> for $session {
-            #[inline(always)]
-            fn forward(&self) -> &$tuple {
-                &self.forward
-            }
-            #[inline(always)]
-            fn reverse(&self) -> &$tuple {
-                &self.reverse
-            }
-            #[inline(always)]
-            fn nat(&self) -> Decision {
-                self.nat
-            }
-            #[inline(always)]
-            fn track(&self) -> &Track {
-                &self.track
-            }
-            #[inline(always)]
-            fn track_mut(&mut self) -> &mut Track {
-                &mut self.track
-            }
-            #[inline(always)]
-            fn generation(&self) -> u32 {
-                self.generation
-            }
-            #[inline(always)]
-            fn application(&self) -> Application {
-                match protocol::is_icmp(self.arrivals.protocol()) {
-                    true => Application::Nothing,
-                    false => Application::from_bits(self.application),
-                }
-            }
-            fn set_application(&mut self, application: Application) {
-                if !protocol::is_icmp(self.arrivals.protocol()) {
-                    self.application = application.bits();
-                }
-            }
-            #[inline(always)]
-            fn protocol(&self) -> u8 {
-                self.arrivals.protocol()
-            }
-            #[inline(always)]
-            fn refreshes(&self, direction: Direction) -> bool {
-                self.arrivals.refreshes(direction)
-            }
-            #[inline(always)]
-            fn bound_interface(&self, direction: Direction) -> u16 {
-                self.arrivals.interface(direction)
-            }
-            fn set_bound_interface(&mut self, direction: Direction, interface: u16) {
-                self.arrivals = self.arrivals.with(direction, interface);
-            }
-            #[inline(always)]
-            fn adjacency(&self, direction: Direction) -> AdjacencyIndex {
-                AdjacencyIndex(self.hops[direction as usize])
-            }
-            fn set_adjacency(&mut self, direction: Direction, hop: AdjacencyIndex) {
-                self.hops[direction as usize] = hop.0;
-            }
-            fn set_generation(&mut self, generation: u32) {
-                self.generation = generation;
-            }
-            #[inline(always)]
-            fn diverts(&self) -> bool {
-                self.inspect != 0
-            }
-            #[inline(always)]
-            fn inspect(&self) -> InspectState {
-                InspectState::from_bits(self.inspect)
-            }
-            fn set_inspect(&mut self, inspect: InspectState) {
-                self.inspect = inspect.bits();
-            }
-            fn set_pool(&mut self, pool: PoolIndex) {
-                self.nat = self.nat.with_pool(pool);
-            }
-            fn translate_as(&mut self, reverse: $tuple, nat: Decision) {
-                (self.reverse, self.nat) = (reverse, nat);
-            }
-            fn made(parts: SessionParts<$family>) -> Self {
-                Self {
-                    forward: parts.forward,
-                    reverse: parts.reverse,
-                    nat: parts.nat,
-                    hops: [parts.hops[0].0, parts.hops[1].0],
-                    generation: parts.generation,
-                    arrivals: BoundInterfaces::new(
-                        parts.protocol,
-                        // Answers come from where packets go; what turns back comes by any interface of the inside.
-                        [parts.interface, parts.hops[0].interface() as u16],
-                        [Direction::Forward, Direction::Reverse]
-                            .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),
-                    ),
-                    ..Self::default()
-                }
-            }
-        }
-    };
+    fn ip(address: [u64; 2]) -> IpAddr {
+        Ipv6Addr::from_bits(Self::number(address)).into()
+    }
+
+    #[inline(always)]
+    fn address(address: [u64; 2]) -> sluice_route::Address {
+        sluice_route::Address::V6(Self::number(address))
+    }
+
+    #[inline(always)]
+    fn rewrite(frame: &mut [u8], layers: &Layers, session: &Session6, direction: Direction, hops: u8) -> bool {
+        let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+        let (l3, l4) = (layers.l3 as usize, layers.l4 as usize);
+        rewrite6(frame, l3, l4, Transport::of_layers(layers), &rewrite, hops)
+    }
+
+    #[inline(always)]
+    fn plain<'f>(
+        frame: &'f mut [u8],
+        layers: &Layers,
+        session: &mut Session6,
+        direction: Direction,
+    ) -> Option<(Tracked, &'f mut [u8])> {
+        let Plain {
+            link,
+            network,
+            transport,
+        } = layers.plain_mut(frame)?;
+        let tcp = layers.protocol == TCP;
+        // Read before it is written: a load that spans a fresh store waits for it.
+        let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
+        let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+        rewrite_plain6(network, transport, !tcp, &rewrite, 1);
+        // Routers do not fragment IPv6.
+        let atomic = true;
+        Some((track_plain(&mut session.track, direction, tcp, segment, atomic), link))
+    }
+
+    #[cold]
+    fn rewrite_error(
+        frame: &mut [u8],
+        layers: &Layers,
+        session: &Session6,
+        direction: Direction,
+        hops: u8,
+    ) -> Result<(), Reason> {
+        let quote = quoted(frame, layers)?;
+        let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+        Ok(translate_error6(frame, layers, &quote, &rewrite, hops)?)
+    }
+
+    #[inline(always)]
+    fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]> {
+        let Plain { link, network, .. } = layers.plain_mut(frame)?;
+        ipv6::count_down(network);
+        Some(link)
+    }
 }
 
-fn ip4(address: u32) -> IpAddr {
-    Ipv4Addr::from_bits(address).into()
-}
+impl Session<V6> for Session6 {
+    #[inline(always)]
+    fn forward(&self) -> &Tuple6 {
+        &self.forward
+    }
 
-fn ip6(address: [u64; 2]) -> IpAddr {
-    Ipv6Addr::from_bits(joined(address)).into()
-}
+    #[inline(always)]
+    fn reverse(&self) -> &Tuple6 {
+        &self.reverse
+    }
 
-family!(
-    V4,
-    u32,
-    Tuple4,
-    FlowKey4,
-    Session4,
-    false,
-    key4,
-    hash4,
-    one4,
-    sessions4,
-    lookup4,
-    decide4,
-    inspect4,
-    recognise4,
-    ip4,
-    revise4,
-    forward4,
-    nat4,
-    wheel4,
-    bindings4,
-    rewrite4,
-    rewrite_plain4,
-    ipv4::count_down,
-    translate_error4,
-    v4,
-    V4,
-    same,
-    routes4,
-    ip_id::is_atomic,
-    u32,
-    four
-);
-family!(
-    V6,
-    [u64; 2],
-    Tuple6,
-    FlowKey6,
-    Session6,
-    true,
-    key6,
-    hash6,
-    one6,
-    sessions6,
-    lookup6,
-    decide6,
-    inspect6,
-    recognise6,
-    ip6,
-    revise6,
-    forward6,
-    nat6,
-    wheel6,
-    bindings6,
-    rewrite6,
-    rewrite_plain6,
-    ipv6::count_down,
-    translate_error6,
-    v6,
-    V6,
-    joined,
-    routes6,
-    never_cut,
-    u128,
-    six
-);
+    #[inline(always)]
+    fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    #[inline(always)]
+    fn verdict_mut(&mut self) -> &mut Verdict {
+        &mut self.verdict
+    }
+
+    #[inline(always)]
+    fn track(&self) -> &Track {
+        &self.track
+    }
+
+    #[inline(always)]
+    fn track_mut(&mut self) -> &mut Track {
+        &mut self.track
+    }
+
+    #[inline(always)]
+    fn set_keys(&mut self, forward: Tuple6, reverse: Tuple6) {
+        (self.forward, self.reverse) = (forward, reverse);
+    }
+}

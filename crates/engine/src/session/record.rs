@@ -27,84 +27,137 @@ pub struct Track {
     pub links: Links,
 }
 
-macro_rules! session {
-    ($(#[$meta:meta])* $name:ident, $tuple:ident, $key:ident, $pad:literal) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-        #[repr(C, align(64))]
-        pub struct $name {
-            /// Key of the packets that go as the first one.
-            pub forward: $tuple,
-            /// Key of the packets that answer.
-            pub reverse: $tuple,
-            /// What translation decided.
-            pub nat: Decision,
-            /// Next hops by direction.
-            pub hops: [u32; 2],
-            /// Generation of the snapshot that decided.
-            pub generation: u32,
-            /// What is known of its [`Application`](crate::features::applications::Application), but of ICMP.
-            pub(crate) application: u32,
-            /// What inspection decided.
-            pub inspect: u32,
-            /// Protocol, and where packets come in.
-            pub arrivals: BoundInterfaces,
-            pub(crate) spare: [u8; $pad],
-            /// What packets change.
-            pub track: Track,
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self::zeroed()
-            }
-        }
-
-        impl $name {
-            /// The hop of a direction.
-            #[inline(always)]
-            pub fn hop(&self, direction: Direction) -> AdjacencyIndex {
-                AdjacencyIndex(self.hops[direction as usize])
-            }
-        }
-
-        impl Record for $name {
-            type Key = $key;
-            #[inline(always)]
-            fn key(&self, direction: Direction) -> $key {
-                let tuple = match direction {
-                    Direction::Forward => self.forward,
-                    Direction::Reverse => self.reverse,
-                };
-                $key { tuple, protocol: self.arrivals.protocol() }
-            }
-            #[inline(always)]
-            fn matches(&self, key: &$key, direction: Direction) -> bool {
-                let tuple = match direction {
-                    Direction::Forward => &self.forward,
-                    Direction::Reverse => &self.reverse,
-                };
-                *tuple == key.tuple && self.arrivals.protocol() == key.protocol
-            }
-            #[inline(always)]
-            fn links(&self) -> &Links {
-                &self.track.links
-            }
-            #[inline(always)]
-            fn links_mut(&mut self) -> &mut Links {
-                &mut self.track.links
-            }
-        }
-    };
+/// What the slow path has decided, whatever the family: 32 bytes behind the two tuples of line A.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Verdict {
+    /// How packets are translated.
+    pub nat: Decision,
+    /// Adjacency indexes by direction.
+    pub adjacencies: [u32; 2],
+    /// Generation of the snapshot that decided.
+    pub generation: u32,
+    /// [`Application`](crate::features::applications::Application) as bits; unused by ICMP.
+    pub(crate) application: u32,
+    /// State of inspection.
+    pub inspect: u32,
+    /// Protocol, and the interfaces that packets come in by.
+    pub bound: BoundInterfaces,
 }
 
-session!(
-    /// An IPv4 session: 128 bytes.
-    Session4, Tuple4, FlowKey4, 0
-);
-session!(
-    /// An IPv6 session: 192 bytes.
-    Session6, Tuple6, FlowKey6, 16
-);
+impl Verdict {
+    /// The adjacency of a direction.
+    #[inline(always)]
+    pub fn adjacency(&self, direction: Direction) -> AdjacencyIndex {
+        AdjacencyIndex(self.adjacencies[direction as usize])
+    }
+}
+
+/// An IPv4 session: 128 bytes.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct Session4 {
+    /// Key of the packets that go as the first one.
+    pub forward: Tuple4,
+    /// Key of the packets that answer.
+    pub reverse: Tuple4,
+    /// What the slow path has decided.
+    pub verdict: Verdict,
+    /// What packets change.
+    pub track: Track,
+}
+
+/// An IPv6 session: 192 bytes.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct Session6 {
+    /// Key of the packets that go as the first one.
+    pub forward: Tuple6,
+    /// Key of the packets that answer.
+    pub reverse: Tuple6,
+    /// What the slow path has decided.
+    pub verdict: Verdict,
+    spare: [u8; 16],
+    /// What packets change.
+    pub track: Track,
+}
+
+impl Default for Session4 {
+    fn default() -> Self {
+        Self::zeroed()
+    }
+}
+
+impl Default for Session6 {
+    fn default() -> Self {
+        Self::zeroed()
+    }
+}
+
+impl Record for Session4 {
+    type Key = FlowKey4;
+
+    #[inline(always)]
+    fn key(&self, direction: Direction) -> FlowKey4 {
+        let tuple = match direction {
+            Direction::Forward => self.forward,
+            Direction::Reverse => self.reverse,
+        };
+        let protocol = self.verdict.bound.protocol();
+        FlowKey4 { tuple, protocol }
+    }
+
+    #[inline(always)]
+    fn matches(&self, key: &FlowKey4, direction: Direction) -> bool {
+        let tuple = match direction {
+            Direction::Forward => &self.forward,
+            Direction::Reverse => &self.reverse,
+        };
+        *tuple == key.tuple && self.verdict.bound.protocol() == key.protocol
+    }
+
+    #[inline(always)]
+    fn links(&self) -> &Links {
+        &self.track.links
+    }
+
+    #[inline(always)]
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.track.links
+    }
+}
+
+impl Record for Session6 {
+    type Key = FlowKey6;
+
+    #[inline(always)]
+    fn key(&self, direction: Direction) -> FlowKey6 {
+        let tuple = match direction {
+            Direction::Forward => self.forward,
+            Direction::Reverse => self.reverse,
+        };
+        let protocol = self.verdict.bound.protocol();
+        FlowKey6 { tuple, protocol }
+    }
+
+    #[inline(always)]
+    fn matches(&self, key: &FlowKey6, direction: Direction) -> bool {
+        let tuple = match direction {
+            Direction::Forward => &self.forward,
+            Direction::Reverse => &self.reverse,
+        };
+        *tuple == key.tuple && self.verdict.bound.protocol() == key.protocol
+    }
+
+    #[inline(always)]
+    fn links(&self) -> &Links {
+        &self.track.links
+    }
+
+    #[inline(always)]
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.track.links
+    }
+}
 
 const _: () = assert!(size_of::<Session4>() == 128 && size_of::<Session6>() == 192);

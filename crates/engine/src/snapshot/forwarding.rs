@@ -7,10 +7,11 @@ use sluice_route::{
     Address, Balance, FibReader, InterfaceIndex, Lookup, NextHop, NextHops, Reason, RouterIndex, SourceValidation,
     validate_source,
 };
-use sluice_table::prefix::NO_ROUTE;
+use sluice_table::prefix::{NO_ROUTE, PrefixReader};
 
 use crate::packet::batch::AdjacencyIndex;
-use crate::session::family::Family;
+use crate::packet::io::BURST_BUFFERS;
+use crate::session::family::{Family, PerFamily};
 
 /// A neighbour that has to be found before a packet can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,19 +46,42 @@ pub struct ForwardingState {
     pub neighbours: Arc<Neighbours>,
 }
 
+/// The routes of both families.
+struct AllRoutes;
+
+impl PerFamily for AllRoutes {
+    type Of<F: Family> = PrefixReader<F::Number>;
+}
+
 impl ForwardingState {
+    /// The value of a router's longest route to an address; [`NO_ROUTE`] where there is none.
+    #[inline(always)]
+    pub fn route_value<F: Family>(&self, router: RouterIndex, address: F::Address) -> u32 {
+        let routes = F::select::<AllRoutes>(&self.fib.v4, &self.fib.v6);
+        routes.lookup(router, F::number(address)).unwrap_or(NO_ROUTE)
+    }
+
+    /// The values of the routes to many addresses, each by its router.
+    #[inline(always)]
+    pub fn route_values<F: Family>(&self, routers: &[RouterIndex], addresses: &[F::Address], values: &mut [u32]) {
+        let mut numbers = [F::Number::default(); BURST_BUFFERS];
+        let numbers = F::numbers(addresses, &mut numbers);
+        let routes = F::select::<AllRoutes>(&self.fib.v4, &self.fib.v6);
+        routes.lookup_batch(routers, numbers, values);
+    }
+
     /// The route to an address: that of the router where it has none by source.
     #[inline]
     pub fn route<F: Family>(&self, lookup: Lookup<'_>, address: F::Address) -> u32 {
         match lookup.is_plain() {
-            true => F::route(self, lookup.router(), address),
+            true => self.route_value::<F>(lookup.router(), address),
             false => self.route_by_source::<F>(lookup, address),
         }
     }
 
     #[inline(never)]
     fn route_by_source<F: Family>(&self, lookup: Lookup<'_>, address: F::Address) -> u32 {
-        let mut routes = lookup.tables().map(|table| F::route(self, table, address));
+        let mut routes = lookup.tables().map(|table| self.route_value::<F>(table, address));
         routes.find(|&route| route != NO_ROUTE).unwrap_or(NO_ROUTE)
     }
 

@@ -15,7 +15,7 @@ use crate::nodes::{bridge, host, inter_router_link};
 use crate::packet::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, NoteWords, PortIndex};
 use crate::packet::reason::{Own, Reason};
-use crate::session::family::{Family, V4, V6};
+use crate::session::family::{V4, V6};
 use crate::snapshot::Interface;
 
 /// Runs of packets that nobody has parsed yet: their slots, and the port that they came from.
@@ -50,7 +50,7 @@ pub fn from_workers(
                 crossed: note.crossed,
                 ..Meta::default()
             };
-            put(V4::lookups(lists), place);
+            put(lists.lookups::<V4>(), place);
             continue;
         }
         match note.as_ref().map(|note| note.stage) {
@@ -84,8 +84,8 @@ pub fn from_workers(
         meta.identification = note.identification;
         meta.crossed = note.crossed;
         match note.stage {
-            EntryPoint::Session if layers.class == Class::Ipv4 => put(V4::lookups(lists), place),
-            EntryPoint::Session => put(V6::lookups(lists), place),
+            EntryPoint::Session if layers.class == Class::Ipv4 => put(lists.lookups::<V4>(), place),
+            EntryPoint::Session => put(lists.lookups::<V6>(), place),
             EntryPoint::Fragment => put(&mut lists.fragments, place),
             EntryPoint::Wait(wanted) => lists.wait_for_neighbour(place, Some(wanted)),
             EntryPoint::Gateway if layers.class == Class::Arp || is_discovery(&layers, packet.bytes()) => {
@@ -93,8 +93,8 @@ pub fn from_workers(
             }
             EntryPoint::Gateway => put(&mut lists.gateway, place),
             EntryPoint::Complain(complaint, reason) => lists.icmp_error(place, complaint, reason),
-            EntryPoint::Forward if layers.class == Class::Ipv4 => put(V4::forwards(lists), place),
-            EntryPoint::Forward => put(V6::forwards(lists), place),
+            EntryPoint::Forward if layers.class == Class::Ipv4 => put(lists.forwards::<V4>(), place),
+            EntryPoint::Forward => put(lists.forwards::<V6>(), place),
             EntryPoint::Finished(_) | EntryPoint::Received(_) => lists.drop_packet(place, Own::Forgotten),
         }
     }
@@ -178,8 +178,8 @@ pub fn from_parking(
                 }
             }
             (ResumeReason::Ready, Some(_)) if waiting.origin == Origin::Hairpinned => match layers.class {
-                Class::Ipv6 => put(V6::lookups(lists), place),
-                _ => put(V4::lookups(lists), place),
+                Class::Ipv6 => put(lists.lookups::<V6>(), place),
+                _ => put(lists.lookups::<V4>(), place),
             },
             (
                 ResumeReason::Ready,
@@ -212,7 +212,7 @@ fn fragment(
     meta.identification = told.identification;
     lists.passed |= u128::from(passed) << (place as usize % BURST_BUFFERS);
     match meta.layers.class {
-        Class::Ipv6 => put(V6::lookups(lists), place),
-        _ => put(V4::lookups(lists), place),
+        Class::Ipv6 => put(lists.lookups::<V6>(), place),
+        _ => put(lists.lookups::<V4>(), place),
     }
 }

@@ -41,11 +41,11 @@ pub fn divert<F: Family>(
         return false;
     }
     if matches!(inspect, InspectState::Wanted | InspectState::Flow(_)) && !passed {
-        put(F::inspects(lists), (slot, index, direction));
+        put(lists.inspections::<F>(), (slot, index, direction));
         return true;
     }
     if session.application().is_open() && !lists.was_identified(slot) {
-        put(F::identifies(lists), (slot, index, direction));
+        put(lists.identifications::<F>(), (slot, index, direction));
         return true;
     }
     if inspect == InspectState::Left && !passed {
