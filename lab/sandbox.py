@@ -6,6 +6,7 @@ namespaces, their names and every file under /run live in a private mount namesp
 
 import ctypes
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _become_root():
+def become_root():
     """Start again through sudo where that works without a question; say what to do where not."""
     if os.geteuid() == 0:
         return
@@ -30,12 +31,18 @@ def _become_root():
     sys.exit(f"network namespaces need root here. Run:\n    su -c '{' '.join([os.path.abspath(sys.argv[0]), *sys.argv[1:]])}'")
 
 
+def shards(number):
+    """Words that make pytest run this many shards at once, each of which takes one module after another."""
+    python = shlex.quote(os.path.join(os.path.dirname(os.path.abspath(__file__)), "shard-python"))
+    return ["--dist", "loadfile", "--tx", f"{number}*popen//python={python}"]
+
+
 def enter():
     """Return inside the namespaces; the process that called waits outside and ends with the same status."""
     if os.environ.pop(INSIDE, None) == str(os.getpid()):
         _furnish()
         return
-    _become_root()
+    become_root()
     command = ["unshare", "--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child=KILL", "--mount-proc"]
     child = subprocess.Popen(
         [*command, sys.executable, *sys.orig_argv[1:]],
