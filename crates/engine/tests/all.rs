@@ -34,6 +34,7 @@ mod inspection_bridge;
 mod inspection_fragments;
 mod inspection_policies;
 mod inspection_renewal;
+mod layers;
 mod limits;
 mod link_shares;
 mod mappings;
