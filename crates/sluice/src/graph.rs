@@ -231,7 +231,7 @@ copies that were not sent: 2
             "    \"chain\" -> \"campus/input\" [label = \"campus\"]\n",
             "    \"campus/input\" -> \"campus/voice\" [label = \"classify to-port \\\"@voice\\\"\"]\n",
             "    \"campus/input\" -> \"campus/rest\" [label = \"to\"]\n",
-            "    \"campus/rest\" -> \"established\" [label = \"sessions\"]\n",
+            "    \"campus/rest\" -> \"session-lookup\" [label = \"sessions\"]\n",
             "    \"campus/voice\" -> \"forward\"\n",
             "    \"campus/voice\" [label = \"campus/voice\\nforward: 1,234\\l\"]\n",
         ] {
