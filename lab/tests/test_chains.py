@@ -153,7 +153,7 @@ def test_other_chains_come_with_a_commit_and_counters_of_their_name_stay(gateway
 
 def test_graph_shows_what_the_router_has_as_text_and_for_graphviz(gateway):
     red, blue = [gateway.command("show", "graph", "--router", name) for name in Customers.NAMES]
-    for text in ["-- its router has chains --> chain", "-- no session --> decide", "classify protocol udp, to-port 5060"]:
+    for text in ["-- its router has chains --> chain", "-- no session --> slow-path", "classify protocol udp, to-port 5060"]:
         assert text in red, red
         assert text not in blue, blue
     picture = gateway.command("show", "graph", "--dot")

@@ -53,6 +53,6 @@ def test_download_over_the_driver_has_the_same_hash(topology, gateway, folder):
 def test_packet_as_large_as_the_link_goes_through_unfragmented(topology, gateway, driver):
     for address, overhead in [(topology.server.address, 28), (topology.server.address6, 48)]:
         output = topology.alice.run(
-            "ping", "-n", "-c", "2", "-i", "0.05", "-W", "5", "-M", "do", "-s", MTU[driver] - overhead, address
+            "ping", "-n", "-c", "2", "-i", "0.05", "-w", "5", "-M", "do", "-s", MTU[driver] - overhead, address
         )
         assert "2 received" in output

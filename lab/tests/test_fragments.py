@@ -27,7 +27,7 @@ def test_datagram_larger_than_the_link_arrives_whole_both_ways(topology, family)
 @pytest.mark.parametrize("version", ["-4", "-6"])
 def test_ping_larger_than_the_link_is_answered(topology, version):
     address = topology.server.address if version == "-4" else topology.server.address6
-    output = topology.bob.run("ping", version, "-n", "-c", "3", "-i", "0.05", "-W", "5", "-s", "4000", address)
+    output = topology.bob.run("ping", version, "-n", "-c", "3", "-i", "0.2", "-w", "5", "-s", "4000", address)
     assert "3 packets transmitted, 3 received" in output
 
 

@@ -19,13 +19,13 @@ def document():
 
 @pytest.mark.parametrize("address", ["192.168.1.1", "2001:db8:1::1", "198.51.100.2", "2001:db8:a::2"])
 def test_gateway_answers_echo_on_each_of_its_addresses(topology, address):
-    output = topology.alice.run("ping", "-n", "-c", "3", "-i", "0.1", "-W", "5", address)
+    output = topology.alice.run("ping", "-n", "-c", "3", "-i", "0.1", "-w", "5", address)
     assert "3 received" in output
 
 
 @pytest.mark.parametrize("address", ["198.51.100.2", "2001:db8:a::2"])
 def test_gateway_answers_echo_from_outside(topology, address):
-    output = topology.server.run("ping", "-n", "-c", "3", "-i", "0.1", "-W", "5", address)
+    output = topology.server.run("ping", "-n", "-c", "3", "-i", "0.1", "-w", "5", address)
     assert "3 received" in output
 
 

@@ -31,7 +31,7 @@ def _refusal(topology, binary, document, *words):
 def test_signal_ends_in_order_and_prints_the_counters(topology, binary, number):
     gateway = Sluice(topology.gateway, binary)
     gateway.start()
-    topology.alice.run("ping", "-n", "-c", "3", "-i", "0.02", "-W", "5", topology.server.address)
+    topology.alice.run("ping", "-n", "-c", "3", "-i", "0.02", "-w", "5", topology.server.address)
     gateway.process.signal(number)
     assert 0 == gateway.process.wait(15), gateway.process.output
     assert "received" in gateway.process.output and "sent" in gateway.process.output

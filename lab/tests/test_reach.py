@@ -85,12 +85,12 @@ def test_inside_host_to_inside_host_is_not_translated(topology):
 
 @pytest.mark.parametrize("size", [0, 56, 1472])
 def test_ping_of_the_server_is_answered(topology, size):
-    output = topology.alice.run("ping", "-n", "-c", "5", "-i", "0.05", "-W", "5", "-s", size, topology.server.address)
+    output = topology.alice.run("ping", "-n", "-c", "5", "-i", "0.2", "-w", "5", "-s", size, topology.server.address)
     assert "5 packets transmitted, 5 received" in output
 
 
 def test_ping_over_ipv6_is_answered(topology):
-    output = topology.bob.run("ping", "-n", "-c", "5", "-i", "0.05", "-W", "5", topology.server.address6)
+    output = topology.bob.run("ping", "-n", "-c", "5", "-i", "0.2", "-w", "5", topology.server.address6)
     assert "5 packets transmitted, 5 received" in output
 
 

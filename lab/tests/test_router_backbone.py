@@ -71,7 +71,7 @@ def test_each_customer_reaches_the_server_by_the_pool_of_its_own_router(topology
 
 def test_ipv6_goes_by_the_routes_of_ripng_and_ospf(topology, converged):
     assert "3 received" in topology.red.run(
-        "ping", "-n", "-c", "3", "-i", "0.2", "-W", "5", "-I", "2001:db8:11::1", topology.server.address6
+        "ping", "-n", "-c", "3", "-i", "0.2", "-w", "5", "-I", "2001:db8:11::1", topology.server.address6
     )
 
 

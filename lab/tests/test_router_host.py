@@ -73,7 +73,7 @@ def test_connection_over_ipv6_reaches_the_host(topology, router, client, address
 @pytest.mark.parametrize("address", ["192.168.1.1", "2001:db8:1::1", "198.51.100.2"])
 @pytest.mark.parametrize("size", [56, 3000])
 def test_echo_request_is_answered_once(topology, router, address, size):
-    output = topology.alice.run("ping", "-n", "-c", "5", "-i", "0.1", "-W", "5", "-s", size, address)
+    output = topology.alice.run("ping", "-n", "-c", "5", "-i", "0.1", "-w", "5", "-s", size, address)
     assert "5 received" in output and "DUP" not in output
 
 
@@ -89,8 +89,8 @@ def test_host_reaches_neighbours_and_who_is_beyond_a_gateway(topology, router, t
     with ours, theirs:
         assert source == theirs.getpeername()[0]
         exchange(ours, theirs)
-    assert "3 received" in router.run("ping", "-n", "-c", "3", "-i", "0.1", "-W", "5", host.address)
-    assert "3 received" in router.run("ping", "-n", "-c", "3", "-i", "0.1", "-W", "5", host.address6)
+    assert "3 received" in router.run("ping", "-n", "-c", "3", "-i", "0.1", "-w", "5", host.address)
+    assert "3 received" in router.run("ping", "-n", "-c", "3", "-i", "0.1", "-w", "5", host.address6)
 
 
 def member(host, interface, own, group, port):

@@ -102,7 +102,7 @@ def test_flood_above_the_limit_of_its_class_is_dropped_and_routing_goes_on(topol
     session()
     assert inode == os.stat("/run/netns/sluice-default").st_ino
     # Fragments of echo requests are the host's to answer.
-    assert "3 received" in alice.run("ping", "-n", "-c", "3", "-i", "0.1", "-s", "3000", "-W", "5", alice.gateway)
+    assert "3 received" in alice.run("ping", "-n", "-c", "3", "-i", "0.1", "-s", "3000", "-w", "5", alice.gateway)
 
 
 def test_class_at_a_rate_of_nothing_does_not_come_to_the_host(topology, gateway, router, session):
@@ -114,7 +114,7 @@ def test_class_at_a_rate_of_nothing_does_not_come_to_the_host(topology, gateway,
     # Each request is several fragments.
     gateway.wait_for_drop("punt-policed-rest", before + 3)
     session()
-    assert "2 received" in alice.run("ping", "-n", "-c", "2", "-i", "0.1", "-W", "5", alice.gateway)
+    assert "2 received" in alice.run("ping", "-n", "-c", "2", "-i", "0.1", "-w", "5", alice.gateway)
 
 
 def check(gateway, device, **keys):
