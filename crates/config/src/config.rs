@@ -55,7 +55,7 @@ pub type PoolIndex = u16;
 /// A whole configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// As it was written, with every default: for what needs no resolving, and for [`crate::difference`].
+    /// As it was written, with every default: for what needs no resolving, and for [`crate::difference()`].
     pub document: schema::Document,
     /// The cores of the workers, in order; each once.
     pub cores: Vec<u16>,

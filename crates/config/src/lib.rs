@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`schema`] is the file as it is written, [`config`] the same with every reference resolved and every default filled
-//! in. Behind [`check`] nothing is checked again. [`difference`] says what a running process can take over.
+//! in. Behind [`check`] nothing is checked again. [`difference()`] says what a running process can take over.
 
 #![forbid(unsafe_code)]
 

@@ -389,7 +389,7 @@ impl Devices {
     }
 
     /// Open a port at a place that has none. Workers see it once they have renewed it
-    /// ([`PacketIo::renew`](sluice_engine::packet::io::PacketIo::renew)); those of a set that is being opened do without.
+    /// ([`PacketIo::replace_device`](sluice_engine::packet::io::PacketIo::replace_device)); those of a set that is being opened do without.
     pub fn attach(&self, place: PortIndex, wanted: &PortPlan) -> Result<Arc<Port>, SetError> {
         let shared = &self.shared;
         let places = lock(&shared.ports).len();

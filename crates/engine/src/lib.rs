@@ -2,7 +2,7 @@
 //!
 //! A worker receives a burst, `parse` finds out what it holds, and every node moves the packets of its list to the
 //! list of their next node, until each is sent, dropped, parked or handed over. Nodes never own a buffer; the worker
-//! moves ownership at the end of the burst ([`io`]).
+//! moves ownership at the end of the burst ([`packet::io`]).
 #![forbid(unsafe_code)]
 
 pub mod packet;

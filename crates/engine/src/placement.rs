@@ -2,7 +2,7 @@
 //!
 //! A packet goes through four [`Part`]s. A [`Placement`] says for each which workers do it; adjacent parts of the same
 //! workers run to completion there, and where the workers differ packets are handed over. [`predict`] tells from measured
-//! [`Costs`] what a placement carries, [`candidates`] lists those worth asking about, [`choose`] takes one.
+//! [`Costs`] what a placement carries, [`candidates()`] lists those worth asking about, [`choose`] takes one.
 
 mod candidates;
 mod choice;

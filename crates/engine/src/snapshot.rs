@@ -234,13 +234,13 @@ impl<F: Family> Default for Nat<F> {
     }
 }
 
-/// Limits of the gateway's own traffic: packets a second and burst, by [`Class`].
+/// Limits of the gateway's own traffic: packets a second and burst, by [`sluice_route::policer::Class`].
 pub type Limits = [(u64, u64); Class::ALL.len()];
 
 /// Redirects of an interface: nanoseconds between two, and how many at once. A host needs one for each destination.
 const REDIRECTS: (u64, u64) = (100_000_000, 10);
 
-/// Limits where the configuration names none, in the order of [`Class::ALL`].
+/// Limits where the configuration names none, in the order of [`sluice_route::policer::Class::ALL`].
 pub const LIMITS: Limits = [
     (2_000, 500),
     (1_000, 200),
@@ -557,7 +557,7 @@ impl Snapshot {
         pace.is_some_and(|pace| pace.admits(now, REDIRECTS))
     }
 
-    /// The interface of a port's frames with the tags in a word, as [`Tagged::find_word`] has them.
+    /// The interface of a port's frames with the tags in a word, as [`VlanTable::find_word`] has them.
     #[inline(always)]
     pub fn tagged_by(&self, port: PortIndex, word: u64) -> Option<u16> {
         self.tagged.find_word(port, word)

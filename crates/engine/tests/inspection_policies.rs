@@ -1,4 +1,4 @@
-//! What is done about what can't be inspected, and while there is too much of it: by snapshot, by class, and always counted.
+//! What is done about what can't be inspected, and while there is too much of it: by policy, by class, and always counted.
 
 use std::net::SocketAddrV4;
 

@@ -1,7 +1,7 @@
 //! ICMP errors that quote a translated packet (RFC 5508, section 4; RFC 4443 for IPv6).
 //!
 //! An error travels as the answers of the packet that it quotes: the session is found by the quoted key reversed
-//! ([`sought4`], [`sought6`]), and the direction found is the error's. The quote is released the form it had on
+//! ([`quoted_flow4`], [`quoted_flow6`]), and the direction found is the error's. The quote is released the form it had on
 //! the far side, in header, ports and checksums; the error is addressed to whom the quote then names as its
 //! sender, and comes from whom the quote names as its destination where that was translated. Such an error never
 //! touches the session's state or timers (REQ-6).

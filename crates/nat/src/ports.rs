@@ -1,6 +1,6 @@
 //! Port leases of one shard: which outside ports it has allocated, and which it may allocate next.
 //!
-//! A shard holds bits only for the ports it owns ([`Shards::shard_of`]), so no two shards can allocate one port, and
+//! A shard holds bits only for the ports it owns ([`Shards::shard_of`](crate::shard::Shards::shard_of)), so no two shards can allocate one port, and
 //! what arrives for a allocated port is steered to the shard that allocated it. Half of the ports of an address belong to no shard
 //! until one has none left of its own and claims some. A lease touches one line unless its word of 64 ports runs full.
 
@@ -83,7 +83,7 @@ pub struct Lease<A> {
     pub port: u16,
 }
 
-/// Where a lease is to come from: [`Ports::aim`].
+/// Where a lease is to come from: [`Ports::request`].
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRequest {
     /// Keyed function of the flow.
@@ -182,7 +182,7 @@ impl<'m, A: Address> Ports<'m, A> {
         self.fitting = Some(fitting);
     }
 
-    /// Change over to the layout of other pools: before the next lease, or at [`Ports::change_over`]. It must not
+    /// Change over to the layout of other pools: before the next lease, or at [`Ports::migrate`]. It must not
     /// take more than the memory was made for.
     pub fn prepare_migration(&mut self, next: &Layout<A>) {
         debug_assert!(next.words() <= self.other.len());
@@ -455,7 +455,7 @@ impl<'m, A: Address> Ports<'m, A> {
         true
     }
 
-    /// Prefetch what [`Ports::give_back`] of the same will touch.
+    /// Prefetch what [`Ports::release`] of the same will touch.
     #[inline(always)]
     pub fn prefetch_release(&self, pool: PoolIndex, class: PortClass, lease: Lease<A>) {
         if let Some((address, at, _)) = self.place(pool, lease)

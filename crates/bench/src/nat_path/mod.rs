@@ -192,7 +192,7 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
     Ok(())
 }
 
-/// Figures of the worker's stages, in the order of [`Stage::ALL`].
+/// Figures of the worker's stages, in the order of [`CycleStage::ALL`].
 pub const STAGES: [&str; CycleStage::ALL.len()] = [
     "receive_cycles",
     "parse_cycles",

@@ -37,7 +37,7 @@ struct Sum {
 /// `GET /v1/nat`
 pub(super) async fn overview(State(control): Shared, Query(request): Query<NatRequest>) -> Result<Json<Nat>, Refusal> {
     let names = control.pools();
-    let lent = lent(&control, names.len()).await?;
+    let lent = allocated(&control, names.len()).await?;
     let (sums, most) = subscribers(&control, &names, (request.top as usize).min(TOP)).await?;
     let plane = control.plane();
     let valid = &plane.snapshot().nat4.pools;
@@ -164,7 +164,7 @@ fn net(address: u32, length: u8) -> String {
 }
 
 /// What all workers have lent.
-async fn lent(control: &Control, pools: usize) -> Result<BindingUsage, Refusal> {
+async fn allocated(control: &Control, pools: usize) -> Result<BindingUsage, Refusal> {
     let mut sum = BindingUsage {
         ports: vec![[0; 3]; pools],
         ..BindingUsage::default()

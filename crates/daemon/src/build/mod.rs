@@ -160,7 +160,7 @@ pub fn setup(
 }
 
 /// What a commit decides. `macs` has the Ethernet address of each port; `pools` the pools' names at the places of their
-/// indexes; `filter` is that of [`filters`], `inspection` that of [`inspection`], `sites` the table of subscribers' sites, where
+/// indexes; `filter` is that of [`filters`], `inspection` that of [`inspection()`], `sites` the table of subscribers' sites, where
 /// these are served.
 ///
 /// # Errors

@@ -262,7 +262,7 @@ impl ControlPlane {
         self.reserved
     }
 
-    /// What shards share, in memory of [`Plane::reserved`] lines: for [`Worker::share`].
+    /// What shards share, in memory of [`ControlPlane::reserved`] lines: for [`Worker::share`].
     ///
     /// # Errors
     /// The memory does not fit.
@@ -270,7 +270,7 @@ impl ControlPlane {
         Ok(SharedCapacity::new(&self.start, self.snapshot.current(), memory).map_err(ShardError::Table)?)
     }
 
-    /// Make the worker `own`. `memory` gives each of its shards [`Lines::total`] lines, by the shard's number. Call it
+    /// Make the worker `own`. `memory` gives each of its shards [`ShardMemory::total`] lines, by the shard's number. Call it
     /// once for each worker.
     pub fn worker<'m>(
         &mut self,
@@ -502,14 +502,14 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Change single rules of the newest snapshot: new flows follow at once, sessions when [`Plane::follow_changes`] says so. The
+    /// Change single rules of the newest snapshot: new flows follow at once, sessions when [`ControlPlane::follow_changes`] says so. The
     /// next commit replaces all rules.
     pub fn edit_rules<F: Family, R>(&mut self, edit: impl FnOnce(&Nat<F>) -> R) -> R {
         self.edited = true;
         edit(self.snapshot.current().nat::<F>())
     }
 
-    /// A rule of the newest filter has come or gone: new flows follow at once, sessions when [`Plane::follow_changes`] says so.
+    /// A rule of the newest filter has come or gone: new flows follow at once, sessions when [`ControlPlane::follow_changes`] says so.
     pub fn filter_changed(&mut self, rule: &Written) {
         self.edited = true;
         let [four, six] = &mut self.filter_changed;
@@ -517,7 +517,7 @@ impl ControlPlane {
         rule.six.iter().for_each(|rule| filter::mark::<V6>(six, rule));
     }
 
-    /// Ask these filters from now on. They say what the newest ones say, but for rules of which [`Plane::filter_changed`] is
+    /// Ask these filters from now on. They say what the newest ones say, but for rules of which [`ControlPlane::filter_changed`] is
     /// told too.
     pub fn replace_filter(&mut self, filters: Arc<Filters>) {
         let mut snapshot = self.snapshot.current().clone();
@@ -614,13 +614,13 @@ impl ControlPlane {
     }
 
     /// Change what is offered to a router, and have its routes follow: packets without sessions at once, sessions when
-    /// [`Plane::follow_changes`] says so. False where there is no such router.
+    /// [`ControlPlane::follow_changes`] says so. False where there is no such router.
     pub fn change_routes(&mut self, router: RouterIndex, change: impl FnOnce(&mut Rib)) -> bool {
         self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
     }
 
     /// The link of an interface is up, or is down: routes by it are used or not, and its own addresses stay. False where that
-    /// was known. Interfaces are up until they are said to be down. Sessions follow when [`Plane::follow_changes`] says so.
+    /// was known. Interfaces are up until they are said to be down. Sessions follow when [`ControlPlane::follow_changes`] says so.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(interface);

@@ -311,7 +311,7 @@ pub fn outcomes(counters: &Counters) -> [u64; OUTCOMES.len()] {
     ]
 }
 
-/// Names of [`fates`], and what they mean.
+/// Names of [`outcomes`], and what they mean.
 pub const OUTCOMES: [(&str, &str); 6] = [
     ("opened", "sessions that were looked at"),
     ("found", "sessions whose application their packets told"),

@@ -1,7 +1,7 @@
 //! Packets to the gateway itself, as rules of the filter with `out = "gateway"` see them.
 //!
 //! They have no session: of a flow that a rule has let in, and of one that the gateway's own host has begun, there is an entry in
-//! [`LocalFlows`], and its packets pass without being asked about, whether or not what is forwarded is asked about by session.
+//! [`GatewayFlows`], and its packets pass without being asked about, whether or not what is forwarded is asked about by session.
 
 mod flows;
 

@@ -53,13 +53,13 @@ pub enum InspectState {
     Denied(Option<With>),
 }
 
-/// What a record keeps of [`Inspect::Left`].
+/// What a record keeps of [`InspectState::Left`].
 const LEFT: u32 = 1;
-/// What it keeps of [`Inspect::Sought`].
+/// What it keeps of [`InspectState::Sought`].
 const PENDING: u32 = 2;
-/// What it keeps of [`Inspect::Remarked`].
+/// What it keeps of [`InspectState::Remarked`].
 const REMARKED: u32 = 3;
-/// What it keeps of [`Inspect::Denied`], by what is told.
+/// What it keeps of [`InspectState::Denied`], by what is told.
 const DENIED: u32 = 4;
 const RESET: u32 = 5;
 const PORT_UNREACHABLE: u32 = 6;

@@ -122,7 +122,7 @@ impl PoolMigration {
         }
     }
 
-    /// A round's share: one shard's leases change over, or [`LOOKED_AT`] records are looked at.
+    /// A round's share: one shard's leases change over, or [`SESSIONS_PER_ROUND`] records are looked at.
     pub fn advance(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot, tools: &SessionTools<'_>) {
         let Some(place) = self.place else { return };
         let prepared = |shard: &&mut Box<Shard<'_>>| {

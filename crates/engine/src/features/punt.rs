@@ -103,11 +103,11 @@ pub enum Multicast {
     None,
 }
 
-/// Packets a second and burst, by [`Class`], that come in by an interface; all of a router's together may be [`ROUTER_SHARE`] times
+/// Packets a second and burst, by [`PuntClass`], that come in by an interface; all of a router's together may be [`ROUTER_SHARE`] times
 /// as many.
 pub type Limits = [(u64, u64); PuntClass::ALL.len()];
 
-/// Limits where the configuration names none, in the order of [`Class::ALL`].
+/// Limits where the configuration names none, in the order of [`PuntClass::ALL`].
 pub const LIMITS: Limits = [(20_000, 4_000), (10_000, 1_000), (1_000, 200), (0, 0), (5_000, 1_000)];
 
 const SECOND: u64 = 1_000_000_000;
@@ -270,7 +270,7 @@ impl PuntReceiver {
         (self.0.slots() >= HEAD + length).then_some((u16::from_ne_bytes([a, b]), length))
     }
 
-    /// Take the next frame out, as far as `into` has room for it. Call it where [`Taker::head`] has told of one.
+    /// Take the next frame out, as far as `into` has room for it. Call it where [`PuntReceiver::head`] has told of one.
     pub fn pop(&mut self, into: &mut [u8]) {
         let Some((_, length)) = self.head() else { return };
         let kept = length.min(into.len());

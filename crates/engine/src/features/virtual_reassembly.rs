@@ -168,7 +168,7 @@ impl VirtualReassembly {
     }
 
     /// A first fragment has come with these ports. What has waited for it is moved to `ready` as long as that takes
-    /// it; [`Datagrams::sweep`] brings the rest. None where the table is full.
+    /// it; [`VirtualReassembly::sweep`] brings the rest. None where the table is full.
     pub fn first(
         &mut self,
         key: &DatagramKey,
@@ -195,7 +195,7 @@ impl VirtualReassembly {
         }
     }
 
-    /// Let a parked fragment wait in an entry that [`Datagrams::later`] named. It goes to `ready` where the first
+    /// Let a parked fragment wait in an entry that [`VirtualReassembly::later`] named. It goes to `ready` where the first
     /// fragment has come within the same burst, and comes back where there is no place.
     pub fn wait(&mut self, place: u32, waiting: WaitingPacket, ready: &mut Ready<'_>) -> Result<(), WaitingPacket> {
         let Some(entry) = self.entries.get_mut(place as usize) else {

@@ -1,7 +1,7 @@
 //! bridge: frames between the two interfaces of a bridge, as they came: tags, types and hop limits stay what they are, but that
 //! the tags of an interface that is a VLAN are taken off, and put on.
 //!
-//! Exits: transmit (by the other interface), lookup4, lookup6, fragments (its flow is inspected), hand over, drop.
+//! Exits: transmit (by the other interface), session-lookup, virtual-reassembly (its flow is inspected), hand over, drop.
 
 use std::ops::Range;
 
@@ -189,7 +189,7 @@ pub fn relabel(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'
     }
 }
 
-/// What inspection has a snapshot for.
+/// What inspection has a policy for.
 const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 
 /// A packet that its receiver would not take, and that inspection does not take for part of its flow.

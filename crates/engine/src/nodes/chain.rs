@@ -1,6 +1,6 @@
 //! chain: what has come in by an interface of a router with chains takes their steps.
 //!
-//! Exits: lookup4, lookup6, forward4, forward6, fragments, drop. Copies leave in the second half of the burst.
+//! Exits: session-lookup, forward, virtual-reassembly, drop. Copies leave in the second half of the burst.
 
 use arrayvec::ArrayVec;
 use sluice_filter::Header;

@@ -1,7 +1,7 @@
 //! decapsulate: packets for an end of a tunnel: what is inside comes in by the tunnel's interface, in the same buffer. ICMP errors
 //! about outer packets are taken in.
 //!
-//! Exits: those of parse, forward4, forward6 (a keepalive goes back), taken in, drop (of no tunnel, malformed, a fragment, congestion that can't be told, as many passes as a
+//! Exits: those of parse, forward (a keepalive goes back), taken in, drop (of no tunnel, malformed, a fragment, congestion that can't be told, as many passes as a
 //! packet may).
 
 use sluice_wire::ethernet::{self, ethertype, multicast4, multicast6};

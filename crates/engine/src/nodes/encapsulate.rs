@@ -1,7 +1,7 @@
 //! encapsulate: a packet leaves by a tunnel: the outer headers are put in front of it, and it goes on in the router underneath as
 //! one that the gateway made.
 //!
-//! Exits: forward4, forward6, drop (as many passes as a packet may, no room in front of it).
+//! Exits: forward, drop (as many passes as a packet may, no room in front of it).
 
 use sluice_route::Address;
 use sluice_wire::checksum;

@@ -1,6 +1,6 @@
 //! forward: packets without a session: routed, counted down, on their way.
 //!
-//! Exits: transmit, gateway (an address of its own), complain (no route, TTL, MTU, the filter), cut, unresolved, hand over,
+//! Exits: transmit, local-delivery (an address of its own), icmp-error (no route, TTL, MTU, the filter), fragmentation, unresolved, hand over,
 //! drop.
 
 use arrayvec::ArrayVec;

@@ -1,4 +1,4 @@
-//! cut: IPv4 datagrams longer than the next link takes, sent in fragments (RFC 791; RFC 4787 REQ-13).
+//! fragmentation: IPv4 datagrams longer than the next link takes, sent in fragments (RFC 791; RFC 4787 REQ-13).
 //!
 //! Runs in the second half of a burst, with buffers made for the fragments at the end of the hand.
 //! Exits: transmit, hand over, drop.

@@ -1,4 +1,4 @@
-//! pass: packets whose next part other workers do, as stages say.
+//! hand-off: packets whose next part other workers do, as stages say.
 //!
 //! Exits: hand over (a parser, a worker with sessions), drop (shed).
 

@@ -1,7 +1,7 @@
 //! host: what a router's host sends: out by the interface that it was sent by, as it is; or by a session, where rules lead flows to
 //! the host or are about what it sends itself.
 //!
-//! Exits: transmit, hand over, lookup4 and fragments (it may have a session), forward (whom it is for is on no network of
+//! Exits: transmit, hand over, session-lookup and virtual-reassembly (it may have a session), forward (whom it is for is on no network of
 //! that interface, or it has to be cut), unresolved, drop.
 
 use sluice_nat::rule::{self, SourceAction};

@@ -1,4 +1,4 @@
-//! complain: packets that earn their sender an ICMP error, which is made of the packet's own buffer.
+//! icmp-error: packets that earn their sender an ICMP error, which is made of the packet's own buffer.
 //!
 //! Exits: forward (the error), transmit (over a bridge), hand over (the worker that makes errors), drop (not allowed, or too many).
 

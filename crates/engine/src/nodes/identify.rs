@@ -1,7 +1,7 @@
-//! recognise: packets of sessions whose application is looked for are shown to nDPI, as they came. When it is known the filter
+//! identify: packets of sessions whose application is looked for are shown to nDPI, as they came. When it is known the filter
 //! is asked again.
 //!
-//! Exits: established again.
+//! Exits: session-lookup again.
 
 use sluice_wire::Direction;
 use sluice_wire::layers::Flags;

@@ -1,6 +1,6 @@
 //! inspect: packets of inspected sessions, as they came: put together, put in order, searched, and rules asked about them.
 //!
-//! Exits: established again (it goes on), park (a fragment waits for the rest of its datagram), complain (rejected), drop.
+//! Exits: session-lookup again (it goes on), park (a fragment waits for the rest of its datagram), icmp-error (rejected), drop.
 
 use sluice_inspect::evaluate::Facts;
 use sluice_inspect::inspector::{FlowHandle, Match, Round, Seen, Settings, Tools, Verdict};
@@ -127,7 +127,7 @@ fn one<F: Family>(
         return finish(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
     }
     let Some(handle) = flow::<F>(shard, packet.index, &packet.session, ctx.now) else {
-        // No place: what the snapshot for want of memory says.
+        // No place: what the policy for want of memory says.
         let verdict = match packet.settings.policy(Exception::NoMemory) {
             Policy::Pass => Verdict::Skip(Skipped::NoMemory),
             Policy::Bypass => Verdict::Leave(Some(Skipped::NoMemory)),

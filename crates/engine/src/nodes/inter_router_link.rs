@@ -1,4 +1,4 @@
-//! cross: a packet leaves a virtual router by its end of a virtual link, and comes in at the other end, in the same buffer.
+//! inter-router-link: a packet leaves a virtual router by its end of a virtual link, and comes in at the other end, in the same buffer.
 //!
 //! Exits: those of parse, encapsulate (it is no link, but a tunnel), drop (above a rate, as many routers as a packet may pass, or
 //! the other end is gone).

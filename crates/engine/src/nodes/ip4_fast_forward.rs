@@ -1,4 +1,4 @@
-//! transit: what parse finds plain on an interface whose router has routes alone: counted down, readdressed, on its way.
+//! ip4-fast-forward: what parse finds plain on an interface whose router has routes alone: counted down, readdressed, on its way.
 //!
 //! Most packets of a plain router are like that, and nothing else has to be known of them than where they go.
 //! Exits: transmit, decapsulate (for an end of a tunnel), forward (whatever else takes more than that).

@@ -1,7 +1,7 @@
-//! gateway: what is addressed to the gateway itself, policed by class so that a flood of one leaves the others alone.
+//! local-delivery: what is addressed to the gateway itself, policed by class so that a flood of one leaves the others alone.
 //!
-//! Exits: forward (an echo reply), fragments (of what may be an echo request, or where rules of the filter are asked), punt (its
-//! router has a host), complain (nothing listens there, the filter), taken in, hand over (the owner), drop.
+//! Exits: forward (an echo reply), virtual-reassembly (of what may be an echo request, or where rules of the filter are asked), punt (its
+//! router has a host), icmp-error (nothing listens there, the filter), taken in, hand over (the owner), drop.
 
 use sluice_route::policer::Class as Policed;
 use sluice_wire::echo::Echo;

@@ -1,7 +1,7 @@
 //! neighbour: ARP and neighbour discovery taken in, and packets that wait for a neighbour put aside.
 //!
 //! Exits: transmit (the answer, made of the question's buffer), taken in, punt (router discovery, which is its host's too),
-//! complain (nobody answers), park, again (known by now), hand over (the owner), drop.
+//! icmp-error (nobody answers), park, again (known by now), hand over (the owner), drop.
 
 use sluice_nat::sites::{RequestKind, site};
 use sluice_route::neighbour::{Action, Advertisement, Conflict, Heard, NeighbourKeeper, Resolution, State};

@@ -1,6 +1,6 @@
 //! parse: where the headers are, whether they are valid, and which way the packet goes.
 //!
-//! Exits: transit, lookup4, lookup6, forward4, forward6, fragments, neighbour, gateway, bridge, decapsulate (for an end of a tunnel),
+//! Exits: ip4-fast-forward, session-lookup, forward, virtual-reassembly, neighbour, local-delivery, bridge, decapsulate (for an end of a tunnel),
 //! punt (a group's), drop.
 
 use std::ops::Range;
@@ -287,7 +287,7 @@ struct Tagged {
     any: bool,
     /// Packets that need nothing but a route go by the short way.
     passes: bool,
-    /// The tags that are known, as [`Policy::tagged_by`] wants them.
+    /// The tags that are known, as [`Snapshot::tagged_by`] wants them.
     word: u64,
     /// The interface behind them.
     number: u16,

@@ -1,6 +1,6 @@
-//! revise: sessions of an older snapshot are decided again, and keep their translation where it is still allowed.
+//! revalidate: sessions of an older snapshot are decided again, and keep their translation where it is still allowed.
 //!
-//! Exits: established again (kept, or to be opened anew), unresolved (neighbour unknown), complain (no route), drop.
+//! Exits: session-lookup again (kept, or to be opened anew), unresolved (neighbour unknown), icmp-error (no route), drop.
 
 use sluice_filter::{Known, Marking, TrafficClass};
 use sluice_inspect::applications::Pair;

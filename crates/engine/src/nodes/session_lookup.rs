@@ -1,7 +1,7 @@
-//! established: packets of known sessions: translated, counted, tracked, on their way.
+//! session-lookup: packets of known sessions: translated, counted, tracked, on their way.
 //!
-//! Exits: transmit, decide (no session), revise (session of an older snapshot), inspect and recognise (before anything is written), cut (too big, may be cut),
-//! complain (TTL, MTU, the filter), unresolved (neighbour unknown), hand over (another worker's shard), hold (the shard is on its
+//! Exits: transmit, slow-path (no session), revalidate (session of an older snapshot), inspect and identify (before anything is written), fragmentation (too big, may be cut),
+//! icmp-error (TTL, MTU, the filter), unresolved (neighbour unknown), hand over (another worker's shard), hold (the shard is on its
 //! way here), queue (it is here, and receiving goes before), transmit as it came (over a bridge), drop.
 
 use core::hint::select_unpredictable;

@@ -1,6 +1,6 @@
-//! decide: the first packet of a flow: destination rule, route, filter, source rule, port, insert.
+//! slow-path: the first packet of a flow: destination rule, route, filter, source rule, port, insert.
 //!
-//! Exits: established again (a session now exists), forward (nothing to translate), gateway, unresolved, complain,
+//! Exits: session-lookup again (a session now exists), forward (nothing to translate), local-delivery, unresolved, icmp-error,
 //! park (a SYN that nobody expects), drop. What is found is data in the session's record; only `established` touches the packet.
 
 use arrayvec::ArrayVec;

@@ -1,7 +1,7 @@
-//! fragments: later fragments are told the ports of their datagram, so that they find its session, and all what
+//! virtual-reassembly: later fragments are told the ports of their datagram, so that they find its session, and all what
 //! identification they leave with.
 //!
-//! Exits: lookup4, lookup6, park (the first fragment has not come), hand over (the owner), drop.
+//! Exits: session-lookup, park (the first fragment has not come), hand over (the owner), drop.
 
 use sluice_wire::layers::{Class, Fragment};
 use sluice_wire::{ipv4, ipv6};

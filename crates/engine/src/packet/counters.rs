@@ -158,7 +158,7 @@ pub struct WorkerCounters {
     pub packets: Counter,
     /// Packets put into the worker's queues for routers' hosts and for who serves subscribers' sites.
     pub punted: Counter,
-    /// Packets given to other workers, by why, in the order of [`Cause::ALL`].
+    /// Packets given to other workers, by why, in the order of [`HandOffCause::ALL`].
     pub handed_over: [Counter; HandOffCause::ALL.len()],
     /// Frames received for another worker to parse, less those parsed for another: they are no interface's yet.
     pub unparsed: Counter,
@@ -227,9 +227,9 @@ pub struct WorkerCounters {
     pub searched: Counter,
     /// TCP segments whose urgent pointer inspection cleared.
     pub urgent_cleared: Counter,
-    /// Sessions that are no longer inspected, found clean or by snapshot.
+    /// Sessions that are no longer inspected, found clean, or by policy.
     pub left: Counter,
-    /// What became of sessions whose applications are looked for, in the order of [`crate::features::applications::FATES`].
+    /// What became of sessions whose applications are looked for, in the order of [`crate::features::applications::OUTCOMES`].
     pub applications: [Counter; crate::features::applications::OUTCOMES.len()],
     /// Such sessions that are looked at, a gauge.
     pub applications_sought: Counter,
@@ -267,7 +267,7 @@ pub struct WorkerCounters {
     pub proxied: Counter,
     /// Redirects sent to hosts.
     pub redirects: Counter,
-    /// Clock cycles by stage, in the order of [`Stage::ALL`].
+    /// Clock cycles by stage, in the order of [`CycleStage::ALL`].
     pub cycles: [Counter; CycleStage::ALL.len()],
 }
 

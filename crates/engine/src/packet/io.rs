@@ -1,8 +1,8 @@
 //! How packets come and go: the seam between the engine and what moves frames.
 //!
 //! A [`PacketIo`] belongs to one worker and owns every buffer that the worker touches. What has been received,
-//! made, unparked or taken over and not yet disposed of is *in the hand*: an ordered list of at most [`HAND`]
-//! buffers, named by their [`Slot`]. Nodes see the hand as borrowed [`Packet`]s; they write where each goes next
+//! made, unparked or taken over and not yet disposed of is *in the hand*: an ordered list of at most [`BURST_BUFFERS`]
+//! buffers, named by their [`BufferIndex`]. Nodes see the hand as borrowed [`Packet`]s; they write where each goes next
 //! and never own one. The executor then disposes of every slot exactly once: transmit, free, park or hand over.
 //! [`PacketIo::end`] closes the burst and empties the hand.
 //!
@@ -44,7 +44,7 @@ pub type NoteWords = [u64; 4];
 
 /// Frames in and out of the devices of one worker.
 pub trait PacketIo: Send {
-    /// Receive up to [`BATCH`] frames of a port's queue (this worker's) into the hand, as far as it has place.
+    /// Receive up to [`BURST_SIZE`] frames of a port's queue (this worker's) into the hand, as far as it has place.
     /// Returns how many came. Frames that can't be used (multi-segment and too long to linearise, …) are
     /// freed and counted in [`PacketIo::refused`].
     fn receive(&mut self, port: PortIndex) -> usize;
@@ -130,7 +130,7 @@ pub trait Handover: PacketIo {
     /// Packets that other workers have handed over and that wait.
     fn waiting(&self) -> usize;
 
-    /// Take up to [`BATCH`] packets that other workers handed over into the hand; what travelled with the
+    /// Take up to [`BURST_SIZE`] packets that other workers handed over into the hand; what travelled with the
     /// `k`-th is pushed to `carried`. Returns how many came.
     fn take_over(&mut self, carried: &mut ArrayVec<NoteWords, BURST_SIZE>) -> usize;
 }

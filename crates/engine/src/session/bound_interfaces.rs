@@ -55,7 +55,7 @@ impl BoundInterfaces {
         self.0 >> (direction as u32 * Self::WIDTH)
     }
 
-    /// The interface that packets of a direction come in by; [`Arrivals::NOWHERE`] where that has to be asked each time.
+    /// The interface that packets of a direction come in by; [`BoundInterfaces::NONE`] where that has to be asked each time.
     #[inline(always)]
     pub fn interface(self, direction: Direction) -> u16 {
         (self.of(direction) & Self::INTERFACE) as u16

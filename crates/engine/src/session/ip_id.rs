@@ -7,9 +7,9 @@
 //! Datagrams in one piece that must not be cut are atomic: nobody looks at theirs, and they keep it.
 //!
 //! - A datagram in one piece has its number from a counter of outside address, destination and protocol: numbers below
-//!   [`FRAGMENTS`], from [`Numbers`] of its shard, which draws runs of them from what all shards have in common.
+//!   [`FRAGMENTS`], from [`IpIds`] of its shard, which draws runs of them from what all shards have in common.
 //! - A datagram in fragments has it from a counter of destination and protocol, since its outside address is not known
-//!   where its fragments are told their ports: numbers from [`FRAGMENTS`] on, from [`crate::datagrams`], which gives all
+//!   where its fragments are told their ports: numbers from [`FRAGMENTS`] on, from [`crate::features::virtual_reassembly`], which gives all
 //!   its fragments the same, in whatever order they come.
 //!
 //! Several flows may share a counter, whose number is a keyed hash, never the reverse. A number comes again after 32,768

@@ -123,7 +123,7 @@ pub enum EndReason {
     Timeout,
     /// Its session was ended: by an operator, or by what changed.
     Forced,
-    /// It goes on, uninspected: found clean, or by snapshot.
+    /// It goes on, uninspected: found clean, or by policy.
     Bypass,
 }
 

@@ -115,7 +115,7 @@ impl ShardMemory {
 }
 
 impl<'m> Shard<'m> {
-    /// An empty shard in `memory` of [`Lines::total`] lines.
+    /// An empty shard in `memory` of [`ShardMemory::total`] lines.
     pub fn new(
         number: u16,
         start: &StartParameters,

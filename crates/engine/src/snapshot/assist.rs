@@ -1,8 +1,8 @@
 //! Assist: workers that receive take whole shards over from workers that have too much to do, and give them back.
 //!
 //! Where receive and parse are on other workers than the sessions (roles: I/O and inspection), the sessions may be more than their
-//! workers can do. Then an I/O worker asks one of them for a shard, and works on it itself: see [`judge`] for when. The shard
-//! goes as [`owners`](crate::owners) says, but the workers do every step themselves: who asks puts the question where the other
+//! workers can do. Then an I/O worker asks one of them for a shard, and works on it itself: see [`controller`] for when. The shard
+//! goes as [`owners`](crate::snapshot::shard_owners) says, but the workers do every step themselves: who asks puts the question where the other
 //! looks once a round, and that every worker has seen a change is told by the rounds that each counts here.
 //!
 //! What the control thread does to all shards at once (a commit) and what it does to one (a move) keep out of the way of this:

@@ -237,7 +237,7 @@ impl Steering {
         self.shard_by::<F>(nat, nat.spread.as_ref(), key, interface, outside)
     }
 
-    /// [`Steering::shard_of`] with the [`Spread`] of the rules, which who knows that there is none need not load.
+    /// [`Steering::shard_of`] with the [`TranslationTargets`] of the rules, which who knows that there is none need not load.
     #[inline(always)]
     pub fn shard_by<F: Family>(
         &self,

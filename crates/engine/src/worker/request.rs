@@ -286,7 +286,7 @@ pub enum Request {
         /// Memory for the answer.
         into: BindingList,
     },
-    /// Add up what the worker's shards have lent of IPv4 pools, into a [`Use`] with as many pools as there are.
+    /// Add up what the worker's shards have lent of IPv4 pools, into a [`BindingUsage`] with as many pools as there are.
     Use(Box<BindingUsage>),
     /// Trace packets; the trace before comes back.
     Trace(Box<Tracer>),

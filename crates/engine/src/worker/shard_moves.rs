@@ -1,4 +1,4 @@
-//! A shard that goes from one worker to another: see [`crate::owners`]. The control thread leads from step to step, or the two
+//! A shard that goes from one worker to another: see [`crate::snapshot::shard_owners`]. The control thread leads from step to step, or the two
 //! workers do themselves, where one assists the other: see [`crate::snapshot::assist`].
 
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! What a shard has allocated: ports, mappings, and the subscribers that they belong to.
 //!
 //! A new session is allocated an outside address and port in passes, so that a batch hides the latency of memory:
-//! [`Bindings::aim`], [`Bindings::approach`], [`Bindings::grant`]. What it was allocated is in its [`crate::Decision`], and
-//! is released when it ends: [`Bindings::ending`], [`Bindings::give_back`].
+//! [`Bindings::request`], [`Bindings::prefetch_records`], [`Bindings::allocate`]. What it was allocated is in its [`crate::Decision`], and
+//! is released when it ends: [`Bindings::release_request`], [`Bindings::release`].
 
 mod allocation;
 mod capacity;
@@ -37,7 +37,7 @@ use sluice_wire::{Context, Direction};
 /// New mappings of a batch that wait to be found from outside.
 const PENDING: usize = 64;
 
-/// Where a allocation is to come from: [`Bindings::aim`].
+/// Where a allocation is to come from: [`Bindings::request`].
 #[derive(Clone, Copy, Debug)]
 pub struct PortRequest<A> {
     pool: PoolIndex,
@@ -49,7 +49,7 @@ pub struct PortRequest<A> {
     flow: u64,
     /// Where the port comes from, of a session that needs nothing else.
     port: Option<ports::LeaseRequest>,
-    /// The subscriber: probably after [`Bindings::approach`], most certainly after [`Bindings::near`].
+    /// The subscriber: probably after [`Bindings::prefetch_records`], most certainly after [`Bindings::prefetch_block`].
     subscriber: Option<u32>,
     /// Its newest block, and where that lies.
     block: Option<(Block<A>, BlockPlace)>,

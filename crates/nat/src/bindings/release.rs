@@ -7,7 +7,7 @@ use crate::event::{Event, EventKind};
 use crate::ports::{Block, Lease, PortClass};
 use crate::{Address, Decision, PoolIndex, Tuple};
 
-/// What a session releases when it ends: [`Bindings::ending`].
+/// What a session releases when it ends: [`Bindings::release_request`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseRequest<A> {
     ends: Sides<A>,
@@ -16,7 +16,7 @@ pub struct ReleaseRequest<A> {
     holding: Resources,
     /// Keyed function of what finds the mapping from outside; without a mapping, of the subscriber.
     hash: u64,
-    /// The mapping: probably after [`Bindings::approach_ending`], most certainly after [`Bindings::near_ending`].
+    /// The mapping: probably after [`Bindings::prefetch_release`], most certainly after [`Bindings::prefetch_release_subscriber`].
     mapping: Option<u32>,
     /// The keyed function that finds it from inside.
     inside: Option<u64>,
@@ -34,8 +34,8 @@ pub(super) struct Port<A> {
 
 impl<A: Address> Bindings<'_, A> {
     /// What a session releases, by its decision and its keys; none where nothing was allocated. Asks the processor for the
-    /// lines that find it. [`Bindings::approach_ending`] and [`Bindings::near_ending`] may follow, for many sessions
-    /// each, and hide the latency of the records; then [`Bindings::give_back`].
+    /// lines that find it. [`Bindings::prefetch_release`] and [`Bindings::prefetch_release_subscriber`] may follow, for many sessions
+    /// each, and hide the latency of the records; then [`Bindings::release`].
     #[inline(always)]
     pub fn release_request<T: Tuple<Address = A>>(
         &self,
@@ -174,7 +174,7 @@ impl<A: Address> Bindings<'_, A> {
         known
     }
 
-    /// [`Bindings::give_back`] of one session alone.
+    /// [`Bindings::release`] of one session alone.
     pub fn release_one<T: Tuple<Address = A>>(
         &mut self,
         decision: Decision,

@@ -160,7 +160,7 @@ impl<A: Address> Ports<'_, A> {
         Some(lease)
     }
 
-    /// Prefetch what [`Ports::lend_of`] will look at first.
+    /// Prefetch what [`Ports::allocate_from`] will look at first.
     #[inline(always)]
     pub(crate) fn prefetch_block(&self, pool: PoolIndex, class: PortClass, place: BlockPlace, flow: u64) {
         if let Some(region) = self.layout.regions.get(usize::from(pool)).filter(|_| !place.shared) {

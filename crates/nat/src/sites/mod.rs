@@ -1,7 +1,7 @@
 //! Subscribers' sites: what packets of their terminals are translated to, and where answers lead.
 //!
 //! A site's number is in the context of its inside keys, so that terminals of two sites may have one address. Workers read
-//! [`Sites`] without locks; one thread changes it, entry by entry, through a [`Keeper`].
+//! [`Sites`] without locks; one thread changes it, entry by entry, through a [`SiteWriter`].
 
 mod context;
 mod index;

@@ -78,7 +78,7 @@ pub(super) struct Site {
     pub mac: AtomicU64,
     /// Its pool, with [`HAS_POOL`].
     pub pool: AtomicU32,
-    /// By [`Call`]: nanosecond at which nothing is used up any more.
+    /// By [`RequestKind`]: nanosecond at which nothing is used up any more.
     pub calls: [AtomicU64; RequestKind::COUNT],
 }
 

@@ -85,7 +85,7 @@ pub struct Regions<'f> {
 }
 
 impl Regions<'_> {
-    /// Ask for what [`Regions::candidates`] reads, where that is too large for near caches.
+    /// Ask for what [`Filter::candidates`] reads, where that is too large for near caches.
     #[inline(always)]
     pub fn prefetch<A: Address>(&self, query: &Query<A>) {
         prefetch_read_at(self.fine, (place(query.context, query.address) >> self.shift) as usize);

@@ -116,7 +116,7 @@ struct Entry {
 /// What has become of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentOutcome {
-    /// Others are missing: it is to wait, and its ticket to be [kept](Assemblies::keep).
+    /// Others are missing: it is to wait, and its ticket to be [kept](Reassembly::keep).
     Waits(u32),
     /// All are there.
     Whole(u32),

@@ -113,7 +113,7 @@ impl RequestServer {
         self.clearing = Some((cursor, filter, ended));
     }
 
-    /// Go on with what is under way, by the records of a [`portion`].
+    /// Go on with what is under way, by the records of a [`portion`](super::portion).
     pub(crate) fn advance(
         &mut self,
         shards: &mut [Option<Box<Shard<'_>>>],
