@@ -55,9 +55,13 @@ def _merge(into, what):
 
 
 def text(document):
-    """The document as TOML: tables of tables with headers, everything below them inline."""
+    """The document as TOML: tables of tables with headers, everything below them inline.
+
+    Packet buffers are in ordinary pages unless the document says otherwise: gateways of other shards start at the same
+    time, and would take the free hugepages that this one has counted.
+    """
     lines = []
-    for name, table in document.items():
+    for name, table in changed({"system": {"hugepages": "off"}}, **document).items():
         if isinstance(table, list):
             for entry in table:
                 lines += [f"[[{name}]]", *_pairs(entry), ""]

@@ -2,8 +2,8 @@
 //! namespaces.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::fs::File;
 use std::process::Command;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
@@ -56,29 +56,32 @@ fn spawn(test: &str, memory: &str) {
 }
 
 /// Hugepages reserved for one scenario, and given back: as many, whatever others reserved meanwhile.
-struct Reserved<'a> {
-    _one_at_a_time: std::sync::MutexGuard<'a, ()>,
+///
+/// Tests run in processes of their own: the file's lock keeps them from changing the count at the same time, and ends
+/// with its process.
+struct Reserved {
+    _one_at_a_time: File,
 }
 
 const PAGES: &str = "/proc/sys/vm/nr_hugepages";
 const RESERVED: usize = 160;
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn change_pages(change: impl Fn(usize) -> usize) -> Option<()> {
     let pages = std::fs::read_to_string(PAGES).ok()?.trim().parse().ok()?;
     std::fs::write(PAGES, change(pages).to_string()).ok()
 }
 
-impl Reserved<'_> {
+impl Reserved {
     fn hugepages() -> Option<Self> {
-        let guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lock = File::create(std::env::temp_dir().join("sluice-test-hugepages.lock")).ok()?;
+        lock.lock().ok()?;
         change_pages(|pages| pages + RESERVED)?;
-        let reserved = Self { _one_at_a_time: guard };
+        let reserved = Self { _one_at_a_time: lock };
         (sluice_dpdk::eal::free_hugepage_bytes() >= RESERVED << 21).then_some(reserved)
     }
 }
 
-impl Drop for Reserved<'_> {
+impl Drop for Reserved {
     fn drop(&mut self) {
         change_pages(|pages| pages.saturating_sub(RESERVED));
     }
