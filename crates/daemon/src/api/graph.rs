@@ -2,7 +2,8 @@
 
 use axum::extract::{Query, State};
 use sluice_config::api::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, RouterFilter};
-use sluice_engine::control::graph::{Edge, NODES, live};
+use sluice_engine::control::graph::{Edge, live};
+use sluice_engine::nodes::NODES;
 use sluice_engine::snapshot::chains::{Chains, ListedStep};
 
 use super::json::Json;
@@ -21,7 +22,7 @@ pub(super) async fn graph(State(control): Shared, Query(wanted): Query<RouterFil
         help: node.help.into(),
         leaves: node.leaves.iter().map(|leave| leave.name().into()).collect(),
     });
-    let edge = |edge: &&Edge| GraphEdge {
+    let edge = |edge: &Edge| GraphEdge {
         from: edge.from.into(),
         to: edge.to.into(),
         why: edge.why.into(),
