@@ -12,4 +12,6 @@ pub mod pending_syns;
 pub mod pool_migration;
 pub mod punt;
 pub mod redirect;
+pub mod sites;
+pub mod source_validation;
 pub mod virtual_reassembly;

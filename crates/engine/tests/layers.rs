@@ -10,10 +10,7 @@ const LAYERS: [&str; 7] = [
 ];
 
 /// Files that use a higher layer, and which. The list may only become shorter.
-const EXCEPTIONS: [(&str, &[&str]); 8] = [
-    ("packet/counters.rs", &["features"]),
-    // Source validation of packets of known sessions.
-    ("session/bound_interfaces.rs", &["features", "nodes", "snapshot"]),
+const EXCEPTIONS: [(&str, &[&str]); 4] = [
     // What a record keeps of applications and inspection.
     ("session/family.rs", &["features"]),
     // The end of a session releases what its features hold.
@@ -21,9 +18,6 @@ const EXCEPTIONS: [(&str, &[&str]); 8] = [
     ("session/shared_capacity.rs", &["snapshot"]),
     // A snapshot holds the settings of features.
     ("snapshot.rs", &["features"]),
-    ("features/announcements.rs", &["nodes"]),
-    // Creation takes what the slow path has decided.
-    ("features/creation.rs", &["nodes"]),
 ];
 
 #[test]

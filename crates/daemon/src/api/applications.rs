@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use axum::extract::State;
 use sluice_config::api::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
-use sluice_engine::features::applications::OUTCOMES;
+use sluice_engine::packet::counters::OUTCOMES;
 use sluice_engine::packet::counters::{Counter, WorkerCounters};
 
 use super::json::Json;

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use sluice_inspect::applications::{Applications, Capacity, Counters, Error, FlowState, Guess, Names, Pair};
+use sluice_inspect::applications::{Applications, Capacity, Error, FlowState, Guess, Names, Pair};
 use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::{ICMP, ICMPV6};
@@ -298,31 +298,6 @@ fn place(flow: FlowState) -> PendingIndex {
     let serial = flow.serial() & ((1 << SERIAL_BITS) - 1);
     PendingIndex(serial << SLOT_BITS | flow.slot())
 }
-
-/// What becomes of sessions whose applications are looked for, by the names of [`Counters`].
-pub fn outcomes(counters: &Counters) -> [u64; OUTCOMES.len()] {
-    [
-        counters.opened,
-        counters.found,
-        counters.guessed,
-        counters.unknown,
-        counters.refused,
-        counters.short_of_memory,
-    ]
-}
-
-/// Names of [`outcomes`], and what they mean.
-pub const OUTCOMES: [(&str, &str); 6] = [
-    ("opened", "sessions that were looked at"),
-    ("found", "sessions whose application their packets told"),
-    (
-        "guessed",
-        "sessions whose application was guessed by addresses and ports",
-    ),
-    ("unknown", "sessions whose application stayed unknown"),
-    ("refused", "sessions that were not looked at, as too many others were"),
-    ("short-of-memory", "sessions given up because nDPI's memory ran short"),
-];
 
 #[cfg(test)]
 mod tests {

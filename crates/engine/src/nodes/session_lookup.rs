@@ -17,12 +17,13 @@ use crate::features::context::{NodeContext, OutputContext};
 use crate::features::creation::is_first_segment;
 use crate::features::inspection::divert;
 use crate::features::mss;
+use crate::features::sites::{self, SiteOwner};
+use crate::features::source_validation;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::dont_fragment;
 use crate::nodes::output::{AdjacencyCache, send_by_parts};
 use crate::nodes::revalidate::{is_confirmed, is_unconcerned};
-use crate::nodes::subscriber::SiteOwner;
 use crate::nodes::{bridge, host, punt, subscriber};
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, Meta, Origin, put};
@@ -35,7 +36,6 @@ use crate::packet::lists::Leave;
 use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
 use crate::packet::time::Now;
-use crate::session::bound_interfaces;
 use crate::session::family::{Family, PerFamily, Session, Tracked, V4, V6};
 use crate::session::shard::Shard;
 use crate::snapshot::{Nat, Snapshot};
@@ -350,7 +350,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     };
     let mut own = false;
     if session.bound_interface(direction) != meta.interface {
-        if let Err(reason) = bound_interfaces::rebind::<F>(exit, meta, F::tuple(&work.keys[place]), session, direction)
+        if let Err(reason) = source_validation::rebind::<F>(exit, meta, F::tuple(&work.keys[place]), session, direction)
         {
             lists.drop_packet(slot, reason);
             return false;
@@ -408,14 +408,14 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     if SITES
         && let Some(sites) = ctx.snapshot.sites.as_deref()
         && let SiteOwner::Sites(view, upstream) =
-            subscriber::site_owner::<F>(&sites.table, session, direction, F::tuple(&work.keys[place]))
+            sites::site_owner::<F>(&sites.table, session, direction, F::tuple(&work.keys[place]))
     {
         let Some(view) = view else {
             let meta = *meta;
-            subscriber::lease_lost::<F>(slot, index, upstream, lists, &meta, ctx);
+            sites::lease_lost::<F>(slot, index, upstream, lists, &meta, ctx);
             return true;
         };
-        if !upstream && !subscriber::is_for(&view, packet.bytes(), meta, exit) {
+        if !upstream && !sites::is_for(&view, packet.bytes(), meta, exit) {
             lists.drop_packet(slot, Own::NotOurMac);
             return true;
         }
@@ -578,7 +578,7 @@ pub(super) fn validated<F: Family>(
 ) -> Result<(), Reason> {
     match meta.layers.flags.has(Flags::ICMP_ERROR) {
         true => {
-            bound_interfaces::validate::<F>(exit, meta, F::addresses(&meta.layers, frame).0, F::tuple(key).context())
+            source_validation::validate::<F>(exit, meta, F::addresses(&meta.layers, frame).0, F::tuple(key).context())
         }
         false => Ok(()),
     }
