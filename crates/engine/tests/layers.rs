@@ -14,7 +14,7 @@ const EXCEPTIONS: [(&str, &[&str]); 4] = [
     // What a record keeps of applications and inspection.
     ("session/family.rs", &["features"]),
     // The end of a session releases what its features hold.
-    ("session/shard.rs", &["features", "nodes", "snapshot"]),
+    ("session/shard.rs", &["features", "snapshot"]),
     ("session/shared_capacity.rs", &["snapshot"]),
     // A snapshot holds the settings of features.
     ("snapshot.rs", &["features"]),

@@ -105,7 +105,7 @@ fn view<F: Family>(snapshot: &Snapshot, plan: &FlowDecision<F>, tuple: &F::Tuple
 
 /// Whose terminal's a session is.
 #[derive(Clone, Copy, Debug)]
-pub enum SiteOwner {
+enum SiteOwner {
     /// No site's.
     Nobodys,
     /// A site's: the terminal as it is now, and whether the packet comes from it. No terminal where its lease has gone, or the site
@@ -115,7 +115,7 @@ pub enum SiteOwner {
 
 /// Whose terminal's a session is, by the key of a packet of a direction.
 #[inline(always)]
-pub fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Direction, key: &F::Tuple) -> SiteOwner {
+fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Direction, key: &F::Tuple) -> SiteOwner {
     let other = match direction {
         Direction::Forward => session.reverse(),
         Direction::Reverse => session.forward(),
@@ -135,10 +135,56 @@ pub fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Dir
     SiteOwner::Sites(view, upstream)
 }
 
+/// Why a packet of a site's session goes nowhere.
+#[derive(Clone, Copy, Debug)]
+pub enum TerminalFault {
+    /// The lease of its terminal has gone, or its site has another public address; whether the packet comes from the terminal.
+    LeaseLost(bool),
+    /// It came for somebody else's MAC.
+    NotOurMac,
+}
+
+/// The terminal of a packet's session as it is now, and whether the packet comes from it; none where the session is no site's.
+#[inline(always)]
+pub fn terminal<F: Family>(
+    session: &F::Session,
+    direction: Direction,
+    key: &F::Key,
+    meta: &Meta,
+    frame: &[u8],
+    exit: &OutputContext<'_>,
+) -> Result<Option<(View, bool)>, TerminalFault> {
+    let Some(sites) = exit.snapshot.sites.as_deref() else {
+        return Ok(None);
+    };
+    match site_owner::<F>(&sites.table, session, direction, F::tuple(key)) {
+        SiteOwner::Nobodys => Ok(None),
+        SiteOwner::Sites(None, upstream) => Err(TerminalFault::LeaseLost(upstream)),
+        SiteOwner::Sites(Some(view), false) if !is_for(&view, frame, meta, exit) => Err(TerminalFault::NotOurMac),
+        SiteOwner::Sites(Some(view), upstream) => Ok(Some((view, upstream))),
+    }
+}
+
+/// What becomes of a packet of a site's session that goes nowhere.
+#[cold]
+pub fn refuse<F: Family>(
+    fault: TerminalFault,
+    slot: BufferIndex,
+    index: RecordIndex,
+    meta: &Meta,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+) {
+    match fault {
+        TerminalFault::LeaseLost(upstream) => lease_lost::<F>(slot, index, upstream, lists, meta, ctx),
+        TerminalFault::NotOurMac => lists.drop_packet(slot, Own::NotOurMac),
+    }
+}
+
 /// A session's lease has gone: the private one of its terminal, or the public one of its site. It ends; what comes from the
 /// terminal may open another, what comes for it is dropped.
 #[cold]
-pub fn lease_lost<F: Family>(
+fn lease_lost<F: Family>(
     slot: BufferIndex,
     index: RecordIndex,
     upstream: bool,
@@ -159,7 +205,7 @@ pub fn lease_lost<F: Family>(
 
 /// Whether a frame that came for a site's session is for the site: by its virtual MAC, or for the interface.
 #[inline(always)]
-pub fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &OutputContext<'_>) -> bool {
+fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &OutputContext<'_>) -> bool {
     let destination = frame.first_chunk::<6>();
     let word = frame.first_chunk().map(|head| u64::from_le_bytes(*head));
     match word {

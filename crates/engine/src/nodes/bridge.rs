@@ -15,12 +15,12 @@ use sluice_wire::{Checksums, Context, Direction, Fault, Packet, ethernet};
 
 use crate::features::context::NodeContext;
 use crate::features::creation::{FlowDecision, FlowTranslation, NewFlows};
+use crate::features::translation::{self, read_segment};
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::leave;
 use crate::nodes::output::OutputResult;
 use crate::nodes::parse::{self, ReceiveTally};
-use crate::nodes::session_lookup::{self, read_segment};
 use crate::nodes::slow_path;
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, BufferIndices, Meta, put};
@@ -579,7 +579,7 @@ pub fn forward_session<F: Family>(
     let track = session.track_mut();
     track.packets[direction as usize] += 1;
     track.bytes[direction as usize] += u64::from(meta.layers.end.saturating_sub(meta.layers.l3));
-    session_lookup::track::<F>(tracked, shard, index, direction, ctx.snapshot, ctx.now);
+    translation::track::<F>(tracked, shard, index, direction, ctx.snapshot, ctx.now);
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
