@@ -10,9 +10,7 @@ const LAYERS: [&str; 7] = [
 ];
 
 /// Files that use a higher layer, and which. The list may only become shorter.
-const EXCEPTIONS: [(&str, &[&str]); 4] = [
-    // What a record keeps of applications and inspection.
-    ("session/family.rs", &["features"]),
+const EXCEPTIONS: [(&str, &[&str]); 3] = [
     // The end of a session releases what its features hold.
     ("session/shard.rs", &["features", "snapshot"]),
     ("session/shared_capacity.rs", &["snapshot"]),

@@ -16,14 +16,15 @@ use sluice_table::memory::Line;
 use sluice_table::wheel::{Verdict, Wheel};
 use sluice_wire::{Context, Direction};
 
-use crate::features::applications::{Application, Identification};
-use crate::features::inspection::InspectState;
+use crate::features::applications::Identification;
 use crate::features::inspection::rule_updates::{GRACE_PERIOD, RuleReceiver};
 use crate::packet::batch::put;
 use crate::packet::counters::WorkerCounters;
 use crate::packet::time::{Now, TICKS_PER_SECOND};
+use crate::session::application::Application;
 use crate::session::events::EventQueue;
 use crate::session::family::{Family, Session, V4, V6};
+use crate::session::inspect_state::InspectState;
 use crate::session::ip_id::{IpIdCounters, IpIds};
 use crate::session::record::{Session4, Session6};
 use crate::session::records::{About, EndReason, RecordKind, RecordQueue};
