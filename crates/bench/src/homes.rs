@@ -200,16 +200,6 @@ mod tests {
     use crate::nat_path::flows::{FRAME, data};
 
     #[test]
-    fn tags_are_valid_and_no_two_sites_have_the_same() {
-        let mut seen = std::collections::HashSet::new();
-        for site in (0..131_072).step_by(7) {
-            let (service, customer) = tags(site);
-            assert!((1..=4094).contains(&service) && (1..=4094).contains(&customer));
-            assert!(seen.insert((service, customer)), "site {site}");
-        }
-    }
-
-    #[test]
     fn frame_of_a_site_is_the_plain_one_with_tags_behind_its_addresses() {
         let homes = Homes::USUAL;
         let flow = 4 * 1_001 + 3;

@@ -69,14 +69,4 @@ mod tests {
         assert!(page.contains("<h2>nat-path</h2>"));
         assert!(page.contains("2.00 (1.00-3.00)"));
     }
-
-    #[test]
-    fn report_of_no_folder_names_it() {
-        let arguments = ReportArguments {
-            from: "/no/such/folder".into(),
-            to: None,
-        };
-        let error = run(&arguments).expect_err("nothing there").to_string();
-        assert!(error.starts_with("/no/such/folder: "), "{error}");
-    }
 }

@@ -49,30 +49,3 @@ fn translated(of_kernel: &Row) -> Row {
             None => row,
         })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn row_of_kernel_becomes_one_of_this_bench_by_its_cores() {
-        let of_kernel = Row::new("iptables")
-            .key("rules", 1_000)
-            .key("limited_by", "cores")
-            .figure("packets_per_s", &[600_000.0, 700_000.0, 650_000.0])
-            .figure("least_core_share", &[0.5]);
-        let told = |row: &Row| {
-            ["case", "cores", "source", "limited_by"]
-                .map(|name| row.text_of(name))
-                .join(" ")
-        };
-        assert_eq!("iptables 1 beside cores", told(&translated(&of_kernel)));
-        let row = translated(&of_kernel.key("together", 2));
-        assert_eq!("iptables 2 included cores", told(&row));
-        assert_eq!(
-            (Some(0.65), Some(0.5)),
-            (row.median("mpps"), row.median("least_core_share"))
-        );
-        assert_eq!(None, row.median("busy_share"));
-    }
-}

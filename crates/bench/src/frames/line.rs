@@ -32,11 +32,4 @@ mod tests {
         assert_eq!("0.81", format!("{:.2}", rate(10, 1518)));
         assert_eq!("7.62", format!("{:.2}", gbps(rate(10, 64), 64)), "P0, Fig. 7 and 8");
     }
-
-    #[test]
-    fn wire_that_is_filled_is_the_fastest_one() {
-        assert_eq!(10, filled(14.9, 64, 1));
-        assert_eq!(0, filled(14.9, 64, 2), "each way has half");
-        assert_eq!(100, filled(9.0, 1518, 1));
-    }
 }

@@ -37,27 +37,3 @@ fn translated(of_kernel: &Row) -> Row {
     let gbps = mpps.map(|mpps| line::gbps(mpps, bytes));
     row.figure("mpps", &mpps).figure("gbps", &gbps)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn row_of_kernel_becomes_one_of_this_bench_with_its_range() {
-        let of_kernel = Row::new("iptables")
-            .key("rules", 1_000)
-            .key("bytes", 1000)
-            .key("direction", "down")
-            .key("limited_by", "gateway")
-            .figure("packets_per_s", &[400_000.0, 500_000.0, 450_000.0])
-            .figure("busy_share", &[1.0]);
-        let row = translated(&of_kernel);
-        assert_eq!("iptables 1000 down none 1 gateway", {
-            let keys = ["case", "bytes", "direction", "site", "cores", "limited_by"];
-            keys.map(|name| row.text_of(name)).join(" ")
-        });
-        let (_, mpps) = row.figures().next().expect("a figure");
-        assert_eq!((0.4, 0.45, 0.5), (mpps.min, mpps.median, mpps.max));
-        assert_eq!(Some(3.6), row.median("gbps"));
-    }
-}

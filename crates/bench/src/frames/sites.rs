@@ -261,47 +261,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_a_pair_have_the_keys_of_the_bench_and_what_sites_add() {
-        let runs = |costs: &[f64]| Runs {
-            costs: costs.to_vec(),
-            loops: costs.to_vec(),
-            empties: costs.to_vec(),
-            stages: std::array::from_fn(|_| costs.to_vec()),
-        };
-        let case = Case {
-            bytes: 64,
-            direction: Direction::Up,
-            runs: [runs(&[200.0, 300.0, 210.0]), runs(&[212.0, 310.0, 230.0])],
-        };
-        let [plain, served] = rows(&case, Homes::USUAL);
-        for row in [&plain, &served] {
-            for key in [
-                "case",
-                "bytes",
-                "direction",
-                "model",
-                "cores",
-                "checksums",
-                "site",
-                "sites",
-                "terminals",
-            ] {
-                assert!(!row.text_of(key).is_empty(), "{key} is missing in {}", row.text());
-            }
-            assert!(row.median("cycles_per_packet").is_some() && row.median("gbps").is_some());
-        }
-        assert_eq!(
-            ("none", "tags-and-mac"),
-            (&*plain.text_of("site"), &*served.text_of("site"))
-        );
-        assert_eq!(
-            (None, Some(12.0)),
-            (plain.median("extra_cycles"), served.median("extra_cycles"))
-        );
-        assert_eq!(Some(12.0), served.median("extra_session_cycles"));
-    }
-
-    #[test]
     fn frames_of_sites_and_of_hosts_all_come_out_right() {
         let (eal, mut turn) = crate::turn::turn();
         let homes = Homes {

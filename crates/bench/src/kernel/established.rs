@@ -30,30 +30,3 @@ pub fn mpps(of_kernel: &Row) -> [f64; 3] {
         .unwrap_or_default()
         .map(|rate| rate / 1e6)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_those_of_kernel() {
-        let text = words(1_000, &["--bytes", "64,1518", "--direction", "up"], true)
-            .join(" ".as_ref())
-            .into_string();
-        let expected = "kernel --cases iptables --flows established --hits last --receiver traffic --rules 1000 \
-                        --bytes 64,1518 --direction up --quick";
-        assert_eq!(Ok(expected.to_owned()), text);
-        let line = ["sluice-bench"]
-            .into_iter()
-            .chain(expected.split(' '))
-            .collect::<Vec<_>>();
-        assert!(crate::understands(line.iter()));
-    }
-
-    #[test]
-    fn rate_is_in_millions_with_its_range() {
-        let row = Row::new("iptables").figure("packets_per_s", &[400_000.0, 500_000.0, 450_000.0]);
-        assert_eq!([0.4, 0.45, 0.5], mpps(&row));
-        assert_eq!(None, range(&row, "busy_share"));
-    }
-}

@@ -245,17 +245,6 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_different_flows_differ_in_source() {
-        let template = Template::new(&ENDS, 64, Direction::Up);
-        let mut seen = HashSet::new();
-        for flow in 0..20_000 {
-            let mut frame = [0; 60];
-            template.write(flow, template.source(flow), &mut frame);
-            assert!(seen.insert((frame[29], frame[34], frame[35])), "flow {flow}");
-        }
-    }
-
-    #[test]
     fn flows_of_many_networks_have_each_in_turn_and_right_checksums() {
         for networks in [7, 1_000, 10_000, MOST_NETWORKS] {
             let inside = Ipv4Addr::new(10, 0, 0, 0);
@@ -283,14 +272,6 @@ mod tests {
             }
             assert!(drawn.iter().all(|&drawn| drawn == 2), "{networks} networks");
         }
-    }
-
-    #[test]
-    fn frame_too_small_for_its_buffer_is_not_written() {
-        let mut short = [7; 59];
-        let template = Template::new(&ENDS, 64, Direction::Up);
-        template.write(1, template.source(1), &mut short);
-        assert_eq!([7; 59], short);
     }
 
     #[test]

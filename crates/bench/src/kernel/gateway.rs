@@ -134,16 +134,3 @@ impl Gateway {
         self.sluice.as_ref().and_then(|sluice| sluice.stages().ok())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn case_is_found_by_its_name() {
-        Case::ALL
-            .into_iter()
-            .for_each(|case| assert_eq!(Some(case), Case::named(case.name())));
-        assert_eq!(None, Case::named("vpp"));
-    }
-}

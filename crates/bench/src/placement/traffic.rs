@@ -255,9 +255,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn sizes_are_one_or_those_of_a_hundred_packets() {
-        assert_eq!([1, 1, 100], [SHORT, LONG, SFR].map(|sizes| sizes.lengths().len()));
-    }
 }

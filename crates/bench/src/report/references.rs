@@ -96,20 +96,3 @@ pub fn beside(bench: &str, figure: &str) -> Vec<Reference> {
         .filter(|reference| reference.bench == bench && reference.figure == figure);
     these.copied().collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn references_stand_beside_their_figure_alone() {
-        assert_eq!(11, beside("nat-path", "cycles_per_packet").len());
-        assert!(beside("kernel", "cycles_per_packet").is_empty());
-        assert_eq!(3, beside("frames", "gbps").len());
-        assert!(
-            REFERENCES
-                .iter()
-                .all(|reference| reference.value > 0.0 && !reference.source.is_empty())
-        );
-    }
-}

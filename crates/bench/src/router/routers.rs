@@ -363,25 +363,4 @@ mod tests {
         let expected = [&plain[..12], &[0x81, 0, 0, 77], &plain[12..]].concat();
         assert_eq!(expected, tagged);
     }
-
-    #[test]
-    fn links_and_routes_are_dealt_to_routers_in_turn() {
-        let shape = Shape {
-            links: 10,
-            routers: 5,
-            tagged: true,
-        };
-        let interfaces = shape.interfaces().expect("addresses");
-        let of_link = |link: usize| (interfaces[2 * link].router, interfaces[2 * link + 1].router);
-        assert_eq!((2, 2), of_link(7));
-        let prefix = Prefix::new(Address::V4(0x0101_0100), 24);
-        let (router, route) = shape.route(17, prefix);
-        let via = Via::Gateway {
-            address: interfaces[15].link.addresses[0].0,
-            interface: None,
-        };
-        assert_eq!(2, router);
-        assert_ne!(via, route.via, "the neighbour, not the gateway itself");
-        assert!(interfaces[15].link.is_on_link(address(OUTSIDE, 7, 2)));
-    }
 }

@@ -276,22 +276,6 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_those_of_the_aims_where_nothing_is_said() {
-        let all = parsed(&[]);
-        let of = |part, quick| all.size(part, quick);
-        assert_eq!(
-            (100_000, 4),
-            (of(Part::Capacity, false).sites, of(Part::Capacity, false).terminals)
-        );
-        assert_eq!(10_000, of(Part::PublicLeases, false).sites);
-        assert!(of(Part::PublicLeases, true).sites < 10_000);
-        let some = parsed(&["--sites", "7", "--terminals", "2", "--runs", "3"]);
-        assert_eq!((7, 3), (some.size(Part::Capacity, true).sites, some.runs(true)));
-        assert!(Line::try_parse_from(["subscribers", "--sites", "200000"]).is_err());
-        assert_eq!(1_000, of(Part::LeaseToMapping, false).sites);
-    }
-
-    #[test]
     fn command_of_a_run_is_understood() {
         let size = parsed(&["--sites", "7", "--sluice", "x"]).size(Part::Capacity, false);
         for what in ALL {
@@ -300,21 +284,6 @@ mod tests {
             let from = words.iter().position(|&word| word == "subscribers").expect("the bench");
             let line = ["sluice-bench"].iter().chain(&words[from..]);
             assert!(crate::understands(line), "{words:?}");
-        }
-    }
-
-    #[test]
-    fn row_has_the_keys_and_figures_of_its_part() {
-        let size = parsed(&["--sites", "9"]).size(Part::Capacity, false);
-        for what in ALL {
-            let names = figures(what.0, what.1);
-            let run = |value: f64| names.iter().map(|name| (name.to_string(), value)).collect();
-            let row = row(what, &size, &[run(1.0), run(3.0), run(2.0)]);
-            let keys = ["case", "by", "sites", "terminals"].map(|key| row.text_of(key));
-            assert_eq!([what.0.name(), what.1.name(), "9", "4"].map(str::to_owned), keys);
-            for name in names {
-                assert_eq!(Some(2.0), row.median(name), "{name}");
-            }
         }
     }
 }

@@ -203,18 +203,3 @@ fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Gatew
         std::thread::sleep(Duration::from_millis(200));
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn case_is_found_by_its_name_and_held_against_linux() {
-        Case::ALL
-            .into_iter()
-            .for_each(|case| assert_eq!(Some(case), Case::named(case.name())));
-        assert_eq!(None, Case::named("generator"));
-        assert_eq!(Case::Iptables, Case::Sluice.beside());
-        assert_eq!(Case::LinuxForward, Case::SluiceForward.beside());
-    }
-}
