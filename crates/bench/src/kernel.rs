@@ -41,7 +41,7 @@ use crate::rows::Run;
 pub struct KernelArguments {
     /// Cases, by the names that the rows have.
     #[arg(long, value_delimiter = ',', value_name = "CASE")]
-    cases: Vec<String>,
+    cases: Vec<gateway::Case>,
     /// Numbers of source-NAT rules, up to 65536.
     #[arg(long, value_delimiter = ',', default_value = "1,1000,10000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=frame::MOST_NETWORKS.into()))]
@@ -145,10 +145,6 @@ impl KernelArguments {
 
 /// Run it.
 pub fn run(arguments: &KernelArguments, run: &mut Run<'_>) -> Result<(), Box<dyn std::error::Error>> {
-    if let Some(unknown) = arguments.cases.iter().find(|name| gateway::Case::named(name).is_none()) {
-        let known = gateway::Case::ALL.map(gateway::Case::name).join(", ");
-        return Err(format!("no case {unknown}: there are {known}").into());
-    }
     let seconds = trials::estimate(arguments, run.quick).as_secs();
     eprintln!(
         "sluice-bench: this takes about {} minutes; keep the machine quiet",

@@ -5,7 +5,6 @@ mod cores;
 mod daemon;
 mod filter;
 mod frames;
-mod homes;
 mod inspect;
 mod kernel;
 mod loss;
@@ -15,9 +14,9 @@ mod paper;
 mod placement;
 mod report;
 mod result;
+mod rig;
 mod router;
 mod rows;
-mod slices;
 mod subscribers;
 #[cfg(test)]
 mod turn;
@@ -141,7 +140,7 @@ fn main() -> ExitCode {
 
 /// Whether a command line is one of this program.
 #[cfg(test)]
-fn understands<'w>(words: impl Iterator<Item = &'w &'w str>) -> bool {
+fn understands<'w>(words: impl IntoIterator<Item = &'w str>) -> bool {
     Arguments::try_parse_from(words).is_ok()
 }
 

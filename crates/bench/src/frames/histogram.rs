@@ -88,7 +88,7 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nat_path::flows::Random;
+    use crate::rig::frames::Random;
 
     #[test]
     fn percentiles_are_those_of_sorted_values() {

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::placement::lane::{Count, sum};
+use crate::rig::lanes::{Count, sum};
 
 /// Cores at most.
 const CORES: usize = 2;

@@ -8,7 +8,7 @@ use sluice_wire::ipv4::protocol;
 use sluice_wire::tcp::flag;
 use sluice_wire::{checksum, ethernet};
 
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 
 /// Flows.
 pub const FLOWS: u32 = 2_048;
@@ -52,17 +52,6 @@ pub enum Kind {
     Elephant,
 }
 
-impl Kind {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rfc2544 => "rfc2544",
-            Self::Mix => "mix",
-            Self::Elephant => "elephant",
-        }
-    }
-}
-
 /// What flows are of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Transport {
@@ -76,15 +65,6 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Both => "both",
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-        }
-    }
-
     /// Whether a flow is a connection.
     #[inline(always)]
     pub fn connects(self, flow: u32) -> bool {

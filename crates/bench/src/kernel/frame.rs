@@ -9,7 +9,8 @@ use std::net::Ipv4Addr;
 use sluice_wire::checksum;
 
 use super::traffic::Direction;
-use crate::homes::{TAGS, put_tags, tag_bytes, terminal_mac};
+use crate::rig::frames::put_tags;
+use crate::rig::sites::{TAGS, tag_bytes, terminal_mac};
 
 /// Hosts behind the gateway, at least; in one network no more.
 pub const HOSTS: u32 = 250;

@@ -14,7 +14,7 @@ use crate::daemon::DaemonError;
 pub use sluice::{Stages, Times};
 
 /// A gateway to be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Case {
     /// None: all is dropped where it would come in, which shows what generator and wire can do.
     Generator,
@@ -35,37 +35,6 @@ pub enum Case {
 }
 
 impl Case {
-    /// All of them, in the order of measuring.
-    pub const ALL: [Case; 8] = [
-        Self::Generator,
-        Self::Redirect,
-        Self::LinuxForward,
-        Self::Iptables,
-        Self::NftablesLinear,
-        Self::NftablesMap,
-        Self::SluiceForward,
-        Self::Sluice,
-    ];
-
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Generator => "generator",
-            Self::Redirect => "redirect",
-            Self::LinuxForward => "linux-forward",
-            Self::Iptables => "iptables",
-            Self::NftablesLinear => "nftables-linear",
-            Self::NftablesMap => "nftables-map",
-            Self::SluiceForward => "sluice-forward",
-            Self::Sluice => "sluice",
-        }
-    }
-
-    /// The case of a name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|case| case.name() == name)
-    }
-
     /// Does it have rules and translate?
     pub fn translates(self) -> bool {
         matches!(

@@ -11,7 +11,7 @@ use super::gateway::Case;
 use super::traffic::{Direction, Flows, Hits, Receiver};
 use super::trial::{Sample, Trial, TrialError};
 use super::trials::{describe, trials};
-use crate::rows::{Figure, Row};
+use crate::rows::{Figure, Named, Row};
 
 /// The half outside, as this one sees it: one line of JSON each way.
 #[derive(Debug)]
@@ -132,7 +132,10 @@ impl Bench<'_> {
         let cpu = figures(|sample| sample.cpu_ns_per_packet);
         let mut limits: Vec<_> = samples.iter().map(|sample| sample.limit).collect();
         limits.sort();
-        let limit = limits.get(limits.len() / 2).map_or("", |limit| limit.name());
+        let limit = limits
+            .get(limits.len() / 2)
+            .map(|limit| limit.name())
+            .unwrap_or_default();
         let key = (kind(trial), trial.receiver);
         let rates = figures(|sample| sample.packets_per_s);
         if trial.case == Case::LinuxForward {
@@ -272,7 +275,7 @@ mod tests {
         let mut times = |case, receiver, ns, name| {
             let row = bench.row(&trial(case, receiver), &vec![sample(ns, None)]);
             let keys = ["direction", "receiver"].map(|key| row.text_of(key));
-            assert_eq!(["up", receiver.name()], keys.each_ref().map(String::as_str));
+            assert_eq!(["up".to_owned(), receiver.name()], keys);
             row.median(name)
         };
         for (linux, sluice, name) in [

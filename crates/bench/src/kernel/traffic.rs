@@ -52,16 +52,6 @@ pub enum Direction {
     Down,
 }
 
-impl Direction {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Down => "down",
-        }
-    }
-}
-
 /// Where what has passed the gateway is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Receiver {
@@ -69,16 +59,6 @@ pub enum Receiver {
     Traffic,
     /// On the core of the gateway: veth receives where the sender runs, if nothing steers.
     Gateway,
-}
-
-impl Receiver {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Traffic => "traffic",
-            Self::Gateway => "gateway",
-        }
-    }
 }
 
 /// Whether flows are of subscribers' sites.
@@ -91,14 +71,6 @@ pub enum Site {
 }
 
 impl Site {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::TagsAndMac => "tags-and-mac",
-        }
-    }
-
     /// Terminals of each site.
     pub fn terminals(self) -> u32 {
         match self {
@@ -118,14 +90,6 @@ pub enum Hits {
 }
 
 impl Hits {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Last => "last",
-            Self::Uniform => "uniform",
-        }
-    }
-
     /// The first rule of those that are matched, and how many they are.
     pub fn of(self, rules: u32) -> (u32, u32) {
         match self {

@@ -91,7 +91,7 @@ pub struct Trial {
 }
 
 /// What limited a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Limit {
     /// All that was offered came through, and the gateway's core had time left.
     Generator,
@@ -104,16 +104,6 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Generator => "generator",
-            Self::Veth => "veth",
-            Self::Gateway => "gateway",
-            Self::Cores => "cores",
-        }
-    }
-
     fn of(busy_share: f64, offered: f64, arrived: f64) -> Self {
         match () {
             () if busy_share >= BUSY => Self::Gateway,

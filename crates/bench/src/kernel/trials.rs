@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use super::KernelArguments;
 use super::gateway::Case;
 use super::traffic::{Direction, Flows, Hits, OPENED, Receiver, Site};
 use super::trial::Trial;
+use crate::rows::Named;
 
 /// A trial as messages name it.
 pub fn describe(trial: &Trial) -> String {
@@ -24,14 +27,14 @@ pub fn describe(trial: &Trial) -> String {
 
 /// All trials, the ones that others are compared with first.
 pub fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
-    let wanted = |case: &Case| arguments.cases.is_empty() || arguments.cases.iter().any(|name| name == case.name());
+    let wanted = |case: &Case| arguments.cases.is_empty() || arguments.cases.contains(case);
     let mut trials = Vec::new();
     let places = arguments.together.iter();
     let sizes = places.flat_map(|&together| arguments.bytes.iter().map(move |&bytes| (together, bytes)));
     for (together, bytes) in sizes {
         // A worker of Sluice polls: it wants its core for itself.
         let able = |case: &Case| together == 0 || !case.is_sluice();
-        for case in Case::ALL.into_iter().filter(wanted).filter(able) {
+        for case in Case::value_variants().iter().copied().filter(wanted).filter(able) {
             let rules: &[u32] = if case.translates() { &arguments.rules } else { &[0] };
             for &rules in rules {
                 let hits: &[Hits] = if rules > 1 { &arguments.hits } else { &[Hits::Last] };

@@ -15,6 +15,7 @@ use super::{Failure, LossArguments, Place};
 use crate::daemon::{Daemon, socket};
 use crate::kernel::command::run;
 use crate::kernel::machine::Cores;
+use crate::rows::Named;
 
 /// Namespaces.
 pub const CLIENT: &str = "sll-client";
@@ -254,10 +255,10 @@ fn start(cores: &Cores, arguments: &LossArguments) -> Result<Daemon, Failure> {
         None => {
             let file = folder.join("bench.rules");
             std::fs::write(&file, RULES)?;
-            (file, "suricata")
+            (file, crate::inspect::Written::Suricata.name())
         }
     };
-    let text = configuration(cores.gateway, &signatures, dialect);
+    let text = configuration(cores.gateway, &signatures, &dialect);
     let prefix = format!("ip netns exec {GATEWAY}");
     let all = [cores.traffic, cores.gateway];
     Ok(Daemon::start(&prefix, &all, &arguments.program(), folder, &text)?)

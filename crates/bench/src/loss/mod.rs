@@ -21,8 +21,7 @@ use crate::inspect::Written;
 use crate::kernel::outside;
 use crate::rows::Run;
 
-type Failure = Box<dyn std::error::Error>;
-
+use crate::rows::Failure;
 /// On which side of the gateway packets are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Place {
@@ -30,16 +29,6 @@ pub enum Place {
     Before,
     /// Between gateway and server.
     Behind,
-}
-
-impl Place {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::Behind => "behind",
-        }
-    }
 }
 
 /// What is measured.

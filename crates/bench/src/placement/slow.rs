@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use sluice_dpdk::{DpdkIo, tsc};
 use sluice_engine::io::{BATCH, Carried, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex};
 
-use super::lane::Progress;
+use crate::rig::lanes::Progress;
 
 /// Cycles for each packet beside what the rings take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

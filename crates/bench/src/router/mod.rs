@@ -13,11 +13,10 @@ mod waiting;
 
 use sluice_dpdk::{Eal, Needs};
 
-use crate::nat_path::rig;
+use crate::rig;
 use crate::rows::Run;
 
-type Failure = Box<dyn std::error::Error>;
-
+use crate::rows::Failure;
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {

@@ -8,7 +8,7 @@ use sluice_wire::Mac;
 
 use super::Failure;
 use crate::daemon::socket;
-use crate::homes::{OF_SERVICE, tags};
+use crate::rig::sites::{OF_SERVICE, tags};
 
 /// The next hop to everything outside.
 pub const OPERATOR: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 1);

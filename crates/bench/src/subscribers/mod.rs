@@ -23,10 +23,9 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::kernel::machine::is_root;
-use crate::rows::{Row, Run};
+use crate::rows::{Named, Row, Run};
 
-type Failure = Box<dyn std::error::Error>;
-
+use crate::rows::Failure;
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
@@ -47,15 +46,6 @@ pub enum By {
     Daemon,
 }
 
-impl By {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Parts => "parts",
-            Self::Daemon => "daemon",
-        }
-    }
-}
-
 /// Everything that is measured.
 const ALL: [(Part, By); 5] = [
     (Part::Capacity, By::Parts),
@@ -66,15 +56,6 @@ const ALL: [(Part, By); 5] = [
 ];
 
 impl Part {
-    /// Its name in rows.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Capacity => "capacity",
-            Self::LeaseToMapping => "lease-to-mapping",
-            Self::PublicLeases => "public-leases",
-        }
-    }
-
     /// Sites where nothing is said.
     fn sites(self, quick: bool) -> u32 {
         match (self, quick) {
@@ -199,7 +180,7 @@ fn command((part, by): (Part, By), size: &Size) -> Result<Command, Failure> {
             command
         }
     };
-    command.args(["subscribers", "--inside", part.name(), "--by", by.name()]);
+    command.args(["subscribers", "--inside", &part.name(), "--by", &by.name()]);
     for (name, value) in [
         ("--sites", size.sites),
         ("--terminals", size.terminals),
@@ -282,7 +263,7 @@ mod tests {
             let command = command(what, &size).expect("the path of this program");
             let words: Vec<_> = command.get_args().filter_map(|word| word.to_str()).collect();
             let from = words.iter().position(|&word| word == "subscribers").expect("the bench");
-            let line = ["sluice-bench"].iter().chain(&words[from..]);
+            let line = ["sluice-bench"].into_iter().chain(words[from..].iter().copied());
             assert!(crate::understands(line), "{words:?}");
         }
     }

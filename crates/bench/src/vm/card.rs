@@ -19,15 +19,6 @@ pub enum Card {
 pub const ADDRESSES: [&str; 2] = ["0000:00:02.0", "0000:00:03.0"];
 
 impl Card {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Virtio => "virtio",
-            Self::E1000e => "e1000e",
-            Self::Vmxnet3 => "vmxnet3",
-        }
-    }
-
     /// Words of QEMU's command line for two of them at two taps.
     pub fn devices(self, taps: [&str; 2]) -> Vec<String> {
         let device = match self {

@@ -11,7 +11,7 @@ use crate::kernel::gateway::sluice::{Place, configuration_at};
 use crate::kernel::topology::{INSIDE, INSIDE_NETWORKS, OUTSIDE};
 
 /// A gateway to be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Case {
     /// Linux forwards.
     LinuxForward,
@@ -26,31 +26,6 @@ pub enum Case {
 }
 
 impl Case {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::LinuxForward,
-        Self::SluiceForward,
-        Self::Iptables,
-        Self::Nftables,
-        Self::Sluice,
-    ];
-
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LinuxForward => "linux-forward",
-            Self::SluiceForward => "sluice-forward",
-            Self::Iptables => "iptables",
-            Self::Nftables => "nftables",
-            Self::Sluice => "sluice",
-        }
-    }
-
-    /// The case of a name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|case| case.name() == name)
-    }
-
     /// Does it have rules and translate?
     pub fn translates(self) -> bool {
         !matches!(self, Self::LinuxForward | Self::SluiceForward)

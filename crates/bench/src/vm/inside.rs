@@ -1,20 +1,21 @@
 //! The half inside the namespaces: one guest after the other, each with two cards of a kind, every case in each round.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::VmArguments;
 use super::card::Card;
 use super::counted;
 use super::gateway::{self, Case, GatewayError};
 use super::guest::{Clock, Guest, Image};
-use super::rounds::{Figures, Key, Lot, Rounds};
+use super::rounds::{Figures, Key, Rounds};
 use super::search::Search;
 use super::trial::{LOADS, Rig, TrialError, Way};
 use crate::kernel::inside::{Outside, furnish};
 use crate::kernel::machine::Cores;
 use crate::kernel::topology::{GENERATOR_INTERFACE, SINK_INTERFACE, Topology};
-use crate::rows::Row;
+use crate::rig::frames::Random;
+use crate::rows::{Named, Row};
 
 /// Where QEMU's files are.
 const FOLDER: &str = "/run/sluice-bench/guest";
@@ -41,13 +42,14 @@ pub fn run(arguments: &VmArguments, quick: bool) -> Result<(), Box<dyn std::erro
     let began = Instant::now();
     let image = Image::build(&arguments.lab, &arguments.program())?;
     outside.note(&format!("the guest is built after {:?}", began.elapsed()));
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut bench = Bench {
         arguments,
         quick,
         image,
         cores,
         outside,
-        lot: Lot::of_time(),
+        order: Random(since.as_nanos() as u64 | 1),
     };
     for card in arguments.cards(quick) {
         for clock in arguments.clocks() {
@@ -63,7 +65,8 @@ struct Bench<'a> {
     image: Image,
     cores: Cores,
     outside: Outside<'a>,
-    lot: Lot,
+    /// Draws the order of cases.
+    order: Random,
 }
 
 impl Bench<'_> {
@@ -83,7 +86,7 @@ impl Bench<'_> {
                 let mut cases = self.arguments.cases();
                 // What has no rules is tried once in a round.
                 cases.retain(|case| case.translates() || self.arguments.rules.first() == Some(&rules));
-                self.lot.shuffle(&mut cases);
+                self.order.shuffle(&mut cases);
                 for case in cases {
                     let began = Instant::now();
                     let name = format!("{} {}, {rules} rules, round {}", card.name(), case.name(), round + 1);

@@ -1,13 +1,12 @@
 //! Rounds: every case once in each, in an order drawn anew, and rows of what came out of all of them.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::card::Card;
 use super::gateway::Case;
 use super::guest::Clock;
 use super::trial::Way;
-use crate::rows::Row;
+use crate::rows::{Named, Row};
 
 /// What a row is of, within a card and a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,29 +111,6 @@ impl Rounds {
             })
         });
         (name, times.collect())
-    }
-}
-
-/// Orders that are drawn.
-#[derive(Debug)]
-pub struct Lot(u64);
-
-impl Lot {
-    /// Drawn from the time.
-    pub fn of_time() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self(since.as_nanos() as u64 | 1)
-    }
-
-    /// Shuffle (Fisher-Yates): every order is equally likely.
-    pub fn shuffle<T>(&mut self, things: &mut [T]) {
-        for count in (2..=things.len()).rev() {
-            // xorshift64
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            things.swap(count - 1, (self.0 % count as u64) as usize);
-        }
     }
 }
 

@@ -60,15 +60,6 @@ pub enum Way {
 }
 
 impl Way {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Down => "down",
-            Self::Both => "both",
-        }
-    }
-
     fn directions(self) -> &'static [Direction] {
         match self {
             Self::Up => &[Direction::Up],

@@ -17,7 +17,7 @@ use etherparse::PacketBuilder;
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
 
 use super::{Failure, InspectArguments};
-use crate::rows::{Row, Run};
+use crate::rows::{Named, Row, Run};
 use alerts::{Alert, alerts};
 use mix::Mix;
 
@@ -72,7 +72,7 @@ struct Bench<'a> {
     peer: &'a Peer,
     own: PathBuf,
     signatures: &'a Path,
-    dialect: &'static str,
+    dialect: String,
 }
 
 /// What a run took, and what it found.
@@ -190,7 +190,7 @@ impl Bench<'_> {
             "--rules",
             &rules,
             "--dialect",
-            self.dialect,
+            &self.dialect,
             "--json",
         ];
         arguments.extend(variables.iter().map(String::as_str));
@@ -284,7 +284,7 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments, peer: &Peer) -> Resu
     for mix in [Mix::Http, Mix::Tls] {
         let capture = folder.join(mix.name());
         mix::write(&capture, mix, CONNECTIONS[usize::from(run.quick)])?;
-        (run.row)(measure(&bench, mix.name(), &capture, rounds)?);
+        (run.row)(measure(&bench, &mix.name(), &capture, rounds)?);
     }
     for capture in &arguments.captures {
         let name = capture.file_name().unwrap_or_default().to_string_lossy();
