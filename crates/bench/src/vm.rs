@@ -26,8 +26,8 @@ use clap::{Args, ValueEnum};
 use crate::daemon;
 use crate::kernel::frame::MOST_NETWORKS;
 use crate::kernel::machine::Cores;
-use crate::kernel::outside::{self, KernelError};
-use crate::rows::Run;
+use crate::kernel::outside::{self};
+use crate::rows::{Failure, Run};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -102,12 +102,12 @@ impl VmArguments {
         self.inside
     }
 
-    fn cores(&self) -> Result<Cores, KernelError> {
+    fn cores(&self) -> Result<Cores, Failure> {
         let of = match self.on.is_empty() {
             true => sluice_dpdk::eal::allowed_cores(),
             false => self.on.clone(),
         };
-        Cores::apart(&of).ok_or(KernelError::OneCore)
+        Cores::apart(&of).ok_or_else(|| crate::kernel::ONE_CORE.into())
     }
 
     fn cards(&self, quick: bool) -> Vec<card::Card> {
@@ -151,5 +151,5 @@ pub fn run(arguments: &VmArguments, run: &mut Run<'_>) -> Result<(), Box<dyn std
         "sluice-bench: this takes about {} minutes; keep the machine quiet",
         seconds.div_ceil(60)
     );
-    Ok(outside::enter(run, std::env::args_os().skip(1).collect())?)
+    outside::enter(run, std::env::args_os().skip(1).collect())
 }

@@ -6,10 +6,9 @@ pub mod sluice;
 
 use std::path::Path;
 
-use super::command::CommandError;
 use super::inside::Outside;
 use super::topology::Topology;
-use crate::daemon::DaemonError;
+use crate::rows::Failure;
 
 pub use sluice::{Stages, Times};
 
@@ -49,20 +48,6 @@ impl Case {
     }
 }
 
-/// Why a gateway does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum GatewayError {
-    /// A command of its set-up.
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    /// Sluice does not run.
-    #[error(transparent)]
-    Daemon(#[from] DaemonError),
-    /// Sites are not served.
-    #[error("sites are not served: {0}")]
-    Sites(String),
-}
-
 /// A running gateway; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Gateway {
@@ -78,7 +63,7 @@ impl Gateway {
         program: &Path,
         napi_thread: bool,
         outside: &mut Outside<'_>,
-    ) -> Result<Self, GatewayError> {
+    ) -> Result<Self, Failure> {
         if case.is_sluice() {
             let rules = if case.translates() { rules } else { 0 };
             let sluice = sluice::Process::start(rules, topology, program)?;
@@ -93,7 +78,7 @@ impl Gateway {
     }
 
     /// Start Sluice for sites of so many terminals each, with so many source-NAT rules beside.
-    pub fn of_sites(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
+    pub fn of_sites(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Self, Failure> {
         let sluice = Some(sites::start(rules, terminals, topology, program)?);
         Ok(Self { sluice })
     }

@@ -5,10 +5,11 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::command::{CommandError, feed, run};
+use super::command::{feed, run};
 use super::frame::SERVER_PORT;
 use super::machine::{Cores, Packets, packets};
 use super::traffic::{Direction, Receiver};
+use crate::rows::Failure;
 
 /// Namespace of the generator.
 pub const GENERATOR: &str = "slb-generator";
@@ -73,7 +74,7 @@ pub struct Topology {
 
 impl Topology {
     /// Make the namespaces and wires.
-    pub fn build(cores: Cores, receiver: Receiver) -> Result<Self, CommandError> {
+    pub fn build(cores: Cores, receiver: Receiver) -> Result<Self, Failure> {
         let topology = Self::hosts(cores, &[GENERATOR, GATEWAY, SINK])?;
         wire(
             (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
@@ -90,7 +91,7 @@ impl Topology {
     }
 
     /// Generator and sink at two taps that a guest has opened, of the names of their interfaces.
-    pub fn at_taps(cores: Cores) -> Result<Self, CommandError> {
+    pub fn at_taps(cores: Cores) -> Result<Self, Failure> {
         let topology = Self::hosts(cores, &[GENERATOR, SINK])?;
         for (host, interface, mac) in [
             (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
@@ -104,17 +105,14 @@ impl Topology {
         Ok(topology)
     }
 
-    fn hosts(cores: Cores, hosts: &[&str]) -> Result<Self, CommandError> {
+    fn hosts(cores: Cores, hosts: &[&str]) -> Result<Self, Failure> {
         let stay = |host| {
             Command::new("ip")
                 .args(["netns", "exec", host, "sleep", "infinity"])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .spawn()
-                .map_err(|source| CommandError::Missing {
-                    line: "ip netns exec".into(),
-                    source,
-                })
+                .map_err(crate::daemon::of::<std::io::Error>("ip netns exec"))
         };
         for host in hosts {
             run(&format!("ip netns add {host}"))?;
@@ -131,7 +129,7 @@ impl Topology {
 
     /// Let both ends drop at ingress, and count what they look at: the sink on `translated` what carries a source of the pool,
     /// on `plain` what carries an inside host's; the generator on `returned` what the server sent to inside hosts.
-    fn count(&self) -> Result<(), CommandError> {
+    fn count(&self) -> Result<(), Failure> {
         for (host, interface, counters) in [
             (SINK, SINK_INTERFACE, ["translated", "plain"].as_slice()),
             (GENERATOR, GENERATOR_INTERFACE, &["returned"]),
@@ -155,7 +153,7 @@ impl Topology {
 
     /// Whether both ends look at what their packets carry, and count it, or drop them unseen: looking takes more of the
     /// traffic's core than sending does.
-    pub fn look(&self, look: bool) -> Result<(), CommandError> {
+    pub fn look(&self, look: bool) -> Result<(), Failure> {
         let server = format!("ip daddr {SERVER} udp dport {SERVER_PORT}");
         let of_sink = [
             format!(
@@ -192,7 +190,7 @@ impl Topology {
     }
 
     /// What has arrived: at the sink from the pool's addresses and from inside hosts' own, at the generator from the server.
-    pub fn arrived(&self) -> Result<Arrived, CommandError> {
+    pub fn arrived(&self) -> Result<Arrived, Failure> {
         let list = |host| run(&format!("ip netns exec {host} nft -j list counters"));
         Ok(Arrived {
             returned: Arrived::parse(&list(GENERATOR)?).returned,
@@ -244,7 +242,7 @@ impl Arrived {
 type End = (&'static str, &'static str, [u8; 6]);
 
 /// A veth pair between two hosts, up, without the offloads that veth would fake.
-fn wire(left: End, right: End) -> Result<(), CommandError> {
+fn wire(left: End, right: End) -> Result<(), Failure> {
     run(&format!(
         "ip link add {} netns {} address {} type veth peer name {} netns {} address {}",
         left.1,
@@ -261,7 +259,7 @@ fn wire(left: End, right: End) -> Result<(), CommandError> {
 }
 
 /// Set an interface up, without offloads.
-fn bring_up(host: &str, interface: &str) -> Result<(), CommandError> {
+fn bring_up(host: &str, interface: &str) -> Result<(), Failure> {
     run(&format!(
         "ip netns exec {host} ethtool -K {interface} rx off tx off sg off tso off gso off gro off"
     ))?;
@@ -269,7 +267,7 @@ fn bring_up(host: &str, interface: &str) -> Result<(), CommandError> {
 }
 
 /// Let a core receive what comes in by an interface.
-pub fn steer(host: &str, interface: &str, core: usize) -> Result<(), CommandError> {
+pub fn steer(host: &str, interface: &str, core: usize) -> Result<(), Failure> {
     let file = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
     feed(&format!("ip netns exec {host} tee {file}"), &Cores::mask(core)).map(drop)
 }

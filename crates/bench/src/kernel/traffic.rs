@@ -7,22 +7,7 @@ use clap::ValueEnum;
 
 use super::generator::Own;
 use super::topology::{GENERATOR, GENERATOR_INTERFACE, SINK, SINK_INTERFACE, Topology};
-
-/// Why the generator does not do as it is told.
-#[derive(Debug, thiserror::Error)]
-pub enum TrafficError {
-    /// It does not start or its pipes break.
-    #[error("the generator: {0}")]
-    Pipe(#[from] std::io::Error),
-    /// It answers something else.
-    #[error("the generator answered {answer:?}, not {expected:?}")]
-    Answer {
-        /// What it said.
-        answer: String,
-        /// What it should say.
-        expected: &'static str,
-    },
-}
+use crate::rows::Failure;
 
 /// A flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +118,7 @@ pub struct Frames {
 
 impl Traffic {
     /// Start them in their namespaces.
-    pub fn start(topology: &Topology, frames: &Frames) -> Result<Self, TrafficError> {
+    pub fn start(topology: &Topology, frames: &Frames) -> Result<Self, Failure> {
         let start = |core| Generator::start(core, frames, Direction::Up);
         let inside = topology.cores.generators().into_iter().map(start);
         let mut traffic = Self {
@@ -149,7 +134,7 @@ impl Traffic {
     }
 
     /// Send one packet of each of the first flows, `rate` a second.
-    pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), TrafficError> {
+    pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), Failure> {
         let Some(first) = self.inside.first_mut() else {
             return Ok(());
         };
@@ -157,7 +142,7 @@ impl Traffic {
     }
 
     /// How many flows the server's end knows the ends of; `None` where it does not answer.
-    pub fn known(&mut self) -> Result<Option<u64>, TrafficError> {
+    pub fn known(&mut self) -> Result<Option<u64>, Failure> {
         let Some(outside) = &mut self.outside else {
             return Ok(None);
         };
@@ -165,7 +150,7 @@ impl Traffic {
     }
 
     /// Begin to send, at most `rate` packets per second all together, each generator flows of its own; 0 is no limit.
-    pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), TrafficError> {
+    pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), Failure> {
         if self.outside.is_some() {
             // Who listens inside would take time from who receives there.
             self.inside.clear();
@@ -190,7 +175,7 @@ impl Traffic {
     }
 
     /// Stop to send.
-    pub fn stop(&mut self) -> Result<(), TrafficError> {
+    pub fn stop(&mut self) -> Result<(), Failure> {
         let mut senders = self.senders();
         senders.iter_mut().try_for_each(|generator| generator.tell("stop"))?;
         let sent = senders.iter_mut().map(|generator| generator.expect("sent"));
@@ -215,7 +200,7 @@ pub struct Generator {
 
 impl Generator {
     /// Start one that sends in a direction: in the namespace of the generator, or as the server's end in that of the sink.
-    pub fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, TrafficError> {
+    pub fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, Failure> {
         let (host, interface) = match direction {
             Direction::Up => (GENERATOR, GENERATOR_INTERFACE),
             Direction::Down => (SINK, SINK_INTERFACE),
@@ -254,7 +239,7 @@ impl Generator {
     }
 
     /// Tell it a line.
-    pub fn tell(&mut self, line: &str) -> Result<(), TrafficError> {
+    pub fn tell(&mut self, line: &str) -> Result<(), Failure> {
         let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         let input = self.input.as_mut().ok_or_else(closed)?;
         writeln!(input, "{line}")?;
@@ -262,20 +247,20 @@ impl Generator {
     }
 
     /// Tell it a line, and take the number of its answer, which begins with a word.
-    pub fn ask(&mut self, line: &str, expected: &'static str) -> Result<u64, TrafficError> {
+    pub fn ask(&mut self, line: &str, expected: &'static str) -> Result<u64, Failure> {
         self.tell(line)?;
         let answer = self.expect(expected)?;
         let number = answer.rsplit(' ').next().and_then(|count| count.parse().ok());
-        number.ok_or(TrafficError::Answer { answer, expected })
+        number.ok_or_else(|| unexpected(&answer, expected))
     }
 
     /// The next answer, which begins with a word; DPDK's own lines before it are passed over.
-    pub fn expect(&mut self, expected: &'static str) -> Result<String, TrafficError> {
+    pub fn expect(&mut self, expected: &'static str) -> Result<String, Failure> {
         let mut answer = String::new();
         loop {
             let mut line = String::new();
             if self.output.read_line(&mut line)? == 0 {
-                return Err(TrafficError::Answer { answer, expected });
+                return Err(unexpected(&answer, expected));
             }
             if line.trim().split(' ').next() == Some(expected) {
                 return Ok(line.trim().into());
@@ -283,6 +268,10 @@ impl Generator {
             answer = line.trim().into();
         }
     }
+}
+
+fn unexpected(answer: &str, expected: &str) -> Failure {
+    format!("the generator answered {answer:?}, not {expected:?}").into()
 }
 
 impl Drop for Generator {

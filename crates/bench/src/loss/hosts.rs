@@ -130,9 +130,9 @@ impl Hosts {
 
     /// How TCP answers loss here.
     pub fn congestion(&self) -> Result<String, Failure> {
-        Ok(run(&format!(
+        run(&format!(
             "ip netns exec {CLIENT} cat /proc/sys/net/ipv4/tcp_congestion_control"
-        ))?)
+        ))
     }
 
     /// Lose so many packets of a hundred each way, and deliver the others later.
@@ -261,7 +261,7 @@ fn start(cores: &Cores, arguments: &LossArguments) -> Result<Daemon, Failure> {
     let text = configuration(cores.gateway, &signatures, &dialect);
     let prefix = format!("ip netns exec {GATEWAY}");
     let all = [cores.traffic, cores.gateway];
-    Ok(Daemon::start(&prefix, &all, &arguments.program(), folder, &text)?)
+    Daemon::start(&prefix, &all, &arguments.program(), folder, &text)
 }
 
 /// Wait until a packet and its answer go this way.
@@ -271,7 +271,7 @@ fn await_way(way: Way) -> Result<(), Failure> {
     loop {
         match run(&line) {
             Ok(_) => return Ok(()),
-            Err(error) if began.elapsed() > READY => return Err(error.into()),
+            Err(error) if began.elapsed() > READY => return Err(error),
             Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
     }

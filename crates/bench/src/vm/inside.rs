@@ -6,33 +6,22 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::VmArguments;
 use super::card::Card;
 use super::counted;
-use super::gateway::{self, Case, GatewayError};
+use super::gateway::{self, Case};
 use super::guest::{Clock, Guest, Image};
 use super::rounds::{Figures, Key, Rounds};
 use super::search::Search;
-use super::trial::{LOADS, Rig, TrialError, Way};
+use super::trial::{LOADS, Rig, Way};
 use crate::kernel::inside::{Outside, furnish};
 use crate::kernel::machine::Cores;
 use crate::kernel::topology::{GENERATOR_INTERFACE, SINK_INTERFACE, Topology};
 use crate::rig::frames::Random;
-use crate::rows::{Named, Row};
+use crate::rows::{Failure, Named, Row};
 
 /// Where QEMU's files are.
 const FOLDER: &str = "/run/sluice-bench/guest";
 
 /// The rate from which a search begins where nothing is known.
 const FIRST: f64 = 20_000.0;
-
-/// Why a case gave no figures.
-#[derive(Debug, thiserror::Error)]
-enum CaseError {
-    /// The gateway.
-    #[error(transparent)]
-    Gateway(#[from] GatewayError),
-    /// The trial.
-    #[error(transparent)]
-    Trial(#[from] TrialError),
-}
 
 /// Try everything that the arguments ask for.
 pub fn run(arguments: &VmArguments, quick: bool) -> Result<(), Box<dyn std::error::Error>> {
@@ -110,7 +99,7 @@ impl Bench<'_> {
         let taps = [GENERATOR_INTERFACE, SINK_INTERFACE];
         let guest = Guest::start(&self.image, card, clock, taps, Path::new(FOLDER), &self.cores)?;
         let topology = Topology::at_taps(self.cores.clone())?;
-        Ok(Rig::new(guest, topology, rules)?)
+        Rig::new(guest, topology, rules)
     }
 
     /// One case in one round: started, measured, ended.
@@ -121,7 +110,7 @@ impl Bench<'_> {
         card: Card,
         clock: Clock,
         (case, rules, round): (Case, u32, usize),
-    ) -> Result<(), CaseError> {
+    ) -> Result<(), Failure> {
         gateway::start(&mut rig.guest, case, rules, card, clock, &self.arguments.linux)?;
         rig.open(case)?;
         let window = self.arguments.window(self.quick);
@@ -155,12 +144,12 @@ impl Bench<'_> {
                 }
             }
         }
-        Ok(gateway::stop(&mut rig.guest, case)?)
+        gateway::stop(&mut rig.guest, case)
     }
 }
 
 /// The highest rate that passes, and what it takes.
-fn speed(rig: &mut Rig, case: Case, way: Way, search: Search, window: Duration) -> Result<Figures, TrialError> {
+fn speed(rig: &mut Rig, case: Case, way: Way, search: Search, window: Duration) -> Result<Figures, Failure> {
     let found = rig.search(case, way, search, window)?;
     let [cpu, machine] = found.best.nanoseconds();
     Ok(vec![

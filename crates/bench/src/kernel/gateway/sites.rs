@@ -7,11 +7,11 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::GatewayError;
 use super::sluice::{FOLDER, Process, configuration};
 use crate::kernel::frame::HOSTS;
 use crate::kernel::topology::{INSIDE_ADDRESS, SINK, SINK_ADDRESS, SINK_INTERFACE, SITES, Topology};
 use crate::kernel::traffic::Hits;
+use crate::rows::Failure;
 use crate::subscribers::kea::{Kea, Operator};
 use crate::subscribers::public_leases::with_addresses;
 use crate::subscribers::site::{KEA_HEADER, kea_line};
@@ -20,8 +20,8 @@ use crate::subscribers::site::{KEA_HEADER, kea_line};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Start it, and wait until all sites have addresses.
-pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Process, GatewayError> {
-    let failed = |error: Box<dyn std::error::Error>| GatewayError::Sites(error.to_string());
+pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Process, Failure> {
+    let failed = |error: Failure| Failure::from(format!("sites are not served: {error}"));
     let network = network(rules);
     let leases = Path::new(FOLDER).join("kea-leases4.csv");
     let written = fs::create_dir_all(FOLDER).and_then(|()| fs::write(&leases, lines(network, terminals)));
@@ -50,9 +50,7 @@ pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) ->
         }
         if began.elapsed() > PATIENCE {
             let words = process.daemon().last_words();
-            return Err(GatewayError::Sites(format!(
-                "{served} of {sites} have an address; {words}"
-            )));
+            return Err(failed(format!("{served} of {sites} have an address; {words}").into()));
         }
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::GatewayError;
 use crate::daemon::{Daemon, socket};
-use crate::kernel::command::{CommandError, feed};
+use crate::kernel::command::feed;
 use crate::kernel::inside::Outside;
 use crate::kernel::topology::{
     GATEWAY, GENERATOR_ADDRESS, GENERATOR_MAC, INSIDE, INSIDE_ADDRESS, INSIDE_NETWORKS, OUTSIDE, OUTSIDE_ADDRESS, POOL,
     SINK_ADDRESS, SINK_MAC, Topology, inside_network, mac_text,
 };
 use crate::kernel::traffic::{NEW_FLOWS, OPENED};
+use crate::rows::Failure;
 
 /// Where its files are.
 pub const FOLDER: &str = "/run/sluice-bench";
@@ -24,12 +24,12 @@ pub struct Process(Daemon);
 
 impl Process {
     /// Start it with so many rules.
-    pub fn start(rules: u32, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
+    pub fn start(rules: u32, topology: &Topology, program: &Path) -> Result<Self, Failure> {
         Self::with(&configuration(rules, topology.cores.gateway), topology, program)
     }
 
     /// Start it with a configuration.
-    pub fn with(configuration: &str, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
+    pub fn with(configuration: &str, topology: &Topology, program: &Path) -> Result<Self, Failure> {
         let cores = [topology.cores.traffic, topology.cores.gateway];
         let prefix = format!("ip netns exec {GATEWAY}");
         let daemon = Daemon::start(&prefix, &cores, program, Path::new(FOLDER), configuration)?;
@@ -45,13 +45,13 @@ impl Process {
     }
 
     /// What the worker's counters say now.
-    pub fn stages(&self) -> Result<Stages, CommandError> {
+    pub fn stages(&self) -> Result<Stages, Failure> {
         Ok(Stages::parse(&self.0.show("cores")?))
     }
 }
 
 /// Let threads of the kernel, on the generator's core, do the receive half of AF_XDP.
-pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Result<(), GatewayError> {
+pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Result<(), Failure> {
     for interface in [INSIDE, OUTSIDE] {
         let file = format!("/sys/class/net/{interface}/threaded");
         feed(&format!("ip netns exec {GATEWAY} tee {file}"), "1")?;
