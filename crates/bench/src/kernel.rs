@@ -148,7 +148,6 @@ impl KernelArguments {
     }
 }
 
-/// Run it.
 pub fn run(arguments: &KernelArguments, run: &mut Run<'_>) -> Result<(), Box<dyn std::error::Error>> {
     let seconds = trials::estimate(arguments, run.quick).as_secs();
     eprintln!(

@@ -19,15 +19,12 @@ pub fn default_file(bench: &str) -> PathBuf {
 /// A bench and its rows.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// The bench.
     pub bench: String,
-    /// What was typed.
     pub command: String,
     /// When it began, as RFC 3339 writes it.
     pub began: String,
     /// The machine: pairs of what and how much.
     pub host: Vec<(String, String)>,
-    /// The rows.
     pub rows: Vec<Row>,
     load_before: String,
 }

@@ -144,7 +144,6 @@ impl VmArguments {
     }
 }
 
-/// Run it.
 pub fn run(arguments: &VmArguments, run: &mut Run<'_>) -> Result<(), Box<dyn std::error::Error>> {
     let seconds = inside::estimate(arguments, run.quick).as_secs();
     eprintln!(

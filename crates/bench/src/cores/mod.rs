@@ -93,7 +93,6 @@ impl Counted {
     }
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure> {
     let on = match arguments.on.is_empty() {
         true => allowed_cores(),

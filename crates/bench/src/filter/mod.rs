@@ -104,7 +104,6 @@ impl Plan {
     }
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &FilterArguments) -> Result<(), Failure> {
     let plan = Plan::new(arguments, run.quick)?;
     match &arguments.rules {

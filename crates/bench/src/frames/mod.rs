@@ -133,7 +133,6 @@ fn row(case: &str, bytes: usize, direction: Direction) -> Row {
     row.key("site", "none")
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure> {
     let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
     let sizes = arguments.all_sizes(run.quick);

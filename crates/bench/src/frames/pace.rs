@@ -17,7 +17,6 @@ pub struct Pace {
     begin: u64,
     /// Distance in 65,536ths of a cycle.
     step: u64,
-    /// Departures so far.
     passed: u64,
 }
 
@@ -86,7 +85,6 @@ pub struct Measured {
     pub lateness: Histogram,
     /// Frames that were due.
     pub due: u64,
-    /// Frames that came.
     pub came: u64,
     /// Cycles from the first departure to the last arrival.
     pub took: u64,

@@ -136,7 +136,6 @@ impl<'m> Shared<'m> {
 /// What one core does.
 pub struct Even<'s, 'm> {
     shared: &'s Shared<'m>,
-    /// Its devices.
     pub io: DpdkIo,
     /// What it asks rules with; none where nothing is inspected.
     pub tools: Option<Tools>,

@@ -34,21 +34,17 @@ pub type Side = Arc<Mutex<(Draw, Option<Pace>)>>;
 
 /// Source, worker and sink of one core.
 pub struct Lane<'s, 'm> {
-    /// Its number.
     pub own: usize,
-    /// What is measured.
     pub middle: Middle<'s, 'm>,
     /// The far end of its queues, where it has some.
     pub far: Option<Source>,
     /// What is sent to it, by side.
     pub sides: Vec<Side>,
-    /// What frames carry.
     pub pages: Arc<Pages>,
     /// Whether packets come out by its queue.
     pub drains: bool,
     /// Where what it receives comes out by its own queue, it watches only that.
     pub local: Option<usize>,
-    /// Progress of all.
     pub progress: Arc<Progress>,
     pub clock: Clock,
     /// What it did, slice by slice.
@@ -63,7 +59,6 @@ pub struct Lane<'s, 'm> {
     pub left: Option<usize>,
     /// Which interfaces come to which core, where they move.
     pub moving: Option<Arc<Moving>>,
-    /// What came out.
     pub seen: Arc<Mutex<Seen>>,
 }
 

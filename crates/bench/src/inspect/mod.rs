@@ -310,7 +310,6 @@ fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(
     Ok(())
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failure> {
     if let Some(peer) = &arguments.peer {
         return peer::run(run, arguments, peer);

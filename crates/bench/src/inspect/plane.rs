@@ -49,7 +49,6 @@ pub enum Model {
 }
 
 impl Model {
-    /// Its name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Even => "even",
@@ -110,13 +109,11 @@ impl Help {
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Case {
-    /// Who does what.
     pub model: Model,
     /// On so many cores.
     pub cores: usize,
     /// Bytes of frames with check sequence; of the mix none.
     pub bytes: usize,
-    /// What comes.
     pub kind: Kind,
     /// What flows are of.
     pub transport: Transport,

@@ -55,7 +55,6 @@ pub struct Means<'a> {
     pub eal: &'static Eal,
     /// What is inspected for.
     pub rules: &'a Arc<Ruleset>,
-    /// What frames carry.
     pub pages: &'a Arc<Pages>,
 }
 

@@ -112,7 +112,6 @@ pub fn ends(flow: u32) -> [(u32, u16); 2] {
 /// A frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its flow.
     pub flow: u32,
     /// The side of the bridge that it comes in by.
     pub side: u16,
@@ -125,7 +124,6 @@ pub struct Frame {
 /// What a connection says beside its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// The flags.
     pub flags: u8,
     /// What it wants next from the other side.
     pub acknowledgment: u32,
@@ -237,7 +235,6 @@ impl Acknowledged {
 pub struct Seen {
     /// The next number of each flow's side.
     next: [Box<[u32]>; 2],
-    /// What was acknowledged.
     said: [Box<[u32]>; 2],
     acknowledged: Arc<Acknowledged>,
     /// Frames behind one that was sent after them.
@@ -278,11 +275,9 @@ impl Seen {
 
 /// What is drawn from for one side.
 pub struct Draw {
-    /// The side.
     pub side: u16,
     /// The lane that sends it.
     pub at: usize,
-    /// Its flows.
     pub flows: Vec<u32>,
     /// The flow with more packets than others, where that is here.
     pub hot: Option<u32>,
@@ -292,7 +287,6 @@ pub struct Draw {
     pub transport: Transport,
     /// Lengths of frames, each as often as it shall be.
     pub lengths: Vec<usize>,
-    /// Draws the flows.
     pub random: Random,
     /// The next number of each flow.
     pub numbers: Box<[u32]>,

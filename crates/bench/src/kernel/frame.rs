@@ -51,7 +51,6 @@ pub struct Ends {
     pub inside: Ipv4Addr,
     /// Networks, one behind the other.
     pub networks: u32,
-    /// The server.
     pub server: Ipv4Addr,
     /// Terminals of each subscriber's site, whose frames are tagged; 0: there are no sites.
     pub terminals: u32,
@@ -60,9 +59,7 @@ pub struct Ends {
 /// The end of a flow that is not the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Address.
     pub address: u32,
-    /// Port.
     pub port: u16,
     /// The MAC address that it is seen by.
     pub mac: [u8; 6],

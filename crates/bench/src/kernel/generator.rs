@@ -68,7 +68,6 @@ pub struct GeneratorArguments {
 /// Flows of one generator among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own {
-    /// The first.
     pub from: u32,
     /// From one to the next.
     pub step: u32,

@@ -9,9 +9,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// The cores of a run: one for the traffic and one for the gateway, or some that have both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores {
-    /// Generator and receiver.
     pub traffic: usize,
-    /// The gateway.
     pub gateway: usize,
     /// More cores, each with a generator, the gateway and the receiver, as the first has them then.
     pub more: Vec<usize>,
@@ -108,9 +106,7 @@ fn taken_of(stat: &str) -> Vec<(usize, u64)> {
 /// Packets of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
-    /// Received.
     pub received: u64,
-    /// Sent.
     pub sent: u64,
     /// Lost on the way out.
     pub send_drops: u64,

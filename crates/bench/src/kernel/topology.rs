@@ -66,7 +66,6 @@ pub fn mac_text(mac: [u8; 6]) -> String {
 /// The hosts and their wires; they go when it is dropped.
 #[derive(Debug)]
 pub struct Topology {
-    /// Who works where.
     pub cores: Cores,
     /// Processes in the generator's namespace and the sink's, by which their counters are read.
     ends: [Child; 2],
@@ -214,11 +213,9 @@ impl Drop for Topology {
 /// Packets at either end, by where they come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// From the pool.
     pub translated: u64,
     /// From inside hosts' own addresses.
     pub plain: u64,
-    /// From the server.
     pub returned: u64,
 }
 

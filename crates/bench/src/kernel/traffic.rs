@@ -19,7 +19,6 @@ pub enum Flows {
 }
 
 impl Flows {
-    /// Its name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Established(_) => "established",
@@ -106,13 +105,10 @@ pub struct Frames {
     pub bytes: usize,
     /// Which rules they match.
     pub hits: Hits,
-    /// Of so many.
     pub rules: u32,
     /// Which way they go.
     pub direction: Direction,
-    /// Whose they are.
     pub site: Site,
-    /// Sent by AF_XDP.
     pub xdp: bool,
 }
 

@@ -28,19 +28,15 @@ const WHOLE: f64 = 0.98;
 /// What is to be tried.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
-    /// The gateway.
     pub case: Case,
-    /// Source-NAT rules.
     pub rules: u32,
     /// Which of them the packets match.
     pub hits: Hits,
-    /// Whose packets.
     pub flows: Flows,
     /// Which way they go.
     pub direction: Direction,
     /// Where they are received in the end.
     pub receiver: Receiver,
-    /// Whose they are.
     pub site: Site,
     /// Bytes of a frame.
     pub bytes: usize,
@@ -48,9 +44,7 @@ pub struct Trial {
     pub together: usize,
     /// Offered packets per second; 0 for as many as the generator can.
     pub rate: u32,
-    /// Windows to measure.
     pub windows: usize,
-    /// Length of each.
     pub window: Duration,
     /// The generator sends by AF_XDP.
     pub xdp: bool,
@@ -127,7 +121,6 @@ pub struct Sample {
     pub both_ns_per_packet: f64,
     /// Time from session lookup to rewrite per packet, by the gateway's own counters.
     pub nat_ns_per_packet: Option<f64>,
-    /// What limited it.
     pub limit: Limit,
     /// Where the work was.
     pub spread: Spread,

@@ -65,7 +65,6 @@ impl Way {
 
 /// The hosts.
 pub struct Hosts {
-    /// Who works where.
     pub cores: Cores,
     daemon: Option<Daemon>,
     relay: Option<RelayProcess>,

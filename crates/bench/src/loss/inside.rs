@@ -41,7 +41,6 @@ struct Point {
     place: Place,
     /// Milliseconds, there and back.
     delay: u32,
-    /// Of a hundred.
     loss: f64,
 }
 

@@ -126,7 +126,6 @@ impl LossArguments {
     }
 }
 
-/// Run it.
 pub fn run(arguments: &LossArguments, run: &mut Run<'_>) -> Result<(), Failure> {
     let points = arguments.loss.len() * arguments.delay.len() * arguments.place.len();
     let ways = if arguments.direct { 3 } else { 2 };

@@ -327,7 +327,6 @@ impl Drop for Server {
 /// What became of some transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Told {
-    /// Arrived whole.
     pub whole: f64,
     /// Arrived as something else.
     pub differ: f64,

@@ -42,7 +42,6 @@ pub struct NatLookupArguments {
     rules: Vec<usize>,
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &NatLookupArguments) -> Result<(), Failure> {
     let runs = if run.quick { 5 } else { 9 };
     let sizes = match arguments.rules.as_slice() {

@@ -77,7 +77,6 @@ struct Bench<'r, 'b> {
     run: &'r mut Run<'b>,
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failure> {
     let (quick, runs) = (run.quick, if run.quick { 3 } else { 7 });
     let mut bench = Bench {

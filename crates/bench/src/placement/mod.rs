@@ -284,7 +284,6 @@ fn pairing_rows(outcome: &Outcome, run: &mut Run<'_>) {
     }
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &PlacementArguments) -> Result<(), Failure> {
     let mut on = match arguments.on.is_empty() {
         true => sluice_dpdk::eal::allowed_cores(),

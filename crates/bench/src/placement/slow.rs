@@ -12,9 +12,7 @@ use crate::rig::lanes::Progress;
 /// Cycles for each packet beside what the rings take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// To receive it.
     pub receive: u64,
-    /// To send it.
     pub transmit: u64,
 }
 

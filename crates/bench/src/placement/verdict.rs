@@ -25,7 +25,6 @@ impl Planner {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Sluice, Self::RunToCompletion, Self::Pipeline];
 
-    /// Its name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sluice => "sluice",

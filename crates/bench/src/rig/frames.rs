@@ -55,7 +55,6 @@ impl Random {
 pub struct Ends {
     pub inside: (u32, u16),
     pub remote: (u32, u16),
-    /// TCP; otherwise UDP.
     pub tcp: bool,
 }
 
@@ -105,12 +104,10 @@ pub trait Frame: Copy {
 pub struct Written {
     pub source: (u32, u16),
     pub destination: (u32, u16),
-    /// TCP; otherwise UDP.
     pub tcp: bool,
     pub flags: u8,
     /// Sequence and acknowledgment number.
     pub numbers: (u32, u32),
-    /// Destination, source.
     pub macs: ([u8; 6], [u8; 6]),
     /// Number of the flow: the last four bytes of the frame.
     pub mark: u32,

@@ -22,7 +22,6 @@ pub const BATCH: usize = 64;
 
 /// A full table of a family, and addresses of its routes. One route alone is the default route.
 pub struct Filled<A> {
-    /// The table.
     pub table: PrefixTable<A>,
     /// Its readers' marks: one.
     pub quiescence: Arc<Quiescence>,

@@ -57,7 +57,6 @@ pub struct RouterArguments {
     packets: Option<u64>,
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure> {
     let wanted = |case| arguments.only.is_empty() || arguments.only.contains(&case);
     let runs = if run.quick { 3 } else { 7 };

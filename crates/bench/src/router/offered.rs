@@ -75,7 +75,6 @@ impl Graph {
 struct Bench<'m> {
     gateway: Gateway<'m>,
     random: Random,
-    /// The worker's time.
     clock: f64,
     /// By input: when its next frame is due.
     next: [f64; 2],

@@ -30,7 +30,6 @@ const OWN: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 2);
 pub struct Gateway<'g> {
     /// Devices towards terminals, and towards the operator.
     pub devices: [&'g str; 2],
-    /// Sites.
     pub sites: u32,
     /// Terminals of each at most.
     pub terminals: u32,

@@ -115,7 +115,6 @@ pub struct Size {
     terminals: u32,
     /// DHCP messages a second towards the operator.
     rate: u32,
-    /// The program `sluice`.
     program: Option<PathBuf>,
 }
 
@@ -221,7 +220,6 @@ fn row((part, by): (Part, By), size: &Size, runs: &[BTreeMap<String, f64>]) -> R
     })
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &SubscribersArguments) -> Result<(), Failure> {
     let wanted = |(part, by): &(Part, By)| {
         (arguments.only.is_empty() || arguments.only.contains(part))

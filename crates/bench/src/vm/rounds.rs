@@ -19,7 +19,6 @@ pub struct Key {
     pub rules: u32,
     /// Packets at once, where instructions are counted; else 0.
     pub burst: u32,
-    /// The gateway.
     pub case: Case,
 }
 

@@ -47,7 +47,6 @@ impl Way {
 /// What came of a trial.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passed {
-    /// Packets sent.
     pub sent: u64,
     /// Packets that arrived as they should.
     pub arrived: u64,
@@ -129,7 +128,6 @@ pub struct Rig {
     /// The ends, which go before their namespaces.
     ends: Ends,
     topology: Topology,
-    /// The guest.
     pub guest: Guest,
 }
 
@@ -263,7 +261,6 @@ impl Rig {
 /// How packets come while instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Packets at once.
     pub burst: u32,
     /// Packets per second.
     pub rate: f64,

@@ -26,7 +26,6 @@ const PORTS: [u16; 10] = [80, 25, 21, 53, 443, 110, 143, 445, 1521, 8080];
 /// What one side sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
-    /// The client does.
     forward: bool,
     /// Where it is in the stream of its side.
     place: u32,
@@ -183,7 +182,6 @@ fn dearest(victim: &mut Victim, conversation: &Conversation, times: usize) -> (u
     numbered.max().unwrap_or_default()
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failure> {
     let rules: Arc<Ruleset> = plane::rules(&arguments.signatures, arguments.dialect.dialect())?;
     let words = words(&rules);

@@ -50,7 +50,6 @@ const VARIABLES: [(&str, &str); 17] = [
 /// Another inspector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its program.
     program: PathBuf,
 }
 
@@ -265,7 +264,6 @@ fn measure(bench: &Bench<'_>, case: &str, capture: &Path, rounds: usize) -> Resu
         .figure("over_suricata", &ratios))
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &InspectArguments, peer: &Peer) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path();

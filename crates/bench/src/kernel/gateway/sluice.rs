@@ -63,7 +63,6 @@ pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Res
 /// What a configuration depends on besides rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// The worker's core.
     pub core: usize,
     /// Devices inside and outside.
     pub devices: [&'a str; 2],
@@ -73,7 +72,6 @@ pub struct Place<'a> {
     pub sessions: u32,
     /// How much it says.
     pub log: &'a str,
-    /// More tables.
     pub more: &'a str,
 }
 
@@ -159,7 +157,6 @@ pub struct Stages {
     pub session: u64,
     /// Cycles of everything that is done for packets, the kernel's part of transmit included; not of looking for some.
     pub work: u64,
-    /// Packets received.
     pub packets: u64,
 }
 

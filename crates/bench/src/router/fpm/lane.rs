@@ -52,9 +52,7 @@ impl Sight {
 
 /// The lane's own.
 pub struct Lane {
-    /// Source and sink.
     pub source: Source,
-    /// The worker.
     pub rounds: Rounds<'static>,
     /// Addresses of the daemon's routes.
     pub destinations: Arc<[u32]>,

@@ -55,7 +55,6 @@ impl Shared {
 pub struct Counts {
     /// Frames sent or received.
     pub packets: u64,
-    /// Rounds.
     pub rounds: u64,
     /// Of these, such without a frame.
     pub quiet: u64,
