@@ -5,7 +5,6 @@ mod cores;
 mod daemon;
 mod filter;
 mod frames;
-mod homes;
 mod inspect;
 mod kernel;
 mod loss;
@@ -15,9 +14,9 @@ mod paper;
 mod placement;
 mod report;
 mod result;
+mod rig;
 mod router;
 mod rows;
-mod slices;
 mod subscribers;
 #[cfg(test)]
 mod turn;
@@ -26,7 +25,7 @@ mod vm;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use cores::CoresArguments;
 use filter::FilterArguments;
 use frames::FramesArguments;
@@ -90,6 +89,9 @@ enum Bench {
     Loss(LossArguments),
     /// Everything measured, as one HTML page with plots.
     Report(ReportArguments),
+    /// The names of the benches, for scripts/bench.
+    #[command(hide = true)]
+    List,
     /// The packets of `kernel`, told what to send by lines on its input.
     #[command(hide = true)]
     Generate(GeneratorArguments),
@@ -120,6 +122,10 @@ fn main() -> ExitCode {
         Bench::Subscribers(subscribers) if subscribers.is_inside() => subscribers::inside(subscribers),
         Bench::Subscribers(subscribers) => measure(&arguments, "subscribers", |run| subscribers::run(run, subscribers)),
         Bench::Report(report) => report::run(report),
+        Bench::List => {
+            benches().for_each(|name| println!("{name}"));
+            Ok(())
+        }
         Bench::NatLookup(lookup) => measure(&arguments, "nat-lookup", |run| nat_lookup::run(run, lookup)),
         Bench::Filter(filter) => measure(&arguments, "filter", |run| filter::run(run, filter)),
         Bench::Router(router) => measure(&arguments, "router", |run| router::run(run, router)),
@@ -139,9 +145,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// Every bench: the commands that measure.
+fn benches() -> impl Iterator<Item = String> {
+    let commands: Vec<_> = Arguments::command().get_subcommands().cloned().collect();
+    let measures = |command: &clap::Command| !command.is_hide_set() && command.get_name() != "report";
+    commands
+        .into_iter()
+        .filter(measures)
+        .map(|command| command.get_name().to_owned())
+}
+
 /// Whether a command line is one of this program.
 #[cfg(test)]
-fn understands<'w>(words: impl Iterator<Item = &'w &'w str>) -> bool {
+fn understands<'w>(words: impl IntoIterator<Item = &'w str>) -> bool {
     Arguments::try_parse_from(words).is_ok()
 }
 
@@ -160,4 +176,27 @@ fn measure(arguments: &Arguments, name: &str, bench: impl FnOnce(&mut Run<'_>) -
     let file = arguments.json.clone().unwrap_or_else(|| result::default_file(name));
     measured.write(&file)?;
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_runs_every_bench_and_makes_an_exception_of_no_other() {
+        let script = include_str!("../../../scripts/bench");
+        assert!(script.contains(r#"in $("$bench" list)"#));
+        let names: Vec<_> = benches().collect();
+        assert_eq!(13, names.len(), "{names:?}");
+        let labels = script.lines().filter_map(|line| line.trim().strip_suffix(')'));
+        let exceptions: Vec<_> = labels
+            .filter(|label| !label.contains(['(', '"']))
+            .flat_map(|label| label.split(" | "))
+            .collect();
+        assert_eq!(["inspect", "paper", "kernel", "loss", "subscribers", "vm"], *exceptions);
+        assert!(
+            exceptions.iter().all(|&name| names.iter().any(|bench| bench == name)),
+            "{exceptions:?}"
+        );
+    }
 }

@@ -7,7 +7,7 @@ use sluice_filter::{Field, Range, Rule, parse_classbench};
 use super::Failure;
 use super::trace_file::contents;
 use super::traces::{CLIENTS, SERVERS, SERVICE, client, server};
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 
 /// Rules with a name.
 pub struct Set {

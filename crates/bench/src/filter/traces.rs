@@ -2,7 +2,7 @@
 
 use sluice_filter::{Field, Header, Range, Rule};
 
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 
 /// P1's clients.
 pub const CLIENTS: u32 = 50;

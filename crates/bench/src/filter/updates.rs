@@ -14,7 +14,7 @@ use super::sets::Set;
 use super::timing::{self, BATCH};
 use super::traces::Traffic;
 use super::{Failure, row_of};
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 use crate::rows::Run;
 
 /// Changes a second.

@@ -88,24 +88,7 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nat_path::flows::Random;
-
-    #[test]
-    fn bucket_holds_the_values_up_to_its_largest() {
-        let mut last = 0;
-        for value in (0..100_000)
-            .chain((17..64).map(|power| 1u64 << power))
-            .chain([u64::MAX])
-        {
-            let place = bucket(value);
-            assert!(place >= last, "{value}");
-            assert!(
-                largest(place) >= value && (place == 0 || largest(place - 1) < value),
-                "{value}"
-            );
-            last = place;
-        }
-    }
+    use crate::rig::frames::Random;
 
     #[test]
     fn percentiles_are_those_of_sorted_values() {
@@ -127,10 +110,5 @@ mod tests {
             }
             assert_eq!(values.last(), Some(&histogram.most()));
         }
-    }
-
-    #[test]
-    fn percentile_of_nothing_is_zero() {
-        assert_eq!(0, Histogram::default().percentile(0.99));
     }
 }

@@ -68,7 +68,6 @@ pub struct GeneratorArguments {
 /// Flows of one generator among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own {
-    /// The first.
     pub from: u32,
     /// From one to the next.
     pub step: u32,
@@ -348,48 +347,6 @@ fn say(line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn task_is_read_from_a_line() {
-        assert_eq!(Some(Task::Open { flows: 8000, rate: 9 }), Task::parse("open 8000 9"));
-        let own = Own {
-            from: 1,
-            step: 2,
-            count: 10,
-        };
-        let established = |burst| Some(Task::Established { own, rate: 7, burst });
-        assert_eq!(established(BURST_SIZE), Task::parse("established 1 2 10 7\n"));
-        assert_eq!(established(1), Task::parse("established 1 2 10 7 1"));
-        assert_eq!(established(BURST_SIZE), Task::parse("established 1 2 10 7 1000"));
-        assert_eq!(Some(Task::Bytes(1_518)), Task::parse("bytes 1518"));
-        let new = Task::New {
-            from: 1,
-            count: 2,
-            rate: 0,
-        };
-        assert_eq!(Some(new), Task::parse("new 1 2 0"));
-        assert_eq!(Some(Task::Nothing), Task::parse("stop"));
-        assert_eq!(
-            (Some(Task::Learn), Some(Task::Known)),
-            (Task::parse("learn"), Task::parse("known"))
-        );
-    }
-
-    #[test]
-    fn task_that_is_none_is_refused() {
-        for line in [
-            "",
-            "open 1",
-            "open x 1",
-            "established 0 1 0 1",
-            "established 0 1 9 1 0",
-            "bytes",
-            "new 1 2",
-            "dance 3",
-        ] {
-            assert_eq!(None, Task::parse(line), "{line}");
-        }
-    }
 
     #[test]
     fn flows_of_generators_are_all_flows_and_each_of_one() {

@@ -5,10 +5,11 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::command::{CommandError, feed, run};
+use super::command::{feed, run};
 use super::frame::SERVER_PORT;
 use super::machine::{Cores, Packets, packets};
 use super::traffic::{Direction, Receiver};
+use crate::rows::Failure;
 
 /// Namespace of the generator.
 pub const GENERATOR: &str = "slb-generator";
@@ -65,7 +66,6 @@ pub fn mac_text(mac: [u8; 6]) -> String {
 /// The hosts and their wires; they go when it is dropped.
 #[derive(Debug)]
 pub struct Topology {
-    /// Who works where.
     pub cores: Cores,
     /// Processes in the generator's namespace and the sink's, by which their counters are read.
     ends: [Child; 2],
@@ -73,7 +73,7 @@ pub struct Topology {
 
 impl Topology {
     /// Make the namespaces and wires.
-    pub fn build(cores: Cores, receiver: Receiver) -> Result<Self, CommandError> {
+    pub fn build(cores: Cores, receiver: Receiver) -> Result<Self, Failure> {
         let topology = Self::hosts(cores, &[GENERATOR, GATEWAY, SINK])?;
         wire(
             (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
@@ -90,7 +90,7 @@ impl Topology {
     }
 
     /// Generator and sink at two taps that a guest has opened, of the names of their interfaces.
-    pub fn at_taps(cores: Cores) -> Result<Self, CommandError> {
+    pub fn at_taps(cores: Cores) -> Result<Self, Failure> {
         let topology = Self::hosts(cores, &[GENERATOR, SINK])?;
         for (host, interface, mac) in [
             (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
@@ -104,17 +104,14 @@ impl Topology {
         Ok(topology)
     }
 
-    fn hosts(cores: Cores, hosts: &[&str]) -> Result<Self, CommandError> {
+    fn hosts(cores: Cores, hosts: &[&str]) -> Result<Self, Failure> {
         let stay = |host| {
             Command::new("ip")
                 .args(["netns", "exec", host, "sleep", "infinity"])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .spawn()
-                .map_err(|source| CommandError::Missing {
-                    line: "ip netns exec".into(),
-                    source,
-                })
+                .map_err(crate::daemon::of::<std::io::Error>("ip netns exec"))
         };
         for host in hosts {
             run(&format!("ip netns add {host}"))?;
@@ -131,7 +128,7 @@ impl Topology {
 
     /// Let both ends drop at ingress, and count what they look at: the sink on `translated` what carries a source of the pool,
     /// on `plain` what carries an inside host's; the generator on `returned` what the server sent to inside hosts.
-    fn count(&self) -> Result<(), CommandError> {
+    fn count(&self) -> Result<(), Failure> {
         for (host, interface, counters) in [
             (SINK, SINK_INTERFACE, ["translated", "plain"].as_slice()),
             (GENERATOR, GENERATOR_INTERFACE, &["returned"]),
@@ -155,7 +152,7 @@ impl Topology {
 
     /// Whether both ends look at what their packets carry, and count it, or drop them unseen: looking takes more of the
     /// traffic's core than sending does.
-    pub fn look(&self, look: bool) -> Result<(), CommandError> {
+    pub fn look(&self, look: bool) -> Result<(), Failure> {
         let server = format!("ip daddr {SERVER} udp dport {SERVER_PORT}");
         let of_sink = [
             format!(
@@ -192,7 +189,7 @@ impl Topology {
     }
 
     /// What has arrived: at the sink from the pool's addresses and from inside hosts' own, at the generator from the server.
-    pub fn arrived(&self) -> Result<Arrived, CommandError> {
+    pub fn arrived(&self) -> Result<Arrived, Failure> {
         let list = |host| run(&format!("ip netns exec {host} nft -j list counters"));
         Ok(Arrived {
             returned: Arrived::parse(&list(GENERATOR)?).returned,
@@ -216,11 +213,9 @@ impl Drop for Topology {
 /// Packets at either end, by where they come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// From the pool.
     pub translated: u64,
     /// From inside hosts' own addresses.
     pub plain: u64,
-    /// From the server.
     pub returned: u64,
 }
 
@@ -244,7 +239,7 @@ impl Arrived {
 type End = (&'static str, &'static str, [u8; 6]);
 
 /// A veth pair between two hosts, up, without the offloads that veth would fake.
-fn wire(left: End, right: End) -> Result<(), CommandError> {
+fn wire(left: End, right: End) -> Result<(), Failure> {
     run(&format!(
         "ip link add {} netns {} address {} type veth peer name {} netns {} address {}",
         left.1,
@@ -261,7 +256,7 @@ fn wire(left: End, right: End) -> Result<(), CommandError> {
 }
 
 /// Set an interface up, without offloads.
-fn bring_up(host: &str, interface: &str) -> Result<(), CommandError> {
+fn bring_up(host: &str, interface: &str) -> Result<(), Failure> {
     run(&format!(
         "ip netns exec {host} ethtool -K {interface} rx off tx off sg off tso off gso off gro off"
     ))?;
@@ -269,7 +264,7 @@ fn bring_up(host: &str, interface: &str) -> Result<(), CommandError> {
 }
 
 /// Let a core receive what comes in by an interface.
-pub fn steer(host: &str, interface: &str, core: usize) -> Result<(), CommandError> {
+pub fn steer(host: &str, interface: &str, core: usize) -> Result<(), Failure> {
     let file = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
     feed(&format!("ip netns exec {host} tee {file}"), &Cores::mask(core)).map(drop)
 }
@@ -277,13 +272,6 @@ pub fn steer(host: &str, interface: &str, core: usize) -> Result<(), CommandErro
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rules_have_a_network_each() {
-        assert_eq!("10.0.0.0", inside_network(0).to_string());
-        assert_eq!("10.3.231.0", inside_network(999).to_string());
-        assert_eq!("10.39.15.0", inside_network(9_999).to_string());
-    }
 
     #[test]
     fn arrived_is_read_from_a_listing_of_counters() {
@@ -297,10 +285,5 @@ mod tests {
         };
         assert_eq!(expected, Arrived::parse(listing));
         assert_eq!(Arrived::default(), Arrived::parse("nothing of the kind"));
-    }
-
-    #[test]
-    fn mac_is_written_in_hexadecimal() {
-        assert_eq!("02:00:00:00:01:01", mac_text(GENERATOR_MAC));
     }
 }

@@ -7,22 +7,7 @@ use clap::ValueEnum;
 
 use super::generator::Own;
 use super::topology::{GENERATOR, GENERATOR_INTERFACE, SINK, SINK_INTERFACE, Topology};
-
-/// Why the generator does not do as it is told.
-#[derive(Debug, thiserror::Error)]
-pub enum TrafficError {
-    /// It does not start or its pipes break.
-    #[error("the generator: {0}")]
-    Pipe(#[from] std::io::Error),
-    /// It answers something else.
-    #[error("the generator answered {answer:?}, not {expected:?}")]
-    Answer {
-        /// What it said.
-        answer: String,
-        /// What it should say.
-        expected: &'static str,
-    },
-}
+use crate::rows::Failure;
 
 /// A flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +19,6 @@ pub enum Flows {
 }
 
 impl Flows {
-    /// Its name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Established(_) => "established",
@@ -52,16 +36,6 @@ pub enum Direction {
     Down,
 }
 
-impl Direction {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Down => "down",
-        }
-    }
-}
-
 /// Where what has passed the gateway is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Receiver {
@@ -69,16 +43,6 @@ pub enum Receiver {
     Traffic,
     /// On the core of the gateway: veth receives where the sender runs, if nothing steers.
     Gateway,
-}
-
-impl Receiver {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Traffic => "traffic",
-            Self::Gateway => "gateway",
-        }
-    }
 }
 
 /// Whether flows are of subscribers' sites.
@@ -91,14 +55,6 @@ pub enum Site {
 }
 
 impl Site {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::TagsAndMac => "tags-and-mac",
-        }
-    }
-
     /// Terminals of each site.
     pub fn terminals(self) -> u32 {
         match self {
@@ -118,14 +74,6 @@ pub enum Hits {
 }
 
 impl Hits {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Last => "last",
-            Self::Uniform => "uniform",
-        }
-    }
-
     /// The first rule of those that are matched, and how many they are.
     pub fn of(self, rules: u32) -> (u32, u32) {
         match self {
@@ -157,19 +105,16 @@ pub struct Frames {
     pub bytes: usize,
     /// Which rules they match.
     pub hits: Hits,
-    /// Of so many.
     pub rules: u32,
     /// Which way they go.
     pub direction: Direction,
-    /// Whose they are.
     pub site: Site,
-    /// Sent by AF_XDP.
     pub xdp: bool,
 }
 
 impl Traffic {
     /// Start them in their namespaces.
-    pub fn start(topology: &Topology, frames: &Frames) -> Result<Self, TrafficError> {
+    pub fn start(topology: &Topology, frames: &Frames) -> Result<Self, Failure> {
         let start = |core| Generator::start(core, frames, Direction::Up);
         let inside = topology.cores.generators().into_iter().map(start);
         let mut traffic = Self {
@@ -185,7 +130,7 @@ impl Traffic {
     }
 
     /// Send one packet of each of the first flows, `rate` a second.
-    pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), TrafficError> {
+    pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), Failure> {
         let Some(first) = self.inside.first_mut() else {
             return Ok(());
         };
@@ -193,7 +138,7 @@ impl Traffic {
     }
 
     /// How many flows the server's end knows the ends of; `None` where it does not answer.
-    pub fn known(&mut self) -> Result<Option<u64>, TrafficError> {
+    pub fn known(&mut self) -> Result<Option<u64>, Failure> {
         let Some(outside) = &mut self.outside else {
             return Ok(None);
         };
@@ -201,7 +146,7 @@ impl Traffic {
     }
 
     /// Begin to send, at most `rate` packets per second all together, each generator flows of its own; 0 is no limit.
-    pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), TrafficError> {
+    pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), Failure> {
         if self.outside.is_some() {
             // Who listens inside would take time from who receives there.
             self.inside.clear();
@@ -226,7 +171,7 @@ impl Traffic {
     }
 
     /// Stop to send.
-    pub fn stop(&mut self) -> Result<(), TrafficError> {
+    pub fn stop(&mut self) -> Result<(), Failure> {
         let mut senders = self.senders();
         senders.iter_mut().try_for_each(|generator| generator.tell("stop"))?;
         let sent = senders.iter_mut().map(|generator| generator.expect("sent"));
@@ -251,7 +196,7 @@ pub struct Generator {
 
 impl Generator {
     /// Start one that sends in a direction: in the namespace of the generator, or as the server's end in that of the sink.
-    pub fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, TrafficError> {
+    pub fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, Failure> {
         let (host, interface) = match direction {
             Direction::Up => (GENERATOR, GENERATOR_INTERFACE),
             Direction::Down => (SINK, SINK_INTERFACE),
@@ -290,7 +235,7 @@ impl Generator {
     }
 
     /// Tell it a line.
-    pub fn tell(&mut self, line: &str) -> Result<(), TrafficError> {
+    pub fn tell(&mut self, line: &str) -> Result<(), Failure> {
         let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         let input = self.input.as_mut().ok_or_else(closed)?;
         writeln!(input, "{line}")?;
@@ -298,20 +243,20 @@ impl Generator {
     }
 
     /// Tell it a line, and take the number of its answer, which begins with a word.
-    pub fn ask(&mut self, line: &str, expected: &'static str) -> Result<u64, TrafficError> {
+    pub fn ask(&mut self, line: &str, expected: &'static str) -> Result<u64, Failure> {
         self.tell(line)?;
         let answer = self.expect(expected)?;
         let number = answer.rsplit(' ').next().and_then(|count| count.parse().ok());
-        number.ok_or(TrafficError::Answer { answer, expected })
+        number.ok_or_else(|| unexpected(&answer, expected))
     }
 
     /// The next answer, which begins with a word; DPDK's own lines before it are passed over.
-    pub fn expect(&mut self, expected: &'static str) -> Result<String, TrafficError> {
+    pub fn expect(&mut self, expected: &'static str) -> Result<String, Failure> {
         let mut answer = String::new();
         loop {
             let mut line = String::new();
             if self.output.read_line(&mut line)? == 0 {
-                return Err(TrafficError::Answer { answer, expected });
+                return Err(unexpected(&answer, expected));
             }
             if line.trim().split(' ').next() == Some(expected) {
                 return Ok(line.trim().into());
@@ -321,22 +266,14 @@ impl Generator {
     }
 }
 
+fn unexpected(answer: &str, expected: &str) -> Failure {
+    format!("the generator answered {answer:?}, not {expected:?}").into()
+}
+
 impl Drop for Generator {
     fn drop(&mut self) {
         // The end of its input ends it in order.
         drop(self.input.take());
         let _ = self.child.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn last_rule_is_hit_alone_and_uniform_hits_are_of_all() {
-        assert_eq!((9_999, 1), Hits::Last.of(10_000));
-        assert_eq!((0, 10_000), Hits::Uniform.of(10_000));
-        assert_eq!(((0, 1), (0, 1)), (Hits::Last.of(0), Hits::Uniform.of(0)));
     }
 }

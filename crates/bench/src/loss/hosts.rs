@@ -15,6 +15,7 @@ use super::{Failure, LossArguments, Place};
 use crate::daemon::{Daemon, socket};
 use crate::kernel::command::run;
 use crate::kernel::machine::Cores;
+use crate::rows::Named;
 
 /// Namespaces.
 pub const CLIENT: &str = "sll-client";
@@ -64,7 +65,6 @@ impl Way {
 
 /// The hosts.
 pub struct Hosts {
-    /// Who works where.
     pub cores: Cores,
     daemon: Option<Daemon>,
     relay: Option<RelayProcess>,
@@ -129,9 +129,9 @@ impl Hosts {
 
     /// How TCP answers loss here.
     pub fn congestion(&self) -> Result<String, Failure> {
-        Ok(run(&format!(
+        run(&format!(
             "ip netns exec {CLIENT} cat /proc/sys/net/ipv4/tcp_congestion_control"
-        ))?)
+        ))
     }
 
     /// Lose so many packets of a hundred each way, and deliver the others later.
@@ -254,13 +254,13 @@ fn start(cores: &Cores, arguments: &LossArguments) -> Result<Daemon, Failure> {
         None => {
             let file = folder.join("bench.rules");
             std::fs::write(&file, RULES)?;
-            (file, "suricata")
+            (file, crate::inspect::Written::Suricata.name())
         }
     };
-    let text = configuration(cores.gateway, &signatures, dialect);
+    let text = configuration(cores.gateway, &signatures, &dialect);
     let prefix = format!("ip netns exec {GATEWAY}");
     let all = [cores.traffic, cores.gateway];
-    Ok(Daemon::start(&prefix, &all, &arguments.program(), folder, &text)?)
+    Daemon::start(&prefix, &all, &arguments.program(), folder, &text)
 }
 
 /// Wait until a packet and its answer go this way.
@@ -270,7 +270,7 @@ fn await_way(way: Way) -> Result<(), Failure> {
     loop {
         match run(&line) {
             Ok(_) => return Ok(()),
-            Err(error) if began.elapsed() > READY => return Err(error.into()),
+            Err(error) if began.elapsed() > READY => return Err(error),
             Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
     }
@@ -342,14 +342,6 @@ impl Drop for RelayProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn configuration_has_two_bridges_of_which_one_is_inspected() {
-        let text = configuration(1, Path::new("/x.rules"), "snort3");
-        assert_eq!(2, text.matches("[bridges.").count());
-        assert_eq!(4, text.matches("[interfaces.").count());
-        assert!(text.contains("interfaces = [\"left0\", \"right0\"]\nflows"), "{text}");
-    }
 
     #[test]
     fn drops_are_summed_by_their_names() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::hosts::{Hosts, Way};
 use super::{Failure, LossArguments, Part, Place, stream, transfers};
 use crate::kernel::inside::{Outside, furnish};
-use crate::rows::Row;
+use crate::rows::{Named, Row};
 
 /// Try everything that the arguments ask for.
 pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
@@ -41,7 +41,6 @@ struct Point {
     place: Place,
     /// Milliseconds, there and back.
     delay: u32,
-    /// Of a hundred.
     loss: f64,
 }
 

@@ -327,7 +327,6 @@ impl Drop for Server {
 /// What became of some transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Told {
-    /// Arrived whole.
     pub whole: f64,
     /// Arrived as something else.
     pub differ: f64,
@@ -402,13 +401,5 @@ mod tests {
     fn server_that_says_nothing_stalls_its_client() {
         let address = server(std::mem::forget);
         assert_eq!(Ended::Stalled, transfer(address, 2, Duration::from_millis(200)));
-    }
-
-    #[test]
-    fn sizes_are_within_their_range() {
-        for number in 0..100 {
-            assert!(SIZES.contains(&Content::new(number).left));
-        }
-        assert_ne!(Content::new(1).digest(), Content::new(2).digest());
     }
 }

@@ -14,14 +14,13 @@ use std::time::Instant;
 
 use sluice_table::qns::{BATCH, Key, Match, QnsReader, QnsTable, Query, Value4};
 
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 use crate::rows::{Row, Run};
 use changes::Changes;
 use linear::Linear;
 use yardstick::{Yardstick, scaled};
 
-type Failure = Box<dyn std::error::Error>;
-
+use crate::rows::Failure;
 /// Numbers of rules: those of the paper's table, and more.
 const RULES: [usize; 7] = [100, 1_000, 3_000, 5_000, 10_000, 100_000, 1_000_000];
 /// Most rules of the list that is searched from its beginning: the paper's.
@@ -43,7 +42,6 @@ pub struct NatLookupArguments {
     rules: Vec<usize>,
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &NatLookupArguments) -> Result<(), Failure> {
     let runs = if run.quick { 5 } else { 9 };
     let sizes = match arguments.rules.as_slice() {
@@ -187,9 +185,7 @@ fn chase(bytes: usize, random: &mut Random) -> f64 {
     const WORDS: usize = 8;
     let lines = bytes / 64;
     let mut order: Vec<u32> = (0..lines as u32).collect();
-    for last in (1..lines).rev() {
-        order.swap(last, random.below(last as u64 + 1) as usize);
-    }
+    random.shuffle(&mut order);
     let mut words = vec![0u64; lines * WORDS];
     for (from, to) in order.iter().zip(order.iter().cycle().skip(1)) {
         words[*from as usize * WORDS] = u64::from(*to) * WORDS as u64;

@@ -4,7 +4,7 @@ use sluice_dpdk::tsc;
 use sluice_engine::packet::counters::CycleStage;
 use sluice_engine::placement::{Costs, HandOver, Part, Placement};
 
-use super::lane::Done;
+use super::rig::Done;
 use super::scenario::{HAND_OVER, Scenario};
 use super::{Bench, Failure};
 
@@ -13,9 +13,7 @@ use super::{Bench, Failure};
 pub struct Alone {
     /// In the order of [`Part::ALL`](sluice_engine::placement::Part::ALL): the source is part of receive, the sink of transmit.
     pub parts: [f64; 4],
-    /// Of receive.
     pub source: f64,
-    /// Of transmit.
     pub sink: f64,
 }
 

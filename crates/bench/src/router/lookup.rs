@@ -12,7 +12,7 @@ use sluice_table::prefix::{self, PrefixReader, PrefixTable, Quiescence};
 
 use super::internet::{address_of, routes};
 use super::{Failure, SEED};
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 use crate::rows::{Row, Run};
 
 /// Addresses that are looked up in turn: more than caches keep the ways of.
@@ -22,7 +22,6 @@ pub const BATCH: usize = 64;
 
 /// A full table of a family, and addresses of its routes. One route alone is the default route.
 pub struct Filled<A> {
-    /// The table.
     pub table: PrefixTable<A>,
     /// Its readers' marks: one.
     pub quiescence: Arc<Quiescence>,

@@ -16,16 +16,15 @@ use sluice_daemon::subscribers::Site;
 use sluice_daemon::subscribers::agent::{Agent, Output, Settings};
 use sluice_daemon::subscribers::leases::{Format, Now, Source};
 use sluice_nat::Secret;
-use sluice_nat::sites::{SiteWriter, Terminal, context};
+use sluice_nat::sites::SiteWriter;
 use sluice_wire::Mac;
-use sluice_wire::vlan::Tag;
 
 use super::ends::wires;
 use super::operator::Operator;
 use super::site::{KEA_HEADER, kea_line, terminal_address, virtual_macs};
 use super::world::World;
 use super::{Failure, Figures, Size};
-use crate::homes::{tags, terminal_mac};
+use crate::rig::sites::terminal;
 
 /// Figures of its rows: all memory, and by site; of that the engine's table with who writes it, the DHCP client, the lease
 /// file's leases; and how long the file takes to be read.
@@ -98,15 +97,8 @@ fn keeper(size: &Size, macs: &[Mac]) -> Result<SiteWriter, Failure> {
     for (site, mac) in (0..).zip(macs) {
         keeper.set_site(site, Some(*mac), None)?;
         keeper.set_public(site, 0, Some(u32::from(PUBLIC) + site))?;
-        let (service, customer) = tags(site);
-        for terminal in site * size.terminals..(site + 1) * size.terminals {
-            keeper.add_terminal(&Terminal {
-                context: context(site, 0, false),
-                address: terminal_address(terminal).into(),
-                mac: terminal_mac(terminal),
-                interface: 0,
-                tags: [Some(Tag::service(service)), Some(Tag::vlan(customer))],
-            })?;
+        for number in site * size.terminals..(site + 1) * size.terminals {
+            keeper.add_terminal(&terminal(site, number, terminal_address(number).into()))?;
         }
     }
     Ok(keeper)

@@ -23,10 +23,9 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::kernel::machine::is_root;
-use crate::rows::{Row, Run};
+use crate::rows::{Named, Row, Run};
 
-type Failure = Box<dyn std::error::Error>;
-
+use crate::rows::Failure;
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
@@ -47,15 +46,6 @@ pub enum By {
     Daemon,
 }
 
-impl By {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Parts => "parts",
-            Self::Daemon => "daemon",
-        }
-    }
-}
-
 /// Everything that is measured.
 const ALL: [(Part, By); 5] = [
     (Part::Capacity, By::Parts),
@@ -66,15 +56,6 @@ const ALL: [(Part, By); 5] = [
 ];
 
 impl Part {
-    /// Its name in rows.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Capacity => "capacity",
-            Self::LeaseToMapping => "lease-to-mapping",
-            Self::PublicLeases => "public-leases",
-        }
-    }
-
     /// Sites where nothing is said.
     fn sites(self, quick: bool) -> u32 {
         match (self, quick) {
@@ -134,7 +115,6 @@ pub struct Size {
     terminals: u32,
     /// DHCP messages a second towards the operator.
     rate: u32,
-    /// The program `sluice`.
     program: Option<PathBuf>,
 }
 
@@ -199,7 +179,7 @@ fn command((part, by): (Part, By), size: &Size) -> Result<Command, Failure> {
             command
         }
     };
-    command.args(["subscribers", "--inside", part.name(), "--by", by.name()]);
+    command.args(["subscribers", "--inside", &part.name(), "--by", &by.name()]);
     for (name, value) in [
         ("--sites", size.sites),
         ("--terminals", size.terminals),
@@ -240,7 +220,6 @@ fn row((part, by): (Part, By), size: &Size, runs: &[BTreeMap<String, f64>]) -> R
     })
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &SubscribersArguments) -> Result<(), Failure> {
     let wanted = |(part, by): &(Part, By)| {
         (arguments.only.is_empty() || arguments.only.contains(part))
@@ -276,45 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_those_of_the_aims_where_nothing_is_said() {
-        let all = parsed(&[]);
-        let of = |part, quick| all.size(part, quick);
-        assert_eq!(
-            (100_000, 4),
-            (of(Part::Capacity, false).sites, of(Part::Capacity, false).terminals)
-        );
-        assert_eq!(10_000, of(Part::PublicLeases, false).sites);
-        assert!(of(Part::PublicLeases, true).sites < 10_000);
-        let some = parsed(&["--sites", "7", "--terminals", "2", "--runs", "3"]);
-        assert_eq!((7, 3), (some.size(Part::Capacity, true).sites, some.runs(true)));
-        assert!(Line::try_parse_from(["subscribers", "--sites", "200000"]).is_err());
-        assert_eq!(1_000, of(Part::LeaseToMapping, false).sites);
-    }
-
-    #[test]
     fn command_of_a_run_is_understood() {
         let size = parsed(&["--sites", "7", "--sluice", "x"]).size(Part::Capacity, false);
         for what in ALL {
             let command = command(what, &size).expect("the path of this program");
             let words: Vec<_> = command.get_args().filter_map(|word| word.to_str()).collect();
             let from = words.iter().position(|&word| word == "subscribers").expect("the bench");
-            let line = ["sluice-bench"].iter().chain(&words[from..]);
+            let line = ["sluice-bench"].into_iter().chain(words[from..].iter().copied());
             assert!(crate::understands(line), "{words:?}");
-        }
-    }
-
-    #[test]
-    fn row_has_the_keys_and_figures_of_its_part() {
-        let size = parsed(&["--sites", "9"]).size(Part::Capacity, false);
-        for what in ALL {
-            let names = figures(what.0, what.1);
-            let run = |value: f64| names.iter().map(|name| (name.to_string(), value)).collect();
-            let row = row(what, &size, &[run(1.0), run(3.0), run(2.0)]);
-            let keys = ["case", "by", "sites", "terminals"].map(|key| row.text_of(key));
-            assert_eq!([what.0.name(), what.1.name(), "9", "4"].map(str::to_owned), keys);
-            for name in names {
-                assert_eq!(Some(2.0), row.median(name), "{name}");
-            }
         }
     }
 }

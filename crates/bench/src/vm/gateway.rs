@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use super::card::{ADDRESSES, Card};
 use super::guest::{Clock, Guest};
-use super::shell::{LIMIT, ShellError};
+use super::shell::LIMIT;
 use crate::kernel::gateway::linux;
 use crate::kernel::gateway::sluice::{Place, configuration_at};
 use crate::kernel::topology::{INSIDE, INSIDE_NETWORKS, OUTSIDE};
+use crate::rows::Failure;
 
 /// A gateway to be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Case {
     /// Linux forwards.
     LinuxForward,
@@ -26,31 +27,6 @@ pub enum Case {
 }
 
 impl Case {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::LinuxForward,
-        Self::SluiceForward,
-        Self::Iptables,
-        Self::Nftables,
-        Self::Sluice,
-    ];
-
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LinuxForward => "linux-forward",
-            Self::SluiceForward => "sluice-forward",
-            Self::Iptables => "iptables",
-            Self::Nftables => "nftables",
-            Self::Sluice => "sluice",
-        }
-    }
-
-    /// The case of a name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|case| case.name() == name)
-    }
-
     /// Does it have rules and translate?
     pub fn translates(self) -> bool {
         !matches!(self, Self::LinuxForward | Self::SluiceForward)
@@ -69,17 +45,6 @@ impl Case {
     }
 }
 
-/// Why a gateway does not run.
-#[derive(Debug, thiserror::Error)]
-pub enum GatewayError {
-    /// A command of the guest.
-    #[error(transparent)]
-    Shell(#[from] ShellError),
-    /// Sluice.
-    #[error("sluice does not run in the guest: {0}")]
-    Sluice(String),
-}
-
 /// Where Sluice's files are in the guest.
 const FOLDER: &str = "/run/lab";
 
@@ -94,14 +59,7 @@ const FILTERS: &str =
 const SESSIONS: u32 = 65_536;
 
 /// Start a case with so many source-NAT rules; `more` is run in the guest where Linux is set up, after everything else.
-pub fn start(
-    guest: &mut Guest,
-    case: Case,
-    rules: u32,
-    card: Card,
-    clock: Clock,
-    more: &str,
-) -> Result<(), GatewayError> {
+pub fn start(guest: &mut Guest, case: Case, rules: u32, card: Card, clock: Clock, more: &str) -> Result<(), Failure> {
     match case.is_sluice() {
         true => start_sluice(guest, if case.translates() { rules } else { 0 }, clock),
         false => start_linux(guest, case, rules, card, more),
@@ -109,7 +67,7 @@ pub fn start(
 }
 
 /// End it.
-pub fn stop(guest: &mut Guest, case: Case) -> Result<(), GatewayError> {
+pub fn stop(guest: &mut Guest, case: Case) -> Result<(), Failure> {
     if case.is_sluice() {
         guest.run(&format!(
             "read pid <{FOLDER}/pid; kill -TERM $pid; while kill -0 $pid 2>/dev/null; do usleep 20000; done"
@@ -126,7 +84,7 @@ pub fn stop(guest: &mut Guest, case: Case) -> Result<(), GatewayError> {
     Ok(())
 }
 
-fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str) -> Result<(), GatewayError> {
+fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str) -> Result<(), Failure> {
     guest.run(&card.to_linux([INSIDE, OUTSIDE]))?;
     let addresses = linux::addresses().map(|line| format!("ip {line}\n")).concat();
     guest.run(&format!(
@@ -158,7 +116,7 @@ fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str
     Ok(())
 }
 
-fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), GatewayError> {
+fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Failure> {
     let idle = match clock {
         Clock::Time => "",
         // A worker that polls would execute its loop all the time, whatever comes.
@@ -196,25 +154,10 @@ fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Gatew
         }
         if began.elapsed() > START {
             let log = guest.run(&format!("tail -n 5 {FOLDER}/log"))?;
-            return Err(GatewayError::Sluice(format!(
-                "no routes within {START:?}: {routes}; {log}"
-            )));
+            return Err(
+                format!("sluice does not run in the guest: no routes within {START:?}: {routes}; {log}").into(),
+            );
         }
         std::thread::sleep(Duration::from_millis(200));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn case_is_found_by_its_name_and_held_against_linux() {
-        Case::ALL
-            .into_iter()
-            .for_each(|case| assert_eq!(Some(case), Case::named(case.name())));
-        assert_eq!(None, Case::named("generator"));
-        assert_eq!(Case::Iptables, Case::Sluice.beside());
-        assert_eq!(Case::LinuxForward, Case::SluiceForward.beside());
     }
 }

@@ -1,13 +1,12 @@
 //! Rounds: every case once in each, in an order drawn anew, and rows of what came out of all of them.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::card::Card;
 use super::gateway::Case;
 use super::guest::Clock;
 use super::trial::Way;
-use crate::rows::Row;
+use crate::rows::{Named, Row};
 
 /// What a row is of, within a card and a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +19,6 @@ pub struct Key {
     pub rules: u32,
     /// Packets at once, where instructions are counted; else 0.
     pub burst: u32,
-    /// The gateway.
     pub case: Case,
 }
 
@@ -115,29 +113,6 @@ impl Rounds {
     }
 }
 
-/// Orders that are drawn.
-#[derive(Debug)]
-pub struct Lot(u64);
-
-impl Lot {
-    /// Drawn from the time.
-    pub fn of_time() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self(since.as_nanos() as u64 | 1)
-    }
-
-    /// Shuffle (Fisher-Yates): every order is equally likely.
-    pub fn shuffle<T>(&mut self, things: &mut [T]) {
-        for count in (2..=things.len()).rev() {
-            // xorshift64
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            things.swap(count - 1, (self.0 % count as u64) as usize);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,16 +162,5 @@ mod tests {
         rounds.take(key(Case::Iptables), 0, vec![("instructions_per_packet", 5_000.0)]);
         let times: Vec<_> = rounds.rows().filter_map(|row| row.median("times_iptables")).collect();
         assert_eq!(vec![1.0, 10.0], times, "iptables, sluice");
-    }
-
-    #[test]
-    fn order_is_another_and_of_the_same() {
-        let (mut lot, mut seen) = (Lot(7), std::collections::BTreeSet::new());
-        for _ in 0..200 {
-            let mut order = [0, 1, 2];
-            lot.shuffle(&mut order);
-            seen.insert(order);
-        }
-        assert_eq!(6, seen.len(), "all orders come");
     }
 }

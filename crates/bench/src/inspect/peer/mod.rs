@@ -17,7 +17,7 @@ use etherparse::PacketBuilder;
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
 
 use super::{Failure, InspectArguments};
-use crate::rows::{Row, Run};
+use crate::rows::{Named, Row, Run};
 use alerts::{Alert, alerts};
 use mix::Mix;
 
@@ -50,7 +50,6 @@ const VARIABLES: [(&str, &str); 17] = [
 /// Another inspector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its program.
     program: PathBuf,
 }
 
@@ -72,7 +71,7 @@ struct Bench<'a> {
     peer: &'a Peer,
     own: PathBuf,
     signatures: &'a Path,
-    dialect: &'static str,
+    dialect: String,
 }
 
 /// What a run took, and what it found.
@@ -190,7 +189,7 @@ impl Bench<'_> {
             "--rules",
             &rules,
             "--dialect",
-            self.dialect,
+            &self.dialect,
             "--json",
         ];
         arguments.extend(variables.iter().map(String::as_str));
@@ -265,7 +264,6 @@ fn measure(bench: &Bench<'_>, case: &str, capture: &Path, rounds: usize) -> Resu
         .figure("over_suricata", &ratios))
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &InspectArguments, peer: &Peer) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path();
@@ -284,7 +282,7 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments, peer: &Peer) -> Resu
     for mix in [Mix::Http, Mix::Tls] {
         let capture = folder.join(mix.name());
         mix::write(&capture, mix, CONNECTIONS[usize::from(run.quick)])?;
-        (run.row)(measure(&bench, mix.name(), &capture, rounds)?);
+        (run.row)(measure(&bench, &mix.name(), &capture, rounds)?);
     }
     for capture in &arguments.captures {
         let name = capture.file_name().unwrap_or_default().to_string_lossy();
@@ -296,17 +294,6 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments, peer: &Peer) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn peer_is_named_with_its_program() {
-        let peer = Peer {
-            program: "/opt/bin/suricata".into(),
-        };
-        assert_eq!(Ok(peer), "suricata=/opt/bin/suricata".parse());
-        for wrong in ["suricata", "suricata=", "zeek=/usr/bin/zeek"] {
-            assert!(wrong.parse::<Peer>().is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn processor_time_is_that_of_the_children() {

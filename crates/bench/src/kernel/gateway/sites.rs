@@ -7,11 +7,11 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::GatewayError;
 use super::sluice::{FOLDER, Process, configuration};
 use crate::kernel::frame::HOSTS;
 use crate::kernel::topology::{INSIDE_ADDRESS, SINK, SINK_ADDRESS, SINK_INTERFACE, SITES, Topology};
 use crate::kernel::traffic::Hits;
+use crate::rows::Failure;
 use crate::subscribers::kea::{Kea, Operator};
 use crate::subscribers::public_leases::with_addresses;
 use crate::subscribers::site::{KEA_HEADER, kea_line};
@@ -20,8 +20,8 @@ use crate::subscribers::site::{KEA_HEADER, kea_line};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Start it, and wait until all sites have addresses.
-pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Process, GatewayError> {
-    let failed = |error: Box<dyn std::error::Error>| GatewayError::Sites(error.to_string());
+pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Process, Failure> {
+    let failed = |error: Failure| Failure::from(format!("sites are not served: {error}"));
     let network = network(rules);
     let leases = Path::new(FOLDER).join("kea-leases4.csv");
     let written = fs::create_dir_all(FOLDER).and_then(|()| fs::write(&leases, lines(network, terminals)));
@@ -50,9 +50,7 @@ pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) ->
         }
         if began.elapsed() > PATIENCE {
             let words = process.daemon().last_words();
-            return Err(GatewayError::Sites(format!(
-                "{served} of {sites} have an address; {words}"
-            )));
+            return Err(failed(format!("{served} of {sites} have an address; {words}").into()));
         }
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -105,31 +103,4 @@ prefixes = ["{}"]
         SITES[0],
     );
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sites_stand_beside_the_rules_and_have_a_gateway_in_the_terminals_network() {
-        let text = with_sites(&configuration(1_000, 1), network(1_000), 4, Path::new("/leases"));
-        assert!(
-            text.contains("addresses = [\"10.3.231.254/24\", \"192.168.0.1/24\"]"),
-            "{text}"
-        );
-        assert!(text.contains("tags = \"100.1-63\""));
-        assert_eq!(1_000, text.matches("[[nat.source]]").count());
-    }
-
-    #[test]
-    fn lease_file_has_all_terminals() {
-        let text = lines(network(1), 4);
-        assert_eq!(1 + HOSTS as usize, text.lines().count());
-        assert!(
-            text.lines()
-                .nth(250)
-                .is_some_and(|line| line.starts_with("10.0.0.250,06:00:00:00:00:f9,"))
-        );
-    }
 }

@@ -18,15 +18,14 @@ use sluice_engine::control::plane::ControlPlane;
 use sluice_route::feed::fpm::Frames;
 use sluice_route::feed::{Feed, Links, MAIN_TABLE, Teller};
 use sluice_route::rib::Origin;
-use sluice_route::{Address, Prefix, Route, Via};
+use sluice_route::{Address, Prefix};
 
-use super::internet::{address_of, routes};
-use super::lookup::number4;
-use super::{Failure, SEED};
-use crate::nat_path::flows::{ROUTER_MAC, Random};
-use crate::nat_path::rig::{self, Gateway, Job};
-use crate::nat_path::rules::{self, Style};
-use crate::rows::{Row, Run};
+use super::forward::{destinations, plane};
+use super::internet::routes;
+use crate::rig::frames::{ROUTER_MAC, Random, SEED};
+use crate::rig::gateway::Gateway;
+use crate::rig::policy::{Job, Style, memory, neighbours, policy, route, route_set};
+use crate::rows::{Failure, Row, Run};
 use lane::{Lane, PROBE, Sight};
 
 /// Bytes read at a time, and routes swept at a time, as the control thread does it.
@@ -36,8 +35,6 @@ const SLICE: usize = 2_000;
 const COLLECT: Duration = Duration::from_millis(100);
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Addresses that packets are drawn of.
-const DESTINATIONS: usize = 1 << 20;
 
 /// What a connection has brought until now.
 #[derive(Clone, Copy, Debug)]
@@ -262,27 +259,20 @@ pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs
         .filter(|prefix| !prefix.contains(Address::V4(PROBE)))
         .take(count)
         .collect();
-    let destinations = (0..DESTINATIONS).map(|_| {
-        let prefix = prefixes[random.below(prefixes.len() as u64) as usize];
-        number4(address_of(prefix, &mut random))
-    });
-    let destinations: Arc<[u32]> = destinations.collect();
+    let drawn = destinations(&prefixes, &mut random).into_iter();
+    let destinations: Arc<[u32]> = drawn.map(|(_, destination)| destination).collect();
     let table = stream::table(&prefixes);
-    let (source, devices, hand) = rig::join(eal, number)?;
-    let [inside, _] = rules::neighbours(Job::Forward)?;
+    let [(_, inside, _), _] = neighbours(Job::Forward)?;
     // What has no route goes back where it came from, and is seen there.
-    let via = Via::Gateway {
-        address: inside,
-        interface: None,
-    };
-    let default = Route::new(Prefix::new(Address::V4(0), 0), via);
-    let plane = rig::plane_with(Job::Forward, Style::SESSIONS, 16, false, &[default])?;
-    let memory = Box::leak(Box::new(rig::memory(&plane)?));
-    let mut gateway = Gateway::new(Job::Forward, plane, hand, memory)?;
+    let policy = policy(Job::Forward, Style::SESSIONS, 0)?;
+    let routes = route_set(&policy, &[route(Address::V4(0), 0, inside)])?;
+    let plane = plane(policy, &[routes])?;
+    let memory = Box::leak(Box::new(memory(&plane)?));
+    let mut gateway = Gateway::new(eal, number, Job::Forward, plane, memory)?;
     for gateway_of in 0..stream::NEXT_HOPS {
-        gateway.know(1, Address::V4(stream::GATEWAY + gateway_of), ROUTER_MAC)?;
+        gateway.know((1, Address::V4(stream::GATEWAY + gateway_of), ROUTER_MAC))?;
     }
-    let (plane, rounds) = gateway.apart();
+    let (plane, rounds, source, devices) = gateway.apart();
     let sight = Arc::new(Sight::default());
     let lane = Lane {
         source,

@@ -45,7 +45,6 @@ impl Shape {
 
 /// The gateway.
 pub struct Gateway {
-    /// Its control side.
     pub plane: ControlPlane,
     worker: Worker<'static>,
     desk: WorkerHandle,

@@ -36,7 +36,6 @@ pub enum Sends {
 pub struct Host {
     /// The port that it sends to.
     pub port: usize,
-    /// When it sends.
     pub sends: Sends,
     /// Frames that it sends in turn.
     pub frames: Vec<Vec<u8>>,
@@ -49,7 +48,6 @@ pub struct Tally {
     pub packets: u64,
     /// Not received in time.
     pub missed: u64,
-    /// Let through.
     pub passed: u64,
     /// Cycles from one end to the other.
     pub latency: Histogram,

@@ -114,9 +114,7 @@ fn row_of(case: &str, device: Device, wait: Wait, seen: &[Seen]) -> Row {
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Rows of `receive`.
     pub receive: bool,
-    /// Rows of `transmit`.
     pub transmit: bool,
 }
 

@@ -21,7 +21,6 @@ pub enum Device {
 }
 
 impl Device {
-    /// Its name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Virtio => "virtio-user",

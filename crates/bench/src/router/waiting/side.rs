@@ -13,7 +13,7 @@ use sluice_dpdk::{DpdkIo, tsc};
 use sluice_engine::packet::io::{BURST_SIZE, BufferIndex, PacketIo, Packets};
 use sluice_wire::Checksums;
 
-use crate::nat_path::flows::{FRAME, Hosts, data, write};
+use crate::rig::frames::{Frame, Hosts, SHORTEST, data};
 use crate::router::Failure;
 
 /// What a side does.
@@ -55,7 +55,6 @@ impl Shared {
 pub struct Counts {
     /// Frames sent or received.
     pub packets: u64,
-    /// Rounds.
     pub rounds: u64,
     /// Of these, such without a frame.
     pub quiet: u64,
@@ -137,14 +136,14 @@ struct Loop<'s> {
     io: DpdkIo,
     idle: Idle,
     shared: &'s Shared,
-    frame: [u8; FRAME],
+    frame: [u8; SHORTEST],
     next: f64,
 }
 
 impl<'s> Loop<'s> {
     fn new(io: DpdkIo, idle: Idle, shared: &'s Shared) -> Self {
-        let mut frame = [0; FRAME];
-        write(&mut frame, &data(Hosts::Sixteen, 1, None));
+        let mut frame = [0; SHORTEST];
+        data(Hosts::Sixteen, 1, None).write(&mut frame);
         Self {
             io,
             idle,
@@ -198,7 +197,7 @@ impl<'s> Loop<'s> {
             let mut lent = Packets::new();
             self.io.packets(&mut lent);
             for packet in lent.iter_mut().take(made) {
-                packet.set_len(FRAME);
+                packet.set_len(SHORTEST);
                 packet.set_checksums(Checksums::Vouched);
                 packet.bytes_mut().copy_from_slice(&self.frame);
             }
