@@ -3,16 +3,14 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::kernel::command::run;
+use crate::process::{await_some, end};
 use crate::rows::Failure;
 
 /// Longest time to its start.
 const START: Duration = Duration::from_secs(60);
-
-/// Longest time to its end, before it is killed.
-const END: Duration = Duration::from_secs(10);
 
 /// An error of a file or process, with which it is.
 pub fn of<E: std::fmt::Display>(what: impl ToString) -> impl FnOnce(E) -> Failure {
@@ -82,36 +80,27 @@ impl Daemon {
     }
 
     fn wait(&mut self) -> Result<(), Failure> {
-        let began = Instant::now();
-        loop {
+        let mut error = String::new();
+        let answers = await_some(START, || {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(format!("sluice does not run: {status}: {}", self.last_words()).into());
             }
-            match self.show("cores") {
-                Ok(_) => return Ok(()),
-                Err(error) if began.elapsed() > START => {
-                    return Err(format!("sluice does not run: {error}; {}", self.last_words()).into());
-                }
-                Err(_) => std::thread::sleep(Duration::from_millis(50)),
-            }
-        }
+            let shown = self.show("cores");
+            Ok(shown.map_err(|of| error = of.to_string()).ok())
+        })?;
+        answers.ok_or_else(|| format!("sluice does not run: {error}; {}", self.last_words()))?;
+        Ok(())
     }
 
     /// Wait until it routes to a network: a link counts as down for a moment after the start, and its routes come with it.
     pub fn await_route(&self, network: &str) -> Result<(), Failure> {
-        let began = Instant::now();
         let wanted = format!("\"to\":\"{network}\"");
-        loop {
-            match self.show("routes") {
-                Ok(routes) if routes.contains(&wanted) => return Ok(()),
-                Ok(_) if began.elapsed() > START => {
-                    let words = self.last_words();
-                    return Err(format!("sluice does not run: no route to {network}; {words}").into());
-                }
-                Ok(_) => std::thread::sleep(Duration::from_millis(50)),
-                Err(error) => return Err(format!("sluice does not run: {error}").into()),
-            }
-        }
+        let failed = |error: &dyn std::fmt::Display| format!("sluice does not run: {error}");
+        let routes = await_some(START, || {
+            let routes = self.show("routes").map_err(|error| failed(&error))?;
+            Ok(routes.contains(&wanted).then_some(()))
+        })?;
+        Ok(routes.ok_or_else(|| failed(&format!("no route to {network}; {}", self.last_words())))?)
     }
 
     /// What `sluice show WHAT --json` says.
@@ -140,14 +129,6 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = run(&format!("kill -TERM {}", self.child.id()));
-        let began = Instant::now();
-        while began.elapsed() < END {
-            if let Ok(Some(_)) = self.child.try_wait() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
 }

@@ -16,7 +16,7 @@
 //! | `known` | `known N`, when it knows where N flows come from |
 //! | `established FROM STEP COUNT RATE` | none; sends as above, to ends of known flows, or to such as nobody has where none is known |
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::net::Ipv4Addr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
@@ -32,6 +32,7 @@ use super::pace::Pace;
 use super::peers::Peers;
 use super::topology::{INSIDE_MAC, OUTSIDE_MAC};
 use super::traffic::Direction;
+use crate::process::answer;
 
 /// What the generator needs to know at its start.
 #[derive(Args, Clone, Debug)]
@@ -211,13 +212,13 @@ impl Generator {
             };
             match next {
                 Ok(Task::Nothing) => {
-                    say(&format!("sent {}", self.sent));
+                    answer(format!("sent {}", self.sent));
                     task = Task::Nothing;
                 }
                 Ok(Task::Known) => {
                     // What has come until now counts.
                     while self.learn() > 0 {}
-                    say(&format!("known {}", self.peers.known()));
+                    answer(format!("known {}", self.peers.known()));
                 }
                 Ok(Task::Bytes(bytes)) => self.template = Template::new(&self.ends, bytes, self.direction),
                 Ok(other) => {
@@ -261,7 +262,7 @@ impl Generator {
                     pace.sent(count);
                     flow += count as u32;
                 }
-                say(&format!("opened {flows}"));
+                answer(format!("opened {flows}"));
                 Task::Nothing
             }
             Task::Established { own, rate, burst } => {
@@ -336,12 +337,6 @@ impl Generator {
 fn scatter(number: u32) -> u32 {
     let mixed = number.wrapping_mul(0x9e37_79b1);
     (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca77) >> 8
-}
-
-/// A line to who started the generator; a closed pipe means that nobody reads any more.
-fn say(line: &str) {
-    let mut output = std::io::stdout();
-    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }
 
 #[cfg(test)]

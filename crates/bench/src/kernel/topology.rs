@@ -1,7 +1,7 @@
 //! Three hosts in a row: generator, gateway, sink, with the sink's packets counted by what they carry.
 
 use std::net::Ipv4Addr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -9,6 +9,8 @@ use super::command::{feed, run};
 use super::frame::SERVER_PORT;
 use super::machine::{Cores, Packets, packets};
 use super::traffic::{Direction, Receiver};
+use crate::netns::{Namespaces, bring_up, wire};
+use crate::process::Background;
 use crate::rows::Failure;
 
 /// Namespace of the generator.
@@ -68,18 +70,20 @@ pub fn mac_text(mac: [u8; 6]) -> String {
 pub struct Topology {
     pub cores: Cores,
     /// Processes in the generator's namespace and the sink's, by which their counters are read.
-    ends: [Child; 2],
+    ends: [Background; 2],
+    _namespaces: Namespaces,
 }
 
 impl Topology {
     /// Make the namespaces and wires.
     pub fn build(cores: Cores, receiver: Receiver) -> Result<Self, Failure> {
         let topology = Self::hosts(cores, &[GENERATOR, GATEWAY, SINK])?;
-        wire(
-            (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
-            (GATEWAY, INSIDE, INSIDE_MAC),
-        )?;
-        wire((GATEWAY, OUTSIDE, OUTSIDE_MAC), (SINK, SINK_INTERFACE, SINK_MAC))?;
+        let end = |host, interface, mac| (host, interface, format!("address {}", mac_text(mac)));
+        wire([
+            end(GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
+            end(GATEWAY, INSIDE, INSIDE_MAC),
+        ])?;
+        wire([end(GATEWAY, OUTSIDE, OUTSIDE_MAC), end(SINK, SINK_INTERFACE, SINK_MAC)])?;
         // Where each core has a generator it goes all the way with its packets.
         if topology.cores.are_apart() && receiver == Receiver::Traffic {
             steer(SINK, SINK_INTERFACE, topology.cores.traffic)?;
@@ -98,31 +102,27 @@ impl Topology {
         ] {
             run(&format!("ip link set {interface} netns {host}"))?;
             run(&format!("ip -n {host} link set {interface} address {}", mac_text(mac)))?;
-            bring_up(host, interface)?;
+            bring_up(&format!("ip netns exec {host}"), interface)?;
         }
         topology.count()?;
         Ok(topology)
     }
 
-    fn hosts(cores: Cores, hosts: &[&str]) -> Result<Self, Failure> {
+    fn hosts(cores: Cores, hosts: &[&'static str]) -> Result<Self, Failure> {
         let stay = |host| {
             Command::new("ip")
                 .args(["netns", "exec", host, "sleep", "infinity"])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .spawn()
+                .map(Background)
                 .map_err(crate::daemon::of::<std::io::Error>("ip netns exec"))
         };
-        for host in hosts {
-            run(&format!("ip netns add {host}"))?;
-            run(&format!(
-                "ip netns exec {host} sysctl -q -w net.ipv6.conf.default.disable_ipv6=1"
-            ))?;
-            run(&format!("ip -n {host} link set lo up"))?;
-        }
+        let namespaces = Namespaces::new(hosts)?;
         Ok(Self {
             cores,
             ends: [stay(GENERATOR)?, stay(SINK)?],
+            _namespaces: namespaces,
         })
     }
 
@@ -180,8 +180,8 @@ impl Topology {
     /// Packets of the interface that those are sent by which are measured, and of that which they come to.
     pub fn packets(&self, direction: Direction) -> [Packets; 2] {
         let [generator, sink] = &self.ends;
-        let generator = packets(generator.id(), GENERATOR_INTERFACE);
-        let sink = packets(sink.id(), SINK_INTERFACE);
+        let generator = packets(generator.0.id(), GENERATOR_INTERFACE);
+        let sink = packets(sink.0.id(), SINK_INTERFACE);
         match direction {
             Direction::Up => [generator, sink],
             Direction::Down => [sink, generator],
@@ -195,18 +195,6 @@ impl Topology {
             returned: Arrived::parse(&list(GENERATOR)?).returned,
             ..Arrived::parse(&list(SINK)?)
         })
-    }
-}
-
-impl Drop for Topology {
-    fn drop(&mut self) {
-        for end in &mut self.ends {
-            let _ = end.kill();
-            let _ = end.wait();
-        }
-        for host in [SINK, GATEWAY, GENERATOR] {
-            let _ = run(&format!("ip netns delete {host}"));
-        }
     }
 }
 
@@ -234,33 +222,6 @@ impl Arrived {
             returned: count("returned").unwrap_or(0),
         }
     }
-}
-
-type End = (&'static str, &'static str, [u8; 6]);
-
-/// A veth pair between two hosts, up, without the offloads that veth would fake.
-fn wire(left: End, right: End) -> Result<(), Failure> {
-    run(&format!(
-        "ip link add {} netns {} address {} type veth peer name {} netns {} address {}",
-        left.1,
-        left.0,
-        mac_text(left.2),
-        right.1,
-        right.0,
-        mac_text(right.2)
-    ))?;
-    for (host, interface, _) in [left, right] {
-        bring_up(host, interface)?;
-    }
-    Ok(())
-}
-
-/// Set an interface up, without offloads.
-fn bring_up(host: &str, interface: &str) -> Result<(), Failure> {
-    run(&format!(
-        "ip netns exec {host} ethtool -K {interface} rx off tx off sg off tso off gso off gro off"
-    ))?;
-    run(&format!("ip -n {host} link set {interface} up")).map(drop)
 }
 
 /// Let a core receive what comes in by an interface.

@@ -1,12 +1,12 @@
 //! The generators as their controller sees them: processes that answer lines.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use clap::ValueEnum;
 
 use super::generator::Own;
 use super::topology::{GENERATOR, GENERATOR_INTERFACE, SINK, SINK_INTERFACE, Topology};
+use crate::process::Answering;
 use crate::rows::Failure;
 
 /// A flow's packets.
@@ -123,7 +123,7 @@ impl Traffic {
         };
         if frames.direction == Direction::Down {
             let mut outside = Generator::start(topology.cores.traffic, frames, Direction::Down)?;
-            outside.tell("learn")?;
+            outside.0.tell("learn")?;
             traffic.outside = Some(outside);
         }
         Ok(traffic)
@@ -134,7 +134,7 @@ impl Traffic {
         let Some(first) = self.inside.first_mut() else {
             return Ok(());
         };
-        first.ask(&format!("open {flows} {rate}"), "opened").map(drop)
+        first.0.ask(&format!("open {flows} {rate}"), "opened").map(drop)
     }
 
     /// How many flows the server's end knows the ends of; `None` where it does not answer.
@@ -142,7 +142,7 @@ impl Traffic {
         let Some(outside) = &mut self.outside else {
             return Ok(None);
         };
-        outside.ask("known", "known").map(Some)
+        outside.0.ask("known", "known").map(Some)
     }
 
     /// Begin to send, at most `rate` packets per second all together, each generator flows of its own; 0 is no limit.
@@ -158,12 +158,12 @@ impl Traffic {
             match flows {
                 Flows::Established(flows) => {
                     let Own { from, step, count } = Own::of(flows, number, generators);
-                    generator.tell(&format!("established {from} {step} {count} {rate}"))?;
+                    generator.0.tell(&format!("established {from} {step} {count} {rate}"))?;
                 }
                 Flows::New => {
                     let count = NEW_FLOWS / generators;
                     let from = OPENED + number * count;
-                    generator.tell(&format!("new {from} {count} {rate}"))?;
+                    generator.0.tell(&format!("new {from} {count} {rate}"))?;
                 }
             }
         }
@@ -173,8 +173,8 @@ impl Traffic {
     /// Stop to send.
     pub fn stop(&mut self) -> Result<(), Failure> {
         let mut senders = self.senders();
-        senders.iter_mut().try_for_each(|generator| generator.tell("stop"))?;
-        let sent = senders.iter_mut().map(|generator| generator.expect("sent"));
+        senders.iter_mut().try_for_each(|generator| generator.0.tell("stop"))?;
+        let sent = senders.iter_mut().map(|generator| generator.0.expect("sent"));
         sent.collect::<Result<Vec<_>, _>>().map(drop)
     }
 
@@ -188,11 +188,7 @@ impl Traffic {
 
 /// One generator.
 #[derive(Debug)]
-pub struct Generator {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-}
+pub struct Generator(pub Answering);
 
 impl Generator {
     /// Start one that sends in a direction: in the namespace of the generator, or as the server's end in that of the sink.
@@ -222,58 +218,6 @@ impl Generator {
         if direction == Direction::Down {
             command.arg("--answers");
         }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (input, output) = (child.stdin.take(), child.stdout.take());
-        let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        let mut generator = Self {
-            child,
-            input,
-            output: BufReader::new(output.ok_or_else(closed)?),
-        };
-        generator.expect("ready")?;
-        Ok(generator)
-    }
-
-    /// Tell it a line.
-    pub fn tell(&mut self, line: &str) -> Result<(), Failure> {
-        let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        let input = self.input.as_mut().ok_or_else(closed)?;
-        writeln!(input, "{line}")?;
-        Ok(input.flush()?)
-    }
-
-    /// Tell it a line, and take the number of its answer, which begins with a word.
-    pub fn ask(&mut self, line: &str, expected: &'static str) -> Result<u64, Failure> {
-        self.tell(line)?;
-        let answer = self.expect(expected)?;
-        let number = answer.rsplit(' ').next().and_then(|count| count.parse().ok());
-        number.ok_or_else(|| unexpected(&answer, expected))
-    }
-
-    /// The next answer, which begins with a word; DPDK's own lines before it are passed over.
-    pub fn expect(&mut self, expected: &'static str) -> Result<String, Failure> {
-        let mut answer = String::new();
-        loop {
-            let mut line = String::new();
-            if self.output.read_line(&mut line)? == 0 {
-                return Err(unexpected(&answer, expected));
-            }
-            if line.trim().split(' ').next() == Some(expected) {
-                return Ok(line.trim().into());
-            }
-            answer = line.trim().into();
-        }
-    }
-}
-
-fn unexpected(answer: &str, expected: &str) -> Failure {
-    format!("the generator answered {answer:?}, not {expected:?}").into()
-}
-
-impl Drop for Generator {
-    fn drop(&mut self) {
-        // The end of its input ends it in order.
-        drop(self.input.take());
-        let _ = self.child.wait();
+        Ok(Self(Answering::start(&mut command)?))
     }
 }

@@ -14,7 +14,7 @@ pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
     for &place in &arguments.place {
         let mut hosts = Hosts::build(place, arguments)?;
         if arguments.does(Part::Stream) {
-            let _server = stream::Server::start(&hosts)?;
+            let _server = stream::server(&hosts)?;
             for &delay in &arguments.delay {
                 for &loss in &arguments.loss {
                     let point = Point { place, delay, loss };
@@ -24,7 +24,7 @@ pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
         }
         if arguments.does(Part::Transfers) {
             for way in [Way::Inspected, Way::Plain] {
-                let _server = transfers::Server::start(&hosts, way)?;
+                let _server = transfers::server(&hosts, way)?;
                 for &loss in &arguments.loss {
                     let point = Point { place, delay: 0, loss };
                     outside.row(&files(&mut hosts, way, point, arguments)?);

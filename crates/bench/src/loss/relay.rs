@@ -7,7 +7,7 @@
 //! | `count` | `count PASSED LOST OVERFLOWED`, since the last `set` |
 
 use std::collections::VecDeque;
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
 use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Parked, PortIndex};
 
 use super::Failure;
+use crate::process::answer;
 
 /// Frames that wait at a time, all ways together.
 const WAITING: usize = 32_768;
@@ -209,7 +210,7 @@ impl Relay {
             match lines.try_recv() {
                 Ok(Line::Set(faults)) => {
                     self.set(faults);
-                    say("set");
+                    answer("set");
                 }
                 Ok(Line::Count) => {
                     let Counts {
@@ -217,7 +218,7 @@ impl Relay {
                         lost,
                         overflowed,
                     } = self.counts;
-                    say(&format!("count {passed} {lost} {overflowed}"));
+                    answer(format!("count {passed} {lost} {overflowed}"));
                 }
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => {
@@ -280,18 +281,12 @@ pub fn run(arguments: &RelayArguments) -> Result<(), Failure> {
             }
         }
     });
-    say("ready");
+    answer("ready");
     relay.run(&lines);
     let _ = reader.join();
     drop(relay);
     devices.close()?;
     Ok(())
-}
-
-/// A line to who started the relay; a closed pipe means that nobody reads any more.
-fn say(line: &str) {
-    let mut output = std::io::stdout();
-    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::Failure;
 use super::hosts::{CLIENT, Hosts, SERVER, Way};
+use crate::process::{Answering, answer as tell};
 
 /// Where the server listens.
 const PORT: u16 = 8_080;
@@ -138,8 +139,7 @@ fn head(from: &mut impl BufRead) -> std::io::Result<(String, u64)> {
 /// Serve files until the input ends.
 fn serve(address: SocketAddr) -> Result<(), Failure> {
     let listener = TcpListener::bind(address)?;
-    println!("ready");
-    std::io::stdout().flush()?;
+    tell("ready");
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || answer(stream));
@@ -295,33 +295,11 @@ pub fn run(arguments: &TransfersArguments) -> Result<(), Failure> {
     }
 }
 
-/// The server of files; it ends when it is dropped.
-pub struct Server(Child);
-
-impl Server {
-    /// Start it.
-    pub fn start(hosts: &Hosts, way: Way) -> Result<Self, Failure> {
-        let mut child = hosts
-            .command(SERVER, &std::env::current_exe()?)
-            .args(["transfers", "--serve", &format!("{}:{PORT}", way.server())])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut line = String::new();
-        let output = child.stdout.take().ok_or("no output of the server")?;
-        BufReader::new(output).read_line(&mut line)?;
-        match line.trim() {
-            "ready" => Ok(Self(child)),
-            other => Err(format!("the server of files said {other:?}").into()),
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Start the server of files.
+pub fn server(hosts: &Hosts, way: Way) -> Result<Answering, Failure> {
+    let address = format!("{}:{PORT}", way.server());
+    let mut command = hosts.command(SERVER, &std::env::current_exe()?);
+    Answering::start(command.args(["transfers", "--serve", &address]))
 }
 
 /// What became of some transfers.

@@ -9,6 +9,7 @@ use sluice_wire::Mac;
 use super::Failure;
 use super::gateway::OPERATOR_MAC;
 use crate::kernel::command::run;
+use crate::netns::bring_up;
 
 /// The gateway's devices, towards terminals and towards the operator.
 pub const DEVICES: [&str; 2] = ["access", "outside"];
@@ -39,10 +40,7 @@ pub fn wires() -> Result<(), Failure> {
             "ip link add {near} address {mac} mtu 1508 type veth peer name {far} address {other} mtu 1508"
         ))?;
         for interface in [near, far] {
-            run(&format!(
-                "ethtool -K {interface} rx off tx off sg off tso off gso off gro off"
-            ))?;
-            run(&format!("ip link set {interface} up"))?;
+            bring_up("env", interface)?;
         }
     }
     Ok(())

@@ -21,6 +21,7 @@ use super::site::virtual_macs;
 use super::world::World;
 use super::{Failure, Figures, Size};
 use crate::kernel::command::run;
+use crate::process::await_some;
 
 /// Figures of its rows: seconds to the last address, to the last renewal, and messages that were sent for the addresses, for
 /// each site.
@@ -181,12 +182,13 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     let daemon = world.gateway(size, folder.path())?;
     let sites = size.sites as usize;
     // The server knows before the gateway does; to ask it costs the gateway nothing.
-    while kea.leases()? < sites || with_addresses(&daemon.show("sites")?)? < sites {
-        if began.elapsed() > PATIENCE {
-            let (leases, words) = (kea.leases()?, daemon.last_words());
-            return Err(format!("of {sites} sites {leases} have leases; {words}").into());
-        }
-        std::thread::sleep(Duration::from_millis(100));
+    let all = await_some(PATIENCE, || {
+        let all = kea.leases()? >= sites && with_addresses(&daemon.show("sites")?)? >= sites;
+        Ok(all.then_some(()))
+    })?;
+    if all.is_none() {
+        let (leases, words) = (kea.leases()?, daemon.last_words());
+        return Err(format!("of {sites} sites {leases} have leases; {words}").into());
     }
     Ok(OF_DAEMON.into_iter().zip([began.elapsed().as_secs_f64()]).collect())
 }

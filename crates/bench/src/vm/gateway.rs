@@ -1,7 +1,7 @@
 //! What forwards in the guest: Linux or Sluice, set up anew for each trial and taken down again.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::card::{ADDRESSES, Card};
 use super::guest::{Clock, Guest};
@@ -9,6 +9,7 @@ use super::shell::LIMIT;
 use crate::kernel::gateway::linux;
 use crate::kernel::gateway::sluice::{Place, configuration_at};
 use crate::kernel::topology::{INSIDE, INSIDE_NETWORKS, OUTSIDE};
+use crate::process::await_some;
 use crate::rows::Failure;
 
 /// A gateway to be measured.
@@ -139,25 +140,17 @@ fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Failu
          until grep -q 'answers at' log; do usleep 50000; kill -0 $! || {{ cat log; exit 1; }}; done"
     );
     guest.shell().run_within(&up, START)?;
-    let began = Instant::now();
     let socket = crate::daemon::socket(Path::new(FOLDER));
-    loop {
-        let (routes, _) = guest.shell().attempt(
-            &format!("sluice show routes --json --socket {}", socket.display()),
-            LIMIT,
-        )?;
-        if [INSIDE_NETWORKS, "0.0.0.0/0"]
-            .iter()
-            .all(|to| routes.contains(&format!("\"to\":\"{to}\"")))
-        {
-            return Ok(());
-        }
-        if began.elapsed() > START {
-            let log = guest.run(&format!("tail -n 5 {FOLDER}/log"))?;
-            return Err(
-                format!("sluice does not run in the guest: no routes within {START:?}: {routes}; {log}").into(),
-            );
-        }
-        std::thread::sleep(Duration::from_millis(200));
+    let show = format!("sluice show routes --json --socket {}", socket.display());
+    let mut routes = String::new();
+    let all = await_some(START, || {
+        (routes, _) = guest.shell().attempt(&show, LIMIT)?;
+        let has = |to: &str| routes.contains(&format!("\"to\":\"{to}\""));
+        Ok((has(INSIDE_NETWORKS) && has("0.0.0.0/0")).then_some(()))
+    })?;
+    if all.is_none() {
+        let log = guest.run(&format!("tail -n 5 {FOLDER}/log"))?;
+        return Err(format!("sluice does not run in the guest: no routes within {START:?}: {routes}; {log}").into());
     }
+    Ok(())
 }

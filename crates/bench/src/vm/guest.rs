@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::card::Card;
 use super::clock::{COMMAND, Reading, Threads};
@@ -11,6 +11,7 @@ use super::shell::Shell;
 use crate::daemon::of;
 use crate::kernel::command::run;
 use crate::kernel::machine::Cores;
+use crate::process::{Background, await_some};
 use crate::rows::Failure;
 
 /// Longest time to its shell.
@@ -97,7 +98,7 @@ impl Clock {
 /// A running guest; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Guest {
-    child: Child,
+    _child: Background,
     shell: Shell,
     threads: Threads,
 }
@@ -155,14 +156,19 @@ impl Guest {
             .stdout(output.try_clone().map_err(of(log.display()))?)
             .stderr(output)
             .spawn()
+            .map(Background)
             .map_err(of("qemu-system-x86_64"))?;
-        let up = await_up(&mut child, &console).and_then(|()| {
-            let threads = Threads::of(child.id()).ok_or("QEMU has no processor")?;
+        let up = await_up(&mut child.0, &console).and_then(|()| {
+            let threads = Threads::of(child.0.id()).ok_or("QEMU has no processor")?;
             Ok((Shell::connect(&port)?, threads))
         });
         match up {
             Ok((shell, threads)) => {
-                let mut guest = Self { child, shell, threads };
+                let mut guest = Self {
+                    _child: child,
+                    shell,
+                    threads,
+                };
                 guest.pin(cores)?;
                 guest.run(&format!(
                     "echo {0} >/proc/sys/vm/nr_hugepages; [ $(cat /proc/sys/vm/nr_hugepages) = {0} ]",
@@ -172,8 +178,6 @@ impl Guest {
             }
             Err(error) => {
                 let said = fs::read_to_string(&log).unwrap_or_default();
-                let _ = child.kill();
-                let _ = child.wait();
                 Err(format!("the guest does not come up: {error}; {}", said.trim()).into())
             }
         }
@@ -215,28 +219,16 @@ impl Guest {
 const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off nowatchdog tsc=reliable";
 
 fn await_up(child: &mut Child, console: &Path) -> Result<(), Failure> {
-    let began = Instant::now();
-    loop {
-        let said = fs::read(console).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        if said.contains("init: up") {
-            return Ok(());
+    let mut said = String::new();
+    let up = await_some(BOOT, || {
+        said = String::from_utf8_lossy(&fs::read(console).unwrap_or_default()).into_owned();
+        match child.try_wait() {
+            _ if said.contains("init: up") => Ok(Some(())),
+            Ok(Some(status)) => Err(format!("QEMU ended with {status}").into()),
+            _ => Ok(None),
         }
-        if let Ok(Some(status)) = child.try_wait() {
-            return Err(format!("QEMU ended with {status}").into());
-        }
-        if began.elapsed() > BOOT {
-            let lines: Vec<&str> = said.lines().collect();
-            let end = lines[lines.len().saturating_sub(5)..].join("; ");
-            return Err(format!("no shell within {BOOT:?}: {end}").into());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    })?;
+    let lines: Vec<&str> = said.lines().collect();
+    let end = || lines[lines.len().saturating_sub(5)..].join("; ");
+    Ok(up.ok_or_else(|| format!("no shell within {BOOT:?}: {}", end()))?)
 }

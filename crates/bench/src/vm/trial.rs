@@ -143,14 +143,14 @@ impl Rig {
         let (mut arrived, mut known) = (Arrived::default(), 0);
         let enough = u64::from(OPENED) * 9 / 10;
         for rate in OPENING_RATES {
-            self.ends.outside.tell("learn")?;
-            self.ends.outside.ask("known", "known")?;
+            self.ends.outside.0.tell("learn")?;
+            self.ends.outside.0.ask("known", "known")?;
             let before = self.topology.arrived()?;
-            self.ends.inside.ask(&format!("open {OPENED} {rate}"), "opened")?;
+            self.ends.inside.0.ask(&format!("open {OPENED} {rate}"), "opened")?;
             arrived = self.drained()?;
-            known = self.ends.outside.ask("known", "known")?;
+            known = self.ends.outside.0.ask("known", "known")?;
             if right(&arrived, case, Direction::Up) - right(&before, case, Direction::Up) >= enough && known >= enough {
-                self.ends.outside.ask("stop", "sent")?;
+                self.ends.outside.0.ask("stop", "sent")?;
                 return Ok(());
             }
         }
@@ -162,8 +162,8 @@ impl Rig {
 
     /// Send frames of so many bytes from now on.
     pub fn size(&mut self, bytes: u32) -> Result<(), Failure> {
-        self.ends.inside.tell(&format!("bytes {bytes}"))?;
-        self.ends.outside.tell(&format!("bytes {bytes}"))
+        self.ends.inside.0.tell(&format!("bytes {bytes}"))?;
+        self.ends.outside.0.tell(&format!("bytes {bytes}"))
     }
 
     /// Send at a rate, so many packets at once, for a time.
@@ -175,15 +175,15 @@ impl Rig {
         let line = format!("established {} {} {} {rate} {burst}", own.from, own.step, own.count);
         let (before, mut sent) = (sum(&self.topology.arrived()?), 0);
         for &direction in directions {
-            sent -= self.ends.at(direction).ask("stop", "sent")? as i64;
+            sent -= self.ends.at(direction).0.ask("stop", "sent")? as i64;
         }
         let (began, times) = (Instant::now(), self.guest.times());
         for &direction in directions {
-            self.ends.at(direction).tell(&line)?;
+            self.ends.at(direction).0.tell(&line)?;
         }
         std::thread::sleep(window);
         for &direction in directions {
-            sent += self.ends.at(direction).ask("stop", "sent")? as i64;
+            sent += self.ends.at(direction).0.ask("stop", "sent")? as i64;
         }
         let (seconds, now) = (began.elapsed().as_secs_f64(), self.guest.times());
         Ok(Passed {

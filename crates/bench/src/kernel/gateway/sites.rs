@@ -5,12 +5,13 @@ use std::fmt::Write;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use super::sluice::{FOLDER, Process, configuration};
 use crate::kernel::frame::HOSTS;
 use crate::kernel::topology::{INSIDE_ADDRESS, SINK, SINK_ADDRESS, SINK_INTERFACE, SITES, Topology};
 use crate::kernel::traffic::Hits;
+use crate::process::await_some;
 use crate::rows::Failure;
 use crate::subscribers::kea::{Kea, Operator};
 use crate::subscribers::public_leases::with_addresses;
@@ -41,19 +42,16 @@ pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) ->
         &leases,
     );
     let process = Process::with(&text, topology, program)?;
-    let (sites, began) = (HOSTS.div_ceil(terminals) as usize, Instant::now());
-    loop {
-        let served = with_addresses(&process.daemon().show("sites")?).map_err(failed)?;
-        if served == sites {
-            drop(kea);
-            return Ok(process);
-        }
-        if began.elapsed() > PATIENCE {
-            let words = process.daemon().last_words();
-            return Err(failed(format!("{served} of {sites} have an address; {words}").into()));
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let sites = HOSTS.div_ceil(terminals) as usize;
+    let mut served = 0;
+    let all = await_some(PATIENCE, || {
+        served = with_addresses(&process.daemon().show("sites")?).map_err(failed)?;
+        Ok((served == sites).then_some(()))
+    })?;
+    let words = || format!("{served} of {sites} have an address; {}", process.daemon().last_words());
+    all.ok_or_else(|| failed(words().into()))?;
+    drop(kea);
+    Ok(process)
 }
 
 /// The network of the terminals: that of the last rule.

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::workers::{Queues, Waiting};
 use sluice_dpdk::{Devices, DpdkIo, Plan, PortPlan};
 
 use super::side::Side;
+use crate::process::await_some;
 use crate::router::Failure;
 
 /// The device of the worker that is measured.
@@ -73,13 +74,9 @@ impl Pair {
             listens,
             socket,
         };
-        let begin = Instant::now();
-        while !pair.devices.iter().all(|devices| devices.ports()[0].link().up) {
-            if begin.elapsed() > PATIENCE {
-                return Err("vhost and virtio-user do not find each other".into());
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let is_up = |devices: &Devices| devices.ports()[0].link().up;
+        let both = await_some(PATIENCE, || Ok(pair.devices.iter().all(is_up).then_some(())))?;
+        both.ok_or("vhost and virtio-user do not find each other")?;
         Ok(pair)
     }
 
