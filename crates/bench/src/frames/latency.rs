@@ -224,7 +224,7 @@ impl Bench {
     }
 
     fn l2fwd(eal: &'static Eal, number: u32, cores: Cores) -> Result<Self, Failure> {
-        let (source, devices, io) = join(eal, number, 2, 8192)?;
+        let [source, Source { io, devices }] = join(eal, number, 2, 8192)?;
         Self::new("l2fwd", eal, cores, (source, devices, Path::L2fwd(Box::new(io))))
     }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use sluice_dpdk::eal::Eal;
-use sluice_dpdk::{Devices, DpdkIo, tsc};
+use sluice_dpdk::tsc;
 use sluice_engine::placement::{Core, Load, Placement, Topology, candidates};
 
 use super::{FLOWS, FramesArguments, Model, STYLE, on_wires, row};
@@ -174,8 +174,7 @@ fn cases(all: &[By], bytes: usize, direction: Direction) -> Vec<Case> {
 /// One core of `l2fwd`.
 struct Lane {
     source: Source,
-    io: DpdkIo,
-    devices: Devices,
+    other: Source,
     draw: Draw,
     slices: Slices<Done>,
     sent: usize,
@@ -198,7 +197,7 @@ impl Lane {
     fn pass(&mut self) {
         ports(self.draw.direction)
             .iter()
-            .for_each(|&(port, _)| _ = cross(&mut self.io, port));
+            .for_each(|&(port, _)| _ = cross(&mut self.other.io, port));
     }
 
     /// Take what comes out; how much that is.
@@ -253,12 +252,11 @@ impl Plain {
     /// On so many cores; names of its rings begin at `number`.
     fn new(eal: &'static Eal, number: u32, cores: usize, scenario: &Scenario) -> Result<Self, Failure> {
         let lane = |own| {
-            let (source, devices, io) = join(eal, number + own as u32, 2, 8192)?;
+            let [source, other] = join(eal, number + own as u32, 2, 8192)?;
             let draw = draw(own, scenario);
             Ok(Lane {
                 source,
-                io,
-                devices,
+                other,
                 draw,
                 slices: slices(),
                 sent: 0,
@@ -294,9 +292,7 @@ impl Plain {
 
     fn close(self) {
         for lane in self.0 {
-            drop(lane.io);
-            lane.source.close();
-            drop(lane.devices.close());
+            [lane.other, lane.source].into_iter().for_each(Source::close);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What packets of each size cost one core, in memory, and what tags and a virtual MAC of subscribers' sites add.
 
 use sluice_dpdk::eal::Eal;
-use sluice_dpdk::{Devices, DpdkIo};
 use sluice_nat::sites::SiteWriter;
 use sluice_wire::Checksums;
 
@@ -124,15 +123,14 @@ impl<'m> Side<'m> {
 /// Two ports that lead to each other, and a source.
 struct Plain {
     source: Source,
-    devices: Devices,
-    io: DpdkIo,
+    other: Source,
     random: Random,
 }
 
 impl Plain {
     fn run(&mut self, case: &mut Case) -> Result<(), Failure> {
         let (filling, kept) = (Filling::new(case.bytes), case.payload == Payload::Kept);
-        let (random, io, direction) = (&mut self.random, &mut self.io, case.direction);
+        let (random, io, direction) = (&mut self.random, &mut self.other.io, case.direction);
         let publics = vec![(0xc612_0001, 1024); FLOWS as usize];
         let flows = Flows::of(Hosts::Sixteen, &publics);
         let draw = |port| {
@@ -190,13 +188,9 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
     let mut memory = memory(&plane)?;
     let gateway = Gateway::new(eal, 1, Job::Translate, plane, &mut memory)?;
     let mut side = Side::new(gateway, Hosts::Sixteen, FLOWS, None)?;
-    let (source, devices, io) = join(eal, 2, 2, 8192)?;
-    let mut plain = Plain {
-        source,
-        devices,
-        io,
-        random: Random(SEED),
-    };
+    let [source, other] = join(eal, 2, 2, 8192)?;
+    let random = Random(SEED);
+    let mut plain = Plain { source, other, random };
     let mut cases = cases(arguments, run.quick);
     for _ in 0..if run.quick { 3 } else { 7 } {
         for case in &mut cases {
@@ -208,9 +202,7 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
     }
     side.close()?;
     rows(&cases).into_iter().for_each(|row| (run.row)(row));
-    drop(plain.io);
-    plain.source.close();
-    drop(plain.devices.close());
+    [plain.other, plain.source].into_iter().for_each(Source::close);
     Ok(())
 }
 

@@ -21,11 +21,10 @@ use std::net::Ipv4Addr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use clap::Args;
 use sluice_dpdk::workers::{Stop, Worker};
-use sluice_dpdk::{Device, Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
-use sluice_engine::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PacketIo, Packets};
+use sluice_dpdk::{Device, Driver, Plan, PortPlan};
+use sluice_engine::packet::io::BURST_SIZE;
 
 use super::frame::{End, Ends, Template};
 use super::pace::Pace;
@@ -33,6 +32,7 @@ use super::peers::Peers;
 use super::topology::{INSIDE_MAC, OUTSIDE_MAC};
 use super::traffic::Direction;
 use crate::process::answer;
+use crate::rig::Source;
 
 /// What the generator needs to know at its start.
 #[derive(Args, Clone, Debug)]
@@ -150,10 +150,13 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
         ..PortPlan::new("traffic", device)
     };
     let plan = Plan::new(vec![port], 1);
-    let eal = Eal::start(&plan.needs(&[arguments.core], Some(false)))?;
-    let (devices, mut hands) = Devices::open(eal, &plan)?;
-    let io = hands.pop().ok_or("no hand for one worker")?;
-    let source_mac = devices.ports().first().map(|port| port.mac()).unwrap_or_default();
+    let (eal, source) = Source::alone(&plan, arguments.core)?;
+    let source_mac = source
+        .devices
+        .ports()
+        .first()
+        .map(|port| port.mac())
+        .unwrap_or_default();
     let (direction, destination_mac) = match arguments.answers {
         true => (Direction::Down, OUTSIDE_MAC),
         false => (Direction::Up, INSIDE_MAC),
@@ -170,7 +173,7 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
     let (tell, tasks) = channel();
     let worker = Worker::start(eal, "traffic", arguments.core, move |stop| {
         let mut generator = Generator {
-            io,
+            source,
             ends,
             template,
             direction,
@@ -178,7 +181,7 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
             sent: 0,
         };
         generator.work(&tasks, &stop);
-        generator.io
+        generator.source
     })?;
     println!("ready");
     for line in std::io::stdin().lock().lines() {
@@ -187,14 +190,12 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
     }
     // It waits for the next task, and ends when there can be none.
     drop(tell);
-    let io = worker.stop().map_err(|_| "the generator's worker panicked")?;
-    drop(io);
-    devices.close()?;
+    worker.stop().map_err(|_| "the generator's worker panicked")?.close();
     Ok(())
 }
 
 struct Generator {
-    io: DpdkIo,
+    source: Source,
     ends: Ends,
     template: Template,
     direction: Direction,
@@ -298,36 +299,21 @@ impl Generator {
 
     /// Take what has come; how many frames.
     fn learn(&mut self) -> usize {
-        let count = self.io.receive(0);
-        {
-            let mut lent = Packets::new();
-            self.io.packets(&mut lent);
-            lent.iter().for_each(|packet| self.peers.learn(packet.bytes()));
-        }
-        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..count as BufferIndex).collect();
-        self.io.free(&slots);
-        self.io.end();
-        count
+        self.source.drain(0, |frame| self.peers.learn(frame))
     }
 
     /// Send packets of flows; how many the interface took, always the first ones.
     fn send(&mut self, count: usize, flow: impl Fn(u32, &Template, &Peers) -> (u32, End)) -> usize {
-        let made = self.io.allocate(count);
-        let length = self.template.len();
-        {
-            let mut lent = Packets::new();
-            self.io.packets(&mut lent);
-            for (index, packet) in lent.iter_mut().enumerate() {
-                if packet.set_len(length) {
-                    let (flow, end) = flow(index as u32, &self.template, &self.peers);
-                    self.template.write(flow, end, packet.bytes_mut());
-                }
+        let (template, peers, mut index) = (&self.template, &self.peers, 0);
+        let (_, taken) = self.source.send(&[(0, count)], |_, packet| {
+            let is_long_enough = packet.set_len(template.len());
+            if is_long_enough {
+                let (flow, end) = flow(index, template, peers);
+                template.write(flow, end, packet.bytes_mut());
+                index += 1;
             }
-        }
-        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..made as BufferIndex).collect();
-        let taken = self.io.transmit(0, &slots);
-        self.io.free(&slots[taken..]);
-        self.io.end();
+            is_long_enough
+        });
         self.sent += taken as u64;
         taken
     }

@@ -123,12 +123,7 @@ fn files(hosts: &mut Hosts, way: Way, point: Point, arguments: &LossArguments) -
         .row("transfers")
         .key("congestion", hosts.congestion()?)
         .key("bridge", bridge)
-        .figure("whole", &[told.whole])
-        .figure("differ", &[told.differ])
-        .figure("stalled", &[told.stalled])
-        .figure("failed", &[told.failed])
-        .figure("longest_s", &[told.longest_s])
-        .figure("seconds", &[told.seconds])
+        .runs(&told)
         .figure("lost", &[hosts.counts()?[1] as f64])
         .figure("dropped_by_inspection", &[dropped as f64]))
 }

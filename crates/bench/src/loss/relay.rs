@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use clap::Args;
-use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
+use sluice_dpdk::{DpdkIo, Driver, Plan, PortPlan};
 use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Parked, PortIndex};
 
 use super::Failure;
 use crate::process::answer;
+use crate::rig::Source;
 
 /// Frames that wait at a time, all ways together.
 const WAITING: usize = 32_768;
@@ -256,10 +257,9 @@ pub fn run(arguments: &RelayArguments) -> Result<(), Failure> {
     let mut plan = Plan::new(ports, 1);
     plan.parked = WAITING;
     plan.buffers = (2 * WAITING as u32 + plan.buffers).next_power_of_two() - 1;
-    let eal = Eal::start(&plan.needs(&[arguments.core], Some(false)))?;
-    let (devices, mut hands) = Devices::open(eal, &plan)?;
+    let (_, source) = Source::alone(&plan, arguments.core)?;
     let mut relay = Relay {
-        io: hands.pop().ok_or("no hand for one worker")?,
+        io: source.io,
         ways: Vec::new(),
         faults: Faults::default(),
         counts: Counts::default(),
@@ -285,7 +285,7 @@ pub fn run(arguments: &RelayArguments) -> Result<(), Failure> {
     relay.run(&lines);
     let _ = reader.join();
     drop(relay);
-    devices.close()?;
+    source.devices.close()?;
     Ok(())
 }
 

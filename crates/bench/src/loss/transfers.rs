@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use super::Failure;
 use super::hosts::{CLIENT, Hosts, SERVER, Way};
 use crate::process::{Answering, answer as tell};
+use crate::rows::Runs;
 
 /// Where the server listens.
 const PORT: u16 = 8_080;
@@ -302,24 +303,12 @@ pub fn server(hosts: &Hosts, way: Way) -> Result<Answering, Failure> {
     Answering::start(command.args(["transfers", "--serve", &address]))
 }
 
-/// What became of some transfers.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Told {
-    pub whole: f64,
-    /// Arrived as something else.
-    pub differ: f64,
-    /// Were not done in time.
-    pub stalled: f64,
-    /// Ended with an error.
-    pub failed: f64,
-    /// Seconds that the slowest took.
-    pub longest_s: f64,
-    /// Seconds that all took.
-    pub seconds: f64,
-}
+/// What became of some transfers: arrived whole; as something else; were not done in time; ended with an error. Seconds that the
+/// slowest took, and all.
+const FIGURES: [&str; 6] = ["whole", "differ", "stalled", "failed", "longest_s", "seconds"];
 
 /// Transfer files from the client's host, the first of them with this number.
-pub fn run_between(hosts: &Hosts, way: Way, arguments: &super::LossArguments, first: u64) -> Result<Told, Failure> {
+pub fn run_between(hosts: &Hosts, way: Way, arguments: &super::LossArguments, first: u64) -> Result<Runs, Failure> {
     let mut command = hosts.command(CLIENT, &std::env::current_exe()?);
     command.args(["transfers", "--server", &format!("{}:{PORT}", way.server())]);
     for (name, value) in [
@@ -334,14 +323,9 @@ pub fn run_between(hosts: &Hosts, way: Way, arguments: &super::LossArguments, fi
     let text = String::from_utf8_lossy(&output.stdout);
     let told: Value = serde_json::from_str(text.lines().last().unwrap_or_default())?;
     let number = |name: &str| told.get(name).and_then(Value::as_f64).unwrap_or(0.0);
-    Ok(Told {
-        whole: number("whole"),
-        differ: number("differ"),
-        stalled: number("stalled"),
-        failed: number("failed"),
-        longest_s: number("longest_s"),
-        seconds: number("seconds"),
-    })
+    let mut runs = Runs::default();
+    runs.extend(FIGURES.map(|name| (name, number(name))));
+    Ok(runs)
 }
 
 #[cfg(test)]

@@ -166,11 +166,11 @@ impl Bench<'_, '_> {
     }
 
     fn l2fwd(&mut self) -> Result<(), Failure> {
-        let (mut source, devices, mut io) = rig::join(self.eal, self.next(), 2, 8192)?;
+        let [mut source, mut other] = rig::join(self.eal, self.next(), 2, 8192)?;
         let (mut random, publics, mut runs) = (Random(SEED), Publics::new(), Runs::default());
         let flows = Flows::of(Hosts::Sixteen, &publics);
         for _ in 0..self.runs {
-            let mut path = With(&mut source, || _ = cross(&mut io, 0));
+            let mut path = With(&mut source, || _ = cross(&mut other.io, 0));
             let draw = |port| drawn::<Written>(&mut random, 8_000, flows, port);
             measure::run(&mut path, Direction::Up, Checksums::Vouched, draw, &mut runs)?;
         }
@@ -180,9 +180,7 @@ impl Bench<'_, '_> {
                 .key("checksums", "vouched")
                 .runs(&runs),
         );
-        drop(io);
-        source.close();
-        drop(devices.close());
+        [other, source].into_iter().for_each(rig::Source::close);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
-use sluice_dpdk::{Devices, DpdkIo, tsc};
+use sluice_dpdk::{Devices, tsc};
 use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::packet::counters::CycleStage;
 use sluice_engine::packet::reason::Reason;
@@ -144,7 +144,7 @@ impl<'m> Gateway<'m> {
 
     /// A gateway that knows no neighbours yet, and receives by these ports.
     pub fn over(
-        (source, devices, io): (Source, Devices, DpdkIo),
+        [source, Source { io, devices }]: [Source; 2],
         mut plane: ControlPlane,
         receives: Vec<u16>,
         memory: &'m mut Region,

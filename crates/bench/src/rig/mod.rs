@@ -33,7 +33,7 @@ pub const BURST: usize = 64;
 /// The far ends of a gateway's ports: source and sink.
 pub struct Source {
     pub io: DpdkIo,
-    devices: Devices,
+    pub devices: Devices,
 }
 
 /// A ring; names of rings are the process's: each rig has its own.
@@ -62,15 +62,9 @@ pub fn start(rigs: usize) -> Result<&'static Eal, Failure> {
     Ok(Eal::start(&needs)?)
 }
 
-/// The devices of a plan, and what its only worker has of them.
-pub fn open(eal: &'static Eal, plan: &Plan) -> Result<(Devices, DpdkIo), Failure> {
-    let (devices, mut io) = Devices::open(eal, plan)?;
-    Ok((devices, io.pop().ok_or("the worker's devices are missing")?))
-}
-
 /// Source and gateway joined by so many ports: the source's first lead to the gateway, as many behind them (one, where
 /// `depth` is not the usual one) straight back.
-pub fn join(eal: &'static Eal, number: u32, ports: u16, depth: u32) -> Result<(Source, Devices, DpdkIo), Failure> {
+pub fn join(eal: &'static Eal, number: u32, ports: u16, depth: u32) -> Result<[Source; 2], Failure> {
     let ends = |end: &str| {
         (0..ports)
             .map(|port| ring(&format!("rig{number}-{port}"), end, depth))
@@ -80,14 +74,12 @@ pub fn join(eal: &'static Eal, number: u32, ports: u16, depth: u32) -> Result<(S
     for port in 0..ports.min(2) {
         far.push(ring(&format!("loop{number}-{port}"), "", 8192)?);
     }
-    let source = Source::new(eal, &plan(far))?;
-    let (devices, io) = open(eal, &plan(ends("b")?))?;
-    Ok((source, devices, io))
+    Ok([Source::of(eal, &plan(far), 0)?, Source::of(eal, &plan(ends("b")?), 0)?])
 }
 
 /// A ring that leads straight back, as port 0 of a source.
 pub fn looped(eal: &'static Eal, number: u32) -> Result<Source, Failure> {
-    Source::new(eal, &plan(vec![ring(&format!("straight{number}"), "", 8192)?]))
+    Source::of(eal, &plan(vec![ring(&format!("straight{number}"), "", 8192)?]), 0)
 }
 
 /// The slots of some buffers.
@@ -96,10 +88,10 @@ pub fn slots(of: std::ops::Range<usize>) -> ArrayVec<BufferIndex, BURST_BUFFERS>
 }
 
 impl Source {
-    /// Of a plan for one worker.
-    pub fn new(eal: &'static Eal, plan: &Plan) -> Result<Self, Failure> {
-        let (devices, io) = open(eal, plan)?;
-        Ok(Self { io, devices })
+    /// Of a plan for one worker of this process, which DPDK starts for on a core.
+    pub fn alone(plan: &Plan, core: usize) -> Result<(&'static Eal, Self), Failure> {
+        let eal = Eal::start(&plan.needs(&[core], Some(false)))?;
+        Ok((eal, Self::of(eal, plan, 0)?))
     }
 
     /// Worker `own`'s part of a plan for several.

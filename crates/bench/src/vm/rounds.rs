@@ -6,7 +6,7 @@ use super::card::Card;
 use super::gateway::Case;
 use super::guest::Clock;
 use super::trial::Way;
-use crate::rows::{Named, Row};
+use crate::rows::{Named, Row, Runs};
 
 /// What a row is of, within a card and a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,16 +72,9 @@ impl Rounds {
                 .key("burst", key.burst)
                 .key("emulation", "instructions alone: no caches, no waiting"),
         };
-        let mut columns: Vec<(&'static str, Vec<f64>)> = Vec::new();
-        for &(name, value) in rounds.values().flatten() {
-            match columns.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, values)) => values.push(value),
-                None => columns.push((name, vec![value])),
-            }
-        }
-        for (name, values) in &columns {
-            row = row.figure(name, values);
-        }
+        let mut columns = Runs::default();
+        columns.extend(rounds.values().flatten().copied());
+        row = row.runs(&columns);
         match self.beside(key, rounds) {
             (_, times) if times.is_empty() => row,
             (name, times) => row.figure(name, &times),

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use sluice_dpdk::eal::Eal;
+use sluice_dpdk::tsc;
 use sluice_dpdk::workers::{Idle, Queues, Waiting, Worker};
-use sluice_dpdk::{DpdkIo, tsc};
-use sluice_engine::packet::io::{BURST_SIZE, BufferIndex, PacketIo, Packets};
+use sluice_engine::packet::io::BURST_SIZE;
 use sluice_wire::Checksums;
 
+use crate::rig::Source;
 use crate::rig::frames::{Frame, Hosts, SHORTEST, data};
 use crate::router::Failure;
 
@@ -67,7 +67,7 @@ pub struct Counts {
 /// A running side.
 pub struct Side {
     shared: Arc<Shared>,
-    thread: Worker<DpdkIo>,
+    thread: Worker<Source>,
     /// Where the kernel tells how long it ran.
     schedstat: PathBuf,
 }
@@ -78,7 +78,7 @@ impl Side {
         eal: &'static Eal,
         name: &str,
         core: usize,
-        io: DpdkIo,
+        source: Source,
         (waiting, queues): (Waiting, Queues),
     ) -> Result<Self, Failure> {
         let shared = Arc::new(Shared::default());
@@ -87,11 +87,11 @@ impl Side {
         let thread = Worker::start(eal, name, core, move |stop| {
             // It lies under this thread's number, which no other can ask for.
             let _ = tell.send(std::fs::read_link("/proc/thread-self"));
-            let mut loops = Loop::new(io, Idle::new(waiting, queues), &own);
+            let mut loops = Loop::new(source, Idle::new(waiting, queues), &own);
             while !stop.is_asked() {
                 loops.round(own.order());
             }
-            loops.io
+            loops.source
         })?;
         let schedstat = PathBuf::from("/proc").join(told.recv()??).join("schedstat");
         Ok(Self {
@@ -126,14 +126,14 @@ impl Side {
     }
 
     /// End it.
-    pub fn stop(self) -> Result<DpdkIo, Failure> {
+    pub fn stop(self) -> Result<Source, Failure> {
         Ok(self.thread.stop().map_err(|_| "a side failed")?)
     }
 }
 
 /// What the thread has.
 struct Loop<'s> {
-    io: DpdkIo,
+    source: Source,
     idle: Idle,
     shared: &'s Shared,
     frame: [u8; SHORTEST],
@@ -141,11 +141,11 @@ struct Loop<'s> {
 }
 
 impl<'s> Loop<'s> {
-    fn new(io: DpdkIo, idle: Idle, shared: &'s Shared) -> Self {
+    fn new(source: Source, idle: Idle, shared: &'s Shared) -> Self {
         let mut frame = [0; SHORTEST];
         data(Hosts::Sixteen, 1, None).write(&mut frame);
         Self {
-            io,
+            source,
             idle,
             shared,
             frame,
@@ -184,28 +184,17 @@ impl<'s> Loop<'s> {
     }
 
     fn receive(&mut self) -> usize {
-        let count = self.io.receive(0);
-        let slots: ArrayVec<BufferIndex, BURST_SIZE> = (0..count).map(|slot| slot as BufferIndex).collect();
-        self.io.free(&slots);
-        self.io.end();
-        count
+        self.source.discard(0)
     }
 
     fn send(&mut self, count: usize) -> usize {
-        let made = self.io.allocate(count);
-        {
-            let mut lent = Packets::new();
-            self.io.packets(&mut lent);
-            for packet in lent.iter_mut().take(made) {
-                packet.set_len(SHORTEST);
-                packet.set_checksums(Checksums::Vouched);
-                packet.bytes_mut().copy_from_slice(&self.frame);
-            }
-        }
-        let slots: ArrayVec<BufferIndex, BURST_SIZE> = (0..made).map(|slot| slot as BufferIndex).collect();
-        let taken = self.io.transmit(0, &slots);
-        self.io.free(&slots[taken..]);
-        self.io.end();
+        let frame = &self.frame;
+        let (_, taken) = self.source.send(&[(0, count)], |_, packet| {
+            packet.set_len(SHORTEST);
+            packet.set_checksums(Checksums::Vouched);
+            packet.bytes_mut().copy_from_slice(frame);
+            true
+        });
         taken
     }
 
