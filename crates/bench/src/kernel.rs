@@ -34,6 +34,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::daemon;
+use crate::rig::lanes;
 use crate::rows::{Failure, Run};
 
 /// What is to be compared; everything where nothing is said.
@@ -122,10 +123,7 @@ impl KernelArguments {
 
     /// The cores of a trial.
     fn cores(&self, together: usize) -> Result<machine::Cores, Failure> {
-        let of = match self.on.is_empty() {
-            true => sluice_dpdk::eal::allowed_cores(),
-            false => self.on.clone(),
-        };
+        let of = lanes::cores(&self.on, usize::MAX);
         match together {
             0 => machine::Cores::apart(&of).ok_or_else(|| ONE_CORE.into()),
             count => {

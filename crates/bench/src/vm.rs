@@ -27,6 +27,7 @@ use crate::daemon;
 use crate::kernel::frame::MOST_NETWORKS;
 use crate::kernel::machine::Cores;
 use crate::kernel::outside::{self};
+use crate::rig::lanes;
 use crate::rows::{Failure, Run};
 
 /// What is measured.
@@ -103,10 +104,7 @@ impl VmArguments {
     }
 
     fn cores(&self) -> Result<Cores, Failure> {
-        let of = match self.on.is_empty() {
-            true => sluice_dpdk::eal::allowed_cores(),
-            false => self.on.clone(),
-        };
+        let of = lanes::cores(&self.on, usize::MAX);
         Cores::apart(&of).ok_or_else(|| crate::kernel::ONE_CORE.into())
     }
 

@@ -10,11 +10,11 @@ pub mod line;
 mod steering;
 
 use clap::ValueEnum;
-use sluice_dpdk::eal::{Eal, allowed_cores};
 use sluice_dpdk::tsc;
 use sluice_engine::packet::counters::{CycleStage, HandOffCause, WorkerCounters};
 
 use crate::kernel::established::iptables;
+use crate::rig::lanes;
 use crate::rig::policy::{SHARDS, Style};
 use crate::rows::{Failure, Named, Row, Run, Runs, pairs};
 use lane::{FLOWS, Rig};
@@ -94,10 +94,7 @@ impl Counted {
 }
 
 pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure> {
-    let on = match arguments.on.is_empty() {
-        true => allowed_cores(),
-        false => arguments.on.clone(),
-    };
+    let on = lanes::cores(&arguments.on, usize::MAX);
     let powers = (0..)
         .map(|power| 1 << power)
         .take_while(|&count| count <= on.len().min(MAX_CORES));
@@ -199,9 +196,7 @@ fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &
                 if cores > 1 {
                     lines.push(line::cycles(eal, on)?);
                 }
-                group
-                    .iter_mut()
-                    .try_for_each(|case| one(eal, &mut rig, case, on, cycles))?;
+                group.iter_mut().try_for_each(|case| one(&mut rig, case, on, cycles))?;
             }
             let counted = Counted::of(&rig);
             for case in group
@@ -269,8 +264,7 @@ fn expected_mismatches(rig: &Rig) -> f64 {
 }
 
 /// One run of a case.
-fn one(eal: &'static Eal, rig: &mut Rig, case: &mut Case, on: &[usize], cycles: u64) -> Result<(), Failure> {
-    let _ = eal;
+fn one(rig: &mut Rig, case: &mut Case, on: &[usize], cycles: u64) -> Result<(), Failure> {
     rig.steer(case.steering);
     let (before, packets) = (Counted::of(rig), rig.session_packets()?);
     let done = rig.run(on, cycles)?;

@@ -14,10 +14,9 @@ mod models;
 pub mod pace;
 mod throughput;
 
-use sluice_dpdk::eal::allowed_cores;
-
 use crate::kernel::established::iptables;
 use crate::rig;
+use crate::rig::lanes;
 use crate::rig::measure::Direction;
 use crate::rig::policy::Style;
 use crate::rows::{Failure, Named, Row, Run};
@@ -117,13 +116,7 @@ impl FramesArguments {
 
     /// The cores that execution models are laid on.
     fn cores(&self) -> Vec<usize> {
-        let mut on = if self.on.is_empty() {
-            allowed_cores()
-        } else {
-            self.on.clone()
-        };
-        on.truncate(models::MAX_CORES);
-        on
+        lanes::cores(&self.on, models::MAX_CORES)
     }
 }
 

@@ -12,7 +12,8 @@ use sluice_dpdk::tsc;
 use sluice_engine::placement::{Core, Load, Placement, Topology, candidates};
 
 use super::{FLOWS, FramesArguments, Model, STYLE, on_wires, row};
-use crate::placement::rig::{Done, Rig, plane, slices};
+use crate::placement::lane::{Done, slices};
+use crate::placement::rig::{Rig, plane};
 use crate::placement::scenario::{Draw, Scenario};
 use crate::rig::frames::CHECK_SEQUENCE;
 use crate::rig::lanes::{Together, on_cores, quiet};

@@ -25,7 +25,7 @@ use sluice_dpdk::tsc;
 use sluice_inspect::ruleset::Ruleset;
 use sluice_inspect::signatures::Dialect;
 
-use crate::rig::lanes::Done as _;
+use crate::rig::lanes::{Done as _, cores};
 use crate::rig::policy::memory;
 use crate::rows::{Failure, Named, Row, Run, Runs, pairs};
 use even::Shared;
@@ -317,16 +317,12 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failur
     if arguments.attack {
         return attack::run(run, arguments);
     }
-    let mut on = match arguments.on.is_empty() {
-        true => sluice_dpdk::eal::allowed_cores(),
-        false => arguments.on.clone(),
-    };
-    on.truncate(CORES);
+    let on = cores(&arguments.on, CORES);
     let rules: Arc<Ruleset> = plane::rules(&arguments.signatures, arguments.dialect.dialect())?;
     let pages = Arc::new(Pages::new());
     let mut bench = Bench {
         means: Means {
-            eal: crate::placement::rig::start(on.len())?,
+            eal: crate::placement::queues::start(on.len())?,
             rules: &rules,
             pages: &pages,
         },

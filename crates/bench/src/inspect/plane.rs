@@ -19,7 +19,7 @@ use sluice_inspect::stream;
 use sluice_route::RouteSet;
 
 use super::traffic::{FLOWS, Kind, Transport};
-use crate::placement::rig::Queues;
+use crate::placement::queues::Queues;
 use crate::placement::scenario::{SFR, lengths};
 use crate::rig::lanes::WITHIN;
 use crate::rig::policy::{Job, Layout, interface};

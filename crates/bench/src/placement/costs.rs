@@ -4,7 +4,7 @@ use sluice_dpdk::tsc;
 use sluice_engine::packet::counters::CycleStage;
 use sluice_engine::placement::{Costs, HandOver, Part, Placement};
 
-use super::rig::Done;
+use super::lane::Done;
 use super::scenario::{HAND_OVER, Scenario};
 use super::{Bench, Failure};
 

@@ -6,7 +6,9 @@
 //! cost in the same rounds.
 
 mod costs;
+pub mod lane;
 mod pairings;
+pub mod queues;
 pub mod rig;
 pub mod scenario;
 pub mod slow;
@@ -17,10 +19,12 @@ use sluice_dpdk::tsc;
 use sluice_engine::placement::{Core, Costs, HandOver, Load, Placement, Topology, candidates, choose, predict, rank};
 
 use crate::cores::line;
+use crate::rig::lanes;
 use crate::rig::policy::{SHARDS, memory};
 use crate::rows::{Failure, Named, Row, Run, Runs, median};
 use costs::{Alone, Between, between, costs};
-use rig::{Done, Rig};
+use lane::Done;
+use rig::Rig;
 use scenario::Scenario;
 use verdict::Planner;
 
@@ -285,14 +289,10 @@ fn pairing_rows(outcome: &Outcome, run: &mut Run<'_>) {
 }
 
 pub fn run(run: &mut Run<'_>, arguments: &PlacementArguments) -> Result<(), Failure> {
-    let mut on = match arguments.on.is_empty() {
-        true => sluice_dpdk::eal::allowed_cores(),
-        false => arguments.on.clone(),
-    };
-    on.truncate(WORKERS);
+    let on = lanes::cores(&arguments.on, WORKERS);
     let workers = on.len();
     let mut bench = Bench {
-        eal: rig::start(workers)?,
+        eal: queues::start(workers)?,
         on: &on,
         cycles: tsc::frequency() / 1000 * arguments.milliseconds,
         rigs: 0,

@@ -6,27 +6,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
-use sluice_dpdk::port::PortPlan;
-use sluice_dpdk::{Devices, Plan, tsc};
+use sluice_dpdk::{Devices, tsc};
 use sluice_engine::control::plane::ControlPlane;
-use sluice_engine::packet::counters::{CycleStage, WorkerCounters};
-use sluice_engine::packet::io::WorkerIndex;
-use sluice_engine::packet::time::Now;
-use sluice_engine::placement::{Load, Part, Placement};
+use sluice_engine::placement::{Part, Placement};
 use sluice_engine::session::family::V4;
 use sluice_engine::snapshot::stages::Stages;
-use sluice_engine::worker::Worker;
 
+use super::lane::{Done, Lane, Time, slices};
+use super::queues::Queues;
 use super::scenario::{Draw, FLOWS, FRESH, Opens, Scenario, Skew};
 use super::slow::Slow;
 use crate::rig::frames::{CHECK_SEQUENCE, Filled, Filling, ends};
 use crate::rig::gateway::{Clock, Desk, drops};
-use crate::rig::lanes::{self, Progress, Together, WITHIN, on_cores, quiet, settle};
-use crate::rig::policy::{self, Job, Layout, SHARDS, neighbours, route_set, routes};
-use crate::rig::reference::{Flows, Publics, complete, open_by, ports};
+use crate::rig::lanes::{Progress, on_cores, quiet, settle};
+use crate::rig::policy::{self, Job, Layout, neighbours, route_set, routes};
+use crate::rig::reference::{Flows, Publics, complete, open_by};
 use crate::rig::sites::dressed;
-use crate::rig::slices::Slices;
-use crate::rig::{BUFFERS, BURST, Samples, Source, ring};
+use crate::rig::{Samples, Source};
 use crate::rows::Failure;
 
 /// Sessions that there is space for.
@@ -36,112 +32,6 @@ const OPEN: u64 = FLOWS as u64;
 const WAIT: u64 = 120_000_000_000;
 /// The same where flows that last have no packets meanwhile, and are to outlive a run.
 const OPEN_OUTSIDE: u64 = 3 * OPEN;
-
-/// A worker that there is not.
-const NOBODY: WorkerIndex = WorkerIndex::MAX;
-
-/// Which workers of a rig have queues.
-pub struct Queues {
-    workers: usize,
-    /// Queues of each port.
-    pub count: u16,
-    receivers: Vec<WorkerIndex>,
-    senders: Vec<WorkerIndex>,
-}
-
-impl Queues {
-    /// Those that stages want, of devices that have as many as a load says; workers that receive take shards over from others,
-    /// or do not.
-    pub fn of(stages: &Stages, workers: usize, load: &Load, assists: bool) -> Self {
-        let mut receivers = stages.all(Part::Receive, workers);
-        let mut senders = stages.senders(workers, assists);
-        let count = receivers.len().max(senders.len()).min(usize::from(load.queues));
-        // Ring ports have as many queues to receive as to send.
-        receivers.resize(count.max(receivers.len()), NOBODY);
-        senders.resize(count.max(senders.len()), NOBODY);
-        let count = count as u16;
-        Self {
-            workers,
-            count,
-            receivers,
-            senders,
-        }
-    }
-
-    fn have(&self, of: &[WorkerIndex], worker: usize) -> bool {
-        of.iter()
-            .take(self.count.into())
-            .any(|&other| usize::from(other) == worker)
-    }
-
-    /// Whether a worker has a queue to receive from.
-    pub fn receives(&self, worker: usize) -> bool {
-        self.have(&self.receivers, worker)
-    }
-
-    /// Whether a worker has a queue to send by.
-    pub fn sends(&self, worker: usize) -> bool {
-        self.have(&self.senders, worker)
-    }
-
-    /// The workers that have a queue to receive from.
-    pub fn entrances(&self) -> Vec<usize> {
-        (0..self.workers).filter(|&worker| self.receives(worker)).collect()
-    }
-
-    /// The workers that send for all, where some have no queue.
-    pub fn senders(&self) -> Box<[WorkerIndex]> {
-        if (0..self.workers).all(|worker| self.sends(worker)) {
-            return Box::default();
-        }
-        let senders = self.senders.iter().take(self.count.into()).copied();
-        senders.filter(|&sender| sender != NOBODY).collect()
-    }
-
-    /// The near ends of the ports, or the far ones.
-    pub fn plan(&self, number: u32, near: bool) -> Result<Plan, Failure> {
-        let port = |name| {
-            let device = ring(&format!("placement-{name}{number}"), if near { "b" } else { "a" }, 8192)?;
-            Ok(PortPlan {
-                queues: self.count,
-                ..PortPlan::new("ring", device)
-            })
-        };
-        let ports = ["inside", "outside"]
-            .into_iter()
-            .map(port)
-            .collect::<Result<_, Failure>>()?;
-        let mut plan = Plan::new(ports, self.workers as u16);
-        let (receivers, senders) = (self.receivers.clone(), self.senders.clone());
-        (plan.receivers, plan.senders) = if near {
-            (receivers, senders)
-        } else {
-            (senders, receivers)
-        };
-        // First in, first out; nothing finds a ring full.
-        (plan.cache, plan.handover) = (0, WITHIN as u32 * u32::from(self.count.max(1)));
-        if !near {
-            plan.buffers = BUFFERS;
-        }
-        Ok(plan)
-    }
-
-    /// The far end of a worker's queues, where it has some.
-    pub fn far(&self, eal: &'static Eal, number: u32, own: usize) -> Result<Option<Source>, Failure> {
-        match self.receives(own) || self.sends(own) {
-            true => Ok(Some(Source::of(eal, &self.plan(number, false)?, own)?)),
-            false => Ok(None),
-        }
-    }
-}
-
-/// Start DPDK for rigs of so many workers.
-pub fn start(workers: usize) -> Result<&'static Eal, Failure> {
-    let all = Queues::of(&Stages::default(), workers, &Load::even(SHARDS as u16), false);
-    let mut needs = all.plan(0, false)?.needs(&[], None);
-    needs.bytes *= 2 * (workers + 1);
-    Ok(Eal::start(&needs)?)
-}
 
 /// The control side of a scenario for some stages.
 pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<ControlPlane, Failure> {
@@ -165,182 +55,6 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<ControlPlane,
         ..Layout::sessions(scenario.job, CAPACITY, false)
     };
     layout.plane(policy, &[routes])
-}
-
-/// The clock of a worker's sessions.
-#[derive(Clone, Copy, Debug)]
-enum Time {
-    /// The time that passes.
-    Real(Clock),
-    /// From this moment on, so many nanoseconds for each session opened after the first so many: as many end as are opened.
-    Opened { base: u64, step: u64, first: u64 },
-}
-
-/// Source, worker and sink of one core.
-struct Lane<'m> {
-    own: usize,
-    worker: Worker<'m>,
-    counters: Arc<WorkerCounters>,
-    /// The far end of its queues, where it has some.
-    far: Option<Source>,
-    /// What is sent to it, where it receives.
-    draw: Option<Draw>,
-    /// Whether packets come out by its queue.
-    drains: bool,
-    /// Where what it receives comes out by its own queue, it watches only that.
-    local: Option<usize>,
-    progress: Arc<Progress>,
-    time: Time,
-    slices: Slices<Done>,
-    samples: Samples,
-}
-
-/// Slices of a second.
-const SLICES: u64 = 1_000;
-
-/// Slices for a lane.
-pub fn slices() -> Slices<Done> {
-    let width = tsc::frequency() / SLICES;
-    Slices::new(width, width / 3)
-}
-
-/// What a lane did, and what its cycles went into: to write frames, to take what came out, and by the worker's stages.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Done {
-    /// Frames that came out in the time that was measured.
-    pub counted: u64,
-    /// Cycles of that time.
-    pub cycles: u64,
-    pub source: u64,
-    pub sink: u64,
-    pub stages: [u64; CycleStage::ALL.len()],
-}
-
-impl Done {
-    /// Millions of frames a second that came out.
-    pub fn mpps(&self) -> f64 {
-        self.counted as f64 * tsc::frequency() as f64 / 1e6 / self.cycles as f64
-    }
-}
-
-impl lanes::Done for Done {
-    fn and(mut self, other: Self) -> Self {
-        self.counted += other.counted;
-        self.cycles += other.cycles;
-        self.source += other.source;
-        self.sink += other.sink;
-        for (all, more) in self.stages.iter_mut().zip(other.stages) {
-            *all += more;
-        }
-        self
-    }
-}
-
-impl Lane<'_> {
-    #[inline(always)]
-    fn now(&self) -> Now {
-        match self.time {
-            Time::Real(clock) => clock.now(),
-            Time::Opened { base, step, first } => Now::at(base + (self.counters.sessions_created.get() - first) * step),
-        }
-    }
-
-    /// Frames of flows drawn anew; how many.
-    #[inline(always)]
-    fn feed(&mut self) -> usize {
-        if !self.progress.may_send(self.local) {
-            return 0;
-        }
-        let (Some(far), Some(draw)) = (&mut self.far, &mut self.draw) else {
-            return 0;
-        };
-        let (count, _) = far.send(ports(draw.direction), |port, packet| {
-            draw.write(port, packet);
-            true
-        });
-        self.progress.send(self.own, count);
-        count
-    }
-
-    /// Take what came out; how many frames.
-    #[inline(always)]
-    fn drain(&mut self) -> usize {
-        let Some(far) = self.far.as_mut().filter(|_| self.drains) else {
-            return 0;
-        };
-        let mut came = 0;
-        for port in [0, 1] {
-            loop {
-                let count = self.samples.drain(far, port);
-                came += count;
-                if count < BURST {
-                    break;
-                }
-            }
-        }
-        self.progress.come(self.own, came);
-        came
-    }
-
-    /// A round without anything new; what moved.
-    fn round(&mut self) -> usize {
-        let now = self.now();
-        self.worker.round(now) + self.drain()
-    }
-
-    /// A round with its source, each part by its cycles.
-    #[inline(always)]
-    fn step(&mut self, done: &mut Done) {
-        let start = tsc::now();
-        let fed = if self.draw.is_some() { self.feed() } else { 0 };
-        let mut moved = fed;
-        if fed > 0 {
-            done.source += tsc::now() - start;
-        }
-        let now = self.now();
-        moved += self.worker.round(now);
-        if self.drains {
-            let start = tsc::now();
-            let came = self.drain();
-            if came > 0 {
-                done.sink += tsc::now() - start;
-            }
-            done.counted += came as u64;
-            moved += came;
-        }
-        if moved == 0 {
-            // A core with work shall not wait for lines that this one looks at.
-            (0..8).for_each(|_| std::hint::spin_loop());
-        }
-    }
-
-    /// Packets for so many cycles, together with the others.
-    fn run(&mut self, together: &Together, lanes: usize, cycles: u64) {
-        let mut warm = Done::default();
-        let begin = together.meet(lanes);
-        while tsc::now() < begin {
-            self.step(&mut warm);
-        }
-        let (mut done, mut stages) = (Done::default(), self.stages());
-        self.slices.begin(begin, tsc::now());
-        while self.slices.go_on(begin + cycles) {
-            self.step(&mut done);
-            let Some((cycles, _)) = self.slices.step(tsc::now()) else {
-                continue;
-            };
-            let after = self.stages();
-            done.cycles = cycles;
-            for (place, spent) in done.stages.iter_mut().enumerate() {
-                *spent = after[place] - stages[place];
-            }
-            self.slices.end(done);
-            (stages, done) = (after, Done::default());
-        }
-    }
-
-    fn stages(&self) -> [u64; CycleStage::ALL.len()] {
-        CycleStage::ALL.map(|stage| self.counters.cycles[stage as usize].get())
-    }
 }
 
 /// A gateway and its lanes.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use sluice_dpdk::eal::allowed_cores;
 use sluice_dpdk::tsc;
 use sluice_dpdk::workers::pin;
 
@@ -31,6 +32,16 @@ impl Together {
             }
         }
     }
+}
+
+/// The cores that are named, or where none is those that this process may use; so many at most.
+pub fn cores(named: &[usize], most: usize) -> Vec<usize> {
+    let mut cores = match named {
+        [] => allowed_cores(),
+        named => named.to_vec(),
+    };
+    cores.truncate(most);
+    cores
 }
 
 /// The work of all lanes, each on its core.

@@ -1,0 +1,119 @@
+//! Which workers have queues, and DPDK for them.
+
+use sluice_dpdk::Plan;
+use sluice_dpdk::eal::Eal;
+use sluice_dpdk::port::PortPlan;
+use sluice_engine::packet::io::WorkerIndex;
+use sluice_engine::placement::{Load, Part};
+use sluice_engine::snapshot::stages::Stages;
+
+use crate::rig::lanes::WITHIN;
+use crate::rig::policy::SHARDS;
+use crate::rig::{BUFFERS, Source, ring};
+use crate::rows::Failure;
+
+/// A worker that there is not.
+const NOBODY: WorkerIndex = WorkerIndex::MAX;
+
+/// Which workers of a rig have queues.
+pub struct Queues {
+    workers: usize,
+    /// Queues of each port.
+    pub count: u16,
+    receivers: Vec<WorkerIndex>,
+    senders: Vec<WorkerIndex>,
+}
+
+impl Queues {
+    /// Those that stages want, of devices that have as many as a load says; workers that receive take shards over from others,
+    /// or do not.
+    pub fn of(stages: &Stages, workers: usize, load: &Load, assists: bool) -> Self {
+        let mut receivers = stages.all(Part::Receive, workers);
+        let mut senders = stages.senders(workers, assists);
+        let count = receivers.len().max(senders.len()).min(usize::from(load.queues));
+        // Ring ports have as many queues to receive as to send.
+        receivers.resize(count.max(receivers.len()), NOBODY);
+        senders.resize(count.max(senders.len()), NOBODY);
+        let count = count as u16;
+        Self {
+            workers,
+            count,
+            receivers,
+            senders,
+        }
+    }
+
+    fn have(&self, of: &[WorkerIndex], worker: usize) -> bool {
+        of.iter()
+            .take(self.count.into())
+            .any(|&other| usize::from(other) == worker)
+    }
+
+    /// Whether a worker has a queue to receive from.
+    pub fn receives(&self, worker: usize) -> bool {
+        self.have(&self.receivers, worker)
+    }
+
+    /// Whether a worker has a queue to send by.
+    pub fn sends(&self, worker: usize) -> bool {
+        self.have(&self.senders, worker)
+    }
+
+    /// The workers that have a queue to receive from.
+    pub fn entrances(&self) -> Vec<usize> {
+        (0..self.workers).filter(|&worker| self.receives(worker)).collect()
+    }
+
+    /// The workers that send for all, where some have no queue.
+    pub fn senders(&self) -> Box<[WorkerIndex]> {
+        if (0..self.workers).all(|worker| self.sends(worker)) {
+            return Box::default();
+        }
+        let senders = self.senders.iter().take(self.count.into()).copied();
+        senders.filter(|&sender| sender != NOBODY).collect()
+    }
+
+    /// The near ends of the ports, or the far ones.
+    pub fn plan(&self, number: u32, near: bool) -> Result<Plan, Failure> {
+        let port = |name| {
+            let device = ring(&format!("placement-{name}{number}"), if near { "b" } else { "a" }, 8192)?;
+            Ok(PortPlan {
+                queues: self.count,
+                ..PortPlan::new("ring", device)
+            })
+        };
+        let ports = ["inside", "outside"]
+            .into_iter()
+            .map(port)
+            .collect::<Result<_, Failure>>()?;
+        let mut plan = Plan::new(ports, self.workers as u16);
+        let (receivers, senders) = (self.receivers.clone(), self.senders.clone());
+        (plan.receivers, plan.senders) = if near {
+            (receivers, senders)
+        } else {
+            (senders, receivers)
+        };
+        // First in, first out; nothing finds a ring full.
+        (plan.cache, plan.handover) = (0, WITHIN as u32 * u32::from(self.count.max(1)));
+        if !near {
+            plan.buffers = BUFFERS;
+        }
+        Ok(plan)
+    }
+
+    /// The far end of a worker's queues, where it has some.
+    pub fn far(&self, eal: &'static Eal, number: u32, own: usize) -> Result<Option<Source>, Failure> {
+        match self.receives(own) || self.sends(own) {
+            true => Ok(Some(Source::of(eal, &self.plan(number, false)?, own)?)),
+            false => Ok(None),
+        }
+    }
+}
+
+/// Start DPDK for rigs of so many workers.
+pub fn start(workers: usize) -> Result<&'static Eal, Failure> {
+    let all = Queues::of(&Stages::default(), workers, &Load::even(SHARDS as u16), false);
+    let mut needs = all.plan(0, false)?.needs(&[], None);
+    needs.bytes *= 2 * (workers + 1);
+    Ok(Eal::start(&needs)?)
+}
