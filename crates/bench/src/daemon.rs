@@ -113,12 +113,10 @@ impl Daemon {
         ))
     }
 
-    /// The number of its process.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// The end of its log.
     pub fn last_words(&self) -> String {
         let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();

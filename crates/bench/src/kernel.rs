@@ -116,7 +116,6 @@ pub struct KernelArguments {
 pub const ONE_CORE: &str = "generator and gateway need a core each, and this process may use one only";
 
 impl KernelArguments {
-    /// Is this the process inside the namespaces?
     pub fn inside(&self) -> bool {
         self.inside
     }
@@ -140,7 +139,6 @@ impl KernelArguments {
         std::time::Duration::from_millis(self.window.unwrap_or(if quick { 700 } else { 1_500 }).max(100))
     }
 
-    /// The program `sluice`.
     fn program(&self) -> PathBuf {
         daemon::program(self.sluice.as_ref())
     }

@@ -326,7 +326,7 @@ mod tests {
         });
         figures
             .iter()
-            .fold(row, |row, (name, value)| row.figure(name, &[*value]))
+            .fold(row, |row, (name, value)| row.figure(*name, &[*value]))
     }
 
     #[test]

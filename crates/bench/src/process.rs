@@ -63,7 +63,6 @@ impl Answering {
         Ok(process)
     }
 
-    /// Tell it a line.
     pub fn tell(&mut self, line: &str) -> Result<(), Failure> {
         let input = self.input.as_mut().ok_or("a process has no input")?;
         writeln!(input, "{line}")?;

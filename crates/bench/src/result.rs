@@ -65,7 +65,6 @@ impl Measured {
         write().map_err(|error: std::io::Error| format!("{}: {error}", file.display()).into())
     }
 
-    /// Read it from a file.
     pub fn read(file: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         let foreign = |reason| format!("{} holds no result of a bench: {reason}", file.display());

@@ -53,7 +53,6 @@ pub fn number(value: f64, like: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// The median of some runs.
 pub fn median(runs: impl IntoIterator<Item = f64>) -> f64 {
     Figure::of(&runs.into_iter().collect::<Vec<_>>()).median
 }
@@ -111,7 +110,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row of a case.
     pub fn new(case: impl Into<Value>) -> Self {
         Self::default().key("case", case)
     }
@@ -121,7 +119,7 @@ impl Row {
         self
     }
 
-    pub fn figure(mut self, name: &'static str, runs: &[f64]) -> Self {
+    pub fn figure(mut self, name: impl Into<Cow<'static, str>>, runs: &[f64]) -> Self {
         self.figures.push((name.into(), Figure::of(runs)));
         self
     }
@@ -136,16 +134,16 @@ impl Row {
 
     /// And all figures of some runs, in the order in which they were added.
     pub fn runs(self, runs: &Runs) -> Self {
-        runs.0.iter().fold(self, |row, (name, values)| row.figure(name, values))
+        runs.0
+            .iter()
+            .fold(self, |row, (name, values)| row.figure(*name, values))
     }
 
-    /// A figure.
     pub fn get(&self, name: &str) -> Option<Figure> {
         let found = self.figures.iter().find(|(figure, _)| figure == name);
         found.map(|(_, figure)| *figure)
     }
 
-    /// The median of a figure.
     pub fn median(&self, name: &str) -> Option<f64> {
         self.get(name).map(|figure| figure.median)
     }
@@ -155,12 +153,10 @@ impl Row {
         self.keys.get(name).map(plain).unwrap_or_default()
     }
 
-    /// Its keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = (&str, String)> {
         self.keys.iter().map(|(name, value)| (name.as_str(), plain(value)))
     }
 
-    /// Its figures, in order.
     pub fn figures(&self) -> impl Iterator<Item = (&str, Figure)> {
         self.figures.iter().map(|(name, figure)| (name.as_ref(), *figure))
     }
@@ -188,7 +184,6 @@ impl Row {
         Some(row)
     }
 
-    /// As one line.
     pub fn text(&self) -> String {
         let keys: Vec<_> = self.keys().map(|(name, value)| format!("{name}={value}")).collect();
         let figures = self.figures().map(|(name, figure)| format!("{name} {}", figure.text()));

@@ -98,7 +98,6 @@ pub struct VmArguments {
 }
 
 impl VmArguments {
-    /// Is this the process inside the namespaces?
     pub fn inside(&self) -> bool {
         self.inside
     }

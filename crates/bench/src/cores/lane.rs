@@ -100,7 +100,6 @@ impl Lane {
     }
 }
 
-/// A gateway and its lanes.
 pub struct Rig {
     pub plane: ControlPlane,
     lanes: Vec<Lane>,
@@ -256,7 +255,6 @@ impl Rig {
         })
     }
 
-    /// Close the ports.
     pub fn close(self) {
         for lane in self.lanes {
             drop(lane.worker);

@@ -219,7 +219,6 @@ fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &
     Ok(())
 }
 
-/// The row of a case, beside the others.
 fn row(case: &Case, cases: &[Case]) -> Row {
     // Cycles of all cores together for each packet.
     let cost = |rate: f64| case.cores as f64 * tsc::frequency() as f64 / rate / 1e6;
@@ -263,7 +262,6 @@ fn expected_mismatches(rig: &Rig) -> f64 {
     (1.0 - 1.0 / f64::from(SHARDS)).powf(free)
 }
 
-/// One run of a case.
 fn one(rig: &mut Rig, case: &mut Case, on: &[usize], cycles: u64) -> Result<(), Failure> {
     rig.steer(case.steering);
     let (before, packets) = (Counted::of(rig), rig.session_packets()?);

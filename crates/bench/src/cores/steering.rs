@@ -12,11 +12,11 @@ use crate::rig::frames::{Ends, Written};
 pub enum Steering {
     /// The source knows the session's worker.
     Ideal,
-    /// HashFields by source address inside, by destination address and port outside.
+    /// Hashed by source address inside, by destination address and port outside.
     Subset,
     /// All to the first worker.
     OneQueue,
-    /// HashFields by addresses and ports.
+    /// Hashed by addresses and ports.
     FiveTuple,
     /// Each to the worker after the session's: what a hand-over costs in all, caches included.
     Wrong,

@@ -143,7 +143,6 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// One more run of a matcher.
     fn one_more<M: Matcher<u32>>(&mut self, costs: &mut Costs, matcher: &M, core: &mut M::Memory) {
         let most = (SECONDS * tsc::frequency() as f64) as u64;
         let (mut packets, mut ticks) = (0, 0);

@@ -91,7 +91,6 @@ impl Plan {
         })
     }
 
-    /// Whether a matcher is asked.
     fn asks(&self, name: Name) -> bool {
         self.matchers.is_empty() || self.matchers.contains(&name)
     }

@@ -11,7 +11,6 @@ use crate::rig::frames::Random;
 
 /// Rules with a name.
 pub struct Set {
-    /// What it is called in rows.
     pub name: String,
     /// The rules, in order.
     pub rules: Vec<Rule<u32>>,

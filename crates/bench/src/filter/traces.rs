@@ -13,12 +13,10 @@ pub const SERVICE: u32 = 80;
 /// Most packets of one request in a row.
 const ROW: u64 = 24;
 
-/// Address of a client.
 pub fn client(number: u32) -> u32 {
     0x0a00_0100 + number
 }
 
-/// Address of a server.
 pub fn server(number: u32) -> u32 {
     0xc000_0200 + number
 }
@@ -26,7 +24,6 @@ pub fn server(number: u32) -> u32 {
 /// Headers with a name.
 #[derive(Clone, Debug)]
 pub struct Traffic {
-    /// What it is called in rows.
     pub name: &'static str,
     /// The headers, in order.
     pub headers: Vec<Header<u32>>,
@@ -46,7 +43,6 @@ pub enum Trace {
 }
 
 impl Trace {
-    /// What it is called in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -64,7 +60,6 @@ impl Trace {
         }
     }
 
-    /// So many headers.
     pub fn headers(self, rules: &[Rule<u32>], count: usize) -> Vec<Header<u32>> {
         let mut random = Random(0x5eed_0001);
         let mut headers = Vec::with_capacity(count);

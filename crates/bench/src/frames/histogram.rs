@@ -54,7 +54,6 @@ impl Histogram {
         self.most = self.most.max(other.most);
     }
 
-    /// Forget everything.
     pub fn clear(&mut self) {
         self.counts.fill(0);
         (self.total, self.most) = (0, 0);
@@ -66,7 +65,6 @@ impl Histogram {
         self.total
     }
 
-    /// The largest value.
     pub fn most(&self) -> u64 {
         self.most
     }

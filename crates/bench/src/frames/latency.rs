@@ -214,7 +214,12 @@ impl Bench {
         let memory = Box::leak(Box::new(memory(&plane)?));
         let mut gateway = Gateway::new(eal, number, Job::Translate, plane, memory)?;
         complete(open(&mut gateway, Hosts::Sixteen, FLOWS, |packet, _| packet)?)?;
-        let (plane, rounds, source, devices) = gateway.apart();
+        let Gateway {
+            plane,
+            rounds,
+            source,
+            devices,
+        } = gateway;
         Self::new(
             "sluice",
             eal,
@@ -307,7 +312,6 @@ impl Bench {
     }
 }
 
-/// Add a run to a row's.
 fn add(runs: &mut Runs, measured: &Measured) {
     let hertz = tsc::frequency() as f64;
     let us = |cycles: u64| cycles as f64 / hertz * 1e6;
@@ -326,7 +330,6 @@ fn add(runs: &mut Runs, measured: &Measured) {
     ]);
 }
 
-/// Measure all sizes.
 pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) -> Result<(), Failure> {
     if !arguments.directions().contains(&Direction::Up) {
         return Ok(());
@@ -356,7 +359,6 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
     benches.into_iter().try_for_each(Bench::close)
 }
 
-/// The measurements of one size.
 fn of_size(
     run: &mut Run<'_>,
     mut benches: Vec<Bench>,

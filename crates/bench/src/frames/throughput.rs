@@ -87,7 +87,6 @@ impl<'m> Side<'m> {
         })
     }
 
-    /// One run of a case.
     fn run(&mut self, case: &mut Case) -> Result<(), Failure> {
         let (filling, kept, homes) = (Filling::new(case.bytes), case.payload == Payload::Kept, self.homes);
         let flows = Flows {

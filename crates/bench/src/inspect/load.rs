@@ -13,7 +13,6 @@ use crate::rows::{Failure, Figure, Run, Runs};
 /// Models that are compared.
 const MODELS: [Model; 4] = [Model::Even, Model::EvenMoving, Model::Rss, Model::RoleSplit];
 
-/// Measure one size.
 pub fn measure(bench: &mut Bench<'_>, bytes: usize, run: &mut Run<'_>) -> Result<(), Failure> {
     let runs = if run.quick { 3 } else { 5 };
     let shares: Vec<f64> = match run.quick {

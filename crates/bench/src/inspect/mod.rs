@@ -116,7 +116,6 @@ pub enum Part {
     Assist,
 }
 
-/// What measures.
 struct Bench<'a> {
     means: Means<'a>,
     on: &'a [usize],
@@ -177,7 +176,6 @@ impl Bench<'_> {
     }
 }
 
-/// Add a run of a case to others.
 fn add(runs: &mut Runs, case: &Case, outcome: &Outcome) {
     let all = outcome.done.iter().copied().fold(Done::default(), Done::and);
     let each = |count: u64| count as f64 / all.came.max(1) as f64;
@@ -203,7 +201,6 @@ fn add(runs: &mut Runs, case: &Case, outcome: &Outcome) {
 /// The busy share of each core.
 const BUSY: [&str; CORES] = ["busy_share_first", "busy_share_second"];
 
-/// The keys of a case's rows.
 fn keys(case: &Case) -> Row {
     let row = Row::default()
         .key("bytes", if case.kind == Kind::Mix { 0 } else { case.bytes })

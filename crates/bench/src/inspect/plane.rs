@@ -67,12 +67,10 @@ impl Model {
         }
     }
 
-    /// Whether flows are shared by all cores.
     pub fn shares(self) -> bool {
         matches!(self, Self::Even | Self::EvenMoving)
     }
 
-    /// Whether roles are split.
     pub fn splits(self) -> bool {
         matches!(self, Self::RoleSplit | Self::RoleSplitSending)
     }
@@ -147,7 +145,6 @@ impl Case {
     }
 }
 
-/// Rules of a file.
 pub fn rules(file: &Path, dialect: Dialect) -> Result<Arc<Ruleset>, Failure> {
     let text = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let read = read(&text, dialect, &Variables::default(), &Classes::default());
@@ -191,7 +188,6 @@ pub fn queues(case: &Case) -> Result<(Placement, Stages, Queues), Failure> {
     Ok((placement, stages, queues))
 }
 
-/// The control side of a case.
 pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<ControlPlane, Failure> {
     let (_, stages, queues) = queues(case)?;
     let mut policy = Snapshot::new(2, vec![side(0), side(1)]);

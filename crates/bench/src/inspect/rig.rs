@@ -390,7 +390,6 @@ impl<'s, 'm> Rig<'s, 'm> {
         self.lanes[0].progress.all()
     }
 
-    /// Packets that rules dropped.
     pub fn matched(&self) -> u64 {
         let signature = [
             sluice_inspect::Reason::Signature.into(),
@@ -442,7 +441,6 @@ impl<'s, 'm> Rig<'s, 'm> {
         }
     }
 
-    /// Close the ports.
     pub fn close(self) {
         for lane in self.lanes {
             drop(lane.middle);

@@ -22,7 +22,6 @@ fn search(rules: &Ruleset, calls: &Calls) -> Result<u64, Failure> {
     Ok(tsc::now() - start)
 }
 
-/// Measure the share of one size.
 pub fn measure(bench: &mut Bench<'_>, bytes: usize, kind: Kind, run: &mut Run<'_>) -> Result<(), Failure> {
     let case = Case {
         cores: 1,

@@ -4,7 +4,6 @@ use crate::rows::Failure;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Words of a command, split at blanks.
 pub fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }

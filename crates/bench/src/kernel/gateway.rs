@@ -34,7 +34,6 @@ pub enum Case {
 }
 
 impl Case {
-    /// Does it have rules and translate?
     pub fn translates(self) -> bool {
         matches!(
             self,
@@ -42,7 +41,6 @@ impl Case {
         )
     }
 
-    /// Is it Sluice?
     pub fn is_sluice(self) -> bool {
         matches!(self, Self::SluiceForward | Self::Sluice)
     }

@@ -86,7 +86,6 @@ impl Own {
         }
     }
 
-    /// The flow of a random number.
     pub fn draw(self, random: u32) -> u32 {
         self.from + random % self.count * self.step
     }

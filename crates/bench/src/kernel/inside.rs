@@ -27,7 +27,6 @@ impl Outside<'_> {
         }
     }
 
-    /// Tell a row.
     pub fn row(&self, row: &Row) {
         self.tell(&json!({ "row": row.json() }));
     }

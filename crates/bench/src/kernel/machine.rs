@@ -50,7 +50,6 @@ impl Cores {
         [&[self.traffic], &self.more[..]].concat()
     }
 
-    /// All of them.
     pub fn all(&self) -> Vec<usize> {
         let mut all = [&[self.traffic, self.gateway], &self.more[..]].concat();
         all.dedup();
@@ -151,7 +150,6 @@ pub fn load_average() -> String {
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// Does this process run as root?
 pub fn is_root() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));

@@ -60,7 +60,6 @@ pub fn inside_network(rule: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | (rule << 8 & 0x00ff_ff00))
 }
 
-/// A MAC address as text.
 pub fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
@@ -75,7 +74,6 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Make the namespaces and wires.
     pub fn build(cores: Cores, receiver: Receiver) -> Result<Self, Failure> {
         let topology = Self::hosts(cores, &[GENERATOR, GATEWAY, SINK])?;
         let end = |host, interface, mac| (host, interface, format!("address {}", mac_text(mac)));

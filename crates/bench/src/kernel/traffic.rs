@@ -55,7 +55,6 @@ pub enum Site {
 }
 
 impl Site {
-    /// Terminals of each site.
     pub fn terminals(self) -> u32 {
         match self {
             Self::None => 0,
@@ -113,7 +112,6 @@ pub struct Frames {
 }
 
 impl Traffic {
-    /// Start them in their namespaces.
     pub fn start(topology: &Topology, frames: &Frames) -> Result<Self, Failure> {
         let start = |core| Generator::start(core, frames, Direction::Up);
         let inside = topology.cores.generators().into_iter().map(start);
@@ -170,7 +168,6 @@ impl Traffic {
         Ok(())
     }
 
-    /// Stop to send.
     pub fn stop(&mut self) -> Result<(), Failure> {
         let mut senders = self.senders();
         senders.iter_mut().try_for_each(|generator| generator.0.tell("stop"))?;

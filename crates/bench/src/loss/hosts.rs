@@ -51,10 +51,8 @@ pub enum Way {
 }
 
 impl Way {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Inspected, Self::Plain, Self::Direct];
 
-    /// The server's address.
     pub fn server(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 9, self as u8, 2)
     }
@@ -64,7 +62,6 @@ impl Way {
     }
 }
 
-/// The hosts.
 pub struct Hosts {
     pub cores: Cores,
     daemon: Daemon,
@@ -160,7 +157,6 @@ fn dropped_of(shown: &serde_json::Value, counts: &impl Fn(&str) -> bool) -> u64 
     }
 }
 
-/// The wires of a way.
 fn lay(way: Way, place: Place) -> Result<(), Failure> {
     let name = |name: &str| format!("{name}{}", way as u8);
     let [client, server, near, far, left, right] = ["client", "server", "near", "far", "left", "right"].map(name);
@@ -185,12 +181,10 @@ fn lay(way: Way, place: Place) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A wire between two hosts.
 fn wire((left, near): (&str, &str), (right, far): (&str, &str)) -> Result<(), Failure> {
     netns::wire([(left, near, String::new()), (right, far, String::new())])
 }
 
-/// The configuration of the gateway.
 fn configuration(core: usize, signatures: &Path, dialect: &str) -> String {
     let socket = socket(Path::new(FOLDER));
     let mut text = format!(

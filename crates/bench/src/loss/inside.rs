@@ -109,7 +109,6 @@ fn streams(hosts: &mut Hosts, point: Point, arguments: &LossArguments, quick: bo
         .figure("relay_overflowed", &overflowed))
 }
 
-/// Files through a bridge.
 fn files(hosts: &mut Hosts, way: Way, point: Point, arguments: &LossArguments) -> Result<Row, Failure> {
     hosts.lose(point.loss, point.one_way(), arguments.seed)?;
     let before = hosts.dropped(is_of_inspection)?;

@@ -104,7 +104,6 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl LossArguments {
-    /// Is this the process inside the namespaces?
     pub fn is_inside(&self) -> bool {
         self.inside
     }
@@ -139,7 +138,6 @@ pub fn run(arguments: &LossArguments, run: &mut Run<'_>) -> Result<(), Failure> 
     outside::enter(run, std::env::args_os().skip(1).collect())
 }
 
-/// Run the half inside the namespaces.
 pub fn inside(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
     inside::run(arguments, quick)
 }

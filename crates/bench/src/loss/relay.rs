@@ -19,6 +19,7 @@ use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Parked, Po
 use super::Failure;
 use crate::process::answer;
 use crate::rig::Source;
+use crate::rig::frames::Mixed;
 
 /// Frames that wait at a time, all ways together.
 const WAITING: usize = 32_768;
@@ -70,7 +71,7 @@ impl Line {
 /// Which frames of one way are lost: by their numbers, so that the same are lost again with the same seed.
 #[derive(Clone, Copy, Debug)]
 struct Chance {
-    state: u64,
+    state: Mixed,
     below: u64,
 }
 
@@ -78,19 +79,15 @@ impl Chance {
     fn new(faults: &Faults, way: u64) -> Self {
         let share = u128::from(faults.per_million) << 64;
         Self {
-            state: faults.seed ^ (way + 1).wrapping_mul(0xd1b5_4a32_d192_ed03),
+            state: Mixed(faults.seed ^ (way + 1).wrapping_mul(0xd1b5_4a32_d192_ed03)),
             below: u64::try_from(share / 1_000_000).unwrap_or(u64::MAX),
         }
     }
 
-    /// Whether the next frame is lost (splitmix64).
+    /// Whether the next frame is lost.
     #[inline(always)]
     fn loses(&mut self) -> bool {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31) < self.below
+        self.state.next() < self.below
     }
 }
 

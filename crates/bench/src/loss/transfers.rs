@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use super::Failure;
 use super::hosts::{CLIENT, Hosts, SERVER, Way};
 use crate::process::{Answering, answer as tell};
+use crate::rig::frames::Mixed;
 use crate::rows::Runs;
 
 /// Where the server listens.
@@ -51,26 +52,18 @@ pub struct TransfersArguments {
 
 /// The bytes of a file, by its number.
 struct Content {
-    state: u64,
+    state: Mixed,
     left: u64,
 }
 
 impl Content {
     fn new(number: u64) -> Self {
         let mut content = Self {
-            state: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            state: Mixed(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             left: 0,
         };
-        content.left = SIZES.start + content.next() % (SIZES.end - SIZES.start);
+        content.left = SIZES.start + content.state.next() % (SIZES.end - SIZES.start);
         content
-    }
-
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 
     /// The next bytes; none at the end.
@@ -78,7 +71,7 @@ impl Content {
         let length = self.left.min(PIECE as u64) as usize;
         self.left -= length as u64;
         for word in room[..length.next_multiple_of(8)].as_chunks_mut::<8>().0 {
-            *word = self.next().to_le_bytes();
+            *word = self.state.next().to_le_bytes();
         }
         &room[..length]
     }
@@ -284,7 +277,6 @@ fn transfer_all(server: SocketAddr, arguments: &TransfersArguments) {
     println!("{told}");
 }
 
-/// Run one end.
 pub fn run(arguments: &TransfersArguments) -> Result<(), Failure> {
     match (arguments.serve, arguments.server) {
         (Some(address), _) => serve(address),
@@ -296,7 +288,6 @@ pub fn run(arguments: &TransfersArguments) -> Result<(), Failure> {
     }
 }
 
-/// Start the server of files.
 pub fn server(hosts: &Hosts, way: Way) -> Result<Answering, Failure> {
     let address = format!("{}:{PORT}", way.server());
     let mut command = hosts.command(SERVER, &std::env::current_exe()?);

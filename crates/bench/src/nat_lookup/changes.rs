@@ -32,7 +32,6 @@ impl Changes {
         }
     }
 
-    /// The table.
     pub fn table(&self) -> &QnsTable<u32> {
         &self.table
     }

@@ -12,16 +12,13 @@ const BATCHES: usize = 4_096;
 /// Cycles that the probe takes on a quiet core.
 const QUIET: f64 = 63.0;
 
-/// Memory for it.
 pub fn memory() -> Result<Region, Failure> {
     probe::memory(SESSIONS)
 }
 
-/// The probe.
 pub struct Yardstick<'m>(Probe<'m>);
 
 impl<'m> Yardstick<'m> {
-    /// On some memory.
     pub fn new(memory: &'m mut Region) -> Self {
         Self(Probe::new(memory, SESSIONS))
     }

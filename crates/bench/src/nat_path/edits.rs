@@ -27,7 +27,6 @@ use crate::rows::{Failure, Figure, Named, Row, Runs};
 /// Rules besides the one of all sessions.
 const RULES: usize = 10_000;
 
-/// Rules of the packet filter.
 const FILTER_RULES: u32 = 20_000;
 
 /// Routes besides the default one: about as many as the internet has.
@@ -69,7 +68,6 @@ impl Inside {
         }
     }
 
-    /// Rules of the packet filter.
     fn filter_rules(self) -> u32 {
         match self {
             Self::Filter | Self::FilterAndRoutes => FILTER_RULES,
@@ -330,7 +328,12 @@ pub fn edits(bench: &mut Bench<'_, '_>, sessions: u32, inside: Inside) -> Result
     let flows = Flows::of(Hosts::Sixteen, &publics);
     let mut editor = inside.editor(&mut gateway.plane)?;
     let control = allowed_cores().get(1).copied();
-    let (mut plane, mut rounds, mut source, devices) = gateway.apart();
+    let Gateway {
+        mut plane,
+        mut rounds,
+        mut source,
+        devices,
+    } = gateway;
     // Sessions take the routes that have come before anything is measured.
     plane.follow_changes(rounds.clock.now());
     let (mut random, direction, mut runs) = (Random(SEED), Direction::Both, Runs::default());

@@ -155,7 +155,6 @@ fn drawn<F: From<Written>>(random: &mut Random, sessions: u32, flows: Flows<'_>,
 }
 
 impl Bench<'_, '_> {
-    /// The number of another rig.
     fn next(&mut self) -> u32 {
         self.rigs += 1;
         self.rigs
@@ -361,7 +360,7 @@ impl Bench<'_, '_> {
             let counters = gateway.plane.counters()[0].clone();
             let before = (counters.sessions_created.get(), counters.sessions_ended.get());
             let spent = gateway.stages();
-            let worker = &mut gateway.worker;
+            let worker = &mut gateway.rounds.worker;
             let mut path = With(&mut gateway.source, || {
                 clock += 64 * step;
                 worker.round(Now::at(clock));

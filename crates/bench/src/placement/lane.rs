@@ -45,7 +45,6 @@ pub struct Lane<'m> {
 /// Slices of a second.
 const SLICES: u64 = 1_000;
 
-/// Slices for a lane.
 pub fn slices() -> Slices<Done> {
     let width = tsc::frequency() / SLICES;
     Slices::new(width, width / 3)

@@ -48,7 +48,6 @@ pub struct PlacementArguments {
     cycles: bool,
 }
 
-/// What measures.
 struct Bench<'a> {
     eal: &'static Eal,
     on: &'a [usize],
@@ -81,7 +80,6 @@ fn cores(workers: usize) -> Vec<Core> {
     (0..workers as Core).collect()
 }
 
-/// Everything on one worker.
 fn alone() -> Option<Placement> {
     Placement::run_to_completion(&[0])
 }
@@ -172,7 +170,6 @@ fn expected(placement: &Placement, costs: &Costs, scenario: &Scenario) -> f64 {
     predict(placement, costs, &topology, &scenario.load(), tsc::frequency() as f64).packets_per_second / 1e6
 }
 
-/// Measure a scenario.
 fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usize) -> Result<Outcome, Failure> {
     let single = alone().ok_or("no worker")?;
     let mut cases = vec![Case::new(single.clone())];
@@ -223,7 +220,6 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
     })
 }
 
-/// The row of a scenario and a placement.
 fn row(name: &str, scenario: &Scenario, placement: &Placement, kind: &str) -> Row {
     Row::default()
         .key("scenario", name)
@@ -233,7 +229,6 @@ fn row(name: &str, scenario: &Scenario, placement: &Placement, kind: &str) -> Ro
         .key("kind", kind)
 }
 
-/// The rows of a scenario.
 fn rows(outcome: &Outcome, workers: usize, run: &mut Run<'_>) {
     for case in &outcome.cases {
         let picked = Planner::ALL

@@ -49,12 +49,10 @@ impl Queues {
             .any(|&other| usize::from(other) == worker)
     }
 
-    /// Whether a worker has a queue to receive from.
     pub fn receives(&self, worker: usize) -> bool {
         self.have(&self.receivers, worker)
     }
 
-    /// Whether a worker has a queue to send by.
     pub fn sends(&self, worker: usize) -> bool {
         self.have(&self.senders, worker)
     }

@@ -57,7 +57,6 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<ControlPlane,
     layout.plane(policy, &[routes])
 }
 
-/// A gateway and its lanes.
 pub struct Rig<'m> {
     plane: ControlPlane,
     lanes: Vec<Lane<'m>>,
@@ -343,7 +342,6 @@ impl<'m> Rig<'m> {
         self.lanes.iter().map(|lane| lane.counters.session_packets.get()).sum()
     }
 
-    /// Close the ports.
     pub fn close(self) {
         for lane in self.lanes {
             drop(lane.worker);

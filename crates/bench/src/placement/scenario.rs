@@ -165,7 +165,6 @@ impl Scenario {
         }
     }
 
-    /// The inside ends of its flows.
     pub fn hosts(&self) -> Hosts {
         self.homes.map_or(Hosts::Sixteen, Homes::hosts)
     }
@@ -225,7 +224,6 @@ pub const HAND_OVER: Scenario = Scenario::new("hand-over");
 /// The scenarios of established and new flows from either side, which P0's pairings are predicted from.
 pub const PLAIN: [&str; 4] = ["established up", "established down", "new up", "new down"];
 
-/// All of them.
 pub const ALL: [Scenario; 20] = [
     Scenario::new("established up").from(Direction::Up),
     Scenario::new("established down").from(Direction::Down),
@@ -299,7 +297,6 @@ impl Draw {
         }
     }
 
-    /// Whether there is anything to send.
     pub fn is_empty(&self) -> bool {
         match self.opens {
             Opens::OneIn(1) => self.fresh.is_empty(),

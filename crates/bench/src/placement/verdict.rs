@@ -22,7 +22,6 @@ pub enum Planner {
 }
 
 impl Planner {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Sluice, Self::RunToCompletion, Self::Pipeline];
 
     pub fn name(self) -> &'static str {

@@ -87,13 +87,11 @@ stands above it; <b>grey</b> comes from elsewhere and is labelled for what it is
 no comparison: ratios within one run are.</p>
 "#;
 
-/// Text as HTML shows it.
 fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The page of all results.
 fn page(results: &[Measured]) -> Result<String, Failure> {
     let sources = toml::from_str::<References>(include_str!("../../data/references.toml"))?.source;
     let mut page = String::from(HEAD);

@@ -22,7 +22,6 @@ const TOP: f64 = 24.0;
 /// Ratio of the largest to the smallest value from which on the scale is logarithmic.
 const WIDE: f64 = 100.0;
 
-/// Draw bars under a title.
 pub fn bars(title: &str, bars: &[Bar]) -> String {
     let max = bars.iter().map(|bar| bar.figure.max).fold(f64::MIN_POSITIVE, f64::max);
     let positive = bars.iter().map(|bar| bar.figure.median).filter(|&median| median > 0.0);

@@ -26,6 +26,21 @@ pub const SEED: u64 = 88_172_645_463_325_252;
 #[derive(Clone, Copy, Debug)]
 pub struct Random(pub u64);
 
+/// Numbers in which each is independent of the one before (splitmix64).
+#[derive(Clone, Copy, Debug)]
+pub struct Mixed(pub u64);
+
+impl Mixed {
+    #[inline(always)]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
 impl Random {
     /// A number below `count`.
     #[inline(always)]

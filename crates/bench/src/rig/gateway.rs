@@ -40,7 +40,6 @@ impl Clock {
 pub struct Desk(pub WorkerHandle);
 
 impl Desk {
-    /// Send a request.
     fn send(&self, request: Request) -> Result<(), Failure> {
         Ok(self
             .0
@@ -99,21 +98,20 @@ fn list(cursor: Cursor, into: Vec<SessionInfo>) -> Request {
 /// A gateway of one worker, with the source on the far ends of its ports.
 pub struct Gateway<'m> {
     pub plane: ControlPlane,
-    pub worker: Worker<'m>,
+    pub rounds: Rounds<'m>,
     pub source: Source,
-    desk: Desk,
-    clock: Clock,
-    devices: Devices,
+    pub devices: Devices,
 }
 
-/// A gateway's worker alone.
+/// Its worker, which another thread may have.
 pub struct Rounds<'m> {
-    worker: Worker<'m>,
+    pub worker: Worker<'m>,
     desk: Desk,
     pub clock: Clock,
 }
 
 impl Rounds<'_> {
+    /// A round of the worker; what it moved.
     #[inline(always)]
     pub fn round(&mut self) -> usize {
         self.worker.round(self.clock.now())
@@ -154,56 +152,42 @@ impl<'m> Gateway<'m> {
         let give = |_| rest.next().unwrap_or_default();
         let (worker, desk) = plane.worker(0, Box::new(io), receives, give, tsc::now)?;
         let (desk, clock) = (Desk(desk), Clock::start());
+        let rounds = Rounds { worker, desk, clock };
         Ok(Self {
             plane,
-            worker,
+            rounds,
             source,
-            desk,
-            clock,
             devices,
         })
     }
 
     pub fn now(&self) -> Now {
-        self.clock.now()
+        self.rounds.clock.now()
     }
 
-    /// A round of the worker; what it moved.
     #[inline(always)]
     pub fn round(&mut self) -> usize {
-        self.worker.round(self.clock.now())
-    }
-
-    /// Its control side, its worker for another thread, and its source.
-    pub fn apart(self) -> (ControlPlane, Rounds<'m>, Source, Devices) {
-        let rounds = Rounds {
-            worker: self.worker,
-            desk: self.desk,
-            clock: self.clock,
-        };
-        (self.plane, rounds, self.source, self.devices)
+        self.rounds.round()
     }
 
     /// Tell a neighbour's MAC address.
     pub fn know(&mut self, neighbour: (u16, Address, [u8; 6])) -> Result<(), Failure> {
-        let (worker, clock) = (&mut self.worker, self.clock);
-        self.desk.know(neighbour, || _ = worker.round(clock.now()))
+        let Rounds { worker, desk, clock } = &mut self.rounds;
+        desk.know(neighbour, || _ = worker.round(clock.now()))
     }
 
-    /// Sum of all sessions' packets.
     pub fn session_packets(&mut self) -> Result<u64, Failure> {
-        let (worker, clock) = (&mut self.worker, self.clock);
-        self.desk.session_packets(|| _ = worker.round(clock.now()))
+        self.rounds.session_packets()
     }
 
     /// Begin to list sessions: the answer is read by [`Gateway::listed`].
     pub fn list(&mut self, cursor: Cursor, into: Vec<SessionInfo>) -> Result<(), Failure> {
-        self.desk.send(list(cursor, into))
+        self.rounds.desk.send(list(cursor, into))
     }
 
     /// The answer to [`Gateway::list`], once it is there.
     pub fn listed(&mut self) -> Option<(Option<Cursor>, Vec<SessionInfo>)> {
-        match self.desk.0.replies.try_recv() {
+        match self.rounds.desk.0.replies.try_recv() {
             Ok(Reply::Listed { next, sessions }) => Some((next, sessions)),
             _ => None,
         }
@@ -219,9 +203,8 @@ impl<'m> Gateway<'m> {
         lines as f64 * 64.0 * plane.start_parameters().owners.len() as f64 / f64::from(sessions)
     }
 
-    /// Close the ports.
     pub fn close(self) {
-        drop((self.worker, self.desk));
+        drop(self.rounds);
         self.source.close();
         drop(self.devices.close());
     }

@@ -177,7 +177,6 @@ impl Source {
         count
     }
 
-    /// Close the ports.
     pub fn close(self) {
         drop(self.io);
         drop(self.devices.close());

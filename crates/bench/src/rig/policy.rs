@@ -81,7 +81,6 @@ pub fn interface(index: u16, mac: [u8; 6], addresses: Vec<(Address, u8)>) -> Int
     }
 }
 
-/// The interfaces inside and outside.
 pub fn interfaces(job: Job) -> Result<Vec<Interface>, Failure> {
     let (own, length) = match job {
         Job::Translate6 => (["2001:db8:4::1", "2001:db8:5::1"], 64),
@@ -177,7 +176,6 @@ impl Style {
         ..Self::SESSIONS
     };
 
-    /// The mapping's name in rows.
     pub fn mapping(&self) -> &'static str {
         match self.behaviour.mapping {
             Mapping::EndpointIndependent => "endpoint-independent",
@@ -330,7 +328,6 @@ impl Layout {
         }
     }
 
-    /// The control side.
     pub fn plane(self, policy: Snapshot, routes: &[RouteSet]) -> Result<ControlPlane, Failure> {
         let steering = Steering::seeded(self.shards, &self.steering, 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
         let setup = StartParameters {

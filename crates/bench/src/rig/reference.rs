@@ -82,7 +82,6 @@ pub fn open<F: Frame>(
     )
 }
 
-/// How many flows were refused.
 pub fn refused(publics: &Publics) -> usize {
     publics.iter().filter(|public| public.1 == 0).count()
 }

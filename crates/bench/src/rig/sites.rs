@@ -19,7 +19,6 @@ const PUBLIC: u32 = 0xc613_0000;
 /// Bytes of an S-tag and a C-tag.
 pub const TAGS: usize = 8;
 
-/// A site's S-tag and C-tag.
 pub fn tags(site: u32) -> (u16, u16) {
     ((100 + site / OF_SERVICE) as u16, (1 + site % OF_SERVICE) as u16)
 }
@@ -145,7 +144,6 @@ impl Homes {
         [terminal_mac(flow), virtual_mac(flow / self.terminals)]
     }
 
-    /// The public address of a flow.
     pub fn public(self, flow: u32) -> u32 {
         PUBLIC + flow / self.terminals
     }

@@ -47,7 +47,6 @@ impl<'m> Forward<'m> {
         })
     }
 
-    /// One run.
     pub fn run<F: Frame>(&mut self, draw: impl Fn(&mut Random) -> F) -> Result<(), Failure> {
         let random = &mut self.random;
         let draw = |_| draw(random);

@@ -159,7 +159,6 @@ impl<'m> Tags<'m> {
         self.forward.gateway.close();
     }
 
-    /// One run.
     fn run(&mut self, destinations: &Destinations) -> Result<(), Failure> {
         let Shape { links, routers, .. } = self.shape;
         self.forward.run(|random| {

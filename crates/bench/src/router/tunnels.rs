@@ -191,7 +191,6 @@ impl<'m> Bench<'m> {
         self.forward.gateway.close();
     }
 
-    /// One run.
     fn run(&mut self) -> Result<(), Failure> {
         let (kind, local) = (self.kind, self.local);
         match self.through {

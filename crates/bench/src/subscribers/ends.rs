@@ -30,7 +30,6 @@ pub enum End {
     Operator,
 }
 
-/// Make both pairs.
 pub fn wires() -> Result<(), Failure> {
     run("ip link set lo up")?;
     run("sysctl -q -w net.ipv6.conf.default.disable_ipv6=1")?;
@@ -50,7 +49,6 @@ pub fn wires() -> Result<(), Failure> {
 pub struct Ends(Source);
 
 impl Ends {
-    /// Open them.
     pub fn open(core: usize) -> Result<Self, Failure> {
         let port = |name: &str| {
             Ok(PortPlan {

@@ -59,7 +59,6 @@ fn ranges(sites: u32) -> Result<String, Failure> {
 }
 
 impl Gateway<'_> {
-    /// Its configuration.
     pub fn text(&self) -> Result<String, Failure> {
         let terminals = self.sites * self.terminals;
         Ok(format!(

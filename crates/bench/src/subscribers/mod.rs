@@ -16,7 +16,7 @@ pub mod public_leases;
 pub mod site;
 mod world;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -64,17 +64,6 @@ impl Part {
             (Self::LeaseToMapping, false) => 1_000,
             (Self::LeaseToMapping | Self::PublicLeases, true) => 500,
         }
-    }
-}
-
-/// Figures of rows.
-fn figures(part: Part, by: By) -> &'static [&'static str] {
-    match (part, by) {
-        (Part::Capacity, By::Parts) => &capacity::FIGURES,
-        (Part::Capacity, By::Daemon) => &capacity::OF_DAEMON,
-        (Part::LeaseToMapping, _) => &lease_to_mapping::FIGURES,
-        (Part::PublicLeases, By::Parts) => &public_leases::FIGURES,
-        (Part::PublicLeases, By::Daemon) => &public_leases::OF_DAEMON,
     }
 }
 
@@ -214,9 +203,10 @@ fn row((part, by): (Part, By), size: &Size, runs: &[BTreeMap<String, f64>]) -> R
         Part::PublicLeases => row.key("messages_per_s", size.rate),
         Part::Capacity | Part::LeaseToMapping => row,
     };
-    figures(part, by).iter().fold(row, |row, &name| {
+    let names = runs.iter().flat_map(BTreeMap::keys).collect::<BTreeSet<_>>();
+    names.into_iter().fold(row, |row, name| {
         let values: Vec<f64> = runs.iter().filter_map(|run| run.get(name).copied()).collect();
-        row.figure(name, &values)
+        row.figure(name.clone(), &values)
     })
 }
 

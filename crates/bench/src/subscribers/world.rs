@@ -47,7 +47,6 @@ pub struct World {
     arrived: u64,
 }
 
-/// A packet of a terminal.
 fn packet(homes: Homes, terminal: u32) -> Tagged<Written, TAGS> {
     let written = Written {
         source: (terminal_address(terminal).into(), 5_000),
@@ -89,7 +88,6 @@ impl World {
         })
     }
 
-    /// Start the gateway of all sites.
     pub fn gateway(&self, size: &Size, folder: &Path) -> Result<Daemon, Failure> {
         self.gateway_of(size, size.sites, folder)
     }

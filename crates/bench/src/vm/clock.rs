@@ -101,7 +101,6 @@ fn tasks(process: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Processor time of a thread.
 fn time(thread: &Path) -> Duration {
     ran(&fs::read_to_string(thread.join("schedstat")).unwrap_or_default())
 }

@@ -28,7 +28,6 @@ pub enum Case {
 }
 
 impl Case {
-    /// Does it have rules and translate?
     pub fn translates(self) -> bool {
         !matches!(self, Self::LinuxForward | Self::SluiceForward)
     }
@@ -67,7 +66,6 @@ pub fn start(guest: &mut Guest, case: Case, rules: u32, card: Card, clock: Clock
     }
 }
 
-/// End it.
 pub fn stop(guest: &mut Guest, case: Case) -> Result<(), Failure> {
     if case.is_sluice() {
         guest.run(&format!(

@@ -193,7 +193,6 @@ impl Guest {
         Ok(())
     }
 
-    /// Its shell.
     pub fn shell(&mut self) -> &mut Shell {
         &mut self.shell
     }
@@ -203,7 +202,6 @@ impl Guest {
         self.shell.run(command)
     }
 
-    /// Its clock now.
     pub fn reading(&mut self) -> Result<Reading, Failure> {
         let text = self.shell.run(COMMAND)?;
         Reading::parse(&text).ok_or_else(|| format!("{COMMAND} in the guest printed no clock reading: {text}").into())

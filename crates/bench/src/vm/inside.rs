@@ -94,7 +94,6 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A guest with its ends.
     fn rig(&self, card: Card, clock: Clock, rules: u32) -> Result<Rig, Box<dyn std::error::Error>> {
         let taps = [GENERATOR_INTERFACE, SINK_INTERFACE];
         let guest = Guest::start(&self.image, card, clock, taps, Path::new(FOLDER), &self.cores)?;

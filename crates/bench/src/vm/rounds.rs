@@ -34,7 +34,6 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// None yet.
     pub fn new(card: Card, clock: Clock) -> Self {
         Self {
             card,
@@ -54,7 +53,6 @@ impl Rounds {
         rounds.values().next_back()?.first().map(|&(_, value)| value)
     }
 
-    /// The rows.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         self.rows.iter().map(|(key, rounds)| self.row(key, rounds))
     }

@@ -67,7 +67,6 @@ impl Shell {
         }
     }
 
-    /// Write a file of the guest.
     pub fn put(&mut self, file: &str, content: &[u8]) -> Result<(), Failure> {
         self.run(&format!(": >{file}"))?;
         for chunk in content.chunks(CHUNK) {

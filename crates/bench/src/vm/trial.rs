@@ -57,12 +57,10 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// Packets per second that were sent.
     pub fn offered(&self) -> f64 {
         self.sent as f64 / self.seconds.max(1e-9)
     }
 
-    /// Packets per second that arrived.
     pub fn rate(&self) -> f64 {
         self.arrived as f64 / self.seconds.max(1e-9)
     }
@@ -95,7 +93,6 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Start them on a core.
     pub fn start(core: usize, rules: u32) -> Result<Self, Failure> {
         let start = |direction| {
             let frames = Frames {

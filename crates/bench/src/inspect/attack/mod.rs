@@ -78,7 +78,6 @@ impl Conversation {
     }
 }
 
-/// One of some.
 fn one_of<'t, T>(some: &'t [T], random: &mut Random) -> Option<&'t T> {
     some.get(below(some.len(), random))
 }

@@ -41,7 +41,6 @@ pub enum Mix {
     Tls,
 }
 
-/// A connection on its way.
 struct Connection {
     client: ([u8; 4], u16),
     server: ([u8; 4], u16),

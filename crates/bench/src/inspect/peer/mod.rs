@@ -64,7 +64,6 @@ impl FromStr for Peer {
     }
 }
 
-/// What a run needs.
 struct Bench<'a> {
     folder: &'a Path,
     core: usize,

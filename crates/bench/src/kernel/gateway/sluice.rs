@@ -23,12 +23,10 @@ pub const FOLDER: &str = "/run/sluice-bench";
 pub struct Process(Daemon);
 
 impl Process {
-    /// Start it with so many rules.
     pub fn start(rules: u32, topology: &Topology, program: &Path) -> Result<Self, Failure> {
         Self::with(&configuration(rules, topology.cores.gateway), topology, program)
     }
 
-    /// Start it with a configuration.
     pub fn with(configuration: &str, topology: &Topology, program: &Path) -> Result<Self, Failure> {
         let cores = [topology.cores.traffic, topology.cores.gateway];
         let prefix = format!("ip netns exec {GATEWAY}");
@@ -39,12 +37,10 @@ impl Process {
         Ok(Self(daemon))
     }
 
-    /// The program.
     pub fn daemon(&self) -> &Daemon {
         &self.0
     }
 
-    /// What the worker's counters say now.
     pub fn stages(&self) -> Result<Stages, Failure> {
         Ok(Stages::parse(&self.0.show("cores")?))
     }

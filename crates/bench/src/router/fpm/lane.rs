@@ -37,7 +37,6 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Sent, routed, astray.
     pub fn packets(&self) -> [u64; 3] {
         [&self.sent, &self.routed, &self.astray].map(|counter| counter.load(Ordering::Acquire))
     }
@@ -50,7 +49,6 @@ impl Sight {
     }
 }
 
-/// The lane's own.
 pub struct Lane {
     pub source: Source,
     pub rounds: Rounds<'static>,
@@ -61,7 +59,6 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Forward until told to stop.
     pub fn run(mut self, stop: &Stop) -> Self {
         let mut random = Random(SEED);
         while !stop.is_asked() {

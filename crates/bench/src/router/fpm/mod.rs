@@ -122,7 +122,6 @@ fn follow(feed: &mut Feed, rib: &mut sluice_route::rib::Rib, frames: &mut Frames
     Ok(())
 }
 
-/// The daemon.
 struct Daemon<'d> {
     address: std::net::SocketAddr,
     told: &'d Receiver<Followed>,
@@ -272,7 +271,12 @@ pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs
     for gateway_of in 0..stream::NEXT_HOPS {
         gateway.know((1, Address::V4(stream::GATEWAY + gateway_of), ROUTER_MAC))?;
     }
-    let (plane, rounds, source, devices) = gateway.apart();
+    let Gateway {
+        plane,
+        rounds,
+        source,
+        devices,
+    } = gateway;
     let sight = Arc::new(Sight::default());
     let lane = Lane {
         source,

@@ -43,7 +43,6 @@ impl Shape {
     }
 }
 
-/// The gateway.
 pub struct Gateway {
     pub plane: ControlPlane,
     worker: Worker<'static>,

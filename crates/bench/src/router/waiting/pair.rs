@@ -94,7 +94,6 @@ impl Pair {
         Ok((self.wire, [own, other]))
     }
 
-    /// Close both ends.
     pub fn close(self) {
         self.wire.close(self.ends);
     }

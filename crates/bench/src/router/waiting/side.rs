@@ -111,7 +111,6 @@ impl Side {
         self.shared.pace.store(cycles.to_bits(), Ordering::Relaxed);
     }
 
-    /// What it has done.
     pub fn seen(&self) -> Result<Counts, Failure> {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let text = std::fs::read_to_string(&self.schedstat)?;
@@ -125,7 +124,6 @@ impl Side {
         })
     }
 
-    /// End it.
     pub fn stop(self) -> Result<Source, Failure> {
         Ok(self.thread.stop().map_err(|_| "a side failed")?)
     }
