@@ -240,7 +240,6 @@ impl Rig {
         Ok(self.lanes.iter().map(|lane| lane.done).collect())
     }
 
-    /// Sum of all sessions' packets.
     pub fn session_packets(&mut self) -> Result<u64, Failure> {
         let each = self.desks.iter().zip(&mut self.lanes);
         each.map(|(desk, lane)| desk.session_packets(|| _ = lane.worker.round(lane.clock.now())))

@@ -9,10 +9,8 @@ use super::trace_file::contents;
 use super::traces::{CLIENTS, SERVERS, SERVICE, client, server};
 use crate::rig::frames::Random;
 
-/// Rules with a name.
 pub struct Set {
     pub name: String,
-    /// The rules, in order.
     pub rules: Vec<Rule<u32>>,
     /// Whether it comes from a file.
     pub is_file: bool,

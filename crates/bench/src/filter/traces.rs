@@ -4,11 +4,8 @@ use sluice_filter::{Field, Header, Range, Rule};
 
 use crate::rig::frames::Random;
 
-/// P1's clients.
 pub const CLIENTS: u32 = 50;
-/// P1's servers.
 pub const SERVERS: u32 = 30;
-/// The servers' port.
 pub const SERVICE: u32 = 80;
 /// Most packets of one request in a row.
 const ROW: u64 = 24;
@@ -25,7 +22,6 @@ pub fn server(number: u32) -> u32 {
 #[derive(Clone, Debug)]
 pub struct Traffic {
     pub name: &'static str,
-    /// The headers, in order.
     pub headers: Vec<Header<u32>>,
 }
 
@@ -52,7 +48,6 @@ impl Trace {
         }
     }
 
-    /// So many headers with the name.
     pub fn traffic(self, rules: &[Rule<u32>], count: usize) -> Traffic {
         Traffic {
             name: self.name(),

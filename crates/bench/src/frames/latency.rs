@@ -52,7 +52,6 @@ struct Traffic {
     source: Source,
     random: Random,
     filling: Filling,
-    /// Headers of all flows.
     heads: Box<[[u8; HEADERS]]>,
     /// What passes on what it sends, where that shares its core, and how that found the frames.
     own: Option<Path>,

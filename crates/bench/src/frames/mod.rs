@@ -28,7 +28,6 @@ const QUICK: [usize; 4] = [64, 256, 800, 1518];
 
 /// Established flows.
 const FLOWS: u32 = 8_000;
-/// How they are translated.
 const STYLE: Style = Style {
     rules: 1_000,
     ..Style::SESSIONS

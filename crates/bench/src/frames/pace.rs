@@ -83,7 +83,6 @@ pub struct Measured {
     pub latency: Histogram,
     /// From when a frame was due to when the source had written it, in cycles: part of its latency.
     pub lateness: Histogram,
-    /// Frames that were due.
     pub due: u64,
     pub came: u64,
     /// Cycles from the first departure to the last arrival.

@@ -140,9 +140,7 @@ pub struct Even<'s, 'm> {
     /// What it asks rules with; none where nothing is inspected.
     pub tools: Option<Tools>,
     receives: Vec<PortIndex>,
-    /// Packets that it sent.
     pub passed: u64,
-    /// Packets that it dropped.
     pub dropped: u64,
     /// Cycles for which it waited for locks.
     pub waited: u64,

@@ -63,13 +63,12 @@ pub struct Lane<'s, 'm> {
 }
 
 /// Cycles, and what they went into; packets.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 pub struct Done {
-    /// Frames that came out.
     pub came: u64,
     /// Frames that were due, and those of them that found no room.
     pub due: u64,
-    /// See [`Self::due`].
     pub lost: u64,
     /// Cycles of the time that was measured.
     pub cycles: u64,
@@ -83,31 +82,16 @@ pub struct Done {
     pub handing: u64,
     /// Packets of shards that a worker took over.
     pub assisted: u64,
-    /// Cycles of waiting for locks.
     pub waited: u64,
 }
 
 impl Done {
-    fn with(mut self, other: &Self, one: impl Fn(u64, u64) -> u64) -> Self {
-        for (to, from) in [
-            (&mut self.came, other.came),
-            (&mut self.due, other.due),
-            (&mut self.lost, other.lost),
-            (&mut self.cycles, other.cycles),
-            (&mut self.ends, other.ends),
-            (&mut self.work, other.work),
-            (&mut self.handed, other.handed),
-            (&mut self.handing, other.handing),
-            (&mut self.assisted, other.assisted),
-            (&mut self.waited, other.waited),
-        ] {
-            *to = one(*to, from);
-        }
-        self
+    fn with(self, other: Self, one: impl Fn(u64, u64) -> u64) -> Self {
+        let [own, other]: [[u64; 10]; 2] = [self, other].map(bytemuck::cast);
+        bytemuck::cast(std::array::from_fn::<_, 10, _>(|at| one(own[at], other[at])))
     }
 
-    /// What was done since `before`.
-    pub fn less(self, before: &Self) -> Self {
+    pub fn less(self, before: Self) -> Self {
         self.with(before, |a, b| a - b)
     }
 
@@ -119,7 +103,7 @@ impl Done {
 
 impl lanes::Done for Done {
     fn and(self, other: Self) -> Self {
-        self.with(&other, |a, b| a + b)
+        self.with(other, |a, b| a + b)
     }
 }
 
@@ -294,7 +278,7 @@ impl Lane<'_, '_> {
                 continue;
             };
             let after = self.all();
-            let mut done = after.less(&before);
+            let mut done = after.less(before);
             done.cycles = cycles;
             if is_quiet {
                 self.latency.add(&self.current);

@@ -10,7 +10,6 @@ use super::{BUSY, Bench, keys};
 use crate::rig::lanes::Done as _;
 use crate::rows::{Failure, Figure, Run, Runs};
 
-/// Models that are compared.
 const MODELS: [Model; 4] = [Model::Even, Model::EvenMoving, Model::Rss, Model::RoleSplit];
 
 pub fn measure(bench: &mut Bench<'_>, bytes: usize, run: &mut Run<'_>) -> Result<(), Failure> {

@@ -124,7 +124,6 @@ struct Bench<'a> {
     transport: Transport,
 }
 
-/// What a run told.
 struct Outcome {
     mpps: f64,
     done: Vec<Done>,
@@ -198,7 +197,6 @@ fn add(runs: &mut Runs, case: &Case, outcome: &Outcome) {
     }
 }
 
-/// The busy share of each core.
 const BUSY: [&str; CORES] = ["busy_share_first", "busy_share_second"];
 
 fn keys(case: &Case) -> Row {

@@ -113,9 +113,7 @@ pub struct Case {
     /// Bytes of frames with check sequence; of the mix none.
     pub bytes: usize,
     pub kind: Kind,
-    /// What flows are of.
     pub transport: Transport,
-    /// Whether it is inspected.
     pub inspects: bool,
     /// Whether who receives assists, where roles are split.
     pub help: Option<Help>,

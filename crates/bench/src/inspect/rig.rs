@@ -37,23 +37,18 @@ const ELEPHANT: u32 = 7;
 /// Bytes of a frame that opens a connection, and of one that opens another flow.
 const OPENING: [usize; 2] = [54, 60];
 
-/// The lanes of a case.
 pub struct Rig<'s, 'm> {
     lanes: Vec<Lane<'s, 'm>>,
     devices: Devices,
     plane: ControlPlane,
     case: Case,
-    /// Lanes that have a source.
     entrances: Vec<usize>,
     /// The share of all packets that comes to each lane.
     shares: Vec<f64>,
 }
 
-/// What rigs are made with.
 pub struct Means<'a> {
-    /// DPDK.
     pub eal: &'static Eal,
-    /// What is inspected for.
     pub rules: &'a Arc<Ruleset>,
     pub pages: &'a Arc<Pages>,
 }
@@ -359,7 +354,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         }
         self.settle()?;
         match left {
-            0 => Ok(self.done().less(&before)),
+            0 => Ok(self.done().less(before)),
             _ => Err(format!("{left} of {packets} packets found no way").into()),
         }
     }

@@ -10,7 +10,6 @@ use sluice_wire::{checksum, ethernet};
 
 use crate::rig::frames::Random;
 
-/// Flows.
 pub const FLOWS: u32 = 2_048;
 /// Where the header of the fourth layer begins.
 const TRANSPORT: usize = 34;
@@ -283,7 +282,6 @@ pub struct Draw {
     pub hot: Option<u32>,
     /// How many of 2^32 packets it has.
     pub share: u64,
-    /// What flows are of.
     pub transport: Transport,
     /// Lengths of frames, each as often as it shall be.
     pub lengths: Vec<usize>,

@@ -25,15 +25,12 @@ const PORTS: u32 = 64_000;
 /// First port that a host sends from.
 const FIRST_PORT: u32 = 1_024;
 
-/// Port of the server.
 pub const SERVER_PORT: u16 = 9_000;
 
 /// Where the frames go and come from.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
-    /// Address of the generator's interface.
     pub source_mac: [u8; 6],
-    /// Address of the gateway's inside interface.
     pub destination_mac: [u8; 6],
     /// First network of the inside hosts, 256 addresses.
     pub inside: Ipv4Addr,

@@ -57,7 +57,6 @@ impl Outside<'_> {
     }
 }
 
-/// Samples of one row.
 type Samples = Vec<Sample>;
 
 /// Try everything that the arguments ask for.

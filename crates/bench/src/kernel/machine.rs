@@ -40,12 +40,10 @@ impl Cores {
         self.traffic != self.gateway
     }
 
-    /// Those with the gateway.
     pub fn gateways(&self) -> Vec<usize> {
         [&[self.gateway], &self.more[..]].concat()
     }
 
-    /// Those with a generator.
     pub fn generators(&self) -> Vec<usize> {
         [&[self.traffic], &self.more[..]].concat()
     }

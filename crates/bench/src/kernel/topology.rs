@@ -13,29 +13,20 @@ use crate::netns::{Namespaces, bring_up, wire};
 use crate::process::Background;
 use crate::rows::Failure;
 
-/// Namespace of the generator.
 pub const GENERATOR: &str = "slb-generator";
-/// Namespace of the gateway.
 pub const GATEWAY: &str = "slb-gateway";
-/// Namespace of the sink.
 pub const SINK: &str = "slb-sink";
 
-/// Interface of the generator.
 pub const GENERATOR_INTERFACE: &str = "slb-gen";
 /// Interface of the gateway towards the generator.
 pub const INSIDE: &str = "slb-in";
 /// Interface of the gateway towards the sink.
 pub const OUTSIDE: &str = "slb-out";
-/// Interface of the sink.
 pub const SINK_INTERFACE: &str = "slb-sink";
 
-/// Address of the generator's interface.
 pub const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
-/// Address of the gateway's inside interface.
 pub const INSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
-/// Address of the gateway's outside interface.
 pub const OUTSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
-/// Address of the sink's interface.
 pub const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 2, 2];
 
 /// The gateway's inside address, with its prefix: the inside networks lie behind the generator.
@@ -52,7 +43,6 @@ pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 pub const POOL: [&str; 3] = ["203.0.113.0", "203.0.113.255", "203.0.113.0/24"];
 /// The network of sites' public addresses, and those that a server leases.
 pub const SITES: [&str; 2] = ["203.0.112.0/24", "203.0.112.1 - 203.0.112.250"];
-/// All inside networks.
 pub const INSIDE_NETWORKS: &str = "10.0.0.0/8";
 
 /// Network of rule number `rule`, counted from 0: a /24.
@@ -206,6 +196,15 @@ pub struct Arrived {
 }
 
 impl Arrived {
+    /// Packets that came as they should, translated or not.
+    pub fn right(&self, direction: Direction, translates: bool) -> u64 {
+        match (direction, translates) {
+            (Direction::Down, _) => self.returned,
+            (Direction::Up, true) => self.translated,
+            (Direction::Up, false) => self.plain,
+        }
+    }
+
     fn parse(listing: &str) -> Self {
         let listing: Value = serde_json::from_str(listing).unwrap_or_default();
         let count = |name: &str| {

@@ -100,12 +100,9 @@ pub struct Traffic {
 /// What generators are started for.
 #[derive(Clone, Copy, Debug)]
 pub struct Frames {
-    /// Bytes of a frame.
     pub bytes: usize,
-    /// Which rules they match.
     pub hits: Hits,
     pub rules: u32,
-    /// Which way they go.
     pub direction: Direction,
     pub site: Site,
     pub xdp: bool,

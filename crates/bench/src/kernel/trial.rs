@@ -33,12 +33,10 @@ pub struct Trial {
     /// Which of them the packets match.
     pub hits: Hits,
     pub flows: Flows,
-    /// Which way they go.
     pub direction: Direction,
     /// Where they are received in the end.
     pub receiver: Receiver,
     pub site: Site,
-    /// Bytes of a frame.
     pub bytes: usize,
     /// Cores that have generator, gateway and receiver each; 0 where these have cores of their own.
     pub together: usize,
@@ -237,26 +235,17 @@ impl Trial {
             arrived = topology.arrived()?;
             let enough = u64::from(OPENED) * 9 / 10;
             let known = traffic.known()?;
-            if self.opened(&arrived) - self.opened(&before) >= enough && known.is_none_or(|known| known >= enough) {
+            if self.right(&arrived, Direction::Up) - self.right(&before, Direction::Up) >= enough
+                && known.is_none_or(|known| known >= enough)
+            {
                 return Ok(());
             }
         }
         Err(format!("of {OPENED} packets, each of another flow, {arrived:?} arrived").into())
     }
 
-    /// Packets that came to the server as they should.
-    fn opened(&self, arrived: &Arrived) -> u64 {
-        match self.case.translates() {
-            true => arrived.translated,
-            false => arrived.plain,
-        }
-    }
-
-    fn right(&self, arrived: &Arrived) -> u64 {
-        match self.direction {
-            Direction::Up => self.opened(arrived),
-            Direction::Down => arrived.returned,
-        }
+    fn right(&self, arrived: &Arrived, direction: Direction) -> u64 {
+        arrived.right(direction, self.case.translates())
     }
 
     /// The same traffic goes on for a moment, with ends that look at what arrives.
@@ -268,7 +257,7 @@ impl Trial {
             // What still waits in an end's queue is counted at the interface and not yet by the rules.
             settle(topology.cores.traffic, QUIET);
             let [_, Packets { received, .. }] = topology.packets(self.direction);
-            Ok::<_, Failure>((received, self.right(&topology.arrived()?)))
+            Ok::<_, Failure>((received, self.right(&topology.arrived()?, self.direction)))
         };
         topology.look(true)?;
         let (received_before, right_before) = read()?;

@@ -42,11 +42,8 @@ alert tcp any any -> any any (msg:"agent"; flow:to_server,established; http.head
 /// By which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// A bridge that is inspected.
     Inspected,
-    /// One that is not.
     Plain,
-    /// No gateway.
     Direct,
 }
 

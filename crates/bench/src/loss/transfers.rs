@@ -20,9 +20,7 @@ use crate::process::{Answering, answer as tell};
 use crate::rig::frames::Mixed;
 use crate::rows::Runs;
 
-/// Where the server listens.
 const PORT: u16 = 8_080;
-/// Sizes of files.
 const SIZES: std::ops::Range<u64> = 64 << 10..(1 << 20) + 1;
 /// Bytes that are written at once.
 const PIECE: usize = 16 << 10;

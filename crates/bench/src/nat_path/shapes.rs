@@ -12,7 +12,6 @@ use crate::rig::reference::{Flows, complete, open, refused};
 use crate::rows::{Failure, Named, Row, Runs};
 
 const FLOWS_PER_HOST: u32 = 63;
-/// Hosts of each shape.
 pub const HOSTS: [u32; 5] = [1024, 4096, 16_384, 65_536, 262_144];
 
 fn name(hosts: u32) -> String {

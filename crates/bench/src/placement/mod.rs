@@ -122,7 +122,6 @@ impl Case {
     }
 }
 
-/// A scenario, measured.
 struct Outcome {
     scenario: Scenario,
     /// Everything on one worker is the first.

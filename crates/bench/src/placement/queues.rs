@@ -18,7 +18,6 @@ const NOBODY: WorkerIndex = WorkerIndex::MAX;
 /// Which workers of a rig have queues.
 pub struct Queues {
     workers: usize,
-    /// Queues of each port.
     pub count: u16,
     receivers: Vec<WorkerIndex>,
     senders: Vec<WorkerIndex>,

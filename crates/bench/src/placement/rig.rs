@@ -63,7 +63,6 @@ pub struct Rig<'m> {
     desks: Vec<Desk>,
     devices: Devices,
     scenario: Scenario,
-    /// Lanes with a source.
     entrances: Vec<usize>,
     publics: Arc<Publics>,
     /// Packets that had a session before the first run.

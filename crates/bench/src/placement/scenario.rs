@@ -16,7 +16,6 @@ use crate::rig::reference::Publics;
 use crate::rig::sites::{Homes, dressed};
 use crate::rows::Failure;
 
-/// Flows that are established.
 pub const FLOWS: u32 = 8_000;
 /// Flows, beside those, that are opened in turn.
 pub const FRESH: u32 = 65_536;
@@ -67,7 +66,6 @@ pub struct Scenario {
     pub checksums: Checksums,
     pub skew: Skew,
     pub opens: Opens,
-    /// How fast devices are.
     pub pace: Pace,
     /// Queues of each device at most.
     pub queues: u16,
@@ -121,13 +119,11 @@ impl Scenario {
         Self { skew, ..self }
     }
 
-    /// With slower devices.
     pub const fn paced(self, receive: u64, transmit: u64) -> Self {
         let pace = Pace { receive, transmit };
         Self { pace, ..self }
     }
 
-    /// With the frames of another.
     pub const fn with_frames_of(self, other: &Self) -> Self {
         let (sizes, checksums) = (other.sizes, other.checksums);
         Self {
@@ -260,7 +256,6 @@ pub struct Draw {
     pub direction: Direction,
     checksums: Checksums,
     opens: Opens,
-    /// Established flows that it sends.
     pub flows: Vec<u32>,
     /// Those with more packets than others.
     pub hot: Vec<u32>,

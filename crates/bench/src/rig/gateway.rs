@@ -59,7 +59,6 @@ impl Desk {
         }
     }
 
-    /// Tell a neighbour's MAC address.
     pub fn know(&self, neighbour: (u16, Address, [u8; 6]), round: impl FnMut()) -> Result<(), Failure> {
         let (interface, address, mac) = neighbour;
         match self.ask(
@@ -75,7 +74,6 @@ impl Desk {
         }
     }
 
-    /// Sum of all sessions' packets.
     pub fn session_packets(&self, mut round: impl FnMut()) -> Result<u64, Failure> {
         let (mut cursor, mut into, mut packets) = (Some(Cursor::default()), Vec::with_capacity(4096), 0);
         while let Some(from) = cursor {
@@ -117,7 +115,6 @@ impl Rounds<'_> {
         self.worker.round(self.clock.now())
     }
 
-    /// Sum of all sessions' packets.
     pub fn session_packets(&mut self) -> Result<u64, Failure> {
         let (worker, clock) = (&mut self.worker, self.clock);
         self.desk.session_packets(|| _ = worker.round(clock.now()))
@@ -170,7 +167,6 @@ impl<'m> Gateway<'m> {
         self.rounds.round()
     }
 
-    /// Tell a neighbour's MAC address.
     pub fn know(&mut self, neighbour: (u16, Address, [u8; 6])) -> Result<(), Failure> {
         let Rounds { worker, desk, clock } = &mut self.rounds;
         desk.know(neighbour, || _ = worker.round(clock.now()))

@@ -294,7 +294,6 @@ fn dropping(rule: Rule<u32>) -> Written {
     }
 }
 
-/// How a gateway is laid out.
 pub struct Layout {
     pub shards: u32,
     pub steering: SteeringSettings,

@@ -13,7 +13,6 @@ use crate::rows::Failure;
 /// C-tags of each S-tag.
 pub const OF_SERVICE: u32 = 1_000;
 
-/// Public addresses of sites begin here.
 const PUBLIC: u32 = 0xc613_0000;
 
 /// Bytes of an S-tag and a C-tag.

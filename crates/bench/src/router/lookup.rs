@@ -25,9 +25,7 @@ pub struct Filled<A> {
     pub table: PrefixTable<A>,
     /// Its readers' marks: one.
     pub quiescence: Arc<Quiescence>,
-    /// Routes as they were inserted.
     pub routes: Vec<(A, u8)>,
-    /// What to look up.
     pub addresses: Vec<A>,
     /// Routes inserted in a second.
     pub rate: f64,
@@ -41,7 +39,6 @@ pub fn number4(address: Address) -> u32 {
     }
 }
 
-/// The same of IPv6.
 pub fn number6(address: Address) -> u128 {
     match address {
         Address::V4(_) => 0,

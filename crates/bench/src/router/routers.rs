@@ -83,7 +83,6 @@ impl Shape {
         plane(policy, &sets)
     }
 
-    /// Tell a gateway all neighbours.
     fn know(&self, gateway: &mut Gateway<'_>) -> Result<(), Failure> {
         (0..self.links).try_for_each(|link| gateway.know((2 * link + 1, address(OUTSIDE, link, 2), ROUTER_MAC)))
     }

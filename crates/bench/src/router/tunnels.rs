@@ -29,7 +29,6 @@ const FAR: u32 = 0x0a63_0002;
 /// Which way packets take the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Through {
-    /// There is none.
     Nothing,
     /// There is one, and they do not take it.
     Beside,

@@ -31,7 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// DHCP messages a second: nobody is to wait for them here.
 const RATE: u32 = 20_000;
 
-/// Public addresses begin here.
 const PUBLIC: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 0);
 
 /// Kilobytes of memory that this process has.

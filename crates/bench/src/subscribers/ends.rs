@@ -13,7 +13,6 @@ use crate::rig::Source;
 
 /// The gateway's devices, towards terminals and towards the operator.
 pub const DEVICES: [&str; 2] = ["access", "outside"];
-/// The far ends.
 pub const FAR: [&str; 2] = ["street", "operator"];
 /// The MAC addresses of the gateway's devices.
 pub const MACS: [Mac; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
@@ -24,9 +23,7 @@ const FAR_MACS: [Mac; 2] = [[2, 0, 0, 0, 0, 3], OPERATOR_MAC];
 /// Terminals' side, and the operator's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Terminals.
     Street,
-    /// The operator.
     Operator,
 }
 

@@ -14,13 +14,11 @@ use crate::rig::sites::{OF_SERVICE, tags};
 pub const OPERATOR: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 1);
 /// The same as text.
 pub const ROUTER: &str = "203.0.0.1";
-/// Its MAC address.
 pub const OPERATOR_MAC: Mac = [2, 0, 0, 0, 0, 0xfe];
 /// Length of the prefix of the operator's addresses, of which sites' are.
 pub const PREFIX: u8 = 14;
 /// The network of sites' public addresses, and those that a server leases: more than there can be sites.
 pub const SUBNET: &str = "203.0.0.0/14";
-/// See [`SUBNET`].
 pub const POOL: &str = "203.0.1.0 - 203.3.250.255";
 /// The gateway's own address there.
 const OWN: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 2);
@@ -35,9 +33,7 @@ pub struct Gateway<'g> {
     pub terminals: u32,
     /// Flows that there is room for.
     pub flows: u32,
-    /// DHCP messages a second.
     pub rate: u32,
-    /// Core of its worker.
     pub core: usize,
     /// Where its files are.
     pub folder: &'g Path,

@@ -11,11 +11,8 @@ use crate::process::Background;
 pub struct Operator<'o> {
     /// What runs commands where it shall be.
     pub prefix: &'o str,
-    /// The interface that it listens on.
     pub interface: &'o str,
-    /// The router that it tells of.
     pub router: &'o str,
-    /// The network of its addresses.
     pub subnet: &'o str,
     /// Those that it leases.
     pub pool: &'o str,

@@ -46,7 +46,6 @@ pub enum By {
     Daemon,
 }
 
-/// Everything that is measured.
 const ALL: [(Part, By); 5] = [
     (Part::Capacity, By::Parts),
     (Part::Capacity, By::Daemon),
@@ -107,7 +106,6 @@ pub struct Size {
     program: Option<PathBuf>,
 }
 
-/// Figures of one run, by name.
 pub type Figures = Vec<(&'static str, f64)>;
 
 impl SubscribersArguments {
@@ -155,7 +153,6 @@ fn has_network((part, by): (Part, By)) -> bool {
     part != Part::Capacity || by == By::Daemon
 }
 
-/// The command of one run.
 fn command((part, by): (Part, By), size: &Size) -> Result<Command, Failure> {
     let program = std::env::current_exe()?;
     let mut command = match has_network((part, by)) {
@@ -182,7 +179,6 @@ fn command((part, by): (Part, By), size: &Size) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// The figures of one run.
 fn once(what: (Part, By), size: &Size) -> Result<BTreeMap<String, f64>, Failure> {
     let mut command = command(what, size)?;
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
@@ -193,7 +189,6 @@ fn once(what: (Part, By), size: &Size) -> Result<BTreeMap<String, f64>, Failure>
     Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)
 }
 
-/// The row of some runs.
 fn row((part, by): (Part, By), size: &Size, runs: &[BTreeMap<String, f64>]) -> Row {
     let row = Row::new(part.name())
         .key("by", by.name())

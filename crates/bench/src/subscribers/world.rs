@@ -111,7 +111,6 @@ impl World {
         Ok(daemon)
     }
 
-    /// Packets of terminals that came out.
     pub fn arrived(&self) -> u64 {
         self.arrived
     }

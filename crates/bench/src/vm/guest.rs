@@ -72,7 +72,6 @@ impl Image {
 /// By what a guest's clock goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Real time.
     Time,
     /// What its processor executes, and real time while it idles.
     Instructions,

@@ -11,9 +11,7 @@ use crate::rows::{Named, Row, Runs};
 /// What a row is of, within a card and a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Bytes of a frame.
     pub bytes: u32,
-    /// Which way they go.
     pub way: Way,
     /// Source-NAT rules; 0 where nothing is translated.
     pub rules: u32,

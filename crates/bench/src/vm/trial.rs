@@ -50,7 +50,6 @@ pub struct Passed {
     pub sent: u64,
     /// Packets that arrived as they should.
     pub arrived: u64,
-    /// Seconds that it took.
     pub seconds: f64,
     /// Processor time of the guest's processor and of all of QEMU.
     pub times: [Duration; 2],
@@ -81,7 +80,6 @@ impl Passed {
 pub struct Found {
     /// At the highest rate that passes.
     pub best: Passed,
-    /// At twice that rate.
     pub flooded: Passed,
 }
 
@@ -259,7 +257,6 @@ impl Rig {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     pub burst: u32,
-    /// Packets per second.
     pub rate: f64,
 }
 
@@ -280,13 +277,8 @@ fn burst(rate: f64) -> u32 {
     ((rate / 2_000.0) as u32).clamp(1, BURST)
 }
 
-/// Packets that came as they should after a case.
 fn right(arrived: &Arrived, case: Case, direction: Direction) -> u64 {
-    match (direction, case.translates()) {
-        (Direction::Down, _) => arrived.returned,
-        (Direction::Up, true) => arrived.translated,
-        (Direction::Up, false) => arrived.plain,
-    }
+    arrived.right(direction, case.translates())
 }
 
 #[cfg(test)]

@@ -71,7 +71,6 @@ pub struct Place<'a> {
     pub more: &'a str,
 }
 
-/// Its configuration on the wires.
 pub fn configuration(rules: u32, core: usize) -> String {
     let wires = Place {
         core,
@@ -84,7 +83,6 @@ pub fn configuration(rules: u32, core: usize) -> String {
     configuration_at(rules, &wires)
 }
 
-/// Its configuration at another place.
 pub fn configuration_at(rules: u32, place: &Place<'_>) -> String {
     let Place { core, log, more, .. } = place;
     let socket = socket(place.folder);

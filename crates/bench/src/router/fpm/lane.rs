@@ -54,7 +54,6 @@ pub struct Lane {
     pub rounds: Rounds<'static>,
     /// Addresses of the daemon's routes.
     pub destinations: Arc<[u32]>,
-    /// Seen from outside.
     pub sight: Arc<Sight>,
 }
 

@@ -30,7 +30,6 @@ pub struct Shape {
     pub one_queue: bool,
     /// Both leave by one port, tagged.
     pub one_link: bool,
-    /// Weights of the routers.
     pub weights: Option<[u8; 2]>,
     /// Bits a second of the link that both leave by.
     pub rate: Option<u64>,

@@ -64,7 +64,6 @@ pub struct Counts {
     pub cpu_ns: u64,
 }
 
-/// A running side.
 pub struct Side {
     shared: Arc<Shared>,
     thread: Worker<Source>,
@@ -129,7 +128,6 @@ impl Side {
     }
 }
 
-/// What the thread has.
 struct Loop<'s> {
     source: Source,
     idle: Idle,
