@@ -329,9 +329,9 @@ mod tests {
             .fold(row, |row, (name, value)| row.figure(*name, &[*value]))
     }
 
-    #[test]
-    fn figures_stand_beside_what_the_papers_say_of_them() {
-        let rows = [
+    /// A row of each kind that papers are compared with.
+    fn measured() -> Vec<Row> {
+        vec![
             row("case=theory bytes=64 line_gbps=10", &[("gbps", 7.62), ("mpps", 14.0)]),
             row("bench=frames case=iptables bytes=64 direction=up", &[("gbps", 0.25)]),
             row(
@@ -396,7 +396,12 @@ mod tests {
                 &[("mpps", 7.0)],
             ),
             row("bench=cores case=iptables cores=1 source=beside", &[("mpps", 0.7)]),
-        ];
+        ]
+    }
+
+    #[test]
+    fn figures_stand_beside_what_the_papers_say_of_them() {
+        let rows = measured();
         let papers = papers().expect("the data are right");
         let text: String = papers.iter().map(|paper| render(paper, &rows)).collect();
         for (what, paper, ours) in [

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
-use sluice_dpdk::{Devices, tsc};
+use sluice_dpdk::{Devices, DpdkIo, tsc};
 use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::session::family::V4;
 use sluice_engine::snapshot::bridge_context;
@@ -53,6 +53,31 @@ pub struct Means<'a> {
     pub pages: &'a Arc<Pages>,
 }
 
+/// The baseline on a core, with its interfaces.
+fn even<'s, 'm>(
+    means: &Means<'_>,
+    case: &Case,
+    shared: &'s Shared<'m>,
+    (own, io): (usize, DpdkIo),
+    moving: Option<&Arc<Moving>>,
+) -> Result<Even<'s, 'm>, Failure> {
+    let mine = (0..2u16).filter(|&port| moving.is_some() || usize::from(port) % case.cores == own);
+    let tools = match case.inspects {
+        true => Some(Tools::new(means.rules.prefilter().scratch()?, means.rules)),
+        false => None,
+    };
+    let mut even = Even::new(shared, io, tools, mine.collect());
+    if let Some(moving) = moving {
+        even.move_by(moving.clone(), own);
+    }
+    Ok(even)
+}
+
+/// What comes out at a sink, which says what it acknowledges.
+fn seen_of(acknowledged: Arc<Acknowledged>) -> (Arc<Acknowledged>, Arc<Mutex<Seen>>) {
+    (acknowledged.clone(), Arc::new(Mutex::new(Seen::new(acknowledged))))
+}
+
 impl<'s, 'm> Rig<'s, 'm> {
     /// A rig whose flows are open. `shared` is the baseline's.
     pub fn new(
@@ -86,22 +111,13 @@ impl<'s, 'm> Rig<'s, 'm> {
         let local = !placement.is_pipeline();
         // Flows stay with their lane where each has its own; else what came is known to all.
         let of_all = Arc::<Acknowledged>::default();
-        let seen_by_all = Arc::new(Mutex::new(Seen::new(of_all.clone())));
+        let (_, seen_by_all) = seen_of(of_all.clone());
         let mut lanes = Vec::new();
         for (own, io) in ios.into_iter().enumerate() {
             let (receives, drains) = (queues.receives(own), queues.sends(own));
             let middle = match case.model {
                 Model::Even | Model::EvenMoving => {
-                    let mine = (0..2u16).filter(|&port| moves || usize::from(port) % case.cores == own);
-                    let tools = match case.inspects {
-                        true => Some(Tools::new(means.rules.prefilter().scratch()?, means.rules)),
-                        false => None,
-                    };
-                    let mut even = Even::new(shared, io, tools, mine.collect());
-                    if let Some(moving) = &moving {
-                        even.move_by(moving.clone(), own);
-                    }
-                    Middle::Even(Box::new(even))
+                    Middle::Even(Box::new(even(means, case, shared, (own, io), moving.as_ref())?))
                 }
                 _ => {
                     let ports = if receives { vec![0, 1] } else { Vec::new() };
@@ -123,11 +139,8 @@ impl<'s, 'm> Rig<'s, 'm> {
                 }
             };
             let (acknowledged, seen) = match case.model {
-                Model::Rss => {
-                    let acknowledged = Arc::<Acknowledged>::default();
-                    (acknowledged.clone(), Arc::new(Mutex::new(Seen::new(acknowledged))))
-                }
-                Model::Even | Model::EvenMoving => (of_all.clone(), Arc::new(Mutex::new(Seen::new(of_all.clone())))),
+                Model::Rss => seen_of(Arc::default()),
+                Model::Even | Model::EvenMoving => seen_of(of_all.clone()),
                 _ => (of_all.clone(), seen_by_all.clone()),
             };
             lanes.push((

@@ -25,7 +25,7 @@ use super::internet::routes;
 use crate::rig::frames::{ROUTER_MAC, Random, SEED};
 use crate::rig::gateway::Gateway;
 use crate::rig::policy::{Job, Style, memory, neighbours, policy, route, route_set};
-use crate::rows::{Failure, Row, Run};
+use crate::rows::{Failure, Row, Run, Runs};
 use lane::{Lane, PROBE, Sight};
 
 /// Bytes read at a time, and routes swept at a time, as the control thread does it.
@@ -134,16 +134,6 @@ struct Daemon<'d> {
     cpu: f64,
 }
 
-/// A table that was told.
-struct Told {
-    /// From its first byte until its last route was in the table.
-    seconds: f64,
-    /// Of these, such of the control thread.
-    cpu: f64,
-    /// Packets meanwhile: sent, routed, astray.
-    packets: [u64; 3],
-}
-
 impl Daemon<'_> {
     fn connect(&self) -> Result<TcpStream, Failure> {
         let stream = TcpStream::connect(self.address)?;
@@ -164,21 +154,28 @@ impl Daemon<'_> {
         }
     }
 
-    /// Tell a whole table, and wait until it is there.
-    fn tell(&mut self, stream: &mut TcpStream, bytes: &[u8], routes: usize) -> Result<Told, Failure> {
+    /// Tell a whole table, and wait until it is there. Packets that came out by the default route meanwhile.
+    fn tell(&mut self, stream: &mut TcpStream, bytes: &[u8], routes: usize, runs: &mut Runs) -> Result<u64, Failure> {
         self.offered += routes as u64;
         let (before, begin) = (self.sight.packets(), Instant::now());
         stream.write_all(bytes)?;
         loop {
             let followed = self.told.recv_timeout(PATIENCE)?;
-            if followed.offered >= self.offered && followed.stale == 0 {
-                let after = self.sight.packets();
-                return Ok(Told {
-                    seconds: followed.at.duration_since(begin).as_secs_f64(),
-                    cpu: followed.cpu - self.cpu,
-                    packets: [0, 1, 2].map(|k| after[k] - before[k]),
-                });
+            if followed.offered < self.offered || followed.stale > 0 {
+                continue;
             }
+            let after = self.sight.packets();
+            let [sent, _, astray] = [0, 1, 2].map(|k| after[k] - before[k]);
+            // From its first byte until its last route was in the table; of that, what the control thread had.
+            let seconds = followed.at.duration_since(begin).as_secs_f64();
+            runs.extend([
+                ("seconds", seconds),
+                ("cpu_seconds", followed.cpu - self.cpu),
+                ("routes_per_s", routes as f64 / seconds),
+                ("packets", sent as f64),
+                ("packets_per_s", sent as f64 / seconds),
+            ]);
+            return Ok(astray);
         }
     }
 
@@ -198,10 +195,13 @@ impl Daemon<'_> {
 }
 
 /// What became of it.
+#[derive(Default)]
 struct Outcome {
-    loads: Vec<Told>,
+    loads: Runs,
     visible: Vec<f64>,
-    replays: Vec<Told>,
+    replays: Runs,
+    /// Packets of each replay that came out by the default route.
+    astray: Vec<u64>,
 }
 
 fn speak(
@@ -211,11 +211,7 @@ fn speak(
     runs: usize,
     singles: usize,
 ) -> Result<Outcome, Failure> {
-    let mut outcome = Outcome {
-        loads: Vec::new(),
-        visible: Vec::new(),
-        replays: Vec::new(),
-    };
+    let mut outcome = Outcome::default();
     for run in 0..runs {
         if run > 0 {
             // A visit without a word, and all routes go.
@@ -223,13 +219,14 @@ fn speak(
             daemon.leave(silent)?;
         }
         let mut stream = daemon.connect()?;
-        outcome.loads.push(daemon.tell(&mut stream, table, routes)?);
+        daemon.tell(&mut stream, table, routes, &mut outcome.loads)?;
         daemon.leave(stream)?;
     }
     for _ in 0..runs {
         let mut stream = daemon.connect()?;
-        outcome.replays.push(daemon.tell(&mut stream, table, routes)?);
-        if outcome.replays.len() == runs {
+        let astray = daemon.tell(&mut stream, table, routes, &mut outcome.replays)?;
+        outcome.astray.push(astray);
+        if outcome.astray.len() == runs {
             let prefix = Prefix::new(Address::V4(PROBE), 24);
             for _ in 0..singles {
                 let [add, remove] = [stream::add(prefix), stream::remove(prefix)];
@@ -334,23 +331,10 @@ fn rows(run: &mut Run<'_>, outcome: &Outcome, routes: usize, lost: u64, plane: &
         let row = Row::new("fpm").key("fib", "ours").key("family", 4);
         row.key("phase", phase).key("routers", 1).key("routes", routes)
     };
-    let told = |phase, told: &[Told]| {
-        let of = |value: &dyn Fn(&Told) -> f64| told.iter().map(value).collect::<Vec<_>>();
-        row(phase)
-            .figure("seconds", &of(&|told| told.seconds))
-            .figure("cpu_seconds", &of(&|told| told.cpu))
-            .figure("routes_per_s", &of(&|told| routes as f64 / told.seconds))
-            .figure("packets", &of(&|told| told.packets[0] as f64))
-            .figure("packets_per_s", &of(&|told| told.packets[0] as f64 / told.seconds))
-    };
-    (run.row)(told("load", &outcome.loads).figure("memory_kb", &[kilobytes]));
+    (run.row)(row("load").runs(&outcome.loads).figure("memory_kb", &[kilobytes]));
     // A packet that a route of the table was not there for came out by the default route.
-    let astray: Vec<_> = outcome
-        .replays
-        .iter()
-        .map(|told| (told.packets[2] + lost) as f64)
-        .collect();
-    (run.row)(told("replay", &outcome.replays).figure("lost", &astray));
+    let astray: Vec<_> = outcome.astray.iter().map(|astray| (astray + lost) as f64).collect();
+    (run.row)(row("replay").runs(&outcome.replays).figure("lost", &astray));
     let mut sorted = outcome.visible.clone();
     sorted.sort_by(f64::total_cmp);
     let p99 = sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(f64::NAN);
