@@ -33,7 +33,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::daemon;
 use crate::rig::lanes;
 use crate::rows::{Failure, Run};
 
@@ -109,17 +108,13 @@ pub struct KernelArguments {
     napi_thread: bool,
     /// Set in the process that runs inside the namespaces.
     #[arg(long, hide = true)]
-    inside: bool,
+    pub inside: bool,
 }
 
 /// What two cores are needed for.
 pub const ONE_CORE: &str = "generator and gateway need a core each, and this process may use one only";
 
 impl KernelArguments {
-    pub fn inside(&self) -> bool {
-        self.inside
-    }
-
     /// The cores of a trial.
     fn cores(&self, together: usize) -> Result<machine::Cores, Failure> {
         let of = lanes::cores(&self.on, usize::MAX);
@@ -137,10 +132,6 @@ impl KernelArguments {
 
     fn window(&self, quick: bool) -> std::time::Duration {
         std::time::Duration::from_millis(self.window.unwrap_or(if quick { 700 } else { 1_500 }).max(100))
-    }
-
-    fn program(&self) -> PathBuf {
-        daemon::program(self.sluice.as_ref())
     }
 }
 

@@ -112,16 +112,16 @@ fn main() -> ExitCode {
     let outcome = match &arguments.bench {
         Bench::Generate(generator) => kernel::generator::run(generator),
         // Its rows go to the process outside of the namespaces.
-        Bench::Kernel(kernel) if kernel.inside() => kernel::inside::run(kernel, arguments.quick),
+        Bench::Kernel(kernel) if kernel.inside => kernel::inside::run(kernel, arguments.quick),
         Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
         Bench::Relay(relay) => loss::relay::run(relay),
         Bench::Transfers(transfers) => loss::transfers::run(transfers),
-        Bench::Loss(loss) if loss.is_inside() => loss::inside(loss, arguments.quick),
+        Bench::Loss(loss) if loss.inside => loss::inside::run(loss, arguments.quick),
         Bench::Loss(loss) => measure(&arguments, "loss", |run| loss::run(loss, run)),
-        Bench::Vm(vm) if vm.inside() => vm::inside::run(vm, arguments.quick),
+        Bench::Vm(vm) if vm.inside => vm::inside::run(vm, arguments.quick),
         Bench::Vm(vm) => measure(&arguments, "vm", |run| vm::run(vm, run)),
         // Its figures go to the process of all runs.
-        Bench::Subscribers(subscribers) if subscribers.is_inside() => subscribers::inside(subscribers),
+        Bench::Subscribers(subscribers) if subscribers.inside.is_some() => subscribers::inside(subscribers),
         Bench::Subscribers(subscribers) => measure(&arguments, "subscribers", |run| subscribers::run(run, subscribers)),
         Bench::Report(report) => report::run(report),
         Bench::List => {

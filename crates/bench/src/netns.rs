@@ -1,5 +1,7 @@
 //! Network namespaces, and wires between them.
 
+use std::process::Command;
+
 use crate::kernel::command::run;
 use crate::rows::Failure;
 
@@ -27,6 +29,13 @@ impl Drop for Namespaces {
             let _ = run(&format!("ip netns delete {name}"));
         }
     }
+}
+
+/// The beginning of a command that runs in a namespace on a core.
+pub fn command(host: &str, core: usize) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", host, "taskset", "-c", &core.to_string()]);
+    command
 }
 
 /// Set something of the kernel in a namespace.

@@ -23,7 +23,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::daemon;
 use crate::kernel::frame::MOST_NETWORKS;
 use crate::kernel::machine::Cores;
 use crate::kernel::outside::{self};
@@ -94,14 +93,10 @@ pub struct VmArguments {
     linux: String,
     /// Set in the process that runs inside the namespaces.
     #[arg(long, hide = true)]
-    inside: bool,
+    pub inside: bool,
 }
 
 impl VmArguments {
-    pub fn inside(&self) -> bool {
-        self.inside
-    }
-
     fn cores(&self) -> Result<Cores, Failure> {
         let of = lanes::cores(&self.on, usize::MAX);
         Cores::apart(&of).ok_or_else(|| crate::kernel::ONE_CORE.into())
@@ -134,10 +129,6 @@ impl VmArguments {
 
     fn window(&self, quick: bool) -> Duration {
         Duration::from_millis(self.window.unwrap_or(if quick { 700 } else { 1_500 }).max(100))
-    }
-
-    fn program(&self) -> PathBuf {
-        daemon::program(self.sluice.as_ref())
     }
 }
 

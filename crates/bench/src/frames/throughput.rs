@@ -146,9 +146,9 @@ impl Plain {
         };
         let mut path = With(&mut self.source, round);
         let looped = run_path(&mut path, direction, case.checksums, draw, &mut case.runs)?;
-        match looped.samples.iter().find(|sample| sample.0.len() != filling.length()) {
+        match looped.samples.iter().find(|sample| sample.len() != filling.length()) {
             None => Ok(()),
-            Some(short) => Err(format!("{} bytes came out", short.0.len()).into()),
+            Some(short) => Err(format!("{} bytes came out", short.len()).into()),
         }
     }
 }

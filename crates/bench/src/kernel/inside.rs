@@ -11,6 +11,7 @@ use super::gateway::Case;
 use super::traffic::{Direction, Flows, Hits, Receiver};
 use super::trial::{Sample, Trial};
 use super::trials::{describe, trials};
+use crate::daemon::program;
 use crate::rows::{Failure, Figure, Named, Row};
 
 /// The half outside, as this one sees it: one line of JSON each way.
@@ -111,7 +112,10 @@ impl Bench<'_> {
     /// Established flows are measured in one topology, window after window. New flows get a topology per window,
     /// because the tables of sessions only fill.
     fn samples(&mut self, trial: &Trial, outside: &mut Outside<'_>) -> Result<Samples, Failure> {
-        let (program, cores) = (self.arguments.program(), self.arguments.cores(trial.together)?);
+        let (program, cores) = (
+            program(self.arguments.sluice.as_ref()),
+            self.arguments.cores(trial.together)?,
+        );
         if trial.flows != Flows::New {
             return trial.run(&cores, &program, outside);
         }

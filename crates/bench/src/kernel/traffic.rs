@@ -1,11 +1,10 @@
 //! The generators as their controller sees them: processes that answer lines.
 
-use std::process::Command;
-
 use clap::ValueEnum;
 
 use super::generator::Own;
 use super::topology::{GENERATOR, GENERATOR_INTERFACE, SINK, SINK_INTERFACE, Topology};
+use crate::netns;
 use crate::process::Answering;
 use crate::rows::Failure;
 
@@ -191,7 +190,6 @@ impl Generator {
             Direction::Up => (GENERATOR, GENERATOR_INTERFACE),
             Direction::Down => (SINK, SINK_INTERFACE),
         };
-        let core = core.to_string();
         let (first, networks) = frames.hits.of(frames.rules);
         let inside = super::topology::inside_network(first).to_string();
         let server = super::topology::SERVER.to_string();
@@ -200,10 +198,9 @@ impl Generator {
             Direction::Up => frames.site.terminals().to_string(),
             Direction::Down => "0".into(),
         };
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", host, "taskset", "-c", &core]);
+        let mut command = netns::command(host, core);
         command.arg(std::env::current_exe()?).arg("generate");
-        command.args(["--interface", interface, "--core", &core, "--bytes", &bytes]);
+        command.args(["--interface", interface, "--core", &core.to_string(), "--bytes", &bytes]);
         command.args(["--inside", &inside, "--networks", &networks, "--server", &server]);
         command.args(["--terminals", &terminals]);
         if frames.xdp {

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{Failure, LossArguments, Place};
-use crate::daemon::{Daemon, socket};
+use crate::daemon::{Daemon, program, socket};
 use crate::kernel::command::run;
 use crate::kernel::machine::Cores;
 use crate::netns::{self, Namespaces};
@@ -122,11 +122,8 @@ impl Hosts {
 
     /// A program of a host, on the core of all hosts.
     pub fn command(&self, host: &str, program: &Path) -> Command {
-        let core = self.cores.traffic.to_string();
-        let mut command = Command::new("ip");
-        command
-            .args(["netns", "exec", host, "taskset", "-c", &core])
-            .arg(program);
+        let mut command = netns::command(host, self.cores.traffic);
+        command.arg(program);
         command
     }
 }
@@ -215,7 +212,7 @@ fn start(cores: &Cores, arguments: &LossArguments) -> Result<Daemon, Failure> {
     let text = configuration(cores.gateway, &signatures, &dialect);
     let prefix = format!("ip netns exec {GATEWAY}");
     let all = [cores.traffic, cores.gateway];
-    Daemon::start(&prefix, &all, &arguments.program(), folder, &text)
+    Daemon::start(&prefix, &all, &program(arguments.sluice.as_ref()), folder, &text)
 }
 
 /// Wait until a packet and its answer go this way.

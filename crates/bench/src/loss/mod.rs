@@ -7,7 +7,7 @@
 //! The gateway's worker has a core to itself; hosts, relay and all that the kernel does for them share another.
 
 mod hosts;
-mod inside;
+pub mod inside;
 pub mod relay;
 mod stream;
 pub mod transfers;
@@ -16,7 +16,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::daemon;
 use crate::inspect::Written;
 use crate::kernel::outside;
 use crate::rows::Run;
@@ -92,7 +91,7 @@ pub struct LossArguments {
     sluice: Option<PathBuf>,
     /// Set in the process that runs inside the namespaces.
     #[arg(long, hide = true)]
-    inside: bool,
+    pub inside: bool,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -104,10 +103,6 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl LossArguments {
-    pub fn is_inside(&self) -> bool {
-        self.inside
-    }
-
     fn runs(&self, quick: bool) -> usize {
         self.runs.unwrap_or(if quick { 1 } else { 5 }).max(1)
     }
@@ -118,10 +113,6 @@ impl LossArguments {
 
     fn does(&self, part: Part) -> bool {
         self.only.is_empty() || self.only.contains(&part)
-    }
-
-    fn program(&self) -> PathBuf {
-        daemon::program(self.sluice.as_ref())
     }
 }
 
@@ -136,8 +127,4 @@ pub fn run(arguments: &LossArguments, run: &mut Run<'_>) -> Result<(), Failure> 
         );
     }
     outside::enter(run, std::env::args_os().skip(1).collect())
-}
-
-pub fn inside(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
-    inside::run(arguments, quick)
 }

@@ -156,7 +156,7 @@ fn discard_sampling(source: &mut Source, port: u16, round: usize, samples: &mut 
     let mut first = true;
     source.drain(port, |frame| {
         if std::mem::take(&mut first) {
-            samples.push(Sample(frame.into()));
+            samples.push(frame.into());
         }
     })
 }

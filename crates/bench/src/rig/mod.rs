@@ -184,8 +184,7 @@ impl Source {
 }
 
 /// A copy of a frame that came out.
-#[derive(Clone, Debug)]
-pub struct Sample(pub Box<[u8]>);
+pub type Sample = Box<[u8]>;
 
 /// Every so many outputs one is held against the reference.
 pub const SAMPLE: usize = 1000;
@@ -207,7 +206,7 @@ impl Samples {
         let count = match is_due {
             true => source.drain(port, |frame| {
                 if std::mem::take(&mut first) {
-                    kept.push(Sample(frame.into()));
+                    kept.push(frame.into());
                 }
             }),
             false => source.discard(port),

@@ -119,7 +119,7 @@ impl<'p> Flows<'p> {
     ) -> Result<(), Failure> {
         samples
             .iter()
-            .try_for_each(|sample| self.verify_one(family, &sample.0, &payload))
+            .try_for_each(|sample| self.verify_one(family, sample, &payload))
     }
 
     /// The same of the shortest frames: zeros, and the mark at their end.

@@ -93,7 +93,7 @@ pub struct SubscribersArguments {
     sluice: Option<PathBuf>,
     /// Set in the process of one run, with what that measures.
     #[arg(long, hide = true, value_name = "PART")]
-    inside: Option<Part>,
+    pub inside: Option<Part>,
 }
 
 /// What one run is of.
@@ -109,11 +109,6 @@ pub struct Size {
 pub type Figures = Vec<(&'static str, f64)>;
 
 impl SubscribersArguments {
-    /// Is this the process of one run?
-    pub fn is_inside(&self) -> bool {
-        self.inside.is_some()
-    }
-
     fn size(&self, part: Part, quick: bool) -> Size {
         Size {
             sites: self.sites.unwrap_or(part.sites(quick)),

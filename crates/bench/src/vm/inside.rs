@@ -11,6 +11,7 @@ use super::guest::{Clock, Guest, Image};
 use super::rounds::{Figures, Key, Rounds};
 use super::search::Search;
 use super::trial::{LOADS, Rig, Way};
+use crate::daemon::program;
 use crate::kernel::inside::{Outside, furnish};
 use crate::kernel::machine::Cores;
 use crate::kernel::topology::{GENERATOR_INTERFACE, SINK_INTERFACE, Topology};
@@ -29,7 +30,7 @@ pub fn run(arguments: &VmArguments, quick: bool) -> Result<(), Box<dyn std::erro
     furnish()?;
     let outside = Outside::of_this();
     let began = Instant::now();
-    let image = Image::build(&arguments.lab, &arguments.program())?;
+    let image = Image::build(&arguments.lab, &program(arguments.sluice.as_ref()))?;
     outside.note(&format!("the guest is built after {:?}", began.elapsed()));
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut bench = Bench {
