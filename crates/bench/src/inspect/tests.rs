@@ -3,6 +3,7 @@ use sluice_inspect::signatures::Dialect;
 use super::traffic::FLOWS;
 use super::*;
 use crate::turn::turn;
+use sluice_dpdk::eal::Eal;
 
 /// What a rule looks for.
 const PLANTED: &str = "planted-signature";
@@ -40,21 +41,26 @@ fn case(model: Model, cores: usize) -> Case {
     }
 }
 
+/// A bench of rigs on some cores, whose numbers begin at one.
+fn bench<'a>(
+    (eal, rigs): (&'static Eal, u32),
+    on: &'a [usize],
+    (rules, pages): &'a (Arc<Ruleset>, Arc<Pages>),
+) -> Bench<'a> {
+    Bench {
+        means: Means { eal, rules, pages },
+        on,
+        cycles: 0,
+        rigs,
+        transport: Transport::Both,
+    }
+}
+
 /// What a model did with packets, a part of which carries the signature: came, dropped, reordered.
 fn outcome(case: &Case, pages: Pages, packets: usize) -> (u64, u64, u64) {
     let (eal, mut turn) = turn();
-    let (rules, pages) = (ruleset(), Arc::new(pages));
-    let mut bench = Bench {
-        means: Means {
-            eal,
-            rules: &rules,
-            pages: &pages,
-        },
-        on: &[0, 1],
-        cycles: 0,
-        rigs: *turn,
-        transport: case.transport,
-    };
+    let content = (ruleset(), Arc::new(pages));
+    let mut bench = bench((eal, *turn), &[0, 1], &content);
     let result = bench.with(case, |rig| {
         let (sent, came) = rig.packets();
         assert_eq!((sent, 0), (came, rig.matched()), "flows are open");
@@ -127,18 +133,8 @@ fn elephant_has_half_of_the_packets_of_every_model() {
 #[test]
 fn share_is_of_the_scans_of_the_run() {
     let (eal, mut turn) = turn();
-    let (rules, pages) = (ruleset(), Arc::new(Pages::new()));
-    let mut bench = Bench {
-        means: Means {
-            eal,
-            rules: &rules,
-            pages: &pages,
-        },
-        on: &[0],
-        cycles: 0,
-        rigs: *turn,
-        transport: Transport::Udp,
-    };
+    let content = (ruleset(), Arc::new(Pages::new()));
+    let mut bench = bench((eal, *turn), &[0], &content);
     let case = Case {
         transport: Transport::Udp,
         ..case(Model::Rss, 1)

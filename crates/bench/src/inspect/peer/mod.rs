@@ -17,7 +17,7 @@ use etherparse::PacketBuilder;
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
 
 use super::{Failure, InspectArguments};
-use crate::rows::{Named, Row, Run};
+use crate::rows::{Named, Row, Run, Runs};
 use alerts::{Alert, alerts};
 use mix::Mix;
 
@@ -233,14 +233,16 @@ fn measure(bench: &Bench<'_>, case: &str, capture: &Path, rounds: usize) -> Resu
     let (packets, bytes) = size(capture)?;
     let nothing = bench.folder.join("one.pcap");
     let rate = |whole: f64, load: f64| bytes as f64 * 8.0 / 1e6 / (whole - load).max(1e-3);
-    let (mut theirs, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    let mut last = None;
+    let (mut all, mut last) = (Runs::default(), None);
     for _ in 0..rounds {
         let loads = (bench.peer(&nothing)?.seconds, bench.own(&nothing)?.seconds);
         let runs = (bench.peer(capture)?, bench.own(capture)?);
-        theirs.push(rate(runs.0.seconds, loads.0));
-        ours.push(rate(runs.1.seconds, loads.1));
-        ratios.extend(ours.last().zip(theirs.last()).map(|(ours, theirs)| ours / theirs));
+        let (theirs, ours) = (rate(runs.0.seconds, loads.0), rate(runs.1.seconds, loads.1));
+        all.extend([
+            ("suricata_mbps", theirs),
+            ("sluice_mbps", ours),
+            ("over_suricata", ours / theirs),
+        ]);
         last = Some(runs);
     }
     let row = Row::new(case).key("packets", packets).key("bytes", bytes);
@@ -257,10 +259,7 @@ fn measure(bench: &Bench<'_>, case: &str, capture: &Path, rounds: usize) -> Resu
                 .key("only_sluice", only_own.len())
         }
     };
-    Ok(row
-        .figure("suricata_mbps", &theirs)
-        .figure("sluice_mbps", &ours)
-        .figure("over_suricata", &ratios))
+    Ok(row.runs(&all))
 }
 
 pub fn run(run: &mut Run<'_>, arguments: &InspectArguments, peer: &Peer) -> Result<(), Failure> {

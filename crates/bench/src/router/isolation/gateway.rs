@@ -8,11 +8,11 @@ use sluice_engine::snapshot::{Interface, Router, Snapshot};
 use sluice_engine::worker::Worker;
 use sluice_route::{Address, RouteSet};
 use sluice_table::memory::Line;
-use sluice_wire::checksum;
 use sluice_wire::vlan::Tag;
 
 use super::clock::cycles;
 use super::lines::Lines;
+use crate::rig::frames::{Frame, Tagged, Written};
 use crate::rig::gateway::Desk;
 use crate::rig::policy::{self, Job, Layout, route};
 use crate::router::Failure;
@@ -71,20 +71,21 @@ fn interface(number: u16, port: usize, router: u16, tagged: bool) -> Interface {
 
 /// Frames of a router's host to addresses outside.
 pub fn frames(shape: &Shape, router: usize) -> Vec<Vec<u8>> {
-    let tag = [0x81, 0, 0, 10 + router as u8];
-    let frame = |number: u8| {
-        let mut header = [
-            0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 10, 198, 51, 100, number,
-        ];
-        let sum = checksum::checksum(&header);
-        header[10..12].copy_from_slice(&sum.to_be_bytes());
-        let mut frame = [MAC, [2, 0, 0, 0, 1, 10]].concat();
-        frame.extend(shape.one_queue.then_some(tag).into_iter().flatten());
-        frame.extend([8, 0]);
-        frame.extend(header);
-        frame.extend([0x13, 0x88, 0, 53, 0, 26, 0, 0]);
-        frame.resize(frame.len() + 18, 7);
-        frame
+    let tags = shape.one_queue.then_some([0x81, 0, 0, 10 + router as u8]);
+    let frame = |number: u32| {
+        let frame = Written {
+            source: (0x0a00_000a, 5_000),
+            destination: (0xc633_6400 + number, 53),
+            tcp: false,
+            flags: 0,
+            numbers: (0, 0),
+            macs: (MAC, [2, 0, 0, 0, 1, 10]),
+            mark: number,
+        };
+        let tagged = Tagged { frame, tags };
+        let mut bytes = vec![0; tagged.length()];
+        tagged.write(&mut bytes);
+        bytes
     };
     (1..=250).map(frame).collect()
 }
