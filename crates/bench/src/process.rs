@@ -30,7 +30,13 @@ pub fn end(child: &mut Child) {
 }
 
 /// Look every 20 ms until there is something; `None` where there is nothing in time.
-pub fn await_some<T>(
+pub fn await_some<T>(time: Duration, look: impl FnMut() -> Result<Option<T>, Failure>) -> Result<Option<T>, Failure> {
+    await_every(Duration::from_millis(20), time, look)
+}
+
+/// The same with another pause between two looks: where looking takes time from what is measured.
+pub fn await_every<T>(
+    pause: Duration,
     time: Duration,
     mut look: impl FnMut() -> Result<Option<T>, Failure>,
 ) -> Result<Option<T>, Failure> {
@@ -40,7 +46,7 @@ pub fn await_some<T>(
         if found.is_some() || is_last {
             return Ok(found);
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(pause);
     }
 }
 

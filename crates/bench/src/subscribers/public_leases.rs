@@ -21,7 +21,7 @@ use super::site::virtual_macs;
 use super::world::World;
 use super::{Failure, Figures, Size};
 use crate::kernel::command::run;
-use crate::process::await_some;
+use crate::process::await_every;
 
 const INTERFACE: &str = "wan";
 /// Frames that are taken before what is due is sent.
@@ -179,7 +179,7 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     let daemon = world.gateway(size, folder.path())?;
     let sites = size.sites as usize;
     // The server knows before the gateway does; to ask it costs the gateway nothing.
-    let all = await_some(PATIENCE, || {
+    let all = await_every(Duration::from_millis(100), PATIENCE, || {
         let all = kea.leases()? >= sites && with_addresses(&daemon.show("sites")?)? >= sites;
         Ok(all.then_some(()))
     })?;

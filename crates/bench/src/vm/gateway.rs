@@ -9,7 +9,7 @@ use super::shell::LIMIT;
 use crate::kernel::gateway::linux;
 use crate::kernel::gateway::sluice::{Place, configuration_at};
 use crate::kernel::topology::{INSIDE, INSIDE_NETWORKS, OUTSIDE};
-use crate::process::await_some;
+use crate::process::await_every;
 use crate::rows::Failure;
 
 /// A gateway to be measured.
@@ -141,7 +141,7 @@ fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Failu
     let socket = crate::daemon::socket(Path::new(FOLDER));
     let show = format!("sluice show routes --json --socket {}", socket.display());
     let mut routes = String::new();
-    let all = await_some(START, || {
+    let all = await_every(Duration::from_millis(200), START, || {
         (routes, _) = guest.shell().attempt(&show, LIMIT)?;
         let has = |to: &str| routes.contains(&format!("\"to\":\"{to}\""));
         Ok((has(INSIDE_NETWORKS) && has("0.0.0.0/0")).then_some(()))

@@ -11,7 +11,7 @@ use super::sluice::{FOLDER, Process, configuration};
 use crate::kernel::frame::HOSTS;
 use crate::kernel::topology::{INSIDE_ADDRESS, SINK, SINK_ADDRESS, SINK_INTERFACE, SITES, Topology};
 use crate::kernel::traffic::Hits;
-use crate::process::await_some;
+use crate::process::await_every;
 use crate::rows::Failure;
 use crate::subscribers::kea::{Kea, Operator};
 use crate::subscribers::public_leases::with_addresses;
@@ -44,7 +44,7 @@ pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) ->
     let process = Process::with(&text, topology, program)?;
     let sites = HOSTS.div_ceil(terminals) as usize;
     let mut served = 0;
-    let all = await_some(PATIENCE, || {
+    let all = await_every(Duration::from_millis(100), PATIENCE, || {
         served = with_addresses(&process.daemon().show("sites")?).map_err(failed)?;
         Ok((served == sites).then_some(()))
     })?;
