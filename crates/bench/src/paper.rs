@@ -58,6 +58,9 @@ struct Description {
     note: String,
     /// Command lines of the benches that its figures need.
     benches: Vec<String>,
+    /// Its rows do not say of which bench they are.
+    #[serde(default)]
+    unnamed: bool,
     group: Vec<Group>,
 }
 
@@ -131,7 +134,9 @@ fn one(run: &mut Run<'_>, paper: &Description, arguments: &PaperArguments) -> Re
     };
     let mut rows = Vec::new();
     for line in &paper.benches {
+        let bench = line.split(' ').next().filter(|_| !paper.unnamed);
         for row in elsewhere(line, &more, run.quick)? {
+            let row = bench.into_iter().fold(row, |row, bench| row.key("bench", bench));
             let row = row.key("paper", paper.name.as_str());
             rows.push(row.clone());
             (run.row)(row);
@@ -140,7 +145,7 @@ fn one(run: &mut Run<'_>, paper: &Description, arguments: &PaperArguments) -> Re
     Ok(render(paper, &rows))
 }
 
-/// Rows of a bench in a process of its own, each with its `bench`: DPDK gets its memory once in a process.
+/// Rows of a bench in a process of its own: DPDK gets its memory once in a process.
 fn elsewhere(line: &str, more: &[OsString], quick: bool) -> Result<Vec<Row>, Failure> {
     let words: Vec<&str> = line.split(' ').collect();
     let bench = words[0];
@@ -156,8 +161,7 @@ fn elsewhere(line: &str, more: &[OsString], quick: bool) -> Result<Vec<Row>, Fai
     if !output.status.success() {
         return Err(format!("{bench}: {}", output.status).into());
     }
-    let rows = Measured::read(&file)?.rows.into_iter();
-    Ok(rows.map(|row| row.key("bench", bench)).collect())
+    Ok(Measured::read(&file)?.rows)
 }
 
 /// What a paper says and what was measured, side by side.
