@@ -10,8 +10,6 @@ pub const FILES: &[Exception] = &[
     ("bench/placement/rig.rs", 545, "One benchmark: set-up, run and figures."),
     ("config/config.rs", 583, "All that a validated configuration holds."),
     ("config/problem.rs", 577, "Every rejection with its message and hint."),
-    ("config/validate/filter.rs", 906, "All steps from written to validated rules."),
-    ("config/value/selection.rs", 583, "A grammar and its canonical form."),
     ("daemon/control.rs", 563, "The control server: requests of all kinds."),
     ("daemon/eve/line.rs", 515, "Every field of an EVE line."),
     ("daemon/subscribers/relay/tests.rs", 502, "Tests of one relay."),
