@@ -41,8 +41,6 @@ pub const FILES: &[Exception] = &[
     ("nat/bindings/allocation.rs", 643, "Allocation with each of its fallbacks."),
     ("nat/pool.rs", 747, "A pool, its layout and its checks."),
     ("nat/ports.rs", 547, "Ports with owners and quarantine."),
-    ("route/feed/mod.rs", 659, "The state machine of a feed."),
-    ("route/neighbour/keeper.rs", 671, "The state machine of neighbours, RFC 4861."),
     ("sluice/arguments.rs", 1131, "The grammar of the command line: each command with its help text."),
     ("sluice/top/snapshot.rs", 504, "All that a screen shows."),
 ];
