@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::host_share::divided;
-use crate::schema::{Document, EveType, Filtering, Pool};
+use crate::schema::{Document, EveType, Filtering, Inspection, Pool};
 use crate::value::{AddressRange, Workers};
 
 /// A number of bytes, printed in the largest unit that keeps it readable.
@@ -114,16 +114,56 @@ pub struct Table {
 
 /// The tables whose capacity the configuration sets.
 pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
-    let table = |name, key, entries: u32, bytes: u64| {
-        let entries = u64::from(entries);
-        Table {
-            name,
-            key,
-            entries,
-            bytes: Bytes(entries.saturating_mul(bytes)),
+    let mut tables = of_every_gateway(document, entry);
+    if let Some(inspection) = &document.inspection {
+        tables.extend(of_inspection(document, inspection, entry));
+    }
+    if let Some(applications) = &document.applications {
+        let each = entry.sought.saturating_mul(workers(document).max(1).into());
+        tables.push(table(
+            "sessions whose application is looked for",
+            ["applications", "flows"],
+            applications.flows,
+            each,
+        ));
+        let fixed = entry.recogniser.saturating_add(applications.memory.into());
+        tables.push(table(
+            "memories of nDPI",
+            ["applications", "memory"],
+            workers(document).max(1),
+            fixed,
+        ));
+    }
+    if let Some(subscribers) = &document.subscribers {
+        let sites = u32::try_from(subscribers.count()).unwrap_or(u32::MAX);
+        tables.push(table("sites", ["subscribers", "sites"], sites, entry.site));
+        let addresses = subscribers.public_addresses();
+        if addresses > 0 {
+            tables.push(Table {
+                name: "public addresses",
+                key: ["subscribers", "public"],
+                entries: addresses,
+                bytes: Bytes(addresses.saturating_mul(entry.public_address)),
+            });
         }
-    };
-    let mut tables = vec![
+        tables.push(terminals(subscribers.most_terminals(), entry));
+    }
+    tables
+}
+
+fn table(name: &'static str, key: [&'static str; 2], entries: u32, bytes: u64) -> Table {
+    let entries = u64::from(entries);
+    Table {
+        name,
+        key,
+        entries,
+        bytes: Bytes(entries.saturating_mul(bytes)),
+    }
+}
+
+/// Tables that every gateway has.
+fn of_every_gateway(document: &Document, entry: &EntryBytes) -> Vec<Table> {
+    vec![
         table(
             "IPv4 sessions",
             ["sessions", "ipv4"],
@@ -185,84 +225,57 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             in_shards(document, entry.held_port),
         ),
         rings(document, entry),
-    ];
-    if let Some(inspection) = &document.inspection {
-        let window = u64::from(inspection.window);
-        tables.push(table(
-            "inspected flows",
-            ["inspection", "flows"],
-            inspection.flows,
-            in_shards(document, entry.inspected_flow.saturating_add(4 * window)),
-        ));
-        tables.push(table(
-            "blocks of streams",
-            ["inspection", "reassembly-bytes"],
-            inspection.reassembly_bytes / 2048,
-            in_shards(document, entry.block),
-        ));
-        tables.push(table(
-            "parsed messages",
-            ["inspection", "messages"],
-            inspection.messages,
-            in_shards(document, entry.message),
-        ));
-        let transactions = [EveType::Http, EveType::Dns, EveType::Tls];
-        if let Some(eve) = &inspection.eve {
-            if transactions.iter().any(|&kind| eve.writes(kind)) {
-                tables.push(table(
-                    "what flows said",
-                    ["inspection", "messages"],
-                    inspection.messages,
-                    in_shards(document, entry.record),
-                ));
-            }
-            if eve
-                .types
-                .iter()
-                .any(|kind| !matches!(kind, EveType::Alert | EveType::Stats))
-            {
-                let workers = u64::from(workers(document));
-                let each = entry.record.saturating_mul(workers);
-                tables.push(table("records", ["inspection", "eve"], eve.records, each));
-            }
+    ]
+}
+
+/// Tables of inspection.
+fn of_inspection(document: &Document, inspection: &Inspection, entry: &EntryBytes) -> Vec<Table> {
+    let mut tables = Vec::new();
+    let window = u64::from(inspection.window);
+    tables.push(table(
+        "inspected flows",
+        ["inspection", "flows"],
+        inspection.flows,
+        in_shards(document, entry.inspected_flow.saturating_add(4 * window)),
+    ));
+    tables.push(table(
+        "blocks of streams",
+        ["inspection", "reassembly-bytes"],
+        inspection.reassembly_bytes / 2048,
+        in_shards(document, entry.block),
+    ));
+    tables.push(table(
+        "parsed messages",
+        ["inspection", "messages"],
+        inspection.messages,
+        in_shards(document, entry.message),
+    ));
+    let transactions = [EveType::Http, EveType::Dns, EveType::Tls];
+    if let Some(eve) = &inspection.eve {
+        if transactions.iter().any(|&kind| eve.writes(kind)) {
+            tables.push(table(
+                "what flows said",
+                ["inspection", "messages"],
+                inspection.messages,
+                in_shards(document, entry.record),
+            ));
         }
-        tables.push(table(
-            "datagrams put together",
-            ["inspection", "fragments"],
-            inspection.fragments,
-            entry.assembly.saturating_mul(workers(document).max(1).into()),
-        ));
-    }
-    if let Some(applications) = &document.applications {
-        let each = entry.sought.saturating_mul(workers(document).max(1).into());
-        tables.push(table(
-            "sessions whose application is looked for",
-            ["applications", "flows"],
-            applications.flows,
-            each,
-        ));
-        let fixed = entry.recogniser.saturating_add(applications.memory.into());
-        tables.push(table(
-            "memories of nDPI",
-            ["applications", "memory"],
-            workers(document).max(1),
-            fixed,
-        ));
-    }
-    if let Some(subscribers) = &document.subscribers {
-        let sites = u32::try_from(subscribers.count()).unwrap_or(u32::MAX);
-        tables.push(table("sites", ["subscribers", "sites"], sites, entry.site));
-        let addresses = subscribers.public_addresses();
-        if addresses > 0 {
-            tables.push(Table {
-                name: "public addresses",
-                key: ["subscribers", "public"],
-                entries: addresses,
-                bytes: Bytes(addresses.saturating_mul(entry.public_address)),
-            });
+        if eve
+            .types
+            .iter()
+            .any(|kind| !matches!(kind, EveType::Alert | EveType::Stats))
+        {
+            let workers = u64::from(workers(document));
+            let each = entry.record.saturating_mul(workers);
+            tables.push(table("records", ["inspection", "eve"], eve.records, each));
         }
-        tables.push(terminals(subscribers.most_terminals(), entry));
     }
+    tables.push(table(
+        "datagrams put together",
+        ["inspection", "fragments"],
+        inspection.fragments,
+        entry.assembly.saturating_mul(workers(document).max(1).into()),
+    ));
     tables
 }
 

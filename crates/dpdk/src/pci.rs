@@ -109,7 +109,7 @@ impl System {
             others: others
                 .map(|address| {
                     let folder = self.folder(address);
-                    Member {
+                    GroupDevice {
                         address,
                         driver: target(&folder.join("driver")),
                         is_bridge: text(&folder.join("class")).is_some_and(|class| class.starts_with("0x0604")),
@@ -200,12 +200,12 @@ pub struct Group {
     /// Drivers that are not of VFIO have addresses of the IOMMU, not those of memory (`iommu=pt` was not written).
     pub translates: bool,
     /// The other devices in it.
-    pub others: Vec<Member>,
+    pub others: Vec<GroupDevice>,
 }
 
 /// Another device of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct GroupDevice {
     /// Where it is.
     pub address: PciAddress,
     /// The kernel driver that it is bound to.
@@ -214,7 +214,7 @@ pub struct Member {
     pub is_bridge: bool,
 }
 
-impl Member {
+impl GroupDevice {
     /// The driver by which it keeps VFIO from the whole group.
     pub fn obstacle(&self) -> Option<&str> {
         let tolerated = |driver: &str| self.is_bridge || driver.starts_with("vfio") || driver == "pci-stub";

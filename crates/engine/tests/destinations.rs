@@ -11,7 +11,7 @@ use sluice_engine::control::plane::ControlPlaneError;
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::snapshot::steering::{Affinity, HashFields};
 use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
-use sluice_nat::behaviour::{Behaviour, Mapping};
+use sluice_nat::behaviour::{Behaviour, MappingBehaviour};
 use sluice_nat::rule::{
     Balance, DestinationAction, DestinationRule, FROM_HOST as OWN_RULES, HostSet, Prefix, SetHost, SourceAction,
     SourceRule,
@@ -254,7 +254,7 @@ fn rules_that_keep_the_flows_of_a_client_together_are_refused_where_they_lie_apa
         together: Affinity::Flows,
         hashed: HashFields::FiveTuple,
         behaviour: Behaviour {
-            mapping: Mapping::AddressAndPortDependent,
+            mapping: MappingBehaviour::AddressAndPortDependent,
             ..Behaviour::default()
         },
         ..plan(Vec::new())

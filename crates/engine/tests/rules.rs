@@ -6,7 +6,7 @@ use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, ROUTER
 use etherparse::IpNumber;
 use sluice_engine::session::family::V4;
 use sluice_engine::snapshot::steering::{Affinity, HashFields};
-use sluice_nat::behaviour::{Behaviour, Mapping};
+use sluice_nat::behaviour::{Behaviour, MappingBehaviour};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, SourceAction, SourceRule};
 use sluice_testkit::packet::{self, Transport, flag};
 use sluice_wire::Checksums;
@@ -142,7 +142,7 @@ fn connections_that_could_not_be_told_apart_get_other_source_ports() {
         (HashFields::FiveTuple, Affinity::Flows),
     ] {
         let behaviour = Behaviour {
-            mapping: Mapping::AddressAndPortDependent,
+            mapping: MappingBehaviour::AddressAndPortDependent,
             ..Behaviour::default()
         };
         let to_server = |port| DestinationRule {

@@ -8,7 +8,7 @@ use sluice_engine::packet::io::memory::Sent;
 use sluice_engine::snapshot::sites::{SINGLE, SiteKey, SiteSettings, TagRange};
 use sluice_engine::worker::request::Filter;
 use sluice_nat::sites::{Terminal, context};
-use sluice_nat::{Behaviour, Blocks, Filtering, Mapping};
+use sluice_nat::{Behaviour, Blocks, Filtering, MappingBehaviour};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::layers;
 use sluice_wire::vlan::Tag;
@@ -507,7 +507,7 @@ fn sites_on_a_pool_have_port_blocks_that_their_terminals_share() {
                 spare: false,
             });
             pool.behaviour = [Behaviour {
-                mapping: Mapping::EndpointIndependent,
+                mapping: MappingBehaviour::EndpointIndependent,
                 filtering: Filtering::EndpointIndependent,
             }; 3];
         },

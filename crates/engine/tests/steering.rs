@@ -8,7 +8,7 @@ use sluice_engine::session::family::{Family, V4};
 use sluice_engine::snapshot::inside_hosts::InsideHosts;
 use sluice_engine::snapshot::steering::{Affinity, HashFields};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, SourceAction, SourceRule};
-use sluice_nat::{Behaviour, Blocks, Mapping, PortSelection};
+use sluice_nat::{Behaviour, Blocks, MappingBehaviour, PortSelection};
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Tuple4;
 
@@ -95,7 +95,7 @@ fn traffic(rig: &mut Rig) -> u64 {
 
 fn dependent() -> Behaviour {
     Behaviour {
-        mapping: Mapping::AddressAndPortDependent,
+        mapping: MappingBehaviour::AddressAndPortDependent,
         ..Behaviour::default()
     }
 }

@@ -2,7 +2,7 @@
 
 /// When two flows of one inside address and port share an outside port (RFC 4787, section 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mapping {
+pub enum MappingBehaviour {
     /// Always (REQ-1).
     #[default]
     EndpointIndependent,
@@ -26,7 +26,7 @@ pub enum Filtering {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Behaviour {
     /// Mapping.
-    pub mapping: Mapping,
+    pub mapping: MappingBehaviour,
     /// Filtering. With address-and-port-dependent mapping it is address-and-port-dependent, whatever stands here.
     pub filtering: Filtering,
 }
@@ -34,7 +34,7 @@ pub struct Behaviour {
 impl Behaviour {
     /// Every flow has a port of its own.
     pub const ADDRESS_AND_PORT_DEPENDENT: Self = Self {
-        mapping: Mapping::AddressAndPortDependent,
+        mapping: MappingBehaviour::AddressAndPortDependent,
         filtering: Filtering::AddressAndPortDependent,
     };
 }

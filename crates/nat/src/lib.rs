@@ -27,7 +27,9 @@ pub mod sites;
 pub mod timeout;
 pub mod tracking;
 
-pub use behaviour::{Behaviour, Blocks, Filtering, Limits, Mapping, PortSelection, Quarantine, Rate, SubscriberLimits};
+pub use behaviour::{
+    Behaviour, Blocks, Filtering, Limits, MappingBehaviour, PortSelection, Quarantine, Rate, SubscriberLimits,
+};
 pub use bindings::Bindings;
 pub use decision::{Decision, Resources, Translation};
 pub use deterministic::{Deterministic, Plan};

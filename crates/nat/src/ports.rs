@@ -9,6 +9,8 @@ mod blocks;
 mod borrowing;
 mod layout;
 mod migration;
+mod pairing;
+mod release;
 mod search;
 mod shared;
 
@@ -16,7 +18,6 @@ use std::sync::Arc;
 
 use sluice_table::memory::Line;
 use sluice_table::prefetch::prefetch_all_at;
-use sluice_wire::Context;
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use thiserror::Error;
 
@@ -26,9 +27,8 @@ pub(crate) use self::blocks::BlockPlace;
 pub use self::layout::Layout;
 use self::layout::Range;
 pub(crate) use self::shared::{Borrowed, SharedOf, SharedPorts};
-use crate::keyed::{Secret, fold, reduce, sip};
+use crate::keyed::{Secret, sip};
 use crate::shard::BLOCK;
-use crate::sites::is_site;
 use crate::{Address, PoolIndex, Reason, RssPorts, Tuple};
 
 /// What ports are counted by: each class has all of a pool's ports (RFC 7857, section 5).
@@ -245,34 +245,6 @@ impl<'m, A: Address> Ports<'m, A> {
         )
     }
 
-    /// Which of a pool's addresses an inside host is dealt, by the prefix of so many bits that is its subscriber.
-    #[inline(always)]
-    pub(crate) fn paired_index(&self, pool: PoolIndex, context: Context, prefix: A, length: u8) -> u32 {
-        host_index(self.secret, context, prefix, length, self.addresses(pool))
-    }
-
-    /// One of a pool's addresses that has ports for this shard, where there is any: the first from a place on.
-    #[inline(always)]
-    pub(crate) fn address_from(&self, pool: PoolIndex, first: u32) -> u32 {
-        match self.has_ports(pool, first) {
-            true => first,
-            false => self.next_address(pool, first),
-        }
-    }
-
-    #[cold]
-    fn next_address(&self, pool: PoolIndex, first: u32) -> u32 {
-        let mut order = (first..self.addresses(pool)).chain(0..first);
-        order.find(|&place| self.has_ports(pool, place)).unwrap_or(first)
-    }
-
-    /// Whether this shard has ports of an address, as far as ports are dealt.
-    #[inline(always)]
-    pub(crate) fn has_ports(&self, pool: PoolIndex, address: u32) -> bool {
-        let (region, shards) = (self.layout.regions.get(usize::from(pool)), self.layout.shards);
-        region.is_none_or(|region| region.has_ports(shards, self.shard, address))
-    }
-
     /// How many addresses a pool has by the layout in use.
     #[inline(always)]
     pub(crate) fn addresses(&self, pool: PoolIndex) -> u32 {
@@ -408,63 +380,6 @@ impl<'m, A: Address> Ports<'m, A> {
         true
     }
 
-    /// Give a port back; false, and nothing done, where it was not allocated by this shard. `pool` is the one that allocated it:
-    /// where another has it since, that one gets it.
-    #[inline]
-    pub fn release(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
-        match self.place(pool, lease) {
-            Some(place) => self.put(pool, class, place),
-            None => self.release_beyond_pool(pool, class, lease),
-        }
-    }
-
-    #[inline(never)]
-    fn release_beyond_pool(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
-        if let Some(place) = self.place_shared(pool, lease) {
-            return self.put_shared(pool, class, place);
-        }
-        let Some(pool) = self.layout.holder(lease) else {
-            return false;
-        };
-        self.release_quarantined(pool, class, lease)
-    }
-
-    /// The same of a port that nobody holds any more: another pool that has it since has it all to itself.
-    pub(crate) fn release_quarantined(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
-        if let Some(place) = self.place(pool, lease) {
-            return self.put(pool, class, place);
-        }
-        self.place_shared(pool, lease)
-            .is_some_and(|place| self.put_shared(pool, class, place))
-    }
-
-    #[inline(always)]
-    fn put(&mut self, pool: PoolIndex, class: PortClass, (address, at, bit): (usize, usize, u32)) -> bool {
-        let region = &self.layout.regions[usize::from(pool)];
-        let word = &mut self.memory[region.word(class, address) + at];
-        if *word >> bit & 1 != 0 {
-            return false;
-        }
-        if *word != 0 {
-            // Not the first of its word: the summary stays as it is.
-            *word |= 1 << bit;
-        } else {
-            region.bits(self.memory, class, address).put(at, bit);
-        }
-        self.memory[region.start + class as usize] -= 1;
-        true
-    }
-
-    /// Prefetch what [`Ports::release`] of the same will touch.
-    #[inline(always)]
-    pub fn prefetch_release(&self, pool: PoolIndex, class: PortClass, lease: Lease<A>) {
-        if let Some((address, at, _)) = self.place(pool, lease)
-            && let Some(region) = self.layout.regions.get(usize::from(pool))
-        {
-            prefetch_all_at(self.memory, region.word(class, address) + at);
-        }
-    }
-
     /// The shard.
     pub(crate) fn shard(&self) -> u32 {
         self.shard
@@ -510,29 +425,6 @@ fn parity_of<A: Address>(pool: &crate::pool::ValidPool<A>, class: PortClass, ins
         true => EVEN << (inside_port & 1),
         false => u64::MAX,
     }
-}
-
-/// Hosts in a row that are dealt addresses in a row: as many subscribers as have the same first bits of their prefix.
-const ROW: u64 = 1 << 16;
-
-/// Which of `count` addresses a host is dealt, by the prefix of `length` bits that is its subscriber. Hosts in a row get addresses
-/// in a row, from a keyed place on, so that each address has as many as any other. Each time around they begin one further: hosts in
-/// a row are in shards in a row, too, and those of one address in different ones.
-#[inline(always)]
-fn host_index<A: Address>(secret: Secret, context: Context, prefix: A, length: u8, count: u32) -> u32 {
-    if count <= 1 {
-        return 0;
-    }
-    // Terminals of a site have one address outside.
-    let number = match is_site(context) {
-        true => 0,
-        false => prefix.number() >> A::BITS.saturating_sub(length).min(A::BITS - 1),
-    };
-    let place = (number as u64).wrapping_add(u64::from(context)) % ROW;
-    let row = (number >> ROW.trailing_zeros()) as u64 ^ ((number >> 80) as u64).rotate_left(32);
-    let from = reduce((fold(secret, row, u64::from(context) / ROW) >> 32) as u32, count);
-    let (around, place) = (place as u32 / count, place as u32 % count);
-    ((u64::from(place) + u64::from(around) + u64::from(from)) % u64::from(count)) as u32
 }
 
 /// A keyed function of a whole flow.

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, Mapping, PortSelection, Quarantine, SubscriberLimits};
+use sluice_nat::behaviour::{
+    Behaviour, Blocks, Filtering, MappingBehaviour, PortSelection, Quarantine, SubscriberLimits,
+};
 use sluice_nat::bindings::{Bindings, Capacity, Inbound, ReleaseRequest, TRIES};
 use sluice_nat::decision::NewSource;
 use sluice_nat::pool::{Pairing, Pool, Pools};
@@ -138,8 +140,8 @@ fn shard<'m>(pools: &Pools<u32>, shards: Shards, room: &Capacity, memory: &'m mu
 /// One way to configure a pool.
 fn pools() -> impl Strategy<Value = Pool<u32>> {
     let mapping = prop_oneof![
-        Just(Mapping::EndpointIndependent),
-        Just(Mapping::AddressAndPortDependent)
+        Just(MappingBehaviour::EndpointIndependent),
+        Just(MappingBehaviour::AddressAndPortDependent)
     ];
     let filtering = prop_oneof![
         Just(Filtering::EndpointIndependent),
@@ -156,7 +158,7 @@ fn pools() -> impl Strategy<Value = Pool<u32>> {
                 most,
                 spare,
             });
-            let maps = mapping == Mapping::EndpointIndependent;
+            let maps = mapping == MappingBehaviour::EndpointIndependent;
             let overlap = overlap && !maps && blocks.is_none();
             let preserve = preserve && blocks.is_none() && (maps || overlap);
             Pool {
@@ -238,7 +240,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                 let same = |other: &&Session| other.lease == lease && other.class == class;
                 for other in live.iter().filter(same) {
                     let shares = match valid.behaviour(class).mapping {
-                        Mapping::EndpointIndependent => {
+                        MappingBehaviour::EndpointIndependent => {
                             let inside =
                                 |session: &Session| match session.decision.outbound(sluice_wire::Direction::Forward) {
                                     true => (session.forward.source, session.forward.source_port),
@@ -246,12 +248,12 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                                 };
                             inside(other) == (key.source, key.source_port)
                         }
-                        Mapping::AddressAndPortDependent => pool.overlap && other.reverse != session.reverse,
+                        MappingBehaviour::AddressAndPortDependent => pool.overlap && other.reverse != session.reverse,
                     };
                     prop_assert!(shares, "{other:?} and {session:?}");
                 }
                 // Endpoint-independent: the same inside address and port has the same outside ones.
-                if valid.behaviour(class).mapping == Mapping::EndpointIndependent {
+                if valid.behaviour(class).mapping == MappingBehaviour::EndpointIndependent {
                     let inside = (key.source, key.source_port);
                     let mapped = live.iter().find(|other| {
                         other.class == class && (other.forward.source, other.forward.source_port) == inside
@@ -290,7 +292,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                     }
                 });
                 let found = shard.bindings.inbound(&inbound, session.class, || false);
-                let admitted = mapping == Mapping::EndpointIndependent
+                let admitted = mapping == MappingBehaviour::EndpointIndependent
                     && (filtering == Filtering::EndpointIndependent
                         || filtering == Filtering::AddressDependent && sent);
                 prop_assert_eq!(admitted, matches!(found, Inbound::Inside { .. }), "{:?}", found);

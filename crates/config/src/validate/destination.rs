@@ -39,16 +39,16 @@ impl Check<'_> {
             self.forwards_lent_port(k, written, &incoming, interfaces);
         }
         let first = written.to_port.map(|port| port.number());
-        match (written.port, first) {
-            (None, Some(_)) => {
-                return self.report(&[at, place!["to-port"]].concat(), Problem::TargetPortAlone);
-            }
+        let moved = match (written.port, first) {
+            (None, Some(_)) => Err(Problem::TargetPortAlone),
             (Some(ports), Some(first)) if ports.moved_to(first).is_none() => {
                 let count = ports.count();
-                let problem = Problem::PortsOverflow { first, count };
-                return self.report(&[at, place!["to-port"]].concat(), problem);
+                Err(Problem::PortsOverflow { first, count })
             }
-            _ => {}
+            _ => Ok(()),
+        };
+        if let Err(problem) = moved {
+            return self.report(&[at, place!["to-port"]].concat(), problem);
         }
         if !matches!(written.to, Target::Hosts(_)) {
             let keys = [
@@ -60,24 +60,20 @@ impl Check<'_> {
             }
         }
         let to = &[at, place!["to"]].concat()[..];
+        let by_each = |action| {
+            let rules = incoming.iter().map(|&index| (index, written.protocol, action));
+            rules.collect()
+        };
         let made = match &written.to {
             Target::Host(host) => {
                 self.host(to, IpAddr::V4(*host));
-                let action = DestinationAction::Host(*host, first);
-                incoming
-                    .iter()
-                    .map(|&index| (index, written.protocol, action))
-                    .collect()
+                by_each(DestinationAction::Host(*host, first))
             }
             Target::Gateway => self.rules_to_gateway(to, written, &incoming, interfaces),
-            Target::Hosts(hosts) => {
-                let set = self.host_set(at, written, hosts, rules);
-                let action = DestinationAction::Hosts(set, first);
-                incoming
-                    .iter()
-                    .map(|&index| (index, written.protocol, action))
-                    .collect()
-            }
+            Target::Hosts(hosts) => by_each(DestinationAction::Hosts(
+                self.host_set(at, written, hosts, rules),
+                first,
+            )),
         };
         let key = match (written.port, written.address) {
             (Some(_), _) => "port",

@@ -107,6 +107,25 @@ impl Check<'_> {
             .unwrap_or(ETHERNET_MTU)
     }
 
+    fn vlan_link(&mut self, name: &str, written: &schema::Interface, parent: &str) -> Option<Link> {
+        let at = |key| [place!["interfaces", name], place![key]].concat();
+        for (key, is_there) in [
+            ("queues", written.queues.is_some()),
+            ("mac", written.mac.is_some()),
+            ("in-use", written.in_use != schema::InUse::Refuse),
+        ] {
+            if is_there {
+                self.report(&at(key), Problem::NotOnVlan(key));
+            }
+        }
+        let parent = self.interface_index(&at("parent"), parent);
+        let Some(tags) = written.vlan else {
+            self.report(&at("parent"), Problem::ParentWithoutVlan);
+            return None;
+        };
+        Some(Link::Vlan { parent: parent?, tags })
+    }
+
     fn link(&mut self, name: &str, written: &schema::Interface) -> Option<Link> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
         let queues = written.queues;
@@ -165,23 +184,7 @@ impl Check<'_> {
                     queues,
                 })
             }
-            (None, None, Some(parent)) => {
-                if written.queues.is_some() {
-                    self.report(&at("queues"), Problem::NotOnVlan("queues"));
-                }
-                if written.mac.is_some() {
-                    self.report(&at("mac"), Problem::NotOnVlan("mac"));
-                }
-                if written.in_use != schema::InUse::Refuse {
-                    self.report(&at("in-use"), Problem::NotOnVlan("in-use"));
-                }
-                let parent = self.interface_index(&at("parent"), parent);
-                let Some(tags) = written.vlan else {
-                    self.report(&at("parent"), Problem::ParentWithoutVlan);
-                    return None;
-                };
-                Some(Link::Vlan { parent: parent?, tags })
-            }
+            (None, None, Some(parent)) => self.vlan_link(name, written, parent),
             (None, None, None) => {
                 self.report(place!["interfaces", name], Problem::NothingBehind(name.to_owned()));
                 None

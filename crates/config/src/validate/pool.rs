@@ -221,9 +221,8 @@ impl Check<'_> {
             inside,
             compression,
             dynamic,
-            algorithm,
             maximum_ports,
-            key,
+            ..
         } = *deterministic;
         for end in [inside.first(), inside.last()].map(IpAddr::V4) {
             if let Some(reason) = self.unusable(end) {
@@ -232,35 +231,7 @@ impl Check<'_> {
                 break;
             }
         }
-        let dependent = written.mapping.each().contains(&Some(Mapping::AddressAndPortDependent));
-        if dependent && !written.overlap {
-            let why = "where every flow had a port of its own, a share would soon be used up: add `overlap = true`";
-            self.contradiction(at, "deterministic", "mapping = \"address-and-port-dependent\"", why);
-        }
-        let prefix = self.document.nat.subscriber_prefix;
-        if prefix != 32 {
-            self.report(at, PoolProblem::SubscriberPrefix(prefix).into());
-        }
-        let spread = match algorithm {
-            Algorithm::RoundRobin => Some("algorithm = \"round-robin\""),
-            Algorithm::Interlaced => Some("algorithm = \"interlaced\""),
-            _ => None,
-        };
-        if let Some(algorithm) = spread.filter(|_| written.pairing == Pairing::Hard) {
-            let why = "an inside host gets ports of many addresses: add `pairing = \"soft\"`, or choose `sequential`, \
-                       `staggered` or `random`";
-            self.contradiction(
-                &[at, place!["algorithm"]].concat(),
-                algorithm,
-                "pairing = \"hard\"",
-                why,
-            );
-        }
-        match (algorithm, key) {
-            (Algorithm::Random, None) => self.report(at, PoolProblem::KeyMissing.into()),
-            (Algorithm::Random, Some(_)) | (_, None) => {}
-            (_, Some(_)) => self.report(&[at, place!["key"]].concat(), PoolProblem::KeyUnused.into()),
-        }
+        self.deterministic_conflicts(at, written, deterministic);
         self.in_range(
             &[at, place!["compression"]].concat(),
             "a compression",
@@ -290,6 +261,45 @@ impl Check<'_> {
             let problem = PoolProblem::BelowShare { maximum, share };
             self.report(&[at, place!["maximum-ports"]].concat(), problem.into());
         }
+        self.dynamic_shares(at, written, dynamic, behind(free, share * u32::from(compression)));
+        self.inside_is_led(name, inside);
+    }
+
+    /// Settings that contradict computed ports.
+    fn deterministic_conflicts(&mut self, at: &[Step<'_>], written: &schema::Pool, deterministic: &Deterministic) {
+        let dependent = written.mapping.each().contains(&Some(Mapping::AddressAndPortDependent));
+        if dependent && !written.overlap {
+            let why = "where every flow had a port of its own, a share would soon be used up: add `overlap = true`";
+            self.contradiction(at, "deterministic", "mapping = \"address-and-port-dependent\"", why);
+        }
+        let prefix = self.document.nat.subscriber_prefix;
+        if prefix != 32 {
+            self.report(at, PoolProblem::SubscriberPrefix(prefix).into());
+        }
+        let spread = match deterministic.algorithm {
+            Algorithm::RoundRobin => Some("algorithm = \"round-robin\""),
+            Algorithm::Interlaced => Some("algorithm = \"interlaced\""),
+            _ => None,
+        };
+        if let Some(algorithm) = spread.filter(|_| written.pairing == Pairing::Hard) {
+            let why = "an inside host gets ports of many addresses: add `pairing = \"soft\"`, or choose `sequential`, \
+                       `staggered` or `random`";
+            self.contradiction(
+                &[at, place!["algorithm"]].concat(),
+                algorithm,
+                "pairing = \"hard\"",
+                why,
+            );
+        }
+        match (deterministic.algorithm, deterministic.key) {
+            (Algorithm::Random, None) => self.report(at, PoolProblem::KeyMissing.into()),
+            (Algorithm::Random, Some(_)) | (_, None) => {}
+            (_, Some(_)) => self.report(&[at, place!["key"]].concat(), PoolProblem::KeyUnused.into()),
+        }
+    }
+
+    /// Blocks of ports beyond the shares, from the ports that the shares leave.
+    fn dynamic_shares(&mut self, at: &[Step<'_>], written: &schema::Pool, dynamic: u16, kept: Option<PortRange>) {
         match (written.block, dynamic) {
             (None, 1..) => self.report(
                 &[at, place!["dynamic"]].concat(),
@@ -297,7 +307,6 @@ impl Check<'_> {
             ),
             (Some(_), 0) => self.report(at, PoolProblem::BlockWithoutDynamic.into()),
             (Some(Block { size, .. }), _) if size.is_power_of_two() => {
-                let kept = behind(free, share * u32::from(compression));
                 if let Some(ports) = kept.filter(|&ports| whole_blocks(size, ports).is_none()) {
                     let problem = PoolProblem::NoBlockKept { size, ports };
                     self.report(&[at, place!["dynamic"]].concat(), problem.into());
@@ -305,7 +314,6 @@ impl Check<'_> {
             }
             _ => {}
         }
-        self.inside_is_led(name, inside);
     }
 
     /// Inside addresses that have ports of their own and are not led to them.

@@ -163,29 +163,39 @@ impl Check<'_> {
                 None
             }
             (Some(via), named, None) => {
-                let at = place!["routes", k, "via"];
-                // IPv4 goes by gateways of IPv6, too (RFC 8950).
-                if via.is_ipv4() && written.to.ipv4().is_none() {
-                    self.report(at, Problem::FamiliesDiffer { via, to: written.to });
-                    return None;
-                }
-                if self.is_broadcast(at, via, interfaces) {
-                    return None;
-                }
-                let of_router = (self.scope.router, interfaces);
-                if written.recursive {
-                    return self
-                        .other_host(at, via, named, of_router)
-                        .then_some(Way::Recursive(via));
-                }
-                let interface = match named.filter(|_| written.onlink) {
-                    Some(named) => self.other_host(at, via, Some(named), of_router).then_some(named)?,
-                    None => self.on_link(at, via, named, of_router)?,
-                };
-                self.can_ask(at, interface, Asked::Gateway(via), interfaces)
-                    .then_some(Way::Gateway(via, interface))
+                self.way_by_gateway(place!["routes", k, "via"], written, via, named, interfaces)
             }
         }
+    }
+
+    fn way_by_gateway(
+        &mut self,
+        at: &[Step<'_>],
+        written: &schema::Route,
+        via: IpAddr,
+        named: Option<InterfaceIndex>,
+        interfaces: &[Interface],
+    ) -> Option<Way> {
+        // IPv4 goes by gateways of IPv6, too (RFC 8950).
+        if via.is_ipv4() && written.to.ipv4().is_none() {
+            self.report(at, Problem::FamiliesDiffer { via, to: written.to });
+            return None;
+        }
+        if self.is_broadcast(at, via, interfaces) {
+            return None;
+        }
+        let of_router = (self.scope.router, interfaces);
+        if written.recursive {
+            return self
+                .other_host(at, via, named, of_router)
+                .then_some(Way::Recursive(via));
+        }
+        let interface = match named.filter(|_| written.onlink) {
+            Some(named) => self.other_host(at, via, Some(named), of_router).then_some(named)?,
+            None => self.on_link(at, via, named, of_router)?,
+        };
+        self.can_ask(at, interface, Asked::Gateway(via), interfaces)
+            .then_some(Way::Gateway(via, interface))
     }
 
     pub(super) fn neighbours(&mut self, interfaces: &[Interface]) -> Vec<Neighbour> {

@@ -126,7 +126,26 @@ impl Check<'_> {
                 );
             }
         }
-        let neighbours = &document.neighbours;
+        self.neighbour_sizes();
+        self.fragment_sizes();
+        let control = &document.control;
+        self.in_range(
+            place!["control", "trace-limit"],
+            "a number of packets",
+            control.trace_limit,
+            1..=1 << 20,
+        );
+        self.in_range(
+            place!["control", "capture-limit"],
+            "a number of packets",
+            control.capture_limit,
+            1..=1 << 22,
+        );
+        self.memory();
+    }
+
+    fn neighbour_sizes(&mut self) {
+        let neighbours = &self.document.neighbours;
         self.in_range(
             place!["neighbours", "ipv4"],
             "a number of neighbours",
@@ -157,12 +176,12 @@ impl Check<'_> {
             neighbours.requests,
             1..=20,
         );
-        let (second, hour) = (Period::seconds(1), Period::seconds(3_600));
+        let hour = Period::seconds(3_600);
         self.in_range(
             place!["neighbours", "reachable"],
             "a time",
             neighbours.reachable,
-            second..=hour,
+            Period::seconds(1)..=hour,
         );
         let tenth = Period::milliseconds(100);
         self.in_range(
@@ -171,7 +190,10 @@ impl Check<'_> {
             neighbours.retransmit,
             tenth..=hour,
         );
-        let fragments = &document.fragments;
+    }
+
+    fn fragment_sizes(&mut self) {
+        let fragments = &self.document.fragments;
         self.in_range(
             place!["fragments", "packets"],
             "a number of packets",
@@ -189,22 +211,8 @@ impl Check<'_> {
             place!["fragments", "timeout"],
             "a time",
             fragments.timeout,
-            second..=Period::seconds(60),
+            Period::seconds(1)..=Period::seconds(60),
         );
-        let control = &document.control;
-        self.in_range(
-            place!["control", "trace-limit"],
-            "a number of packets",
-            control.trace_limit,
-            1..=1 << 20,
-        );
-        self.in_range(
-            place!["control", "capture-limit"],
-            "a number of packets",
-            control.capture_limit,
-            1..=1 << 22,
-        );
-        self.memory();
     }
 
     fn memory(&mut self) {

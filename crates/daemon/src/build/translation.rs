@@ -13,8 +13,8 @@ use sluice_engine::snapshot::Nat;
 use sluice_nat::deterministic::Algorithm;
 use sluice_nat::rule::{Balance, DestinationAction, FROM_HOST, HostSet, SetHost, SourceAction};
 use sluice_nat::{
-    Behaviour, Blocks, Deterministic, Filtering, Limits, Mapping, Pairing, Pool, PoolIndex, Pools, PortSelection,
-    Prefix, Quarantine, Rate, Rules, Secret, SubscriberLimits,
+    Behaviour, Blocks, Deterministic, Filtering, Limits, MappingBehaviour, Pairing, Pool, PoolIndex, Pools,
+    PortSelection, Prefix, Quarantine, Rate, Rules, Secret, SubscriberLimits,
 };
 use sluice_wire::Context;
 use sluice_wire::ipv4::protocol;
@@ -115,8 +115,8 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
 fn behaviour((mapping, filtering): (schema::Mapping, schema::Filtering)) -> Behaviour {
     Behaviour {
         mapping: match mapping {
-            schema::Mapping::EndpointIndependent => Mapping::EndpointIndependent,
-            schema::Mapping::AddressAndPortDependent => Mapping::AddressAndPortDependent,
+            schema::Mapping::EndpointIndependent => MappingBehaviour::EndpointIndependent,
+            schema::Mapping::AddressAndPortDependent => MappingBehaviour::AddressAndPortDependent,
         },
         filtering: match filtering {
             schema::Filtering::EndpointIndependent => Filtering::EndpointIndependent,

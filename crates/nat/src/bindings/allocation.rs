@@ -1,62 +1,23 @@
 //! How allocations are made.
 
+mod candidates;
+mod pairing;
+
+pub use self::candidates::TRIES;
 use super::release::Port;
 use super::{Allocation, Bindings, PENDING, PortRequest};
-use crate::behaviour::{Filtering, PortSelection};
+use crate::behaviour::Filtering;
 use crate::decision::Resources;
-use crate::deterministic::PortSet;
 use crate::event::{Event, EventKind};
-use crate::keyed::{reduce, sip};
+use crate::keyed::sip;
 use crate::pool::{Pairing, Source};
 
-use crate::ports::{EVEN, Lease, PortClass};
+use crate::ports::{Lease, PortClass};
 
 use crate::{Address, PoolIndex, Reason, Tuple};
 
-/// Ports that are tried where no bits say which are free.
-pub const TRIES: u32 = WORDS + 64;
-/// Words of which one port is tried that fits.
-const WORDS: u32 = 64;
-/// Of these the first, where it has to have the wanted parity too.
-const PARITY: u32 = 32;
 /// Addresses that are tried with soft pairing, or where an address has to be a shard's own.
 const ADDRESSES: u32 = 8;
-
-/// Ports of a word by how they suit a session: answers that come to its shard count more than parity (RFC 4787, REQ-4).
-struct PreferredPorts {
-    /// All that the pool has.
-    owned: u64,
-    /// Those of which answers come to this shard.
-    fitting: u64,
-    parity: u64,
-}
-
-impl PreferredPorts {
-    /// Those that suit best.
-    fn first(&self) -> u64 {
-        self.fitting & self.parity
-    }
-
-    /// The `count`-th of all, those that suit best first, from a bit on.
-    fn nth(&self, from: u32, mut count: u32) -> Option<u32> {
-        let mut left = self.owned;
-        for some in [self.first(), self.fitting, self.parity, u64::MAX] {
-            let some = some & left;
-            if count < some.count_ones() {
-                return nth(some, from, count);
-            }
-            count -= some.count_ones();
-            left &= !some;
-        }
-        None
-    }
-}
-
-/// The `count`-th bit that is set, from one on and around.
-fn nth(bits: u64, from: u32, count: u32) -> Option<u32> {
-    let rotated = (0..count).fold(bits.rotate_right(from), |left, _| left & left.wrapping_sub(1));
-    (rotated != 0).then(|| (from + rotated.trailing_zeros()) % 64)
-}
 
 impl<A: Address> Bindings<'_, A> {
     #[inline]
@@ -111,20 +72,6 @@ impl<A: Address> Bindings<'_, A> {
             holding: Resources::NOTHING,
             overlaps: true,
         })
-    }
-
-    /// The `attempt`-th address and port for a session whose port others may share: the next where the answers of the
-    /// one before cannot be told apart from another session's. None where it gives none that may be had; after the last of
-    /// [`TRIES`] none does.
-    pub fn another<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, key: &T, attempt: u32) -> Option<Lease<A>> {
-        let number = aim.host.and_then(|host| self.find_subscriber(host, key, aim.pool));
-        let paired = number.and_then(|number| Some(self.subscribers.get(number)?.paired()));
-        // The pool may have lost the address since, or it has come to another shard.
-        let address = match paired.filter(|&paired| self.is_usable(aim.pool, paired)) {
-            Some(paired) => paired,
-            None => self.pair(key, aim.pool)?,
-        };
-        (attempt < TRIES).then(|| self.candidate(aim, address, key, attempt))?
     }
 
     /// Whether a pool has an address, and this shard ports of it.
@@ -355,116 +302,6 @@ impl<A: Address> Bindings<'_, A> {
         Ok(made)
     }
 
-    /// The address that an inside host is paired with, by computation (RFC 7422) or by a keyed function (RFC 4787,
-    /// REQ-2).
-    fn pair<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
-        let computed = self.pool(pool)?.plan().and_then(|plan| plan.outside(key.source()));
-        if let Some(address) = computed.and_then(|share| share.address()) {
-            return Some(address);
-        }
-        self.paired(self.paired_index(key, pool), pool)
-    }
-
-    /// Which of a pool's addresses a subscriber is dealt.
-    fn paired_index<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> u32 {
-        let prefix = self.prefix(key.context(), key.source());
-        self.ports.paired_index(pool, key.context(), prefix, self.subscriber)
-    }
-
-    /// The outside address of an inside host for what is translated by address alone: the one that it is paired with, as
-    /// far as that follows from the inside address. Every shard says the same.
-    pub fn address_of<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
-        let valid = self.pool(pool)?;
-        let computed = valid.plan().and_then(|plan| plan.outside(key.source()));
-        if let Some(address) = computed.and_then(|share| share.address()) {
-            return Some(address);
-        }
-        let place = match valid.has_subscribers(PortClass::Tcp) {
-            true => self.paired_index(key, pool),
-            false => self.ports.paired_index(pool, key.context(), key.source(), A::BITS),
-        };
-        (valid.addresses() > 0).then(|| valid.address(place))
-    }
-
-    fn pair_other<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
-        let host = self.host_hash(key.context(), self.prefix(key.context(), key.source()), pool);
-        let other = sip::<1, 3>(self.secret, &[host], 1);
-        let count = self.pool(pool)?.addresses();
-        self.paired(reduce((other >> 32) as u32, count), pool)
-    }
-
-    fn paired(&self, first: u32, pool: PoolIndex) -> Option<A> {
-        let valid = self.pool(pool)?;
-        let count = valid.addresses();
-        if count == 0 {
-            return None;
-        }
-        if valid.selection() == PortSelection::Random {
-            return Some(valid.address(self.ports.address_from(pool, first)));
-        }
-        // An address of this shard's own, which has all of its ports.
-        let (shards, shard) = (self.ports.layout().shards(), self.ports.shard());
-        let mut order = (first..count).chain(0..first).map(|place| valid.address(place));
-        order.find(|&address| valid.shard_of(shards, address, 0) == shard)
-    }
-
-    /// The `attempt`-th port of an address to be tried.
-    fn candidate<T: Tuple<Address = A>>(
-        &self,
-        aim: &PortRequest<A>,
-        address: A,
-        key: &T,
-        attempt: u32,
-    ) -> Option<Lease<A>> {
-        let (inside, inside_port) = (key.source(), key.source_port());
-        let valid = self.pool(aim.pool)?;
-        if let Some(plan) = valid.plan() {
-            let share = plan.outside(inside)?;
-            return (attempt < share.count()).then(|| self.deterministic_candidate(aim, &share, attempt));
-        }
-        let preserves = valid.selection() == PortSelection::Preserve;
-        if attempt == 0 && preserves && valid.has_port(inside_port) {
-            return Some(Lease {
-                address,
-                port: inside_port,
-            });
-        }
-        // Random words first, then all of the first of them, so that a few ports are all found.
-        let word = if attempt < WORDS { attempt } else { 0 };
-        let random = sip::<1, 3>(self.secret, &[aim.flow], word.into());
-        let port = self.ports.port_at(aim.pool, address, random)?;
-        let suits = self.preferred_ports(aim, Lease { address, port }, key)?;
-        let from = u32::from(port % 64);
-        let bit = match attempt {
-            0..PARITY => nth(suits.first(), from, 0),
-            PARITY..WORDS => nth(suits.fitting, from, 0),
-            _ => suits.nth(from, attempt - WORDS),
-        };
-        let port = port & !63 | bit? as u16;
-        let low = inside_port < 1024 || aim.class == PortClass::Query || valid.ports().1 < 1024;
-        (low || port >= 1024).then_some(Lease { address, port })
-    }
-
-    /// The pool's ports in the word of an outside port, by how they suit a session.
-    fn preferred_ports<T: Tuple<Address = A>>(
-        &self,
-        aim: &PortRequest<A>,
-        near: Lease<A>,
-        key: &T,
-    ) -> Option<PreferredPorts> {
-        let valid = self.pool(aim.pool)?;
-        let owned = self.ports.owned_ports_of_word(aim.pool, near.port);
-        let parity = match valid.keeps_parity() && aim.class == PortClass::Udp {
-            true => EVEN << (key.source_port() & 1),
-            false => u64::MAX,
-        };
-        Some(PreferredPorts {
-            owned,
-            fitting: owned & self.ports.rss_ports_of_word(aim.class, near, key),
-            parity,
-        })
-    }
-
     /// Allocate a port to a subscriber: of one of its blocks, of a new one, or of its address.
     #[inline]
     fn allocate_port<T: Tuple<Address = A>>(
@@ -502,20 +339,6 @@ impl<A: Address> Bindings<'_, A> {
             return Ok(self.ports.allocate(port)?);
         }
         self.allocate_port_at(paired, aim, key)
-    }
-
-    /// A free port among those that an inside address has by computation (RFC 7422).
-    fn deterministic_port<T: Tuple<Address = A>>(&self, aim: &PortRequest<A>, key: &T) -> Option<Lease<A>> {
-        let share = self.pool(aim.pool)?.plan()?.outside(key.source())?;
-        let mut ports = (0..TRIES.min(share.count())).map(|attempt| self.deterministic_candidate(aim, &share, attempt));
-        ports.find(|lease| self.mappings.find_outside(*lease, aim.class).is_none())
-    }
-
-    /// The `attempt`-th port of a share to be tried: one at random, and those that follow it.
-    fn deterministic_candidate(&self, aim: &PortRequest<A>, share: &PortSet<'_, A>, attempt: u32) -> Lease<A> {
-        let first = reduce((aim.flow >> 32) as u32, share.count());
-        let (address, port) = share.at((first + attempt) % share.count().max(1));
-        Lease { address, port }
     }
 
     /// Allocate a port of an address.

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::{ADDRESSES, Derived, Pool, PoolIndex, ValidPool};
 use crate::Address;
-use crate::behaviour::{Blocks, Mapping, PortSelection};
+use crate::behaviour::{Blocks, MappingBehaviour, PortSelection};
 use crate::deterministic::{DeterministicError, Plan};
 use crate::ports::SharedOf;
 use crate::shard::{BLOCK, BLOCKS};
@@ -111,111 +111,37 @@ pub enum PoolError {
 /// Check a pool alone.
 pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<ValidPool<A>, PoolError> {
     let (first, last) = (*pool.ports.start(), *pool.ports.end());
+    let bad_ports = PoolError::BadPorts {
+        pool: index,
+        first,
+        last,
+    };
     if first == 0 || last < first {
-        return Err(PoolError::BadPorts {
-            pool: index,
-            first,
-            last,
-        });
+        return Err(bad_ports);
     }
-    if pool.addresses.is_empty() {
-        return Err(PoolError::Empty { pool: index });
-    }
-    let mut sorted = pool.addresses.clone();
-    sorted.sort_unstable();
-    let mut ranges = Vec::with_capacity(sorted.len());
-    let mut count = 0u128;
-    for (first, last) in sorted {
-        if last < first {
-            return Err(PoolError::Reversed {
-                pool: index,
-                first: first.display(),
-                last: last.display(),
-            });
-        }
-        ranges.push((first, last, count.min(ADDRESSES) as u32));
-        count = count.saturating_add((last.number() - first.number()).saturating_add(1));
-    }
-    if count > ADDRESSES {
-        return Err(PoolError::TooLarge { pool: index, count });
-    }
+    let (ranges, count) = ranges(index, pool)?;
     if let Some(Blocks { size, .. }) = pool.blocks
         && (!size.is_power_of_two() || u32::from(size) < BLOCK)
     {
         return Err(PoolError::BadBlocks { pool: index, size });
     }
-    let clash = if pool.overlap
-        && pool
-            .behaviour
-            .iter()
-            .all(|one| one.mapping == Mapping::EndpointIndependent)
-    {
-        Some("overlapping ports need address-and-port-dependent mapping")
-    } else if pool.overlap && pool.blocks.is_some() {
-        Some("ports that overlap don't come in blocks")
-    } else if pool.selection == PortSelection::Preserve && pool.blocks.is_some() {
-        Some("ports that are preserved don't come in blocks")
-    } else if pool.deterministic.is_some() && pool.selection == PortSelection::Preserve {
-        Some("ports that are computed are not preserved")
-    } else if pool.deterministic.is_some()
-        && !pool.overlap
-        && pool
-            .behaviour
-            .iter()
-            .any(|one| one.mapping == Mapping::AddressAndPortDependent)
-    {
-        Some("computed ports with address-and-port-dependent mapping overlap")
-    } else if pool.selection == PortSelection::Preserve
-        && !pool.overlap
-        && pool
-            .behaviour
-            .iter()
-            .any(|one| one.mapping == Mapping::AddressAndPortDependent)
-    {
-        Some("preserved ports with address-and-port-dependent mapping overlap")
-    } else {
-        None
-    };
-    if let Some(why) = clash {
+    if let Some(why) = contradiction(pool) {
         return Err(PoolError::Contradiction { pool: index, why });
     }
-    let mut reserved: Vec<(u16, u16)> = Vec::new();
-    let mut sorted: Vec<_> = pool
-        .reserved
-        .iter()
-        .map(|range| (*range.start(), *range.end()))
-        .collect();
-    sorted.sort_unstable();
-    for (from, to) in sorted.into_iter().map(|(from, to)| (from.max(first), to.min(last))) {
-        match reserved.last_mut() {
-            _ if to < from => {}
-            Some((_, end)) if u32::from(from) <= u32::from(*end) + 1 => *end = to.max(*end),
-            _ => reserved.push((from, to)),
-        }
-    }
+    let reserved = reserved(pool, first, last);
     if reserved == [(first, last)] {
-        return Err(PoolError::BadPorts {
-            pool: index,
-            first,
-            last,
-        });
+        return Err(bad_ports);
     }
     let plan = match Plan::of(pool) {
         None => None,
         Some(Ok(plan)) => Some(Arc::new(plan)),
         Some(Err(error)) => return Err(PoolError::Deterministic { pool: index, error }),
     };
-    let mut protocols = [0; 4];
-    for &protocol in &pool.protocols {
-        if matches!(protocol, 1 | 6 | 17 | 58) {
-            return Err(PoolError::HasPorts { pool: index, protocol });
-        }
-        protocols[usize::from(protocol / 64)] |= 1 << (protocol % 64);
-    }
+    let protocols = protocols(index, pool)?;
     let timeouts = Schedule::new(&pool.timeouts).map_err(|error| PoolError::Timeout { pool: index, error })?;
     let mut valid = ValidPool {
         ranges: ranges.into(),
-        count: count as u32,
+        count,
         ports: (first, last),
         reserved: reserved.into(),
         per_port: 0,
@@ -240,6 +166,90 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
     valid.units = units(&valid);
     valid.per_port = (1 << 32) / u64::from(valid.unit() * BLOCK) + 1;
     Ok(valid)
+}
+
+/// A pool's ranges in order: first and last address, and the place of the first in the pool; and how many addresses there are.
+#[expect(clippy::type_complexity, reason = "the ranges of a valid pool, and their length")]
+fn ranges<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<(Vec<(A, A, u32)>, u32), PoolError> {
+    if pool.addresses.is_empty() {
+        return Err(PoolError::Empty { pool: index });
+    }
+    let mut sorted = pool.addresses.clone();
+    sorted.sort_unstable();
+    let mut ranges = Vec::with_capacity(sorted.len());
+    let mut count = 0u128;
+    for (first, last) in sorted {
+        if last < first {
+            return Err(PoolError::Reversed {
+                pool: index,
+                first: first.display(),
+                last: last.display(),
+            });
+        }
+        ranges.push((first, last, count.min(ADDRESSES) as u32));
+        count = count.saturating_add((last.number() - first.number()).saturating_add(1));
+    }
+    if count > ADDRESSES {
+        return Err(PoolError::TooLarge { pool: index, count });
+    }
+    Ok((ranges, count as u32))
+}
+
+/// Settings that contradict each other, where some do.
+fn contradiction<A>(pool: &Pool<A>) -> Option<&'static str> {
+    let has_mapping = |mapping| pool.behaviour.iter().any(|one| one.mapping == mapping);
+    let all_independent = pool
+        .behaviour
+        .iter()
+        .all(|one| one.mapping == MappingBehaviour::EndpointIndependent);
+    let preserves = pool.selection == PortSelection::Preserve;
+    let by_both = has_mapping(MappingBehaviour::AddressAndPortDependent) && !pool.overlap;
+    if pool.overlap && all_independent {
+        Some("overlapping ports need address-and-port-dependent mapping")
+    } else if pool.overlap && pool.blocks.is_some() {
+        Some("ports that overlap don't come in blocks")
+    } else if preserves && pool.blocks.is_some() {
+        Some("ports that are preserved don't come in blocks")
+    } else if pool.deterministic.is_some() && preserves {
+        Some("ports that are computed are not preserved")
+    } else if pool.deterministic.is_some() && by_both {
+        Some("computed ports with address-and-port-dependent mapping overlap")
+    } else if preserves && by_both {
+        Some("preserved ports with address-and-port-dependent mapping overlap")
+    } else {
+        None
+    }
+}
+
+/// Reserved ports among those of a pool, in order and apart from each other.
+fn reserved<A>(pool: &Pool<A>, first: u16, last: u16) -> Vec<(u16, u16)> {
+    let mut reserved: Vec<(u16, u16)> = Vec::new();
+    let mut sorted: Vec<_> = pool
+        .reserved
+        .iter()
+        .map(|range| (*range.start(), *range.end()))
+        .collect();
+    sorted.sort_unstable();
+    for (from, to) in sorted.into_iter().map(|(from, to)| (from.max(first), to.min(last))) {
+        match reserved.last_mut() {
+            _ if to < from => {}
+            Some((_, end)) if u32::from(from) <= u32::from(*end) + 1 => *end = to.max(*end),
+            _ => reserved.push((from, to)),
+        }
+    }
+    reserved
+}
+
+/// A bit for each protocol that is translated by address alone.
+fn protocols<A>(index: PoolIndex, pool: &Pool<A>) -> Result<[u64; 4], PoolError> {
+    let mut protocols = [0; 4];
+    for &protocol in &pool.protocols {
+        if matches!(protocol, 1 | 6 | 17 | 58) {
+            return Err(PoolError::HasPorts { pool: index, protocol });
+        }
+        protocols[usize::from(protocol / 64)] |= 1 << (protocol % 64);
+    }
+    Ok(protocols)
 }
 
 /// The most shards that each have ports where addresses and ports spread as cards hash; more than there can be where no

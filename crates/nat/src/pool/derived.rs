@@ -2,7 +2,7 @@
 
 use super::{Source, ValidPool};
 use crate::Address;
-use crate::behaviour::{Limits, Mapping, PortSelection, SubscriberLimits};
+use crate::behaviour::{Limits, MappingBehaviour, PortSelection, SubscriberLimits};
 use crate::ports::PortClass;
 
 /// What follows from a pool's settings and is asked for every new session: worked out once.
@@ -19,9 +19,9 @@ impl Derived {
     pub(super) fn of<A: Address>(pool: &ValidPool<A>) -> Self {
         let subscriber_limits = pool.subscriber != SubscriberLimits::default();
         let source = |class: PortClass| match pool.behaviour[class as usize].mapping {
-            Mapping::EndpointIndependent => Source::Mapping,
-            Mapping::AddressAndPortDependent if pool.overlap => Source::Overlap,
-            Mapping::AddressAndPortDependent => Source::Session,
+            MappingBehaviour::EndpointIndependent => Source::Mapping,
+            MappingBehaviour::AddressAndPortDependent if pool.overlap => Source::Overlap,
+            MappingBehaviour::AddressAndPortDependent => Source::Session,
         };
         let counted = |class| source(class) == Source::Mapping || pool.blocks.is_some() || subscriber_limits;
         let bits = match pool.plan {

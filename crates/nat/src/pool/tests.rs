@@ -1,6 +1,7 @@
 use sluice_table::toeplitz;
 
 use super::*;
+use crate::shard::{BLOCK, Shards};
 
 const BASE: u32 = 0xcb00_7100;
 

@@ -2,18 +2,27 @@
 //!
 //! A [`Feed`] is what one teller has told so far. Whatever it is told, it goes on: what is not followed has a counter.
 
+mod count;
 pub mod fpm;
+mod hostile;
+mod kernel;
 mod mirror;
 pub mod netlink;
 mod objects;
+mod protocol;
 mod refused;
 pub mod writer;
 
 use std::collections::BTreeMap;
 
-use mirror::{Chosen, Effect, Lead, Mirror};
+pub use count::FeedCounts;
+#[doc(hidden)]
+pub use hostile::hostile;
+use mirror::Mirror;
 use netlink::{Kind, Leg, Message, NextHopMessage, RouteMessage, kind};
 use objects::{Meaning, Objects, refusal};
+use protocol::DERIVED;
+pub use protocol::{OWN_PROTOCOL, distance, protocol_name};
 pub use refused::Refused;
 
 use crate::rib::{Group, Hop, MAX_HOPS, Offer, Origin, Rib, Target, Way};
@@ -41,100 +50,6 @@ pub struct Teller {
 
 /// The kernel's main table, where daemons have their routes unless they are told otherwise.
 pub const MAIN_TABLE: u32 = 254;
-
-/// RTPROT that Sluice marks routes with that it gives to the kernel.
-pub const OWN_PROTOCOL: u8 = 0x53;
-
-/// RTPROT_KERNEL
-const DERIVED: u8 = 2;
-
-/// Administrative distance of a daemon's routes by RTPROT, as routers have it by default.
-pub fn distance(protocol: u8) -> u8 {
-    match protocol {
-        // BOOT, STATIC, FRR's ZSTATIC: a person wrote them.
-        3 | 4 | 196 => 1,
-        // RA, DHCP
-        9 | 16 => 5,
-        // BGP
-        186 => 20,
-        // EIGRP
-        192 => 90,
-        // BABEL
-        42 => 100,
-        // OSPF
-        188 => 110,
-        // ISIS, OPENFABRIC
-        187 | 197 => 115,
-        // RIP, RIPNG
-        189 | 190 => 120,
-        _ => 150,
-    }
-}
-
-/// Name of an RTPROT, where it has one.
-pub fn protocol_name(protocol: u8) -> Option<&'static str> {
-    Some(match protocol {
-        2 => "kernel",
-        3 => "boot",
-        4 | 196 => "static",
-        9 => "ra",
-        11 => "zebra",
-        12 => "bird",
-        16 => "dhcp",
-        42 => "babel",
-        99 => "openr",
-        186 => "bgp",
-        187 => "isis",
-        188 => "ospf",
-        189 => "rip",
-        190 => "ripng",
-        191 => "nhrp",
-        192 => "eigrp",
-        193 => "ldp",
-        194 => "sharp",
-        195 => "pbr",
-        197 => "openfabric",
-        198 => "srte",
-        _ => return None,
-    })
-}
-
-/// What a feed has counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FeedCounts {
-    /// Messages.
-    pub messages: u64,
-    /// Routes offered, those that were offered before too.
-    pub offered: u64,
-    /// Routes taken back.
-    pub withdrawn: u64,
-    /// Next hops and groups of them set.
-    pub next_hops: u64,
-    refused: [u64; Refused::ALL.len()],
-}
-
-impl Default for FeedCounts {
-    fn default() -> Self {
-        Self {
-            messages: 0,
-            offered: 0,
-            withdrawn: 0,
-            next_hops: 0,
-            refused: [0; Refused::ALL.len()],
-        }
-    }
-}
-
-impl FeedCounts {
-    /// Messages, or next hops of one, that were not followed for this reason.
-    pub fn refused(&self, reason: Refused) -> u64 {
-        self.refused[reason as usize]
-    }
-
-    fn refuse(&mut self, reason: Refused) {
-        self.refused[reason as usize] += 1;
-    }
-}
 
 /// How a listing has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -325,146 +240,6 @@ impl Feed {
         offered
     }
 
-    /// A route of the kernel's table is new or changed.
-    fn mirror_route(
-        &mut self,
-        rib: &mut Rib,
-        route: &RouteMessage<'_>,
-        is_of_object: bool,
-        now: Time,
-    ) -> Result<(), Refused> {
-        // Where a next-hop object changes, the kernel sends every route by it as if that replaced one: it is where it was.
-        if let Some(id) = route.next_hop.filter(|_| is_of_object)
-            && self.mirror.has_object(route.prefix, route.metric, id)
-        {
-            return Ok(());
-        }
-        let lead = lead(route)?;
-        let followed = Self::is_foreign(route).and_then(|()| self.count_legs(route, &lead));
-        let is_listed = route.flags & netlink::LISTED != 0;
-        let offered = if self.mirror.is_empty(route.prefix) {
-            // Nearly every prefix has one route, which there is nothing to choose from.
-            let only = followed.is_ok().then(|| Chosen {
-                metric: route.metric,
-                protocol: route.protocol,
-                leads: vec![lead.clone()],
-            });
-            self.mirror.new_route(route, lead, is_listed);
-            let offered = self.offer_all(rib, route.prefix, only.as_slice(), now);
-            if offered == Err(Refused::Quota) {
-                self.mirror.forget(route.prefix);
-            }
-            offered
-        } else {
-            let before = self.metrics(route.prefix);
-            self.mirror.new_route(route, lead, is_listed);
-            self.offer_chosen(rib, route.prefix, &before, now)
-        };
-        followed.and(offered).inspect(|()| self.counts.offered += 1)
-    }
-
-    /// Count what can't be followed of a route; an error where nothing of it can.
-    fn count_legs(&mut self, route: &RouteMessage<'_>, lead: &Lead) -> Result<(), Refused> {
-        match lead {
-            Lead::Legs(legs) => {
-                let mut usable = false;
-                for leg in legs {
-                    match self.way(route.prefix, leg) {
-                        Ok(_) => usable = true,
-                        Err(refused) => self.counts.refuse(refused),
-                    }
-                }
-                usable.then_some(()).ok_or(Refused::NextHops)
-            }
-            Lead::Object(id) => self.objects.usable(*id),
-            Lead::Refused(_) => Ok(()),
-            Lead::Unfollowed | Lead::Deleted => Err(Refused::Kind),
-        }
-    }
-
-    /// The metrics at which the kernel has routes to a prefix.
-    fn metrics(&self, prefix: Prefix) -> Vec<u32> {
-        let all = self.mirror.chosen(prefix, |_| true);
-        all.into_iter().map(|chosen| chosen.metric).collect()
-    }
-
-    /// Offer what the kernel uses of a prefix, and take back what it offered before at other metrics.
-    ///
-    /// The kernel knows no distances: the distance of all of a prefix's routes is that of the one that it uses.
-    fn offer_chosen(&mut self, rib: &mut Rib, prefix: Prefix, before: &[u32], now: Time) -> Result<(), Refused> {
-        let usable = |lead: &Lead| match lead {
-            Lead::Legs(legs) => legs.iter().any(|leg| self.way(prefix, leg).is_ok()),
-            Lead::Object(id) => self.objects.usable(*id).is_ok(),
-            Lead::Refused(_) => true,
-            Lead::Unfollowed | Lead::Deleted => false,
-        };
-        let all = self.mirror.chosen(prefix, usable);
-        let result = self.offer_all(rib, prefix, &all, now);
-        let stays = |metric: u32| all.iter().any(|chosen| chosen.metric == metric);
-        for &metric in before.iter().filter(|metric| !stays(**metric)) {
-            rib.withdraw(prefix, Origin::Kernel, metric);
-        }
-        result
-    }
-
-    fn offer_all(&mut self, rib: &mut Rib, prefix: Prefix, all: &[Chosen], now: Time) -> Result<(), Refused> {
-        let distance = all.first().map_or(0, |first| distance(first.protocol));
-        let mut result = Ok(());
-        for chosen in all {
-            let offered = self.chosen_target(rib, prefix, chosen).and_then(|group| {
-                let offer = Offer {
-                    origin: Origin::Kernel,
-                    protocol: chosen.protocol,
-                    distance,
-                    metric: chosen.metric,
-                    target: group.map_or(Target::Hops(&self.hops), Target::Group),
-                };
-                rib.offer(prefix, &offer, now).map_err(refusal)
-            });
-            if offered.is_err() {
-                rib.withdraw(prefix, Origin::Kernel, chosen.metric);
-            }
-            result = result.and(offered);
-        }
-        result
-    }
-
-    /// The group that a chosen route names; or else its next hops, in `self.hops`.
-    fn chosen_target(&mut self, rib: &mut Rib, prefix: Prefix, chosen: &Chosen) -> Result<Option<Group>, Refused> {
-        self.hops.clear();
-        for lead in &chosen.leads {
-            match lead {
-                Lead::Object(id) => return self.objects.group(rib, *id).map(Some),
-                Lead::Refused(refusal) => self.hops.push(Hop::new(Way::Drop(*refusal))),
-                Lead::Legs(legs) => {
-                    for leg in legs {
-                        let Ok(way) = self.way(prefix, leg) else { continue };
-                        if self.hops.len() == MAX_HOPS {
-                            return Err(Refused::NextHops);
-                        }
-                        let weight = leg.weight;
-                        self.hops.push(Hop {
-                            weight,
-                            ..Hop::new(way)
-                        });
-                    }
-                }
-                Lead::Unfollowed | Lead::Deleted => {}
-            }
-        }
-        Ok(None)
-    }
-
-    /// Choose again where next-hop objects have changed or gone since the last time. It looks at all routes then: call it
-    /// once for all messages that are there.
-    pub fn settle(&mut self, rib: &mut Rib, now: Time) {
-        for (prefix, metrics) in self.mirror.settle() {
-            if let Err(refused) = self.offer_chosen(rib, prefix, &metrics, now) {
-                self.counts.refuse(refused);
-            }
-        }
-    }
-
     /// The group that a route names; or else its next hops, in `self.hops`.
     fn target(&mut self, rib: &mut Rib, message: &RouteMessage<'_>) -> Result<Option<Group>, Refused> {
         self.hops.clear();
@@ -540,20 +315,6 @@ impl Feed {
         Ok(())
     }
 
-    /// A route of the kernel's table, or some of its next hops, is gone.
-    fn unmirror_route(&mut self, rib: &mut Rib, route: &RouteMessage<'_>, now: Time) -> Result<(), Refused> {
-        let lead = lead(route)?;
-        let before = self.metrics(route.prefix);
-        match self.mirror.delete_route(route, lead) {
-            Effect::Known => return Ok(()),
-            Effect::Changed => self.counts.withdrawn += 1,
-            // What is kept here is not what the kernel has.
-            Effect::Astray => self.is_disturbed = true,
-        }
-        Self::is_foreign(route)?;
-        self.offer_chosen(rib, route.prefix, &before, now)
-    }
-
     fn new_next_hop(&mut self, rib: &mut Rib, body: &[u8]) -> Result<(), Refused> {
         let message = NextHopMessage::read(body)?;
         let meaning = match message.group() {
@@ -609,62 +370,5 @@ fn drops(kind: Kind) -> Option<Refusal> {
         Kind::Prohibit => Some(Refusal::Prohibit),
         Kind::Throw => Some(Refusal::NoRoute),
         Kind::Unicast | Kind::Other => None,
-    }
-}
-
-/// What a route of the kernel leads to.
-fn lead(route: &RouteMessage<'_>) -> Result<Lead, Refused> {
-    if let Some(id) = route.next_hop {
-        return Ok(Lead::Object(id));
-    }
-    if matches!(route.protocol, DERIVED | OWN_PROTOCOL) || route.kind == Kind::Other {
-        return Ok(Lead::Unfollowed);
-    }
-    match drops(route.kind) {
-        Some(refusal) => Ok(Lead::Refused(refusal)),
-        None => route.legs().collect::<Result<_, _>>().map(Lead::Legs),
-    }
-}
-
-/// Reads whatever bytes there are as a connection's: for tests and the fuzzer.
-#[doc(hidden)]
-pub fn hostile(bytes: &[u8]) {
-    struct Nothing;
-    impl crate::rib::Sink for Nothing {
-        fn set(&mut self, _: Prefix, set: &crate::rib::ResolvedSet) {
-            assert!((1..=MAX_HOPS).contains(&set.members().len()));
-        }
-        fn remove(&mut self, _: Prefix) {}
-    }
-    let settings = crate::rib::Settings {
-        quota: 100,
-        sets: 50,
-        by_default_route: true,
-    };
-    let numbers = BTreeMap::from([(1, 0), (2, 1)]);
-    for (origin, links) in [
-        (Origin::Fpm, Links::Foreign),
-        (Origin::Kernel, Links::Numbered(numbers)),
-    ] {
-        let mut rib = Rib::new(settings, [1, 2]);
-        let table = MAIN_TABLE;
-        let mut feed = Feed::new(Teller { origin, table, links });
-        let mut frames = fpm::Frames::default();
-        for piece in bytes.chunks(bytes.len() / 3 + 1) {
-            frames.push(piece);
-            while let Ok(Some(frame)) = frames.take() {
-                feed.follow(&mut rib, frame, 0);
-            }
-            rib.publish(&mut Nothing);
-        }
-        feed.begin(&mut rib);
-        feed.follow(&mut rib, bytes, 0);
-        feed.settle(&mut rib, 0);
-        feed.end_listing();
-        feed.follow(&mut rib, bytes, 0);
-        feed.settle(&mut rib, 0);
-        rib.end_replay(origin, usize::MAX);
-        rib.publish(&mut Nothing);
-        assert_eq!(0, rib.stale(origin));
     }
 }

@@ -1,109 +1,19 @@
 //! The neighbour table's one writer: the state machine of RFC 4861 section 7.3 for both families, with the cache
 //! of RFC 826 and RFC 1122 section 2.3.2 as the IPv4 case of it. Time is passed in; what is to be sent comes out.
 
+mod event;
+mod order;
+
 use std::sync::Arc;
 
+pub use self::event::{Action, Advertisement, Heard, Resolution};
+use self::order::{NONE, Order, Which, Whose};
 use super::conflict::{Conflict, Conflicts};
 use super::deadlines::Deadlines;
 use super::quota::Quotas;
 use super::table::{Mac, Neighbour, NeighbourIndex, NeighbourWriter, Neighbours, OTHER_END, State};
-use crate::{Address, InterfaceIndex, Reason, RouterIndex, SECOND, Time, TokenBucket};
-
-/// Times and limits of resolution.
-#[derive(Clone, Copy, Debug)]
-pub struct Timing {
-    /// How long a confirmation holds: REACHABLE_TIME.
-    pub reachable: Time,
-    /// How long a stale entry is used before it is probed: DELAY_FIRST_PROBE_TIME. At most this long after a
-    /// packet wanted it, its probe begins.
-    pub delay: Time,
-    /// Between two requests or probes: RETRANS_TIMER. RFC 1122 asks for no more than one ARP request a second.
-    pub retransmit: Time,
-    /// Requests, or probes, before an entry has failed.
-    pub attempts: u8,
-    /// How long a failure is remembered, and with it that packets for it are dropped at once.
-    pub failed: Time,
-    /// How long an unused stale entry is kept.
-    pub stale: Time,
-    /// Most entries that are incomplete or failed; the oldest gives way, so that a scan of an empty network
-    /// displaces no neighbour that answers.
-    pub unresolved: usize,
-    /// Requests a second over all entries; a multiple of it as burst is not needed.
-    pub requests_per_second: u64,
-}
-
-impl Default for Timing {
-    fn default() -> Self {
-        Self {
-            reachable: 30 * SECOND,
-            delay: 5 * SECOND,
-            retransmit: SECOND,
-            attempts: 3,
-            failed: 3 * SECOND,
-            stale: 1200 * SECOND,
-            unresolved: 512,
-            requests_per_second: 1000,
-        }
-    }
-}
-
-/// What is to be done about an entry. Interface, address and MAC are those of the entry, readable while the action
-/// is handled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Send a broadcast ARP request, or a solicitation to the solicited-node multicast address.
-    Request {
-        /// Whom to ask for.
-        index: NeighbourIndex,
-    },
-    /// Send a request or solicitation to the MAC that is known.
-    Probe {
-        /// Whom to ask.
-        index: NeighbourIndex,
-    },
-    /// The MAC is known now, or is another: send what waits.
-    Resolved {
-        /// Who answered.
-        index: NeighbourIndex,
-    },
-    /// It does not answer, or has given way: drop what waits.
-    Failed {
-        /// Who does not answer.
-        index: NeighbourIndex,
-    },
-}
-
-/// Answer to [`NeighbourKeeper::resolve`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resolution {
-    /// Its MAC is known.
-    Known(NeighbourIndex),
-    /// It is being asked for: park.
-    Pending(NeighbourIndex),
-    /// Drop under this reason.
-    Refused(Reason),
-}
-
-/// Flags of a neighbour advertisement, RFC 4861 section 4.4. An ARP reply to our request is solicited and
-/// overrides; a gratuitous one overrides only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Advertisement {
-    /// Answers our solicitation.
-    pub solicited: bool,
-    /// Replaces a MAC that differs.
-    pub overrides: bool,
-}
-
-/// What a packet said of a neighbour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// It asked for one of our own addresses: known from now on (RFC 826, RFC 4861 section 7.2.3).
-    Solicitation,
-    /// It stated its MAC; updates an entry, never makes one. Gratuitous ARP of either kind is this too.
-    Advertisement(Advertisement),
-}
-
-const NONE: u32 = u32::MAX;
+use super::timing::Timing;
+use crate::{Address, InterfaceIndex, Reason, RouterIndex, Time, TokenBucket};
 
 /// What only the keeper knows of an entry.
 #[derive(Clone, Copy, Debug)]
@@ -117,40 +27,6 @@ struct Record {
     newer: u32,
     /// Who said so, where it is unconfirmed.
     mac: Mac,
-}
-
-/// Entries that give way to others, in the order in which they do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
-    /// Incomplete or failed.
-    Unresolved,
-    /// Known by what its owner said of itself and by nothing else: anybody can say that of anybody (RFC 826 knows no proof).
-    Unconfirmed,
-}
-
-/// Whose entries give way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
-    /// Those of an interface.
-    Interface(InterfaceIndex),
-    /// Those of the interfaces of its router.
-    Router(InterfaceIndex),
-}
-
-/// Entries of one kind, the oldest first.
-#[derive(Clone, Copy, Debug)]
-struct Order {
-    oldest: u32,
-    newest: u32,
-    count: usize,
-}
-
-impl Order {
-    const EMPTY: Self = Self {
-        oldest: NONE,
-        newest: NONE,
-        count: 0,
-    };
 }
 
 /// The writer of a [`Neighbours`]: exactly one worker has it.
@@ -337,22 +213,6 @@ impl NeighbourKeeper {
             Heard::Solicitation => self.solicited_by(known, mac, now, emit),
             Heard::Advertisement(flags) => self.advertised(known, mac, flags, now, emit),
         }
-    }
-
-    /// Whether there is room for one more that nobody has confirmed, or another gives way for it.
-    fn has_room_for(&mut self, interface: InterfaceIndex, emit: &mut impl FnMut(Action)) -> bool {
-        let own = Some(Whose::Interface(interface));
-        if self.quotas.is_unconfirmed_full_of(interface) && !self.displace(Which::Unconfirmed, own, emit) {
-            return false;
-        }
-        let router = Some(Whose::Router(interface));
-        if self.quotas.is_full(interface) && !self.displace(Which::Unconfirmed, router, emit) {
-            return false;
-        }
-        !self.free.is_empty()
-            || self.displace(Which::Unconfirmed, own, emit)
-            || self.displace(Which::Unconfirmed, router, emit)
-            || self.displace(Which::Unconfirmed, None, emit)
     }
 
     /// RFC 4861 section 7.2.3: a new MAC makes the entry stale, the same one changes nothing.
@@ -577,92 +437,6 @@ impl NeighbourKeeper {
 
     fn interface_of(&self, index: NeighbourIndex) -> InterfaceIndex {
         self.table.snapshot(index).map_or(0, |known| known.interface)
-    }
-
-    /// The oldest entry of an order that nobody holds gives way, of those of an interface or its router where that is asked. Looks at
-    /// no more than 16.
-    fn displace(&mut self, which: Which, of: Option<Whose>, emit: &mut impl FnMut(Action)) -> bool {
-        let mut slot = self.orders[which as usize].oldest;
-        for _ in 0..16 {
-            if slot == NONE {
-                return false;
-            }
-            let index = NeighbourIndex(slot);
-            let own = self.interface_of(index);
-            let is_meant = match of {
-                None => true,
-                Some(Whose::Interface(interface)) => own == interface,
-                Some(Whose::Router(interface)) => self.quotas.router_of(own) == self.quotas.router_of(interface),
-            };
-            if is_meant && self.table.uses(index) == 0 {
-                emit(Action::Failed { index });
-                if self.forget(index) {
-                    return true;
-                }
-            }
-            slot = self.records[slot as usize].newer;
-        }
-        false
-    }
-
-    /// Put an entry at the end of an order, out of the one that it is in.
-    fn join(&mut self, which: Which, index: NeighbourIndex, now: Time) {
-        let interface = self.interface_of(index);
-        self.leave(index, interface);
-        let mac = self.table.snapshot(index).map_or([0; 6], |known| known.mac);
-        let order = &mut self.orders[which as usize];
-        self.records[index.0 as usize] = Record {
-            attempts: 0,
-            since: now,
-            order: Some(which),
-            older: order.newest,
-            newer: NONE,
-            mac,
-        };
-        match order.newest {
-            NONE => order.oldest = index.0,
-            newest => self.records[newest as usize].newer = index.0,
-        }
-        order.newest = index.0;
-        order.count += 1;
-        match which {
-            Which::Unresolved => self.quotas.count_unresolved(interface, true),
-            Which::Unconfirmed => self.quotas.count_unconfirmed(interface, mac, true),
-        }
-    }
-
-    fn is_in(&self, which: Which, index: NeighbourIndex) -> bool {
-        self.records[index.0 as usize].order == Some(which)
-    }
-
-    /// Take an entry out of the order that it is in, where it is in one.
-    fn leave(&mut self, index: NeighbourIndex, interface: InterfaceIndex) {
-        let Record {
-            order: Some(which),
-            older,
-            newer,
-            mac,
-            ..
-        } = self.records[index.0 as usize]
-        else {
-            return;
-        };
-        match which {
-            Which::Unresolved => self.quotas.count_unresolved(interface, false),
-            Which::Unconfirmed => self.quotas.count_unconfirmed(interface, mac, false),
-        }
-        let order = &mut self.orders[which as usize];
-        match older {
-            NONE => order.oldest = newer,
-            older => self.records[older as usize].newer = newer,
-        }
-        match newer {
-            NONE => order.newest = older,
-            newer => self.records[newer as usize].older = older,
-        }
-        order.count -= 1;
-        let record = &mut self.records[index.0 as usize];
-        (record.order, record.older, record.newer) = (None, NONE, NONE);
     }
 
     /// Entries that are incomplete or failed.

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::keeper::Timing;
 use super::table::Mac;
+use super::timing::Timing;
 use crate::{InterfaceIndex, MAX_ROUTERS, RouterIndex, Time, TokenBucket};
 
 /// Interfaces whose routers are known; those beyond are the first router's.

@@ -1,0 +1,283 @@
+//! Groups of addresses and of ports, resolved, and the lists of rules that name them.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use indexmap::IndexMap;
+
+use super::MAX_RULE_COMBINATIONS;
+use crate::filter::Selection;
+use crate::problem::FilterProblem;
+use crate::read::{Step, place};
+use crate::schema::{Filter, SetType};
+use crate::validate::Check;
+use crate::value::{Addresses, OneOrMore, OrNot, Ports};
+
+/// Groups that name one another, one within the other.
+const DEPTH: usize = 16;
+
+pub(super) const ADDRESSES: &str = "addresses";
+pub(super) const PORTS: &str = "ports";
+
+/// Ranges of groups by name.
+pub(super) type Resolved<V> = HashMap<String, Vec<(V, V)>>;
+
+/// Groups, resolved.
+pub(in crate::validate) struct Groups {
+    pub(super) addresses: Resolved<IpAddr>,
+    pub(super) ports: Resolved<u16>,
+    /// Names of sets of addresses and networks, and of those of ports.
+    sets: [Vec<String>; 2],
+}
+
+impl Groups {
+    /// The same without sets, for what asks once and not by address.
+    pub(in crate::validate) fn without_sets(self) -> Self {
+        Self {
+            sets: Default::default(),
+            ..self
+        }
+    }
+
+    /// The set that a list names, with its sign, if it names one.
+    fn set_of<M: Member>(&self, what: &str, list: &OneOrMore<OrNot<M>>) -> Option<OrNot<String>> {
+        let sets = &self.sets[usize::from(what == PORTS)];
+        let name = |one: &OrNot<M>| {
+            let name = one.value.group().filter(|&name| sets.iter().any(|set| set == name))?;
+            Some(OrNot {
+                not: one.not,
+                value: name.to_owned(),
+            })
+        };
+        list.0.iter().find_map(name)
+    }
+}
+
+/// A member of a list: a range, or a group.
+pub(super) trait Member: Clone {
+    type Value: Copy;
+    fn group(&self) -> Option<&str>;
+    fn range(&self) -> Option<(Self::Value, Self::Value)>;
+    /// What is in none of some ranges: addresses of the families that these are of.
+    fn others(ranges: Vec<(Self::Value, Self::Value)>) -> Vec<(Self::Value, Self::Value)>;
+}
+
+/// What is in none of some ranges, from a first to a last value; `next` is the one after a value, or before it.
+fn others<T: Copy + Ord>(
+    mut ranges: Vec<(T, T)>,
+    first: T,
+    last: T,
+    next: impl Fn(T, bool) -> Option<T>,
+) -> Vec<(T, T)> {
+    ranges.sort_unstable();
+    let (mut from, mut found) = (Some(first), Vec::new());
+    for (begin, end) in ranges {
+        let Some(free) = from else { break };
+        if let Some(before) = next(begin, false).filter(|before| free <= *before) {
+            found.push((free, before));
+        }
+        from = next(end, true).map(|behind| behind.max(free));
+    }
+    found.extend(from.filter(|from| *from <= last).map(|from| (from, last)));
+    found
+}
+
+/// Addresses of one family that are in none of some ranges.
+fn other_addresses(ranges: &[(IpAddr, IpAddr)], six: bool) -> Vec<(IpAddr, IpAddr)> {
+    let Some(named) = Selection::addresses(ranges, six) else {
+        return Vec::new();
+    };
+    let (first, last) = match six {
+        true => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(u128::MAX).into()),
+        false => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()),
+    };
+    let step = |up: bool| {
+        move |number: u128| {
+            if up {
+                number.checked_add(1)
+            } else {
+                number.checked_sub(1)
+            }
+        }
+    };
+    others(named, first, last, |address: IpAddr, up| match address {
+        IpAddr::V4(address) => {
+            let number = step(up)(address.to_bits().into())?;
+            Some(Ipv4Addr::from_bits(u32::try_from(number).ok()?).into())
+        }
+        IpAddr::V6(address) => Some(Ipv6Addr::from_bits(step(up)(address.to_bits())?).into()),
+    })
+}
+
+/// Ports, or interfaces.
+pub(super) fn other_numbers(ranges: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
+    others(ranges, u16::MIN, u16::MAX, |port, up| {
+        if up { port.checked_add(1) } else { port.checked_sub(1) }
+    })
+}
+
+macro_rules! member {
+    ($member:ident, $value:ty, $others:expr) => {
+        impl Member for $member {
+            type Value = $value;
+            fn group(&self) -> Option<&str> {
+                match self {
+                    Self::Group(name) => Some(name),
+                    Self::Range(..) => None,
+                }
+            }
+            fn range(&self) -> Option<($value, $value)> {
+                match self {
+                    Self::Group(_) => None,
+                    Self::Range(first, last) => Some((*first, *last)),
+                }
+            }
+            fn others(ranges: Vec<($value, $value)>) -> Vec<($value, $value)> {
+                $others(ranges)
+            }
+        }
+    };
+}
+
+member!(Addresses, IpAddr, |ranges: Vec<_>| {
+    [false, true]
+        .into_iter()
+        .flat_map(|six| other_addresses(&ranges, six))
+        .collect()
+});
+member!(Ports, u16, other_numbers);
+
+impl Check<'_> {
+    /// The groups of a filter.
+    pub(in crate::validate) fn groups_of(&mut self, filter: &Filter) -> Groups {
+        Groups {
+            addresses: self.groups(ADDRESSES, &filter.addresses),
+            ports: self.groups(PORTS, &filter.ports),
+            sets: [false, true].map(|ports| {
+                let of = filter
+                    .sets
+                    .iter()
+                    .filter(|(_, set)| (set.kind == SetType::Ports) == ports);
+                of.map(|(name, _)| name.clone()).collect()
+            }),
+        }
+    }
+
+    /// Groups by name, each resolved once.
+    fn groups<M: Member>(&mut self, what: &'static str, groups: &IndexMap<String, OneOrMore<M>>) -> Resolved<M::Value> {
+        let mut resolved = HashMap::new();
+        for name in groups.keys() {
+            self.group(what, name, groups, &mut resolved, &mut Vec::new());
+        }
+        resolved
+    }
+
+    /// Resolve a group and those that it names. `within` are the groups that led here.
+    fn group<'g, M: Member>(
+        &mut self,
+        what: &'static str,
+        name: &'g str,
+        groups: &'g IndexMap<String, OneOrMore<M>>,
+        resolved: &mut Resolved<M::Value>,
+        within: &mut Vec<&'g str>,
+    ) {
+        let (Some(members), false) = (groups.get(name), resolved.contains_key(name)) else {
+            return;
+        };
+        let at = place!["filter", what, name];
+        self.name(at, name);
+        if members.is_empty() {
+            self.refuse(at, FilterProblem::EmptyGroup(name.to_owned()));
+        }
+        self.in_range(at, "a depth of groups", within.len(), 0..=DEPTH);
+        if within.len() > DEPTH {
+            return;
+        }
+        // While it is under way it exists, and is empty.
+        resolved.insert(name.to_owned(), Vec::new());
+        within.push(name);
+        for inner in members.0.iter().filter_map(Member::group) {
+            match within.contains(&inner) {
+                true => self.refuse(at, FilterProblem::GroupOfItself(inner.to_owned())),
+                false => self.group(what, inner, groups, resolved, within),
+            }
+        }
+        within.pop();
+        let found = self.resolve(at, what, members, resolved);
+        resolved.insert(name.to_owned(), found);
+    }
+
+    /// All ranges of a list, those of its groups included.
+    fn resolve<M: Member>(
+        &mut self,
+        at: &[Step<'_>],
+        what: &'static str,
+        list: &OneOrMore<M>,
+        groups: &Resolved<M::Value>,
+    ) -> Vec<(M::Value, M::Value)> {
+        let mut found = Vec::new();
+        for member in &list.0 {
+            match (member.range(), member.group().and_then(|name| groups.get(name))) {
+                (Some(range), _) => found.push(range),
+                (None, Some(group)) => found.extend(group),
+                (None, None) => {
+                    let known = groups.keys().cloned().collect();
+                    let name = member.group().unwrap_or_default().to_owned();
+                    self.refuse(at, FilterProblem::UnknownGroup { name, what, known });
+                }
+            }
+            // Groups of groups multiply.
+            if found.len() as u64 > MAX_RULE_COMBINATIONS {
+                break;
+            }
+        }
+        found
+    }
+
+    /// The set that a list names, which then stands alone in it.
+    pub(super) fn set_alone<M: Member>(
+        &mut self,
+        at: &[Step<'_>],
+        what: &str,
+        list: &OneOrMore<OrNot<M>>,
+        groups: &Groups,
+    ) -> Option<OrNot<String>> {
+        let set = groups.set_of(what, list)?;
+        if list.0.len() > 1 {
+            self.refuse(at, FilterProblem::SetAmongOthers(set.value.clone()));
+        }
+        Some(OrNot {
+            value: self.in_router(set.value),
+            ..set
+        })
+    }
+
+    /// The ranges of a list, or all others.
+    pub(super) fn selected_of<M: Member>(
+        &mut self,
+        at: &[Step<'_>],
+        what: &'static str,
+        list: &OneOrMore<OrNot<M>>,
+        groups: &Resolved<M::Value>,
+    ) -> Vec<(M::Value, M::Value)> {
+        let (not, values) = self.sign(at, list);
+        let named = self.resolve(at, what, &OneOrMore(values), groups);
+        if !not || named.is_empty() {
+            return named;
+        }
+        let others = M::others(named);
+        if others.is_empty() {
+            self.refuse(at, FilterProblem::NothingLeft);
+        }
+        others
+    }
+
+    /// The values of a list, and whether it is all but these that are meant.
+    pub(super) fn sign<T: Clone>(&mut self, at: &[Step<'_>], list: &OneOrMore<OrNot<T>>) -> (bool, Vec<T>) {
+        let not = list.0.first().is_some_and(|first| first.not);
+        if list.0.iter().any(|one| one.not != not) {
+            self.refuse(at, FilterProblem::MixedSigns);
+        }
+        (not, list.0.iter().map(|one| one.value.clone()).collect())
+    }
+}

@@ -1,0 +1,58 @@
+//! Sets of addresses, networks and ports.
+
+use crate::filter::FilterSet;
+use crate::problem::FilterProblem;
+use crate::read::place;
+use crate::schema::SetType;
+use crate::validate::Check;
+use crate::validate::routers::Scope;
+
+/// Ports of a set.
+const MOST_PORTS: u32 = 65_536;
+/// Addresses or networks of a set.
+const MOST_ADDRESSES: u32 = 262_144;
+
+impl Check<'_> {
+    /// The sets of all routers' filters.
+    pub(in crate::validate) fn filter_sets(&mut self) -> Vec<FilterSet> {
+        let mut found = Vec::new();
+        for scope in self.scopes() {
+            self.scope = scope;
+            let Some(filter) = self.scope.filter else { continue };
+            for (name, set) in &filter.sets {
+                let at = place!["filter", "sets", name];
+                self.name(at, name);
+                if filter.addresses.contains_key(name) || filter.ports.contains_key(name) {
+                    self.refuse(at, FilterProblem::SetAndGroup(name.clone()));
+                }
+                let most = if set.kind == SetType::Ports {
+                    MOST_PORTS
+                } else {
+                    MOST_ADDRESSES
+                };
+                self.in_range(&[at, place!["size"]].concat(), "a size", set.size, 1..=most);
+                let at_elements = [at, place!["elements"]].concat();
+                let mut count = 0;
+                for element in &set.elements {
+                    match element.count(set.kind) {
+                        Some(of) => count += of,
+                        None => {
+                            let (element, kind) = (element.to_string(), set.kind);
+                            self.refuse(&at_elements, FilterProblem::NotOfSet { element, kind });
+                        }
+                    }
+                }
+                if count > set.size as usize {
+                    let size = set.size;
+                    self.refuse(&at_elements, FilterProblem::SetTooSmall { count, size, most });
+                }
+                found.push(FilterSet {
+                    name: self.in_router(name.clone()),
+                    settings: set.clone(),
+                });
+            }
+        }
+        self.scope = Scope::top(self.document);
+        found
+    }
+}

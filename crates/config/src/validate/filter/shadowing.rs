@@ -1,0 +1,32 @@
+//! Rules that never decide: others before them do, on all that they match.
+
+use super::goes_on;
+use crate::filter::FilterRule;
+use crate::problem::FilterProblem;
+use crate::read::place;
+use crate::validate::Check;
+
+/// Rules that are compared each with each: beyond them that takes too long.
+const COMPARED: usize = 20_000;
+
+impl Check<'_> {
+    /// Rules of which others before them decide everything.
+    pub(super) fn never_decide(&mut self, rules: &[FilterRule]) {
+        for (k, rule) in rules.iter().enumerate().take(COMPARED) {
+            let decide = rules[..k].iter().filter(|before| !goes_on(before.action));
+            let Some(by) = decide
+                .into_iter()
+                .find(|before| before.selection.covers(&rule.selection))
+            else {
+                continue;
+            };
+            let same = !goes_on(rule.action) && (by.action, by.with, by.track) == (rule.action, rule.with, rule.track);
+            let (rule, by) = (rule.name.clone(), by.name.clone());
+            let problem = match same {
+                true => FilterProblem::Redundant { rule, by },
+                false => FilterProblem::Shadowed { rule, by },
+            };
+            self.advise(place!["filter", "rules", k], problem.into());
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What is to be opened: ports, and the sizes of what they share.
+
+use crate::device::Device;
+use crate::driver::{AF_XDP_KEPT_RECEIVE, Driver, choose};
+use crate::eal::Needs;
+use crate::pool::{AF_XDP_ROOM, HEADROOM, JUMBO_ROOM, ORDINARY_ROOM, PoolSize};
+use crate::port::PortPlan;
+
+/// Descriptors that a queue is asked to have; devices cut it to what they can.
+pub(crate) const DESCRIPTORS: u32 = 1024;
+
+/// Largest MTU that AF_PACKET's frames of 2,048 bytes hold.
+pub(crate) const AF_PACKET_ORDINARY_MTU: u16 = 1900;
+
+/// What is to be opened.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The ports, in the order that gives them their index.
+    pub ports: Vec<PortPlan>,
+    /// Ports that there are places for: some may come later.
+    pub places: usize,
+    /// Workers that poll them.
+    pub workers: u16,
+    /// The workers that receive, in the order of their queues: empty is all.
+    pub receivers: Vec<u16>,
+    /// The workers that send, in the order of their queues: empty is all.
+    pub senders: Vec<u16>,
+    /// Buffers of the common pool, from which ordinary ports receive and workers allocate.
+    pub buffers: u32,
+    /// Buffers cached per core; 0 makes the pools strictly first in, first out.
+    pub cache: u32,
+    /// Frames that each worker can park.
+    pub parked: usize,
+    /// Frames that the ring from one worker to another holds.
+    pub handover: u32,
+}
+
+impl Plan {
+    /// A plan with the usual sizes: buffers for every queue's descriptors, the hands, the parked, the rings.
+    pub fn new(ports: Vec<PortPlan>, workers: u16) -> Self {
+        let workers = workers.max(1);
+        let per_worker = 2048 + 1024 + 1024;
+        let queues: u32 = ports.iter().map(|port| u32::from(port.queues.max(1))).sum();
+        let buffers = (queues * 2 * DESCRIPTORS + u32::from(workers) * per_worker + 1024).next_power_of_two() - 1;
+        Self {
+            places: ports.len(),
+            ports,
+            workers,
+            receivers: Vec::new(),
+            senders: Vec::new(),
+            buffers,
+            cache: 256,
+            parked: 1024,
+            handover: 1024,
+        }
+    }
+
+    /// Size of the pool of a port that can't use the common one.
+    pub(super) fn own_pool(&self, port: &PortPlan) -> Option<PoolSize> {
+        let choice = choose(&port.device, port.mtu, port.queues, port.driver);
+        self.own_pool_of(
+            choice.driver,
+            choice.queues,
+            room(choice.driver, &port.device, port.mtu),
+        )
+    }
+
+    pub(super) fn own_pool_of(&self, driver: Driver, queues: u16, room: u16) -> Option<PoolSize> {
+        let per_queue = match driver {
+            Driver::AfXdp => 3 * AF_XDP_KEPT_RECEIVE,
+            Driver::Memif => 3 * DESCRIPTORS,
+            _ if room > ORDINARY_ROOM => 2 * DESCRIPTORS,
+            _ => return None,
+        };
+        let count = u32::from(queues) * per_queue + u32::from(self.workers) * 1024 + self.in_rings();
+        Some(PoolSize {
+            count: count.next_power_of_two() - 1,
+            room,
+            cache: self.cache,
+            adjoining: driver == Driver::AfXdp,
+        })
+    }
+
+    /// Buffers that wait in rings at once, as far as is planned for: the rings to each worker from two others.
+    pub(super) fn in_rings(&self) -> u32 {
+        let full = u32::from(self.workers.saturating_sub(1).min(2));
+        u32::from(self.workers) * full * self.handover
+    }
+
+    pub(super) fn common_pool(&self) -> PoolSize {
+        PoolSize {
+            count: self.buffers,
+            room: ORDINARY_ROOM,
+            cache: self.cache,
+            adjoining: false,
+        }
+    }
+
+    /// Size of the pool from which workers allocate, where the common one's room is too small for some port.
+    pub(super) fn made_pool(&self) -> Option<PoolSize> {
+        let mtu = self.ports.iter().map(|port| port.mtu.min(9600)).max().unwrap_or(0);
+        let room = room_of(mtu);
+        let count = (u32::from(self.workers) * 1024).next_power_of_two() - 1;
+        (room > ORDINARY_ROOM).then_some(PoolSize {
+            count,
+            room,
+            cache: self.cache,
+            adjoining: false,
+        })
+    }
+
+    /// Bytes of DPDK memory that the plan takes.
+    pub fn bytes(&self) -> usize {
+        let pools: usize = self
+            .ports
+            .iter()
+            .filter_map(|port| self.own_pool(port))
+            .map(|size| size.bytes())
+            .sum();
+        let made = self.made_pool().map_or(0, |size| size.bytes());
+        let rings: usize = self
+            .ports
+            .iter()
+            .map(|port| match port.device {
+                Device::Ring { depth, .. } => depth as usize * 32 * port.queues.max(1) as usize,
+                _ => 2 << 20,
+            })
+            .sum();
+        (24 << 20) + self.common_pool().bytes() + made + pools + rings
+    }
+
+    /// Bytes that kernel interfaces at the places that are free may take later.
+    pub(super) fn spare_bytes(&self) -> usize {
+        let places = self.places.saturating_sub(self.ports.len());
+        let pool = self.own_pool_of(Driver::AfXdp, self.workers, AF_XDP_ROOM);
+        places * pool.map_or(0, |size| size.bytes())
+    }
+
+    /// What the environment needs to know: `cores` are those of the workers.
+    pub fn needs(&self, cores: &[usize], hugepages: Option<bool>) -> Needs {
+        let pci = self.ports.iter().flat_map(|port| match &port.device {
+            Device::Bond { members } => members.clone(),
+            device => vec![device.clone()],
+        });
+        Needs {
+            bytes: self.bytes(),
+            spare_bytes: self.spare_bytes(),
+            cores: cores.to_vec(),
+            pci: pci
+                .filter_map(|device| {
+                    if let Device::Pci(address) = device {
+                        Some(address)
+                    } else {
+                        None
+                    }
+                })
+                .collect(),
+            hugepages,
+        }
+    }
+}
+
+/// Room for a frame of an MTU: Ethernet header, two tags, and what virtio counts beside.
+pub(super) fn room_of(mtu: u16) -> u16 {
+    (HEADROOM + mtu.min(9600) + 64).next_multiple_of(64).max(ORDINARY_ROOM)
+}
+
+/// Room of the buffers that a driver needs for an MTU.
+pub(crate) fn room(driver: Driver, device: &Device, mtu: u16) -> u16 {
+    let frame = room_of(mtu);
+    match driver {
+        Driver::AfXdp => AF_XDP_ROOM,
+        Driver::AfPacket if mtu > AF_PACKET_ORDINARY_MTU => JUMBO_ROOM,
+        Driver::Bond => {
+            let Device::Bond { members } = device else {
+                return ORDINARY_ROOM;
+            };
+            let kernel = members.iter().any(|member| matches!(member, Device::Kernel { .. }));
+            if kernel && mtu > AF_PACKET_ORDINARY_MTU {
+                JUMBO_ROOM
+            } else {
+                frame.max(ORDINARY_ROOM)
+            }
+        }
+        _ => frame,
+    }
+}

@@ -1,0 +1,62 @@
+//! The address that an inside host is paired with (RFC 4787, REQ-2).
+
+use crate::behaviour::PortSelection;
+use crate::bindings::Bindings;
+use crate::keyed::{reduce, sip};
+use crate::ports::PortClass;
+use crate::{Address, PoolIndex, Tuple};
+
+impl<A: Address> Bindings<'_, A> {
+    /// The outside address of an inside host for what is translated by address alone: the one that it is paired with, as
+    /// far as that follows from the inside address. Every shard says the same.
+    pub fn address_of<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
+        let valid = self.pool(pool)?;
+        let computed = valid.plan().and_then(|plan| plan.outside(key.source()));
+        if let Some(address) = computed.and_then(|share| share.address()) {
+            return Some(address);
+        }
+        let place = match valid.has_subscribers(PortClass::Tcp) {
+            true => self.paired_index(key, pool),
+            false => self.ports.paired_index(pool, key.context(), key.source(), A::BITS),
+        };
+        (valid.addresses() > 0).then(|| valid.address(place))
+    }
+
+    /// The address that an inside host is paired with, by computation (RFC 7422) or by a keyed function (RFC 4787,
+    /// REQ-2).
+    pub(super) fn pair<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
+        let computed = self.pool(pool)?.plan().and_then(|plan| plan.outside(key.source()));
+        if let Some(address) = computed.and_then(|share| share.address()) {
+            return Some(address);
+        }
+        self.paired(self.paired_index(key, pool), pool)
+    }
+
+    pub(super) fn pair_other<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
+        let host = self.host_hash(key.context(), self.prefix(key.context(), key.source()), pool);
+        let other = sip::<1, 3>(self.secret, &[host], 1);
+        let count = self.pool(pool)?.addresses();
+        self.paired(reduce((other >> 32) as u32, count), pool)
+    }
+
+    pub(super) fn paired(&self, first: u32, pool: PoolIndex) -> Option<A> {
+        let valid = self.pool(pool)?;
+        let count = valid.addresses();
+        if count == 0 {
+            return None;
+        }
+        if valid.selection() == PortSelection::Random {
+            return Some(valid.address(self.ports.address_from(pool, first)));
+        }
+        // An address of this shard's own, which has all of its ports.
+        let (shards, shard) = (self.ports.layout().shards(), self.ports.shard());
+        let mut order = (first..count).chain(0..first).map(|place| valid.address(place));
+        order.find(|&address| valid.shard_of(shards, address, 0) == shard)
+    }
+
+    /// Which of a pool's addresses a subscriber is dealt.
+    pub(super) fn paired_index<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> u32 {
+        let prefix = self.prefix(key.context(), key.source());
+        self.ports.paired_index(pool, key.context(), prefix, self.subscriber)
+    }
+}

@@ -1,0 +1,231 @@
+//! All pools of a family.
+
+use core::sync::atomic::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sluice_wire::Context;
+
+use super::check::{PoolError, check};
+use super::{Home, Pool, PoolIndex, ValidPool};
+use crate::Address;
+use crate::behaviour::PortSelection;
+use crate::ports::{Borrowed, SharedOf, SharedPorts};
+use crate::shard::Shards;
+
+/// All pools of a family, checked against each other.
+#[derive(Clone, Debug)]
+pub struct Pools<A> {
+    pools: Box<[ValidPool<A>]>,
+    /// Every range of every pool by virtual router and first address: router, first, last, pool.
+    owners: Box<[(Context, A, A, PoolIndex)]>,
+    /// Sessions of some pool keep their port.
+    keeps_ports: bool,
+    /// Blocks of ports that shards have borrowed.
+    borrowed: Arc<Borrowed>,
+}
+
+/// Pools are what they are configured to be, whatever they have allocated.
+impl<A: Address> PartialEq for Pools<A> {
+    fn eq(&self, other: &Self) -> bool {
+        self.pools == other.pools && self.owners == other.owners
+    }
+}
+
+impl<A: Address> Eq for Pools<A> {}
+
+impl<A: Address> Default for Pools<A> {
+    fn default() -> Self {
+        Self {
+            pools: Box::default(),
+            owners: Box::default(),
+            keeps_ports: false,
+            borrowed: Arc::default(),
+        }
+    }
+}
+
+impl<A: Address> Pools<A> {
+    /// Check each pool, and all against each other: two may share an address only where their ports differ.
+    pub fn new(pools: &[Pool<A>]) -> Result<Self, PoolError> {
+        Self::placed(&pools.iter().map(Some).collect::<Vec<_>>())
+    }
+
+    /// The same with places that are left free: an index is a pool's for as long as sessions may name it.
+    pub fn placed(pools: &[Option<&Pool<A>>]) -> Result<Self, PoolError> {
+        if pools.len() > usize::from(PoolIndex::MAX) + 1 {
+            return Err(PoolError::TooMany { count: pools.len() });
+        }
+        let mut valid = Vec::with_capacity(pools.len());
+        let mut owners = Vec::new();
+        for (index, pool) in pools.iter().enumerate() {
+            let index = index as PoolIndex;
+            let Some(pool) = pool else {
+                valid.push(ValidPool::none());
+                continue;
+            };
+            valid.push(check(index, pool)?);
+            let context = pool.context;
+            owners.extend(
+                pool.addresses
+                    .iter()
+                    .map(|&(first, last)| (context, first, last, index)),
+            );
+        }
+        owners.sort_unstable();
+        for (k, &(context, first, last, pool)) in owners.iter().enumerate() {
+            let near = |range: &&(Context, A, A, PoolIndex)| range.0 == context && range.1 <= last;
+            for &(_, from, _, other) in owners[k + 1..].iter().take_while(near) {
+                let (a, b) = (valid[usize::from(pool)].ports, valid[usize::from(other)].ports);
+                if a.0 <= b.1 && b.0 <= a.1 {
+                    return Err(PoolError::Overlap {
+                        pool,
+                        other,
+                        address: from.max(first).display(),
+                    });
+                }
+            }
+        }
+        Ok(Self {
+            keeps_ports: valid.iter().any(|pool| pool.selection == PortSelection::Preserve),
+            pools: valid.into(),
+            owners: owners.into(),
+            borrowed: Arc::default(),
+        })
+    }
+
+    /// How many pools.
+    pub fn len(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.pools.is_empty()
+    }
+
+    /// A pool.
+    #[inline(always)]
+    pub fn get(&self, index: PoolIndex) -> Option<&ValidPool<A>> {
+        self.pools.get(usize::from(index))
+    }
+
+    /// All pools in order.
+    pub fn iter(&self) -> impl Iterator<Item = (PoolIndex, &ValidPool<A>)> {
+        self.pools
+            .iter()
+            .enumerate()
+            .map(|(index, pool)| (index as PoolIndex, pool))
+    }
+
+    /// A pool of a virtual router that has the address. What arrives there of no session and no rule is unsolicited.
+    #[inline]
+    pub fn owner(&self, context: Context, address: A) -> Option<PoolIndex> {
+        self.owners_of(context, address).next()
+    }
+
+    /// A pool of a virtual router that has the address and allocates one of the ports from `first` to `last`.
+    pub fn lends(&self, context: Context, address: A, first: u16, last: u16) -> Option<PoolIndex> {
+        self.lends_within(context, (address, address), first, last)
+            .map(|(index, _)| index)
+    }
+
+    /// The same of the addresses from a first to a last one, and the address.
+    pub fn lends_within(&self, context: Context, addresses: (A, A), first: u16, last: u16) -> Option<(PoolIndex, A)> {
+        let lends = |pool: PoolIndex| self.get(pool).is_some_and(|pool| pool.has_port_within(first, last));
+        let owners = self.ranges(context, addresses.1).iter();
+        let owner = owners
+            .filter(|range| addresses.0 <= range.2)
+            .find(|range| lends(range.3))?;
+        Some((owner.3, owner.1.max(addresses.0)))
+    }
+
+    /// The shard or host that has an outside port, where a pool allocates it.
+    #[inline]
+    pub fn home_of_allocated(&self, shards: Shards, context: Context, address: A, port: u16) -> Option<Home<A>> {
+        self.owners_of(context, address)
+            .map(|index| &self.pools[usize::from(index)])
+            .find(|pool| pool.has_port(port))
+            .map(|pool| match self.borrowed.load(Ordering::Relaxed) {
+                0 => pool.home(shards, address, port),
+                _ => pool.home_now(shards, address, port),
+            })
+    }
+
+    /// Let so many shards share ports, and with the pools of `before` those of the addresses that these had: shards go over to
+    /// other pools one after the other, and no two may have one block meanwhile.
+    pub fn share(&mut self, before: Option<&Self>, shards: Shards) {
+        let mut known = HashMap::new();
+        if let Some(before) = before {
+            self.borrowed = before.borrowed.clone();
+            known.extend(before.all_shared());
+        }
+        let borrowed = self.borrowed.clone();
+        let of_pools = self.owners.iter().map(|&(context, _, _, pool)| (pool, context));
+        for (pool, context) in of_pools.collect::<HashMap<_, _>>() {
+            let Some(pool) = self.pools.get_mut(usize::from(pool)) else {
+                continue;
+            };
+            let share = |place| {
+                let new = || Arc::new(SharedPorts::new(borrowed.clone()));
+                known.entry((context, pool.address(place))).or_insert_with(new).clone()
+            };
+            let shared = pool.shares(shards).then(|| (0..pool.count).map(share).collect());
+            pool.shared = SharedOf(shared);
+        }
+    }
+
+    /// What shards share, by router and address.
+    fn all_shared(&self) -> impl Iterator<Item = ((Context, A), Arc<SharedPorts>)> {
+        self.owners.iter().flat_map(|&(context, first, last, pool)| {
+            let pool = self.get(pool);
+            let places = pool.and_then(|pool| Some((pool.index_of(first)?, pool.index_of(last)?)));
+            let (from, to) = places.map_or((1, 0), |places| places);
+            let of_pool = move |place| Some((pool?.address(place), pool?.shared(place)?.clone()));
+            (from..=to)
+                .filter_map(of_pool)
+                .map(move |(address, shared)| ((context, address), shared))
+        })
+    }
+
+    /// How many blocks of 64 ports shards have that belong to others by computation.
+    pub fn borrowed_blocks(&self) -> u32 {
+        self.borrowed.load(Ordering::Relaxed)
+    }
+
+    /// Whether an outside port is of a pool whose sessions keep their port.
+    pub fn preserves(&self, context: Context, address: A, port: u16) -> bool {
+        self.keeps_ports && {
+            let mut owners = self
+                .owners_of(context, address)
+                .map(|index| &self.pools[usize::from(index)]);
+            let preserves = |pool: &ValidPool<A>| pool.selection == PortSelection::Preserve;
+            owners.find(|pool| pool.has_port(port)).is_some_and(preserves)
+        }
+    }
+
+    /// The ranges of a virtual router that begin at an address or before.
+    #[inline]
+    fn ranges(&self, context: Context, address: A) -> &[(Context, A, A, PoolIndex)] {
+        let before = self
+            .owners
+            .partition_point(|range| (range.0, range.1) <= (context, address));
+        let ranges = self.owners.get(..before).unwrap_or_default();
+        // Most processes have one router.
+        match ranges.first() {
+            Some(first) if first.0 != context => {
+                let others = ranges.partition_point(|range| range.0 < context);
+                ranges.get(others..).unwrap_or_default()
+            }
+            _ => ranges,
+        }
+    }
+
+    /// The pools that have an address: several share one where their ports differ.
+    #[inline]
+    fn owners_of(&self, context: Context, address: A) -> impl Iterator<Item = PoolIndex> {
+        // Ranges overlap only where pools share addresses by ports: then an earlier range may be the longer one.
+        let owners = self.ranges(context, address).iter().rev();
+        owners.filter(move |range| address <= range.2).map(|range| range.3)
+    }
+}

@@ -1,0 +1,65 @@
+//! Ports that are given back.
+
+use sluice_table::prefetch::prefetch_all_at;
+
+use super::{Lease, PortClass, Ports};
+use crate::{Address, PoolIndex};
+
+impl<A: Address> Ports<'_, A> {
+    /// Give a port back; false, and nothing done, where it was not allocated by this shard. `pool` is the one that allocated it:
+    /// where another has it since, that one gets it.
+    #[inline]
+    pub fn release(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
+        match self.place(pool, lease) {
+            Some(place) => self.put(pool, class, place),
+            None => self.release_beyond_pool(pool, class, lease),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn release_beyond_pool(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
+        if let Some(place) = self.place_shared(pool, lease) {
+            return self.put_shared(pool, class, place);
+        }
+        let Some(pool) = self.layout.holder(lease) else {
+            return false;
+        };
+        self.release_quarantined(pool, class, lease)
+    }
+
+    /// The same of a port that nobody holds any more: another pool that has it since has it all to itself.
+    pub(crate) fn release_quarantined(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
+        if let Some(place) = self.place(pool, lease) {
+            return self.put(pool, class, place);
+        }
+        self.place_shared(pool, lease)
+            .is_some_and(|place| self.put_shared(pool, class, place))
+    }
+
+    #[inline(always)]
+    pub(super) fn put(&mut self, pool: PoolIndex, class: PortClass, (address, at, bit): (usize, usize, u32)) -> bool {
+        let region = &self.layout.regions[usize::from(pool)];
+        let word = &mut self.memory[region.word(class, address) + at];
+        if *word >> bit & 1 != 0 {
+            return false;
+        }
+        if *word != 0 {
+            // Not the first of its word: the summary stays as it is.
+            *word |= 1 << bit;
+        } else {
+            region.bits(self.memory, class, address).put(at, bit);
+        }
+        self.memory[region.start + class as usize] -= 1;
+        true
+    }
+
+    /// Prefetch what [`Ports::release`] of the same will touch.
+    #[inline(always)]
+    pub fn prefetch_release(&self, pool: PoolIndex, class: PortClass, lease: Lease<A>) {
+        if let Some((address, at, _)) = self.place(pool, lease)
+            && let Some(region) = self.layout.regions.get(usize::from(pool))
+        {
+            prefetch_all_at(self.memory, region.word(class, address) + at);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The kernel's table: its routes are mirrored, and of each prefix those that the kernel uses are offered.
+
+use super::mirror::{Chosen, Effect, Lead};
+use super::netlink::{self, Kind, RouteMessage};
+use super::objects::refusal;
+use super::protocol::{DERIVED, OWN_PROTOCOL, distance};
+use super::{Feed, Refused, drops};
+use crate::rib::{Group, Hop, MAX_HOPS, Offer, Origin, Rib, Target, Way};
+use crate::{Prefix, Time};
+
+impl Feed {
+    /// Choose again where next-hop objects have changed or gone since the last time. It looks at all routes then: call it
+    /// once for all messages that are there.
+    pub fn settle(&mut self, rib: &mut Rib, now: Time) {
+        for (prefix, metrics) in self.mirror.settle() {
+            if let Err(refused) = self.offer_chosen(rib, prefix, &metrics, now) {
+                self.counts.refuse(refused);
+            }
+        }
+    }
+
+    /// A route of the kernel's table is new or changed.
+    pub(super) fn mirror_route(
+        &mut self,
+        rib: &mut Rib,
+        route: &RouteMessage<'_>,
+        is_of_object: bool,
+        now: Time,
+    ) -> Result<(), Refused> {
+        // Where a next-hop object changes, the kernel sends every route by it as if that replaced one: it is where it was.
+        if let Some(id) = route.next_hop.filter(|_| is_of_object)
+            && self.mirror.has_object(route.prefix, route.metric, id)
+        {
+            return Ok(());
+        }
+        let lead = lead(route)?;
+        let followed = Self::is_foreign(route).and_then(|()| self.count_legs(route, &lead));
+        let is_listed = route.flags & netlink::LISTED != 0;
+        let offered = if self.mirror.is_empty(route.prefix) {
+            // Nearly every prefix has one route, which there is nothing to choose from.
+            let only = followed.is_ok().then(|| Chosen {
+                metric: route.metric,
+                protocol: route.protocol,
+                leads: vec![lead.clone()],
+            });
+            self.mirror.new_route(route, lead, is_listed);
+            let offered = self.offer_all(rib, route.prefix, only.as_slice(), now);
+            if offered == Err(Refused::Quota) {
+                self.mirror.forget(route.prefix);
+            }
+            offered
+        } else {
+            let before = self.metrics(route.prefix);
+            self.mirror.new_route(route, lead, is_listed);
+            self.offer_chosen(rib, route.prefix, &before, now)
+        };
+        followed.and(offered).inspect(|()| self.counts.offered += 1)
+    }
+
+    /// A route of the kernel's table, or some of its next hops, is gone.
+    pub(super) fn unmirror_route(&mut self, rib: &mut Rib, route: &RouteMessage<'_>, now: Time) -> Result<(), Refused> {
+        let lead = lead(route)?;
+        let before = self.metrics(route.prefix);
+        match self.mirror.delete_route(route, lead) {
+            Effect::Known => return Ok(()),
+            Effect::Changed => self.counts.withdrawn += 1,
+            // What is kept here is not what the kernel has.
+            Effect::Astray => self.is_disturbed = true,
+        }
+        Self::is_foreign(route)?;
+        self.offer_chosen(rib, route.prefix, &before, now)
+    }
+
+    /// Count what can't be followed of a route; an error where nothing of it can.
+    fn count_legs(&mut self, route: &RouteMessage<'_>, lead: &Lead) -> Result<(), Refused> {
+        match lead {
+            Lead::Legs(legs) => {
+                let mut usable = false;
+                for leg in legs {
+                    match self.way(route.prefix, leg) {
+                        Ok(_) => usable = true,
+                        Err(refused) => self.counts.refuse(refused),
+                    }
+                }
+                usable.then_some(()).ok_or(Refused::NextHops)
+            }
+            Lead::Object(id) => self.objects.usable(*id),
+            Lead::Refused(_) => Ok(()),
+            Lead::Unfollowed | Lead::Deleted => Err(Refused::Kind),
+        }
+    }
+
+    /// The metrics at which the kernel has routes to a prefix.
+    fn metrics(&self, prefix: Prefix) -> Vec<u32> {
+        let all = self.mirror.chosen(prefix, |_| true);
+        all.into_iter().map(|chosen| chosen.metric).collect()
+    }
+
+    /// Offer what the kernel uses of a prefix, and take back what it offered before at other metrics.
+    ///
+    /// The kernel knows no distances: the distance of all of a prefix's routes is that of the one that it uses.
+    fn offer_chosen(&mut self, rib: &mut Rib, prefix: Prefix, before: &[u32], now: Time) -> Result<(), Refused> {
+        let usable = |lead: &Lead| match lead {
+            Lead::Legs(legs) => legs.iter().any(|leg| self.way(prefix, leg).is_ok()),
+            Lead::Object(id) => self.objects.usable(*id).is_ok(),
+            Lead::Refused(_) => true,
+            Lead::Unfollowed | Lead::Deleted => false,
+        };
+        let all = self.mirror.chosen(prefix, usable);
+        let result = self.offer_all(rib, prefix, &all, now);
+        let stays = |metric: u32| all.iter().any(|chosen| chosen.metric == metric);
+        for &metric in before.iter().filter(|metric| !stays(**metric)) {
+            rib.withdraw(prefix, Origin::Kernel, metric);
+        }
+        result
+    }
+
+    fn offer_all(&mut self, rib: &mut Rib, prefix: Prefix, all: &[Chosen], now: Time) -> Result<(), Refused> {
+        let distance = all.first().map_or(0, |first| distance(first.protocol));
+        let mut result = Ok(());
+        for chosen in all {
+            let offered = self.chosen_target(rib, prefix, chosen).and_then(|group| {
+                let offer = Offer {
+                    origin: Origin::Kernel,
+                    protocol: chosen.protocol,
+                    distance,
+                    metric: chosen.metric,
+                    target: group.map_or(Target::Hops(&self.hops), Target::Group),
+                };
+                rib.offer(prefix, &offer, now).map_err(refusal)
+            });
+            if offered.is_err() {
+                rib.withdraw(prefix, Origin::Kernel, chosen.metric);
+            }
+            result = result.and(offered);
+        }
+        result
+    }
+
+    /// The group that a chosen route names; or else its next hops, in `self.hops`.
+    fn chosen_target(&mut self, rib: &mut Rib, prefix: Prefix, chosen: &Chosen) -> Result<Option<Group>, Refused> {
+        self.hops.clear();
+        for lead in &chosen.leads {
+            match lead {
+                Lead::Object(id) => return self.objects.group(rib, *id).map(Some),
+                Lead::Refused(refusal) => self.hops.push(Hop::new(Way::Drop(*refusal))),
+                Lead::Legs(legs) => {
+                    for leg in legs {
+                        let Ok(way) = self.way(prefix, leg) else { continue };
+                        if self.hops.len() == MAX_HOPS {
+                            return Err(Refused::NextHops);
+                        }
+                        let weight = leg.weight;
+                        self.hops.push(Hop {
+                            weight,
+                            ..Hop::new(way)
+                        });
+                    }
+                }
+                Lead::Unfollowed | Lead::Deleted => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What a route of the kernel leads to.
+fn lead(route: &RouteMessage<'_>) -> Result<Lead, Refused> {
+    if let Some(id) = route.next_hop {
+        return Ok(Lead::Object(id));
+    }
+    if matches!(route.protocol, DERIVED | OWN_PROTOCOL) || route.kind == Kind::Other {
+        return Ok(Lead::Unfollowed);
+    }
+    match drops(route.kind) {
+        Some(refusal) => Ok(Lead::Refused(refusal)),
+        None => route.legs().collect::<Result<_, _>>().map(Lead::Legs),
+    }
+}

@@ -1,0 +1,58 @@
+//! Routing protocols by their number in netlink (RTPROT).
+
+/// RTPROT that Sluice marks routes with that it gives to the kernel.
+pub const OWN_PROTOCOL: u8 = 0x53;
+
+/// RTPROT_KERNEL
+pub(super) const DERIVED: u8 = 2;
+
+/// Administrative distance of a daemon's routes by RTPROT, as routers have it by default.
+pub fn distance(protocol: u8) -> u8 {
+    match protocol {
+        // BOOT, STATIC, FRR's ZSTATIC: a person wrote them.
+        3 | 4 | 196 => 1,
+        // RA, DHCP
+        9 | 16 => 5,
+        // BGP
+        186 => 20,
+        // EIGRP
+        192 => 90,
+        // BABEL
+        42 => 100,
+        // OSPF
+        188 => 110,
+        // ISIS, OPENFABRIC
+        187 | 197 => 115,
+        // RIP, RIPNG
+        189 | 190 => 120,
+        _ => 150,
+    }
+}
+
+/// Name of an RTPROT, where it has one.
+pub fn protocol_name(protocol: u8) -> Option<&'static str> {
+    Some(match protocol {
+        2 => "kernel",
+        3 => "boot",
+        4 | 196 => "static",
+        9 => "ra",
+        11 => "zebra",
+        12 => "bird",
+        16 => "dhcp",
+        42 => "babel",
+        99 => "openr",
+        186 => "bgp",
+        187 => "isis",
+        188 => "ospf",
+        189 => "rip",
+        190 => "ripng",
+        191 => "nhrp",
+        192 => "eigrp",
+        193 => "ldp",
+        194 => "sharp",
+        195 => "pbr",
+        197 => "openfabric",
+        198 => "srte",
+        _ => return None,
+    })
+}
