@@ -44,7 +44,10 @@ fn modules_use_their_own_layer_and_lower_ones() {
         let text = fs::read_to_string(&file).unwrap();
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
         // A comment may name what stands above.
-        let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        let code: String = code
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .collect();
         let upward: BTreeSet<&str> = LAYERS[own + 1..]
             .iter()
             .copied()

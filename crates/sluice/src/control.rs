@@ -97,30 +97,24 @@ pub(crate) fn line(name: &str, complaint: &Complaint) -> String {
 pub fn clear(socket: &Path, clear: &Clear, output: &mut dyn Write) -> Result<(), CommandError> {
     let (Cleared { count }, what) = match clear {
         Clear::Sessions { filter, all } => {
-            let filter = filter.filter();
             if filter.is_empty() && !all {
                 return Err(CommandError::AllUnsaid("sessions"));
             }
-            (
-                Client::connect(socket)?.post(path::CLEAR_SESSIONS, &filter)?,
-                "sessions",
-            )
+            (Client::connect(socket)?.post(path::CLEAR_SESSIONS, filter)?, "sessions")
         }
         Clear::Mappings { filter, all } => {
-            let filter = filter.filter();
             if filter.is_empty() && !all {
                 return Err(CommandError::AllUnsaid("mappings"));
             }
-            let cleared = Client::connect(socket)?.post(path::CLEAR_MAPPINGS, &filter)?;
+            let cleared = Client::connect(socket)?.post(path::CLEAR_MAPPINGS, filter)?;
             (cleared, "sessions with their mappings")
         }
         Clear::Neighbours { filter, all } => {
-            let filter = filter.filter();
             if filter.is_empty() && !all {
                 return Err(CommandError::AllUnsaid("neighbours"));
             }
             (
-                Client::connect(socket)?.post(path::CLEAR_NEIGHBOURS, &filter)?,
+                Client::connect(socket)?.post(path::CLEAR_NEIGHBOURS, filter)?,
                 "neighbours",
             )
         }

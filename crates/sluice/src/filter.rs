@@ -7,8 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 use sluice_daemon::config;
 use sluice_daemon::config::api::{
-    Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertPlace, InsertRequest, PacketFilter, RemoveRequest,
-    path,
+    Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertPlace, InsertRequest, PacketFilter, path,
 };
 use sluice_daemon::config::value::GATEWAY;
 
@@ -86,10 +85,7 @@ pub fn edit(socket: &Path, edit: &FilterEdit, output: &mut dyn Write) -> Result<
             };
             (client.post(path::INSERT_RULES, &request)?, "inserted", json)
         }
-        FilterEdit::Remove { names, json } => {
-            let request = RemoveRequest { names: names.clone() };
-            (client.post(path::REMOVE_RULES, &request)?, "removed", json)
-        }
+        FilterEdit::Remove { request, json } => (client.post(path::REMOVE_RULES, request)?, "removed", json),
     };
     if *json {
         serde_json::to_writer_pretty(&mut *output, &answer).map_err(std::io::Error::from)?;

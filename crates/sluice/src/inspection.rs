@@ -13,7 +13,7 @@ use crate::show::table;
 use Align::{Left, Right};
 
 /// The last alerts as a table.
-pub fn alerts(client: &mut Client, last: u32, output: &mut dyn Write) -> Result<(), CommandError> {
+pub fn alerts(client: &mut Client, request: &AlertRequest, output: &mut dyn Write) -> Result<(), CommandError> {
     let titles = [
         ("TIME", Left),
         ("ACTION", Left),
@@ -27,24 +27,17 @@ pub fn alerts(client: &mut Client, last: u32, output: &mut dyn Write) -> Result<
         Some(port) => std::net::SocketAddr::new(address, port).to_string(),
         None => address.to_string(),
     };
-    table(
-        client,
-        path::ALERTS,
-        &AlertRequest { last },
-        &titles,
-        output,
-        |alert: Alert| {
-            Some([
-                alert.time,
-                alert.action,
-                format!("{}:{}:{}", alert.generator, alert.signature, alert.revision),
-                alert.protocol,
-                end(alert.source, alert.source_port),
-                end(alert.destination, alert.destination_port),
-                alert.message,
-            ])
-        },
-    )
+    table(client, path::ALERTS, request, &titles, output, |alert: Alert| {
+        Some([
+            alert.time,
+            alert.action,
+            format!("{}:{}:{}", alert.generator, alert.signature, alert.revision),
+            alert.protocol,
+            end(alert.source, alert.source_port),
+            end(alert.destination, alert.destination_port),
+            alert.message,
+        ])
+    })
 }
 
 /// How inspection goes.

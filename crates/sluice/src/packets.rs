@@ -18,7 +18,7 @@ use crate::exit::CommandError;
 pub fn trace(socket: &Path, trace: &Trace, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut rest = Vec::new();
     let json = trace.json;
-    Client::connect(socket)?.stream(path::TRACE, &trace.request(), |piece| {
+    Client::connect(socket)?.stream(path::TRACE, &trace.request, |piece| {
         rest.extend_from_slice(piece);
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = rest.drain(..=end).collect();

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
-use sluice_daemon::config::api::{Set, SetAnswer, SetFilter, SetRequest, Sets, path};
+use sluice_daemon::config::api::{Set, SetAnswer, SetRequest, Sets, path};
 use sluice_daemon::config::schema::SetType;
 use sluice_daemon::config::value::SetElement;
 
@@ -27,9 +27,9 @@ pub fn edit(socket: &Path, edit: &SetEdit, output: &mut dyn Write) -> Result<(),
         timeout: None,
     };
     let (answer, done, json): (SetAnswer, _, _) = match edit {
-        SetEdit::List { name, json } => {
-            let sets: Sets = client.ask(path::SETS, &SetFilter { name: name.clone() })?;
-            return list(&sets, name.is_some(), *json, output);
+        SetEdit::List { filter, json } => {
+            let sets: Sets = client.ask(path::SETS, filter)?;
+            return list(&sets, filter.name.is_some(), *json, output);
         }
         SetEdit::Add {
             name,

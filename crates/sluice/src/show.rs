@@ -7,8 +7,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_daemon::config::api::{
-    Alert, AlertRequest, Bridge, Core, Drop, FilterRequest, Flow, Initiator, Interface, Lease, NatRequest, Neighbour,
-    Protocol, Route, RouteFilter, Router, RouterFilter, Session, SessionFilter, Site, Uplink, path,
+    Alert, Bridge, Core, Drop, FilterRequest, Flow, Initiator, Interface, Lease, Neighbour, Protocol, Route, Router,
+    RouterFilter, Session, SessionFilter, Site, Uplink, path,
 };
 
 use crate::arguments::Show;
@@ -31,106 +31,68 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             filter,
             config: Some(file),
             json,
-        } => nat::mapping_of_file(file, &filter.filter(), *json, output),
-        Show::Nat { rules, top, json } => {
-            let request = NatRequest {
-                top: *top,
-                rules: *rules,
-            };
-            nat::nat(&mut connect()?, &request, *json, output)
-        }
-        Show::Filter {
-            rules,
-            packet,
-            incoming,
-            router,
-            out,
-            of_packet,
-            json,
-        } => {
-            let request = FilterRequest {
-                rules: if packet.is_some() { 0 } else { *rules },
-                packet: packet.clone(),
-                incoming: incoming.clone(),
-                router: router.clone(),
-                out: out.clone(),
-                ..of_packet.request()
-            };
+        } => nat::mapping_of_file(file, filter, *json, output),
+        Show::Nat { request, json } => nat::nat(&mut connect()?, request, *json, output),
+        Show::Filter { request, json } => {
+            let mut request = FilterRequest::clone(request);
+            if request.packet.is_some() {
+                request.rules = 0;
+            }
             filter::filter(&mut connect()?, &request, *json, output)
         }
         Show::Subscribers { filter, json, limit } => {
             let limit = limit.unwrap_or(u64::MAX);
-            nat::subscribers(&mut connect()?, &filter.filter(), (limit, *json), output)
+            nat::subscribers(&mut connect()?, filter, (limit, *json), output)
         }
         Show::Sites { filter, json, limit } => {
-            let (filter, limit) = (filter.filter(), limit.unwrap_or(u64::MAX));
+            let limit = limit.unwrap_or(u64::MAX);
             match json {
-                true => as_json::<_, Site>(&mut connect()?, path::SITES, &filter, limit, output),
-                false => sites::sites(&mut connect()?, &filter, limit, output),
+                true => as_json::<_, Site>(&mut connect()?, path::SITES, filter, limit, output),
+                false => sites::sites(&mut connect()?, filter, limit, output),
             }
         }
-        Show::Leases {
-            address,
-            filter,
-            json,
-            limit,
-        } => {
-            let (filter, limit) = (filter.leases(*address), limit.unwrap_or(u64::MAX));
+        Show::Leases { filter, json, limit } => {
+            let limit = limit.unwrap_or(u64::MAX);
             match json {
-                true => as_json::<_, Lease>(&mut connect()?, path::LEASES, &filter, limit, output),
-                false => sites::leases(&mut connect()?, &filter, limit, output),
+                true => as_json::<_, Lease>(&mut connect()?, path::LEASES, filter, limit, output),
+                false => sites::leases(&mut connect()?, filter, limit, output),
             }
         }
         Show::Dhcp { json } => sites::dhcp(&mut connect()?, *json, output),
-        Show::Mapping { filter, json, .. } => nat::mapping(&mut connect()?, &filter.filter(), *json, output),
-        Show::Interfaces { json: true, router } => {
-            as_json::<_, Interface>(&mut connect()?, path::INTERFACES, &of(router), u64::MAX, output)
+        Show::Mapping { filter, json, .. } => nat::mapping(&mut connect()?, filter, *json, output),
+        Show::Interfaces { json: true, filter } => {
+            as_json::<_, Interface>(&mut connect()?, path::INTERFACES, filter, u64::MAX, output)
         }
-        Show::Routers { json: true, router } => {
-            as_json::<_, Router>(&mut connect()?, path::ROUTERS, &of(router), u64::MAX, output)
+        Show::Routers { json: true, filter } => {
+            as_json::<_, Router>(&mut connect()?, path::ROUTERS, filter, u64::MAX, output)
         }
-        Show::Routers { router, .. } => routes::routers(&mut connect()?, &of(router), output),
-        Show::Graph { router, dot, json } => {
+        Show::Routers { filter, .. } => routes::routers(&mut connect()?, filter, output),
+        Show::Graph { filter, dot, json } => {
             let form = match (dot, json) {
                 (true, _) => Form::Dot,
                 (_, true) => Form::Json,
                 _ => Form::Text,
             };
-            graph::graph(&mut connect()?, &of(router), form, output)
+            graph::graph(&mut connect()?, filter, form, output)
         }
-        Show::Routes {
-            from,
-            address,
-            router,
-            all,
-            json,
-        } => {
-            let wanted = RouteFilter {
-                router: router.clone(),
-                all: *all,
-                address: *address,
-                from: *from,
-            };
-            match json {
-                true => as_json::<_, Route>(&mut connect()?, path::ROUTES, &wanted, u64::MAX, output),
-                false => routes::routes(&mut connect()?, &wanted, output),
-            }
+        Show::Routes { filter, json: true } => {
+            as_json::<_, Route>(&mut connect()?, path::ROUTES, filter, u64::MAX, output)
         }
+        Show::Routes { filter, .. } => routes::routes(&mut connect()?, filter, output),
         Show::Uplinks { json: true } => as_json::<_, Uplink>(&mut connect()?, path::UPLINKS, &(), u64::MAX, output),
         Show::Uplinks { .. } => routes::uplinks(&mut connect()?, output),
         Show::Cores { json: true } => as_json::<_, Core>(&mut connect()?, path::CORES, &(), u64::MAX, output),
         Show::Bridges { json: true } => as_json::<_, Bridge>(&mut connect()?, path::BRIDGES, &(), u64::MAX, output),
         Show::Bridges { .. } => bridges::bridges(&mut connect()?, output),
         Show::Drops { json: true, .. } => as_json::<_, Drop>(&mut connect()?, path::DROPS, &(), u64::MAX, output),
-        Show::Alerts { last, json: true } => {
-            let request = AlertRequest { last: *last };
-            as_json::<_, Alert>(&mut connect()?, path::ALERTS, &request, u64::MAX, output)
+        Show::Alerts { request, json: true } => {
+            as_json::<_, Alert>(&mut connect()?, path::ALERTS, request, u64::MAX, output)
         }
-        Show::Alerts { last, .. } => inspection::alerts(&mut connect()?, *last, output),
+        Show::Alerts { request, .. } => inspection::alerts(&mut connect()?, request, output),
         Show::Applications { all, json } => applications::status(&mut connect()?, *all, *json, output),
         Show::Inspection { json } => inspection::status(&mut connect()?, *json, output),
         Show::Neighbours { json: true, filter } => {
-            as_json::<_, Neighbour>(&mut connect()?, path::NEIGHBOURS, &filter.filter(), u64::MAX, output)
+            as_json::<_, Neighbour>(&mut connect()?, path::NEIGHBOURS, filter, u64::MAX, output)
         }
         Show::Sessions {
             filter,
@@ -139,7 +101,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             ..
         } => {
             let limit = limit.unwrap_or(u64::MAX);
-            as_json::<_, Session>(&mut connect()?, path::SESSIONS, &filter.filter(), limit, output)
+            as_json::<_, Session>(&mut connect()?, path::SESSIONS, filter, limit, output)
         }
         Show::Sessions {
             filter,
@@ -148,14 +110,14 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             ..
         } => {
             let limit = limit.unwrap_or(u64::MAX);
-            each(&mut connect()?, path::SESSIONS, &filter.filter(), limit, |session| {
+            each(&mut connect()?, path::SESSIONS, filter, limit, |session| {
                 Ok(writeln!(output, "{}", conntrack_line(&session))?)
             })
         }
         Show::Sessions { filter, limit, .. } => {
-            session_table(&mut connect()?, &filter.filter(), limit.unwrap_or(u64::MAX), output)
+            session_table(&mut connect()?, filter, limit.unwrap_or(u64::MAX), output)
         }
-        Show::Interfaces { router, .. } => interfaces(&mut connect()?, &of(router), output),
+        Show::Interfaces { filter, .. } => interfaces(&mut connect()?, filter, output),
         Show::Neighbours { filter, .. } => {
             let titles = [
                 ("ADDRESS", Left),
@@ -168,7 +130,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             table(
                 &mut connect()?,
                 path::NEIGHBOURS,
-                &filter.filter(),
+                filter,
                 &titles,
                 output,
                 |row: Neighbour| {
@@ -258,11 +220,6 @@ fn interfaces(client: &mut Client, wanted: &RouterFilter, output: &mut dyn Write
     })?;
     let cards = cards.into_inner();
     Ok(cards.iter().try_for_each(|card| writeln!(output, "{card}"))?)
-}
-
-/// Of this router, or of all.
-fn of(router: &Option<String>) -> RouterFilter {
-    RouterFilter { router: router.clone() }
 }
 
 fn or_dash(text: String) -> String {

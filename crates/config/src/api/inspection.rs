@@ -2,13 +2,15 @@
 
 use std::net::IpAddr;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 /// Which alerts are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AlertRequest {
-    /// So many of the last ones, at most.
+    /// So many at most.
+    #[arg(long, default_value_t = 50, value_name = "COUNT")]
     pub last: u32,
 }
 

@@ -3,24 +3,29 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::{Endpoint, EndpointFilter, NetFilter, Protocol};
 
 /// Which mappings, blocks and shares: those that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct MappingFilter {
-    /// The inside host.
+    /// The inside host: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, :5000.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<EndpointFilter>,
     /// What the outside sees in its place.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<EndpointFilter>,
-    /// The protocol.
+    /// tcp, udp, icmp, icmpv6 or a number.
+    #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// The pool.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
 }
@@ -112,16 +117,19 @@ impl<N: Into<u64>> From<[N; 3]> for ByProtocol {
 }
 
 /// Which subscribers: those that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SubscriberFilter {
-    /// The inside address or network.
+    /// Inside address or network.
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<NetFilter>,
-    /// The outside address that they are paired with.
+    /// The outside address, or a network of such, that they are paired with.
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<NetFilter>,
     /// The pool.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
 }
@@ -315,12 +323,14 @@ pub struct TableUse {
 }
 
 /// What of translation to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct NatRequest {
-    /// How many of the subscribers that use most.
+    /// How many of the subscribers that use most outside ports.
+    #[arg(long, default_value_t = 10, value_name = "NUMBER")]
     pub top: u32,
     /// How many of the rules.
+    #[arg(long, default_value_t = 100, value_name = "NUMBER")]
     pub rules: u32,
 }
 

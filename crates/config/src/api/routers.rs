@@ -2,33 +2,39 @@
 
 use std::net::IpAddr;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::Counter;
 use crate::schema::RouterLimits;
 
 /// Of which router; of all where none is named.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct RouterFilter {
-    /// Its name.
+    /// The virtual router; all where not given.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
 }
 
 /// Which routes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct RouteFilter {
-    /// Those of the router with this name; of all where none is named.
+    /// Those of this virtual router.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// Those too that are not used.
+    /// Those too that are not used, and why.
+    #[arg(long)]
     pub all: bool,
-    /// The route that packets to this address take, of each router.
+    /// The route of packets to this address.
+    #[arg(value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// Those for packets from this address: with `address` by which one they go, otherwise the routes by source that may be it.
+    /// For packets from this address, where routes say by source.
+    #[arg(long, value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<IpAddr>,
 }

@@ -1,15 +1,17 @@
 //! Sets that rules of the filter name.
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::schema::SetType;
 use crate::value::{Period, SetElement};
 
 /// Which set.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SetFilter {
     /// Its name; all are listed without their elements where not given.
+    #[arg(value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

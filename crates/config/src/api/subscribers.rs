@@ -2,18 +2,21 @@
 
 use std::net::Ipv4Addr;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::{Counter, NetFilter};
 
 /// Which sites: those that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SiteFilter {
-    /// The one with this name.
+    /// The site with this name: homes-100.7.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// Those of this group.
+    /// All sites of this group.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
 }
@@ -77,16 +80,19 @@ pub struct Site {
 }
 
 /// Which private leases: those that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct LeaseFilter {
-    /// The private address, or a network of such.
+    /// Address or network.
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<NetFilter>,
-    /// Those of this site.
+    /// The site with this name: homes-100.7.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// Those of all sites of this group.
+    /// All sites of this group.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
 }
