@@ -7,14 +7,15 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use sluice_daemon::bind::{DRIVERS, PciAddress};
 use sluice_daemon::config::api::{
-    AlertRequest, CaptureDirection, FilterRequest, LeaseFilter, MappingFilter, NatRequest, NeighbourFilter, NetFilter,
-    RemoveRequest, RouteFilter, RouterFilter, SessionFilter, SetFilter, SiteFilter, SubscriberFilter, TraceRequest,
+    CaptureDirection, MappingFilter, NeighbourFilter, NetFilter, RemoveRequest, SessionFilter, SetFilter, TraceRequest,
 };
 use sluice_daemon::config::import::{Format, OwnAddress};
 use sluice_daemon::config::schema::SignatureDialect;
 use sluice_daemon::config::value::{Period, SetElement};
 use sluice_daemon::core_list;
 use sluice_daemon::plan::Demand;
+
+use crate::show::Show;
 
 /// A carrier-grade middlebox: translates addresses, routes, filters.
 #[derive(Debug, Parser)]
@@ -423,210 +424,6 @@ fn interface_file(text: &str) -> Result<InterfaceFile, String> {
         }),
         _ => Err("write the interface's name, `=`, and the path of the capture".into()),
     }
-}
-
-/// `sluice show`
-#[derive(Debug, Subcommand)]
-pub enum Show {
-    /// Interfaces: device, driver, link, addresses, what went through
-    #[command(alias = "links")]
-    Interfaces {
-        /// Of which router.
-        #[command(flatten)]
-        filter: RouterFilter,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Sessions, both directions of each
-    Sessions {
-        /// Which.
-        #[command(flatten)]
-        filter: SessionFilter,
-        /// Print JSON.
-        #[arg(long, conflicts_with = "conntrack")]
-        json: bool,
-        /// Print lines as `conntrack -L` does.
-        #[arg(long)]
-        conntrack: bool,
-        /// Stop after so many.
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<u64>,
-    },
-    /// Translation: how full pools and tables are, who uses them most, and what its rules decided
-    Nat {
-        /// How much of it.
-        #[command(flatten)]
-        request: NatRequest,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// The packet filter: its rules, what they have counted, and which one decides about a packet
-    Filter {
-        /// What is asked.
-        #[command(flatten)]
-        request: Box<FilterRequest>,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Outside ports and who has them, asked by either side
-    ///
-    /// Three lists: shares, what inside addresses of deterministic pools have by computation, in use or not (RFC 7422;
-    /// only where an address is named); blocks of ports that subscribers have; mappings that sessions use. With --config
-    /// the shares are those of a file: the configuration of a day in the past answers who had a port then.
-    Mapping {
-        /// Which.
-        #[command(flatten)]
-        filter: MappingFilter,
-        /// Ask this configuration, not the daemon.
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Subscribers that have sessions: paired address, blocks, ports and sessions
-    Subscribers {
-        /// Which.
-        #[command(flatten)]
-        filter: SubscriberFilter,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-        /// Stop after so many.
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<u64>,
-    },
-    /// Sites of subscribers: public address and its lease, virtual MAC, terminals
-    Sites {
-        /// Which.
-        #[command(flatten)]
-        filter: SiteFilter,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-        /// Stop after so many.
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<u64>,
-    },
-    /// Private addresses of sites' terminals, as the DHCP servers' files have them
-    ///
-    /// The state says what is done with a terminal's packets: active, they are translated; waiting, its site has no
-    /// public address yet; outside, the lease is in no site; conflict, its site can't have the address; full, there are as
-    /// many terminals as may be.
-    Leases {
-        /// Which.
-        #[command(flatten)]
-        filter: LeaseFilter,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-        /// Stop after so many.
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<u64>,
-    },
-    /// DHCP of sites: lease files, relays and clients, with what has happened to them
-    ///
-    /// The guide of subscribers explains each counter.
-    Dhcp {
-        /// Print JSON, with what has not happened too.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Virtual routers: interfaces, routes, neighbours, limits, what went through
-    Routers {
-        /// Of which router.
-        #[command(flatten)]
-        filter: RouterFilter,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// The graph of nodes that packets pass, and the chains of routers with what their steps have counted
-    Graph {
-        /// Of which router.
-        #[command(flatten)]
-        filter: RouterFilter,
-        /// Print it for graphviz: `sluice show graph --dot | dot -Tsvg`.
-        #[arg(long, conflicts_with = "json")]
-        dot: bool,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Routes that are used: connected, static and learned ones, a line for each way
-    ///
-    /// With an address, the route that packets to it take: the longest match, with its next hops.
-    Routes {
-        /// Which.
-        #[command(flatten)]
-        filter: RouteFilter,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Neighbours: Ethernet addresses of the hosts on the links
-    Neighbours {
-        /// Which.
-        #[command(flatten)]
-        filter: NeighbourFilter,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Uplinks: which ones new flows take, and what their checks say
-    Uplinks {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Workers: core, load, packets a second
-    Cores {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Bridges: links, what passed, and what passed although not valid or not inspected
-    Bridges {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Rules of inspection that matched, the last ones
-    Alerts {
-        /// How many.
-        #[command(flatten)]
-        request: AlertRequest,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Applications: sessions of each, and how many are looked at for it
-    Applications {
-        /// Those without sessions, too: what there are names for.
-        #[arg(long)]
-        all: bool,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Inspection: rules in force and refused, what was looked at
-    Inspection {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Dropped packets by reason, and what each reason means
-    Drops {
-        /// Reasons that nothing was dropped for, too.
-        #[arg(long)]
-        all: bool,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
 }
 
 /// `sluice top`

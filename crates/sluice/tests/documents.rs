@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use sluice_config::api::Description;
+use sluice_config::api::operation::{self, Kind};
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, Problem, check, parse};
 use sluice_dpdk::eal::{Demand, HugepageFault};
@@ -388,6 +390,7 @@ fn links_of_documents_lead_to_files_and_headings() {
     for document in [
         "README.md",
         "CONTRIBUTING.md",
+        "docs/api.md",
         "docs/architecture.md",
         "docs/cards.md",
         "docs/cores.md",
@@ -461,4 +464,38 @@ fn makefile_targets_named_in_documents_exist() {
             );
         }
     }
+}
+
+#[test]
+fn api_document_lists_every_operation() {
+    let document = read("docs/api.md");
+    for operation in operation::ALL {
+        let Description {
+            kind, path, request, ..
+        } = operation;
+        let request = match (*request, *kind) {
+            ("Unfiltered", _) => "-".to_owned(),
+            (request, Kind::Pages) => format!("`{request}`, `Position`"),
+            (request, _) => format!("`{request}`"),
+        };
+        let answer = match kind {
+            Kind::Get | Kind::Post => "",
+            Kind::List | Kind::Pages => "list of ",
+            Kind::Stream => "stream of ",
+        };
+        let command = operation
+            .command
+            .map_or("-".to_owned(), |command| format!("`sluice show {command}`"));
+        let row = format!(
+            "| `{} {path}` | {} | {request} | {answer}`{}` | {command} |",
+            kind.method(),
+            operation.summary(),
+            operation.answer
+        );
+        assert_eq!(1, document.matches(&row).count(), "docs/api.md lacks {row}");
+    }
+    assert_eq!(
+        operation::ALL.len(),
+        document.matches("| `GET ").count() + document.matches("| `POST ").count()
+    );
 }

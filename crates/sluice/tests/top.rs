@@ -8,7 +8,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use sluice_command::top::snapshot::STAGES;
-use sluice_config::api::path;
+use sluice_config::api::operation;
 use sluice_engine::packet::counters::CycleStage;
 
 fn status() -> Value {
@@ -52,10 +52,10 @@ fn daemon() -> (tempfile::TempDir, std::path::PathBuf) {
         get(async move || Json(json!({ "items": [item(asked.fetch_add(1, Ordering::Relaxed))] })))
     };
     let router = Router::new()
-        .route(path::STATUS, get(async || Json(status())))
-        .route(path::CORES, list(core))
-        .route(path::INTERFACES, list(interface))
-        .route(path::DROPS, list(drops));
+        .route(operation::Status::PATH, get(async || Json(status())))
+        .route(operation::Cores::PATH, list(core))
+        .route(operation::Interfaces::PATH, list(interface))
+        .route(operation::Drops::PATH, list(drops));
     serving::serve(router)
 }
 

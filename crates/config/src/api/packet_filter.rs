@@ -3,10 +3,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args;
+use clap::builder::ArgPredicate;
 use serde::{Deserialize, Serialize};
 
+use super::column::{Column, Row, grouped, word};
 use crate::diagnosis::Complaint;
 use crate::schema::{Action, Matcher, Verdict};
 use crate::value::{Dscp, Ecn, IpProtocol, Mac, Mark};
@@ -16,7 +19,12 @@ use crate::value::{Dscp, Ecn, IpProtocol, Mac, Mark};
 #[serde(rename_all = "kebab-case", default)]
 pub struct FilterRequest {
     /// How many of the rules.
-    #[arg(long, default_value_t = 100, value_name = "NUMBER")]
+    #[arg(
+        long,
+        default_value_t = 100,
+        default_value_if("packet", ArgPredicate::IsPresent, "0"),
+        value_name = "NUMBER"
+    )]
     pub rules: u32,
     /// Which rule decides about the first packet of this flow: "tcp 10.0.0.1:1234 > 192.0.2.1:80" (the destination as
     /// translated), "icmp 10.0.0.1 > 192.0.2.1".
@@ -123,6 +131,52 @@ pub struct FilterRule {
     /// What it has counted.
     #[serde(flatten)]
     pub hits: Hits,
+}
+
+impl Hits {
+    /// When the last one came, for a person.
+    pub fn ago(&self) -> String {
+        match self.last {
+            None => "-".into(),
+            Some(seconds) if seconds < 1.0 => "now".into(),
+            Some(seconds) => {
+                let whole = Duration::from_secs(seconds as u64);
+                format!("{} ago", humantime::format_duration(whole))
+            }
+        }
+    }
+}
+
+impl FilterRule {
+    /// What it matches, for a person.
+    pub fn conditions(&self) -> String {
+        let keys: Vec<_> = self
+            .matches
+            .iter()
+            .map(|(key, value)| format!("{key} {value}"))
+            .collect();
+        let keys = if keys.is_empty() {
+            "everything".into()
+        } else {
+            keys.join(", ")
+        };
+        match self.inserted {
+            true => format!("{keys} (inserted)"),
+            false => keys,
+        }
+    }
+}
+
+impl Row for FilterRule {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::number("RULE", |row| row.number.to_string()),
+        Column::text("NAME", |row| row.name.clone()),
+        Column::text("ACTION", |row| word(&row.action)),
+        Column::number("PACKETS", |row| grouped(row.hits.packets)),
+        Column::number("BYTES", |row| grouped(row.hits.bytes)),
+        Column::number("LAST", |row| row.hits.ago()),
+        Column::text("MATCHES", Self::conditions),
+    ];
 }
 
 /// Rules that are to be inserted into the filter that runs.

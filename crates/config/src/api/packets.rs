@@ -33,6 +33,10 @@ pub struct TraceRequest {
     pub seconds: u32,
 }
 
+/// A pcapng stream.
+#[derive(Clone, Copy, Debug)]
+pub enum Pcapng {}
+
 /// A packet's way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::column::{Column, Row, age, grouped, or_dash};
 use super::{Counter, NetFilter};
 
 /// Which sites: those that match all that is given.
@@ -79,6 +80,37 @@ pub struct Site {
     pub flags: Vec<String>,
 }
 
+impl Site {
+    /// The outside address, or the pool that its terminals share.
+    fn outside(&self) -> Option<String> {
+        let address = self.public.map(|public| public.to_string());
+        address.or_else(|| Some(format!("pool {}", self.pool.as_ref()?)))
+    }
+
+    /// A lease without an end has no time to show, and is told from none at all.
+    fn expiry(&self) -> Option<String> {
+        match (self.public, self.expires) {
+            (Some(_), None) => Some("never".into()),
+            (_, expires) => expires.map(age),
+        }
+    }
+}
+
+impl Row for Site {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("SITE", |row| row.name.clone()),
+        Column::text("OUTSIDE", |row| or_dash(row.outside())),
+        Column::text("STATE", |row| or_dash(row.state.as_ref())),
+        Column::number("RENEWS", |row| or_dash(row.renews.map(age))),
+        Column::number("EXPIRES", |row| or_dash(row.expiry())),
+        Column::text("SERVER", |row| or_dash(row.server)),
+        Column::text("VIRTUAL MAC", |row| or_dash(row.mac.as_ref())),
+        Column::number("TERMINALS", |row| grouped(row.terminals.into())),
+        Column::text("INTERFACE", |row| row.interface.clone()),
+        Column::text("NOTES", |row| row.flags.join(" ")),
+    ];
+}
+
 /// Which private leases: those that match all that is given.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -138,6 +170,19 @@ pub struct Lease {
     /// `active`: its packets are translated; `waiting`: its site has no public address yet; `outside`: it is in no site that is
     /// known; `conflict`: its site can't have this address; `full`: there are as many terminals as may be.
     pub state: String,
+}
+
+impl Row for Lease {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("ADDRESS", |row| row.address.to_string()),
+        Column::text("MAC", |row| row.mac.clone()),
+        Column::text("SITE", |row| or_dash(row.site.as_ref())),
+        Column::text("STATE", |row| row.state.clone()),
+        Column::number("SINCE", |row| age(row.since)),
+        Column::number("EXPIRES", |row| row.expires.map_or_else(|| "never".into(), age)),
+        Column::text("HOST NAME", |row| or_dash(row.host_name.as_ref())),
+        Column::text("SOURCE", |row| row.source.clone()),
+    ];
 }
 
 /// How DHCP goes, that of terminals and that of sites' public addresses.
