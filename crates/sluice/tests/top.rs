@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use sluice_command::top::snapshot::STAGES;
+use sluice_command::top::snapshot::{COUNTERS, STAGES};
 use sluice_config::api::operation;
-use sluice_engine::packet::counters::CycleStage;
+use sluice_engine::packet::counters::{CycleStage, WorkerCounters};
 
 fn status() -> Value {
     json!({
@@ -152,4 +152,12 @@ fn top_stages_are_those_that_workers_count_for_packets() {
     counted.sort_unstable();
     shown.sort_unstable();
     assert_eq!(counted, shown);
+}
+
+#[test]
+fn top_reads_counters_by_the_names_that_workers_have() {
+    let names: Vec<_> = WorkerCounters::NAMED.iter().map(|counter| counter.name).collect();
+    for name in COUNTERS {
+        assert_eq!(1, names.iter().filter(|named| **named == name).count(), "{name}");
+    }
 }

@@ -7,9 +7,9 @@ use sluice_config::api::{
 };
 use sluice_config::config::Link;
 use sluice_dpdk::Port;
-use sluice_engine::packet::counters::{CycleStage, HandOffCause, InterfaceCounters};
+use sluice_engine::packet::counters::{CycleStage, HandOffCause, InterfaceCounters, WorkerCounters};
 use sluice_engine::packet::io::NO_PORT;
-use sluice_engine::packet::reason::{Own, Reason};
+use sluice_engine::packet::reason::Reason;
 use sluice_engine::snapshot;
 use sluice_engine::worker::request::{Reply, Request};
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
@@ -194,54 +194,23 @@ impl Serve for operation::ClearNeighbours {
     }
 }
 
+/// Times that somebody else was seen to use an own address: the control plane counts them, and the owner of what is not a flow
+/// has them in lists.
+const NEIGHBOUR_CONFLICTS: &str = "neighbour-conflicts";
+
 impl Serve for operation::Cores {
     async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
         let config = control.config();
         let plane = control.plane();
         let items = control.counters.iter().enumerate().map(|(worker, counters)| {
             let load = control.load(worker);
-            let dropped = |reason: Own| {
-                let interfaces = counters.interfaces.iter();
-                interfaces.map(|interface| interface.drops(reason.into())).sum()
+            let named = WorkerCounters::NAMED.iter();
+            let mut others: Vec<_> = named.map(|named| counter(named.name, (named.read)(counters))).collect();
+            let conflicts = match worker as u16 == plane.snapshot().owner {
+                true => plane.conflicts().count(),
+                false => 0,
             };
-            let mut others = vec![
-                counter("rounds", counters.heartbeat.get()),
-                counter("idle-rounds", counters.idle_rounds.get()),
-                counter("bursts", counters.bursts.get()),
-                counter("handed-over", counters.all_handed_over()),
-                counter("taken-over", counters.taken_over.get()),
-                counter("waiting", counters.waiting.get()),
-                counter("shed", dropped(Own::Shed)),
-                counter("handover-full", dropped(Own::HandoverFull)),
-                counter("ports-steered", counters.ports_steered.get()),
-                counter("misfits", counters.misfits.get()),
-                counter("sessions-created", counters.sessions_created.get()),
-                counter("sessions-ended", counters.sessions_ended.get()),
-                counter("session-packets", counters.session_packets.get()),
-                counter("shards-taken", counters.shards_taken.get()),
-                counter("shards-lent", counters.shards_lent.get()),
-                counter("assists-begun", counters.assists_begun.get()),
-                counter("assists-ended", counters.assists_ended.get()),
-                counter("assisted", counters.assisted.get()),
-                counter("assist-waiting", counters.assist_waiting.get()),
-                counter("slices-ended", counters.slices_ended.get()),
-                counter("sessions-revised", counters.sessions_revised.get()),
-                counter("sessions-rebound", counters.sessions_rebound.get()),
-                counter("sessions-withdrawn", counters.sessions_withdrawn.get()),
-                counter("checksums-completed", counters.checksums_completed.get()),
-                counter("path-mtus-lowered", counters.path_mtus_lowered.get()),
-                counter("announcements", counters.announcements.get()),
-                counter("answered-as-proxy", counters.proxied.get()),
-                counter("redirects", counters.redirects.get()),
-                counter(
-                    "neighbour-conflicts",
-                    match worker as u16 == plane.snapshot().owner {
-                        true => plane.conflicts().count(),
-                        false => 0,
-                    },
-                ),
-                counter("gre-keepalives-answered", counters.keepalives_answered.get()),
-            ];
+            others.push(counter(NEIGHBOUR_CONFLICTS, conflicts));
             others.extend(HandOffCause::ALL.iter().map(|&cause| {
                 counter(
                     &format!("handed-over-{}", cause.name()),
