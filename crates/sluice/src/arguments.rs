@@ -7,7 +7,8 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use sluice_daemon::bind::{DRIVERS, PciAddress};
 use sluice_daemon::config::api::{
-    CaptureDirection, MappingFilter, NeighbourFilter, NetFilter, RemoveRequest, SessionFilter, SetFilter, TraceRequest,
+    CaptureDirection, MappingFilter, NeighbourFilter, NetFilter, Operation, RemoveRequest, SessionFilter, SetFilter,
+    TraceRequest, operation,
 };
 use sluice_daemon::config::import::{Format, OwnAddress};
 use sluice_daemon::config::schema::SignatureDialect;
@@ -502,7 +503,8 @@ pub enum SetEdit {
         #[arg(long)]
         json: bool,
     },
-    /// Add elements to a set, or prolong their time
+    /// `sluice set add`
+    #[command(about = operation::AddToSet::DESCRIPTION.summary())]
     Add {
         /// The set, as `sluice set list` lists it.
         #[arg(value_name = "NAME")]
@@ -517,7 +519,8 @@ pub enum SetEdit {
         #[arg(long)]
         json: bool,
     },
-    /// Remove elements from a set
+    /// `sluice set remove`
+    #[command(about = operation::RemoveFromSet::DESCRIPTION.summary())]
     Remove {
         /// The set.
         #[arg(value_name = "NAME")]
@@ -529,7 +532,8 @@ pub enum SetEdit {
         #[arg(long)]
         json: bool,
     },
-    /// Remove all elements from a set
+    /// `sluice set flush`
+    #[command(about = operation::FlushSet::DESCRIPTION.summary())]
     Flush {
         /// The set.
         #[arg(value_name = "NAME")]
@@ -543,7 +547,8 @@ pub enum SetEdit {
 /// `sluice clear`
 #[derive(Debug, Subcommand)]
 pub enum Clear {
-    /// Remove sessions that match all filters given; their hosts must connect anew
+    /// `sluice clear sessions`
+    #[command(about = operation::ClearSessions::DESCRIPTION.summary())]
     Sessions {
         /// Which.
         #[command(flatten)]
@@ -552,7 +557,8 @@ pub enum Clear {
         #[arg(long)]
         all: bool,
     },
-    /// Remove mappings that match all filters given, with their sessions; their hosts get others
+    /// `sluice clear mappings`
+    #[command(about = operation::ClearMappings::DESCRIPTION.summary())]
     Mappings {
         /// Which.
         #[command(flatten)]
@@ -561,7 +567,8 @@ pub enum Clear {
         #[arg(long)]
         all: bool,
     },
-    /// Forget neighbours that match all filters given; they are asked for again
+    /// `sluice clear neighbours`
+    #[command(about = operation::ClearNeighbours::DESCRIPTION.summary())]
     Neighbours {
         /// Which.
         #[command(flatten)]
