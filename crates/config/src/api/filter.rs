@@ -189,7 +189,7 @@ pub struct SessionFilter {
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The inside host: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, [2001:db8::1]:5000, :5000.
+    /// The inside host: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, `[2001:db8::1]:5000`, :5000.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<EndpointFilter>,
