@@ -171,7 +171,7 @@ def test_rfc7422_port_of_a_deterministic_pool_is_the_one_that_is_computed(topolo
 
 def test_apply_under_traffic_loses_nothing(topology, gateway):
     original = gateway.document
-    ping = topology.alice.spawn("ping", "-n", "-i", "0.02", "-c", "150", "-W", "5", topology.server.address)
+    ping = topology.alice.spawn("ping", "-n", "-i", "0.02", "-c", "150", "-w", "15", topology.server.address)
     ping.wait_for_line("icmp_seq=5 ")
     for number in range(5):
         route = {"to": f"192.0.2.{16 * number}/28", "action": "blackhole"}
@@ -196,7 +196,7 @@ def _leases(gateway, address):
 def test_apply_of_other_pools_under_traffic_keeps_what_stays_and_ends_the_rest(topology, gateway, conversation):
     asking, answering = conversation
     original = gateway.document
-    ping = topology.alice.spawn("ping", "-n", "-i", "0.02", "-c", "150", "-W", "5", topology.server.address)
+    ping = topology.alice.spawn("ping", "-n", "-i", "0.02", "-c", "150", "-w", "15", topology.server.address)
     ping.wait_for_line("icmp_seq=5 ")
     # All sessions of a host share its public address (RFC 4787, REQ-2).
     (public,) = _leases(gateway, topology.alice.address)

@@ -81,7 +81,7 @@ def test_errors_and_fragments_reach_their_session_from_either_worker(topology, g
     for host in (topology.alice, topology.bob):
         # The identifier and with it the shard differ from one to the next.
         for _ in range(4):
-            output = host.run("ping", "-c2", "-i0.2", "-W2", "-s", "3000", topology.server.address)
+            output = host.run("ping", "-c2", "-i0.2", "-w9", "-s", "3000", topology.server.address)
             assert "2 received" in output, str({k: v for k, v in gateway.drops().items() if v})
         output = host.run("traceroute", "-n", "-q1", "-w2", "-m1", topology.server.address)
         assert "192.168." in output

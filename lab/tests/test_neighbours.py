@@ -85,7 +85,7 @@ def test_neighbour_in_use_is_asked_again_before_it_ages_out(topology, gateway):
     """RFC 4861, section 7.3.3: what a host in use answered counts for at most 1.5 times 2 s, then it is asked."""
     with Wire(topology.bob) as wire:
         gateway.command("clear", "neighbours", "--address", topology.bob.address)
-        ping = topology.alice.spawn("ping", "-n", "-i", "0.2", "-c", "40", "-W", "5", topology.bob.address)
+        ping = topology.alice.spawn("ping", "-n", "-i", "0.2", "-c", "40", "-w", "25", topology.bob.address)
         for _ in range(2):
             wire.expect(lambda frame: ARP in frame and frame[ARP].op == 1 and frame[ARP].pdst == topology.bob.address, 15)
         assert 0 == ping.wait(30)

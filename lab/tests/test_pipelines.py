@@ -76,7 +76,7 @@ def test_errors_fragments_and_the_gateway_itself_work_through_a_pipeline(topolog
     del services
     for host in (topology.alice, topology.bob):
         for _ in range(3):
-            output = host.run("ping", "-c2", "-i0.2", "-W2", "-s", "3000", topology.server.address)
+            output = host.run("ping", "-c2", "-i0.2", "-w9", "-s", "3000", topology.server.address)
             assert "2 received" in output, str({k: v for k, v in gateway.drops().items() if v})
         output = host.run("traceroute", "-n", "-q1", "-w2", "-m1", topology.server.address)
         assert "192.168." in output

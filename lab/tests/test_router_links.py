@@ -97,7 +97,7 @@ def test_network_behind_links_that_are_down_is_unreachable_and_own_addresses_ans
 
 def test_link_that_flaps_costs_nobody_else_a_packet(topology, gateway):
     waiting.until(lambda: reaches(topology.alice, topology.bob.address), "bob")
-    ping = topology.alice.spawn("ping", "-n", "-i0.01", "-c300", "-W2", topology.bob.address)
+    ping = topology.alice.spawn("ping", "-n", "-i0.01", "-c300", "-w20", topology.bob.address)
     for _ in range(6):
         topology.cut("east")
         waiting.until(lambda: ways(gateway, "192.0.2.0/25") == ["west"], "one way")

@@ -204,9 +204,9 @@ def test_linux_is_the_other_end_of_a_vxlan(topology, gateways, host, family):
         linux.run("ip", "-6", "route", "add", "2001:db8:1::/48", "via", "2001:db8:77::1")
         full = str(1500 - (50 if family == 4 else 70) - 28)
         for words in [["10.77.0.2"], ["2001:db8:77::2"], ["-M", "do", "-s", full, "10.77.0.2"]]:
-            assert "3 received" in host.run("ping", "-c3", "-i0.2", "-W3", *words), words
+            assert "3 received" in host.run("ping", "-c3", "-i0.2", "-w9", *words), words
         for target in ["10.1.1.2", "10.77.0.1", "2001:db8:1:1::2", "2001:db8:77::1"]:
-            assert "3 received" in linux.run("ping", "-c3", "-i0.2", "-W3", target), target
+            assert "3 received" in linux.run("ping", "-c3", "-i0.2", "-w9", target), target
         # What is of another network is nobody's.
         before = gateway.drops().get("unknown-tunnel", 0)
         linux.run("ip", "link", "add", "stranger", "type", "vxlan", "id", "999", "dstport", "8472",

@@ -5,14 +5,16 @@
 //! moves ownership at the end of the burst ([`packet::io`]).
 #![forbid(unsafe_code)]
 
+// The table of nodes first: the lists follow from it.
+#[macro_use]
+pub mod nodes;
+
 pub mod packet;
 pub mod session;
 
 pub mod snapshot;
 
 pub mod features;
-
-pub mod nodes;
 
 pub mod worker;
 

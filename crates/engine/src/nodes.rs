@@ -1,9 +1,51 @@
 //! The nodes: one file each. A node takes the slots of its list and puts each on the list of its next.
 
+/// The nodes, in the order in which a round of a burst runs them: `KIND FILE: LIST;`.
+///
+/// A node is a file of this folder with its declaration [`declaration::Node`] as `NODE` and a function of its name; `list`
+/// gives it one list of packets, `by_family` one of each family, and runs it for each. Of an `inline` node others do the part
+/// on the way. A node that is new is its file and its line here.
+macro_rules! node_table {
+    ($receiver:ident) => {
+        $receiver! {
+            inline receive: NoList;
+            inline hand_off: NoList;
+            inline admit: NoList;
+            inline parse: NoList;
+            list chain: BufferIndices;
+            list bridge: BufferIndices;
+            list virtual_reassembly: BufferIndices;
+            by_family session_lookup: ByFamily<BufferIndices>;
+            by_family revalidate: ByFamily<BufferIndices>;
+            by_family slow_path: ByFamily<BufferIndices>;
+            by_family inspect: ByFamily<SessionPackets>;
+            by_family identify: ByFamily<SessionPackets>;
+            list ip4_fast_forward: FastForwardList;
+            by_family forward: ByFamily<BufferIndices>;
+            list local_delivery: BufferIndices;
+            list host: BufferIndices;
+            list punt: BufferIndices;
+            list neighbour_discovery: BufferIndices;
+            list subscriber: BufferIndices;
+            list neighbour_resolution: UnresolvedPackets;
+            list icmp_error: IcmpErrors;
+            inline fragmentation: NoList;
+            inline output: NoList;
+            list inter_router_link: BufferIndices;
+            list encapsulate: BufferIndices;
+            list decapsulate: BufferIndices;
+            inline transmit: NoList;
+            #[cfg(test)] list test_node: BufferIndices;
+        }
+    };
+}
+
 pub mod admit;
 pub mod bridge;
 pub mod chain;
 pub mod decapsulate;
+pub mod declaration;
+pub mod dispatch;
 pub mod encapsulate;
 pub mod forward;
 pub mod fragmentation;
@@ -15,25 +57,35 @@ pub mod inspect;
 pub mod inter_router_link;
 pub mod ip4_fast_forward;
 pub mod local_delivery;
-pub mod neighbour;
+pub mod neighbour_discovery;
+pub mod neighbour_resolution;
 pub mod output;
 pub mod parse;
 pub mod punt;
+pub mod receive;
 pub mod revalidate;
 pub mod session_lookup;
 pub mod slow_path;
 pub mod subscriber;
+#[cfg(test)]
+pub mod test_node;
+pub mod transmit;
 pub mod virtual_reassembly;
+
+pub use dispatch::{HAS_LIST, NODES, run_nodes};
 
 use sluice_wire::Packet;
 use sluice_wire::ipv4::Ipv4;
 use sluice_wire::ipv6;
 use sluice_wire::layers::Layers;
 
-use crate::packet::batch::{AdjacencyIndex, EntryPoint, HandOffNote, Lists, Meta};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::Meta;
+use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::BufferIndex;
+use crate::packet::lists::Lists;
 use crate::session::family::Family;
-use output::Exit;
+use output::OutputResult;
 
 /// Count an IPv4 packet's TTL, an IPv6 packet's hop limit, down by one.
 #[inline(always)]
@@ -55,13 +107,13 @@ pub fn dont_fragment(frame: &[u8], layers: &Layers) -> bool {
 
 /// Put a packet where output decided.
 #[inline(always)]
-pub fn leave(slot: BufferIndex, out: Exit, meta: &mut Meta, hop: AdjacencyIndex, lists: &mut Lists) {
+pub fn leave(slot: BufferIndex, out: OutputResult, meta: &mut Meta, hop: AdjacencyIndex, lists: &mut Lists) {
     meta.egress = hop.interface() as u16;
     match out {
-        Exit::Transmit(port) => lists.send(port, slot),
-        Exit::HandOver(worker, interface) => {
+        OutputResult::Transmit(port) => lists.send(port, slot),
+        OutputResult::HandOver(worker, interface) => {
             lists.hand_over(slot, worker, HandOffNote::new(EntryPoint::Finished(interface), meta))
         }
-        Exit::Drop(reason) => lists.drop_packet(slot, reason),
+        OutputResult::Drop(reason) => lists.drop_packet(slot, reason),
     }
 }

@@ -1,7 +1,13 @@
 //! Buffers, what is known of a packet, and how packets leave a burst.
 
+pub mod adjacency;
 pub mod batch;
+pub mod copies;
 pub mod counters;
+pub mod hand_off;
+pub mod icmp_error;
 pub mod io;
+pub mod lists;
 pub mod reason;
+pub mod task;
 pub mod time;

@@ -14,20 +14,16 @@ use crate::features::inspection::{FragmentNote, Inspector};
 use crate::features::pending_syns::PendingSyns;
 use crate::features::pool_migration::PoolMigration;
 use crate::features::punt::{PuntQueue, PuntReceiver};
-use crate::features::virtual_reassembly::Ready;
-use crate::nodes::session_lookup::{Lookups, session_lookup};
-use crate::nodes::{
-    admit, bridge, forward, hand_off, icmp_error, identify, inspect, inter_router_link, ip4_fast_forward,
-    local_delivery, neighbour, parse, revalidate, slow_path, subscriber, virtual_reassembly,
-};
-use crate::nodes::{host as sending, punt};
-use crate::packet::batch::{Batch, Lists, Meta, put};
+use crate::nodes::dispatch::{NodeTools, Observer};
+use crate::nodes::session_lookup::LookupScratch;
+use crate::nodes::{admit, chain, hand_off, inter_router_link, parse, run_nodes, subscriber};
+use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::counters::{CycleStage, WorkerCounters};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, Handover, NoteWords, Packets, PortIndex, WorkerIndex};
+use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
 use crate::packet::time::Now;
 use crate::session::events::EventQueue;
-use crate::session::family::{V4, V6};
 use crate::session::records::RecordQueue;
 use crate::session::shard::Shard;
 use crate::snapshot::forwarding::ForwardingState;
@@ -37,6 +33,7 @@ use crate::snapshot::{Snapshot, StartParameters};
 use crate::worker::capture::Tap;
 use crate::worker::request::RequestServer;
 use crate::worker::trace::Tracer;
+use crate::worker::watch::Watch;
 
 use arrivals::Runs;
 use assisting::Assisting;
@@ -46,7 +43,6 @@ use shard_moves::Moving;
 mod arrivals;
 mod assisting;
 pub mod capture;
-mod chained;
 mod dispose;
 mod free_capacity;
 mod host;
@@ -62,6 +58,7 @@ mod schedule;
 mod shard_moves;
 mod tasks;
 pub mod trace;
+mod watch;
 
 pub use shard_moves::MAX_HELD;
 
@@ -178,8 +175,7 @@ struct State<'m> {
     records: RecordQueue,
     punts: PuntQueue,
     subscribers: PuntQueue,
-    look4: Box<Lookups<V4>>,
-    look6: Box<Lookups<V6>>,
+    lookups: LookupScratch,
     recognition: Identification,
     inspecting: Option<Box<Inspector>>,
 }
@@ -253,8 +249,7 @@ impl<'m> Worker<'m> {
                 records: parts.records,
                 punts: parts.punts,
                 subscribers: parts.subscribers,
-                look4: Box::default(),
-                look6: Box::default(),
+                lookups: LookupScratch::default(),
                 recognition: parts.recognition,
                 inspecting: parts.inspecting,
             },
@@ -495,45 +490,35 @@ impl<'m> Worker<'m> {
                     tap.received(&batch, slots.clone(), now);
                 }
             }
-            chained::divert(&batch, lists, &ctx, &self.runs);
+            chain::divert_fresh(&batch, lists, &ctx, arrivals::slots_of(&self.runs));
             if !ctx.role.sessions.is_empty() {
                 hand_off::both(&batch, lists, &ctx);
             }
-            let mut tracer = self.tracer.as_deref_mut();
-            if let Some(tracer) = &mut tracer {
-                // What waited, or another worker handed over, was parsed before.
-                let begin = if self.runs.is_empty() { "arrive" } else { "parse" };
-                tracer.begin(begin, &batch, lists, now);
-            }
-            chained::walk(&mut batch, lists, &mut ctx, &mut tracer);
             let parsed = (self.cycles)();
             state.counters.cycles[CycleStage::Parse as usize].add(parsed.wrapping_sub(mark));
-            let mut mark = parsed;
+            let mut watch = Watch::new(self.tracer.as_deref_mut(), self.tap.as_deref_mut());
+            if let Some(watch) = &mut watch {
+                // What waited, or another worker handed over, was parsed before.
+                let begin = if self.runs.is_empty() { "arrive" } else { "parse" };
+                watch.begin(begin, &batch, lists, now);
+            }
+            let mut tools = NodeTools {
+                lookups: &mut state.lookups,
+                inspector: state.inspecting.as_deref_mut(),
+                ready: &mut |waiting| dispose::ready(&mut self.resumed, waiting),
+                observer: watch.as_mut().map(|watch| watch as &mut dyn Observer),
+                cycles: self.cycles,
+                mark: parsed,
+            };
             for _ in 0..ROUNDS {
                 if lists.is_done() {
                     break;
                 }
-                let mut ready = |waiting| dispose::ready(&mut self.resumed, waiting);
-                mark = nodes(
-                    &mut batch,
-                    lists,
-                    &mut ctx,
-                    &mut state.look4,
-                    &mut state.look6,
-                    state.inspecting.as_deref_mut(),
-                    &mut ready,
-                    self.cycles,
-                    mark,
-                    &mut tracer,
-                );
-                links::links(&mut batch, lists, &mut ctx, &mut self.tap, &mut tracer, now);
+                run_nodes(&mut batch, lists, &mut ctx, &mut tools);
             }
             lists.drop_remaining(Own::Loop);
-            if let Some(tracer) = tracer {
-                tracer.end(&batch, lists);
-            }
-            if let Some(tap) = &mut self.tap {
-                tap.leaving(&batch, lists, 0, now);
+            if let Some(watch) = &mut watch {
+                watch.end(&batch, lists, now);
             }
         }
         let end = (self.cycles)();
@@ -555,132 +540,6 @@ impl<'m> Worker<'m> {
             .wrapping_sub(start);
         count
     }
-}
-
-/// Every node with work, once. Returns the cycle at its end.
-#[inline(always)]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the burst's whole state, split for the borrow checker"
-)]
-fn nodes(
-    batch: &mut Batch<'_, '_>,
-    lists: &mut Lists,
-    ctx: &mut NodeContext<'_, '_>,
-    look4: &mut Lookups<V4>,
-    look6: &mut Lookups<V6>,
-    inspecting: Option<&mut Inspector>,
-    ready: &mut Ready<'_>,
-    cycles: fn() -> u64,
-    start: u64,
-    tracer: &mut Option<&mut Tracer>,
-) -> u64 {
-    let mut after = |node, lists: &Lists| {
-        if let Some(tracer) = tracer {
-            tracer.after(node, lists);
-        }
-    };
-    let snapshot = ctx.snapshot;
-    let mut mark = start;
-    if !lists.bridge.is_empty() {
-        bridge::relabel(batch, lists, ctx);
-        after("bridge", lists);
-    }
-    if !lists.fragments.is_empty() {
-        virtual_reassembly::virtual_reassembly(batch, lists, ctx, ready);
-        after("virtual-reassembly", lists);
-    }
-    if !lists.lookup4.is_empty() {
-        session_lookup(batch, lists, ctx, &snapshot.nat4, look4);
-        after("session-lookup", lists);
-    }
-    if !lists.lookup6.is_empty() {
-        session_lookup(batch, lists, ctx, &snapshot.nat6, look6);
-        after("session-lookup", lists);
-    }
-    if !lists.revise4.is_empty() {
-        revalidate::revalidate::<V4>(batch, lists, ctx);
-        after("revalidate", lists);
-    }
-    if !lists.revise6.is_empty() {
-        revalidate::revalidate::<V6>(batch, lists, ctx);
-        after("revalidate", lists);
-    }
-    if !lists.decide4.is_empty() {
-        slow_path::slow_path::<V4>(batch, lists, ctx);
-        after("slow-path", lists);
-    }
-    if !lists.decide6.is_empty() {
-        slow_path::slow_path::<V6>(batch, lists, ctx);
-        after("slow-path", lists);
-    }
-    let mut now = cycles();
-    // Who has no sessions, or leaves them for later, only finds out who has.
-    let finds = !ctx.role.sessions.is_empty() && (ctx.defers || ctx.start.assist.is_none());
-    let stage = if finds { CycleStage::Parse } else { CycleStage::Session };
-    ctx.counters.cycles[stage as usize].add(now.wrapping_sub(mark));
-    if !lists.inspect4.is_empty() || !lists.inspect6.is_empty() {
-        if let Some(work) = inspecting {
-            inspect::inspect::<V4>(batch, lists, ctx, work);
-            inspect::inspect::<V6>(batch, lists, ctx, work);
-            after("inspect", lists);
-        }
-        let end = cycles();
-        ctx.counters.cycles[CycleStage::Inspect as usize].add(end.wrapping_sub(now));
-        now = end;
-    }
-    if !lists.recognise4.is_empty() || !lists.recognise6.is_empty() {
-        identify::identify::<V4>(batch, lists, ctx);
-        identify::identify::<V6>(batch, lists, ctx);
-        after("identify", lists);
-        let end = cycles();
-        ctx.counters.cycles[CycleStage::Inspect as usize].add(end.wrapping_sub(now));
-        now = end;
-    }
-    mark = now;
-    if !lists.transit.is_empty() {
-        ip4_fast_forward::ip4_fast_forward(batch, lists, ctx);
-        after("ip4-fast-forward", lists);
-    }
-    if !lists.forward4.is_empty() {
-        forward::forward::<V4>(batch, lists, ctx);
-        after("forward", lists);
-    }
-    if !lists.forward6.is_empty() {
-        forward::forward::<V6>(batch, lists, ctx);
-        after("forward", lists);
-    }
-    if !lists.gateway.is_empty() {
-        local_delivery::local_delivery(batch, lists, ctx);
-        after("local-delivery", lists);
-    }
-    if !lists.host.is_empty() {
-        sending::host(batch, lists, ctx);
-        after("host", lists);
-    }
-    if !lists.punt.is_empty() {
-        punt::punt(batch, lists, ctx);
-        after("punt", lists);
-    }
-    if !lists.neighbour.is_empty() {
-        neighbour::discover(batch, lists, ctx);
-        after("discover", lists);
-    }
-    if !lists.subscriber.is_empty() {
-        subscriber::subscriber(batch, lists, ctx);
-        after("subscriber", lists);
-    }
-    if !lists.unresolved.is_empty() {
-        neighbour::wait(batch, lists, ctx);
-        after("wait", lists);
-    }
-    if !lists.complain.is_empty() {
-        icmp_error::icmp_error(batch, lists, ctx);
-        after("icmp-error", lists);
-    }
-    let now = cycles();
-    ctx.counters.cycles[CycleStage::Forward as usize].add(now.wrapping_sub(mark));
-    now
 }
 
 impl State<'_> {

@@ -4,8 +4,9 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route, v4};
+use sluice_engine::packet::copies;
 use sluice_engine::packet::io::NO_PORT;
-use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, MOST_COPIES, NamedPolicers, PolicerRate};
+use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, NamedPolicers, PolicerRate};
 use sluice_engine::snapshot::{Interface, Router, Snapshot};
 use sluice_filter::{Counters, Field, Filters, Kind, Rule, RuleList, Settings, Verdict};
 use sluice_route::{Address, Via};
@@ -325,12 +326,12 @@ fn mirror_without_room_or_buffers_loses_copies_alone() {
     rig.round();
     let sent = rig.sent();
     let copies = sent.iter().filter(|sent| sent.frame == frame).count();
-    assert_eq!((MOST_COPIES, 60), (copies, sent.len() - copies));
+    assert_eq!((copies::MAX, 60), (copies, sent.len() - copies));
     let lost = |rig: &Rig| rig.plane.counters()[0].copies_lost.get();
-    assert_eq!(60 - MOST_COPIES as u64, lost(&rig));
+    assert_eq!(60 - copies::MAX as u64, lost(&rig));
     rig.wires[0].limit_allocate(0);
     assert_eq!(1, rig.send(INSIDE, &frame).len());
-    assert_eq!(61 - MOST_COPIES as u64, lost(&rig));
+    assert_eq!(61 - copies::MAX as u64, lost(&rig));
     assert_eq!(Vec::<(&str, u64)>::new(), rig.all_drops());
 }
 

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use crate::rig::{
     self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig, plain, route, v4,
 };
-use sluice_engine::control::graph::{EDGES, Leave, NODES, Node, live, node};
+use sluice_engine::control::graph::{edges, live, node};
 use sluice_engine::features::punt::ROUTED;
+use sluice_engine::nodes::declaration::Node;
+use sluice_engine::nodes::{HAS_LIST, NODES};
 use sluice_engine::packet::io::NO_PORT;
+use sluice_engine::packet::lists::Leave;
 use sluice_engine::packet::reason::Reason;
 use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText};
 use sluice_engine::snapshot::sites::{SiteKey, SiteSettings};
@@ -30,17 +33,11 @@ use sluice_wire::vlan::Tag;
 
 type Hop = (&'static str, &'static str);
 
-/// The node that a tracer calls so.
-fn traced(name: &str) -> Option<&'static Node> {
-    NODES
-        .iter()
-        .find(|node| node.traced.contains(&name) || node.name == name)
-}
-
 /// Whether a node does its part as another one's.
 fn is_inner(from: &str, node: &Node) -> bool {
     // A bridge has packets on a list of its own only where their tags change.
-    node.traced.is_empty()
+    let place = NODES.iter().position(|one| one.name == node.name).unwrap();
+    !HAS_LIST[place] && node.name != "parse"
         || node.name == "bridge"
         || matches!(from, "inter-router-link" | "decapsulate") && node.name == "parse"
 }
@@ -58,10 +55,10 @@ fn is_known(from: &'static Node, exit: &str, seen: &mut BTreeSet<Hop>) -> bool {
             seen.extend(path.iter().copied());
             known = true;
         }
-        for edge in EDGES.iter().filter(|edge| edge.from == at.name) {
+        for edge in edges().filter(|edge| edge.from == at.name) {
             let next = node(edge.to).unwrap();
             let path: Vec<Hop> = path.iter().copied().chain([(edge.from, edge.to)]).collect();
-            if next.name == exit || next.traced.contains(&exit) {
+            if next.name == exit {
                 seen.extend(path);
                 known = true;
             } else if path.len() < 4 && is_inner(from.name, next) {
@@ -227,7 +224,7 @@ fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Ri
         for way in tracer.traces() {
             let mut before = None;
             for step in &way.steps {
-                let is_known = match traced(step.node) {
+                let is_known = match node(step.node) {
                     // What waited, or came from elsewhere, may begin anywhere.
                     None => step.node == "arrive" && before.is_none(),
                     Some(node) => is_known(node, step.exit, seen),
@@ -237,9 +234,7 @@ fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Ri
                     "{name}: {} -> {} is not in the table: {way:?}",
                     step.node, step.exit
                 );
-                let follows = before.is_none_or(|before| {
-                    traced(before).map(|node| node.name) == traced(step.node).map(|node| node.name)
-                });
+                let follows = before.is_none_or(|before| before == step.node);
                 assert!(follows, "{name}: {way:?}");
                 before = Some(step.exit);
             }
@@ -317,16 +312,16 @@ fn one_site() -> SiteSettings {
 const UNSEEN: &[Hop] = &[
     ("receive", "parse"),
     ("receive", "admit"),
-    ("admit", "parse"),
     ("receive", "hand-off"),
+    ("admit", "parse"),
     ("chain", "transmit"),
     ("session-lookup", "identify"),
     ("session-lookup", "session-lookup"),
     ("identify", "session-lookup"),
     ("subscriber", "transmit"),
     ("subscriber", "forward"),
-    ("neighbour", "session-lookup"),
-    ("neighbour", "virtual-reassembly"),
+    ("neighbour-resolution", "session-lookup"),
+    ("neighbour-resolution", "virtual-reassembly"),
     ("icmp-error", "session-lookup"),
 ];
 
@@ -496,8 +491,7 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         ..plan(false)
     };
     watch("bridge of a VLAN", switch, &mut seen);
-    let unseen: Vec<Hop> = EDGES
-        .iter()
+    let unseen: Vec<Hop> = edges()
         .map(|edge| (edge.from, edge.to))
         .filter(|edge| !seen.contains(edge))
         .collect();

@@ -10,7 +10,8 @@ use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, Problem, check, parse};
 use sluice_dpdk::eal::{Demand, HugepageFault};
 use sluice_dpdk::pci::{CardFault, Mode, Process};
-use sluice_engine::control::graph::{EDGES, Edge, NODES};
+use sluice_engine::control::graph::{Edge, edges};
+use sluice_engine::nodes::NODES;
 use sluice_engine::packet::counters::{CycleStage, HandOffCause, WorkerCounters};
 
 fn root() -> PathBuf {
@@ -117,7 +118,10 @@ fn architecture_picture_of_nodes_is_what_the_folder_holds() {
             .expect("a plain name")
             .replace('_', "-")
     });
-    assert_eq!(real.collect::<BTreeSet<_>>(), drawn);
+    // What nodes have in common, the ends, and a node that only tests have.
+    let others = ["declaration", "dispatch", "receive", "transmit", "test-node"];
+    let real: BTreeSet<_> = real.filter(|file| !others.contains(&file.as_str())).collect();
+    assert_eq!(real, drawn);
 }
 
 #[test]
@@ -130,8 +134,8 @@ fn architecture_picture_of_nodes_has_the_ways_of_the_engines_table() {
         Some((name(from), name(to), why.trim().to_owned()))
     };
     let drawn: BTreeSet<_> = picture.lines().filter_map(arrow).collect();
-    let edge = |edge: &Edge| (edge.from.to_owned(), edge.to.to_owned(), edge.why.to_owned());
-    let real: BTreeSet<_> = EDGES.iter().map(edge).collect();
+    let edge = |edge: Edge| (edge.from.to_owned(), edge.to.to_owned(), edge.why.to_owned());
+    let real: BTreeSet<_> = edges().map(edge).collect();
     let lines = |set: BTreeSet<&(String, String, String)>| format!("{set:#?}");
     assert!(
         real == drawn,

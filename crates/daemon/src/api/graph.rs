@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use sluice_config::api::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, RouterFilter, operation};
-use sluice_engine::control::graph::{Edge, NODES, live};
+use sluice_engine::control::graph::{Edge, live};
+use sluice_engine::nodes::NODES;
 use sluice_engine::snapshot::chains::{Chains, ListedStep};
 
 use super::sessions::router;
@@ -22,7 +23,7 @@ impl Serve for operation::Graph {
             help: node.help.into(),
             leaves: node.leaves.iter().map(|leave| leave.name().into()).collect(),
         });
-        let edge = |edge: &&Edge| GraphEdge {
+        let edge = |edge: &Edge| GraphEdge {
             from: edge.from.into(),
             to: edge.to.into(),
             why: edge.why.into(),

@@ -27,7 +27,7 @@ use crate::features::inspection::rule_updates::{self, RuleUpdateError, RuleUpdat
 use crate::features::inspection::{AlertQueue, Inspector, Load, ParkedPackets, Reassembly};
 use crate::features::punt::{self, PuntQueue};
 use crate::features::virtual_reassembly::VirtualReassembly;
-use crate::packet::batch::AdjacencyIndex;
+use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{Handover, PortIndex, WorkerIndex};
 use crate::packet::time::Now;

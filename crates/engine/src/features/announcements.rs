@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustc_hash::FxHasher;
 use sluice_route::Address;
 
-use crate::nodes::neighbour::stands_in_for;
+use crate::nodes::neighbour_discovery::stands_in_for;
+use crate::packet::task::AddressPosition;
 use crate::snapshot::{Interface, Snapshot};
 
 /// How often each address is announced, and nanoseconds between (RFC 5227: `ANNOUNCE_NUM`, `ANNOUNCE_INTERVAL`).
@@ -19,13 +20,6 @@ const STEP: (usize, usize, u64) = (64, 4, 1_000_000);
 
 /// Networks that are searched for addresses of translation: of no more than 65,536 addresses.
 const SEARCHED: u8 = 16;
-
-/// An address of an interface: in the network of which of its addresses, and which there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AddressPosition {
-    network: u16,
-    offset: u32,
-}
 
 impl AddressPosition {
     /// The address; none where it is none to be announced.

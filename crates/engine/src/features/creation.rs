@@ -21,8 +21,11 @@ use crate::features::context::NodeContext;
 use crate::features::inspection::{InspectState, InspectionPolicy};
 use crate::nodes::bridge;
 use crate::nodes::slow_path::FlowTranslation;
-use crate::packet::batch::{AdjacencyIndex, Batch, IcmpError, Lists, Meta, put};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Batch, Meta, put};
+use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
 use crate::session::bound_interfaces::BoundInterfaces;
 use crate::session::family::{Family, Session, SessionParts};
@@ -389,8 +392,8 @@ impl<F: Family> NewSessions<F> {
                     bridge::fail(opening.slot, reason, batch, lists, ctx);
                 }
                 State::Refused(refusal) => lists.reject(opening.slot, refusal),
-                State::Stale => put(lists.slow_path::<F>(), opening.slot),
-                _ => put(lists.lookups::<F>(), opening.slot),
+                State::Stale => put(lists.slow_path.of::<F>(), opening.slot),
+                _ => put(lists.session_lookup.of::<F>(), opening.slot),
             }
         }
     }

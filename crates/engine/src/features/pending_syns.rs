@@ -12,25 +12,15 @@ use std::collections::VecDeque;
 use sluice_table::flow::FlowTable;
 
 use crate::features::context::{NodeContext, WaitingPacket};
-use crate::packet::batch::{Batch, IcmpError, Lists};
+use crate::packet::batch::Batch;
+use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::BufferIndex;
+use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
+use crate::packet::task::UnsolicitedSyn;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Nat;
 use sluice_wire::layers::Class;
-
-/// A SYN that is to wait.
-#[derive(Clone, Copy, Debug)]
-pub struct UnsolicitedSyn {
-    /// Its slot.
-    pub slot: BufferIndex,
-    /// Hash of its key.
-    pub hash: u64,
-    /// Nanosecond of its answer.
-    pub due: u64,
-    /// Why it is not let in.
-    pub reason: Reason,
-}
 
 #[derive(Debug)]
 struct Entry {

@@ -7,7 +7,9 @@ use sluice_wire::layers::{Flags, Layers};
 use sluice_wire::{Packet, Window, icmp, icmpv6, ndp};
 
 use crate::features::context::NodeContext;
-use crate::packet::batch::{AdjacencyIndex, Lists, Meta};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::Meta;
+use crate::packet::lists::Lists;
 use crate::session::family::Family;
 use crate::snapshot::Interface;
 use crate::snapshot::tunnels::addresses;

@@ -1,7 +1,5 @@
 //! admit: what routers may have of what came from a port, before anything is spent on it: their rates, and while more comes
 //! than the worker can deal with, their shares. Port and tags alone say whose a packet is.
-//!
-//! Exits: parse (all that is not refused), drop (above the router's rate, or its share).
 
 use std::ops::Range;
 
@@ -10,12 +8,24 @@ use sluice_wire::Packet;
 use sluice_wire::vlan::{Tag, is_tag};
 
 use crate::features::context::NodeContext;
-use crate::packet::batch::{Batch, Lists, Meta, put};
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::snapshot::Snapshot;
 use crate::snapshot::shares::deficit::Demand;
 use crate::snapshot::shares::{RouterEntry, Shares, SideState};
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "admit",
+    help: "limits routers to their share of a receive queue",
+    stage: None,
+    leaves: &[Leave::Drop],
+    exits: &[Exit::new("parse", "within its share", needs::SHARED)],
+};
 
 /// Packets that a router may have saved up of its share.
 const SAVED: u64 = 2 * BURST_SIZE as u64;

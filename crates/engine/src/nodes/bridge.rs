@@ -1,7 +1,5 @@
 //! bridge: frames between the two interfaces of a bridge, as they came: tags, types and hop limits stay what they are, but that
 //! the tags of an interface that is a VLAN are taken off, and put on.
-//!
-//! Exits: transmit (by the other interface), session-lookup, virtual-reassembly (its flow is inspected), hand over, drop.
 
 use std::ops::Range;
 
@@ -17,16 +15,39 @@ use sluice_wire::{Checksums, Context, Direction, Fault, Packet, ethernet};
 
 use crate::features::context::NodeContext;
 use crate::features::creation::NewSessions;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::leave;
-use crate::nodes::output::Exit;
+use crate::nodes::output::OutputResult;
 use crate::nodes::parse::{self, ReceiveTally};
 use crate::nodes::session_lookup::{self, read_segment};
 use crate::nodes::slow_path::{FlowDecision, FlowTranslation};
-use crate::packet::batch::{AdjacencyIndex, Batch, BufferIndices, Lists, Meta, put};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Batch, BufferIndices, Meta, put};
+use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
 use crate::session::family::{Family, Session, V4, V6};
 use crate::snapshot::{Bridge, Interface, LATER_SIDE, Snapshot};
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "bridge",
+    help: "forwards frames between the two interfaces of a bridge",
+    stage: Some(CycleStage::Session),
+    leaves: &[Leave::HandOver, Leave::Drop],
+    exits: &[
+        Exit::new("session-lookup", "inspected flow", needs::BRIDGED | needs::INSPECTED),
+        Exit::new(
+            "virtual-reassembly",
+            "fragment of an inspected flow",
+            needs::BRIDGED | needs::INSPECTED,
+        ),
+        Exit::new("transmit", "unchanged", needs::BRIDGED),
+    ],
+};
 
 /// Take in slots, all received on `port`, which is the bridge's interface `number`.
 #[inline(never)]
@@ -153,7 +174,7 @@ fn vlan_of(snapshot: &Snapshot, port: PortIndex, frame: &[u8]) -> Option<u16> {
 
 /// Frames between two interfaces that differ in tags: the one's are taken off, the other's put on. Nothing is inspected here.
 #[inline(never)]
-pub fn relabel(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
+pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     for slot in std::mem::take(&mut lists.bridge) {
         let (packet, meta) = (
             &mut batch.packets[slot as usize],
@@ -329,10 +350,10 @@ fn onward(
     let looks = inspects || tells && ctx.snapshot.identifies([meta.interface, bridge.peer]);
     match meta.layers.class {
         Class::Ipv4 | Class::Ipv6 if inspects && meta.layers.fragment != Fragment::Whole => {
-            put(&mut lists.fragments, slot);
+            put(&mut lists.virtual_reassembly, slot);
         }
-        Class::Ipv4 if looks => put(lists.lookups::<V4>(), slot),
-        Class::Ipv6 if looks => put(lists.lookups::<V6>(), slot),
+        Class::Ipv4 if looks => put(&mut lists.session_lookup.v4, slot),
+        Class::Ipv6 if looks => put(&mut lists.session_lookup.v6, slot),
         Class::Other if inspects && hides_ip(&batch.packets[slot as usize], &batch.meta(slot).layers) => {
             unparsable(slot, Own::EncapsulatedIp.into(), bridge, batch, lists, ctx);
         }
@@ -397,13 +418,13 @@ pub fn send(slot: BufferIndex, to: u16, batch: &mut Batch<'_, '_>, lists: &mut L
         return lists.drop_packet(slot, Own::LongerThanMtu);
     }
     let out = match ctx.snapshot.sender(interface.port, ctx.own) {
-        Some(sender) => Exit::HandOver(sender, to),
+        Some(sender) => OutputResult::HandOver(sender, to),
         None => {
             if let Some(counters) = ctx.counters.interfaces.get(to as usize) {
                 counters.sent.add(1);
                 counters.sent_bytes.add(batch.packets[slot as usize].len() as u64);
             }
-            Exit::Transmit(interface.port)
+            OutputResult::Transmit(interface.port)
         }
     };
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];

@@ -1,6 +1,4 @@
 //! chain: what has come in by an interface of a router with chains takes their steps.
-//!
-//! Exits: session-lookup, forward, virtual-reassembly, drop. Copies leave in the second half of the burst.
 
 use arrayvec::ArrayVec;
 use sluice_filter::Header;
@@ -9,30 +7,68 @@ use sluice_wire::{Checksums, Fault};
 
 use crate::features::context::NodeContext;
 use crate::features::filter;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
+use crate::nodes::hand_off;
 use crate::nodes::parse::classify;
-use crate::packet::batch::{Batch, Lists, Origin, put};
+use crate::packet::batch::{Batch, Origin, put};
+use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
 use crate::snapshot::chains::{Chains, Finder, MAX_STEPS, Step, TallyIndex};
 
+/// The node.
+pub const NODE: Node = Node {
+    name: "chain",
+    help: "runs the steps of a router's chains",
+    stage: Some(CycleStage::Parse),
+    leaves: &[Leave::Drop],
+    exits: &[
+        Exit::new("session-lookup", "sessions", needs::CHAINED | needs::STATEFUL),
+        Exit::new("virtual-reassembly", "a fragment", needs::CHAINED | needs::STATEFUL),
+        Exit::new("forward", "no sessions", needs::CHAINED),
+        Exit::new(
+            "hand-off",
+            "routed by another worker",
+            needs::CHAINED | needs::ROUTED_ELSEWHERE,
+        ),
+        Exit::new("transmit", "a copy", needs::CHAINED),
+    ],
+};
+
 /// Slots, a bit each.
 type Mask = u128;
 
+/// What was parsed in this burst, or has crossed a virtual link, goes to its router's chains.
+#[inline(always)]
+pub fn divert_fresh(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, parsed: Mask) {
+    if ctx.snapshot.is_chained() {
+        let fresh = parsed | std::mem::take(&mut lists.fresh);
+        divert(batch, lists, ctx.snapshot, fresh);
+    }
+}
+
 /// Take those of some slots that a router's chains are for from where `parse` put them.
 #[inline(never)]
-pub fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, snapshot: &Snapshot, wanted: Mask) {
+fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, snapshot: &Snapshot, wanted: Mask) {
     let Lists {
-        lookup4,
-        lookup6,
-        forward4,
-        forward6,
-        fragments,
+        session_lookup,
+        forward,
+        virtual_reassembly,
         chain,
         ..
     } = lists;
-    for list in [lookup4, lookup6, forward4, forward6, fragments] {
+    for list in [
+        &mut session_lookup.v4,
+        &mut session_lookup.v6,
+        &mut forward.v4,
+        &mut forward.v6,
+        virtual_reassembly,
+    ] {
         list.retain(|slot| {
             let is_chained = wanted & bit(*slot) != 0 && snapshot.chains_at(batch.meta(*slot).interface).is_some();
             if is_chained {
@@ -45,7 +81,7 @@ pub fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, snapshot: &Snapshot, wan
 
 /// Take the steps of their routers' chains.
 #[inline(never)]
-pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     let slots = std::mem::take(&mut lists.chain);
     let mut left = slots.iter().fold(0, |mask, &slot| mask | bit(slot));
     while let Some(first) = slots_of(left).next() {
@@ -57,6 +93,9 @@ pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext
             Some(chains) => walk(chains, own, batch, lists, ctx),
             None => slots_of(own).for_each(|slot| lists.drop_packet(slot, Own::Forgotten)),
         }
+    }
+    if !ctx.role.sessions.is_empty() {
+        hand_off::both(batch, lists, ctx);
     }
 }
 
@@ -212,8 +251,8 @@ fn routes(slot: BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     meta.origin = Origin::Routed;
     match meta.layers.class {
-        Class::Ipv6 => put(lists.forwards::<V6>(), slot),
-        _ => put(lists.forwards::<V4>(), slot),
+        Class::Ipv6 => put(&mut lists.forward.v6, slot),
+        _ => put(&mut lists.forward.v4, slot),
     }
 }
 

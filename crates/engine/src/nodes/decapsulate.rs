@@ -1,8 +1,5 @@
 //! decapsulate: packets for an end of a tunnel: what is inside comes in by the tunnel's interface, in the same buffer. ICMP errors
 //! about outer packets are taken in.
-//!
-//! Exits: those of parse, forward (a keepalive goes back), taken in, drop (of no tunnel, malformed, a fragment, congestion that can't be told, as many passes as a
-//! packet may).
 
 use sluice_wire::ethernet::{self, ethertype, multicast4, multicast6};
 use sluice_wire::ipv4::{self, protocol};
@@ -11,12 +8,29 @@ use sluice_wire::tunnel::{gre, service, take_over_congestion, vxlan};
 use sluice_wire::{Checksums, Packet, icmp, icmpv6, ipv6, udp, validity};
 
 use crate::features::context::NodeContext;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::inter_router_link::{MAX_PASSES, arrive};
-use crate::packet::batch::{Batch, BufferIndices, Lists, Meta, Origin, put};
+use crate::nodes::{chain, hand_off};
+use crate::packet::batch::{Batch, BufferIndices, Meta, Origin, put};
+use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
-use crate::session::family::{V4, V6};
 use crate::snapshot::tunnels::{TunnelKind, TunnelTag, addresses};
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "decapsulate",
+    help: "removes the outer header of a tunnel",
+    stage: Some(CycleStage::Forward),
+    leaves: &[Leave::TakenIn, Leave::Drop],
+    exits: &[
+        Exit::new("parse", "inner packet", needs::TUNNELLED),
+        Exit::new("forward", "keepalive reply", needs::TUNNELLED),
+    ],
+};
 
 /// Where what is inside lies.
 struct Inside {
@@ -32,7 +46,12 @@ struct Inside {
 
 /// Let what is inside arrive. Returns those that have.
 #[inline(never)]
-pub fn decapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) -> BufferIndices {
+pub fn decapsulate(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    tools: &mut NodeTools<'_>,
+) {
     let mut arrived = BufferIndices::new();
     for slot in std::mem::take(&mut lists.decapsulate) {
         let meta = *batch.meta(slot);
@@ -69,7 +88,13 @@ pub fn decapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeC
             }
         }
     }
-    arrived
+    if let Some(observer) = &mut tools.observer {
+        observer.arrives(batch, &arrived, ctx);
+    }
+    chain::divert_fresh(batch, lists, ctx, 0);
+    if !ctx.role.sessions.is_empty() {
+        hand_off::both(batch, lists, ctx);
+    }
 }
 
 /// Turn an outer packet into the frame that is inside; the interface of its tunnel.
@@ -172,8 +197,8 @@ fn answer(
     batch.packets[slot as usize].cut_trailer(layers.end.into());
     ctx.counters.keepalives_answered.add(1);
     match layers.class {
-        Class::Ipv6 => put(lists.forwards::<V6>(), slot),
-        _ => put(lists.forwards::<V4>(), slot),
+        Class::Ipv6 => put(&mut lists.forward.v6, slot),
+        _ => put(&mut lists.forward.v4, slot),
     }
 }
 

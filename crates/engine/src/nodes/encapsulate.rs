@@ -1,7 +1,5 @@
 //! encapsulate: a packet leaves by a tunnel: the outer headers are put in front of it, and it goes on in the router underneath as
 //! one that the gateway made.
-//!
-//! Exits: forward, drop (as many passes as a packet may, no room in front of it).
 
 use sluice_route::Address;
 use sluice_wire::checksum;
@@ -12,16 +10,35 @@ use sluice_wire::tunnel::{gre, service, vxlan};
 use sluice_wire::{Checksums, Packet, ipv6, udp};
 
 use crate::features::context::NodeContext;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::inter_router_link::MAX_PASSES;
-use crate::packet::batch::{Batch, Lists, Meta, Origin, put};
+use crate::packet::batch::{Batch, Meta, Origin, put};
+use crate::packet::counters::CycleStage;
 use crate::packet::io::BURST_BUFFERS;
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::tunnels::{Tunnel, TunnelKind};
 
+/// The node.
+pub const NODE: Node = Node {
+    name: "encapsulate",
+    help: "writes the outer header of a tunnel",
+    stage: Some(CycleStage::Forward),
+    leaves: &[Leave::Drop],
+    exits: &[Exit::new("forward", "the outer packet", needs::TUNNELLED)],
+};
+
 /// Put packets into their tunnels.
 #[inline(never)]
-pub fn encapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+pub fn encapsulate(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    _tools: &mut NodeTools<'_>,
+) {
     for slot in std::mem::take(&mut lists.encapsulate) {
         let Meta { egress, crossed, .. } = *batch.meta(slot);
         let tunnel = ctx.snapshot.interface(egress).and_then(|interface| interface.tunnel);
@@ -49,8 +66,8 @@ pub fn encapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeC
                 };
                 lists.remove_verdict(slot);
                 match layers.class {
-                    Class::Ipv6 => put(lists.forwards::<V6>(), slot),
-                    _ => put(lists.forwards::<V4>(), slot),
+                    Class::Ipv6 => put(&mut lists.forward.v6, slot),
+                    _ => put(&mut lists.forward.v4, slot),
                 }
             }
         }

@@ -1,7 +1,4 @@
 //! forward: packets without a session: routed, counted down, on their way.
-//!
-//! Exits: transmit, local-delivery (an address of its own), icmp-error (no route, TTL, MTU, the filter), fragmentation, unresolved, hand over,
-//! drop.
 
 use arrayvec::ArrayVec;
 use sluice_filter::{Filters, Marking};
@@ -15,19 +12,45 @@ use crate::features::context::{NodeContext, OutputContext};
 use crate::features::filter::{self, Exception, FilterQueries};
 use crate::features::mss;
 use crate::features::redirect::redirect;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::output::{AdjacencyCache, send};
 use crate::nodes::{decrement, dont_fragment};
-use crate::packet::batch::{Batch, IcmpError, Lists, Meta, put};
+use crate::packet::batch::{Batch, Meta, put};
+use crate::packet::counters::CycleStage;
+use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
+use crate::packet::task::UnresolvedNeighbour;
 use crate::session::family::Family;
-use crate::snapshot::forwarding::{ForwardingDecision, UnresolvedNeighbour};
+use crate::snapshot::forwarding::ForwardingDecision;
 use crate::snapshot::marks::set_class;
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "forward",
+    help: "routes packets without a session",
+    stage: Some(CycleStage::Forward),
+    leaves: &[Leave::HandOver, Leave::Drop],
+    exits: &[
+        Exit::new("output", "", needs::ROUTED),
+        Exit::new("local-delivery", "to the router itself", needs::ROUTED),
+        Exit::new("fragmentation", "too long", needs::ROUTED),
+        Exit::new("icmp-error", "no route, TTL, MTU, rejected", needs::ROUTED),
+    ],
+};
 
 /// Route packets.
 #[inline(never)]
-pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    let mut slots = std::mem::take(lists.forwards::<F>());
+pub fn forward<F: Family>(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    _tools: &mut NodeTools<'_>,
+) {
+    let mut slots = std::mem::take(lists.forward.of::<F>());
     let mut addresses = [F::Address::default(); BURST_BUFFERS];
     let (mut routers, mut routes) = ([0; BURST_BUFFERS], [0u32; BURST_BUFFERS]);
     for (place, &slot) in slots.iter().enumerate() {
@@ -288,7 +311,7 @@ fn forward_one<F: Family>(
 #[inline(never)]
 fn deliver(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, lists: &mut Lists) {
     match validity::validate_headers(packet.bytes(), layers) {
-        Ok(()) => put(&mut lists.gateway, slot),
+        Ok(()) => put(&mut lists.local_delivery, slot),
         Err(fault) => lists.drop_packet(slot, fault),
     }
 }

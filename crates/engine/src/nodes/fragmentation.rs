@@ -1,16 +1,28 @@
 //! fragmentation: IPv4 datagrams longer than the next link takes, sent in fragments (RFC 791; RFC 4787 REQ-13).
 //!
 //! Runs in the second half of a burst, with buffers made for the fragments at the end of the hand.
-//! Exits: transmit, hand over, drop.
 
 use sluice_wire::fragments::Fragments;
 
 use crate::features::context::NodeContext;
+use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::leave;
 use crate::nodes::output::{as_it_is, output};
-use crate::packet::batch::{AdjacencyIndex, Batch, Lists, put};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Batch, put};
 use crate::packet::io::BufferIndex;
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "fragmentation",
+    help: "fragments datagrams longer than the MTU",
+    stage: None,
+    leaves: &[Leave::HandOver, Leave::Drop],
+    exits: &[Exit::new("output", "", needs::ROUTED)],
+};
 
 /// How many fragments a packet needs; 0 where it can't be cut.
 pub fn fragments_needed(

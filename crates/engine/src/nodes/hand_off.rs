@@ -1,15 +1,26 @@
 //! hand-off: packets whose next part other workers do, as stages say.
-//!
-//! Exits: hand over (a parser, a worker with sessions), drop (shed).
 
 use sluice_wire::ethernet::ethertype;
 
 use crate::features::context::NodeContext;
+use crate::nodes::declaration::Node;
 use crate::nodes::parse::ReceiveTally;
-use crate::packet::batch::{Batch, EntryPoint, HandOffNote, Lists, Meta, put};
+use crate::packet::batch::{Batch, Meta, put};
+use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex, WorkerIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::session::family::{Family, V4, V6};
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "hand-off",
+    help: "hands packets to the workers of the next stage",
+    stage: None,
+    leaves: &[Leave::HandOver, Leave::Drop],
+    exits: &[],
+};
 
 /// Give what came from a port, from slot `first` on, to those who parse it, as far as each has room, and shed the rest.
 pub fn received(
@@ -69,7 +80,7 @@ pub fn shed(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
 
 /// Give packets that need no session to those who route them, all of two addresses to one.
 pub fn forward<F: Family>(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
-    for slot in std::mem::take(lists.forwards::<F>()) {
+    for slot in std::mem::take(lists.forward.of::<F>()) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
         let worker = router(hash(frame), &ctx.role.sessions).unwrap_or(ctx.own);
         lists.hand_over(slot, worker, HandOffNote::new(EntryPoint::Forward, meta));

@@ -1,8 +1,5 @@
 //! host: what a router's host sends: out by the interface that it was sent by, as it is; or by a session, where rules lead flows to
 //! the host or are about what it sends itself.
-//!
-//! Exits: transmit, hand over, session-lookup and virtual-reassembly (it may have a session), forward (whom it is for is on no network of
-//! that interface, or it has to be cut), unresolved, drop.
 
 use sluice_nat::rule::{self, SourceAction};
 use sluice_nat::{PortClass, Tuple};
@@ -17,16 +14,42 @@ use crate::features::context::NodeContext;
 use crate::features::creation::{self, NewSessions};
 use crate::features::input_filter;
 use crate::features::mss;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::output::{AdjacencyCache, output, send};
 use crate::nodes::session_lookup::{track, translate};
 use crate::nodes::slow_path::{self, FlowDecision, FlowTranslation};
 use crate::nodes::{dont_fragment, leave};
-use crate::packet::batch::{AdjacencyIndex, Batch, BufferIndices, IcmpError, Lists, Meta, Origin, put};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Batch, BufferIndices, Meta, Origin, put};
+use crate::packet::counters::CycleStage;
+use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
+use crate::packet::task::UnresolvedNeighbour;
 use crate::session::family::{Family, Session, V4, V6};
-use crate::snapshot::forwarding::{ForwardingDecision, UnresolvedNeighbour};
+use crate::snapshot::forwarding::ForwardingDecision;
 use crate::snapshot::{Interface, Snapshot};
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "host",
+    help: "sends packets of a router's host",
+    stage: Some(CycleStage::Forward),
+    leaves: &[Leave::HandOver, Leave::Drop],
+    exits: &[
+        Exit::new("output", "to a neighbour, or a group", needs::HOSTED),
+        Exit::new("forward", "to another network", needs::HOSTED),
+        Exit::new("session-lookup", "may have a session", needs::STATEFUL | needs::HOSTED),
+        Exit::new(
+            "virtual-reassembly",
+            "fragment that may have a session",
+            needs::STATEFUL | needs::HOSTED,
+        ),
+    ],
+};
 
 /// Whom a frame is for.
 enum FrameTarget {
@@ -40,7 +63,7 @@ enum FrameTarget {
 
 /// Send what hosts send.
 #[inline(never)]
-pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     let exit = ctx.exit();
     for slot in std::mem::take(&mut lists.host) {
         let meta = *batch.meta(slot);
@@ -50,8 +73,8 @@ pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
             && !meta.layers.flags.has(Flags::MULTICAST)
         {
             match meta.layers.fragment {
-                Fragment::Whole => put(lists.lookups::<V4>(), slot),
-                _ => put(&mut lists.fragments, slot),
+                Fragment::Whole => put(&mut lists.session_lookup.v4, slot),
+                _ => put(&mut lists.virtual_reassembly, slot),
             }
             continue;
         }
@@ -81,8 +104,8 @@ pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
             },
             FrameTarget::Neighbour(_) | FrameTarget::Routed => {
                 match meta.layers.class {
-                    Class::Ipv6 => put(lists.forwards::<V6>(), slot),
-                    _ => put(lists.forwards::<V4>(), slot),
+                    Class::Ipv6 => put(&mut lists.forward.v6, slot),
+                    _ => put(&mut lists.forward.v4, slot),
                 }
                 continue;
             }
@@ -219,7 +242,7 @@ pub fn answer<F: Family>(
         return lists.drop_packet(slot, Own::Loop);
     }
     if hop == AdjacencyIndex::UNRESOLVED && !layers.flags.has(Flags::ICMP_ERROR) {
-        return put(lists.revalidations::<F>(), slot);
+        return put(lists.revalidate.of::<F>(), slot);
     }
     let Some(way) = ways.of(hop, &exit) else {
         return lists.wait_for_neighbour(slot, exit.paths.unresolved(hop));

@@ -1,6 +1,4 @@
 //! icmp-error: packets that earn their sender an ICMP error, which is made of the packet's own buffer.
-//!
-//! Exits: forward (the error), transmit (over a bridge), hand over (the worker that makes errors), drop (not allowed, or too many).
 
 use sluice_route::Address;
 use sluice_route::policer::Class as Policed;
@@ -10,16 +8,42 @@ use sluice_wire::tcp::Reset;
 use sluice_wire::{Packet, icmp, icmpv6};
 
 use crate::features::context::NodeContext;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::{bridge, subscriber};
-use crate::packet::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
+use crate::packet::batch::{Batch, Meta, Origin, put};
+use crate::packet::counters::CycleStage;
+use crate::packet::hand_off::{EntryPoint, HandOffNote};
+use crate::packet::icmp_error::IcmpError;
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Interface;
 use crate::snapshot::tunnels::addresses;
 
+/// The node.
+pub const NODE: Node = Node {
+    name: "icmp-error",
+    help: "makes ICMP errors and resets",
+    stage: Some(CycleStage::Forward),
+    leaves: &[Leave::HandOver, Leave::Drop],
+    exits: &[
+        Exit::new("forward", "ICMP error", needs::ROUTED),
+        Exit::new("session-lookup", "hairpinned", needs::STATEFUL),
+        Exit::new("transmit", "ICMP error in a site", needs::SITES),
+        Exit::new("bridge", "ICMP error on a bridge", needs::BRIDGED | needs::INSPECTED),
+    ],
+};
+
 /// Make errors.
 #[inline(never)]
-pub fn icmp_error(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    for (slot, complaint, reason) in std::mem::take(&mut lists.complain) {
+pub fn icmp_error(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    _tools: &mut NodeTools<'_>,
+) {
+    for (slot, complaint, reason) in std::mem::take(&mut lists.icmp_error) {
         let meta = *batch.meta(slot);
         if meta.is_from_gateway() {
             learn(&complaint, &meta, batch.packets[slot as usize].bytes(), ctx);
@@ -95,10 +119,10 @@ pub fn reinject(slot: crate::packet::io::BufferIndex, batch: &mut Batch<'_, '_>,
         Ok(layers) => {
             meta.layers = layers;
             match (layers.class, hairpinned) {
-                (Class::Ipv6, false) => put(lists.forwards::<V6>(), slot),
-                (_, false) => put(lists.forwards::<V4>(), slot),
-                (Class::Ipv6, true) => put(lists.lookups::<V6>(), slot),
-                (_, true) => put(lists.lookups::<V4>(), slot),
+                (Class::Ipv6, false) => put(&mut lists.forward.v6, slot),
+                (_, false) => put(&mut lists.forward.v4, slot),
+                (Class::Ipv6, true) => put(&mut lists.session_lookup.v6, slot),
+                (_, true) => put(&mut lists.session_lookup.v4, slot),
             }
         }
         Err(fault) => lists.drop_packet(slot, fault),

@@ -1,7 +1,5 @@
 //! identify: packets of sessions whose application is looked for are shown to nDPI, as they came. When it is known the filter
 //! is asked again.
-//!
-//! Exits: session-lookup again.
 
 use sluice_wire::Direction;
 use sluice_wire::layers::Flags;
@@ -9,26 +7,44 @@ use sluice_wire::layers::Flags;
 use crate::features::applications::{Application, IdentificationResult, IdentifiedSession};
 use crate::features::context::NodeContext;
 use crate::features::inspection::InspectState;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::revalidate::{ApplicationCheck, follow_application};
-use crate::packet::batch::{Batch, Lists, Meta, put};
+use crate::packet::batch::{Batch, Meta, put};
+use crate::packet::counters::CycleStage;
 use crate::packet::io::BURST_BUFFERS;
+use crate::packet::lists::Lists;
 use crate::session::family::{Family, Session};
 use crate::session::shard::Shard;
 use sluice_inspect::applications::Pair;
 use sluice_table::flow::RecordIndex;
 
+/// The node.
+pub const NODE: Node = Node {
+    name: "identify",
+    help: "identifies the applications of sessions",
+    stage: Some(CycleStage::Inspect),
+    leaves: &[],
+    exits: &[Exit::new("session-lookup", "", needs::IDENTIFIED)],
+};
+
 /// Recognise.
 #[inline(never)]
-pub fn identify<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    for (slot, index, direction) in std::mem::take(lists.identifications::<F>()) {
-        lists.recognised |= 1 << (slot as usize % BURST_BUFFERS);
+pub fn identify<F: Family>(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    _tools: &mut NodeTools<'_>,
+) {
+    for (slot, index, direction) in std::mem::take(lists.identify.of::<F>()) {
+        lists.identified |= 1 << (slot as usize % BURST_BUFFERS);
         let meta = *batch.meta(slot);
         let frame = batch.packets[slot as usize].bytes();
         // An error about a flow is none of its data.
         if !meta.layers.flags.has(Flags::ICMP_ERROR) {
             one::<F>(&meta, frame, index, direction, ctx);
         }
-        put(lists.lookups::<F>(), slot);
+        put(lists.session_lookup.of::<F>(), slot);
     }
 }
 

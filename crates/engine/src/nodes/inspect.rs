@@ -1,6 +1,4 @@
 //! inspect: packets of inspected sessions, as they came: put together, put in order, searched, and rules asked about them.
-//!
-//! Exits: session-lookup again (it goes on), park (a fragment waits for the rest of its datagram), icmp-error (rejected), drop.
 
 use sluice_inspect::evaluate::Facts;
 use sluice_inspect::inspector::{FlowHandle, Match, Round, Seen, Settings, Tools, Verdict};
@@ -21,15 +19,34 @@ use crate::features::inspection::reassembly::{FragmentOutcome, FragmentSpan};
 use crate::features::inspection::{
     Alert, AlertQueue, FlowPrefetch, FragmentNote, InspectState, InspectionPolicy, Inspector, Shed,
 };
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::virtual_reassembly::datagram_key;
-use crate::packet::batch::{AdjacencyIndex, Batch, IcmpError, Lists, Meta, put};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Batch, Meta, put};
+use crate::packet::counters::CycleStage;
 use crate::packet::counters::WorkerCounters;
+use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::packet::time::Now;
 use crate::session::family::{Family, Session};
 use crate::session::records::{About, EndReason, RecordKind, flow_number};
 use crate::session::shard::{self, Shard, log_end};
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "inspect",
+    help: "inspects streams in order",
+    stage: Some(CycleStage::Inspect),
+    leaves: &[Leave::Park, Leave::Drop],
+    exits: &[
+        Exit::new("session-lookup", "passed", needs::INSPECTED),
+        Exit::new("icmp-error", "rejected", needs::INSPECTED),
+    ],
+};
 
 /// A packet of an inspected session.
 struct Packet<'a, F: Family> {
@@ -49,13 +66,13 @@ pub fn inspect<F: Family>(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut NodeContext<'_, '_>,
-    work: &mut Inspector,
+    tools: &mut NodeTools<'_>,
 ) {
     let snapshot = ctx.snapshot;
-    let packets = std::mem::take(lists.inspections::<F>());
-    if packets.is_empty() {
+    let Some(work) = tools.inspector.as_deref_mut() else {
         return;
-    }
+    };
+    let packets = std::mem::take(lists.inspect.of::<F>());
     work.follow(snapshot.inspected);
     let soon = FlowPrefetch::of::<F>(&packets, batch, ctx.shards);
     for (place, &(slot, index, direction)) in packets.iter().enumerate() {
@@ -569,7 +586,7 @@ fn skip<F: Family>(slot: BufferIndex, why: Skipped, lists: &mut Lists, counters:
 /// It goes on, and is not looked at again.
 fn forward<F: Family>(slot: BufferIndex, lists: &mut Lists) {
     lists.passed |= 1 << (slot as usize % BURST_BUFFERS);
-    put(lists.lookups::<F>(), slot);
+    put(lists.session_lookup.of::<F>(), slot);
 }
 
 /// What a fragment was told of its datagram.

@@ -1,22 +1,46 @@
 //! inter-router-link: a packet leaves a virtual router by its end of a virtual link, and comes in at the other end, in the same buffer.
-//!
-//! Exits: those of parse, encapsulate (it is no link, but a tunnel), drop (above a rate, as many routers as a packet may pass, or
-//! the other end is gone).
 
 use crate::features::context::NodeContext;
+use crate::nodes::chain;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::parse::{ReceiveTally, parse_other};
-use crate::packet::batch::{Batch, Lists, Meta, put};
+use crate::packet::batch::{Batch, Meta, put};
+use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, NO_PORT};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::snapshot::shares::Shares;
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "inter-router-link",
+    help: "passes packets over a virtual link to another router",
+    stage: Some(CycleStage::Forward),
+    leaves: &[Leave::Drop],
+    exits: &[
+        Exit::new("parse", "received on the peer interface", needs::LINKED),
+        Exit::new("encapsulate", "into a tunnel", needs::TUNNELLED),
+    ],
+};
 
 /// Most virtual routers that a packet passes, ends of tunnels counted as ends of links.
 pub const MAX_PASSES: u8 = 4;
 
 /// Let packets cross.
 #[inline(never)]
-pub fn inter_router_link(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    for slot in std::mem::take(&mut lists.cross) {
+pub fn inter_router_link(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    tools: &mut NodeTools<'_>,
+) {
+    let slots = std::mem::take(&mut lists.inter_router_link);
+    if let Some(observer) = &mut tools.observer {
+        observer.crosses(batch, &slots, ctx);
+    }
+    for slot in slots {
         let Meta { egress, crossed, .. } = *batch.meta(slot);
         if ctx
             .snapshot
@@ -45,6 +69,7 @@ pub fn inter_router_link(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             crossed => arrive(slot, interface, crossed, batch, lists, ctx),
         }
     }
+    chain::divert_fresh(batch, lists, ctx, 0);
 }
 
 /// A frame has arrived at the end `interface` of a link, or of a tunnel, the `crossed`-th on its way, and is counted as received there.

@@ -1,7 +1,6 @@
 //! ip4-fast-forward: what parse finds plain on an interface whose router has routes alone: counted down, readdressed, on its way.
 //!
 //! Most packets of a plain router are like that, and nothing else has to be known of them than where they go.
-//! Exits: transmit, decapsulate (for an end of a tunnel), forward (whatever else takes more than that).
 
 use sluice_route::SourceValidation::Strict;
 use sluice_route::validate_way_back;
@@ -10,10 +9,28 @@ use sluice_wire::layers;
 use sluice_wire::{Packet, ethernet, ipv4};
 
 use crate::features::context::NodeContext;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::output::{Adjacency, AdjacencyCache, CACHE_SIZE};
-use crate::packet::batch::{Batch, BufferIndices, HandOffLists, Lists, Meta, put};
+use crate::packet::batch::{Batch, BufferIndices, Meta, put};
+use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::{FastForwardList, Lists};
 use crate::session::family::V4;
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "ip4-fast-forward",
+    help: "routes plain IPv4 packets without a session",
+    stage: Some(CycleStage::Forward),
+    leaves: &[Leave::Drop],
+    exits: &[
+        Exit::new("output", "", needs::PLAIN),
+        Exit::new("forward", "needs more than a route", needs::PLAIN),
+        Exit::new("decapsulate", "to a tunnel endpoint", needs::PLAIN | needs::TUNNELLED),
+    ],
+};
 
 /// Whether plain IPv4 packets that come in by an interface need nothing but a route.
 #[inline(always)]
@@ -23,8 +40,13 @@ pub fn is_sufficient(ctx: &NodeContext<'_, '_>, interface: u16) -> bool {
 }
 
 /// Route packets.
-pub fn ip4_fast_forward(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    if lists.transit.tagged {
+pub fn ip4_fast_forward(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    _tools: &mut NodeTools<'_>,
+) {
+    if lists.ip4_fast_forward.tagged {
         route::<true>(batch, lists, ctx);
     } else {
         route::<false>(batch, lists, ctx);
@@ -34,7 +56,7 @@ pub fn ip4_fast_forward(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut 
 /// Route packets, some of which have tags.
 #[inline(never)]
 fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    let all = &lists.transit;
+    let all = &lists.ip4_fast_forward;
     let mut routes = [0; BURST_BUFFERS];
     let routes = &mut routes[..all.slots().len()];
     ctx.paths.route_values::<V4>(all.routers(), all.destinations(), routes);
@@ -48,7 +70,7 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
         [const { BufferIndices::new_const() }; CACHE_SIZE],
     );
     for (place, &route) in routes.iter().enumerate() {
-        let slot = lists.transit.slot(place);
+        let slot = lists.ip4_fast_forward.slot(place);
         let packet = &mut batch.packets[slot as usize];
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
         let together = &mut leaving[route as usize % CACHE_SIZE];
@@ -76,14 +98,14 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
         leave(together, ways.at(place as u32).0.port(), lists);
     }
     ways.flush(&exit);
-    lists.transit.clear();
+    lists.ip4_fast_forward.clear();
 }
 
 /// Take the routes away of those whose sources may not be valid (BCP 38): `forward` looks closer.
 #[inline(never)]
 fn drop_unverified_sources<const TAGGED: bool>(
     batch: &Batch<'_, '_>,
-    all: &HandOffLists,
+    all: &FastForwardList,
     routes: &mut [u32],
     ctx: &NodeContext<'_, '_>,
 ) {
@@ -166,7 +188,7 @@ fn give_tags(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
 /// Packets of a way, all by one port.
 #[inline(always)]
 fn leave(together: &mut BufferIndices, port: PortIndex, lists: &mut Lists) {
-    if let Some(list) = lists.transmit.get_mut(port as usize) {
+    if let Some(list) = lists.to_send.get_mut(port as usize) {
         match together.as_slice() {
             // Routers with many ways have but one packet for each.
             [slot] => put(list, *slot),
@@ -200,6 +222,6 @@ fn forward_slowly(
     if tunnels.end_in(router) && tunnels.take(router, &layers, frame) {
         put(&mut lists.decapsulate, slot);
     } else {
-        put(&mut lists.forward4, slot);
+        put(&mut lists.forward.v4, slot);
     }
 }

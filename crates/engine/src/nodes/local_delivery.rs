@@ -1,7 +1,4 @@
 //! local-delivery: what is addressed to the gateway itself, policed by class so that a flood of one leaves the others alone.
-//!
-//! Exits: forward (an echo reply), virtual-reassembly (of what may be an echo request, or where rules of the filter are asked), punt (its
-//! router has a host), icmp-error (nothing listens there, the filter), taken in, hand over (the owner), drop.
 
 use sluice_route::policer::Class as Policed;
 use sluice_wire::echo::Echo;
@@ -11,18 +8,46 @@ use sluice_wire::{icmp, icmpv6};
 
 use crate::features::context::NodeContext;
 use crate::features::input_filter;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::icmp_error::reinject;
 use crate::nodes::subscriber;
 use crate::packet::batch::Meta;
-use crate::packet::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, put};
+use crate::packet::batch::{Batch, put};
+use crate::packet::counters::CycleStage;
+use crate::packet::hand_off::{EntryPoint, HandOffNote};
+use crate::packet::icmp_error::IcmpError;
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
 
+/// The node.
+pub const NODE: Node = Node {
+    name: "local-delivery",
+    help: "receives what is addressed to the router itself",
+    stage: Some(CycleStage::Forward),
+    leaves: &[Leave::TakenIn, Leave::HandOver, Leave::Drop],
+    exits: &[
+        Exit::new("forward", "echo reply", needs::ROUTED),
+        Exit::new("icmp-error", "no listener", needs::ROUTED),
+        Exit::new("virtual-reassembly", "fragment of an echo request", needs::ROUTED),
+        Exit::new("punt", "its router has a host", needs::HOSTED),
+        Exit::new("subscriber", "DHCP for sites", needs::SITES),
+        Exit::new("transmit", "echo reply in a site", needs::SITES),
+    ],
+};
+
 /// Serve the gateway's own addresses.
 #[inline(never)]
-pub fn local_delivery(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    for slot in std::mem::take(&mut lists.gateway) {
+pub fn local_delivery(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    _tools: &mut NodeTools<'_>,
+) {
+    for slot in std::mem::take(&mut lists.local_delivery) {
         let meta = *batch.meta(slot);
         let of_site = subscriber::came_from(ctx.snapshot, &meta);
         if is_for_relay(ctx.snapshot, &meta, batch.packets[slot as usize].bytes()) {
@@ -43,7 +68,7 @@ pub fn local_delivery(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut No
         let is_asked = input_filter::has_rules(ctx.snapshot, meta.interface);
         if is_fragment && (is_asked || !is_punted && is_icmp(layers.protocol)) && meta.identification == 0 {
             // What its datagram asks is found out first, and what comes before the first fragment waits for that.
-            put(&mut lists.fragments, slot);
+            put(&mut lists.virtual_reassembly, slot);
             continue;
         }
         if is_asked && let Err(refused) = input_filter::admit(ctx, &meta, batch.packets[slot as usize].bytes()) {

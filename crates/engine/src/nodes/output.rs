@@ -7,15 +7,32 @@ use sluice_wire::layers::{Class, Layers};
 use sluice_wire::{Packet, ethernet};
 
 use crate::features::context::OutputContext;
+use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::leave;
-use crate::packet::batch::{AdjacencyIndex, Lists, Meta};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::Meta;
 use crate::packet::io::{BufferIndex, NO_PORT, PortIndex, WorkerIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::snapshot::{HEAD, Interface};
 
+/// The node.
+pub const NODE: Node = Node {
+    name: "output",
+    help: "writes the link header of the next hop",
+    stage: None,
+    leaves: &[Leave::HandOver, Leave::Drop],
+    exits: &[
+        Exit::new("neighbour-resolution", "neighbour unknown", needs::ROUTED),
+        Exit::new("transmit", "", needs::ROUTED),
+        Exit::new("inter-router-link", "over a virtual link", needs::LINKED),
+    ],
+};
+
 /// Where a finished packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum OutputResult {
     /// Sent by this worker.
     Transmit(PortIndex),
     /// Sent by the worker that has the queue of the interface's port.
@@ -342,10 +359,10 @@ impl Adjacency {
 
     /// How a frame leaves whose link header is written.
     #[inline(always)]
-    pub fn out(&self) -> Exit {
+    pub fn out(&self) -> OutputResult {
         match self.sender {
-            None => Exit::Transmit(self.port),
-            Some(sender) => Exit::HandOver(sender, self.hop.interface() as u16),
+            None => OutputResult::Transmit(self.port),
+            Some(sender) => OutputResult::HandOver(sender, self.hop.interface() as u16),
         }
     }
 
@@ -418,7 +435,7 @@ pub fn send_by_parts(
         write(packet.bytes_mut(), Some(addresses));
         return leave(
             slot,
-            Exit::HandOver(sender, way.hop.interface() as u16),
+            OutputResult::HandOver(sender, way.hop.interface() as u16),
             meta,
             way.hop,
             lists,
@@ -436,29 +453,29 @@ pub fn output(
     hop: AdjacencyIndex,
     mac: [u8; 6],
     exit: &OutputContext<'_>,
-) -> Exit {
+) -> OutputResult {
     let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
-        return Exit::Drop(Own::InterfaceGone);
+        return OutputResult::Drop(Own::InterfaceGone);
     };
     if !link_header(packet, layers, interface, mac) {
-        return Exit::Drop(Own::NoBuffer);
+        return OutputResult::Drop(Own::NoBuffer);
     }
     as_it_is(packet, hop, exit)
 }
 
 /// How a finished frame leaves by the interface of a hop; it counts as sent where that is here.
-pub fn as_it_is(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> Exit {
+pub fn as_it_is(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> OutputResult {
     let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
-        return Exit::Drop(Own::InterfaceGone);
+        return OutputResult::Drop(Own::InterfaceGone);
     };
     match exit.snapshot.sender(interface.port, exit.own) {
-        Some(sender) => Exit::HandOver(sender, hop.interface() as u16),
+        Some(sender) => OutputResult::HandOver(sender, hop.interface() as u16),
         None => {
             if let Some(counters) = exit.counters.interfaces.get(hop.interface()) {
                 counters.sent_bytes.add(packet.len() as u64);
                 counters.sent.add(1);
             }
-            Exit::Transmit(interface.port)
+            OutputResult::Transmit(interface.port)
         }
     }
 }

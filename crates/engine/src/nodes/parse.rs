@@ -1,7 +1,4 @@
 //! parse: where the headers are, whether they are valid, and which way the packet goes.
-//!
-//! Exits: ip4-fast-forward, session-lookup, forward, virtual-reassembly, neighbour, local-delivery, bridge, decapsulate (for an end of a tunnel),
-//! punt (a group's), drop.
 
 use std::ops::Range;
 
@@ -11,11 +8,39 @@ use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Checksums, Fault, Packet, ethernet, ipv4, passing4, plain4, plain6, vlan};
 
 use crate::features::context::NodeContext;
+use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::{bridge, ip4_fast_forward};
-use crate::packet::batch::{Batch, Lists, Meta, Origin, put};
+use crate::packet::batch::{Batch, Meta, Origin, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
 use crate::snapshot::{Interface, Link, SiteClassifier, Snapshot, sites};
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "parse",
+    help: "parses headers and checks their validity",
+    stage: None,
+    leaves: &[Leave::Drop],
+    exits: &[
+        Exit::new(
+            "hand-off",
+            "routed by another worker",
+            needs::ROUTED | needs::ROUTED_ELSEWHERE,
+        ),
+        Exit::new("session-lookup", "has a stateful service", needs::STATEFUL),
+        Exit::new("forward", "no stateful service", needs::ROUTED),
+        Exit::new("ip4-fast-forward", "plain, no stateful service", needs::PLAIN),
+        Exit::new("virtual-reassembly", "fragment", needs::FLOWS),
+        Exit::new("neighbour-discovery", "ARP, ND", needs::ROUTED),
+        Exit::new("bridge", "on a bridge", needs::BRIDGED),
+        Exit::new("punt", "multicast to the router's host", needs::HOSTED),
+        Exit::new("subscriber", "DHCP of sites", needs::SITES),
+        Exit::new("chain", "its router has chains", needs::CHAINED),
+        Exit::new("decapsulate", "to a tunnel endpoint", needs::TUNNELLED),
+    ],
+};
 
 /// Parse slots, all received on `port`.
 pub fn parse(
@@ -114,9 +139,9 @@ fn parse_those(
             let list = if is_outer {
                 &mut lists.decapsulate
             } else if interface.stateful[0] {
-                &mut lists.lookup4
+                &mut lists.session_lookup.v4
             } else {
-                &mut lists.forward4
+                &mut lists.forward.v4
             };
             put(list, slot as BufferIndex);
         } else if !tagged.take(slot as BufferIndex, packet, meta, lists, ctx, &mut tally) {
@@ -226,7 +251,7 @@ impl<'c> Sites<'c> {
         {
             put(&mut lists.decapsulate, slot);
         } else {
-            put(&mut lists.lookup4, slot);
+            put(&mut lists.session_lookup.v4, slot);
         }
         end_frame(packet, packet.len(), layers.end);
         true
@@ -245,7 +270,7 @@ fn passing(
     tally: &mut ReceiveTally,
 ) {
     let router = interface.router;
-    lists.transit.validated |= interface.validation != SourceValidation::Off;
+    lists.ip4_fast_forward.validated |= interface.validation != SourceValidation::Off;
     let (mut plain, mut tagged) = (ReceiveTally::at(number), Tagged::of(ctx, port));
     for slot in slots.start..slots.end.min(batch.packets.len()).min(BURST_BUFFERS) {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
@@ -256,7 +281,7 @@ fn passing(
                 cut_passing(packet, 0);
             }
             (meta.interface, meta.layers.tags) = (number, 0);
-            lists.transit.put(slot, router, destination);
+            lists.ip4_fast_forward.put(slot, router, destination);
         } else if !tagged.take(slot, packet, meta, lists, ctx, tally) {
             parse_other(slot, packet, meta, lists, ctx, (port, Some(number)), tally);
         }
@@ -336,9 +361,9 @@ impl Tagged {
                 cut_passing(packet, link.tags);
             }
             (meta.interface, meta.layers.tags) = (self.number, link.tags);
-            lists.transit.tagged = true;
-            lists.transit.validated |= link.validated;
-            lists.transit.put(slot, link.router, destination);
+            lists.ip4_fast_forward.tagged = true;
+            lists.ip4_fast_forward.validated |= link.validated;
+            lists.ip4_fast_forward.put(slot, link.router, destination);
             return true;
         }
         if !link.places {
@@ -352,9 +377,9 @@ impl Tagged {
                 ..Meta::default()
             };
             if link.stateful[0] {
-                &mut lists.lookup4
+                &mut lists.session_lookup.v4
             } else {
-                &mut lists.forward4
+                &mut lists.forward.v4
             }
         } else if let Some(layers) = plain6(frame, tags, checksums, link.mac()) {
             *meta = Meta {
@@ -363,9 +388,9 @@ impl Tagged {
                 ..Meta::default()
             };
             if link.stateful[1] {
-                &mut lists.lookup6
+                &mut lists.session_lookup.v6
             } else {
-                &mut lists.forward6
+                &mut lists.forward.v6
             }
         } else {
             return false;
@@ -428,9 +453,9 @@ pub(super) fn parse_other(
         let list = if is_outer {
             &mut lists.decapsulate
         } else if interface.stateful[1] {
-            &mut lists.lookup6
+            &mut lists.session_lookup.v6
         } else {
-            &mut lists.forward6
+            &mut lists.forward.v6
         };
         return put(list, slot);
     }
@@ -613,24 +638,24 @@ pub fn classify(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, interfa
     match layers.class {
         Class::Ipv4 if !layers.flags.has(Flags::MULTICAST) => {
             if !stateful[0] {
-                put(&mut lists.forward4, slot);
+                put(&mut lists.forward.v4, slot);
             } else if layers.fragment == Fragment::Whole {
-                put(&mut lists.lookup4, slot);
+                put(&mut lists.session_lookup.v4, slot);
             } else {
-                put(&mut lists.fragments, slot);
+                put(&mut lists.virtual_reassembly, slot);
             }
         }
-        Class::Ipv6 if is_discovery(packet.bytes(), layers) => put(&mut lists.neighbour, slot),
+        Class::Ipv6 if is_discovery(packet.bytes(), layers) => put(&mut lists.neighbour_discovery, slot),
         Class::Ipv6 if !layers.flags.has(Flags::MULTICAST) => {
             if !stateful[1] {
-                put(&mut lists.forward6, slot);
+                put(&mut lists.forward.v6, slot);
             } else if layers.fragment == Fragment::Whole {
-                put(&mut lists.lookup6, slot);
+                put(&mut lists.session_lookup.v6, slot);
             } else {
-                put(&mut lists.fragments, slot);
+                put(&mut lists.virtual_reassembly, slot);
             }
         }
-        Class::Arp => put(&mut lists.neighbour, slot),
+        Class::Arp => put(&mut lists.neighbour_discovery, slot),
         Class::Ipv4 | Class::Ipv6 if interface.host => put(&mut lists.punt, slot),
         Class::Ipv4 | Class::Ipv6 => lists.drop_packet(slot, Own::Multicast),
         Class::Other => lists.drop_packet(slot, Own::UnknownEthertype),
@@ -646,8 +671,8 @@ pub fn again(
     lists: &mut Lists,
 ) {
     match (origin, layers.class) {
-        (Origin::Routed, Class::Ipv4) => put(&mut lists.forward4, slot),
-        (Origin::Routed, Class::Ipv6) => put(&mut lists.forward6, slot),
+        (Origin::Routed, Class::Ipv4) => put(&mut lists.forward.v4, slot),
+        (Origin::Routed, Class::Ipv6) => put(&mut lists.forward.v6, slot),
         _ => classify(slot, packet, layers, interface, lists),
     }
 }

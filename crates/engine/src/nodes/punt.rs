@@ -1,6 +1,4 @@
 //! punt: what a router's host gets: addressed to the router, or to a group of the link.
-//!
-//! Exits: taken in (the host has a copy), drop (not for hosts, policed, queue full).
 
 use sluice_nat::Tuple;
 use sluice_table::flow::{Record, RecordIndex};
@@ -11,15 +9,29 @@ use sluice_wire::layers::{Class, Flags, Layers};
 use crate::features::context::NodeContext;
 use crate::features::input_filter;
 use crate::features::punt::{self, Host, Multicast};
+use crate::nodes::declaration::Node;
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::session_lookup::{track, translate, validated};
-use crate::packet::batch::{Batch, Lists, put};
+use crate::packet::batch::{Batch, put};
+use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::session::family::{Family, Session, V4, V6};
 
+/// The node.
+pub const NODE: Node = Node {
+    name: "punt",
+    help: "delivers packets to a router's host",
+    stage: Some(CycleStage::Forward),
+    leaves: &[Leave::TakenIn, Leave::Drop],
+    exits: &[],
+};
+
 /// Give hosts their packets.
 #[inline(never)]
-pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     for slot in std::mem::take(&mut lists.punt) {
         let meta = *batch.meta(slot);
         let layers = &meta.layers;

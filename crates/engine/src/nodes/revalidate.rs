@@ -1,6 +1,4 @@
 //! revalidate: sessions of an older snapshot are decided again, and keep their translation where it is still allowed.
-//!
-//! Exits: session-lookup again (kept, or to be opened anew), unresolved (neighbour unknown), icmp-error (no route), drop.
 
 use sluice_filter::{Known, Marking, TrafficClass};
 use sluice_inspect::applications::Pair;
@@ -19,9 +17,15 @@ use crate::features::context::NodeContext;
 use crate::features::filter;
 use crate::features::inspection::InspectState;
 use crate::features::pool_migration::{PortOwner, port_owner, transfer_port};
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::host;
 use crate::nodes::slow_path::{FlowDecision, FlowTranslation, decide, keeps_address, refused};
-use crate::packet::batch::{AdjacencyIndex, Batch, Lists, Meta, Origin, put};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Batch, Meta, Origin, put};
+use crate::packet::counters::CycleStage;
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
 use crate::session::bound_interfaces;
 use crate::session::family::{Family, Session};
@@ -31,10 +35,28 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::{ForwardingDecision, ForwardingState};
 use crate::snapshot::marks::{class_of, of_class};
 
+/// The node.
+pub const NODE: Node = Node {
+    name: "revalidate",
+    help: "decides sessions of an older snapshot again",
+    stage: Some(CycleStage::Session),
+    leaves: &[Leave::Drop],
+    exits: &[
+        Exit::new("session-lookup", "", needs::FLOWS),
+        Exit::new("neighbour-resolution", "neighbour unknown", needs::STATEFUL),
+        Exit::new("icmp-error", "no route", needs::STATEFUL),
+    ],
+};
+
 /// Decide again.
 #[inline(never)]
-pub fn revalidate<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    for slot in std::mem::take(lists.revalidations::<F>()) {
+pub fn revalidate<F: Family>(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    _tools: &mut NodeTools<'_>,
+) {
+    for slot in std::mem::take(lists.revalidate.of::<F>()) {
         let meta = *batch.meta(slot);
         let frame = batch.packets[slot as usize].bytes();
         let context = ctx.snapshot.context(&meta, frame);
@@ -46,12 +68,12 @@ pub fn revalidate<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
         });
         let Some((index, direction, session)) = found else {
             // Ended by another packet of this burst.
-            put(lists.lookups::<F>(), slot);
+            put(lists.session_lookup.of::<F>(), slot);
             continue;
         };
         let is_old = session.generation() != ctx.snapshot.generation;
         if !is_old && session.adjacency(direction) != AdjacencyIndex::UNRESOLVED {
-            put(lists.lookups::<F>(), slot);
+            put(lists.session_lookup.of::<F>(), slot);
             continue;
         }
         ctx.counters.sessions_revised.add(is_old.into());
@@ -96,7 +118,7 @@ pub fn revalidate<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
             }
         }
         match stays {
-            None => put(lists.lookups::<F>(), slot),
+            None => put(lists.session_lookup.of::<F>(), slot),
             Some(FlowDecision::Wait(wanted)) => lists.wait_for_neighbour(slot, Some(wanted)),
             Some(FlowDecision::Complain(complaint, reason)) => lists.icmp_error(slot, complaint, reason),
             Some(FlowDecision::Drop(reason)) => lists.drop_packet(slot, reason),

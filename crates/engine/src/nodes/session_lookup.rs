@@ -1,8 +1,4 @@
 //! session-lookup: packets of known sessions: translated, counted, tracked, on their way.
-//!
-//! Exits: transmit, slow-path (no session), revalidate (session of an older snapshot), inspect and identify (before anything is written), fragmentation (too big, may be cut),
-//! icmp-error (TTL, MTU, the filter), unresolved (neighbour unknown), hand over (another worker's shard), hold (the shard is on its
-//! way here), queue (it is here, and receiving goes before), transmit as it came (over a bridge), drop.
 
 use core::hint::select_unpredictable;
 
@@ -21,20 +17,48 @@ use crate::features::context::{NodeContext, OutputContext};
 use crate::features::creation::is_first_segment;
 use crate::features::inspection::divert;
 use crate::features::mss;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::dont_fragment;
 use crate::nodes::output::{AdjacencyCache, send_by_parts};
 use crate::nodes::revalidate::{is_confirmed, is_unconcerned};
 use crate::nodes::subscriber::SiteOwner;
 use crate::nodes::{bridge, host, punt, subscriber};
-use crate::packet::batch::{AdjacencyIndex, Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Batch, Meta, Origin, put};
+use crate::packet::counters::CycleStage;
 use crate::packet::counters::HandOffCause;
+use crate::packet::hand_off::{EntryPoint, HandOffNote};
+use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
 use crate::packet::time::Now;
 use crate::session::bound_interfaces;
-use crate::session::family::{Family, Session, Tracked};
+use crate::session::family::{Family, PerFamily, Session, Tracked, V4, V6};
 use crate::session::shard::Shard;
 use crate::snapshot::{Nat, Snapshot};
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "session-lookup",
+    help: "finds the session of a packet and translates it",
+    stage: Some(CycleStage::Session),
+    leaves: &[Leave::HandOver, Leave::Hold, Leave::Queue, Leave::Drop],
+    exits: &[
+        Exit::new("slow-path", "no session", needs::FLOWS),
+        Exit::new("revalidate", "older snapshot", needs::FLOWS),
+        Exit::new("inspect", "inspected", needs::INSPECTED),
+        Exit::new("identify", "application not identified yet", needs::IDENTIFIED),
+        Exit::new("session-lookup", "hairpinned", needs::STATEFUL),
+        Exit::new("bridge", "session of a bridge", needs::BRIDGED | needs::INSPECTED),
+        Exit::new("output", "", needs::STATEFUL),
+        Exit::new("fragmentation", "too long", needs::STATEFUL),
+        Exit::new("icmp-error", "TTL, MTU, rejected", needs::FLOWS),
+        Exit::new("punt", "session of the router's host", needs::STATEFUL | needs::HOSTED),
+    ],
+};
 
 /// Packets of a group. While one group is translated, the next one's records are under way, and the index of the one
 /// after that.
@@ -66,14 +90,35 @@ impl<F: Family> Default for Lookups<F> {
     }
 }
 
+/// That of both families.
+#[derive(Default)]
+pub struct LookupScratch {
+    v4: Box<Lookups<V4>>,
+    v6: Box<Lookups<V6>>,
+}
+
+/// [`Lookups`] of each family.
+struct EachLookups;
+
+impl PerFamily for EachLookups {
+    type Of<F: Family> = Lookups<F>;
+}
+
+impl LookupScratch {
+    #[inline(always)]
+    fn of<F: Family>(&mut self) -> &mut Lookups<F> {
+        F::select_mut::<EachLookups>(&mut self.v4, &mut self.v6)
+    }
+}
+
 /// Look up and translate.
 pub fn session_lookup<F: Family>(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut NodeContext<'_, '_>,
-    nat: &Nat<F>,
-    work: &mut Lookups<F>,
+    tools: &mut NodeTools<'_>,
 ) {
+    let (nat, work) = (ctx.snapshot.nat::<F>(), tools.lookups.of::<F>());
     // Sites are served over IPv4 alone. Who has none does not pay for them, nor for rules that he does not have.
     match (!F::IS_V6 && ctx.snapshot.sites.is_some(), nat.spread.is_some()) {
         (true, _) => look_up::<F, true, true>(batch, lists, ctx, nat, work),
@@ -91,7 +136,7 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
     nat: &Nat<F>,
     work: &mut Lookups<F>,
 ) {
-    let slots = std::mem::take(lists.lookups::<F>());
+    let slots = std::mem::take(lists.session_lookup.of::<F>());
     let mut rest = slots.as_slice();
     let exit = ctx.exit();
     let mut ways = AdjacencyCache::default();
@@ -297,7 +342,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     let Some((index, direction)) =
         F::table_ref(shard).confirm(work.hashes[place], work.candidates[place], &work.keys[place])
     else {
-        put(lists.slow_path::<F>(), slot);
+        put(lists.slow_path.of::<F>(), slot);
         return false;
     };
     let Some(session) = F::table(shard).get_mut(index) else {
@@ -321,7 +366,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
             }
         } else if ctx.revisions.admit(meta.shard, index, generation) {
             if !is_confirmed::<F>(session, ctx.snapshot, ctx.paths) {
-                put(lists.revalidations::<F>(), slot);
+                put(lists.revalidate.of::<F>(), slot);
                 return false;
             }
             session.set_generation(ctx.snapshot.generation);
@@ -330,12 +375,12 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     }
     if is_first_segment(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {
         // It is decided as the first packet of a flow is, and takes the place of the session: once nothing is looked at for that.
-        let waits = session.diverts() && lists.needs_session_pass::<F>(index);
+        let waits = session.diverts() && needs_session_pass::<F>(lists, index);
         put(
             if waits {
-                lists.lookups::<F>()
+                lists.session_lookup.of::<F>()
             } else {
-                lists.slow_path::<F>()
+                lists.slow_path.of::<F>()
             },
             slot,
         );
@@ -386,7 +431,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         } else if hop == AdjacencyIndex::LOCAL {
             punt::deliver::<F>(slot, index, direction, batch, lists, ctx);
         } else if hop == AdjacencyIndex::UNRESOLVED && !layers.flags.has(Flags::ICMP_ERROR) {
-            put(lists.revalidations::<F>(), slot);
+            put(lists.revalidate.of::<F>(), slot);
             return false;
         } else {
             lists.wait_for_neighbour(slot, ctx.paths.unresolved(hop));
@@ -513,8 +558,8 @@ fn hairpin<F: Family>(
     meta.layers = layers;
     meta.origin = Origin::Hairpinned;
     // The other session's application is looked for, too.
-    lists.recognised &= !(1 << (slot as usize % BURST_BUFFERS));
-    put(lists.lookups::<F>(), slot);
+    lists.identified &= !(1 << (slot as usize % BURST_BUFFERS));
+    put(lists.session_lookup.of::<F>(), slot);
 }
 
 /// Whether the remote of a session that has a port of its own may open the next connection to it: to no other does the port lead,
@@ -662,4 +707,11 @@ fn translate_icmp<F: Family>(
         true => Ok(()),
         false => Err(sluice_nat::Reason::Truncated.into()),
     }
+}
+
+/// Whether packets of a session are about to be inspected, or looked at for its application. Those of another shard's session by
+/// the same number count, too.
+fn needs_session_pass<F: Family>(lists: &mut Lists, index: RecordIndex) -> bool {
+    let is_of = |(_, of, _): &(BufferIndex, RecordIndex, Direction)| *of == index;
+    lists.inspect.of::<F>().iter().any(is_of) || lists.identify.of::<F>().iter().any(is_of)
 }

@@ -1,7 +1,4 @@
 //! slow-path: the first packet of a flow: destination rule, route, filter, source rule, port, insert.
-//!
-//! Exits: session-lookup again (a session now exists), forward (nothing to translate), local-delivery, unresolved, icmp-error,
-//! park (a SYN that nobody expects), drop. What is found is data in the session's record; only `established` touches the packet.
 
 use arrayvec::ArrayVec;
 use sluice_filter::{Filters, Header, Known, Marking, Verdict};
@@ -19,17 +16,41 @@ use crate::features::context::NodeContext;
 use crate::features::creation::{self, NewSessions};
 use crate::features::filter::{self, Exception, FilterQueries, Rejection};
 use crate::features::input_filter;
-use crate::features::pending_syns::UnsolicitedSyn;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::{bridge, host, subscriber};
-use crate::packet::batch::{AdjacencyIndex, Batch, IcmpError, Lists, Meta, Origin, put};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Batch, Meta, Origin, put};
+use crate::packet::counters::CycleStage;
+use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
+use crate::packet::task::UnresolvedNeighbour;
+use crate::packet::task::UnsolicitedSyn;
 use crate::session::bound_interfaces::is_outside_address;
 use crate::session::family::Family;
 use crate::session::shard::end;
 use crate::snapshot::Snapshot;
-use crate::snapshot::forwarding::{ForwardingDecision, UnresolvedNeighbour};
+use crate::snapshot::forwarding::ForwardingDecision;
 use crate::snapshot::marks::set_class;
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "slow-path",
+    help: "decides the first packet of a flow",
+    stage: Some(CycleStage::Session),
+    leaves: &[Leave::Park, Leave::Drop],
+    exits: &[
+        Exit::new("session-lookup", "session created", needs::FLOWS),
+        Exit::new("host", "from the host, no session", needs::STATEFUL | needs::HOSTED),
+        Exit::new("forward", "nothing to translate", needs::STATEFUL),
+        Exit::new("local-delivery", "to the router itself", needs::STATEFUL),
+        Exit::new("neighbour-resolution", "neighbour unknown", needs::STATEFUL),
+        Exit::new("icmp-error", "no route, rejected", needs::STATEFUL),
+    ],
+};
 
 /// What is to become of a flow.
 #[derive(Clone, Copy)]
@@ -789,8 +810,13 @@ impl RuleHits {
 
 /// Decide about packets of no known session. Rules are asked about all of them together.
 #[inline(never)]
-pub fn slow_path<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    let mut slots = std::mem::take(lists.slow_path::<F>());
+pub fn slow_path<F: Family>(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    _tools: &mut NodeTools<'_>,
+) {
+    let mut slots = std::mem::take(lists.slow_path.of::<F>());
     let snapshot = ctx.snapshot;
     if snapshot.bridges {
         slots = bridge::create_sessions::<F>(slots, batch, lists, ctx);
@@ -906,12 +932,12 @@ pub fn slow_path<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &
                         end::<F>(shard, index, &tools);
                     }
                 }
-                put(lists.forwards::<F>(), slot);
+                put(lists.forward.of::<F>(), slot);
             }
-            FlowDecision::Gateway => put(&mut lists.gateway, slot),
+            FlowDecision::Gateway => put(&mut lists.local_delivery, slot),
             FlowDecision::Hairpin => {
                 meta.origin = Origin::Hairpinned;
-                put(lists.lookups::<F>(), slot);
+                put(lists.session_lookup.of::<F>(), slot);
             }
             FlowDecision::Wait(wanted) => lists.wait_for_neighbour(slot, Some(wanted)),
             FlowDecision::Complain(complaint, reason) => lists.icmp_error(slot, complaint, reason),
@@ -929,5 +955,6 @@ pub fn slow_path<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &
     sources.flush(|rule, flows| rules.count_source(rule, flows));
     destinations.flush(|rule, flows| rules.count_destination(rule, flows));
     openings.create(batch, lists, ctx);
-    led.into_iter().for_each(|slot| put(lists.lookups::<F>(), slot));
+    led.into_iter()
+        .for_each(|slot| put(lists.session_lookup.of::<F>(), slot));
 }

@@ -1,7 +1,5 @@
 //! subscriber: what of subscribers' sites is for control: DHCP of terminals and of the sites' own addresses, and ARP by which
 //! somebody else claims one of these.
-//!
-//! Exits: taken in (control has a copy), drop (policed by site, queue full). Beside it what else nodes ask about sites.
 
 use sluice_nat::Tuple;
 use sluice_nat::rule::SourceAction;
@@ -14,19 +12,42 @@ use sluice_wire::{Context, Direction, Packet};
 
 use crate::features::context::{NodeContext, OutputContext};
 use crate::features::punt::ROUTED;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::leave;
 use crate::nodes::output::{Adjacency, as_it_is};
 use crate::nodes::slow_path::FlowDecision;
-use crate::packet::batch::{AdjacencyIndex, Batch, Lists, Meta, Origin, put};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Batch, Meta, Origin, put};
+use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::session::family::{Family, Session};
 use crate::session::shard::end;
 use crate::snapshot::Snapshot;
 
+/// The node.
+pub const NODE: Node = Node {
+    name: "subscriber",
+    help: "relays DHCP and ARP of subscribers' sites to the control plane",
+    stage: Some(CycleStage::Forward),
+    leaves: &[Leave::TakenIn, Leave::Drop],
+    exits: &[
+        Exit::new("transmit", "from the control plane", needs::SITES),
+        Exit::new("forward", "DHCP to servers", needs::SITES),
+    ],
+};
+
 /// Give control what is for it: whole frames, with their tags.
 #[inline(never)]
-pub fn subscriber(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
+pub fn subscriber(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    _tools: &mut NodeTools<'_>,
+) {
     for slot in std::mem::take(&mut lists.subscriber) {
         let meta = *batch.meta(slot);
         let frame = batch.packets[slot as usize].bytes();
@@ -78,7 +99,7 @@ pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
             Err(fault) => lists.drop_packet(place, fault),
             Ok(layers) if routed && layers.class == Class::Ipv4 => {
                 meta.layers = layers;
-                put(&mut lists.forward4, place);
+                put(&mut lists.forward.v4, place);
             }
             Ok(_) if routed => lists.drop_packet(place, Own::UnknownEthertype),
             Ok(layers) => {
@@ -261,7 +282,7 @@ pub fn lease_lost<F: Family>(
         ctx.counters.sessions_lost_lease.add(1);
     }
     match upstream {
-        true => put(lists.lookups::<F>(), slot),
+        true => put(lists.session_lookup.of::<F>(), slot),
         false => lists.drop_packet(slot, Own::SiteAddressLost),
     }
 }

@@ -1,17 +1,30 @@
 //! virtual-reassembly: later fragments are told the ports of their datagram, so that they find its session, and all what
 //! identification they leave with.
-//!
-//! Exits: session-lookup, park (the first fragment has not come), hand over (the owner), drop.
 
 use sluice_wire::layers::{Class, Fragment};
 use sluice_wire::{ipv4, ipv6};
 
 use crate::features::context::NodeContext;
-use crate::features::virtual_reassembly::{DatagramKey, FragmentState, Ready};
-use crate::packet::batch::{Batch, EntryPoint, HandOffNote, Lists, Meta, put};
+use crate::features::virtual_reassembly::{DatagramKey, FragmentState};
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
+use crate::packet::batch::{Batch, Meta, put};
+use crate::packet::counters::CycleStage;
+use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::BURST_BUFFERS;
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::session::family::{Family, V4, V6};
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "virtual-reassembly",
+    help: "gives later fragments the ports of their datagram",
+    stage: Some(CycleStage::Session),
+    leaves: &[Leave::Park, Leave::HandOver, Leave::Drop],
+    exits: &[Exit::new("session-lookup", "", needs::FLOWS)],
+};
 
 /// Tell fragments their ports. Fragments that were waiting for a first one are moved to `ready`.
 #[inline(never)]
@@ -19,9 +32,9 @@ pub fn virtual_reassembly(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut NodeContext<'_, '_>,
-    ready: &mut Ready<'_>,
+    tools: &mut NodeTools<'_>,
 ) {
-    for slot in std::mem::take(&mut lists.fragments) {
+    for slot in std::mem::take(&mut lists.virtual_reassembly) {
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
         let context = ctx.snapshot.context(meta, batch.packets[slot as usize].bytes());
         let Some(owner) = ctx.owner.as_deref_mut() else {
@@ -32,7 +45,7 @@ pub fn virtual_reassembly(
         let layers = &mut meta.layers;
         let known = if layers.fragment == Fragment::First {
             let ports = (layers.source_port, layers.destination_port);
-            owner.datagrams.first(&key, ports, ctx.now, ready)
+            owner.datagrams.first(&key, ports, ctx.now, tools.ready)
         } else {
             match owner.datagrams.later(&key, ctx.now) {
                 FragmentState::Known(datagram) => Some(datagram),
@@ -50,8 +63,8 @@ pub fn virtual_reassembly(
         (layers.source_port, layers.destination_port) = datagram.ports;
         meta.identification = datagram.identification;
         match meta.layers.class {
-            Class::Ipv4 => put(lists.lookups::<V4>(), slot),
-            _ => put(lists.lookups::<V6>(), slot),
+            Class::Ipv4 => put(&mut lists.session_lookup.v4, slot),
+            _ => put(&mut lists.session_lookup.v6, slot),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluice_inspect::protocols::Anomaly;
 use sluice_inspect::{Limit, Skipped};
 
+use crate::packet::lists::NodeIndex;
 use crate::packet::reason::{Own, Reason, named};
 
 /// A counter with one writer: adding costs a load and a store, reading never waits.
@@ -290,6 +291,8 @@ counters! {
         pub forgotten: Counter,
         /// Clock cycles by stage, in the order of [`CycleStage::ALL`].
         pub cycles: [Counter; CycleStage::ALL.len()],
+        /// What nodes have done, in the order of [`NodeIndex::ALL`].
+        pub nodes: Box<[NodeCounters]>,
     }
     fields {
         total heartbeat = "rounds", "rounds of the worker's loop; stands still when the worker is stuck";
@@ -334,6 +337,17 @@ counters! {
     }
 }
 
+/// What a node has done.
+#[derive(Debug, Default)]
+pub struct NodeCounters {
+    /// Times that it had something to do.
+    pub runs: Counter,
+    /// Packets that it had; one that comes back counts again.
+    pub packets: Counter,
+    /// Clock cycles that it took.
+    pub cycles: Counter,
+}
+
 /// Applications that are counted: more than nDPI has numbers.
 const MAX_APPLICATIONS: usize = 512;
 
@@ -370,6 +384,7 @@ impl WorkerCounters {
     /// Counters for `interfaces` interfaces and `shards` shards, all 0.
     pub fn new(interfaces: usize, shards: usize) -> Self {
         Self {
+            nodes: NodeIndex::ALL.iter().map(|_| NodeCounters::default()).collect(),
             shards: (0..shards).map(|_| Counter::default()).collect(),
             interfaces: (0..interfaces).map(|_| InterfaceCounters::default()).collect(),
             recognised: (0..MAX_APPLICATIONS).map(|_| Counter::default()).collect(),

@@ -13,7 +13,8 @@ use sluice_wire::{Context, Direction};
 
 use crate::features::context::OutputContext;
 use crate::nodes::subscriber;
-use crate::packet::batch::{AdjacencyIndex, Meta, Origin};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Meta, Origin};
 use crate::packet::reason::Reason;
 use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;

@@ -18,8 +18,9 @@ use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6,
 
 use crate::features::applications::Application;
 use crate::features::inspection::InspectState;
-use crate::packet::batch::AdjacencyIndex;
+use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::io::BURST_BUFFERS;
+use crate::packet::lists::ByFamily;
 use crate::packet::reason::Reason;
 use crate::session::bound_interfaces::BoundInterfaces;
 use crate::session::ip_id;
@@ -177,6 +178,17 @@ pub struct SessionParts<F: Family> {
     pub inbound_refresh: bool,
     /// Interface of the first packet.
     pub interface: u16,
+}
+
+impl<T> ByFamily<T> {
+    /// The list of a family.
+    #[inline(always)]
+    pub fn of<F: Family>(&mut self) -> &mut T {
+        match F::IS_V6 {
+            true => &mut self.v6,
+            false => &mut self.v4,
+        }
+    }
 }
 
 /// A type of which each family has one of its own, for [`Family::select`].

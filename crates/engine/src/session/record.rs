@@ -8,7 +8,7 @@ use sluice_nat::{Decision, Tracking};
 use sluice_table::flow::{Links, Record};
 use sluice_wire::{Direction, FlowKey4, FlowKey6, Tuple4, Tuple6};
 
-use crate::packet::batch::AdjacencyIndex;
+use crate::packet::adjacency::AdjacencyIndex;
 use crate::session::bound_interfaces::BoundInterfaces;
 
 /// What packets change.

@@ -13,10 +13,8 @@ use crate::packet::counters::Counter;
 use crate::packet::io::WorkerIndex;
 
 mod compile;
-mod copies;
 
 pub use compile::{Action, ChainError, ChainText, ClassText};
-pub use copies::{Copies, MAX as MOST_COPIES};
 
 /// The chain that packets begin at.
 pub const ENTRY: &str = "input";

@@ -4,23 +4,14 @@ use std::sync::Arc;
 
 use sluice_route::neighbour::{NeighbourIndex, Neighbours};
 use sluice_route::{
-    Address, Balance, FibReader, InterfaceIndex, Lookup, NextHop, NextHops, Reason, RouterIndex, SourceValidation,
-    validate_source,
+    Balance, FibReader, Lookup, NextHop, NextHops, Reason, RouterIndex, SourceValidation, validate_source,
 };
 use sluice_table::prefix::{NO_ROUTE, PrefixReader};
 
-use crate::packet::batch::AdjacencyIndex;
+use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::io::BURST_BUFFERS;
+use crate::packet::task::UnresolvedNeighbour;
 use crate::session::family::{Family, PerFamily};
-
-/// A neighbour that has to be found before a packet can go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnresolvedNeighbour {
-    /// The link that it is on.
-    pub interface: InterfaceIndex,
-    /// Its address.
-    pub address: Address,
-}
 
 /// Where an address leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use sluice_route::RouterIndex;
 
-use crate::packet::batch::AdjacencyIndex;
+use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::io::{NO_PORT, PortIndex};
 use crate::snapshot::Interface;
 use bucket::Bucket;

@@ -12,10 +12,12 @@ use crate::features::pending_syns;
 use crate::nodes::icmp_error::reinject;
 use crate::nodes::parse::again;
 use crate::nodes::{bridge, host, inter_router_link};
-use crate::packet::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, Origin, put};
+use crate::packet::batch::{Batch, Meta, Origin, put};
+use crate::packet::hand_off::{EntryPoint, HandOffNote};
+use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, NoteWords, PortIndex};
+use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
-use crate::session::family::{V4, V6};
 use crate::snapshot::Interface;
 
 /// Runs of packets that nobody has parsed yet: their slots, and the port that they came from.
@@ -50,7 +52,7 @@ pub fn from_workers(
                 crossed: note.crossed,
                 ..Meta::default()
             };
-            put(lists.lookups::<V4>(), place);
+            put(&mut lists.session_lookup.v4, place);
             continue;
         }
         match note.as_ref().map(|note| note.stage) {
@@ -84,17 +86,17 @@ pub fn from_workers(
         meta.identification = note.identification;
         meta.crossed = note.crossed;
         match note.stage {
-            EntryPoint::Session if layers.class == Class::Ipv4 => put(lists.lookups::<V4>(), place),
-            EntryPoint::Session => put(lists.lookups::<V6>(), place),
-            EntryPoint::Fragment => put(&mut lists.fragments, place),
+            EntryPoint::Session if layers.class == Class::Ipv4 => put(&mut lists.session_lookup.v4, place),
+            EntryPoint::Session => put(&mut lists.session_lookup.v6, place),
+            EntryPoint::Fragment => put(&mut lists.virtual_reassembly, place),
             EntryPoint::Wait(wanted) => lists.wait_for_neighbour(place, Some(wanted)),
             EntryPoint::Gateway if layers.class == Class::Arp || is_discovery(&layers, packet.bytes()) => {
-                put(&mut lists.neighbour, place);
+                put(&mut lists.neighbour_discovery, place);
             }
-            EntryPoint::Gateway => put(&mut lists.gateway, place),
+            EntryPoint::Gateway => put(&mut lists.local_delivery, place),
             EntryPoint::Complain(complaint, reason) => lists.icmp_error(place, complaint, reason),
-            EntryPoint::Forward if layers.class == Class::Ipv4 => put(lists.forwards::<V4>(), place),
-            EntryPoint::Forward => put(lists.forwards::<V6>(), place),
+            EntryPoint::Forward if layers.class == Class::Ipv4 => put(&mut lists.forward.v4, place),
+            EntryPoint::Forward => put(&mut lists.forward.v6, place),
             EntryPoint::Finished(_) | EntryPoint::Received(_) => lists.drop_packet(place, Own::Forgotten),
         }
     }
@@ -178,8 +180,8 @@ pub fn from_parking(
                 }
             }
             (ResumeReason::Ready, Some(_)) if waiting.origin == Origin::Hairpinned => match layers.class {
-                Class::Ipv6 => put(lists.lookups::<V6>(), place),
-                _ => put(lists.lookups::<V4>(), place),
+                Class::Ipv6 => put(&mut lists.session_lookup.v6, place),
+                _ => put(&mut lists.session_lookup.v4, place),
             },
             (
                 ResumeReason::Ready,
@@ -212,7 +214,31 @@ fn fragment(
     meta.identification = told.identification;
     lists.passed |= u128::from(passed) << (place as usize % BURST_BUFFERS);
     match meta.layers.class {
-        Class::Ipv6 => put(lists.lookups::<V6>(), place),
-        _ => put(lists.lookups::<V4>(), place),
+        Class::Ipv6 => put(&mut lists.session_lookup.v6, place),
+        _ => put(&mut lists.session_lookup.v4, place),
+    }
+}
+
+/// A bit for each slot of some runs.
+pub fn slots_of(runs: &Runs) -> u128 {
+    runs.iter().fold(0, |all, (_, slots)| all | mask_of(slots))
+}
+
+/// A bit for each slot.
+fn mask_of(slots: &Range<usize>) -> u128 {
+    let below = |end: usize| 1u128.checked_shl(end as u32).map_or(u128::MAX, |bit| bit - 1);
+    below(slots.end) & !below(slots.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mask_has_a_bit_for_each_slot() {
+        assert_eq!(0, mask_of(&(5..5)));
+        assert_eq!(0b1110, mask_of(&(1..4)));
+        assert_eq!(u128::MAX, mask_of(&(0..128)));
+        assert_eq!(1 << 127, mask_of(&(127..128)));
     }
 }

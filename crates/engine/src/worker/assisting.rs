@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::shard_moves::Held;
 use super::{MAX_HELD, Source, Worker};
-use crate::packet::batch::{EntryPoint, HandOffNote};
+use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, WorkerIndex};
 use crate::packet::reason::Own;
 use crate::packet::time::Now;

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use crate::packet::batch::{Batch, Lists};
+use crate::packet::batch::Batch;
 use crate::packet::io::BufferIndex;
+use crate::packet::lists::Lists;
 use crate::packet::reason::Reason;
 use crate::packet::time::Now;
 use crate::snapshot::Snapshot;
@@ -155,7 +156,7 @@ impl Tap {
         let fresh = |slot: BufferIndex| slot as usize >= first;
         match self.which {
             CaptureFilter::Interface(wanted) => {
-                for &slot in lists.transmit.iter().flatten().filter(|&&slot| fresh(slot)) {
+                for &slot in lists.to_send.iter().flatten().filter(|&&slot| fresh(slot)) {
                     if batch.meta(slot).egress == wanted {
                         self.copy(batch.packets[slot as usize].bytes(), wanted, CapturePoint::Sent, now);
                     }

@@ -14,9 +14,7 @@ use arrayvec::ArrayVec;
 impl Worker<'_> {
     /// Move the buffers of a burst. Returns the cycles spent on what other workers get.
     pub(super) fn dispose(&mut self, now: Now) -> u64 {
-        (self.parts.lists.passed, self.parts.lists.recognised) = (0, 0);
-        self.parts.lists.sessionless = 0;
-        self.parts.lists.fresh = 0;
+        self.parts.lists.forget_slots();
         self.transmit(now);
         self.cross_later();
         self.park(now);
@@ -53,11 +51,11 @@ impl Worker<'_> {
 
     fn transmit(&mut self, now: Now) {
         let shared = self.snapshot.load().shares.is_some();
-        for port in 0..self.parts.lists.transmit.len() {
-            if self.parts.lists.transmit[port].is_empty() {
+        for port in 0..self.parts.lists.to_send.len() {
+            if self.parts.lists.to_send[port].is_empty() {
                 continue;
             }
-            let mut slots = std::mem::take(&mut self.parts.lists.transmit[port]);
+            let mut slots = std::mem::take(&mut self.parts.lists.to_send[port]);
             let of = |shares: &Shares| shares.is_link_shared(port);
             let is_link_shared = shared && self.snapshot.load().shares.as_deref().is_some_and(of);
             let has_dealt = is_link_shared && self.share_link(port as PortIndex, &mut slots, now.nanoseconds);

@@ -4,9 +4,10 @@ use super::Worker;
 use sluice_route::neighbour::Resolution;
 
 use crate::features::context::policer;
-use crate::packet::batch::{Task, put};
+use crate::packet::batch::put;
 use crate::packet::io::PortIndex;
 use crate::packet::reason::Own;
+use crate::packet::task::Task;
 use crate::packet::time::Now;
 use crate::session::shard::SessionTools;
 use crate::worker::request::{Reply, Request, portion};

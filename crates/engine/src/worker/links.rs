@@ -2,61 +2,16 @@
 
 use arrayvec::ArrayVec;
 
-use super::arrivals::Runs;
-use super::{ResumeReason, Worker, chained};
-use crate::features::context::{NodeContext, WaitingPacket};
-use crate::nodes::{decapsulate, encapsulate, hand_off, inter_router_link};
-use crate::packet::batch::{Batch, Lists, Origin, put};
+use super::{ResumeReason, Worker};
+use crate::features::context::WaitingPacket;
+use crate::packet::batch::{Origin, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, Packets};
 use crate::packet::reason::Own;
-use crate::packet::time::Now;
-use crate::worker::capture::Tap;
-use crate::worker::trace::Tracer;
-
-/// Let packets of a burst over the links that they left by, and those in that came by a tunnel.
-pub(super) fn links(
-    batch: &mut Batch<'_, '_>,
-    lists: &mut Lists,
-    ctx: &mut NodeContext<'_, '_>,
-    tap: &mut Option<Box<Tap>>,
-    tracer: &mut Option<&mut Tracer>,
-    now: Now,
-) {
-    let mut after = |node, lists: &Lists| {
-        if let Some(tracer) = tracer {
-            tracer.after(node, lists);
-        }
-    };
-    if !lists.cross.is_empty() {
-        if let Some(tap) = tap {
-            tap.crossing(batch, &lists.cross, ctx.snapshot, now);
-        }
-        inter_router_link::inter_router_link(batch, lists, ctx);
-        chained::divert(batch, lists, ctx, &Runs::new());
-        after("inter-router-link", lists);
-    }
-    if !lists.encapsulate.is_empty() {
-        encapsulate::encapsulate(batch, lists, ctx);
-        after("encapsulate", lists);
-    }
-    if !lists.decapsulate.is_empty() {
-        let arrived = decapsulate::decapsulate(batch, lists, ctx);
-        if let Some(tap) = tap {
-            tap.arrived(batch, &arrived, now);
-        }
-        chained::divert(batch, lists, ctx, &Runs::new());
-        if !ctx.role.sessions.is_empty() {
-            hand_off::both(batch, lists, ctx);
-        }
-        after("decapsulate", lists);
-    }
-    chained::walk(batch, lists, ctx, tracer);
-}
 
 impl Worker<'_> {
     /// What was made at the end of a burst and leaves over a link without a device goes on with the next one.
     pub(super) fn cross_later(&mut self) {
-        let slots = std::mem::take(&mut self.parts.lists.cross);
+        let slots = std::mem::take(&mut self.parts.lists.inter_router_link);
         if slots.is_empty() {
             return;
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Source, Worker};
-use crate::packet::batch::{EntryPoint, HandOffNote};
+use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, NoteWords, Parked, WorkerIndex};
 use crate::packet::reason::Own;
 use crate::packet::time::Now;

@@ -6,14 +6,17 @@ use sluice_wire::ethernet::{Link, multicast6};
 use sluice_wire::{Packet, arp, ndp};
 
 use super::{ResumeReason, Worker};
-use crate::features::announcements::AddressPosition;
 use crate::features::context::{NodeContext, Revalidations};
 use crate::nodes::fragmentation;
-use crate::packet::batch::{Batch, EntryPoint, HandOffNote, Lists, Meta, Origin, Task, put};
+use crate::packet::batch::{Batch, Meta, Origin, put};
+use crate::packet::copies::Copies;
+use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, NO_PORT, Packets};
+use crate::packet::lists::Lists;
+use crate::packet::task::AddressPosition;
+use crate::packet::task::Task;
 use crate::packet::time::Now;
 use crate::snapshot::Interface;
-use crate::snapshot::chains::Copies;
 
 impl Worker<'_> {
     /// Do what needs new buffers.

@@ -3,8 +3,9 @@
 use arrayvec::ArrayVec;
 use sluice_wire::layers::{self, Class};
 
-use crate::packet::batch::{Batch, Lists, Meta};
+use crate::packet::batch::{Batch, Meta};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::lists::{Lists, Location, NodeIndex, SlotList};
 use crate::packet::time::Now;
 use crate::session::family::{Family, V4, V6};
 use crate::worker::request::Filter;
@@ -49,6 +50,15 @@ pub struct Tracer {
     live: ArrayVec<(BufferIndex, usize), BURST_BUFFERS>,
 }
 
+/// What a trace calls where a packet is.
+fn name_of(location: Location) -> &'static str {
+    match location {
+        Location::Node(node) => node.node().name,
+        Location::Left(leave) => leave.name(),
+        Location::Dropped(reason) => reason.name(),
+    }
+}
+
 impl Tracer {
     /// Trace the first `count` packets that match: of a filter, what a single packet shows counts.
     pub fn new(filter: Filter, count: usize) -> Self {
@@ -77,7 +87,7 @@ impl Tracer {
                 break;
             }
             let mut meta = batch.meta[slot];
-            if lists.transit.slots().contains(&(slot as BufferIndex)) {
+            if lists.ip4_fast_forward.holds(slot as BufferIndex) {
                 meta.layers = layers::parse(packet.bytes()).unwrap_or_default();
             }
             if !self.matches(packet.bytes(), &meta) {
@@ -103,7 +113,9 @@ impl Tracer {
     /// A node has run: write down where it sent what is traced.
     pub(crate) fn after(&mut self, node: &'static str, lists: &Lists) {
         for &(slot, way) in &self.live {
-            let Some(exit) = lists.location(slot) else { continue };
+            let Some(exit) = lists.location(slot).map(name_of) else {
+                continue;
+            };
             let Some(way) = self.ways.get_mut(way) else { continue };
             if way.steps.last().is_none_or(|last| last.exit != exit) {
                 let _ = way.steps.try_push(TraceStep { node, exit });
@@ -115,7 +127,7 @@ impl Tracer {
     pub(crate) fn end(&mut self, batch: &Batch<'_, '_>, lists: &Lists) {
         for &(slot, way) in &self.live {
             if let Some(way) = self.ways.get_mut(way)
-                && lists.location(slot) == Some("transmit")
+                && lists.location(slot) == Some(Location::Node(NodeIndex::transmit))
             {
                 way.egress = Some(batch.meta(slot).egress);
             }

@@ -7,9 +7,11 @@ use sluice_wire::{Direction, Packet};
 
 use super::InspectState;
 use crate::features::filter;
-use crate::packet::batch::{AdjacencyIndex, Lists, put};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::put;
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::BufferIndex;
+use crate::packet::lists::Lists;
 use crate::packet::time::Now;
 use crate::session::family::{Family, Session};
 use crate::snapshot::marks::{Marks, class_of, set_class};
@@ -41,11 +43,11 @@ pub fn divert<F: Family>(
         return false;
     }
     if matches!(inspect, InspectState::Wanted | InspectState::Flow(_)) && !passed {
-        put(lists.inspections::<F>(), (slot, index, direction));
+        put(lists.inspect.of::<F>(), (slot, index, direction));
         return true;
     }
     if session.application().is_open() && !lists.was_identified(slot) {
-        put(lists.identifications::<F>(), (slot, index, direction));
+        put(lists.identify.of::<F>(), (slot, index, direction));
         return true;
     }
     if inspect == InspectState::Left && !passed {

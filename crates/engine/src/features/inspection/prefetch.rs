@@ -8,8 +8,9 @@ use sluice_table::prefetch::prefetch_read_at;
 use sluice_wire::Direction;
 
 use crate::features::inspection::InspectState;
-use crate::packet::batch::{Batch, Inspected};
+use crate::packet::batch::Batch;
 use crate::packet::io::BURST_BUFFERS;
+use crate::packet::lists::SessionPackets;
 use crate::session::family::{Family, Session};
 use crate::session::shard::Shard;
 
@@ -22,7 +23,7 @@ pub struct FlowPrefetch(ArrayVec<Option<(u16, FlowHandle, Direction)>, BURST_BUF
 impl FlowPrefetch {
     /// Of these packets. The first line of each flow is asked for.
     #[inline(always)]
-    pub fn of<F: Family>(packets: &Inspected, batch: &Batch<'_, '_>, shards: &[Option<Box<Shard<'_>>>]) -> Self {
+    pub fn of<F: Family>(packets: &SessionPackets, batch: &Batch<'_, '_>, shards: &[Option<Box<Shard<'_>>>]) -> Self {
         let flow = |&(slot, index, direction): &_| {
             let number = batch.meta(slot).shard;
             let shard = shards.get(usize::from(number))?.as_deref()?;
@@ -41,7 +42,7 @@ impl FlowPrefetch {
     pub fn prefetch(
         &self,
         place: usize,
-        packets: &Inspected,
+        packets: &SessionPackets,
         batch: &Batch<'_, '_>,
         shards: &mut [Option<Box<Shard<'_>>>],
     ) {

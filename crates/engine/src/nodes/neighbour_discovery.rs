@@ -1,10 +1,7 @@
 //! neighbour: ARP and neighbour discovery taken in, and packets that wait for a neighbour put aside.
-//!
-//! Exits: transmit (the answer, made of the question's buffer), taken in, punt (router discovery, which is its host's too),
-//! icmp-error (nobody answers), park, again (known by now), hand over (the owner), drop.
 
 use sluice_nat::sites::{RequestKind, site};
-use sluice_route::neighbour::{Action, Advertisement, Conflict, Heard, NeighbourKeeper, Resolution, State};
+use sluice_route::neighbour::{Advertisement, Conflict, Heard, NeighbourKeeper, State};
 use sluice_route::policer::Class as Policed;
 use sluice_route::{Address, NextHop};
 use sluice_wire::ethernet::Link;
@@ -14,14 +11,32 @@ use sluice_wire::{Packet, arp};
 
 use crate::features::context::{NodeContext, OwnerState};
 use crate::features::punt;
-use crate::nodes::parse::again;
+use crate::nodes::declaration::{Exit, Node, needs};
+use crate::nodes::dispatch::NodeTools;
 use crate::nodes::{bridge, subscriber};
-use crate::packet::batch::{Batch, EntryPoint, HandOffNote, IcmpError, Lists, Meta, put};
+use crate::packet::batch::{Batch, Meta, put};
+use crate::packet::counters::CycleStage;
+use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::BufferIndex;
+use crate::packet::lists::Leave;
+use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::forwarding::ForwardingState;
 use crate::snapshot::{Interface, SiteClassifier, Snapshot};
+
+/// The node.
+pub const NODE: Node = Node {
+    name: "neighbour-discovery",
+    help: "answers ARP and neighbour discovery",
+    stage: Some(CycleStage::Forward),
+    leaves: &[Leave::TakenIn, Leave::HandOver, Leave::Drop],
+    exits: &[
+        Exit::new("transmit", "answer", needs::ROUTED),
+        Exit::new("punt", "router discovery", needs::HOSTED),
+        Exit::new("subscriber", "ARP conflict about a site's address", needs::SITES),
+    ],
+};
 
 /// What a discovery message comes to.
 enum Outcome {
@@ -41,8 +56,13 @@ enum Outcome {
 
 /// Take in ARP and neighbour discovery.
 #[inline(never)]
-pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    for slot in std::mem::take(&mut lists.neighbour) {
+pub fn neighbour_discovery(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    _tools: &mut NodeTools<'_>,
+) {
+    for slot in std::mem::take(&mut lists.neighbour_discovery) {
         let meta = *batch.meta(slot);
         let now = ctx.now.nanoseconds;
         let snapshot = ctx.snapshot;
@@ -390,31 +410,5 @@ fn receive_discovery(
         }
         // By it BGP finds the neighbours of a link that have no configured address ("unnumbered").
         Message::RouterAdvertisement { .. } => to_daemons,
-    }
-}
-
-/// Park packets until their neighbour is known.
-#[inline(never)]
-pub fn wait(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    for (slot, wanted) in std::mem::take(&mut lists.unresolved) {
-        let meta = *batch.meta(slot);
-        let snapshot = ctx.snapshot;
-        let Some(OwnerState { keeper, actions, .. }) = ctx.owner.as_deref_mut() else {
-            lists.hand_over(slot, snapshot.owner, HandOffNote::new(EntryPoint::Wait(wanted), &meta));
-            continue;
-        };
-        let emit = &mut |action: Action| put(actions, action);
-        match keeper.resolve(wanted.interface, wanted.address, ctx.now.nanoseconds, emit) {
-            Resolution::Pending(neighbour) => put(&mut lists.park, (slot, neighbour)),
-            Resolution::Refused(reason) => lists.icmp_error(slot, IcmpError::HostUnreachable, reason),
-            Resolution::Known(_) if meta.is_from_gateway() => crate::nodes::icmp_error::reinject(slot, batch, lists),
-            Resolution::Known(_) => match snapshot.interface(meta.interface) {
-                Some(interface) => {
-                    let packet = &batch.packets[slot as usize];
-                    again(slot, packet, &meta.layers, (interface, meta.origin), lists);
-                }
-                None => lists.drop_packet(slot, Own::InterfaceGone),
-            },
-        }
     }
 }

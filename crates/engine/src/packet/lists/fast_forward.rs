@@ -1,12 +1,14 @@
-//! Packets on the short way: what `parse` leaves to `transit`.
+//! Packets for `ip4-fast-forward`.
 
 use sluice_route::RouterIndex;
 
+use crate::packet::batch::{BufferIndices, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::lists::SlotList;
 
 /// Packets that need a route and nothing else, as a lookup wants them: side by side.
 #[derive(Clone, Debug)]
-pub struct HandOffLists {
+pub struct FastForwardList {
     count: usize,
     slots: [BufferIndex; BURST_BUFFERS],
     routers: [RouterIndex; BURST_BUFFERS],
@@ -17,7 +19,7 @@ pub struct HandOffLists {
     pub tagged: bool,
 }
 
-impl Default for HandOffLists {
+impl Default for FastForwardList {
     fn default() -> Self {
         Self {
             count: 0,
@@ -30,7 +32,7 @@ impl Default for HandOffLists {
     }
 }
 
-impl HandOffLists {
+impl FastForwardList {
     /// Add a packet: where it is, the virtual router that routes it, and its IPv4 destination. There is room for the hand.
     #[inline(always)]
     pub fn put(&mut self, slot: BufferIndex, router: RouterIndex, destination: u32) {
@@ -75,5 +77,19 @@ impl HandOffLists {
     #[inline(always)]
     pub fn clear(&mut self) {
         (self.count, self.validated, self.tagged) = (0, false, false);
+    }
+}
+
+impl SlotList for FastForwardList {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.count
+    }
+    fn holds(&self, slot: BufferIndex) -> bool {
+        self.slots().contains(&slot)
+    }
+    fn drain_into(&mut self, other: &mut BufferIndices) {
+        self.slots().iter().for_each(|&slot| put(other, slot));
+        self.clear();
     }
 }

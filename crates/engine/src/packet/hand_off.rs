@@ -1,0 +1,124 @@
+//! What travels with a packet from worker to worker.
+
+use sluice_route::Address;
+
+use crate::packet::batch::{Meta, Origin};
+use crate::packet::icmp_error::IcmpError;
+use crate::packet::io::{NoteWords, PortIndex};
+use crate::packet::reason::Reason;
+use crate::packet::task::UnresolvedNeighbour;
+
+/// Why a packet is given to another worker: what that worker starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryPoint {
+    /// Its session's shard is there. Fragments come with the ports of their datagram.
+    Session,
+    /// Fragments are collected there.
+    Fragment,
+    /// Neighbours are asked for there.
+    Wait(UnresolvedNeighbour),
+    /// The gateway's own addresses are served there, neighbour discovery included.
+    Gateway,
+    /// Errors are made there.
+    Complain(IcmpError, Reason),
+    /// Finished: the port's queue is there.
+    Finished(u16),
+    /// As it came from a port: it is parsed there.
+    Received(PortIndex),
+    /// To be routed without a session.
+    Forward,
+}
+
+/// What travels with a packet to another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandOffNote {
+    /// What to start with.
+    pub stage: EntryPoint,
+    /// Interface that it came in by.
+    pub interface: u16,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Ports of the datagram, for fragments.
+    pub ports: (u16, u16),
+    /// Identification that fragments leave with.
+    pub identification: u16,
+    /// Virtual links and ends of tunnels that it has crossed.
+    pub crossed: u8,
+}
+
+impl HandOffNote {
+    /// The note of a packet for a stage.
+    pub fn new(stage: EntryPoint, meta: &Meta) -> Self {
+        let ports = (meta.layers.source_port, meta.layers.destination_port);
+        Self {
+            stage,
+            interface: meta.interface,
+            origin: meta.origin,
+            ports,
+            identification: meta.identification,
+            crossed: meta.crossed,
+        }
+    }
+
+    /// The note as it travels.
+    pub fn pack(self) -> NoteWords {
+        let (stage, more, address) = match self.stage {
+            EntryPoint::Session => (0, 0, 0),
+            EntryPoint::Fragment => (1, 0, 0),
+            EntryPoint::Wait(wanted) => {
+                let six = u64::from(matches!(wanted.address, Address::V6(_)));
+                (2, u64::from(wanted.interface) | six << 16, wanted.address.number())
+            }
+            EntryPoint::Gateway => (3, 0, 0),
+            EntryPoint::Complain(complaint, reason) => (4, complaint.pack() | (reason.number() as u64) << 32, 0),
+            EntryPoint::Finished(interface) => (5, u64::from(interface), 0),
+            EntryPoint::Received(port) => (6, u64::from(port), 0),
+            EntryPoint::Forward => (7, 0, 0),
+        };
+        let from = u64::from(self.interface) << 8 | self.origin.pack() << 24 | u64::from(self.crossed & 7) << 26;
+        let ports = u64::from(self.ports.0) << 16 | u64::from(self.ports.1);
+        [
+            stage | from | ports << 32,
+            u64::from(self.identification) << 48 | more,
+            (address >> 64) as u64,
+            address as u64,
+        ]
+    }
+
+    /// The note that was packed; none where the words were not packed by a worker.
+    pub fn unpack(words: &NoteWords) -> Option<Self> {
+        let [first, second, high, low] = *words;
+        let more = second & 0xffff_ffff_ffff;
+        let stage = match first as u8 {
+            0 => EntryPoint::Session,
+            1 => EntryPoint::Fragment,
+            2 => {
+                let address = match more >> 16 & 1 {
+                    0 => Address::V4(low as u32),
+                    _ => Address::V6(u128::from(high) << 64 | u128::from(low)),
+                };
+                EntryPoint::Wait(UnresolvedNeighbour {
+                    interface: more as u16,
+                    address,
+                })
+            }
+            3 => EntryPoint::Gateway,
+            4 => EntryPoint::Complain(
+                IcmpError::unpack(more & 0xffff_ffff),
+                Reason::numbered((more >> 32) as usize)?,
+            ),
+            5 => EntryPoint::Finished(more as u16),
+            6 => EntryPoint::Received(more as PortIndex),
+            7 => EntryPoint::Forward,
+            _ => return None,
+        };
+        Some(Self {
+            stage,
+            interface: (first >> 8) as u16,
+            origin: Origin::unpack(first >> 24),
+            crossed: (first >> 26) as u8 & 7,
+            ports: ((first >> 48) as u16, (first >> 32) as u16),
+            identification: (second >> 48) as u16,
+        })
+    }
+}

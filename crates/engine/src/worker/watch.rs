@@ -1,0 +1,60 @@
+//! Who watches a burst: a tracer, a capture, or both.
+
+use crate::features::context::NodeContext;
+use crate::nodes::dispatch::Observer;
+use crate::packet::batch::Batch;
+use crate::packet::io::BufferIndex;
+use crate::packet::lists::{Lists, NodeIndex};
+use crate::packet::time::Now;
+use crate::worker::capture::Tap;
+use crate::worker::trace::Tracer;
+
+/// The tracer and the capture of a worker, while a burst lasts.
+pub struct Watch<'w> {
+    tracer: Option<&'w mut Tracer>,
+    tap: Option<&'w mut Tap>,
+}
+
+impl<'w> Watch<'w> {
+    /// Both; none where there is neither.
+    pub fn new(tracer: Option<&'w mut Tracer>, tap: Option<&'w mut Tap>) -> Option<Self> {
+        (tracer.is_some() || tap.is_some()).then_some(Self { tracer, tap })
+    }
+
+    /// The packets of the burst are where `node` has put them.
+    pub fn begin(&mut self, node: &'static str, batch: &Batch<'_, '_>, lists: &Lists, now: Now) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.begin(node, batch, lists, now);
+        }
+    }
+
+    /// All nodes have run.
+    pub fn end(&mut self, batch: &Batch<'_, '_>, lists: &Lists, now: Now) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.end(batch, lists);
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.leaving(batch, lists, 0, now);
+        }
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn after(&mut self, node: NodeIndex, lists: &Lists) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.after(node.node().name, lists);
+        }
+    }
+
+    fn crosses(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], ctx: &NodeContext<'_, '_>) {
+        if let Some(tap) = &mut self.tap {
+            tap.crossing(batch, slots, ctx.snapshot, ctx.now);
+        }
+    }
+
+    fn arrives(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], ctx: &NodeContext<'_, '_>) {
+        if let Some(tap) = &mut self.tap {
+            tap.arrived(batch, slots, ctx.now);
+        }
+    }
+}
