@@ -157,7 +157,7 @@ pub fn rotation(written: &schema::Eve) -> Rotation {
 
 /// The line of an alert.
 pub fn alert_line(scene: &Scene<'_>, alert: &Alert, shown: &api::Alert) -> Vec<u8> {
-    scene.line(&alert.about, "alert", AlertSaid::new(shown))
+    scene.line(&alert.about, EveType::Alert, AlertSaid::new(shown))
 }
 
 /// The line of another record; none where it can't be read.
@@ -166,7 +166,7 @@ pub fn record_line(scene: &Scene<'_>, known: &KnownRules, record: &Record) -> Op
     match &record.said {
         RecordKind::Drop { reason, rule, length } => {
             let rule = rule.and_then(|rule| known.get(rule));
-            Some(scene.line(about, "drop", DropSaid::new(*length, reason.name(), rule)))
+            Some(scene.line(about, EveType::Drop, DropSaid::new(*length, reason.name(), rule)))
         }
         RecordKind::Flow(ended) => Some(scene.ended(about, ended)),
         RecordKind::Transaction(said) => scene.transaction(about, said),

@@ -1,6 +1,5 @@
 //! The grammar of the command line. Help, man pages and completion all derive from it.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,14 +7,16 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use sluice_daemon::bind::{DRIVERS, PciAddress};
 use sluice_daemon::config::api::{
-    CaptureDirection, EndpointFilter, FilterRequest, LeaseFilter, MappingFilter, NeighbourFilter, NetFilter, Protocol,
-    SessionFilter, SiteFilter, SubscriberFilter, TraceRequest,
+    CaptureDirection, MappingFilter, NeighbourFilter, NetFilter, Operation, RemoveRequest, SessionFilter, SetFilter,
+    TraceRequest, operation,
 };
 use sluice_daemon::config::import::{Format, OwnAddress};
 use sluice_daemon::config::schema::SignatureDialect;
-use sluice_daemon::config::value::{Dscp, Ecn, Mac, Mark, Period, SetElement};
+use sluice_daemon::config::value::{Period, SetElement};
 use sluice_daemon::core_list;
 use sluice_daemon::plan::Demand;
+
+use crate::show::Show;
 
 /// A carrier-grade middlebox: translates addresses, routes, filters.
 #[derive(Debug, Parser)]
@@ -426,241 +427,6 @@ fn interface_file(text: &str) -> Result<InterfaceFile, String> {
     }
 }
 
-/// `sluice show`
-#[derive(Debug, Subcommand)]
-pub enum Show {
-    /// Interfaces: device, driver, link, addresses, what went through
-    #[command(alias = "links")]
-    Interfaces {
-        /// Those of this virtual router.
-        #[arg(long, value_name = "NAME")]
-        router: Option<String>,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Sessions, both directions of each
-    Sessions {
-        /// Which.
-        #[command(flatten)]
-        filter: SessionArguments,
-        /// Print JSON.
-        #[arg(long, conflicts_with = "conntrack")]
-        json: bool,
-        /// Print lines as `conntrack -L` does.
-        #[arg(long)]
-        conntrack: bool,
-        /// Stop after so many.
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<u64>,
-    },
-    /// Translation: how full pools and tables are, who uses them most, and what its rules decided
-    Nat {
-        /// How many of the rules.
-        #[arg(long, default_value_t = 100, value_name = "NUMBER")]
-        rules: u32,
-        /// How many of the subscribers that use most outside ports.
-        #[arg(long, default_value_t = 10, value_name = "NUMBER")]
-        top: u32,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// The packet filter: its rules, what they have counted, and which one decides about a packet
-    Filter {
-        /// How many of the rules.
-        #[arg(long, default_value_t = 100, value_name = "NUMBER")]
-        rules: u32,
-        /// Which rule decides about the first packet of this flow: "tcp 10.0.0.1:1234 > 192.0.2.1:80" (the destination as
-        /// translated), "icmp 10.0.0.1 > 192.0.2.1".
-        #[arg(long = "match", value_name = "PACKET")]
-        packet: Option<String>,
-        /// With --match: the interface that it comes in by, where it is not the one that leads back to its source.
-        #[arg(long = "in", value_name = "INTERFACE", requires = "packet")]
-        incoming: Option<String>,
-        /// With --match: the virtual router whose packet it is, where it is not that of --in.
-        #[arg(long, value_name = "NAME", requires = "packet")]
-        router: Option<String>,
-        /// With --match: the interface that it leaves by, where it is not the one that leads to its destination.
-        #[arg(long, value_name = "INTERFACE", requires = "packet")]
-        out: Option<String>,
-        /// With --match: what else rules look at.
-        #[command(flatten)]
-        of_packet: PacketArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Outside ports and who has them, asked by either side
-    ///
-    /// Three lists: shares, what inside addresses of deterministic pools have by computation, in use or not (RFC 7422;
-    /// only where an address is named); blocks of ports that subscribers have; mappings that sessions use. With --config
-    /// the shares are those of a file: the configuration of a day in the past answers who had a port then.
-    Mapping {
-        /// Which.
-        #[command(flatten)]
-        filter: MappingArguments,
-        /// Ask this configuration, not the daemon.
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Subscribers that have sessions: paired address, blocks, ports and sessions
-    Subscribers {
-        /// Which.
-        #[command(flatten)]
-        filter: SubscriberArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-        /// Stop after so many.
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<u64>,
-    },
-    /// Sites of subscribers: public address and its lease, virtual MAC, terminals
-    Sites {
-        /// Which.
-        #[command(flatten)]
-        filter: SiteArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-        /// Stop after so many.
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<u64>,
-    },
-    /// Private addresses of sites' terminals, as the DHCP servers' files have them
-    ///
-    /// The state says what is done with a terminal's packets: active, they are translated; waiting, its site has no
-    /// public address yet; outside, the lease is in no site; conflict, its site can't have the address; full, there are as
-    /// many terminals as may be.
-    Leases {
-        /// Address or network.
-        #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-        address: Option<NetFilter>,
-        /// Those of which sites.
-        #[command(flatten)]
-        filter: SiteArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-        /// Stop after so many.
-        #[arg(long, value_name = "NUMBER")]
-        limit: Option<u64>,
-    },
-    /// DHCP of sites: lease files, relays and clients, with what has happened to them
-    ///
-    /// The guide of subscribers explains each counter.
-    Dhcp {
-        /// Print JSON, with what has not happened too.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Virtual routers: interfaces, routes, neighbours, limits, what went through
-    Routers {
-        /// This one.
-        #[arg(long, value_name = "NAME")]
-        router: Option<String>,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// The graph of nodes that packets pass, and the chains of routers with what their steps have counted
-    Graph {
-        /// Of this virtual router.
-        #[arg(long, value_name = "NAME")]
-        router: Option<String>,
-        /// Print it for graphviz: `sluice show graph --dot | dot -Tsvg`.
-        #[arg(long, conflicts_with = "json")]
-        dot: bool,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Routes that are used: connected, static and learned ones, a line for each way
-    ///
-    /// With an address, the route that packets to it take: the longest match, with its next hops.
-    Routes {
-        /// The route of packets to this address.
-        #[arg(value_name = "ADDRESS")]
-        address: Option<std::net::IpAddr>,
-        /// For packets from this address, where routes say by source.
-        #[arg(long, value_name = "ADDRESS")]
-        from: Option<std::net::IpAddr>,
-        /// Those of this virtual router.
-        #[arg(long, value_name = "NAME")]
-        router: Option<String>,
-        /// Those too that are not used, and why.
-        #[arg(long)]
-        all: bool,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Neighbours: Ethernet addresses of the hosts on the links
-    Neighbours {
-        /// Which.
-        #[command(flatten)]
-        filter: NeighbourArguments,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Uplinks: which ones new flows take, and what their checks say
-    Uplinks {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Workers: core, load, packets a second
-    Cores {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Bridges: links, what passed, and what passed although not valid or not inspected
-    Bridges {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Rules of inspection that matched, the last ones
-    Alerts {
-        /// So many at most.
-        #[arg(long, default_value_t = 50, value_name = "COUNT")]
-        last: u32,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Applications: sessions of each, and how many are looked at for it
-    Applications {
-        /// Those without sessions, too: what there are names for.
-        #[arg(long)]
-        all: bool,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Inspection: rules in force and refused, what was looked at
-    Inspection {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Dropped packets by reason, and what each reason means
-    Drops {
-        /// Reasons that nothing was dropped for, too.
-        #[arg(long)]
-        all: bool,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-}
-
 /// `sluice top`
 #[derive(Args, Debug)]
 pub struct Top {
@@ -716,64 +482,13 @@ pub enum FilterEdit {
     },
     /// Remove rules
     Remove {
-        /// Their names, as `sluice show filter` lists them.
-        #[arg(value_name = "NAME", required = true)]
-        names: Vec<String>,
+        /// Which.
+        #[command(flatten)]
+        request: RemoveRequest,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-}
-
-/// What rules look at of a packet beside its ends.
-#[derive(Clone, Debug, Args)]
-pub struct PacketArguments {
-    /// With --match: the source MAC address of its frame; no frame brings it where neither address is given.
-    #[arg(long, value_name = "MAC", requires = "packet")]
-    from_mac: Option<Mac>,
-    /// With --match: the destination MAC address of its frame.
-    #[arg(long, value_name = "MAC", requires = "packet")]
-    to_mac: Option<Mac>,
-    /// With --match: its code point, such as ef.
-    #[arg(long, value_name = "DSCP", requires = "packet")]
-    dscp: Option<Dscp>,
-    /// With --match: its code point of congestion, such as ect0.
-    #[arg(long, value_name = "ECN", requires = "packet")]
-    ecn: Option<Ecn>,
-    /// With --match: the mark of its session, such as 0x10.
-    #[arg(long, value_name = "MARK", requires = "packet")]
-    mark: Option<Mark>,
-    /// With --match: the outer VLAN tag that it comes in with.
-    #[arg(long, value_name = "VLAN", requires = "packet")]
-    vlan: Option<u16>,
-    /// With --match: its length in bytes, from its IP header on.
-    #[arg(long, value_name = "BYTES", requires = "packet")]
-    length: Option<u16>,
-}
-
-impl PacketArguments {
-    /// A request that says so.
-    pub fn request(&self) -> FilterRequest {
-        let Self {
-            from_mac,
-            to_mac,
-            dscp,
-            ecn,
-            mark,
-            vlan,
-            length,
-        } = *self;
-        FilterRequest {
-            from_mac,
-            to_mac,
-            dscp,
-            ecn,
-            mark,
-            vlan,
-            length,
-            ..FilterRequest::default()
-        }
-    }
 }
 
 /// `sluice set`
@@ -781,14 +496,15 @@ impl PacketArguments {
 pub enum SetEdit {
     /// List sets, or the elements of one
     List {
-        /// Its name.
-        #[arg(value_name = "NAME")]
-        name: Option<String>,
+        /// Which.
+        #[command(flatten)]
+        filter: SetFilter,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Add elements to a set, or prolong their time
+    /// `sluice set add`
+    #[command(about = operation::AddToSet::DESCRIPTION.summary())]
     Add {
         /// The set, as `sluice set list` lists it.
         #[arg(value_name = "NAME")]
@@ -803,7 +519,8 @@ pub enum SetEdit {
         #[arg(long)]
         json: bool,
     },
-    /// Remove elements from a set
+    /// `sluice set remove`
+    #[command(about = operation::RemoveFromSet::DESCRIPTION.summary())]
     Remove {
         /// The set.
         #[arg(value_name = "NAME")]
@@ -815,7 +532,8 @@ pub enum SetEdit {
         #[arg(long)]
         json: bool,
     },
-    /// Remove all elements from a set
+    /// `sluice set flush`
+    #[command(about = operation::FlushSet::DESCRIPTION.summary())]
     Flush {
         /// The set.
         #[arg(value_name = "NAME")]
@@ -829,272 +547,47 @@ pub enum SetEdit {
 /// `sluice clear`
 #[derive(Debug, Subcommand)]
 pub enum Clear {
-    /// Remove sessions that match all filters given; their hosts must connect anew
+    /// `sluice clear sessions`
+    #[command(about = operation::ClearSessions::DESCRIPTION.summary())]
     Sessions {
         /// Which.
         #[command(flatten)]
-        filter: SessionArguments,
+        filter: SessionFilter,
         /// All of them.
         #[arg(long)]
         all: bool,
     },
-    /// Remove mappings that match all filters given, with their sessions; their hosts get others
+    /// `sluice clear mappings`
+    #[command(about = operation::ClearMappings::DESCRIPTION.summary())]
     Mappings {
         /// Which.
         #[command(flatten)]
-        filter: MappingArguments,
+        filter: MappingFilter,
         /// All of them.
         #[arg(long)]
         all: bool,
     },
-    /// Forget neighbours that match all filters given; they are asked for again
+    /// `sluice clear neighbours`
+    #[command(about = operation::ClearNeighbours::DESCRIPTION.summary())]
     Neighbours {
         /// Which.
         #[command(flatten)]
-        filter: NeighbourArguments,
+        filter: NeighbourFilter,
         /// All of them.
         #[arg(long)]
         all: bool,
     },
-}
-
-/// Which sessions.
-#[derive(Args, Clone, Debug)]
-pub struct SessionArguments {
-    /// Address or network, in either direction, before or after translation.
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    pub address: Option<NetFilter>,
-    /// Port or ICMP identifier, in either direction, before or after translation.
-    #[arg(long)]
-    pub port: Option<u16>,
-    /// The inside host: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, [2001:db8::1]:5000, :5000.
-    #[arg(long, value_name = "ADDRESS[:PORT]")]
-    pub inside: Option<EndpointFilter>,
-    /// What the outside sees in place of the inside host.
-    #[arg(long, value_name = "ADDRESS[:PORT]")]
-    pub outside: Option<EndpointFilter>,
-    /// The host that the inside host talks with.
-    #[arg(long, value_name = "ADDRESS[:PORT]")]
-    pub remote: Option<EndpointFilter>,
-    /// tcp, udp, icmp, icmpv6 or a number.
-    #[arg(long)]
-    pub protocol: Option<Protocol>,
-    /// The interface on either side.
-    #[arg(long, value_name = "NAME")]
-    pub interface: Option<String>,
-    /// All inside hosts of the subscriber that has this inside address.
-    #[arg(long, value_name = "ADDRESS")]
-    pub subscriber: Option<IpAddr>,
-    /// The site of a subscriber that the inside host is in.
-    #[arg(long, value_name = "NAME")]
-    pub site: Option<String>,
-    /// The pool that the outside address is from.
-    #[arg(long, value_name = "NAME")]
-    pub pool: Option<String>,
-    /// The application by nDPI's name, or what carries it: Google, TLS, TLS.Google.
-    #[arg(long, value_name = "NAME")]
-    pub application: Option<String>,
-    /// The virtual router.
-    #[arg(long, value_name = "NAME")]
-    pub router: Option<String>,
-}
-
-impl SessionArguments {
-    /// As the API takes it.
-    pub fn filter(&self) -> SessionFilter {
-        let Self {
-            address,
-            port,
-            inside,
-            outside,
-            remote,
-            protocol,
-            interface,
-            subscriber,
-            site,
-            pool,
-            application,
-            router,
-        } = self.clone();
-        SessionFilter {
-            address,
-            port,
-            inside,
-            outside,
-            remote,
-            protocol,
-            interface,
-            subscriber,
-            site,
-            pool,
-            application,
-            router,
-        }
-    }
-}
-
-/// Which subscribers.
-#[derive(Args, Clone, Debug)]
-pub struct SubscriberArguments {
-    /// Inside address or network.
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    pub inside: Option<NetFilter>,
-    /// The outside address, or a network of such, that they are paired with.
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    pub outside: Option<NetFilter>,
-    /// The pool.
-    #[arg(long, value_name = "NAME")]
-    pub pool: Option<String>,
-}
-
-impl SubscriberArguments {
-    /// As the API takes it.
-    pub fn filter(&self) -> SubscriberFilter {
-        SubscriberFilter {
-            inside: self.inside,
-            outside: self.outside,
-            pool: self.pool.clone(),
-        }
-    }
-}
-
-/// Which sites.
-#[derive(Args, Clone, Debug)]
-pub struct SiteArguments {
-    /// The site with this name: homes-100.7.
-    #[arg(long, value_name = "NAME")]
-    pub site: Option<String>,
-    /// All sites of this group.
-    #[arg(long, value_name = "NAME")]
-    pub group: Option<String>,
-}
-
-impl SiteArguments {
-    /// As the API takes it.
-    pub fn filter(&self) -> SiteFilter {
-        SiteFilter {
-            site: self.site.clone(),
-            group: self.group.clone(),
-        }
-    }
-
-    /// Leases of these sites, as the API takes it.
-    pub fn leases(&self, address: Option<NetFilter>) -> LeaseFilter {
-        LeaseFilter {
-            address,
-            site: self.site.clone(),
-            group: self.group.clone(),
-        }
-    }
-}
-
-/// Which mappings.
-#[derive(Args, Clone, Debug)]
-pub struct MappingArguments {
-    /// The inside host: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, :5000.
-    #[arg(long, value_name = "ADDRESS[:PORT]")]
-    pub inside: Option<EndpointFilter>,
-    /// What the outside sees in its place.
-    #[arg(long, value_name = "ADDRESS[:PORT]")]
-    pub outside: Option<EndpointFilter>,
-    /// tcp, udp, icmp, icmpv6 or a number.
-    #[arg(long)]
-    pub protocol: Option<Protocol>,
-    /// The pool.
-    #[arg(long, value_name = "NAME")]
-    pub pool: Option<String>,
-}
-
-impl MappingArguments {
-    /// As the API takes it.
-    pub fn filter(&self) -> MappingFilter {
-        let Self {
-            inside,
-            outside,
-            protocol,
-            pool,
-        } = self.clone();
-        MappingFilter {
-            inside,
-            outside,
-            protocol,
-            pool,
-        }
-    }
-}
-
-/// Which neighbours.
-#[derive(Args, Clone, Debug)]
-pub struct NeighbourArguments {
-    /// Address or network.
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    pub address: Option<NetFilter>,
-    /// The interface whose link they are on.
-    #[arg(long, value_name = "NAME")]
-    pub interface: Option<String>,
-    /// The virtual router.
-    #[arg(long, value_name = "NAME")]
-    pub router: Option<String>,
-}
-
-impl NeighbourArguments {
-    /// As the API takes it.
-    pub fn filter(&self) -> NeighbourFilter {
-        NeighbourFilter {
-            address: self.address,
-            interface: self.interface.clone(),
-            router: self.router.clone(),
-        }
-    }
 }
 
 /// `sluice trace`
 #[derive(Args, Debug)]
 pub struct Trace {
-    /// Source or destination address or network, as the packet comes in.
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    pub address: Option<NetFilter>,
-    /// Source or destination port, as the packet comes in.
-    #[arg(long)]
-    pub port: Option<u16>,
-    /// tcp, udp, icmp, icmpv6 or a number.
-    #[arg(long)]
-    pub protocol: Option<Protocol>,
-    /// The interface that it comes in by.
-    #[arg(long, value_name = "NAME")]
-    pub interface: Option<String>,
-    /// Stop after so many packets.
-    #[arg(long, default_value_t = 10, value_name = "NUMBER")]
-    pub count: u32,
-    /// Stop after so many seconds.
-    #[arg(long, default_value_t = 60, value_name = "NUMBER")]
-    pub seconds: u32,
+    /// Which, and how many.
+    #[command(flatten)]
+    pub request: TraceRequest,
     /// Print a JSON object a line.
     #[arg(long)]
     pub json: bool,
-}
-
-impl Trace {
-    /// As the API takes it.
-    pub fn request(&self) -> TraceRequest {
-        let Self {
-            address,
-            port,
-            protocol,
-            ref interface,
-            count,
-            seconds,
-            ..
-        } = *self;
-        TraceRequest {
-            address,
-            port,
-            protocol,
-            interface: interface.clone(),
-            count,
-            seconds,
-        }
-    }
 }
 
 /// `sluice capture`

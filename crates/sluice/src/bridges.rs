@@ -2,28 +2,37 @@
 
 use std::io::Write;
 
-use sluice_daemon::config::api::{Bridge, path};
+use sluice_daemon::config::api::operation;
 
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
+use crate::show::{NoOptions, ShowList, each};
 
 use Align::{Left, Right};
 
-/// The bridges, side by side, then what they passed in spite of a reason.
-pub fn bridges(client: &mut Client, output: &mut dyn Write) -> Result<(), CommandError> {
-    let mut sides = Columns::new(&[
-        ("BRIDGE", Left),
-        ("INTERFACE", Left),
-        ("LINK", Left),
-        ("RECEIVED", Right),
-        ("SENT", Right),
-        ("DROPPED", Right),
-    ]);
-    let mut spared = Columns::new(&[("PASSED", Right), ("ALTHOUGH", Left), ("BRIDGE", Left)]);
-    let mut any = false;
-    client.list(path::BRIDGES, &(), |items: Vec<Bridge>| {
-        for bridge in items {
+impl ShowList for operation::Bridges {
+    type Options = NoOptions;
+
+    /// The bridges, side by side, then what they passed in spite of a reason.
+    fn text(
+        client: &mut Client,
+        request: &Self::Request,
+        limit: u64,
+        _: &NoOptions,
+        output: &mut dyn Write,
+    ) -> Result<(), CommandError> {
+        let mut sides = Columns::new(&[
+            ("BRIDGE", Left),
+            ("INTERFACE", Left),
+            ("LINK", Left),
+            ("RECEIVED", Right),
+            ("SENT", Right),
+            ("DROPPED", Right),
+        ]);
+        let mut spared = Columns::new(&[("PASSED", Right), ("ALTHOUGH", Left), ("BRIDGE", Left)]);
+        let mut any = false;
+        each::<Self>(client, request, limit, |bridge| {
             for side in bridge.sides {
                 sides.row([
                     bridge.name.clone(),
@@ -38,13 +47,13 @@ pub fn bridges(client: &mut Client, output: &mut dyn Write) -> Result<(), Comman
                 any = true;
                 spared.row([grouped(counter.count), counter.name, bridge.name.clone()]);
             }
+            Ok(())
+        })?;
+        sides.flush(output)?;
+        if any {
+            writeln!(output)?;
+            spared.flush(output)?;
         }
-        Ok::<_, CommandError>(true)
-    })?;
-    sides.flush(output)?;
-    if any {
-        writeln!(output)?;
-        spared.flush(output)?;
+        Ok(())
     }
-    Ok(())
 }

@@ -11,7 +11,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sluice_daemon::config::api::{Failure, Page, Position};
+use sluice_daemon::config::api::operation::Kind;
+use sluice_daemon::config::api::{Answered, Description, Failure, Listed, Operation, Page, Position};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 
@@ -78,11 +79,22 @@ impl Client {
         Ok(Self { runtime, sender })
     }
 
-    /// Ask, with a query string.
+    /// Ask for one answer.
     ///
     /// # Errors
     /// The daemon refuses, or the connection breaks.
-    pub fn get<A: DeserializeOwned>(&mut self, path: &str, query: &str) -> Result<A, ClientError> {
+    pub fn ask<O: Answered>(&mut self, wanted: &O::Request) -> Result<O::Answer, ClientError> {
+        let Description { kind, path, .. } = O::DESCRIPTION;
+        match kind {
+            Kind::Get | Kind::List | Kind::Pages => self.get(path, &query(wanted)?),
+            Kind::Post | Kind::Stream => {
+                let request = request(Method::POST, path, json(wanted)?)?;
+                self.answer(request)
+            }
+        }
+    }
+
+    fn get<A: DeserializeOwned>(&mut self, path: &str, query: &str) -> Result<A, ClientError> {
         let target = if query.is_empty() {
             path.to_owned()
         } else {
@@ -92,32 +104,14 @@ impl Client {
         self.answer(request)
     }
 
-    /// Ask, with what the query string says.
-    ///
-    /// # Errors
-    /// The daemon refuses, or the connection breaks.
-    pub fn ask<Q: Serialize, A: DeserializeOwned>(&mut self, path: &str, wanted: &Q) -> Result<A, ClientError> {
-        self.get(path, &query(wanted)?)
-    }
-
-    /// Ask, with a body.
-    ///
-    /// # Errors
-    /// The daemon refuses, or the connection breaks.
-    pub fn post<Q: Serialize, A: DeserializeOwned>(&mut self, path: &str, body: &Q) -> Result<A, ClientError> {
-        let request = request(Method::POST, path, json(body)?)?;
-        self.answer(request)
-    }
-
     /// Read a list page by page; `page` says whether to go on.
     ///
     /// # Errors
     /// The daemon refuses, or the connection breaks; or what `page` answers.
-    pub fn list<Q: Serialize, T: DeserializeOwned, E: From<ClientError>>(
+    pub fn list<O: Listed, E: From<ClientError>>(
         &mut self,
-        path: &str,
-        filter: &Q,
-        mut page: impl FnMut(Vec<T>) -> Result<bool, E>,
+        filter: &O::Request,
+        mut page: impl FnMut(Vec<O::Item>) -> Result<bool, E>,
     ) -> Result<(), E> {
         let mut position = Position::default();
         loop {
@@ -127,7 +121,7 @@ impl Client {
                 .filter(|part| !part.is_empty())
                 .map(String::as_str)
                 .collect();
-            let answer: Page<T> = self.get(path, &parts.join("&"))?;
+            let answer: Page<O::Item> = self.get(O::DESCRIPTION.path, &parts.join("&"))?;
             if !page(answer.items)? {
                 return Ok(());
             }
@@ -138,17 +132,29 @@ impl Client {
         }
     }
 
+    /// A whole list.
+    ///
+    /// # Errors
+    /// The daemon refuses, or the connection breaks.
+    pub fn all<O: Listed>(&mut self, filter: &O::Request) -> Result<Vec<O::Item>, ClientError> {
+        let mut found = Vec::new();
+        self.list::<O, ClientError>(filter, |items| {
+            found.extend(items);
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
     /// Ask, with a body, and take the answer piece by piece as it comes.
     ///
     /// # Errors
     /// The daemon refuses, or the connection breaks; or what `piece` answers.
-    pub fn stream<Q: Serialize, E: From<ClientError>>(
+    pub fn stream<O: Operation, E: From<ClientError>>(
         &mut self,
-        path: &str,
-        body: &Q,
+        body: &O::Request,
         mut piece: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.follow(path, body, Duration::MAX, |bytes| {
+        self.follow::<O, E>(body, Duration::MAX, |bytes| {
             piece(bytes)?;
             Ok(true)
         })
@@ -159,14 +165,13 @@ impl Client {
     ///
     /// # Errors
     /// The daemon refuses, or the connection breaks; or what `piece` answers.
-    pub fn follow<Q: Serialize, E: From<ClientError>>(
+    pub fn follow<O: Operation, E: From<ClientError>>(
         &mut self,
-        path: &str,
-        body: &Q,
+        body: &O::Request,
         longest: Duration,
         mut piece: impl FnMut(&[u8]) -> Result<bool, E>,
     ) -> Result<(), E> {
-        let request = request(Method::POST, path, json(body)?)?;
+        let request = request(Method::POST, O::DESCRIPTION.path, json(body)?)?;
         let Self { runtime, sender } = self;
         runtime.block_on(async {
             let mut response = sent(sender, request).await?;

@@ -2,16 +2,10 @@
 
 use std::io::{self, Write};
 
+pub use sluice_daemon::config::api::Align;
+pub use sluice_daemon::config::api::column::grouped;
+use sluice_daemon::config::api::{Column, Row};
 use sluice_daemon::config::text::escaped;
-
-/// How a column is aligned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// Text.
-    Left,
-    /// Numbers.
-    Right,
-}
 
 /// A table that grows by rows.
 #[derive(Debug)]
@@ -72,17 +66,65 @@ impl Columns {
     }
 }
 
-/// A number with its digits in groups of three.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (k, digit) in digits.chars().enumerate() {
-        if k != 0 && (digits.len() - k).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
+/// A table with the columns that the type of its rows declares.
+#[derive(Debug)]
+pub struct Table<T: Row> {
+    columns: Vec<&'static Column<T>>,
+    lines: Columns,
+}
+
+impl<T: Row> Table<T> {
+    /// With all columns.
+    pub fn new() -> Self {
+        Self::with(|_| true)
     }
-    text
+
+    /// With some of the columns, by their titles.
+    pub fn with(wanted: impl Fn(&str) -> bool) -> Self {
+        let columns: Vec<_> = T::COLUMNS.iter().filter(|column| wanted(column.title)).collect();
+        let titles: Vec<_> = columns.iter().map(|column| (column.title, column.align)).collect();
+        let lines = Columns::new(&titles);
+        Self { columns, lines }
+    }
+
+    /// Add a row.
+    pub fn add(&mut self, row: &T) {
+        self.lines.row(self.columns.iter().map(|column| (column.cell)(row)));
+    }
+
+    /// Add a row of other cells.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.lines.row(cells);
+    }
+
+    /// Rows that were not written yet.
+    pub fn waiting(&self) -> usize {
+        self.lines.waiting()
+    }
+
+    /// Write the rows so far, see [`Columns::flush`].
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn flush(&mut self, output: &mut dyn Write) -> io::Result<()> {
+        self.lines.flush(output)
+    }
+
+    /// Write a table with these rows.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write<'a>(rows: impl IntoIterator<Item = &'a T>, output: &mut dyn Write) -> io::Result<()> {
+        let mut table = Self::new();
+        rows.into_iter().for_each(|row| table.add(row));
+        table.flush(output)
+    }
+}
+
+impl<T: Row> Default for Table<T> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 #[cfg(test)]
@@ -114,13 +156,5 @@ mod tests {
             text.lines().nth(1)
         );
         assert_eq!(2, text.lines().count());
-    }
-
-    #[test]
-    fn number_grouped_has_a_comma_every_three_digits() {
-        assert_eq!(
-            ["0", "999", "1,000", "12,345,678"],
-            [0, 999, 1_000, 12_345_678].map(grouped).each_ref()
-        );
     }
 }

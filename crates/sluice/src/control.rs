@@ -4,12 +4,13 @@ use std::io::Write;
 use std::path::Path;
 
 use sluice_daemon::config::Complaint;
-use sluice_daemon::config::api::{ApplyAnswer, ApplyRequest, Cleared, RefusedSignature, path};
+use sluice_daemon::config::api::{Answered, ApplyAnswer, ApplyRequest, Cleared, RefusedSignature, operation};
 use sluice_daemon::config::text::escaped;
 
 use crate::arguments::Clear;
 use crate::client::Client;
 use crate::exit::CommandError;
+use crate::show::pretty;
 
 /// Give the daemon another configuration.
 ///
@@ -28,10 +29,9 @@ pub fn apply(
         text,
         dry_run,
     };
-    let answer: ApplyAnswer = Client::connect(socket)?.post(path::APPLY, &request)?;
+    let answer = Client::connect(socket)?.ask::<operation::Apply>(&request)?;
     if json {
-        serde_json::to_writer_pretty(&mut *output, &answer).map_err(std::io::Error::from)?;
-        writeln!(output)?;
+        pretty(&answer, output)?;
     }
     match answer {
         ApplyAnswer::Committed {
@@ -95,36 +95,31 @@ pub(crate) fn line(name: &str, complaint: &Complaint) -> String {
 /// # Errors
 /// No filter without `--all`.
 pub fn clear(socket: &Path, clear: &Clear, output: &mut dyn Write) -> Result<(), CommandError> {
-    let (Cleared { count }, what) = match clear {
+    let (count, what) = match clear {
         Clear::Sessions { filter, all } => {
-            let filter = filter.filter();
-            if filter.is_empty() && !all {
-                return Err(CommandError::AllUnsaid("sessions"));
-            }
-            (
-                Client::connect(socket)?.post(path::CLEAR_SESSIONS, &filter)?,
-                "sessions",
-            )
+            let count = cleared::<operation::ClearSessions>(socket, filter, *all, "sessions")?;
+            (count, "sessions")
         }
         Clear::Mappings { filter, all } => {
-            let filter = filter.filter();
-            if filter.is_empty() && !all {
-                return Err(CommandError::AllUnsaid("mappings"));
-            }
-            let cleared = Client::connect(socket)?.post(path::CLEAR_MAPPINGS, &filter)?;
-            (cleared, "sessions with their mappings")
+            let count = cleared::<operation::ClearMappings>(socket, filter, *all, "mappings")?;
+            (count, "sessions with their mappings")
         }
         Clear::Neighbours { filter, all } => {
-            let filter = filter.filter();
-            if filter.is_empty() && !all {
-                return Err(CommandError::AllUnsaid("neighbours"));
-            }
-            (
-                Client::connect(socket)?.post(path::CLEAR_NEIGHBOURS, &filter)?,
-                "neighbours",
-            )
+            let count = cleared::<operation::ClearNeighbours>(socket, filter, *all, "neighbours")?;
+            (count, "neighbours")
         }
     };
     writeln!(output, "{count} {what} removed")?;
     Ok(())
+}
+
+/// Remove what a filter matches; everything only where that was said.
+fn cleared<O>(socket: &Path, filter: &O::Request, all: bool, what: &'static str) -> Result<u64, CommandError>
+where
+    O: Answered<Answer = Cleared, Request: Default + PartialEq>,
+{
+    if *filter == O::Request::default() && !all {
+        return Err(CommandError::AllUnsaid(what));
+    }
+    Ok(Client::connect(socket)?.ask::<O>(filter)?.count)
 }

@@ -4,53 +4,29 @@
 use std::io::Write;
 use std::path::Path;
 
-use serde::Serialize;
 use sluice_daemon::config;
+use sluice_daemon::config::api::column::word;
 use sluice_daemon::config::api::{
-    Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertPlace, InsertRequest, PacketFilter, RemoveRequest,
-    path,
+    Decision, EditAnswer, FilterRule, InsertPlace, InsertRequest, PacketFilter, operation,
 };
 use sluice_daemon::config::value::GATEWAY;
 
 use crate::arguments::FilterEdit;
 use crate::client::Client;
-use crate::columns::{Align, Columns, grouped};
+use crate::columns::{Table, grouped};
 use crate::control::line;
 use crate::exit::CommandError;
+use crate::show::{NoOptions, ShowAnswer, pretty};
 
-use Align::{Left, Right};
+impl ShowAnswer for operation::Filter {
+    type Options = NoOptions;
 
-const RULE: [(&str, Align); 7] = [
-    ("RULE", Right),
-    ("NAME", Left),
-    ("ACTION", Left),
-    ("PACKETS", Right),
-    ("BYTES", Right),
-    ("LAST", Right),
-    ("MATCHES", Left),
-];
-
-/// The filter, or what decides about a packet.
-///
-/// # Errors
-/// Those of the connection and of the output.
-pub fn filter(
-    client: &mut Client,
-    request: &FilterRequest,
-    json: bool,
-    output: &mut dyn Write,
-) -> Result<(), CommandError> {
-    let filter: PacketFilter = client.ask(path::FILTER, request)?;
-    if json {
-        return Ok(writeln!(
-            output,
-            "{}",
-            serde_json::to_string_pretty(&filter).map_err(std::io::Error::from)?
-        )?);
-    }
-    match &filter.decision {
-        Some(decision) => explain(&filter, decision, output),
-        None => list(&filter, output),
+    /// The filter, or what decides about a packet.
+    fn text(filter: &PacketFilter, _: &NoOptions, output: &mut dyn Write) -> Result<(), CommandError> {
+        match &filter.decision {
+            Some(decision) => explain(filter, decision, output),
+            None => list(filter, output),
+        }
     }
 }
 
@@ -84,16 +60,12 @@ pub fn edit(socket: &Path, edit: &FilterEdit, output: &mut dyn Write) -> Result<
                 router: router.clone(),
                 place,
             };
-            (client.post(path::INSERT_RULES, &request)?, "inserted", json)
+            (client.ask::<operation::InsertRules>(&request)?, "inserted", json)
         }
-        FilterEdit::Remove { names, json } => {
-            let request = RemoveRequest { names: names.clone() };
-            (client.post(path::REMOVE_RULES, &request)?, "removed", json)
-        }
+        FilterEdit::Remove { request, json } => (client.ask::<operation::RemoveRules>(request)?, "removed", json),
     };
     if *json {
-        serde_json::to_writer_pretty(&mut *output, &answer).map_err(std::io::Error::from)?;
-        writeln!(output)?;
+        pretty(&answer, output)?;
     }
     match answer {
         EditAnswer::Refused { complaints } => {
@@ -130,69 +102,21 @@ fn contents(file: &Path) -> Result<String, CommandError> {
     config::file::text("-", bytes).map_err(CommandError::Configuration)
 }
 
-/// A word of the configuration.
-fn word<T: Serialize>(value: &T) -> String {
-    serde_json::to_value(value)
-        .ok()
-        .and_then(|value| Some(value.as_str()?.to_owned()))
-        .unwrap_or_default()
-}
-
-fn ago(hits: &Hits) -> String {
-    match hits.last {
-        None => "-".into(),
-        Some(seconds) if seconds < 1.0 => "now".into(),
-        Some(seconds) => {
-            let whole = std::time::Duration::from_secs(seconds as u64);
-            format!("{} ago", humantime::format_duration(whole))
-        }
-    }
-}
-
-fn matches(rule: &FilterRule) -> String {
-    let keys: Vec<_> = rule
-        .matches
-        .iter()
-        .map(|(key, value)| format!("{key} {value}"))
-        .collect();
-    let keys = if keys.is_empty() {
-        "everything".into()
-    } else {
-        keys.join(", ")
-    };
-    match rule.inserted {
-        true => format!("{keys} (inserted)"),
-        false => keys,
-    }
-}
-
-fn row(rule: &FilterRule) -> [String; 7] {
-    [
-        rule.number.to_string(),
-        rule.name.clone(),
-        word(&rule.action),
-        grouped(rule.hits.packets),
-        grouped(rule.hits.bytes),
-        ago(&rule.hits),
-        matches(rule),
-    ]
-}
-
 fn list(filter: &PacketFilter, output: &mut dyn Write) -> Result<(), CommandError> {
-    let mut columns = Columns::new(&RULE);
-    filter.rules.iter().for_each(|rule| columns.row(row(rule)));
+    let mut table = Table::new();
+    filter.rules.iter().for_each(|rule| table.add(rule));
     let left = filter.rules_in_all - filter.rules.len() as u64;
     let hits = &filter.by_default;
-    columns.row([
+    table.row([
         String::new(),
         "default".into(),
         word(&filter.default),
         grouped(hits.packets),
         grouped(hits.bytes),
-        ago(hits),
+        hits.ago(),
         "what no rule decides about".into(),
     ]);
-    columns.flush(output)?;
+    table.flush(output)?;
     let [four, six] = filter.combinations;
     let asked = if filter.sessions {
         "the first packet of each flow"
@@ -233,7 +157,7 @@ fn explain(filter: &PacketFilter, decision: &Decision, output: &mut dyn Write) -
             "  rule {} ({}) matches, and goes on: {}",
             rule.number,
             named(rule),
-            matches(rule)
+            rule.conditions()
         )?;
     }
     match &decision.rule {
@@ -242,7 +166,7 @@ fn explain(filter: &PacketFilter, decision: &Decision, output: &mut dyn Write) -
             "  rule {} ({}) decides: {}",
             rule.number,
             named(rule),
-            matches(rule)
+            rule.conditions()
         )?,
         None if outgoing == GATEWAY => writeln!(
             output,

@@ -2,39 +2,30 @@
 
 use std::io::Write;
 
-use sluice_daemon::config::api::{Graph, GraphChain, RouterFilter, path};
+use clap::Args;
+use sluice_daemon::config::api::{Graph, GraphChain, operation};
 
-use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
+use crate::show::ShowAnswer;
 
 use Align::{Left, Right};
 
-/// How the graph is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// Lines for a person.
-    Text,
-    /// The language of graphviz.
-    Dot,
-    /// JSON.
-    Json,
+/// Options of `show graph`.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct GraphOptions {
+    /// Print it for graphviz: `sluice show graph --dot | dot -Tsvg`.
+    #[arg(long, conflicts_with = "json")]
+    dot: bool,
 }
 
-/// Print the graph.
-pub fn graph(
-    client: &mut Client,
-    wanted: &RouterFilter,
-    form: Form,
-    output: &mut dyn Write,
-) -> Result<(), CommandError> {
-    let graph: Graph = client.ask(path::GRAPH, wanted)?;
-    match form {
-        Form::Text => write_text(&graph, output),
-        Form::Dot => Ok(output.write_all(dot(&graph).as_bytes())?),
-        Form::Json => {
-            serde_json::to_writer_pretty(&mut *output, &graph).map_err(std::io::Error::from)?;
-            Ok(writeln!(output)?)
+impl ShowAnswer for operation::Graph {
+    type Options = GraphOptions;
+
+    fn text(graph: &Graph, options: &GraphOptions, output: &mut dyn Write) -> Result<(), CommandError> {
+        match options.dot {
+            true => Ok(output.write_all(dot(graph).as_bytes())?),
+            false => write_text(graph, output),
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod graph;
 pub mod import;
 pub mod inspect;
 pub mod inspection;
+mod lists;
 pub mod live;
 pub mod nat;
 pub mod packets;
@@ -24,7 +25,7 @@ pub mod plan;
 pub mod replay;
 pub mod routes;
 pub mod sets;
-mod show;
+pub mod show;
 pub mod sites;
 pub mod top;
 
@@ -61,7 +62,7 @@ fn written(arguments: &Arguments, output: &mut dyn Write) -> Result<(), CommandE
         Command::Unbind(arguments) => bind::unbind(arguments, output),
         Command::Import(import) => import::import(import, output),
         Command::Apply { file, dry_run, json } => control::apply(socket, file, *dry_run, *json, output),
-        Command::Show(show) => show::show(socket, show, output),
+        Command::Show(show) => show.run(socket, output),
         Command::Top(top) => top::top(socket, top, output),
         Command::Clear(clear) => control::clear(socket, clear, output),
         Command::Filter(edit) => filter::edit(socket, edit, output),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sluice_daemon::DaemonError;
 use sluice_daemon::config::Config;
-use sluice_daemon::config::api::{CaptureRequest, CaptureSource, Interface, Page, path};
+use sluice_daemon::config::api::{CaptureRequest, CaptureSource, Interface, RouterFilter, operation};
 use sluice_daemon::plan::{self as planner, Live, LiveError, MOST_FRAMES, Pace, PlanError, Room, Witness};
 
 use crate::arguments::DEFAULT_SOCKET;
@@ -45,7 +45,7 @@ pub fn live(socket: &Path, config: &Config, time: Duration) -> Result<Live, Comm
         seconds: time.as_secs() as u32,
         bytes: u16::MAX,
     };
-    client.follow(path::CAPTURE, &request, LOOK, |piece| {
+    client.follow::<operation::Capture, _>(&request, LOOK, |piece| {
         let room = live.take(config, piece).map_err(failed)?;
         progress.show(live.pace(begin.elapsed()));
         Ok::<_, CommandError>(room == Room::Left)
@@ -65,9 +65,8 @@ pub fn live(socket: &Path, config: &Config, time: Duration) -> Result<Live, Comm
 
 /// Those interfaces of the daemon that the configuration has, too.
 fn interfaces(client: &mut Client, config: &Config) -> Result<Vec<Interface>, CommandError> {
-    let page: Page<Interface> = client.get(path::INTERFACES, "")?;
-    let ours = page
-        .items
+    let found = client.all::<operation::Interfaces>(&RouterFilter::default())?;
+    let ours = found
         .into_iter()
         .filter(|found| config.interface(&found.name).is_some());
     let ours: Vec<_> = ours.collect();

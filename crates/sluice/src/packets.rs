@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use sluice_daemon::config::api::{CaptureRequest, CaptureSource, TraceRecord, path};
+use sluice_daemon::config::api::{CaptureRequest, CaptureSource, TraceRecord, operation};
 use sluice_daemon::config::text::escaped;
 
 use crate::arguments::{Capture, Trace};
@@ -18,7 +18,7 @@ use crate::exit::CommandError;
 pub fn trace(socket: &Path, trace: &Trace, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut rest = Vec::new();
     let json = trace.json;
-    Client::connect(socket)?.stream(path::TRACE, &trace.request(), |piece| {
+    Client::connect(socket)?.stream::<operation::Trace, _>(&trace.request, |piece| {
         rest.extend_from_slice(piece);
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = rest.drain(..=end).collect();
@@ -85,12 +85,12 @@ pub fn capture(socket: &Path, capture: &Capture, output: &mut dyn Write) -> Resu
     };
     let mut client = Client::connect(socket)?;
     if write.as_os_str() == "-" {
-        return client.stream(path::CAPTURE, &request, |piece| Ok(output.write_all(piece)?));
+        return client.stream::<operation::Capture, CommandError>(&request, |piece| Ok(output.write_all(piece)?));
     }
     let wrong = |error| CommandError::File {
         path: write.clone(),
         error,
     };
     let mut file = File::create(write).map_err(wrong)?;
-    client.stream(path::CAPTURE, &request, |piece| file.write_all(piece).map_err(wrong))
+    client.stream::<operation::Capture, CommandError>(&request, |piece| file.write_all(piece).map_err(wrong))
 }

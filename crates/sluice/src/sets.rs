@@ -3,15 +3,15 @@
 use std::io::Write;
 use std::path::Path;
 
-use serde::Serialize;
-use sluice_daemon::config::api::{Set, SetAnswer, SetFilter, SetRequest, Sets, path};
+use sluice_daemon::config::api::{Set, SetAnswer, SetRequest, Sets, operation};
 use sluice_daemon::config::schema::SetType;
 use sluice_daemon::config::value::SetElement;
 
 use crate::arguments::SetEdit;
 use crate::client::Client;
-use crate::columns::{Align, Columns, grouped};
+use crate::columns::{Align, Columns, Table, grouped};
 use crate::exit::CommandError;
+use crate::show::pretty;
 
 use Align::{Left, Right};
 
@@ -27,9 +27,9 @@ pub fn edit(socket: &Path, edit: &SetEdit, output: &mut dyn Write) -> Result<(),
         timeout: None,
     };
     let (answer, done, json): (SetAnswer, _, _) = match edit {
-        SetEdit::List { name, json } => {
-            let sets: Sets = client.ask(path::SETS, &SetFilter { name: name.clone() })?;
-            return list(&sets, name.is_some(), *json, output);
+        SetEdit::List { filter, json } => {
+            let sets = client.ask::<operation::Sets>(filter)?;
+            return list(&sets, filter.name.is_some(), *json, output);
         }
         SetEdit::Add {
             name,
@@ -41,63 +41,28 @@ pub fn edit(socket: &Path, edit: &SetEdit, output: &mut dyn Write) -> Result<(),
                 timeout: *timeout,
                 ..request(name, elements)
             };
-            (client.post(path::ADD_TO_SET, &request)?, "added", json)
+            (client.ask::<operation::AddToSet>(&request)?, "added", json)
         }
         SetEdit::Remove { name, elements, json } => {
             let request = request(name, elements);
-            (client.post(path::REMOVE_FROM_SET, &request)?, "removed", json)
+            (client.ask::<operation::RemoveFromSet>(&request)?, "removed", json)
         }
-        SetEdit::Flush { name, json } => (client.post(path::FLUSH_SET, &request(name, &[]))?, "removed", json),
+        SetEdit::Flush { name, json } => (client.ask::<operation::FlushSet>(&request(name, &[]))?, "removed", json),
     };
     if *json {
-        return write_json(&answer, output);
+        return pretty(&answer, output);
     }
     let (changed, count) = (grouped(answer.changed), grouped(answer.count));
     Ok(writeln!(output, "{changed} {done}, {count} elements in all")?)
 }
 
-fn write_json(what: &impl Serialize, output: &mut dyn Write) -> Result<(), CommandError> {
-    serde_json::to_writer_pretty(&mut *output, what).map_err(std::io::Error::from)?;
-    Ok(writeln!(output)?)
-}
-
 fn list(sets: &Sets, is_one: bool, json: bool, output: &mut dyn Write) -> Result<(), CommandError> {
     if json {
-        return write_json(sets, output);
+        return pretty(sets, output);
     }
     match sets.sets.as_slice() {
         [one] if is_one => elements(one, output),
-        sets => overview(sets, output),
-    }
-}
-
-fn overview(sets: &[Set], output: &mut dyn Write) -> Result<(), CommandError> {
-    let mut columns = Columns::new(&[
-        ("NAME", Left),
-        ("TYPE", Left),
-        ("ELEMENTS", Right),
-        ("SIZE", Right),
-        ("TIMEOUT", Right),
-        ("NOT ADDED", Right),
-    ]);
-    for set in sets {
-        columns.row([
-            set.name.clone(),
-            type_of(set.kind).into(),
-            grouped(set.count),
-            grouped(set.size),
-            set.timeout.map_or("-".into(), |timeout| timeout.to_string()),
-            grouped(set.not_added),
-        ]);
-    }
-    Ok(columns.flush(output)?)
-}
-
-fn type_of(kind: SetType) -> &'static str {
-    match kind {
-        SetType::Addresses => "addresses",
-        SetType::Networks => "networks",
-        SetType::Ports => "ports",
+        sets => Ok(Table::write(sets, output)?),
     }
 }
 

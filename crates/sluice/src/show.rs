@@ -1,318 +1,313 @@
-//! `sluice show`: lists of the daemon as tables, as JSON, and sessions as `conntrack -L` writes them.
+//! `sluice show`: a command for each operation of the API that names one. What derives from the declaration is here: options,
+//! help, tables and JSON; what a command says beyond its table, its own file says.
 
-use std::cell::RefCell;
+use std::fmt;
 use std::io::Write;
 use std::path::Path;
 
+use clap::builder::Resettable;
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use sluice_daemon::config::api::{
-    Alert, AlertRequest, Bridge, Core, Drop, FilterRequest, Flow, Initiator, Interface, Lease, NatRequest, Neighbour,
-    Protocol, Route, RouteFilter, Router, RouterFilter, Session, SessionFilter, Site, Uplink, path,
-};
+use sluice_daemon::config::api::operation::{self, Kind};
+use sluice_daemon::config::api::{Answered, Description, Listed, Operation, Row};
 
-use crate::arguments::Show;
 use crate::client::Client;
-use crate::columns::{Align, Columns, grouped};
+use crate::columns::Table;
 use crate::exit::CommandError;
-use crate::graph::Form;
-use crate::{applications, bridges, filter, graph, inspection, nat, routes, sites};
 
-use Align::{Left, Right};
+/// Rows between two flushes: a million sessions are not held in memory.
+pub(crate) const ROWS: usize = 256;
 
-/// List what was asked for.
-///
-/// # Errors
-/// Those of the connection and of the output.
-pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), CommandError> {
-    let connect = || Client::connect(socket);
-    match show {
-        Show::Mapping {
-            filter,
-            config: Some(file),
-            json,
-        } => nat::mapping_of_file(file, &filter.filter(), *json, output),
-        Show::Nat { rules, top, json } => {
-            let request = NatRequest {
-                top: *top,
-                rules: *rules,
-            };
-            nat::nat(&mut connect()?, &request, *json, output)
-        }
-        Show::Filter {
-            rules,
-            packet,
-            incoming,
-            router,
-            out,
-            of_packet,
-            json,
-        } => {
-            let request = FilterRequest {
-                rules: if packet.is_some() { 0 } else { *rules },
-                packet: packet.clone(),
-                incoming: incoming.clone(),
-                router: router.clone(),
-                out: out.clone(),
-                ..of_packet.request()
-            };
-            filter::filter(&mut connect()?, &request, *json, output)
-        }
-        Show::Subscribers { filter, json, limit } => {
-            let limit = limit.unwrap_or(u64::MAX);
-            nat::subscribers(&mut connect()?, &filter.filter(), (limit, *json), output)
-        }
-        Show::Sites { filter, json, limit } => {
-            let (filter, limit) = (filter.filter(), limit.unwrap_or(u64::MAX));
-            match json {
-                true => as_json::<_, Site>(&mut connect()?, path::SITES, &filter, limit, output),
-                false => sites::sites(&mut connect()?, &filter, limit, output),
-            }
-        }
-        Show::Leases {
-            address,
-            filter,
-            json,
-            limit,
-        } => {
-            let (filter, limit) = (filter.leases(*address), limit.unwrap_or(u64::MAX));
-            match json {
-                true => as_json::<_, Lease>(&mut connect()?, path::LEASES, &filter, limit, output),
-                false => sites::leases(&mut connect()?, &filter, limit, output),
-            }
-        }
-        Show::Dhcp { json } => sites::dhcp(&mut connect()?, *json, output),
-        Show::Mapping { filter, json, .. } => nat::mapping(&mut connect()?, &filter.filter(), *json, output),
-        Show::Interfaces { json: true, router } => {
-            as_json::<_, Interface>(&mut connect()?, path::INTERFACES, &of(router), u64::MAX, output)
-        }
-        Show::Routers { json: true, router } => {
-            as_json::<_, Router>(&mut connect()?, path::ROUTERS, &of(router), u64::MAX, output)
-        }
-        Show::Routers { router, .. } => routes::routers(&mut connect()?, &of(router), output),
-        Show::Graph { router, dot, json } => {
-            let form = match (dot, json) {
-                (true, _) => Form::Dot,
-                (_, true) => Form::Json,
-                _ => Form::Text,
-            };
-            graph::graph(&mut connect()?, &of(router), form, output)
-        }
-        Show::Routes {
-            from,
-            address,
-            router,
-            all,
-            json,
-        } => {
-            let wanted = RouteFilter {
-                router: router.clone(),
-                all: *all,
-                address: *address,
-                from: *from,
-            };
-            match json {
-                true => as_json::<_, Route>(&mut connect()?, path::ROUTES, &wanted, u64::MAX, output),
-                false => routes::routes(&mut connect()?, &wanted, output),
-            }
-        }
-        Show::Uplinks { json: true } => as_json::<_, Uplink>(&mut connect()?, path::UPLINKS, &(), u64::MAX, output),
-        Show::Uplinks { .. } => routes::uplinks(&mut connect()?, output),
-        Show::Cores { json: true } => as_json::<_, Core>(&mut connect()?, path::CORES, &(), u64::MAX, output),
-        Show::Bridges { json: true } => as_json::<_, Bridge>(&mut connect()?, path::BRIDGES, &(), u64::MAX, output),
-        Show::Bridges { .. } => bridges::bridges(&mut connect()?, output),
-        Show::Drops { json: true, .. } => as_json::<_, Drop>(&mut connect()?, path::DROPS, &(), u64::MAX, output),
-        Show::Alerts { last, json: true } => {
-            let request = AlertRequest { last: *last };
-            as_json::<_, Alert>(&mut connect()?, path::ALERTS, &request, u64::MAX, output)
-        }
-        Show::Alerts { last, .. } => inspection::alerts(&mut connect()?, *last, output),
-        Show::Applications { all, json } => applications::status(&mut connect()?, *all, *json, output),
-        Show::Inspection { json } => inspection::status(&mut connect()?, *json, output),
-        Show::Neighbours { json: true, filter } => {
-            as_json::<_, Neighbour>(&mut connect()?, path::NEIGHBOURS, &filter.filter(), u64::MAX, output)
-        }
-        Show::Sessions {
-            filter,
-            json: true,
-            limit,
-            ..
-        } => {
-            let limit = limit.unwrap_or(u64::MAX);
-            as_json::<_, Session>(&mut connect()?, path::SESSIONS, &filter.filter(), limit, output)
-        }
-        Show::Sessions {
-            filter,
-            conntrack: true,
-            limit,
-            ..
-        } => {
-            let limit = limit.unwrap_or(u64::MAX);
-            each(&mut connect()?, path::SESSIONS, &filter.filter(), limit, |session| {
-                Ok(writeln!(output, "{}", conntrack_line(&session))?)
-            })
-        }
-        Show::Sessions { filter, limit, .. } => {
-            session_table(&mut connect()?, &filter.filter(), limit.unwrap_or(u64::MAX), output)
-        }
-        Show::Interfaces { router, .. } => interfaces(&mut connect()?, &of(router), output),
-        Show::Neighbours { filter, .. } => {
-            let titles = [
-                ("ADDRESS", Left),
-                ("MAC", Left),
-                ("ROUTER", Left),
-                ("INTERFACE", Left),
-                ("STATE", Left),
-                ("WAITING", Right),
-            ];
-            table(
-                &mut connect()?,
-                path::NEIGHBOURS,
-                &filter.filter(),
-                &titles,
-                output,
-                |row: Neighbour| {
-                    let mac = row.mac.unwrap_or("-".into());
-                    Some([
-                        row.address.to_string(),
-                        mac,
-                        row.router,
-                        row.interface,
-                        row.state,
-                        row.parked.to_string(),
-                    ])
-                },
-            )
-        }
-        Show::Cores { .. } => {
-            let titles = [
-                ("WORKER", Right),
-                ("CORE", Right),
-                ("STATE", Left),
-                ("BUSY", Right),
-                ("PACKETS/S", Right),
-                ("PACKETS", Right),
-                ("SESSIONS", Right),
-                ("SHARDS", Right),
-                ("PARTS", Left),
-            ];
-            table(&mut connect()?, path::CORES, &(), &titles, output, |row: Core| {
-                Some([
-                    row.worker.to_string(),
-                    row.core.to_string(),
-                    row.state,
-                    format!("{:.0} %", row.busy * 100.0),
-                    grouped(row.rate),
-                    grouped(row.packets),
-                    grouped(row.sessions),
-                    row.shards.to_string(),
-                    row.parts,
-                ])
-            })
-        }
-        Show::Drops { all, .. } => {
-            let titles = [("PACKETS", Right), ("REASON", Left), ("MEANING", Left)];
-            table(&mut connect()?, path::DROPS, &(), &titles, output, |row: Drop| {
-                (*all || row.packets != 0).then(|| [grouped(row.packets), row.name, row.help])
-            })
+/// A command as it was typed.
+pub trait Typed: fmt::Debug {
+    /// Do it.
+    ///
+    /// # Errors
+    /// Those of the connection and of the output.
+    fn run(&self, socket: &Path, output: &mut dyn Write) -> Result<(), CommandError>;
+}
+
+/// How a person sees one answer.
+pub(crate) trait ShowAnswer: Answered<Request: Args + fmt::Debug> + fmt::Debug {
+    /// Options beside those of the request.
+    type Options: Args + fmt::Debug;
+
+    /// Print the answer.
+    fn text(answer: &Self::Answer, options: &Self::Options, output: &mut dyn Write) -> Result<(), CommandError>;
+}
+
+/// How a person sees a list.
+pub(crate) trait ShowList: Listed<Request: Args + fmt::Debug> + fmt::Debug {
+    /// Options beside those of the request.
+    type Options: Args + fmt::Debug;
+    /// Other names of the command.
+    const ALIASES: &[&str] = &[];
+
+    /// Print the list, or the first entries of it.
+    fn text(
+        client: &mut Client,
+        request: &Self::Request,
+        limit: u64,
+        options: &Self::Options,
+        output: &mut dyn Write,
+    ) -> Result<(), CommandError>;
+}
+
+/// A command that makes several requests.
+pub(crate) trait ShowSeveral: Operation {
+    /// What is typed.
+    type Command: Typed + Args + 'static;
+}
+
+/// No options beside those of the request.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct NoOptions {}
+
+/// A command that prints one answer.
+#[derive(Args, Debug)]
+struct Answer<O: ShowAnswer> {
+    #[command(flatten)]
+    request: O::Request,
+    #[command(flatten)]
+    options: O::Options,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl<O: ShowAnswer> Typed for Answer<O> {
+    fn run(&self, socket: &Path, output: &mut dyn Write) -> Result<(), CommandError> {
+        let answer = Client::connect(socket)?.ask::<O>(&self.request)?;
+        match self.json {
+            true => pretty(&answer, output),
+            false => O::text(&answer, &self.options, output),
         }
     }
 }
 
-/// Interfaces, and below them what cards offer and how their queues are chosen.
-fn interfaces(client: &mut Client, wanted: &RouterFilter, output: &mut dyn Write) -> Result<(), CommandError> {
-    let titles = [
-        ("INTERFACE", Left),
-        ("ROUTER", Left),
-        ("DEVICE", Left),
-        ("DRIVER", Left),
-        ("LINK", Left),
-        ("MTU", Right),
-        ("QUEUES", Right),
-        ("RECEIVED", Right),
-        ("SENT", Right),
-        ("DROPPED", Right),
-        ("ADDRESSES", Left),
-    ];
-    let cards = RefCell::new(Vec::new());
-    table(client, path::INTERFACES, wanted, &titles, output, |row: Interface| {
-        if !row.card.is_empty() {
-            let Interface {
-                name, card, steering, ..
-            } = &row;
-            cards.borrow_mut().push(format!("  {name}: {card}; {steering}"));
+/// A command that prints a list that comes in one part.
+#[derive(Args, Debug)]
+struct List<O: ShowList> {
+    #[command(flatten)]
+    request: O::Request,
+    #[command(flatten)]
+    options: O::Options,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl<O: ShowList> Typed for List<O> {
+    fn run(&self, socket: &Path, output: &mut dyn Write) -> Result<(), CommandError> {
+        let client = &mut Client::connect(socket)?;
+        match self.json {
+            true => as_json::<O>(client, &self.request, u64::MAX, output),
+            false => O::text(client, &self.request, u64::MAX, &self.options, output),
         }
-        Some([
-            row.name,
-            or_dash(row.router),
-            row.device,
-            or_dash(row.driver),
-            row.link,
-            row.mtu.to_string(),
-            row.queues.to_string(),
-            grouped(row.received),
-            grouped(row.sent),
-            grouped(row.dropped),
-            row.addresses.join(" "),
-        ])
-    })?;
-    let cards = cards.into_inner();
-    Ok(cards.iter().try_for_each(|card| writeln!(output, "{card}"))?)
+    }
 }
 
-/// Of this router, or of all.
-fn of(router: &Option<String>) -> RouterFilter {
-    RouterFilter { router: router.clone() }
+/// A command that prints a list that comes in parts.
+#[derive(Args, Debug)]
+struct Pages<O: ShowList> {
+    #[command(flatten)]
+    request: O::Request,
+    #[command(flatten)]
+    options: O::Options,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Stop after so many.
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<u64>,
 }
 
-fn or_dash(text: String) -> String {
-    if text.is_empty() { "-".into() } else { text }
+impl<O: ShowList> Typed for Pages<O> {
+    fn run(&self, socket: &Path, output: &mut dyn Write) -> Result<(), CommandError> {
+        let (client, limit) = (&mut Client::connect(socket)?, self.limit.unwrap_or(u64::MAX));
+        match self.json {
+            true => as_json::<O>(client, &self.request, limit, output),
+            false => O::text(client, &self.request, limit, &self.options, output),
+        }
+    }
 }
 
-pub(crate) fn table<Q: Serialize, T: DeserializeOwned, const N: usize>(
+/// A command of the grammar.
+struct Entry {
+    name: &'static str,
+    description: Description,
+    aliases: &'static [&'static str],
+    options: fn(clap::Command) -> clap::Command,
+    typed: fn(&ArgMatches) -> Result<Box<dyn Typed>, clap::Error>,
+}
+
+impl Entry {
+    const fn of<O: Operation, C: Typed + Args + 'static>(name: &'static str) -> Self {
+        Self {
+            name,
+            description: O::DESCRIPTION,
+            aliases: &[],
+            options: C::augment_args,
+            typed: |matches| Ok(Box::new(C::from_arg_matches(matches)?)),
+        }
+    }
+
+    const fn get<O: ShowAnswer>(name: &'static str) -> Self {
+        Self::of::<O, Answer<O>>(name)
+    }
+
+    const fn list<O: ShowList>(name: &'static str) -> Self {
+        let aliases = O::ALIASES;
+        Self {
+            aliases,
+            ..Self::of::<O, List<O>>(name)
+        }
+    }
+
+    const fn pages<O: ShowList>(name: &'static str) -> Self {
+        let aliases = O::ALIASES;
+        Self {
+            aliases,
+            ..Self::of::<O, Pages<O>>(name)
+        }
+    }
+
+    const fn several<O: ShowSeveral>(name: &'static str) -> Self {
+        Self::of::<O, O::Command>(name)
+    }
+
+    fn command(&self) -> clap::Command {
+        let paragraphs = self.description.paragraphs();
+        // The options come with the help of the types that declare them.
+        (self.options)(clap::Command::new(self.name))
+            .about(self.description.summary())
+            .long_about(paragraphs.map_or(Resettable::Reset, |text| Resettable::Value(text.into())))
+            .aliases(self.aliases)
+    }
+}
+
+macro_rules! entry {
+    ($kind:ident several $name:ident $command:literal) => {
+        Entry::several::<operation::$name>($command)
+    };
+    ($kind:ident $printed:ident $name:ident $command:literal) => {
+        Entry::$kind::<operation::$name>($command)
+    };
+}
+
+/// A list of which the table is all that there is to say.
+macro_rules! printed {
+    (table $name:ident) => {
+        impl ShowList for operation::$name {
+            type Options = NoOptions;
+
+            fn text(
+                client: &mut Client,
+                request: &Self::Request,
+                limit: u64,
+                _: &NoOptions,
+                output: &mut dyn Write,
+            ) -> Result<(), CommandError> {
+                table::<Self>(client, request, limit, output, |_| true)
+            }
+        }
+    };
+    ($printed:ident $name:ident) => {};
+}
+
+macro_rules! commands {
+    ($(
+        $(#[doc = $help:literal])+
+        $kind:ident $name:ident $path:literal $request:ident => $answer:ident $(, $printed:ident $command:literal)?;
+    )*) => {
+        $($(printed!($printed $name);)?)*
+
+        static COMMANDS: &[Entry] = &[$($(entry!($kind $printed $name $command),)?)*];
+    };
+}
+
+sluice_daemon::config::operations!(commands);
+
+/// `sluice show`
+#[derive(Debug)]
+pub struct Show(Box<dyn Typed>);
+
+impl Show {
+    /// List what was asked for.
+    ///
+    /// # Errors
+    /// Those of the connection and of the output.
+    pub fn run(&self, socket: &Path, output: &mut dyn Write) -> Result<(), CommandError> {
+        self.0.run(socket, output)
+    }
+}
+
+impl FromArgMatches for Show {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let typed = matches.subcommand().and_then(|(name, matches)| {
+            let entry = COMMANDS.iter().find(|entry| entry.name == name)?;
+            Some((entry.typed)(matches))
+        });
+        typed
+            .unwrap_or_else(|| Err(clap::Error::new(ErrorKind::MissingSubcommand)))
+            .map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Show {
+    fn augment_subcommands(command: clap::Command) -> clap::Command {
+        command.subcommands(COMMANDS.iter().map(Entry::command))
+    }
+
+    fn augment_subcommands_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        COMMANDS.iter().any(|entry| entry.name == name)
+    }
+}
+
+/// The table of those entries of a list that are wanted.
+pub(crate) fn table<O: Listed<Item: Row>>(
     client: &mut Client,
-    path: &str,
-    filter: &Q,
-    titles: &[(&'static str, Align); N],
-    output: &mut dyn Write,
-    row: impl Fn(T) -> Option<[String; N]>,
-) -> Result<(), CommandError> {
-    let mut columns = Columns::new(titles);
-    client.list(path, filter, |items: Vec<T>| {
-        items.into_iter().filter_map(&row).for_each(|cells| columns.row(cells));
-        Ok::<_, CommandError>(true)
-    })?;
-    Ok(columns.flush(output)?)
-}
-
-/// An object with one array, which may be longer than memory. The last part of the path names it: `{"routes":[…]}`.
-fn as_json<Q: Serialize, T: DeserializeOwned + Serialize>(
-    client: &mut Client,
-    path: &str,
-    filter: &Q,
+    request: &O::Request,
     limit: u64,
     output: &mut dyn Write,
+    mut wanted: impl FnMut(&O::Item) -> bool,
 ) -> Result<(), CommandError> {
-    write!(output, "{{\"{}\":[", path.rsplit('/').next().unwrap_or_default())?;
-    let mut separator = "\n";
-    each(client, path, filter, limit, |item: T| {
-        write!(output, "{separator}")?;
-        separator = ",\n";
-        Ok(serde_json::to_writer(&mut *output, &item).map_err(std::io::Error::from)?)
+    let mut table = Table::new();
+    let rows = match O::DESCRIPTION.kind {
+        Kind::Pages => ROWS,
+        _ => usize::MAX,
+    };
+    each::<O>(client, request, limit, |item| {
+        if wanted(&item) {
+            table.add(&item);
+        }
+        if table.waiting() >= rows {
+            table.flush(output)?;
+        }
+        Ok(())
     })?;
-    Ok(writeln!(output, "\n]}}")?)
+    Ok(table.flush(output)?)
 }
 
 /// The entries of a list one by one, up to a limit.
-pub(crate) fn each<Q: Serialize, T: DeserializeOwned>(
+pub(crate) fn each<O: Listed>(
     client: &mut Client,
-    path: &str,
-    filter: &Q,
+    request: &O::Request,
     limit: u64,
-    mut entry: impl FnMut(T) -> Result<(), CommandError>,
+    mut entry: impl FnMut(O::Item) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     let mut left = limit;
-    client.list(path, filter, |items: Vec<T>| {
+    client.list::<O, _>(request, |items| {
         for item in items {
             if left == 0 {
                 return Ok(false);
@@ -324,105 +319,26 @@ pub(crate) fn each<Q: Serialize, T: DeserializeOwned>(
     })
 }
 
-/// Rows between two flushes: a million sessions are not held in memory.
-const ROWS: usize = 256;
-
-fn session_table(
+/// An object with one array, which may be longer than memory. The last part of the path names it: `{"routes":[…]}`.
+fn as_json<O: Listed>(
     client: &mut Client,
-    filter: &SessionFilter,
+    request: &O::Request,
     limit: u64,
     output: &mut dyn Write,
 ) -> Result<(), CommandError> {
-    let mut columns = Columns::new(&[
-        ("PROTOCOL", Left),
-        ("INSIDE", Left),
-        ("OUTSIDE", Left),
-        ("REMOTE", Left),
-        ("STATE", Left),
-        ("EXPIRES", Right),
-        ("UP", Right),
-        ("DOWN", Right),
-        ("SITE", Left),
-        ("APPLICATION", Left),
-        ("MARK", Left),
-    ]);
-    each(client, path::SESSIONS, filter, limit, |session: Session| {
-        columns.row(session_row(&session));
-        if columns.waiting() >= ROWS {
-            columns.flush(output)?;
-        }
-        Ok(())
+    let path = O::DESCRIPTION.path;
+    write!(output, "{{\"{}\":[", path.rsplit('/').next().unwrap_or_default())?;
+    let mut separator = "\n";
+    each::<O>(client, request, limit, |item| {
+        write!(output, "{separator}")?;
+        separator = ",\n";
+        Ok(serde_json::to_writer(&mut *output, &item).map_err(std::io::Error::from)?)
     })?;
-    Ok(columns.flush(output)?)
+    Ok(writeln!(output, "\n]}}")?)
 }
 
-fn session_row(session: &Session) -> [String; 11] {
-    let (up, down) = match session.initiator {
-        Initiator::Inside => (session.forward, session.reverse),
-        Initiator::Remote => (session.reverse, session.forward),
-    };
-    [
-        session.protocol.to_string(),
-        session.inside().to_string(),
-        session.outside().to_string(),
-        session.remote().to_string(),
-        session.state.clone(),
-        format!("{} s", session.expires),
-        grouped(up.packets),
-        grouped(down.packets),
-        session.site.clone().unwrap_or_else(|| "-".into()),
-        session.application.clone().unwrap_or_else(|| "-".into()),
-        match session.mark {
-            0 => "-".into(),
-            mark => format!("{mark:#x}"),
-        },
-    ]
-}
-
-/// A line in the form of `conntrack -L`, with counters.
-pub fn conntrack_line(session: &Session) -> String {
-    let Session {
-        protocol,
-        forward,
-        reverse,
-        expires,
-        answered,
-        ..
-    } = session;
-    let Protocol(number) = protocol;
-    let mut line = format!("{protocol:<8} {number} {expires}");
-    if *number == 6 {
-        line += &format!(" {}", tcp_state(&session.state));
-    }
-    line += &flow(*number, forward, 8, 128);
-    if !answered {
-        line += " [UNREPLIED]";
-    }
-    line += &flow(*number, reverse, 0, 129);
-    if *answered {
-        line += " [ASSURED]";
-    }
-    line + &format!(" mark={} use=1", session.mark)
-}
-
-/// The kernel writes the same names in capitals.
-fn tcp_state(state: &str) -> String {
-    state.to_uppercase().replace('-', "_")
-}
-
-fn flow(protocol: u8, flow: &Flow, type4: u8, type6: u8) -> String {
-    let Flow {
-        source,
-        destination,
-        source_port,
-        destination_port,
-        packets,
-        bytes,
-    } = flow;
-    let ports = match protocol {
-        1 => format!("type={type4} code=0 id={source_port}"),
-        58 => format!("type={type6} code=0 id={source_port}"),
-        _ => format!("sport={source_port} dport={destination_port}"),
-    };
-    format!(" src={source} dst={destination} {ports} packets={packets} bytes={bytes}")
+/// One value as JSON, for people to read.
+pub(crate) fn pretty(value: &impl Serialize, output: &mut dyn Write) -> Result<(), CommandError> {
+    serde_json::to_writer_pretty(&mut *output, value).map_err(std::io::Error::from)?;
+    Ok(writeln!(output)?)
 }

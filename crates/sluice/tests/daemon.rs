@@ -14,7 +14,7 @@ use sluice_config::api::{
     AppliedRules, ApplyAnswer, ApplyRequest, CaptureRequest, Cleared, Drop, Endpoint, Failure, Flow, HostState,
     Initiator, Mapping, MappingFilter, Nat, NatRequest, Page, Pool, PoolBlocks, PortBlock, Position, Protocol,
     RefusedSignature, Rule, RuleAction, RuleHost, RuleKind, Session, SessionFilter, Share, Span, Subscriber,
-    SubscriberFilter, TableUse, TraceRecord, TraceRequest, TraceStep, path,
+    SubscriberFilter, TableUse, TraceRecord, TraceRequest, TraceStep, operation,
 };
 use sluice_config::{Change, Complaint, Kind};
 
@@ -276,35 +276,35 @@ fn rule(number: u32) -> Rule {
 /// A daemon on a socket of its own, for as long as the folder lives.
 fn daemon() -> (tempfile::TempDir, PathBuf) {
     let router = Router::new()
-        .route(path::SESSIONS, get(sessions))
-        .route(path::CLEAR_SESSIONS, post(clear))
-        .route(path::DROPS, get(drops))
-        .route(path::NAT, get(overview))
-        .route(path::SHARES, get(shares))
-        .route(path::MAPPINGS, get(mappings))
-        .route(path::PORT_BLOCKS, get(blocks))
+        .route(operation::Sessions::PATH, get(sessions))
+        .route(operation::ClearSessions::PATH, post(clear))
+        .route(operation::Drops::PATH, get(drops))
+        .route(operation::Nat::PATH, get(overview))
+        .route(operation::Shares::PATH, get(shares))
+        .route(operation::Mappings::PATH, get(mappings))
+        .route(operation::PortBlocks::PATH, get(blocks))
         .route(
-            path::CLEAR_MAPPINGS,
+            operation::ClearMappings::PATH,
             post(async |Json(filter): Json<MappingFilter>| {
                 let count = if filter.pool.as_deref() == Some("public") { 3 } else { 0 };
                 Json(Cleared { count })
             }),
         )
         .route(
-            path::SUBSCRIBERS,
+            operation::Subscribers::PATH,
             get(async |Query(filter): Query<SubscriberFilter>| {
                 assert_eq!(Some("public".to_owned()), filter.pool);
                 Json(Page::whole((1..=9).map(subscriber).collect()))
             }),
         )
-        .route(path::TRACE, post(trace))
+        .route(operation::Trace::PATH, post(trace))
         .route(
-            path::CAPTURE,
+            operation::Capture::PATH,
             post(async |Json(request): Json<CaptureRequest>| format!("{} packets", request.count)),
         )
-        .route(path::APPLY, post(apply))
+        .route(operation::Apply::PATH, post(apply))
         .route(
-            path::ROUTES,
+            operation::Routes::PATH,
             get(async || {
                 (
                     StatusCode::SERVICE_UNAVAILABLE,

@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use sluice_config::api::Description;
+use sluice_config::api::operation::{self, Kind};
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, Problem, check, parse};
 use sluice_dpdk::eal::{Demand, HugepageFault};
 use sluice_dpdk::pci::{CardFault, Mode, Process};
 use sluice_engine::control::graph::{Edge, edges};
 use sluice_engine::nodes::NODES;
+use sluice_engine::packet::counters::{CycleStage, HandOffCause, WorkerCounters};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -392,6 +395,7 @@ fn links_of_documents_lead_to_files_and_headings() {
     for document in [
         "README.md",
         "CONTRIBUTING.md",
+        "docs/api.md",
         "docs/architecture.md",
         "docs/cards.md",
         "docs/cores.md",
@@ -465,4 +469,61 @@ fn makefile_targets_named_in_documents_exist() {
             );
         }
     }
+}
+
+#[test]
+fn api_document_lists_every_operation() {
+    let document = read("docs/api.md");
+    for operation in operation::ALL {
+        let Description {
+            kind, path, request, ..
+        } = operation;
+        let request = match (*request, *kind) {
+            ("Unfiltered", _) => "-".to_owned(),
+            (request, Kind::Pages) => format!("`{request}`, `Position`"),
+            (request, _) => format!("`{request}`"),
+        };
+        let answer = match kind {
+            Kind::Get | Kind::Post => "",
+            Kind::List | Kind::Pages => "list of ",
+            Kind::Stream => "stream of ",
+        };
+        let command = operation
+            .command
+            .map_or("-".to_owned(), |command| format!("`sluice show {command}`"));
+        let row = format!(
+            "| `{} {path}` | {} | {request} | {answer}`{}` | {command} |",
+            kind.method(),
+            operation.summary(),
+            operation.answer
+        );
+        assert_eq!(1, document.matches(&row).count(), "docs/api.md lacks {row}");
+    }
+    assert_eq!(
+        operation::ALL.len(),
+        document.matches("| `GET ").count() + document.matches("| `POST ").count()
+    );
+}
+
+#[test]
+fn cores_guide_explains_every_counter_of_workers() {
+    let guide = read("docs/cores.md");
+    let named = WorkerCounters::NAMED.iter();
+    let named = named.map(|counter| format!("| `{}` | {} | {} |", counter.name, counter.kind.name(), counter.help));
+    let causes = HandOffCause::ALL.iter();
+    let causes = causes.map(|cause| {
+        format!(
+            "| `handed-over-{}` | total | of `handed-over`: {} |",
+            cause.name(),
+            cause.help()
+        )
+    });
+    let stages = CycleStage::ALL.iter();
+    let stages = stages.map(|stage| format!("| `cycles-{}` | total | clock cycles: {} |", stage.name(), stage.help()));
+    let rows: BTreeSet<_> = named.chain(causes).chain(stages).collect();
+    for row in &rows {
+        assert_eq!(1, guide.matches(row).count(), "docs/cores.md lacks {row}");
+    }
+    let all = WorkerCounters::NAMED.len() + HandOffCause::ALL.len() + CycleStage::ALL.len();
+    assert_eq!(all, rows.len());
 }

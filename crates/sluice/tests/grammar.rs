@@ -4,6 +4,7 @@ use std::process::{Command, Output};
 
 use clap::{CommandFactory, Parser};
 use sluice_command::arguments::{Arguments, Command as Typed};
+use sluice_config::api::operation;
 
 fn sluice(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sluice"))
@@ -43,6 +44,40 @@ fn help_of_every_command_is_printed_and_names_every_option() {
         count += 1;
     });
     assert!(count >= 18);
+}
+
+#[test]
+fn show_has_a_command_for_every_operation_that_names_one() {
+    let arguments = Arguments::command();
+    let show = arguments.find_subcommand("show").unwrap();
+    let named = operation::ALL.iter().filter(|operation| operation.command.is_some());
+    let mut count = 0;
+    for operation in named {
+        let command = show.find_subcommand(operation.command.unwrap());
+        let command = command.unwrap_or_else(|| panic!("no command prints {}", operation.path));
+        assert_eq!(
+            Some(operation.summary().to_owned()),
+            command.get_about().map(ToString::to_string)
+        );
+        assert!(
+            command
+                .get_opts()
+                .chain(command.get_arguments())
+                .any(|option| option.get_id() == "json")
+        );
+        count += 1;
+    }
+    assert_eq!(count, show.get_subcommands().count());
+}
+
+#[test]
+fn everything_that_can_be_read_has_a_command() {
+    let without = operation::ALL
+        .iter()
+        .filter(|operation| operation.kind.method() == "GET" && operation.command.is_none());
+    let without: Vec<_> = without.map(|operation| operation.path).collect();
+    // `top`, `set list` and `show mapping` print these.
+    assert_eq!(["/v1/status", "/v1/sets", "/v1/port-blocks", "/v1/shares"], *without);
 }
 
 #[test]

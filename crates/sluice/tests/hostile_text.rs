@@ -7,7 +7,7 @@ use axum::{Json, Router};
 use clap::Parser;
 use serde_json::{Value, json};
 use sluice_command::arguments::Arguments;
-use sluice_config::api::{Failure, path};
+use sluice_config::api::{Failure, operation};
 use sluice_config::text::is_hidden;
 
 /// C0 with an end of line and a tab, DEL, C1, marks of direction and of lines, fillers.
@@ -44,13 +44,13 @@ fn sluice(words: &[&str]) -> (String, String) {
         }),
     );
     let router = Router::new()
-        .route(path::LEASES, page(json!([lease])))
-        .route(path::ALERTS, page(json!([alert])))
-        .route(path::NEIGHBOURS, page(json!([neighbour])))
-        .route(path::DROPS, page(json!([drop])))
-        .route(path::TRACE, post(async move || format!("{trace}\n")))
-        .route(path::APPLY, post(async move || Json(refused)))
-        .route(path::SITES, get(async || failure));
+        .route(operation::Leases::PATH, page(json!([lease])))
+        .route(operation::Alerts::PATH, page(json!([alert])))
+        .route(operation::Neighbours::PATH, page(json!([neighbour])))
+        .route(operation::Drops::PATH, page(json!([drop])))
+        .route(operation::Trace::PATH, post(async move || format!("{trace}\n")))
+        .route(operation::Apply::PATH, post(async move || Json(refused)))
+        .route(operation::Sites::PATH, get(async || failure));
     let (_folder, socket) = serving::serve(router);
     let words = [&["sluice", "--socket", socket.to_str().unwrap()], words].concat();
     let mut output = Vec::new();

@@ -16,7 +16,7 @@ use pcap_file::pcap::{PcapPacket, PcapWriter};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
-use sluice_config::api::{CaptureRequest, CaptureSource, Interface, Page, path};
+use sluice_config::api::{CaptureRequest, CaptureSource, Interface, Page, operation};
 use sluice_testkit::packet;
 use tempfile::TempDir;
 
@@ -94,8 +94,8 @@ fn daemon(interface: &'static str, frames: usize) -> (TempDir, PathBuf) {
         assert_eq!((CaptureSource::Received, 1), (request.source, request.seconds));
         capture(interface, frames)
     };
-    let router = Router::new().route(path::INTERFACES, get(interfaces));
-    serving::serve(router.route(path::CAPTURE, post(captured)))
+    let router = Router::new().route(operation::Interfaces::PATH, get(interfaces));
+    serving::serve(router.route(operation::Capture::PATH, post(captured)))
 }
 
 struct Folder(TempDir);

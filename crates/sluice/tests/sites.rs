@@ -7,7 +7,7 @@ use axum::{Json, Router};
 use clap::Parser;
 use sluice_command::arguments::Arguments;
 use sluice_config::api::{
-    Counter, DhcpStatus, Lease, LeaseFilter, LeaseServerStatus, Page, PublicClientStatus, Site, SiteFilter, path,
+    Counter, DhcpStatus, Lease, LeaseFilter, LeaseServerStatus, Page, PublicClientStatus, Site, SiteFilter, operation,
 };
 
 /// Bound, asking, and on a pool.
@@ -132,9 +132,9 @@ fn sluice(words: &[&str]) -> String {
         ))
     };
     let router = Router::new()
-        .route(path::SITES, get(sites))
-        .route(path::LEASES, get(leases))
-        .route(path::DHCP, get(async || Json(dhcp())));
+        .route(operation::Sites::PATH, get(sites))
+        .route(operation::Leases::PATH, get(leases))
+        .route(operation::Dhcp::PATH, get(async || Json(dhcp())));
     let (_folder, socket) = serving::serve(router);
     let words = [&["sluice", "--socket", socket.to_str().unwrap()], words].concat();
     let mut output = Vec::new();

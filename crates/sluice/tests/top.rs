@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use sluice_command::top::snapshot::STAGES;
-use sluice_config::api::path;
-use sluice_engine::packet::counters::CycleStage;
+use sluice_command::top::snapshot::{COUNTERS, STAGES};
+use sluice_config::api::operation;
+use sluice_engine::packet::counters::{CycleStage, WorkerCounters};
 
 fn status() -> Value {
     json!({
@@ -52,10 +52,10 @@ fn daemon() -> (tempfile::TempDir, std::path::PathBuf) {
         get(async move || Json(json!({ "items": [item(asked.fetch_add(1, Ordering::Relaxed))] })))
     };
     let router = Router::new()
-        .route(path::STATUS, get(async || Json(status())))
-        .route(path::CORES, list(core))
-        .route(path::INTERFACES, list(interface))
-        .route(path::DROPS, list(drops));
+        .route(operation::Status::PATH, get(async || Json(status())))
+        .route(operation::Cores::PATH, list(core))
+        .route(operation::Interfaces::PATH, list(interface))
+        .route(operation::Drops::PATH, list(drops));
     serving::serve(router)
 }
 
@@ -152,4 +152,12 @@ fn top_stages_are_those_that_workers_count_for_packets() {
     counted.sort_unstable();
     shown.sort_unstable();
     assert_eq!(counted, shown);
+}
+
+#[test]
+fn top_reads_counters_by_the_names_that_workers_have() {
+    let names: Vec<_> = WorkerCounters::NAMED.iter().map(|counter| counter.name).collect();
+    for name in COUNTERS {
+        assert_eq!(1, names.iter().filter(|named| **named == name).count(), "{name}");
+    }
 }

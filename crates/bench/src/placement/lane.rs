@@ -185,6 +185,6 @@ impl Lane<'_> {
     }
 
     fn stages(&self) -> [u64; CycleStage::ALL.len()] {
-        CycleStage::ALL.map(|stage| self.counters.cycles[stage as usize].get())
+        self.counters.cycles.each_ref().map(|stage| stage.get())
     }
 }

@@ -191,7 +191,7 @@ impl<'m> Gateway<'m> {
 
     /// What the worker has spent on each of its stages so far.
     pub fn stages(&self) -> [u64; CycleStage::ALL.len()] {
-        CycleStage::ALL.map(|stage| self.plane.counters()[0].cycles[stage as usize].get())
+        self.plane.counters()[0].cycles.each_ref().map(|stage| stage.get())
     }
 
     /// Bytes of memory of each of so many sessions, of so many lines of a shard.

@@ -16,7 +16,7 @@ use sluice_engine::snapshot::{Interface, Nat, Snapshot, StartParameters, Subscri
 use sluice_filter::{Action, Counters, Field, Kind, Range, Rule, RuleList, Settings, Verdict, Written};
 use sluice_inspect::inspector::Plan;
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
-use sluice_nat::{Behaviour, Blocks, Filtering, Mapping, Pool, Pools, Timeouts};
+use sluice_nat::{Behaviour, Blocks, Filtering, MappingBehaviour, Pool, Pools, Timeouts};
 use sluice_route::{Address, Route, RouteSet, SourceValidation, Via};
 use sluice_wire::validity;
 
@@ -163,7 +163,7 @@ impl Style {
     /// Every inside address and port has one, from blocks of 64.
     pub const MAPPINGS: Self = Self {
         behaviour: Behaviour {
-            mapping: Mapping::EndpointIndependent,
+            mapping: MappingBehaviour::EndpointIndependent,
             filtering: Filtering::EndpointIndependent,
         },
         blocks: Some(64),
@@ -178,8 +178,8 @@ impl Style {
 
     pub fn mapping(&self) -> &'static str {
         match self.behaviour.mapping {
-            Mapping::EndpointIndependent => "endpoint-independent",
-            Mapping::AddressAndPortDependent => "address-and-port-dependent",
+            MappingBehaviour::EndpointIndependent => "endpoint-independent",
+            MappingBehaviour::AddressAndPortDependent => "address-and-port-dependent",
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use clap::Args;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -177,43 +178,55 @@ impl fmt::Display for Protocol {
 text!(Protocol);
 
 /// Which sessions: those that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SessionFilter {
-    /// An address, in either direction.
+    /// Address or network, in either direction, before or after translation.
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<NetFilter>,
-    /// A port, in either direction.
+    /// Port or ICMP identifier, in either direction, before or after translation.
+    #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The inside host, before translation.
+    /// The inside host: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, `[2001:db8::1]:5000`, :5000.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<EndpointFilter>,
-    /// What the outside sees in its place.
+    /// What the outside sees in place of the inside host.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<EndpointFilter>,
-    /// The other host.
+    /// The host that the inside host talks with.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<EndpointFilter>,
-    /// The protocol.
+    /// tcp, udp, icmp, icmpv6 or a number.
+    #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// The interface towards the inside host or the other one.
+    /// The interface on either side.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// The subscriber: an inside address stands for all of its prefix.
+    /// All inside hosts of the subscriber that has this inside address.
+    #[arg(long, value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<IpAddr>,
-    /// The site of a subscriber that the inside host is in, by its name.
+    /// The site of a subscriber that the inside host is in.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// The pool that its outside address is from.
+    /// The pool that the outside address is from.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// The application, or the protocol that carries it, by nDPI's name: `Google`, `TLS`, or both: `TLS.Google`.
+    /// The application by nDPI's name, or what carries it: Google, TLS, TLS.Google.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
     /// The virtual router.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
 }
@@ -274,16 +287,19 @@ impl SessionFilter {
 }
 
 /// Which neighbours: those that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct NeighbourFilter {
-    /// The address or network.
+    /// Address or network.
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<NetFilter>,
-    /// The interface.
+    /// The interface whose link they are on.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// The virtual router.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
 }

@@ -1,14 +1,18 @@
 //! What inspection says of itself.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::column::{Column, Row};
+
 /// Which alerts are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AlertRequest {
-    /// So many of the last ones, at most.
+    /// So many at most.
+    #[arg(long, default_value_t = 50, value_name = "COUNT")]
     pub last: u32,
 }
 
@@ -52,6 +56,27 @@ pub struct Alert {
     pub packets: [u64; 2],
     /// Bytes of the session until then, the client's first.
     pub bytes: [u64; 2],
+}
+
+impl Row for Alert {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("TIME", |row| row.time.clone()),
+        Column::text("ACTION", |row| row.action.clone()),
+        Column::text("RULE", |row| {
+            format!("{}:{}:{}", row.generator, row.signature, row.revision)
+        }),
+        Column::text("PROTOCOL", |row| row.protocol.clone()),
+        Column::text("FROM", |row| end(row.source, row.source_port)),
+        Column::text("TO", |row| end(row.destination, row.destination_port)),
+        Column::text("MESSAGE", |row| row.message.clone()),
+    ];
+}
+
+fn end(address: IpAddr, port: Option<u16>) -> String {
+    port.map_or_else(
+        || address.to_string(),
+        |port| SocketAddr::new(address, port).to_string(),
+    )
 }
 
 /// How inspection goes.

@@ -3,82 +3,11 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{Endpoint, EndpointFilter, NetFilter, Protocol};
-
-/// Which mappings, blocks and shares: those that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-pub struct MappingFilter {
-    /// The inside host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub inside: Option<EndpointFilter>,
-    /// What the outside sees in its place.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outside: Option<EndpointFilter>,
-    /// The protocol.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<Protocol>,
-    /// The pool.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pool: Option<String>,
-}
-
-impl MappingFilter {
-    /// Whether it matches everything.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// The outside ports that an inside address of a deterministic pool has, used or not (RFC 7422).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Share {
-    /// The pool.
-    pub pool: String,
-    /// The inside address.
-    pub inside: IpAddr,
-    /// How many ports, of each protocol.
-    pub ports: u32,
-    /// Which.
-    pub spans: Vec<Span>,
-}
-
-/// An outside port and the inside one behind it, and the sessions that use both.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Mapping {
-    /// The protocol.
-    pub protocol: Protocol,
-    /// The inside address and port.
-    pub inside: Endpoint,
-    /// The outside address and port.
-    pub outside: Endpoint,
-    /// The pool.
-    pub pool: String,
-    /// Sessions that use it.
-    pub sessions: u32,
-    /// The shard that it lives in.
-    pub shard: u16,
-}
-
-/// A block of ports that a subscriber has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct PortBlock {
-    /// The pool.
-    pub pool: String,
-    /// The subscriber: its inside address, or the first of its prefix.
-    pub subscriber: IpAddr,
-    /// The ports.
-    pub span: Span,
-    /// How many of them are in use.
-    pub used: ByProtocol,
-    /// The shard that it lives in.
-    pub shard: u16,
-}
+use super::column::{Column, Row, grouped, or_dash};
+use super::{Protocol, Subscriber};
 
 /// A number of ports of each protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,41 +40,6 @@ impl<N: Into<u64>> From<[N; 3]> for ByProtocol {
     }
 }
 
-/// Which subscribers: those that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-pub struct SubscriberFilter {
-    /// The inside address or network.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub inside: Option<NetFilter>,
-    /// The outside address that they are paired with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outside: Option<NetFilter>,
-    /// The pool.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pool: Option<String>,
-}
-
-/// A subscriber that has sessions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Subscriber {
-    /// Its inside address, or the first of its prefix.
-    pub address: IpAddr,
-    /// The outside address that it is paired with.
-    pub paired: IpAddr,
-    /// The pool.
-    pub pool: String,
-    /// Its sessions.
-    pub sessions: u32,
-    /// Outside ports that it uses.
-    pub ports: ByProtocol,
-    /// Its port blocks.
-    pub blocks: u16,
-    /// The shard that it lives in.
-    pub shard: u16,
-}
-
 /// A pool and its use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -165,6 +59,33 @@ pub struct Pool {
     /// Its blocks, where it has such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<PoolBlocks>,
+}
+
+impl Row for Pool {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("POOL", |row| row.name.clone()),
+        Column::number("ADDRESSES", |row| grouped(row.addresses)),
+        Column::number("PORTS", |row| grouped(row.ports)),
+        Column::number("TCP", |row| grouped(row.used.tcp)),
+        Column::number("UDP", |row| grouped(row.used.udp)),
+        Column::number("ICMP", |row| grouped(row.used.icmp)),
+        Column::number("BLOCKS", |row| {
+            or_dash(
+                row.blocks
+                    .as_ref()
+                    .map(|blocks| format!("{} of {}", grouped(blocks.used), grouped(blocks.count))),
+            )
+        }),
+        Column::number("FRAGMENTED", |row| {
+            or_dash(
+                row.blocks
+                    .as_ref()
+                    .map(|blocks| format!("{:.0} %", blocks.fragmentation * 100.0)),
+            )
+        }),
+        Column::number("SUBSCRIBERS", |row| grouped(row.subscribers)),
+        Column::number("SESSIONS", |row| grouped(row.sessions)),
+    ];
 }
 
 /// The blocks of a pool.
@@ -238,6 +159,53 @@ pub struct Rule {
     pub flows: u64,
 }
 
+fn or_any<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "any".into(), |value| value.to_string())
+}
+
+impl Rule {
+    /// What it does, and with what.
+    fn deed(&self) -> String {
+        let action = match self.action {
+            RuleAction::Pool => "pool",
+            RuleAction::Static => "static",
+            RuleAction::Host => "to",
+            RuleAction::Hosts => "to hosts",
+            RuleAction::Exempt => "exempt",
+        };
+        [action]
+            .into_iter()
+            .chain(self.to.as_deref())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+impl Row for Rule {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("RULE", |row| {
+            match row.kind {
+                RuleKind::Destination => "destination",
+                RuleKind::Source => "source",
+            }
+            .into()
+        }),
+        Column::text("NETWORK", |row| row.network.clone()),
+        Column::text("PROTOCOL", |row| or_any(row.protocol)),
+        Column::text("PORTS", |row| or_any(row.ports.as_ref())),
+        Column::text("IN", |row| {
+            if row.own {
+                "own".into()
+            } else {
+                or_any(row.incoming.as_ref())
+            }
+        }),
+        Column::text("OUT", |row| or_any(row.out.as_ref())),
+        Column::text("ACTION", Self::deed),
+        Column::number("FLOWS", |row| grouped(row.flows)),
+    ];
+}
+
 /// A host of several that a destination rule deals flows among.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -252,6 +220,16 @@ pub struct RuleHost {
     pub state: HostState,
     /// Flows that went there.
     pub flows: u64,
+}
+
+impl Row for RuleHost {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("HOSTS", |row| row.hosts.to_string()),
+        Column::text("ADDRESS", |row| row.address.to_string()),
+        Column::number("WEIGHT", |row| row.weight.to_string()),
+        Column::text("STATE", |row| row.state.to_string()),
+        Column::number("FLOWS", |row| grouped(row.flows)),
+    ];
 }
 
 /// How a host stands.
@@ -314,13 +292,26 @@ pub struct TableUse {
     pub most: u64,
 }
 
+impl Row for TableUse {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("TABLE", |row| row.name.clone()),
+        Column::number("USED", |row| grouped(row.used)),
+        Column::number("CAPACITY", |row| grouped(row.most)),
+        Column::number("FULL", |row| {
+            format!("{:.0} %", row.used as f64 / row.most.max(1) as f64 * 100.0)
+        }),
+    ];
+}
+
 /// What of translation to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct NatRequest {
-    /// How many of the subscribers that use most.
+    /// How many of the subscribers that use most outside ports.
+    #[arg(long, default_value_t = 10, value_name = "NUMBER")]
     pub top: u32,
     /// How many of the rules.
+    #[arg(long, default_value_t = 100, value_name = "NUMBER")]
     pub rules: u32,
 }
 

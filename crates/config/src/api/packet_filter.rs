@@ -3,50 +3,72 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::time::Duration;
 
+use clap::Args;
+use clap::builder::ArgPredicate;
 use serde::{Deserialize, Serialize};
 
+use super::column::{Column, Row, grouped, word};
 use crate::diagnosis::Complaint;
 use crate::schema::{Action, Matcher, Verdict};
 use crate::value::{Dscp, Ecn, IpProtocol, Mac, Mark};
 
 /// What is asked.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct FilterRequest {
     /// How many of the rules.
+    #[arg(
+        long,
+        default_value_t = 100,
+        default_value_if("packet", ArgPredicate::IsPresent, "0"),
+        value_name = "NUMBER"
+    )]
     pub rules: u32,
-    /// A packet, as [`Packet`] reads it: which rule decides about it?
+    /// Which rule decides about the first packet of this flow: "tcp 10.0.0.1:1234 > 192.0.2.1:80" (the destination as
+    /// translated), "icmp 10.0.0.1 > 192.0.2.1".
+    #[arg(long = "match", value_name = "PACKET")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet: Option<String>,
-    /// The interface that it comes in by; where the route to its source leads if not given.
+    /// With --match: the interface that it comes in by, where it is not the one that leads back to its source.
+    #[arg(long = "in", value_name = "INTERFACE", requires = "packet")]
     #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
     pub incoming: Option<String>,
-    /// The virtual router whose packet it is; of the interface that it comes in by if not given.
+    /// With --match: the virtual router whose packet it is, where it is not that of --in.
+    #[arg(long, value_name = "NAME", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// The interface that it leaves by, or `gateway`; where the route to its destination leads if not given.
+    /// With --match: the interface that it leaves by, where it is not the one that leads to its destination; or `gateway`.
+    #[arg(long, value_name = "INTERFACE", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
-    /// The source MAC address of the frame that brings it; none brings it where neither address is given.
+    /// With --match: the source MAC address of its frame; no frame brings it where neither address is given.
+    #[arg(long, value_name = "MAC", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_mac: Option<Mac>,
-    /// The destination MAC address.
+    /// With --match: the destination MAC address of its frame.
+    #[arg(long, value_name = "MAC", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_mac: Option<Mac>,
-    /// Its code point; 0 if not given.
+    /// With --match: its code point, such as ef; 0 where not given.
+    #[arg(long, value_name = "DSCP", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<Dscp>,
-    /// Its code point of congestion; `not-ect` if not given.
+    /// With --match: its code point of congestion, such as ect0; not-ect where not given.
+    #[arg(long, value_name = "ECN", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<Ecn>,
-    /// The mark that its session has; 0 if not given.
+    /// With --match: the mark of its session, such as 0x10.
+    #[arg(long, value_name = "MARK", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
-    /// The outer tag that it comes in with; it has none if not given.
+    /// With --match: the outer VLAN tag that it comes in with.
+    #[arg(long, value_name = "VLAN", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<u16>,
-    /// Its length in bytes; that of bare headers if not given.
+    /// With --match: its length in bytes, from its IP header on; that of bare headers where not given.
+    #[arg(long, value_name = "BYTES", requires = "packet")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<u16>,
 }
@@ -111,6 +133,52 @@ pub struct FilterRule {
     pub hits: Hits,
 }
 
+impl Hits {
+    /// When the last one came, for a person.
+    pub fn ago(&self) -> String {
+        match self.last {
+            None => "-".into(),
+            Some(seconds) if seconds < 1.0 => "now".into(),
+            Some(seconds) => {
+                let whole = Duration::from_secs(seconds as u64);
+                format!("{} ago", humantime::format_duration(whole))
+            }
+        }
+    }
+}
+
+impl FilterRule {
+    /// What it matches, for a person.
+    pub fn conditions(&self) -> String {
+        let keys: Vec<_> = self
+            .matches
+            .iter()
+            .map(|(key, value)| format!("{key} {value}"))
+            .collect();
+        let keys = if keys.is_empty() {
+            "everything".into()
+        } else {
+            keys.join(", ")
+        };
+        match self.inserted {
+            true => format!("{keys} (inserted)"),
+            false => keys,
+        }
+    }
+}
+
+impl Row for FilterRule {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::number("RULE", |row| row.number.to_string()),
+        Column::text("NAME", |row| row.name.clone()),
+        Column::text("ACTION", |row| word(&row.action)),
+        Column::number("PACKETS", |row| grouped(row.hits.packets)),
+        Column::number("BYTES", |row| grouped(row.hits.bytes)),
+        Column::number("LAST", |row| row.hits.ago()),
+        Column::text("MATCHES", Self::conditions),
+    ];
+}
+
 /// Rules that are to be inserted into the filter that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -141,10 +209,11 @@ pub enum InsertPlace {
 }
 
 /// Rules that are to be removed from the filter that runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RemoveRequest {
-    /// Their names.
+    /// Their names, as `sluice show filter` lists them.
+    #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
 }
 

@@ -1,30 +1,41 @@
 //! Traces and captures.
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::{NetFilter, Protocol};
 
 /// Record every node's verdict on the next packets that match.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct TraceRequest {
-    /// Source or destination address, as it comes in.
+    /// Source or destination address or network, as the packet comes in.
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<NetFilter>,
-    /// Source or destination port, as it comes in.
+    /// Source or destination port, as the packet comes in.
+    #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The protocol.
+    /// tcp, udp, icmp, icmpv6 or a number.
+    #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// The interface that it comes in by.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Packets; at most `trace-limit` of `[control]`.
+    /// Stop after so many packets, `trace-limit` of `[control]` at most.
+    #[arg(long, default_value_t = 10, value_name = "NUMBER")]
     pub count: u32,
-    /// Give up after so many seconds.
+    /// Stop after so many seconds.
+    #[arg(long, default_value_t = 60, value_name = "NUMBER")]
     pub seconds: u32,
 }
+
+/// A pcapng stream.
+#[derive(Clone, Copy, Debug)]
+pub enum Pcapng {}
 
 /// A packet's way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

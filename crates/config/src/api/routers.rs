@@ -2,33 +2,40 @@
 
 use std::net::IpAddr;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::Counter;
+use super::column::{Column, Row, age, grouped, or_dash};
 use crate::schema::RouterLimits;
 
 /// Of which router; of all where none is named.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct RouterFilter {
-    /// Its name.
+    /// The virtual router; all where not given.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
 }
 
 /// Which routes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct RouteFilter {
-    /// Those of the router with this name; of all where none is named.
+    /// Those of this virtual router.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// Those too that are not used.
+    /// Those too that are not used, and why.
+    #[arg(long)]
     pub all: bool,
-    /// The route that packets to this address take, of each router.
+    /// The route of packets to this address.
+    #[arg(value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// Those for packets from this address: with `address` by which one they go, otherwise the routes by source that may be it.
+    /// For packets from this address, where routes say by source.
+    #[arg(long, value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<IpAddr>,
 }
@@ -100,6 +107,50 @@ pub struct Router {
     pub host: Option<RouterHost>,
 }
 
+impl Row for Router {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("ROUTER", |row| row.name.clone()),
+        Column::number("ROUTES", |row| grouped(row.routes.iter().sum())),
+        Column::number("NEIGHBOURS", |row| grouped(row.neighbours)),
+        Column::number("NAT RULES", |row| grouped(row.nat_rules)),
+        Column::text("FILTER", |row| if row.filter { "yes" } else { "no" }.into()),
+        Column::number("RECEIVED", |row| grouped(row.received)),
+        Column::number("SENT", |row| grouped(row.sent)),
+        Column::number("DROPPED", |row| grouped(row.dropped)),
+        Column::number("WEIGHT", |row| or_dash(row.weight)),
+        Column::number("SHARE", |row| format!("{:.1} %", row.share * 100.0)),
+        Column::number("KEPT OUT", |row| grouped(row.kept_out())),
+        Column::text("HOST", |row| or_dash(row.host.as_ref().map(|host| &host.namespace))),
+        Column::text("ROUTES FROM", Self::routes_from),
+        Column::text("INTERFACES", |row| row.interfaces.join(" ")),
+    ];
+}
+
+impl Router {
+    /// Packets that its share or its rate kept out.
+    fn kept_out(&self) -> u64 {
+        let kept_out = ["over-share", "rate-limited"];
+        let drops = self.drops.iter().filter(|drops| kept_out.contains(&&*drops.name));
+        drops.map(|drops| drops.count).sum()
+    }
+
+    /// What its routes are made of, and how it stands with who tells them.
+    fn routes_from(&self) -> String {
+        let counts = self.origins.iter().map(|origin| {
+            let count = format!("{} {}", grouped(origin.routes), origin.name);
+            match origin.stale {
+                0 => count,
+                stale => format!("{count} ({} stale)", grouped(stale)),
+            }
+        });
+        let counts = counts.collect::<Vec<_>>().join(", ");
+        let told = |name: &str, teller: &Option<RouteTeller>| teller.as_ref().map(|teller| teller.standing(name));
+        let tellers = [told("fpm", &self.fpm), told("kernel", &self.kernel)];
+        let parts = [counts].into_iter().chain(tellers.into_iter().flatten());
+        parts.collect::<Vec<_>>().join("; ")
+    }
+}
+
 /// Routes that one origin offers a router, used or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -149,6 +200,29 @@ pub struct RouteTeller {
     pub not_followed: Vec<Counter>,
 }
 
+impl RouteTeller {
+    /// How it stands, for a person.
+    fn standing(&self, name: &str) -> String {
+        let since = self.since.map_or(String::new(), |since| format!(" {}", age(since)));
+        let peer = self.peer.as_ref().map_or(String::new(), |peer| format!(" {peer}"));
+        let refused = match self.refused {
+            0 => String::new(),
+            refused => {
+                let by = self
+                    .refused_by
+                    .iter()
+                    .map(|why| format!("{} {}", grouped(why.count), why.name));
+                format!(", {} refused ({})", grouped(refused), by.collect::<Vec<_>>().join(", "))
+            }
+        };
+        match (&*self.state, &self.listens, self.stale_for) {
+            ("absent", Some(listens), _) => format!("{name} listens at {listens}{refused}"),
+            ("gone", _, Some(left)) => format!("{name} gone{since}, its routes go in {}{refused}", age(left)),
+            (state, ..) => format!("{name}{peer} {state}{since}{refused}"),
+        }
+    }
+}
+
 /// The host of a router: where its daemons live.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -165,4 +239,62 @@ pub struct RouterHost {
     pub sent: u64,
     /// Packets that it has sent and that were lost, because more came than the worker took.
     pub lost: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn teller_is_told_by_what_an_operator_wants_to_know_of_its_state() {
+        let teller = |state: &str| RouteTeller {
+            state: state.into(),
+            since: Some(75),
+            listens: Some("127.0.0.1:2620".into()),
+            peer: None,
+            stale_for: None,
+            connections: 1,
+            refused: 0,
+            refused_by: Vec::new(),
+            broken: 0,
+            swept: 0,
+            offered: 9,
+            withdrawn: 0,
+            not_followed: Vec::new(),
+        };
+        let absent = RouteTeller {
+            since: None,
+            ..teller("absent")
+        };
+        let settled = RouteTeller {
+            peer: Some("192.0.2.7:40000".into()),
+            ..teller("settled")
+        };
+        let gone = RouteTeller {
+            stale_for: Some(45),
+            refused: 3,
+            refused_by: vec![
+                Counter {
+                    name: "not-named".into(),
+                    count: 2,
+                },
+                Counter {
+                    name: "silent".into(),
+                    count: 1,
+                },
+            ],
+            ..teller("gone")
+        };
+        let texts = [
+            ("fpm listens at 127.0.0.1:2620", absent),
+            ("fpm 192.0.2.7:40000 settled 1m 15s", settled),
+            (
+                "fpm gone 1m 15s, its routes go in 45s, 3 refused (2 not-named, 1 silent)",
+                gone,
+            ),
+        ];
+        for (expected, teller) in texts {
+            assert_eq!(expected, teller.standing("fpm"));
+        }
+    }
 }

@@ -1,15 +1,19 @@
 //! Sets that rules of the filter name.
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
+
+use super::column::{Column, Row, grouped, or_dash};
 
 use crate::schema::SetType;
 use crate::value::{Period, SetElement};
 
 /// Which set.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SetFilter {
     /// Its name; all are listed without their elements where not given.
+    #[arg(value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -43,6 +47,24 @@ pub struct Set {
     /// Its elements, where it was asked for by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<Element>,
+}
+
+impl Row for Set {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("NAME", |row| row.name.clone()),
+        Column::text("TYPE", |row| {
+            match row.kind {
+                SetType::Addresses => "addresses",
+                SetType::Networks => "networks",
+                SetType::Ports => "ports",
+            }
+            .into()
+        }),
+        Column::number("ELEMENTS", |row| grouped(row.count)),
+        Column::number("SIZE", |row| grouped(row.size)),
+        Column::number("TIMEOUT", |row| or_dash(row.timeout.as_ref())),
+        Column::number("NOT ADDED", |row| grouped(row.not_added)),
+    ];
 }
 
 /// An element.

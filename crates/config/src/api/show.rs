@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use super::Protocol;
+use super::column::{Column, Row, age, grouped, or_dash};
 
 /// State of the process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,6 +118,26 @@ pub struct Interface {
     pub unparked: u64,
     /// What the driver counts beside.
     pub counters: Vec<Counter>,
+}
+
+impl Row for Interface {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("INTERFACE", |row| row.name.clone()),
+        Column::text("ROUTER", |row| {
+            or_dash(Some(&row.router).filter(|router| !router.is_empty()))
+        }),
+        Column::text("DEVICE", |row| row.device.clone()),
+        Column::text("DRIVER", |row| {
+            or_dash(Some(&row.driver).filter(|driver| !driver.is_empty()))
+        }),
+        Column::text("LINK", |row| row.link.clone()),
+        Column::number("MTU", |row| row.mtu.to_string()),
+        Column::number("QUEUES", |row| row.queues.to_string()),
+        Column::number("RECEIVED", |row| grouped(row.received)),
+        Column::number("SENT", |row| grouped(row.sent)),
+        Column::number("DROPPED", |row| grouped(row.dropped)),
+        Column::text("ADDRESSES", |row| row.addresses.join(" ")),
+    ];
 }
 
 /// Address and port, or identifier of an ICMP query; port 0 for protocols without either.
@@ -249,6 +270,32 @@ impl Session {
             Initiator::Remote => self.forward.from(),
         }
     }
+
+    /// The directions away from the inside host, and towards it.
+    pub fn up_and_down(&self) -> [&Flow; 2] {
+        match self.initiator {
+            Initiator::Inside => [&self.forward, &self.reverse],
+            Initiator::Remote => [&self.reverse, &self.forward],
+        }
+    }
+}
+
+impl Row for Session {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("PROTOCOL", |row| row.protocol.to_string()),
+        Column::text("INSIDE", |row| row.inside().to_string()),
+        Column::text("OUTSIDE", |row| row.outside().to_string()),
+        Column::text("REMOTE", |row| row.remote().to_string()),
+        Column::text("STATE", |row| row.state.clone()),
+        Column::number("EXPIRES", |row| format!("{} s", row.expires)),
+        Column::number("UP", |row| grouped(row.up_and_down()[0].packets)),
+        Column::number("DOWN", |row| grouped(row.up_and_down()[1].packets)),
+        Column::text("SITE", |row| or_dash(row.site.as_ref())),
+        Column::text("APPLICATION", |row| or_dash(row.application.as_ref())),
+        Column::text("MARK", |row| {
+            or_dash((row.mark != 0).then(|| format!("{:#x}", row.mark)))
+        }),
+    ];
 }
 
 /// A way of a route.
@@ -299,6 +346,30 @@ pub struct Route {
     pub unused: Option<String>,
 }
 
+impl Row for Route {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("ROUTER", |row| row.router.clone()),
+        Column::text("FROM", |row| or_dash(row.from.as_ref())),
+        Column::text("TO", |row| row.to.clone()),
+        Column::text("VIA", |row| {
+            or_dash(row.via.map(|via| via.to_string()).or_else(|| row.action.clone()))
+        }),
+        Column::text("INTERFACE", |row| or_dash(row.interface.as_ref())),
+        Column::text("KIND", |row| {
+            format!("{}{}", row.kind, if row.stale { " (stale)" } else { "" })
+        }),
+        Column::number("DISTANCE", |row| row.distance.to_string()),
+        Column::number("METRIC", |row| row.metric.to_string()),
+        Column::number("WEIGHT", |row| row.weight.to_string()),
+        Column::number("AGE", |row| age(row.age)),
+        Column::text("USED", |row| {
+            row.unused
+                .as_ref()
+                .map_or_else(|| "yes".into(), |why| format!("no: {why}"))
+        }),
+    ];
+}
+
 /// A neighbour.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -317,6 +388,17 @@ pub struct Neighbour {
     pub state: String,
     /// Packets that wait for it.
     pub parked: u32,
+}
+
+impl Row for Neighbour {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("ADDRESS", |row| row.address.to_string()),
+        Column::text("MAC", |row| or_dash(row.mac.as_ref())),
+        Column::text("ROUTER", |row| row.router.clone()),
+        Column::text("INTERFACE", |row| row.interface.clone()),
+        Column::text("STATE", |row| row.state.clone()),
+        Column::number("WAITING", |row| row.parked.to_string()),
+    ];
 }
 
 /// A worker and its core.
@@ -347,6 +429,20 @@ pub struct Core {
     pub counters: Vec<Counter>,
 }
 
+impl Row for Core {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::number("WORKER", |row| row.worker.to_string()),
+        Column::number("CORE", |row| row.core.to_string()),
+        Column::text("STATE", |row| row.state.clone()),
+        Column::number("BUSY", |row| format!("{:.0} %", row.busy * 100.0)),
+        Column::number("PACKETS/S", |row| grouped(row.rate)),
+        Column::number("PACKETS", |row| grouped(row.packets)),
+        Column::number("SESSIONS", |row| grouped(row.sessions)),
+        Column::number("SHARDS", |row| row.shards.to_string()),
+        Column::text("PARTS", |row| row.parts.clone()),
+    ];
+}
+
 /// Dropped packets of one reason, over all interfaces and workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -357,4 +453,12 @@ pub struct Drop {
     pub help: String,
     /// How many.
     pub packets: u64,
+}
+
+impl Row for Drop {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::number("PACKETS", |row| grouped(row.packets)),
+        Column::text("REASON", |row| row.name.clone()),
+        Column::text("MEANING", |row| row.help.clone()),
+    ];
 }

@@ -2,18 +2,22 @@
 
 use std::net::Ipv4Addr;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::column::{Column, Row, age, grouped, or_dash};
 use super::{Counter, NetFilter};
 
 /// Which sites: those that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SiteFilter {
-    /// The one with this name.
+    /// The site with this name: homes-100.7.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// Those of this group.
+    /// All sites of this group.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
 }
@@ -76,17 +80,51 @@ pub struct Site {
     pub flags: Vec<String>,
 }
 
+impl Site {
+    /// The outside address, or the pool that its terminals share.
+    fn outside(&self) -> Option<String> {
+        let address = self.public.map(|public| public.to_string());
+        address.or_else(|| Some(format!("pool {}", self.pool.as_ref()?)))
+    }
+
+    /// A lease without an end has no time to show, and is told from none at all.
+    fn expiry(&self) -> Option<String> {
+        match (self.public, self.expires) {
+            (Some(_), None) => Some("never".into()),
+            (_, expires) => expires.map(age),
+        }
+    }
+}
+
+impl Row for Site {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("SITE", |row| row.name.clone()),
+        Column::text("OUTSIDE", |row| or_dash(row.outside())),
+        Column::text("STATE", |row| or_dash(row.state.as_ref())),
+        Column::number("RENEWS", |row| or_dash(row.renews.map(age))),
+        Column::number("EXPIRES", |row| or_dash(row.expiry())),
+        Column::text("SERVER", |row| or_dash(row.server)),
+        Column::text("VIRTUAL MAC", |row| or_dash(row.mac.as_ref())),
+        Column::number("TERMINALS", |row| grouped(row.terminals.into())),
+        Column::text("INTERFACE", |row| row.interface.clone()),
+        Column::text("NOTES", |row| row.flags.join(" ")),
+    ];
+}
+
 /// Which private leases: those that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct LeaseFilter {
-    /// The private address, or a network of such.
+    /// Address or network.
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<NetFilter>,
-    /// Those of this site.
+    /// The site with this name: homes-100.7.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// Those of all sites of this group.
+    /// All sites of this group.
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
 }
@@ -132,6 +170,19 @@ pub struct Lease {
     /// `active`: its packets are translated; `waiting`: its site has no public address yet; `outside`: it is in no site that is
     /// known; `conflict`: its site can't have this address; `full`: there are as many terminals as may be.
     pub state: String,
+}
+
+impl Row for Lease {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("ADDRESS", |row| row.address.to_string()),
+        Column::text("MAC", |row| row.mac.clone()),
+        Column::text("SITE", |row| or_dash(row.site.as_ref())),
+        Column::text("STATE", |row| row.state.clone()),
+        Column::number("SINCE", |row| age(row.since)),
+        Column::number("EXPIRES", |row| row.expires.map_or_else(|| "never".into(), age)),
+        Column::text("HOST NAME", |row| or_dash(row.host_name.as_ref())),
+        Column::text("SOURCE", |row| row.source.clone()),
+    ];
 }
 
 /// How DHCP goes, that of terminals and that of sites' public addresses.

@@ -3,18 +3,21 @@
 use super::Problem;
 
 /// One thing that is wrong with `[bridges]`.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum BridgeProblem {
     /// Not two interfaces.
     #[error("a bridge joins two interfaces, and this one has {0}")]
+    #[diagnostic(help("write `interfaces = [\"left\", \"right\"]`"))]
     NotTwo(usize),
     /// An interface that is in a bridge already.
     #[error("interface `{0}` is in a bridge already")]
+    #[diagnostic(help("each interface is in one bridge, and there once"))]
     Twice(String),
     /// A bridge with a VLAN, one of whose interfaces is looked into by what a table says.
     #[error(
         "`{table}` names interface `{interface}`, whose bridge puts on the tags of a VLAN: nothing looks into that"
     )]
+    #[diagnostic(help("take it out of `{table}.interfaces`, or bridge whole devices"))]
     Watched {
         /// The table.
         table: &'static str,
@@ -23,31 +26,20 @@ pub enum BridgeProblem {
     },
     /// An interface that carries a VLAN.
     #[error("interface `{0}` carries the VLAN `{1}`, and a bridge passes all tags on")]
+    #[diagnostic(help("leave one of them out, or put the VLAN into the bridge"))]
     Parent(String, String),
     /// Something of a router's on an interface of a bridge.
     #[error("`{1}` has no meaning on interface `{0}`, which is in a bridge")]
+    #[diagnostic(help("leave `{1}` out"))]
     Routed(String, &'static str),
     /// Two MTUs.
     #[error("interface `{}` takes packets of {} bytes and `{}` of {}", .0.0, .0.1, .1.0, .1.1)]
+    #[diagnostic(help("write the same `mtu` for both"))]
     Mtu((String, u16), (String, u16)),
     /// More than there are contexts for.
     #[error("{0} bridges are more than there can be")]
+    #[diagnostic(help("at most {} are possible", crate::validate::MOST_BRIDGES))]
     TooMany(usize),
-}
-
-impl BridgeProblem {
-    /// What to do about it.
-    pub(super) fn hint(&self) -> String {
-        match self {
-            Self::NotTwo(_) => "write `interfaces = [\"left\", \"right\"]`".into(),
-            Self::Twice(_) => "each interface is in one bridge, and there once".into(),
-            Self::Watched { table, .. } => format!("take it out of `{table}.interfaces`, or bridge whole devices"),
-            Self::Parent(..) => "leave one of them out, or put the VLAN into the bridge".into(),
-            Self::Routed(_, key) => format!("leave `{key}` out"),
-            Self::Mtu(..) => "write the same `mtu` for both".into(),
-            Self::TooMany(_) => format!("at most {} are possible", crate::validate::MOST_BRIDGES),
-        }
-    }
 }
 
 impl From<BridgeProblem> for Problem {

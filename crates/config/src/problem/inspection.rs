@@ -4,34 +4,43 @@ use super::Problem;
 use crate::validate::EXCEPTIONS;
 
 /// One thing that is wrong with `[inspection]` or `[applications]`.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum InspectionProblem {
     /// No interfaces.
     #[error("nothing is inspected")]
+    #[diagnostic(help("name the interfaces whose flows are inspected: `interfaces = [\"lan\"]`"))]
     Nothing,
     /// No interfaces whose applications are looked for.
     #[error("no session's application is looked for")]
+    #[diagnostic(help("name the interfaces whose sessions are looked at: `interfaces = [\"lan\"]`"))]
     NothingNamed,
     /// No files.
     #[error("there are no signatures to compare flows with")]
+    #[diagnostic(help("add [[inspection.signatures]] with `file` and `dialect`"))]
     NoSignatures,
     /// A class of everything.
     #[error("a class that names nothing is every flow: nothing would be inspected")]
+    #[diagnostic(help("name a `protocol`, `ports` or `networks`"))]
     BypassesAll,
     /// An interface named twice.
     #[error("interface `{0}` is named twice")]
+    #[diagnostic(help("once is enough"))]
     Twice(String),
     /// Records without a place, or with several.
     #[error("records of EVE go to one place")]
+    #[diagnostic(help("say one of `file`, `stream` and `datagram`"))]
     EveTarget,
     /// A type of records named twice.
     #[error("this type of records is named twice")]
+    #[diagnostic(help("once is enough"))]
     EveTypeTwice,
     /// A name that no exception has.
     #[error("there is no exception `{0}`")]
+    #[diagnostic(help("{}", super::meant(_0, &EXCEPTIONS.map(str::to_owned))))]
     Exception(String),
     /// Overload that ends where it begins, or before it does.
     #[error("an overload that begins at {begins} waiting packets can't end at {ends}")]
+    #[diagnostic(help("let it end at fewer, such as a quarter of them"))]
     Marks {
         /// Where it begins.
         begins: u32,
@@ -40,32 +49,16 @@ pub enum InspectionProblem {
     },
     /// Two classes with one name.
     #[error("there is a class `{0}` before this one")]
+    #[diagnostic(help("give each a name of its own"))]
     ClassTwice(String),
     /// To be inspected less, and nobody says how much less.
     #[error("the class is inspected less, to no depth")]
+    #[diagnostic(help("add the bytes after which a clean flow is left: `depth = 4096`"))]
     NoDepth,
     /// A depth that means nothing.
     #[error("only a class that is inspected less has a depth")]
+    #[diagnostic(help("take it away, or write `action = \"inspect-less\"`"))]
     NeedlessDepth,
-}
-
-impl InspectionProblem {
-    /// What to do about it.
-    pub(super) fn hint(&self) -> String {
-        match self {
-            Self::Nothing => "name the interfaces whose flows are inspected: `interfaces = [\"lan\"]`".into(),
-            Self::NothingNamed => "name the interfaces whose sessions are looked at: `interfaces = [\"lan\"]`".into(),
-            Self::BypassesAll => "name a `protocol`, `ports` or `networks`".into(),
-            Self::NoSignatures => "add [[inspection.signatures]] with `file` and `dialect`".into(),
-            Self::Twice(_) | Self::EveTypeTwice => "once is enough".into(),
-            Self::EveTarget => "say one of `file`, `stream` and `datagram`".into(),
-            Self::Marks { .. } => "let it end at fewer, such as a quarter of them".into(),
-            Self::ClassTwice(_) => "give each a name of its own".into(),
-            Self::NoDepth => "add the bytes after which a clean flow is left: `depth = 4096`".into(),
-            Self::NeedlessDepth => "take it away, or write `action = \"inspect-less\"`".into(),
-            Self::Exception(name) => super::meant(name, &EXCEPTIONS.map(str::to_owned)),
-        }
-    }
 }
 
 impl From<InspectionProblem> for Problem {

@@ -5,16 +5,19 @@ use crate::subscribers::MOST_SITES;
 use crate::value::{AddressRange, Prefix, Tags};
 
 /// One thing that is wrong with `[subscribers]`, or seldom meant.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum SubscribersProblem {
     /// No groups.
     #[error("there are no sites")]
+    #[diagnostic(help("add a table such as [subscribers.sites.homes]"))]
     NoSites,
     /// More than a session's context has room for.
     #[error("{0} sites are more than there can be")]
+    #[diagnostic(help("at most {MOST_SITES} are possible"))]
     TooManySites(u64),
     /// A table that is not there.
     #[error("there is no [subscribers.{table}.{name}]")]
+    #[diagnostic(help("{}", named(table, name, known)))]
     Unknown {
         /// `dhcp` or `public`.
         table: &'static str,
@@ -25,6 +28,7 @@ pub enum SubscribersProblem {
     },
     /// A table that no group names.
     #[error("no sites use [subscribers.{table}.{name}]")]
+    #[diagnostic(help("write `{table} = \"{name}\"` in a group, or take the table away"))]
     Unused {
         /// `dhcp` or `public`.
         table: &'static str,
@@ -33,6 +37,7 @@ pub enum SubscribersProblem {
     },
     /// An interface that is no link of its own.
     #[error("interface `{interface}` is {what}")]
+    #[diagnostic(help("name the interface that has the device, or the bond, alone"))]
     Link {
         /// The interface.
         interface: String,
@@ -41,6 +46,7 @@ pub enum SubscribersProblem {
     },
     /// Sites inside and outside in different routers.
     #[error("`{access}` is in router `{router}`, and `{public}` in router `{other}`")]
+    #[diagnostic(help("put both interfaces into one router"))]
     Routers {
         /// The interface of the terminals.
         access: String,
@@ -53,12 +59,15 @@ pub enum SubscribersProblem {
     },
     /// Terminals without a gateway.
     #[error("interface `{0}` has no IPv4 address, and terminals no gateway")]
+    #[diagnostic(help("add the gateway's address in the terminals' network: `addresses = [\"10.0.0.1/16\"]`"))]
     NoGateway(String),
     /// Public addresses on a link that Sluice is not on.
     #[error("interface `{0}` has no IPv4 address of its own")]
+    #[diagnostic(help("add a static address, by which other gateways on the link are asked for"))]
     NoOwnAddress(String),
     /// Terminals where public addresses are.
     #[error("terminals of group `{group}` come in by `{interface}`")]
+    #[diagnostic(help("public addresses are on an interface without sites"))]
     TerminalsOutside {
         /// The group.
         group: String,
@@ -67,12 +76,15 @@ pub enum SubscribersProblem {
     },
     /// Leases of any address.
     #[error("nothing says where public addresses on `{0}` come from")]
+    #[diagnostic(help("write `prefixes = [\"198.51.100.0/22\"]`"))]
     NoPrefixes(String),
     /// Both ways to tell sites apart.
     #[error("`tags` and `prefix` both say which frames are of the group")]
+    #[diagnostic(help("keep one of them"))]
     TagsAndPrefix,
     /// Frames of two sites.
     #[error("frames of `{interface}` with the tags {tags} are of group `{group}` and of group `{other}`")]
+    #[diagnostic(help("narrow one of them"))]
     TagsTwice {
         /// The interface.
         interface: String,
@@ -85,6 +97,7 @@ pub enum SubscribersProblem {
     },
     /// Frames of a site and of a VLAN.
     #[error("the tags {tags} of `{interface}` are those of interface `{vlan}`")]
+    #[diagnostic(help("narrow `tags`, or take the VLAN away"))]
     TagsOfVlan {
         /// The interface of the terminals.
         interface: String,
@@ -95,6 +108,7 @@ pub enum SubscribersProblem {
     },
     /// One of two groups has all frames.
     #[error("all that comes in by `{interface}` is of site `{whole}`, and some of it of group `{other}`")]
+    #[diagnostic(help("write `tags` or `prefix` in both"))]
     NotAlone {
         /// The interface.
         interface: String,
@@ -105,6 +119,7 @@ pub enum SubscribersProblem {
     },
     /// Terminals of two sites.
     #[error("`{prefix}` overlaps `{other_prefix}` of group `{other}`")]
+    #[diagnostic(help("a terminal's address is of one site"))]
     PrefixesOverlap {
         /// As written.
         prefix: Prefix,
@@ -115,6 +130,7 @@ pub enum SubscribersProblem {
     },
     /// Two sites with one name.
     #[error("`{name}` is also the name of a site of group `{group}`")]
+    #[diagnostic(help("give one of them another name"))]
     NameTwice {
         /// The group that is one site.
         name: String,
@@ -123,15 +139,19 @@ pub enum SubscribersProblem {
     },
     /// Two ways out.
     #[error("`public` and `pool` both say what the sites are outside")]
+    #[diagnostic(help("keep one of them"))]
     TwoOutsides,
     /// No way out.
     #[error("nothing says what the sites are outside")]
+    #[diagnostic(help("add `public = \"…\"` for public addresses by DHCP, or `pool = \"…\"`"))]
     NoOutside,
     /// Terminals that nobody knows.
     #[error("nobody leases addresses to the terminals, and none without a lease is served")]
+    #[diagnostic(help("write [subscribers.dhcp.inside], and here `dhcp = \"inside\"`"))]
     NoServer,
     /// A pool of other hosts.
     #[error("pool `{pool}` is of router `{other}`, and the sites are in router `{router}`")]
+    #[diagnostic(help("give the sites a pool of their own"))]
     PoolElsewhere {
         /// The pool.
         pool: String,
@@ -142,12 +162,15 @@ pub enum SubscribersProblem {
     },
     /// Ports that are computed.
     #[error("pool `{0}` computes ports from inside addresses, which terminals of several sites have")]
+    #[diagnostic(help("take a pool without `deterministic`"))]
     PoolComputes(String),
     /// An IPv6 address or network.
     #[error("`{0}` is not IPv4")]
+    #[diagnostic(help("sites are translated between IPv4 addresses: write one"))]
     NotIpv4(String),
     /// A relay that is in no network of the sites.
     #[error("`{relay}` is no host's address in a network of `{interface}`, by which group `{group}` comes in")]
+    #[diagnostic(help("leave it out, and it is the interface's first address"))]
     RelayElsewhere {
         /// As written.
         relay: std::net::Ipv4Addr,
@@ -158,6 +181,7 @@ pub enum SubscribersProblem {
     },
     /// Two tables with one file.
     #[error("`{file}` is also the file of [subscribers.{table}.{other}]")]
+    #[diagnostic(help("name one table in several groups"))]
     SameFile {
         /// As written.
         file: String,
@@ -168,9 +192,11 @@ pub enum SubscribersProblem {
     },
     /// Something else than letters, digits, dots, hyphens and underscores.
     #[error("`{0}` cannot begin a host name")]
+    #[diagnostic(help("write 1 to 200 letters, digits, `-`, `_` and `.`"))]
     HostName(String),
     /// Addresses of a pool that a site may be given.
     #[error("a DHCP server could give a site `{overlap}` of `{prefix}`, which pool `{pool}` lends")]
+    #[diagnostic(help("leave the addresses out of `prefixes`, or out of the pool"))]
     PoolInPrefix {
         /// As written.
         prefix: Prefix,
@@ -181,45 +207,16 @@ pub enum SubscribersProblem {
     },
 }
 
-impl SubscribersProblem {
-    /// What to do about it.
-    pub(super) fn hint(&self) -> String {
-        match self {
-            Self::NoSites => "add a table such as [subscribers.sites.homes]".into(),
-            Self::TooManySites(_) => format!("at most {MOST_SITES} are possible"),
-            Self::Unknown { table, name, known } if known.is_empty() => format!("write [subscribers.{table}.{name}]"),
-            Self::Unknown { name, known, .. } => meant(name, known),
-            Self::Unused { table, name } => format!("write `{table} = \"{name}\"` in a group, or take the table away"),
-            Self::Link { .. } => "name the interface that has the device, or the bond, alone".into(),
-            Self::Routers { .. } => "put both interfaces into one router".into(),
-            Self::NoGateway(_) => {
-                "add the gateway's address in the terminals' network: `addresses = [\"10.0.0.1/16\"]`".into()
-            }
-            Self::NoOwnAddress(_) => "add a static address, by which other gateways on the link are asked for".into(),
-            Self::TerminalsOutside { .. } => "public addresses are on an interface without sites".into(),
-            Self::NoPrefixes(_) => "write `prefixes = [\"198.51.100.0/22\"]`".into(),
-            Self::TagsAndPrefix => "keep one of them".into(),
-            Self::TagsTwice { .. } => "narrow one of them".into(),
-            Self::TagsOfVlan { .. } => "narrow `tags`, or take the VLAN away".into(),
-            Self::NotAlone { .. } => "write `tags` or `prefix` in both".into(),
-            Self::PrefixesOverlap { .. } => "a terminal's address is of one site".into(),
-            Self::NameTwice { .. } => "give one of them another name".into(),
-            Self::TwoOutsides => "keep one of them".into(),
-            Self::NoOutside => "add `public = \"…\"` for public addresses by DHCP, or `pool = \"…\"`".into(),
-            Self::NoServer => "write [subscribers.dhcp.inside], and here `dhcp = \"inside\"`".into(),
-            Self::PoolElsewhere { .. } => "give the sites a pool of their own".into(),
-            Self::PoolComputes(_) => "take a pool without `deterministic`".into(),
-            Self::NotIpv4(_) => "sites are translated between IPv4 addresses: write one".into(),
-            Self::RelayElsewhere { .. } => "leave it out, and it is the interface's first address".into(),
-            Self::SameFile { .. } => "name one table in several groups".into(),
-            Self::HostName(_) => "write 1 to 200 letters, digits, `-`, `_` and `.`".into(),
-            Self::PoolInPrefix { .. } => "leave the addresses out of `prefixes`, or out of the pool".into(),
-        }
-    }
-}
-
 impl From<SubscribersProblem> for Problem {
     fn from(problem: SubscribersProblem) -> Self {
         Self::Subscribers(problem)
+    }
+}
+
+/// What to write in the place of a table that is not there.
+fn named(table: &str, name: &str, known: &[String]) -> String {
+    match known {
+        [] => format!("write [subscribers.{table}.{name}]"),
+        known => meant(name, known),
     }
 }

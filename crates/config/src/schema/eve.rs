@@ -84,7 +84,7 @@ impl Eve {
     }
 }
 
-/// A type of records.
+/// A type of records: a word of `types`, and the `event_type` of their lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EveType {

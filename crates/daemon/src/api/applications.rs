@@ -1,50 +1,50 @@
 //! How looking for applications goes.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
-use axum::extract::State;
-use sluice_config::api::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
-use sluice_engine::packet::counters::OUTCOMES;
-use sluice_engine::packet::counters::{Counter, WorkerCounters};
+use sluice_config::api::{ApplicationSessions, ApplicationsFate, ApplicationsStatus, operation};
+use sluice_engine::packet::counters::{Counter, OUTCOMES, WorkerCounters};
 
-use super::json::Json;
-use super::{Refusal, Shared};
+use super::{Refusal, Serve};
+use crate::control::Control;
 
-/// `GET /v1/applications`
-pub(super) async fn status(State(control): Shared) -> Result<Json<ApplicationsStatus>, Refusal> {
-    let Some(seeking) = control.plane().snapshot().applications.clone() else {
-        return Err(nobody());
-    };
-    let sum = |of: &dyn Fn(&WorkerCounters) -> Option<&Counter>| -> u64 {
-        let counters = control.counters.iter().filter_map(|worker| of(worker));
-        counters.map(Counter::get).sum()
-    };
-    let fates = OUTCOMES
-        .iter()
-        .enumerate()
-        .map(|(place, (fate, help))| ApplicationsFate {
-            fate: (*fate).into(),
-            help: (*help).into(),
-            sessions: sum(&|worker| worker.applications.get(place)),
-        });
-    let moved = ApplicationsFate {
-        fate: "moved".into(),
-        help: "sessions that were looked at no longer because their shard went to another worker".into(),
-        sessions: sum(&|worker| Some(&worker.applications_moved)),
-    };
-    let mut applications: Vec<_> = (seeking.names.iter())
-        .filter(|(_, name)| !name.is_empty())
-        .map(|(number, name)| ApplicationSessions {
-            application: name.into(),
-            sessions: sum(&|worker| worker.recognised.get(usize::from(number))),
+impl Serve for operation::Applications {
+    async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
+        let Some(seeking) = control.plane().snapshot().applications.clone() else {
+            return Err(nobody());
+        };
+        let sum = |of: &dyn Fn(&WorkerCounters) -> Option<&Counter>| -> u64 {
+            let counters = control.counters.iter().filter_map(|worker| of(worker));
+            counters.map(Counter::get).sum()
+        };
+        let fates = OUTCOMES
+            .iter()
+            .enumerate()
+            .map(|(place, (fate, help))| ApplicationsFate {
+                fate: (*fate).into(),
+                help: (*help).into(),
+                sessions: sum(&|worker| worker.applications.get(place)),
+            });
+        let moved = ApplicationsFate {
+            fate: "moved".into(),
+            help: "sessions that were looked at no longer because their shard went to another worker".into(),
+            sessions: sum(&|worker| Some(&worker.applications_moved)),
+        };
+        let mut applications: Vec<_> = (seeking.names.iter())
+            .filter(|(_, name)| !name.is_empty())
+            .map(|(number, name)| ApplicationSessions {
+                application: name.into(),
+                sessions: sum(&|worker| worker.recognised.get(usize::from(number))),
+            })
+            .collect();
+        applications.sort_by_key(|application| Reverse(application.sessions));
+        Ok(ApplicationsStatus {
+            sought: sum(&|worker| Some(&worker.applications_sought)),
+            fates: fates.chain([moved]).collect(),
+            applications,
         })
-        .collect();
-    applications.sort_by_key(|application| Reverse(application.sessions));
-    Ok(Json(ApplicationsStatus {
-        sought: sum(&|worker| Some(&worker.applications_sought)),
-        fates: fates.chain([moved]).collect(),
-        applications,
-    }))
+    }
 }
 
 /// Why nothing can be said of applications.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
-use sluice_config::api::{ApplyAnswer, ApplyRequest};
+use sluice_config::api::{ApplyAnswer, ApplyRequest, operation};
 use sluice_config::config::Neighbour;
 use sluice_config::{Change, Complaint, Config, Fault, check_numbered, difference, place};
 use sluice_engine::control::plane::ControlPlaneError;
@@ -14,10 +13,9 @@ use sluice_engine::worker::request::{Filter, Request};
 use sluice_route::{Address, RouteSet};
 use tokio::time::Instant;
 
-use super::json::Json;
 use super::renewed::Renewed;
 use super::sessions::clear_standing;
-use super::{Refusal, Shared};
+use super::{Refusal, Serve};
 use crate::build::{self, BuildError, PoolNames, Rules};
 use crate::control::Control;
 use crate::numbers::gone;
@@ -138,126 +136,124 @@ fn built(
     Ok((rules, routes, policy))
 }
 
-/// `POST /v1/apply`
-pub(super) async fn apply(
-    State(control): Shared,
-    Json(request): Json<ApplyRequest>,
-) -> Result<Json<ApplyAnswer>, Refusal> {
-    let (known, numbering) = (control.config(), control.numbering());
-    let checked = match check_numbered(&request.name, &request.text, &control.machine, &numbering) {
-        Ok(checked) => checked,
-        Err(diagnosis) => {
-            let complaints = diagnosis.complaints();
-            tracing::warn!(
-                "{} is refused: it is wrong in {} places",
-                request.name,
-                complaints.len()
-            );
-            return Ok(Json(ApplyAnswer::Refused { complaints }));
+impl Serve for operation::Apply {
+    async fn serve(control: Arc<Control>, request: ApplyRequest) -> Result<Self::Answer, Refusal> {
+        let (known, numbering) = (control.config(), control.numbering());
+        let checked = match check_numbered(&request.name, &request.text, &control.machine, &numbering) {
+            Ok(checked) => checked,
+            Err(diagnosis) => {
+                let complaints = diagnosis.complaints();
+                tracing::warn!(
+                    "{} is refused: it is wrong in {} places",
+                    request.name,
+                    complaints.len()
+                );
+                return Ok(ApplyAnswer::Refused { complaints });
+            }
+        };
+        if let Some(answer) = needs_restart(&differing(&control, &checked.config)) {
+            return Ok(answer);
         }
-    };
-    if let Some(answer) = needs_restart(&differing(&control, &checked.config)) {
-        return Ok(Json(answer));
-    }
-    // While everything goes on: rules may take long to compile.
-    let renewed = match Renewed::of(&control, &checked.config, request.dry_run).await {
-        Ok(renewed) => renewed,
-        Err(error) => return Ok(Json(error.answer(&request))),
-    };
-    let _one_at_a_time = control.stand_still().await;
-    let config = control.config();
-    if !Arc::ptr_eq(&config, &known) {
-        return Ok(Json(refused(
-            "another configuration was taken over meanwhile: apply it again".into(),
-        )));
-    }
-    let faults = routing::key_faults(&checked.config);
-    if !faults.is_empty() {
-        let complaints = place(&request.name, &request.text, faults).complaints();
-        return Ok(Json(ApplyAnswer::Refused { complaints }));
-    }
-    let mut changes = differing(&control, &checked.config);
-    if let Some(answer) = needs_restart(&changes) {
-        return Ok(Json(answer));
-    }
-    let applied = renewed
-        .as_ref()
-        .and_then(|renewed| renewed.applied(&control, &mut changes));
-    let advice = checked.advice.complaints();
-    let pools = build::pool_names(&checked.config, &control.pools());
-    let inspection = renewed.as_ref().map(|renewed| &renewed.inspection);
-    let opened = match control.open_added(&checked.config, request.dry_run).await {
-        Ok(opened) => opened,
-        Err(faults) => {
+        // While everything goes on: rules may take long to compile.
+        let renewed = match Renewed::of(&control, &checked.config, request.dry_run).await {
+            Ok(renewed) => renewed,
+            Err(error) => return Ok(error.answer(&request)),
+        };
+        let _one_at_a_time = control.stand_still().await;
+        let config = control.config();
+        if !Arc::ptr_eq(&config, &known) {
+            return Ok(refused(
+                "another configuration was taken over meanwhile: apply it again".into(),
+            ));
+        }
+        let faults = routing::key_faults(&checked.config);
+        if !faults.is_empty() {
             let complaints = place(&request.name, &request.text, faults).complaints();
-            return Ok(Json(ApplyAnswer::Refused { complaints }));
+            return Ok(ApplyAnswer::Refused { complaints });
         }
-    };
-    let (rules, routes, policy) = match built(&control, &checked.config, &pools, inspection) {
-        Ok(built) => built,
-        Err(error) => return Ok(Json(refused_build(&request, &error))),
-    };
-    if let Err(error) = admitted(&control, &policy).await {
-        return Ok(Json(refused_pools(&request, &error)));
-    }
-    let generation = u64::from(control.plane().snapshot().generation);
-    if request.dry_run || changes.is_empty() {
-        let generation = generation + u64::from(!changes.is_empty());
-        return Ok(Json(ApplyAnswer::Committed {
+        let mut changes = differing(&control, &checked.config);
+        if let Some(answer) = needs_restart(&changes) {
+            return Ok(answer);
+        }
+        let applied = renewed
+            .as_ref()
+            .and_then(|renewed| renewed.applied(&control, &mut changes));
+        let advice = checked.advice.complaints();
+        let pools = build::pool_names(&checked.config, &control.pools());
+        let inspection = renewed.as_ref().map(|renewed| &renewed.inspection);
+        let opened = match control.open_added(&checked.config, request.dry_run).await {
+            Ok(opened) => opened,
+            Err(faults) => {
+                let complaints = place(&request.name, &request.text, faults).complaints();
+                return Ok(ApplyAnswer::Refused { complaints });
+            }
+        };
+        let (rules, routes, policy) = match built(&control, &checked.config, &pools, inspection) {
+            Ok(built) => built,
+            Err(error) => return Ok(refused_build(&request, &error)),
+        };
+        if let Err(error) = admitted(&control, &policy).await {
+            return Ok(refused_pools(&request, &error));
+        }
+        let generation = u64::from(control.plane().snapshot().generation);
+        if request.dry_run || changes.is_empty() {
+            let generation = generation + u64::from(!changes.is_empty());
+            return Ok(ApplyAnswer::Committed {
+                generation,
+                changes,
+                advice,
+                rules: applied,
+            });
+        }
+        let committed = {
+            // No fold comes between the two.
+            let mut running = control.rules();
+            let committed = control.plane().commit(policy, &routes);
+            if committed.is_ok() {
+                if let Some(rules) = &*running {
+                    crate::filter::write_log(&config, rules.list());
+                }
+                if let Some(rules) = &rules {
+                    build::update_sets(&config, rules);
+                }
+                *running = rules.map(RunningRules::new);
+            }
+            drop(running);
+            committed
+        };
+        let generation = match committed {
+            Ok(generation) => generation.into(),
+            Err(error) => return Ok(refused(error.to_string())),
+        };
+        if let Some(renewed) = renewed {
+            if let Some(applied) = &applied {
+                tracing::info!("{}", applied.said);
+            }
+            control.set_signatures(renewed.report);
+        }
+        if let Some(sites) = &control.sites {
+            sites.follow(&checked.config, control.plane().snapshot(), &pools);
+        }
+        control.set_pools(pools);
+        control.set_config(checked.config);
+        opened.keep().await?;
+        control.close_removed(&config).await?;
+        control.settle_links();
+        control.hear_routes();
+        forget(&control, &config).await?;
+        control.settle_hosts().await;
+        control.set_neighbours().await?;
+        if changes.iter().any(|change| change.key.starts_with("nat.")) {
+            control.record_shares();
+        }
+        tracing::info!("commit {generation}: {} changes from {}", changes.len(), request.name);
+        Ok(ApplyAnswer::Committed {
             generation,
             changes,
             advice,
             rules: applied,
-        }));
+        })
     }
-    let committed = {
-        // No fold comes between the two.
-        let mut running = control.rules();
-        let committed = control.plane().commit(policy, &routes);
-        if committed.is_ok() {
-            if let Some(rules) = &*running {
-                crate::filter::write_log(&config, rules.list());
-            }
-            if let Some(rules) = &rules {
-                build::update_sets(&config, rules);
-            }
-            *running = rules.map(RunningRules::new);
-        }
-        drop(running);
-        committed
-    };
-    let generation = match committed {
-        Ok(generation) => generation.into(),
-        Err(error) => return Ok(Json(refused(error.to_string()))),
-    };
-    if let Some(renewed) = renewed {
-        if let Some(applied) = &applied {
-            tracing::info!("{}", applied.said);
-        }
-        control.set_signatures(renewed.report);
-    }
-    if let Some(sites) = &control.sites {
-        sites.follow(&checked.config, control.plane().snapshot(), &pools);
-    }
-    control.set_pools(pools);
-    control.set_config(checked.config);
-    opened.keep().await?;
-    control.close_removed(&config).await?;
-    control.settle_links();
-    control.hear_routes();
-    forget(&control, &config).await?;
-    control.settle_hosts().await;
-    control.set_neighbours().await?;
-    if changes.iter().any(|change| change.key.starts_with("nat.")) {
-        control.record_shares();
-    }
-    tracing::info!("commit {generation}: {} changes from {}", changes.len(), request.name);
-    Ok(Json(ApplyAnswer::Committed {
-        generation,
-        changes,
-        advice,
-        rules: applied,
-    }))
 }
 
 /// What knows interfaces, routers and static neighbours that are gone since the configuration `before` is forgotten.

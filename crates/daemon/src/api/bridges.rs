@@ -1,52 +1,53 @@
 //! Bridges: their links, what passed, and what passed in spite of a reason.
 
-use axum::extract::State;
-use sluice_config::api::{Bridge, BridgeSide, Counter, Page};
+use std::sync::Arc;
+
+use sluice_config::api::{Bridge, BridgeSide, Counter, Page, operation};
 use sluice_config::config::InterfaceIndex;
 use sluice_engine::packet::counters::InterfaceCounters;
 use sluice_engine::packet::reason::Reason;
 
-use super::Shared;
-use super::json::Json;
+use super::{Refusal, Serve};
 use crate::control::Control;
 use crate::start::sum;
 
-/// `GET /v1/bridges`
-pub(super) async fn bridges(State(control): Shared) -> Json<Page<Bridge>> {
-    let config = control.config();
-    let sides = (0..).zip(&config.interfaces);
-    let mut items = Vec::new();
-    for (index, interface) in sides {
-        let Some(bridge) = interface.bridge.as_ref().filter(|bridge| index < bridge.peer) else {
-            continue;
-        };
-        let name = config.document.bridges.get_index(bridge.number);
-        let spared = |reason: Reason| -> u64 {
-            let workers = control.counters.iter();
-            let sides = |worker: &InterfaceCounters| worker.spared(reason);
-            let both = [index, bridge.peer].map(usize::from);
-            workers
-                .flat_map(|worker| both.into_iter().filter_map(|side| worker.interfaces.get(side)))
-                .map(sides)
-                .sum()
-        };
-        items.push((
-            bridge.number,
-            Bridge {
-                name: name.map_or_else(String::new, |(name, _)| name.clone()),
-                sides: [index, bridge.peer].map(|side| side_of(&control, side)).into(),
-                spared: Reason::all()
-                    .map(|reason| Counter {
-                        name: reason.name().into(),
-                        count: spared(reason),
-                    })
-                    .filter(|counter| counter.count > 0)
-                    .collect(),
-            },
-        ));
+impl Serve for operation::Bridges {
+    async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
+        let config = control.config();
+        let sides = (0..).zip(&config.interfaces);
+        let mut items = Vec::new();
+        for (index, interface) in sides {
+            let Some(bridge) = interface.bridge.as_ref().filter(|bridge| index < bridge.peer) else {
+                continue;
+            };
+            let name = config.document.bridges.get_index(bridge.number);
+            let spared = |reason: Reason| -> u64 {
+                let workers = control.counters.iter();
+                let sides = |worker: &InterfaceCounters| worker.spared(reason);
+                let both = [index, bridge.peer].map(usize::from);
+                workers
+                    .flat_map(|worker| both.into_iter().filter_map(|side| worker.interfaces.get(side)))
+                    .map(sides)
+                    .sum()
+            };
+            items.push((
+                bridge.number,
+                Bridge {
+                    name: name.map_or_else(String::new, |(name, _)| name.clone()),
+                    sides: [index, bridge.peer].map(|side| side_of(&control, side)).into(),
+                    spared: Reason::all()
+                        .map(|reason| Counter {
+                            name: reason.name().into(),
+                            count: spared(reason),
+                        })
+                        .filter(|counter| counter.count > 0)
+                        .collect(),
+                },
+            ));
+        }
+        items.sort_by_key(|(number, _)| *number);
+        Ok(Page::whole(items.into_iter().map(|(_, bridge)| bridge).collect()))
     }
-    items.sort_by_key(|(number, _)| *number);
-    Json(Page::whole(items.into_iter().map(|(_, bridge)| bridge).collect()))
 }
 
 fn side_of(control: &Control, side: InterfaceIndex) -> BridgeSide {

@@ -1,10 +1,11 @@
 //! `/v1/filter`: what rules have counted, and which one decides about a packet; rules that come and go one by one.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use axum::extract::{Query, State};
 use sluice_config::api::{
     Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertRequest, Packet, PacketFilter, RemoveRequest,
+    operation,
 };
 use sluice_config::schema::Verdict;
 use sluice_config::value::GATEWAY;
@@ -12,85 +13,78 @@ use sluice_config::{Config, check_rules};
 use sluice_engine::control::plane::ControlPlane;
 use sluice_filter::{By, Counter, Fate, NONE, Place};
 
-use super::json::Json;
 use super::sessions::router;
-use super::{Refusal, Shared};
+use super::{Refusal, Serve};
 use crate::build::{Listed, Rules};
 use crate::control::Control;
 use crate::filter::{Out, header, leads_to, with_request, write_log};
 use crate::rules::{EditError, Edited, RunningRules};
 
-/// `GET /v1/filter`
-pub(super) async fn show(
-    State(control): Shared,
-    Query(request): Query<FilterRequest>,
-) -> Result<Json<PacketFilter>, Refusal> {
-    let config = control.config();
-    let rules = control.rules();
-    let (Some(settings), Some(rules)) = (config.filter_settings(), &*rules) else {
-        return Err(no_filter());
-    };
-    let (list, filters) = (rules.list(), rules.list().filters());
-    let most = list.len().min(request.rules as usize);
-    Ok(Json(PacketFilter {
-        default: settings.default,
-        by_default: hits(&control, filters.counters.of_default()),
-        sessions: settings.sessions,
-        matcher: settings.matcher,
-        bytes: filters.bytes() as u64,
-        rules_in_all: list.len() as u64,
-        combinations: [filters.four.len() as u64, filters.six.len() as u64],
-        log_lost: filters.counters.lost(),
-        rules: (0..most).filter_map(|index| rule(&control, list, index)).collect(),
-        decision: request
-            .packet
-            .as_ref()
-            .map(|packet| decision(&control, &config, list, packet, &request))
-            .transpose()?,
-    }))
+impl Serve for operation::Filter {
+    async fn serve(control: Arc<Control>, request: FilterRequest) -> Result<Self::Answer, Refusal> {
+        let config = control.config();
+        let rules = control.rules();
+        let (Some(settings), Some(rules)) = (config.filter_settings(), &*rules) else {
+            return Err(no_filter());
+        };
+        let (list, filters) = (rules.list(), rules.list().filters());
+        let most = list.len().min(request.rules as usize);
+        Ok(PacketFilter {
+            default: settings.default,
+            by_default: hits(&control, filters.counters.of_default()),
+            sessions: settings.sessions,
+            matcher: settings.matcher,
+            bytes: filters.bytes() as u64,
+            rules_in_all: list.len() as u64,
+            combinations: [filters.four.len() as u64, filters.six.len() as u64],
+            log_lost: filters.counters.lost(),
+            rules: (0..most).filter_map(|index| rule(&control, list, index)).collect(),
+            decision: request
+                .packet
+                .as_ref()
+                .map(|packet| decision(&control, &config, list, packet, &request))
+                .transpose()?,
+        })
+    }
 }
 
 fn no_filter() -> Refusal {
     Refusal::Wrong("there is no [filter]: all packets pass".into())
 }
 
-/// `POST /v1/filter/insert`
-pub(super) async fn insert(
-    State(control): Shared,
-    Json(request): Json<InsertRequest>,
-) -> Result<Json<EditAnswer>, Refusal> {
-    let _no_commit = control.committing.lock().await;
-    let inserted = match check_rules(
-        &request.name,
-        &request.text,
-        request.router.as_deref(),
-        &control.config(),
-    ) {
-        Ok(inserted) => inserted,
-        Err(diagnosis) => {
-            let complaints = diagnosis.complaints();
-            return Ok(Json(EditAnswer::Refused { complaints }));
-        }
-    };
-    edit(&control, "inserted", |rules, plane| {
-        rules.insert(inserted, &request.place, plane)
-    })
+impl Serve for operation::InsertRules {
+    async fn serve(control: Arc<Control>, request: InsertRequest) -> Result<Self::Answer, Refusal> {
+        let _no_commit = control.committing.lock().await;
+        let inserted = match check_rules(
+            &request.name,
+            &request.text,
+            request.router.as_deref(),
+            &control.config(),
+        ) {
+            Ok(inserted) => inserted,
+            Err(diagnosis) => {
+                let complaints = diagnosis.complaints();
+                return Ok(EditAnswer::Refused { complaints });
+            }
+        };
+        edit(&control, "inserted", |rules, plane| {
+            rules.insert(inserted, &request.place, plane)
+        })
+    }
 }
 
-/// `POST /v1/filter/remove`
-pub(super) async fn remove(
-    State(control): Shared,
-    Json(request): Json<RemoveRequest>,
-) -> Result<Json<EditAnswer>, Refusal> {
-    let _no_commit = control.committing.lock().await;
-    edit(&control, "removed", |rules, plane| rules.remove(&request.names, plane))
+impl Serve for operation::RemoveRules {
+    async fn serve(control: Arc<Control>, request: RemoveRequest) -> Result<Self::Answer, Refusal> {
+        let _no_commit = control.committing.lock().await;
+        edit(&control, "removed", |rules, plane| rules.remove(&request.names, plane))
+    }
 }
 
 fn edit(
     control: &Control,
     what: &str,
     edit: impl FnOnce(&mut RunningRules, &mut ControlPlane) -> Result<Edited, EditError>,
-) -> Result<Json<EditAnswer>, Refusal> {
+) -> Result<EditAnswer, Refusal> {
     let mut rules = control.rules();
     let rules = rules.as_mut().ok_or_else(no_filter)?;
     // What has been logged is told by the rules as they are.
@@ -98,11 +92,11 @@ fn edit(
     let edited = edit(rules, &mut control.plane()).map_err(|error| Refusal::Wrong(error.to_string()))?;
     let rules_in_all = rules.list().len() as u64;
     tracing::info!("filter: {} rules {what}, {rules_in_all} in all", edited.count);
-    Ok(Json(EditAnswer::Done {
+    Ok(EditAnswer::Done {
         count: edited.count,
         rules_in_all,
         built_anew: edited.is_anew,
-    }))
+    })
 }
 
 fn hits(control: &Control, counter: &Counter) -> Hits {

@@ -1,44 +1,46 @@
 //! The graph: nodes, and chains of routers with what their steps have counted.
 
-use axum::extract::{Query, State};
-use sluice_config::api::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, RouterFilter};
+use std::sync::Arc;
+
+use sluice_config::api::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, RouterFilter, operation};
 use sluice_engine::control::graph::{Edge, live};
 use sluice_engine::nodes::NODES;
 use sluice_engine::snapshot::chains::{Chains, ListedStep};
 
-use super::json::Json;
 use super::sessions::router;
-use super::{Refusal, Shared};
+use super::{Refusal, Serve};
+use crate::control::Control;
 
-/// `GET /v1/graph`
-pub(super) async fn graph(State(control): Shared, Query(wanted): Query<RouterFilter>) -> Result<Json<Graph>, Refusal> {
-    let plane = control.plane();
-    let policy = plane.snapshot();
-    let wanted = router(policy, wanted.router.as_deref())?;
-    let edges = live(policy, &plane.start_parameters().stages, wanted);
-    let is_there = |name: &str| edges.iter().any(|edge| edge.from == name || edge.to == name);
-    let nodes = NODES.iter().filter(|node| is_there(node.name)).map(|node| GraphNode {
-        name: node.name.into(),
-        help: node.help.into(),
-        leaves: node.leaves.iter().map(|leave| leave.name().into()).collect(),
-    });
-    let edge = |edge: &Edge| GraphEdge {
-        from: edge.from.into(),
-        to: edge.to.into(),
-        why: edge.why.into(),
-    };
-    let mut chains = Vec::new();
-    for (number, (router, own)) in (0..).zip(policy.routers.iter().zip(&policy.chains)) {
-        if let Some(own) = own.as_deref().filter(|_| wanted.is_none_or(|wanted| wanted == number)) {
-            chains.extend(chains_of(&router.name, own));
+impl Serve for operation::Graph {
+    async fn serve(control: Arc<Control>, wanted: RouterFilter) -> Result<Self::Answer, Refusal> {
+        let plane = control.plane();
+        let policy = plane.snapshot();
+        let wanted = router(policy, wanted.router.as_deref())?;
+        let edges = live(policy, &plane.start_parameters().stages, wanted);
+        let is_there = |name: &str| edges.iter().any(|edge| edge.from == name || edge.to == name);
+        let nodes = NODES.iter().filter(|node| is_there(node.name)).map(|node| GraphNode {
+            name: node.name.into(),
+            help: node.help.into(),
+            leaves: node.leaves.iter().map(|leave| leave.name().into()).collect(),
+        });
+        let edge = |edge: &Edge| GraphEdge {
+            from: edge.from.into(),
+            to: edge.to.into(),
+            why: edge.why.into(),
+        };
+        let mut chains = Vec::new();
+        for (number, (router, own)) in (0..).zip(policy.routers.iter().zip(&policy.chains)) {
+            if let Some(own) = own.as_deref().filter(|_| wanted.is_none_or(|wanted| wanted == number)) {
+                chains.extend(chains_of(&router.name, own));
+            }
         }
+        Ok(Graph {
+            nodes: nodes.collect(),
+            edges: edges.iter().map(edge).collect(),
+            chains,
+            copies_lost: control.counters.iter().map(|worker| worker.copies_lost.get()).sum(),
+        })
     }
-    Ok(Json(Graph {
-        nodes: nodes.collect(),
-        edges: edges.iter().map(edge).collect(),
-        chains,
-        copies_lost: control.counters.iter().map(|worker| worker.copies_lost.get()).sum(),
-    }))
 }
 
 fn chains_of(router: &str, chains: &Chains) -> Vec<GraphChain> {

@@ -5,107 +5,106 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use axum::extract::{Query, State};
-use sluice_config::api::{Alert, AlertRequest, InspectionReason, InspectionStatus, Page, RefusedSignature, SearchMade};
+use sluice_config::api::{
+    AlertRequest, InspectionReason, InspectionStatus, Page, RefusedSignature, SearchMade, operation,
+};
 use sluice_engine::packet::counters::{Counter, WorkerCounters};
 use sluice_engine::packet::reason::Reason;
 use sluice_inspect::protocols::Anomaly;
 use sluice_inspect::{Limit, Skipped};
 
-use super::json::Json;
-use super::{Refusal, Shared};
+use super::{Refusal, Serve};
 use crate::build::RefusedRule;
 use crate::control::Control;
 use crate::eve::{Decoder, Detect, Ips, Own, Statistics};
 
-/// `GET /v1/alerts`
-pub(super) async fn alerts(
-    State(control): Shared,
-    Query(request): Query<AlertRequest>,
-) -> Result<Json<Page<Alert>>, Refusal> {
-    match &control.alerts {
-        Some(alerts) => {
-            control.collect_alerts();
-            Ok(Json(Page::whole(alerts.last(request.last as usize))))
+impl Serve for operation::Alerts {
+    async fn serve(control: Arc<Control>, request: AlertRequest) -> Result<Self::Answer, Refusal> {
+        match &control.alerts {
+            Some(alerts) => {
+                control.collect_alerts();
+                Ok(Page::whole(alerts.last(request.last as usize)))
+            }
+            None => Err(nothing()),
         }
-        None => Err(nothing()),
     }
 }
 
-/// `GET /v1/inspection`
-pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStatus>, Refusal> {
-    if control.alerts.is_none() {
-        return Err(nothing());
-    }
-    let sum = |of| sum(&control, of);
-    let [written, lost] = control
-        .alerts
-        .as_ref()
-        .map(|alerts| alerts.counts())
-        .unwrap_or_default();
-    let signatures = control.signatures();
-    let dropped_by_reason = by_reason(Reason::all().filter_map(|reason| match reason {
-        Reason::Inspect(why) => Some((why.name(), why.help(), crate::run::drops(&control, reason))),
-        _ => None,
-    }));
-    let bypassed_by_reason = by_reason(Skipped::ALL.iter().map(|&why| {
-        let counters = control.counters.iter();
-        let packets = counters.map(|worker| worker.bypassed[why as usize].get()).sum();
-        (why.name(), why.help(), packets)
-    }));
-    let running = control.plane().snapshot().inspection.clone();
-    let [uncounted, unnoted] = running.map_or([0; 2], |running| {
-        let rates = &running.rates;
-        let notes = rates.notes_full.load(Relaxed) + running.rules.values_lost();
-        [rates.full.load(Relaxed), notes]
-    });
-    let all = |reasons: &[InspectionReason]| reasons.iter().map(|reason| reason.packets).sum();
-    Ok(Json(InspectionStatus {
-        signatures: signatures.loaded as u64,
-        refused: signatures.refused.iter().map(refused_signature).collect(),
-        search_bytes: signatures.search_bytes as u64,
-        search: SearchMade {
-            loaded: signatures.made.compiled.is_none(),
-            why: signatures.made.compiled.clone(),
-            milliseconds: signatures.made.took.as_millis() as u64,
-            compiling: control.compiler.progress().get().map(|(done, total)| [done, total]),
-        },
-        // A worker that looks again at what another let wait takes it away there.
-        received: (control.counters.iter()).fold(0, |all, worker| all.wrapping_add(worker.to_inspect.get())),
-        inspected: sum(|worker| &worker.inspected),
-        bypassed: all(&bypassed_by_reason),
-        bypassed_by_reason,
-        dropped: all(&dropped_by_reason),
-        dropped_by_reason,
-        waiting: sum(|worker| &worker.inspection_waiting),
-        searched: sum(|worker| &worker.searched),
-        urgent_cleared: sum(|worker| &worker.urgent_cleared),
-        left: sum(|worker| &worker.left),
-        reopened: sum(|worker| &worker.reopened),
-        anomalies: by_reason(Anomaly::ALL.iter().map(|&anomaly| {
-            let counters = control.counters.iter();
-            let count = counters.map(|worker| worker.anomalies.get(anomaly as usize)).sum();
-            (anomaly.name(), anomaly.help(), count)
-        })),
-        limits: by_reason(Limit::ALL.iter().map(|&limit| {
-            let counters = control.counters.iter();
-            let count = counters.map(|worker| worker.limits.get(limit as usize)).sum();
-            (limit.name(), limit.help(), count)
-        })),
-        overloaded: sum(|worker| &worker.overloaded),
-        overloads: sum(|worker| &worker.overloads),
-        uncounted,
-        unnoted,
-        alerts: sum(|worker| &worker.alerts),
-        alerts_lost: sum(|worker| &worker.alerts_lost),
-        records: written,
-        records_lost: lost + sum(|worker| &worker.records_lost),
-        records_failed: control
+impl Serve for operation::Inspection {
+    async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
+        if control.alerts.is_none() {
+            return Err(nothing());
+        }
+        let sum = |of| sum(&control, of);
+        let [written, lost] = control
             .alerts
             .as_ref()
-            .map(|alerts| alerts.failures())
-            .unwrap_or_default(),
-    }))
+            .map(|alerts| alerts.counts())
+            .unwrap_or_default();
+        let signatures = control.signatures();
+        let dropped_by_reason = by_reason(Reason::all().filter_map(|reason| match reason {
+            Reason::Inspect(why) => Some((why.name(), why.help(), crate::run::drops(&control, reason))),
+            _ => None,
+        }));
+        let bypassed_by_reason = by_reason(Skipped::ALL.iter().map(|&why| {
+            let counters = control.counters.iter();
+            let packets = counters.map(|worker| worker.bypassed[why as usize].get()).sum();
+            (why.name(), why.help(), packets)
+        }));
+        let running = control.plane().snapshot().inspection.clone();
+        let [uncounted, unnoted] = running.map_or([0; 2], |running| {
+            let rates = &running.rates;
+            let notes = rates.notes_full.load(Relaxed) + running.rules.values_lost();
+            [rates.full.load(Relaxed), notes]
+        });
+        let all = |reasons: &[InspectionReason]| reasons.iter().map(|reason| reason.packets).sum();
+        Ok(InspectionStatus {
+            signatures: signatures.loaded as u64,
+            refused: signatures.refused.iter().map(refused_signature).collect(),
+            search_bytes: signatures.search_bytes as u64,
+            search: SearchMade {
+                loaded: signatures.made.compiled.is_none(),
+                why: signatures.made.compiled.clone(),
+                milliseconds: signatures.made.took.as_millis() as u64,
+                compiling: control.compiler.progress().get().map(|(done, total)| [done, total]),
+            },
+            // A worker that looks again at what another let wait takes it away there.
+            received: (control.counters.iter()).fold(0, |all, worker| all.wrapping_add(worker.to_inspect.get())),
+            inspected: sum(|worker| &worker.inspected),
+            bypassed: all(&bypassed_by_reason),
+            bypassed_by_reason,
+            dropped: all(&dropped_by_reason),
+            dropped_by_reason,
+            waiting: sum(|worker| &worker.inspection_waiting),
+            searched: sum(|worker| &worker.searched),
+            urgent_cleared: sum(|worker| &worker.urgent_cleared),
+            left: sum(|worker| &worker.left),
+            reopened: sum(|worker| &worker.reopened),
+            anomalies: by_reason(Anomaly::ALL.iter().map(|&anomaly| {
+                let counters = control.counters.iter();
+                let count = counters.map(|worker| worker.anomalies.get(anomaly as usize)).sum();
+                (anomaly.name(), anomaly.help(), count)
+            })),
+            limits: by_reason(Limit::ALL.iter().map(|&limit| {
+                let counters = control.counters.iter();
+                let count = counters.map(|worker| worker.limits.get(limit as usize)).sum();
+                (limit.name(), limit.help(), count)
+            })),
+            overloaded: sum(|worker| &worker.overloaded),
+            overloads: sum(|worker| &worker.overloads),
+            uncounted,
+            unnoted,
+            alerts: sum(|worker| &worker.alerts),
+            alerts_lost: sum(|worker| &worker.alerts_lost),
+            records: written,
+            records_lost: lost + sum(|worker| &worker.records_lost),
+            records_failed: control
+                .alerts
+                .as_ref()
+                .map(|alerts| alerts.failures())
+                .unwrap_or_default(),
+        })
+    }
 }
 
 /// A rule that is not in force, as it is shown.

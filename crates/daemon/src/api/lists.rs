@@ -1,117 +1,116 @@
 //! Everything that `show` lists beside sessions.
 
-use axum::extract::{Query, State};
+use std::sync::Arc;
+
 use sluice_config::api::{
-    Cleared, Core, Counter, Drop, Interface, Neighbour, NeighbourFilter, Page, RouterFilter, Status,
+    Cleared, Core, Counter, Drop, Interface, Neighbour, NeighbourFilter, Page, RouterFilter, Status, operation,
 };
 use sluice_config::config::Link;
 use sluice_dpdk::Port;
-use sluice_engine::packet::counters::{CycleStage, HandOffCause, InterfaceCounters};
+use sluice_engine::packet::counters::{CycleStage, HandOffCause, InterfaceCounters, WorkerCounters};
 use sluice_engine::packet::io::NO_PORT;
-use sluice_engine::packet::reason::{Own, Reason};
+use sluice_engine::packet::reason::Reason;
 use sluice_engine::snapshot;
 use sluice_engine::worker::request::{Reply, Request};
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
 
-use super::json::Json;
 use super::routers::router_name;
 use super::sessions::{interface, router};
-use super::{Refusal, Shared};
+use super::{Refusal, Serve};
 use crate::control::Control;
 use crate::start::{mac_text, sum};
 
-/// `GET /v1/status`
-pub(super) async fn status(State(control): Shared) -> Json<Status> {
-    let config = control.config();
-    let plane = control.plane();
-    let [all, six] = control.counters.iter().fold([0u64; 2], |[all, six], worker| {
-        let exist = worker.sessions_created.get().wrapping_sub(worker.sessions_ended.get());
-        [all.wrapping_add(exist), six.wrapping_add(worker.sessions_six.get())]
-    });
-    Json(Status {
-        name: config.document.system.name.clone(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        process: std::process::id(),
-        uptime: control.began.elapsed().as_secs(),
-        generation: plane.snapshot().generation.into(),
-        sessions: [all.saturating_sub(six), six],
-        capacity: plane.start_parameters().sessions.map(u64::from),
-        tsc_hz: sluice_dpdk::tsc::frequency(),
-        warnings: control.warnings(),
-    })
+impl Serve for operation::Status {
+    async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
+        let config = control.config();
+        let plane = control.plane();
+        let [all, six] = control.counters.iter().fold([0u64; 2], |[all, six], worker| {
+            let exist = worker.sessions_created.get().wrapping_sub(worker.sessions_ended.get());
+            [all.wrapping_add(exist), six.wrapping_add(worker.sessions_six.get())]
+        });
+        Ok(Status {
+            name: config.document.system.name.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            process: std::process::id(),
+            uptime: control.began.elapsed().as_secs(),
+            generation: plane.snapshot().generation.into(),
+            sessions: [all.saturating_sub(six), six],
+            capacity: plane.start_parameters().sessions.map(u64::from),
+            tsc_hz: sluice_dpdk::tsc::frequency(),
+            warnings: control.warnings(),
+        })
+    }
 }
 
-/// `GET /v1/interfaces`
-pub(super) async fn interfaces(
-    State(control): Shared,
-    Query(wanted): Query<RouterFilter>,
-) -> Result<Json<Page<Interface>>, Refusal> {
-    let config = control.config();
-    let plane = control.plane();
-    let router = router(plane.snapshot(), wanted.router.as_deref())?;
-    let items = (0..).zip(&plane.snapshot().interfaces).zip(&config.interfaces);
-    let is_wanted = |interface: &snapshot::Interface| {
-        router.is_none_or(|router| interface.bridge.is_none() && interface.router == router)
-    };
-    let items = items.filter(|((_, interface), _)| is_wanted(interface));
-    let items = items.filter_map(|((number, interface), configured)| {
-        let port = usize::from(interface.port);
-        let device = control.port(port);
-        let total = |value: fn(&InterfaceCounters) -> u64| sum(&control.counters, number, value);
-        Some(Interface {
-            name: interface.name.clone(),
-            router: match interface.bridge {
-                Some(_) => String::new(),
-                None => router_name(plane.snapshot(), interface.router),
-            },
-            device: match &configured.link {
-                Link::Device { device, .. } => device.to_string(),
-                Link::Bond { members, .. } => members.iter().map(ToString::to_string).collect::<Vec<_>>().join("+"),
-                Link::Virtual { peer } => {
-                    let peer = config.interfaces.get(usize::from(*peer)).map_or("?", |peer| &peer.name);
-                    format!("link to {peer}")
+impl Serve for operation::Interfaces {
+    async fn serve(control: Arc<Control>, wanted: RouterFilter) -> Result<Self::Answer, Refusal> {
+        let config = control.config();
+        let plane = control.plane();
+        let router = router(plane.snapshot(), wanted.router.as_deref())?;
+        let items = (0..).zip(&plane.snapshot().interfaces).zip(&config.interfaces);
+        let is_wanted = |interface: &snapshot::Interface| {
+            router.is_none_or(|router| interface.bridge.is_none() && interface.router == router)
+        };
+        let items = items.filter(|((_, interface), _)| is_wanted(interface));
+        let items = items.filter_map(|((number, interface), configured)| {
+            let port = usize::from(interface.port);
+            let device = control.port(port);
+            let total = |value: fn(&InterfaceCounters) -> u64| sum(&control.counters, number, value);
+            Some(Interface {
+                name: interface.name.clone(),
+                router: match interface.bridge {
+                    Some(_) => String::new(),
+                    None => router_name(plane.snapshot(), interface.router),
+                },
+                device: match &configured.link {
+                    Link::Device { device, .. } => device.to_string(),
+                    Link::Bond { members, .. } => members.iter().map(ToString::to_string).collect::<Vec<_>>().join("+"),
+                    Link::Virtual { peer } => {
+                        let peer = config.interfaces.get(usize::from(*peer)).map_or("?", |peer| &peer.name);
+                        format!("link to {peer}")
+                    }
+                    Link::Tunnel(tunnel) => tunnel.to_string(),
+                    Link::Gone => return None,
+                    Link::Vlan { parent, tags } => {
+                        let parent = config
+                            .interfaces
+                            .get(usize::from(*parent))
+                            .map_or("?", |parent| &parent.name);
+                        format!("{parent} vlan {tags}")
+                    }
+                },
+                driver: device.as_ref().map_or(String::new(), |port| port.driver().to_string()),
+                link: if interface.port == NO_PORT || control.link_is_up(port) {
+                    "up"
+                } else {
+                    "down"
                 }
-                Link::Tunnel(tunnel) => tunnel.to_string(),
-                Link::Gone => return None,
-                Link::Vlan { parent, tags } => {
-                    let parent = config
-                        .interfaces
-                        .get(usize::from(*parent))
-                        .map_or("?", |parent| &parent.name);
-                    format!("{parent} vlan {tags}")
-                }
-            },
-            driver: device.as_ref().map_or(String::new(), |port| port.driver().to_string()),
-            link: if interface.port == NO_PORT || control.link_is_up(port) {
-                "up"
-            } else {
-                "down"
-            }
-            .into(),
-            mac: mac_text(interface.mac),
-            mtu: interface.mtu,
-            queues: device.as_ref().map_or(0, |port| port.queues()),
-            steering: device
-                .as_ref()
-                .map_or_else(String::new, |port| port.steering().to_string()),
-            card: device.as_deref().and_then(Port::offer).unwrap_or_default(),
-            addresses: configured.addresses.iter().map(ToString::to_string).collect(),
-            received: total(|counters| counters.received.get()),
-            received_bytes: total(|counters| counters.received_bytes.get()),
-            sent: total(|counters| counters.sent.get()),
-            sent_bytes: total(|counters| counters.sent_bytes.get()),
-            made: total(|counters| counters.made.get()),
-            dropped: total(|counters| counters.all_drops()),
-            to_host: total(|counters| counters.taken_in.get()),
-            parked: total(|counters| counters.parked.get()),
-            unparked: total(|counters| counters.unparked.get()),
-            counters: device
-                .as_deref()
-                .filter(|_| interface.tags.is_empty())
-                .map_or(Vec::new(), device_counters),
-        })
-    });
-    Ok(Json(Page::whole(items.collect())))
+                .into(),
+                mac: mac_text(interface.mac),
+                mtu: interface.mtu,
+                queues: device.as_ref().map_or(0, |port| port.queues()),
+                steering: device
+                    .as_ref()
+                    .map_or_else(String::new, |port| port.steering().to_string()),
+                card: device.as_deref().and_then(Port::offer).unwrap_or_default(),
+                addresses: configured.addresses.iter().map(ToString::to_string).collect(),
+                received: total(|counters| counters.received.get()),
+                received_bytes: total(|counters| counters.received_bytes.get()),
+                sent: total(|counters| counters.sent.get()),
+                sent_bytes: total(|counters| counters.sent_bytes.get()),
+                made: total(|counters| counters.made.get()),
+                dropped: total(|counters| counters.all_drops()),
+                to_host: total(|counters| counters.taken_in.get()),
+                parked: total(|counters| counters.parked.get()),
+                unparked: total(|counters| counters.unparked.get()),
+                counters: device
+                    .as_deref()
+                    .filter(|_| interface.tags.is_empty())
+                    .map_or(Vec::new(), device_counters),
+            })
+        });
+        Ok(Page::whole(items.collect()))
+    }
 }
 
 fn counter(name: &str, count: u64) -> Counter {
@@ -133,12 +132,13 @@ fn device_counters(port: &Port) -> Vec<Counter> {
     ]
 }
 
-/// `GET /v1/neighbours`
-pub(super) async fn neighbours(State(control): Shared, Query(filter): Query<NeighbourFilter>) -> Json<Page<Neighbour>> {
-    let listed = known(&control).into_iter().map(|(_, neighbour)| neighbour);
-    Json(Page::whole(
-        listed.filter(|neighbour| filter.matches(neighbour)).collect(),
-    ))
+impl Serve for operation::Neighbours {
+    async fn serve(control: Arc<Control>, filter: NeighbourFilter) -> Result<Self::Answer, Refusal> {
+        let listed = known(&control).into_iter().map(|(_, neighbour)| neighbour);
+        Ok(Page::whole(
+            listed.filter(|neighbour| filter.matches(neighbour)).collect(),
+        ))
+    }
 }
 
 fn known(control: &Control) -> Vec<(sluice_route::neighbour::Neighbour, Neighbour)> {
@@ -169,125 +169,94 @@ fn known(control: &Control) -> Vec<(sluice_route::neighbour::Neighbour, Neighbou
         .collect()
 }
 
-/// `POST /v1/neighbours/clear`
-pub(super) async fn clear_neighbours(
-    State(control): Shared,
-    Json(filter): Json<NeighbourFilter>,
-) -> Result<Json<Cleared>, Refusal> {
-    if let Some(name) = &filter.interface {
-        interface(control.plane().snapshot(), name)?;
-    }
-    let mut count = 0;
-    let meant: Vec<_> = known(&control)
-        .into_iter()
-        .filter(|(neighbour, listed)| neighbour.state != NeighbourState::Permanent && filter.matches(listed))
-        .collect();
-    for (neighbour, _) in meant {
-        let request = Request::ClearNeighbours {
-            interface: Some(neighbour.interface),
-            address: Some(neighbour.address),
-            permanent: false,
-        };
-        if let Reply::Cleared(removed) = control.ask_owner(request).await? {
-            count += removed;
+impl Serve for operation::ClearNeighbours {
+    async fn serve(control: Arc<Control>, filter: NeighbourFilter) -> Result<Self::Answer, Refusal> {
+        if let Some(name) = &filter.interface {
+            interface(control.plane().snapshot(), name)?;
         }
-    }
-    tracing::info!("{count} neighbours cleared on request");
-    Ok(Json(Cleared { count }))
-}
-
-/// `GET /v1/cores`
-pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
-    let config = control.config();
-    let plane = control.plane();
-    let items = control.counters.iter().enumerate().map(|(worker, counters)| {
-        let load = control.load(worker);
-        let dropped = |reason: Own| {
-            let interfaces = counters.interfaces.iter();
-            interfaces.map(|interface| interface.drops(reason.into())).sum()
-        };
-        let mut others = vec![
-            counter("rounds", counters.heartbeat.get()),
-            counter("idle-rounds", counters.idle_rounds.get()),
-            counter("bursts", counters.bursts.get()),
-            counter("handed-over", counters.all_handed_over()),
-            counter("taken-over", counters.taken_over.get()),
-            counter("waiting", counters.waiting.get()),
-            counter("shed", dropped(Own::Shed)),
-            counter("handover-full", dropped(Own::HandoverFull)),
-            counter("ports-steered", counters.ports_steered.get()),
-            counter("misfits", counters.misfits.get()),
-            counter("sessions-created", counters.sessions_created.get()),
-            counter("sessions-ended", counters.sessions_ended.get()),
-            counter("session-packets", counters.session_packets.get()),
-            counter("shards-taken", counters.shards_taken.get()),
-            counter("shards-lent", counters.shards_lent.get()),
-            counter("assists-begun", counters.assists_begun.get()),
-            counter("assists-ended", counters.assists_ended.get()),
-            counter("assisted", counters.assisted.get()),
-            counter("assist-waiting", counters.assist_waiting.get()),
-            counter("slices-ended", counters.slices_ended.get()),
-            counter("sessions-revised", counters.sessions_revised.get()),
-            counter("sessions-rebound", counters.sessions_rebound.get()),
-            counter("sessions-withdrawn", counters.sessions_withdrawn.get()),
-            counter("checksums-completed", counters.checksums_completed.get()),
-            counter("path-mtus-lowered", counters.path_mtus_lowered.get()),
-            counter("announcements", counters.announcements.get()),
-            counter("answered-as-proxy", counters.proxied.get()),
-            counter("redirects", counters.redirects.get()),
-            counter(
-                "neighbour-conflicts",
-                match worker as u16 == plane.snapshot().owner {
-                    true => plane.conflicts().count(),
-                    false => 0,
-                },
-            ),
-            counter("gre-keepalives-answered", counters.keepalives_answered.get()),
-        ];
-        others.extend(HandOffCause::ALL.iter().map(|&cause| {
-            counter(
-                &format!("handed-over-{}", cause.name()),
-                counters.handed_over[cause as usize].get(),
-            )
-        }));
-        others.extend(CycleStage::ALL.iter().map(|&stage| {
-            counter(
-                &format!("cycles-{}", stage.name()),
-                counters.cycles[stage as usize].get(),
-            )
-        }));
-        Core {
-            worker: worker as u16,
-            core: config.cores.get(worker).copied().unwrap_or_default(),
-            state: match (control.watchdog.is_stuck(worker), load.asleep) {
-                (true, _) => "stuck",
-                (false, true) => "asleep",
-                (false, false) => "running",
+        let mut count = 0;
+        let meant: Vec<_> = known(&control)
+            .into_iter()
+            .filter(|(neighbour, listed)| neighbour.state != NeighbourState::Permanent && filter.matches(listed))
+            .collect();
+        for (neighbour, _) in meant {
+            let request = Request::ClearNeighbours {
+                interface: Some(neighbour.interface),
+                address: Some(neighbour.address),
+                permanent: false,
+            };
+            if let Reply::Cleared(removed) = control.ask_owner(request).await? {
+                count += removed;
             }
-            .into(),
-            parts: plane.start_parameters().stages.parts(worker as u16),
-            shards: plane.start_parameters().owners.count(worker as u16) as u16,
-            sessions: counters
-                .sessions_created
-                .get()
-                .wrapping_add(counters.sessions_moved.get())
-                .wrapping_sub(counters.sessions_ended.get()),
-            packets: counters.packets.get(),
-            rate: load.rate,
-            busy: load.busy,
-            forgotten: counters.forgotten.get(),
-            counters: others,
         }
-    });
-    Json(Page::whole(items.collect()))
+        tracing::info!("{count} neighbours cleared on request");
+        Ok(Cleared { count })
+    }
 }
 
-/// `GET /v1/drops`
-pub(super) async fn drops(State(control): Shared) -> Json<Page<Drop>> {
-    let items = Reason::all().map(|reason| Drop {
-        name: reason.name().into(),
-        help: reason.help().into(),
-        packets: crate::run::drops(&control, reason),
-    });
-    Json(Page::whole(items.collect()))
+/// Times that somebody else was seen to use an own address: the control plane counts them, and the owner of what is not a flow
+/// has them in lists.
+const NEIGHBOUR_CONFLICTS: &str = "neighbour-conflicts";
+
+impl Serve for operation::Cores {
+    async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
+        let config = control.config();
+        let plane = control.plane();
+        let items = control.counters.iter().enumerate().map(|(worker, counters)| {
+            let load = control.load(worker);
+            let named = WorkerCounters::NAMED.iter();
+            let mut others: Vec<_> = named.map(|named| counter(named.name, (named.read)(counters))).collect();
+            let conflicts = match worker as u16 == plane.snapshot().owner {
+                true => plane.conflicts().count(),
+                false => 0,
+            };
+            others.push(counter(NEIGHBOUR_CONFLICTS, conflicts));
+            others.extend(HandOffCause::ALL.iter().map(|&cause| {
+                counter(
+                    &format!("handed-over-{}", cause.name()),
+                    counters.handed_over[cause as usize].get(),
+                )
+            }));
+            others.extend(CycleStage::ALL.iter().map(|&stage| {
+                counter(
+                    &format!("cycles-{}", stage.name()),
+                    counters.cycles[stage as usize].get(),
+                )
+            }));
+            Core {
+                worker: worker as u16,
+                core: config.cores.get(worker).copied().unwrap_or_default(),
+                state: match (control.watchdog.is_stuck(worker), load.asleep) {
+                    (true, _) => "stuck",
+                    (false, true) => "asleep",
+                    (false, false) => "running",
+                }
+                .into(),
+                parts: plane.start_parameters().stages.parts(worker as u16),
+                shards: plane.start_parameters().owners.count(worker as u16) as u16,
+                sessions: counters
+                    .sessions_created
+                    .get()
+                    .wrapping_add(counters.sessions_moved.get())
+                    .wrapping_sub(counters.sessions_ended.get()),
+                packets: counters.packets.get(),
+                rate: load.rate,
+                busy: load.busy,
+                forgotten: counters.forgotten.get(),
+                counters: others,
+            }
+        });
+        Ok(Page::whole(items.collect()))
+    }
+}
+
+impl Serve for operation::Drops {
+    async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
+        let items = Reason::all().map(|reason| Drop {
+            name: reason.name().into(),
+            help: reason.help().into(),
+            packets: crate::run::drops(&control, reason),
+        });
+        Ok(Page::whole(items.collect()))
+    }
 }

@@ -21,13 +21,12 @@ mod sites;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use sluice_config::api::{Failure, path};
+use axum::{Router, routing};
+use sluice_config::api::{Answered, Failure, Listed, Operation, Position, operation};
 
 use crate::control::Control;
 use crate::desk::Gone;
@@ -72,44 +71,81 @@ pub(crate) async fn serve(control: Arc<Control>, listener: tokio::net::UnixListe
     axum::serve(listener, guarded(routes(), control)).await
 }
 
-/// What is answered, and by whom.
+/// How an operation is answered: every one of [`operation`] has one of these traits, by its kind.
+trait Serve: Answered {
+    /// The answer.
+    fn serve(
+        control: Arc<Control>,
+        request: Self::Request,
+    ) -> impl Future<Output = Result<Self::Answer, Refusal>> + Send;
+}
+
+/// How a list in parts is answered.
+trait ServePages: Listed {
+    /// The part at a position.
+    fn serve(
+        control: Arc<Control>,
+        request: Self::Request,
+        position: Position,
+    ) -> impl Future<Output = Result<Self::Answer, Refusal>> + Send;
+}
+
+/// How an answer that comes piece by piece is made.
+trait ServeStream: Operation {
+    /// The answer, with its content type.
+    fn serve(control: Arc<Control>, request: Self::Request) -> impl Future<Output = Result<Response, Refusal>> + Send;
+}
+
+async fn get<O: Serve>(State(control): Shared, Query(request): Query<O::Request>) -> Result<Json<O::Answer>, Refusal> {
+    O::serve(control, request).await.map(Json)
+}
+
+async fn pages<O: ServePages>(
+    State(control): Shared,
+    Query(request): Query<O::Request>,
+    Query(position): Query<Position>,
+) -> Result<Json<O::Answer>, Refusal> {
+    O::serve(control, request, position).await.map(Json)
+}
+
+async fn post<O: Serve>(State(control): Shared, Json(request): Json<O::Request>) -> Result<Json<O::Answer>, Refusal> {
+    O::serve(control, request).await.map(Json)
+}
+
+async fn stream<O: ServeStream>(State(control): Shared, Json(request): Json<O::Request>) -> Result<Response, Refusal> {
+    O::serve(control, request).await
+}
+
+macro_rules! handler {
+    (get $name:ident) => {
+        routing::get(get::<operation::$name>)
+    };
+    (list $name:ident) => {
+        handler!(get $name)
+    };
+    (pages $name:ident) => {
+        routing::get(pages::<operation::$name>)
+    };
+    (post $name:ident) => {
+        routing::post(post::<operation::$name>)
+    };
+    (stream $name:ident) => {
+        routing::post(stream::<operation::$name>)
+    };
+}
+
+macro_rules! router {
+    ($(
+        $(#[doc = $help:literal])+
+        $kind:ident $name:ident $path:literal $request:ident => $answer:ident $(, $printed:ident $command:literal)?;
+    )*) => {
+        Router::new()$(.route($path, handler!($kind $name)))*
+    };
+}
+
+/// The handler of every operation.
 pub(crate) fn routes() -> Router<Arc<Control>> {
-    Router::new()
-        .route(path::STATUS, get(lists::status))
-        .route(path::INTERFACES, get(lists::interfaces))
-        .route(path::ROUTERS, get(routers::routers))
-        .route(path::GRAPH, get(graph::graph))
-        .route(path::ROUTES, get(routes::routes))
-        .route(path::UPLINKS, get(routes::uplinks))
-        .route(path::NEIGHBOURS, get(lists::neighbours))
-        .route(path::CLEAR_NEIGHBOURS, post(lists::clear_neighbours))
-        .route(path::CORES, get(lists::cores))
-        .route(path::BRIDGES, get(bridges::bridges))
-        .route(path::DROPS, get(lists::drops))
-        .route(path::ALERTS, get(inspection::alerts))
-        .route(path::INSPECTION, get(inspection::status))
-        .route(path::APPLICATIONS, get(applications::status))
-        .route(path::SESSIONS, get(sessions::list))
-        .route(path::CLEAR_SESSIONS, post(sessions::clear))
-        .route(path::NAT, get(overview::overview))
-        .route(path::FILTER, get(filter::show))
-        .route(path::INSERT_RULES, post(filter::insert))
-        .route(path::REMOVE_RULES, post(filter::remove))
-        .route(path::SETS, get(sets::show))
-        .route(path::ADD_TO_SET, post(sets::add))
-        .route(path::REMOVE_FROM_SET, post(sets::remove))
-        .route(path::FLUSH_SET, post(sets::flush))
-        .route(path::MAPPINGS, get(nat::mappings))
-        .route(path::CLEAR_MAPPINGS, post(nat::clear))
-        .route(path::PORT_BLOCKS, get(nat::port_blocks))
-        .route(path::SUBSCRIBERS, get(nat::subscribers))
-        .route(path::SITES, get(sites::sites))
-        .route(path::DHCP, get(sites::dhcp))
-        .route(path::LEASES, get(sites::leases))
-        .route(path::SHARES, get(nat::shares))
-        .route(path::TRACE, post(packets::trace))
-        .route(path::CAPTURE, post(packets::capture))
-        .route(path::APPLY, post(apply::apply))
+    sluice_config::operations!(router)
 }
 
 /// Routes behind their boundary: what panics there fails alone.

@@ -1,19 +1,19 @@
 //! Translation: which outside ports belong to whom.
 
-use axum::extract::{Query, State};
+use std::sync::Arc;
+
 use ipnet::{IpNet, Ipv4Net};
 use sluice_config::api::{
-    Cleared, Endpoint, EndpointFilter, Mapping, MappingFilter, NetFilter, Page, PortBlock, Position, Protocol, Share,
-    Span, Subscriber, SubscriberFilter,
+    Endpoint, EndpointFilter, Mapping, MappingFilter, NetFilter, Page, PortBlock, Position, Protocol, Span, Subscriber,
+    SubscriberFilter, operation,
 };
 use sluice_engine::worker::request::{
     BindingFilter, BindingList, BlockInfo, Cursor, Filter, MappingInfo, Reply, Request, SubscriberInfo,
 };
 use sluice_nat::{PoolIndex, PortClass};
 
-use super::json::Json;
 use super::sessions::{self, endpoint, read_cursor};
-use super::{Refusal, Shared};
+use super::{Refusal, Serve, ServePages};
 use crate::build::PoolNames;
 use crate::control::Control;
 use crate::shares::Shares;
@@ -115,22 +115,19 @@ async fn page(
     Ok((memory(0), None))
 }
 
-/// `GET /v1/mappings`
-pub(super) async fn mappings(
-    State(control): Shared,
-    Query(filter): Query<MappingFilter>,
-    Query(position): Query<Position>,
-) -> Result<Json<Page<Mapping>>, Refusal> {
-    let Some(wanted) = wanted(&control, &filter, false)? else {
-        return Ok(Json(Page::whole(Vec::new())));
-    };
-    let memory = |limit| BindingList::Mappings(Vec::with_capacity(limit));
-    let (BindingList::Mappings(found), next) = page(&control, wanted, &position, memory).await? else {
-        return Ok(Json(Page::whole(Vec::new())));
-    };
-    let names = control.pools();
-    let items = found.iter().map(|shown| mapping(shown, &names)).collect();
-    Ok(Json(Page { items, next }))
+impl ServePages for operation::Mappings {
+    async fn serve(control: Arc<Control>, filter: MappingFilter, position: Position) -> Result<Self::Answer, Refusal> {
+        let Some(wanted) = wanted(&control, &filter, false)? else {
+            return Ok(Page::whole(Vec::new()));
+        };
+        let memory = |limit| BindingList::Mappings(Vec::with_capacity(limit));
+        let (BindingList::Mappings(found), next) = page(&control, wanted, &position, memory).await? else {
+            return Ok(Page::whole(Vec::new()));
+        };
+        let names = control.pools();
+        let items = found.iter().map(|shown| mapping(shown, &names)).collect();
+        Ok(Page { items, next })
+    }
 }
 
 fn mapping(shown: &MappingInfo, names: &PoolNames) -> Mapping {
@@ -145,22 +142,19 @@ fn mapping(shown: &MappingInfo, names: &PoolNames) -> Mapping {
     }
 }
 
-/// `GET /v1/port-blocks`
-pub(super) async fn port_blocks(
-    State(control): Shared,
-    Query(filter): Query<MappingFilter>,
-    Query(position): Query<Position>,
-) -> Result<Json<Page<PortBlock>>, Refusal> {
-    let Some(wanted) = wanted(&control, &filter, true)? else {
-        return Ok(Json(Page::whole(Vec::new())));
-    };
-    let memory = |limit| BindingList::Blocks(Vec::with_capacity(limit));
-    let (BindingList::Blocks(found), next) = page(&control, wanted, &position, memory).await? else {
-        return Ok(Json(Page::whole(Vec::new())));
-    };
-    let names = control.pools();
-    let items = found.iter().map(|shown| port_block(shown, &names)).collect();
-    Ok(Json(Page { items, next }))
+impl ServePages for operation::PortBlocks {
+    async fn serve(control: Arc<Control>, filter: MappingFilter, position: Position) -> Result<Self::Answer, Refusal> {
+        let Some(wanted) = wanted(&control, &filter, true)? else {
+            return Ok(Page::whole(Vec::new()));
+        };
+        let memory = |limit| BindingList::Blocks(Vec::with_capacity(limit));
+        let (BindingList::Blocks(found), next) = page(&control, wanted, &position, memory).await? else {
+            return Ok(Page::whole(Vec::new()));
+        };
+        let names = control.pools();
+        let items = found.iter().map(|shown| port_block(shown, &names)).collect();
+        Ok(Page { items, next })
+    }
 }
 
 fn port_block(shown: &BlockInfo, names: &PoolNames) -> PortBlock {
@@ -178,27 +172,28 @@ fn port_block(shown: &BlockInfo, names: &PoolNames) -> PortBlock {
     }
 }
 
-/// `GET /v1/subscribers`
-pub(super) async fn subscribers(
-    State(control): Shared,
-    Query(filter): Query<SubscriberFilter>,
-    Query(position): Query<Position>,
-) -> Result<Json<Page<Subscriber>>, Refusal> {
-    let net = |NetFilter(net): NetFilter| EndpointFilter {
-        net: Some(net),
-        port: None,
-    };
-    let filter = MappingFilter {
-        inside: filter.inside.map(net),
-        outside: filter.outside.map(net),
-        pool: filter.pool,
-        protocol: None,
-    };
-    let wanted = wanted(&control, &filter, true)?.unwrap_or_default();
-    let (found, next) = some_subscribers(&control, wanted, &position).await?;
-    let names = control.pools();
-    let items = found.iter().map(|shown| subscriber(shown, &names)).collect();
-    Ok(Json(Page { items, next }))
+impl ServePages for operation::Subscribers {
+    async fn serve(
+        control: Arc<Control>,
+        filter: SubscriberFilter,
+        position: Position,
+    ) -> Result<Self::Answer, Refusal> {
+        let net = |NetFilter(net): NetFilter| EndpointFilter {
+            net: Some(net),
+            port: None,
+        };
+        let filter = MappingFilter {
+            inside: filter.inside.map(net),
+            outside: filter.outside.map(net),
+            pool: filter.pool,
+            protocol: None,
+        };
+        let wanted = wanted(&control, &filter, true)?.unwrap_or_default();
+        let (found, next) = some_subscribers(&control, wanted, &position).await?;
+        let names = control.pools();
+        let items = found.iter().map(|shown| subscriber(shown, &names)).collect();
+        Ok(Page { items, next })
+    }
 }
 
 pub(super) async fn some_subscribers(
@@ -225,40 +220,39 @@ pub(super) fn subscriber(shown: &SubscriberInfo, names: &PoolNames) -> Subscribe
     }
 }
 
-/// `POST /v1/mappings/clear`: a mapping goes with the last of its sessions.
-pub(super) async fn clear(State(control): Shared, Json(filter): Json<MappingFilter>) -> Result<Json<Cleared>, Refusal> {
-    let pool = filter.pool.as_deref().map(|name| pool(&control, name)).transpose()?;
-    let sessions = Filter {
-        inside: filter.inside.map(endpoint),
-        outside: filter.outside.map(endpoint),
-        protocol: filter.protocol.map(|protocol| protocol.0),
-        pool,
-        translated: true,
-        ..Filter::default()
-    };
-    sessions::clear_all(&control, sessions).await
+impl Serve for operation::ClearMappings {
+    // A mapping goes with the last of its sessions.
+    async fn serve(control: Arc<Control>, filter: MappingFilter) -> Result<Self::Answer, Refusal> {
+        let pool = filter.pool.as_deref().map(|name| pool(&control, name)).transpose()?;
+        let sessions = Filter {
+            inside: filter.inside.map(endpoint),
+            outside: filter.outside.map(endpoint),
+            protocol: filter.protocol.map(|protocol| protocol.0),
+            pool,
+            translated: true,
+            ..Filter::default()
+        };
+        sessions::clear_all(&control, sessions).await
+    }
 }
 
-/// `GET /v1/shares`
-pub(super) async fn shares(
-    State(control): Shared,
-    Query(filter): Query<MappingFilter>,
-    Query(position): Query<Position>,
-) -> Result<Json<Page<Share>>, Refusal> {
-    if let Some(name) = &filter.pool {
-        pool(&control, name)?;
+impl ServePages for operation::Shares {
+    async fn serve(control: Arc<Control>, filter: MappingFilter, position: Position) -> Result<Self::Answer, Refusal> {
+        if let Some(name) = &filter.pool {
+            pool(&control, name)?;
+        }
+        let cursor = match &position.cursor {
+            None => 0,
+            Some(text) => text
+                .parse()
+                .map_err(|_| Refusal::Wrong(format!("`{text}` is no cursor of a list")))?,
+        };
+        let limit = position.limit.unwrap_or(SHARES.0).clamp(1, SHARES.1) as usize;
+        let shares = Shares::of(&control.config()).map_err(|error| Refusal::Wrong(error.to_string()))?;
+        let (items, next) = shares.list(&filter, cursor, limit);
+        Ok(Page {
+            items,
+            next: next.map(|cursor| cursor.to_string()),
+        })
     }
-    let cursor = match &position.cursor {
-        None => 0,
-        Some(text) => text
-            .parse()
-            .map_err(|_| Refusal::Wrong(format!("`{text}` is no cursor of a list")))?,
-    };
-    let limit = position.limit.unwrap_or(SHARES.0).clamp(1, SHARES.1) as usize;
-    let shares = Shares::of(&control.config()).map_err(|error| Refusal::Wrong(error.to_string()))?;
-    let (items, next) = shares.list(&filter, cursor, limit);
-    Ok(Json(Page {
-        items,
-        next: next.map(|cursor| cursor.to_string()),
-    }))
 }

@@ -1,11 +1,11 @@
 //! `GET /v1/nat`: how full pools and tables are, and who uses them most.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
-use axum::extract::{Query, State};
 use sluice_config::api::{
     ByProtocol, HostState, Nat, NatRequest, Pool, PoolBlocks, Position, Protocol, Rule, RuleAction, RuleHost, RuleKind,
-    Subscriber, TableUse,
+    Subscriber, TableUse, operation,
 };
 use sluice_engine::worker::request::{BindingFilter, BindingUsage, Reply, Request, SubscriberInfo};
 use sluice_nat::pool::ValidPool;
@@ -13,9 +13,8 @@ use sluice_nat::rule::{
     DestinationAction, DestinationRule, FROM_HOST, HostSet, Rules, SetHost, SourceAction, SourceRule,
 };
 
-use super::json::Json;
 use super::nat::{some_subscribers, subscriber};
-use super::{Refusal, Shared};
+use super::{Refusal, Serve};
 use crate::build::PoolNames;
 use crate::control::Control;
 
@@ -34,40 +33,41 @@ struct Sum {
     ports: [u64; 3],
 }
 
-/// `GET /v1/nat`
-pub(super) async fn overview(State(control): Shared, Query(request): Query<NatRequest>) -> Result<Json<Nat>, Refusal> {
-    let names = control.pools();
-    let lent = allocated(&control, names.len()).await?;
-    let (sums, most) = subscribers(&control, &names, (request.top as usize).min(TOP)).await?;
-    let plane = control.plane();
-    let valid = &plane.snapshot().nat4.pools;
-    let pools = (0..).zip(&names).filter_map(|(index, name)| {
-        let place = usize::from(index);
-        let sum = sums.get(place).copied().unwrap_or_default();
-        let lent = lent.ports.get(place).copied().unwrap_or_default();
-        Some(pool(name.clone()?, valid.get(index)?, &sum, lent))
-    });
-    let table = |name: &str, [used, most]: [u64; 2]| TableUse {
-        name: name.into(),
-        used,
-        most,
-    };
-    let held = u64::from(plane.start_parameters().subscribers.held);
-    Ok(Json(Nat {
-        pools: pools.collect(),
-        subscribers: most,
-        tables: vec![
-            table("mappings", lent.mappings),
-            table("subscribers", lent.subscribers),
-            table("port blocks", lent.blocks),
-            table("ports that wait", [lent.held, held]),
-        ],
-        not_held: lent.not_held,
-        borrowed_blocks: valid.borrowed_blocks().into(),
-        hosts: hosts(&control, &plane.snapshot().nat4.rules),
-        rules: rules(&control, &plane.snapshot().nat4.rules, &names, request.rules as usize),
-        rules_in_all: plane.snapshot().nat4.rules.len() as u64,
-    }))
+impl Serve for operation::Nat {
+    async fn serve(control: Arc<Control>, request: NatRequest) -> Result<Self::Answer, Refusal> {
+        let names = control.pools();
+        let lent = allocated(&control, names.len()).await?;
+        let (sums, most) = subscribers(&control, &names, (request.top as usize).min(TOP)).await?;
+        let plane = control.plane();
+        let valid = &plane.snapshot().nat4.pools;
+        let pools = (0..).zip(&names).filter_map(|(index, name)| {
+            let place = usize::from(index);
+            let sum = sums.get(place).copied().unwrap_or_default();
+            let lent = lent.ports.get(place).copied().unwrap_or_default();
+            Some(pool(name.clone()?, valid.get(index)?, &sum, lent))
+        });
+        let table = |name: &str, [used, most]: [u64; 2]| TableUse {
+            name: name.into(),
+            used,
+            most,
+        };
+        let held = u64::from(plane.start_parameters().subscribers.held);
+        Ok(Nat {
+            pools: pools.collect(),
+            subscribers: most,
+            tables: vec![
+                table("mappings", lent.mappings),
+                table("subscribers", lent.subscribers),
+                table("port blocks", lent.blocks),
+                table("ports that wait", [lent.held, held]),
+            ],
+            not_held: lent.not_held,
+            borrowed_blocks: valid.borrowed_blocks().into(),
+            hosts: hosts(&control, &plane.snapshot().nat4.rules),
+            rules: rules(&control, &plane.snapshot().nat4.rules, &names, request.rules as usize),
+            rules_in_all: plane.snapshot().nat4.rules.len() as u64,
+        })
+    }
 }
 
 /// Hosts that destination rules deal flows among, set by set.

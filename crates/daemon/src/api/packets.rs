@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use sluice_config::api::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
+use sluice_config::api::{
+    CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep, operation,
+};
 use sluice_config::text::to_json;
 use sluice_engine::packet::reason::Reason;
 use sluice_engine::worker::capture::{CaptureFilter, CapturePoint, CapturedFrame, Tap};
@@ -16,9 +17,8 @@ use sluice_engine::worker::trace::{PacketTrace, Tracer};
 use sluice_route::Prefix;
 use tokio::sync::mpsc;
 
-use super::json::Json;
 use super::sessions::interface;
-use super::{Refusal, Shared};
+use super::{Refusal, ServeStream};
 use crate::control::Control;
 use crate::desk::Gone;
 use crate::packet_text::describe;
@@ -59,36 +59,37 @@ impl axum::body::HttpBody for Pieces {
     }
 }
 
-/// `POST /v1/trace`
-pub(super) async fn trace(State(control): Shared, Json(request): Json<TraceRequest>) -> Result<Response, Refusal> {
-    let filter = {
-        let plane = control.plane();
-        Filter {
-            address: request
-                .address
-                .map(|net| Prefix::new(net.0.addr().into(), net.0.prefix_len())),
-            port: request.port,
-            protocol: request.protocol.map(|protocol| protocol.0),
-            interface: request
-                .interface
-                .as_deref()
-                .map(|name| interface(plane.snapshot(), name))
-                .transpose()?,
-            ..Filter::default()
-        }
-    };
-    let limit = control.config().document.control.trace_limit;
-    let (sender, receiver) = mpsc::channel(PIECES);
-    tokio::spawn(async move {
-        let count = request.count.min(limit) as usize;
-        let seconds = Duration::from_secs(request.seconds.into());
-        // The reader is gone, or the workers are: either ends it.
-        let _ = follow_trace(&control, filter, count, seconds, &sender).await;
-        for worker in 0..control.workers() {
-            let _ = control.ask(worker, Request::EndTrace).await;
-        }
-    });
-    Ok(pieces(receiver, "application/x-ndjson"))
+impl ServeStream for operation::Trace {
+    async fn serve(control: Arc<Control>, request: TraceRequest) -> Result<Response, Refusal> {
+        let filter = {
+            let plane = control.plane();
+            Filter {
+                address: request
+                    .address
+                    .map(|net| Prefix::new(net.0.addr().into(), net.0.prefix_len())),
+                port: request.port,
+                protocol: request.protocol.map(|protocol| protocol.0),
+                interface: request
+                    .interface
+                    .as_deref()
+                    .map(|name| interface(plane.snapshot(), name))
+                    .transpose()?,
+                ..Filter::default()
+            }
+        };
+        let limit = control.config().document.control.trace_limit;
+        let (sender, receiver) = mpsc::channel(PIECES);
+        tokio::spawn(async move {
+            let count = request.count.min(limit) as usize;
+            let seconds = Duration::from_secs(request.seconds.into());
+            // The reader is gone, or the workers are: either ends it.
+            let _ = follow_trace(&control, filter, count, seconds, &sender).await;
+            for worker in 0..control.workers() {
+                let _ = control.ask(worker, Request::EndTrace).await;
+            }
+        });
+        Ok(pieces(receiver, "application/x-ndjson"))
+    }
 }
 
 async fn follow_trace(
@@ -170,37 +171,38 @@ impl Wanted {
     }
 }
 
-/// `POST /v1/capture`
-pub(super) async fn capture(State(control): Shared, Json(request): Json<CaptureRequest>) -> Result<Response, Refusal> {
-    let wanted = match &request.source {
-        CaptureSource::Interface { name, direction } => Wanted {
-            which: CaptureFilter::Interface(interface(control.plane().snapshot(), name)?),
-            direction: *direction,
-            reason: None,
-            bytes: request.bytes,
-        },
-        CaptureSource::Received => Wanted {
-            which: CaptureFilter::Received,
-            direction: CaptureDirection::In,
-            reason: None,
-            bytes: request.bytes,
-        },
-        CaptureSource::Drops { reason } => Wanted {
-            which: CaptureFilter::Drops,
-            direction: CaptureDirection::Both,
-            reason: reason.as_deref().map(named).transpose()?,
-            bytes: request.bytes,
-        },
-    };
-    let (sender, receiver) = mpsc::channel(PIECES);
-    tokio::spawn(async move {
-        let seconds = Duration::from_secs(request.seconds.into());
-        let _ = follow_capture(&control, &wanted, request.count as usize, seconds, &sender).await;
-        for worker in 0..control.workers() {
-            let _ = control.ask(worker, Request::EndCapture).await;
-        }
-    });
-    Ok(pieces(receiver, "application/x-pcapng"))
+impl ServeStream for operation::Capture {
+    async fn serve(control: Arc<Control>, request: CaptureRequest) -> Result<Response, Refusal> {
+        let wanted = match &request.source {
+            CaptureSource::Interface { name, direction } => Wanted {
+                which: CaptureFilter::Interface(interface(control.plane().snapshot(), name)?),
+                direction: *direction,
+                reason: None,
+                bytes: request.bytes,
+            },
+            CaptureSource::Received => Wanted {
+                which: CaptureFilter::Received,
+                direction: CaptureDirection::In,
+                reason: None,
+                bytes: request.bytes,
+            },
+            CaptureSource::Drops { reason } => Wanted {
+                which: CaptureFilter::Drops,
+                direction: CaptureDirection::Both,
+                reason: reason.as_deref().map(named).transpose()?,
+                bytes: request.bytes,
+            },
+        };
+        let (sender, receiver) = mpsc::channel(PIECES);
+        tokio::spawn(async move {
+            let seconds = Duration::from_secs(request.seconds.into());
+            let _ = follow_capture(&control, &wanted, request.count as usize, seconds, &sender).await;
+            for worker in 0..control.workers() {
+                let _ = control.ask(worker, Request::EndCapture).await;
+            }
+        });
+        Ok(pieces(receiver, "application/x-pcapng"))
+    }
 }
 
 fn named(name: &str) -> Result<Reason, Refusal> {

@@ -1,7 +1,8 @@
 //! Virtual routers.
 
-use axum::extract::{Query, State};
-use sluice_config::api::{Counter, Page, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost};
+use std::sync::Arc;
+
+use sluice_config::api::{Counter, Page, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost, operation};
 use sluice_engine::features::punt::PuntClass;
 use sluice_engine::packet::counters::InterfaceCounters;
 use sluice_engine::packet::reason::{Own, Reason};
@@ -12,9 +13,8 @@ use sluice_route::feed::Refused;
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
 use sluice_route::rib::{Counts, Origin, Rib};
 
-use super::json::Json;
 use super::sessions::router;
-use super::{Refusal, Shared};
+use super::{Refusal, Serve};
 use crate::control::Control;
 use crate::host::namespace_name;
 use crate::routing::{self, Standing};
@@ -32,96 +32,94 @@ pub(super) fn router_name(snapshot: &Snapshot, number: RouterIndex) -> String {
     router.map_or(String::new(), |router| router.name.clone())
 }
 
-/// `GET /v1/routers`
-pub(super) async fn routers(
-    State(control): Shared,
-    Query(wanted): Query<RouterFilter>,
-) -> Result<Json<Page<Router>>, Refusal> {
-    let config = control.config();
-    let standings = config.routers.iter().map(|router| control.standings(&router.name));
-    let standings: Vec<_> = standings.collect();
-    let plane = control.plane();
-    let snapshot = plane.snapshot();
-    let wanted = router(snapshot, wanted.router.as_deref())?;
-    let mut neighbours = vec![0; snapshot.routers.len()];
-    let table = plane.neighbours();
-    for place in (0..table.capacity() as u32).map(NeighbourIndex) {
-        let known = table
-            .snapshot(place)
-            .filter(|known| known.state != NeighbourState::Free);
-        let router = known.map(|known| usize::from(snapshot.router_of(known.interface)));
-        if let Some(count) = router.and_then(|router| neighbours.get_mut(router)) {
-            *count += 1;
+impl Serve for operation::Routers {
+    async fn serve(control: Arc<Control>, wanted: RouterFilter) -> Result<Self::Answer, Refusal> {
+        let config = control.config();
+        let standings = config.routers.iter().map(|router| control.standings(&router.name));
+        let standings: Vec<_> = standings.collect();
+        let plane = control.plane();
+        let snapshot = plane.snapshot();
+        let wanted = router(snapshot, wanted.router.as_deref())?;
+        let mut neighbours = vec![0; snapshot.routers.len()];
+        let table = plane.neighbours();
+        for place in (0..table.capacity() as u32).map(NeighbourIndex) {
+            let known = table
+                .snapshot(place)
+                .filter(|known| known.state != NeighbourState::Free);
+            let router = known.map(|known| usize::from(snapshot.router_of(known.interface)));
+            if let Some(count) = router.and_then(|router| neighbours.get_mut(router)) {
+                *count += 1;
+            }
         }
-    }
-    // Reasons that keep packets out, rather than drop them on their way.
-    let kept_out = [Own::OverShare, Own::RateLimited].map(Reason::from);
-    let gone_on = |own: &mut dyn Iterator<Item = usize>| -> u64 {
-        let all = own.map(|interface| {
-            let dropped = kept_out.map(|reason| total_drops(&control, interface, reason));
-            sum(&control.counters, interface, |counters| counters.received.get()).saturating_sub(dropped.iter().sum())
-        });
-        all.sum()
-    };
-    let of_all = gone_on(&mut (0..snapshot.interfaces.len()));
-    let item = |(number, router): (RouterIndex, &snapshot::Router)| {
-        let own = (0..).zip(&snapshot.interfaces);
-        let own = own.filter(|(_, interface)| interface.bridge.is_none() && interface.router == number);
-        let own: Vec<(usize, _)> = own.collect();
-        let total = |value: fn(&InterfaceCounters) -> u64| {
-            own.iter()
-                .map(|(interface, _)| sum(&control.counters, *interface, value))
-                .sum()
+        // Reasons that keep packets out, rather than drop them on their way.
+        let kept_out = [Own::OverShare, Own::RateLimited].map(Reason::from);
+        let gone_on = |own: &mut dyn Iterator<Item = usize>| -> u64 {
+            let all = own.map(|interface| {
+                let dropped = kept_out.map(|reason| total_drops(&control, interface, reason));
+                sum(&control.counters, interface, |counters| counters.received.get())
+                    .saturating_sub(dropped.iter().sum())
+            });
+            all.sum()
         };
-        let counts = plane.ribs().get(number).map(Rib::counts).unwrap_or_default();
-        let [fpm, kernel] = standings.get(usize::from(number)).map_or([None, None], Clone::clone);
-        let rules = config.source.iter().filter(|rule| rule.router == number).count()
-            + config.destination.iter().filter(|rule| rule.router == number).count();
-        let written = config.routers.get(usize::from(number));
-        let pools = config.pools.iter().filter(|pool| pool.router == number);
-        let meter = plane.start_parameters().meters.router(number.into());
-        let drops = Reason::all().map(|reason| Counter {
-            name: reason.name().into(),
-            count: own
-                .iter()
-                .map(|(interface, _)| total_drops(&control, *interface, reason))
-                .sum(),
-        });
-        let drops = drops.filter(|drops| drops.count > 0);
-        Router {
-            name: router.name.clone(),
-            interfaces: own.iter().map(|(_, interface)| interface.name.clone()).collect(),
-            routes: counts.published.map(|published| published as u64),
-            neighbours: neighbours.get(usize::from(number)).copied().unwrap_or(0),
-            pools: pools.map(|pool| pool.name.clone()).collect(),
-            nat_rules: rules as u64,
-            filter: router.filters,
-            limits: written.map_or_else(Default::default, |written| written.limits),
-            weight: written.and_then(|written| match &snapshot.shares {
-                Some(shares) if shares.weighted => Some(written.weight.unwrap_or(WEIGHT)),
-                _ => None,
-            }),
-            limited_sessions: meter.map_or(0, |meter| meter.sessions().into()),
-            received: total(|counters| counters.received.get()),
-            sent: total(|counters| counters.sent.get()),
-            dropped: total(|counters| counters.all_drops()),
-            drops: drops.collect(),
-            share: gone_on(&mut own.iter().map(|(interface, _)| *interface)) as f64 / of_all.max(1) as f64,
-            waiting: total(|counters| counters.parked.get()).saturating_sub(total(|counters| counters.unparked.get())),
-            origins: origins(&counts),
-            gateways: counts.gateways as u64,
-            unreachable_gateways: counts.unreachable as u64,
-            refused_routes: counts.refused_quota,
-            refused_next_hops: counts.refused_hops,
-            fpm: fpm.as_ref().map(teller),
-            kernel: kernel.as_ref().map(teller),
-            host: host(&control, snapshot, number),
-        }
-    };
-    let is_wanted = |(number, _): &(RouterIndex, &snapshot::Router)| wanted.is_none_or(|wanted| wanted == *number);
-    Ok(Json(Page::whole(
-        numbered(snapshot).filter(is_wanted).map(item).collect(),
-    )))
+        let of_all = gone_on(&mut (0..snapshot.interfaces.len()));
+        let item = |(number, router): (RouterIndex, &snapshot::Router)| {
+            let own = (0..).zip(&snapshot.interfaces);
+            let own = own.filter(|(_, interface)| interface.bridge.is_none() && interface.router == number);
+            let own: Vec<(usize, _)> = own.collect();
+            let total = |value: fn(&InterfaceCounters) -> u64| {
+                own.iter()
+                    .map(|(interface, _)| sum(&control.counters, *interface, value))
+                    .sum()
+            };
+            let counts = plane.ribs().get(number).map(Rib::counts).unwrap_or_default();
+            let [fpm, kernel] = standings.get(usize::from(number)).map_or([None, None], Clone::clone);
+            let rules = config.source.iter().filter(|rule| rule.router == number).count()
+                + config.destination.iter().filter(|rule| rule.router == number).count();
+            let written = config.routers.get(usize::from(number));
+            let pools = config.pools.iter().filter(|pool| pool.router == number);
+            let meter = plane.start_parameters().meters.router(number.into());
+            let drops = Reason::all().map(|reason| Counter {
+                name: reason.name().into(),
+                count: own
+                    .iter()
+                    .map(|(interface, _)| total_drops(&control, *interface, reason))
+                    .sum(),
+            });
+            let drops = drops.filter(|drops| drops.count > 0);
+            Router {
+                name: router.name.clone(),
+                interfaces: own.iter().map(|(_, interface)| interface.name.clone()).collect(),
+                routes: counts.published.map(|published| published as u64),
+                neighbours: neighbours.get(usize::from(number)).copied().unwrap_or(0),
+                pools: pools.map(|pool| pool.name.clone()).collect(),
+                nat_rules: rules as u64,
+                filter: router.filters,
+                limits: written.map_or_else(Default::default, |written| written.limits),
+                weight: written.and_then(|written| match &snapshot.shares {
+                    Some(shares) if shares.weighted => Some(written.weight.unwrap_or(WEIGHT)),
+                    _ => None,
+                }),
+                limited_sessions: meter.map_or(0, |meter| meter.sessions().into()),
+                received: total(|counters| counters.received.get()),
+                sent: total(|counters| counters.sent.get()),
+                dropped: total(|counters| counters.all_drops()),
+                drops: drops.collect(),
+                share: gone_on(&mut own.iter().map(|(interface, _)| *interface)) as f64 / of_all.max(1) as f64,
+                waiting: total(|counters| counters.parked.get())
+                    .saturating_sub(total(|counters| counters.unparked.get())),
+                origins: origins(&counts),
+                gateways: counts.gateways as u64,
+                unreachable_gateways: counts.unreachable as u64,
+                refused_routes: counts.refused_quota,
+                refused_next_hops: counts.refused_hops,
+                fpm: fpm.as_ref().map(teller),
+                kernel: kernel.as_ref().map(teller),
+                host: host(&control, snapshot, number),
+            }
+        };
+        let is_wanted = |(number, _): &(RouterIndex, &snapshot::Router)| wanted.is_none_or(|wanted| wanted == *number);
+        Ok(Page::whole(numbered(snapshot).filter(is_wanted).map(item).collect()))
+    }
 }
 
 /// Drops for a reason at an interface, of all workers.

@@ -1,88 +1,86 @@
 //! Routes: of each network what is used, and on request what is not, with the reason.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use axum::extract::{Query, State};
-use sluice_config::api::{Page, Position, Route, RouteFilter, Uplink};
+use sluice_config::api::{Page, Position, Route, RouteFilter, operation};
 use sluice_engine::snapshot::Snapshot;
 use sluice_route::feed::protocol_name;
 use sluice_route::rib::{Hop, Obstacle, Origin, Rib, Shown, Way};
 use sluice_route::{Balance, InterfaceIndex, Prefix, Refusal as RouteRefusal, RouterIndex, SECOND, Time};
 
-use super::json::Json;
 use super::routers::numbered;
 use super::sessions::router;
-use super::{Refusal, Shared};
+use super::{Refusal, Serve, ServePages};
+use crate::control::Control;
 
 /// Routes that are looked at for a page where no limit is given, and at most.
 const PAGE: (u32, u32) = (1_024, 8_192);
 
-/// `GET /v1/routes`
-pub(super) async fn routes(
-    State(control): Shared,
-    Query(wanted): Query<RouteFilter>,
-    Query(position): Query<Position>,
-) -> Result<Json<Page<Route>>, Refusal> {
-    let now = control.began.elapsed().as_nanos() as Time;
-    let plane = control.plane();
-    let policy = plane.snapshot();
-    let only = router(policy, wanted.router.as_deref())?;
-    let (first, begin) = position.cursor.as_deref().map_or(Ok((0, 0)), cursor)?;
-    let limit = position.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
-    let lister = |table: &Table| {
-        Some(Lister {
-            policy,
-            rib: plane.ribs().get(table.number)?,
-            router: policy.routers.get(usize::from(table.router))?.name.clone(),
-            from: table.from,
-            now,
-            all: wanted.all,
-            is_lookup: wanted.address.is_some(),
-        })
-    };
-    let is_meant = |table: &Table| only.is_none_or(|only| only == table.router);
-    let (mut items, mut seen) = (Vec::new(), 0);
-    if let Some(address) = wanted.address {
-        for own in tables(policy).filter(|table| table.from.is_none() && is_meant(table)) {
-            // The longest network comes first, the router's own table last.
-            let mut asked: Vec<_> = tables(policy).filter(|table| table.router == own.router).collect();
-            asked.retain(|table| table.is_for(wanted.from));
-            asked.sort_by_key(|table| table.from.map_or(u8::MAX, |network| 128 - network.length()));
-            let found = asked.iter().filter_map(|table| {
-                let lister = lister(table)?;
-                let found = lister.rib.lookup(address.into());
-                let mut lines = Vec::new();
-                found.iter().for_each(|shown| lister.list(shown, &mut lines));
-                (!found.is_empty()).then_some(lines)
-            });
-            items.extend(found.take(1).flatten());
-        }
-        return Ok(Json(Page::whole(items)));
-    }
-    let is_listed = |table: &Table| wanted.from.is_none() || table.from.is_some() && table.is_for(wanted.from);
-    for table in tables(policy).filter(|table| table.number >= first && is_meant(table) && is_listed(table)) {
-        let number = table.number;
-        let Some(lister) = lister(&table) else { continue };
-        let rib = lister.rib;
-        let mut last = if number == first { begin } else { 0 };
-        for (place, shown) in rib.page(last) {
-            // What is offered for one network is on one page.
-            if seen >= limit && place != last {
-                let next = Some(format!("{number}-{last}"));
-                return Ok(Json(Page { items, next }));
+impl ServePages for operation::Routes {
+    async fn serve(control: Arc<Control>, wanted: RouteFilter, position: Position) -> Result<Self::Answer, Refusal> {
+        let now = control.began.elapsed().as_nanos() as Time;
+        let plane = control.plane();
+        let policy = plane.snapshot();
+        let only = router(policy, wanted.router.as_deref())?;
+        let (first, begin) = position.cursor.as_deref().map_or(Ok((0, 0)), cursor)?;
+        let limit = position.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
+        let lister = |table: &Table| {
+            Some(Lister {
+                policy,
+                rib: plane.ribs().get(table.number)?,
+                router: policy.routers.get(usize::from(table.router))?.name.clone(),
+                from: table.from,
+                now,
+                all: wanted.all,
+                is_lookup: wanted.address.is_some(),
+            })
+        };
+        let is_meant = |table: &Table| only.is_none_or(|only| only == table.router);
+        let (mut items, mut seen) = (Vec::new(), 0);
+        if let Some(address) = wanted.address {
+            for own in tables(policy).filter(|table| table.from.is_none() && is_meant(table)) {
+                // The longest network comes first, the router's own table last.
+                let mut asked: Vec<_> = tables(policy).filter(|table| table.router == own.router).collect();
+                asked.retain(|table| table.is_for(wanted.from));
+                asked.sort_by_key(|table| table.from.map_or(u8::MAX, |network| 128 - network.length()));
+                let found = asked.iter().filter_map(|table| {
+                    let lister = lister(table)?;
+                    let found = lister.rib.lookup(address.into());
+                    let mut lines = Vec::new();
+                    found.iter().for_each(|shown| lister.list(shown, &mut lines));
+                    (!found.is_empty()).then_some(lines)
+                });
+                items.extend(found.take(1).flatten());
             }
-            (last, seen) = (place, seen + 1);
-            lister.list(&shown, &mut items);
+            return Ok(Page::whole(items));
         }
+        let is_listed = |table: &Table| wanted.from.is_none() || table.from.is_some() && table.is_for(wanted.from);
+        for table in tables(policy).filter(|table| table.number >= first && is_meant(table) && is_listed(table)) {
+            let number = table.number;
+            let Some(lister) = lister(&table) else { continue };
+            let rib = lister.rib;
+            let mut last = if number == first { begin } else { 0 };
+            for (place, shown) in rib.page(last) {
+                // What is offered for one network is on one page.
+                if seen >= limit && place != last {
+                    let next = Some(format!("{number}-{last}"));
+                    return Ok(Page { items, next });
+                }
+                (last, seen) = (place, seen + 1);
+                lister.list(&shown, &mut items);
+            }
+        }
+        Ok(Page::whole(items))
     }
-    Ok(Json(Page::whole(items)))
 }
 
-/// `GET /v1/uplinks`
-pub(super) async fn uplinks(State(control): Shared) -> Json<Page<Uplink>> {
-    let uplinks = control.uplinks();
-    let items = uplinks.list(&control.plane(), control.began.elapsed());
-    Json(Page::whole(items))
+impl Serve for operation::Uplinks {
+    async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
+        let uplinks = control.uplinks();
+        let items = uplinks.list(&control.plane(), control.began.elapsed());
+        Ok(Page::whole(items))
+    }
 }
 
 /// Router and place that a page begins at.

@@ -1,8 +1,11 @@
 //! Sessions: listed and cleared by the workers that own them.
 
-use axum::extract::{Query, State};
+use std::sync::Arc;
+
 use sluice_config::Config;
-use sluice_config::api::{Cleared, EndpointFilter, Flow, Initiator, Page, Position, Protocol, Session, SessionFilter};
+use sluice_config::api::{
+    Cleared, EndpointFilter, Flow, Initiator, Page, Position, Protocol, Session, SessionFilter, operation,
+};
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::worker::request::{Cursor, Endpoint, Filter, Reply, Request, SessionInfo};
 use sluice_inspect::applications::Meant;
@@ -10,8 +13,7 @@ use sluice_nat::sites::outer;
 use sluice_route::{Prefix, RouterIndex};
 use sluice_wire::Context;
 
-use super::json::Json;
-use super::{Refusal, Shared, applications, nat};
+use super::{Refusal, Serve, ServePages, applications, nat};
 use crate::build::PoolNames;
 use crate::control::Control;
 use crate::sites::site_name;
@@ -105,43 +107,40 @@ fn meant(policy: &Snapshot, name: &str) -> Result<Meant, Refusal> {
     })
 }
 
-/// `GET /v1/sessions`
-pub(super) async fn list(
-    State(control): Shared,
-    Query(wanted): Query<SessionFilter>,
-    Query(position): Query<Position>,
-) -> Result<Json<Page<Session>>, Refusal> {
-    let (filter, config) = (filter(&wanted, &control)?, control.config());
-    let (mut worker, mut cursor) = match &position.cursor {
-        None => (0, Cursor::default()),
-        Some(text) => read_cursor(text)?,
-    };
-    let limit = position.limit.unwrap_or(PAGE).clamp(64, MOST) as usize;
-    // A list ends with its last worker, whose part may be empty: the next one goes on within the same page.
-    while worker < control.workers() {
-        let into = Vec::with_capacity(limit);
-        let reply = control.ask(worker, Request::List { cursor, filter, into }).await?;
-        let Reply::Listed { next, sessions } = reply else {
-            break;
+impl ServePages for operation::Sessions {
+    async fn serve(control: Arc<Control>, wanted: SessionFilter, position: Position) -> Result<Self::Answer, Refusal> {
+        let (filter, config) = (filter(&wanted, &control)?, control.config());
+        let (mut worker, mut cursor) = match &position.cursor {
+            None => (0, Cursor::default()),
+            Some(text) => read_cursor(text)?,
         };
-        let next = match next {
-            Some(cursor) => Some((worker, cursor)),
-            None => Some((worker + 1, Cursor::default())).filter(|(worker, _)| *worker < control.workers()),
-        };
-        if !sessions.is_empty() || next.is_none() {
-            let (pools, plane) = (control.pools(), control.plane());
-            let items = sessions
-                .iter()
-                .map(|shown| session(shown, &config, plane.snapshot(), &pools));
-            return Ok(Json(Page {
-                items: items.collect(),
-                next: next.map(|(worker, cursor)| format!("{worker}-{}", cursor.pack())),
-            }));
+        let limit = position.limit.unwrap_or(PAGE).clamp(64, MOST) as usize;
+        // A list ends with its last worker, whose part may be empty: the next one goes on within the same page.
+        while worker < control.workers() {
+            let into = Vec::with_capacity(limit);
+            let reply = control.ask(worker, Request::List { cursor, filter, into }).await?;
+            let Reply::Listed { next, sessions } = reply else {
+                break;
+            };
+            let next = match next {
+                Some(cursor) => Some((worker, cursor)),
+                None => Some((worker + 1, Cursor::default())).filter(|(worker, _)| *worker < control.workers()),
+            };
+            if !sessions.is_empty() || next.is_none() {
+                let (pools, plane) = (control.pools(), control.plane());
+                let items = sessions
+                    .iter()
+                    .map(|shown| session(shown, &config, plane.snapshot(), &pools));
+                return Ok(Page {
+                    items: items.collect(),
+                    next: next.map(|(worker, cursor)| format!("{worker}-{}", cursor.pack())),
+                });
+            }
+            let Some(place) = next else { break };
+            (worker, cursor) = place;
         }
-        let Some(place) = next else { break };
-        (worker, cursor) = place;
+        Ok(Page::whole(Vec::new()))
     }
-    Ok(Json(Page::whole(Vec::new())))
 }
 
 pub(super) fn read_cursor(text: &str) -> Result<(usize, Cursor), Refusal> {
@@ -150,19 +149,20 @@ pub(super) fn read_cursor(text: &str) -> Result<(usize, Cursor), Refusal> {
     read.ok_or_else(|| Refusal::Wrong(format!("`{text}` is no cursor of a list")))
 }
 
-/// `POST /v1/sessions/clear`
-pub(super) async fn clear(State(control): Shared, Json(wanted): Json<SessionFilter>) -> Result<Json<Cleared>, Refusal> {
-    let filter = filter(&wanted, &control)?;
-    clear_all(&control, filter).await
+impl Serve for operation::ClearSessions {
+    async fn serve(control: Arc<Control>, wanted: SessionFilter) -> Result<Self::Answer, Refusal> {
+        let filter = filter(&wanted, &control)?;
+        clear_all(&control, filter).await
+    }
 }
 
 /// End the sessions that are meant.
-pub(super) async fn clear_all(control: &Control, filter: Filter) -> Result<Json<Cleared>, Refusal> {
+pub(super) async fn clear_all(control: &Control, filter: Filter) -> Result<Cleared, Refusal> {
     // No shard may go from a worker that is still to be asked to one that has been.
     let _none_moves = control.stand_still().await;
     let count = clear_standing(control, filter).await?;
     tracing::info!("{count} sessions cleared on request");
-    Ok(Json(Cleared { count }))
+    Ok(Cleared { count })
 }
 
 /// End the sessions that are meant, while no shard moves. Returns how many.

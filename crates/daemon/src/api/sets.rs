@@ -3,101 +3,97 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{Query, State};
-use sluice_config::api::{self, Set, SetAnswer, SetFilter, SetRequest, Sets};
+use sluice_config::api::{self, Set, SetAnswer, SetFilter, SetRequest, Sets, operation};
 use sluice_config::schema::SetType;
 use sluice_config::value::{Period, SetElement};
 use sluice_engine::control::plane::ControlPlane;
 use sluice_filter::{Action, Address, Element, ElementKind, ElementSet, Range, Rule, Written};
 
-use super::json::Json;
-use super::{Refusal, Shared};
+use super::{Refusal, Serve};
 use crate::build::elements;
 use crate::control::Control;
 
 /// Elements that sessions are asked about one by one when a set is flushed; where there are more, all are asked.
 const ONE_BY_ONE: usize = 1_024;
 
-/// `GET /v1/sets`
-pub(super) async fn show(
-    State(control): Shared,
-    Query(SetFilter { name }): Query<SetFilter>,
-) -> Result<Json<Sets>, Refusal> {
-    let named = match &name {
-        Some(name) => vec![(name.clone(), named(&control, name)?)],
-        None => all(&control),
-    };
-    let now = control.nanoseconds();
-    let element = |(element, left): (Element, Option<u64>)| api::Element {
-        element: as_written(element),
-        expires: left.map(|left| left.div_ceil(1_000_000_000)),
-    };
-    let set = |(of, set): (String, Arc<ElementSet>)| Set {
-        name: of,
-        kind: match set.kind() {
-            ElementKind::Addresses => SetType::Addresses,
-            ElementKind::Networks => SetType::Networks,
-            ElementKind::Ports => SetType::Ports,
-        },
-        count: set.len() as u64,
-        size: set.size() as u64,
-        timeout: set.timeout().map(|timeout| Period::seconds(timeout.as_secs())),
-        not_added: set.refused(),
-        elements: match &name {
-            Some(_) => set.elements(now).into_iter().map(element).collect(),
-            None => Vec::new(),
-        },
-    };
-    Ok(Json(Sets {
-        sets: named.into_iter().map(set).collect(),
-    }))
+impl Serve for operation::Sets {
+    async fn serve(control: Arc<Control>, SetFilter { name }: SetFilter) -> Result<Self::Answer, Refusal> {
+        let named = match &name {
+            Some(name) => vec![(name.clone(), named(&control, name)?)],
+            None => all(&control),
+        };
+        let now = control.nanoseconds();
+        let element = |(element, left): (Element, Option<u64>)| api::Element {
+            element: as_written(element),
+            expires: left.map(|left| left.div_ceil(1_000_000_000)),
+        };
+        let set = |(of, set): (String, Arc<ElementSet>)| Set {
+            name: of,
+            kind: match set.kind() {
+                ElementKind::Addresses => SetType::Addresses,
+                ElementKind::Networks => SetType::Networks,
+                ElementKind::Ports => SetType::Ports,
+            },
+            count: set.len() as u64,
+            size: set.size() as u64,
+            timeout: set.timeout().map(|timeout| Period::seconds(timeout.as_secs())),
+            not_added: set.refused(),
+            elements: match &name {
+                Some(_) => set.elements(now).into_iter().map(element).collect(),
+                None => Vec::new(),
+            },
+        };
+        Ok(Sets {
+            sets: named.into_iter().map(set).collect(),
+        })
+    }
 }
 
-/// `POST /v1/sets/add`
-pub(super) async fn add(State(control): Shared, Json(request): Json<SetRequest>) -> Result<Json<SetAnswer>, Refusal> {
-    let set = named(&control, &request.name)?;
-    let timeout = request.timeout.map(Period::duration).or(set.timeout());
-    let now = control.nanoseconds();
-    let requested = requested(&set, &request)?;
-    let mut added = Ok(0);
-    for &element in &requested {
-        let Ok(before) = added else { break };
-        added = set
-            .add(element, timeout, now)
-            .map(|new| before + new)
-            .map_err(|full| (full, before));
-    }
-    follow(&mut control.plane(), &requested);
-    match added {
-        Ok(added) => Ok(answer(&set, added as u64)),
-        Err((full, added)) => {
-            let (name, size) = (&request.name, set.size());
-            Err(Refusal::Wrong(format!(
-                "{full}: `{name}` has at most {size} elements; {added} were added"
-            )))
+impl Serve for operation::AddToSet {
+    async fn serve(control: Arc<Control>, request: SetRequest) -> Result<Self::Answer, Refusal> {
+        let set = named(&control, &request.name)?;
+        let timeout = request.timeout.map(Period::duration).or(set.timeout());
+        let now = control.nanoseconds();
+        let requested = requested(&set, &request)?;
+        let mut added = Ok(0);
+        for &element in &requested {
+            let Ok(before) = added else { break };
+            added = set
+                .add(element, timeout, now)
+                .map(|new| before + new)
+                .map_err(|full| (full, before));
+        }
+        follow(&mut control.plane(), &requested);
+        match added {
+            Ok(added) => Ok(answer(&set, added as u64)),
+            Err((full, added)) => {
+                let (name, size) = (&request.name, set.size());
+                Err(Refusal::Wrong(format!(
+                    "{full}: `{name}` has at most {size} elements; {added} were added"
+                )))
+            }
         }
     }
 }
 
-/// `POST /v1/sets/remove`
-pub(super) async fn remove(
-    State(control): Shared,
-    Json(request): Json<SetRequest>,
-) -> Result<Json<SetAnswer>, Refusal> {
-    let set = named(&control, &request.name)?;
-    let requested = requested(&set, &request)?;
-    let removed: usize = requested.iter().map(|&element| set.remove(element)).sum();
-    follow(&mut control.plane(), &requested);
-    Ok(answer(&set, removed as u64))
+impl Serve for operation::RemoveFromSet {
+    async fn serve(control: Arc<Control>, request: SetRequest) -> Result<Self::Answer, Refusal> {
+        let set = named(&control, &request.name)?;
+        let requested = requested(&set, &request)?;
+        let removed: usize = requested.iter().map(|&element| set.remove(element)).sum();
+        follow(&mut control.plane(), &requested);
+        Ok(answer(&set, removed as u64))
+    }
 }
 
-/// `POST /v1/sets/flush`
-pub(super) async fn flush(State(control): Shared, Json(request): Json<SetRequest>) -> Result<Json<SetAnswer>, Refusal> {
-    let set = named(&control, &request.name)?;
-    let elements: Vec<_> = set.elements(0).into_iter().map(|(element, _)| element).collect();
-    let removed = set.flush();
-    follow(&mut control.plane(), &elements);
-    Ok(answer(&set, removed as u64))
+impl Serve for operation::FlushSet {
+    async fn serve(control: Arc<Control>, request: SetRequest) -> Result<Self::Answer, Refusal> {
+        let set = named(&control, &request.name)?;
+        let elements: Vec<_> = set.elements(0).into_iter().map(|(element, _)| element).collect();
+        let removed = set.flush();
+        follow(&mut control.plane(), &elements);
+        Ok(answer(&set, removed as u64))
+    }
 }
 
 /// The elements of a request, which are such as the set takes.
@@ -133,11 +129,11 @@ fn as_written(element: Element) -> SetElement {
     }
 }
 
-fn answer(set: &ElementSet, changed: u64) -> Json<SetAnswer> {
-    Json(SetAnswer {
+fn answer(set: &ElementSet, changed: u64) -> SetAnswer {
+    SetAnswer {
         changed,
         count: set.len() as u64,
-    })
+    }
 }
 
 fn all(control: &Control) -> Vec<(String, Arc<ElementSet>)> {

@@ -1,18 +1,17 @@
 //! Subscribers' sites, who has which private address, and how DHCP stands on both sides.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
-use axum::extract::{Query, State};
 use sluice_config::Config;
 use sluice_config::api::{
     Counter, DhcpStatus, Lease, LeaseFilter, LeaseServerStatus, NetFilter, Page, Position, PublicClientStatus, Site,
-    SiteFilter,
+    SiteFilter, operation,
 };
 use sluice_config::config::{SiteGroup, SitesOutside, Subscribers};
 use sluice_wire::Context;
 
-use super::json::Json;
-use super::{Refusal, Shared};
+use super::{Refusal, Serve, ServePages};
 use crate::control::Control;
 use crate::sites::context_of;
 use crate::subscribers;
@@ -66,35 +65,32 @@ fn meant(config: &Config, site: Option<&str>, group: Option<&str>) -> Result<(u3
     })
 }
 
-/// `GET /v1/sites`
-pub(super) async fn sites(
-    State(control): Shared,
-    Query(filter): Query<SiteFilter>,
-    Query(position): Query<Position>,
-) -> Result<Json<Page<Site>>, Refusal> {
-    let config = control.config();
-    let (first, behind) = meant(&config, filter.site.as_deref(), filter.group.as_deref())?;
-    let first = match &position.cursor {
-        Some(text) => text.parse().map_err(|_| bad_cursor(text))?,
-        None => first,
-    };
-    let (Some(subscribers), Some(served)) = (&config.subscribers, &control.sites) else {
-        return Ok(Json(Page::whole(Vec::new())));
-    };
-    let last = behind.min(first.saturating_add(limit(&position) as u32));
-    let present = served.service().present();
-    let views: Vec<SiteView> = served.service().with(|service| {
-        let numbers = (first..last).map(subscribers::Site);
-        numbers.filter_map(|number| service.site(number)).collect()
-    });
-    let items = views.into_iter().filter_map(|view| {
-        let group = subscribers.groups.get(view.group)?;
-        Some(site(view, group, (&config, subscribers), present))
-    });
-    Ok(Json(Page {
-        items: items.collect(),
-        next: (last < behind).then(|| last.to_string()),
-    }))
+impl ServePages for operation::Sites {
+    async fn serve(control: Arc<Control>, filter: SiteFilter, position: Position) -> Result<Self::Answer, Refusal> {
+        let config = control.config();
+        let (first, behind) = meant(&config, filter.site.as_deref(), filter.group.as_deref())?;
+        let first = match &position.cursor {
+            Some(text) => text.parse().map_err(|_| bad_cursor(text))?,
+            None => first,
+        };
+        let (Some(subscribers), Some(served)) = (&config.subscribers, &control.sites) else {
+            return Ok(Page::whole(Vec::new()));
+        };
+        let last = behind.min(first.saturating_add(limit(&position) as u32));
+        let present = served.service().present();
+        let views: Vec<SiteView> = served.service().with(|service| {
+            let numbers = (first..last).map(subscribers::Site);
+            numbers.filter_map(|number| service.site(number)).collect()
+        });
+        let items = views.into_iter().filter_map(|view| {
+            let group = subscribers.groups.get(view.group)?;
+            Some(site(view, group, (&config, subscribers), present))
+        });
+        Ok(Page {
+            items: items.collect(),
+            next: (last < behind).then(|| last.to_string()),
+        })
+    }
 }
 
 fn site(view: SiteView, group: &SiteGroup, (config, subscribers): (&Config, &Subscribers), present: Present) -> Site {
@@ -214,34 +210,31 @@ fn leases_from(service: &Service, place: Place, wanted: &Wanted) -> (Vec<LeaseVi
     (found, None)
 }
 
-/// `GET /v1/leases`
-pub(super) async fn leases(
-    State(control): Shared,
-    Query(filter): Query<LeaseFilter>,
-    Query(position): Query<Position>,
-) -> Result<Json<Page<Lease>>, Refusal> {
-    let config = control.config();
-    let range = meant(&config, filter.site.as_deref(), filter.group.as_deref())?;
-    let place = match &position.cursor {
-        Some(text) => Place::read(text).ok_or_else(|| bad_cursor(text))?,
-        None => Place::Mapped(0, Ipv4Addr::UNSPECIFIED),
-    };
-    let (Some(subscribers), Some(served)) = (&config.subscribers, &control.sites) else {
-        return Ok(Json(Page::whole(Vec::new())));
-    };
-    let present = served.service().present();
-    let wanted = Wanted {
-        sites: range,
-        any: filter.site.is_none() && filter.group.is_none(),
-        address: filter.address,
-        most: limit(&position),
-    };
-    let (views, next) = served.service().with(|service| leases_from(service, place, &wanted));
-    let items = views.into_iter().filter_map(|view| lease(view, subscribers, present));
-    Ok(Json(Page {
-        items: items.collect(),
-        next: next.map(Place::text),
-    }))
+impl ServePages for operation::Leases {
+    async fn serve(control: Arc<Control>, filter: LeaseFilter, position: Position) -> Result<Self::Answer, Refusal> {
+        let config = control.config();
+        let range = meant(&config, filter.site.as_deref(), filter.group.as_deref())?;
+        let place = match &position.cursor {
+            Some(text) => Place::read(text).ok_or_else(|| bad_cursor(text))?,
+            None => Place::Mapped(0, Ipv4Addr::UNSPECIFIED),
+        };
+        let (Some(subscribers), Some(served)) = (&config.subscribers, &control.sites) else {
+            return Ok(Page::whole(Vec::new()));
+        };
+        let present = served.service().present();
+        let wanted = Wanted {
+            sites: range,
+            any: filter.site.is_none() && filter.group.is_none(),
+            address: filter.address,
+            most: limit(&position),
+        };
+        let (views, next) = served.service().with(|service| leases_from(service, place, &wanted));
+        let items = views.into_iter().filter_map(|view| lease(view, subscribers, present));
+        Ok(Page {
+            items: items.collect(),
+            next: next.map(Place::text),
+        })
+    }
 }
 
 fn lease(view: LeaseView, subscribers: &Subscribers, present: Present) -> Option<Lease> {
@@ -264,52 +257,53 @@ fn lease(view: LeaseView, subscribers: &Subscribers, present: Present) -> Option
     })
 }
 
-/// `GET /v1/dhcp`
-pub(super) async fn dhcp(State(control): Shared) -> Json<DhcpStatus> {
-    let config = control.config();
-    let (Some(subscribers), Some(served)) = (&config.subscribers, &control.sites) else {
-        return Json(DhcpStatus::default());
-    };
-    let service = served.service();
-    let (now, most) = (service.present().now, u64::from(subscribers.terminals));
-    let standings = (0..subscribers.servers.len()).map(|place| service.standing(place).unwrap_or_default());
-    let standings: Vec<_> = standings.collect();
-    let status = service.with(|service| {
-        let [terminals, left_out] = service.terminals().map(|count| count as u64);
-        let servers = subscribers.servers.iter().zip(standings).enumerate();
-        let servers = servers.map(|(place, (server, standing))| {
-            let relay = service.relay(place).map(Tally::named);
-            let of_file = standing.named();
-            LeaseServerStatus {
-                name: server.name.clone(),
-                source: server.leases.display().to_string(),
-                there: standing.there,
-                watched: standing.told,
-                error: standing.error,
-                leases: standing.leases as u64,
-                counters: counters(of_file.into_iter().chain(relay.unwrap_or_default())),
+impl Serve for operation::Dhcp {
+    async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
+        let config = control.config();
+        let (Some(subscribers), Some(served)) = (&config.subscribers, &control.sites) else {
+            return Ok(DhcpStatus::default());
+        };
+        let service = served.service();
+        let (now, most) = (service.present().now, u64::from(subscribers.terminals));
+        let standings = (0..subscribers.servers.len()).map(|place| service.standing(place).unwrap_or_default());
+        let standings: Vec<_> = standings.collect();
+        let status = service.with(|service| {
+            let [terminals, left_out] = service.terminals().map(|count| count as u64);
+            let servers = subscribers.servers.iter().zip(standings).enumerate();
+            let servers = servers.map(|(place, (server, standing))| {
+                let relay = service.relay(place).map(Tally::named);
+                let of_file = standing.named();
+                LeaseServerStatus {
+                    name: server.name.clone(),
+                    source: server.leases.display().to_string(),
+                    there: standing.there,
+                    watched: standing.told,
+                    error: standing.error,
+                    leases: standing.leases as u64,
+                    counters: counters(of_file.into_iter().chain(relay.unwrap_or_default())),
+                }
+            });
+            let clients = subscribers.public.iter().enumerate().filter_map(|(place, client)| {
+                let agent = service.agent(place)?;
+                let interface = config.interfaces.get(usize::from(client.interface))?;
+                Some(PublicClientStatus {
+                    interface: interface.name.clone(),
+                    servers: agent.servers(now).word().into(),
+                    bound: agent.leases().count() as u64,
+                    counters: counters(agent.counters().named()),
+                })
+            });
+            DhcpStatus {
+                sites: subscribers.sites().into(),
+                terminals: [terminals, most],
+                left_out,
+                servers: servers.collect(),
+                clients: clients.collect(),
+                counters: counters(service.counts().named()),
             }
         });
-        let clients = subscribers.public.iter().enumerate().filter_map(|(place, client)| {
-            let agent = service.agent(place)?;
-            let interface = config.interfaces.get(usize::from(client.interface))?;
-            Some(PublicClientStatus {
-                interface: interface.name.clone(),
-                servers: agent.servers(now).word().into(),
-                bound: agent.leases().count() as u64,
-                counters: counters(agent.counters().named()),
-            })
-        });
-        DhcpStatus {
-            sites: subscribers.sites().into(),
-            terminals: [terminals, most],
-            left_out,
-            servers: servers.collect(),
-            clients: clients.collect(),
-            counters: counters(service.counts().named()),
-        }
-    });
-    Json(status)
+        Ok(status)
+    }
 }
 
 fn counters(named: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<Counter> {

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use sluice_config::api;
+use sluice_config::schema::EveType;
 use sluice_config::text::to_json;
 use sluice_engine::session::records::{About, EndReason, Ended, FlowState};
 use sluice_inspect::applications::Names;
@@ -45,7 +46,7 @@ impl Scene<'_> {
     }
 
     /// A line of one type.
-    pub fn line(&self, about: &About, kind: &'static str, said: impl Serialize) -> Vec<u8> {
+    pub fn line(&self, about: &About, kind: EveType, said: impl Serialize) -> Vec<u8> {
         let [source, destination] = about.addresses;
         let port = |port| matches!(about.protocol, 6 | 17).then_some(port);
         finish(&Line {
@@ -58,7 +59,7 @@ impl Scene<'_> {
             dest_ip: destination.to_string(),
             dest_port: port(about.ports[1]),
             proto: protocol(about.protocol),
-            direction: matches!(kind, "alert" | "drop").then_some(match about.to_server {
+            direction: matches!(kind, EveType::Alert | EveType::Drop).then_some(match about.to_server {
                 true => "to_server",
                 false => "to_client",
             }),
@@ -94,17 +95,17 @@ impl Scene<'_> {
                 Some(Ndpi { proto })
             }),
         };
-        self.line(about, "flow", said)
+        self.line(about, EveType::Flow, said)
     }
 
     /// What a flow said; none where it can't be read.
     pub fn transaction(&self, about: &About, said: &Transaction) -> Option<Vec<u8>> {
         match said.service {
-            Service::Http => Some(self.line(about, "http", http(said))),
-            Service::Tls => Some(self.line(about, "tls", tls(said))),
+            Service::Http => Some(self.line(about, EveType::Http, http(said))),
+            Service::Tls => Some(self.line(about, EveType::Tls, tls(said))),
             Service::Dns => {
                 let message = Message::read(said.text(Part::Message))?;
-                Some(self.line(about, "dns", dns(said, message)))
+                Some(self.line(about, EveType::Dns, dns(said, message)))
             }
             _ => None,
         }
@@ -115,12 +116,12 @@ impl Scene<'_> {
         #[derive(Serialize)]
         struct Statistics<S> {
             timestamp: String,
-            event_type: &'static str,
+            event_type: EveType,
             stats: S,
         }
         finish(&Statistics {
             timestamp: self.time(now),
-            event_type: "stats",
+            event_type: EveType::Stats,
             stats,
         })
     }
@@ -184,7 +185,7 @@ struct Line<'a, S> {
     #[serde(skip_serializing_if = "Option::is_none")]
     flow_id: Option<u64>,
     in_iface: &'a str,
-    event_type: &'static str,
+    event_type: EveType,
     src_ip: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     src_port: Option<u16>,

@@ -231,7 +231,7 @@ fn number_of_a_flow_is_its_own_and_that_of_no_flow_is_not_written() {
     let names = [String::new()];
     let number = |flow| {
         let about = About { flow, ..about(None) };
-        let line: Value = serde_json::from_slice(&scene(&names).line(&about, "flow", json!({}))).unwrap();
+        let line: Value = serde_json::from_slice(&scene(&names).line(&about, EveType::Flow, json!({}))).unwrap();
         line.get("flow_id").and_then(Value::as_u64)
     };
     assert_eq!((None, number(5)), (number(0), number(5)));

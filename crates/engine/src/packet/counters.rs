@@ -6,7 +6,7 @@ use sluice_inspect::protocols::Anomaly;
 use sluice_inspect::{Limit, Skipped};
 
 use crate::packet::lists::NodeIndex;
-use crate::packet::reason::Reason;
+use crate::packet::reason::{Own, Reason, named};
 
 /// A counter with one writer: adding costs a load and a store, reading never waits.
 #[derive(Debug, Default)]
@@ -142,136 +142,199 @@ impl InterfaceCounters {
     }
 }
 
-/// What one worker counts.
-#[derive(Debug, Default)]
-pub struct WorkerCounters {
-    /// One entry per interface, in the order of the configuration.
-    pub interfaces: Box<[InterfaceCounters]>,
-    /// Packets by shard, as the first of each batch tells: what is an estimate for one shard is right for all together.
-    pub shards: Box<[Counter]>,
-    /// Rounds of the worker's loop; stands still when the worker is stuck.
-    pub heartbeat: Counter,
-    /// Rounds in which nothing came.
-    pub idle_rounds: Counter,
-    /// Bursts with at least one packet.
-    pub bursts: Counter,
-    /// Packets in those bursts.
-    pub packets: Counter,
-    /// Packets put into the worker's queues for routers' hosts and for who serves subscribers' sites.
-    pub punted: Counter,
-    /// Packets given to other workers, by why, in the order of [`HandOffCause::ALL`].
-    pub handed_over: [Counter; HandOffCause::ALL.len()],
-    /// Frames received for another worker to parse, less those parsed for another: they are no interface's yet.
-    pub unparsed: Counter,
-    /// Packets taken from other workers.
-    pub taken_over: Counter,
-    /// Packets from other workers that waited in rings when the worker last looked, a gauge.
-    pub waiting: Counter,
-    /// Outside ports chosen where cards hash addresses and ports, and of these the ones with which answers come to another
-    /// shard than their flow's, because none was free that fits.
-    pub ports_steered: Counter,
-    /// See [`Self::ports_steered`].
-    pub misfits: Counter,
-    /// Sessions made.
-    pub sessions_created: Counter,
-    /// Sessions ended, for whatever reason.
-    pub sessions_ended: Counter,
-    /// Sessions that came with shards from other workers, less those that went.
-    pub sessions_moved: Counter,
-    /// Shards that came from other workers.
-    pub shards_taken: Counter,
-    /// Times that this worker began to assist others: it took a shard over while it had none.
-    pub assists_begun: Counter,
-    /// Times that the last of these shards went back.
-    pub assists_ended: Counter,
-    /// Shards that others have lent, a gauge.
-    pub shards_lent: Counter,
-    /// Packets of such shards that this worker took from its queue.
-    pub assisted: Counter,
-    /// Packets that wait in that queue, a gauge.
-    pub assist_waiting: Counter,
-    /// Times that the clock ended the work on them, and some were left.
-    pub slices_ended: Counter,
-    /// IPv6 sessions that exist.
-    pub sessions_six: Counter,
-    /// Packets that used a session.
-    pub session_packets: Counter,
-    /// Sessions decided again after a change of snapshot.
-    pub sessions_revised: Counter,
-    /// Times that a session was bound to another interface, by which its packets came in from then on.
-    pub sessions_rebound: Counter,
-    /// Sessions ended because no pool has their public address and port any more; among [`Self::sessions_ended`].
-    pub sessions_withdrawn: Counter,
-    /// Sessions ended because the public address of their site has gone, or the private one of their terminal; among
-    /// [`Self::sessions_ended`].
-    pub sessions_lost_lease: Counter,
-    /// Generation of the change of pools that this worker has seen through.
-    pub leases_settled: Counter,
-    /// Events of translation put into the worker's queue.
-    pub events: Counter,
-    /// Events that were lost because it was full.
-    pub events_lost: Counter,
-    /// Packets that came to inspection, or would have: inspected, bypassed, dropped for its reasons, or still waiting.
-    /// What waited and is looked at again counts once.
-    pub to_inspect: Counter,
-    /// Packets that went on inspected.
-    pub inspected: Counter,
-    /// Packets that went on uninspected, by why, in the order of [`Skipped::ALL`].
-    pub bypassed: [Counter; Skipped::ALL.len()],
-    /// Fragments that wait for the rest of their datagram to be inspected, a gauge.
-    pub inspection_waiting: Counter,
-    /// How often the worker had more to inspect than it could.
-    pub overloads: Counter,
-    /// Whether it has now: 1 or 0.
-    pub overloaded: Counter,
-    /// Bytes that inspection searched.
-    pub searched: Counter,
-    /// TCP segments whose urgent pointer inspection cleared.
-    pub urgent_cleared: Counter,
-    /// Sessions that are no longer inspected, found clean, or by policy.
-    pub left: Counter,
-    /// What became of sessions whose applications are looked for, in the order of [`OUTCOMES`].
-    pub applications: [Counter; OUTCOMES.len()],
-    /// Such sessions that are looked at, a gauge.
-    pub applications_sought: Counter,
-    /// Such sessions that were given up because their shard went to another worker.
-    pub applications_moved: Counter,
-    /// Sessions by the number of their application, 0 where it stayed unknown.
-    pub recognised: Box<[Counter]>,
-    /// Flows that went over to other rules than they began with.
-    pub reopened: Counter,
-    /// Anomalies of messages that inspection parsed, in the order of [`Anomaly::ALL`].
-    pub anomalies: CounterArray<{ Anomaly::ALL.len() }>,
-    /// Limits of inspection that were reached, in the order of [`Limit::ALL`].
-    pub limits: CounterArray<{ Limit::ALL.len() }>,
-    /// Rules that matched, put into the worker's queue of alerts.
-    pub alerts: Counter,
-    /// Alerts that were lost because it was full.
-    pub alerts_lost: Counter,
-    /// Records of inspected flows put into the worker's queue.
-    pub records: Counter,
-    /// Records that were lost because it was full, or because too much was said that was not over.
-    pub records_lost: Counter,
-    /// Copies that chains asked for and that were not sent: too many at once, too long, or no buffer left.
-    pub copies_lost: Counter,
-    /// Buffers that a burst forgot: a bug, always 0.
-    pub forgotten: Counter,
-    /// Unverified packets whose checksum a local sender had left to offload, completed here.
-    pub checksums_completed: Counter,
-    /// ICMP errors, and links of its own, by which the path of a tunnel was found to take less than before.
-    pub path_mtus_lowered: Counter,
-    /// Keepalives of GRE tunnels that went back to their senders.
-    pub keepalives_answered: Counter,
-    /// Announcements of own addresses.
-    pub announcements: Counter,
-    /// Questions of ARP and neighbour discovery answered in the place of somebody elsewhere.
-    pub proxied: Counter,
-    /// Redirects sent to hosts.
-    pub redirects: Counter,
-    /// Clock cycles by stage, in the order of [`CycleStage::ALL`].
-    pub cycles: [Counter; CycleStage::ALL.len()],
-    /// What nodes have done, in the order of [`NodeIndex::ALL`].
-    pub nodes: Box<[NodeCounters]>,
+/// What the value of a counter says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterKind {
+    /// It rises for as long as the process runs.
+    Total,
+    /// It is what there is now.
+    Gauge,
+}
+
+impl CounterKind {
+    /// The kind's name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Total => "total",
+            Self::Gauge => "gauge",
+        }
+    }
+}
+
+/// A counter of workers, as lists and documents have it.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedCounter {
+    /// Its name.
+    pub name: &'static str,
+    /// What its value says.
+    pub kind: CounterKind,
+    /// One line for an operator.
+    pub help: &'static str,
+    /// Its value.
+    pub read: fn(&WorkerCounters) -> u64,
+}
+
+macro_rules! kind {
+    (total) => {
+        CounterKind::Total
+    };
+    (gauge) => {
+        CounterKind::Gauge
+    };
+}
+
+/// A struct of counters. Those among `fields` are declared with kind, name and help; `sums` are named and computed. Lists have
+/// both in this order.
+macro_rules! counters {
+    (
+        $(#[doc = $doc:literal])+
+        $name:ident { $($(#[doc = $about:literal])+ pub $other:ident: $type:ty,)+ }
+        $(
+            fields { $($of:ident $field:ident = $text:literal, $help:literal;)+ }
+            sums { $($sum:ident $total:literal, $means:literal, $read:expr;)* }
+        )+
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Default)]
+        pub struct $name {
+            $($(#[doc = $about])+ pub $other: $type,)+
+            $($(#[doc = $help] pub $field: Counter,)+)+
+        }
+
+        impl $name {
+            /// The counters that have names, in the order of lists.
+            pub const NAMED: &[NamedCounter] = &[$(
+                $(NamedCounter {
+                    name: $text,
+                    kind: kind!($of),
+                    help: $help,
+                    read: |counters| counters.$field.get(),
+                },)+
+                $(NamedCounter { name: $total, kind: kind!($sum), help: $means, read: $read },)*
+            )+];
+        }
+    };
+}
+
+counters! {
+    /// What one worker counts.
+    WorkerCounters {
+        /// One entry per interface, in the order of the configuration.
+        pub interfaces: Box<[InterfaceCounters]>,
+        /// Packets by shard, as the first of each batch tells: what is an estimate for one shard is right for all together.
+        pub shards: Box<[Counter]>,
+        /// Packets in those bursts.
+        pub packets: Counter,
+        /// Packets put into the worker's queues for routers' hosts and for who serves subscribers' sites.
+        pub punted: Counter,
+        /// Packets given to other workers, by why, in the order of [`HandOffCause::ALL`].
+        pub handed_over: [Counter; HandOffCause::ALL.len()],
+        /// Frames received for another worker to parse, less those parsed for another: they are no interface's yet.
+        pub unparsed: Counter,
+        /// Sessions that came with shards from other workers, less those that went.
+        pub sessions_moved: Counter,
+        /// IPv6 sessions that exist.
+        pub sessions_six: Counter,
+        /// Sessions ended because the public address of their site has gone, or the private one of their terminal; among
+        /// [`Self::sessions_ended`].
+        pub sessions_lost_lease: Counter,
+        /// Generation of the change of pools that this worker has seen through.
+        pub leases_settled: Counter,
+        /// Events of translation put into the worker's queue.
+        pub events: Counter,
+        /// Events that were lost because it was full.
+        pub events_lost: Counter,
+        /// Packets that came to inspection, or would have: inspected, bypassed, dropped for its reasons, or still waiting.
+        /// What waited and is looked at again counts once.
+        pub to_inspect: Counter,
+        /// Packets that went on inspected.
+        pub inspected: Counter,
+        /// Packets that went on uninspected, by why, in the order of [`Skipped::ALL`].
+        pub bypassed: [Counter; Skipped::ALL.len()],
+        /// Fragments that wait for the rest of their datagram to be inspected, a gauge.
+        pub inspection_waiting: Counter,
+        /// How often the worker had more to inspect than it could.
+        pub overloads: Counter,
+        /// Whether it has now: 1 or 0.
+        pub overloaded: Counter,
+        /// Bytes that inspection searched.
+        pub searched: Counter,
+        /// TCP segments whose urgent pointer inspection cleared.
+        pub urgent_cleared: Counter,
+        /// Sessions that are no longer inspected, found clean, or by policy.
+        pub left: Counter,
+        /// What became of sessions whose applications are looked for, in the order of [`OUTCOMES`].
+        pub applications: [Counter; OUTCOMES.len()],
+        /// Such sessions that are looked at, a gauge.
+        pub applications_sought: Counter,
+        /// Such sessions that were given up because their shard went to another worker.
+        pub applications_moved: Counter,
+        /// Sessions by the number of their application, 0 where it stayed unknown.
+        pub recognised: Box<[Counter]>,
+        /// Flows that went over to other rules than they began with.
+        pub reopened: Counter,
+        /// Anomalies of messages that inspection parsed, in the order of [`Anomaly::ALL`].
+        pub anomalies: CounterArray<{ Anomaly::ALL.len() }>,
+        /// Limits of inspection that were reached, in the order of [`Limit::ALL`].
+        pub limits: CounterArray<{ Limit::ALL.len() }>,
+        /// Rules that matched, put into the worker's queue of alerts.
+        pub alerts: Counter,
+        /// Alerts that were lost because it was full.
+        pub alerts_lost: Counter,
+        /// Records of inspected flows put into the worker's queue.
+        pub records: Counter,
+        /// Records that were lost because it was full, or because too much was said that was not over.
+        pub records_lost: Counter,
+        /// Copies that chains asked for and that were not sent: too many at once, too long, or no buffer left.
+        pub copies_lost: Counter,
+        /// Buffers that a burst forgot: a bug, always 0.
+        pub forgotten: Counter,
+        /// Clock cycles by stage, in the order of [`CycleStage::ALL`].
+        pub cycles: [Counter; CycleStage::ALL.len()],
+        /// What nodes have done, in the order of [`NodeIndex::ALL`].
+        pub nodes: Box<[NodeCounters]>,
+    }
+    fields {
+        total heartbeat = "rounds", "rounds of the worker's loop; stands still when the worker is stuck";
+        total idle_rounds = "idle-rounds", "rounds in which nothing came";
+        total bursts = "bursts", "bursts with at least one packet";
+    }
+    sums {
+        total "handed-over", "packets given to other workers, for whatever cause", WorkerCounters::all_handed_over;
+    }
+    fields {
+        total taken_over = "taken-over", "packets taken from other workers";
+        gauge waiting = "waiting", "packets from other workers that waited in rings when the worker last looked";
+    }
+    sums {
+        total "shed", "packets dropped because the ring to the next stage of the pipeline was full", |counters| counters.drops(Own::Shed.into());
+        total "handover-full", "packets dropped because the ring to the worker in charge was full", |counters| counters.drops(Own::HandoverFull.into());
+    }
+    fields {
+        total ports_steered = "ports-steered", "outside ports chosen where cards hash addresses and ports, so that answers hash to their shard";
+        total misfits = "misfits", "of these, the ones with which answers come to another shard, because none was free that fits";
+        total sessions_created = "sessions-created", "sessions made";
+        total sessions_ended = "sessions-ended", "sessions ended, for whatever reason";
+        total session_packets = "session-packets", "packets that used a session";
+        total shards_taken = "shards-taken", "shards that came from other workers";
+        gauge shards_lent = "shards-lent", "shards that this worker has because it assists, now";
+        total assists_begun = "assists-begun", "times that it began to assist others: it took a shard over while it had none";
+        total assists_ended = "assists-ended", "times that the last of these shards went back";
+        total assisted = "assisted", "packets of such shards that it took from its queue";
+        gauge assist_waiting = "assist-waiting", "packets that wait in that queue";
+        total slices_ended = "slices-ended", "times that the clock ended the work on them, and some were left";
+        total sessions_revised = "sessions-revised", "sessions decided again after a change of snapshot";
+        total sessions_rebound = "sessions-rebound", "times that a session was bound to another interface, by which its packets came in from then on";
+        total sessions_withdrawn = "sessions-withdrawn", "sessions ended because no pool has their public address and port any more; among `sessions-ended`";
+        total checksums_completed = "checksums-completed", "unverified packets whose checksum a local sender had left to offload, completed here";
+        total path_mtus_lowered = "path-mtus-lowered", "ICMP errors, and links of its own, by which the path of a tunnel was found to take less than before";
+        total announcements = "announcements", "announcements of own addresses";
+        total proxied = "answered-as-proxy", "requests of ARP and neighbour discovery answered in the place of somebody elsewhere";
+        total redirects = "redirects", "redirects sent to hosts";
+        total keepalives_answered = "gre-keepalives-answered", "keepalives of GRE tunnels that went back to their senders";
+    }
+    sums {
+    }
 }
 
 /// What a node has done.
@@ -313,107 +376,32 @@ pub const OUTCOMES: [(&str, &str); 6] = [
 /// Applications that are counted: more than nDPI has numbers.
 const MAX_APPLICATIONS: usize = 512;
 
-/// What a worker's cycles are spent on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum CycleStage {
-    /// Receive from devices.
-    Receive,
-    /// Parse and validity.
-    Parse,
-    /// From session lookup to rewrite, slow path included.
-    Session,
-    /// Inspection.
-    Inspect,
-    /// Forwarding without a session, the gateway's own traffic, neighbours.
-    Forward,
-    /// Transmit, free.
-    Transmit,
-    /// Timers and requests.
-    Housekeeping,
-    /// Give packets to other workers.
-    HandOver,
-    /// Take packets from other workers, headers read again.
-    TakeOver,
-}
-
-impl CycleStage {
-    /// All of them.
-    pub const ALL: [CycleStage; 9] = [
-        Self::Receive,
-        Self::Parse,
-        Self::Session,
-        Self::Inspect,
-        Self::Forward,
-        Self::Transmit,
-        Self::Housekeeping,
-        Self::HandOver,
-        Self::TakeOver,
-    ];
-
-    /// The stage's name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Receive => "receive",
-            Self::Parse => "parse",
-            Self::Session => "session",
-            Self::Inspect => "inspect",
-            Self::Forward => "forward",
-            Self::Transmit => "transmit",
-            Self::Housekeeping => "housekeeping",
-            Self::HandOver => "hand-over",
-            Self::TakeOver => "take-over",
-        }
+named! {
+    /// What a worker's cycles are spent on.
+    CycleStage {
+        Receive = "receive", "receive from devices";
+        Parse = "parse", "parse and validity";
+        Session = "session", "from session lookup to rewrite, slow path included";
+        Inspect = "inspect", "inspection";
+        Forward = "forward", "forwarding without a session, the gateway's own traffic, neighbours";
+        Transmit = "transmit", "transmit, free";
+        Housekeeping = "housekeeping", "timers and requests";
+        HandOver = "hand-over", "give packets to other workers";
+        TakeOver = "take-over", "take packets from other workers, headers read again";
     }
 }
 
-/// Why a packet is given to another worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum HandOffCause {
-    /// The shard of its session is there, and the device can't tell or hashes something else.
-    Session,
-    /// The same of a packet to a port that its pool preserved: no choice of ports could steer it.
-    KeptPort,
-    /// The same of an ICMP error: cards hash its own addresses, not those of the packet that it quotes.
-    IcmpError,
-    /// Fragments are collected there, or belong to a session there.
-    Fragment,
-    /// Neighbours are asked for there, neighbour discovery included, and the gateway's own addresses served.
-    Gateway,
-    /// Errors are made there.
-    Complain,
-    /// The queue that it leaves by is there.
-    Transmit,
-    /// The next stage of the pipeline is there.
-    Stage,
-}
-
-impl HandOffCause {
-    /// All of them.
-    pub const ALL: [HandOffCause; 8] = [
-        Self::Session,
-        Self::KeptPort,
-        Self::IcmpError,
-        Self::Fragment,
-        Self::Gateway,
-        Self::Complain,
-        Self::Transmit,
-        Self::Stage,
-    ];
-
-    /// The cause's name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::KeptPort => "kept-port",
-            Self::IcmpError => "icmp-error",
-            Self::Fragment => "fragment",
-            Self::Gateway => "gateway",
-            Self::Complain => "complain",
-            Self::Transmit => "transmit",
-            Self::Stage => "stage",
-        }
+named! {
+    /// Why a packet is given to another worker.
+    HandOffCause {
+        Session = "session", "the shard of its session is there: the device can't hash what is wanted, has one queue, or a misfit";
+        KeptPort = "kept-port", "the shard of its session is there, and its pool preserved the port: no choice of ports could steer it";
+        IcmpError = "icmp-error", "the shard of its session is there: cards hash the addresses of an ICMP error, not those of the packet that it quotes";
+        Fragment = "fragment", "fragments are collected there, or belong to a session there";
+        Gateway = "gateway", "neighbours are asked for there, neighbour discovery included, and the gateway's own addresses served";
+        Complain = "complain", "ICMP errors are made there";
+        Transmit = "transmit", "the queue that it leaves by is there: devices with one queue, pipelines";
+        Stage = "stage", "the next stage of the pipeline is there";
     }
 }
 
@@ -466,6 +454,11 @@ impl WorkerCounters {
         let reasons = || sluice_inspect::Reason::ALL.iter().map(|&reason| reason.into());
         let dropped = |i: &InterfaceCounters| -> u64 { reasons().map(|reason| i.drops(reason)).sum() };
         self.interfaces.iter().map(dropped).sum()
+    }
+
+    /// Drops for a reason, at all interfaces.
+    pub fn drops(&self, reason: Reason) -> u64 {
+        self.interfaces.iter().map(|interface| interface.drops(reason)).sum()
     }
 
     /// Packets given to other workers, for whatever cause.

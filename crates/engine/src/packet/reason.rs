@@ -2,7 +2,8 @@
 
 use sluice_wire::Fault;
 
-macro_rules! reasons {
+/// An enum of what is counted, each with its name and one line of help.
+macro_rules! named {
     ($(#[$meta:meta])* $name:ident { $($variant:ident = $text:literal, $help:literal;)+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +20,9 @@ macro_rules! reasons {
     };
 }
 
-reasons! {
+pub(crate) use named;
+
+named! {
     /// Reasons of the engine itself.
     Own {
         NotOurMac = "not-our-mac", "destination MAC address belongs to somebody else";

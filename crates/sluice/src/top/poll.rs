@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use serde::de::DeserializeOwned;
-use sluice_daemon::config::api::{Core, Drop, Interface, Status, path};
+use sluice_daemon::config::api::{Core, Drop, Interface, RouterFilter, Status, Unfiltered, operation};
 
 use crate::client::{Client, ClientError};
 
@@ -54,21 +53,12 @@ impl Poller {
 }
 
 fn read(client: &mut Client) -> Result<Poll, ClientError> {
-    let status = client.get(path::STATUS, "")?;
+    let status = client.ask::<operation::Status>(&Unfiltered {})?;
     Ok(Poll {
         at: Instant::now(),
         status,
-        cores: all(client, path::CORES)?,
-        interfaces: all(client, path::INTERFACES)?,
-        drops: all(client, path::DROPS)?,
+        cores: client.all::<operation::Cores>(&Unfiltered {})?,
+        interfaces: client.all::<operation::Interfaces>(&RouterFilter::default())?,
+        drops: client.all::<operation::Drops>(&Unfiltered {})?,
     })
-}
-
-fn all<T: DeserializeOwned>(client: &mut Client, path: &str) -> Result<Vec<T>, ClientError> {
-    let mut found = Vec::new();
-    client.list(path, &(), |items: Vec<T>| {
-        found.extend(items);
-        Ok::<_, ClientError>(true)
-    })?;
-    Ok(found)
 }

@@ -18,6 +18,33 @@ pub const STAGES: [&str; 8] = [
     "take-over",
 ];
 
+/// Counters of workers by their names, beside cycles by stage.
+pub const COUNTERS: [&str; 11] = [
+    WAITING,
+    HANDED_OVER,
+    TAKEN_OVER,
+    SHED,
+    HANDOVER_FULL,
+    SHARDS_LENT,
+    ASSIST_WAITING,
+    ASSISTED,
+    SLICES_ENDED,
+    ASSISTS_BEGUN,
+    ASSISTS_ENDED,
+];
+
+const WAITING: &str = "waiting";
+const HANDED_OVER: &str = "handed-over";
+const TAKEN_OVER: &str = "taken-over";
+const SHED: &str = "shed";
+const HANDOVER_FULL: &str = "handover-full";
+const SHARDS_LENT: &str = "shards-lent";
+const ASSIST_WAITING: &str = "assist-waiting";
+const ASSISTED: &str = "assisted";
+const SLICES_ENDED: &str = "slices-ended";
+const ASSISTS_BEGUN: &str = "assists-begun";
+const ASSISTS_ENDED: &str = "assists-ended";
+
 /// Cycles by stage, in the order of [`STAGES`].
 pub type Spent = [u64; STAGES.len()];
 
@@ -378,17 +405,17 @@ impl Rise {
         Self {
             packets: difference(before.packets, now.packets),
             spent: STAGES.map(|stage| rise(&format!("cycles-{stage}"))),
-            waiting: counter(now, "waiting"),
-            handed_over: rise("handed-over"),
-            taken_over: rise("taken-over"),
-            shed: rise("shed") + rise("handover-full"),
+            waiting: counter(now, WAITING),
+            handed_over: rise(HANDED_OVER),
+            taken_over: rise(TAKEN_OVER),
+            shed: rise(SHED) + rise(HANDOVER_FULL),
             assist: AssistRise {
-                lent: counter(now, "shards-lent"),
-                waiting: counter(now, "assist-waiting"),
-                packets: rise("assisted"),
-                slices_ended: rise("slices-ended"),
-                begun: counter(now, "assists-begun"),
-                ended: counter(now, "assists-ended"),
+                lent: counter(now, SHARDS_LENT),
+                waiting: counter(now, ASSIST_WAITING),
+                packets: rise(ASSISTED),
+                slices_ended: rise(SLICES_ENDED),
+                begun: counter(now, ASSISTS_BEGUN),
+                ended: counter(now, ASSISTS_ENDED),
             },
         }
     }
