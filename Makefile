@@ -74,7 +74,7 @@ nightly: ## What a night is long enough for: soak with 32 ROUNDS, fuzz with 600 
 audit: setup ## Known advisories against the dependencies (wants the network)
 	cargo deny check advisories
 
-bench: setup ## Measure everything and render it (QUICK=1 for a short run)
+bench: setup ## Measure with every bench and render it (QUICK=1 for a short run; SIGNATURES=FILE for what inspects)
 	cargo build --release --locked -p sluice -p sluice-bench
 	scripts/bench
 

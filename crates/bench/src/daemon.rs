@@ -1,38 +1,21 @@
 //! The program `sluice` as a bench runs it: in the background, with a configuration of its own.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::kernel::command::run;
+use crate::process::{await_some, end};
+use crate::rows::Failure;
 
 /// Longest time to its start.
 const START: Duration = Duration::from_secs(60);
 
-/// Longest time to its end, before it is killed.
-const END: Duration = Duration::from_secs(10);
-
-/// Why it does not run.
-#[derive(Debug, thiserror::Error)]
-pub enum DaemonError {
-    /// A file or process.
-    #[error("{what}: {source}")]
-    System {
-        /// Which.
-        what: String,
-        /// Why not.
-        source: io::Error,
-    },
-    /// It ended, or did not serve in time.
-    #[error("sluice does not run: {0}")]
-    Sluice(String),
-}
-
-fn system(what: impl ToString) -> impl FnOnce(io::Error) -> DaemonError {
+/// An error of a file or process, with which it is.
+pub fn of<E: std::fmt::Display>(what: impl ToString) -> impl FnOnce(E) -> Failure {
     let what = what.to_string();
-    move |source| DaemonError::System { what, source }
+    move |source| format!("{what}: {source}").into()
 }
 
 /// The running program; it ends when this is dropped.
@@ -68,11 +51,11 @@ impl Daemon {
         program: &Path,
         folder: &Path,
         configuration: &str,
-    ) -> Result<Self, DaemonError> {
-        fs::create_dir_all(folder).map_err(system(folder.display()))?;
+    ) -> Result<Self, Failure> {
+        fs::create_dir_all(folder).map_err(of(folder.display()))?;
         let (file, log) = (folder.join("gateway.toml"), folder.join("log"));
-        fs::write(&file, configuration).map_err(system(file.display()))?;
-        let output = File::create(&log).map_err(system(log.display()))?;
+        fs::write(&file, configuration).map_err(of(file.display()))?;
+        let output = File::create(&log).map_err(of(log.display()))?;
         let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
         let line = format!("{prefix} taskset -c {}", cores.join(","));
         let mut words = line.split_whitespace();
@@ -82,10 +65,10 @@ impl Daemon {
             .args(["run", "-c"])
             .arg(&file)
             .stdin(Stdio::null())
-            .stdout(output.try_clone().map_err(system(log.display()))?)
+            .stdout(output.try_clone().map_err(of(log.display()))?)
             .stderr(output)
             .spawn()
-            .map_err(system(program.display()))?;
+            .map_err(of(program.display()))?;
         let mut daemon = Self {
             prefix: prefix.into(),
             program: program.into(),
@@ -96,41 +79,32 @@ impl Daemon {
         Ok(daemon)
     }
 
-    fn wait(&mut self) -> Result<(), DaemonError> {
-        let began = Instant::now();
-        loop {
+    fn wait(&mut self) -> Result<(), Failure> {
+        let mut error = String::new();
+        let answers = await_some(START, || {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(DaemonError::Sluice(format!("{status}: {}", self.last_words())));
+                return Err(format!("sluice does not run: {status}: {}", self.last_words()).into());
             }
-            match self.show("cores") {
-                Ok(_) => return Ok(()),
-                Err(error) if began.elapsed() > START => {
-                    return Err(DaemonError::Sluice(format!("{error}; {}", self.last_words())));
-                }
-                Err(_) => std::thread::sleep(Duration::from_millis(50)),
-            }
-        }
+            let shown = self.show("cores");
+            Ok(shown.map_err(|of| error = of.to_string()).ok())
+        })?;
+        answers.ok_or_else(|| format!("sluice does not run: {error}; {}", self.last_words()))?;
+        Ok(())
     }
 
     /// Wait until it routes to a network: a link counts as down for a moment after the start, and its routes come with it.
-    pub fn await_route(&self, network: &str) -> Result<(), DaemonError> {
-        let began = Instant::now();
+    pub fn await_route(&self, network: &str) -> Result<(), Failure> {
         let wanted = format!("\"to\":\"{network}\"");
-        loop {
-            match self.show("routes") {
-                Ok(routes) if routes.contains(&wanted) => return Ok(()),
-                Ok(_) if began.elapsed() > START => {
-                    let words = self.last_words();
-                    return Err(DaemonError::Sluice(format!("no route to {network}; {words}")));
-                }
-                Ok(_) => std::thread::sleep(Duration::from_millis(50)),
-                Err(error) => return Err(DaemonError::Sluice(error.to_string())),
-            }
-        }
+        let failed = |error: &dyn std::fmt::Display| format!("sluice does not run: {error}");
+        let routes = await_some(START, || {
+            let routes = self.show("routes").map_err(|error| failed(&error))?;
+            Ok(routes.contains(&wanted).then_some(()))
+        })?;
+        Ok(routes.ok_or_else(|| failed(&format!("no route to {network}; {}", self.last_words())))?)
     }
 
     /// What `sluice show WHAT --json` says.
-    pub fn show(&self, what: &str) -> Result<String, crate::kernel::command::CommandError> {
+    pub fn show(&self, what: &str) -> Result<String, Failure> {
         let (program, socket) = (self.program.display(), socket(&self.folder));
         run(&format!(
             "{} {program} show {what} --json --socket {}",
@@ -139,12 +113,10 @@ impl Daemon {
         ))
     }
 
-    /// The number of its process.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// The end of its log.
     pub fn last_words(&self) -> String {
         let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -155,36 +127,6 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = run(&format!("kill -TERM {}", self.child.id()));
-        let began = Instant::now();
-        while began.elapsed() < END {
-            if let Ok(Some(_)) = self.child.try_wait() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn program_is_the_named_one_or_beside_this_one() {
-        let named = PathBuf::from("/usr/bin/sluice");
-        assert_eq!(named, program(Some(&named)));
-        let beside = std::env::current_exe().expect("the path of this program");
-        assert_eq!(beside.parent(), program(None).parent());
-    }
-
-    #[test]
-    fn program_that_ends_is_told_with_its_last_words() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let core = sluice_dpdk::eal::allowed_cores()[0];
-        let failed = Daemon::start("env", &[core], Path::new("/bin/false"), folder.path(), "");
-        let error = failed.expect_err("it ends at once").to_string();
-        assert!(error.starts_with("sluice does not run: exit status: 1"), "{error}");
+        end(&mut self.child);
     }
 }

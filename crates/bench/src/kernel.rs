@@ -33,15 +33,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::daemon;
-use crate::rows::Run;
+use crate::rig::lanes;
+use crate::rows::{Failure, Run};
 
 /// What is to be compared; everything where nothing is said.
 #[derive(Args, Clone, Debug)]
 pub struct KernelArguments {
     /// Cases, by the names that the rows have.
     #[arg(long, value_delimiter = ',', value_name = "CASE")]
-    cases: Vec<String>,
+    cases: Vec<gateway::Case>,
     /// Numbers of source-NAT rules, up to 65536.
     #[arg(long, value_delimiter = ',', default_value = "1,1000,10000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=frame::MOST_NETWORKS.into()))]
@@ -108,24 +108,21 @@ pub struct KernelArguments {
     napi_thread: bool,
     /// Set in the process that runs inside the namespaces.
     #[arg(long, hide = true)]
-    inside: bool,
+    pub inside: bool,
 }
 
-impl KernelArguments {
-    /// Is this the process inside the namespaces?
-    pub fn inside(&self) -> bool {
-        self.inside
-    }
+/// What two cores are needed for.
+pub const ONE_CORE: &str = "generator and gateway need a core each, and this process may use one only";
 
+impl KernelArguments {
     /// The cores of a trial.
-    fn cores(&self, together: usize) -> Result<machine::Cores, outside::KernelError> {
-        let of = match self.on.is_empty() {
-            true => sluice_dpdk::eal::allowed_cores(),
-            false => self.on.clone(),
-        };
+    fn cores(&self, together: usize) -> Result<machine::Cores, Failure> {
+        let of = lanes::cores(&self.on, usize::MAX);
         match together {
-            0 => machine::Cores::apart(&of).ok_or(outside::KernelError::OneCore),
-            count => machine::Cores::together(&of, count).ok_or(outside::KernelError::Cores(of.len())),
+            0 => machine::Cores::apart(&of).ok_or_else(|| ONE_CORE.into()),
+            count => {
+                machine::Cores::together(&of, count).ok_or_else(|| format!("there are {} cores only", of.len()).into())
+            }
         }
     }
 
@@ -136,23 +133,13 @@ impl KernelArguments {
     fn window(&self, quick: bool) -> std::time::Duration {
         std::time::Duration::from_millis(self.window.unwrap_or(if quick { 700 } else { 1_500 }).max(100))
     }
-
-    /// The program `sluice`.
-    fn program(&self) -> PathBuf {
-        daemon::program(self.sluice.as_ref())
-    }
 }
 
-/// Run it.
 pub fn run(arguments: &KernelArguments, run: &mut Run<'_>) -> Result<(), Box<dyn std::error::Error>> {
-    if let Some(unknown) = arguments.cases.iter().find(|name| gateway::Case::named(name).is_none()) {
-        let known = gateway::Case::ALL.map(gateway::Case::name).join(", ");
-        return Err(format!("no case {unknown}: there are {known}").into());
-    }
     let seconds = trials::estimate(arguments, run.quick).as_secs();
     eprintln!(
         "sluice-bench: this takes about {} minutes; keep the machine quiet",
         seconds.div_ceil(60)
     );
-    Ok(outside::run(run, std::env::args_os().skip(1).collect())?)
+    outside::run(run, std::env::args_os().skip(1).collect())
 }

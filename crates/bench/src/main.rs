@@ -5,19 +5,20 @@ mod cores;
 mod daemon;
 mod filter;
 mod frames;
-mod homes;
 mod inspect;
 mod kernel;
 mod loss;
 mod nat_lookup;
 mod nat_path;
+mod netns;
 mod paper;
 mod placement;
+mod process;
 mod report;
 mod result;
+mod rig;
 mod router;
 mod rows;
-mod slices;
 mod subscribers;
 #[cfg(test)]
 mod turn;
@@ -26,7 +27,7 @@ mod vm;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use cores::CoresArguments;
 use filter::FilterArguments;
 use frames::FramesArguments;
@@ -90,6 +91,9 @@ enum Bench {
     Loss(LossArguments),
     /// Everything measured, as one HTML page with plots.
     Report(ReportArguments),
+    /// The names of the benches, for scripts/bench.
+    #[command(hide = true)]
+    List,
     /// The packets of `kernel`, told what to send by lines on its input.
     #[command(hide = true)]
     Generate(GeneratorArguments),
@@ -108,18 +112,22 @@ fn main() -> ExitCode {
     let outcome = match &arguments.bench {
         Bench::Generate(generator) => kernel::generator::run(generator),
         // Its rows go to the process outside of the namespaces.
-        Bench::Kernel(kernel) if kernel.inside() => kernel::inside::run(kernel, arguments.quick),
+        Bench::Kernel(kernel) if kernel.inside => kernel::inside::run(kernel, arguments.quick),
         Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
         Bench::Relay(relay) => loss::relay::run(relay),
         Bench::Transfers(transfers) => loss::transfers::run(transfers),
-        Bench::Loss(loss) if loss.is_inside() => loss::inside(loss, arguments.quick),
+        Bench::Loss(loss) if loss.inside => loss::inside::run(loss, arguments.quick),
         Bench::Loss(loss) => measure(&arguments, "loss", |run| loss::run(loss, run)),
-        Bench::Vm(vm) if vm.inside() => vm::inside::run(vm, arguments.quick),
+        Bench::Vm(vm) if vm.inside => vm::inside::run(vm, arguments.quick),
         Bench::Vm(vm) => measure(&arguments, "vm", |run| vm::run(vm, run)),
         // Its figures go to the process of all runs.
-        Bench::Subscribers(subscribers) if subscribers.is_inside() => subscribers::inside(subscribers),
+        Bench::Subscribers(subscribers) if subscribers.inside.is_some() => subscribers::inside(subscribers),
         Bench::Subscribers(subscribers) => measure(&arguments, "subscribers", |run| subscribers::run(run, subscribers)),
         Bench::Report(report) => report::run(report),
+        Bench::List => {
+            benches().for_each(|name| println!("{name}"));
+            Ok(())
+        }
         Bench::NatLookup(lookup) => measure(&arguments, "nat-lookup", |run| nat_lookup::run(run, lookup)),
         Bench::Filter(filter) => measure(&arguments, "filter", |run| filter::run(run, filter)),
         Bench::Router(router) => measure(&arguments, "router", |run| router::run(run, router)),
@@ -139,9 +147,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// Every bench: the commands that measure.
+fn benches() -> impl Iterator<Item = String> {
+    let commands: Vec<_> = Arguments::command().get_subcommands().cloned().collect();
+    let measures = |command: &clap::Command| !command.is_hide_set() && command.get_name() != "report";
+    commands
+        .into_iter()
+        .filter(measures)
+        .map(|command| command.get_name().to_owned())
+}
+
 /// Whether a command line is one of this program.
 #[cfg(test)]
-fn understands<'w>(words: impl Iterator<Item = &'w &'w str>) -> bool {
+fn understands<'w>(words: impl IntoIterator<Item = &'w str>) -> bool {
     Arguments::try_parse_from(words).is_ok()
 }
 
@@ -160,4 +178,27 @@ fn measure(arguments: &Arguments, name: &str, bench: impl FnOnce(&mut Run<'_>) -
     let file = arguments.json.clone().unwrap_or_else(|| result::default_file(name));
     measured.write(&file)?;
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_runs_every_bench_and_makes_an_exception_of_no_other() {
+        let script = include_str!("../../../scripts/bench");
+        assert!(script.contains(r#"in $("$bench" list)"#));
+        let names: Vec<_> = benches().collect();
+        assert_eq!(13, names.len(), "{names:?}");
+        let labels = script.lines().filter_map(|line| line.trim().strip_suffix(')'));
+        let exceptions: Vec<_> = labels
+            .filter(|label| !label.contains(['(', '"']))
+            .flat_map(|label| label.split(" | "))
+            .collect();
+        assert_eq!(["inspect", "paper", "kernel", "loss", "subscribers", "vm"], *exceptions);
+        assert!(
+            exceptions.iter().all(|&name| names.iter().any(|bench| bench == name)),
+            "{exceptions:?}"
+        );
+    }
 }

@@ -6,28 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use crate::kernel::machine::load_average;
-use crate::rows::Row;
-
-/// Why a result can't be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum ResultError {
-    /// The file.
-    #[error("{file}: {source}")]
-    File {
-        /// Which.
-        file: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// It is no result of a bench.
-    #[error("{file} holds no result of a bench: {reason}")]
-    Foreign {
-        /// Which.
-        file: PathBuf,
-        /// What is missing.
-        reason: String,
-    },
-}
+use crate::rows::{Failure, Row};
 
 /// Where the rows of a bench go where nothing else is said, and where the report looks.
 pub const FOLDER: &str = "target/bench";
@@ -40,15 +19,12 @@ pub fn default_file(bench: &str) -> PathBuf {
 /// A bench and its rows.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// The bench.
     pub bench: String,
-    /// What was typed.
     pub command: String,
     /// When it began, as RFC 3339 writes it.
     pub began: String,
     /// The machine: pairs of what and how much.
     pub host: Vec<(String, String)>,
-    /// The rows.
     pub rows: Vec<Row>,
     load_before: String,
 }
@@ -81,28 +57,18 @@ impl Measured {
     }
 
     /// Write it to a file, whose folder is made.
-    pub fn write(&self, file: &Path) -> Result<(), ResultError> {
-        let failed = |source| ResultError::File {
-            file: file.into(),
-            source,
+    pub fn write(&self, file: &Path) -> Result<(), Failure> {
+        let write = || {
+            std::fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
+            std::fs::write(file, format!("{:#}\n", self.json()))
         };
-        if let Some(folder) = file.parent() {
-            std::fs::create_dir_all(folder).map_err(failed)?;
-        }
-        std::fs::write(file, format!("{:#}\n", self.json())).map_err(failed)
+        write().map_err(|error: std::io::Error| format!("{}: {error}", file.display()).into())
     }
 
-    /// Read it from a file.
-    pub fn read(file: &Path) -> Result<Self, ResultError> {
-        let failed = |source| ResultError::File {
-            file: file.into(),
-            source,
-        };
-        let text = std::fs::read_to_string(file).map_err(failed)?;
-        Self::parse(&text).map_err(|reason| ResultError::Foreign {
-            file: file.into(),
-            reason,
-        })
+    pub fn read(file: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let foreign = |reason| format!("{} holds no result of a bench: {reason}", file.display());
+        Ok(Self::parse(&text).map_err(foreign)?)
     }
 
     /// Read it from text; what is missing where it is something else.
@@ -202,10 +168,5 @@ mod tests {
             .expect_err("not there")
             .to_string();
         assert!(missing.starts_with("/no/such/file.json: "), "{missing}");
-    }
-
-    #[test]
-    fn file_of_a_bench_has_its_name() {
-        assert_eq!(Path::new("target/bench/nat-path.json"), default_file("nat-path"));
     }
 }

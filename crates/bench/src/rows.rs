@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
+/// Any error: all of them end up as one line on the terminal.
+pub type Failure = Box<dyn std::error::Error>;
+
 /// Minimum, median and maximum of several runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figure {
-    /// Smallest.
     pub min: f64,
-    /// Middle.
     pub median: f64,
-    /// Largest.
     pub max: f64,
 }
 
@@ -20,37 +20,85 @@ impl Figure {
     pub fn of(runs: &[f64]) -> Self {
         let mut runs = runs.to_vec();
         runs.sort_by(f64::total_cmp);
-        match runs.as_slice() {
-            [] => Self {
-                min: 0.0,
-                median: 0.0,
-                max: 0.0,
-            },
-            [min, .., max] => Self {
-                min: *min,
-                median: runs[runs.len() / 2],
-                max: *max,
-            },
-            [one] => Self {
-                min: *one,
-                median: *one,
-                max: *one,
-            },
-        }
+        let at = |place: usize| runs.get(place).copied().unwrap_or(0.0);
+        let (min, median, max) = (at(0), at(runs.len() / 2), at(runs.len().saturating_sub(1)));
+        Self { min, median, max }
     }
 
     /// The figure in a row of JSON; `None` where the value is none.
     fn from_json(value: &Value) -> Option<Self> {
         let number = |name| value.get(name).and_then(Value::as_f64);
-        Some(Self {
-            min: number("min")?,
-            median: number("median")?,
-            max: number("max")?,
-        })
+        let (min, median, max) = (number("min")?, number("median")?, number("max")?);
+        Some(Self { min, median, max })
     }
 
     fn json(&self) -> Value {
         json!({"min": self.min, "median": self.median, "max": self.max})
+    }
+
+    /// Median, and the range in brackets, with as many digits as say something.
+    pub fn text(&self) -> String {
+        let [min, median, max] = [self.min, self.median, self.max].map(|value| number(value, self.median));
+        format!("{median} ({min}-{max})")
+    }
+}
+
+/// A number with the digits that suit one of the size of `like`.
+pub fn number(value: f64, like: f64) -> String {
+    let digits = match like.abs() {
+        large if large >= 1000.0 => 0,
+        middle if middle >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}
+
+pub fn median(runs: impl IntoIterator<Item = f64>) -> f64 {
+    Figure::of(&runs.into_iter().collect::<Vec<_>>()).median
+}
+
+/// Two series, run by run.
+pub fn pairs(one: &[f64], other: &[f64], of: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    one.iter().zip(other).map(|(one, other)| of(*one, *other)).collect()
+}
+
+/// The name that a choice has on the command line and in rows.
+pub trait Named: clap::ValueEnum {
+    fn name(&self) -> String {
+        let value = self.to_possible_value();
+        value.map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+impl<T: clap::ValueEnum> Named for T {}
+
+/// What repeated runs came to: one value of each figure in each run.
+#[derive(Clone, Debug, Default)]
+pub struct Runs(Vec<(&'static str, Vec<f64>)>);
+
+impl Runs {
+    /// Add a run's value of a figure.
+    pub fn add(&mut self, name: &'static str, value: f64) {
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, values)) => values.push(value),
+            None => self.0.push((name, vec![value])),
+        }
+    }
+
+    /// Add a run's values of several figures.
+    pub fn extend(&mut self, values: impl IntoIterator<Item = (&'static str, f64)>) {
+        values.into_iter().for_each(|(name, value)| self.add(name, value));
+    }
+
+    /// The values of a figure in all runs.
+    pub fn of(&self, name: &str) -> &[f64] {
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        found.map_or(&[], |(_, values)| values)
+    }
+
+    /// The median of a figure.
+    pub fn median(&self, name: &str) -> f64 {
+        Figure::of(self.of(name)).median
     }
 }
 
@@ -62,29 +110,42 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row of a case.
-    pub fn new(case: &str) -> Self {
+    pub fn new(case: impl Into<Value>) -> Self {
         Self::default().key("case", case)
     }
 
-    /// And a key.
     pub fn key(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.keys.insert(name.into(), value.into());
         self
     }
 
-    /// And a figure.
-    pub fn figure(mut self, name: &'static str, runs: &[f64]) -> Self {
+    pub fn figure(mut self, name: impl Into<Cow<'static, str>>, runs: &[f64]) -> Self {
         self.figures.push((name.into(), Figure::of(runs)));
         self
     }
 
-    /// The median of a figure.
-    pub fn median(&self, name: &str) -> Option<f64> {
-        self.figures
+    /// And a figure of another row, as far as that has it, under another name and times a factor.
+    pub fn scaled(self, other: &Self, from: &str, name: &'static str, factor: f64) -> Self {
+        match other.get(from) {
+            Some(Figure { min, median, max }) => self.figure(name, &[min, median, max].map(|value| value * factor)),
+            None => self,
+        }
+    }
+
+    /// And all figures of some runs, in the order in which they were added.
+    pub fn runs(self, runs: &Runs) -> Self {
+        runs.0
             .iter()
-            .find(|(figure, _)| figure == name)
-            .map(|(_, figure)| figure.median)
+            .fold(self, |row, (name, values)| row.figure(*name, values))
+    }
+
+    pub fn get(&self, name: &str) -> Option<Figure> {
+        let found = self.figures.iter().find(|(figure, _)| figure == name);
+        found.map(|(_, figure)| *figure)
+    }
+
+    pub fn median(&self, name: &str) -> Option<f64> {
+        self.get(name).map(|figure| figure.median)
     }
 
     /// A key's value as text; empty where the row does not have it.
@@ -92,12 +153,10 @@ impl Row {
         self.keys.get(name).map(plain).unwrap_or_default()
     }
 
-    /// Its keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = (&str, String)> {
         self.keys.iter().map(|(name, value)| (name.as_str(), plain(value)))
     }
 
-    /// Its figures, in order.
     pub fn figures(&self) -> impl Iterator<Item = (&str, Figure)> {
         self.figures.iter().map(|(name, figure)| (name.as_ref(), *figure))
     }
@@ -119,22 +178,16 @@ impl Row {
             match Figure::from_json(value) {
                 Some(figure) => row.figures.push((name.clone().into(), figure)),
                 None if value.is_object() || value.is_array() => {}
-                None => {
-                    row.keys.insert(name.clone(), value.clone());
-                }
+                None => _ = row.keys.insert(name.clone(), value.clone()),
             }
         }
         Some(row)
     }
 
-    /// As one line.
     pub fn text(&self) -> String {
         let keys: Vec<_> = self.keys().map(|(name, value)| format!("{name}={value}")).collect();
-        let figures: Vec<_> = self
-            .figures()
-            .map(|(name, figure)| format!("{name} {}", cell(&figure)))
-            .collect();
-        format!("{}: {}", keys.join(" "), figures.join(", "))
+        let figures = self.figures().map(|(name, figure)| format!("{name} {}", figure.text()));
+        format!("{}: {}", keys.join(" "), figures.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -142,71 +195,50 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Median, and the range in brackets, with as many digits as say something.
-pub fn cell(figure: &Figure) -> String {
-    let number = |value| number(value, figure.median);
-    format!(
-        "{} ({}-{})",
-        number(figure.median),
-        number(figure.min),
-        number(figure.max)
-    )
-}
-
-/// A number with the digits that suit one of the size of `like`.
-pub fn number(value: f64, like: f64) -> String {
-    let digits = match like.abs() {
-        large if large >= 1000.0 => 0,
-        middle if middle >= 10.0 => 1,
-        _ => 2,
+/// Names of columns and whether each is of figures, and the cells of rows under them: keys first, then figures.
+pub fn grid(rows: &[Row]) -> (Vec<(String, bool)>, Vec<Vec<String>>) {
+    let mut head: Vec<(String, bool)> = Vec::new();
+    let keys = rows
+        .iter()
+        .flat_map(|row| row.keys().map(|(name, _)| (name.to_owned(), false)));
+    let figures = rows
+        .iter()
+        .flat_map(|row| row.figures().map(|(name, _)| (name.to_owned(), true)));
+    for column in keys.chain(figures) {
+        if !head.contains(&column) {
+            head.push(column);
+        }
+    }
+    let cell = |row: &Row, (name, is_figure): &(String, bool)| match is_figure {
+        false => row.text_of(name),
+        true => row.get(name).map(|figure| figure.text()).unwrap_or_default(),
     };
-    format!("{value:.digits$}")
+    let cells = rows
+        .iter()
+        .map(|row| head.iter().map(|column| cell(row, column)).collect());
+    let cells = cells.collect();
+    (head, cells)
 }
 
 /// Rows as an aligned table: keys to the left, figures (median and range) to the right. Columns that are the same in
 /// all rows stay in.
 pub fn table(rows: &[Row]) -> String {
-    let mut head: Vec<(String, bool)> = Vec::new();
-    for figures in [false, true] {
-        for row in rows {
-            let names: Vec<&str> = if figures {
-                row.figures().map(|(name, _)| name).collect()
-            } else {
-                row.keys().map(|(name, _)| name).collect()
-            };
-            for name in names {
-                if !head.iter().any(|(known, _)| known == name) {
-                    head.push((name.into(), figures));
-                }
-            }
-        }
-    }
-    let mut lines = vec![head.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()];
-    for row in rows {
-        let value = |(name, figure): &(String, bool)| match figure {
-            false => row.text_of(name),
-            true => row
-                .figures()
-                .find(|(other, _)| other == name)
-                .map(|(_, figure)| cell(&figure))
-                .unwrap_or_default(),
-        };
-        lines.push(head.iter().map(value).collect());
-    }
+    let (head, cells) = grid(rows);
+    let names = head.iter().map(|(name, _)| name.clone()).collect();
+    let lines: Vec<Vec<String>> = [names].into_iter().chain(cells).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let mut text = String::new();
     for line in &lines {
-        let cells: Vec<String> = line
+        let padded = line
             .iter()
             .zip(&head)
             .zip(&widths)
-            .map(|((value, (_, figure)), width)| match figure {
+            .map(|((value, (_, is_figure)), width)| match is_figure {
                 false => format!("{value:<width$}"),
                 true => format!("{value:>width$}"),
-            })
-            .collect();
-        text += cells.join("  ").trim_end();
+            });
+        text += padded.collect::<Vec<_>>().join("  ").trim_end();
         text.push('\n');
     }
     text
@@ -248,14 +280,6 @@ mod tests {
     }
 
     #[test]
-    fn row_of_something_else_than_an_object_is_none() {
-        assert!(Row::from_json(&json!([1, 2])).is_none());
-        let row = Row::from_json(&json!({"case": "x", "odd": {"min": 1}, "list": [1]})).expect("an object");
-        assert_eq!(1, row.keys().count());
-        assert_eq!(0, row.figures().count());
-    }
-
-    #[test]
     fn table_aligns_keys_left_and_figures_right() {
         let rows = [
             Row::new("a").figure("ns", &[1.5]),
@@ -270,10 +294,5 @@ mod tests {
         assert_eq!(ends[1], ends[2], "{table}\n{expected}");
         assert!(table.lines().all(|line| !line.ends_with(' ')));
         assert_eq!(Some("longer  7"), table.lines().nth(2).map(|line| &line[..9]));
-    }
-
-    #[test]
-    fn table_of_nothing_is_an_empty_line() {
-        assert_eq!("\n", table(&[]));
     }
 }

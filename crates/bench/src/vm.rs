@@ -23,11 +23,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::daemon;
 use crate::kernel::frame::MOST_NETWORKS;
 use crate::kernel::machine::Cores;
-use crate::kernel::outside::{self, KernelError};
-use crate::rows::Run;
+use crate::kernel::outside::{self};
+use crate::rig::lanes;
+use crate::rows::{Failure, Run};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -46,7 +46,7 @@ pub struct VmArguments {
     cards: Vec<card::Card>,
     /// Cases, by the names that the rows have; all where none is named.
     #[arg(long, value_delimiter = ',', value_name = "CASE")]
-    cases: Vec<String>,
+    cases: Vec<gateway::Case>,
     /// Numbers of source-NAT rules, of which the last one matches.
     #[arg(long, value_delimiter = ',', default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_NETWORKS.into()))]
@@ -93,21 +93,13 @@ pub struct VmArguments {
     linux: String,
     /// Set in the process that runs inside the namespaces.
     #[arg(long, hide = true)]
-    inside: bool,
+    pub inside: bool,
 }
 
 impl VmArguments {
-    /// Is this the process inside the namespaces?
-    pub fn inside(&self) -> bool {
-        self.inside
-    }
-
-    fn cores(&self) -> Result<Cores, KernelError> {
-        let of = match self.on.is_empty() {
-            true => sluice_dpdk::eal::allowed_cores(),
-            false => self.on.clone(),
-        };
-        Cores::apart(&of).ok_or(KernelError::OneCore)
+    fn cores(&self) -> Result<Cores, Failure> {
+        let of = lanes::cores(&self.on, usize::MAX);
+        Cores::apart(&of).ok_or_else(|| crate::kernel::ONE_CORE.into())
     }
 
     fn cards(&self, quick: bool) -> Vec<card::Card> {
@@ -119,8 +111,8 @@ impl VmArguments {
     }
 
     fn cases(&self) -> Vec<gateway::Case> {
-        let wanted = |case: &gateway::Case| self.cases.is_empty() || self.cases.iter().any(|name| name == case.name());
-        gateway::Case::ALL.into_iter().filter(wanted).collect()
+        let wanted = |case: &gateway::Case| self.cases.is_empty() || self.cases.contains(case);
+        gateway::Case::value_variants().iter().copied().filter(wanted).collect()
     }
 
     fn clocks(&self) -> Vec<guest::Clock> {
@@ -138,22 +130,13 @@ impl VmArguments {
     fn window(&self, quick: bool) -> Duration {
         Duration::from_millis(self.window.unwrap_or(if quick { 700 } else { 1_500 }).max(100))
     }
-
-    fn program(&self) -> PathBuf {
-        daemon::program(self.sluice.as_ref())
-    }
 }
 
-/// Run it.
 pub fn run(arguments: &VmArguments, run: &mut Run<'_>) -> Result<(), Box<dyn std::error::Error>> {
-    if let Some(unknown) = arguments.cases.iter().find(|name| gateway::Case::named(name).is_none()) {
-        let known = gateway::Case::ALL.map(gateway::Case::name).join(", ");
-        return Err(format!("no case {unknown}: there are {known}").into());
-    }
     let seconds = inside::estimate(arguments, run.quick).as_secs();
     eprintln!(
         "sluice-bench: this takes about {} minutes; keep the machine quiet",
         seconds.div_ceil(60)
     );
-    Ok(outside::enter(run, std::env::args_os().skip(1).collect())?)
+    outside::enter(run, std::env::args_os().skip(1).collect())
 }

@@ -1,8 +1,10 @@
 //! The session record, its families, and the shards that hold it.
 
+pub mod application;
 pub mod bound_interfaces;
 pub mod events;
 pub mod family;
+pub mod inspect_state;
 pub mod ip_id;
 pub mod record;
 pub mod records;

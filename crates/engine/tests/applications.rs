@@ -3,7 +3,7 @@
 use crate::applied::captured;
 use crate::applied::{CAPACITY, Played, by_itself, capture, plan, seek, sessions};
 use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig};
-use sluice_engine::features::applications::OUTCOMES;
+use sluice_engine::packet::counters::OUTCOMES;
 use sluice_engine::snapshot::{Bridge, Snapshot, bridge_context};
 use sluice_engine::worker::request::{Filter, Reply, Request};
 use sluice_inspect::applications::Capacity;

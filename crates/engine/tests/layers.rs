@@ -10,20 +10,12 @@ const LAYERS: [&str; 7] = [
 ];
 
 /// Files that use a higher layer, and which. The list may only become shorter.
-const EXCEPTIONS: [(&str, &[&str]); 8] = [
-    ("packet/counters.rs", &["features"]),
-    // Source validation of packets of known sessions.
-    ("session/bound_interfaces.rs", &["features", "nodes", "snapshot"]),
-    // What a record keeps of applications and inspection.
-    ("session/family.rs", &["features"]),
+const EXCEPTIONS: [(&str, &[&str]); 3] = [
     // The end of a session releases what its features hold.
-    ("session/shard.rs", &["features", "nodes", "snapshot"]),
+    ("session/shard.rs", &["features", "snapshot"]),
     ("session/shared_capacity.rs", &["snapshot"]),
     // A snapshot holds the settings of features.
     ("snapshot.rs", &["features"]),
-    ("features/announcements.rs", &["nodes"]),
-    // Creation takes what the slow path has decided.
-    ("features/creation.rs", &["nodes"]),
 ];
 
 #[test]

@@ -1,126 +1,76 @@
-//! One core's part of a run: a source that writes frames, the worker that they are for, and what takes them at its far end.
+//! A gateway of several workers between ring ports with a queue each, and a source and sink on the far end of every queue.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use sluice_dpdk::tsc;
-use sluice_engine::packet::time::Now;
+use sluice_dpdk::eal::Eal;
+use sluice_dpdk::memory::Region;
+use sluice_dpdk::port::PortPlan;
+use sluice_dpdk::{Devices, Plan, tsc};
+use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::worker::Worker;
 use sluice_wire::Checksums;
 
-use crate::nat_path::Publics;
-use crate::nat_path::flows::{Hosts, Random, Written, data};
-use crate::nat_path::rig::{LAG, Source};
-use crate::nat_path::wire::Sample;
+use super::steering::Steering;
+use crate::rig::frames::{Hosts, Random, SEED, Written, ends};
+use crate::rig::gateway::{Clock, Desk};
+use crate::rig::lanes::{Together, on_cores, settle};
+use crate::rig::policy::{Job, Layout, Style, neighbours, policy, route_set, routes};
+use crate::rig::reference::{Flows, Publics, complete, open_by};
+use crate::rig::{BUFFERS, BURST, LAG, Samples, Source, ring};
+use crate::rows::Failure;
 
-/// Rounds between two outputs that are kept to be held against the reference: with 128 packets a round about every
-/// thousandth.
-const SAMPLING: u64 = 8;
+/// Flows of a rig.
+pub const FLOWS: u32 = 8_000;
+/// Sessions that there is space for.
+const CAPACITY: u32 = 4 * FLOWS;
 
 /// Source, worker and sink of one core.
-pub struct Lane {
-    /// The source and sink.
-    pub source: Source,
-    /// The worker.
-    pub worker: Worker<'static>,
+struct Lane {
+    source: Source,
+    worker: Worker<'static>,
     /// Flows whose packets come to this worker: from inside, from outside.
-    pub flows: [Vec<u32>; 2],
-    /// Outside addresses and ports of all flows.
-    pub publics: Arc<Publics>,
-    /// When the engine's clock began, in cycles.
-    pub start: u64,
-    /// Draws the flows.
-    pub random: Random,
-    /// What it did in the last run.
-    pub done: Done,
-    /// Outputs that were kept.
-    pub samples: Vec<Sample>,
+    flows: [Vec<u32>; 2],
+    publics: Arc<Publics>,
+    clock: Clock,
+    random: Random,
+    done: Done,
+    samples: Samples,
 }
 
-/// What a lane did.
+/// What a lane did: frames given to the worker, frames that came out in all and in the time that was measured, and that time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Frames given to the worker, in all.
     pub sent: u64,
-    /// Frames that came out, in all.
     pub came: u64,
-    /// Of these, in the time that was measured.
     pub counted: u64,
-    /// Cycles of that time.
     pub cycles: u64,
 }
 
-/// Lanes begin together, and end at one moment.
-#[derive(Debug, Default)]
-pub struct Together {
-    ready: AtomicUsize,
-    /// Cycle at which the measurement begins; 0 as long as it is not known.
-    begin: AtomicU64,
-}
-
-impl Together {
-    /// Wait for all `lanes`; the cycle at which the measurement begins.
-    pub fn meet(&self, lanes: usize) -> u64 {
-        if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == lanes {
-            // Some rounds to warm up.
-            self.begin.store(tsc::now() + tsc::frequency() / 100, Ordering::Release);
-        }
-        loop {
-            match self.begin.load(Ordering::Acquire) {
-                0 => std::hint::spin_loop(),
-                begin => return begin,
-            }
-        }
-    }
-}
-
 impl Lane {
-    /// The moment by the clock of cycles.
-    #[inline(always)]
-    pub fn now(&self) -> Now {
-        let cycles = tsc::now() - self.start;
-        Now::at((u128::from(cycles) * 1_000_000_000 / u128::from(tsc::frequency())) as u64)
-    }
-
     /// Frames of flows drawn anew, 64 from each side that this worker gets some of.
     #[inline(always)]
     fn feed(&mut self) {
-        let each = |side: usize| if self.flows[side].is_empty() { 0 } else { 64 };
+        let each = |side: usize| if self.flows[side].is_empty() { 0 } else { BURST };
         let ports = [(0, each(0)), (1, each(1))];
-        let (flows, random, publics) = (&self.flows, &mut self.random, &self.publics);
-        let fed = self.source.feed(&ports, Checksums::Vouched, |port| {
-            let of_side = &flows[usize::from(port)];
-            let number = of_side[random.below(of_side.len() as u64) as usize];
-            let public = (port == 1).then(|| publics[number as usize]);
-            Some::<Written>(data(Hosts::Sixteen, number, public))
+        let (random, flows) = (&mut self.random, Flows::of(Hosts::Sixteen, &self.publics));
+        let sent = self.source.feed(&ports, Checksums::Vouched, |port| {
+            let number = *random.of(&self.flows[usize::from(port)]);
+            Some(flows.packet(number, port))
         });
-        self.done.sent += fed as u64;
+        self.done.sent += sent as u64;
     }
 
-    /// A round of the worker, and what came out of it; whether there was anything.
+    /// A round of the worker, and what came out of it.
     #[inline(always)]
-    pub fn round(&mut self, sample: bool) -> usize {
-        let now = self.now();
-        self.worker.round(now);
+    fn round(&mut self) -> usize {
+        self.worker.round(self.clock.now());
         let mut came = 0;
         for port in [0, 1] {
-            let mut sample = sample;
             // What other workers handed over comes out beside what this one received.
             loop {
-                let count = match std::mem::take(&mut sample) {
-                    true => {
-                        let mut first = true;
-                        let samples = &mut self.samples;
-                        self.source.drain(port, |frame| {
-                            if std::mem::take(&mut first) {
-                                samples.push(Sample::of(frame));
-                            }
-                        })
-                    }
-                    false => self.source.discard(port),
-                };
+                let count = self.samples.drain(&mut self.source, port);
                 came += count;
-                if count < 64 {
+                if count < BURST {
                     break;
                 }
             }
@@ -129,44 +79,205 @@ impl Lane {
         came
     }
 
-    /// Rounds until nothing comes any more.
-    pub fn settle(&mut self) -> usize {
-        let mut came = 0;
-        let mut idle = 0;
-        while idle < 4 {
-            match self.round(false) {
-                0 => idle += 1,
-                count => {
-                    came += count;
-                    idle = 0;
-                }
-            }
-        }
-        came
-    }
-
     /// Packets for so many cycles, together with the others.
-    pub fn run(&mut self, together: &Together, lanes: usize, cycles: u64) {
+    fn run(&mut self, together: &Together, lanes: usize, cycles: u64) {
         self.done = Done::default();
         if self.flows.iter().any(|flows| !flows.is_empty()) {
-            for _ in 0..LAG / 128 {
-                self.feed();
-            }
+            (0..LAG / 128).for_each(|_| self.feed());
         }
         let begin = together.meet(lanes);
         while tsc::now() < begin {
             self.feed();
-            self.round(false);
+            self.round();
         }
         let (start, before) = (tsc::now(), self.done.came);
-        let end = begin + cycles;
-        let mut rounds = 0u64;
-        while tsc::now() < end {
+        while tsc::now() < begin + cycles {
             self.feed();
-            self.round(rounds.is_multiple_of(SAMPLING));
-            rounds += 1;
+            self.round();
         }
         self.done.counted = self.done.came - before;
         self.done.cycles = tsc::now() - start;
     }
+}
+
+pub struct Rig {
+    pub plane: ControlPlane,
+    lanes: Vec<Lane>,
+    desks: Vec<Desk>,
+    devices: Devices,
+}
+
+fn plan(number: u32, end: &str, workers: usize) -> Result<Plan, Failure> {
+    let port = |name| {
+        let device = ring(&format!("cores-{name}{number}"), end, 8192)?;
+        let queues = workers as u16;
+        Ok(PortPlan {
+            queues,
+            ..PortPlan::new("ring", device)
+        })
+    };
+    let ports = ["inside", "outside"]
+        .into_iter()
+        .map(port)
+        .collect::<Result<_, Failure>>()?;
+    let mut plan = Plan::new(ports, workers as u16);
+    // First in, first out.
+    (plan.cache, plan.handover) = (0, 4096);
+    Ok(plan)
+}
+
+/// Start DPDK for one rig at a time, of each of these numbers of workers.
+pub fn start(workers: &[usize]) -> Result<&'static Eal, Failure> {
+    let most = workers.iter().copied().max().unwrap_or(1);
+    let mut needs = plan(0, "a", most)?.needs(&[], None);
+    // The gateway's, and that of each source.
+    needs.bytes *= most + 1;
+    Ok(Eal::start(&needs)?)
+}
+
+impl Rig {
+    /// A rig whose flows are all established.
+    pub fn new(
+        eal: &'static Eal,
+        number: u32,
+        steering: Steering,
+        style: Style,
+        workers: usize,
+    ) -> Result<Self, Failure> {
+        let policy = policy(Job::Translate, style, CAPACITY)?;
+        let routes = route_set(&policy, &routes(Job::Translate)?)?;
+        let layout = Layout {
+            steering: steering.wanted(&policy, style.blocks),
+            workers,
+            subscribers: FLOWS,
+            ..Layout::sessions(Job::Translate, CAPACITY, false)
+        };
+        let mut plane = layout.plane(policy, &[routes])?;
+        let (devices, ios) = Devices::open(eal, &plan(number, "b", workers)?)?;
+        let lines = plane.lines().total().next_multiple_of(2);
+        let (mut lanes, mut desks, clock) = (Vec::new(), Vec::new(), Clock::start());
+        for (own, io) in ios.into_iter().enumerate() {
+            let shards = plane.start_parameters().owners.count(own as u16);
+            // Sessions last as long as the process.
+            let mut memory = Region::new(lines * 64 * shards)?.leak().chunks_exact_mut(lines);
+            let give = |_| memory.next().unwrap_or_default();
+            let (worker, desk) = plane.worker(own as u16, Box::new(io), vec![0, 1], give, tsc::now)?;
+            desks.push(Desk(desk));
+            let plan = Plan {
+                buffers: BUFFERS,
+                ..plan(number, "a", workers)?
+            };
+            lanes.push(Lane {
+                source: Source::of(eal, &plan, own)?,
+                worker,
+                flows: Default::default(),
+                publics: Arc::default(),
+                clock,
+                random: Random(SEED ^ (own as u64) << 40),
+                done: Done::default(),
+                samples: Samples::default(),
+            });
+        }
+        let mut rig = Self {
+            plane,
+            lanes,
+            desks,
+            devices,
+        };
+        for neighbour in neighbours(Job::Translate)? {
+            let lane = &mut rig.lanes[0];
+            rig.desks[0].know(neighbour, || _ = lane.round())?;
+        }
+        let Self { plane, lanes, .. } = &mut rig;
+        let deal = |number, outside, publics: &Publics| worker_of(steering, plane, workers, publics, number, outside);
+        let publics = open_by(
+            Hosts::Sixteen,
+            FLOWS,
+            workers,
+            (26, 34),
+            deal,
+            |worker, outside, packets, look| {
+                let mut rest = packets.iter();
+                let ports = [(u16::from(outside), packets.len())];
+                lanes[worker]
+                    .source
+                    .feed(&ports, Checksums::Vouched, |_| rest.next().copied());
+                for lane in (0..3).flat_map(|_| 0..workers) {
+                    let lane = &mut lanes[lane];
+                    lane.worker.round(clock.now());
+                    for port in [0, 1] {
+                        lane.source.drain(port, &mut *look);
+                    }
+                }
+                Ok(())
+            },
+        )?;
+        let publics = Arc::new(complete(publics)?);
+        rig.lanes.iter_mut().for_each(|lane| lane.publics = publics.clone());
+        rig.steer(steering);
+        Ok(rig)
+    }
+
+    /// From here on packets find their worker another way, which the engine is not told.
+    pub fn steer(&mut self, steering: Steering) {
+        let (publics, workers) = (self.lanes[0].publics.clone(), self.lanes.len());
+        for (side, outside) in [false, true].into_iter().enumerate() {
+            self.lanes.iter_mut().for_each(|lane| lane.flows[side].clear());
+            for number in 0..FLOWS {
+                let worker = worker_of(steering, &self.plane, workers, &publics, number, outside);
+                self.lanes[worker].flows[side].push(number);
+            }
+        }
+    }
+
+    /// All lanes for so many cycles, each on its core. Afterwards nothing is under way.
+    pub fn run(&mut self, cores: &[usize], cycles: u64) -> Result<Vec<Done>, Failure> {
+        let count = self.lanes.len();
+        on_cores(&mut self.lanes, cores, |lane, together| {
+            lane.run(together, count, cycles)
+        })?;
+        settle(&mut self.lanes, Lane::round);
+        Ok(self.lanes.iter().map(|lane| lane.done).collect())
+    }
+
+    pub fn session_packets(&mut self) -> Result<u64, Failure> {
+        let each = self.desks.iter().zip(&mut self.lanes);
+        each.map(|(desk, lane)| desk.session_packets(|| _ = lane.worker.round(lane.clock.now())))
+            .sum()
+    }
+
+    /// Hold what was kept of the frames that came out against the reference.
+    pub fn verify(&mut self) -> Result<(), Failure> {
+        self.lanes.iter_mut().try_for_each(|lane| {
+            let kept = std::mem::take(&mut lane.samples.kept);
+            Flows::of(Hosts::Sixteen, &lane.publics).verify_short::<Written>(&kept)
+        })
+    }
+
+    pub fn close(self) {
+        for lane in self.lanes {
+            drop(lane.worker);
+            lane.source.close();
+        }
+        drop(self.devices.close());
+    }
+}
+
+/// The worker whose queue the packets of a flow come to from one side.
+fn worker_of(
+    steering: Steering,
+    plane: &ControlPlane,
+    workers: usize,
+    publics: &Publics,
+    number: u32,
+    outside: bool,
+) -> usize {
+    let packet = Flows::of(Hosts::Sixteen, publics).packet(number, outside.into());
+    steering.worker(
+        plane.start_parameters(),
+        workers,
+        &ends(Hosts::Sixteen, number),
+        &packet,
+        outside,
+    )
 }

@@ -7,8 +7,7 @@ use sluice_dpdk::eal::Eal;
 use sluice_dpdk::tsc;
 use sluice_dpdk::workers::Worker;
 
-type Failure = Box<dyn std::error::Error>;
-
+use crate::rows::Failure;
 /// Ways to and fro.
 const TURNS: u64 = 1 << 16;
 

@@ -4,30 +4,24 @@
 //! and its throughput counts all three. The limit runs on the same cores in the same run, with the same share of the flows;
 //! Linux with iptables does, too, but on veth in place of memory.
 
-pub mod lane;
+mod lane;
 mod limit;
 pub mod line;
-mod linux;
-mod rig;
 mod steering;
 
-use sluice_dpdk::eal::Eal;
+use clap::ValueEnum;
 use sluice_dpdk::tsc;
 use sluice_engine::packet::counters::{CycleStage, HandOffCause, WorkerCounters};
 
-use crate::nat_path::flows::Hosts;
-use crate::nat_path::flows::Written;
-use crate::nat_path::opening::verify;
-use crate::nat_path::rig::SHARDS;
-use crate::nat_path::rules::Style;
-use crate::rows::{Row, Run};
-use rig::{FLOWS, Rig};
+use crate::kernel::established::iptables;
+use crate::rig::lanes;
+use crate::rig::policy::{SHARDS, Style};
+use crate::rows::{Failure, Named, Row, Run, Runs, pairs};
+use lane::{FLOWS, Rig};
 use steering::Steering;
 
-type Failure = Box<dyn std::error::Error>;
-
 /// Cores at most: each core's source takes two ports beside the gateway's two, and DPDK has 32 as it is packaged.
-const MOST: usize = 15;
+const MAX_CORES: usize = 15;
 
 /// Rules of all.
 const RULES: u32 = 1_000;
@@ -66,18 +60,9 @@ struct Case {
     cores: usize,
     steering: Steering,
     style: Style,
-    figures: Figures,
+    runs: Runs,
     /// Where ports are chosen to fit: the share of those that do not, and what is expected.
-    misfits: Option<(f64, f64)>,
-}
-
-#[derive(Default)]
-struct Figures {
-    mpps: Vec<f64>,
-    over: Vec<f64>,
-    out: Vec<f64>,
-    taken: Vec<f64>,
-    lost: Vec<f64>,
+    mismatches: Option<(f64, f64)>,
 }
 
 /// Counters of all workers, of which a run's share is asked for.
@@ -89,7 +74,7 @@ struct Counted {
     cycles_out: u64,
     cycles_in: u64,
     steered: u64,
-    misfits: u64,
+    mismatches: u64,
 }
 
 impl Counted {
@@ -103,180 +88,171 @@ impl Counted {
             cycles_out: sum(&|worker| worker.cycles[CycleStage::HandOver as usize].get()),
             cycles_in: sum(&|worker| worker.cycles[CycleStage::TakeOver as usize].get()),
             steered: sum(&|worker| worker.ports_steered.get()),
-            misfits: sum(&|worker| worker.misfits.get()),
+            mismatches: sum(&|worker| worker.misfits.get()),
         }
     }
 }
 
-impl Case {
-    fn new(cores: usize, steering: Steering, style: Style) -> Self {
-        Self {
-            cores,
-            steering,
-            style,
-            figures: Figures::default(),
-            misfits: None,
-        }
-    }
-
-    fn count_misfits(&mut self, rig: &Rig) {
-        let counted = Counted::of(rig);
-        if counted.steered > 0 && self.steering == Steering::FiveTuple {
-            let share = counted.misfits as f64 / counted.steered as f64;
-            self.misfits = Some((share, expected_misfits(rig)));
-        }
-    }
-}
-
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure> {
-    let on = match arguments.on.is_empty() {
-        true => sluice_dpdk::eal::allowed_cores(),
-        false => arguments.on.clone(),
-    };
+    let on = lanes::cores(&arguments.on, usize::MAX);
+    let powers = (0..)
+        .map(|power| 1 << power)
+        .take_while(|&count| count <= on.len().min(MAX_CORES));
     let counts = match arguments.cores.is_empty() {
-        true => (0..)
-            .map(|power| 1 << power)
-            .take_while(|&count| count <= on.len().min(MOST))
-            .collect(),
+        true => powers.collect(),
         false => arguments.cores.clone(),
     };
-    if let Some(count) = counts.iter().find(|&&count| count > MOST) {
-        return Err(format!("{count} cores are too many: at most {MOST} have sources of their own").into());
+    if let Some(count) = counts.iter().find(|&&count| count > MAX_CORES) {
+        return Err(format!("{count} cores are too many: at most {MAX_CORES} have sources of their own").into());
     }
     if counts.iter().any(|&count| count == 0 || count > on.len()) {
         return Err(format!("this process may use {} cores: {on:?}", on.len()).into());
     }
     // Before DPDK pins this process.
     if arguments.only != Some(Part::Sluice)
-        && let Err(error) = linux::iptables(run, &counts, &on)
+        && let Err(error) = linux(run, &counts, &on)
     {
         eprintln!("sluice-bench: no rows of iptables: {error}");
     }
-    if arguments.only == Some(Part::Iptables) {
-        return Ok(());
+    match arguments.only {
+        Some(Part::Iptables) => Ok(()),
+        _ => sluice(run, arguments, &on, &counts),
     }
-    sluice(run, arguments, &on, &counts)
+}
+
+/// Linux with iptables on as many cores, on the wires of `kernel`: what a core's source sends, that core forwards without any
+/// steering, and no flow is of two cores. A row more has the source on a core of its own, beside the one core that forwards. The
+/// counters of each core's queue say in the row whether the work was where it should be.
+fn linux(run: &mut Run<'_>, counts: &[usize], on: &[usize]) -> Result<(), Failure> {
+    let text = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    let beside = (on.len() > 1).then_some(0);
+    let together: Vec<usize> = beside.into_iter().chain(counts.iter().copied()).collect();
+    let mut words = format!("--direction up --together {} --on {}", text(&together), text(on));
+    if run.quick {
+        words += " --window 400";
+    }
+    let mut take = |of_kernel: Row| {
+        let (cores, source) = match of_kernel.text_of("together").parse::<usize>() {
+            Ok(cores) => (cores, "included"),
+            Err(_) => (1, "beside"),
+        };
+        let row = Row::new(of_kernel.text_of("case"))
+            .key("cores", cores)
+            .key("source", source);
+        let row = row.key("limited_by", of_kernel.text_of("limited_by"));
+        let row = row.scaled(&of_kernel, "packets_per_s", "mpps", 1e-6);
+        let names = [
+            "cpu_ns_per_packet",
+            "busy_share",
+            "least_core_share",
+            "other_cores_share",
+        ];
+        (run.row)(
+            names
+                .into_iter()
+                .fold(row, |row, name| row.scaled(&of_kernel, name, name, 1.0)),
+        );
+    };
+    iptables(RULES, &words, run.quick, &mut take)
 }
 
 /// Sluice, and the limit beside it.
 fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &[usize]) -> Result<(), Failure> {
-    let runs = if run.quick { 3 } else { 7 };
     let styles = [Style::MAPPINGS, Style::SESSIONS].map(|style| Style { rules: RULES, ..style });
-    let eal = rig::start(counts)?;
+    let eal = lane::start(counts)?;
     let cycles = tsc::frequency() / 1000 * arguments.milliseconds;
     let (mut cases, mut rigs) = (Vec::new(), 0);
     for &cores in counts {
         let on = &on[..cores];
         let (mut limits, mut lines) = (Vec::new(), Vec::new());
-        for style in styles {
-            // What the engine is told differs for cards that hash ports alone.
-            for told in [Steering::Ideal, Steering::FiveTuple] {
-                let mut group: Vec<Case> = Steering::ALL
-                    .into_iter()
-                    .filter(|&steering| (steering == Steering::FiveTuple) == (told == Steering::FiveTuple))
-                    .filter(|&steering| is_wanted(arguments, cores, steering))
-                    .map(|steering| Case::new(cores, steering, style))
-                    .collect();
-                if group.is_empty() {
-                    continue;
-                }
-                // One at a time: DPDK has a number of ports, and each worker's source takes two.
-                let mut rig = Rig::new(eal, rigs, told, style, cores)?;
-                rigs += 1;
-                for _ in 0..runs {
-                    limits.push(limit::run(eal, on, FLOWS, cycles)?);
-                    if cores > 1 {
-                        lines.push(line::cycles(eal, on)?);
-                    }
-                    for case in &mut group {
-                        one(eal, &mut rig, case, on, cycles)?;
-                    }
-                }
-                for case in &mut group {
-                    case.count_misfits(&rig);
-                }
-                cases.append(&mut group);
-                rig.close();
+        // What the engine is told differs for cards that hash ports alone.
+        let engines = [Steering::Ideal, Steering::FiveTuple];
+        for (style, engine) in styles
+            .into_iter()
+            .flat_map(|style| engines.map(|engine| (style, engine)))
+        {
+            let is_wanted = |steering: &Steering| {
+                let asked = arguments.steering.is_none_or(|wanted| wanted == *steering);
+                let of_engine = (*steering == Steering::FiveTuple) == (engine == Steering::FiveTuple);
+                of_engine && (*steering == Steering::Ideal || cores > 1 && asked)
+            };
+            let wanted = Steering::value_variants().iter().copied().filter(is_wanted);
+            let case = |steering| Case {
+                cores,
+                steering,
+                style,
+                runs: Runs::default(),
+                mismatches: None,
+            };
+            let mut group: Vec<Case> = wanted.map(case).collect();
+            if group.is_empty() {
+                continue;
             }
+            // One at a time: DPDK has a number of ports, and each worker's source takes two.
+            let mut rig = Rig::new(eal, rigs, engine, style, cores)?;
+            rigs += 1;
+            for _ in 0..if run.quick { 3 } else { 7 } {
+                limits.push(limit::run(on, FLOWS, cycles)?);
+                if cores > 1 {
+                    lines.push(line::cycles(eal, on)?);
+                }
+                group.iter_mut().try_for_each(|case| one(&mut rig, case, on, cycles))?;
+            }
+            let counted = Counted::of(&rig);
+            for case in group
+                .iter_mut()
+                .filter(|case| counted.steered > 0 && case.steering == Steering::FiveTuple)
+            {
+                let share = counted.mismatches as f64 / counted.steered as f64;
+                case.mismatches = Some((share, expected_mismatches(&rig)));
+            }
+            cases.append(&mut group);
+            rig.close();
         }
-        (run.row)(Row::new("probe").key("cores", cores as u64).figure("mpps", &limits));
+        (run.row)(Row::new("probe").key("cores", cores).figure("mpps", &limits));
         if cores > 1 {
             // Beside it, what hand-overs cost is to be understood.
-            (run.row)(
-                Row::new("line")
-                    .key("cores", cores as u64)
-                    .figure("line_cycles", &lines),
-            );
+            (run.row)(Row::new("line").key("cores", cores).figure("line_cycles", &lines));
         }
     }
-    report(run, &cases);
+    cases.iter().for_each(|case| (run.row)(row(case, &cases)));
     Ok(())
 }
 
-/// Whether a case was asked for.
-fn is_wanted(arguments: &CoresArguments, cores: usize, steering: Steering) -> bool {
-    steering == Steering::Ideal || cores > 1 && arguments.steering.is_none_or(|wanted| wanted == steering)
-}
-
-/// The rows of all cases.
-fn report(run: &mut Run<'_>, cases: &[Case]) {
+fn row(case: &Case, cases: &[Case]) -> Row {
     // Cycles of all cores together for each packet.
-    let cost = |case: &Case, rate: f64| case.cores as f64 * tsc::frequency() as f64 / rate / 1e6;
-    let same = |one: &Case, other: &Case| one.cores == other.cores && one.style.mapping() == other.style.mapping();
-    for case in cases {
-        let row = Row::new("sluice")
-            .key("cores", case.cores as u64)
-            .key("steering", case.steering.name())
-            .key("mapping", case.style.mapping());
-        let figures = &case.figures;
-        let mut row = row
-            .figure("mpps", &figures.mpps)
-            .figure("handed_over_share", &figures.over)
-            .figure("handed_over_established", &figures.over)
-            .figure("lost_share", &figures.lost);
-        if figures.over.iter().any(|&share| share > 0.0) {
-            row = row
-                .figure("handover_cycles_out", &figures.out)
-                .figure("handover_cycles_in", &figures.taken);
-        }
-        let of = |steering| {
-            cases
-                .iter()
-                .find(|other| same(case, other) && other.steering == steering)
-        };
-        if let (Some(ideal), Some(wrong)) = (of(Steering::Ideal), of(Steering::Wrong))
-            && matches!(case.steering, Steering::Wrong | Steering::FiveTuple)
-        {
-            // What a hand-over costs in all, and beside it what the packets of this case that are handed over cost.
-            let runs = ideal.figures.mpps.iter().zip(&wrong.figures.mpps);
-            let whole: Vec<f64> = runs
-                .map(|(&ideal_rate, &rate)| cost(wrong, rate) - cost(ideal, ideal_rate))
-                .collect();
-            let runs = ideal.figures.mpps.iter().zip(&figures.mpps);
-            let lost: Vec<f64> = runs
-                .map(|(&ideal_rate, &rate)| cost(case, rate) - cost(ideal, ideal_rate))
-                .collect();
-            let expected: Vec<f64> = whole
-                .iter()
-                .zip(&figures.over)
-                .map(|(whole, share)| whole * share)
-                .collect();
-            row = row
-                .figure("cycles_over_ideal", &lost)
-                .figure("cycles_expected", &expected);
-        }
-        if let Some((share, expected)) = case.misfits {
-            row = row
-                .figure("misfit_share", &[share])
-                .figure("misfit_expected", &[expected]);
-        }
-        (run.row)(row);
+    let cost = |rate: f64| case.cores as f64 * tsc::frequency() as f64 / rate / 1e6;
+    let rates = |steering| {
+        let same = |other: &&Case| other.cores == case.cores && other.style.mapping() == case.style.mapping();
+        let found = cases.iter().filter(same).find(|other| other.steering == steering)?;
+        Some(found.runs.of("mpps"))
+    };
+    let row = Row::new("sluice")
+        .key("cores", case.cores)
+        .key("steering", case.steering.name());
+    let over = case.runs.of("handed_over_share");
+    let mut row = row.key("mapping", case.style.mapping()).runs(&case.runs);
+    row = row.figure("handed_over_established", over);
+    if let (Some(ideal), Some(wrong)) = (rates(Steering::Ideal), rates(Steering::Wrong))
+        && matches!(case.steering, Steering::Wrong | Steering::FiveTuple)
+    {
+        // What a hand-over costs in all, and beside it what the packets of this case that are handed over cost.
+        let beyond = |rates: &[f64]| pairs(rates, ideal, |rate, ideal| cost(rate) - cost(ideal));
+        let expected = pairs(&beyond(wrong), over, |whole, share| whole * share);
+        row = row
+            .figure("cycles_over_ideal", &beyond(case.runs.of("mpps")))
+            .figure("cycles_expected", &expected);
+    }
+    match case.mismatches {
+        Some((share, expected)) => row
+            .figure("misfit_share", &[share])
+            .figure("misfit_expected", &[expected]),
+        None => row,
     }
 }
 
 /// (1 - 1/S)^f: no port of the f that are free on an address leads answers to the flow's shard of S.
-fn expected_misfits(rig: &Rig) -> f64 {
+fn expected_mismatches(rig: &Rig) -> f64 {
     let pools = &rig.plane.snapshot().nat4.pools;
     let (addresses, ports) = pools.iter().fold((0.0, 0.0), |(addresses, ports), (_, pool)| {
         let (count, (first, last)) = (f64::from(pool.addresses()), pool.ports());
@@ -286,40 +262,39 @@ fn expected_misfits(rig: &Rig) -> f64 {
     (1.0 - 1.0 / f64::from(SHARDS)).powf(free)
 }
 
-/// One run of a case.
-fn one(eal: &'static Eal, rig: &mut Rig, case: &mut Case, on: &[usize], cycles: u64) -> Result<(), Failure> {
+fn one(rig: &mut Rig, case: &mut Case, on: &[usize], cycles: u64) -> Result<(), Failure> {
     rig.steer(case.steering);
     let (before, packets) = (Counted::of(rig), rig.session_packets()?);
-    rig.run(eal, on, cycles)?;
+    let done = rig.run(on, cycles)?;
     let after = Counted::of(rig);
     let counted = rig.session_packets()? - packets;
-    let (sent, came) = rig.lanes.iter().fold((0, 0), |(sent, came), lane| {
-        (sent + lane.done.sent, came + lane.done.came)
-    });
+    let (sent, came) = done
+        .iter()
+        .fold((0, 0), |(sent, came), done| (sent + done.sent, came + done.came));
     if came > sent || counted != came {
         let place = (case.cores, case.steering, case.style.mapping());
-        return Err(
-            format!("{place:?}: {sent} packets went in, {came} came out, the sessions counted {counted}").into(),
-        );
+        let text = format!("{place:?}: {sent} packets went in, {came} came out, the sessions counted {counted}");
+        return Err(text.into());
     }
-    let hertz = tsc::frequency() as f64;
-    let rate = |lane: &lane::Lane| lane.done.counted as f64 * hertz / lane.done.cycles as f64 / 1e6;
-    let figures = &mut case.figures;
-    figures.mpps.push(rig.lanes.iter().map(rate).sum());
-    figures.lost.push((sent - came) as f64 / sent as f64);
+    let hertz = tsc::frequency() as f64 / 1e6;
+    let rates = done.iter().map(|done| done.counted as f64 * hertz / done.cycles as f64);
     let over = after.over - before.over;
-    figures.over.push(over as f64 / came as f64);
+    case.runs.extend([
+        ("mpps", rates.sum()),
+        ("handed_over_share", over as f64 / came as f64),
+        ("lost_share", (sent - came) as f64 / sent as f64),
+    ]);
     debug_assert_eq!(over, after.sessions_over - before.sessions_over);
     if over > 0 {
-        figures
-            .out
-            .push((after.cycles_out - before.cycles_out) as f64 / over as f64);
         let taken = (after.taken - before.taken) as f64;
-        figures.taken.push((after.cycles_in - before.cycles_in) as f64 / taken);
+        case.runs.add(
+            "handover_cycles_out",
+            (after.cycles_out - before.cycles_out) as f64 / over as f64,
+        );
+        case.runs.add(
+            "handover_cycles_in",
+            (after.cycles_in - before.cycles_in) as f64 / taken,
+        );
     }
-    for lane in &mut rig.lanes {
-        verify::<Written>(Hosts::Sixteen, &lane.samples, &lane.publics)?;
-        lane.samples.clear();
-    }
-    Ok(())
+    rig.verify()
 }

@@ -1,11 +1,11 @@
 //! On which worker's queue a card, or the source in its place, puts each packet.
 
 use sluice_engine::session::family::V4;
-use sluice_engine::snapshot::StartParameters;
-use sluice_engine::snapshot::steering::{Affinity, HashFields, SteeringSettings};
+use sluice_engine::snapshot::steering::{Affinity, HashFields, SteeringSettings, spreads};
+use sluice_engine::snapshot::{Snapshot, StartParameters};
 use sluice_nat::shard::BLOCK;
 
-use crate::nat_path::flows::{Ends, Written};
+use crate::rig::frames::{Ends, Written};
 
 /// How packets find their worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -14,31 +14,18 @@ pub enum Steering {
     Ideal,
     /// Hashed by source address inside, by destination address and port outside.
     Subset,
-    /// Hashed by addresses and ports.
-    FiveTuple,
     /// All to the first worker.
     OneQueue,
+    /// Hashed by addresses and ports.
+    FiveTuple,
     /// Each to the worker after the session's: what a hand-over costs in all, caches included.
     Wrong,
 }
 
 impl Steering {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Ideal, Self::Subset, Self::OneQueue, Self::Wrong, Self::FiveTuple];
-
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ideal => "ideal",
-            Self::Subset => "subset",
-            Self::FiveTuple => "five-tuple",
-            Self::OneQueue => "one-queue",
-            Self::Wrong => "wrong",
-        }
-    }
-
     /// What the engine is told: flows of a host spread where cards hash ports and mappings allow it.
-    pub fn wanted(self, spreads: bool, blocks: Option<u16>) -> SteeringSettings {
+    pub fn wanted(self, policy: &Snapshot, blocks: Option<u16>) -> SteeringSettings {
+        let spreads = policy.nat4.pools.iter().all(|(_, pool)| spreads(pool));
         let hashed = match self {
             Self::FiveTuple => HashFields::FiveTuple,
             _ => HashFields::Subset,

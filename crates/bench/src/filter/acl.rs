@@ -50,7 +50,6 @@ impl RteAcl {
         found
     }
 
-    /// One more run.
     pub fn one_more(&self, costs: &mut Costs, keys: &[AclKey]) {
         let mut found = [None; BATCH];
         costs.run(keys.len(), |batch| {

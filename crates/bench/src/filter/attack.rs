@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sluice_filter::{Best, Field, Range, Rule, Visits};
 
 use super::traces::{Traffic, Tuple, header};
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 
 /// What the trace is called in rows.
 pub const NAME: &str = "attack";

@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::tsc;
-use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
+use sluice_engine::packet::io::{BURST_BUFFERS, PacketIo, Packets};
 use sluice_filter::{Best, CachedTrie, Field, Header, Linear, Matcher, Trie};
 use sluice_wire::Checksums;
 
@@ -17,8 +17,8 @@ use super::timing::{BATCH, Costs, SECONDS, check, sized};
 use super::trace_file::of_frame;
 use super::traces::Traffic;
 use super::{Failure, Name, Plan, sets::Set};
-use crate::nat_path::flows::{HOST_MAC, INSIDE_MAC, Written};
-use crate::nat_path::rig::{self, LAG, Source};
+use crate::rig::frames::{HOST_MAC, INSIDE_MAC, Written};
+use crate::rig::{self, LAG, Source, slots};
 use crate::rows::{Row, Run};
 
 /// Sizes of the lists.
@@ -143,7 +143,6 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// One more run of a matcher.
     fn one_more<M: Matcher<u32>>(&mut self, costs: &mut Costs, matcher: &M, core: &mut M::Memory) {
         let most = (SECONDS * tsc::frequency() as f64) as u64;
         let (mut packets, mut ticks) = (0, 0);
@@ -170,8 +169,7 @@ fn discard<M: Matcher<u32>>(source: &mut Source, matcher: &M, core: &mut M::Memo
     let mut found = [None; BURST_BUFFERS];
     matcher.first_of_each(core, &headers, &mut found);
     black_box(&found);
-    let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..count).map(|slot| slot as BufferIndex).collect();
-    source.io.free(&slots);
+    source.io.free(&slots(0..count));
     source.io.end();
     headers.len() as u64
 }

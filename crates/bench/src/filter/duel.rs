@@ -15,7 +15,6 @@ use crate::rows::{Row, Run};
 pub struct Duel {
     /// The default matcher, and how many milliseconds it took to build.
     pub best: Option<(Best<u32>, f64)>,
-    /// DPDK's.
     pub acl: Option<RteAcl>,
 }
 

@@ -27,8 +27,7 @@ use lists::MOST;
 use sets::Set;
 use traces::{Trace, Traffic};
 
-type Failure = Box<dyn std::error::Error>;
-
+use crate::rows::Failure;
 /// Rules of Fig. 4.
 const RULES: [usize; 7] = [1, 10, 100, 1_000, 5_000, 10_000, 20_000];
 /// Sizes of lists of Fig. 12 to 15.
@@ -92,7 +91,6 @@ impl Plan {
         })
     }
 
-    /// Whether a matcher is asked.
     fn asks(&self, name: Name) -> bool {
         self.matchers.is_empty() || self.matchers.contains(&name)
     }
@@ -105,7 +103,6 @@ impl Plan {
     }
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &FilterArguments) -> Result<(), Failure> {
     let plan = Plan::new(arguments, run.quick)?;
     match &arguments.rules {

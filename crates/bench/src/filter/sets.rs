@@ -7,13 +7,10 @@ use sluice_filter::{Field, Range, Rule, parse_classbench};
 use super::Failure;
 use super::trace_file::contents;
 use super::traces::{CLIENTS, SERVERS, SERVICE, client, server};
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 
-/// Rules with a name.
 pub struct Set {
-    /// What it is called in rows.
     pub name: String,
-    /// The rules, in order.
     pub rules: Vec<Rule<u32>>,
     /// Whether it comes from a file.
     pub is_file: bool,

@@ -68,7 +68,6 @@ impl Costs {
     }
 }
 
-/// Runs of one matcher.
 pub fn costs<M: Matcher<u32>>(matcher: &M, traffic: &Traffic, runs: usize) -> Costs {
     let (mut costs, mut core) = (Costs::default(), matcher.memory());
     for _ in 0..runs {
@@ -77,7 +76,6 @@ pub fn costs<M: Matcher<u32>>(matcher: &M, traffic: &Traffic, runs: usize) -> Co
     costs
 }
 
-/// One more run of a matcher.
 pub fn one_more<M: Matcher<u32>>(costs: &mut Costs, matcher: &M, core: &mut M::Memory, traffic: &Traffic) {
     let mut found = [None; BATCH];
     costs.run(traffic.headers.len(), |batch| {

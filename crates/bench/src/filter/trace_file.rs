@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn trace_of_a_capture_has_its_packets_of_tcp_and_udp() {
         let mut frame = [0; 60];
-        let written = crate::nat_path::flows::Written {
+        let written = crate::rig::frames::Written {
             source: (0x0a00_0001, 5000),
             destination: (0xc000_0201, 53),
             tcp: false,
@@ -191,7 +191,7 @@ mod tests {
             macs: ([2; 6], [2; 6]),
             mark: 0,
         };
-        crate::nat_path::flows::write(&mut frame, &written);
+        crate::rig::frames::Frame::write(&written, &mut frame);
         let mut writer = pcap_file::pcap::PcapWriter::new(Vec::new()).expect("memory");
         for bytes in [&frame[..], &[0xff; 20]] {
             let packet = pcap_file::pcap::PcapPacket::new(std::time::Duration::ZERO, bytes.len() as u32, bytes);

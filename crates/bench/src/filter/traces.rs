@@ -2,23 +2,18 @@
 
 use sluice_filter::{Field, Header, Range, Rule};
 
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 
-/// P1's clients.
 pub const CLIENTS: u32 = 50;
-/// P1's servers.
 pub const SERVERS: u32 = 30;
-/// The servers' port.
 pub const SERVICE: u32 = 80;
 /// Most packets of one request in a row.
 const ROW: u64 = 24;
 
-/// Address of a client.
 pub fn client(number: u32) -> u32 {
     0x0a00_0100 + number
 }
 
-/// Address of a server.
 pub fn server(number: u32) -> u32 {
     0xc000_0200 + number
 }
@@ -26,9 +21,7 @@ pub fn server(number: u32) -> u32 {
 /// Headers with a name.
 #[derive(Clone, Debug)]
 pub struct Traffic {
-    /// What it is called in rows.
     pub name: &'static str,
-    /// The headers, in order.
     pub headers: Vec<Header<u32>>,
 }
 
@@ -46,7 +39,6 @@ pub enum Trace {
 }
 
 impl Trace {
-    /// What it is called in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -56,7 +48,6 @@ impl Trace {
         }
     }
 
-    /// So many headers with the name.
     pub fn traffic(self, rules: &[Rule<u32>], count: usize) -> Traffic {
         Traffic {
             name: self.name(),
@@ -64,7 +55,6 @@ impl Trace {
         }
     }
 
-    /// So many headers.
     pub fn headers(self, rules: &[Rule<u32>], count: usize) -> Vec<Header<u32>> {
         let mut random = Random(0x5eed_0001);
         let mut headers = Vec::with_capacity(count);

@@ -14,8 +14,8 @@ use super::sets::Set;
 use super::timing::{self, BATCH};
 use super::traces::Traffic;
 use super::{Failure, row_of};
-use crate::nat_path::flows::Random;
-use crate::rows::Run;
+use crate::rig::frames::Random;
+use crate::rows::{Run, Runs};
 
 /// Changes a second.
 const UPDATES: f64 = 1_000.0;
@@ -177,8 +177,7 @@ fn look(reader: &mut Reader<Arc<Filters>>, traffic: &Traffic) -> f64 {
 pub fn run(run: &mut Run<'_>, set: &Set, traffic: &Traffic, runs: usize) -> Result<(), Failure> {
     let mut editor = Editor::new(set)?;
     let mut reader = editor.publisher.reader();
-    let [mut rates, mut quiet, mut losses, mut means, mut worst] = [(); 5].map(|()| Vec::new());
-    let [mut control, mut folds, mut per_second, mut anew] = [(); 4].map(|()| Vec::new());
+    let (mut all, mut folds) = (Runs::default(), Vec::new());
     for _ in 0..runs {
         let before = look(&mut reader, traffic);
         let stop = AtomicBool::new(false);
@@ -195,27 +194,20 @@ pub fn run(run: &mut Run<'_>, set: &Set, traffic: &Traffic, runs: usize) -> Resu
         let count = spent.updates.len().max(1) as f64;
         let mut updates = spent.updates;
         updates.sort_by(f64::total_cmp);
-        rates.push(busy);
-        quiet.push(before);
-        losses.push(1.0 - busy / before);
-        means.push(updates.iter().sum::<f64>() / count);
-        worst.push(updates[(updates.len() - 1) * 99 / 100]);
-        control.push((updates.iter().sum::<f64>() + spent.folding) / count);
-        per_second.push(spent.folds.len() as f64 / SECONDS);
-        anew.push(spent.anew as f64);
+        let sum = updates.iter().sum::<f64>();
+        all.extend([
+            ("lookups_per_s", busy),
+            ("lookups_per_s_quiet", before),
+            ("loss_share", 1.0 - busy / before),
+            ("update_us", sum / count),
+            ("update_us_p99", updates[(updates.len() - 1) * 99 / 100]),
+            ("control_us", (sum + spent.folding) / count),
+            ("folds_per_s", spent.folds.len() as f64 / SECONDS),
+            ("built_anew", spent.anew as f64),
+        ]);
         folds.extend(spent.folds);
     }
     let row = row_of("lookup", set, "best", traffic).key("updates_per_s", UPDATES as u32);
-    (run.row)(
-        row.figure("lookups_per_s", &rates)
-            .figure("lookups_per_s_quiet", &quiet)
-            .figure("loss_share", &losses)
-            .figure("update_us", &means)
-            .figure("update_us_p99", &worst)
-            .figure("control_us", &control)
-            .figure("folds_per_s", &per_second)
-            .figure("fold_us", &folds)
-            .figure("built_anew", &anew),
-    );
+    (run.row)(row.runs(&all).figure("fold_us", &folds));
     Ok(())
 }

@@ -1,33 +1,189 @@
 //! What a frame waits by load: Sluice and `l2fwd` at the same packets per second, shares of the most that Sluice passes on in
 //! this set-up. A second core is source and sink, so that the engine polls alone; where there is one core it does both.
+//!
+//! The source has to be faster than the engine: it copies headers written before, and stamps each frame's end. What is between
+//! them stays in the buffers from a first round, in which all bytes were written.
 
 use sluice_dpdk::eal::{Eal, allowed_cores};
 use sluice_dpdk::workers::Worker;
-use sluice_dpdk::{Devices, tsc};
+use sluice_dpdk::{Devices, DpdkIo, tsc};
+use sluice_engine::control::plane::ControlPlane;
+use sluice_wire::Checksums;
 
-use super::filled::Filling;
-use super::pace::{Measured, Pace, measure};
-use super::traffic::{Bursts, Clock, Path, Traffic, window};
-use super::{FLOWS, Failure, FramesArguments, Model, STYLE, line, row};
-use crate::nat_path::Direction;
-use crate::nat_path::flows::{Hosts, Written};
-use crate::nat_path::opening::{complete, open};
-use crate::nat_path::rig::{self, Gateway, Job, Source};
-use crate::rows::{Figure, Row, Run};
+use super::pace::{BURST, Measured, Pace, Way, Window, measure};
+use super::{FLOWS, FramesArguments, Model, STYLE, gbps, row};
+use crate::rig::frames::{Filled, Filling, Frame, HEADERS, Hosts, Random, SEED, Stamped, data, tail};
+use crate::rig::gateway::{Gateway, Rounds};
+use crate::rig::measure::Direction;
+use crate::rig::policy::{Job, memory, plane};
+use crate::rig::reference::{complete, open};
+use crate::rig::{BUFFERS, Source, cross, join};
+use crate::rows::{Failure, Figure, Named, Row, Run, Runs};
 
 /// Shares of Sluice's most that are offered.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 
-/// Traffic, who passes it on, and what was seen.
-struct Bench {
-    case: &'static str,
-    traffic: Traffic,
-    path: Box<dyn Path>,
-    /// Packets that came since the flows were opened.
-    came: u64,
-    /// What its sessions had counted then.
-    counted: u64,
-    devices: Devices,
+/// What passes frames on, from port 0 to port 1.
+enum Path {
+    Sluice(Box<(ControlPlane, Rounds<'static>)>),
+    L2fwd(Box<DpdkIo>),
+}
+
+impl Path {
+    /// A round; how many frames there were.
+    fn round(&mut self) -> usize {
+        match self {
+            Self::Sluice(gateway) => gateway.1.round(),
+            Self::L2fwd(io) => cross(io, 0),
+        }
+    }
+
+    /// Packets that its sessions have counted, where it has such.
+    fn counted(&mut self) -> Result<Option<u64>, Failure> {
+        match self {
+            Self::Sluice(gateway) => gateway.1.session_packets().map(Some),
+            Self::L2fwd(_) => Ok(None),
+        }
+    }
+}
+
+/// Source and sink.
+struct Traffic {
+    source: Source,
+    random: Random,
+    filling: Filling,
+    heads: Box<[[u8; HEADERS]]>,
+    /// What passes on what it sends, where that shares its core, and how that found the frames.
+    own: Option<Path>,
+    bursts: Bursts,
+}
+
+/// How many frames the engine found at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bursts {
+    frames: usize,
+    rounds: usize,
+}
+
+impl Bursts {
+    /// A round that found so many.
+    fn count(&mut self, frames: usize) {
+        self.frames += frames;
+        self.rounds += usize::from(frames > 0);
+    }
+
+    /// Whether more waited than it took at once, most of the time.
+    fn are_full(self) -> bool {
+        self.frames * 4 >= self.rounds * BURST * 3
+    }
+}
+
+impl Way for Traffic {
+    #[inline(always)]
+    fn send(&mut self, times: &[u64]) -> usize {
+        let (random, heads, mut left) = (&mut self.random, &self.heads, times.iter());
+        let length = self.filling.length();
+        self.source.feed(&[(0, times.len())], Checksums::Vouched, |_| {
+            let (tail, head) = (*left.next()?, random.of(heads));
+            Some(Stamped { head, tail, length })
+        })
+    }
+
+    #[inline(always)]
+    fn collect(&mut self, mut each: impl FnMut(u64)) -> usize {
+        if let Some(path) = &mut self.own {
+            self.bursts.count(path.round());
+        }
+        self.source.drain(1, |frame| each(tail(frame)))
+    }
+}
+
+impl Traffic {
+    /// From now on frames are of another size, and all buffers hold what those have between headers and tails; how many
+    /// came meanwhile.
+    fn resize(&mut self, bytes: usize) -> Result<u64, String> {
+        self.filling = Filling::new(bytes);
+        let filled = |number| Filled {
+            tail: 0,
+            ..Filled::new(data(Hosts::Sixteen, number, None), &self.filling)
+        };
+        let mut frame = vec![0; self.filling.length()];
+        let head = |number| {
+            filled(number).write(&mut frame);
+            frame.first_chunk().copied().unwrap_or([0; HEADERS])
+        };
+        self.heads = (0..FLOWS).map(head).collect();
+        let (mut sent, mut came, patience) = (0, 0, tsc::now() + tsc::frequency());
+        while came < 2 * u64::from(BUFFERS) {
+            let mut number = 0;
+            sent += self.source.feed(&[(0, BURST)], Checksums::Vouched, |_| {
+                number += 1;
+                Some(filled(number))
+            }) as u64;
+            if let Some(path) = &mut self.own {
+                path.round();
+            }
+            came += self.source.drain(1, |_| {}) as u64;
+            if tsc::now() > patience {
+                return Err(format!("of {sent} frames {came} came"));
+            }
+        }
+        Ok(came + self.settle(sent - came))
+    }
+
+    /// Wait for so many frames that are under way; how many came.
+    fn settle(&mut self, under_way: u64) -> u64 {
+        let (mut came, patience) = (0, tsc::now() + tsc::frequency());
+        while came < under_way && tsc::now() < patience {
+            came += self.collect(|_| {}) as u64;
+        }
+        came
+    }
+
+    /// As many frames as it takes, for so many cycles; how many came in each cycle, and in all.
+    fn flood(&mut self, cycles: u64) -> (f64, u64) {
+        let (begin, warm) = (tsc::now(), cycles / 10);
+        let (mut sent, mut came, mut before, mut from) = (0, 0, 0, begin);
+        loop {
+            let now = tsc::now();
+            if now > begin + warm && from == begin {
+                (before, from) = (came, now);
+            }
+            if now > begin + warm + cycles {
+                let rate = (came - before) as f64 / (now - from) as f64;
+                return (rate, came + self.settle(sent - came));
+            }
+            sent += self.send(&[0; BURST]) as u64;
+            came += self.collect(|_| {}) as u64;
+        }
+    }
+}
+
+/// When a measurement of so many cycles begins, and when it measures.
+fn window(cycles: u64) -> (u64, Window) {
+    let begin = tsc::now() + tsc::frequency() / 1_000;
+    let from = begin + cycles / 10;
+    let to = from + cycles;
+    let patience = to + tsc::frequency();
+    (begin, Window { from, to, patience })
+}
+
+/// A way that brings back at once what it takes: the loop looks at the clock and does nothing else, and what its frames
+/// wait are the machine's own pauses.
+#[derive(Default)]
+struct Clock(arrayvec::ArrayVec<u64, BURST>);
+
+impl Way for Clock {
+    fn send(&mut self, times: &[u64]) -> usize {
+        self.0 = times.iter().copied().collect();
+        times.len()
+    }
+
+    fn collect(&mut self, each: impl FnMut(u64)) -> usize {
+        let count = self.0.len();
+        self.0.drain(..).for_each(each);
+        count
+    }
 }
 
 /// The engine's core, and that of source and sink.
@@ -37,68 +193,88 @@ struct Cores {
     traffic: usize,
 }
 
-impl Cores {
-    fn choose(same: bool) -> Result<Self, Failure> {
-        let allowed = allowed_cores();
-        let engine = *allowed.first().ok_or("this process may use no core")?;
-        let traffic = allowed.get(1).copied().filter(|_| !same).unwrap_or(engine);
-        Ok(Self { engine, traffic })
-    }
-
-    fn one(self) -> bool {
-        self.engine == self.traffic
-    }
-
-    fn name(self) -> &'static str {
-        match self.one() {
-            true => "engine's core",
-            false => "second core",
-        }
-    }
+/// Traffic, what passes it on, and what was seen.
+struct Bench {
+    case: &'static str,
+    eal: &'static Eal,
+    cores: Cores,
+    traffic: Traffic,
+    path: Path,
+    /// What its sessions had counted in the beginning, and packets that came since.
+    counted: Option<u64>,
+    came: u64,
+    devices: Devices,
 }
 
 impl Bench {
-    fn sluice(eal: &'static Eal, number: u32) -> Result<Self, Failure> {
-        let (mut source, devices, hand) = rig::join(eal, number)?;
-        let plane = rig::plane(Job::Translate, STYLE, FLOWS + FLOWS / 16 + 16 * 1024, false)?;
+    fn sluice(eal: &'static Eal, number: u32, cores: Cores) -> Result<Self, Failure> {
+        let plane = plane(Job::Translate, STYLE, FLOWS + FLOWS / 16 + 16 * 1024)?;
         // Sessions last as long as the process.
-        let memory = Box::leak(Box::new(rig::memory(&plane)?));
-        let mut gateway = Gateway::new(Job::Translate, plane, hand, memory)?;
-        complete(open::<Written>(&mut source, &mut gateway, Hosts::Sixteen, FLOWS))?;
-        let counted = gateway.session_packets()?;
-        Ok(Self::new("sluice", source, Box::new(gateway), devices, counted))
-    }
-
-    fn l2fwd(eal: &'static Eal, number: u32) -> Result<Self, Failure> {
-        let (source, devices, hand) = rig::join(eal, number)?;
-        Ok(Self::new("l2fwd", source, Box::new(hand), devices, 0))
-    }
-
-    fn new(case: &'static str, source: Source, path: Box<dyn Path>, devices: Devices, counted: u64) -> Self {
-        Self {
-            case,
-            traffic: Traffic::new(source),
-            path,
-            came: 0,
-            counted,
+        let memory = Box::leak(Box::new(memory(&plane)?));
+        let mut gateway = Gateway::new(eal, number, Job::Translate, plane, memory)?;
+        complete(open(&mut gateway, Hosts::Sixteen, FLOWS, |packet, _| packet)?)?;
+        let Gateway {
+            plane,
+            rounds,
+            source,
             devices,
-        }
+        } = gateway;
+        Self::new(
+            "sluice",
+            eal,
+            cores,
+            (source, devices, Path::Sluice(Box::new((plane, rounds)))),
+        )
+    }
+
+    fn l2fwd(eal: &'static Eal, number: u32, cores: Cores) -> Result<Self, Failure> {
+        let [source, Source { io, devices }] = join(eal, number, 2, 8192)?;
+        Self::new("l2fwd", eal, cores, (source, devices, Path::L2fwd(Box::new(io))))
+    }
+
+    fn new(
+        case: &'static str,
+        eal: &'static Eal,
+        cores: Cores,
+        (source, devices, mut path): (Source, Devices, Path),
+    ) -> Result<Self, Failure> {
+        let (random, filling, heads) = (Random(SEED), Filling::new(64), Box::default());
+        let traffic = Traffic {
+            source,
+            random,
+            filling,
+            heads,
+            own: None,
+            bursts: Bursts::default(),
+        };
+        let counted = path.counted()?;
+        Ok(Self {
+            case,
+            eal,
+            cores,
+            traffic,
+            path,
+            counted,
+            came: 0,
+            devices,
+        })
     }
 
     /// Let source and sink do something while frames are passed on; what came of it, and how the engine found them.
     fn with<T: Send + 'static>(
         self,
-        eal: &'static Eal,
-        cores: Cores,
         work: impl FnOnce(&mut Traffic) -> T + Send + 'static,
     ) -> Result<(Self, T, Bursts), Failure> {
         let Self {
-            mut traffic, mut path, ..
+            mut traffic,
+            mut path,
+            eal,
+            cores,
+            ..
         } = self;
         let mut engine = None;
-        if cores.one() {
-            traffic.bursts = Bursts::default();
-            traffic.own = Some(path);
+        if cores.engine == cores.traffic {
+            (traffic.bursts, traffic.own) = (Bursts::default(), Some(path));
         } else {
             engine = Some(Worker::start(eal, "engine", cores.engine, move |stop| {
                 let mut bursts = Bursts::default();
@@ -120,177 +296,128 @@ impl Bench {
         Ok((Self { traffic, path, ..self }, result, bursts))
     }
 
-    fn resized(self, eal: &'static Eal, cores: Cores, bytes: usize) -> Result<Self, Failure> {
-        let (mut bench, came, _) = self.with(eal, cores, move |traffic| traffic.resize(Filling::new(bytes)))?;
-        bench.came += came?;
-        Ok(bench)
-    }
-
-    /// Packets per cycle when the source sends all it can, and whether the engine is what limits them.
-    fn most(self, eal: &'static Eal, cores: Cores, cycles: u64) -> Result<(Self, f64, bool), Failure> {
-        let (mut bench, (rate, came), bursts) = self.with(eal, cores, move |traffic| traffic.flood(cycles))?;
-        bench.came += came;
-        Ok((bench, rate, bursts.are_full()))
-    }
-
-    fn paced(self, eal: &'static Eal, cores: Cores, distance: f64, cycles: u64) -> Result<(Self, Measured), Failure> {
-        let (mut bench, measured, _) = self.with(eal, cores, move |traffic| traffic.paced(distance, cycles))?;
-        bench.came += measured.came;
-        Ok((bench, measured))
-    }
-
     /// Nothing came that the sessions have not counted.
     fn close(mut self) -> Result<(), Failure> {
-        let counted = self.path.counted()? - self.counted;
-        if counted != self.came && self.case == "sluice" {
-            return Err(format!("{} packets came out, the sessions counted {counted}", self.came).into());
-        }
+        let counted = self.path.counted()?;
         drop(self.path);
         self.traffic.source.close();
         drop(self.devices.close());
-        Ok(())
-    }
-}
-
-/// The runs of a row.
-#[derive(Debug, Default)]
-struct Runs {
-    mpps: Vec<f64>,
-    latency: [Vec<f64>; 4],
-    late: Vec<f64>,
-    lost: Vec<f64>,
-}
-
-impl Runs {
-    fn add(&mut self, measured: &Measured) {
-        let hertz = tsc::frequency() as f64;
-        let us = |cycles: u64| cycles as f64 / hertz * 1e6;
-        let latency = &measured.latency;
-        let times = [0.5, 0.99, 0.999].map(|share| latency.percentile(share));
-        let [p50, p99, p999] = times;
-        for (runs, cycles) in self.latency.iter_mut().zip([p50, p99, p999, latency.most()]) {
-            runs.push(us(cycles));
+        match counted.zip(self.counted).map(|(now, before)| now - before) {
+            Some(counted) if counted != self.came => {
+                Err(format!("{} packets came out, the sessions counted {counted}", self.came).into())
+            }
+            _ => Ok(()),
         }
-        self.late.push(us(measured.lateness.percentile(0.99)));
-        let seconds = measured.took.max(1) as f64 / hertz;
-        self.mpps.push(measured.came as f64 / seconds / 1e6);
-        self.lost
-            .push((measured.due - measured.came) as f64 / measured.due.max(1) as f64);
-    }
-
-    fn row(&self, row: Row) -> Row {
-        let mut row = row.figure("mpps", &self.mpps);
-        for (name, runs) in ["p50_us", "p99_us", "p999_us", "most_us"]
-            .into_iter()
-            .zip(&self.latency)
-        {
-            row = row.figure(name, runs);
-        }
-        row.figure("source_late_p99_us", &self.late)
-            .figure("lost_share", &self.lost)
     }
 }
 
-/// Measure all sizes.
+fn add(runs: &mut Runs, measured: &Measured) {
+    let hertz = tsc::frequency() as f64;
+    let us = |cycles: u64| cycles as f64 / hertz * 1e6;
+    let (latency, seconds) = (&measured.latency, measured.took.max(1) as f64 / hertz);
+    runs.extend([
+        ("mpps", measured.came as f64 / seconds / 1e6),
+        ("p50_us", us(latency.percentile(0.5))),
+        ("p99_us", us(latency.percentile(0.99))),
+        ("p999_us", us(latency.percentile(0.999))),
+        ("most_us", us(latency.most())),
+        ("source_late_p99_us", us(measured.lateness.percentile(0.99))),
+        (
+            "lost_share",
+            (measured.due - measured.came) as f64 / measured.due.max(1) as f64,
+        ),
+    ]);
+}
+
 pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) -> Result<(), Failure> {
     if !arguments.directions().contains(&Direction::Up) {
         return Ok(());
     }
-    let cores = Cores::choose(arguments.same_core)?;
+    let allowed = allowed_cores();
+    let engine = *allowed.first().ok_or("this process may use no core")?;
+    let traffic = allowed
+        .get(1)
+        .copied()
+        .filter(|_| !arguments.same_core)
+        .unwrap_or(engine);
+    let cores = Cores { engine, traffic };
     let milliseconds = arguments.milliseconds.unwrap_or(if run.quick { 300 } else { 1_000 });
     let cycles = tsc::frequency() / 1_000 * milliseconds.max(1);
-    let mut benches = vec![Bench::sluice(eal, 3)?, Bench::l2fwd(eal, 4)?];
+    let mut benches = vec![Bench::sluice(eal, 3, cores)?, Bench::l2fwd(eal, 4, cores)?];
     let runs = if run.quick { 3 } else { 5 };
-    for bytes in arguments.latency_sizes(run.quick) {
-        let resized = benches.into_iter().map(|bench| bench.resized(eal, cores, bytes));
-        benches = resized.collect::<Result<_, _>>()?;
-        let size = OfSize {
-            eal,
-            cores,
-            cycles,
-            runs,
-            bytes,
-        };
-        benches = size.measure(run, benches)?;
+    for bytes in arguments.sizes(if run.quick { &[64] } else { &[64, 1518] }) {
+        let resized = benches.into_iter().map(|bench| {
+            let (mut bench, came, _) = bench.with(move |traffic| traffic.resize(bytes))?;
+            bench.came += came?;
+            Ok(bench)
+        });
+        benches = resized.collect::<Result<_, Failure>>()?;
+        benches = of_size(run, benches, (bytes, cycles, runs))?;
     }
     clocks(run, eal, cores, cycles, runs)?;
     benches.into_iter().try_for_each(Bench::close)
 }
 
-/// As fast as it goes.
-#[derive(Clone, Debug, Default)]
-struct Most {
-    /// Packets per cycle in each run.
-    rates: Vec<f64>,
-    /// Runs in which frames waited for the engine.
-    full: usize,
-}
-
-/// The measurements of one size.
-struct OfSize {
-    eal: &'static Eal,
-    cores: Cores,
-    cycles: u64,
-    runs: usize,
-    bytes: usize,
-}
-
-impl OfSize {
-    fn measure(&self, run: &mut Run<'_>, mut benches: Vec<Bench>) -> Result<Vec<Bench>, Failure> {
-        let mut most = vec![Most::default(); benches.len()];
-        for _ in 0..self.runs {
+fn of_size(
+    run: &mut Run<'_>,
+    mut benches: Vec<Bench>,
+    (bytes, cycles, runs): (usize, u64, usize),
+) -> Result<Vec<Bench>, Failure> {
+    // Packets per cycle as fast as it goes, and the runs in which frames waited for the engine.
+    let mut most = vec![(Vec::new(), 0); benches.len()];
+    for _ in 0..runs {
+        let mut back = Vec::new();
+        for (bench, (rates, full)) in benches.into_iter().zip(&mut most) {
+            let (mut bench, (rate, came), bursts) = bench.with(move |traffic| traffic.flood(cycles))?;
+            bench.came += came;
+            rates.push(rate);
+            *full += usize::from(bursts.are_full());
+            back.push(bench);
+        }
+        benches = back;
+    }
+    let sluice = Figure::of(&most[0].0).median;
+    for share in SHARES {
+        let mut all = vec![Runs::default(); benches.len()];
+        for _ in 0..runs {
             let mut back = Vec::new();
-            for (bench, most) in benches.into_iter().zip(&mut most) {
-                let (bench, rate, full) = bench.most(self.eal, self.cores, self.cycles)?;
-                most.rates.push(rate);
-                most.full += usize::from(full);
+            for (bench, runs) in benches.into_iter().zip(&mut all) {
+                let distance = 1.0 / (sluice * share);
+                let (mut bench, measured, _) = bench.with(move |traffic| {
+                    let (begin, window) = window(cycles);
+                    measure(traffic, tsc::now, Pace::new(begin, distance), window)
+                })?;
+                bench.came += measured.came;
+                add(runs, &measured);
                 back.push(bench);
             }
             benches = back;
         }
-        let sluice = most.first().map_or(0.0, |most| Figure::of(&most.rates).median);
-        for share in SHARES {
-            let mut runs: Vec<Runs> = benches.iter().map(|_| Runs::default()).collect();
-            for _ in 0..self.runs {
-                let mut back = Vec::new();
-                for (bench, runs) in benches.into_iter().zip(&mut runs) {
-                    let distance = 1.0 / (sluice * share);
-                    let (bench, measured) = bench.paced(self.eal, self.cores, distance, self.cycles)?;
-                    runs.add(&measured);
-                    back.push(bench);
-                }
-                benches = back;
-            }
-            for ((bench, runs), most) in benches.iter().zip(&runs).zip(&most) {
-                (run.row)(self.row(bench.case, share, runs, most));
-            }
+        for ((bench, own), (rates, full)) in benches.iter().zip(&all).zip(&most) {
+            let limit = if full * 2 > rates.len() { "engine" } else { "source" };
+            let is_one = bench.cores.engine == bench.cores.traffic;
+            let row = row(bench.case, bytes, Direction::Up)
+                .key("model", Model::RunToCompletion.name())
+                .key("cores", 1);
+            let row = row
+                .key("checksums", "vouched")
+                .key("most_limited_by", limit)
+                .key("load_share", share);
+            let row = row
+                .key("source_on", if is_one { "engine's core" } else { "second core" })
+                .runs(own);
+            let rates: Vec<f64> = rates.iter().map(|rate| rate * tsc::frequency() as f64 / 1e6).collect();
+            let with = row.clone().scaled(&row, "mpps", "gbps", gbps(1.0, bytes));
+            (run.row)(with.figure("most_mpps", &rates));
         }
-        Ok(benches)
     }
-
-    fn row(&self, case: &str, share: f64, runs: &Runs, most: &Most) -> Row {
-        let hertz = tsc::frequency() as f64;
-        let limit = match most.full * 2 > most.rates.len() {
-            true => "engine",
-            false => "source",
-        };
-        let most: Vec<f64> = most.rates.iter().map(|rate| rate * hertz / 1e6).collect();
-        let gbps: Vec<f64> = runs.mpps.iter().map(|&mpps| line::gbps(mpps, self.bytes)).collect();
-        let row = row(case, self.bytes, Direction::Up)
-            .key("model", Model::RunToCompletion.name())
-            .key("cores", 1)
-            .key("checksums", "vouched")
-            .key("source_on", self.cores.name())
-            .key("most_limited_by", limit)
-            .key("load_share", share);
-        runs.row(row).figure("gbps", &gbps).figure("most_mpps", &most)
-    }
+    Ok(benches)
 }
 
 /// Looks at the clock alone, a million times a second, on both cores at the same time.
 fn clocks(run: &mut Run<'_>, eal: &'static Eal, cores: Cores, cycles: u64, runs: usize) -> Result<(), Failure> {
     let mut on = vec![("engine", cores.engine, Runs::default())];
-    if !cores.one() {
+    if cores.engine != cores.traffic {
         on.push(("source", cores.traffic, Runs::default()));
     }
     for _ in 0..runs {
@@ -303,54 +430,11 @@ fn clocks(run: &mut Run<'_>, eal: &'static Eal, cores: Cores, cycles: u64, runs:
             })?);
         }
         for ((_, _, runs), worker) in on.iter_mut().zip(workers) {
-            runs.add(&worker.stop().map_err(|_| "a clock failed")?);
+            add(runs, &worker.stop().map_err(|_| "a clock failed")?);
         }
     }
     for (name, _, runs) in &on {
-        (run.row)(runs.row(Row::new("clock").key("core_of", *name)));
+        (run.row)(Row::new("clock").key("core_of", *name).runs(runs));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::pace::Window;
-    use super::*;
-
-    #[test]
-    fn row_has_the_keys_and_figures_of_the_bench() {
-        let mut clock = 0;
-        let pace = Pace::new(0, 1_000.0);
-        let window = Window {
-            from: 0,
-            to: 1_000_000,
-            patience: 2_000_000,
-        };
-        let tick = || {
-            clock += 10;
-            clock
-        };
-        let measured = measure(&mut Clock::default(), tick, pace, window);
-        assert_eq!((1_001, 1_001), (measured.due, measured.came));
-        let mut runs = Runs::default();
-        runs.add(&measured);
-        let row = runs.row(Row::new("clock"));
-        for figure in ["mpps", "p50_us", "p99_us", "p999_us", "most_us", "source_late_p99_us"] {
-            assert!(
-                row.median(figure).is_some_and(|value| value > 0.0),
-                "{figure} is missing"
-            );
-        }
-        assert_eq!(Some(0.0), row.median("lost_share"));
-        let most = measured.latency.most();
-        assert!(most <= 40, "it does nothing but look at the clock: {most}");
-    }
-
-    #[test]
-    fn source_has_a_core_of_its_own_where_there_are_two() {
-        let same = Cores::choose(true).expect("a core");
-        assert_eq!(("engine's core", true), (same.name(), same.one()));
-        let other = Cores::choose(false).expect("a core");
-        assert_eq!(allowed_cores().len() == 1, other.one());
-    }
 }

@@ -2,39 +2,32 @@
 //! wires carry; and what a frame waits by load.
 //!
 //! 1,000 rules and 8,000 established flows, half TCP data and half UDP. Packets are in memory, as those of `nat-path`, and
-//! the source writes every byte of them, as a card would. With checksums vouched for nobody reads what is behind the
+//! the source writes every byte of them, as a card would. With checksums vouched for nothing reads what is behind the
 //! headers: what a larger frame costs more is what `l2fwd` pays too, as the source's writing pushes headers out of caches.
 //! Beside it the payloads are left in the buffers, where they were written before: then nothing should grow.
 //!
 //! On one core the source's time is subtracted; where execution models are compared it is part of what runs (`source`).
 
-mod filled;
 pub mod histogram;
 mod latency;
-mod line;
-mod linux;
 mod models;
 pub mod pace;
-mod plain;
-mod sites;
 mod throughput;
-mod traffic;
 
-use crate::nat_path::Direction;
-use crate::nat_path::rig;
-use crate::nat_path::rules::Style;
-use crate::rows::{Row, Run};
-
-type Failure = Box<dyn std::error::Error>;
+use crate::kernel::established::iptables;
+use crate::rig;
+use crate::rig::lanes;
+use crate::rig::measure::Direction;
+use crate::rig::policy::Style;
+use crate::rows::{Failure, Named, Row, Run};
 
 /// Sizes of frames, check sequence counted.
-pub const SIZES: [usize; 8] = [64, 128, 256, 512, 800, 1024, 1280, 1518];
+const SIZES: [usize; 8] = [64, 128, 256, 512, 800, 1024, 1280, 1518];
 /// Of these, those of a quick run.
 const QUICK: [usize; 4] = [64, 256, 800, 1518];
 
 /// Established flows.
 const FLOWS: u32 = 8_000;
-/// How they are translated.
 const STYLE: Style = Style {
     rules: 1_000,
     ..Style::SESSIONS
@@ -64,15 +57,6 @@ pub enum Model {
     RunToCompletion,
     /// Each on a core of its own, as far as there are cores.
     Pipeline,
-}
-
-impl Model {
-    fn name(self) -> &'static str {
-        match self {
-            Self::RunToCompletion => "run-to-completion",
-            Self::Pipeline => "pipeline",
-        }
-    }
 }
 
 /// What to measure: everything where nothing is said.
@@ -110,21 +94,13 @@ fn size(text: &str) -> Result<usize, String> {
 }
 
 impl FramesArguments {
-    fn sizes(&self, quick: bool) -> Vec<usize> {
-        match (self.bytes.is_empty(), quick) {
-            (false, _) => self.bytes.clone(),
-            (true, true) => QUICK.to_vec(),
-            (true, false) => SIZES.to_vec(),
-        }
+    /// The sizes that are named, or others where none is.
+    fn sizes(&self, others: &[usize]) -> Vec<usize> {
+        if self.bytes.is_empty() { others } else { &self.bytes }.to_vec()
     }
 
-    /// Sizes of frames whose latency is measured: the smallest and the largest.
-    fn latency_sizes(&self, quick: bool) -> Vec<usize> {
-        match (self.bytes.is_empty(), quick) {
-            (false, _) => self.bytes.clone(),
-            (true, true) => vec![SIZES[0]],
-            (true, false) => vec![SIZES[0], SIZES[SIZES.len() - 1]],
-        }
+    fn all_sizes(&self, quick: bool) -> Vec<usize> {
+        self.sizes(if quick { &QUICK } else { &SIZES })
     }
 
     fn directions(&self) -> Vec<Direction> {
@@ -133,48 +109,39 @@ impl FramesArguments {
         all.into_iter().filter(wanted).collect()
     }
 
-    fn models(&self) -> Vec<Model> {
-        match self.model.is_empty() {
-            true => vec![Model::RunToCompletion, Model::Pipeline],
-            false => self.model.clone(),
-        }
+    fn lays(&self, model: Model) -> bool {
+        self.model.is_empty() || self.model.contains(&model)
     }
 
     /// The cores that execution models are laid on.
     fn cores(&self) -> Vec<usize> {
-        let mut on = match self.on.is_empty() {
-            true => sluice_dpdk::eal::allowed_cores(),
-            false => self.on.clone(),
-        };
-        on.truncate(models::CORES);
-        on
+        lanes::cores(&self.on, models::MAX_CORES)
     }
 }
 
 /// A row of a case, with the keys that all have.
 fn row(case: &str, bytes: usize, direction: Direction) -> Row {
-    Row::new(case)
-        .key("bytes", bytes)
-        .key("direction", direction.name())
-        .key("site", "none")
+    let row = Row::new(case).key("bytes", bytes).key("direction", direction.name());
+    row.key("site", "none")
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure> {
     let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    let sizes = arguments.all_sizes(run.quick);
     if wanted(Part::Theory) {
-        arguments
-            .sizes(run.quick)
-            .into_iter()
-            .for_each(|bytes| theory(run, bytes));
+        for (bytes, speed) in sizes.iter().flat_map(|&bytes| SPEEDS.map(|speed| (bytes, speed))) {
+            let rate = line_rate(speed, bytes);
+            let row = row("theory", bytes, Direction::Up).key("line_gbps", speed);
+            (run.row)(row.figure("mpps", &[rate]).figure("gbps", &[gbps(rate, bytes)]));
+        }
     }
     // Before DPDK pins this process.
     if wanted(Part::Iptables)
-        && let Err(error) = linux::iptables(run, arguments)
+        && let Err(error) = linux(run, arguments)
     {
         eprintln!("sluice-bench: no rows of iptables: {error}");
     }
-    let completes = arguments.models().contains(&Model::RunToCompletion);
+    let completes = arguments.lays(Model::RunToCompletion);
     // DPDK gets its memory once: the first part says for all.
     let rigs = if wanted(Part::Models) {
         2 + 2 * arguments.cores().len()
@@ -188,7 +155,7 @@ pub fn run(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure
         models::run(run, rig::start(rigs)?, arguments)?;
     }
     if wanted(Part::Sites) && completes {
-        sites::run(run, rig::start(rigs)?, arguments)?;
+        throughput::sites(run, rig::start(rigs)?, arguments)?;
     }
     if wanted(Part::Latency) && completes {
         latency::run(run, rig::start(rigs)?, arguments)?;
@@ -196,62 +163,87 @@ pub fn run(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure
     Ok(())
 }
 
-/// What wires carry one way.
-fn theory(run: &mut Run<'_>, bytes: usize) {
-    for speed in line::SPEEDS {
-        let rate = line::rate(speed, bytes);
-        let row = row("theory", bytes, Direction::Up).key("line_gbps", speed);
-        (run.row)(row.figure("mpps", &[rate]).figure("gbps", &[line::gbps(rate, bytes)]));
+/// Linux with iptables at these sizes, on the wires of `kernel`: 1,000 rules, as many flows, established.
+fn linux(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure> {
+    let sizes: Vec<_> = arguments.all_sizes(run.quick).iter().map(usize::to_string).collect();
+    // The generator sends one way.
+    let ways = arguments.directions().into_iter().filter(|&way| way != Direction::Both);
+    let ways: Vec<_> = ways.map(|way| way.name()).collect();
+    if ways.is_empty() {
+        return Ok(());
     }
+    let mut take = |of_kernel: Row| {
+        let bytes = of_kernel.text_of("bytes").parse().unwrap_or(0);
+        let direction = if of_kernel.text_of("direction") == "down" {
+            Direction::Down
+        } else {
+            Direction::Up
+        };
+        // Connection tracking looks at checksums.
+        let row = row(&of_kernel.text_of("case"), bytes, direction)
+            .key("cores", 1)
+            .key("checksums", "computed");
+        let row = row.key("limited_by", of_kernel.text_of("limited_by"));
+        let row = row.scaled(&of_kernel, "packets_per_s", "mpps", 1e-6);
+        (run.row)(row.scaled(&of_kernel, "packets_per_s", "gbps", gbps(1e-6, bytes)));
+    };
+    let words = format!("--bytes {} --direction {}", sizes.join(","), ways.join(","));
+    iptables(STYLE.rules, &words, run.quick, &mut take)
+}
+
+/// Speeds of wires in Gb/s.
+const SPEEDS: [u32; 3] = [10, 25, 100];
+
+/// Bytes that a wire needs for each frame beside it: preamble, start delimiter, gap.
+const BESIDE: usize = 20;
+
+/// Millions of frames of so many bytes, check sequence counted, that a wire of `speed` Gb/s carries each second.
+fn line_rate(speed: u32, bytes: usize) -> f64 {
+    f64::from(speed) * 1e3 / ((bytes + BESIDE) * 8) as f64
+}
+
+/// Gb/s of frame bytes, neither preamble nor gap counted.
+fn gbps(mpps: f64, bytes: usize) -> f64 {
+    mpps * (bytes * 8) as f64 / 1e3
+}
+
+/// A row with what its rates are on wires: the fastest that is filled in each direction, and the shares of some.
+fn on_wires(row: Row, bytes: usize, direction: Direction, shares: &[(u32, &'static str)]) -> Row {
+    let ways = if direction == Direction::Both { 2.0 } else { 1.0 };
+    let median = row.median("mpps").unwrap_or(0.0);
+    let filled = SPEEDS
+        .into_iter()
+        .rfind(|&speed| median >= line_rate(speed, bytes) * ways);
+    let with = row
+        .clone()
+        .key("fills_line_gbps", filled.unwrap_or(0))
+        .scaled(&row, "mpps", "gbps", gbps(1.0, bytes));
+    let share =
+        |row: Row, &(speed, name): &(u32, &'static str)| row.figure(name, &[median / (line_rate(speed, bytes) * ways)]);
+    shares.iter().fold(with, share)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        arguments: FramesArguments,
-    }
-
-    /// The arguments of a command line.
-    pub fn parsed(words: &[&str]) -> FramesArguments {
-        Line::parse_from([&["frames"], words].concat()).arguments
-    }
 
     #[test]
-    fn sizes_are_even_and_fit_an_ethernet_frame() {
-        assert_eq!(Ok(1518), size("1518"));
-        for wrong in ["62", "65", "1520", "x"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-        let all = parsed(&[]);
-        assert_eq!(SIZES.to_vec(), all.sizes(false));
-        assert_eq!(3, all.directions().len());
-        assert_eq!(2, all.models().len());
-        let some = parsed(&["--bytes", "64,512", "--direction", "down,up", "--model", "pipeline"]);
-        assert_eq!(vec![64, 512], some.sizes(true));
-        assert_eq!(vec![Direction::Up, Direction::Down], some.directions());
-        assert_eq!(vec![Model::Pipeline], some.models());
-        assert_eq!(vec![3, 5, 7, 9], parsed(&["--on", "3,5,7,9,11"]).cores());
-    }
-
-    #[test]
-    fn rows_of_theory_have_the_keys_and_figures_of_wires() {
-        let mut rows = Vec::new();
-        let mut take = |row| rows.push(row);
-        let mut run = Run {
-            quick: true,
-            row: &mut take,
-        };
-        theory(&mut run, 64);
-        let texts: Vec<_> = rows.iter().map(|row: &Row| row.text_of("line_gbps")).collect();
-        assert_eq!(["10", "25", "100"], *texts);
-        let keys: Vec<_> = rows[0].keys().map(|(name, _)| name.to_owned()).collect();
-        assert_eq!(["bytes", "case", "direction", "line_gbps", "site"], *keys);
-        assert!((14.88..14.89).contains(&rows[0].median("mpps").unwrap_or(0.0)));
-        assert!((7.61..7.63).contains(&rows[0].median("gbps").unwrap_or(0.0)));
+    fn rate_of_ten_gigabits_is_the_known_one() {
+        assert_eq!("14.88", format!("{:.2}", line_rate(10, 64)));
+        assert_eq!("0.81", format!("{:.2}", line_rate(10, 1518)));
+        assert_eq!(
+            "7.62",
+            format!("{:.2}", gbps(line_rate(10, 64), 64)),
+            "P0, Fig. 7 and 8"
+        );
+        let row = Row::new("x").figure("mpps", &[14.9]);
+        let filled = |direction| on_wires(row.clone(), 64, direction, &[]).text_of("fills_line_gbps");
+        assert_eq!(
+            ["10", "0"],
+            [Direction::Up, Direction::Both]
+                .map(filled)
+                .each_ref()
+                .map(String::as_str)
+        );
     }
 }

@@ -5,24 +5,28 @@
 //! cores as there are, every cut of the four parts that gives each stage one of them; beside it run-to-completion has as many.
 //! All of that with flows of hosts, and with flows of subscribers' sites, whose frames have tags inside.
 
+use std::sync::Arc;
+
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::tsc;
 use sluice_engine::placement::{Core, Load, Placement, Topology, candidates};
-use sluice_wire::Checksums;
 
-use super::filled::CHECK_SEQUENCE;
-use super::plain::Plain;
-use super::{Failure, FramesArguments, Model, STYLE, line, row};
-use crate::homes::Homes;
-use crate::nat_path::rig::SHARDS;
-use crate::nat_path::{Direction, name};
-use crate::placement::lane::Done;
-use crate::placement::rig::{self as engine, Rig};
-use crate::placement::scenario::Scenario;
-use crate::rows::{Figure, Row, Run};
+use super::{FLOWS, FramesArguments, Model, STYLE, on_wires, row};
+use crate::placement::lane::{Done, slices};
+use crate::placement::rig::{Rig, plane};
+use crate::placement::scenario::{Draw, Scenario};
+use crate::rig::frames::CHECK_SEQUENCE;
+use crate::rig::lanes::{Together, on_cores, quiet};
+use crate::rig::measure::Direction;
+use crate::rig::policy::{SHARDS, memory};
+use crate::rig::reference::ports;
+use crate::rig::sites::Homes;
+use crate::rig::slices::Slices;
+use crate::rig::{LAG, Source, cross, join};
+use crate::rows::{Failure, Named, Row, Run, Runs, pairs};
 
 /// Cores at most: there are no more stages.
-pub const CORES: usize = 4;
+pub const MAX_CORES: usize = 4;
 
 /// Milliseconds of a run.
 const MILLISECONDS: u64 = 60;
@@ -30,7 +34,7 @@ const MILLISECONDS: u64 = 60;
 /// Rings of `l2fwd` have numbers of their own.
 const FIRST_RING: u32 = 100;
 
-/// Who passes packets on.
+/// What passes packets on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum By {
     Sluice(Placement),
@@ -52,33 +56,26 @@ impl By {
 }
 
 /// All that are measured, on so many cores: those that others are compared with first.
-fn all(models: &[Model], cores: usize) -> Vec<By> {
+fn all(completes: bool, pipelines: bool, cores: usize) -> Vec<By> {
     let counts = if cores > 1 { vec![1, cores] } else { vec![1] };
     let numbered = |count: usize| (0..count as Core).collect::<Vec<_>>();
     let mut all: Vec<By> = counts.iter().map(|&count| By::L2fwd(count)).collect();
-    if models.contains(&Model::RunToCompletion) {
+    if completes {
         let complete = counts
             .iter()
             .filter_map(|&count| Placement::run_to_completion(&numbered(count)));
         all.extend(complete.map(By::Sluice));
     }
-    if models.contains(&Model::Pipeline) {
+    if pipelines {
         let topology = Topology::flat(cores as u16);
         let found = candidates(&numbered(cores), &topology, &Load::even(SHARDS as u16));
-        let is_one_core_each = |placement: &Placement| {
-            let stages = placement.stages();
-            placement.is_pipeline()
-                && placement.workers().len() == cores
-                && stages.iter().all(|stage| stage.workers.len() == 1)
+        let has_one_core_each = |placement: &Placement| {
+            let is_single = placement.stages().iter().all(|stage| stage.workers.len() == 1);
+            placement.is_pipeline() && placement.workers().len() == cores && is_single
         };
-        all.extend(found.into_iter().filter(is_one_core_each).map(By::Sluice));
+        all.extend(found.into_iter().filter(has_one_core_each).map(By::Sluice));
     }
     all
-}
-
-/// The traffic of a size.
-fn scenario(bytes: usize, direction: Direction, homes: Option<Homes>) -> Scenario {
-    Scenario::of_frames(bytes - CHECK_SEQUENCE, direction, STYLE, homes)
 }
 
 /// A row and the runs for it.
@@ -88,174 +85,271 @@ struct Case {
     homes: Option<Homes>,
     bytes: usize,
     direction: Direction,
-    mpps: Vec<f64>,
-    /// Cycles per packet of sources, sinks, and all cores.
-    cycles: [Vec<f64>; 3],
+    runs: Runs,
 }
 
 impl Case {
-    fn new(by: &By, homes: Option<Homes>, bytes: usize, direction: Direction) -> Self {
-        Self {
+    fn scenario(&self) -> Scenario {
+        // Scenarios are named for as long as the process runs, and so are their sizes.
+        let sizes = Box::leak(Box::new([(self.bytes - CHECK_SEQUENCE, 1)]));
+        Scenario::of_frames(sizes, self.direction, STYLE, self.homes)
+    }
+
+    fn add(&mut self, mpps: f64, done: &[Done]) {
+        let packets = done.iter().map(|done| done.counted).sum::<u64>().max(1) as f64;
+        let of = |cycles: fn(&Done) -> u64| done.iter().map(cycles).sum::<u64>() as f64 / packets;
+        self.runs.extend([
+            ("mpps", mpps),
+            ("source_cycles", of(|done| done.source)),
+            ("sink_cycles", of(|done| done.sink)),
+            ("core_cycles", of(|done| done.cycles)),
+        ]);
+    }
+
+    /// The row, beside one core of the same and `l2fwd` on as many in the same rounds.
+    fn row(&self, cases: &[Self]) -> Row {
+        let model = if self.by.is_pipeline() {
+            Model::Pipeline
+        } else {
+            Model::RunToCompletion
+        };
+        let case = if matches!(self.by, By::Sluice(_)) {
+            "sluice"
+        } else {
+            "l2fwd"
+        };
+        let mut row = row(case, self.bytes, self.direction)
+            .key("model", model.name())
+            .key("cores", self.by.cores());
+        row = row
+            .key("checksums", "vouched")
+            .key("source", "included")
+            .runs(&self.runs);
+        row = on_wires(row, self.bytes, self.direction, &[(10, "share_of_10g")]);
+        if let Some(homes) = self.homes {
+            row = row
+                .key("site", "tags-and-mac")
+                .key("sites", homes.sites)
+                .key("terminals", homes.terminals);
+        }
+        let By::Sluice(placement) = &self.by else { return row };
+        let is_sluice = |other: &Self| matches!(other.by, By::Sluice(_));
+        let is_one = |other: &Self| !other.by.is_pipeline() && other.by.cores() == 1;
+        let over = |row: Row, name, is_base: &dyn Fn(&Self) -> bool| match cases.iter().find(|other| is_base(other)) {
+            Some(base) => row.figure(
+                name,
+                &pairs(self.runs.of("mpps"), base.runs.of("mpps"), |own, base| own / base),
+            ),
+            None => row,
+        };
+        row = row.key("placement", placement.to_string());
+        row = over(row, "over_one_core", &|other| {
+            is_sluice(other) && other.homes == self.homes && is_one(other)
+        });
+        row = over(row, "over_l2fwd", &|other| other.by == By::L2fwd(self.by.cores()));
+        match self.homes {
+            Some(_) => over(row, "over_no_sites", &|other| {
+                other.homes.is_none() && other.by == self.by
+            }),
+            None => row,
+        }
+    }
+}
+
+/// A size and way: a gateway translates with and without sites, one right after the other.
+fn cases(all: &[By], bytes: usize, direction: Direction) -> Vec<Case> {
+    let with = |by: &By| {
+        let homes = matches!(by, By::Sluice(_)).then_some(Some(Homes::USUAL));
+        let by = by.clone();
+        [None].into_iter().chain(homes).map(move |homes| Case {
             by: by.clone(),
             homes,
             bytes,
             direction,
-            mpps: Vec::new(),
-            cycles: Default::default(),
-        }
+            runs: Runs::default(),
+        })
+    };
+    all.iter().flat_map(with).collect()
+}
+
+/// One core of `l2fwd`.
+struct Lane {
+    source: Source,
+    other: Source,
+    draw: Draw,
+    slices: Slices<Done>,
+    sent: usize,
+    came: usize,
+}
+
+impl Lane {
+    #[inline(always)]
+    fn feed(&mut self) {
+        let draw = &mut self.draw;
+        let (count, _) = self.source.send(ports(draw.direction), |port, packet| {
+            draw.write(port, packet);
+            true
+        });
+        self.sent += count;
     }
 
-    fn add(&mut self, mpps: f64, done: &[Done]) {
-        self.mpps.push(mpps);
-        let packets = done.iter().map(|done| done.counted).sum::<u64>().max(1) as f64;
-        let of = |cycles: fn(&Done) -> u64| done.iter().map(cycles).sum::<u64>() as f64 / packets;
-        let each = [of(|done| done.source), of(|done| done.sink), of(|done| done.cycles)];
-        self.cycles
+    /// Pass on what has come.
+    #[inline(always)]
+    fn pass(&mut self) {
+        ports(self.draw.direction)
+            .iter()
+            .for_each(|&(port, _)| _ = cross(&mut self.other.io, port));
+    }
+
+    /// Take what comes out; how much that is.
+    #[inline(always)]
+    fn drain(&mut self) -> usize {
+        let ports = ports(self.draw.direction).iter();
+        let came = ports.map(|&(port, _)| self.source.discard(1 - port)).sum();
+        self.came += came;
+        came
+    }
+
+    #[inline(always)]
+    fn step(&mut self, done: &mut Done) {
+        let start = tsc::now();
+        self.feed();
+        let fed = tsc::now();
+        self.pass();
+        let passed = tsc::now();
+        done.counted += self.drain() as u64;
+        done.source += fed - start;
+        done.sink += tsc::now() - passed;
+    }
+
+    fn run(&mut self, together: &Together, lanes: usize, cycles: u64) {
+        (0..LAG / 128).for_each(|_| self.feed());
+        let (begin, mut done) = (together.meet(lanes), Done::default());
+        while tsc::now() < begin {
+            self.step(&mut done);
+        }
+        done = Done::default();
+        self.slices.begin(begin, tsc::now());
+        while self.slices.go_on(begin + cycles) {
+            self.step(&mut done);
+            if let Some((cycles, _)) = self.slices.step(tsc::now()) {
+                done.cycles = cycles;
+                self.slices.end(std::mem::take(&mut done));
+            }
+        }
+        let mut idle = 0;
+        while idle < 8 {
+            self.pass();
+            idle = if self.drain() == 0 { idle + 1 } else { 0 };
+        }
+    }
+}
+
+/// `l2fwd` on some cores, each with a source and a sink: the most that receive and transmit leave time for. Its packets are of all
+/// flows, to outside ends that nothing looks at.
+struct Plain(Vec<Lane>);
+
+impl Plain {
+    /// On so many cores; names of its rings begin at `number`.
+    fn new(eal: &'static Eal, number: u32, cores: usize, scenario: &Scenario) -> Result<Self, Failure> {
+        let lane = |own| {
+            let [source, other] = join(eal, number + own as u32, 2, 8192)?;
+            let draw = draw(own, scenario);
+            Ok(Lane {
+                source,
+                other,
+                draw,
+                slices: slices(),
+                sent: 0,
+                came: 0,
+            })
+        };
+        Ok(Self((0..cores).map(lane).collect::<Result<_, Failure>>()?))
+    }
+
+    /// Packets for so many cycles: millions a second, and what each core did.
+    fn run(&mut self, on: &[usize], scenario: &Scenario, cycles: u64) -> Result<(f64, Vec<Done>), Failure> {
+        self.0
             .iter_mut()
-            .zip(each)
-            .for_each(|(runs, cycles)| runs.push(cycles));
+            .enumerate()
+            .for_each(|(own, lane)| lane.draw = draw(own, scenario));
+        let done = quiet("l2fwd", self.0.len(), || {
+            self.run_once(on, cycles)?;
+            Ok(self.0.iter().map(|lane| lane.slices.clone()).collect())
+        })?;
+        Ok((done.iter().map(Done::mpps).sum(), done))
     }
 
-    fn row(&self) -> Row {
-        let ways = if self.direction == Direction::Both { 2 } else { 1 };
-        let (case, model, placement) = match &self.by {
-            By::Sluice(placement) if placement.is_pipeline() => ("sluice", Model::Pipeline, placement.to_string()),
-            By::Sluice(placement) => ("sluice", Model::RunToCompletion, placement.to_string()),
-            By::L2fwd(_) => ("l2fwd", Model::RunToCompletion, String::new()),
-        };
-        let median = Figure::of(&self.mpps).median;
-        let gbps: Vec<f64> = self.mpps.iter().map(|&mpps| line::gbps(mpps, self.bytes)).collect();
-        let share = median / (line::rate(10, self.bytes) * f64::from(ways));
-        let mut row = row(case, self.bytes, self.direction)
-            .key("model", model.name())
-            .key("cores", self.by.cores())
-            .key("checksums", name(Checksums::Vouched))
-            .key("source", "included")
-            .key("fills_line_gbps", line::filled(median, self.bytes, ways));
-        if !placement.is_empty() {
-            row = row.key("placement", placement);
+    /// The same once, whatever disturbs it; how many frames have come out in all.
+    fn run_once(&mut self, on: &[usize], cycles: u64) -> Result<usize, Failure> {
+        let count = self.0.len();
+        on_cores(&mut self.0, on, |lane, together| lane.run(together, count, cycles))?;
+        let of = |count: fn(&Lane) -> usize| self.0.iter().map(count).sum::<usize>();
+        match (of(|lane| lane.sent), of(|lane| lane.came)) {
+            (sent, came) if sent == came => Ok(came),
+            (sent, came) => Err(format!("l2fwd: {sent} packets went in and {came} came out").into()),
         }
-        if let Some(homes) = self.homes {
-            row = row.key("site", "tags-and-mac").key("sites", homes.sites);
-            row = row.key("terminals", homes.terminals);
+    }
+
+    fn close(self) {
+        for lane in self.0 {
+            [lane.other, lane.source].into_iter().for_each(Source::close);
         }
-        let [source, sink, all] = &self.cycles;
-        row.figure("mpps", &self.mpps)
-            .figure("gbps", &gbps)
-            .figure("share_of_10g", &[share])
-            .figure("source_cycles", source)
-            .figure("sink_cycles", sink)
-            .figure("core_cycles", all)
     }
 }
 
-/// The rows of one size and direction, beside one core of the same and `l2fwd` on as many in the same rounds.
-fn rows(cases: &[Case]) -> Vec<Row> {
-    let over = |case: &Case, other: &dyn Fn(&Case) -> bool| {
-        let other = cases.iter().find(|case| other(case))?;
-        let pairs = case.mpps.iter().zip(&other.mpps);
-        Some(pairs.map(|(ours, other)| ours / other).collect::<Vec<_>>())
-    };
-    let with = |case: &Case| {
-        let is_sluice = |other: &Case| matches!(other.by, By::Sluice(_));
-        let one = |other: &Case| {
-            let same = is_sluice(other) && other.homes == case.homes;
-            same && !other.by.is_pipeline() && other.by.cores() == 1
-        };
-        let hosts = |other: &Case| other.homes.is_none() && other.by == case.by;
-        let plain = |other: &Case| other.by == By::L2fwd(case.by.cores());
-        let mut row = case.row();
-        if !is_sluice(case) {
-            return row;
-        }
-        if let Some(over) = over(case, &one) {
-            row = row.figure("over_one_core", &over);
-        }
-        if let Some(over) = over(case, &plain) {
-            row = row.figure("over_l2fwd", &over);
-        }
-        if let Some(over) = over(case, &hosts).filter(|_| case.homes.is_some()) {
-            row = row.figure("over_no_sites", &over);
-        }
-        row
-    };
-    cases.iter().map(with).collect()
-}
-
-/// A size and way: who translates does so with and without sites, one right after the other.
-fn cases(all: &[By], bytes: usize, direction: Direction) -> Vec<Case> {
-    let with = |by: &By| {
-        let homes = matches!(by, By::Sluice(_)).then_some(Some(Homes::USUAL));
-        [Some(None), homes].map(|homes| homes.map(|homes| Case::new(by, homes, bytes, direction)))
-    };
-    all.iter().flat_map(with).flatten().collect()
-}
-
-/// What measures.
-struct Bench {
-    eal: &'static Eal,
-    on: Vec<usize>,
-    rigs: u32,
-    plain: Vec<Plain>,
-}
-
-impl Bench {
-    fn one(&mut self, case: &mut Case) -> Result<(), Failure> {
-        let scenario = scenario(case.bytes, case.direction, case.homes);
-        let cycles = tsc::frequency() / 1_000 * MILLISECONDS;
-        let (mpps, done) = match &case.by {
-            By::Sluice(placement) => {
-                self.rigs += 1;
-                let plane = engine::plane(&scenario, placement)?;
-                let mut memory = engine::memory(&plane)?;
-                let mut rig = Rig::new(self.eal, self.rigs, &scenario, placement, plane, &mut memory)?;
-                let result = rig.run(&self.on, cycles)?;
-                rig.close();
-                result
-            }
-            By::L2fwd(cores) => {
-                let plain = self.plain.iter_mut().find(|plain| plain.cores() == *cores);
-                let plain = plain.ok_or("l2fwd has no such number of cores")?;
-                plain.run(&self.on, scenario.traffic, cycles)?
-            }
-        };
-        case.add(mpps, &done);
-        Ok(())
-    }
+/// What a core of `l2fwd` sends.
+fn draw(own: usize, scenario: &Scenario) -> Draw {
+    let public = |flow: u32| (0xc612_0000 | flow >> 8, 1024 + flow as u16);
+    let mut draw = Draw::new(scenario, own, Arc::new((0..FLOWS).map(public).collect()));
+    draw.flows = (0..FLOWS).collect();
+    draw
 }
 
 /// Measure all, each case once in every round.
 pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) -> Result<(), Failure> {
     let on = arguments.cores();
-    let all = all(&arguments.models(), on.len());
-    let (mut number, mut plain) = (FIRST_RING, Vec::new());
-    for by in &all {
-        if let By::L2fwd(cores) = *by {
-            plain.push(Plain::new(
-                eal,
-                number,
-                cores,
-                scenario(64, Direction::Up, None).traffic,
-            )?);
-            number += cores as u32;
-        }
-    }
-    let mut bench = Bench {
-        eal,
-        on,
-        rigs: 0,
-        plain,
-    };
+    let all = all(
+        arguments.lays(Model::RunToCompletion),
+        arguments.lays(Model::Pipeline),
+        on.len(),
+    );
+    let (mut plains, mut rigs, cycles) = (Vec::new(), 0, tsc::frequency() / 1_000 * MILLISECONDS);
     for direction in arguments.directions() {
-        for bytes in arguments.sizes(run.quick) {
+        for bytes in arguments.all_sizes(run.quick) {
             let mut cases = cases(&all, bytes, direction);
-            for _ in 0..if run.quick { 3 } else { 7 } {
-                cases.iter_mut().try_for_each(|case| bench.one(case))?;
+            let count = cases.len();
+            for case in (0..if run.quick { 3 } else { 7 }).flat_map(|_| 0..count) {
+                let case = &mut cases[case];
+                let scenario = case.scenario();
+                let (mpps, done) = match &case.by {
+                    By::Sluice(placement) => {
+                        rigs += 1;
+                        let plane = plane(&scenario, placement)?;
+                        let mut memory = memory(&plane)?;
+                        let mut rig = Rig::new(eal, rigs, &scenario, placement, plane, &mut memory)?;
+                        let result = rig.run(&on, cycles)?;
+                        rig.close();
+                        result
+                    }
+                    By::L2fwd(cores) => {
+                        if !plains.iter().any(|(of, _)| of == cores) {
+                            let number = FIRST_RING + (plains.len() * MAX_CORES) as u32;
+                            plains.push((*cores, Plain::new(eal, number, *cores, &scenario)?));
+                        }
+                        let plain = plains.iter_mut().find(|(of, _)| of == cores);
+                        plain
+                            .ok_or("l2fwd has no such number of cores")?
+                            .1
+                            .run(&on, &scenario, cycles)?
+                    }
+                };
+                case.add(mpps, &done);
             }
-            rows(&cases).into_iter().for_each(|row| (run.row)(row));
+            cases.iter().for_each(|case| (run.row)(case.row(&cases)));
         }
     }
-    bench.plain.into_iter().for_each(Plain::close);
+    plains.into_iter().for_each(|(_, plain)| plain.close());
     Ok(())
 }
 
@@ -263,92 +357,13 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
 mod tests {
     use super::*;
 
-    const MODELS: [Model; 2] = [Model::RunToCompletion, Model::Pipeline];
-
-    #[test]
-    fn two_cores_have_both_models_and_l2fwd_on_one_and_on_both() {
-        let text = |by: &By| match by {
-            By::Sluice(placement) => placement.to_string(),
-            By::L2fwd(cores) => format!("l2fwd {cores}"),
-        };
-        let all: Vec<_> = all(&MODELS, 2).iter().map(text).collect();
-        let expected = [
-            "l2fwd 1",
-            "l2fwd 2",
-            "run-to-completion on 0",
-            "run-to-completion on 0,1",
-        ];
-        assert_eq!(expected, all[..4]);
-        assert_eq!(
-            5,
-            all[4..].iter().filter(|text| text.contains(" | ")).count(),
-            "{all:?}"
-        );
-        assert_eq!(9, all.len());
-    }
-
-    #[test]
-    fn one_core_has_no_pipeline_and_four_have_one_with_a_core_for_each_part() {
-        assert_eq!(2, all(&MODELS, 1).len());
-        let four = all(&[Model::Pipeline], 4);
-        let pipelines: Vec<_> = four.iter().filter(|by| by.is_pipeline()).collect();
-        let expected = By::Sluice(Placement::new([0, 1, 2, 3].map(|core| vec![core])).expect("a placement"));
-        assert_eq!(vec![&expected], pipelines);
-    }
-
-    #[test]
-    fn rows_have_the_keys_of_the_bench_and_stand_beside_one_core_and_l2fwd() {
-        let mut cases = cases(&all(&MODELS, 2), 64, Direction::Up);
-        assert_eq!(2 + 2 * 7, cases.len());
-        for (rate, case) in (1..).zip(&mut cases) {
-            let done = Done {
-                counted: 100,
-                cycles: 20_000,
-                source: 5_000,
-                sink: 1_000,
-                ..Done::default()
-            };
-            case.add(f64::from(rate), &vec![done; case.by.cores()]);
-        }
-        let rows = rows(&cases);
-        for row in &rows {
-            for key in [
-                "case",
-                "bytes",
-                "direction",
-                "model",
-                "cores",
-                "checksums",
-                "site",
-                "source",
-            ] {
-                assert!(!row.text_of(key).is_empty(), "{key} is missing in {}", row.text());
-            }
-            assert_eq!(Some(200.0), row.median("core_cycles"));
-            assert_eq!(Some(50.0), row.median("source_cycles"));
-        }
-        let last = &rows[rows.len() - 1];
-        assert_eq!(
-            ("pipeline", "tags-and-mac"),
-            (&*last.text_of("model"), &*last.text_of("site"))
-        );
-        // The sixteenth beside the fourth, the second and the fifteenth.
-        let over = ["over_one_core", "over_l2fwd", "over_no_sites"].map(|name| last.median(name));
-        assert_eq!([Some(4.0), Some(8.0), Some(16.0 / 15.0)], over);
-        assert_eq!(None, rows[0].median("over_one_core"));
-        assert_eq!(
-            (Some(1.0), None),
-            (rows[2].median("over_one_core"), rows[2].median("over_no_sites"))
-        );
-    }
-
     /// How many frames of these came out, or were held against a reference where there is one.
-    fn passed(eal: &'static Eal, number: u32, by: &By, homes: Option<Homes>) -> Result<usize, Failure> {
-        let (scenario, cycles) = (scenario(128, Direction::Both, homes), tsc::frequency() / 100);
-        match by {
+    fn passed(eal: &'static Eal, number: u32, case: &Case) -> Result<usize, Failure> {
+        let (scenario, cycles) = (case.scenario(), tsc::frequency() / 100);
+        match &case.by {
             By::Sluice(placement) => {
-                let plane = engine::plane(&scenario, placement)?;
-                let mut memory = engine::memory(&plane)?;
+                let plane = plane(&scenario, placement)?;
+                let mut memory = memory(&plane)?;
                 let mut rig = Rig::new(eal, number, &scenario, placement, plane, &mut memory)?;
                 let mut held = 0;
                 while held == 0 {
@@ -358,7 +373,7 @@ mod tests {
                 Ok(held)
             }
             By::L2fwd(cores) => {
-                let mut plain = Plain::new(eal, FIRST_RING + 10 * number, *cores, scenario.traffic)?;
+                let mut plain = Plain::new(eal, FIRST_RING + 10 * number, *cores, &scenario)?;
                 let came = plain.run_once(&[0, 1], cycles)?;
                 plain.close();
                 Ok(came)
@@ -369,9 +384,12 @@ mod tests {
     #[test]
     fn frames_of_either_model_and_of_l2fwd_all_come_out_right() {
         let (eal, mut turn) = crate::turn::turn();
-        for case in cases(&all(&MODELS, 2), 128, Direction::Both) {
+        let all = all(true, true, 2);
+        // `l2fwd` on one and two cores, Sluice on one and two, and each cut of its parts that gives two stages.
+        assert_eq!(9, all.len());
+        for case in cases(&all, 128, Direction::Both) {
             *turn += 1;
-            match passed(eal, *turn, &case.by, case.homes) {
+            match passed(eal, *turn, &case) {
                 Ok(count) => assert_ne!(0, count, "{case:?}"),
                 Err(error) => panic!("{case:?}: {error}"),
             }

@@ -1,35 +1,28 @@
-//! What packets of each size cost one core, in memory: cost = loop(source, receive, path, transmit, free) - loop(source, free).
+//! What packets of each size cost one core, in memory, and what tags and a virtual MAC of subscribers' sites add.
 
 use sluice_dpdk::eal::Eal;
-use sluice_dpdk::{Devices, DpdkIo};
+use sluice_nat::sites::SiteWriter;
 use sluice_wire::Checksums;
 
-use super::filled::{Filled, Filling};
-use super::{FLOWS, Failure, FramesArguments, Model, STYLE, line, row};
-use crate::nat_path::flows::{Hosts, Random, Written};
-use crate::nat_path::opening::{complete, open, verify_filled};
-use crate::nat_path::rig::{self, Gateway, Job, Source};
-use crate::nat_path::{Direction, Loop, Publics, STAGES, cross, draw, empty, full, name, rates, stages_of};
-use crate::rows::{Row, Run};
+use super::{FLOWS, Failure, FramesArguments, Model, STYLE, on_wires, row};
+use crate::rig::frames::{Filled, Filling, Hosts, Random, SEED};
+use crate::rig::gateway::Gateway;
+use crate::rig::measure::{Direction, STAGES, With, checksums_name, run as run_path, run_gateway};
+use crate::rig::policy::{Job, Layout, memory, plane, policy, route_set, routes};
+use crate::rig::reference::{Flows, Publics, complete, open};
+use crate::rig::sites::{Homes, dressed};
+use crate::rig::{Source, cross, join};
+use crate::rows::{Named, Row, Run, Runs, pairs};
 
-/// Who passes packets on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What passes packets on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum By {
     Sluice,
     L2fwd,
 }
 
-impl By {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Sluice => "sluice",
-            Self::L2fwd => "l2fwd",
-        }
-    }
-}
-
 /// What the source does for each packet beside writing its headers and tail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Payload {
     /// It writes what is between them, as a card does: with large frames that pushes headers out of caches, and the source's
     /// time, which is subtracted, is most of the loop's.
@@ -38,28 +31,126 @@ enum Payload {
     Kept,
 }
 
-impl Payload {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Written => "written",
-            Self::Kept => "kept",
-        }
-    }
-}
-
 /// A row and the runs for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Case {
     by: By,
     bytes: usize,
     direction: Direction,
     checksums: Checksums,
     payload: Payload,
-    costs: Vec<f64>,
-    empties: Vec<f64>,
-    loops: Vec<f64>,
-    /// What Sluice spends on its stages, by its own clock.
-    stages: [Vec<f64>; STAGES.len()],
+    runs: Runs,
+}
+
+impl Case {
+    fn row(&self) -> Row {
+        let row = row(&self.by.name(), self.bytes, self.direction).key("model", Model::RunToCompletion.name());
+        let row = row
+            .key("cores", 1)
+            .key("source", "subtracted")
+            .key("checksums", checksums_name(self.checksums));
+        let row = row.key("payload", self.payload.name()).runs(&self.runs);
+        let shares = [(10, "share_of_10g"), (25, "share_of_25g"), (100, "share_of_100g")];
+        on_wires(row, self.bytes, self.direction, &shares)
+    }
+}
+
+/// A gateway and its flows, of hosts or of sites.
+struct Side<'m> {
+    gateway: Gateway<'m>,
+    hosts: Hosts,
+    homes: Option<Homes>,
+    count: u32,
+    publics: Publics,
+    random: Random,
+    /// Packets that its sessions had counted when all flows were open, and that it translated since.
+    before: u64,
+    translated: u64,
+}
+
+impl<'m> Side<'m> {
+    fn new(mut gateway: Gateway<'m>, hosts: Hosts, count: u32, homes: Option<Homes>) -> Result<Self, Failure> {
+        let filling = Filling::new(64);
+        let frame = |packet, inside| dressed(homes, packet, inside, |packet| Filled::new(packet, &filling));
+        let publics = complete(open(&mut gateway, hosts, count, frame)?)?;
+        let before = gateway.session_packets()?;
+        let random = Random(SEED);
+        Ok(Self {
+            gateway,
+            hosts,
+            homes,
+            count,
+            publics,
+            random,
+            before,
+            translated: 0,
+        })
+    }
+
+    fn run(&mut self, case: &mut Case) -> Result<(), Failure> {
+        let (filling, kept, homes) = (Filling::new(case.bytes), case.payload == Payload::Kept, self.homes);
+        let flows = Flows {
+            homes,
+            ..Flows::of(self.hosts, &self.publics)
+        };
+        let (random, count) = (&mut self.random, self.count);
+        let draw = |port: u16| {
+            let packet = flows.packet(random.below(count.into()), port);
+            dressed(homes, packet, port & 1 == 0, |packet| Filled {
+                kept,
+                ..Filled::new(packet, &filling)
+            })
+        };
+        let looped = run_gateway(&mut self.gateway, case.direction, case.checksums, draw, &mut case.runs)?;
+        self.translated += looped.sent;
+        flows.verify(4, &looped.samples, |number, transport| {
+            filling.payload(number.into(), transport)
+        })
+    }
+
+    /// Nothing came out that the sessions have not counted.
+    fn close(mut self) -> Result<(), Failure> {
+        let (counted, sent) = (self.gateway.session_packets()? - self.before, self.translated);
+        self.gateway.close();
+        match counted == sent {
+            true => Ok(()),
+            false => Err(format!("{sent} packets went through, the sessions counted {counted}").into()),
+        }
+    }
+}
+
+/// Two ports that lead to each other, and a source.
+struct Plain {
+    source: Source,
+    other: Source,
+    random: Random,
+}
+
+impl Plain {
+    fn run(&mut self, case: &mut Case) -> Result<(), Failure> {
+        let (filling, kept) = (Filling::new(case.bytes), case.payload == Payload::Kept);
+        let (random, io, direction) = (&mut self.random, &mut self.other.io, case.direction);
+        let publics = vec![(0xc612_0001, 1024); FLOWS as usize];
+        let flows = Flows::of(Hosts::Sixteen, &publics);
+        let draw = |port| {
+            let packet = flows.packet(random.below(FLOWS.into()), port);
+            Filled {
+                kept,
+                ..Filled::new(packet, &filling)
+            }
+        };
+        let round = || {
+            crate::rig::reference::ports(direction)
+                .iter()
+                .for_each(|&(port, _)| _ = cross(io, port))
+        };
+        let mut path = With(&mut self.source, round);
+        let looped = run_path(&mut path, direction, case.checksums, draw, &mut case.runs)?;
+        match looped.samples.iter().find(|sample| sample.len() != filling.length()) {
+            None => Ok(()),
+            Some(short) => Err(format!("{} bytes came out", short.len()).into()),
+        }
+    }
 }
 
 /// Every size, way and kind of checksums; `l2fwd` looks at none. Where payloads are kept they are those of the case before.
@@ -73,270 +164,218 @@ fn cases(arguments: &FramesArguments, quick: bool) -> Vec<Case> {
     ];
     let mut cases = Vec::new();
     for direction in arguments.directions() {
-        for bytes in arguments.sizes(quick) {
-            for (by, checksums, payload) in kinds {
-                cases.push(Case {
+        for bytes in arguments.all_sizes(quick) {
+            cases.extend(kinds.map(|(by, checksums, payload)| {
+                let runs = Runs::default();
+                Case {
                     by,
                     bytes,
                     direction,
                     checksums,
                     payload,
-                    costs: Vec::new(),
-                    empties: Vec::new(),
-                    loops: Vec::new(),
-                    stages: Default::default(),
-                });
-            }
+                    runs,
+                }
+            }));
         }
     }
     cases
 }
 
-/// A gateway, and beside it two ports that lead to each other, both with a source.
-struct Bench<'m> {
-    source: Source,
-    gateway: Gateway<'m>,
-    publics: Publics,
-    plain: Source,
-    hand: DpdkIo,
-    random: Random,
-    /// Packets that the gateway translated.
-    translated: u64,
-}
-
 /// Measure all, each case once in every run, so that what disturbs one disturbs its neighbours too.
 pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) -> Result<(), Failure> {
-    let (mut source, devices, hand) = rig::join(eal, 1)?;
-    let (plain, plain_devices, plain_hand) = rig::join(eal, 2)?;
-    let plane = rig::plane(Job::Translate, STYLE, FLOWS + FLOWS / 16 + 16 * 1024, false)?;
-    let mut memory = rig::memory(&plane)?;
-    let mut gateway = Gateway::new(Job::Translate, plane, hand, &mut memory)?;
-    let publics = complete(open::<Written>(&mut source, &mut gateway, Hosts::Sixteen, FLOWS))?;
-    let before = gateway.session_packets()?;
-    let mut bench = Bench {
-        source,
-        gateway,
-        publics,
-        plain,
-        hand: plain_hand,
-        random: Random(88_172_645_463_325_252),
-        translated: 0,
-    };
+    let plane = plane(Job::Translate, STYLE, FLOWS + FLOWS / 16 + 16 * 1024)?;
+    let mut memory = memory(&plane)?;
+    let gateway = Gateway::new(eal, 1, Job::Translate, plane, &mut memory)?;
+    let mut side = Side::new(gateway, Hosts::Sixteen, FLOWS, None)?;
+    let [source, other] = join(eal, 2, 2, 8192)?;
+    let random = Random(SEED);
+    let mut plain = Plain { source, other, random };
     let mut cases = cases(arguments, run.quick);
     for _ in 0..if run.quick { 3 } else { 7 } {
         for case in &mut cases {
-            bench.one(case)?;
+            match case.by {
+                By::Sluice => side.run(case)?,
+                By::L2fwd => plain.run(case)?,
+            }
         }
     }
-    let counted = bench.gateway.session_packets()? - before;
-    if counted != bench.translated {
-        let sent = bench.translated;
-        return Err(format!("{sent} packets went through, the sessions counted {counted}").into());
-    }
+    side.close()?;
     rows(&cases).into_iter().for_each(|row| (run.row)(row));
-    drop((bench.gateway, bench.hand));
-    bench.source.close();
-    bench.plain.close();
-    drop(Devices::close(devices));
-    drop(Devices::close(plain_devices));
+    [plain.other, plain.source].into_iter().for_each(Source::close);
     Ok(())
-}
-
-impl Bench<'_> {
-    /// One run of a case.
-    fn one(&mut self, case: &mut Case) -> Result<(), Failure> {
-        let filling = Filling::new(case.bytes);
-        let (random, publics) = (&mut self.random, &self.publics);
-        let mut draw = |port| {
-            let written: Written = draw(Hosts::Sixteen, random, FLOWS, publics, port);
-            Filled {
-                written,
-                tail: written.mark.into(),
-                filling: &filling,
-                kept: case.payload == Payload::Kept,
-            }
-        };
-        let (direction, checksums) = (case.direction, case.checksums);
-        let (base, looped) = match case.by {
-            By::Sluice => {
-                let base = empty(&mut self.source, direction, checksums, &mut draw);
-                let gateway = &mut self.gateway;
-                let before = stages_of(gateway);
-                let looped = full(&mut self.source, direction, checksums, &mut draw, || {
-                    let now = gateway.now();
-                    gateway.worker.round(now);
-                });
-                for ((runs, after), before) in case.stages.iter_mut().zip(stages_of(gateway)).zip(before) {
-                    runs.push((after - before) as f64 / looped.sent as f64);
-                }
-                (base, looped)
-            }
-            By::L2fwd => {
-                let base = empty(&mut self.plain, direction, checksums, &mut draw);
-                let hand = &mut self.hand;
-                let looped = full(&mut self.plain, direction, checksums, &mut draw, || {
-                    for &(port, _) in direction.ports() {
-                        cross(hand, port);
-                    }
-                });
-                (base, looped)
-            }
-        };
-        self.check(case, &looped, &filling)?;
-        case.costs.push(looped.cycles - base);
-        case.empties.push(base);
-        case.loops.push(looped.cycles);
-        Ok(())
-    }
-
-    fn check(&mut self, case: &Case, looped: &Loop, filling: &Filling) -> Result<(), Failure> {
-        if looped.sent != looped.came {
-            return Err(format!("{} packets went in and {} came out", looped.sent, looped.came).into());
-        }
-        if let Some(short) = looped.samples.iter().find(|s| s.frame().len() != filling.length()) {
-            return Err(format!("{} bytes came out", short.frame().len()).into());
-        }
-        if case.by == By::Sluice {
-            self.translated += looped.sent;
-            verify_filled::<Filled<'_>>(
-                Hosts::Sixteen,
-                None,
-                &looped.samples,
-                &self.publics,
-                |number, transport| filling.payload(number.into(), transport),
-            )?;
-        }
-        Ok(())
-    }
 }
 
 fn rows(cases: &[Case]) -> Vec<Row> {
     let smallest = cases.iter().map(|case| case.bytes).min().unwrap_or(0);
-    let find = |case: &Case, by, bytes| {
-        cases.iter().find(|other| {
+    let costs = |case: &Case, by, bytes| {
+        let found = cases.iter().find(|other| {
             let checksums = by == By::L2fwd || other.checksums == case.checksums;
             let same = other.direction == case.direction && other.payload == case.payload;
             other.by == by && other.bytes == bytes && same && checksums
-        })
+        });
+        found.map(|found| found.runs.of("cycles_per_packet"))
     };
     // Cycles more than for the smallest frames, in each run.
     let growth = |case: &Case, by| {
-        let (small, large) = (find(case, by, smallest)?, find(case, by, case.bytes)?);
-        let runs = large.costs.iter().zip(&small.costs);
-        Some(runs.map(|(large, small)| large - small).collect::<Vec<_>>())
+        let (small, large) = (costs(case, by, smallest)?, costs(case, by, case.bytes)?);
+        Some(pairs(large, small, |large, small| large - small))
     };
-    let mut rows = Vec::new();
-    for case in cases {
-        let mut row = case.row();
-        if let Some(own) = growth(case, case.by) {
-            row = row.figure("growth_cycles", &own);
-            if let Some(device) = growth(case, By::L2fwd).filter(|_| case.by == By::Sluice) {
-                let beyond: Vec<f64> = own.iter().zip(&device).map(|(own, device)| own - device).collect();
-                row = row.figure("growth_beyond_l2fwd", &beyond);
+    let with = |case: &Case| {
+        let Some(own) = growth(case, case.by) else {
+            return case.row();
+        };
+        let row = case.row().figure("growth_cycles", &own);
+        match growth(case, By::L2fwd).filter(|_| case.by == By::Sluice) {
+            Some(device) => row.figure("growth_beyond_l2fwd", &pairs(&own, &device, |own, device| own - device)),
+            None => row,
+        }
+    };
+    cases.iter().map(with).collect()
+}
+
+/// Sites and terminals beside the usual ones: as many as are to be served at once.
+const MANY: Homes = Homes {
+    sites: 100_000,
+    terminals: 4,
+};
+
+/// The control side of a gateway that translates the flows of sites, and serves those or not; sessions of sites spread over shards
+/// as chance has it.
+fn plane_of(
+    homes: Homes,
+    serves: bool,
+) -> Result<(sluice_engine::control::plane::ControlPlane, Option<SiteWriter>), Failure> {
+    let capacity = homes.flows() + homes.flows() / 4 + 16 * 1024;
+    let mut policy = policy(Job::Translate, STYLE, capacity)?;
+    let keeper = if serves { Some(homes.serve(&mut policy)?) } else { None };
+    let routes = route_set(&policy, &routes(Job::Translate)?)?;
+    Ok((
+        Layout::sessions(Job::Translate, capacity, false).plane(policy, &[routes])?,
+        keeper,
+    ))
+}
+
+/// Two gateways take turns with the same flows, of which one serves sites. There each flow is of another terminal, whose frames have
+/// an S-tag and a C-tag and leave with its site's MAC; at the other they come untagged, of the same addresses. Sizes are those of
+/// frames without tags: inside they are eight bytes longer.
+pub fn sites(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) -> Result<(), Failure> {
+    for (number, homes) in [(20, Homes::USUAL), (22, MANY)] {
+        let [(plain, _), (served, keeper)] = [plane_of(homes, false)?, plane_of(homes, true)?];
+        let [mut plain_memory, mut served_memory] = [memory(&plain)?, memory(&served)?];
+        let plain = Gateway::new(eal, number, Job::Translate, plain, &mut plain_memory)?;
+        let served = Gateway::new(eal, number + 1, Job::Translate, served, &mut served_memory)?;
+        let mut sides = [
+            Side::new(plain, homes.hosts(), homes.flows(), None)?,
+            Side::new(served, homes.hosts(), homes.flows(), Some(homes))?,
+        ];
+        let case = |bytes, direction| Case {
+            by: By::Sluice,
+            bytes,
+            direction,
+            checksums: Checksums::Vouched,
+            payload: Payload::Written,
+            runs: Runs::default(),
+        };
+        let sizes = arguments.sizes(&[64]);
+        let each = arguments
+            .directions()
+            .into_iter()
+            .flat_map(|direction| sizes.iter().map(move |&bytes| (bytes, direction)));
+        let mut cases: Vec<[Case; 2]> = each
+            .map(|(bytes, direction)| [(); 2].map(|()| case(bytes, direction)))
+            .collect();
+        for round in 0..if run.quick { 3 } else { 15 } {
+            for case in &mut cases {
+                // The first finds caches that the other case has left.
+                for place in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
+                    sides[place].run(&mut case[place])?;
+                }
             }
         }
-        rows.push(row);
+        sides.into_iter().try_for_each(Side::close)?;
+        drop(keeper);
+        for [plain, served] in &cases {
+            let keys = |row: Row, site| {
+                row.key("site", site)
+                    .key("sites", homes.sites)
+                    .key("terminals", homes.terminals)
+            };
+            (run.row)(keys(plain.row(), "none"));
+            let extra = |name| {
+                pairs(served.runs.of(name), plain.runs.of(name), |served, plain| {
+                    served - plain
+                })
+            };
+            let row = keys(served.row(), "tags-and-mac").figure("extra_cycles", &extra("cycles_per_packet"));
+            let row = row.figure("extra_parse_cycles", &extra(STAGES[1]));
+            (run.row)(row.figure("extra_session_cycles", &extra(STAGES[2])));
+        }
     }
-    rows
-}
-
-impl Case {
-    fn row(&self) -> Row {
-        let row = row(self.by.name(), self.bytes, self.direction)
-            .key("model", Model::RunToCompletion.name())
-            .key("cores", 1)
-            .key("source", "subtracted")
-            .key("checksums", name(self.checksums))
-            .key("payload", self.payload.name());
-        let row = figures(
-            row,
-            (self.bytes, self.direction),
-            (&self.costs, &self.loops, &self.empties),
-        );
-        stages(row, &self.stages)
-    }
-}
-
-/// What packets of a size cost, and what that is on wires; of loops with and without who passes them on.
-pub fn figures(
-    row: Row,
-    (bytes, direction): (usize, Direction),
-    (costs, loops, empties): (&[f64], &[f64], &[f64]),
-) -> Row {
-    let ways = if direction == Direction::Both { 2 } else { 1 };
-    let row = rates(row, costs, loops, empties);
-    let median = row.median("mpps").unwrap_or(0.0);
-    let hertz = sluice_dpdk::tsc::frequency() as f64;
-    let mpps = costs.iter().map(|cost| hertz / cost.max(1.0) / 1e6);
-    let gbps: Vec<f64> = mpps.map(|mpps| line::gbps(mpps, bytes)).collect();
-    let share = |speed| [median / (line::rate(speed, bytes) * f64::from(ways))];
-    row.key("fills_line_gbps", line::filled(median, bytes, ways))
-        .figure("gbps", &gbps)
-        .figure("share_of_10g", &share(10))
-        .figure("share_of_25g", &share(25))
-        .figure("share_of_100g", &share(100))
-}
-
-/// And what Sluice spends on its stages.
-pub fn stages(row: Row, stages: &[Vec<f64>; STAGES.len()]) -> Row {
-    let spent = STAGES.into_iter().zip(stages);
-    let spent = spent.filter(|(_, runs)| runs.iter().any(|&cycles| cycles > 0.0));
-    spent.fold(row, |row, (name, runs)| row.figure(name, runs))
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::parsed;
     use super::*;
 
-    /// Cases of two sizes, of which each larger one costs as much more as is told by who passes packets on.
-    fn measured() -> Vec<Case> {
-        let arguments = parsed(&["--bytes", "64,1518", "--direction", "both"]);
-        let mut cases = cases(&arguments, true);
-        for case in &mut cases {
-            let more = match (case.by, case.checksums) {
-                (By::L2fwd, _) => 10.0,
-                (By::Sluice, Checksums::Vouched) => 12.0,
-                (By::Sluice, _) => 300.0,
-            };
-            let more = if case.bytes > 64 { more } else { 0.0 };
-            case.costs = vec![90.0 + more, 100.0 + more, 130.0 + more];
-            case.empties = vec![50.0; 3];
-            case.loops = case.costs.iter().map(|cost| cost + 50.0).collect();
-        }
-        cases
-    }
-
     #[test]
-    fn rows_have_the_keys_and_figures_of_the_bench() {
-        let rows = rows(&measured());
-        assert_eq!(10, rows.len());
-        for row in &rows {
-            for key in ["case", "bytes", "direction", "model", "cores", "checksums", "site"] {
-                assert!(!row.text_of(key).is_empty(), "{key} is missing in {}", row.text());
+    fn growth_is_that_of_sluice_and_what_of_it_is_not_the_devices() {
+        let case = |by, bytes, checksums, cost| {
+            let mut runs = Runs::default();
+            runs.add("cycles_per_packet", cost);
+            let (direction, payload) = (Direction::Up, Payload::Written);
+            Case {
+                by,
+                bytes,
+                direction,
+                checksums,
+                payload,
+                runs,
             }
-            for figure in ["cycles_per_packet", "mpps", "gbps", "loop_cycles", "empty_loop_cycles"] {
-                assert!(row.median(figure).is_some(), "{figure} is missing in {}", row.text());
-            }
-        }
-        let (mpps, gbps) = (rows[0].median("mpps"), rows[0].median("gbps"));
-        assert_eq!(gbps, mpps.map(|mpps| mpps * 64.0 * 8.0 / 1e3));
-    }
-
-    #[test]
-    fn growth_is_told_and_what_of_it_is_not_the_devices() {
-        let rows = rows(&measured());
-        let of = |case: &str, bytes: &str, checksums: &str| {
-            let keys = [("case", case), ("bytes", bytes), ("checksums", checksums)];
-            let row = rows
-                .iter()
-                .find(|row| keys.iter().all(|(name, value)| row.text_of(name) == *value))
-                .expect("a row");
-            [row.median("growth_cycles"), row.median("growth_beyond_l2fwd")]
         };
-        assert_eq!([Some(0.0), Some(0.0)], of("sluice", "64", "vouched"));
-        assert_eq!([Some(12.0), Some(2.0)], of("sluice", "1518", "vouched"));
-        assert_eq!([Some(300.0), Some(290.0)], of("sluice", "1518", "computed"));
-        assert_eq!([Some(10.0), None], of("l2fwd", "1518", "vouched"));
+        let (vouched, computed) = (Checksums::Vouched, Checksums::Unverified);
+        let rows = rows(&[
+            case(By::L2fwd, 64, vouched, 100.0),
+            case(By::L2fwd, 1518, vouched, 110.0),
+            case(By::Sluice, 64, vouched, 200.0),
+            case(By::Sluice, 1518, vouched, 212.0),
+            case(By::Sluice, 64, computed, 200.0),
+            case(By::Sluice, 1518, computed, 500.0),
+        ]);
+        let of = |row: &Row| [row.median("growth_cycles"), row.median("growth_beyond_l2fwd")];
+        assert_eq!([Some(10.0), None], of(&rows[1]));
+        assert_eq!([Some(12.0), Some(2.0)], of(&rows[3]));
+        assert_eq!([Some(300.0), Some(290.0)], of(&rows[5]));
+    }
+
+    #[test]
+    fn frames_of_sites_and_of_hosts_all_come_out_right() {
+        let (eal, mut turn) = crate::turn::turn();
+        let homes = Homes {
+            sites: 5_000,
+            terminals: 2,
+        };
+        for serves in [false, true] {
+            *turn += 1;
+            let (plane, _keeper) = plane_of(homes, serves).expect("a plane");
+            let mut memory = memory(&plane).expect("memory");
+            let gateway = Gateway::new(eal, 500 + *turn, Job::Translate, plane, &mut memory).expect("a gateway");
+            let side = Side::new(gateway, homes.hosts(), homes.flows(), serves.then_some(homes));
+            let mut side = side.unwrap_or_else(|error| panic!("{serves}: {error}"));
+            for (bytes, direction) in [(64, Direction::Up), (256, Direction::Down), (128, Direction::Both)] {
+                let (checksums, payload, runs) = (Checksums::Vouched, Payload::Written, Runs::default());
+                let mut case = Case {
+                    by: By::Sluice,
+                    bytes,
+                    direction,
+                    checksums,
+                    payload,
+                    runs,
+                };
+                side.run(&mut case)
+                    .unwrap_or_else(|error| panic!("{serves} {bytes}: {error}"));
+            }
+            side.close().unwrap_or_else(|error| panic!("{serves}: {error}"));
+        }
     }
 }

@@ -30,8 +30,7 @@ use sluice_wire::{Direction, FlowKey4, Packet};
 use super::moving::Moving;
 use super::traffic::FLOWS;
 
-type Failure = Box<dyn std::error::Error>;
-
+use crate::rows::Failure;
 /// Buckets of the table of flows: with as many, two cores seldom want the same but for the same flow.
 const BUCKETS: usize = 1_024;
 /// Flows of a bucket at most, and connections among them.
@@ -137,14 +136,11 @@ impl<'m> Shared<'m> {
 /// What one core does.
 pub struct Even<'s, 'm> {
     shared: &'s Shared<'m>,
-    /// Its devices.
     pub io: DpdkIo,
     /// What it asks rules with; none where nothing is inspected.
     pub tools: Option<Tools>,
     receives: Vec<PortIndex>,
-    /// Packets that it sent.
     pub passed: u64,
-    /// Packets that it dropped.
     pub dropped: u64,
     /// Cycles for which it waited for locks.
     pub waited: u64,

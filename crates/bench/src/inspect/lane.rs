@@ -5,19 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use arrayvec::ArrayVec;
 use sluice_dpdk::tsc;
 use sluice_engine::packet::counters::{CycleStage, WorkerCounters};
-use sluice_engine::packet::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_wire::Checksums;
 
 use super::even::Even;
 use super::moving::Moving;
 use super::traffic::{Draw, Pages, Seen, read, since, write};
-use crate::cores::lane::Together;
 use crate::frames::histogram::Histogram;
-use crate::frames::pace::{BURST, Pace};
-use crate::nat_path::rig::Source;
-use crate::placement::lane::{Progress, feed};
-use crate::slices::Slices;
+use crate::frames::pace::{self, Pace};
+use crate::rig::gateway::Clock;
+use crate::rig::lanes::{self, Progress, Together};
+use crate::rig::slices::Slices;
+use crate::rig::{BURST, Source};
 
 /// Frames of a side that are sent at a time.
 const EACH: usize = 32;
@@ -35,24 +34,19 @@ pub type Side = Arc<Mutex<(Draw, Option<Pace>)>>;
 
 /// Source, worker and sink of one core.
 pub struct Lane<'s, 'm> {
-    /// Its number.
     pub own: usize,
-    /// What is measured.
     pub middle: Middle<'s, 'm>,
     /// The far end of its queues, where it has some.
     pub far: Option<Source>,
     /// What is sent to it, by side.
     pub sides: Vec<Side>,
-    /// What frames carry.
     pub pages: Arc<Pages>,
     /// Whether packets come out by its queue.
     pub drains: bool,
-    /// Whether what it receives comes out by its own queue.
-    pub local: bool,
-    /// Progress of all.
+    /// Where what it receives comes out by its own queue, it watches only that.
+    pub local: Option<usize>,
     pub progress: Arc<Progress>,
-    /// When the clock began, in cycles.
-    pub start: u64,
+    pub clock: Clock,
     /// What it did, slice by slice.
     pub slices: Slices<Done>,
     /// The same, in all.
@@ -65,18 +59,16 @@ pub struct Lane<'s, 'm> {
     pub left: Option<usize>,
     /// Which interfaces come to which core, where they move.
     pub moving: Option<Arc<Moving>>,
-    /// What came out.
     pub seen: Arc<Mutex<Seen>>,
 }
 
 /// Cycles, and what they went into; packets.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 pub struct Done {
-    /// Frames that came out.
     pub came: u64,
     /// Frames that were due, and those of them that found no room.
     pub due: u64,
-    /// See [`Self::due`].
     pub lost: u64,
     /// Cycles of the time that was measured.
     pub cycles: u64,
@@ -90,36 +82,16 @@ pub struct Done {
     pub handing: u64,
     /// Packets of shards that a worker took over.
     pub assisted: u64,
-    /// Cycles of waiting for locks.
     pub waited: u64,
 }
 
 impl Done {
-    fn with(mut self, other: &Self, one: impl Fn(u64, u64) -> u64) -> Self {
-        for (to, from) in [
-            (&mut self.came, other.came),
-            (&mut self.due, other.due),
-            (&mut self.lost, other.lost),
-            (&mut self.cycles, other.cycles),
-            (&mut self.ends, other.ends),
-            (&mut self.work, other.work),
-            (&mut self.handed, other.handed),
-            (&mut self.handing, other.handing),
-            (&mut self.assisted, other.assisted),
-            (&mut self.waited, other.waited),
-        ] {
-            *to = one(*to, from);
-        }
-        self
+    fn with(self, other: Self, one: impl Fn(u64, u64) -> u64) -> Self {
+        let [own, other]: [[u64; 10]; 2] = [self, other].map(bytemuck::cast);
+        bytemuck::cast(std::array::from_fn::<_, 10, _>(|at| one(own[at], other[at])))
     }
 
-    /// Both together.
-    pub fn and(self, other: Self) -> Self {
-        self.with(&other, |a, b| a + b)
-    }
-
-    /// What was done since `before`.
-    pub fn less(self, before: &Self) -> Self {
+    pub fn less(self, before: Self) -> Self {
         self.with(before, |a, b| a - b)
     }
 
@@ -129,30 +101,28 @@ impl Done {
     }
 }
 
+impl lanes::Done for Done {
+    fn and(self, other: Self) -> Self {
+        self.with(other, |a, b| a + b)
+    }
+}
+
 /// Slices for a lane: long enough for some bursts of the largest frames.
 pub fn slices() -> Slices<Done> {
     let millisecond = tsc::frequency() / 1_000;
     Slices::new(2 * millisecond, millisecond)
 }
 
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl Lane<'_, '_> {
-    fn now(&self) -> Now {
-        let cycles = tsc::now() - self.start;
-        Now::at((u128::from(cycles) * 1_000_000_000 / u128::from(tsc::frequency())) as u64)
-    }
-
     /// Frames of each side that is this lane's now, as many as are due, or as it takes.
     #[inline(always)]
     fn feed(&mut self, now: u64) -> usize {
         let Some(far) = &mut self.far else { return 0 };
-        let has_room = match self.local {
-            true => self.progress.may_send_own(self.own),
-            false => self.progress.may_send(),
-        };
+        let has_room = self.progress.may_send(self.local);
         let mut sides = ArrayVec::<_, 2>::new();
         let (mut ports, mut times) = (ArrayVec::<(u16, usize), 2>::new(), [[now; EACH]; 2]);
         for side in &self.sides {
@@ -169,7 +139,7 @@ impl Lane<'_, '_> {
             let count = match pace {
                 None => EACH,
                 Some(pace) => {
-                    let due: ArrayVec<u64, BURST> = pace.due(now);
+                    let due: ArrayVec<u64, { pace::BURST }> = pace.due(now);
                     let count = due.len().min(EACH);
                     times[usize::from(draw.side)][..count].copy_from_slice(&due[..count]);
                     pace.pass(count);
@@ -189,7 +159,7 @@ impl Lane<'_, '_> {
             return 0;
         }
         let (pages, mut places) = (&self.pages, [0; 2]);
-        let count = feed(far, &ports, |port, packet| {
+        let (count, _) = far.send(&ports, |port, packet| {
             let Some(side) = sides.iter_mut().find(|side| side.0.side == port) else {
                 return false;
             };
@@ -233,7 +203,7 @@ impl Lane<'_, '_> {
                     moving.came(1 - port, self.own, count);
                 }
                 came += count;
-                if count < 64 {
+                if count < BURST {
                     break;
                 }
             }
@@ -249,7 +219,7 @@ impl Lane<'_, '_> {
 
     #[inline(always)]
     fn work(&mut self) -> usize {
-        let now = self.now();
+        let now = self.clock.now();
         match &mut self.middle {
             Middle::Engine(worker, _) => worker.round(now),
             Middle::Even(even) => even.round(now),
@@ -308,7 +278,7 @@ impl Lane<'_, '_> {
                 continue;
             };
             let after = self.all();
-            let mut done = after.less(&before);
+            let mut done = after.less(before);
             done.cycles = cycles;
             if is_quiet {
                 self.latency.add(&self.current);

@@ -4,27 +4,14 @@
 use sluice_dpdk::tsc;
 
 use super::lane::Done;
-use super::plane::{Case, Model};
+use super::plane::Model;
 use super::traffic::Kind;
-use super::{BUSY, Bench, CORES, Failure, keys};
-use crate::rows::{Figure, Run};
+use super::{BUSY, Bench, keys};
+use crate::rig::lanes::Done as _;
+use crate::rows::{Failure, Figure, Run, Runs};
 
-/// Models that are compared.
 const MODELS: [Model; 4] = [Model::Even, Model::EvenMoving, Model::Rss, Model::RoleSplit];
 
-/// What came of the runs of a case at one load.
-#[derive(Clone, Default)]
-struct Runs {
-    mbps: Vec<f64>,
-    p50: Vec<f64>,
-    p99: Vec<f64>,
-    lost: Vec<f64>,
-    handed: Vec<f64>,
-    busy: [Vec<f64>; CORES],
-    all: Vec<f64>,
-}
-
-/// Measure one size.
 pub fn measure(bench: &mut Bench<'_>, bytes: usize, run: &mut Run<'_>) -> Result<(), Failure> {
     let runs = if run.quick { 3 } else { 5 };
     let shares: Vec<f64> = match run.quick {
@@ -32,8 +19,10 @@ pub fn measure(bench: &mut Bench<'_>, bytes: usize, run: &mut Run<'_>) -> Result
         false => (1..=10).map(|tenths| f64::from(tenths) / 10.0).collect(),
     };
     let reference = bench.case(Model::Rss, bytes, Kind::Rfc2544);
-    let most = (0..runs).map(|_| Ok(bench.run(&reference)?.mpps));
-    let most = Figure::of(&most.collect::<Result<Vec<_>, Failure>>()?).median;
+    let most = (0..runs)
+        .map(|_| Ok(bench.run(&reference)?.mpps))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let most = Figure::of(&most).median;
     let megahertz = tsc::frequency() as f64 / 1e6;
     let (on, cycles) = (bench.on, bench.cycles);
     let cases = MODELS.map(|model| bench.case(model, bytes, Kind::Rfc2544));
@@ -44,13 +33,17 @@ pub fn measure(bench: &mut Bench<'_>, bytes: usize, run: &mut Run<'_>) -> Result
                 rig.run(on, cycles / 2, None)?;
                 for (share, runs) in shares.iter().zip(all) {
                     let (mpps, done) = rig.run(on, cycles, Some(share * most / megahertz))?;
-                    let latency = rig.latency();
-                    runs.add(
-                        case,
-                        mpps,
-                        &done,
-                        [0.5, 0.99].map(|of| latency.percentile(of) as f64 / megahertz),
-                    );
+                    let (latency, all) = (rig.latency(), done.iter().copied().fold(Done::default(), Done::and));
+                    let us = |share| latency.percentile(share) as f64 / megahertz;
+                    runs.extend([
+                        ("mbps", mpps * case.mean() * 8.0),
+                        ("p50_us", us(0.5)),
+                        ("p99_us", us(0.99)),
+                        ("loss_share", all.lost as f64 / all.due.max(1) as f64),
+                        ("handovers_per_packet", all.handed as f64 / all.came.max(1) as f64),
+                        ("busy_share", all.busy()),
+                    ]);
+                    runs.extend(BUSY.into_iter().zip(done.iter().map(Done::busy)));
                 }
                 Ok(())
             })?;
@@ -58,34 +51,9 @@ pub fn measure(bench: &mut Bench<'_>, bytes: usize, run: &mut Run<'_>) -> Result
     }
     for (case, all) in cases.iter().zip(&all) {
         for (share, runs) in shares.iter().zip(all) {
-            let mut row = keys(case)
-                .key("load_share", (share * 10.0).round() / 10.0)
-                .figure("mbps", &runs.mbps)
-                .figure("p50_us", &runs.p50)
-                .figure("p99_us", &runs.p99)
-                .figure("loss_share", &runs.lost)
-                .figure("handovers_per_packet", &runs.handed)
-                .figure("busy_share", &runs.all);
-            for (name, busy) in BUSY.into_iter().zip(&runs.busy) {
-                row = row.figure(name, busy);
-            }
-            (run.row)(row);
+            let row = keys(case).key("load_share", (share * 10.0).round() / 10.0);
+            (run.row)(row.runs(runs));
         }
     }
     Ok(())
-}
-
-impl Runs {
-    fn add(&mut self, case: &Case, mpps: f64, done: &[Done], [p50, p99]: [f64; 2]) {
-        let all = done.iter().copied().fold(Done::default(), Done::and);
-        self.mbps.push(mpps * case.mean() * 8.0);
-        self.p50.push(p50);
-        self.p99.push(p99);
-        self.lost.push(all.lost as f64 / all.due.max(1) as f64);
-        self.handed.push(all.handed as f64 / all.came.max(1) as f64);
-        self.all.push(all.busy());
-        for (runs, done) in self.busy.iter_mut().zip(done) {
-            runs.push(done.busy());
-        }
-    }
 }

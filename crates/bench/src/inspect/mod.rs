@@ -25,14 +25,14 @@ use sluice_dpdk::tsc;
 use sluice_inspect::ruleset::Ruleset;
 use sluice_inspect::signatures::Dialect;
 
-use crate::rows::{Figure, Row, Run};
+use crate::rig::lanes::{Done as _, cores};
+use crate::rig::policy::memory;
+use crate::rows::{Failure, Named, Row, Run, Runs, pairs};
 use even::Shared;
 use lane::Done;
 use plane::{Case, Help, Model};
 use rig::{Means, Rig};
 use traffic::{Kind, Pages, Transport};
-
-type Failure = Box<dyn std::error::Error>;
 
 /// Cores at most.
 const CORES: usize = 2;
@@ -94,15 +94,6 @@ pub enum Written {
 }
 
 impl Written {
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Suricata => "suricata",
-            Self::Snort2 => "snort2",
-            Self::Snort3 => "snort3",
-        }
-    }
-
     fn dialect(self) -> Dialect {
         match self {
             Self::Suricata => Dialect::Suricata,
@@ -125,7 +116,6 @@ pub enum Part {
     Assist,
 }
 
-/// What measures.
 struct Bench<'a> {
     means: Means<'a>,
     on: &'a [usize],
@@ -134,7 +124,6 @@ struct Bench<'a> {
     transport: Transport,
 }
 
-/// What a run told.
 struct Outcome {
     mpps: f64,
     done: Vec<Done>,
@@ -150,7 +139,7 @@ impl Bench<'_> {
     ) -> Result<T, Failure> {
         self.rigs += 1;
         let plane = plane::plane(case, self.means.rules)?;
-        let mut memory = plane::memory(&plane)?;
+        let mut memory = memory(&plane)?;
         let mut streams = Region::new(even::lines(case.model.shares()).next_multiple_of(2) * 64)?;
         let shared = Shared::new(self.means.rules, streams.lines(), case.model.shares())?;
         let mut rig = Rig::new(&self.means, self.rigs, case, plane, &mut memory, &shared)?;
@@ -186,69 +175,30 @@ impl Bench<'_> {
     }
 }
 
-/// What came out of the runs of a case.
-#[derive(Default)]
-struct Figures {
-    mpps: Vec<f64>,
-    work: Vec<f64>,
-    ends: Vec<f64>,
-    busy: Vec<f64>,
-    by_core: [Vec<f64>; CORES],
-    handed: Vec<f64>,
-    handing: Vec<f64>,
-    assisted: Vec<f64>,
-    waited: Vec<f64>,
-    reordered: Vec<f64>,
-}
-
-impl Figures {
-    fn add(&mut self, outcome: &Outcome) {
-        let all = outcome.done.iter().copied().fold(Done::default(), Done::and);
-        let each = |count: u64| count as f64 / all.came.max(1) as f64;
-        self.mpps.push(outcome.mpps);
-        self.work.push(each(all.work));
-        self.ends.push(each(all.ends));
-        self.busy.push(all.busy());
-        for (runs, done) in self.by_core.iter_mut().zip(&outcome.done) {
-            runs.push(done.busy());
-        }
-        self.handed.push(each(all.handed));
-        self.handing.push(all.handing as f64 / all.handed.max(1) as f64);
-        self.assisted.push(each(all.assisted));
-        self.waited.push(each(all.waited));
-        self.reordered.push(outcome.reordered as f64);
+fn add(runs: &mut Runs, case: &Case, outcome: &Outcome) {
+    let all = outcome.done.iter().copied().fold(Done::default(), Done::and);
+    let each = |count: u64| count as f64 / all.came.max(1) as f64;
+    runs.extend([
+        ("mbps", outcome.mpps * case.mean() * 8.0),
+        ("mpps", outcome.mpps),
+        ("work_cycles", each(all.work)),
+        ("source_cycles", each(all.ends)),
+        ("busy_share", all.busy()),
+    ]);
+    runs.extend(BUSY.into_iter().zip(outcome.done.iter().map(Done::busy)));
+    runs.add("handovers_per_packet", each(all.handed));
+    runs.add("reordered", outcome.reordered as f64);
+    if case.model.splits() {
+        runs.add("handover_cycles", all.handing as f64 / all.handed.max(1) as f64);
+        runs.add("assisted_per_packet", each(all.assisted));
     }
-
-    fn row(&self, case: &Case) -> Row {
-        let mbps: Vec<_> = self.mpps.iter().map(|mpps| mpps * case.mean() * 8.0).collect();
-        let mut row = keys(case)
-            .figure("mbps", &mbps)
-            .figure("mpps", &self.mpps)
-            .figure("work_cycles", &self.work)
-            .figure("source_cycles", &self.ends)
-            .figure("busy_share", &self.busy);
-        for (name, runs) in BUSY.into_iter().zip(&self.by_core).take(case.cores) {
-            row = row.figure(name, runs);
-        }
-        row = row
-            .figure("handovers_per_packet", &self.handed)
-            .figure("reordered", &self.reordered);
-        if case.model.splits() {
-            row = row
-                .figure("handover_cycles", &self.handing)
-                .figure("assisted_per_packet", &self.assisted);
-        }
-        if case.model.shares() {
-            row = row.figure("lock_cycles", &self.waited);
-        }
-        row
+    if case.model.shares() {
+        runs.add("lock_cycles", each(all.waited));
     }
 }
 
-/// The busy share of each core.
 const BUSY: [&str; CORES] = ["busy_share_first", "busy_share_second"];
 
-/// The keys of a case's rows.
 fn keys(case: &Case) -> Row {
     let row = Row::default()
         .key("bytes", if case.kind == Kind::Mix { 0 } else { case.bytes })
@@ -304,37 +254,27 @@ fn cases(bench: &Bench<'_>, bytes: usize, kind: Kind) -> Vec<Case> {
 
 /// Measure cases in turn, so that each has its neighbours of the same moment.
 fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(), Failure> {
-    let mut figures: Vec<Figures> = cases.iter().map(|_| Figures::default()).collect();
+    let mut all = vec![Runs::default(); cases.len()];
     for _ in 0..if run.quick { 3 } else { 7 } {
-        for (case, figures) in cases.iter().zip(&mut figures) {
-            figures.add(&bench.run(case)?);
+        for (case, runs) in cases.iter().zip(&mut all) {
+            add(runs, case, &bench.run(case)?);
         }
     }
-    // What a packet costs more where roles are split than where they are not, by hand-over; and where locks and lines are shared.
-    let work = |wanted: &dyn Fn(&Case) -> bool| {
-        let found = cases.iter().zip(&figures).find(|(case, _)| wanted(case));
-        found.map(|(_, figures)| Figure::of(&figures.work).median)
-    };
-    let all = &figures;
-    for (case, figures) in cases.iter().zip(all) {
-        let mut row = figures.row(case);
-        let like = |other: &Case| other.inspects == case.inspects && other.kind == case.kind;
-        let rss = work(&|other| like(other) && other.model == Model::Rss && other.cores == case.cores);
-        let alone = work(&|other| like(other) && other.model == Model::Even && other.cores == 1);
-        // Rounds in which all had the same neighbours are compared, and the median of that is taken.
-        let rates = |model, cores: usize| -> &[f64] {
-            let like = |(other, _): &(&Case, &Figures)| like(other) && (other.model, other.cores) == (model, cores);
-            let found = cases.iter().zip(all).find(like);
-            found.map_or(&[], |(_, figures)| &figures.mpps)
+    for (case, runs) in cases.iter().zip(&all) {
+        let of = |model, cores: usize| {
+            let like = |other: &Case| other.inspects == case.inspects && other.kind == case.kind;
+            let is_it = |other: &Case| like(other) && (other.model, other.cores) == (model, cores);
+            cases
+                .iter()
+                .zip(&all)
+                .find(|(other, _)| is_it(other))
+                .map(|(_, runs)| runs)
         };
-        let one_by_one =
-            |base: &[f64]| -> Vec<f64> { figures.mpps.iter().zip(base).map(|(rate, base)| rate / base).collect() };
+        let rates = |model, cores| of(model, cores).map_or(&[][..], |runs| runs.of("mpps"));
         let [even, moving] = [Model::Even, Model::EvenMoving].map(|model| rates(model, case.cores));
-        let better: Vec<f64> = even
-            .iter()
-            .zip(moving)
-            .map(|(even, moving)| even.max(*moving))
-            .collect();
+        let better = pairs(even, moving, f64::max);
+        // Rounds in which all had the same neighbours are compared, and the median of that is taken.
+        let mut row = keys(case).runs(runs);
         for (name, base) in [
             ("over_rss", rates(Model::Rss, case.cores)),
             ("over_rss_on_one_core", rates(Model::Rss, 1)),
@@ -342,26 +282,29 @@ fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(
             ("over_better_even", &better),
         ] {
             if !base.is_empty() {
-                row = row.figure(name, &one_by_one(base));
+                row = row.figure(name, &pairs(runs.of("mpps"), base, |rate, base| rate / base));
             }
         }
-        let over = |base: f64| figures.work.iter().map(move |work| work - base);
-        if let Some(rss) = rss.filter(|_| case.model.splits()) {
-            let each = over(rss).zip(&figures.handed);
-            let each: Vec<_> = each.map(|(more, handed)| more / handed.max(1e-9)).collect();
-            if figures.handed.iter().any(|&handed| handed > 0.0) {
-                row = row.figure("added_cycles_per_handover", &each);
-            }
+        // What a packet costs more where roles are split than where they are not, by hand-over; and where locks and lines are shared.
+        let (work, handed) = (runs.of("work_cycles"), runs.of("handovers_per_packet"));
+        let base = |model, cores| of(model, cores).map(|runs| runs.median("work_cycles"));
+        if let Some(rss) = base(Model::Rss, case.cores).filter(|_| case.model.splits())
+            && handed.iter().any(|&handed| handed > 0.0)
+        {
+            let each = pairs(work, handed, |work, handed| (work - rss) / handed.max(1e-9));
+            row = row.figure("added_cycles_per_handover", &each);
         }
-        if let Some(alone) = alone.filter(|_| case.model.shares() && case.cores > 1) {
-            row = row.figure("shared_cycles", &over(alone).collect::<Vec<_>>());
+        if let Some(alone) = base(Model::Even, 1).filter(|_| case.model.shares() && case.cores > 1) {
+            row = row.figure(
+                "shared_cycles",
+                &work.iter().map(|work| work - alone).collect::<Vec<_>>(),
+            );
         }
         (run.row)(row);
     }
     Ok(())
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failure> {
     if let Some(peer) = &arguments.peer {
         return peer::run(run, arguments, peer);
@@ -369,16 +312,12 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failur
     if arguments.attack {
         return attack::run(run, arguments);
     }
-    let mut on = match arguments.on.is_empty() {
-        true => sluice_dpdk::eal::allowed_cores(),
-        false => arguments.on.clone(),
-    };
-    on.truncate(CORES);
+    let on = cores(&arguments.on, CORES);
     let rules: Arc<Ruleset> = plane::rules(&arguments.signatures, arguments.dialect.dialect())?;
     let pages = Arc::new(Pages::new());
     let mut bench = Bench {
         means: Means {
-            eal: crate::placement::rig::start(on.len())?,
+            eal: crate::placement::queues::start(on.len())?,
             rules: &rules,
             pages: &pages,
         },

@@ -3,33 +3,27 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
-use sluice_engine::control::plane::{ControlPlane, NeighbourLimits};
+use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::features::inspection::InspectionPolicy;
-use sluice_engine::features::virtual_reassembly::Limits;
-use sluice_engine::packet::time::Now;
-use sluice_engine::placement::{Load, Part, Placement};
+use sluice_engine::placement::{Load, Placement};
 use sluice_engine::snapshot::assist::{self, Assist};
-use sluice_engine::snapshot::shard_owners::ShardOwners;
 use sluice_engine::snapshot::stages::Stages;
-use sluice_engine::snapshot::steering::{Steering, SteeringSettings};
-use sluice_engine::snapshot::{Bridge, Interface, Snapshot, StartParameters, SubscriberCapacity, bridge_context};
+use sluice_engine::snapshot::{Bridge, Interface, Snapshot, bridge_context};
 use sluice_inspect::inspector::{Plan, Settings};
 use sluice_inspect::protocols::Capacity;
 use sluice_inspect::rates::Rates;
 use sluice_inspect::ruleset::{Ordered, Ruleset};
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 use sluice_inspect::stream;
-use sluice_route::{RouteSet, SourceValidation};
-use sluice_wire::validity;
+use sluice_route::RouteSet;
 
 use super::traffic::{FLOWS, Kind, Transport};
-use crate::placement::lane::WITHIN;
 use crate::placement::queues::Queues;
-use crate::placement::traffic::SFR;
-
-type Failure = Box<dyn std::error::Error>;
+use crate::placement::scenario::{SFR, lengths};
+use crate::rig::lanes::WITHIN;
+use crate::rig::policy::{Job, Layout, interface};
+use crate::rows::Failure;
 
 /// Sessions that there is room for.
 const CAPACITY: u32 = 4 * FLOWS;
@@ -55,7 +49,6 @@ pub enum Model {
 }
 
 impl Model {
-    /// Its name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Even => "even",
@@ -74,12 +67,10 @@ impl Model {
         }
     }
 
-    /// Whether flows are shared by all cores.
     pub fn shares(self) -> bool {
         matches!(self, Self::Even | Self::EvenMoving)
     }
 
-    /// Whether roles are split.
     pub fn splits(self) -> bool {
         matches!(self, Self::RoleSplit | Self::RoleSplitSending)
     }
@@ -116,17 +107,13 @@ impl Help {
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Case {
-    /// Who does what.
     pub model: Model,
     /// On so many cores.
     pub cores: usize,
     /// Bytes of frames with check sequence; of the mix none.
     pub bytes: usize,
-    /// What comes.
     pub kind: Kind,
-    /// What flows are of.
     pub transport: Transport,
-    /// Whether it is inspected.
     pub inspects: bool,
     /// Whether who receives assists, where roles are split.
     pub help: Option<Help>,
@@ -136,7 +123,7 @@ impl Case {
     /// Lengths of frames without check sequence, each as often as it comes.
     pub fn lengths(&self) -> Vec<usize> {
         match self.kind {
-            Kind::Mix => SFR.lengths(),
+            Kind::Mix => lengths(SFR),
             _ => vec![self.bytes - 4],
         }
     }
@@ -156,7 +143,6 @@ impl Case {
     }
 }
 
-/// Rules of a file.
 pub fn rules(file: &Path, dialect: Dialect) -> Result<Arc<Ruleset>, Failure> {
     let text = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let read = read(&text, dialect, &Variables::default(), &Classes::default());
@@ -165,36 +151,16 @@ pub fn rules(file: &Path, dialect: Dialect) -> Result<Arc<Ruleset>, Failure> {
     Ok(Arc::new(ordered.with(prefilter)))
 }
 
-fn interface(index: u16) -> Interface {
+fn side(index: u16) -> Interface {
     Interface {
         name: ["left", "right"][usize::from(index)].into(),
-        port: index,
-        tags: Vec::new(),
-        mac: [2, 0, 0, 0, 9, index as u8],
-        mtu: 1500,
-        link: sluice_route::Interface {
-            index,
-            addresses: Vec::new(),
-        },
-        router: 0,
         context: bridge_context(0),
-        stateful: [false; 2],
-        outside: false,
-        validation: SourceValidation::Off,
-        validity: validity::Policy::default(),
-        complete_checksums: true,
-        priority: Default::default(),
-        neighbours: Default::default(),
-        segment_size: None,
-        host: false,
-        peer: None,
-        tunnel: None,
         bridge: Some(Bridge {
             peer: 1 - index,
             drops_invalid: false,
             fails_open: false,
         }),
-        advertise: None,
+        ..interface(index, [2, 0, 0, 0, 9, index as u8], Vec::new())
     }
 }
 
@@ -216,14 +182,13 @@ pub fn inspector_plan() -> Plan {
 pub fn queues(case: &Case) -> Result<(Placement, Stages, Queues), Failure> {
     let placement = case.model.placement(case.cores).ok_or("too few cores for this model")?;
     let stages = Stages::of(&placement, &placement.workers());
-    let queues = Queues::with(&stages, case.cores, &Load::even(SHARDS as u16), case.help.is_some());
+    let queues = Queues::of(&stages, case.cores, &Load::even(SHARDS as u16), case.help.is_some());
     Ok((placement, stages, queues))
 }
 
-/// The control side of a case.
 pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<ControlPlane, Failure> {
     let (_, stages, queues) = queues(case)?;
-    let mut policy = Snapshot::new(2, vec![interface(0), interface(1)]);
+    let mut policy = Snapshot::new(2, vec![side(0), side(1)]);
     if case.inspects {
         policy.inspect_by(Arc::new(InspectionPolicy {
             settings: Settings::default(),
@@ -237,53 +202,21 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<ControlPlane, Failure>
             bypass: Vec::new(),
         }));
     }
-    let steering = Steering::seeded(SHARDS, &SteeringSettings::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
     policy.senders = vec![queues.senders(); 2];
-    let in_charge = stages.all(Part::Session, case.cores);
-    let setup = StartParameters {
-        assist: case.help.map(|help| {
-            let settings = assist::Settings {
-                threshold: help.threshold,
-                slice: tsc::frequency() / 1_000_000 * help.slice,
-            };
-            Arc::new(Assist::new(case.cores, settings))
-        }),
-        owners: ShardOwners::dealt(steering.shards(), &in_charge).into(),
-        stages,
-        steering,
-        sessions: [CAPACITY, SHARDS],
-        ports: 2,
-        secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
-        fragments: Limits {
-            datagrams: 64,
-            ..Limits::default()
-        },
-        unsolicited_syns: 0,
-        spare_addresses: 0,
-        meters: Default::default(),
-        applications: None,
-        inspection: case.inspects.then(inspector_plan),
-        events: Default::default(),
-        interfaces: 0,
-        subscribers: SubscriberCapacity {
-            most: 64,
-            blocks: 64,
-            ..SubscriberCapacity::default()
-        },
+    let assist = |help: Help| {
+        let slice = tsc::frequency() / 1_000_000 * help.slice;
+        let threshold = help.threshold;
+        Arc::new(Assist::new(case.cores, assist::Settings { threshold, slice }))
     };
-    let routes = RouteSet::new(&[], &[])?;
-    Ok(ControlPlane::new(
-        setup,
-        policy,
-        &[routes],
-        NeighbourLimits::default(),
-        case.cores,
-        Now::at(0),
-    )?)
-}
-
-/// Memory for all shards of a plane, and for the streams of the baseline.
-pub fn memory(plane: &ControlPlane) -> Result<Region, Failure> {
-    let shards = plane.start_parameters().owners.len();
-    Ok(Region::new(plane.lines().total().next_multiple_of(2) * 64 * shards)?)
+    let layout = Layout {
+        shards: SHARDS,
+        stages,
+        workers: case.cores,
+        sessions: [CAPACITY, SHARDS],
+        subscribers: 64,
+        assist: case.help.map(assist),
+        inspection: case.inspects.then(inspector_plan),
+        ..Layout::sessions(Job::Forward, 0, false)
+    };
+    layout.plane(policy, &[RouteSet::new(&[], &[])?])
 }

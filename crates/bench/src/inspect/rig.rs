@@ -6,10 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
-use sluice_dpdk::workers::pin;
-use sluice_dpdk::{Devices, tsc};
+use sluice_dpdk::{Devices, DpdkIo, tsc};
 use sluice_engine::control::plane::ControlPlane;
-use sluice_engine::packet::reason::Reason;
 use sluice_engine::session::family::V4;
 use sluice_engine::snapshot::bridge_context;
 use sluice_engine::snapshot::shard_owners::ShardExchange;
@@ -17,54 +15,67 @@ use sluice_engine::worker::MAX_HELD;
 use sluice_inspect::bindings::vectorscan::Calls;
 use sluice_inspect::inspector::Tools;
 use sluice_inspect::ruleset::Ruleset;
-use sluice_table::memory::Line;
 use sluice_wire::{Checksums, FlowKey4, Tuple4};
 
 use super::even::{Even, Shared};
-use super::lane::{Done, Lane, Middle, Side, slices};
+use super::lane::{Done, Lane, Middle, Side, locked, slices};
 use super::moving::Moving;
 use super::plane::{Case, Model, queues};
 use super::traffic::{Acknowledged, Draw, FLOWS, Frame, Kind, Pages, Seen, ends, opening, write};
-use crate::cores::lane::Together;
 use crate::frames::histogram::Histogram;
-use crate::nat_path::flows::Random;
-use crate::placement::lane::{Progress, feed};
-use crate::placement::rig::far;
 use crate::placement::slow::{Pace, Slow};
-use crate::slices::undisturbed;
-
-type Failure = Box<dyn std::error::Error>;
+use crate::rig::Source;
+use crate::rig::frames::{Random, SEED};
+use crate::rig::gateway::{Clock, dropped, drops};
+use crate::rig::lanes::{self, Done as _, Progress, on_cores, quiet};
+use crate::rows::Failure;
 
 /// Milliseconds between two looks of kirqd: many in a run.
 const PERIOD: u64 = 5;
-/// Slices of a run that have to be undisturbed, and runs until there are as many.
-const ENOUGH: usize = 8;
-const TRIES: usize = 30;
 /// The flow that has half of the load, where one has.
 const ELEPHANT: u32 = 7;
 /// Bytes of a frame that opens a connection, and of one that opens another flow.
 const OPENING: [usize; 2] = [54, 60];
 
-/// The lanes of a case.
 pub struct Rig<'s, 'm> {
     lanes: Vec<Lane<'s, 'm>>,
     devices: Devices,
     plane: ControlPlane,
     case: Case,
-    /// Lanes that have a source.
     entrances: Vec<usize>,
     /// The share of all packets that comes to each lane.
     shares: Vec<f64>,
 }
 
-/// What rigs are made with.
 pub struct Means<'a> {
-    /// DPDK.
     pub eal: &'static Eal,
-    /// What is inspected for.
     pub rules: &'a Arc<Ruleset>,
-    /// What frames carry.
     pub pages: &'a Arc<Pages>,
+}
+
+/// The baseline on a core, with its interfaces.
+fn even<'s, 'm>(
+    means: &Means<'_>,
+    case: &Case,
+    shared: &'s Shared<'m>,
+    (own, io): (usize, DpdkIo),
+    moving: Option<&Arc<Moving>>,
+) -> Result<Even<'s, 'm>, Failure> {
+    let mine = (0..2u16).filter(|&port| moving.is_some() || usize::from(port) % case.cores == own);
+    let tools = match case.inspects {
+        true => Some(Tools::new(means.rules.prefilter().scratch()?, means.rules)),
+        false => None,
+    };
+    let mut even = Even::new(shared, io, tools, mine.collect());
+    if let Some(moving) = moving {
+        even.move_by(moving.clone(), own);
+    }
+    Ok(even)
+}
+
+/// What comes out at a sink, which says what it acknowledges.
+fn seen_of(acknowledged: Arc<Acknowledged>) -> (Arc<Acknowledged>, Arc<Mutex<Seen>>) {
+    (acknowledged.clone(), Arc::new(Mutex::new(Seen::new(acknowledged))))
 }
 
 impl<'s, 'm> Rig<'s, 'm> {
@@ -82,12 +93,10 @@ impl<'s, 'm> Rig<'s, 'm> {
         if case.help.is_some() {
             plan.parked += 4 * MAX_HELD;
         }
-        let (devices, hands) = Devices::open(means.eal, &plan)?;
+        let (devices, ios) = Devices::open(means.eal, &plan)?;
         let lines = plane.lines().total().next_multiple_of(2);
-        let all: &'m mut [Line] = memory.lines();
-        let mut rest = all.chunks_exact_mut(lines);
-        let start = tsc::now();
-        let entrances: Vec<_> = (0..case.cores).filter(|&own| queues.receives(own)).collect();
+        let mut rest = memory.lines().chunks_exact_mut(lines);
+        let (clock, entrances) = (Clock::start(), queues.entrances());
         let progress = Arc::new(Progress::new(case.cores, entrances.len() as u64));
         // Everything counts from the first packet on.
         let counts = Arc::new(AtomicBool::new(true));
@@ -102,22 +111,13 @@ impl<'s, 'm> Rig<'s, 'm> {
         let local = !placement.is_pipeline();
         // Flows stay with their lane where each has its own; else what came is known to all.
         let of_all = Arc::<Acknowledged>::default();
-        let seen_by_all = Arc::new(Mutex::new(Seen::new(of_all.clone())));
+        let (_, seen_by_all) = seen_of(of_all.clone());
         let mut lanes = Vec::new();
-        for (own, io) in hands.into_iter().enumerate() {
+        for (own, io) in ios.into_iter().enumerate() {
             let (receives, drains) = (queues.receives(own), queues.sends(own));
             let middle = match case.model {
                 Model::Even | Model::EvenMoving => {
-                    let mine = (0..2u16).filter(|&port| moves || usize::from(port) % case.cores == own);
-                    let tools = match case.inspects {
-                        true => Some(Tools::new(means.rules.prefilter().scratch()?, means.rules)),
-                        false => None,
-                    };
-                    let mut even = Even::new(shared, io, tools, mine.collect());
-                    if let Some(moving) = &moving {
-                        even.move_by(moving.clone(), own);
-                    }
-                    Middle::Even(Box::new(even))
+                    Middle::Even(Box::new(even(means, case, shared, (own, io), moving.as_ref())?))
                 }
                 _ => {
                     let ports = if receives { vec![0, 1] } else { Vec::new() };
@@ -139,26 +139,22 @@ impl<'s, 'm> Rig<'s, 'm> {
                 }
             };
             let (acknowledged, seen) = match case.model {
-                Model::Rss => {
-                    let acknowledged = Arc::<Acknowledged>::default();
-                    (acknowledged.clone(), Arc::new(Mutex::new(Seen::new(acknowledged))))
-                }
-                Model::Even | Model::EvenMoving => (of_all.clone(), Arc::new(Mutex::new(Seen::new(of_all.clone())))),
+                Model::Rss => seen_of(Arc::default()),
+                Model::Even | Model::EvenMoving => seen_of(of_all.clone()),
                 _ => (of_all.clone(), seen_by_all.clone()),
             };
-            let has_far = receives || drains;
             lanes.push((
                 acknowledged,
                 Lane {
                     own,
                     middle,
-                    far: has_far.then(|| far(means.eal, &queues, number, own)).transpose()?,
+                    far: queues.far(means.eal, number, own)?,
                     sides: Vec::new(),
                     pages: means.pages.clone(),
                     drains,
-                    local,
+                    local: local.then_some(own),
                     progress: progress.clone(),
-                    start,
+                    clock,
                     slices: slices(),
                     done: Done::default(),
                     latency: Histogram::default(),
@@ -236,22 +232,24 @@ impl<'s, 'm> Rig<'s, 'm> {
             return;
         };
         let pages = &lane.pages;
-        let count = feed(far, &[(side, frames.len())], |_, packet| {
+        let (count, _) = far.send(&[(side, frames.len())], |_, packet| {
             let Some(&(flow, number, segment)) = rest.next() else {
                 return false;
             };
-            let (frame, due) = (
-                Frame {
+            let due = tsc::now();
+            packet.set_len(OPENING[usize::from(segment.is_none())]);
+            packet.set_checksums(Checksums::Vouched);
+            write(
+                packet.bytes_mut(),
+                &Frame {
                     flow,
                     side,
                     number,
-                    due: 0,
+                    due,
                 },
-                tsc::now(),
+                segment,
+                pages,
             );
-            packet.set_len(OPENING[usize::from(segment.is_none())]);
-            packet.set_checksums(Checksums::Vouched);
-            write(packet.bytes_mut(), &Frame { due, ..frame }, segment, pages);
             true
         });
         if let Some(moving) = &lane.moving {
@@ -285,7 +283,7 @@ impl<'s, 'm> Rig<'s, 'm> {
                     share: 0,
                     transport: self.case.transport,
                     lengths: self.case.lengths(),
-                    random: Random(88_172_645_463_325_252 ^ (2 * lane as u64 + u64::from(side)) << 40),
+                    random: Random(SEED ^ (2 * lane as u64 + u64::from(side)) << 40),
                     numbers: Draw::opened(),
                     acknowledged: acknowledged[lane].clone(),
                 };
@@ -320,20 +318,10 @@ impl<'s, 'm> Rig<'s, 'm> {
     /// All lanes for so many cycles, with so many packets a cycle in all or as many as they take: packets per second in
     /// millions, and what each lane did, while all had their cores to themselves.
     pub fn run(&mut self, cores: &[usize], cycles: u64, rate: Option<f64>) -> Result<(f64, Vec<Done>), Failure> {
-        let (mut done, mut slices) = (vec![Done::default(); self.lanes.len()], 0);
-        for _ in 0..TRIES {
+        let done = quiet(self.case.model.name(), self.lanes.len(), || {
             self.run_once(cores, cycles, rate)?;
-            let lanes: Vec<_> = self.lanes.iter().map(|lane| &lane.slices).collect();
-            let (more, count) = undisturbed(&lanes, Done::and);
-            done = done.into_iter().zip(more).map(|(done, more)| done.and(more)).collect();
-            slices += count;
-            if slices >= ENOUGH {
-                break;
-            }
-        }
-        if slices == 0 {
-            return Err(format!("{}: others leave no core alone for a moment", self.case.model.name()).into());
-        }
+            Ok(self.lanes.iter().map(|lane| lane.slices.clone()).collect())
+        })?;
         let hertz = tsc::frequency() as f64 / 1e6;
         let rates = done.iter().map(|done| done.came as f64 * hertz / done.cycles as f64);
         let independent = rate.is_none() && matches!(self.case.model, Model::Even | Model::Rss);
@@ -350,24 +338,17 @@ impl<'s, 'm> Rig<'s, 'm> {
     }
 
     fn run_once(&mut self, cores: &[usize], cycles: u64, rate: Option<f64>) -> Result<(), Failure> {
-        let (together, count) = (&Together::default(), self.lanes.len());
-        std::thread::scope(|scope| {
-            let lanes = self.lanes.iter_mut().zip(cores).zip(&self.shares);
-            let threads: Vec<_> = lanes
-                .map(|((lane, &core), share)| {
-                    let moves = lane.moving.is_some();
-                    let sides = lane.sides.len() as f64;
-                    let distance = rate.map(|rate| if moves { 2.0 / rate } else { sides / (rate * share) });
-                    scope.spawn(move || {
-                        pin(core)?;
-                        lane.run(together, count, cycles, distance);
-                        Ok::<_, sluice_dpdk::workers::WorkerError>(())
-                    })
-                })
-                .collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| thread.join().map_err(|_| "a lane failed")?.map_err(Failure::from))
+        let (count, shares) = (self.lanes.len(), &self.shares);
+        on_cores(&mut self.lanes, cores, |lane, together| {
+            let (share, sides) = (shares[lane.own], lane.sides.len() as f64);
+            let distance = |rate: f64| {
+                if lane.moving.is_some() {
+                    2.0 / rate
+                } else {
+                    sides / (rate * share)
+                }
+            };
+            lane.run(together, count, cycles, rate.map(distance));
         })?;
         self.settle()
     }
@@ -386,7 +367,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         }
         self.settle()?;
         match left {
-            0 => Ok(self.done().less(&before)),
+            0 => Ok(self.done().less(before)),
             _ => Err(format!("{left} of {packets} packets found no way").into()),
         }
     }
@@ -398,18 +379,18 @@ impl<'s, 'm> Rig<'s, 'm> {
 
     /// Let out what is under way, and see that everything came out or was dropped.
     fn settle(&mut self) -> Result<(), Failure> {
-        let mut idle = 0;
-        while idle < 8 {
-            let moved: usize = self.lanes.iter_mut().map(Lane::round).sum();
-            idle = if moved == 0 { idle + 1 } else { 0 };
-        }
+        lanes::settle(&mut self.lanes, Lane::round);
         let (sent, came) = self.packets();
         let matched = self.matched();
         if sent == came + matched {
             return Ok(());
         }
         let name = self.case.model.name();
-        Err(format!("{name}: {sent} packets went in and {came} came out; {:?}", self.drops()).into())
+        Err(format!(
+            "{name}: {sent} packets went in and {came} came out; {:?}",
+            drops(&self.plane)
+        )
+        .into())
     }
 
     /// Packets that went in, and that came out.
@@ -417,13 +398,12 @@ impl<'s, 'm> Rig<'s, 'm> {
         self.lanes[0].progress.all()
     }
 
-    /// Packets that rules dropped.
     pub fn matched(&self) -> u64 {
         let signature = [
             sluice_inspect::Reason::Signature.into(),
             sluice_inspect::Reason::FlowDropped.into(),
         ];
-        let engine: u64 = signature.into_iter().map(|reason| self.dropped(reason)).sum();
+        let engine: u64 = signature.into_iter().map(|reason| dropped(&self.plane, reason)).sum();
         let even = |lane: &Lane<'_, '_>| match &lane.middle {
             Middle::Even(even) => even.dropped,
             Middle::Engine(..) => 0,
@@ -439,7 +419,7 @@ impl<'s, 'm> Rig<'s, 'm> {
 
     /// Frames that came out behind one of their flow that was sent after them, since the rig was made.
     pub fn reordered(&self) -> u64 {
-        let of = |lane: &Lane<'_, '_>| lane.seen.lock().map_or(0, |seen| seen.reordered);
+        let of = |lane: &Lane<'_, '_>| locked(&lane.seen).reordered;
         match self.case.model.splits() {
             // They have one place for it.
             true => of(&self.lanes[0]),
@@ -452,17 +432,6 @@ impl<'s, 'm> Rig<'s, 'm> {
         let mut all = Histogram::default();
         self.lanes.iter().for_each(|lane| all.add(&lane.latency));
         all
-    }
-
-    fn dropped(&self, reason: Reason) -> u64 {
-        let counters = self.plane.counters();
-        let interfaces = counters.iter().flat_map(|worker| &worker.interfaces);
-        interfaces.map(|interface| interface.drops(reason)).sum()
-    }
-
-    fn drops(&self) -> Vec<(&'static str, u64)> {
-        let all = Reason::all().map(|reason| (reason.name(), self.dropped(reason)));
-        all.filter(|&(_, count)| count > 0).collect()
     }
 
     /// Write down what is searched from now on, by the first core.
@@ -480,13 +449,10 @@ impl<'s, 'm> Rig<'s, 'm> {
         }
     }
 
-    /// Close the ports.
     pub fn close(self) {
         for lane in self.lanes {
             drop(lane.middle);
-            if let Some(far) = lane.far {
-                far.close();
-            }
+            lane.far.into_iter().for_each(Source::close);
         }
         drop(self.devices.close());
     }

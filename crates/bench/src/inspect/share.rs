@@ -7,8 +7,8 @@ use sluice_inspect::ruleset::Ruleset;
 
 use super::plane::{Case, Model, SHARDS, inspector_plan};
 use super::traffic::Kind;
-use super::{Bench, Failure, keys};
-use crate::rows::Run;
+use super::{Bench, keys};
+use crate::rows::{Failure, Run, Runs};
 
 /// Packets of a run.
 const PACKETS: usize = 48 << 10;
@@ -22,7 +22,6 @@ fn search(rules: &Ruleset, calls: &Calls) -> Result<u64, Failure> {
     Ok(tsc::now() - start)
 }
 
-/// Measure the share of one size.
 pub fn measure(bench: &mut Bench<'_>, bytes: usize, kind: Kind, run: &mut Run<'_>) -> Result<(), Failure> {
     let case = Case {
         cores: 1,
@@ -34,21 +33,21 @@ pub fn measure(bench: &mut Bench<'_>, bytes: usize, kind: Kind, run: &mut Run<'_
         rig.pass(PACKETS)?;
         rig.take_scans().ok_or_else(|| "nothing was searched".into())
     })?;
-    let (mut work, mut scans, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+    let mut runs = Runs::default();
     for _ in 0..if run.quick { 5 } else { 11 } {
         let searched = search(bench.means.rules, &calls)? as f64 / PACKETS as f64;
         // The same packets: sources draw from the same seeds.
         let done = bench.with(&case, |rig| rig.pass(PACKETS))?;
         let worked = done.work as f64 / PACKETS as f64;
-        work.push(worked);
-        scans.push(searched);
-        shares.push(searched / worked);
+        runs.extend([
+            ("share_of_matcher", searched / worked),
+            ("work_cycles", worked),
+            ("scan_cycles", searched),
+        ]);
     }
     let each = |count: usize| [count as f64 / PACKETS as f64];
     let row = keys(&case)
-        .figure("share_of_matcher", &shares)
-        .figure("work_cycles", &work)
-        .figure("scan_cycles", &scans)
+        .runs(&runs)
         .figure("scans_per_packet", &each(calls.count()))
         .figure("scanned_bytes_per_packet", &each(calls.bytes()));
     (run.row)(row);

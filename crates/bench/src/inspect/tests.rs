@@ -3,6 +3,7 @@ use sluice_inspect::signatures::Dialect;
 use super::traffic::FLOWS;
 use super::*;
 use crate::turn::turn;
+use sluice_dpdk::eal::Eal;
 
 /// What a rule looks for.
 const PLANTED: &str = "planted-signature";
@@ -40,21 +41,26 @@ fn case(model: Model, cores: usize) -> Case {
     }
 }
 
+/// A bench of rigs on some cores, whose numbers begin at one.
+fn bench<'a>(
+    (eal, rigs): (&'static Eal, u32),
+    on: &'a [usize],
+    (rules, pages): &'a (Arc<Ruleset>, Arc<Pages>),
+) -> Bench<'a> {
+    Bench {
+        means: Means { eal, rules, pages },
+        on,
+        cycles: 0,
+        rigs,
+        transport: Transport::Both,
+    }
+}
+
 /// What a model did with packets, a part of which carries the signature: came, dropped, reordered.
 fn outcome(case: &Case, pages: Pages, packets: usize) -> (u64, u64, u64) {
     let (eal, mut turn) = turn();
-    let (rules, pages) = (ruleset(), Arc::new(pages));
-    let mut bench = Bench {
-        means: Means {
-            eal,
-            rules: &rules,
-            pages: &pages,
-        },
-        on: &[0, 1],
-        cycles: 0,
-        rigs: *turn,
-        transport: case.transport,
-    };
+    let content = (ruleset(), Arc::new(pages));
+    let mut bench = bench((eal, *turn), &[0, 1], &content);
     let result = bench.with(case, |rig| {
         let (sent, came) = rig.packets();
         assert_eq!((sent, 0), (came, rig.matched()), "flows are open");
@@ -127,18 +133,8 @@ fn elephant_has_half_of_the_packets_of_every_model() {
 #[test]
 fn share_is_of_the_scans_of_the_run() {
     let (eal, mut turn) = turn();
-    let (rules, pages) = (ruleset(), Arc::new(Pages::new()));
-    let mut bench = Bench {
-        means: Means {
-            eal,
-            rules: &rules,
-            pages: &pages,
-        },
-        on: &[0],
-        cycles: 0,
-        rigs: *turn,
-        transport: Transport::Udp,
-    };
+    let content = (ruleset(), Arc::new(Pages::new()));
+    let mut bench = bench((eal, *turn), &[0], &content);
     let case = Case {
         transport: Transport::Udp,
         ..case(Model::Rss, 1)
@@ -152,53 +148,4 @@ fn share_is_of_the_scans_of_the_run() {
     let calls = calls.unwrap_or_else(|error| panic!("{error}"));
     // Of each datagram the data is searched once.
     assert_eq!((2_048, 2_048 * (512 - 4 - 42)), (calls.count(), calls.bytes()));
-}
-
-#[test]
-fn rows_have_the_keys_and_figures_of_the_bench() {
-    let mut figures = Figures::default();
-    let done = Done {
-        came: 1_000,
-        cycles: 2_000_000,
-        work: 1_000_000,
-        ends: 500_000,
-        handed: 500,
-        handing: 50_000,
-        ..Done::default()
-    };
-    figures.add(&Outcome {
-        mpps: 1.0,
-        done: vec![done, done],
-        reordered: 0,
-    });
-    let row = figures.row(&case(Model::RoleSplit, 2));
-    for (key, value) in [
-        ("bytes", "512"),
-        ("model", "role-split"),
-        ("cores", "2"),
-        ("inspection", "on"),
-        ("traffic", "rfc2544"),
-        ("queues", "1"),
-        ("assist_threshold", "128"),
-        ("time_slice_us", "20"),
-    ] {
-        assert_eq!(value, row.text_of(key), "{key}");
-    }
-    for (figure, value) in [
-        ("mbps", 4_096.0),
-        ("work_cycles", 1_000.0),
-        ("source_cycles", 500.0),
-        ("busy_share", 0.75),
-        ("handovers_per_packet", 0.5),
-        ("handover_cycles", 100.0),
-        ("reordered", 0.0),
-    ] {
-        assert_eq!(Some(value), row.median(figure), "{figure}");
-    }
-    assert_eq!(None, row.median("lock_cycles"));
-    let row = figures.row(&case(Model::Even, 2));
-    assert_eq!(
-        (Some(0.0), None),
-        (row.median("lock_cycles"), row.median("handover_cycles"))
-    );
 }

@@ -8,9 +8,8 @@ use sluice_wire::ipv4::protocol;
 use sluice_wire::tcp::flag;
 use sluice_wire::{checksum, ethernet};
 
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 
-/// Flows.
 pub const FLOWS: u32 = 2_048;
 /// Where the header of the fourth layer begins.
 const TRANSPORT: usize = 34;
@@ -52,17 +51,6 @@ pub enum Kind {
     Elephant,
 }
 
-impl Kind {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rfc2544 => "rfc2544",
-            Self::Mix => "mix",
-            Self::Elephant => "elephant",
-        }
-    }
-}
-
 /// What flows are of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Transport {
@@ -76,15 +64,6 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Both => "both",
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-        }
-    }
-
     /// Whether a flow is a connection.
     #[inline(always)]
     pub fn connects(self, flow: u32) -> bool {
@@ -132,7 +111,6 @@ pub fn ends(flow: u32) -> [(u32, u16); 2] {
 /// A frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its flow.
     pub flow: u32,
     /// The side of the bridge that it comes in by.
     pub side: u16,
@@ -145,7 +123,6 @@ pub struct Frame {
 /// What a connection says beside its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// The flags.
     pub flags: u8,
     /// What it wants next from the other side.
     pub acknowledgment: u32,
@@ -257,7 +234,6 @@ impl Acknowledged {
 pub struct Seen {
     /// The next number of each flow's side.
     next: [Box<[u32]>; 2],
-    /// What was acknowledged.
     said: [Box<[u32]>; 2],
     acknowledged: Arc<Acknowledged>,
     /// Frames behind one that was sent after them.
@@ -298,21 +274,17 @@ impl Seen {
 
 /// What is drawn from for one side.
 pub struct Draw {
-    /// The side.
     pub side: u16,
     /// The lane that sends it.
     pub at: usize,
-    /// Its flows.
     pub flows: Vec<u32>,
     /// The flow with more packets than others, where that is here.
     pub hot: Option<u32>,
     /// How many of 2^32 packets it has.
     pub share: u64,
-    /// What flows are of.
     pub transport: Transport,
     /// Lengths of frames, each as often as it shall be.
     pub lengths: Vec<usize>,
-    /// Draws the flows.
     pub random: Random,
     /// The next number of each flow.
     pub numbers: Box<[u32]>,
@@ -419,14 +391,6 @@ mod tests {
                 assert_eq!(0, bytes[6] & 1, "the source is one host");
             }
         }
-    }
-
-    #[test]
-    fn flows_have_ends_of_their_own() {
-        let mut all: Vec<_> = (0..FLOWS).map(ends).collect();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(FLOWS as usize, all.len());
     }
 
     #[test]

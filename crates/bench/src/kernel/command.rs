@@ -1,51 +1,25 @@
 //! Programs that set up the machine (ip, iptables, nft, …), run to their end.
 
+use crate::rows::Failure;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Why the machine can't be set up or read.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// The program does not start.
-    #[error("{line}: {source} (is it installed?)")]
-    Missing {
-        /// What was typed.
-        line: String,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// It ended with an error.
-    #[error("{line}: {status}: {output}")]
-    Failed {
-        /// What was typed.
-        line: String,
-        /// How it ended.
-        status: std::process::ExitStatus,
-        /// The end of what it wrote.
-        output: String,
-    },
-}
-
-/// Words of a command, split at blanks.
 pub fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Run a command to its end; what it wrote to its output.
-pub fn run(line: &str) -> Result<String, CommandError> {
+pub fn run(line: &str) -> Result<String, Failure> {
     feed(line, "")
 }
 
 /// Run a command to its end with `input` on its input; what it wrote to its output.
-pub fn feed(line: &str, input: &str) -> Result<String, CommandError> {
+pub fn feed(line: &str, input: &str) -> Result<String, Failure> {
     let words = words(line);
     let (program, arguments) = words
         .split_first()
         .map_or(("true", [].as_slice()), |(p, a)| (p.as_str(), a));
-    let missing = |source| CommandError::Missing {
-        line: line.into(),
-        source,
-    };
+    let missing = |source: std::io::Error| format!("{line}: {source} (is it installed?)");
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -64,30 +38,5 @@ pub fn feed(line: &str, input: &str) -> Result<String, CommandError> {
     }
     let said = format!("{} {}", text(&output.stdout), text(&output.stderr));
     let from = said.char_indices().rev().nth(600).map_or(0, |(at, _)| at);
-    Err(CommandError::Failed {
-        line: line.into(),
-        status: output.status,
-        output: said[from..].trim().to_owned(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn command_gives_its_output_and_takes_input() {
-        assert_eq!("two words", run("echo two words").expect("echo runs"));
-        assert_eq!("fed", feed("cat", "fed").expect("cat runs"));
-    }
-
-    #[test]
-    fn command_that_fails_says_what_and_why() {
-        let missing = run("no-such-program-at-all x")
-            .expect_err("it is not there")
-            .to_string();
-        assert!(missing.starts_with("no-such-program-at-all x: "), "{missing}");
-        let failed = run("ls /no/such/folder").expect_err("nothing there").to_string();
-        assert!(failed.contains("/no/such/folder"), "{failed}");
-    }
+    Err(format!("{line}: {}: {}", output.status, said[from..].trim()).into())
 }

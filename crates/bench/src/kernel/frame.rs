@@ -1,15 +1,14 @@
 //! The frames of the bench: UDP over IPv4, one flow per number, with right checksums.
 //!
 //! Flows in turn are of different networks, in an order that is not that of their addresses; where there are many
-//! networks each has few hosts. Each frame carries its flow's number, by which the other end knows it when it comes with
+//! networks each has few hosts. Each frame carries its flow's number at its end, by which the other end knows it when it comes with
 //! another source.
 
 use std::net::Ipv4Addr;
 
-use sluice_wire::checksum;
-
 use super::traffic::Direction;
-use crate::homes::{TAGS, put_tags, tag_bytes, terminal_mac};
+use crate::rig::frames::{Filled, Filling, Frame, Tagged, Written, mark};
+use crate::rig::sites::{TAGS, tag_bytes, terminal_mac};
 
 /// Hosts behind the gateway, at least; in one network no more.
 pub const HOSTS: u32 = 250;
@@ -26,31 +25,17 @@ const PORTS: u32 = 64_000;
 /// First port that a host sends from.
 const FIRST_PORT: u32 = 1_024;
 
-/// Port of the server.
 pub const SERVER_PORT: u16 = 9_000;
-
-/// Bytes of the check sequence, which count in a frame's length but are not in memory.
-const CHECK_SEQUENCE: usize = 4;
-
-const ETHERNET: usize = 14;
-const IPV4: usize = 20;
-const UDP: usize = 8;
-
-/// Where the flow's number is: right behind the headers.
-const NUMBER: usize = ETHERNET + IPV4 + UDP;
 
 /// Where the frames go and come from.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
-    /// Address of the generator's interface.
     pub source_mac: [u8; 6],
-    /// Address of the gateway's inside interface.
     pub destination_mac: [u8; 6],
     /// First network of the inside hosts, 256 addresses.
     pub inside: Ipv4Addr,
     /// Networks, one behind the other.
     pub networks: u32,
-    /// The server.
     pub server: Ipv4Addr,
     /// Terminals of each subscriber's site, whose frames are tagged; 0: there are no sites.
     pub terminals: u32,
@@ -59,122 +44,78 @@ pub struct Ends {
 /// The end of a flow that is not the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Address.
     pub address: u32,
-    /// Port.
     pub port: u16,
     /// The MAC address that it is seen by.
     pub mac: [u8; 6],
 }
 
-/// A frame with everything filled in but what differs by flow.
+/// Frames of all flows.
 #[derive(Clone, Debug)]
 pub struct Template {
-    bytes: Vec<u8>,
+    ends: Ends,
     direction: Direction,
-    inside: u32,
-    networks: u32,
     hosts: u32,
-    header: u32,
-    payload: u32,
-    source_mac: [u8; 6],
-    terminals: u32,
+    filling: Filling,
 }
 
 impl Template {
     /// Frames of `bytes` bytes, check sequence counted: at least 64. They go to the server, or come from it.
     pub fn new(ends: &Ends, bytes: usize, direction: Direction) -> Self {
-        let length = bytes.max(64) - CHECK_SEQUENCE;
-        let mut frame = Vec::with_capacity(length);
-        frame.extend(ends.destination_mac);
-        frame.extend(ends.source_mac);
-        frame.extend([0x08, 0x00, 0x45, 0]);
-        frame.extend(((length - ETHERNET) as u16).to_be_bytes());
-        frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-        let (server, port, datagram) = (
-            ends.server.octets(),
-            SERVER_PORT.to_be_bytes(),
-            (length - ETHERNET - IPV4) as u16,
-        );
-        match direction {
-            Direction::Up => frame.extend([[0; 4], server, [0, 0, port[0], port[1]]].concat()),
-            Direction::Down => frame.extend([server, [0; 4], [port[0], port[1], 0, 0]].concat()),
-        }
-        frame.extend(datagram.to_be_bytes());
-        frame.extend([0; 6]);
-        frame.extend((frame.len()..length).map(|at| at as u8));
-        let sum = |from: usize, to: usize| u32::from(checksum::sum(&frame[from..to]));
         let networks = ends.networks.clamp(1, MOST_NETWORKS);
-        let l4 = ETHERNET + IPV4;
-        let pseudo = checksum::pseudo4(0, u32::from(ends.server), 17, datagram);
         Self {
-            inside: u32::from(ends.inside) & !0xff,
-            networks,
-            hosts: HOSTS.div_ceil(networks),
-            header: sum(ETHERNET, l4),
-            payload: sum(l4, length) + u32::from(pseudo),
-            bytes: frame,
+            ends: Ends { networks, ..*ends },
             direction,
-            source_mac: ends.source_mac,
-            terminals: ends.terminals,
+            hosts: HOSTS.div_ceil(networks),
+            filling: Filling::new(bytes.max(64)),
         }
     }
 
     /// Bytes in memory, without the check sequence: tags come on top.
     pub fn len(&self) -> usize {
-        self.bytes.len() + self.room()
-    }
-
-    /// Bytes of tags.
-    fn room(&self) -> usize {
-        if self.terminals > 0 { TAGS } else { 0 }
+        self.filling.length() + if self.ends.terminals > 0 { TAGS } else { 0 }
     }
 
     /// The number of a flow's host in its network.
     fn host(&self, flow: u32) -> u32 {
-        flow / self.networks % self.hosts
+        flow / self.ends.networks % self.hosts
     }
 
     /// Where a flow comes from: there are 16,000,000 flows or more, then they repeat.
     pub fn source(&self, flow: u32) -> End {
-        let network = flow % self.networks * (MOST_NETWORKS + 1) % self.networks;
-        let round = flow / self.networks / self.hosts;
+        let networks = self.ends.networks;
+        let network = flow % networks * (MOST_NETWORKS + 1) % networks;
+        let round = flow / networks / self.hosts;
         End {
-            address: self.inside + (network << 8) + 1 + self.host(flow),
+            address: (u32::from(self.ends.inside) & !0xff) + (network << 8) + 1 + self.host(flow),
             port: (FIRST_PORT + (round + network * PORT_STRIDE) % PORTS) as u16,
-            mac: match self.terminals {
-                0 => self.source_mac,
+            mac: match self.ends.terminals {
+                0 => self.ends.source_mac,
                 _ => terminal_mac(self.host(flow)),
             },
         }
     }
 
-    /// Write the frame of a flow, whose end that is not the server is `end`; `into` is at least as long.
+    /// Write the frame of a flow, whose end that is not the server's is `end`; `into` is at least as long.
     pub fn write(&self, flow: u32, end: End, into: &mut [u8]) {
-        let Some(into) = into.get_mut(..self.len()) else {
-            return;
+        let (own, server) = ((end.address, end.port), (self.ends.server.into(), SERVER_PORT));
+        let (source, destination, macs) = match self.direction {
+            Direction::Up => (own, server, (self.ends.destination_mac, end.mac)),
+            Direction::Down => (server, own, (end.mac, self.ends.source_mac)),
         };
-        let frame = &mut into[self.room()..];
-        frame.copy_from_slice(&self.bytes);
-        let (mac, address, port) = match self.direction {
-            Direction::Up => (6, 26, 34),
-            Direction::Down => (0, 30, 36),
+        let written = Written {
+            source,
+            destination,
+            tcp: false,
+            flags: 0,
+            numbers: (0, 0),
+            macs,
+            mark: flow,
         };
-        let halves = |word: u32| (word >> 16) + (word & 0xffff);
-        frame[mac..mac + 6].copy_from_slice(&end.mac);
-        frame[address..address + 4].copy_from_slice(&end.address.to_be_bytes());
-        frame[24..26].copy_from_slice(&complement(self.header + halves(end.address)).to_be_bytes());
-        frame[port..port + 2].copy_from_slice(&end.port.to_be_bytes());
-        frame[NUMBER..NUMBER + 4].copy_from_slice(&flow.to_be_bytes());
-        // Zero would say that there is no checksum (RFC 768).
-        let sum = self.payload + halves(end.address) + u32::from(end.port) + halves(flow);
-        let whole = match complement(sum) {
-            0 => 0xffff,
-            whole => whole,
-        };
-        frame[40..42].copy_from_slice(&whole.to_be_bytes());
-        if let Some(site) = self.host(flow).checked_div(self.terminals) {
-            put_tags(into, tag_bytes(site));
+        let site = self.host(flow).checked_div(self.ends.terminals);
+        if let Some(into) = into.get_mut(..self.len()) {
+            let (frame, tags) = (Filled::new(written, &self.filling), site.map(tag_bytes));
+            Tagged { frame, tags }.write(into);
         }
     }
 }
@@ -190,14 +131,7 @@ pub fn arrived(frame: &[u8]) -> Option<(u32, End)> {
         port: (ports >> 16) as u16,
         mac: *frame.get(6..)?.first_chunk()?,
     };
-    Some((word(NUMBER)?, end)).filter(|_| is_ours && to_server)
-}
-
-const _: () = assert!(ETHERNET + IPV4 + UDP <= 60);
-
-fn complement(sum: u32) -> u16 {
-    let folded = (sum & 0xffff) + (sum >> 16);
-    !((folded & 0xffff) + (folded >> 16)) as u16
+    Some((mark(frame), end)).filter(|_| is_ours && to_server)
 }
 
 #[cfg(test)]
@@ -215,8 +149,21 @@ mod tests {
         terminals: 0,
     };
 
+    /// Addresses and ports of a frame, whose checksums are right.
+    fn read(frame: &[u8]) -> [([u8; 4], u16); 2] {
+        let ip = Ipv4HeaderSlice::from_slice(&frame[14..])
+            .expect("an IPv4 header")
+            .to_header();
+        assert_eq!(ip.calc_header_checksum(), ip.header_checksum);
+        let udp = UdpHeaderSlice::from_slice(&frame[34..])
+            .expect("a UDP header")
+            .to_header();
+        assert_eq!(Ok(udp.checksum), udp.calc_checksum_ipv4(&ip, &frame[42..]));
+        [(ip.source, udp.source_port), (ip.destination, udp.destination_port)]
+    }
+
     #[test]
-    fn frame_of_a_flow_has_right_checksums() {
+    fn frame_of_a_flow_has_right_checksums_and_tells_where_it_came_from() {
         for (flow, bytes) in [
             (0, 64),
             (1, 64),
@@ -228,35 +175,14 @@ mod tests {
             let template = Template::new(&ENDS, bytes, Direction::Up);
             let mut frame = vec![0xff; template.len()];
             template.write(flow, template.source(flow), &mut frame);
-            assert_eq!(ENDS.source_mac, frame[6..12]);
+            assert_eq!((ENDS.source_mac, bytes - 4), (template.source(flow).mac, frame.len()));
             assert_eq!(Some((flow, template.source(flow))), arrived(&frame));
-            assert_eq!(bytes - 4, frame.len());
-            let ip = Ipv4HeaderSlice::from_slice(&frame[14..])
-                .expect("an IPv4 header")
-                .to_header();
-            assert_eq!(ip.calc_header_checksum(), ip.header_checksum, "flow {flow}");
-            let udp = UdpHeaderSlice::from_slice(&frame[34..])
-                .expect("a UDP header")
-                .to_header();
-            let whole = udp.calc_checksum_ipv4(&ip, &frame[42..]).expect("a short payload");
-            assert_eq!(whole, udp.checksum, "flow {flow} of {bytes} bytes");
-            assert_eq!([10, 39, 15], ip.source[..3]);
+            assert_eq!([10, 39, 15], read(&frame)[0].0[..3], "flow {flow} of {bytes} bytes");
         }
     }
 
     #[test]
-    fn frames_of_different_flows_differ_in_source() {
-        let template = Template::new(&ENDS, 64, Direction::Up);
-        let mut seen = HashSet::new();
-        for flow in 0..20_000 {
-            let mut frame = [0; 60];
-            template.write(flow, template.source(flow), &mut frame);
-            assert!(seen.insert((frame[29], frame[34], frame[35])), "flow {flow}");
-        }
-    }
-
-    #[test]
-    fn flows_of_many_networks_have_each_in_turn_and_right_checksums() {
+    fn flows_of_many_networks_have_each_in_turn() {
         for networks in [7, 1_000, 10_000, MOST_NETWORKS] {
             let inside = Ipv4Addr::new(10, 0, 0, 0);
             let ends = Ends {
@@ -265,32 +191,16 @@ mod tests {
                 ..ENDS
             };
             let template = Template::new(&ends, 64, Direction::Up);
-            let mut frame = [0; 60];
-            let mut seen = HashSet::new();
+            let (mut frame, mut seen) = ([0; 60], HashSet::new());
             let mut drawn = vec![0; networks as usize];
             for flow in 0..2 * networks {
                 template.write(flow, template.source(flow), &mut frame);
-                let ip = Ipv4HeaderSlice::from_slice(&frame[14..])
-                    .expect("an IPv4 header")
-                    .to_header();
-                assert_eq!(ip.calc_header_checksum(), ip.header_checksum, "flow {flow}");
-                let udp = UdpHeaderSlice::from_slice(&frame[34..]).expect("a UDP header");
-                let whole = udp.to_header().calc_checksum_ipv4(&ip, &frame[42..]);
-                assert_eq!(Ok(udp.checksum()), whole, "flow {flow}");
-                assert!(seen.insert((ip.source, udp.source_port())), "flow {flow}");
-                let network = (u32::from_be_bytes(ip.source) - u32::from(inside)) >> 8;
-                drawn[network as usize] += 1;
+                let [source, _] = read(&frame);
+                assert!(seen.insert(source), "flow {flow}");
+                drawn[((u32::from_be_bytes(source.0) - u32::from(inside)) >> 8) as usize] += 1;
             }
             assert!(drawn.iter().all(|&drawn| drawn == 2), "{networks} networks");
         }
-    }
-
-    #[test]
-    fn frame_too_small_for_its_buffer_is_not_written() {
-        let mut short = [7; 59];
-        let template = Template::new(&ENDS, 64, Direction::Up);
-        template.write(1, template.source(1), &mut short);
-        assert_eq!([7; 59], short);
     }
 
     #[test]
@@ -304,14 +214,8 @@ mod tests {
             let template = Template::new(&ENDS, bytes, Direction::Down);
             let mut frame = vec![0xff; template.len()];
             template.write(flow, public, &mut frame);
-            let ip = Ipv4HeaderSlice::from_slice(&frame[14..]).expect("an IPv4 header");
-            let ip = ip.to_header();
-            assert_eq!(ip.calc_header_checksum(), ip.header_checksum, "flow {flow}");
-            assert_eq!((ENDS.server.octets(), [203, 0, 113, 255]), (ip.source, ip.destination));
-            let udp = UdpHeaderSlice::from_slice(&frame[34..]).expect("a UDP header");
-            let whole = udp.to_header().calc_checksum_ipv4(&ip, &frame[42..]);
-            assert_eq!(Ok(udp.checksum()), whole, "flow {flow}");
-            assert_eq!((SERVER_PORT, 65_535), (udp.source_port(), udp.destination_port()));
+            let expected = [(ENDS.server.octets(), SERVER_PORT), ([203, 0, 113, 255], 65_535)];
+            assert_eq!(expected, read(&frame), "flow {flow}");
             assert_eq!((&public.mac[..], None), (&frame[..6], arrived(&frame)));
         }
         assert_eq!(None, arrived(&[0; 45]));

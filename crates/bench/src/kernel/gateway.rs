@@ -6,15 +6,14 @@ pub mod sluice;
 
 use std::path::Path;
 
-use super::command::CommandError;
 use super::inside::Outside;
 use super::topology::Topology;
-use crate::daemon::DaemonError;
+use crate::rows::Failure;
 
 pub use sluice::{Stages, Times};
 
 /// A gateway to be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Case {
     /// None: all is dropped where it would come in, which shows what generator and wire can do.
     Generator,
@@ -35,38 +34,6 @@ pub enum Case {
 }
 
 impl Case {
-    /// All of them, in the order of measuring.
-    pub const ALL: [Case; 8] = [
-        Self::Generator,
-        Self::Redirect,
-        Self::LinuxForward,
-        Self::Iptables,
-        Self::NftablesLinear,
-        Self::NftablesMap,
-        Self::SluiceForward,
-        Self::Sluice,
-    ];
-
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Generator => "generator",
-            Self::Redirect => "redirect",
-            Self::LinuxForward => "linux-forward",
-            Self::Iptables => "iptables",
-            Self::NftablesLinear => "nftables-linear",
-            Self::NftablesMap => "nftables-map",
-            Self::SluiceForward => "sluice-forward",
-            Self::Sluice => "sluice",
-        }
-    }
-
-    /// The case of a name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|case| case.name() == name)
-    }
-
-    /// Does it have rules and translate?
     pub fn translates(self) -> bool {
         matches!(
             self,
@@ -74,24 +41,9 @@ impl Case {
         )
     }
 
-    /// Is it Sluice?
     pub fn is_sluice(self) -> bool {
         matches!(self, Self::SluiceForward | Self::Sluice)
     }
-}
-
-/// Why a gateway does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum GatewayError {
-    /// A command of its set-up.
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    /// Sluice does not run.
-    #[error(transparent)]
-    Daemon(#[from] DaemonError),
-    /// Sites are not served.
-    #[error("sites are not served: {0}")]
-    Sites(String),
 }
 
 /// A running gateway; it ends when it is dropped.
@@ -109,7 +61,7 @@ impl Gateway {
         program: &Path,
         napi_thread: bool,
         outside: &mut Outside<'_>,
-    ) -> Result<Self, GatewayError> {
+    ) -> Result<Self, Failure> {
         if case.is_sluice() {
             let rules = if case.translates() { rules } else { 0 };
             let sluice = sluice::Process::start(rules, topology, program)?;
@@ -124,7 +76,7 @@ impl Gateway {
     }
 
     /// Start Sluice for sites of so many terminals each, with so many source-NAT rules beside.
-    pub fn of_sites(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
+    pub fn of_sites(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Self, Failure> {
         let sluice = Some(sites::start(rules, terminals, topology, program)?);
         Ok(Self { sluice })
     }
@@ -132,18 +84,5 @@ impl Gateway {
     /// What its own counters say of the time by stage, where it has such.
     pub fn stages(&self) -> Option<Stages> {
         self.sluice.as_ref().and_then(|sluice| sluice.stages().ok())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn case_is_found_by_its_name() {
-        Case::ALL
-            .into_iter()
-            .for_each(|case| assert_eq!(Some(case), Case::named(case.name())));
-        assert_eq!(None, Case::named("vpp"));
     }
 }

@@ -16,22 +16,23 @@
 //! | `known` | `known N`, when it knows where N flows come from |
 //! | `established FROM STEP COUNT RATE` | none; sends as above, to ends of known flows, or to such as nobody has where none is known |
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::net::Ipv4Addr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use clap::Args;
 use sluice_dpdk::workers::{Stop, Worker};
-use sluice_dpdk::{Device, Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
-use sluice_engine::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PacketIo, Packets};
+use sluice_dpdk::{Device, Driver, Plan, PortPlan};
+use sluice_engine::packet::io::BURST_SIZE;
 
 use super::frame::{End, Ends, Template};
 use super::pace::Pace;
 use super::peers::Peers;
 use super::topology::{INSIDE_MAC, OUTSIDE_MAC};
 use super::traffic::Direction;
+use crate::process::answer;
+use crate::rig::Source;
 
 /// What the generator needs to know at its start.
 #[derive(Args, Clone, Debug)]
@@ -68,7 +69,6 @@ pub struct GeneratorArguments {
 /// Flows of one generator among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own {
-    /// The first.
     pub from: u32,
     /// From one to the next.
     pub step: u32,
@@ -86,7 +86,6 @@ impl Own {
         }
     }
 
-    /// The flow of a random number.
     pub fn draw(self, random: u32) -> u32 {
         self.from + random % self.count * self.step
     }
@@ -150,10 +149,13 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
         ..PortPlan::new("traffic", device)
     };
     let plan = Plan::new(vec![port], 1);
-    let eal = Eal::start(&plan.needs(&[arguments.core], Some(false)))?;
-    let (devices, mut hands) = Devices::open(eal, &plan)?;
-    let io = hands.pop().ok_or("no hand for one worker")?;
-    let source_mac = devices.ports().first().map(|port| port.mac()).unwrap_or_default();
+    let (eal, source) = Source::alone(&plan, arguments.core)?;
+    let source_mac = source
+        .devices
+        .ports()
+        .first()
+        .map(|port| port.mac())
+        .unwrap_or_default();
     let (direction, destination_mac) = match arguments.answers {
         true => (Direction::Down, OUTSIDE_MAC),
         false => (Direction::Up, INSIDE_MAC),
@@ -170,7 +172,7 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
     let (tell, tasks) = channel();
     let worker = Worker::start(eal, "traffic", arguments.core, move |stop| {
         let mut generator = Generator {
-            io,
+            source,
             ends,
             template,
             direction,
@@ -178,7 +180,7 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
             sent: 0,
         };
         generator.work(&tasks, &stop);
-        generator.io
+        generator.source
     })?;
     println!("ready");
     for line in std::io::stdin().lock().lines() {
@@ -187,14 +189,12 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
     }
     // It waits for the next task, and ends when there can be none.
     drop(tell);
-    let io = worker.stop().map_err(|_| "the generator's worker panicked")?;
-    drop(io);
-    devices.close()?;
+    worker.stop().map_err(|_| "the generator's worker panicked")?.close();
     Ok(())
 }
 
 struct Generator {
-    io: DpdkIo,
+    source: Source,
     ends: Ends,
     template: Template,
     direction: Direction,
@@ -212,13 +212,13 @@ impl Generator {
             };
             match next {
                 Ok(Task::Nothing) => {
-                    say(&format!("sent {}", self.sent));
+                    answer(format!("sent {}", self.sent));
                     task = Task::Nothing;
                 }
                 Ok(Task::Known) => {
                     // What has come until now counts.
                     while self.learn() > 0 {}
-                    say(&format!("known {}", self.peers.known()));
+                    answer(format!("known {}", self.peers.known()));
                 }
                 Ok(Task::Bytes(bytes)) => self.template = Template::new(&self.ends, bytes, self.direction),
                 Ok(other) => {
@@ -262,7 +262,7 @@ impl Generator {
                     pace.sent(count);
                     flow += count as u32;
                 }
-                say(&format!("opened {flows}"));
+                answer(format!("opened {flows}"));
                 Task::Nothing
             }
             Task::Established { own, rate, burst } => {
@@ -298,36 +298,21 @@ impl Generator {
 
     /// Take what has come; how many frames.
     fn learn(&mut self) -> usize {
-        let count = self.io.receive(0);
-        {
-            let mut lent = Packets::new();
-            self.io.packets(&mut lent);
-            lent.iter().for_each(|packet| self.peers.learn(packet.bytes()));
-        }
-        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..count as BufferIndex).collect();
-        self.io.free(&slots);
-        self.io.end();
-        count
+        self.source.drain(0, |frame| self.peers.learn(frame))
     }
 
     /// Send packets of flows; how many the interface took, always the first ones.
     fn send(&mut self, count: usize, flow: impl Fn(u32, &Template, &Peers) -> (u32, End)) -> usize {
-        let made = self.io.allocate(count);
-        let length = self.template.len();
-        {
-            let mut lent = Packets::new();
-            self.io.packets(&mut lent);
-            for (index, packet) in lent.iter_mut().enumerate() {
-                if packet.set_len(length) {
-                    let (flow, end) = flow(index as u32, &self.template, &self.peers);
-                    self.template.write(flow, end, packet.bytes_mut());
-                }
+        let (template, peers, mut index) = (&self.template, &self.peers, 0);
+        let (_, taken) = self.source.send(&[(0, count)], |_, packet| {
+            let is_long_enough = packet.set_len(template.len());
+            if is_long_enough {
+                let (flow, end) = flow(index, template, peers);
+                template.write(flow, end, packet.bytes_mut());
+                index += 1;
             }
-        }
-        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..made as BufferIndex).collect();
-        let taken = self.io.transmit(0, &slots);
-        self.io.free(&slots[taken..]);
-        self.io.end();
+            is_long_enough
+        });
         self.sent += taken as u64;
         taken
     }
@@ -339,57 +324,9 @@ fn scatter(number: u32) -> u32 {
     (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca77) >> 8
 }
 
-/// A line to who started the generator; a closed pipe means that nobody reads any more.
-fn say(line: &str) {
-    let mut output = std::io::stdout();
-    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn task_is_read_from_a_line() {
-        assert_eq!(Some(Task::Open { flows: 8000, rate: 9 }), Task::parse("open 8000 9"));
-        let own = Own {
-            from: 1,
-            step: 2,
-            count: 10,
-        };
-        let established = |burst| Some(Task::Established { own, rate: 7, burst });
-        assert_eq!(established(BURST_SIZE), Task::parse("established 1 2 10 7\n"));
-        assert_eq!(established(1), Task::parse("established 1 2 10 7 1"));
-        assert_eq!(established(BURST_SIZE), Task::parse("established 1 2 10 7 1000"));
-        assert_eq!(Some(Task::Bytes(1_518)), Task::parse("bytes 1518"));
-        let new = Task::New {
-            from: 1,
-            count: 2,
-            rate: 0,
-        };
-        assert_eq!(Some(new), Task::parse("new 1 2 0"));
-        assert_eq!(Some(Task::Nothing), Task::parse("stop"));
-        assert_eq!(
-            (Some(Task::Learn), Some(Task::Known)),
-            (Task::parse("learn"), Task::parse("known"))
-        );
-    }
-
-    #[test]
-    fn task_that_is_none_is_refused() {
-        for line in [
-            "",
-            "open 1",
-            "open x 1",
-            "established 0 1 0 1",
-            "established 0 1 9 1 0",
-            "bytes",
-            "new 1 2",
-            "dance 3",
-        ] {
-            assert_eq!(None, Task::parse(line), "{line}");
-        }
-    }
 
     #[test]
     fn flows_of_generators_are_all_flows_and_each_of_one() {

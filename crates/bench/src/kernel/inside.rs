@@ -1,17 +1,18 @@
 //! The half inside the namespaces: tries the cases one after the other and tells the rows.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, StdinLock, Write};
+use std::io::{BufRead, StdinLock};
 
 use serde_json::{Value, json};
 
 use super::KernelArguments;
-use super::command::{CommandError, run as command};
+use super::command::run as command;
 use super::gateway::Case;
 use super::traffic::{Direction, Flows, Hits, Receiver};
-use super::trial::{Sample, Trial, TrialError};
+use super::trial::{Sample, Trial};
 use super::trials::{describe, trials};
-use crate::rows::{Figure, Row};
+use crate::daemon::program;
+use crate::rows::{Failure, Figure, Named, Row};
 
 /// The half outside, as this one sees it: one line of JSON each way.
 #[derive(Debug)]
@@ -27,15 +28,12 @@ impl Outside<'_> {
         }
     }
 
-    /// Tell a row.
     pub fn row(&self, row: &Row) {
         self.tell(&json!({ "row": row.json() }));
     }
 
     fn tell(&self, message: &Value) {
-        let mut output = std::io::stdout();
-        // Nobody reads any more: the process outside is gone, and this one follows.
-        let _ = writeln!(output, "{message}").and_then(|()| output.flush());
+        crate::process::answer(message);
     }
 
     /// Say something to who started the bench.
@@ -60,7 +58,6 @@ impl Outside<'_> {
     }
 }
 
-/// Samples of one row.
 type Samples = Vec<Sample>;
 
 /// Try everything that the arguments ask for.
@@ -88,7 +85,7 @@ pub fn run(arguments: &KernelArguments, quick: bool) -> Result<(), Box<dyn std::
 }
 
 /// A private /run with place for the names of namespaces, and a loopback.
-pub fn furnish() -> Result<(), CommandError> {
+pub fn furnish() -> Result<(), Failure> {
     command("mount -t tmpfs -o mode=755 sluice-bench /run")?;
     command("mkdir -p /run/netns")?;
     command("ip link set lo up").map(drop)
@@ -114,8 +111,11 @@ fn kind(trial: &Trial) -> Kind {
 impl Bench<'_> {
     /// Established flows are measured in one topology, window after window. New flows get a topology per window,
     /// because the tables of sessions only fill.
-    fn samples(&mut self, trial: &Trial, outside: &mut Outside<'_>) -> Result<Samples, TrialError> {
-        let (program, cores) = (self.arguments.program(), self.arguments.cores(trial.together)?);
+    fn samples(&mut self, trial: &Trial, outside: &mut Outside<'_>) -> Result<Samples, Failure> {
+        let (program, cores) = (
+            program(self.arguments.sluice.as_ref()),
+            self.arguments.cores(trial.together)?,
+        );
         if trial.flows != Flows::New {
             return trial.run(&cores, &program, outside);
         }
@@ -132,7 +132,10 @@ impl Bench<'_> {
         let cpu = figures(|sample| sample.cpu_ns_per_packet);
         let mut limits: Vec<_> = samples.iter().map(|sample| sample.limit).collect();
         limits.sort();
-        let limit = limits.get(limits.len() / 2).map_or("", |limit| limit.name());
+        let limit = limits
+            .get(limits.len() / 2)
+            .map(|limit| limit.name())
+            .unwrap_or_default();
         let key = (kind(trial), trial.receiver);
         let rates = figures(|sample| sample.packets_per_s);
         if trial.case == Case::LinuxForward {
@@ -272,7 +275,7 @@ mod tests {
         let mut times = |case, receiver, ns, name| {
             let row = bench.row(&trial(case, receiver), &vec![sample(ns, None)]);
             let keys = ["direction", "receiver"].map(|key| row.text_of(key));
-            assert_eq!(["up", receiver.name()], keys.each_ref().map(String::as_str));
+            assert_eq!(["up".to_owned(), receiver.name()], keys);
             row.median(name)
         };
         for (linux, sluice, name) in [

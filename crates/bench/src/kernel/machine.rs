@@ -9,9 +9,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// The cores of a run: one for the traffic and one for the gateway, or some that have both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores {
-    /// Generator and receiver.
     pub traffic: usize,
-    /// The gateway.
     pub gateway: usize,
     /// More cores, each with a generator, the gateway and the receiver, as the first has them then.
     pub more: Vec<usize>,
@@ -42,17 +40,14 @@ impl Cores {
         self.traffic != self.gateway
     }
 
-    /// Those with the gateway.
     pub fn gateways(&self) -> Vec<usize> {
         [&[self.gateway], &self.more[..]].concat()
     }
 
-    /// Those with a generator.
     pub fn generators(&self) -> Vec<usize> {
         [&[self.traffic], &self.more[..]].concat()
     }
 
-    /// All of them.
     pub fn all(&self) -> Vec<usize> {
         let mut all = [&[self.traffic, self.gateway], &self.more[..]].concat();
         all.dedup();
@@ -108,9 +103,7 @@ fn taken_of(stat: &str) -> Vec<(usize, u64)> {
 /// Packets of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
-    /// Received.
     pub received: u64,
-    /// Sent.
     pub sent: u64,
     /// Lost on the way out.
     pub send_drops: u64,
@@ -155,7 +148,6 @@ pub fn load_average() -> String {
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// Does this process run as root?
 pub fn is_root() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
@@ -167,31 +159,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mask_of_a_core_is_hexadecimal_in_words() {
-        assert_eq!("1", Cores::mask(0));
-        assert_eq!("2", Cores::mask(1));
-        assert_eq!("80000000", Cores::mask(31));
-        assert_eq!("4,00000000", Cores::mask(34));
-        assert_eq!("1,00000000,00000000", Cores::mask(64));
-    }
-
-    #[test]
     fn unused_time_is_idle_waiting_and_stolen() {
         let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 400 50 6 7 8 0 0\ncpu10 1 1 1 1 1 1 1 1 0 0\n";
         assert_eq!(Duration::from_millis(4580), unused_of(stat, 0));
         assert_eq!(Duration::from_millis(30), unused_of(stat, 10));
         assert_eq!(Duration::ZERO, unused_of(stat, 1));
-    }
-
-    #[test]
-    fn cores_are_two_for_two_tasks_or_some_for_both() {
-        let apart = Cores::apart(&[4, 5, 6]).expect("two cores");
-        assert_eq!((4, vec![5], vec![4, 5]), (apart.traffic, apart.gateways(), apart.all()));
-        let together = Cores::together(&[4, 5, 6], 2).expect("two cores");
-        assert_eq!((vec![4, 5], vec![4, 5]), (together.gateways(), together.all()));
-        assert!(apart.are_apart() && !together.are_apart());
-        assert_eq!(vec![6], Cores::together(&[6], 1).expect("a core").all());
-        assert_eq!((None, None), (Cores::apart(&[4]), Cores::together(&[4], 2)));
     }
 
     #[test]
@@ -216,11 +188,5 @@ mod tests {
         };
         assert_eq!(expected, packets_of(dev, "slb"));
         assert_eq!(Packets::default(), packets_of(dev, "sl"));
-    }
-
-    #[test]
-    fn this_machine_has_time_and_a_load() {
-        assert_eq!(3, load_average().split(' ').count());
-        assert!(unused_time(sluice_dpdk::eal::allowed_cores()[0]) > Duration::ZERO);
     }
 }

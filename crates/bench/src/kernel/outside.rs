@@ -11,41 +11,21 @@ use serde_json::Value;
 use super::command::run as command;
 use super::machine::is_root;
 use super::traffic::NEW_FLOWS;
-use crate::rows::{Row, Run};
-
-/// Why nothing is measured.
-#[derive(Debug, thiserror::Error)]
-pub enum KernelError {
-    /// It needs root.
-    #[error("network namespaces need root here: run it with sudo")]
-    NotRoot,
-    /// It needs two cores.
-    #[error("generator and gateway need a core each, and this process may use one only")]
-    OneCore,
-    /// It has fewer cores than that.
-    #[error("there are {0} cores only")]
-    Cores(usize),
-    /// A process does not start, or a pipe breaks.
-    #[error("{0}")]
-    Pipe(#[from] std::io::Error),
-    /// The half inside failed; it has said why.
-    #[error("the measuring process ended with {0}")]
-    Inside(std::process::ExitStatus),
-}
+use crate::rows::{Failure, Row, Run};
 
 /// Start the half inside with these arguments of the program, and take its rows, while connection tracking is wide enough.
-pub fn run(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), KernelError> {
+pub fn run(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), Failure> {
     if !is_root() {
-        return Err(KernelError::NotRoot);
+        return Err("network namespaces need root here: run it with sudo".into());
     }
     let _widened = Widened::conntrack()?;
     enter(run, words)
 }
 
 /// Start the half inside with these arguments of the program, and take its rows.
-pub fn enter(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), KernelError> {
+pub fn enter(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), Failure> {
     if !is_root() {
-        return Err(KernelError::NotRoot);
+        return Err("network namespaces need root here: run it with sudo".into());
     }
     let mut arguments = vec!["--pdeathsig", "KILL", "unshare"];
     arguments.extend([
@@ -74,11 +54,11 @@ pub fn enter(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), KernelError>
     if status.success() {
         Ok(())
     } else {
-        Err(KernelError::Inside(status))
+        Err(format!("the measuring process ended with {status}").into())
     }
 }
 
-fn take(line: &str, run: &mut Run<'_>, answers: &mut ChildStdin) -> Result<(), KernelError> {
+fn take(line: &str, run: &mut Run<'_>, answers: &mut ChildStdin) -> Result<(), Failure> {
     let message: Value = serde_json::from_str(line).unwrap_or_default();
     if let Some(row) = message.get("row").and_then(Row::from_json) {
         (run.row)(row);
@@ -130,7 +110,7 @@ before_most=$(cat $most) && before_buckets=$(cat $buckets) && {
 "#;
 
 impl Widened {
-    fn conntrack() -> Result<Self, KernelError> {
+    fn conntrack() -> Result<Self, Failure> {
         let entries = NEW_FLOWS.next_power_of_two().to_string();
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "keeper", &entries])

@@ -37,7 +37,6 @@ impl Peers {
         }
     }
 
-    /// Flows whose ends are known.
     pub fn known(&self) -> usize {
         match self {
             Self::Own => 0,

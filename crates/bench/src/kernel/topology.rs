@@ -1,38 +1,32 @@
 //! Three hosts in a row: generator, gateway, sink, with the sink's packets counted by what they carry.
 
 use std::net::Ipv4Addr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::command::{CommandError, feed, run};
+use super::command::{feed, run};
 use super::frame::SERVER_PORT;
 use super::machine::{Cores, Packets, packets};
 use super::traffic::{Direction, Receiver};
+use crate::netns::{Namespaces, bring_up, wire};
+use crate::process::Background;
+use crate::rows::Failure;
 
-/// Namespace of the generator.
 pub const GENERATOR: &str = "slb-generator";
-/// Namespace of the gateway.
 pub const GATEWAY: &str = "slb-gateway";
-/// Namespace of the sink.
 pub const SINK: &str = "slb-sink";
 
-/// Interface of the generator.
 pub const GENERATOR_INTERFACE: &str = "slb-gen";
 /// Interface of the gateway towards the generator.
 pub const INSIDE: &str = "slb-in";
 /// Interface of the gateway towards the sink.
 pub const OUTSIDE: &str = "slb-out";
-/// Interface of the sink.
 pub const SINK_INTERFACE: &str = "slb-sink";
 
-/// Address of the generator's interface.
 pub const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
-/// Address of the gateway's inside interface.
 pub const INSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
-/// Address of the gateway's outside interface.
 pub const OUTSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
-/// Address of the sink's interface.
 pub const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 2, 2];
 
 /// The gateway's inside address, with its prefix: the inside networks lie behind the generator.
@@ -49,7 +43,6 @@ pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 pub const POOL: [&str; 3] = ["203.0.113.0", "203.0.113.255", "203.0.113.0/24"];
 /// The network of sites' public addresses, and those that a server leases.
 pub const SITES: [&str; 2] = ["203.0.112.0/24", "203.0.112.1 - 203.0.112.250"];
-/// All inside networks.
 pub const INSIDE_NETWORKS: &str = "10.0.0.0/8";
 
 /// Network of rule number `rule`, counted from 0: a /24.
@@ -57,7 +50,6 @@ pub fn inside_network(rule: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | (rule << 8 & 0x00ff_ff00))
 }
 
-/// A MAC address as text.
 pub fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
@@ -65,21 +57,21 @@ pub fn mac_text(mac: [u8; 6]) -> String {
 /// The hosts and their wires; they go when it is dropped.
 #[derive(Debug)]
 pub struct Topology {
-    /// Who works where.
     pub cores: Cores,
     /// Processes in the generator's namespace and the sink's, by which their counters are read.
-    ends: [Child; 2],
+    ends: [Background; 2],
+    _namespaces: Namespaces,
 }
 
 impl Topology {
-    /// Make the namespaces and wires.
-    pub fn build(cores: Cores, receiver: Receiver) -> Result<Self, CommandError> {
+    pub fn build(cores: Cores, receiver: Receiver) -> Result<Self, Failure> {
         let topology = Self::hosts(cores, &[GENERATOR, GATEWAY, SINK])?;
-        wire(
-            (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
-            (GATEWAY, INSIDE, INSIDE_MAC),
-        )?;
-        wire((GATEWAY, OUTSIDE, OUTSIDE_MAC), (SINK, SINK_INTERFACE, SINK_MAC))?;
+        let end = |host, interface, mac| (host, interface, format!("address {}", mac_text(mac)));
+        wire([
+            end(GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
+            end(GATEWAY, INSIDE, INSIDE_MAC),
+        ])?;
+        wire([end(GATEWAY, OUTSIDE, OUTSIDE_MAC), end(SINK, SINK_INTERFACE, SINK_MAC)])?;
         // Where each core has a generator it goes all the way with its packets.
         if topology.cores.are_apart() && receiver == Receiver::Traffic {
             steer(SINK, SINK_INTERFACE, topology.cores.traffic)?;
@@ -90,7 +82,7 @@ impl Topology {
     }
 
     /// Generator and sink at two taps that a guest has opened, of the names of their interfaces.
-    pub fn at_taps(cores: Cores) -> Result<Self, CommandError> {
+    pub fn at_taps(cores: Cores) -> Result<Self, Failure> {
         let topology = Self::hosts(cores, &[GENERATOR, SINK])?;
         for (host, interface, mac) in [
             (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
@@ -98,40 +90,33 @@ impl Topology {
         ] {
             run(&format!("ip link set {interface} netns {host}"))?;
             run(&format!("ip -n {host} link set {interface} address {}", mac_text(mac)))?;
-            bring_up(host, interface)?;
+            bring_up(&format!("ip netns exec {host}"), interface)?;
         }
         topology.count()?;
         Ok(topology)
     }
 
-    fn hosts(cores: Cores, hosts: &[&str]) -> Result<Self, CommandError> {
+    fn hosts(cores: Cores, hosts: &[&'static str]) -> Result<Self, Failure> {
         let stay = |host| {
             Command::new("ip")
                 .args(["netns", "exec", host, "sleep", "infinity"])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .spawn()
-                .map_err(|source| CommandError::Missing {
-                    line: "ip netns exec".into(),
-                    source,
-                })
+                .map(Background)
+                .map_err(crate::daemon::of::<std::io::Error>("ip netns exec"))
         };
-        for host in hosts {
-            run(&format!("ip netns add {host}"))?;
-            run(&format!(
-                "ip netns exec {host} sysctl -q -w net.ipv6.conf.default.disable_ipv6=1"
-            ))?;
-            run(&format!("ip -n {host} link set lo up"))?;
-        }
+        let namespaces = Namespaces::new(hosts)?;
         Ok(Self {
             cores,
             ends: [stay(GENERATOR)?, stay(SINK)?],
+            _namespaces: namespaces,
         })
     }
 
     /// Let both ends drop at ingress, and count what they look at: the sink on `translated` what carries a source of the pool,
     /// on `plain` what carries an inside host's; the generator on `returned` what the server sent to inside hosts.
-    fn count(&self) -> Result<(), CommandError> {
+    fn count(&self) -> Result<(), Failure> {
         for (host, interface, counters) in [
             (SINK, SINK_INTERFACE, ["translated", "plain"].as_slice()),
             (GENERATOR, GENERATOR_INTERFACE, &["returned"]),
@@ -155,7 +140,7 @@ impl Topology {
 
     /// Whether both ends look at what their packets carry, and count it, or drop them unseen: looking takes more of the
     /// traffic's core than sending does.
-    pub fn look(&self, look: bool) -> Result<(), CommandError> {
+    pub fn look(&self, look: bool) -> Result<(), Failure> {
         let server = format!("ip daddr {SERVER} udp dport {SERVER_PORT}");
         let of_sink = [
             format!(
@@ -183,8 +168,8 @@ impl Topology {
     /// Packets of the interface that those are sent by which are measured, and of that which they come to.
     pub fn packets(&self, direction: Direction) -> [Packets; 2] {
         let [generator, sink] = &self.ends;
-        let generator = packets(generator.id(), GENERATOR_INTERFACE);
-        let sink = packets(sink.id(), SINK_INTERFACE);
+        let generator = packets(generator.0.id(), GENERATOR_INTERFACE);
+        let sink = packets(sink.0.id(), SINK_INTERFACE);
         match direction {
             Direction::Up => [generator, sink],
             Direction::Down => [sink, generator],
@@ -192,7 +177,7 @@ impl Topology {
     }
 
     /// What has arrived: at the sink from the pool's addresses and from inside hosts' own, at the generator from the server.
-    pub fn arrived(&self) -> Result<Arrived, CommandError> {
+    pub fn arrived(&self) -> Result<Arrived, Failure> {
         let list = |host| run(&format!("ip netns exec {host} nft -j list counters"));
         Ok(Arrived {
             returned: Arrived::parse(&list(GENERATOR)?).returned,
@@ -201,30 +186,25 @@ impl Topology {
     }
 }
 
-impl Drop for Topology {
-    fn drop(&mut self) {
-        for end in &mut self.ends {
-            let _ = end.kill();
-            let _ = end.wait();
-        }
-        for host in [SINK, GATEWAY, GENERATOR] {
-            let _ = run(&format!("ip netns delete {host}"));
-        }
-    }
-}
-
 /// Packets at either end, by where they come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// From the pool.
     pub translated: u64,
     /// From inside hosts' own addresses.
     pub plain: u64,
-    /// From the server.
     pub returned: u64,
 }
 
 impl Arrived {
+    /// Packets that came as they should, translated or not.
+    pub fn right(&self, direction: Direction, translates: bool) -> u64 {
+        match (direction, translates) {
+            (Direction::Down, _) => self.returned,
+            (Direction::Up, true) => self.translated,
+            (Direction::Up, false) => self.plain,
+        }
+    }
+
     fn parse(listing: &str) -> Self {
         let listing: Value = serde_json::from_str(listing).unwrap_or_default();
         let count = |name: &str| {
@@ -241,35 +221,8 @@ impl Arrived {
     }
 }
 
-type End = (&'static str, &'static str, [u8; 6]);
-
-/// A veth pair between two hosts, up, without the offloads that veth would fake.
-fn wire(left: End, right: End) -> Result<(), CommandError> {
-    run(&format!(
-        "ip link add {} netns {} address {} type veth peer name {} netns {} address {}",
-        left.1,
-        left.0,
-        mac_text(left.2),
-        right.1,
-        right.0,
-        mac_text(right.2)
-    ))?;
-    for (host, interface, _) in [left, right] {
-        bring_up(host, interface)?;
-    }
-    Ok(())
-}
-
-/// Set an interface up, without offloads.
-fn bring_up(host: &str, interface: &str) -> Result<(), CommandError> {
-    run(&format!(
-        "ip netns exec {host} ethtool -K {interface} rx off tx off sg off tso off gso off gro off"
-    ))?;
-    run(&format!("ip -n {host} link set {interface} up")).map(drop)
-}
-
 /// Let a core receive what comes in by an interface.
-pub fn steer(host: &str, interface: &str, core: usize) -> Result<(), CommandError> {
+pub fn steer(host: &str, interface: &str, core: usize) -> Result<(), Failure> {
     let file = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
     feed(&format!("ip netns exec {host} tee {file}"), &Cores::mask(core)).map(drop)
 }
@@ -277,13 +230,6 @@ pub fn steer(host: &str, interface: &str, core: usize) -> Result<(), CommandErro
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rules_have_a_network_each() {
-        assert_eq!("10.0.0.0", inside_network(0).to_string());
-        assert_eq!("10.3.231.0", inside_network(999).to_string());
-        assert_eq!("10.39.15.0", inside_network(9_999).to_string());
-    }
 
     #[test]
     fn arrived_is_read_from_a_listing_of_counters() {
@@ -297,10 +243,5 @@ mod tests {
         };
         assert_eq!(expected, Arrived::parse(listing));
         assert_eq!(Arrived::default(), Arrived::parse("nothing of the kind"));
-    }
-
-    #[test]
-    fn mac_is_written_in_hexadecimal() {
-        assert_eq!("02:00:00:00:01:01", mac_text(GENERATOR_MAC));
     }
 }

@@ -1,28 +1,12 @@
 //! The generators as their controller sees them: processes that answer lines.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-
 use clap::ValueEnum;
 
 use super::generator::Own;
 use super::topology::{GENERATOR, GENERATOR_INTERFACE, SINK, SINK_INTERFACE, Topology};
-
-/// Why the generator does not do as it is told.
-#[derive(Debug, thiserror::Error)]
-pub enum TrafficError {
-    /// It does not start or its pipes break.
-    #[error("the generator: {0}")]
-    Pipe(#[from] std::io::Error),
-    /// It answers something else.
-    #[error("the generator answered {answer:?}, not {expected:?}")]
-    Answer {
-        /// What it said.
-        answer: String,
-        /// What it should say.
-        expected: &'static str,
-    },
-}
+use crate::netns;
+use crate::process::Answering;
+use crate::rows::Failure;
 
 /// A flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +18,6 @@ pub enum Flows {
 }
 
 impl Flows {
-    /// Its name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Established(_) => "established",
@@ -52,16 +35,6 @@ pub enum Direction {
     Down,
 }
 
-impl Direction {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Down => "down",
-        }
-    }
-}
-
 /// Where what has passed the gateway is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Receiver {
@@ -69,16 +42,6 @@ pub enum Receiver {
     Traffic,
     /// On the core of the gateway: veth receives where the sender runs, if nothing steers.
     Gateway,
-}
-
-impl Receiver {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Traffic => "traffic",
-            Self::Gateway => "gateway",
-        }
-    }
 }
 
 /// Whether flows are of subscribers' sites.
@@ -91,15 +54,6 @@ pub enum Site {
 }
 
 impl Site {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::TagsAndMac => "tags-and-mac",
-        }
-    }
-
-    /// Terminals of each site.
     pub fn terminals(self) -> u32 {
         match self {
             Self::None => 0,
@@ -118,14 +72,6 @@ pub enum Hits {
 }
 
 impl Hits {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Last => "last",
-            Self::Uniform => "uniform",
-        }
-    }
-
     /// The first rule of those that are matched, and how many they are.
     pub fn of(self, rules: u32) -> (u32, u32) {
         match self {
@@ -153,23 +99,16 @@ pub struct Traffic {
 /// What generators are started for.
 #[derive(Clone, Copy, Debug)]
 pub struct Frames {
-    /// Bytes of a frame.
     pub bytes: usize,
-    /// Which rules they match.
     pub hits: Hits,
-    /// Of so many.
     pub rules: u32,
-    /// Which way they go.
     pub direction: Direction,
-    /// Whose they are.
     pub site: Site,
-    /// Sent by AF_XDP.
     pub xdp: bool,
 }
 
 impl Traffic {
-    /// Start them in their namespaces.
-    pub fn start(topology: &Topology, frames: &Frames) -> Result<Self, TrafficError> {
+    pub fn start(topology: &Topology, frames: &Frames) -> Result<Self, Failure> {
         let start = |core| Generator::start(core, frames, Direction::Up);
         let inside = topology.cores.generators().into_iter().map(start);
         let mut traffic = Self {
@@ -178,30 +117,30 @@ impl Traffic {
         };
         if frames.direction == Direction::Down {
             let mut outside = Generator::start(topology.cores.traffic, frames, Direction::Down)?;
-            outside.tell("learn")?;
+            outside.0.tell("learn")?;
             traffic.outside = Some(outside);
         }
         Ok(traffic)
     }
 
     /// Send one packet of each of the first flows, `rate` a second.
-    pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), TrafficError> {
+    pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), Failure> {
         let Some(first) = self.inside.first_mut() else {
             return Ok(());
         };
-        first.ask(&format!("open {flows} {rate}"), "opened").map(drop)
+        first.0.ask(&format!("open {flows} {rate}"), "opened").map(drop)
     }
 
     /// How many flows the server's end knows the ends of; `None` where it does not answer.
-    pub fn known(&mut self) -> Result<Option<u64>, TrafficError> {
+    pub fn known(&mut self) -> Result<Option<u64>, Failure> {
         let Some(outside) = &mut self.outside else {
             return Ok(None);
         };
-        outside.ask("known", "known").map(Some)
+        outside.0.ask("known", "known").map(Some)
     }
 
     /// Begin to send, at most `rate` packets per second all together, each generator flows of its own; 0 is no limit.
-    pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), TrafficError> {
+    pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), Failure> {
         if self.outside.is_some() {
             // Who listens inside would take time from who receives there.
             self.inside.clear();
@@ -213,23 +152,22 @@ impl Traffic {
             match flows {
                 Flows::Established(flows) => {
                     let Own { from, step, count } = Own::of(flows, number, generators);
-                    generator.tell(&format!("established {from} {step} {count} {rate}"))?;
+                    generator.0.tell(&format!("established {from} {step} {count} {rate}"))?;
                 }
                 Flows::New => {
                     let count = NEW_FLOWS / generators;
                     let from = OPENED + number * count;
-                    generator.tell(&format!("new {from} {count} {rate}"))?;
+                    generator.0.tell(&format!("new {from} {count} {rate}"))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Stop to send.
-    pub fn stop(&mut self) -> Result<(), TrafficError> {
+    pub fn stop(&mut self) -> Result<(), Failure> {
         let mut senders = self.senders();
-        senders.iter_mut().try_for_each(|generator| generator.tell("stop"))?;
-        let sent = senders.iter_mut().map(|generator| generator.expect("sent"));
+        senders.iter_mut().try_for_each(|generator| generator.0.tell("stop"))?;
+        let sent = senders.iter_mut().map(|generator| generator.0.expect("sent"));
         sent.collect::<Result<Vec<_>, _>>().map(drop)
     }
 
@@ -243,20 +181,15 @@ impl Traffic {
 
 /// One generator.
 #[derive(Debug)]
-pub struct Generator {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-}
+pub struct Generator(pub Answering);
 
 impl Generator {
     /// Start one that sends in a direction: in the namespace of the generator, or as the server's end in that of the sink.
-    pub fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, TrafficError> {
+    pub fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, Failure> {
         let (host, interface) = match direction {
             Direction::Up => (GENERATOR, GENERATOR_INTERFACE),
             Direction::Down => (SINK, SINK_INTERFACE),
         };
-        let core = core.to_string();
         let (first, networks) = frames.hits.of(frames.rules);
         let inside = super::topology::inside_network(first).to_string();
         let server = super::topology::SERVER.to_string();
@@ -265,10 +198,9 @@ impl Generator {
             Direction::Up => frames.site.terminals().to_string(),
             Direction::Down => "0".into(),
         };
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", host, "taskset", "-c", &core]);
+        let mut command = netns::command(host, core);
         command.arg(std::env::current_exe()?).arg("generate");
-        command.args(["--interface", interface, "--core", &core, "--bytes", &bytes]);
+        command.args(["--interface", interface, "--core", &core.to_string(), "--bytes", &bytes]);
         command.args(["--inside", &inside, "--networks", &networks, "--server", &server]);
         command.args(["--terminals", &terminals]);
         if frames.xdp {
@@ -277,66 +209,6 @@ impl Generator {
         if direction == Direction::Down {
             command.arg("--answers");
         }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (input, output) = (child.stdin.take(), child.stdout.take());
-        let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        let mut generator = Self {
-            child,
-            input,
-            output: BufReader::new(output.ok_or_else(closed)?),
-        };
-        generator.expect("ready")?;
-        Ok(generator)
-    }
-
-    /// Tell it a line.
-    pub fn tell(&mut self, line: &str) -> Result<(), TrafficError> {
-        let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        let input = self.input.as_mut().ok_or_else(closed)?;
-        writeln!(input, "{line}")?;
-        Ok(input.flush()?)
-    }
-
-    /// Tell it a line, and take the number of its answer, which begins with a word.
-    pub fn ask(&mut self, line: &str, expected: &'static str) -> Result<u64, TrafficError> {
-        self.tell(line)?;
-        let answer = self.expect(expected)?;
-        let number = answer.rsplit(' ').next().and_then(|count| count.parse().ok());
-        number.ok_or(TrafficError::Answer { answer, expected })
-    }
-
-    /// The next answer, which begins with a word; DPDK's own lines before it are passed over.
-    pub fn expect(&mut self, expected: &'static str) -> Result<String, TrafficError> {
-        let mut answer = String::new();
-        loop {
-            let mut line = String::new();
-            if self.output.read_line(&mut line)? == 0 {
-                return Err(TrafficError::Answer { answer, expected });
-            }
-            if line.trim().split(' ').next() == Some(expected) {
-                return Ok(line.trim().into());
-            }
-            answer = line.trim().into();
-        }
-    }
-}
-
-impl Drop for Generator {
-    fn drop(&mut self) {
-        // The end of its input ends it in order.
-        drop(self.input.take());
-        let _ = self.child.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn last_rule_is_hit_alone_and_uniform_hits_are_of_all() {
-        assert_eq!((9_999, 1), Hits::Last.of(10_000));
-        assert_eq!((0, 10_000), Hits::Uniform.of(10_000));
-        assert_eq!(((0, 1), (0, 1)), (Hits::Last.of(0), Hits::Uniform.of(0)));
+        Ok(Self(Answering::start(&mut command)?))
     }
 }

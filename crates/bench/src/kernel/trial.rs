@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::command::CommandError;
-use super::gateway::{Case, Gateway, GatewayError, Times};
+use super::gateway::{Case, Gateway, Times};
 use super::inside::Outside;
 use super::machine::{Cores, Packets, settle, taken, unused_time};
-use super::outside::KernelError;
 use super::topology::{Arrived, Topology};
-use super::traffic::{Direction, Flows, Frames, Hits, OPENED, Receiver, Site, Traffic, TrafficError};
+use super::traffic::{Direction, Flows, Frames, Hits, OPENED, Receiver, Site, Traffic};
+use crate::rows::Failure;
 
 /// Time between the first packet and the first window.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -26,63 +25,24 @@ const BUSY: f64 = 0.95;
 /// Share of the offered packets from which nothing but the generator limits.
 const WHOLE: f64 = 0.98;
 
-/// Why a trial gave no figures.
-#[derive(Debug, thiserror::Error)]
-pub enum TrialError {
-    /// The cores.
-    #[error(transparent)]
-    Cores(#[from] KernelError),
-    /// The topology.
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    /// The gateway.
-    #[error(transparent)]
-    Gateway(#[from] GatewayError),
-    /// The generator.
-    #[error(transparent)]
-    Traffic(#[from] TrafficError),
-    /// Packets got lost before it began.
-    #[error("of {OPENED} packets, each of another flow, {arrived:?} arrived")]
-    Silent {
-        /// What came.
-        arrived: Arrived,
-    },
-    /// What arrived after the windows is not what should.
-    #[error("{received} packets came in at the sink, and of these {right} as they should be")]
-    Wrong {
-        /// All.
-        received: u64,
-        /// From the right addresses.
-        right: u64,
-    },
-}
-
 /// What is to be tried.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
-    /// The gateway.
     pub case: Case,
-    /// Source-NAT rules.
     pub rules: u32,
     /// Which of them the packets match.
     pub hits: Hits,
-    /// Whose packets.
     pub flows: Flows,
-    /// Which way they go.
     pub direction: Direction,
     /// Where they are received in the end.
     pub receiver: Receiver,
-    /// Whose they are.
     pub site: Site,
-    /// Bytes of a frame.
     pub bytes: usize,
     /// Cores that have generator, gateway and receiver each; 0 where these have cores of their own.
     pub together: usize,
     /// Offered packets per second; 0 for as many as the generator can.
     pub rate: u32,
-    /// Windows to measure.
     pub windows: usize,
-    /// Length of each.
     pub window: Duration,
     /// The generator sends by AF_XDP.
     pub xdp: bool,
@@ -91,7 +51,7 @@ pub struct Trial {
 }
 
 /// What limited a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Limit {
     /// All that was offered came through, and the gateway's core had time left.
     Generator,
@@ -104,16 +64,6 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Generator => "generator",
-            Self::Veth => "veth",
-            Self::Gateway => "gateway",
-            Self::Cores => "cores",
-        }
-    }
-
     fn of(busy_share: f64, offered: f64, arrived: f64) -> Self {
         match () {
             () if busy_share >= BUSY => Self::Gateway,
@@ -169,7 +119,6 @@ pub struct Sample {
     pub both_ns_per_packet: f64,
     /// Time from session lookup to rewrite per packet, by the gateway's own counters.
     pub nat_ns_per_packet: Option<f64>,
-    /// What limited it.
     pub limit: Limit,
     /// Where the work was.
     pub spread: Spread,
@@ -237,7 +186,7 @@ impl Reading {
 
 impl Trial {
     /// Build all, measure, and take all down.
-    pub fn run(&self, cores: &Cores, program: &Path, outside: &mut Outside<'_>) -> Result<Vec<Sample>, TrialError> {
+    pub fn run(&self, cores: &Cores, program: &Path, outside: &mut Outside<'_>) -> Result<Vec<Sample>, Failure> {
         settle(cores.gateway, QUIET);
         let topology = Topology::build(cores.clone(), self.receiver)?;
         let gateway = match self.site {
@@ -274,7 +223,7 @@ impl Trial {
 
     /// Every flow that is to be established sends a packet, and nine of ten arrive; a busy machine gets more time.
     /// The others are established while the traffic warms up.
-    fn open(&self, topology: &Topology, traffic: &mut Traffic) -> Result<(), TrialError> {
+    fn open(&self, topology: &Topology, traffic: &mut Traffic) -> Result<(), Failure> {
         if self.case == Case::Generator {
             return Ok(());
         }
@@ -286,30 +235,21 @@ impl Trial {
             arrived = topology.arrived()?;
             let enough = u64::from(OPENED) * 9 / 10;
             let known = traffic.known()?;
-            if self.opened(&arrived) - self.opened(&before) >= enough && known.is_none_or(|known| known >= enough) {
+            if self.right(&arrived, Direction::Up) - self.right(&before, Direction::Up) >= enough
+                && known.is_none_or(|known| known >= enough)
+            {
                 return Ok(());
             }
         }
-        Err(TrialError::Silent { arrived })
+        Err(format!("of {OPENED} packets, each of another flow, {arrived:?} arrived").into())
     }
 
-    /// Packets that came to the server as they should.
-    fn opened(&self, arrived: &Arrived) -> u64 {
-        match self.case.translates() {
-            true => arrived.translated,
-            false => arrived.plain,
-        }
-    }
-
-    fn right(&self, arrived: &Arrived) -> u64 {
-        match self.direction {
-            Direction::Up => self.opened(arrived),
-            Direction::Down => arrived.returned,
-        }
+    fn right(&self, arrived: &Arrived, direction: Direction) -> u64 {
+        arrived.right(direction, self.case.translates())
     }
 
     /// The same traffic goes on for a moment, with ends that look at what arrives.
-    fn check(&self, topology: &Topology, traffic: &mut Traffic) -> Result<(), TrialError> {
+    fn check(&self, topology: &Topology, traffic: &mut Traffic) -> Result<(), Failure> {
         if self.case == Case::Generator {
             return Ok(());
         }
@@ -317,7 +257,7 @@ impl Trial {
             // What still waits in an end's queue is counted at the interface and not yet by the rules.
             settle(topology.cores.traffic, QUIET);
             let [_, Packets { received, .. }] = topology.packets(self.direction);
-            Ok::<_, TrialError>((received, self.right(&topology.arrived()?)))
+            Ok::<_, Failure>((received, self.right(&topology.arrived()?, self.direction)))
         };
         topology.look(true)?;
         let (received_before, right_before) = read()?;
@@ -328,7 +268,9 @@ impl Trial {
         let (received, right) = (received - received_before, right - right_before);
         match right > 0 && received - right.min(received) <= received / 100 {
             true => Ok(()),
-            false => Err(TrialError::Wrong { received, right }),
+            false => {
+                Err(format!("{received} packets came in at the sink, and of these {right} as they should be").into())
+            }
         }
     }
 }

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use super::KernelArguments;
 use super::gateway::Case;
 use super::traffic::{Direction, Flows, Hits, OPENED, Receiver, Site};
 use super::trial::Trial;
+use crate::rows::Named;
 
 /// A trial as messages name it.
 pub fn describe(trial: &Trial) -> String {
@@ -24,14 +27,14 @@ pub fn describe(trial: &Trial) -> String {
 
 /// All trials, the ones that others are compared with first.
 pub fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
-    let wanted = |case: &Case| arguments.cases.is_empty() || arguments.cases.iter().any(|name| name == case.name());
+    let wanted = |case: &Case| arguments.cases.is_empty() || arguments.cases.contains(case);
     let mut trials = Vec::new();
     let places = arguments.together.iter();
     let sizes = places.flat_map(|&together| arguments.bytes.iter().map(move |&bytes| (together, bytes)));
     for (together, bytes) in sizes {
         // A worker of Sluice polls: it wants its core for itself.
         let able = |case: &Case| together == 0 || !case.is_sluice();
-        for case in Case::ALL.into_iter().filter(wanted).filter(able) {
+        for case in Case::value_variants().iter().copied().filter(wanted).filter(able) {
             let rules: &[u32] = if case.translates() { &arguments.rules } else { &[0] };
             for &rules in rules {
                 let hits: &[Hits] = if rules > 1 { &arguments.hits } else { &[Hits::Last] };
@@ -123,146 +126,5 @@ mod tests {
             first(Case::LinuxForward) < first(Case::Iptables),
             "what others are compared with comes first"
         );
-    }
-
-    #[test]
-    fn trials_are_those_that_are_asked_for() {
-        let line = Line::parse_from([
-            "kernel",
-            "--cases",
-            "sluice,iptables",
-            "--rules",
-            "7",
-            "--bytes",
-            "64,512",
-        ]);
-        let trials = trials(&line.arguments, true);
-        assert_eq!(40, trials.len());
-        assert!(trials.iter().all(|trial| trial.rules == 7));
-        let of_sites = trials.iter().filter(|trial| trial.site == Site::TagsAndMac);
-        assert!(of_sites.clone().all(|trial| trial.case == Case::Sluice));
-        assert_eq!(8, of_sites.count());
-    }
-
-    #[test]
-    fn trials_on_cores_that_have_everything_are_of_linux_alone() {
-        let words = [
-            "kernel",
-            "--cases",
-            "iptables,sluice",
-            "--rules",
-            "9",
-            "--together",
-            "0,1,2",
-        ];
-        let line = Line::parse_from(
-            [
-                &words[..],
-                &[
-                    "--flows",
-                    "established",
-                    "--direction",
-                    "up",
-                    "--site",
-                    "none",
-                    "--receiver",
-                    "gateway",
-                ],
-            ]
-            .concat(),
-        );
-        let trials = trials(&line.arguments, true);
-        let told = |trial: &Trial| (trial.case, trial.together, trial.receiver);
-        let told: Vec<_> = trials.iter().map(told).collect();
-        let expected = [
-            (Case::Iptables, 0, Receiver::Gateway),
-            (Case::Sluice, 0, Receiver::Gateway),
-            (Case::Iptables, 1, Receiver::Traffic),
-            (Case::Iptables, 2, Receiver::Traffic),
-        ];
-        assert_eq!(expected.to_vec(), told);
-    }
-
-    #[test]
-    fn trials_of_established_flows_alone_are_one_of_each_size() {
-        let line = Line::parse_from([
-            "kernel",
-            "--cases",
-            "iptables",
-            "--rules",
-            "9",
-            "--flows",
-            "established",
-            "--direction",
-            "up",
-            "--receiver",
-            "traffic",
-            "--bytes",
-            "64,512",
-        ]);
-        let trials = trials(&line.arguments, true);
-        let told: Vec<_> = trials
-            .iter()
-            .map(|trial| (trial.bytes, trial.flows.name(), trial.hits.name()))
-            .collect();
-        assert_eq!(vec![(64, "established", "last"), (512, "established", "last")], told);
-    }
-
-    #[test]
-    fn trials_from_outside_are_of_established_flows() {
-        let line = Line::parse_from([
-            "kernel",
-            "--cases",
-            "linux-forward,iptables",
-            "--rules",
-            "9",
-            "--direction",
-            "up,down",
-            "--receiver",
-            "traffic",
-            "--together",
-            "0,1",
-        ]);
-        let trials = trials(&line.arguments, true);
-        let down = trials.iter().filter(|trial| trial.direction == Direction::Down);
-        let told: Vec<_> = down
-            .map(|trial| (trial.case, trial.flows.name(), trial.together))
-            .collect();
-        let expected = [
-            (Case::LinuxForward, "established", 0),
-            (Case::Iptables, "established", 0),
-        ];
-        assert_eq!(expected.to_vec(), told);
-    }
-
-    #[test]
-    fn trials_of_uniform_hits_are_of_new_flows_beside_the_one_forwarding() {
-        let line = Line::parse_from([
-            "kernel",
-            "--cases",
-            "linux-forward,sluice",
-            "--hits",
-            "uniform",
-            "--rules",
-            "1,9",
-            "--direction",
-            "up",
-            "--receiver",
-            "traffic",
-            "--site",
-            "none",
-        ]);
-        let trials = trials(&line.arguments, true);
-        let told = trials
-            .iter()
-            .map(|trial| (trial.case.name(), trial.rules, trial.hits.name(), trial.flows.name()));
-        let expected = [
-            ("linux-forward", 0, "last", "established"),
-            ("linux-forward", 0, "last", "new"),
-            ("sluice", 1, "last", "established"),
-            ("sluice", 1, "last", "new"),
-            ("sluice", 9, "uniform", "new"),
-        ];
-        assert_eq!(expected.to_vec(), told.collect::<Vec<_>>());
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::hosts::{Hosts, Way};
 use super::{Failure, LossArguments, Part, Place, stream, transfers};
 use crate::kernel::inside::{Outside, furnish};
-use crate::rows::Row;
+use crate::rows::{Named, Row, Runs, pairs};
 
 /// Try everything that the arguments ask for.
 pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
@@ -14,7 +14,7 @@ pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
     for &place in &arguments.place {
         let mut hosts = Hosts::build(place, arguments)?;
         if arguments.does(Part::Stream) {
-            let _server = stream::Server::start(&hosts)?;
+            let _server = stream::server(&hosts)?;
             for &delay in &arguments.delay {
                 for &loss in &arguments.loss {
                     let point = Point { place, delay, loss };
@@ -24,7 +24,7 @@ pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
         }
         if arguments.does(Part::Transfers) {
             for way in [Way::Inspected, Way::Plain] {
-                let _server = transfers::Server::start(&hosts, way)?;
+                let _server = transfers::server(&hosts, way)?;
                 for &loss in &arguments.loss {
                     let point = Point { place, delay: 0, loss };
                     outside.row(&files(&mut hosts, way, point, arguments)?);
@@ -41,7 +41,6 @@ struct Point {
     place: Place,
     /// Milliseconds, there and back.
     delay: u32,
-    /// Of a hundred.
     loss: f64,
 }
 
@@ -65,8 +64,7 @@ fn is_of_inspection(name: &str) -> bool {
 
 /// Streams by turns through inspection and past it.
 fn streams(hosts: &mut Hosts, point: Point, arguments: &LossArguments, quick: bool) -> Result<Row, Failure> {
-    let mut all: [Vec<stream::Sample>; 3] = Default::default();
-    let (mut dropped, mut lost, mut overflowed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut all, mut counted) = (Runs::default(), Runs::default());
     for turn in 0..arguments.runs(quick) {
         let mut ways = Way::ALL.to_vec();
         ways.retain(|&way| way != Way::Direct || arguments.direct);
@@ -77,40 +75,28 @@ fn streams(hosts: &mut Hosts, point: Point, arguments: &LossArguments, quick: bo
         for way in ways {
             hosts.lose(point.loss, point.one_way(), arguments.seed + turn as u64)?;
             let before = hosts.dropped(is_of_inspection)?;
-            all[way as usize].push(stream::run(hosts, way, arguments.seconds(quick))?);
-            let counts = hosts.counts()?;
-            overflowed.push(counts[2] as f64);
+            let stream = stream::run(hosts, way, arguments.seconds(quick))?;
+            all.add(RATES[way as usize], stream.mbit_s);
+            if way != Way::Direct {
+                all.add(SENT_AGAIN[way as usize], stream.sent_again);
+            }
+            let [_, lost, overflowed] = hosts.counts()?;
+            counted.add("relay_overflowed", overflowed as f64);
             if way == Way::Inspected {
-                dropped.push((hosts.dropped(is_of_inspection)? - before) as f64);
-                lost.push(counts[1] as f64);
+                let dropped = hosts.dropped(is_of_inspection)? - before;
+                counted.extend([("lost", lost as f64), ("dropped_by_inspection", dropped as f64)]);
             }
         }
     }
-    let [inspected, plain, direct] = all;
-    let rates = |samples: &[stream::Sample]| samples.iter().map(|sample| sample.mbit_s).collect::<Vec<_>>();
-    let again = |samples: &[stream::Sample]| samples.iter().map(|sample| sample.sent_again).collect::<Vec<_>>();
-    let ratios = inspected
-        .iter()
-        .zip(&plain)
-        .map(|(with, without)| with.mbit_s / without.mbit_s);
-    let mut row = point
-        .row("stream")
-        .key("congestion", hosts.congestion()?)
-        .figure("ratio", &ratios.collect::<Vec<_>>())
-        .figure("inspected_mbit_s", &rates(&inspected))
-        .figure("plain_mbit_s", &rates(&plain));
-    if arguments.direct {
-        row = row.figure("direct_mbit_s", &rates(&direct));
-    }
-    Ok(row
-        .figure("inspected_sent_again", &again(&inspected))
-        .figure("plain_sent_again", &again(&plain))
-        .figure("lost", &lost)
-        .figure("dropped_by_inspection", &dropped)
-        .figure("relay_overflowed", &overflowed))
+    let ratios = pairs(all.of(RATES[0]), all.of(RATES[1]), |with, without| with / without);
+    let row = point.row("stream").key("congestion", hosts.congestion()?);
+    Ok(row.figure("ratio", &ratios).runs(&all).runs(&counted))
 }
 
-/// Files through a bridge.
+/// Figures of each way.
+const RATES: [&str; 3] = ["inspected_mbit_s", "plain_mbit_s", "direct_mbit_s"];
+const SENT_AGAIN: [&str; 2] = ["inspected_sent_again", "plain_sent_again"];
+
 fn files(hosts: &mut Hosts, way: Way, point: Point, arguments: &LossArguments) -> Result<Row, Failure> {
     hosts.lose(point.loss, point.one_way(), arguments.seed)?;
     let before = hosts.dropped(is_of_inspection)?;
@@ -124,12 +110,7 @@ fn files(hosts: &mut Hosts, way: Way, point: Point, arguments: &LossArguments) -
         .row("transfers")
         .key("congestion", hosts.congestion()?)
         .key("bridge", bridge)
-        .figure("whole", &[told.whole])
-        .figure("differ", &[told.differ])
-        .figure("stalled", &[told.stalled])
-        .figure("failed", &[told.failed])
-        .figure("longest_s", &[told.longest_s])
-        .figure("seconds", &[told.seconds])
+        .runs(&told)
         .figure("lost", &[hosts.counts()?[1] as f64])
         .figure("dropped_by_inspection", &[dropped as f64]))
 }

@@ -7,7 +7,7 @@
 //! The gateway's worker has a core to itself; hosts, relay and all that the kernel does for them share another.
 
 mod hosts;
-mod inside;
+pub mod inside;
 pub mod relay;
 mod stream;
 pub mod transfers;
@@ -16,13 +16,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::daemon;
 use crate::inspect::Written;
 use crate::kernel::outside;
 use crate::rows::Run;
 
-type Failure = Box<dyn std::error::Error>;
-
+use crate::rows::Failure;
 /// On which side of the gateway packets are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Place {
@@ -30,16 +28,6 @@ pub enum Place {
     Before,
     /// Between gateway and server.
     Behind,
-}
-
-impl Place {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::Behind => "behind",
-        }
-    }
 }
 
 /// What is measured.
@@ -103,7 +91,7 @@ pub struct LossArguments {
     sluice: Option<PathBuf>,
     /// Set in the process that runs inside the namespaces.
     #[arg(long, hide = true)]
-    inside: bool,
+    pub inside: bool,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -115,11 +103,6 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl LossArguments {
-    /// Is this the process inside the namespaces?
-    pub fn is_inside(&self) -> bool {
-        self.inside
-    }
-
     fn runs(&self, quick: bool) -> usize {
         self.runs.unwrap_or(if quick { 1 } else { 5 }).max(1)
     }
@@ -131,13 +114,8 @@ impl LossArguments {
     fn does(&self, part: Part) -> bool {
         self.only.is_empty() || self.only.contains(&part)
     }
-
-    fn program(&self) -> PathBuf {
-        daemon::program(self.sluice.as_ref())
-    }
 }
 
-/// Run it.
 pub fn run(arguments: &LossArguments, run: &mut Run<'_>) -> Result<(), Failure> {
     let points = arguments.loss.len() * arguments.delay.len() * arguments.place.len();
     let ways = if arguments.direct { 3 } else { 2 };
@@ -148,44 +126,5 @@ pub fn run(arguments: &LossArguments, run: &mut Run<'_>) -> Result<(), Failure> 
             seconds.div_ceil(60)
         );
     }
-    Ok(outside::enter(run, std::env::args_os().skip(1).collect())?)
-}
-
-/// Run the half inside the namespaces.
-pub fn inside(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
-    inside::run(arguments, quick)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        arguments: LossArguments,
-    }
-
-    #[test]
-    fn everything_is_measured_where_nothing_is_said() {
-        let all = Line::parse_from(["loss"]).arguments;
-        assert_eq!(
-            (vec![0.0, 0.01, 0.1, 1.0], vec![0, 20]),
-            (all.loss.clone(), all.delay.clone())
-        );
-        assert_eq!(vec![Place::Before, Place::Behind], all.place);
-        assert!(all.does(Part::Stream) && all.does(Part::Transfers));
-        assert_eq!((5, 1, 1_000), (all.runs(false), all.runs(true), all.transfers));
-    }
-
-    #[test]
-    fn loss_is_a_share_of_a_hundred() {
-        for wrong in ["-1", "51", "x"] {
-            assert!(
-                Line::try_parse_from(["loss", &format!("--loss={wrong}")]).is_err(),
-                "{wrong}"
-            );
-        }
-    }
+    outside::enter(run, std::env::args_os().skip(1).collect())
 }

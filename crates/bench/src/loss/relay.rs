@@ -7,16 +7,19 @@
 //! | `count` | `count PASSED LOST OVERFLOWED`, since the last `set` |
 
 use std::collections::VecDeque;
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use clap::Args;
-use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
+use sluice_dpdk::{DpdkIo, Driver, Plan, PortPlan};
 use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Parked, PortIndex};
 
 use super::Failure;
+use crate::process::answer;
+use crate::rig::Source;
+use crate::rig::frames::Mixed;
 
 /// Frames that wait at a time, all ways together.
 const WAITING: usize = 32_768;
@@ -68,7 +71,7 @@ impl Line {
 /// Which frames of one way are lost: by their numbers, so that the same are lost again with the same seed.
 #[derive(Clone, Copy, Debug)]
 struct Chance {
-    state: u64,
+    state: Mixed,
     below: u64,
 }
 
@@ -76,19 +79,15 @@ impl Chance {
     fn new(faults: &Faults, way: u64) -> Self {
         let share = u128::from(faults.per_million) << 64;
         Self {
-            state: faults.seed ^ (way + 1).wrapping_mul(0xd1b5_4a32_d192_ed03),
+            state: Mixed(faults.seed ^ (way + 1).wrapping_mul(0xd1b5_4a32_d192_ed03)),
             below: u64::try_from(share / 1_000_000).unwrap_or(u64::MAX),
         }
     }
 
-    /// Whether the next frame is lost (splitmix64).
+    /// Whether the next frame is lost.
     #[inline(always)]
     fn loses(&mut self) -> bool {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31) < self.below
+        self.state.next() < self.below
     }
 }
 
@@ -209,7 +208,7 @@ impl Relay {
             match lines.try_recv() {
                 Ok(Line::Set(faults)) => {
                     self.set(faults);
-                    say("set");
+                    answer("set");
                 }
                 Ok(Line::Count) => {
                     let Counts {
@@ -217,7 +216,7 @@ impl Relay {
                         lost,
                         overflowed,
                     } = self.counts;
-                    say(&format!("count {passed} {lost} {overflowed}"));
+                    answer(format!("count {passed} {lost} {overflowed}"));
                 }
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => {
@@ -255,10 +254,9 @@ pub fn run(arguments: &RelayArguments) -> Result<(), Failure> {
     let mut plan = Plan::new(ports, 1);
     plan.parked = WAITING;
     plan.buffers = (2 * WAITING as u32 + plan.buffers).next_power_of_two() - 1;
-    let eal = Eal::start(&plan.needs(&[arguments.core], Some(false)))?;
-    let (devices, mut hands) = Devices::open(eal, &plan)?;
+    let (_, source) = Source::alone(&plan, arguments.core)?;
     let mut relay = Relay {
-        io: hands.pop().ok_or("no hand for one worker")?,
+        io: source.io,
         ways: Vec::new(),
         faults: Faults::default(),
         counts: Counts::default(),
@@ -280,37 +278,17 @@ pub fn run(arguments: &RelayArguments) -> Result<(), Failure> {
             }
         }
     });
-    say("ready");
+    answer("ready");
     relay.run(&lines);
     let _ = reader.join();
     drop(relay);
-    devices.close()?;
+    source.devices.close()?;
     Ok(())
-}
-
-/// A line to who started the relay; a closed pipe means that nobody reads any more.
-fn say(line: &str) {
-    let mut output = std::io::stdout();
-    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn line_is_read_or_refused() {
-        let faults = Faults {
-            per_million: 1_000,
-            delay: Duration::from_millis(10),
-            seed: 7,
-        };
-        assert_eq!(Some(Line::Set(faults)), Line::parse("set 1000 10000 7\n"));
-        assert_eq!(Some(Line::Count), Line::parse("count"));
-        for wrong in ["", "set 1 2", "set x 2 3", "dance"] {
-            assert_eq!(None, Line::parse(wrong), "{wrong}");
-        }
-    }
 
     #[test]
     fn frames_are_lost_by_share_and_the_same_ones_by_the_same_seed() {

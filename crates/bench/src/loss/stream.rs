@@ -1,47 +1,28 @@
 //! What one TCP connection carries, by iperf3.
 
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::Failure;
 use super::hosts::{CLIENT, Hosts, SERVER, Way};
+use crate::kernel::command::run as run_command;
+use crate::process::{Background, await_some};
 
 /// Longest time until the server listens.
 const READY: Duration = Duration::from_secs(10);
 
-/// The server; it ends when it is dropped.
-pub struct Server(Child);
-
-impl Server {
-    /// Start it on all ways.
-    pub fn start(hosts: &Hosts) -> Result<Self, Failure> {
-        let child = hosts
-            .command(SERVER, Path::new("iperf3"))
-            .arg("--server")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()?;
-        let server = Self(child);
-        let began = Instant::now();
-        let line = format!("ip netns exec {SERVER} ss -Hltn sport = :5201");
-        while crate::kernel::command::run(&line)?.is_empty() {
-            if began.elapsed() > READY {
-                return Err("iperf3 does not listen".into());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(server)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Start the server on all ways.
+pub fn server(hosts: &Hosts) -> Result<Background, Failure> {
+    let mut command = hosts.command(SERVER, Path::new("iperf3"));
+    command.arg("--server").stdin(Stdio::null()).stdout(Stdio::null());
+    let server = Background(command.spawn()?);
+    let line = format!("ip netns exec {SERVER} ss -Hltn sport = :5201");
+    let listening = || Ok(Some(run_command(&line)?).filter(|sockets| !sockets.is_empty()));
+    await_some(READY, listening)?.ok_or("iperf3 does not listen")?;
+    Ok(server)
 }
 
 /// What came out of one run.

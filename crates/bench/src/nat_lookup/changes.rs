@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sluice_table::qns::{Key, QnsTable, Value4};
 
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 
 /// How often the thread wakes to make its changes.
 const TICK: Duration = Duration::from_micros(200);
@@ -24,9 +24,7 @@ impl Changes {
     pub fn new(table: QnsTable<u32>, keys: &[Key<u32>], random: &mut Random) -> Self {
         let mut others = super::others(keys, OTHERS, random);
         // In no order of their lengths.
-        for last in (1..others.len()).rev() {
-            others.swap(last, random.below(last as u64 + 1) as usize);
-        }
+        random.shuffle(&mut others);
         Self {
             table,
             others,
@@ -34,7 +32,6 @@ impl Changes {
         }
     }
 
-    /// The table.
     pub fn table(&self) -> &QnsTable<u32> {
         &self.table
     }

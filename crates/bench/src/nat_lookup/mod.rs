@@ -14,14 +14,13 @@ use std::time::Instant;
 
 use sluice_table::qns::{BATCH, Key, Match, QnsReader, QnsTable, Query, Value4};
 
-use crate::nat_path::flows::Random;
-use crate::rows::{Row, Run};
+use crate::rig::frames::Random;
+use crate::rows::{Row, Run, Runs};
 use changes::Changes;
 use linear::Linear;
 use yardstick::{Yardstick, scaled};
 
-type Failure = Box<dyn std::error::Error>;
-
+use crate::rows::Failure;
 /// Numbers of rules: those of the paper's table, and more.
 const RULES: [usize; 7] = [100, 1_000, 3_000, 5_000, 10_000, 100_000, 1_000_000];
 /// Most rules of the list that is searched from its beginning: the paper's.
@@ -43,7 +42,6 @@ pub struct NatLookupArguments {
     rules: Vec<usize>,
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &NatLookupArguments) -> Result<(), Failure> {
     let runs = if run.quick { 5 } else { 9 };
     let sizes = match arguments.rules.as_slice() {
@@ -80,9 +78,7 @@ fn measure(run: &mut Run<'_>, count: usize, runs: usize, yardstick: &mut Yardsti
     let mut probes = Vec::new();
     let batches = if run.quick { vec![1, BATCH] } else { vec![1, 32, BATCH] };
     for batch in batches {
-        let (mut quiet, mut quiet_scaled) = (Vec::new(), Vec::new());
-        let (mut busy, mut busy_scaled) = (Vec::new(), Vec::new());
-        let (mut losses, mut updates) = (Vec::new(), Vec::new());
+        let (mut quiet, mut busy) = (Runs::default(), Runs::default());
         lookups(&reader, &queries, batch);
         for _ in 0..runs {
             // By turns, so that what a neighbour disturbs is disturbed in all.
@@ -90,22 +86,13 @@ fn measure(run: &mut Run<'_>, count: usize, runs: usize, yardstick: &mut Yardsti
             let calm = lookups(&reader, &queries, batch);
             let (slow, update) = changes.during(CHANGES, || lookups(&reader, &queries, batch));
             probes.push(cycles);
-            quiet.push(calm);
-            quiet_scaled.push(scaled(calm, cycles));
-            busy.push(slow);
-            busy_scaled.push(scaled(slow, cycles));
-            losses.push(slow / calm - 1.0);
-            updates.push(update);
+            quiet.extend([("ns_per_lookup", calm), ("ns_scaled", scaled(calm, cycles))]);
+            busy.extend([("ns_per_lookup", slow), ("ns_scaled", scaled(slow, cycles))]);
+            busy.extend([("update_us", update), ("loss_share", slow / calm - 1.0)]);
         }
-        let figures = |changes, raw: &[f64], scaled: &[f64]| {
-            row("qns", batch, changes)
-                .figure("ns_per_lookup", raw)
-                .figure("ns_scaled", scaled)
-                .figure("lines_touched", &[lines])
-        };
-        (run.row)(figures(0, &quiet, &quiet_scaled));
-        let row = figures(CHANGES, &busy, &busy_scaled);
-        (run.row)(row.figure("update_us", &updates).figure("loss_share", &losses));
+        for (changes, runs) in [(0, quiet), (CHANGES, busy)] {
+            (run.row)(row("qns", batch, changes).runs(&runs).figure("lines_touched", &[lines]));
+        }
     }
     let bytes = changes.table().bytes();
     let missed: Vec<f64> = (0..runs).map(|_| chase(bytes, &mut random)).collect();
@@ -187,9 +174,7 @@ fn chase(bytes: usize, random: &mut Random) -> f64 {
     const WORDS: usize = 8;
     let lines = bytes / 64;
     let mut order: Vec<u32> = (0..lines as u32).collect();
-    for last in (1..lines).rev() {
-        order.swap(last, random.below(last as u64 + 1) as usize);
-    }
+    random.shuffle(&mut order);
     let mut words = vec![0u64; lines * WORDS];
     for (from, to) in order.iter().zip(order.iter().cycle().skip(1)) {
         words[*from as usize * WORDS] = u64::from(*to) * WORDS as u64;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use sluice_table::qns::{Key, QnsReader, Query};
 use sluice_wire::ipv4::protocol::{TCP, UDP};
 
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 
 /// Rules by prefix length: half at /24, a tenth at /32, the rest alike over 8 to 31, but no more than half of the
 /// prefixes that there are, so that something is left that misses.

@@ -4,29 +4,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_dpdk::eal::allowed_cores;
+use sluice_dpdk::tsc;
 use sluice_dpdk::workers::{WorkerError, pin};
-use sluice_dpdk::{Devices, tsc};
 use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::packet::time::Now;
 use sluice_engine::session::family::V4;
-use sluice_filter::{Change, RuleList};
+use sluice_filter::{Change, Kind, RuleList};
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Pools, RuleId};
 use sluice_route::rib::{Hop, Offer, Origin, Rib, RibError, Target, Way};
 use sluice_route::{Address, Prefix as Destinations};
 use sluice_wire::Checksums;
 
-use super::flows::{Hosts, ROUTER_MAC, Random, Written};
-use super::opening::{complete, open, verify};
-use super::rig::{self, Gateway, Job, Rounds};
-use super::rules::Style;
-use super::{Direction, Failure, draw, empty, full, rates};
-use crate::rows::{Row, Run};
+use super::{Bench, capacity, drawn};
+use crate::rig::frames::{Hosts, ROUTER_MAC, Random, SEED, Written};
+use crate::rig::gateway::Gateway;
+use crate::rig::measure::{Direction, With, add_cost, empty, full};
+use crate::rig::policy::{Job, Style, denied, filter_rules, memory, plane};
+use crate::rig::reference::{Flows, complete, open};
+use crate::rows::{Failure, Figure, Named, Row, Runs};
 
 /// Rules besides the one of all sessions.
 const RULES: usize = 10_000;
 
-/// Rules of the packet filter.
 const FILTER_RULES: u32 = 20_000;
 
 /// Routes besides the default one: about as many as the internet has.
@@ -42,7 +42,7 @@ const LOOPS: usize = 6;
 const SETTLING: usize = 4;
 
 /// What comes and goes: rules, all in the network of the sessions, or routes, some of them to where sessions lead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Inside {
     /// Of translation: one host each, as leases and requests of subscribers make them.
     Hosts,
@@ -53,29 +53,11 @@ pub enum Inside {
     /// Routes that lead by another gateway, as a routing daemon hears of them.
     Routes,
     /// Routes and rules of the packet filter, both as often as alone.
+    #[value(name = "filter+routes")]
     FilterAndRoutes,
 }
 
 impl Inside {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Hosts,
-        Self::Networks,
-        Self::Filter,
-        Self::Routes,
-        Self::FilterAndRoutes,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Hosts => "hosts",
-            Self::Networks => "networks",
-            Self::Filter => "filter",
-            Self::Routes => "routes",
-            Self::FilterAndRoutes => "filter+routes",
-        }
-    }
-
     /// Rules that are there, and how many of them and of routes change in a second.
     fn rules(self) -> (u32, f64) {
         match self {
@@ -86,7 +68,6 @@ impl Inside {
         }
     }
 
-    /// Rules of the packet filter.
     fn filter_rules(self) -> u32 {
         match self {
             Self::Filter | Self::FilterAndRoutes => FILTER_RULES,
@@ -229,7 +210,7 @@ struct FilterEdits {
 impl FilterEdits {
     /// With the rules that the plane's filter has, in its place.
     fn new(plane: &mut ControlPlane) -> Result<Self, Failure> {
-        let list = super::rules::filter_rules(FILTER_RULES)?;
+        let list = filter_rules(FILTER_RULES as usize, Kind::Best, true, 1)?;
         plane.replace_filter(list.filters().clone());
         Ok(Self {
             list,
@@ -243,7 +224,7 @@ impl Edit for FilterEdits {
     fn edit(&mut self, plane: &mut ControlPlane) {
         let (rule, change) = match self.there < 64 {
             true => {
-                let rule = super::rules::denied(0x0a00_0000 | self.random.below(1 << 24));
+                let rule = denied(0x0a00_0000 | self.random.below(1 << 24));
                 self.there += 1;
                 (Some(rule.clone()), self.list.insert(0, rule, ()))
             }
@@ -331,114 +312,80 @@ impl Edit for Edits {
 }
 
 /// The same load without changes and with them, in turns.
-pub fn edits(
-    run: &mut Run<'_>,
-    eal: &'static sluice_dpdk::eal::Eal,
-    number: u32,
-    sessions: u32,
-    inside: Inside,
-    runs: usize,
-) -> Result<(), Failure> {
-    let (mut source, devices, hand) = rig::join(eal, number)?;
-    let capacity = sessions + sessions / 16 + 16 * 1024;
+pub fn edits(bench: &mut Bench<'_, '_>, sessions: u32, inside: Inside) -> Result<(), Failure> {
     let (rules, per_second) = inside.rules();
     let style = Style {
         filter_rules: inside.filter_rules(),
         ..Style::SESSIONS
     };
-    let plane = rig::plane(Job::Translate, style, capacity, false)?;
-    let mut memory = rig::memory(&plane)?;
-    let mut gateway = Gateway::new(Job::Translate, plane, hand, &mut memory)?;
+    let plane = plane(Job::Translate, style, capacity(sessions))?;
+    let mut memory = memory(&plane)?;
+    let mut gateway = Gateway::new(bench.eal, bench.next(), Job::Translate, plane, &mut memory)?;
     for address in GATEWAYS {
-        gateway.know(1, Address::V4(address), ROUTER_MAC)?;
+        gateway.know((1, Address::V4(address), ROUTER_MAC))?;
     }
-    let publics = complete(open::<Written>(&mut source, &mut gateway, Hosts::Sixteen, sessions))?;
+    let publics = complete(open(&mut gateway, Hosts::Sixteen, sessions, |packet, _| packet)?)?;
+    let flows = Flows::of(Hosts::Sixteen, &publics);
     let mut editor = inside.editor(&mut gateway.plane)?;
     let control = allowed_cores().get(1).copied();
-    let (mut plane, mut rounds) = gateway.apart();
+    let Gateway {
+        mut plane,
+        mut rounds,
+        mut source,
+        devices,
+    } = gateway;
     // Sessions take the routes that have come before anything is measured.
-    plane.follow_changes(rounds.clock()());
-    let mut random = Random(88_172_645_463_325_252);
-    let direction = Direction::Both;
-    let [
-        mut costs,
-        mut loops,
-        mut empties,
-        mut alone,
-        mut added,
-        mut pace,
-        mut cost,
-        mut revised,
-    ] = [(); 8].map(|()| Vec::new());
-    for _ in 0..runs {
-        let mut draw = |port| draw::<Written>(Hosts::Sixteen, &mut random, sessions, &publics, port);
+    plane.follow_changes(rounds.clock.now());
+    let (mut random, direction, mut runs) = (Random(SEED), Direction::Both, Runs::default());
+    for _ in 0..bench.runs {
+        let mut draw = |port| drawn::<Written>(&mut random, sessions, flows, port);
         let base = empty(&mut source, direction, Checksums::Vouched, &mut draw);
-        let mut measure = |rounds: &mut Rounds<'_>| -> Result<(f64, u64), Failure> {
-            let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || rounds.round());
-            if looped.sent != looped.came {
-                return Err(format!("{} packets went in and {} came out", looped.sent, looped.came).into());
+        let clock = rounds.clock;
+        let mut measure = |loops| -> Result<(f64, u64), Failure> {
+            let (mut cycles, mut sent) = (0.0, 0);
+            for _ in 0..loops {
+                let mut path = With(&mut source, || _ = rounds.round());
+                let looped = full(&mut path, direction, Checksums::Vouched, &mut draw)?;
+                flows.verify_short::<Written>(&looped.samples)?;
+                (cycles, sent) = (cycles + looped.cycles, sent + looped.sent);
             }
-            verify::<Written>(Hosts::Sixteen, &looped.samples, &publics)?;
-            Ok((looped.cycles, looped.sent))
+            Ok((cycles / loops as f64, sent))
         };
-        for _ in 0..SETTLING {
-            measure(&mut rounds)?;
-        }
-        let mut quiet = 0.0;
-        for _ in 0..LOOPS {
-            quiet += measure(&mut rounds)?.0;
-        }
+        measure(SETTLING)?;
+        let (quiet, _) = measure(LOOPS)?;
         let before = plane.counters()[0].sessions_revised.get();
-        let stop = AtomicBool::new(false);
-        let (mut busy, mut packets) = (0.0, 0);
-        let began = tsc::now();
+        let (stop, began) = (AtomicBool::new(false), tsc::now());
         let (measured, took) = std::thread::scope(|scope| {
-            let now = rounds.clock();
             let editor = scope.spawn(|| {
                 control.map_or(Ok(()), pin)?;
-                Ok::<_, WorkerError>(keep_on(&mut *editor, &mut plane, now, per_second, &stop))
+                Ok::<_, WorkerError>(keep_on(&mut *editor, &mut plane, || clock.now(), per_second, &stop))
             });
-            let measured = (0..LOOPS).try_for_each(|_| {
-                let (cycles, sent) = measure(&mut rounds)?;
-                (busy, packets) = (busy + cycles, packets + sent);
-                Ok::<(), Failure>(())
-            });
+            let measured = measure(LOOPS);
             stop.store(true, Ordering::Relaxed);
             (measured, editor.join())
         });
-        measured?;
+        let (busy, packets) = measured?;
         let seconds = (tsc::now() - began) as f64 / tsc::frequency() as f64;
-        let mut took = took.map_err(|_| "the thread that changes rules failed")??;
-        took.sort_by(f64::total_cmp);
-        pace.push(took.len() as f64 / seconds);
-        cost.push(took[took.len() / 2] / tsc::frequency() as f64 * 1e6);
-        let after = plane.counters()[0].sessions_revised.get();
-        revised.push((after - before) as f64 / packets as f64);
-        let (quiet, busy) = (quiet / LOOPS as f64, busy / LOOPS as f64);
-        costs.push(busy - base);
-        loops.push(busy);
-        empties.push(base);
-        alone.push(quiet - base);
-        added.push((busy - quiet) / (quiet - base) * 100.0);
+        let took = took.map_err(|_| "the thread that changes rules failed")??;
+        let revised = plane.counters()[0].sessions_revised.get() - before;
+        add_cost(&mut runs, busy, base);
+        runs.extend([
+            ("cycles_without_edits", quiet - base),
+            ("added_percent", (busy - quiet) / (quiet - base) * 100.0),
+            ("edits_per_s", took.len() as f64 / seconds),
+            ("edit_us", Figure::of(&took).median / tsc::frequency() as f64 * 1e6),
+            ("revised_per_packet", revised as f64 / packets as f64),
+        ]);
     }
     let row = Row::new("edits")
         .key("sessions", sessions)
         .key("rules", rules)
-        .key("edits", inside.name())
-        .key("family", 4)
-        .key("direction", direction.name())
-        .key("mapping", "address-and-port-dependent")
-        .key("checksums", "vouched");
-    (run.row)(
-        rates(row, &costs, &loops, &empties)
-            .figure("cycles_without_edits", &alone)
-            .figure("added_percent", &added)
-            .figure("edits_per_s", &pace)
-            .figure("edit_us", &cost)
-            .figure("revised_per_packet", &revised),
-    );
+        .key("edits", inside.name());
+    let row = row.key("family", 4).key("direction", direction.name());
+    let row = row.key("mapping", style.mapping()).key("checksums", "vouched");
+    bench.row(row.runs(&runs));
     drop((rounds, plane));
     source.close();
-    drop(Devices::close(devices));
+    drop(devices.close());
     Ok(())
 }

@@ -1,83 +1,23 @@
 //! `nat-path`: one core's cost per packet, in memory, beside the limit.
-//!
-//! Buffers are DPDK mbufs passed first in, first out, headers written [`rig::LAG`] packets before they are read.
-//! Cost = loop(source, receive, path, transmit, free) - loop(source, free).
 
-mod created;
 mod edits;
-pub mod flows;
-mod listing;
-pub mod opening;
 pub mod probe;
-pub mod rig;
-pub mod rules;
 mod shapes;
-mod six;
-pub mod wire;
 
-use sluice_dpdk::memory::Region;
-use sluice_dpdk::tsc;
-use sluice_dpdk::{Devices, DpdkIo};
-use sluice_engine::packet::counters::CycleStage;
-use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
+use sluice_dpdk::eal::Eal;
+use sluice_engine::packet::time::Now;
+use sluice_engine::worker::request::{Cursor, SessionInfo};
 use sluice_wire::Checksums;
 
-use crate::rows::{Row, Run};
-use created::created;
-use edits::{Inside, edits};
-use flows::{Hosts, Random, Written, data};
-use listing::listing;
-use opening::{complete, open, verify};
-use rig::{BUFFERS, Gateway, Job, LAG, Source};
-use rules::Style;
-use six::Written6;
-use wire::{Sample, Wire};
-
-type Failure = Box<dyn std::error::Error>;
-
-/// Packets of one timed loop.
-const PACKETS: usize = 1 << 20;
-/// Every so many outputs one is held against the reference.
-pub const SAMPLE: usize = 1000;
-
-/// Which way packets go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Direction {
-    /// From inside.
-    Up,
-    /// From outside.
-    Down,
-    /// Both, as many of each.
-    Both,
-}
-
-impl Direction {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Down => "down",
-            Self::Both => "both",
-        }
-    }
-
-    /// Ports of the source, and frames for each, in one iteration.
-    pub fn ports(self) -> &'static [(u16, usize)] {
-        match self {
-            Self::Up => &[(0, 64)],
-            Self::Down => &[(1, 64)],
-            Self::Both => &[(0, 64), (1, 64)],
-        }
-    }
-
-    fn looped(self) -> &'static [(u16, usize)] {
-        match self {
-            Self::Up => &[(2, 64)],
-            Self::Down => &[(3, 64)],
-            Self::Both => &[(2, 64), (3, 64)],
-        }
-    }
-}
+use crate::rig::frames::{Frame, Hosts, Random, SEED, Written, Written6, data};
+use crate::rig::gateway::Gateway;
+use crate::rig::measure::{self, Direction, PACKETS, With, add_cost, add_stages, checksums_name, empty, full};
+use crate::rig::policy::{Job, Style, memory, plane};
+use crate::rig::reference::{Flows, Publics, complete, open};
+use crate::rig::{self, cross};
+use crate::rows::{Failure, Named, Row, Run, Runs};
+use edits::{Edits, Inside};
+use probe::Probe;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -120,407 +60,382 @@ pub struct NatPathArguments {
 pub enum Family {
     /// IPv4.
     #[value(name = "4")]
-    Four,
+    V4,
     /// IPv6.
     #[value(name = "6")]
-    Six,
+    V6,
 }
 
 /// Sessions up to which IPv6 is measured too where no family is named.
-const SIX: u32 = 64_000;
+const MAX_V6: u32 = 64_000;
 
-/// Run it.
+/// What all cases have in common: DPDK, runs of each, and a number for each rig.
+struct Bench<'r, 'b> {
+    eal: &'static Eal,
+    runs: usize,
+    rigs: u32,
+    run: &'r mut Run<'b>,
+}
+
 pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failure> {
-    let eal = rig::start(1)?;
-    let runs = if run.quick { 3 } else { 7 };
+    let (quick, runs) = (run.quick, if run.quick { 3 } else { 7 });
+    let mut bench = Bench {
+        eal: rig::start(1)?,
+        runs,
+        rigs: 1,
+        run,
+    };
     let only = arguments.only.or(arguments.sessions.and(Some(Case::Established)));
     let wanted = |case| only.is_none_or(|only| only == case);
-    let mut number = 1;
-    let mut next = || {
-        number += 1;
-        number
-    };
     if wanted(Case::L2fwd) {
-        l2fwd(run, eal, next(), runs)?;
+        bench.l2fwd()?;
     }
     if wanted(Case::Forward) {
-        forward(run, eal, next(), runs)?;
+        bench.forward()?;
     }
     if wanted(Case::Established) {
         let sizes: &[u32] = match &arguments.sessions {
             Some(one) => std::slice::from_ref(one),
-            None if run.quick => &[8_000, 64_000],
+            None if quick => &[8_000, 64_000],
             None => &[8_000, 64_000, 1_000_000, 16_000_000],
         };
         for &sessions in sizes {
-            if arguments.family != Some(Family::Six) {
-                established::<Written>(run, eal, next(), (sessions, arguments.filter_rules), runs)?;
+            if arguments.family != Some(Family::V6) {
+                bench.established::<Written>(Job::Translate, sessions, arguments.filter_rules)?;
             }
-            if arguments.family.map_or(sessions <= SIX, |family| family == Family::Six) {
-                established::<Written6>(run, eal, next(), (sessions, arguments.filter_rules), runs)?;
+            if arguments
+                .family
+                .map_or(sessions <= MAX_V6, |family| family == Family::V6)
+            {
+                bench.established::<Written6>(Job::Translate6, sessions, arguments.filter_rules)?;
             }
         }
     }
-    let usual = if run.quick { 64_000 } else { 1_000_000 };
-    let sessions = arguments.sessions.unwrap_or(usual);
+    let sessions = arguments.sessions.unwrap_or(if quick { 64_000 } else { 1_000_000 });
     if wanted(Case::Listing) {
-        listing(run, eal, next(), sessions, runs)?;
+        bench.listing(sessions)?;
     }
     if wanted(Case::Edits) {
-        for inside in Inside::ALL {
-            edits(run, eal, next(), sessions, inside, runs)?;
+        for &inside in <Inside as clap::ValueEnum>::value_variants() {
+            edits::edits(&mut bench, sessions, inside)?;
         }
     }
     if wanted(Case::Shapes) {
-        let most = if run.quick { 1 } else { shapes::HOSTS.len() };
-        for &hosts in &shapes::HOSTS[..most] {
-            shapes::shape(run, eal, next(), hosts, Style::MAPPINGS, runs)?;
-            shapes::shape(run, eal, next(), hosts, Style::OVERLAP, runs)?;
+        let count = if quick { 1 } else { shapes::HOSTS.len() };
+        for &hosts in &shapes::HOSTS[..count] {
+            shapes::shape(&mut bench, hosts, Style::MAPPINGS)?;
+            shapes::shape(&mut bench, hosts, Style::OVERLAP)?;
         }
-        shapes::crowded(run, eal, next(), shapes::HOSTS[0])?;
+        shapes::crowded(&mut bench, shapes::HOSTS[0])?;
     }
     if wanted(Case::New) {
+        let filter_rules = arguments.filter_rules;
         let filtered = |style: Style| Style {
-            filter_rules: arguments.filter_rules,
+            filter_rules,
+            short: true,
             ..style
         };
         for rules in [1, 1_000, 10_000] {
-            created(run, eal, next(), sessions, (filtered(Style::SESSIONS), rules), runs)?;
+            bench.created(sessions, filtered(Style::SESSIONS), rules)?;
         }
-        created(run, eal, next(), sessions, (filtered(Style::MAPPINGS), 1), runs)?;
+        bench.created(sessions, filtered(Style::MAPPINGS), 1)?;
     }
     Ok(())
 }
 
-/// Figures of the worker's stages, in the order of [`CycleStage::ALL`].
-pub const STAGES: [&str; CycleStage::ALL.len()] = [
-    "receive_cycles",
-    "parse_cycles",
-    "session_cycles",
-    "inspect_cycles",
-    "forward_cycles",
-    "transmit_cycles",
-    "housekeeping_cycles",
-    "hand_over_cycles",
-    "take_over_cycles",
-];
-
-/// What the worker has spent on each of its stages so far.
-pub fn stages_of(gateway: &Gateway<'_>) -> [u64; CycleStage::ALL.len()] {
-    CycleStage::ALL.map(|stage| gateway.plane.counters()[0].cycles[stage as usize].get())
+/// Sessions and some more: they don't spread evenly over shards.
+fn capacity(sessions: u32) -> u32 {
+    sessions + sessions / 16 + 16 * 1024
 }
 
-/// Public addresses and ports of the flows.
-pub type Publics = Vec<(u32, u16)>;
-
-/// Draw a flow and what is sent of it by a port (2 and 3 stand for 0 and 1).
+/// A packet of a flow drawn from so many.
 #[inline(always)]
-pub fn draw<W: From<Written>>(hosts: Hosts, random: &mut Random, sessions: u32, publics: &Publics, port: u16) -> W {
-    let number = random.below(sessions.into());
-    let public = (port & 1 == 1).then(|| publics[number as usize]);
-    data(hosts, number, public).into()
+fn drawn<F: From<Written>>(random: &mut Random, sessions: u32, flows: Flows<'_>, port: u16) -> F {
+    flows.packet(random.below(sessions.into()), port).into()
 }
 
-/// Cycles per packet of loop(source, free).
-pub fn empty<W: Wire>(
-    source: &mut Source,
-    direction: Direction,
-    checksums: Checksums,
-    mut draw: impl FnMut(u16) -> W,
-) -> f64 {
-    let ports = direction.looped();
-    let each: usize = ports.iter().map(|(_, count)| count).sum();
-    let rounds = PACKETS / each;
-    let start = tsc::now();
-    for _ in 0..rounds {
-        source.feed(ports, checksums, |port| Some(draw(port)));
-        for &(port, _) in ports {
-            source.discard(port);
+impl Bench<'_, '_> {
+    fn next(&mut self) -> u32 {
+        self.rigs += 1;
+        self.rigs
+    }
+
+    fn row(&mut self, row: Row) {
+        (self.run.row)(row);
+    }
+
+    fn l2fwd(&mut self) -> Result<(), Failure> {
+        let [mut source, mut other] = rig::join(self.eal, self.next(), 2, 8192)?;
+        let (mut random, publics, mut runs) = (Random(SEED), Publics::new(), Runs::default());
+        let flows = Flows::of(Hosts::Sixteen, &publics);
+        for _ in 0..self.runs {
+            let mut path = With(&mut source, || _ = cross(&mut other.io, 0));
+            let draw = |port| drawn::<Written>(&mut random, 8_000, flows, port);
+            measure::run(&mut path, Direction::Up, Checksums::Vouched, draw, &mut runs)?;
         }
-    }
-    (tsc::now() - start) as f64 / (rounds * each) as f64
-}
-
-/// What a full loop came to.
-pub struct Loop {
-    /// Cycles per packet.
-    pub cycles: f64,
-    /// Frames that went in.
-    pub sent: u64,
-    /// Frames that came out.
-    pub came: u64,
-    /// Some of these.
-    pub samples: Vec<Sample>,
-}
-
-/// Cycles per packet of loop(source, receive, path, transmit, free).
-pub fn full<W: Wire>(
-    source: &mut Source,
-    direction: Direction,
-    checksums: Checksums,
-    mut draw: impl FnMut(u16) -> W,
-    mut path: impl FnMut(),
-) -> Loop {
-    let ports = direction.ports();
-    let each: usize = ports.iter().map(|(_, count)| count).sum();
-    let mut looped = Loop {
-        cycles: 0.0,
-        sent: 0,
-        came: 0,
-        samples: Vec::with_capacity(2 * PACKETS / SAMPLE),
-    };
-    for _ in 0..LAG / each {
-        looped.sent += source.feed(ports, checksums, |port| Some(draw(port))) as u64;
-    }
-    let rounds = PACKETS / each;
-    let start = tsc::now();
-    for round in 0..rounds {
-        looped.sent += source.feed(ports, checksums, |port| Some(draw(port))) as u64;
-        path();
-        for port in [0, 1] {
-            if direction == Direction::Both || ports[0].0 != port {
-                looped.came += source.discard_sampling(port, round, &mut looped.samples) as u64;
-            }
-        }
-    }
-    looped.cycles = (tsc::now() - start) as f64 / (rounds * each) as f64;
-    for _ in 0..2 * LAG / each {
-        path();
-        for port in [0, 1] {
-            looped.came += source.drain(port, |_| {}) as u64;
-        }
-    }
-    looped
-}
-
-impl Source {
-    /// Free what came out of a port; now and then keep a copy of a frame.
-    #[inline(always)]
-    fn discard_sampling(&mut self, port: u16, round: usize, samples: &mut Vec<Sample>) -> usize {
-        // A round has 64 packets of each port: one copy every 16 rounds is one packet in 1,024.
-        if !round.is_multiple_of(SAMPLE / 64 + 1) {
-            return self.discard(port);
-        }
-        let mut first = true;
-        self.drain(port, |frame| {
-            if std::mem::take(&mut first) {
-                samples.push(Sample::of(frame));
-            }
-        })
-    }
-}
-
-/// Receive from a port, rewrite MAC addresses, transmit on the other; how many there were.
-#[inline(always)]
-pub fn cross(hand: &mut DpdkIo, from: u16) -> usize {
-    let (to, by) = match from {
-        0 => (flows::ROUTER_MAC, flows::OUTSIDE_MAC),
-        _ => (flows::HOST_MAC, flows::INSIDE_MAC),
-    };
-    let count = hand.receive(from);
-    {
-        let mut lent = Packets::new();
-        hand.packets(&mut lent);
-        for packet in &mut lent {
-            if let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() {
-                head[..6].copy_from_slice(&to);
-                head[6..].copy_from_slice(&by);
-            }
-        }
-    }
-    let slots: arrayvec::ArrayVec<BufferIndex, BURST_BUFFERS> = (0..count).map(|slot| slot as BufferIndex).collect();
-    hand.transmit(1 - from, &slots);
-    hand.end();
-    count
-}
-
-fn l2fwd(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, runs: usize) -> Result<(), Failure> {
-    let (mut source, devices, mut hand) = rig::join(eal, number)?;
-    let mut random = Random(88_172_645_463_325_252);
-    let publics = Publics::new();
-    let (mut costs, mut empties, mut loops) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..runs {
-        let mut draw = |port| draw::<Written>(Hosts::Sixteen, &mut random, 8_000, &publics, port);
-        let base = empty(&mut source, Direction::Up, Checksums::Vouched, &mut draw);
-        let looped = full(&mut source, Direction::Up, Checksums::Vouched, &mut draw, || {
-            cross(&mut hand, 0);
-        });
-        assert_eq!(looped.sent, looped.came, "every frame comes back");
-        costs.push(looped.cycles - base);
-        empties.push(base);
-        loops.push(looped.cycles);
-    }
-    (run.row)(rates(
-        Row::new("l2fwd").key("direction", "up").key("checksums", "vouched"),
-        &costs,
-        &loops,
-        &empties,
-    ));
-    drop(hand);
-    source.close();
-    drop(Devices::close(devices));
-    Ok(())
-}
-
-/// The figures of a cost in cycles per packet.
-pub fn rates(row: Row, costs: &[f64], loops: &[f64], empties: &[f64]) -> Row {
-    let hertz = tsc::frequency() as f64;
-    let mpps: Vec<f64> = costs.iter().map(|cost| hertz / cost.max(1.0) / 1e6).collect();
-    row.figure("cycles_per_packet", costs)
-        .figure("mpps", &mpps)
-        .figure("loop_cycles", loops)
-        .figure("empty_loop_cycles", empties)
-}
-
-fn forward(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, runs: usize) -> Result<(), Failure> {
-    let (mut source, devices, hand) = rig::join(eal, number)?;
-    let plane = rig::plane(Job::Forward, Style::SESSIONS, 16, false)?;
-    let mut memory = rig::memory(&plane)?;
-    let mut gateway = Gateway::new(Job::Forward, plane, hand, &mut memory)?;
-    for checksums in [Checksums::Vouched, Checksums::Unverified] {
-        let mut random = Random(88_172_645_463_325_252);
-        let publics = Publics::new();
-        let (mut costs, mut empties, mut loops) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..runs {
-            let mut draw = |port| draw::<Written>(Hosts::Sixteen, &mut random, 8_000, &publics, port);
-            let base = empty(&mut source, Direction::Up, checksums, &mut draw);
-            let looped = full(&mut source, Direction::Up, checksums, &mut draw, || {
-                let now = gateway.now();
-                gateway.worker.round(now);
-            });
-            assert_eq!(looped.sent, looped.came, "every packet is forwarded");
-            costs.push(looped.cycles - base);
-            empties.push(base);
-            loops.push(looped.cycles);
-        }
-        let row = Row::new("forward")
-            .key("direction", "up")
-            .key("family", 4)
-            .key("checksums", name(checksums));
-        (run.row)(rates(row, &costs, &loops, &empties));
-    }
-    drop(gateway);
-    source.close();
-    drop(Devices::close(devices));
-    Ok(())
-}
-
-/// The name in rows of who computes checksums.
-pub fn name(checksums: Checksums) -> &'static str {
-    if checksums == Checksums::Vouched {
-        "vouched"
-    } else {
-        "computed"
-    }
-}
-
-fn established<W: Wire + From<Written>>(
-    run: &mut Run<'_>,
-    eal: &'static sluice_dpdk::eal::Eal,
-    number: u32,
-    (sessions, filter_rules): (u32, u32),
-    runs: usize,
-) -> Result<(), Failure> {
-    let (mut source, devices, hand) = rig::join(eal, number)?;
-    let capacity = sessions + sessions / 16 + 16 * 1024;
-    let six = W::FAMILY == 6;
-    let job = if six { Job::Translate6 } else { Job::Translate };
-    let style = Style {
-        filter_rules,
-        ..Style::SESSIONS
-    };
-    let plane = rig::plane(job, style, capacity, false)?;
-    let lines = plane.lines();
-    let lines = if six { lines.sessions6 } else { lines.sessions4 };
-    let bytes = lines as f64 * 64.0 * f64::from(rig::SHARDS) / f64::from(capacity);
-    let mut memory = rig::memory(&plane)?;
-    let backing = memory.backing().to_string();
-    let mut gateway = Gateway::new(job, plane, hand, &mut memory)?;
-    let publics = complete(open::<W>(&mut source, &mut gateway, Hosts::Sixteen, sessions))?;
-    let mut limit_memory = Region::new(probe::words(sessions as usize, BUFFERS as usize / 32 * 32) * 8)?;
-    let mut limit = probe::Probe::new(
-        bytemuck::cast_slice_mut(limit_memory.lines()),
-        sessions as usize,
-        BUFFERS as usize / 32 * 32,
-    );
-    let directions: &[Direction] = &[Direction::Up, Direction::Down, Direction::Both];
-    let mut random = Random(88_172_645_463_325_252);
-    let mut figures: Vec<[Vec<f64>; 3]> = directions.iter().map(|_| Default::default()).collect();
-    let mut stages: Vec<[Vec<f64>; CycleStage::ALL.len()]> = directions.iter().map(|_| Default::default()).collect();
-    let (mut limits, mut limit_sources) = (Vec::new(), Vec::new());
-    let before = gateway.session_packets()?;
-    let mut sent = 0;
-    for _ in 0..runs {
-        let batches = PACKETS / 32;
-        let start = tsc::now();
-        limit.run(batches, false);
-        let alone = (tsc::now() - start) as f64;
-        let start = tsc::now();
-        let translated = limit.run(batches, true);
-        let both = (tsc::now() - start) as f64;
-        limits.push((both - alone) / translated as f64);
-        limit_sources.push(alone / PACKETS as f64);
-        for (place, &direction) in directions.iter().enumerate() {
-            let mut draw = |port| draw::<W>(Hosts::Sixteen, &mut random, sessions, &publics, port);
-            let base = empty(&mut source, direction, Checksums::Vouched, &mut draw);
-            let before = stages_of(&gateway);
-            let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || {
-                let now = gateway.now();
-                gateway.worker.round(now);
-            });
-            if looped.sent != looped.came {
-                return Err(format!("{} packets went in and {} came out", looped.sent, looped.came).into());
-            }
-            for ((runs, after), before) in stages[place].iter_mut().zip(stages_of(&gateway)).zip(before) {
-                runs.push((after - before) as f64 / looped.sent as f64);
-            }
-            verify::<W>(Hosts::Sixteen, &looped.samples, &publics)?;
-            sent += looped.sent;
-            let [costs, loops, empties] = &mut figures[place];
-            costs.push(looped.cycles - base);
-            loops.push(looped.cycles);
-            empties.push(base);
-        }
-    }
-    let counted = gateway.session_packets()? - before;
-    if counted != sent {
-        return Err(format!("{sent} packets went through, the sessions counted {counted}").into());
-    }
-    let common = |case| {
-        let row = Row::new(case).key("sessions", sessions).key("family", W::FAMILY);
-        row.key("filter_rules", filter_rules)
-    };
-    let hertz = tsc::frequency() as f64;
-    let mpps: Vec<f64> = limits.iter().map(|cost| hertz / cost / 1e6).collect();
-    // The limit is that of IPv4 records.
-    if !six {
-        (run.row)(
-            common("probe")
+        self.row(
+            Row::new("l2fwd")
                 .key("direction", "up")
-                .figure("cycles_per_packet", &limits)
-                .figure("mpps", &mpps)
-                .figure("empty_loop_cycles", &limit_sources),
+                .key("checksums", "vouched")
+                .runs(&runs),
         );
+        [other, source].into_iter().for_each(rig::Source::close);
+        Ok(())
     }
-    let row = |case, direction: Direction| {
-        common(case)
-            .key("direction", direction.name())
-            .key("mapping", "address-and-port-dependent")
-            .key("checksums", "vouched")
-            .key("memory", backing.clone())
-            .key("bytes", W::LENGTH as u32 + 4)
-    };
-    for ((direction, [costs, loops, empties]), stages) in directions.iter().zip(&figures).zip(&stages) {
-        let mut row =
-            rates(row("established", *direction), costs, loops, empties).figure("bytes_per_session", &[bytes]);
-        // By the worker's own clock, which ticks between its steps: the sum is a little above the cost.
-        for (name, runs) in STAGES.iter().zip(stages) {
-            row = row.figure(name, runs);
+
+    fn forward(&mut self) -> Result<(), Failure> {
+        let plane = plane(Job::Forward, Style::SESSIONS, 16)?;
+        let mut memory = memory(&plane)?;
+        let mut gateway = Gateway::new(self.eal, self.next(), Job::Forward, plane, &mut memory)?;
+        let publics = Publics::new();
+        let flows = Flows::of(Hosts::Sixteen, &publics);
+        for checksums in [Checksums::Vouched, Checksums::Unverified] {
+            let (mut random, mut runs) = (Random(SEED), Runs::default());
+            for _ in 0..self.runs {
+                let draw = |port| drawn::<Written>(&mut random, 8_000, flows, port);
+                measure::run(&mut gateway, Direction::Up, checksums, draw, &mut runs)?;
+            }
+            let row = Row::new("forward").key("direction", "up").key("family", 4);
+            self.row(row.key("checksums", checksums_name(checksums)).runs(&runs));
         }
-        (run.row)(row);
+        gateway.close();
+        Ok(())
     }
-    drop(gateway);
-    source.close();
-    drop(Devices::close(devices));
-    Ok(())
+
+    fn established<F: Frame + From<Written>>(
+        &mut self,
+        job: Job,
+        sessions: u32,
+        filter_rules: u32,
+    ) -> Result<(), Failure> {
+        let (capacity, is_v6) = (capacity(sessions), F::FAMILY == 6);
+        let plane = plane(
+            job,
+            Style {
+                filter_rules,
+                ..Style::SESSIONS
+            },
+            capacity,
+        )?;
+        let lines = plane.lines();
+        let lines = if is_v6 { lines.sessions6 } else { lines.sessions4 };
+        let bytes = Gateway::bytes_per_session(&plane, lines, capacity);
+        let mut memory = memory(&plane)?;
+        let backing = memory.backing().to_string();
+        let mut gateway = Gateway::new(self.eal, self.next(), job, plane, &mut memory)?;
+        let publics = complete(open(&mut gateway, Hosts::Sixteen, sessions, |packet, _| {
+            F::from(packet)
+        })?)?;
+        let flows = Flows::of(Hosts::Sixteen, &publics);
+        let mut limit_memory = probe::memory(sessions as usize)?;
+        let mut limit = Probe::new(&mut limit_memory, sessions as usize);
+        let directions = [Direction::Up, Direction::Down, Direction::Both];
+        let (mut random, mut runs, mut limits) = (Random(SEED), [(); 3].map(|()| Runs::default()), Runs::default());
+        let (before, mut sent) = (gateway.session_packets()?, 0);
+        for _ in 0..self.runs {
+            let [source, cost] = limit.cost(PACKETS / 32);
+            add_cost(&mut limits, source + cost, source);
+            for (&direction, runs) in directions.iter().zip(&mut runs) {
+                let draw = |port| drawn::<F>(&mut random, sessions, flows, port);
+                let looped = measure::run_gateway(&mut gateway, direction, Checksums::Vouched, draw, runs)?;
+                flows.verify_short::<F>(&looped.samples)?;
+                sent += looped.sent;
+            }
+        }
+        let counted = gateway.session_packets()? - before;
+        if counted != sent {
+            return Err(format!("{sent} packets went through, the sessions counted {counted}").into());
+        }
+        let common = |case| {
+            let row = Row::new(case).key("sessions", sessions).key("family", F::FAMILY);
+            row.key("filter_rules", filter_rules)
+        };
+        // The limit is that of IPv4 records.
+        if !is_v6 {
+            self.row(common("probe").key("direction", "up").runs(&limits));
+        }
+        let length = F::from(data(Hosts::Sixteen, 0, None)).length();
+        for (direction, runs) in directions.into_iter().zip(&runs) {
+            let row = common("established").key("direction", direction.name());
+            let row = row
+                .key("mapping", Style::SESSIONS.mapping())
+                .key("checksums", "vouched");
+            let row = row.key("memory", backing.clone()).key("bytes", length + 4);
+            self.row(row.runs(runs).figure("bytes_per_session", &[bytes]));
+        }
+        gateway.close();
+        Ok(())
+    }
+
+    /// The same load without and with a list under way, in turns. All runs together list as many sessions as there are.
+    fn listing(&mut self, sessions: u32) -> Result<(), Failure> {
+        let plane = plane(Job::Translate, Style::SESSIONS, capacity(sessions))?;
+        let mut memory = memory(&plane)?;
+        let backing = memory.backing().to_string();
+        let mut gateway = Gateway::new(self.eal, self.next(), Job::Translate, plane, &mut memory)?;
+        let publics = complete(open(&mut gateway, Hosts::Sixteen, sessions, |packet, _| packet)?)?;
+        let flows = Flows::of(Hosts::Sixteen, &publics);
+        let (mut random, direction, mut runs) = (Random(SEED), Direction::Both, Runs::default());
+        let mut list = List {
+            cursor: Cursor::default(),
+            spare: Some(Vec::with_capacity(ANSWER)),
+            listed: 0,
+        };
+        for _ in 0..self.runs {
+            let mut draw = |port| drawn::<Written>(&mut random, sessions, flows, port);
+            let base = empty(&mut gateway.source, direction, Checksums::Vouched, &mut draw);
+            let begun = list.listed;
+            let (mut quiet, mut busy, mut turns, mut packets) = (0.0, 0.0, 0u32, 0);
+            while list.listed - begun < u64::from(sessions).div_ceil(self.runs as u64) {
+                // Each goes first as often as second, so that a drift of the machine favours neither.
+                for is_listing in [turns % 2 == 0, turns % 2 != 0] {
+                    let mut path = Listed {
+                        gateway: &mut gateway,
+                        list: &mut list,
+                        is_listing,
+                    };
+                    let looped = full(&mut path, direction, Checksums::Vouched, &mut draw)?;
+                    flows.verify_short::<Written>(&looped.samples)?;
+                    match is_listing {
+                        true => (busy, packets) = (busy + looped.cycles, packets + looped.sent),
+                        false => quiet += looped.cycles,
+                    }
+                    // What is under way ends here, so that the loop without a list has none; it counts as not listed.
+                    let listed = list.listed;
+                    while is_listing && list.spare.is_none() {
+                        gateway.round();
+                        list.take(&mut gateway);
+                    }
+                    list.listed = listed;
+                }
+                turns += 1;
+            }
+            let (quiet, busy) = (quiet / f64::from(turns), busy / f64::from(turns));
+            add_cost(&mut runs, busy, base);
+            runs.add("cycles_without_listing", quiet - base);
+            runs.add("added_percent", (busy - quiet) / (quiet - base) * 100.0);
+            runs.add(
+                "packets_per_listed_session",
+                packets as f64 / (list.listed - begun) as f64,
+            );
+        }
+        let row = Row::new("listing").key("sessions", sessions).key("family", 4);
+        let row = row
+            .key("direction", direction.name())
+            .key("mapping", Style::SESSIONS.mapping());
+        self.row(row.key("checksums", "vouched").key("memory", backing).runs(&runs));
+        gateway.close();
+        Ok(())
+    }
+
+    /// New sessions at a steady number of them: each packet opens one, and as many end.
+    fn created(&mut self, sessions: u32, style: Style, rules: usize) -> Result<(), Failure> {
+        let addresses = style.blocks.map(|_| sessions / 32 / 512 + 1);
+        let mut plane = plane(
+            Job::Translate,
+            Style { addresses, ..style },
+            sessions + sessions / 4 + 16 * 1024,
+        )?;
+        let networks = Edits::new(&mut plane, Inside::Networks, rules - 1);
+        plane.collect();
+        let mut memory = memory(&plane)?;
+        let mut gateway = Gateway::new(self.eal, self.next(), Job::Translate, plane, &mut memory)?;
+        // Time goes so fast that as many sessions as wanted are open within their timeout of 120 s.
+        let step = 120_000_000_000 / u64::from(sessions);
+        let (mut flow, space, mut clock) = (0u32, sessions * 4, gateway.now().nanoseconds);
+        let (publics, mut runs) = (Publics::new(), Runs::default());
+        // With blocks of 64 ports a host has half a block of sessions at a time.
+        let hosts = match style.blocks {
+            Some(_) => Hosts::InTurn(sessions / 32),
+            None => Hosts::Sixteen,
+        };
+        for turn in 0..=self.runs {
+            let mut random = Random(1);
+            let mut again = |port| drawn::<Written>(&mut random, space, Flows::of(hosts, &publics), port).first();
+            let base = empty(&mut gateway.source, Direction::Up, Checksums::Vouched, &mut again);
+            let opening = |_: u16| {
+                flow = (flow + 1) % space;
+                data(hosts, flow, None).first()
+            };
+            let counters = gateway.plane.counters()[0].clone();
+            let before = (counters.sessions_created.get(), counters.sessions_ended.get());
+            let spent = gateway.stages();
+            let worker = &mut gateway.rounds.worker;
+            let mut path = With(&mut gateway.source, || {
+                clock += 64 * step;
+                worker.round(Now::at(clock));
+            });
+            let looped = full(&mut path, Direction::Up, Checksums::Vouched, opening)?;
+            let created = counters.sessions_created.get() - before.0;
+            let ended = counters.sessions_ended.get() - before.1;
+            // The first turn fills the table and touches its memory.
+            if turn == 0 {
+                continue;
+            }
+            if created != looped.sent || created.abs_diff(ended) * 20 > created {
+                return Err(format!("{} opened, {created} created, {ended} ended", looped.sent).into());
+            }
+            add_stages(&mut runs, &gateway, spent, looped.sent);
+            add_cost(&mut runs, looped.cycles, base);
+            let rate = sluice_dpdk::tsc::frequency() as f64 / (looped.cycles - base);
+            runs.add("sessions_per_s", rate);
+        }
+        let row = Row::new("new")
+            .key("sessions", sessions)
+            .key("family", 4)
+            .key("direction", "up");
+        let row = row
+            .key("mapping", style.mapping())
+            .key("port_block", style.blocks.unwrap_or(0));
+        let row = row.key("rules", rules).key("filter_rules", style.filter_rules);
+        self.row(row.runs(&runs));
+        drop(networks);
+        gateway.close();
+        Ok(())
+    }
+}
+
+/// Sessions that one answer holds.
+const ANSWER: usize = 4096;
+
+/// A list that is asked for part by part, and begun again at its end.
+struct List {
+    cursor: Cursor,
+    /// Memory for an answer, while none is awaited.
+    spare: Option<Vec<SessionInfo>>,
+    listed: u64,
+}
+
+impl List {
+    fn take(&mut self, gateway: &mut Gateway<'_>) {
+        if let Some((next, sessions)) = gateway.listed() {
+            self.listed += sessions.len() as u64;
+            self.cursor = next.unwrap_or_default();
+            self.spare = Some(sessions);
+        }
+    }
+}
+
+/// A gateway whose sessions are listed, or not.
+struct Listed<'g, 'm> {
+    gateway: &'g mut Gateway<'m>,
+    list: &'g mut List,
+    is_listing: bool,
+}
+
+impl measure::Path for Listed<'_, '_> {
+    fn source(&mut self) -> &mut rig::Source {
+        &mut self.gateway.source
+    }
+
+    fn round(&mut self) {
+        if let Some(mut into) = self.list.spare.take_if(|_| self.is_listing) {
+            into.clear();
+            let _ = self.gateway.list(self.list.cursor, into);
+        }
+        self.gateway.round();
+        if self.is_listing {
+            self.list.take(self.gateway);
+        }
+    }
 }

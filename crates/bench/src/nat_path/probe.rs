@@ -3,11 +3,15 @@
 //! Hash, buckets, batch and rewrite of the stand-alone probe that figures are held against, fed by a source that
 //! writes the headers of flows drawn anew; that source's cost is measured alone and subtracted.
 
+use sluice_dpdk::memory::Region;
+use sluice_dpdk::tsc;
 use sluice_table::hash::Hasher;
 use sluice_table::prefetch::{prefetch_read_at, prefetch_write};
 use sluice_wire::{FlowKey4, Tuple4};
 
-use super::flows::{Hosts, Random, ends};
+use crate::rig::BUFFERS;
+use crate::rig::frames::{Hosts, Random, SEED, ends};
+use crate::rows::Failure;
 
 const BATCH: usize = 32;
 const FRAME: usize = 2048;
@@ -50,9 +54,14 @@ pub struct Probe<'m> {
     count: u32,
 }
 
-/// Words of memory for `count` sessions and `buffers` buffers.
-pub fn words(count: usize, buffers: usize) -> usize {
-    (buckets(count) + count) * 8 + (buffers + BATCH) * FRAME / 8
+/// Buffers of a probe: as many as a source has, in whole batches.
+const PROBE_BUFFERS: usize = BUFFERS as usize / BATCH * BATCH;
+
+/// Memory for a probe of `count` sessions.
+pub fn memory(count: usize) -> Result<Region, Failure> {
+    Ok(Region::new(
+        (buckets(count) + count) * 64 + (PROBE_BUFFERS + BATCH) * FRAME,
+    )?)
 }
 
 fn buckets(count: usize) -> usize {
@@ -90,16 +99,17 @@ fn fold(x: u32) -> u16 {
 
 impl<'m> Probe<'m> {
     /// A probe with all sessions in its table.
-    pub fn new(memory: &'m mut [u64], count: usize, buffers: usize) -> Self {
+    pub fn new(memory: &'m mut Region, count: usize) -> Self {
+        let memory: &mut [u64] = bytemuck::cast_slice_mut(memory.lines());
         let (table, rest) = memory.split_at_mut(buckets(count) * 8);
         let (sessions, frames) = rest.split_at_mut(count * 8);
-        let frames = &mut frames[..(buffers + BATCH) * FRAME / 8];
+        let frames = &mut frames[..(PROBE_BUFFERS + BATCH) * FRAME / 8];
         let probe = Self {
             buckets: bytemuck::cast_slice_mut(table),
             sessions: bytemuck::cast_slice_mut(sessions),
             frames: bytemuck::cast_slice_mut(frames),
             hasher: Hasher::new([0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344]),
-            random: Random(88_172_645_463_325_252),
+            random: Random(SEED),
             count: count as u32,
         };
         probe.buckets.fill(Bucket::default());
@@ -121,6 +131,17 @@ impl<'m> Probe<'m> {
             }
         }
         probe
+    }
+
+    /// Cycles per packet of `batches` batches: of the source and of the rest.
+    pub fn cost(&mut self, batches: usize) -> [f64; 2] {
+        let start = tsc::now();
+        self.run(batches, false);
+        let alone = (tsc::now() - start) as f64;
+        let start = tsc::now();
+        let translated = self.run(batches, true);
+        let both = (tsc::now() - start) as f64;
+        [alone / (batches * BATCH) as f64, (both - alone) / translated as f64]
     }
 
     /// `batches` batches drawn, and translated half of the buffers later where `path` is set. Returns how many

@@ -1,152 +1,101 @@
 //! CSIT's shapes of translation by name: `hH-p63-sN` is H inside hosts with 63 flows each.
 
-use sluice_dpdk::memory::Region;
-use sluice_dpdk::{Devices, tsc};
-use sluice_engine::packet::reason::Reason;
+use sluice_dpdk::tsc;
 use sluice_wire::Checksums;
 
-use super::flows::{Hosts, Random, Written};
-use super::opening::{complete, open, refused, verify};
-use super::rig::{self, BUFFERS, Gateway, Job};
-use super::rules::Style;
-use super::{Direction, Failure, PACKETS, draw, empty, full, probe, rates};
-use crate::rows::{Row, Run};
+use super::{Bench, Probe, drawn, probe};
+use crate::rig::frames::{Hosts, Random, SEED, Written};
+use crate::rig::gateway::{Gateway, drops};
+use crate::rig::measure::{Direction, PACKETS, run_gateway};
+use crate::rig::policy::{Job, Style, memory, plane};
+use crate::rig::reference::{Flows, complete, open, refused};
+use crate::rows::{Failure, Named, Row, Runs};
 
-/// Flows of each host.
-pub const FLOWS_PER_HOST: u32 = 63;
-/// Hosts of each shape.
+const FLOWS_PER_HOST: u32 = 63;
 pub const HOSTS: [u32; 5] = [1024, 4096, 16_384, 65_536, 262_144];
 
 fn name(hosts: u32) -> String {
     format!("h{hosts}-p{FLOWS_PER_HOST}-s{}", hosts * FLOWS_PER_HOST)
 }
 
-/// Drops of all reasons so far.
-fn drops(gateway: &Gateway<'_>) -> Vec<(&'static str, u64)> {
-    let counters = &gateway.plane.counters()[0];
-    Reason::all()
-        .map(|reason| (reason.name(), counters.interfaces.iter().map(|i| i.drops(reason)).sum()))
-        .filter(|&(_, count)| count > 0)
-        .collect()
+fn row(shape: String, hosts: u32, style: &Style) -> Row {
+    let row = Row::new("established")
+        .key("shape", shape)
+        .key("sessions", hosts * FLOWS_PER_HOST);
+    let row = row.key("family", 4).key("mapping", style.mapping());
+    row.key("port_block", style.blocks.unwrap_or(0))
+}
+
+/// Sessions don't spread evenly over shards: their hosts do, by a hash.
+fn capacity(sessions: u32) -> u32 {
+    sessions + sessions / 4 + 16 * 1024
 }
 
 /// A shape: all of its sessions are established, none is refused and none ends; then what a packet costs.
-pub fn shape(
-    run: &mut Run<'_>,
-    eal: &'static sluice_dpdk::eal::Eal,
-    number: u32,
-    hosts: u32,
-    style: Style,
-    runs: usize,
-) -> Result<(), Failure> {
+pub fn shape(bench: &mut Bench<'_, '_>, hosts: u32, style: Style) -> Result<(), Failure> {
     let sessions = hosts * FLOWS_PER_HOST;
     let per_address = if style.overlap { 1024 } else { 512 };
     let style = Style {
         addresses: Some(hosts.div_ceil(per_address)),
         ..style
     };
-    let (mut source, devices, hand) = rig::join(eal, number)?;
-    // Sessions don't spread evenly over shards: their hosts do, by a hash.
-    let capacity = sessions + sessions / 4 + 16 * 1024;
-    let plane = rig::plane(Job::Translate, style, capacity, false)?;
+    let plane = plane(Job::Translate, style, capacity(sessions))?;
     let lines = plane.lines();
-    let bytes = |lines: usize| lines as f64 * 64.0 * f64::from(rig::SHARDS) / f64::from(capacity);
-    let bytes = bytes(lines.sessions4 + lines.bindings4);
-    let mut memory = rig::memory(&plane)?;
-    let mut gateway = Gateway::new(Job::Translate, plane, hand, &mut memory)?;
-    let turn = Hosts::InTurn(hosts);
-    let start = tsc::now();
-    let publics = complete(open::<Written>(&mut source, &mut gateway, turn, sessions))
-        .map_err(|error| format!("{}: {error}; {:?}", name(hosts), drops(&gateway)))?;
+    let bytes = Gateway::bytes_per_session(&plane, lines.sessions4 + lines.bindings4, capacity(sessions));
+    let mut memory = memory(&plane)?;
+    let mut gateway = Gateway::new(bench.eal, bench.next(), Job::Translate, plane, &mut memory)?;
+    let (turn, start) = (Hosts::InTurn(hosts), tsc::now());
+    let publics = open(&mut gateway, turn, sessions, |packet, _| packet).and_then(complete);
+    let publics = publics.map_err(|error| format!("{}: {error}; {:?}", name(hosts), drops(&gateway.plane)))?;
+    let flows = Flows::of(turn, &publics);
     let opening = (tsc::now() - start) as f64 / tsc::frequency() as f64;
     let counters = gateway.plane.counters()[0].clone();
-    let (made, ended) = (counters.sessions_created.get(), counters.sessions_ended.get());
-    if (made, ended) != (u64::from(sessions), 0) {
-        return Err(format!("{made} sessions were made and {ended} ended").into());
+    let (created, ended) = (counters.sessions_created.get(), counters.sessions_ended.get());
+    if (created, ended) != (u64::from(sessions), 0) {
+        return Err(format!("{created} sessions were created and {ended} ended").into());
     }
-    let words = probe::words(sessions as usize, BUFFERS as usize / 32 * 32);
-    let mut limit_memory = Region::new(words * 8)?;
-    let mut limit = probe::Probe::new(
-        bytemuck::cast_slice_mut(limit_memory.lines()),
-        sessions as usize,
-        BUFFERS as usize / 32 * 32,
-    );
-    let mut random = Random(88_172_645_463_325_252);
-    let [mut costs, mut loops, mut empties, mut limits] = [(); 4].map(|()| Vec::new());
-    let direction = Direction::Both;
-    for _ in 0..runs {
-        let batches = PACKETS / 32;
-        let start = tsc::now();
-        limit.run(batches, false);
-        let alone = (tsc::now() - start) as f64;
-        let start = tsc::now();
-        let translated = limit.run(batches, true);
-        limits.push(((tsc::now() - start) as f64 - alone) / translated as f64);
-        let mut draw = |port| draw::<Written>(turn, &mut random, sessions, &publics, port);
-        let base = empty(&mut source, direction, Checksums::Vouched, &mut draw);
-        let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || {
-            let now = gateway.now();
-            gateway.worker.round(now);
-        });
-        if looped.sent != looped.came {
-            return Err(format!("{} packets went in and {} came out", looped.sent, looped.came).into());
-        }
-        verify::<Written>(turn, &looped.samples, &publics)?;
-        costs.push(looped.cycles - base);
-        loops.push(looped.cycles);
-        empties.push(base);
+    let mut limit_memory = probe::memory(sessions as usize)?;
+    let mut limit = Probe::new(&mut limit_memory, sessions as usize);
+    let (mut random, mut runs) = (Random(SEED), Runs::default());
+    for _ in 0..bench.runs {
+        runs.add("probe_cycles", limit.cost(PACKETS / 32)[1]);
+        let draw = |port| drawn::<Written>(&mut random, sessions, flows, port);
+        let looped = run_gateway(&mut gateway, Direction::Both, Checksums::Vouched, draw, &mut runs)?;
+        flows.verify_short::<Written>(&looped.samples)?;
     }
+    let row = row(name(hosts), hosts, &style)
+        .key("direction", Direction::Both.name())
+        .runs(&runs);
     let ended = counters.sessions_ended.get() as f64;
-    let row = Row::new("established")
-        .key("shape", name(hosts))
-        .key("sessions", sessions)
-        .key("family", 4)
-        .key("direction", direction.name())
-        .key("mapping", style.mapping())
-        .key("port_block", style.blocks.unwrap_or(0))
-        .figure("probe_cycles", &limits)
-        .figure("refused", &[0.0])
-        .figure("evicted", &[ended])
-        .figure("opening_seconds", &[opening])
-        .figure("bytes_per_session", &[bytes]);
-    (run.row)(rates(row, &costs, &loops, &empties));
-    drop(gateway);
-    source.close();
-    drop(Devices::close(devices));
+    let row = row.figure("refused", &[0.0]).figure("evicted", &[ended]);
+    bench.row(
+        row.figure("opening_seconds", &[opening])
+            .figure("bytes_per_session", &[bytes]),
+    );
+    gateway.close();
     Ok(())
 }
 
-/// 1,024 hosts for each outside address, which has 1,008 blocks of 64 ports: who gets none is refused by name, and who has
-/// one keeps it.
-pub fn crowded(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, hosts: u32) -> Result<(), Failure> {
+/// 1,024 hosts for each outside address, which has 1,008 blocks of 64 ports: a host without a block is refused by name, and one
+/// with a block keeps it.
+pub fn crowded(bench: &mut Bench<'_, '_>, hosts: u32) -> Result<(), Failure> {
     let style = Style {
         addresses: Some(hosts.div_ceil(1024)),
         ..Style::MAPPINGS
     };
     let sessions = hosts * FLOWS_PER_HOST;
-    let (mut source, devices, hand) = rig::join(eal, number)?;
-    let plane = rig::plane(Job::Translate, style, sessions + sessions / 4 + 16 * 1024, false)?;
-    let mut memory = rig::memory(&plane)?;
-    let mut gateway = Gateway::new(Job::Translate, plane, hand, &mut memory)?;
-    let publics = open::<Written>(&mut source, &mut gateway, Hosts::InTurn(hosts), sessions);
-    let refused = refused(&publics);
-    let counters = gateway.plane.counters()[0].clone();
-    let named: u64 = drops(&gateway).iter().map(|&(_, count)| count).sum();
-    let made = counters.sessions_created.get();
-    if made + refused as u64 != u64::from(sessions) || named != refused as u64 {
-        return Err(format!("{made} made, {refused} refused, {:?}", drops(&gateway)).into());
+    let plane = plane(Job::Translate, style, capacity(sessions))?;
+    let mut memory = memory(&plane)?;
+    let mut gateway = Gateway::new(bench.eal, bench.next(), Job::Translate, plane, &mut memory)?;
+    let publics = open(&mut gateway, Hosts::InTurn(hosts), sessions, |packet, _| packet)?;
+    let (refused, counters) = (refused(&publics), gateway.plane.counters()[0].clone());
+    let named: u64 = drops(&gateway.plane).iter().map(|&(_, count)| count).sum();
+    let created = counters.sessions_created.get();
+    if created + refused as u64 != u64::from(sessions) || named != refused as u64 {
+        return Err(format!("{created} created, {refused} refused, {:?}", drops(&gateway.plane)).into());
     }
-    let row = Row::new("established")
-        .key("shape", format!("{}-crowded", name(hosts)))
-        .key("sessions", sessions)
-        .key("family", 4)
-        .key("mapping", style.mapping())
-        .key("port_block", 64)
-        .figure("refused", &[refused as f64])
-        .figure("evicted", &[counters.sessions_ended.get() as f64]);
-    (run.row)(row);
-    drop(gateway);
-    source.close();
-    drop(Devices::close(devices));
+    let row = row(format!("{}-crowded", name(hosts)), hosts, &style).figure("refused", &[refused as f64]);
+    bench.row(row.figure("evicted", &[counters.sessions_ended.get() as f64]));
+    gateway.close();
     Ok(())
 }

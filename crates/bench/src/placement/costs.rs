@@ -13,9 +13,7 @@ use super::{Bench, Failure};
 pub struct Alone {
     /// In the order of [`Part::ALL`](sluice_engine::placement::Part::ALL): the source is part of receive, the sink of transmit.
     pub parts: [f64; 4],
-    /// Of receive.
     pub source: f64,
-    /// Of transmit.
     pub sink: f64,
 }
 

@@ -12,7 +12,6 @@ pub mod queues;
 pub mod rig;
 pub mod scenario;
 pub mod slow;
-pub mod traffic;
 mod verdict;
 
 use sluice_dpdk::eal::Eal;
@@ -20,15 +19,14 @@ use sluice_dpdk::tsc;
 use sluice_engine::placement::{Core, Costs, HandOver, Load, Placement, Topology, candidates, choose, predict, rank};
 
 use crate::cores::line;
-use crate::nat_path::rig::SHARDS;
-use crate::rows::{Figure, Row, Run};
+use crate::rig::lanes;
+use crate::rig::policy::{SHARDS, memory};
+use crate::rows::{Failure, Named, Row, Run, Runs, median};
 use costs::{Alone, Between, between, costs};
 use lane::Done;
 use rig::Rig;
 use scenario::Scenario;
 use verdict::Planner;
-
-type Failure = Box<dyn std::error::Error>;
 
 /// Workers at most: with more there are more placements than there is time for.
 const WORKERS: usize = 4;
@@ -50,7 +48,6 @@ pub struct PlacementArguments {
     cycles: bool,
 }
 
-/// What measures.
 struct Bench<'a> {
     eal: &'static Eal,
     on: &'a [usize],
@@ -64,7 +61,7 @@ impl Bench<'_> {
     fn run(&mut self, scenario: &Scenario, placement: &Placement) -> Result<(f64, Vec<Done>), Failure> {
         self.rigs += 1;
         let plane = rig::plane(scenario, placement)?;
-        let mut memory = rig::memory(&plane)?;
+        let mut memory = memory(&plane)?;
         let mut rig = Rig::new(self.eal, self.rigs, scenario, placement, plane, &mut memory)?;
         let (rate, done) = rig.run(self.on, self.cycles)?;
         rig.close();
@@ -83,7 +80,6 @@ fn cores(workers: usize) -> Vec<Core> {
     (0..workers as Core).collect()
 }
 
-/// Everything on one worker.
 fn alone() -> Option<Placement> {
     Placement::run_to_completion(&[0])
 }
@@ -110,28 +106,22 @@ fn placements(workers: usize) -> Vec<Placement> {
 /// What a placement carried, run by run, and what was expected of it.
 struct Case {
     placement: Placement,
-    mpps: Vec<f64>,
+    runs: Runs,
     /// The costs right before each run.
     alone: Vec<Alone>,
-    predicted: Vec<f64>,
 }
 
 impl Case {
     fn new(placement: Placement) -> Self {
-        Self {
-            placement,
-            mpps: Vec::new(),
-            alone: Vec::new(),
-            predicted: Vec::new(),
-        }
+        let (runs, alone) = (Runs::default(), Vec::new());
+        Self { placement, runs, alone }
     }
 
     fn median(&self) -> f64 {
-        Figure::of(&self.mpps).median
+        self.runs.median("mpps")
     }
 }
 
-/// A scenario, measured.
 struct Outcome {
     scenario: Scenario,
     /// Everything on one worker is the first.
@@ -179,11 +169,6 @@ fn expected(placement: &Placement, costs: &Costs, scenario: &Scenario) -> f64 {
     predict(placement, costs, &topology, &scenario.load(), tsc::frequency() as f64).packets_per_second / 1e6
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    Figure::of(&values.collect::<Vec<_>>()).median
-}
-
-/// Measure a scenario.
 fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usize) -> Result<Outcome, Failure> {
     let single = alone().ok_or("no worker")?;
     let mut cases = vec![Case::new(single.clone())];
@@ -199,21 +184,23 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
             // Neighbours come and go: each run has its own measure beside it.
             let (rate, done) = bench.run(scenario, &single)?;
             if place == 0 {
-                cases[0].mpps.push(rate);
+                cases[0].runs.add("mpps", rate);
                 cases[0].alone.push(before);
             }
             before = Alone::of(&done[0]);
             if place > 0 {
                 let (rate, _) = bench.run(scenario, &cases[place].placement)?;
-                cases[place].mpps.push(rate);
+                cases[place].runs.add("mpps", rate);
                 cases[place].alone.push(before);
             }
         }
     }
     for case in &mut cases {
-        let rounds = case.alone.iter().zip(&overs);
-        let costs = rounds.map(|(alone, &between)| costs(alone.parts, between));
-        case.predicted = costs.map(|costs| expected(&case.placement, &costs, scenario)).collect();
+        for (alone, &between) in case.alone.iter().zip(&overs) {
+            let costs = costs(alone.parts, between);
+            case.runs
+                .add("predicted_mpps", expected(&case.placement, &costs, scenario));
+        }
     }
     let between = Between {
         over: [0, 1, 2, 3].map(|part: usize| HandOver {
@@ -232,17 +219,15 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
     })
 }
 
-/// The row of a scenario and a placement.
 fn row(name: &str, scenario: &Scenario, placement: &Placement, kind: &str) -> Row {
     Row::default()
         .key("scenario", name)
         .key("placement", placement.to_string())
-        .key("direction", scenario.traffic.direction.name())
+        .key("direction", scenario.direction.name())
         .key("flows", scenario.flows())
         .key("kind", kind)
 }
 
-/// The rows of a scenario.
 fn rows(outcome: &Outcome, workers: usize, run: &mut Run<'_>) {
     for case in &outcome.cases {
         let picked = Planner::ALL
@@ -253,8 +238,7 @@ fn rows(outcome: &Outcome, workers: usize, run: &mut Run<'_>) {
         let mut row = row(outcome.scenario.name, &outcome.scenario, &case.placement, "measured")
             .key("planner", names.join(", "))
             .key("chosen", picked.contains(&Planner::Sluice))
-            .figure("mpps", &case.mpps)
-            .figure("predicted_mpps", &case.predicted);
+            .runs(&case.runs);
         if case.placement.workers().len() == 1 {
             let of = |value: fn(&Alone) -> f64| case.alone.iter().map(value).collect::<Vec<_>>();
             let [_, parse, session, transmit] = outcome.between.over;
@@ -291,25 +275,18 @@ fn pairing_rows(outcome: &Outcome, run: &mut Run<'_>) {
                     .key("chosen", false)
             };
             (run.row)(match outcome.of(&placement) {
-                Some(case) => row("measured")
-                    .figure("mpps", &case.mpps)
-                    .figure("predicted_mpps", &case.predicted),
+                Some(case) => row("measured").runs(&case.runs),
                 None => row("predicted").figure("predicted_mpps", &[outcome.expected(&placement)]),
             });
         }
     }
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &PlacementArguments) -> Result<(), Failure> {
-    let mut on = match arguments.on.is_empty() {
-        true => sluice_dpdk::eal::allowed_cores(),
-        false => arguments.on.clone(),
-    };
-    on.truncate(WORKERS);
+    let on = lanes::cores(&arguments.on, WORKERS);
     let workers = on.len();
     let mut bench = Bench {
-        eal: rig::start(workers)?,
+        eal: queues::start(workers)?,
         on: &on,
         cycles: tsc::frequency() / 1000 * arguments.milliseconds,
         rigs: 0,
@@ -344,11 +321,6 @@ mod tests {
         let all = placements(2);
         assert_eq!(8, all.len(), "{all:?}");
         assert_eq!(7, all.iter().filter(|placement| placement.is_pipeline()).count());
-    }
-
-    #[test]
-    fn one_worker_has_nothing_but_itself() {
-        assert!(placements(1).is_empty());
     }
 
     #[test]

@@ -8,7 +8,6 @@ use sluice_engine::placement::{Core, Placement};
 /// A pairing: its name, the core of each part where the others have cores of their own, and where the pair has one core and
 /// everything else another.
 pub struct Pairing {
-    /// P0's name.
     pub name: &'static str,
     spread: [Core; 4],
     halves: [Core; 4],

@@ -1,101 +1,116 @@
-//! Which workers of a rig have queues, and the ring ports that have those.
+//! Which workers have queues, and DPDK for them.
 
 use sluice_dpdk::Plan;
-use sluice_dpdk::device::Device;
+use sluice_dpdk::eal::Eal;
 use sluice_dpdk::port::PortPlan;
 use sluice_engine::packet::io::WorkerIndex;
 use sluice_engine::placement::{Load, Part};
 use sluice_engine::snapshot::stages::Stages;
 
-use super::lane::WITHIN;
-use crate::nat_path::rig::BUFFERS;
-
-type Failure = Box<dyn std::error::Error>;
+use crate::rig::lanes::WITHIN;
+use crate::rig::policy::SHARDS;
+use crate::rig::{BUFFERS, Source, ring};
+use crate::rows::Failure;
 
 /// A worker that there is not.
 const NOBODY: WorkerIndex = WorkerIndex::MAX;
 
-/// Who has queues.
+/// Which workers of a rig have queues.
 pub struct Queues {
     workers: usize,
-    /// Queues of each port.
     pub count: u16,
     receivers: Vec<WorkerIndex>,
     senders: Vec<WorkerIndex>,
 }
 
 impl Queues {
-    /// Those that stages want, of devices that have as many as a load says.
-    pub fn of(stages: &Stages, workers: usize, load: &Load) -> Self {
-        Self::with(stages, workers, load, false)
-    }
-
-    /// The same, where those that receive take shards over from others, or do not.
-    pub fn with(stages: &Stages, workers: usize, load: &Load, assists: bool) -> Self {
+    /// Those that stages want, of devices that have as many as a load says; workers that receive take shards over from others,
+    /// or do not.
+    pub fn of(stages: &Stages, workers: usize, load: &Load, assists: bool) -> Self {
         let mut receivers = stages.all(Part::Receive, workers);
         let mut senders = stages.senders(workers, assists);
         let count = receivers.len().max(senders.len()).min(usize::from(load.queues));
         // Ring ports have as many queues to receive as to send.
         receivers.resize(count.max(receivers.len()), NOBODY);
         senders.resize(count.max(senders.len()), NOBODY);
+        let count = count as u16;
         Self {
             workers,
-            count: count as u16,
+            count,
             receivers,
             senders,
         }
     }
 
-    fn has(of: &[WorkerIndex], count: u16, worker: usize) -> bool {
-        of.iter().take(count.into()).any(|&other| usize::from(other) == worker)
+    fn have(&self, of: &[WorkerIndex], worker: usize) -> bool {
+        of.iter()
+            .take(self.count.into())
+            .any(|&other| usize::from(other) == worker)
     }
 
-    /// Whether a worker has a queue to receive from.
     pub fn receives(&self, worker: usize) -> bool {
-        Self::has(&self.receivers, self.count, worker)
+        self.have(&self.receivers, worker)
     }
 
-    /// Whether a worker has a queue to send by.
     pub fn sends(&self, worker: usize) -> bool {
-        Self::has(&self.senders, self.count, worker)
+        self.have(&self.senders, worker)
+    }
+
+    /// The workers that have a queue to receive from.
+    pub fn entrances(&self) -> Vec<usize> {
+        (0..self.workers).filter(|&worker| self.receives(worker)).collect()
     }
 
     /// The workers that send for all, where some have no queue.
     pub fn senders(&self) -> Box<[WorkerIndex]> {
-        match (0..self.workers).all(|worker| self.sends(worker)) {
-            true => Box::default(),
-            false => {
-                let senders = self.senders.iter().take(self.count.into()).copied();
-                senders.filter(|&sender| sender != NOBODY).collect()
-            }
+        if (0..self.workers).all(|worker| self.sends(worker)) {
+            return Box::default();
         }
+        let senders = self.senders.iter().take(self.count.into()).copied();
+        senders.filter(|&sender| sender != NOBODY).collect()
     }
 
     /// The near ends of the ports, or the far ones.
-    ///
-    /// # Errors
-    /// There is no such device.
     pub fn plan(&self, number: u32, near: bool) -> Result<Plan, Failure> {
-        let mut ports = Vec::new();
-        for name in ["inside", "outside"] {
-            let end = if near { "b" } else { "a" };
-            let device: Device = format!("ring:placement-{name}{number},end={end},depth=8192").parse()?;
-            let mut port = PortPlan::new("ring", device);
-            port.queues = self.count;
-            ports.push(port);
-        }
-        let mut plan = Plan::new(ports, self.workers as u16);
-        (plan.receivers, plan.senders) = match near {
-            true => (self.receivers.clone(), self.senders.clone()),
-            false => (self.senders.clone(), self.receivers.clone()),
+        let port = |name| {
+            let device = ring(&format!("placement-{name}{number}"), if near { "b" } else { "a" }, 8192)?;
+            Ok(PortPlan {
+                queues: self.count,
+                ..PortPlan::new("ring", device)
+            })
         };
-        // First in, first out.
-        plan.cache = 0;
-        // Nothing finds a ring full.
-        plan.handover = WITHIN as u32 * u32::from(self.count.max(1));
+        let ports = ["inside", "outside"]
+            .into_iter()
+            .map(port)
+            .collect::<Result<_, Failure>>()?;
+        let mut plan = Plan::new(ports, self.workers as u16);
+        let (receivers, senders) = (self.receivers.clone(), self.senders.clone());
+        (plan.receivers, plan.senders) = if near {
+            (receivers, senders)
+        } else {
+            (senders, receivers)
+        };
+        // First in, first out; nothing finds a ring full.
+        (plan.cache, plan.handover) = (0, WITHIN as u32 * u32::from(self.count.max(1)));
         if !near {
             plan.buffers = BUFFERS;
         }
         Ok(plan)
     }
+
+    /// The far end of a worker's queues, where it has some.
+    pub fn far(&self, eal: &'static Eal, number: u32, own: usize) -> Result<Option<Source>, Failure> {
+        match self.receives(own) || self.sends(own) {
+            true => Ok(Some(Source::of(eal, &self.plan(number, false)?, own)?)),
+            false => Ok(None),
+        }
+    }
+}
+
+/// Start DPDK for rigs of so many workers.
+pub fn start(workers: usize) -> Result<&'static Eal, Failure> {
+    let all = Queues::of(&Stages::default(), workers, &Load::even(SHARDS as u16), false);
+    let mut needs = all.plan(0, false)?.needs(&[], None);
+    needs.bytes *= 2 * (workers + 1);
+    Ok(Eal::start(&needs)?)
 }

@@ -6,127 +6,63 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
-use sluice_dpdk::workers::pin;
-use sluice_dpdk::{Devices, DpdkIo, tsc};
-use sluice_engine::control::plane::{ControlPlane, NeighbourLimits};
-use sluice_engine::features::virtual_reassembly::Limits;
-use sluice_engine::packet::time::Now;
-use sluice_engine::placement::{Load, Part, Placement};
+use sluice_dpdk::{Devices, tsc};
+use sluice_engine::control::plane::ControlPlane;
+use sluice_engine::placement::{Part, Placement};
 use sluice_engine::session::family::V4;
-use sluice_engine::snapshot::shard_owners::ShardOwners;
 use sluice_engine::snapshot::stages::Stages;
-use sluice_engine::snapshot::steering::{Steering, SteeringSettings};
-use sluice_engine::snapshot::{Snapshot, StartParameters, SubscriberCapacity};
-use sluice_engine::worker::request::{Reply, Request, WorkerHandle};
-use sluice_route::RouteSet;
-use sluice_table::memory::Line;
-use sluice_wire::tcp::flag;
 
-use super::lane::{Clock, Done, ENOUGH, Lane, Progress, Samples, TRIES, feed, slices};
+use super::lane::{Done, Lane, Time, slices};
 use super::queues::Queues;
-use super::scenario::Scenario;
+use super::scenario::{Draw, FLOWS, FRESH, Opens, Scenario, Skew};
 use super::slow::Slow;
-use super::traffic::{Draw, FLOWS, FRESH, Opens, Sizes, Skew, put_frame};
-use crate::cores::lane::Together;
-use crate::nat_path::Publics;
-use crate::nat_path::flows::{FRAME, HOST_MAC, ROUTER_MAC, Random, Written, data, ends};
-use crate::nat_path::opening::verify_filled;
-use crate::nat_path::rig::{Job, SHARDS, Source};
-use crate::nat_path::rules;
-use crate::nat_path::wire::mark;
-use crate::slices::undisturbed;
+use crate::rig::frames::{CHECK_SEQUENCE, Filled, Filling, ends};
+use crate::rig::gateway::{Clock, Desk, drops};
+use crate::rig::lanes::{Progress, on_cores, quiet, settle};
+use crate::rig::policy::{self, Job, Layout, neighbours, route_set, routes};
+use crate::rig::reference::{Flows, Publics, complete, open_by};
+use crate::rig::sites::dressed;
+use crate::rig::{Samples, Source};
+use crate::rows::Failure;
 
-type Failure = Box<dyn std::error::Error>;
-
-/// Sessions that there is room for.
+/// Sessions that there is space for.
 const CAPACITY: u32 = 6 * FLOWS;
 /// Sessions that are open at a time where some end: they wait for so many nanoseconds.
 const OPEN: u64 = FLOWS as u64;
 const WAIT: u64 = 120_000_000_000;
 /// The same where flows that last have no packets meanwhile, and are to outlive a run.
 const OPEN_OUTSIDE: u64 = 3 * OPEN;
-/// Start DPDK for rigs of so many workers.
-pub fn start(workers: usize) -> Result<&'static Eal, Failure> {
-    let all = Queues::of(&Stages::default(), workers, &Load::even(SHARDS as u16));
-    let mut needs = all.plan(0, false)?.needs(&[], None);
-    needs.bytes *= 2 * (workers + 1);
-    Ok(Eal::start(&needs)?)
-}
 
 /// The control side of a scenario for some stages.
 pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<ControlPlane, Failure> {
     let workers = placement.workers().len();
     let stages = Stages::of(placement, &placement.workers());
-    let queues = Queues::of(&stages, workers, &scenario.load());
-    let job = scenario.job;
-    let interfaces = rules::interfaces(job)?;
-    let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
-    let mut policy = Snapshot::new(2, interfaces);
-    let ends = scenario.traffic.opens != Opens::None;
-    rules::translate(&mut policy, job, scenario.style, CAPACITY, ends)?;
+    let queues = Queues::of(&stages, workers, &scenario.load(), false);
+    let mut policy = policy::policy(scenario.job, scenario.style(), CAPACITY)?;
     if let Some(homes) = scenario.homes {
-        // Nobody comes or goes: who would say so may go.
+        // No terminal comes or goes: the keeper is not needed.
         homes.serve(&mut policy)?;
     }
     if let Some(filters) = scenario.filters()? {
         policy.filter_by(filters);
     }
-    let routes = RouteSet::new(&links, &rules::routes(job)?)?;
-    let steering = Steering::seeded(SHARDS, &SteeringSettings::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
     policy.senders = vec![queues.senders(); 2];
-    let setup = StartParameters {
-        owners: ShardOwners::dealt(steering.shards(), &stages.all(Part::Session, workers)).into(),
+    let routes = route_set(&policy, &routes(scenario.job)?)?;
+    let layout = Layout {
         stages,
-        assist: None,
-        steering,
-        sessions: match job {
-            Job::Forward => [SHARDS, SHARDS],
-            _ => [CAPACITY, SHARDS],
-        },
-        ports: 2,
-        secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
-        fragments: Limits {
-            datagrams: 64,
-            ..Limits::default()
-        },
-        unsolicited_syns: 0,
-        spare_addresses: 0,
-        meters: Default::default(),
-        applications: None,
-        inspection: None,
-        events: Default::default(),
-        interfaces: 0,
-        subscribers: SubscriberCapacity {
-            most: CAPACITY,
-            blocks: CAPACITY,
-            ..SubscriberCapacity::default()
-        },
-    };
-    let limits = NeighbourLimits::default();
-    Ok(ControlPlane::new(
-        setup,
-        policy,
-        &[routes],
-        limits,
         workers,
-        Now::at(0),
-    )?)
+        subscribers: CAPACITY,
+        ..Layout::sessions(scenario.job, CAPACITY, false)
+    };
+    layout.plane(policy, &[routes])
 }
 
-/// Memory for all shards of a plane.
-pub fn memory(plane: &ControlPlane) -> Result<Region, Failure> {
-    let shards = plane.start_parameters().owners.len();
-    Ok(Region::new(plane.lines().total().next_multiple_of(2) * 64 * shards)?)
-}
-
-/// A gateway and its lanes.
 pub struct Rig<'m> {
     plane: ControlPlane,
     lanes: Vec<Lane<'m>>,
-    desks: Vec<WorkerHandle>,
+    desks: Vec<Desk>,
     devices: Devices,
     scenario: Scenario,
-    /// Lanes with a source.
     entrances: Vec<usize>,
     publics: Arc<Publics>,
     /// Packets that had a session before the first run.
@@ -144,268 +80,197 @@ impl<'m> Rig<'m> {
         memory: &'m mut Region,
     ) -> Result<Self, Failure> {
         let workers = placement.workers().len();
-        let queues = Queues::of(&plane.start_parameters().stages, workers, &scenario.load());
-        let (devices, hands) = Devices::open(eal, &queues.plan(number, true)?)?;
+        let queues = Queues::of(&plane.start_parameters().stages, workers, &scenario.load(), false);
+        let (devices, ios) = Devices::open(eal, &queues.plan(number, true)?)?;
         let lines = plane.lines().total().next_multiple_of(2);
-        let all: &'m mut [Line] = memory.lines();
-        let mut rest = all.chunks_exact_mut(lines);
-        let (mut lanes, mut desks) = (Vec::new(), Vec::new());
-        let start = tsc::now();
-        let sources = (0..workers).filter(|&own| queues.receives(own)).count() as u64;
-        let (progress, open) = (
-            Arc::new(Progress::new(workers, sources)),
-            Arc::new(AtomicBool::new(false)),
-        );
-        for (own, io) in hands.into_iter().enumerate() {
-            let (receives, drains) = (queues.receives(own), queues.sends(own));
+        let mut rest = memory.lines().chunks_exact_mut(lines);
+        let (mut lanes, mut desks, clock) = (Vec::new(), Vec::new(), Clock::start());
+        let entrances = queues.entrances();
+        let progress = Arc::new(Progress::new(workers, entrances.len() as u64));
+        let open = Arc::new(AtomicBool::new(false));
+        for (own, io) in ios.into_iter().enumerate() {
             let io = Box::new(Slow::new(io, scenario.pace, own, progress.clone(), open.clone()));
-            let ports = if receives { vec![0, 1] } else { Vec::new() };
+            let ports = if queues.receives(own) { vec![0, 1] } else { Vec::new() };
             let give = |_| rest.next().unwrap_or_default();
             let (worker, desk) = plane.worker(own as u16, io, ports, give, tsc::now)?;
-            desks.push(desk);
+            desks.push(Desk(desk));
+            let local = !placement.is_pipeline() && usize::from(queues.count) == workers;
             lanes.push(Lane {
                 own,
                 worker,
                 counters: plane.counters()[own].clone(),
-                far: (receives || drains)
-                    .then(|| far(eal, &queues, number, own))
-                    .transpose()?,
+                far: queues.far(eal, number, own)?,
                 draw: None,
-                drains,
-                local: !placement.is_pipeline() && usize::from(queues.count) == workers,
+                drains: queues.sends(own),
+                local: local.then_some(own),
                 progress: progress.clone(),
-                start,
-                clock: Clock::Real,
+                time: Time::Real(clock),
                 slices: slices(),
-                samples: None,
+                samples: Samples::default(),
             });
         }
+        let (scenario, publics) = (*scenario, Arc::default());
         let mut rig = Self {
             plane,
             lanes,
             desks,
             devices,
-            scenario: *scenario,
-            entrances: (0..workers).filter(|&own| queues.receives(own)).collect(),
-            publics: Arc::default(),
+            scenario,
+            entrances,
+            publics,
             opening: 0,
         };
-        let neighbours = rules::neighbours(scenario.job)?;
-        for ((interface, address), mac) in (0..).zip(neighbours).zip([HOST_MAC, ROUTER_MAC]) {
-            let request = Request::SetNeighbour {
-                interface,
-                address,
-                mac,
-            };
-            let owner = rig.plane.snapshot().owner;
-            if !matches!(rig.ask(owner.into(), request)?, Reply::Done) {
-                return Err("a neighbour is refused".into());
-            }
+        let owner = usize::from(rig.plane.snapshot().owner);
+        for neighbour in neighbours(scenario.job)? {
+            let lane = &mut rig.lanes[owner];
+            rig.desks[owner].know(neighbour, || _ = lane.round())?;
         }
-        if scenario.job != Job::Forward && scenario.traffic.opens != Opens::OneIn(1) {
+        if scenario.job != Job::Forward && scenario.opens != Opens::OneIn(1) {
             rig.open()?;
         }
         rig.opening = rig.session_packets();
         open.store(true, Ordering::Relaxed);
         rig.deal()?;
-        if scenario.job == Job::Translate && scenario.traffic.opens == Opens::None {
-            rig.lanes
-                .iter_mut()
-                .for_each(|lane| lane.samples = Some(Samples::default()));
-        }
-        if scenario.traffic.opens != Opens::None {
-            let owners = rig.plane.start_parameters().owners.clone();
-            for lane in &mut rig.lanes {
-                let shards = owners.count(lane.own as u16);
-                let open = match scenario.traffic.opens {
-                    Opens::FromOutside => OPEN_OUTSIDE,
-                    _ => OPEN,
-                };
-                let open = open * shards as u64 / owners.len() as u64;
-                lane.pass_by_sessions(WAIT / open.max(1));
-            }
+        rig.lanes.iter_mut().for_each(|lane| lane.samples = Samples::default());
+        if scenario.opens != Opens::None {
+            rig.end_sessions();
         }
         Ok(rig)
     }
 
-    /// Ask a worker.
-    fn ask(&mut self, worker: usize, request: Request) -> Result<Reply, Failure> {
-        let (Some(desk), Some(lane)) = (self.desks.get_mut(worker), self.lanes.get_mut(worker)) else {
-            return Err("there is no such worker".into());
+    /// From here on time passes by the sessions that are opened.
+    fn end_sessions(&mut self) {
+        let owners = self.plane.start_parameters().owners.clone();
+        let open = if self.scenario.opens == Opens::FromOutside {
+            OPEN_OUTSIDE
+        } else {
+            OPEN
         };
-        desk.requests
-            .try_send(request)
-            .map_err(|_| "the worker takes no requests")?;
-        loop {
-            lane.round();
-            if let Ok(reply) = desk.replies.try_recv() {
-                return Ok(reply);
-            }
+        for lane in &mut self.lanes {
+            let open = open * owners.count(lane.own as u16) as u64 / owners.len() as u64;
+            lane.time = Time::Opened {
+                base: lane.now().nanoseconds,
+                step: WAIT / open.max(1),
+                first: lane.counters.sessions_created.get(),
+            };
         }
     }
 
-    /// The shard and its worker of a flow.
-    fn shard(&self, flow: u32) -> (u16, usize) {
-        let (setup, ends) = (self.plane.start_parameters(), ends(self.scenario.hosts(), flow));
+    /// The shard of a flow, and the lane that its packets come to: that of its sessions where that receives.
+    fn place(&self, flow: u32) -> (u16, usize) {
+        let setup = self.plane.start_parameters();
         let shard = match self.scenario.homes {
-            None => setup.steering.of_host::<V4>(ends.inside.0),
+            None => setup.steering.of_host::<V4>(ends(self.scenario.hosts(), flow).inside.0),
             Some(homes) => {
-                let policy = self.plane.snapshot();
-                setup
-                    .steering
-                    .shard_among_sites::<V4>(&policy.nat4, &homes.key(flow), 0, false)
+                let nat4 = &self.plane.snapshot().nat4;
+                setup.steering.shard_among_sites::<V4>(nat4, &homes.key(flow), 0, false)
             }
         };
-        (shard, setup.owners.of(shard).unwrap_or_default().into())
-    }
-
-    /// The lane that a flow's packets come to: that of its sessions where that receives.
-    fn entrance(&self, flow: u32) -> usize {
-        let (shard, owner) = self.shard(flow);
-        match self.entrances.contains(&owner) && self.plane.start_parameters().stages.is_run_to_completion() {
-            true => owner,
-            false => self.entrances[usize::from(shard) % self.entrances.len()],
+        let owner = setup.owners.of(shard).unwrap_or_default().into();
+        match self.entrances.contains(&owner) && setup.stages.is_run_to_completion() {
+            true => (shard, owner),
+            false => (shard, self.entrances[usize::from(shard) % self.entrances.len()]),
         }
     }
 
     /// Open all flows as their peers would.
     fn open(&mut self) -> Result<(), Failure> {
-        let scenario = self.scenario;
-        let mut publics: Publics = vec![(0, 0); FLOWS as usize];
-        for (step, flags, numbers) in [
-            (0, flag::SYN, (1, 0)),
-            (1, flag::SYN | flag::ACK, (1, 2)),
-            (2, flag::ACK, (2, 2)),
-        ] {
-            let outside = step == 1;
-            let mut dealt = vec![Vec::new(); self.lanes.len()];
-            (0..FLOWS).for_each(|flow| dealt[self.entrance(flow)].push(flow));
-            for (lane, flows) in dealt.iter().enumerate() {
-                for chunk in flows.chunks(64) {
-                    let mut rest = chunk.iter();
-                    let Some(far) = &mut self.lanes[lane].far else { continue };
-                    feed(far, &[(u16::from(outside), chunk.len())], |_, packet| {
-                        let Some(&number) = rest.next() else { return false };
-                        let public = outside.then(|| publics[number as usize]);
-                        let written = Written {
-                            flags,
-                            numbers,
-                            ..data(scenario.hosts(), number, public)
-                        };
-                        packet.set_checksums(sluice_wire::Checksums::Vouched);
-                        put_frame(packet, &written, FRAME, scenario.homes.map(|homes| (homes, !outside)));
-                        true
-                    });
-                    self.pass(|frame| {
-                        if let Some(public) = publics.get_mut(mark(frame) as usize).filter(|_| step == 0) {
-                            let word = |at: usize| {
-                                u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]])
-                            };
-                            *public = (word(26), (word(34) >> 16) as u16);
+        let (scenario, count) = (self.scenario, self.lanes.len());
+        let entrances: Vec<usize> = (0..FLOWS).map(|flow| self.place(flow).1).collect();
+        let (lanes, filling) = (&mut self.lanes, Filling::new(64));
+        let deal = |flow: u32, _, _: &Publics| entrances[flow as usize];
+        let publics = open_by(
+            scenario.hosts(),
+            FLOWS,
+            count,
+            (26, 34),
+            deal,
+            |lane, outside, packets, look| {
+                let far = lanes[lane]
+                    .far
+                    .as_mut()
+                    .ok_or("a flow comes to a lane without queues")?;
+                let mut rest = packets.iter();
+                let frame = |packet: &_| {
+                    dressed(scenario.homes, *packet, !outside, |packet| {
+                        Filled::new(packet, &filling)
+                    })
+                };
+                let ports = [(u16::from(outside), packets.len())];
+                far.feed(&ports, sluice_wire::Checksums::Vouched, |_| rest.next().map(frame));
+                // A way goes back and forth at most once for each part.
+                for own in (0..Part::ALL.len()).flat_map(|_| 0..count) {
+                    let lane = &mut lanes[own];
+                    let now = lane.now();
+                    lane.worker.round(now);
+                    if let Some(far) = lane.far.as_mut().filter(|_| lane.drains) {
+                        for port in [0, 1] {
+                            far.drain(port, &mut *look);
                         }
-                    });
-                }
-            }
-            if let Some(missing) = publics.iter().position(|public| public.1 == 0) {
-                let (name, drops) = (self.scenario.name, self.drops());
-                return Err(format!("{name}: flow {missing} was not translated; {drops:?}").into());
-            }
-        }
-        self.publics = Arc::new(publics);
-        Ok(())
-    }
-
-    /// Rounds of all workers in turn until nothing moves; `look` sees what comes out.
-    fn pass(&mut self, mut look: impl FnMut(&[u8])) {
-        // A way goes back and forth at most once for each part.
-        for _ in 0..Part::ALL.len() {
-            for lane in &mut self.lanes {
-                let now = lane.now();
-                lane.worker.round(now);
-                if let Some(far) = lane.far.as_mut().filter(|_| lane.drains) {
-                    for port in [0, 1] {
-                        far.drain(port, &mut look);
                     }
                 }
-            }
-        }
+                Ok(())
+            },
+        );
+        let publics = publics.and_then(complete);
+        let failed = |error| format!("{}: {error}; {:?}", scenario.name, drops(&self.plane));
+        self.publics = Arc::new(publics.map_err(failed)?);
+        Ok(())
     }
 
     /// Give each source its flows.
     fn deal(&mut self) -> Result<(), Failure> {
-        let traffic = self.scenario.traffic;
-        let shards: Vec<_> = (0..FLOWS + FRESH)
-            .map(|flow| (self.shard(flow).0, self.entrance(flow)))
-            .collect();
-        let hot = |flow: u32| match traffic.skew {
-            Skew::Even => false,
-            Skew::Flow(_) => shards.iter().position(|&(shard, _)| shard == 0) == Some(flow as usize),
-            Skew::Shard(_) => shards[flow as usize].0 == 0,
-        };
-        let (mut flows, mut fresh, mut busy) = (
-            vec![Vec::new(); self.lanes.len()],
-            vec![Vec::new(); self.lanes.len()],
-            vec![Vec::new(); self.lanes.len()],
-        );
-        for (flow, &(shard, lane)) in (0..).zip(&shards) {
+        let scenario = self.scenario;
+        let places: Vec<_> = (0..FLOWS + FRESH).map(|flow| self.place(flow)).collect();
+        let first = places.iter().position(|&(shard, _)| shard == 0);
+        let [mut flows, mut fresh, mut busy] = [(); 3].map(|()| vec![Vec::new(); self.lanes.len()]);
+        for (flow, &(shard, lane)) in (0..).zip(&places) {
+            let is_busy = match scenario.skew {
+                Skew::Even => false,
+                Skew::Flow(_) => first == Some(flow as usize),
+                Skew::Shard(_) => shard == 0,
+            };
             match flow {
                 FLOWS.. => fresh[lane].push(flow),
-                _ if hot(flow) => busy[lane].push(flow),
+                _ if is_busy => busy[lane].push(flow),
                 // Datagrams' mappings end between two packets, where time goes by the sessions that are opened.
-                _ if traffic.opens == Opens::FromOutside && flow % 2 == 1 => {}
+                _ if scenario.opens == Opens::FromOutside && flow % 2 == 1 => {}
                 // The busiest shard has its share and no more.
-                _ if shard == 0 && traffic.skew != Skew::Even => {}
+                _ if shard == 0 && scenario.skew != Skew::Even => {}
                 _ => flows[lane].push(flow),
             }
         }
-        let load = self.scenario.load();
-        let shares = self.shares();
+        let (busiest, shares) = (scenario.load().busiest, self.shares());
         for own in self.entrances.clone() {
             if shares[own] <= 0.0 {
                 continue;
             }
-            let share = if busy[own].is_empty() {
-                0.0
-            } else {
-                load.busiest / shares[own]
-            };
-            self.lanes[own].draw = Some(Draw {
-                traffic,
-                flows: std::mem::take(&mut flows[own]),
-                hot: std::mem::take(&mut busy[own]),
-                share: (share * 2f64.powi(32)) as u64,
-                fresh: std::mem::take(&mut fresh[own]),
-                publics: self.publics.clone(),
-                random: Random(88_172_645_463_325_252 ^ (own as u64) << 40),
-                drawn: 0,
-                lengths: traffic.sizes.lengths(),
-                homes: self.scenario.homes,
-            });
-        }
-        self.lanes.iter_mut().for_each(|lane| {
-            if lane.draw.as_ref().is_some_and(Draw::is_empty) {
-                lane.draw = None;
+            let mut draw = Draw::new(&scenario, own, self.publics.clone());
+            [draw.flows, draw.hot, draw.fresh] =
+                [&mut flows, &mut busy, &mut fresh].map(|of| std::mem::take(&mut of[own]));
+            if !draw.hot.is_empty() {
+                draw.share = (busiest / shares[own] * 2f64.powi(32)) as u64;
             }
-        });
-        let is_idle = |own: &&usize| shares[**own] > 0.0 && self.lanes[**own].draw.is_none();
-        match self.entrances.iter().find(is_idle) {
-            Some(own) if traffic.skew == Skew::Even => {
-                Err(format!("{}: no flow comes to worker {own}", self.scenario.name).into())
+            match draw.is_empty() {
+                false => self.lanes[own].draw = Some(draw),
+                true if scenario.skew == Skew::Even => {
+                    return Err(format!("{}: no flow comes to worker {own}", scenario.name).into());
+                }
+                true => {}
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     /// The share of all packets that comes to each lane.
     fn shares(&self) -> Vec<f64> {
+        let mut shares = vec![0.0; self.lanes.len()];
         let all = self.scenario.load().shares(self.entrances.len());
-        let share = |own| {
-            self.entrances
-                .iter()
-                .position(|&other| other == own)
-                .map_or(0.0, |place| all[place])
-        };
-        (0..self.lanes.len()).map(share).collect()
+        self.entrances
+            .iter()
+            .zip(all)
+            .for_each(|(&own, share)| shares[own] = share);
+        shares
     }
 
     /// All lanes for so many cycles, each on its core: packets per second, in millions, and what each lane did, while all had
@@ -414,103 +279,60 @@ impl<'m> Rig<'m> {
     /// Sources know nothing of one another: where they have shares of their own, the slowest for its share tells how fast all
     /// can go without loss.
     pub fn run(&mut self, cores: &[usize], cycles: u64) -> Result<(f64, Vec<Done>), Failure> {
-        let (mut done, mut slices) = (vec![Done::default(); self.lanes.len()], 0);
-        for _ in 0..TRIES {
+        let done = quiet(self.scenario.name, self.lanes.len(), || {
             self.run_once(cores, cycles)?;
-            let lanes: Vec<_> = self.lanes.iter().map(|lane| &lane.slices).collect();
-            let (more, count) = undisturbed(&lanes, Done::and);
-            done = done.into_iter().zip(more).map(|(done, more)| done.and(more)).collect();
-            slices += count;
-            if slices >= ENOUGH {
-                break;
-            }
+            Ok(self.lanes.iter().map(|lane| lane.slices.clone()).collect())
+        })?;
+        let rates = done.iter().map(Done::mpps);
+        if self.scenario.skew == Skew::Even || self.lanes.iter().any(|lane| lane.local.is_none()) {
+            return Ok((rates.sum(), done));
         }
-        if slices == 0 {
-            return Err(format!("{}: others leave no core alone for a moment", self.scenario.name).into());
-        }
-        let rates: Vec<_> = done.iter().map(Done::mpps).collect();
-        let even = self.scenario.traffic.skew == Skew::Even || !self.lanes.iter().all(|lane| lane.local);
-        let shares = self.shares();
-        let rate = match even {
-            true => rates.iter().sum(),
-            false => {
-                let sources = self
-                    .lanes
-                    .iter()
-                    .zip(rates.iter().zip(&shares))
-                    .filter(|(lane, _)| lane.draw.is_some());
-                sources
-                    .map(|(_, (rate, share))| rate / share)
-                    .fold(f64::INFINITY, f64::min)
-            }
-        };
+        let all = self.lanes.iter().zip(rates.zip(self.shares()));
+        let sources = all.filter(|(lane, _)| lane.draw.is_some());
+        let rate = sources
+            .map(|(_, (rate, share))| rate / share)
+            .fold(f64::INFINITY, f64::min);
         Ok((rate, done))
     }
 
-    /// The same once, whoever disturbs it; how many frames of those that came out were held against a reference.
+    /// The same once, whatever disturbs it; how many frames of those that came out were held against a reference.
     pub fn run_once(&mut self, cores: &[usize], cycles: u64) -> Result<usize, Failure> {
-        let (together, count) = (&Together::default(), self.lanes.len());
-        std::thread::scope(|scope| {
-            let lanes = self.lanes.iter_mut().zip(cores);
-            let threads: Vec<_> = lanes
-                .map(|(lane, &core)| {
-                    scope.spawn(move || {
-                        pin(core)?;
-                        lane.run(together, count, cycles);
-                        Ok::<_, sluice_dpdk::workers::WorkerError>(())
-                    })
-                })
-                .collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| thread.join().map_err(|_| "a lane failed")?.map_err(Failure::from))
+        let count = self.lanes.len();
+        on_cores(&mut self.lanes, cores, |lane, together| {
+            lane.run(together, count, cycles)
         })?;
-        self.settle()
-    }
-
-    /// Let out what is under way, and see that everything came out, and as it should.
-    fn settle(&mut self) -> Result<usize, Failure> {
-        let mut idle = 0;
-        while idle < 8 {
-            let moved: usize = self.lanes.iter_mut().map(Lane::round).sum();
-            idle = if moved == 0 { idle + 1 } else { 0 };
-        }
-        let (sent, came) = self.lanes[0].progress.all();
+        settle(&mut self.lanes, Lane::round);
+        // Everything came out, and as it should.
+        let (name, (sent, came)) = (self.scenario.name, self.lanes[0].progress.all());
         if sent != came {
             return Err(format!(
-                "{}: {sent} packets went in and {came} came out; {:?}",
-                self.scenario.name,
-                self.drops()
+                "{name}: {sent} packets went in and {came} came out; {:?}",
+                drops(&self.plane)
             )
             .into());
         }
         let packets = self.session_packets() - self.opening;
         if self.scenario.job != Job::Forward && packets != came {
-            return Err(format!(
-                "{}: {came} packets came out, {packets} had a session",
-                self.scenario.name
-            )
-            .into());
+            return Err(format!("{name}: {came} packets came out, {packets} had a session").into());
         }
         self.verify()
     }
 
-    /// Hold what was kept of the frames that came out against an independent library's; how many.
+    /// Hold what was kept of the frames that came out against an independent library's, where all are of one size and flow; how many.
     fn verify(&mut self) -> Result<usize, Failure> {
-        let (Sizes::One(length), mut count) = (self.scenario.traffic.sizes, 0) else {
-            return Ok(0);
+        let (scenario, mut count) = (self.scenario, 0);
+        let flows = Flows {
+            homes: scenario.homes,
+            ..Flows::of(scenario.hosts(), &self.publics)
         };
-        let (hosts, homes) = (self.scenario.hosts(), self.scenario.homes);
+        let can_tell = scenario.job == Job::Translate && scenario.opens == Opens::None;
         for lane in &mut self.lanes {
-            let kept = lane.samples.as_mut().map(|samples| std::mem::take(&mut samples.kept));
-            let kept = kept.unwrap_or_default();
-            count += kept.len();
-            verify_filled::<Written>(hosts, homes, &kept, &self.publics, |number, transport| {
-                let mut payload = vec![0; length - 34 - transport];
-                let at = payload.len() - 4;
-                payload[at..].copy_from_slice(&number.to_be_bytes());
-                payload
-            })?;
+            let kept = std::mem::take(&mut lane.samples.kept);
+            if let (&[(length, _)], true) = (scenario.sizes, can_tell) {
+                let filling = Filling::new(length + CHECK_SEQUENCE);
+                flows.verify(4, &kept, |number, transport| filling.payload(number.into(), transport))?;
+                count += kept.len();
+            }
         }
         Ok(count)
     }
@@ -519,34 +341,11 @@ impl<'m> Rig<'m> {
         self.lanes.iter().map(|lane| lane.counters.session_packets.get()).sum()
     }
 
-    fn drops(&self) -> Vec<(&'static str, u64)> {
-        let counters = self.plane.counters();
-        let of = |reason| {
-            counters
-                .iter()
-                .flat_map(|worker| &worker.interfaces)
-                .map(|i| i.drops(reason))
-                .sum()
-        };
-        let all = sluice_engine::packet::reason::Reason::all().map(|reason| (reason.name(), of(reason)));
-        all.filter(|&(_, count)| count > 0).collect()
-    }
-
-    /// Close the ports.
     pub fn close(self) {
         for lane in self.lanes {
             drop(lane.worker);
-            if let Some(far) = lane.far {
-                far.close();
-            }
+            lane.far.into_iter().for_each(Source::close);
         }
         drop(self.devices.close());
     }
-}
-
-/// The far end of one worker's queues, with buffers of its own.
-pub fn far(eal: &'static Eal, queues: &Queues, number: u32, own: usize) -> Result<Source, Failure> {
-    let (devices, hands) = Devices::open(eal, &queues.plan(number, false)?)?;
-    let io: DpdkIo = hands.into_iter().nth(own).ok_or("a hand is missing")?;
-    Ok(Source::of(io, devices))
 }

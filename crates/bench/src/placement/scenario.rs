@@ -1,34 +1,71 @@
-//! What is asked about: traffic, devices and work.
+//! What is asked about: traffic, devices and work; and what a source sends then: flows drawn anew for each packet, some of them
+//! more often than others, or new ones.
 
 use std::sync::Arc;
 
 use sluice_engine::placement::Load;
-use sluice_filter::{Action, Counters, Filters, Kind, RuleList, Settings, Verdict, Written};
-use sluice_wire::Checksums;
+use sluice_filter::{Filters, Kind};
+use sluice_wire::tcp::flag;
+use sluice_wire::{Checksums, Packet};
 
 use super::slow::Pace;
-use super::traffic::{LONG, Opens, SFR, SFR_SESSION, SHORT, Sizes, Skew, Traffic};
-use crate::filter::sets::Set;
-use crate::homes::Homes;
-use crate::nat_path::Direction;
-use crate::nat_path::flows::Hosts;
-use crate::nat_path::rig::{Job, SHARDS};
-use crate::nat_path::rules::Style;
+use crate::rig::frames::{CHECK_SEQUENCE, Filled, Filling, Frame, Hosts, Random, SEED, SHORTEST, Written, data};
+use crate::rig::measure::Direction;
+use crate::rig::policy::{Job, SHARDS, Style, filter_rules};
+use crate::rig::reference::Publics;
+use crate::rig::sites::{Homes, dressed};
+use crate::rows::Failure;
 
-type Failure = Box<dyn std::error::Error>;
+pub const FLOWS: u32 = 8_000;
+/// Flows, beside those, that are opened in turn.
+pub const FRESH: u32 = 65_536;
+
+/// Which flows have more packets than others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Skew {
+    Even,
+    /// One flow has this share of all packets.
+    Flow(f64),
+    /// One shard's flows together have it.
+    Shard(f64),
+}
+
+/// Which packets open sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opens {
+    None,
+    /// One in so many from inside.
+    OneIn(u32),
+    /// Every one from outside: another remote end writes to a mapped port.
+    FromOutside,
+}
+
+/// Bytes of frames without check sequence, and how many of all packets have so many.
+pub type Sizes = &'static [(usize, u32)];
+
+const SHORT: Sizes = &[(SHORTEST, 1)];
+/// What a French carrier's customers sent and received, by classes of up to 64, 128, 576, 1,280 bytes and above.
+pub const SFR: Sizes = &[(60, 20), (90, 28), (350, 16), (900, 9), (1514, 27)];
+/// Packets from inside of one of their sessions.
+const SFR_SESSION: u32 = 26;
+
+/// Bytes of frames, each as often as packets have them.
+pub fn lengths(sizes: Sizes) -> Vec<usize> {
+    let each = sizes.iter().map(|&(length, count)| vec![length; count as usize]);
+    each.collect::<Vec<_>>().concat()
+}
 
 /// A scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// Its name in rows.
     pub name: &'static str,
-    /// What the gateway does.
     pub job: Job,
-    /// How it translates.
     pub style: Style,
-    /// What comes.
-    pub traffic: Traffic,
-    /// How fast devices are.
+    pub direction: Direction,
+    pub sizes: Sizes,
+    pub checksums: Checksums,
+    pub skew: Skew,
+    pub opens: Opens,
     pub pace: Pace,
     /// Queues of each device at most.
     pub queues: u16,
@@ -45,13 +82,11 @@ impl Scenario {
             name,
             job: Job::Translate,
             style: Style::SESSIONS,
-            traffic: Traffic {
-                direction: Direction::Both,
-                sizes: SHORT,
-                checksums: Checksums::Vouched,
-                skew: Skew::Even,
-                opens: Opens::None,
-            },
+            direction: Direction::Both,
+            sizes: SHORT,
+            checksums: Checksums::Vouched,
+            skew: Skew::Even,
+            opens: Opens::None,
             pace: Pace {
                 receive: 0,
                 transmit: 0,
@@ -62,95 +97,103 @@ impl Scenario {
         }
     }
 
-    /// The inside ends of its flows.
+    /// Established flows of frames of some size, from one side or both, of sites or not.
+    pub const fn of_frames(sizes: Sizes, direction: Direction, style: Style, homes: Option<Homes>) -> Self {
+        Self {
+            sizes,
+            style,
+            homes,
+            ..Self::new("frames").from(direction)
+        }
+    }
+
+    const fn from(self, direction: Direction) -> Self {
+        Self { direction, ..self }
+    }
+
+    const fn one_queue(self) -> Self {
+        Self { queues: 1, ..self }
+    }
+
+    const fn skewed(self, skew: Skew) -> Self {
+        Self { skew, ..self }
+    }
+
+    pub const fn paced(self, receive: u64, transmit: u64) -> Self {
+        let pace = Pace { receive, transmit };
+        Self { pace, ..self }
+    }
+
+    pub const fn with_frames_of(self, other: &Self) -> Self {
+        let (sizes, checksums) = (other.sizes, other.checksums);
+        Self {
+            sizes,
+            checksums,
+            ..self
+        }
+    }
+
+    const fn opening(self, opens: Opens) -> Self {
+        let style = if matches!(opens, Opens::FromOutside) {
+            Style::MAPPINGS
+        } else {
+            self.style
+        };
+        Self { opens, style, ..self }
+    }
+
+    /// Each packet for itself, compared with so many rules.
+    const fn forwarding(self, filter: usize) -> Self {
+        let job = Job::Forward;
+        Self { job, filter, ..self }.from(Direction::Up)
+    }
+
+    const fn mixed(self) -> Self {
+        Self { sizes: SFR, ..self }.opening(Opens::OneIn(SFR_SESSION))
+    }
+
+    const fn computed(self) -> Self {
+        let checksums = Checksums::Unverified;
+        Self {
+            sizes: &[(1514, 1)],
+            checksums,
+            ..self
+        }
+    }
+
     pub fn hosts(&self) -> Hosts {
         self.homes.map_or(Hosts::Sixteen, Homes::hosts)
     }
 
-    /// Established flows of frames of so many bytes without check sequence, from one side or both, of sites or not.
-    pub const fn of_frames(length: usize, direction: Direction, style: Style, homes: Option<Homes>) -> Self {
-        let mut scenario = Self::new("frames").from(direction);
-        scenario.traffic.sizes = Sizes::One(length);
-        scenario.style = style;
-        scenario.homes = homes;
-        scenario
-    }
-
-    const fn from(mut self, direction: Direction) -> Self {
-        self.traffic.direction = direction;
-        self
-    }
-
-    const fn one_queue(mut self) -> Self {
-        self.queues = 1;
-        self
-    }
-
-    const fn skewed(mut self, skew: Skew) -> Self {
-        self.traffic.skew = skew;
-        self
-    }
-
-    /// With slower devices.
-    pub const fn paced(mut self, receive: u64, transmit: u64) -> Self {
-        self.pace = Pace { receive, transmit };
-        self
-    }
-
-    /// With the frames of another.
-    pub const fn with_frames_of(mut self, other: &Self) -> Self {
-        self.traffic.sizes = other.traffic.sizes;
-        self.traffic.checksums = other.traffic.checksums;
-        self
-    }
-
-    const fn opening(mut self, opens: Opens) -> Self {
-        self.traffic.opens = opens;
-        if matches!(opens, Opens::FromOutside) {
-            self.style = Style::MAPPINGS;
+    /// How it translates: sessions end where some are opened.
+    pub fn style(&self) -> Style {
+        Style {
+            short: self.opens != Opens::None,
+            ..self.style
         }
-        self
-    }
-
-    /// Each packet for itself, asked about by so many rules.
-    const fn forwarding(mut self, rules: usize) -> Self {
-        self.job = Job::Forward;
-        self.filter = rules;
-        self.from(Direction::Up)
-    }
-
-    const fn mixed(mut self) -> Self {
-        self.traffic.sizes = SFR;
-        self.opening(Opens::OneIn(SFR_SESSION))
-    }
-
-    const fn computed(mut self) -> Self {
-        self.traffic.sizes = LONG;
-        self.traffic.checksums = Checksums::Unverified;
-        self
     }
 
     /// How the work can spread.
     pub fn load(&self) -> Load {
-        let even = Load::even(SHARDS as u16);
-        let load = Load {
-            queues: self.queues,
-            busiest: self.traffic.skew.busiest().unwrap_or(even.busiest),
-            ..even
-        };
-        match self.job {
-            // A packet without a session stays with whoever receives it.
-            Job::Forward if self.queues == 1 => Load {
-                queues: 1,
+        let (even, queues) = (Load::even(SHARDS as u16), self.queues);
+        match (self.job, self.skew) {
+            // A packet without a session stays with the worker that receives it.
+            (Job::Forward, _) if queues == 1 => Load {
+                queues,
                 ..Load::even(1)
             },
-            _ => load,
+            (_, Skew::Even) => Load { queues, ..even },
+            (_, Skew::Flow(busiest) | Skew::Shard(busiest)) => Load {
+                queues,
+                busiest,
+                ..even
+            },
         }
     }
 
     /// Whether packets are of established flows, open one, or have none.
     pub fn flows(&self) -> &'static str {
-        match (self.job, self.traffic.opens) {
+        match (self.job, self.opens) {
             (Job::Forward, _) => "none",
             (_, Opens::None) => "established",
             (_, Opens::OneIn(1) | Opens::FromOutside) => "new",
@@ -160,29 +203,14 @@ impl Scenario {
 
     /// The filter that is asked about every packet; none of its rules matches.
     pub fn filters(&self) -> Result<Option<Arc<Filters>>, Failure> {
-        if self.filter == 0 {
-            return Ok(None);
+        match self.filter {
+            0 => Ok(None),
+            rules => Ok(Some(
+                filter_rules(rules, Kind::Linear, false, super::WORKERS)?
+                    .filters()
+                    .clone(),
+            )),
         }
-        let settings = Settings {
-            kind: Kind::Linear,
-            default: Verdict::Accept,
-            sessions: false,
-            workers: super::WORKERS,
-        };
-        let set = Set::of_paper(self.filter).rules;
-        let counters = Counters::new(set.len());
-        let rules = set.into_iter().map(|rule| {
-            let written = Written {
-                action: Action::Decide(Verdict::Drop),
-                four: vec![rule],
-                six: Vec::new(),
-                applications: Vec::new(),
-                conditions: Default::default(),
-            };
-            (written, ())
-        });
-        let list: RuleList<()> = RuleList::new(rules, settings, counters)?;
-        Ok(Some(list.filters().clone()))
     }
 }
 
@@ -192,7 +220,6 @@ pub const HAND_OVER: Scenario = Scenario::new("hand-over");
 /// The scenarios of established and new flows from either side, which P0's pairings are predicted from.
 pub const PLAIN: [&str; 4] = ["established up", "established down", "new up", "new down"];
 
-/// All of them.
 pub const ALL: [Scenario; 20] = [
     Scenario::new("established up").from(Direction::Up),
     Scenario::new("established down").from(Direction::Down),
@@ -223,16 +250,101 @@ pub const ALL: [Scenario; 20] = [
         .one_queue(),
 ];
 
+/// What one source draws from.
+#[derive(Clone, Debug)]
+pub struct Draw {
+    pub direction: Direction,
+    checksums: Checksums,
+    opens: Opens,
+    pub flows: Vec<u32>,
+    /// Those with more packets than others.
+    pub hot: Vec<u32>,
+    /// How many of 2^32 packets are of these.
+    pub share: u64,
+    /// Flows that it opens, in turn.
+    pub fresh: Vec<u32>,
+    publics: Arc<Publics>,
+    random: Random,
+    /// Packets that it has drawn which may open a session.
+    drawn: u32,
+    /// What frames hold, each as often as it shall be.
+    fillings: Vec<Filling>,
+    homes: Option<Homes>,
+}
+
+impl Draw {
+    /// That of a lane, without flows.
+    pub fn new(scenario: &Scenario, own: usize, publics: Arc<Publics>) -> Self {
+        let filling = |length: usize| Filling::new(length + CHECK_SEQUENCE);
+        Self {
+            direction: scenario.direction,
+            checksums: scenario.checksums,
+            opens: scenario.opens,
+            flows: Vec::new(),
+            hot: Vec::new(),
+            share: 0,
+            fresh: Vec::new(),
+            publics,
+            random: Random(SEED ^ (own as u64) << 40),
+            drawn: 0,
+            fillings: lengths(scenario.sizes).into_iter().map(filling).collect(),
+            homes: scenario.homes,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        match self.opens {
+            Opens::OneIn(1) => self.fresh.is_empty(),
+            _ => self.flows.is_empty() && self.hot.is_empty(),
+        }
+    }
+
+    /// Write the next packet by a port.
+    #[inline(always)]
+    pub fn write(&mut self, port: u16, packet: &mut Packet<'_>) {
+        let filling = match self.fillings.len() {
+            1 => 0,
+            count => self.random.below(count as u64) as usize,
+        };
+        let written = self.next(port);
+        let frame = dressed(self.homes, written, port == 0, |written| {
+            Filled::new(written, &self.fillings[filling])
+        });
+        packet.set_len(frame.length());
+        packet.set_checksums(self.checksums);
+        frame.write(packet.bytes_mut());
+    }
+
+    /// The next packet by a port.
+    #[inline(always)]
+    fn next(&mut self, port: u16) -> Written {
+        if let Opens::OneIn(many) = self.opens
+            && port == 0
+        {
+            self.drawn = self.drawn.wrapping_add(1);
+            if self.drawn.is_multiple_of(many) {
+                let number = self.fresh[(self.drawn / many) as usize % self.fresh.len()];
+                return data(Hosts::Sixteen, number, None).first();
+            }
+        }
+        let is_hot = self.share > 0 && u64::from(self.random.below(1 << 32)) < self.share || self.flows.is_empty();
+        let number = *self.random.of(if is_hot { &self.hot } else { &self.flows });
+        let public = (port == 1).then(|| self.publics[number as usize]);
+        let mut written = data(self.homes.map_or(Hosts::Sixteen, Homes::hosts), number, public);
+        if self.opens == Opens::FromOutside {
+            // Ends that no flow was opened to.
+            self.drawn = self.drawn.wrapping_add(1);
+            let end = self.drawn % (FRESH * 4);
+            written.source = (0x0909_0000 + (end >> 8), 1024 + (end & 0xff) as u16);
+            written = written.with(flag::SYN, (1, 0));
+        }
+        written
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn scenarios_have_names_of_their_own() {
-        let names: std::collections::HashSet<_> = ALL.iter().map(|scenario| scenario.name).collect();
-        assert_eq!(ALL.len(), names.len());
-        assert!(PLAIN.iter().all(|name| names.contains(name)));
-    }
 
     #[test]
     fn packets_without_sessions_are_not_spread_by_shard_behind_one_queue() {

@@ -9,14 +9,12 @@ use sluice_engine::packet::io::{
     BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError, WorkerIndex,
 };
 
-use super::lane::Progress;
+use crate::rig::lanes::Progress;
 
 /// Cycles for each packet beside what the rings take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// To receive it.
     pub receive: u64,
-    /// To send it.
     pub transmit: u64,
 }
 

@@ -3,7 +3,7 @@
 use sluice_engine::placement::Placement;
 
 use super::{Case, Outcome};
-use crate::rows::{Figure, Row, Run};
+use crate::rows::{Figure, Row, Run, pairs};
 
 /// Predictions may be off by so much.
 const CLOSE: f64 = 0.10;
@@ -22,10 +22,8 @@ pub enum Planner {
 }
 
 impl Planner {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Sluice, Self::RunToCompletion, Self::Pipeline];
 
-    /// Its name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sluice => "sluice",
@@ -43,12 +41,8 @@ fn best(outcome: &Outcome, among: impl Fn(&Placement) -> bool) -> Option<&Case> 
 
 /// How far the measured rates of a case are above the predicted ones: least, median and largest.
 fn off(case: &Case) -> Figure {
-    let pairs = case.mpps.iter().zip(&case.predicted);
-    Figure::of(
-        &pairs
-            .map(|(mpps, predicted)| mpps / predicted - 1.0)
-            .collect::<Vec<_>>(),
-    )
+    let [mpps, predicted] = ["mpps", "predicted_mpps"].map(|name| case.runs.of(name));
+    Figure::of(&pairs(mpps, predicted, |mpps, predicted| mpps / predicted - 1.0))
 }
 
 /// How far what a planner says is behind the best.

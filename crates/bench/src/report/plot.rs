@@ -2,17 +2,14 @@
 
 use std::fmt::Write;
 
-use super::html::escape;
+use super::escape;
 use crate::rows::{Figure, number};
 
-/// One bar.
+/// One bar: what it stands for, where it ends with the range of it, and whether it was measured elsewhere.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// What it stands for.
     pub label: String,
-    /// Where it ends, and the range of it.
     pub figure: Figure,
-    /// It was measured elsewhere.
     pub reference: bool,
 }
 
@@ -22,60 +19,30 @@ const VALUES: f64 = 110.0;
 const STEP: f64 = 20.0;
 const TOP: f64 = 24.0;
 
-/// Distances of values over which a plot turns to a logarithmic scale.
+/// Ratio of the largest to the smallest value from which on the scale is logarithmic.
 const WIDE: f64 = 100.0;
 
-/// How values become lengths: from 0, or by their logarithm where they lie far apart.
-#[derive(Clone, Copy, Debug)]
-enum Scale {
-    Linear { most: f64 },
-    Logarithmic { least: f64, most: f64 },
-}
-
-impl Scale {
-    fn of(bars: &[Bar]) -> Self {
-        let most = bars.iter().map(|bar| bar.figure.max).fold(0.0, f64::max);
-        let positive = bars.iter().map(|bar| bar.figure.median).filter(|&median| median > 0.0);
-        let least = positive.fold(f64::INFINITY, f64::min);
-        match least.is_finite() && most / least > WIDE {
-            true => Self::Logarithmic {
-                least: 10f64.powf(least.log10().floor()),
-                most,
-            },
-            false => Self::Linear {
-                most: most.max(f64::MIN_POSITIVE),
-            },
-        }
-    }
-
-    /// 0 to 1.
-    fn share(self, value: f64) -> f64 {
-        let share = match self {
-            Self::Linear { most } => value / most,
-            Self::Logarithmic { least, most } => (value.max(least) / least).ln() / (most / least).ln(),
-        };
-        if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Linear { .. } => "linear from 0",
-            Self::Logarithmic { .. } => "logarithmic",
-        }
-    }
-}
-
-/// Draw bars under a title.
 pub fn bars(title: &str, bars: &[Bar]) -> String {
-    let scale = Scale::of(bars);
+    let max = bars.iter().map(|bar| bar.figure.max).fold(f64::MIN_POSITIVE, f64::max);
+    let positive = bars.iter().map(|bar| bar.figure.median).filter(|&median| median > 0.0);
+    let min = positive.fold(f64::INFINITY, f64::min);
+    let is_wide = min.is_finite() && max / min > WIDE;
+    let min = 10f64.powf(min.log10().floor());
+    let at = |value: f64| {
+        let share = match is_wide {
+            true => (value.max(min) / min).ln() / (max / min).ln(),
+            false => value / max,
+        };
+        let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+        LABELS + share * (WIDTH - LABELS - VALUES)
+    };
+    let scale = if is_wide { "logarithmic" } else { "linear from 0" };
     let height = TOP + STEP * bars.len() as f64 + 8.0;
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\">\n\
-         <title>{title}</title>\n<text x=\"0\" y=\"15\" class=\"t\">{title} ({})</text>\n",
-        scale.name(),
+        <title>{title}</title>\n<text x=\"0\" y=\"15\" class=\"t\">{title} ({scale})</text>\n",
         title = escape(title),
     );
-    let at = |value| LABELS + scale.share(value) * (WIDTH - LABELS - VALUES);
     for (index, bar) in bars.iter().enumerate() {
         let y = TOP + STEP * index as f64;
         let Figure { min, median, max } = bar.figure;
@@ -84,9 +51,9 @@ pub fn bars(title: &str, bars: &[Bar]) -> String {
         let _ = writeln!(
             svg,
             "<text x=\"{:.1}\" y=\"{text:.1}\" class=\"l\">{}</text>\
-             <rect x=\"{LABELS}\" y=\"{:.1}\" width=\"{:.1}\" height=\"14\" class=\"{class}\"/>\
-             <path d=\"M{:.1} {middle:.1}H{:.1}\" class=\"w\"/>\
-             <text x=\"{:.1}\" y=\"{text:.1}\">{}</text>",
+            <rect x=\"{LABELS}\" y=\"{:.1}\" width=\"{:.1}\" height=\"14\" class=\"{class}\"/>\
+            <path d=\"M{:.1} {middle:.1}H{:.1}\" class=\"w\"/>\
+            <text x=\"{:.1}\" y=\"{text:.1}\">{}</text>",
             LABELS - 6.0,
             escape(&bar.label),
             y + 2.0,
@@ -104,36 +71,25 @@ pub fn bars(title: &str, bars: &[Bar]) -> String {
 mod tests {
     use super::*;
 
-    fn bar(label: &str, value: f64) -> Bar {
-        Bar {
+    #[test]
+    fn bars_are_drawn_whatever_the_values() {
+        let bar = |label: &str, value: f64| Bar {
             label: label.into(),
             figure: Figure::of(&[value]),
             reference: false,
-        }
-    }
-
-    #[test]
-    fn scale_is_logarithmic_where_values_lie_far_apart() {
-        assert_eq!("linear from 0", Scale::of(&[bar("a", 10.0), bar("b", 500.0)]).name());
-        let wide = Scale::of(&[bar("a", 5.0), bar("b", 5_000.0)]);
-        assert_eq!("logarithmic", wide.name());
-        assert_eq!(1.0, wide.share(5_000.0));
-        assert!((0.01..0.5).contains(&wide.share(5.0)));
-    }
-
-    #[test]
-    fn bars_are_drawn_whatever_the_values() {
-        let odd = [bar("<none>", 0.0), bar("negative", -3.0), bar("nan", f64::NAN)];
-        let svg = bars("odd & even", &odd);
+        };
+        let svg = bars(
+            "odd & even",
+            &[bar("<none>", 0.0), bar("negative", -3.0), bar("nan", f64::NAN)],
+        );
         assert_eq!(3, svg.matches("<rect").count());
         assert!(svg.contains("&lt;none&gt;") && svg.contains("odd &amp; even"));
         assert!(!svg.contains("width=\"-") && !svg.contains("width=\"NaN"), "{svg}");
-        assert!(bars("nothing", &[]).ends_with("</svg>\n"));
-    }
-
-    #[test]
-    fn bar_of_half_the_value_is_half_as_long() {
-        let scale = Scale::of(&[bar("a", 50.0), bar("b", 100.0)]);
-        assert_eq!(0.5, scale.share(50.0));
+        let half = bars("half", &[bar("a", 50.0), bar("b", 100.0)]);
+        assert!(
+            half.contains("width=\"205.0\"") && half.contains("width=\"410.0\""),
+            "{half}"
+        );
+        assert!(bars("wide", &[bar("a", 5.0), bar("b", 5_000.0)]).contains("(logarithmic)"));
     }
 }

@@ -1,122 +1,132 @@
 //! Packets through the gateway by the number of its routes, destinations at random over them.
 
-use sluice_dpdk::Devices;
 use sluice_dpdk::eal::Eal;
-use sluice_route::{Prefix, Route, Via};
+use sluice_dpdk::memory::Region;
+use sluice_engine::control::plane::ControlPlane;
+use sluice_route::{Address, Prefix, RouteSet};
 use sluice_wire::Checksums;
 
 use super::internet::{address_of, routes};
 use super::lookup::number4;
-use super::{Failure, SEED};
-use crate::nat_path::flows::{Hosts, Random, Written, data};
-use crate::nat_path::rig::{self, Gateway, Job, Source};
-use crate::nat_path::rules::{self, Style};
-use crate::nat_path::wire::Wire;
-use crate::nat_path::{Direction, empty, full, rates};
-use crate::rows::{Row, Run};
+use crate::rig::frames::{Frame, Hosts, Random, SEED, Written, data};
+use crate::rig::gateway::Gateway;
+use crate::rig::join;
+use crate::rig::measure::{Direction, run_gateway};
+use crate::rig::policy::{Job, Layout, Style, memory, neighbours, policy, route, route_set};
+use crate::rows::{Failure, Row, Run, Runs};
 
 /// Destinations that packets are drawn of.
 pub const DESTINATIONS: usize = 1 << 20;
 
-/// Cycles of a packet in each run.
-#[derive(Debug, Default)]
-pub struct Costs {
-    costs: Vec<f64>,
-    loops: Vec<f64>,
-    empties: Vec<f64>,
+/// The control side of a gateway that forwards by a policy and each router's routes, without sessions.
+pub fn plane(policy: sluice_engine::snapshot::Snapshot, routes: &[RouteSet]) -> Result<ControlPlane, Failure> {
+    Layout::sessions(Job::Forward, 0, false).plane(policy, routes)
 }
 
-impl Costs {
-    /// A run: cycles of a packet with the gateway, and of source and sink alone.
-    pub fn add(&mut self, [looped, empty]: [f64; 2]) {
-        self.costs.push(looped - empty);
-        self.loops.push(looped);
-        self.empties.push(empty);
+/// A gateway whose packets come in by the first port and must all leave by the second, and what they cost.
+pub struct Forward<'m> {
+    pub gateway: Gateway<'m>,
+    pub random: Random,
+    pub runs: Runs,
+}
+
+impl<'m> Forward<'m> {
+    /// A gateway that knows no neighbours yet.
+    pub fn new(
+        eal: &'static Eal,
+        number: u32,
+        plane: ControlPlane,
+        memory: &'m mut Option<Region>,
+    ) -> Result<Self, Failure> {
+        let memory = memory.insert(crate::rig::policy::memory(&plane)?);
+        let gateway = Gateway::over(join(eal, number, 2, 8192)?, plane, vec![0, 1], memory)?;
+        Ok(Self {
+            gateway,
+            random: Random(SEED),
+            runs: Runs::default(),
+        })
     }
 
-    /// Cycles of a packet in the runs.
-    pub fn runs(&self) -> &[f64] {
-        &self.costs
+    pub fn run<F: Frame>(&mut self, draw: impl Fn(&mut Random) -> F) -> Result<(), Failure> {
+        let random = &mut self.random;
+        let draw = |_| draw(random);
+        run_gateway(
+            &mut self.gateway,
+            Direction::Up,
+            Checksums::Vouched,
+            draw,
+            &mut self.runs,
+        )
+        .map(drop)
     }
 
-    /// The row with its figures.
-    pub fn row(&self, row: Row) -> Row {
-        rates(row, &self.costs, &self.loops, &self.empties)
+    /// Cycles of a packet over those of another in the same rounds, which are the last ones of that.
+    pub fn over(&self, other: &Runs) -> Vec<f64> {
+        let [own, others] = [&self.runs, other].map(|runs| runs.of("cycles_per_packet"));
+        let from = others.len().saturating_sub(own.len());
+        own.iter()
+            .zip(&others[from..])
+            .map(|(own, other)| own / other)
+            .collect()
     }
 }
 
-/// What packets cost that come in by the first port and must all leave by the second: one run.
-pub fn once<W: Wire>(
-    source: &mut Source,
-    gateway: &mut Gateway<'_>,
-    mut draw: impl FnMut(u16) -> W,
-) -> Result<[f64; 2], Failure> {
-    let base = empty(source, Direction::Up, Checksums::Vouched, &mut draw);
-    let looped = full(source, Direction::Up, Checksums::Vouched, &mut draw, || {
-        let now = gateway.now();
-        gateway.worker.round(now);
+/// A packet of a host to an address.
+#[inline(always)]
+pub fn packet(random: &mut Random, destination: Option<u32>) -> Written {
+    let data = data(Hosts::Sixteen, random.below(8_000), None);
+    let address = destination.unwrap_or(data.destination.0);
+    Written {
+        destination: (address, data.destination.1),
+        ..data
+    }
+}
+
+/// Addresses of routes, drawn with the numbers of these.
+pub fn destinations(prefixes: &[Prefix], random: &mut Random) -> Vec<(u32, u32)> {
+    let drawn = (0..DESTINATIONS).map(|_| {
+        let number = random.below(prefixes.len() as u64);
+        (number, number4(address_of(prefixes[number as usize], random)))
     });
-    if looped.sent != looped.came {
-        return Err(format!("{} packets went in and {} came out", looped.sent, looped.came).into());
-    }
-    Ok([looped.cycles, base])
-}
-
-/// The same for so many runs.
-pub fn costs<W: Wire>(
-    source: &mut Source,
-    gateway: &mut Gateway<'_>,
-    runs: usize,
-    mut draw: impl FnMut(u16) -> W,
-) -> Result<Costs, Failure> {
-    let mut costs = Costs::default();
-    for _ in 0..runs {
-        costs.add(once(source, gateway, &mut draw)?);
-    }
-    Ok(costs)
+    drawn.collect()
 }
 
 /// A row. One route alone is the default route.
 pub fn forward(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs: usize) -> Result<(), Failure> {
     let mut random = Random(SEED);
     let drawn = routes(false, count, &mut random);
-    let destinations = (0..DESTINATIONS).map(|_| {
-        let route = drawn[random.below(count as u64) as usize];
-        number4(address_of(route, &mut random))
-    });
-    let destinations: Vec<_> = destinations.collect();
-    let [_, outside] = rules::neighbours(Job::Forward)?;
-    let via = Via::Gateway {
-        address: outside,
-        interface: None,
+    let destinations = destinations(&drawn, &mut random);
+    let prefixes = if count == 1 {
+        vec![Prefix::new(Address::V4(0), 0)]
+    } else {
+        drawn
     };
-    let prefixes = match count {
-        1 => vec![Prefix::new(sluice_route::Address::V4(0), 0)],
-        _ => drawn,
+    let [_, (_, outside, _)] = neighbours(Job::Forward)?;
+    let configured: Vec<_> = prefixes
+        .iter()
+        .map(|prefix| route(prefix.address(), prefix.length(), outside))
+        .collect();
+    let policy = policy(Job::Forward, Style::SESSIONS, 0)?;
+    let routes = route_set(&policy, &configured)?;
+    let plane = plane(policy, &[routes])?;
+    let mut memory = memory(&plane)?;
+    let gateway = Gateway::new(eal, number, Job::Forward, plane, &mut memory)?;
+    let mut forward = Forward {
+        gateway,
+        random,
+        runs: Runs::default(),
     };
-    let configured: Vec<_> = prefixes.into_iter().map(|prefix| Route::new(prefix, via)).collect();
-    let (mut source, devices, hand) = rig::join(eal, number)?;
-    let plane = rig::plane_with(Job::Forward, Style::SESSIONS, 16, false, &configured)?;
-    let mut memory = rig::memory(&plane)?;
-    let mut gateway = Gateway::new(Job::Forward, plane, hand, &mut memory)?;
-    let draw = |_| {
-        let flow = random.below(8_000);
-        let destination = destinations[random.below(DESTINATIONS as u64) as usize];
-        let data = data(Hosts::Sixteen, flow, None);
-        Written {
-            destination: (destination, data.destination.1),
-            ..data
-        }
-    };
-    let costs = costs(&mut source, &mut gateway, runs, draw)?;
+    for _ in 0..runs {
+        forward.run(|random| {
+            let destination = random.of(&destinations).1;
+            packet(random, Some(destination))
+        })?;
+    }
     let row = Row::new("forward")
         .key("fib", "ours")
         .key("family", 4)
-        .key("routers", 1)
-        .key("routes", count);
-    (run.row)(costs.row(row));
-    drop(gateway);
-    source.close();
-    drop(Devices::close(devices));
+        .key("routers", 1);
+    (run.row)(row.key("routes", count).runs(&forward.runs));
+    forward.gateway.close();
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use sluice_route::{Address, Prefix};
 
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 
 /// Of a thousand IPv4 routes, how many have each length: three in five are /24, next to none shorter than /16 or longer than
 /// /24.

@@ -9,7 +9,7 @@ use sluice_table::prefix::{self, PrefixTable, Quiescence, RouterIndex};
 
 use super::lookup::{BATCH, Filled, filled, number4, number6};
 use super::{Failure, SEED, internet};
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 use crate::rows::{Row, Run};
 
 /// How long each rate is measured.

@@ -12,7 +12,7 @@ use sluice_table::prefix::{self, PrefixReader, PrefixTable, Quiescence};
 
 use super::internet::{address_of, routes};
 use super::{Failure, SEED};
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 use crate::rows::{Row, Run};
 
 /// Addresses that are looked up in turn: more than caches keep the ways of.
@@ -22,13 +22,10 @@ pub const BATCH: usize = 64;
 
 /// A full table of a family, and addresses of its routes. One route alone is the default route.
 pub struct Filled<A> {
-    /// The table.
     pub table: PrefixTable<A>,
     /// Its readers' marks: one.
     pub quiescence: Arc<Quiescence>,
-    /// Routes as they were inserted.
     pub routes: Vec<(A, u8)>,
-    /// What to look up.
     pub addresses: Vec<A>,
     /// Routes inserted in a second.
     pub rate: f64,
@@ -42,7 +39,6 @@ pub fn number4(address: Address) -> u32 {
     }
 }
 
-/// The same of IPv6.
 pub fn number6(address: Address) -> u128 {
     match address {
         Address::V4(_) => 0,

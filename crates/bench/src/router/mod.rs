@@ -13,11 +13,10 @@ mod waiting;
 
 use sluice_dpdk::{Eal, Needs};
 
-use crate::nat_path::rig;
+use crate::rig;
 use crate::rows::Run;
 
-type Failure = Box<dyn std::error::Error>;
-
+use crate::rows::Failure;
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
@@ -58,7 +57,6 @@ pub struct RouterArguments {
     packets: Option<u64>,
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure> {
     let wanted = |case| arguments.only.is_empty() || arguments.only.contains(&case);
     let runs = if run.quick { 3 } else { 7 };

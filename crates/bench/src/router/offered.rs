@@ -3,22 +3,21 @@
 
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
 use sluice_dpdk::eal::Eal;
-use sluice_dpdk::{Devices, tsc};
-use sluice_engine::packet::io::{BURST_SIZE, BufferIndex, PacketIo, Packets};
+use sluice_dpdk::tsc;
+use sluice_engine::packet::io::BURST_SIZE;
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::snapshot::chains::{Action, ChainText as Chain, Chains, ClassText};
 use sluice_filter::{Field, Rule};
-use sluice_route::{Address, Prefix, Route, RouteSet, Via};
+use sluice_route::{Address, RouteSet};
 use sluice_wire::Checksums;
 
-use super::{Failure, SEED};
-use crate::nat_path::flows::{Hosts, Random, data};
-use crate::nat_path::rig::{self, Gateway, Job, Source};
-use crate::nat_path::rules;
-use crate::nat_path::wire::Wire;
-use crate::rows::{Figure, Row, Run};
+use super::forward::{packet, plane};
+use crate::rig::frames::{Frame, INSIDE_MAC, OUTSIDE_MAC, ROUTER_MAC, Random, SEED};
+use crate::rig::gateway::Gateway;
+use crate::rig::join;
+use crate::rig::policy::{Job, interface, memory, neighbours, route, route_set};
+use crate::rows::{Failure, Named, Row, Run, Runs, median};
 
 /// Frames that an input's queue holds: with both full, more than 4,096 are between two looks at a buffer.
 const DEPTH: u32 = 2_048;
@@ -32,7 +31,7 @@ const LOADS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5, 2.0];
 const STOLEN: u64 = 200_000;
 
 /// What packets pass on their way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Graph {
     /// Routes alone.
     Plain,
@@ -42,13 +41,6 @@ enum Graph {
 }
 
 impl Graph {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Chain => "chain",
-        }
-    }
-
     fn chains(self) -> Result<Vec<Option<Arc<Chains>>>, Failure> {
         if self == Self::Plain {
             return Ok(Vec::new());
@@ -81,10 +73,8 @@ impl Graph {
 
 /// Source, sink and gateway, on one clock.
 struct Bench<'m> {
-    source: Source,
     gateway: Gateway<'m>,
     random: Random,
-    /// The worker's time.
     clock: f64,
     /// By input: when its next frame is due.
     next: [f64; 2],
@@ -122,22 +112,14 @@ impl Bench<'_> {
 
     /// Write and send frames by an input; how many its queue took.
     fn send(&mut self, input: u16, count: usize) -> usize {
-        let io = &mut self.source.io;
-        let made = io.allocate(count);
-        {
-            let mut lent = Packets::new();
-            io.packets(&mut lent);
-            for packet in lent.iter_mut().take(made) {
-                let written = data(Hosts::Sixteen, self.random.below(8_000), None);
-                packet.set_len(written.length());
-                packet.set_checksums(Checksums::Vouched);
-                written.write(packet.bytes_mut());
-            }
-        }
-        let slots: ArrayVec<BufferIndex, BURST_SIZE> = (0..made).map(|slot| slot as BufferIndex).collect();
-        let taken = io.transmit(input, &slots);
-        io.free(&slots[taken..]);
-        io.end();
+        let random = &mut self.random;
+        let (_, taken) = self.gateway.source.send(&[(input, count)], |_, buffer| {
+            let frame = packet(random, None);
+            buffer.set_len(frame.length());
+            buffer.set_checksums(Checksums::Vouched);
+            frame.write(buffer.bytes_mut());
+            true
+        });
         taken
     }
 
@@ -145,14 +127,13 @@ impl Bench<'_> {
         for input in 0..self.next.len() {
             self.arrive(input, each);
         }
-        let now = self.gateway.now();
         let begin = tsc::now();
-        self.gateway.worker.round(now);
+        self.gateway.round();
         let took = tsc::now() - begin;
         if took < STOLEN {
             self.clock += took as f64;
         }
-        while let came @ 1.. = self.source.discard(OUTPUT) {
+        while let came @ 1.. = self.gateway.source.discard(OUTPUT) {
             self.came += came as u64;
         }
     }
@@ -186,26 +167,19 @@ impl Bench<'_> {
 }
 
 fn policy(graph: Graph) -> Result<(Snapshot, RouteSet), Failure> {
-    let usual = rules::interfaces(Job::Forward)?;
-    let interfaces = [(0xc0a8_0101, 0), (0xc0a8_0201, 0), (0xc000_0201, 1)];
-    let interfaces = (0..).zip(interfaces).map(|(port, (own, like))| {
-        let mut interface = usual[like as usize].clone();
-        interface.name = format!("port{port}");
-        (interface.port, interface.link.index) = (port, port);
-        interface.link.addresses = vec![(Address::V4(own), 24)];
-        interface
-    });
-    let interfaces: Vec<_> = interfaces.collect();
-    let links: Vec<_> = interfaces.iter().map(|interface| interface.link.clone()).collect();
-    let [_, outside] = rules::neighbours(Job::Forward)?;
-    let via = Via::Gateway {
-        address: outside,
-        interface: None,
-    };
-    let default = Route::new(Prefix::new(Address::V4(0), 0), via);
-    let mut policy = Snapshot::new(interfaces.len(), interfaces);
+    let interfaces = [
+        (0xc0a8_0101, INSIDE_MAC),
+        (0xc0a8_0201, INSIDE_MAC),
+        (0xc000_0201, OUTSIDE_MAC),
+    ];
+    let interfaces = (0..)
+        .zip(interfaces)
+        .map(|(port, (own, mac))| interface(port, mac, vec![(Address::V4(own), 24)]));
+    let mut policy = Snapshot::new(3, interfaces.collect());
+    let [_, (_, outside, _)] = neighbours(Job::Forward)?;
+    let routes = route_set(&policy, &[route(Address::V4(0), 0, outside)])?;
     policy.chains = graph.chains()?;
-    Ok((policy, RouteSet::new(&links, &[default])?))
+    Ok((policy, routes))
 }
 
 /// Rows of both graphs by load.
@@ -217,53 +191,40 @@ pub fn offered(
 ) -> Result<(), Failure> {
     let frames = if run.quick { 100_000 } else { 1_000_000 };
     for graph in [Graph::Plain, Graph::Chain] {
-        let (source, devices, hand) = rig::join_by(eal, next(), 3, DEPTH)?;
         let (policy, routes) = policy(graph)?;
-        let plane = rig::plane_of_routers(policy, &[routes])?;
-        let mut memory = rig::memory(&plane)?;
-        let mut gateway = Gateway::over(plane, hand, vec![0, 1], &mut memory)?;
-        let [_, outside] = rules::neighbours(Job::Forward)?;
-        gateway.know(OUTPUT, outside, crate::nat_path::flows::ROUTER_MAC)?;
+        let plane = plane(policy, &[routes])?;
+        let mut memory = memory(&plane)?;
+        let mut gateway = Gateway::over(join(eal, next(), 3, DEPTH)?, plane, vec![0, 1], &mut memory)?;
+        let [_, (_, outside, _)] = neighbours(Job::Forward)?;
+        gateway.know((OUTPUT, outside, ROUTER_MAC))?;
+        let (random, clock, next) = (Random(SEED), 0.0, [0.0; 2]);
         let mut bench = Bench {
-            source,
             gateway,
-            random: Random(SEED),
-            clock: 0.0,
-            next: [0.0; 2],
+            random,
+            clock,
+            next,
             sent: 0,
             missed: 0,
             came: 0,
         };
         let mbps = |rate: f64| rate * tsc::frequency() as f64 * BITS / 1e6;
-        let mut most = Vec::new();
-        for _ in 0..runs {
-            // More than any worker takes.
-            most.push(bench.offer(10.0, frames)?.forwarded);
-        }
-        let most = Figure::of(&most).median;
+        // More than any worker takes.
+        let most = (0..runs).map(|_| Ok(bench.offer(10.0, frames)?.forwarded));
+        let most = median(most.collect::<Result<Vec<_>, Failure>>()?);
         for load in LOADS {
-            let (mut offered, mut forwarded) = (Vec::new(), Vec::new());
+            let mut all = Runs::default();
             for _ in 0..runs {
                 let rates = bench.offer(2.0 / (most * load), frames)?;
-                offered.push(mbps(rates.offered));
-                forwarded.push(mbps(rates.forwarded));
+                all.extend([
+                    ("offered_mbps", mbps(rates.offered)),
+                    ("forwarded_mbps", mbps(rates.forwarded)),
+                    ("lost_share", 1.0 - rates.forwarded / rates.offered),
+                ]);
             }
-            let lost = offered
-                .iter()
-                .zip(&forwarded)
-                .map(|(offered, forwarded)| 1.0 - forwarded / offered);
-            let lost: Vec<_> = lost.collect();
             let row = Row::new("forward").key("family", 4).key("inputs", 2).key("routes", 1);
-            let row = row.key("graph", graph.name()).key("load_share", load);
-            let row = row
-                .figure("offered_mbps", &offered)
-                .figure("forwarded_mbps", &forwarded);
-            (run.row)(row.figure("lost_share", &lost));
+            (run.row)(row.key("graph", graph.name()).key("load_share", load).runs(&all));
         }
-        let Bench { source, gateway, .. } = bench;
-        drop(gateway);
-        source.close();
-        drop(Devices::close(devices));
+        bench.gateway.close();
     }
     Ok(())
 }

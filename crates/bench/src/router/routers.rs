@@ -2,21 +2,21 @@
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
-use sluice_dpdk::{Devices, tsc};
+use sluice_dpdk::tsc;
+use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::snapshot::{Interface, Router, Snapshot};
-use sluice_route::{Address, Prefix, Route, RouteSet, Via};
+use sluice_route::{Address, Prefix, RouteSet};
 use sluice_wire::Checksums;
 use sluice_wire::vlan::Tag;
 
-use super::forward::{Costs, DESTINATIONS, once};
-use super::internet::{address_of, routes};
-use super::lookup::number4;
-use super::{Failure, SEED};
-use crate::nat_path::flows::{FRAME, Hosts, INSIDE_MAC, ROUTER_MAC, Random, Written, data, write};
-use crate::nat_path::rig::{self, Gateway, Job, LAG, Source};
-use crate::nat_path::rules;
-use crate::nat_path::wire::Wire;
-use crate::rows::{Row, Run};
+use super::forward::{Forward, destinations, packet, plane};
+use super::internet::routes;
+use crate::rig::frames::{INSIDE_MAC, ROUTER_MAC, Random, SEED, Tagged, Written};
+use crate::rig::gateway::Gateway;
+use crate::rig::measure::add_cost;
+use crate::rig::policy::{Job, interfaces, route};
+use crate::rig::{BURST, LAG, join};
+use crate::rows::{Failure, Row, Run, Runs};
 
 /// Links: each is an interface inside and one outside, whichever router they belong to.
 const LINKS: u16 = 1_000;
@@ -26,32 +26,6 @@ const PORTS: u16 = 6;
 const TAG: u16 = 2;
 /// Packets of a run over ports.
 const PACKETS: usize = 1 << 20;
-
-/// A frame with a tag: 68 bytes on the wire.
-#[derive(Clone, Copy)]
-pub struct Tagged {
-    written: Written,
-    tag: u16,
-}
-
-impl Wire for Tagged {
-    const FAMILY: u32 = 4;
-    const LENGTH: usize = FRAME + 4;
-    const SOURCE: usize = 30;
-    const SOURCE_PORT: usize = 38;
-
-    #[inline(always)]
-    fn write(&self, frame: &mut [u8]) {
-        if let Some(frame) = frame.first_chunk_mut::<{ FRAME + 4 }>() {
-            let mut plain = [0; FRAME];
-            write(&mut plain, &self.written);
-            frame[..12].copy_from_slice(&plain[..12]);
-            frame[12..14].copy_from_slice(&[0x81, 0]);
-            frame[14..16].copy_from_slice(&self.tag.to_be_bytes());
-            frame[16..].copy_from_slice(&plain[12..]);
-        }
-    }
-}
 
 /// Networks of four addresses, another for each interface: all of them fit into one router too.
 fn address(base: u32, link: u16, host: u32) -> Address {
@@ -71,7 +45,7 @@ struct Shape {
 
 impl Shape {
     fn interfaces(&self) -> Result<Vec<Interface>, Failure> {
-        let usual = rules::interfaces(Job::Forward)?;
+        let usual = interfaces(Job::Forward)?;
         let mut all = Vec::new();
         for link in 0..self.links {
             for (side, (base, usual)) in [INSIDE, OUTSIDE].into_iter().zip(&usual).enumerate() {
@@ -88,48 +62,39 @@ impl Shape {
         Ok(all)
     }
 
-    /// The route with this number leads out by the link of the same number, begun again from the first: its router is that of
-    /// all links that packets to it come in by.
-    fn route(&self, number: usize, prefix: Prefix) -> (u16, Route) {
-        let link = (number % usize::from(self.links)) as u16;
-        let via = Via::Gateway {
-            address: address(OUTSIDE, link, 2),
-            interface: None,
-        };
-        (link % self.routers, Route::new(prefix, via))
-    }
-
-    /// A gateway with these routes, which knows all neighbours.
-    fn gateway<'m>(
-        &self,
-        prefixes: &[Prefix],
-        hand: sluice_dpdk::DpdkIo,
-        memory: &'m mut Option<Region>,
-    ) -> Result<Gateway<'m>, Failure> {
+    /// The control side with these routes. The route with a number leads out by the link of the same number, begun again from the
+    /// first: its router is that of all links that packets to it come in by.
+    fn plane(&self, prefixes: &[Prefix]) -> Result<ControlPlane, Failure> {
         let interfaces = self.interfaces()?;
         let mut configured = vec![Vec::new(); self.routers.into()];
-        for (number, &prefix) in prefixes.iter().enumerate() {
-            let (router, route) = self.route(number, prefix);
-            configured[usize::from(router)].push(route);
+        for (number, prefix) in prefixes.iter().enumerate() {
+            let link = (number % usize::from(self.links)) as u16;
+            let route = route(prefix.address(), prefix.length(), address(OUTSIDE, link, 2));
+            configured[usize::from(link % self.routers)].push(route);
         }
         let sets = (0..self.routers).zip(&configured).map(|(router, routes)| {
             let own = interfaces.iter().filter(|interface| interface.router == router);
-            let links: Vec<_> = own.map(|interface| interface.link.clone()).collect();
-            RouteSet::new(&links, routes)
+            RouteSet::new(&own.map(|interface| interface.link.clone()).collect::<Vec<_>>(), routes)
         });
         let sets = sets.collect::<Result<Vec<_>, _>>()?;
-        let ports = if self.tagged { 2 } else { 2 * self.links };
-        let mut policy = Snapshot::new(ports.into(), interfaces);
+        let mut policy = Snapshot::new(if self.tagged { 2 } else { 2 * usize::from(self.links) }, interfaces);
         policy.routers = vec![Router::default(); self.routers.into()];
         policy.hosts = vec![Default::default(); self.routers.into()];
-        let plane = rig::plane_of_routers(policy, &sets)?;
-        let memory = memory.insert(rig::memory(&plane)?);
-        let receives = (0..ports).step_by(if self.tagged { 1 } else { 2 }).collect();
-        let mut gateway = Gateway::over(plane, hand, receives, memory)?;
-        for link in 0..self.links {
-            gateway.know(2 * link + 1, address(OUTSIDE, link, 2), ROUTER_MAC)?;
-        }
-        Ok(gateway)
+        plane(policy, &sets)
+    }
+
+    fn know(&self, gateway: &mut Gateway<'_>) -> Result<(), Failure> {
+        (0..self.links).try_for_each(|link| gateway.know((2 * link + 1, address(OUTSIDE, link, 2), ROUTER_MAC)))
+    }
+
+    fn row(&self, count: usize) -> Row {
+        let row = Row::new("forward")
+            .key("fib", "ours")
+            .key("family", 4)
+            .key("routers", self.routers);
+        row.key("routes", count)
+            .key("links", self.links)
+            .key("tagged", self.tagged)
     }
 }
 
@@ -140,88 +105,73 @@ struct Destinations {
 }
 
 impl Destinations {
+    /// So many routes beside the links' networks, all of which have a longer prefix than any that holds them.
     fn new(count: usize) -> Self {
         let mut random = Random(SEED);
         let blocks = [(INSIDE, 10), (OUTSIDE, 15)].map(|(base, length)| Prefix::new(Address::V4(base), length));
-        // Beside the links' networks, all of which have a longer prefix than any that holds them.
+        let is_beside = |prefix: &Prefix| {
+            let meets = |block: &Prefix| block.contains(prefix.address()) || prefix.contains(block.address());
+            !blocks.iter().any(meets)
+        };
         let all = routes(false, count + count / 64 + 64, &mut random).into_iter();
-        let prefixes: Vec<_> = all
-            .filter(|prefix| {
-                let meets = |block: &Prefix| block.contains(prefix.address()) || prefix.contains(block.address());
-                !blocks.iter().any(meets)
-            })
-            .take(count)
-            .collect();
-        let drawn = (0..DESTINATIONS).map(|_| {
-            let number = random.below(prefixes.len() as u64);
-            (number, number4(address_of(prefixes[number as usize], &mut random)))
-        });
-        let drawn = drawn.collect();
+        let prefixes: Vec<_> = all.filter(is_beside).take(count).collect();
+        let drawn = destinations(&prefixes, &mut random);
         Self { prefixes, drawn }
     }
 }
 
-/// A frame of a link's host to an address.
+/// A packet of a link's host to an address.
 #[inline(always)]
-fn frame(random: &mut Random, destination: u32) -> Written {
-    let data = data(Hosts::Sixteen, random.below(8_000), None);
+fn of_link(random: &mut Random, destination: u32) -> Written {
+    let packet = packet(random, Some(destination));
     Written {
-        destination: (destination, data.destination.1),
-        macs: (INSIDE_MAC, data.macs.1),
-        ..data
+        macs: (INSIDE_MAC, packet.macs.1),
+        ..packet
     }
 }
 
 /// A gateway with tagged links, and the packets that it gets.
 struct Tags<'m> {
     shape: Shape,
-    source: Source,
-    devices: Devices,
-    gateway: Gateway<'m>,
-    random: Random,
-    costs: Costs,
+    forward: Forward<'m>,
 }
 
 impl<'m> Tags<'m> {
     fn open(
         eal: &'static Eal,
         number: u32,
-        shape: Shape,
+        (routers, links): (u16, u16),
         destinations: &Destinations,
         memory: &'m mut Option<Region>,
     ) -> Result<Self, Failure> {
-        let (source, devices, hand) = rig::join(eal, number)?;
-        Ok(Self {
-            gateway: shape.gateway(&destinations.prefixes, hand, memory)?,
-            shape,
-            source,
-            devices,
-            random: Random(SEED),
-            costs: Costs::default(),
-        })
-    }
-
-    /// One run.
-    fn run(&mut self, destinations: &Destinations) -> Result<(), Failure> {
-        let (random, Shape { links, routers, .. }) = (&mut self.random, self.shape);
-        let cost = once(&mut self.source, &mut self.gateway, |_| {
-            let (route, destination) = destinations.drawn[random.below(DESTINATIONS as u64) as usize];
-            // Any link of the route's router.
-            let router = (route % u32::from(routers)) as u16;
-            let link = router + routers * random.below(u64::from(links / routers)) as u16;
-            Tagged {
-                written: frame(random, destination),
-                tag: TAG + link,
-            }
-        })?;
-        self.costs.add(cost);
-        Ok(())
+        let shape = Shape {
+            links,
+            routers,
+            tagged: true,
+        };
+        let mut forward = Forward::new(eal, number, shape.plane(&destinations.prefixes)?, memory)?;
+        shape.know(&mut forward.gateway)?;
+        Ok(Self { shape, forward })
     }
 
     fn close(self) {
-        drop(self.gateway);
-        self.source.close();
-        drop(Devices::close(self.devices));
+        self.forward.gateway.close();
+    }
+
+    fn run(&mut self, destinations: &Destinations) -> Result<(), Failure> {
+        let Shape { links, routers, .. } = self.shape;
+        self.forward.run(|random| {
+            let (route, destination) = *random.of(&destinations.drawn);
+            // Any link of the route's router.
+            let router = (route % u32::from(routers)) as u16;
+            let link = router + routers * random.below(u64::from(links / routers)) as u16;
+            let [high, low] = (TAG + link).to_be_bytes();
+            let tags = Some([0x81, 0, high, low]);
+            Tagged {
+                frame: of_link(random, destination),
+                tags,
+            }
+        })
     }
 }
 
@@ -235,40 +185,22 @@ pub fn tagged(
     runs: usize,
 ) -> Result<(), Failure> {
     let destinations = Destinations::new(count);
-    let shape = |routers, links| Shape {
-        links,
-        routers,
-        tagged: true,
-    };
     let (mut memory, mut other) = (None, None);
-    let mut one = Tags::open(eal, next(), shape(1, LINKS), &destinations, &mut memory)?;
-    for (routers, links) in [(1, 1), (10, LINKS), (100, LINKS), (LINKS, LINKS)] {
-        let mut many = Tags::open(eal, next(), shape(routers, links), &destinations, &mut other)?;
-        let from = one.costs.runs().len();
+    let mut one = Tags::open(eal, next(), (1, LINKS), &destinations, &mut memory)?;
+    for shape in [(1, 1), (10, LINKS), (100, LINKS), (LINKS, LINKS)] {
+        let mut many = Tags::open(eal, next(), shape, &destinations, &mut other)?;
         for _ in 0..runs {
             one.run(&destinations)?;
             many.run(&destinations)?;
         }
-        let rounds = many.costs.runs().iter().zip(&one.costs.runs()[from..]);
-        let ratios: Vec<_> = rounds.map(|(many, one)| many / one).collect();
-        let row = many.costs.row(key(&many.shape, count));
-        (run.row)(row.figure("over_one_router", &ratios));
+        let row = many.shape.row(count).runs(&many.forward.runs);
+        (run.row)(row.figure("over_one_router", &many.forward.over(&one.forward.runs)));
         many.close();
         other = None;
     }
-    (run.row)(one.costs.row(key(&one.shape, count)));
+    (run.row)(one.shape.row(count).runs(&one.forward.runs));
     one.close();
     Ok(())
-}
-
-fn key(shape: &Shape, count: usize) -> Row {
-    Row::new("forward")
-        .key("fib", "ours")
-        .key("family", 4)
-        .key("routers", shape.routers)
-        .key("routes", count)
-        .key("links", shape.links)
-        .key("tagged", shape.tagged)
 }
 
 /// Rows of untagged frames: each router has ports of its own, beside one that has them all.
@@ -286,102 +218,61 @@ pub fn ports(
             routers,
             tagged: false,
         };
-        let (mut source, devices, hand) = rig::join_by(eal, next(), 2 * PORTS, 8_192)?;
-        let mut memory = None;
-        let mut gateway = shape.gateway(&destinations.prefixes, hand, &mut memory)?;
-        let mut random = Random(SEED);
-        let of_link = |link: u16| {
+        let plane = shape.plane(&destinations.prefixes)?;
+        let mut memory = crate::rig::policy::memory(&plane)?;
+        let receives = (0..PORTS).map(|link| 2 * link).collect();
+        let mut gateway = Gateway::over(join(eal, next(), 2 * PORTS, 8_192)?, plane, receives, &mut memory)?;
+        shape.know(&mut gateway)?;
+        let of_link_addresses = |link: u16| {
             let same = |route: u32| route % u32::from(routers) == u32::from(link % routers);
             let drawn = destinations.drawn.iter().filter(|(route, _)| same(*route));
             drawn.map(|(_, destination)| *destination).collect::<Vec<_>>()
         };
-        let by_link: Vec<_> = (0..PORTS).map(of_link).collect();
+        let by_link: Vec<_> = (0..PORTS).map(of_link_addresses).collect();
+        let (mut random, mut all) = (Random(SEED), Runs::default());
         let mut draw = |link: u16| {
-            let destinations = &by_link[usize::from(link)];
-            let destination = destinations[random.below(destinations.len() as u64) as usize];
-            Some(frame(&mut random, destination))
+            let destination = *random.of(&by_link[usize::from(link)]);
+            Some(of_link(&mut random, destination))
         };
-        let mut costs = Costs::default();
+        let mut feed = |gateway: &mut Gateway<'_>, port: u16, link: u16| {
+            gateway
+                .source
+                .feed(&[(port, BURST)], Checksums::Vouched, |_| draw(link))
+        };
+        let discard = |gateway: &mut Gateway<'_>| {
+            gateway.round();
+            (0..PORTS)
+                .map(|link| gateway.source.discard(2 * link + 1))
+                .sum::<usize>()
+        };
         for _ in 0..runs {
-            let rounds = PACKETS / 64;
+            let rounds = PACKETS / BURST;
             let begin = tsc::now();
             for round in 0..rounds {
-                let link = round as u16 % PORTS;
-                source.feed(&[(2 * PORTS, 64)], Checksums::Vouched, |_| draw(link));
-                source.discard(2 * PORTS);
+                feed(&mut gateway, 2 * PORTS, round as u16 % PORTS);
+                gateway.source.discard(2 * PORTS);
             }
-            let base = (tsc::now() - begin) as f64 / (rounds * 64) as f64;
+            let base = (tsc::now() - begin) as f64 / (rounds * BURST) as f64;
             let (mut sent, mut came) = (0, 0);
-            for round in 0..LAG / 64 {
+            for round in 0..LAG / BURST {
                 let link = round as u16 % PORTS;
-                sent += source.feed(&[(2 * link, 64)], Checksums::Vouched, |_| draw(link));
+                sent += feed(&mut gateway, 2 * link, link);
             }
-            let rounds = PACKETS / 64 / usize::from(PORTS);
+            let rounds = PACKETS / BURST / usize::from(PORTS);
             let begin = tsc::now();
             for _ in 0..rounds {
-                for link in 0..PORTS {
-                    sent += source.feed(&[(2 * link, 64)], Checksums::Vouched, |_| draw(link));
-                }
-                let now = gateway.now();
-                gateway.worker.round(now);
-                for link in 0..PORTS {
-                    came += source.discard(2 * link + 1);
-                }
+                sent += (0..PORTS).map(|link| feed(&mut gateway, 2 * link, link)).sum::<usize>();
+                came += discard(&mut gateway);
             }
-            let looped = (tsc::now() - begin) as f64 / (rounds * 64 * usize::from(PORTS)) as f64;
-            for _ in 0..2 * LAG / 64 {
-                let now = gateway.now();
-                gateway.worker.round(now);
-                for link in 0..PORTS {
-                    came += source.discard(2 * link + 1);
-                }
-            }
+            let looped = (tsc::now() - begin) as f64 / (rounds * BURST * usize::from(PORTS)) as f64;
+            came += (0..2 * LAG / BURST).map(|_| discard(&mut gateway)).sum::<usize>();
             if sent != came {
                 return Err(format!("{sent} packets went in and {came} came out").into());
             }
-            costs.add([looped, base]);
+            add_cost(&mut all, looped, base);
         }
-        (run.row)(costs.row(key(&shape, count)));
-        drop(gateway);
-        source.close();
-        drop(Devices::close(devices));
+        (run.row)(shape.row(count).runs(&all));
+        gateway.close();
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tagged_frame_is_the_plain_one_with_a_tag_behind_its_addresses() {
-        let written = frame(&mut Random(SEED), 0x0808_0808);
-        let mut plain = [0; FRAME];
-        write(&mut plain, &written);
-        let mut tagged = [0; FRAME + 4];
-        Tagged { written, tag: 77 }.write(&mut tagged);
-        let expected = [&plain[..12], &[0x81, 0, 0, 77], &plain[12..]].concat();
-        assert_eq!(expected, tagged);
-    }
-
-    #[test]
-    fn links_and_routes_are_dealt_to_routers_in_turn() {
-        let shape = Shape {
-            links: 10,
-            routers: 5,
-            tagged: true,
-        };
-        let interfaces = shape.interfaces().expect("addresses");
-        let of_link = |link: usize| (interfaces[2 * link].router, interfaces[2 * link + 1].router);
-        assert_eq!((2, 2), of_link(7));
-        let prefix = Prefix::new(Address::V4(0x0101_0100), 24);
-        let (router, route) = shape.route(17, prefix);
-        let via = Via::Gateway {
-            address: interfaces[15].link.addresses[0].0,
-            interface: None,
-        };
-        assert_eq!(2, router);
-        assert_ne!(via, route.via, "the neighbour, not the gateway itself");
-        assert!(interfaces[15].link.is_on_link(address(OUTSIDE, 7, 2)));
-    }
 }

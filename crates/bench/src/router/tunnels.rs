@@ -1,23 +1,19 @@
 //! What a tunnel costs a packet of 64 bytes that goes into it, or comes out of it.
 
-use sluice_dpdk::Devices;
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_engine::packet::io::NO_PORT;
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::snapshot::tunnels::{Tunnel, TunnelKind};
-use sluice_route::{Address, Prefix, Route, RouteSet, Via};
+use sluice_route::{Address, RouteSet};
 use sluice_wire::tunnel::vxlan;
 use sluice_wire::{checksum, ethernet, ipv4};
 
-use super::forward::{Costs, once};
+use super::forward::{Forward, packet, plane};
 use super::lookup::number4;
-use super::{Failure, SEED};
-use crate::nat_path::flows::{FRAME, HOST_MAC, Hosts, INSIDE_MAC, ROUTER_MAC, Random, Written, data, write};
-use crate::nat_path::rig::{self, Gateway, Job, Source};
-use crate::nat_path::rules;
-use crate::nat_path::wire::Wire;
-use crate::rows::{Row, Run};
+use crate::rig::frames::{Frame, HOST_MAC, INSIDE_MAC, SHORTEST, Written};
+use crate::rig::policy::{Job, interfaces, neighbours, route, route_set};
+use crate::rows::{Failure, Row, Run};
 
 /// The tunnel's interface, behind those of the ports.
 const TUNNEL: u16 = 2;
@@ -33,7 +29,6 @@ const FAR: u32 = 0x0a63_0002;
 /// Which way packets take the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Through {
-    /// There is none.
     Nothing,
     /// There is one, and they do not take it.
     Beside,
@@ -69,12 +64,7 @@ impl Wrapped {
     }
 }
 
-impl Wire for Wrapped {
-    const FAMILY: u32 = 4;
-    const LENGTH: usize = FRAME + ipv4::LENGTH;
-    const SOURCE: usize = 26;
-    const SOURCE_PORT: usize = 34;
-
+impl Frame for Wrapped {
     #[inline(always)]
     fn length(&self) -> usize {
         let link = if matches!(self.kind, TunnelKind::Vxlan(_)) {
@@ -82,13 +72,13 @@ impl Wire for Wrapped {
         } else {
             0
         };
-        Self::LENGTH + self.shim() + link
+        SHORTEST + ipv4::LENGTH + self.shim() + link
     }
 
     #[inline(always)]
     fn write(&self, frame: &mut [u8]) {
-        let mut plain = [0; FRAME];
-        write(&mut plain, &self.written);
+        let mut plain = [0; SHORTEST];
+        self.written.write(&mut plain);
         let inside = match self.kind {
             TunnelKind::Vxlan(_) => &plain[..],
             _ => &plain[ethernet::LENGTH..],
@@ -128,50 +118,39 @@ impl Wire for Wrapped {
     }
 }
 
-/// A tunnel whose outer packets come and go by an interface with this address.
-fn tunnel(kind: TunnelKind, underlay: u16, local: Address) -> Tunnel {
-    Tunnel {
-        kind,
-        local,
-        remote: Address::V4(REMOTE),
-        id: matches!(kind, TunnelKind::Vxlan(_)).then_some(IDENTIFIER),
-        ttl: 64,
-        underlay,
-    }
-}
-
 /// The policy and its routes; `through` says by which way everything leaves.
 fn policy(kind: TunnelKind, through: Through) -> Result<(Snapshot, RouteSet), Failure> {
-    let mut interfaces = rules::interfaces(Job::Forward)?;
-    let neighbours = rules::neighbours(Job::Forward)?;
+    let mut interfaces = interfaces(Job::Forward)?;
+    let neighbours = neighbours(Job::Forward)?.map(|(_, address, _)| address);
     let underlay = usize::from(through != Through::In);
     let mut routes = Vec::new();
-    let mut route = |prefix, length, address| {
-        let via = Via::Gateway {
-            address,
-            interface: None,
-        };
-        routes.push(Route::new(Prefix::new(Address::V4(prefix), length), via));
-    };
     if through != Through::Nothing {
         let mut interface = interfaces[0].clone();
-        let tunnel = tunnel(kind, underlay as u16, interfaces[underlay].link.addresses[0].0);
+        let tunnel = Tunnel {
+            kind,
+            local: interfaces[underlay].link.addresses[0].0,
+            remote: Address::V4(REMOTE),
+            id: matches!(kind, TunnelKind::Vxlan(_)).then_some(IDENTIFIER),
+            ttl: 64,
+            underlay: underlay as u16,
+        };
         interface.name = "tunnel".into();
         (interface.port, interface.mac, interface.link.index) = (NO_PORT, MAC, TUNNEL);
         interface.mtu -= tunnel.overhead() as u16;
         interface.link.addresses = vec![(Address::V4(OWN), 24)];
         interface.tunnel = Some(tunnel);
         interfaces.push(interface);
-        route(REMOTE, 32, neighbours[underlay]);
+        routes.push(route(Address::V4(REMOTE), 32, neighbours[underlay]));
     }
-    let out = match through {
-        Through::Out => Address::V4(FAR),
-        _ => neighbours[1],
+    let out = if through == Through::Out {
+        Address::V4(FAR)
+    } else {
+        neighbours[1]
     };
-    route(0, 0, out);
-    let links: Vec<_> = interfaces.iter().map(|interface| interface.link.clone()).collect();
-    let routes = RouteSet::new(&links, &routes)?;
-    Ok((Snapshot::new(2, interfaces), routes))
+    routes.push(route(Address::V4(0), 0, out));
+    let policy = Snapshot::new(2, interfaces);
+    let routes = route_set(&policy, &routes)?;
+    Ok((policy, routes))
 }
 
 /// A gateway with or without a tunnel, and what its packets cost.
@@ -180,11 +159,7 @@ struct Bench<'m> {
     through: Through,
     /// This end's address where packets come in by the tunnel.
     local: u32,
-    source: Source,
-    devices: Devices,
-    gateway: Gateway<'m>,
-    random: Random,
-    costs: Costs,
+    forward: Forward<'m>,
 }
 
 impl<'m> Bench<'m> {
@@ -194,71 +169,56 @@ impl<'m> Bench<'m> {
         (kind, through): (TunnelKind, Through),
         memory: &'m mut Option<Region>,
     ) -> Result<Self, Failure> {
-        let (source, devices, hand) = rig::join(eal, number)?;
         let (policy, routes) = policy(kind, through)?;
         let local = number4(policy.interfaces[0].link.addresses[0].0);
-        let plane = rig::plane_of_routers(policy, &[routes])?;
-        let memory = memory.insert(rig::memory(&plane)?);
-        let mut gateway = Gateway::over(plane, hand, vec![0, 1], memory)?;
-        let neighbours = rules::neighbours(Job::Forward)?;
-        for ((interface, address), mac) in (0..).zip(neighbours).zip([HOST_MAC, ROUTER_MAC]) {
-            gateway.know(interface, address, mac)?;
-        }
+        let mut forward = Forward::new(eal, number, plane(policy, &[routes])?, memory)?;
+        neighbours(Job::Forward)?
+            .into_iter()
+            .try_for_each(|neighbour| forward.gateway.know(neighbour))?;
         if through != Through::Nothing && matches!(kind, TunnelKind::Vxlan(_)) {
-            gateway.know(TUNNEL, Address::V4(FAR), FAR_MAC)?;
+            forward.gateway.know((TUNNEL, Address::V4(FAR), FAR_MAC))?;
         }
         Ok(Self {
             kind,
             through,
             local,
-            source,
-            devices,
-            gateway,
-            random: Random(SEED),
-            costs: Costs::default(),
+            forward,
         })
     }
 
-    /// One run.
+    fn close(self) {
+        self.forward.gateway.close();
+    }
+
     fn run(&mut self) -> Result<(), Failure> {
-        let (random, kind, local) = (&mut self.random, self.kind, self.local);
-        let mut plain = || data(Hosts::Sixteen, random.below(8_000), None);
-        let cost = match self.through {
-            Through::In => once(&mut self.source, &mut self.gateway, |_| Wrapped {
-                written: Written {
+        let (kind, local) = (self.kind, self.local);
+        match self.through {
+            Through::In => self.forward.run(|random| {
+                let written = Written {
                     macs: (MAC, FAR_MAC),
-                    ..plain()
-                },
-                kind,
-                local,
-            })?,
-            _ => once(&mut self.source, &mut self.gateway, |_| plain())?,
-        };
-        self.costs.add(cost);
-        Ok(())
+                    ..packet(random, None)
+                };
+                Wrapped { written, kind, local }
+            }),
+            _ => self.forward.run(|random| packet(random, None)),
+        }
     }
 
     fn row(&self) -> Row {
         let row = Row::new("forward").key("family", 4).key("routers", 1).key("routes", 1);
-        let row = match self.through {
-            Through::Nothing => row.key("tunnel", "none").key("tunnels", 0),
-            Through::Beside => row.key("tunnel", "none").key("tunnels", 1),
-            Through::Out => row
-                .key("tunnel", name(self.kind))
-                .key("tunnels", 1)
-                .key("direction", "out"),
-            Through::In => row
-                .key("tunnel", name(self.kind))
-                .key("tunnels", 1)
-                .key("direction", "in"),
+        let (tunnel, tunnels, direction) = match self.through {
+            Through::Nothing => ("none", 0, None),
+            Through::Beside => ("none", 1, None),
+            Through::Out => (name(self.kind), 1, Some("out")),
+            Through::In => (name(self.kind), 1, Some("in")),
         };
-        self.costs.row(row)
-    }
-
-    fn close(self) {
-        drop(self.gateway);
-        self.source.close();
-        drop(Devices::close(self.devices));
+        let row = row
+            .key("tunnel", tunnel)
+            .key("tunnels", tunnels)
+            .runs(&self.forward.runs);
+        direction
+            .into_iter()
+            .fold(row, |row, direction| row.key("direction", direction))
     }
 }
 
@@ -278,14 +238,15 @@ pub fn tunnels(
         .chain(through.into_iter().flatten())
     {
         let mut bench = Bench::open(eal, next(), shape, &mut other)?;
-        let from = plain.costs.runs().len();
         for _ in 0..runs {
             plain.run()?;
             bench.run()?;
         }
-        let rounds = bench.costs.runs().iter().zip(&plain.costs.runs()[from..]);
-        let ratios: Vec<_> = rounds.map(|(cost, plain)| cost / plain).collect();
-        (run.row)(bench.row().figure("over_no_tunnel", &ratios));
+        (run.row)(
+            bench
+                .row()
+                .figure("over_no_tunnel", &bench.forward.over(&plain.forward.runs)),
+        );
         bench.close();
         other = None;
     }

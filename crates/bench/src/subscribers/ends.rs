@@ -1,18 +1,18 @@
 //! Both sides of a gateway, in one process and network namespace: terminals behind one veth pair, the operator behind another.
 
-use arrayvec::ArrayVec;
 use sluice_daemon::subscribers::virtual_mac::text;
-use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Plan, PortPlan};
-use sluice_engine::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PacketIo, Packets};
+use sluice_dpdk::{Driver, Plan, PortPlan};
+use sluice_engine::packet::io::BURST_SIZE;
 use sluice_wire::Mac;
 
 use super::Failure;
 use super::gateway::OPERATOR_MAC;
 use crate::kernel::command::run;
+use crate::netns::bring_up;
+use crate::rig::Source;
 
 /// The gateway's devices, towards terminals and towards the operator.
 pub const DEVICES: [&str; 2] = ["access", "outside"];
-/// The far ends.
 pub const FAR: [&str; 2] = ["street", "operator"];
 /// The MAC addresses of the gateway's devices.
 pub const MACS: [Mac; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
@@ -23,13 +23,10 @@ const FAR_MACS: [Mac; 2] = [[2, 0, 0, 0, 0, 3], OPERATOR_MAC];
 /// Terminals' side, and the operator's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Terminals.
     Street,
-    /// The operator.
     Operator,
 }
 
-/// Make both pairs.
 pub fn wires() -> Result<(), Failure> {
     run("ip link set lo up")?;
     run("sysctl -q -w net.ipv6.conf.default.disable_ipv6=1")?;
@@ -39,24 +36,16 @@ pub fn wires() -> Result<(), Failure> {
             "ip link add {near} address {mac} mtu 1508 type veth peer name {far} address {other} mtu 1508"
         ))?;
         for interface in [near, far] {
-            run(&format!(
-                "ethtool -K {interface} rx off tx off sg off tso off gso off gro off"
-            ))?;
-            run(&format!("ip link set {interface} up"))?;
+            bring_up("env", interface)?;
         }
     }
     Ok(())
 }
 
 /// The far ends, held by this process.
-pub struct Ends {
-    io: DpdkIo,
-    // Closed after the hand.
-    _devices: Devices,
-}
+pub struct Ends(Source);
 
 impl Ends {
-    /// Open them.
     pub fn open(core: usize) -> Result<Self, Failure> {
         let port = |name: &str| {
             Ok(PortPlan {
@@ -65,52 +54,26 @@ impl Ends {
             })
         };
         let ports = FAR.into_iter().map(port).collect::<Result<Vec<_>, Failure>>()?;
-        let plan = Plan::new(ports, 1);
-        let eal = Eal::start(&plan.needs(&[core], Some(false)))?;
-        let (devices, mut hands) = Devices::open(eal, &plan)?;
-        let io = hands.pop().ok_or("no hand for one worker")?;
-        Ok(Self { io, _devices: devices })
+        Ok(Self(Source::alone(&Plan::new(ports, 1), core)?.1))
     }
 
     /// Send up to a batch of frames, which `write` writes: it says how long each is, and nothing when there is no more. How
     /// many the interface took.
     pub fn send(&mut self, by: End, count: usize, mut write: impl FnMut(&mut [u8]) -> Option<usize>) -> usize {
-        let made = self.io.allocate(count.min(BURST_SIZE));
-        let mut used = 0;
-        {
-            let mut lent = Packets::new();
-            self.io.packets(&mut lent);
-            let mut scratch = [0; LONGEST];
-            for packet in lent.iter_mut().take(made) {
-                let Some(length) = write(&mut scratch) else { break };
-                if !packet.set_len(length) {
-                    break;
-                }
-                packet.bytes_mut().copy_from_slice(&scratch[..length]);
-                used += 1;
-            }
-        }
-        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..made as BufferIndex).collect();
-        let (sent, unused) = slots.split_at(used);
-        let taken = self.io.transmit(by as u16, sent);
-        self.io.free(&sent[taken..]);
-        self.io.free(unused);
-        self.io.end();
+        let mut scratch = [0; LONGEST];
+        let (_, taken) = self.0.send(&[(by as u16, count.min(BURST_SIZE))], |_, packet| {
+            let Some(length) = write(&mut scratch).filter(|&length| packet.set_len(length)) else {
+                return false;
+            };
+            packet.bytes_mut().copy_from_slice(&scratch[..length]);
+            true
+        });
         taken
     }
 
     /// Take what has come; how many frames.
-    pub fn receive(&mut self, by: End, mut each: impl FnMut(&[u8])) -> usize {
-        let count = self.io.receive(by as u16);
-        {
-            let mut lent = Packets::new();
-            self.io.packets(&mut lent);
-            lent.iter().for_each(|packet| each(packet.bytes()));
-        }
-        let slots: ArrayVec<BufferIndex, BURST_BUFFERS> = (0..count as BufferIndex).collect();
-        self.io.free(&slots);
-        self.io.end();
-        count
+    pub fn receive(&mut self, by: End, each: impl FnMut(&[u8])) -> usize {
+        self.0.drain(by as u16, each)
     }
 }
 

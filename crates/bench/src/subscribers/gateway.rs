@@ -8,19 +8,17 @@ use sluice_wire::Mac;
 
 use super::Failure;
 use crate::daemon::socket;
-use crate::homes::{OF_SERVICE, tags};
+use crate::rig::sites::{OF_SERVICE, tags};
 
 /// The next hop to everything outside.
 pub const OPERATOR: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 1);
 /// The same as text.
 pub const ROUTER: &str = "203.0.0.1";
-/// Its MAC address.
 pub const OPERATOR_MAC: Mac = [2, 0, 0, 0, 0, 0xfe];
 /// Length of the prefix of the operator's addresses, of which sites' are.
 pub const PREFIX: u8 = 14;
 /// The network of sites' public addresses, and those that a server leases: more than there can be sites.
 pub const SUBNET: &str = "203.0.0.0/14";
-/// See [`SUBNET`].
 pub const POOL: &str = "203.0.1.0 - 203.3.250.255";
 /// The gateway's own address there.
 const OWN: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 2);
@@ -30,15 +28,12 @@ const OWN: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 2);
 pub struct Gateway<'g> {
     /// Devices towards terminals, and towards the operator.
     pub devices: [&'g str; 2],
-    /// Sites.
     pub sites: u32,
     /// Terminals of each at most.
     pub terminals: u32,
     /// Flows that there is room for.
     pub flows: u32,
-    /// DHCP messages a second.
     pub rate: u32,
-    /// Core of its worker.
     pub core: usize,
     /// Where its files are.
     pub folder: &'g Path,
@@ -60,7 +55,6 @@ fn ranges(sites: u32) -> Result<String, Failure> {
 }
 
 impl Gateway<'_> {
-    /// Its configuration.
     pub fn text(&self) -> Result<String, Failure> {
         let terminals = self.sites * self.terminals;
         Ok(format!(
@@ -122,42 +116,5 @@ rate = {rate}
             leases = self.leases.display(),
             rate = self.rate,
         ))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sites_of_one_tag_or_of_whole_ones_have_ranges() {
-        assert_eq!("100.1-7", ranges(7).expect("a range"));
-        assert_eq!("100.1-1000", ranges(1_000).expect("a range"));
-        assert_eq!("100-199.1-1000", ranges(100_000).expect("ranges"));
-        assert!(ranges(1_001).is_err());
-        assert_eq!(ROUTER, OPERATOR.to_string());
-    }
-
-    #[test]
-    fn configuration_is_valid_and_its_sites_have_the_names_of_the_bench() {
-        let gateway = Gateway {
-            devices: ["null:", "null:"],
-            sites: 2_000,
-            terminals: 4,
-            flows: 8_000,
-            rate: 500,
-            core: 0,
-            folder: Path::new("/tmp/bench"),
-            leases: Path::new("/tmp/bench/leases"),
-        };
-        let text = gateway.text().expect("whole tags");
-        for part in [
-            "tags = \"100-101.1-1000\"",
-            "terminals = 8000",
-            "rate = 500",
-            "leases = \"/tmp/bench/leases\"",
-        ] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
     }
 }

@@ -1,20 +1,18 @@
 //! An unmodified Kea that plays the operator's server.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use super::Failure;
+use crate::process::Background;
 
 /// What it serves.
 #[derive(Clone, Copy, Debug)]
 pub struct Operator<'o> {
     /// What runs commands where it shall be.
     pub prefix: &'o str,
-    /// The interface that it listens on.
     pub interface: &'o str,
-    /// The router that it tells of.
     pub router: &'o str,
-    /// The network of its addresses.
     pub subnet: &'o str,
     /// Those that it leases.
     pub pool: &'o str,
@@ -24,7 +22,7 @@ pub struct Operator<'o> {
 #[derive(Debug)]
 pub struct Kea {
     folder: tempfile::TempDir,
-    process: Child,
+    _process: Background,
 }
 
 impl Kea {
@@ -68,7 +66,10 @@ impl Kea {
             .spawn()
             .map_err(|error| format!("kea-dhcp4: {error} (is it installed?)"))?;
         let output = process.stdout.take().ok_or("Kea has no output")?;
-        let kea = Self { folder, process };
+        let kea = Self {
+            folder,
+            _process: Background(process),
+        };
         let mut lines = BufReader::new(output).lines();
         let mut said = Vec::new();
         for line in lines.by_ref() {
@@ -88,12 +89,5 @@ impl Kea {
         let text = std::fs::read_to_string(self.folder.path().join("leases.csv"))?;
         let addresses = text.lines().skip(1).filter_map(|line| line.split(',').next());
         Ok(addresses.collect::<std::collections::HashSet<_>>().len())
-    }
-}
-
-impl Drop for Kea {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

@@ -16,17 +16,16 @@ pub mod public_leases;
 pub mod site;
 mod world;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use crate::kernel::machine::is_root;
-use crate::rows::{Row, Run};
+use crate::rows::{Named, Row, Run};
 
-type Failure = Box<dyn std::error::Error>;
-
+use crate::rows::Failure;
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
@@ -47,16 +46,6 @@ pub enum By {
     Daemon,
 }
 
-impl By {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Parts => "parts",
-            Self::Daemon => "daemon",
-        }
-    }
-}
-
-/// Everything that is measured.
 const ALL: [(Part, By); 5] = [
     (Part::Capacity, By::Parts),
     (Part::Capacity, By::Daemon),
@@ -66,15 +55,6 @@ const ALL: [(Part, By); 5] = [
 ];
 
 impl Part {
-    /// Its name in rows.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Capacity => "capacity",
-            Self::LeaseToMapping => "lease-to-mapping",
-            Self::PublicLeases => "public-leases",
-        }
-    }
-
     /// Sites where nothing is said.
     fn sites(self, quick: bool) -> u32 {
         match (self, quick) {
@@ -83,17 +63,6 @@ impl Part {
             (Self::LeaseToMapping, false) => 1_000,
             (Self::LeaseToMapping | Self::PublicLeases, true) => 500,
         }
-    }
-}
-
-/// Figures of rows.
-fn figures(part: Part, by: By) -> &'static [&'static str] {
-    match (part, by) {
-        (Part::Capacity, By::Parts) => &capacity::FIGURES,
-        (Part::Capacity, By::Daemon) => &capacity::OF_DAEMON,
-        (Part::LeaseToMapping, _) => &lease_to_mapping::FIGURES,
-        (Part::PublicLeases, By::Parts) => &public_leases::FIGURES,
-        (Part::PublicLeases, By::Daemon) => &public_leases::OF_DAEMON,
     }
 }
 
@@ -124,7 +93,7 @@ pub struct SubscribersArguments {
     sluice: Option<PathBuf>,
     /// Set in the process of one run, with what that measures.
     #[arg(long, hide = true, value_name = "PART")]
-    inside: Option<Part>,
+    pub inside: Option<Part>,
 }
 
 /// What one run is of.
@@ -134,19 +103,12 @@ pub struct Size {
     terminals: u32,
     /// DHCP messages a second towards the operator.
     rate: u32,
-    /// The program `sluice`.
     program: Option<PathBuf>,
 }
 
-/// Figures of one run, by name.
 pub type Figures = Vec<(&'static str, f64)>;
 
 impl SubscribersArguments {
-    /// Is this the process of one run?
-    pub fn is_inside(&self) -> bool {
-        self.inside.is_some()
-    }
-
     fn size(&self, part: Part, quick: bool) -> Size {
         Size {
             sites: self.sites.unwrap_or(part.sites(quick)),
@@ -186,7 +148,6 @@ fn has_network((part, by): (Part, By)) -> bool {
     part != Part::Capacity || by == By::Daemon
 }
 
-/// The command of one run.
 fn command((part, by): (Part, By), size: &Size) -> Result<Command, Failure> {
     let program = std::env::current_exe()?;
     let mut command = match has_network((part, by)) {
@@ -199,7 +160,7 @@ fn command((part, by): (Part, By), size: &Size) -> Result<Command, Failure> {
             command
         }
     };
-    command.args(["subscribers", "--inside", part.name(), "--by", by.name()]);
+    command.args(["subscribers", "--inside", &part.name(), "--by", &by.name()]);
     for (name, value) in [
         ("--sites", size.sites),
         ("--terminals", size.terminals),
@@ -213,7 +174,6 @@ fn command((part, by): (Part, By), size: &Size) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// The figures of one run.
 fn once(what: (Part, By), size: &Size) -> Result<BTreeMap<String, f64>, Failure> {
     let mut command = command(what, size)?;
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
@@ -224,7 +184,6 @@ fn once(what: (Part, By), size: &Size) -> Result<BTreeMap<String, f64>, Failure>
     Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)
 }
 
-/// The row of some runs.
 fn row((part, by): (Part, By), size: &Size, runs: &[BTreeMap<String, f64>]) -> Row {
     let row = Row::new(part.name())
         .key("by", by.name())
@@ -234,13 +193,13 @@ fn row((part, by): (Part, By), size: &Size, runs: &[BTreeMap<String, f64>]) -> R
         Part::PublicLeases => row.key("messages_per_s", size.rate),
         Part::Capacity | Part::LeaseToMapping => row,
     };
-    figures(part, by).iter().fold(row, |row, &name| {
+    let names = runs.iter().flat_map(BTreeMap::keys).collect::<BTreeSet<_>>();
+    names.into_iter().fold(row, |row, name| {
         let values: Vec<f64> = runs.iter().filter_map(|run| run.get(name).copied()).collect();
-        row.figure(name, &values)
+        row.figure(name.clone(), &values)
     })
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &SubscribersArguments) -> Result<(), Failure> {
     let wanted = |(part, by): &(Part, By)| {
         (arguments.only.is_empty() || arguments.only.contains(part))
@@ -276,45 +235,14 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_those_of_the_aims_where_nothing_is_said() {
-        let all = parsed(&[]);
-        let of = |part, quick| all.size(part, quick);
-        assert_eq!(
-            (100_000, 4),
-            (of(Part::Capacity, false).sites, of(Part::Capacity, false).terminals)
-        );
-        assert_eq!(10_000, of(Part::PublicLeases, false).sites);
-        assert!(of(Part::PublicLeases, true).sites < 10_000);
-        let some = parsed(&["--sites", "7", "--terminals", "2", "--runs", "3"]);
-        assert_eq!((7, 3), (some.size(Part::Capacity, true).sites, some.runs(true)));
-        assert!(Line::try_parse_from(["subscribers", "--sites", "200000"]).is_err());
-        assert_eq!(1_000, of(Part::LeaseToMapping, false).sites);
-    }
-
-    #[test]
     fn command_of_a_run_is_understood() {
         let size = parsed(&["--sites", "7", "--sluice", "x"]).size(Part::Capacity, false);
         for what in ALL {
             let command = command(what, &size).expect("the path of this program");
             let words: Vec<_> = command.get_args().filter_map(|word| word.to_str()).collect();
             let from = words.iter().position(|&word| word == "subscribers").expect("the bench");
-            let line = ["sluice-bench"].iter().chain(&words[from..]);
+            let line = ["sluice-bench"].into_iter().chain(words[from..].iter().copied());
             assert!(crate::understands(line), "{words:?}");
-        }
-    }
-
-    #[test]
-    fn row_has_the_keys_and_figures_of_its_part() {
-        let size = parsed(&["--sites", "9"]).size(Part::Capacity, false);
-        for what in ALL {
-            let names = figures(what.0, what.1);
-            let run = |value: f64| names.iter().map(|name| (name.to_string(), value)).collect();
-            let row = row(what, &size, &[run(1.0), run(3.0), run(2.0)]);
-            let keys = ["case", "by", "sites", "terminals"].map(|key| row.text_of(key));
-            assert_eq!([what.0.name(), what.1.name(), "9", "4"].map(str::to_owned), keys);
-            for name in names {
-                assert_eq!(Some(2.0), row.median(name), "{name}");
-            }
         }
     }
 }

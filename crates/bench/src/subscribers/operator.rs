@@ -6,9 +6,7 @@ use std::net::Ipv4Addr;
 const GIVEN: usize = 16;
 /// Where options begin, behind the magic cookie.
 const OPTIONS: usize = 240;
-/// Its own address.
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-/// A day.
 const LEASE: u32 = 86_400;
 
 /// The server.

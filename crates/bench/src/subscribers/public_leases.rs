@@ -21,13 +21,7 @@ use super::site::virtual_macs;
 use super::world::World;
 use super::{Failure, Figures, Size};
 use crate::kernel::command::run;
-
-/// Figures of its rows: seconds to the last address, to the last renewal, and messages that were sent for the addresses, for
-/// each site.
-pub const FIGURES: [&str; 3] = ["seconds", "renewal_seconds", "messages_per_site"];
-
-/// Figures of the daemon's rows: seconds from its start to the last address.
-pub const OF_DAEMON: [&str; 1] = ["seconds"];
+use crate::process::await_every;
 
 const INTERFACE: &str = "wan";
 /// Frames that are taken before what is due is sent.
@@ -165,7 +159,11 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
     }
     runner.skipped = HALF;
     let renewal = runner.until("all to be renewed", |runner| runner.renewed >= macs.len())?;
-    Ok(FIGURES.into_iter().zip([seconds, renewal, messages]).collect())
+    Ok(vec![
+        ("seconds", seconds),
+        ("renewal_seconds", renewal),
+        ("messages_per_site", messages),
+    ])
 }
 
 /// One run of the daemon, in a network namespace of its own: each site has a terminal with a lease from the beginning.
@@ -181,14 +179,15 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     let daemon = world.gateway(size, folder.path())?;
     let sites = size.sites as usize;
     // The server knows before the gateway does; to ask it costs the gateway nothing.
-    while kea.leases()? < sites || with_addresses(&daemon.show("sites")?)? < sites {
-        if began.elapsed() > PATIENCE {
-            let (leases, words) = (kea.leases()?, daemon.last_words());
-            return Err(format!("of {sites} sites {leases} have leases; {words}").into());
-        }
-        std::thread::sleep(Duration::from_millis(100));
+    let all = await_every(Duration::from_millis(100), PATIENCE, || {
+        let all = kea.leases()? >= sites && with_addresses(&daemon.show("sites")?)? >= sites;
+        Ok(all.then_some(()))
+    })?;
+    if all.is_none() {
+        let (leases, words) = (kea.leases()?, daemon.last_words());
+        return Err(format!("of {sites} sites {leases} have leases; {words}").into());
     }
-    Ok(OF_DAEMON.into_iter().zip([began.elapsed().as_secs_f64()]).collect())
+    Ok(vec![("seconds", began.elapsed().as_secs_f64())])
 }
 
 /// How many sites of a listing have a public address.

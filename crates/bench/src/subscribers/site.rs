@@ -7,7 +7,7 @@ use sluice_nat::Secret;
 use sluice_wire::Mac;
 
 use super::Failure;
-use crate::homes::{tags, terminal_mac};
+use crate::rig::sites::{tags, terminal_mac};
 
 /// A site's name: a group's and its tags.
 pub fn name(site: u32) -> String {

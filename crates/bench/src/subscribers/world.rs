@@ -17,9 +17,8 @@ use super::operator::Operator;
 use super::site::{KEA_HEADER, kea_line, terminal_address};
 use super::{Failure, Size};
 use crate::daemon::Daemon;
-use crate::homes::{Homed, Homes, terminal_mac};
-use crate::nat_path::flows::{FRAME, Random, Written};
-use crate::nat_path::wire::{Wire, mark};
+use crate::rig::frames::{Frame, Random, SEED, SHORTEST, Tagged, Written, mark};
+use crate::rig::sites::{Homes, TAGS, terminal_mac};
 
 /// Longest time for one lease.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,8 +47,7 @@ pub struct World {
     arrived: u64,
 }
 
-/// A packet of a terminal.
-fn packet(homes: Homes, terminal: u32) -> Homed<Written> {
+fn packet(homes: Homes, terminal: u32) -> Tagged<Written, TAGS> {
     let written = Written {
         source: (terminal_address(terminal).into(), 5_000),
         destination: REMOTE,
@@ -59,7 +57,7 @@ fn packet(homes: Homes, terminal: u32) -> Homed<Written> {
         macs: (MACS[0], terminal_mac(terminal)),
         mark: terminal,
     };
-    Homed {
+    Tagged {
         frame: written,
         tags: Some(homes.tags(terminal)),
     }
@@ -84,13 +82,12 @@ impl World {
             busy: Vec::new(),
             next: 0,
             due: Instant::now(),
-            random: Random(88_172_645_463_325_252),
+            random: Random(SEED),
             came: vec![false; homes.flows() as usize],
             arrived: 0,
         })
     }
 
-    /// Start the gateway of all sites.
     pub fn gateway(&self, size: &Size, folder: &Path) -> Result<Daemon, Failure> {
         self.gateway_of(size, size.sites, folder)
     }
@@ -114,7 +111,6 @@ impl World {
         Ok(daemon)
     }
 
-    /// Packets of terminals that came out.
     pub fn arrived(&self) -> u64 {
         self.arrived
     }
@@ -151,7 +147,7 @@ impl World {
         let mut questions: Vec<(Mac, Vec<u8>)> = Vec::new();
         let (came, arrived) = (&mut self.came, &mut self.arrived);
         self.ends.receive(End::Operator, |frame| {
-            if frame.len() == FRAME && frame.get(30..34) == Some(&REMOTE.0.to_be_bytes()[..]) {
+            if frame.len() == SHORTEST && frame.get(30..34) == Some(&REMOTE.0.to_be_bytes()[..]) {
                 *arrived += 1;
                 if let Some(came) = came.get_mut(mark(frame) as usize) {
                     *came = true;

@@ -19,15 +19,6 @@ pub enum Card {
 pub const ADDRESSES: [&str; 2] = ["0000:00:02.0", "0000:00:03.0"];
 
 impl Card {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Virtio => "virtio",
-            Self::E1000e => "e1000e",
-            Self::Vmxnet3 => "vmxnet3",
-        }
-    }
-
     /// Words of QEMU's command line for two of them at two taps.
     pub fn devices(self, taps: [&str; 2]) -> Vec<String> {
         let device = match self {
@@ -88,25 +79,4 @@ fn bind(modules: &str, driver: &str) -> String {
          done\n",
         ADDRESSES.join(" ")
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn card_is_at_its_tap_and_address() {
-        let words = Card::E1000e.devices(["tap-a", "tap-b"]);
-        assert_eq!(8, words.len());
-        assert_eq!("e1000e,netdev=tap-a,mac=02:00:00:00:01:02,addr=02.0", words[3]);
-        assert_eq!("e1000e,netdev=tap-b,mac=02:00:00:00:02:01,addr=03.0", words[7]);
-    }
-
-    #[test]
-    fn names_are_those_of_the_command_line() {
-        for card in Card::value_variants() {
-            let name = card.to_possible_value().map(|value| value.get_name().to_owned());
-            assert_eq!(Some(card.name().to_owned()), name);
-        }
-    }
 }

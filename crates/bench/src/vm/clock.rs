@@ -7,7 +7,6 @@ use std::time::Duration;
 /// Nanoseconds of the guest's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Since it started.
     pub now: u64,
     /// Of these it idled.
     pub idle: u64,
@@ -43,7 +42,6 @@ impl Reading {
 /// A time, in nanoseconds of the guest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// All of it.
     pub whole: f64,
     /// What the guest did not idle.
     pub worked: f64,
@@ -103,7 +101,6 @@ fn tasks(process: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Processor time of a thread.
 fn time(thread: &Path) -> Duration {
     ran(&fs::read_to_string(thread.join("schedstat")).unwrap_or_default())
 }

@@ -1,7 +1,8 @@
 //! A program of a known number of instructions, to hold what is counted against.
 
 use super::clock::Reading;
-use super::guest::{Guest, GuestError, INSTRUCTION};
+use super::guest::{Guest, INSTRUCTION};
+use crate::rows::Failure;
 
 /// Rounds of its loop.
 const ROUNDS: u32 = 50_000_000;
@@ -46,12 +47,12 @@ fn program(rounds: u32) -> (Vec<u8>, u64) {
 }
 
 /// What the guest's clock counts of it, as a share of its instructions.
-pub fn share(guest: &mut Guest) -> Result<f64, GuestError> {
+pub fn share(guest: &mut Guest) -> Result<f64, Failure> {
     let (file, instructions) = program(ROUNDS);
     guest.shell().put(FILE, &file)?;
     guest.run(&format!("chmod +x {FILE}"))?;
     // What starting a program takes, and the reading itself.
-    let mut spent = |command: &str| -> Result<f64, GuestError> {
+    let mut spent = |command: &str| -> Result<f64, Failure> {
         let before: Reading = guest.reading()?;
         guest.run(command)?;
         Ok(guest.reading()?.since(&before).worked)

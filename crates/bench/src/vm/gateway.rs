@@ -1,17 +1,19 @@
 //! What forwards in the guest: Linux or Sluice, set up anew for each trial and taken down again.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::card::{ADDRESSES, Card};
 use super::guest::{Clock, Guest};
-use super::shell::{LIMIT, ShellError};
+use super::shell::LIMIT;
 use crate::kernel::gateway::linux;
 use crate::kernel::gateway::sluice::{Place, configuration_at};
 use crate::kernel::topology::{INSIDE, INSIDE_NETWORKS, OUTSIDE};
+use crate::process::await_every;
+use crate::rows::Failure;
 
 /// A gateway to be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Case {
     /// Linux forwards.
     LinuxForward,
@@ -26,32 +28,6 @@ pub enum Case {
 }
 
 impl Case {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::LinuxForward,
-        Self::SluiceForward,
-        Self::Iptables,
-        Self::Nftables,
-        Self::Sluice,
-    ];
-
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LinuxForward => "linux-forward",
-            Self::SluiceForward => "sluice-forward",
-            Self::Iptables => "iptables",
-            Self::Nftables => "nftables",
-            Self::Sluice => "sluice",
-        }
-    }
-
-    /// The case of a name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|case| case.name() == name)
-    }
-
-    /// Does it have rules and translate?
     pub fn translates(self) -> bool {
         !matches!(self, Self::LinuxForward | Self::SluiceForward)
     }
@@ -69,17 +45,6 @@ impl Case {
     }
 }
 
-/// Why a gateway does not run.
-#[derive(Debug, thiserror::Error)]
-pub enum GatewayError {
-    /// A command of the guest.
-    #[error(transparent)]
-    Shell(#[from] ShellError),
-    /// Sluice.
-    #[error("sluice does not run in the guest: {0}")]
-    Sluice(String),
-}
-
 /// Where Sluice's files are in the guest.
 const FOLDER: &str = "/run/lab";
 
@@ -94,22 +59,14 @@ const FILTERS: &str =
 const SESSIONS: u32 = 65_536;
 
 /// Start a case with so many source-NAT rules; `more` is run in the guest where Linux is set up, after everything else.
-pub fn start(
-    guest: &mut Guest,
-    case: Case,
-    rules: u32,
-    card: Card,
-    clock: Clock,
-    more: &str,
-) -> Result<(), GatewayError> {
+pub fn start(guest: &mut Guest, case: Case, rules: u32, card: Card, clock: Clock, more: &str) -> Result<(), Failure> {
     match case.is_sluice() {
         true => start_sluice(guest, if case.translates() { rules } else { 0 }, clock),
         false => start_linux(guest, case, rules, card, more),
     }
 }
 
-/// End it.
-pub fn stop(guest: &mut Guest, case: Case) -> Result<(), GatewayError> {
+pub fn stop(guest: &mut Guest, case: Case) -> Result<(), Failure> {
     if case.is_sluice() {
         guest.run(&format!(
             "read pid <{FOLDER}/pid; kill -TERM $pid; while kill -0 $pid 2>/dev/null; do usleep 20000; done"
@@ -126,7 +83,7 @@ pub fn stop(guest: &mut Guest, case: Case) -> Result<(), GatewayError> {
     Ok(())
 }
 
-fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str) -> Result<(), GatewayError> {
+fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str) -> Result<(), Failure> {
     guest.run(&card.to_linux([INSIDE, OUTSIDE]))?;
     let addresses = linux::addresses().map(|line| format!("ip {line}\n")).concat();
     guest.run(&format!(
@@ -158,7 +115,7 @@ fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str
     Ok(())
 }
 
-fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), GatewayError> {
+fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Failure> {
     let idle = match clock {
         Clock::Time => "",
         // A worker that polls would execute its loop all the time, whatever comes.
@@ -181,40 +138,17 @@ fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Gatew
          until grep -q 'answers at' log; do usleep 50000; kill -0 $! || {{ cat log; exit 1; }}; done"
     );
     guest.shell().run_within(&up, START)?;
-    let began = Instant::now();
     let socket = crate::daemon::socket(Path::new(FOLDER));
-    loop {
-        let (routes, _) = guest.shell().attempt(
-            &format!("sluice show routes --json --socket {}", socket.display()),
-            LIMIT,
-        )?;
-        if [INSIDE_NETWORKS, "0.0.0.0/0"]
-            .iter()
-            .all(|to| routes.contains(&format!("\"to\":\"{to}\"")))
-        {
-            return Ok(());
-        }
-        if began.elapsed() > START {
-            let log = guest.run(&format!("tail -n 5 {FOLDER}/log"))?;
-            return Err(GatewayError::Sluice(format!(
-                "no routes within {START:?}: {routes}; {log}"
-            )));
-        }
-        std::thread::sleep(Duration::from_millis(200));
+    let show = format!("sluice show routes --json --socket {}", socket.display());
+    let mut routes = String::new();
+    let all = await_every(Duration::from_millis(200), START, || {
+        (routes, _) = guest.shell().attempt(&show, LIMIT)?;
+        let has = |to: &str| routes.contains(&format!("\"to\":\"{to}\""));
+        Ok((has(INSIDE_NETWORKS) && has("0.0.0.0/0")).then_some(()))
+    })?;
+    if all.is_none() {
+        let log = guest.run(&format!("tail -n 5 {FOLDER}/log"))?;
+        return Err(format!("sluice does not run in the guest: no routes within {START:?}: {routes}; {log}").into());
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn case_is_found_by_its_name_and_held_against_linux() {
-        Case::ALL
-            .into_iter()
-            .for_each(|case| assert_eq!(Some(case), Case::named(case.name())));
-        assert_eq!(None, Case::named("generator"));
-        assert_eq!(Case::Iptables, Case::Sluice.beside());
-        assert_eq!(Case::LinuxForward, Case::SluiceForward.beside());
-    }
+    Ok(())
 }

@@ -3,13 +3,16 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::card::Card;
 use super::clock::{COMMAND, Reading, Threads};
-use super::shell::{Shell, ShellError};
-use crate::kernel::command::{CommandError, run};
+use super::shell::Shell;
+use crate::daemon::of;
+use crate::kernel::command::run;
 use crate::kernel::machine::Cores;
+use crate::process::{Background, await_some};
+use crate::rows::Failure;
 
 /// Longest time to its shell.
 const BOOT: Duration = Duration::from_secs(180);
@@ -27,44 +30,6 @@ const MODULES: [&str; 6] = [
     "nft_nat",
 ];
 
-/// Why there is no guest.
-#[derive(Debug, thiserror::Error)]
-pub enum GuestError {
-    /// A file or process.
-    #[error("{what}: {source}")]
-    System {
-        /// Which.
-        what: String,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// What it starts from can't be built.
-    #[error("{builder} builds no guest: {said}")]
-    Image {
-        /// The program that builds it.
-        builder: String,
-        /// What that wrote.
-        said: String,
-    },
-    /// It does not come up.
-    #[error("the guest does not come up: {0}")]
-    Down(String),
-    /// A command of the machine.
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    /// A command in it.
-    #[error(transparent)]
-    Shell(#[from] ShellError),
-    /// Its clock.
-    #[error("{COMMAND} in the guest printed no clock reading: {0}")]
-    Clock(String),
-}
-
-fn system(what: impl ToString) -> impl FnOnce(std::io::Error) -> GuestError {
-    let what = what.to_string();
-    move |source| GuestError::System { what, source }
-}
-
 /// What guests start from.
 #[derive(Clone, Debug)]
 pub struct Image {
@@ -74,7 +39,7 @@ pub struct Image {
 
 impl Image {
     /// Have it built by the lab in a folder, with a program `sluice` in it.
-    pub fn build(lab: &Path, sluice: &Path) -> Result<Self, GuestError> {
+    pub fn build(lab: &Path, sluice: &Path) -> Result<Self, Failure> {
         let builder = lab.join("vm-image");
         let mut command = Command::new(&builder);
         command.arg(sluice).args(["--kernel", "ordinary"]);
@@ -85,13 +50,10 @@ impl Image {
             command.args(["--module", module]);
         }
         command.args(["--file", "/usr/lib/*/xtables/libxt_SNAT.so"]);
-        let output = command
-            .stdin(Stdio::null())
-            .output()
-            .map_err(system(builder.display()))?;
-        let failed = |said: &[u8]| GuestError::Image {
-            builder: builder.display().to_string(),
-            said: String::from_utf8_lossy(said).trim().into(),
+        let output = command.stdin(Stdio::null()).output().map_err(of(builder.display()))?;
+        let failed = |said: &[u8]| -> Failure {
+            let said = String::from_utf8_lossy(said);
+            format!("{} builds no guest: {}", builder.display(), said.trim()).into()
         };
         if !output.status.success() {
             return Err(failed(&output.stderr));
@@ -110,7 +72,6 @@ impl Image {
 /// By what a guest's clock goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Real time.
     Time,
     /// What its processor executes, and real time while it idles.
     Instructions,
@@ -136,7 +97,7 @@ impl Clock {
 /// A running guest; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Guest {
-    child: Child,
+    _child: Background,
     shell: Shell,
     threads: Threads,
 }
@@ -151,15 +112,15 @@ impl Guest {
         taps: [&str; 2],
         folder: &Path,
         cores: &Cores,
-    ) -> Result<Self, GuestError> {
+    ) -> Result<Self, Failure> {
         for tap in taps {
             run(&format!("ip tuntap add {tap} mode tap"))?;
             run(&format!("ip link set {tap} up"))?;
         }
         let _ = fs::remove_dir_all(folder);
-        fs::create_dir_all(folder).map_err(system(folder.display()))?;
+        fs::create_dir_all(folder).map_err(of(folder.display()))?;
         let [console, port, log] = ["console", "shell", "log"].map(|name| folder.join(name));
-        let output = File::create(&log).map_err(system(log.display()))?;
+        let output = File::create(&log).map_err(of(log.display()))?;
         let mut command = Command::new("qemu-system-x86_64");
         command.args([
             "-name",
@@ -191,17 +152,22 @@ impl Guest {
         command.args(card.devices(taps));
         let mut child = command
             .stdin(Stdio::null())
-            .stdout(output.try_clone().map_err(system(log.display()))?)
+            .stdout(output.try_clone().map_err(of(log.display()))?)
             .stderr(output)
             .spawn()
-            .map_err(system("qemu-system-x86_64"))?;
-        let up = await_up(&mut child, &console).and_then(|()| {
-            let threads = Threads::of(child.id()).ok_or_else(|| GuestError::Down("QEMU has no processor".into()))?;
+            .map(Background)
+            .map_err(of("qemu-system-x86_64"))?;
+        let up = await_up(&mut child.0, &console).and_then(|()| {
+            let threads = Threads::of(child.0.id()).ok_or("QEMU has no processor")?;
             Ok((Shell::connect(&port)?, threads))
         });
         match up {
             Ok((shell, threads)) => {
-                let mut guest = Self { child, shell, threads };
+                let mut guest = Self {
+                    _child: child,
+                    shell,
+                    threads,
+                };
                 guest.pin(cores)?;
                 guest.run(&format!(
                     "echo {0} >/proc/sys/vm/nr_hugepages; [ $(cat /proc/sys/vm/nr_hugepages) = {0} ]",
@@ -211,17 +177,12 @@ impl Guest {
             }
             Err(error) => {
                 let said = fs::read_to_string(&log).unwrap_or_default();
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(match error {
-                    GuestError::Down(why) => GuestError::Down(format!("{why}; {}", said.trim())),
-                    other => other,
-                })
+                Err(format!("the guest does not come up: {error}; {}", said.trim()).into())
             }
         }
     }
 
-    fn pin(&self, cores: &Cores) -> Result<(), CommandError> {
+    fn pin(&self, cores: &Cores) -> Result<(), Failure> {
         let (processor, others) = self.threads.numbers();
         run(&format!("taskset -p -c {} {processor}", cores.gateway))?;
         for thread in others {
@@ -231,20 +192,18 @@ impl Guest {
         Ok(())
     }
 
-    /// Its shell.
     pub fn shell(&mut self) -> &mut Shell {
         &mut self.shell
     }
 
     /// Run a command of its shell, which has to succeed.
-    pub fn run(&mut self, command: &str) -> Result<String, ShellError> {
+    pub fn run(&mut self, command: &str) -> Result<String, Failure> {
         self.shell.run(command)
     }
 
-    /// Its clock now.
-    pub fn reading(&mut self) -> Result<Reading, GuestError> {
+    pub fn reading(&mut self) -> Result<Reading, Failure> {
         let text = self.shell.run(COMMAND)?;
-        Reading::parse(&text).ok_or(GuestError::Clock(text))
+        Reading::parse(&text).ok_or_else(|| format!("{COMMAND} in the guest printed no clock reading: {text}").into())
     }
 
     /// Processor time of the thread that is its processor, and of all of QEMU.
@@ -256,51 +215,17 @@ impl Guest {
 /// No mitigations of processors' faults, which emulation does not have: they make every call through a pointer dear. No watchdog.
 const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off nowatchdog tsc=reliable";
 
-fn await_up(child: &mut Child, console: &Path) -> Result<(), GuestError> {
-    let began = Instant::now();
-    loop {
-        let said = fs::read(console).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        if said.contains("init: up") {
-            return Ok(());
+fn await_up(child: &mut Child, console: &Path) -> Result<(), Failure> {
+    let mut said = String::new();
+    let up = await_some(BOOT, || {
+        said = String::from_utf8_lossy(&fs::read(console).unwrap_or_default()).into_owned();
+        match child.try_wait() {
+            _ if said.contains("init: up") => Ok(Some(())),
+            Ok(Some(status)) => Err(format!("QEMU ended with {status}").into()),
+            _ => Ok(None),
         }
-        if let Ok(Some(status)) = child.try_wait() {
-            return Err(GuestError::Down(format!("QEMU ended with {status}")));
-        }
-        if began.elapsed() > BOOT {
-            let lines: Vec<&str> = said.lines().collect();
-            let end = lines[lines.len().saturating_sub(5)..].join("; ");
-            return Err(GuestError::Down(format!("no shell within {BOOT:?}: {end}")));
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn image_that_is_not_built_is_told_with_what_the_builder_said() {
-        let lab = tempfile::tempdir().expect("a folder");
-        let missing = Image::build(lab.path(), Path::new("sluice")).expect_err("no builder");
-        assert!(missing.to_string().contains("vm-image"), "{missing}");
-    }
-
-    #[test]
-    fn emulator_that_ends_is_told_at_once() {
-        let mut child = Command::new("false").spawn().expect("a process");
-        let error = await_up(&mut child, Path::new("/no/console")).expect_err("it ends");
-        assert_eq!(
-            "the guest does not come up: QEMU ended with exit status: 1",
-            error.to_string()
-        );
-    }
+    })?;
+    let lines: Vec<&str> = said.lines().collect();
+    let end = || lines[lines.len().saturating_sub(5)..].join("; ");
+    Ok(up.ok_or_else(|| format!("no shell within {BOOT:?}: {}", end()))?)
 }

@@ -1,20 +1,22 @@
 //! The half inside the namespaces: one guest after the other, each with two cards of a kind, every case in each round.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::VmArguments;
 use super::card::Card;
 use super::counted;
-use super::gateway::{self, Case, GatewayError};
+use super::gateway::{self, Case};
 use super::guest::{Clock, Guest, Image};
-use super::rounds::{Figures, Key, Lot, Rounds};
+use super::rounds::{Figures, Key, Rounds};
 use super::search::Search;
-use super::trial::{LOADS, Rig, TrialError, Way};
+use super::trial::{LOADS, Rig, Way};
+use crate::daemon::program;
 use crate::kernel::inside::{Outside, furnish};
 use crate::kernel::machine::Cores;
 use crate::kernel::topology::{GENERATOR_INTERFACE, SINK_INTERFACE, Topology};
-use crate::rows::Row;
+use crate::rig::frames::Random;
+use crate::rows::{Failure, Named, Row};
 
 /// Where QEMU's files are.
 const FOLDER: &str = "/run/sluice-bench/guest";
@@ -22,32 +24,22 @@ const FOLDER: &str = "/run/sluice-bench/guest";
 /// The rate from which a search begins where nothing is known.
 const FIRST: f64 = 20_000.0;
 
-/// Why a case gave no figures.
-#[derive(Debug, thiserror::Error)]
-enum CaseError {
-    /// The gateway.
-    #[error(transparent)]
-    Gateway(#[from] GatewayError),
-    /// The trial.
-    #[error(transparent)]
-    Trial(#[from] TrialError),
-}
-
 /// Try everything that the arguments ask for.
 pub fn run(arguments: &VmArguments, quick: bool) -> Result<(), Box<dyn std::error::Error>> {
     let cores = arguments.cores()?;
     furnish()?;
     let outside = Outside::of_this();
     let began = Instant::now();
-    let image = Image::build(&arguments.lab, &arguments.program())?;
+    let image = Image::build(&arguments.lab, &program(arguments.sluice.as_ref()))?;
     outside.note(&format!("the guest is built after {:?}", began.elapsed()));
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut bench = Bench {
         arguments,
         quick,
         image,
         cores,
         outside,
-        lot: Lot::of_time(),
+        order: Random(since.as_nanos() as u64 | 1),
     };
     for card in arguments.cards(quick) {
         for clock in arguments.clocks() {
@@ -63,7 +55,8 @@ struct Bench<'a> {
     image: Image,
     cores: Cores,
     outside: Outside<'a>,
-    lot: Lot,
+    /// Draws the order of cases.
+    order: Random,
 }
 
 impl Bench<'_> {
@@ -83,7 +76,7 @@ impl Bench<'_> {
                 let mut cases = self.arguments.cases();
                 // What has no rules is tried once in a round.
                 cases.retain(|case| case.translates() || self.arguments.rules.first() == Some(&rules));
-                self.lot.shuffle(&mut cases);
+                self.order.shuffle(&mut cases);
                 for case in cases {
                     let began = Instant::now();
                     let name = format!("{} {}, {rules} rules, round {}", card.name(), case.name(), round + 1);
@@ -102,12 +95,11 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A guest with its ends.
     fn rig(&self, card: Card, clock: Clock, rules: u32) -> Result<Rig, Box<dyn std::error::Error>> {
         let taps = [GENERATOR_INTERFACE, SINK_INTERFACE];
         let guest = Guest::start(&self.image, card, clock, taps, Path::new(FOLDER), &self.cores)?;
         let topology = Topology::at_taps(self.cores.clone())?;
-        Ok(Rig::new(guest, topology, rules)?)
+        Rig::new(guest, topology, rules)
     }
 
     /// One case in one round: started, measured, ended.
@@ -118,7 +110,7 @@ impl Bench<'_> {
         card: Card,
         clock: Clock,
         (case, rules, round): (Case, u32, usize),
-    ) -> Result<(), CaseError> {
+    ) -> Result<(), Failure> {
         gateway::start(&mut rig.guest, case, rules, card, clock, &self.arguments.linux)?;
         rig.open(case)?;
         let window = self.arguments.window(self.quick);
@@ -152,12 +144,12 @@ impl Bench<'_> {
                 }
             }
         }
-        Ok(gateway::stop(&mut rig.guest, case)?)
+        gateway::stop(&mut rig.guest, case)
     }
 }
 
 /// The highest rate that passes, and what it takes.
-fn speed(rig: &mut Rig, case: Case, way: Way, search: Search, window: Duration) -> Result<Figures, TrialError> {
+fn speed(rig: &mut Rig, case: Case, way: Way, search: Search, window: Duration) -> Result<Figures, Failure> {
     let found = rig.search(case, way, search, window)?;
     let [cpu, machine] = found.best.nanoseconds();
     Ok(vec![
@@ -198,30 +190,3 @@ const BETWEEN: Duration = Duration::from_millis(350);
 
 /// About as many trials as a search has.
 const TRIALS: usize = 9;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        arguments: VmArguments,
-    }
-
-    #[test]
-    fn estimate_grows_with_what_is_asked_for() {
-        let of = |words: &[&str]| {
-            let line = Line::parse_from([&["vm"], words].concat());
-            estimate(&line.arguments, false)
-        };
-        let whole = of(&[]);
-        assert!(
-            whole > Duration::from_secs(600) && whole < Duration::from_secs(7_200),
-            "{whole:?}"
-        );
-        assert!(of(&["--rules", "1,1000"]) > whole);
-        assert!(of(&["--cases", "sluice"]) < whole / 3);
-    }
-}

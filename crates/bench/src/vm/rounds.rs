@@ -1,26 +1,22 @@
 //! Rounds: every case once in each, in an order drawn anew, and rows of what came out of all of them.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::card::Card;
 use super::gateway::Case;
 use super::guest::Clock;
 use super::trial::Way;
-use crate::rows::Row;
+use crate::rows::{Named, Row, Runs};
 
 /// What a row is of, within a card and a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Bytes of a frame.
     pub bytes: u32,
-    /// Which way they go.
     pub way: Way,
     /// Source-NAT rules; 0 where nothing is translated.
     pub rules: u32,
     /// Packets at once, where instructions are counted; else 0.
     pub burst: u32,
-    /// The gateway.
     pub case: Case,
 }
 
@@ -36,7 +32,6 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// None yet.
     pub fn new(card: Card, clock: Clock) -> Self {
         Self {
             card,
@@ -56,7 +51,6 @@ impl Rounds {
         rounds.values().next_back()?.first().map(|&(_, value)| value)
     }
 
-    /// The rows.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         self.rows.iter().map(|(key, rounds)| self.row(key, rounds))
     }
@@ -74,16 +68,9 @@ impl Rounds {
                 .key("burst", key.burst)
                 .key("emulation", "instructions alone: no caches, no waiting"),
         };
-        let mut columns: Vec<(&'static str, Vec<f64>)> = Vec::new();
-        for &(name, value) in rounds.values().flatten() {
-            match columns.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, values)) => values.push(value),
-                None => columns.push((name, vec![value])),
-            }
-        }
-        for (name, values) in &columns {
-            row = row.figure(name, values);
-        }
+        let mut columns = Runs::default();
+        columns.extend(rounds.values().flatten().copied());
+        row = row.runs(&columns);
         match self.beside(key, rounds) {
             (_, times) if times.is_empty() => row,
             (name, times) => row.figure(name, &times),
@@ -112,29 +99,6 @@ impl Rounds {
             })
         });
         (name, times.collect())
-    }
-}
-
-/// Orders that are drawn.
-#[derive(Debug)]
-pub struct Lot(u64);
-
-impl Lot {
-    /// Drawn from the time.
-    pub fn of_time() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self(since.as_nanos() as u64 | 1)
-    }
-
-    /// Shuffle (Fisher-Yates): every order is equally likely.
-    pub fn shuffle<T>(&mut self, things: &mut [T]) {
-        for count in (2..=things.len()).rev() {
-            // xorshift64
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            things.swap(count - 1, (self.0 % count as u64) as usize);
-        }
     }
 }
 
@@ -187,16 +151,5 @@ mod tests {
         rounds.take(key(Case::Iptables), 0, vec![("instructions_per_packet", 5_000.0)]);
         let times: Vec<_> = rounds.rows().filter_map(|row| row.median("times_iptables")).collect();
         assert_eq!(vec![1.0, 10.0], times, "iptables, sluice");
-    }
-
-    #[test]
-    fn order_is_another_and_of_the_same() {
-        let (mut lot, mut seen) = (Lot(7), std::collections::BTreeSet::new());
-        for _ in 0..200 {
-            let mut order = [0, 1, 2];
-            lot.shuffle(&mut order);
-            seen.insert(order);
-        }
-        assert_eq!(6, seen.len(), "all orders come");
     }
 }

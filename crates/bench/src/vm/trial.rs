@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use super::clock::Span;
 use super::gateway::Case;
-use super::guest::{Guest, GuestError, INSTRUCTION};
+use super::guest::{Guest, INSTRUCTION};
 use super::search::Search;
-use crate::kernel::command::CommandError;
 use crate::kernel::generator::Own;
 use crate::kernel::topology::{Arrived, Topology};
-use crate::kernel::traffic::{Direction, Frames, Generator, Hits, OPENED, Site, TrafficError};
+use crate::kernel::traffic::{Direction, Frames, Generator, Hits, OPENED, Site};
+use crate::rows::Failure;
 
 /// Packets per second while flows are opened: the first that they get through at.
 const OPENING_RATES: [u32; 4] = [8_000, 4_000, 2_000, 1_000];
@@ -23,31 +23,6 @@ const BURST: u32 = 32;
 /// Longest time until what was sent last has arrived.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// Why a trial gave no figures.
-#[derive(Debug, thiserror::Error)]
-pub enum TrialError {
-    /// The guest.
-    #[error(transparent)]
-    Guest(#[from] GuestError),
-    /// The ends.
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    /// The generators.
-    #[error(transparent)]
-    Traffic(#[from] TrafficError),
-    /// Packets got lost before it began, or what came is not what should.
-    #[error("of {OPENED} packets, each of another flow, {arrived:?} arrived; the server's end knows {known}")]
-    Silent {
-        /// What came.
-        arrived: Arrived,
-        /// Flows that the server's end knows.
-        known: u64,
-    },
-    /// Nothing passes at any rate.
-    #[error("packets get lost at every rate")]
-    Lossy,
-}
-
 /// Which way the packets go that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Way {
@@ -60,15 +35,6 @@ pub enum Way {
 }
 
 impl Way {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Down => "down",
-            Self::Both => "both",
-        }
-    }
-
     fn directions(self) -> &'static [Direction] {
         match self {
             Self::Up => &[Direction::Up],
@@ -81,23 +47,19 @@ impl Way {
 /// What came of a trial.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passed {
-    /// Packets sent.
     pub sent: u64,
     /// Packets that arrived as they should.
     pub arrived: u64,
-    /// Seconds that it took.
     pub seconds: f64,
     /// Processor time of the guest's processor and of all of QEMU.
     pub times: [Duration; 2],
 }
 
 impl Passed {
-    /// Packets per second that were sent.
     pub fn offered(&self) -> f64 {
         self.sent as f64 / self.seconds.max(1e-9)
     }
 
-    /// Packets per second that arrived.
     pub fn rate(&self) -> f64 {
         self.arrived as f64 / self.seconds.max(1e-9)
     }
@@ -118,7 +80,6 @@ impl Passed {
 pub struct Found {
     /// At the highest rate that passes.
     pub best: Passed,
-    /// At twice that rate.
     pub flooded: Passed,
 }
 
@@ -130,8 +91,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Start them on a core.
-    pub fn start(core: usize, rules: u32) -> Result<Self, TrafficError> {
+    pub fn start(core: usize, rules: u32) -> Result<Self, Failure> {
         let start = |direction| {
             let frames = Frames {
                 bytes: 64,
@@ -163,44 +123,46 @@ pub struct Rig {
     /// The ends, which go before their namespaces.
     ends: Ends,
     topology: Topology,
-    /// The guest.
     pub guest: Guest,
 }
 
 impl Rig {
     /// Put together a guest and the ends of its wires, for packets that match the last of so many rules.
-    pub fn new(guest: Guest, topology: Topology, rules: u32) -> Result<Self, TrafficError> {
+    pub fn new(guest: Guest, topology: Topology, rules: u32) -> Result<Self, Failure> {
         let ends = Ends::start(topology.cores.traffic, rules)?;
         Ok(Self { ends, topology, guest })
     }
 
     /// Every flow sends a packet, and nine of ten arrive, as they should after this case.
-    pub fn open(&mut self, case: Case) -> Result<(), TrialError> {
+    pub fn open(&mut self, case: Case) -> Result<(), Failure> {
         let (mut arrived, mut known) = (Arrived::default(), 0);
         let enough = u64::from(OPENED) * 9 / 10;
         for rate in OPENING_RATES {
-            self.ends.outside.tell("learn")?;
-            self.ends.outside.ask("known", "known")?;
+            self.ends.outside.0.tell("learn")?;
+            self.ends.outside.0.ask("known", "known")?;
             let before = self.topology.arrived()?;
-            self.ends.inside.ask(&format!("open {OPENED} {rate}"), "opened")?;
+            self.ends.inside.0.ask(&format!("open {OPENED} {rate}"), "opened")?;
             arrived = self.drained()?;
-            known = self.ends.outside.ask("known", "known")?;
+            known = self.ends.outside.0.ask("known", "known")?;
             if right(&arrived, case, Direction::Up) - right(&before, case, Direction::Up) >= enough && known >= enough {
-                self.ends.outside.ask("stop", "sent")?;
+                self.ends.outside.0.ask("stop", "sent")?;
                 return Ok(());
             }
         }
-        Err(TrialError::Silent { arrived, known })
+        Err(
+            format!("of {OPENED} packets, each of another flow, {arrived:?} arrived; the server's end knows {known}")
+                .into(),
+        )
     }
 
     /// Send frames of so many bytes from now on.
-    pub fn size(&mut self, bytes: u32) -> Result<(), TrialError> {
-        self.ends.inside.tell(&format!("bytes {bytes}"))?;
-        Ok(self.ends.outside.tell(&format!("bytes {bytes}"))?)
+    pub fn size(&mut self, bytes: u32) -> Result<(), Failure> {
+        self.ends.inside.0.tell(&format!("bytes {bytes}"))?;
+        self.ends.outside.0.tell(&format!("bytes {bytes}"))
     }
 
     /// Send at a rate, so many packets at once, for a time.
-    fn pass(&mut self, case: Case, way: Way, rate: f64, burst: u32, window: Duration) -> Result<Passed, TrialError> {
+    fn pass(&mut self, case: Case, way: Way, rate: f64, burst: u32, window: Duration) -> Result<Passed, Failure> {
         let directions = way.directions();
         let sum = |arrived: &Arrived| -> u64 { directions.iter().map(|&way| right(arrived, case, way)).sum() };
         let rate = (rate / directions.len() as f64).round() as u64;
@@ -208,15 +170,15 @@ impl Rig {
         let line = format!("established {} {} {} {rate} {burst}", own.from, own.step, own.count);
         let (before, mut sent) = (sum(&self.topology.arrived()?), 0);
         for &direction in directions {
-            sent -= self.ends.at(direction).ask("stop", "sent")? as i64;
+            sent -= self.ends.at(direction).0.ask("stop", "sent")? as i64;
         }
         let (began, times) = (Instant::now(), self.guest.times());
         for &direction in directions {
-            self.ends.at(direction).tell(&line)?;
+            self.ends.at(direction).0.tell(&line)?;
         }
         std::thread::sleep(window);
         for &direction in directions {
-            sent += self.ends.at(direction).ask("stop", "sent")? as i64;
+            sent += self.ends.at(direction).0.ask("stop", "sent")? as i64;
         }
         let (seconds, now) = (began.elapsed().as_secs_f64(), self.guest.times());
         Ok(Passed {
@@ -228,7 +190,7 @@ impl Rig {
     }
 
     /// What has arrived, when nothing more comes.
-    fn drained(&self) -> Result<Arrived, TrialError> {
+    fn drained(&self) -> Result<Arrived, Failure> {
         let began = Instant::now();
         let mut arrived = self.topology.arrived()?;
         while began.elapsed() < DRAIN {
@@ -243,7 +205,7 @@ impl Rig {
     }
 
     /// The highest rate that passes.
-    pub fn search(&mut self, case: Case, way: Way, mut search: Search, window: Duration) -> Result<Found, TrialError> {
+    pub fn search(&mut self, case: Case, way: Way, mut search: Search, window: Duration) -> Result<Found, Failure> {
         let mut best = None;
         while let Some(rate) = search.next() {
             let passed = self.pass(case, way, rate, burst(rate), window)?;
@@ -260,7 +222,7 @@ impl Rig {
                 break;
             }
         }
-        let best: Passed = best.ok_or(TrialError::Lossy)?;
+        let best: Passed = best.ok_or("packets get lost at every rate")?;
         let flood = 2.0 * best.rate();
         let flooded = self.pass(case, way, flood, burst(flood), window)?;
         Ok(Found { best, flooded })
@@ -275,7 +237,7 @@ impl Rig {
         load: Load,
         idle: &Span,
         window: Duration,
-    ) -> Result<f64, TrialError> {
+    ) -> Result<f64, Failure> {
         let before = self.guest.reading()?;
         let passed = self.pass(case, way, load.rate, load.burst, window)?;
         let span = self.guest.reading()?.since(&before);
@@ -284,7 +246,7 @@ impl Rig {
     }
 
     /// A time without packets.
-    pub fn idle(&mut self, window: Duration) -> Result<Span, TrialError> {
+    pub fn idle(&mut self, window: Duration) -> Result<Span, Failure> {
         let before = self.guest.reading()?;
         std::thread::sleep(window);
         Ok(self.guest.reading()?.since(&before))
@@ -294,9 +256,7 @@ impl Rig {
 /// How packets come while instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Packets at once.
     pub burst: u32,
-    /// Packets per second.
     pub rate: f64,
 }
 
@@ -317,13 +277,8 @@ fn burst(rate: f64) -> u32 {
     ((rate / 2_000.0) as u32).clamp(1, BURST)
 }
 
-/// Packets that came as they should after a case.
 fn right(arrived: &Arrived, case: Case, direction: Direction) -> u64 {
-    match (direction, case.translates()) {
-        (Direction::Down, _) => arrived.returned,
-        (Direction::Up, true) => arrived.translated,
-        (Direction::Up, false) => arrived.plain,
-    }
+    arrived.right(direction, case.translates())
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use sluice_config::api::{ApplicationSessions, ApplicationsFate, ApplicationsStatus, operation};
-use sluice_engine::features::applications::OUTCOMES;
-use sluice_engine::packet::counters::{Counter, WorkerCounters};
+use sluice_engine::packet::counters::{Counter, OUTCOMES, WorkerCounters};
 
 use super::{Refusal, Serve};
 use crate::control::Control;

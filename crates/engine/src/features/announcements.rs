@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustc_hash::FxHasher;
 use sluice_route::Address;
 
-use crate::nodes::neighbour_discovery::stands_in_for;
 use crate::packet::task::AddressPosition;
 use crate::snapshot::{Interface, Snapshot};
 
@@ -175,4 +174,10 @@ impl Announcing {
             }
         }
     }
+}
+
+/// Whether an address on a link is an outside address of translation, which has no other MAC address than the interface's.
+pub fn stands_in_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
+    let (nat, context) = (&snapshot.nat4, interface.context);
+    interface.outside && (nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address))
 }

@@ -14,14 +14,14 @@ use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Checksums, Context, Direction, Fault, Packet, ethernet};
 
 use crate::features::context::NodeContext;
-use crate::features::creation::NewSessions;
+use crate::features::creation::{FlowDecision, FlowTranslation, NewFlows};
+use crate::features::translation::{self, read_segment};
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::leave;
 use crate::nodes::output::OutputResult;
 use crate::nodes::parse::{self, ReceiveTally};
-use crate::nodes::session_lookup::{self, read_segment};
-use crate::nodes::slow_path::{FlowDecision, FlowTranslation};
+use crate::nodes::slow_path;
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, BufferIndices, Meta, put};
 use crate::packet::counters::CycleStage;
@@ -488,7 +488,7 @@ pub fn create_sessions<F: Family>(
     ctx: &mut NodeContext<'_, '_>,
 ) -> BufferIndices {
     let mut others = BufferIndices::new();
-    let mut openings = NewSessions::<F>::default();
+    let mut flows = NewFlows::<F>::default();
     for slot in slots {
         let meta = batch.meta(slot);
         let bridge = ctx
@@ -505,11 +505,11 @@ pub fn create_sessions<F: Family>(
         let inspection = ctx.snapshot.inspection.as_deref();
         let picks_up = inspection.is_some_and(|inspection| inspection.accepts_midstream(&meta.layers));
         match midstream::<F>(&meta.layers, &key).filter(|_| !picks_up) {
-            None => openings.push(slot, key, translation(meta.interface, bridge, context)),
+            None => flows.push(slot, key, translation(meta.interface, bridge, context)),
             Some(reason) => midstream_flow(slot, reason, bridge, batch, lists, ctx),
         }
     }
-    openings.create(batch, lists, ctx);
+    slow_path::create(&mut flows, batch, lists, ctx);
     others
 }
 
@@ -579,7 +579,7 @@ pub fn forward_session<F: Family>(
     let track = session.track_mut();
     track.packets[direction as usize] += 1;
     track.bytes[direction as usize] += u64::from(meta.layers.end.saturating_sub(meta.layers.l3));
-    session_lookup::track::<F>(tracked, shard, index, direction, ctx.snapshot, ctx.now);
+    translation::track::<F>(tracked, shard, index, direction, ctx.snapshot, ctx.now);
     send(slot, bridge.peer, batch, lists, ctx);
 }
 

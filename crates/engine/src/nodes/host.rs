@@ -11,14 +11,14 @@ use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Class, Flags, Fragment};
 
 use crate::features::context::NodeContext;
-use crate::features::creation::{self, NewSessions};
+use crate::features::creation::{self, FlowDecision, FlowTranslation, NewFlows};
 use crate::features::input_filter;
 use crate::features::mss;
+use crate::features::translation::{track, translate};
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::output::{AdjacencyCache, output, send};
-use crate::nodes::session_lookup::{track, translate};
-use crate::nodes::slow_path::{self, FlowDecision, FlowTranslation};
+use crate::nodes::slow_path;
 use crate::nodes::{dont_fragment, leave};
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, BufferIndices, Meta, Origin, put};
@@ -128,7 +128,7 @@ pub fn create_sessions<F: Family>(
     slots: &mut BufferIndices,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
-    openings: &mut NewSessions<F>,
+    flows: &mut NewFlows<F>,
     ctx: &NodeContext<'_, '_>,
 ) {
     slots.retain(|slot| {
@@ -139,7 +139,7 @@ pub fn create_sessions<F: Family>(
         let frame = batch.packets[*slot as usize].bytes();
         let key = F::key(&meta.layers, frame, ctx.snapshot.context(meta, frame));
         match decide::<F>(ctx, meta, &key, None) {
-            FlowDecision::Session(translation) => openings.push(*slot, key, translation),
+            FlowDecision::Session(translation) => flows.push(*slot, key, translation),
             FlowDecision::Wait(wanted) => lists.wait_for_neighbour(*slot, Some(wanted)),
             FlowDecision::Drop(reason) => lists.drop_packet(*slot, reason),
             _ => {
@@ -169,7 +169,7 @@ pub fn decide<F: Family>(
     let redirection = rules.match_host_destination(tuple, protocol);
     let target = match redirection.map(|decided| decided.action) {
         Some(rule::Destination::To(target)) => Some(target),
-        Some(rule::Destination::Among(set, port)) => match slow_path::choose::<F>(ctx, key, set, port, host) {
+        Some(rule::Destination::Among(set, port)) => match creation::choose_host::<F>(ctx, key, set, port, host) {
             Ok(target) => Some(target),
             Err(plan) => return plan,
         },

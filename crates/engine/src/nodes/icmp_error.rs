@@ -8,6 +8,7 @@ use sluice_wire::tcp::Reset;
 use sluice_wire::{Packet, icmp, icmpv6};
 
 use crate::features::context::NodeContext;
+use crate::features::sites;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::{bridge, subscriber};
@@ -64,7 +65,7 @@ pub fn icmp_error(
             ctx.snapshot.is_bridged(meta.interface),
         );
         // Who is in a site is told there: routes know nothing of sites.
-        let of_site = subscriber::came_from(ctx.snapshot, &meta);
+        let of_site = sites::came_from(ctx.snapshot, &meta);
         let sender = packet.bytes().get(6..12).and_then(|mac| mac.try_into().ok());
         let terminal: Option<[u8; 6]> = sender.filter(|_| of_site);
         let made = ctx.snapshot.interface(meta.interface).is_some_and(|interface| {

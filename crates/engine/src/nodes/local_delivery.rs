@@ -8,6 +8,7 @@ use sluice_wire::{icmp, icmpv6};
 
 use crate::features::context::NodeContext;
 use crate::features::input_filter;
+use crate::features::sites;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::icmp_error::reinject;
@@ -49,7 +50,7 @@ pub fn local_delivery(
 ) {
     for slot in std::mem::take(&mut lists.local_delivery) {
         let meta = *batch.meta(slot);
-        let of_site = subscriber::came_from(ctx.snapshot, &meta);
+        let of_site = sites::came_from(ctx.snapshot, &meta);
         if is_for_relay(ctx.snapshot, &meta, batch.packets[slot as usize].bytes()) {
             put(&mut lists.subscriber, slot);
             continue;

@@ -9,8 +9,10 @@ use sluice_wire::layers::Class;
 use sluice_wire::ndp::{self, Message};
 use sluice_wire::{Packet, arp};
 
+use crate::features::announcements::stands_in_for;
 use crate::features::context::{NodeContext, OwnerState};
 use crate::features::punt;
+use crate::features::sites;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::{bridge, subscriber};
@@ -163,17 +165,11 @@ fn is_awaited(frame: &[u8], meta: &Meta, paths: &ForwardingState) -> bool {
 /// Whether the gateway answers for an address on a link: its own, and outside addresses of translation that lie there.
 fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let plain = Address::V4(address);
-    let own = || subscriber::is_own::<V4>(snapshot, interface.context, address);
+    let own = || sites::is_own::<V4>(snapshot, interface.context, address);
     interface.link.owns(plain)
         || interface.outside
             && interface.link.is_on_link(plain)
             && (stands_in_for(interface, snapshot, address) || own())
-}
-
-/// Whether an address on a link is an outside address of translation, which has no other MAC address than the interface's.
-pub fn stands_in_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
-    let (nat, context) = (&snapshot.nat4, interface.context);
-    interface.outside && (nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address))
 }
 
 /// Whether the gateway answers in the place of somebody whom a router's routes lead to by other interfaces: every way of several.

@@ -14,20 +14,21 @@ use sluice_wire::tcp::flag::SYN;
 
 use crate::features::applications::Application;
 use crate::features::context::NodeContext;
+use crate::features::creation::{FlowDecision, FlowTranslation, decide, keeps_address, refused};
 use crate::features::filter;
 use crate::features::inspection::InspectState;
 use crate::features::pool_migration::{PortOwner, port_owner, transfer_port};
+use crate::features::source_validation;
+use crate::nodes::bridge;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::host;
-use crate::nodes::slow_path::{FlowDecision, FlowTranslation, decide, keeps_address, refused};
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, Meta, Origin, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::lists::Leave;
 use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
-use crate::session::bound_interfaces;
 use crate::session::family::{Family, Session};
 use crate::session::records::EndReason;
 use crate::session::shard::{SessionTools, Shard, end, uninspect};
@@ -273,7 +274,7 @@ fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &F
             || paths.is_offered::<F>(lookup::<F>(session, snapshot, from), to, hop)
             || hop == session.adjacency(Direction::Reverse) && is_by_uplink::<F>(session, snapshot, paths)
     });
-    are_offered && bound_interfaces::are_valid::<F>(session, snapshot, paths)
+    are_offered && source_validation::are_valid::<F>(session, snapshot, paths)
 }
 
 /// Whether the answers of a session go back by the uplink that it came in by, which no route to its client need lead by.
@@ -440,7 +441,8 @@ fn keeps<F: Family>(
         answers: _,
     } = match match own {
         true => host::decide::<F>(ctx, &first, &key, Some(session.reverse().source())),
-        false => decide::<F>(ctx, &first, &key, (known, mark), Some(session.reverse().source())),
+        false => bridge::decide(ctx.snapshot, &first, F::tuple(&key).context())
+            .unwrap_or_else(|| decide::<F>(ctx, &first, &key, (known, mark), Some(session.reverse().source()))),
     } {
         FlowDecision::Session(translation) => translation,
         // A route or a neighbour that is away for the moment does not end a session.

@@ -3,26 +3,25 @@
 use core::hint::select_unpredictable;
 
 use sluice_nat::Resources;
-use sluice_nat::TimeoutClass;
 use sluice_nat::Tuple;
-use sluice_nat::timeout::Schedule;
-use sluice_nat::tracking::Segment;
 use sluice_table::changes::is_long_ago;
-use sluice_table::flow::{Candidate, Record, RecordIndex};
+use sluice_table::flow::{Candidate, RecordIndex};
 use sluice_wire::Direction;
-use sluice_wire::ipv4::protocol::TCP;
-use sluice_wire::layers::{self, Flags, Fragment, Layers};
+use sluice_wire::layers::{Flags, Fragment};
 
 use crate::features::context::{NodeContext, OutputContext};
 use crate::features::creation::is_first_segment;
+use crate::features::hairpinning::hairpin;
 use crate::features::inspection::divert;
 use crate::features::mss;
+use crate::features::sites;
+use crate::features::source_validation;
+use crate::features::translation::{reschedule, shares_address, track_further, translate, validated};
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::dont_fragment;
 use crate::nodes::output::{AdjacencyCache, send_by_parts};
 use crate::nodes::revalidate::{is_confirmed, is_unconcerned};
-use crate::nodes::subscriber::SiteOwner;
 use crate::nodes::{bridge, host, punt, subscriber};
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, Meta, Origin, put};
@@ -33,12 +32,9 @@ use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::Leave;
 use crate::packet::lists::Lists;
-use crate::packet::reason::{Own, Reason};
-use crate::packet::time::Now;
-use crate::session::bound_interfaces;
+use crate::packet::reason::Own;
 use crate::session::family::{Family, PerFamily, Session, Tracked, V4, V6};
-use crate::session::shard::Shard;
-use crate::snapshot::{Nat, Snapshot};
+use crate::snapshot::Nat;
 
 /// The node.
 pub const NODE: Node = Node {
@@ -350,7 +346,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     };
     let mut own = false;
     if session.bound_interface(direction) != meta.interface {
-        if let Err(reason) = bound_interfaces::rebind::<F>(exit, meta, F::tuple(&work.keys[place]), session, direction)
+        if let Err(reason) = source_validation::rebind::<F>(exit, meta, F::tuple(&work.keys[place]), session, direction)
         {
             lists.drop_packet(slot, reason);
             return false;
@@ -404,23 +400,17 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         return true;
     }
     let hop = session.adjacency(direction);
-    let mut terminal = None;
-    if SITES
-        && let Some(sites) = ctx.snapshot.sites.as_deref()
-        && let SiteOwner::Sites(view, upstream) =
-            subscriber::site_owner::<F>(&sites.table, session, direction, F::tuple(&work.keys[place]))
-    {
-        let Some(view) = view else {
-            let meta = *meta;
-            subscriber::lease_lost::<F>(slot, index, upstream, lists, &meta, ctx);
-            return true;
-        };
-        if !upstream && !subscriber::is_for(&view, packet.bytes(), meta, exit) {
-            lists.drop_packet(slot, Own::NotOurMac);
-            return true;
-        }
-        terminal = Some((view, upstream));
-    }
+    let terminal = match SITES {
+        true => match sites::terminal::<F>(session, direction, &work.keys[place], meta, packet.bytes(), exit) {
+            Ok(terminal) => terminal,
+            Err(fault) => {
+                let meta = *meta;
+                sites::refuse::<F>(fault, slot, index, &meta, lists, ctx);
+                return true;
+            }
+        },
+        false => None,
+    };
     // What stops a packet is found before anything is written: it is answered or parked as it came.
     let next = if SITES { hop.without_terminal() } else { hop };
     let Some(way) = ways.of(next, exit) else {
@@ -493,220 +483,10 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     true
 }
 
-/// A packet from one inside host to the outside address of another (RFC 4787, REQ-9): its source is translated, and it
-/// goes on as if it came from outside. The way is one hop, counted when it leaves.
-#[cold]
-fn hairpin<F: Family>(
-    slot: BufferIndex,
-    index: RecordIndex,
-    direction: Direction,
-    batch: &mut Batch<'_, '_>,
-    lists: &mut Lists,
-    ctx: &mut NodeContext<'_, '_>,
-) {
-    let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
-    let packet = &mut batch.packets[slot as usize];
-    let layers = meta.layers;
-    if meta.origin == Origin::Hairpinned {
-        return lists.drop_packet(slot, Own::Loop);
-    }
-    if layers.ttl <= 1 {
-        return lists.icmp_error(slot, IcmpError::TimeExceeded, sluice_route::Reason::TtlExceeded);
-    }
-    let exit = ctx.exit();
-    let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
-    let Some((shard, session)) = shard.and_then(|shard| {
-        let session = *F::table_ref(shard).get(index)?;
-        Some((shard, session))
-    }) else {
-        return lists.drop_packet(slot, Own::Forgotten);
-    };
-    if let Err(reason) = validated::<F>(&exit, meta, packet.bytes(), &session.key(direction)) {
-        return lists.drop_packet(slot, reason);
-    }
-    let tracked = match translate::<F>(packet.bytes_mut(), &layers, &session, direction, 0) {
-        Ok(tracked) => tracked,
-        Err(reason) => return lists.drop_packet(slot, reason),
-    };
-    let refreshes = session.refreshes(direction);
-    let Some(session) = F::table(shard).get_mut(index) else {
-        return;
-    };
-    let track = session.track_mut();
-    track.packets[direction as usize] += 1;
-    track.bytes[direction as usize] += u64::from(layers.end.saturating_sub(layers.l3));
-    if !matches!(tracked, Tracked::Nothing) && refreshes {
-        track.last_seen = ctx.now.stamp();
-    }
-    let as_sent = match direction {
-        Direction::Forward => *session.reverse(),
-        Direction::Reverse => *session.forward(),
-    };
-    let shares = !F::IS_V6 && shares_address::<F>(session, direction, ctx.snapshot);
-    if let Some(class) = track_further::<F>(tracked, session, direction, ctx.now) {
-        reschedule::<F>(shard, index, class, ctx.snapshot, ctx.now);
-    }
-    if shares {
-        let datagram = layers.datagram_mut(packet.bytes_mut());
-        shard.numbers.number(datagram, meta.identification, ctx.hasher, ctx.now);
-    }
-    let Ok(mut layers) = layers::parse(packet.bytes()) else {
-        return lists.drop_packet(slot, Own::Forgotten);
-    };
-    // Later fragments have no ports: these are their datagram's.
-    (layers.source_port, layers.destination_port) = (as_sent.destination_port(), as_sent.source_port());
-    meta.layers = layers;
-    meta.origin = Origin::Hairpinned;
-    // The other session's application is looked for, too.
-    lists.identified &= !(1 << (slot as usize % BURST_BUFFERS));
-    put(lists.session_lookup.of::<F>(), slot);
-}
-
 /// Whether the remote of a session that has a port of its own may open the next connection to it: to no other does the port lead,
 /// and no mapping is there that another session could have.
 fn is_let_in<F: Family>(session: &F::Session, direction: Direction) -> bool {
     direction == Direction::Reverse && session.nat().resources().has(Resources::PORT)
-}
-
-/// Validate the source of an ICMP error, which may be any router's on the way.
-#[inline(always)]
-pub(super) fn validated<F: Family>(
-    exit: &OutputContext<'_>,
-    meta: &Meta,
-    frame: &[u8],
-    key: &F::Key,
-) -> Result<(), Reason> {
-    match meta.layers.flags.has(Flags::ICMP_ERROR) {
-        true => {
-            bound_interfaces::validate::<F>(exit, meta, F::addresses(&meta.layers, frame).0, F::tuple(key).context())
-        }
-        false => Ok(()),
-    }
-}
-
-/// Translate what is not plain.
-#[inline(never)]
-pub(super) fn translate<F: Family>(
-    frame: &mut [u8],
-    layers: &Layers,
-    session: &F::Session,
-    direction: Direction,
-    hops: u8,
-) -> Result<Tracked, Reason> {
-    if layers.flags.has(Flags(Flags::ICMP_ERROR.0 | Flags::ICMP_QUERY.0)) {
-        translate_icmp::<F>(frame, layers, session, direction, hops)?;
-    } else if !F::rewrite(frame, layers, session, direction, hops) {
-        return Err(sluice_nat::Reason::Truncated.into());
-    }
-    Ok(read_segment(frame, layers, session.protocol()))
-}
-
-/// What a packet that is not plain tells of its session.
-pub(super) fn read_segment(frame: &[u8], layers: &Layers, protocol: u8) -> Tracked {
-    // RFC 5508 REQ-6, RFC 7857 s7.1: an error neither refreshes nor ends a session.
-    if layers.flags.has(Flags::ICMP_ERROR) || layers.fragment == Fragment::Later {
-        return Tracked::Nothing;
-    }
-    if protocol != TCP {
-        return Tracked::Datagram;
-    }
-    Segment::read(layers.payload(frame)).map_or(Tracked::Nothing, Tracked::Segment)
-}
-
-/// Follow a session's state by what a packet told, where nothing is translated.
-pub(super) fn track<F: Family>(
-    tracked: Tracked,
-    shard: &mut Shard<'_>,
-    index: RecordIndex,
-    direction: Direction,
-    snapshot: &Snapshot,
-    now: Now,
-) {
-    let Some(session) = F::table(shard).get_mut(index) else {
-        return;
-    };
-    if !matches!(tracked, Tracked::Nothing) && session.refreshes(direction) {
-        session.track_mut().last_seen = now.stamp();
-    }
-    if let Some(class) = track_further::<F>(tracked, session, direction, now) {
-        reschedule::<F>(shard, index, class, snapshot, now);
-    }
-}
-
-/// Track what changes a session's state, or its timer; the class, where another timer begins now.
-#[inline(never)]
-fn track_further<F: Family>(
-    tracked: Tracked,
-    session: &mut F::Session,
-    direction: Direction,
-    now: Now,
-) -> Option<TimeoutClass> {
-    let refreshes = session.refreshes(direction);
-    let track = session.track_mut();
-    let class = match tracked {
-        Tracked::Known | Tracked::Nothing => return None,
-        Tracked::Datagram => track.tracking.track_datagram(direction),
-        Tracked::Segment(segment) => track.tracking.track(direction, &segment),
-    };
-    if class == TimeoutClass::UNCHANGED {
-        return None;
-    }
-    if refreshes {
-        track.last_seen = now.stamp();
-    }
-    (class != track.tracking.timer()).then_some(class)
-}
-
-/// Whether packets of a direction leave from an address that others share, whose datagrams must not be taken for theirs.
-/// One that is translated one to one has its own.
-fn shares_address<F: Family>(session: &F::Session, direction: Direction, snapshot: &Snapshot) -> bool {
-    let nat = session.nat();
-    let pool = nat.pool().and_then(|pool| snapshot.nat::<F>().pools.get(pool));
-    nat.translates() && nat.outbound(direction) && pool.map_or(!nat.translates_source(), |pool| pool.renumbers())
-}
-
-/// Let a session's timer begin anew with another timeout.
-#[cold]
-fn reschedule<F: Family>(
-    shard: &mut Shard<'_>,
-    index: RecordIndex,
-    class: TimeoutClass,
-    snapshot: &Snapshot,
-    now: Now,
-) {
-    let (wheel, table) = F::wheel(shard);
-    let Some(session) = table.get_mut(index) else { return };
-    session.track_mut().last_seen = now.stamp();
-    session.track_mut().tracking.set_timer(class);
-    let seconds = schedule_of::<F>(snapshot, session).seconds(class);
-    wheel.schedule(table, index, now.due(seconds));
-}
-
-/// The timeouts of a session: its pool's.
-pub fn schedule_of<'p, F: Family>(snapshot: &'p Snapshot, session: &F::Session) -> &'p Schedule {
-    let pool = session
-        .nat()
-        .pool()
-        .and_then(|pool| snapshot.nat::<F>().pools.get(pool));
-    pool.map_or(&snapshot.timeouts, |pool| pool.timeouts())
-}
-
-/// ICMP: queries by their identifier, errors with what they quote.
-#[cold]
-fn translate_icmp<F: Family>(
-    frame: &mut [u8],
-    layers: &Layers,
-    session: &F::Session,
-    direction: Direction,
-    hops: u8,
-) -> Result<(), Reason> {
-    if layers.flags.has(Flags::ICMP_ERROR) {
-        return F::rewrite_error(frame, layers, session, direction, hops);
-    }
-    match F::rewrite(frame, layers, session, direction, hops) {
-        true => Ok(()),
-        false => Err(sluice_nat::Reason::Truncated.into()),
-    }
 }
 
 /// Whether packets of a session are about to be inspected, or looked at for its application. Those of another shard's session by

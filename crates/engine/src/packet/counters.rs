@@ -263,8 +263,8 @@ counters! {
         pub urgent_cleared: Counter,
         /// Sessions that are no longer inspected, found clean, or by policy.
         pub left: Counter,
-        /// What became of sessions whose applications are looked for, in the order of [`crate::features::applications::OUTCOMES`].
-        pub applications: [Counter; crate::features::applications::OUTCOMES.len()],
+        /// What became of sessions whose applications are looked for, in the order of [`OUTCOMES`].
+        pub applications: [Counter; OUTCOMES.len()],
         /// Such sessions that are looked at, a gauge.
         pub applications_sought: Counter,
         /// Such sessions that were given up because their shard went to another worker.
@@ -348,6 +348,31 @@ pub struct NodeCounters {
     pub cycles: Counter,
 }
 
+/// What becomes of sessions whose applications are looked for, in the order of [`OUTCOMES`].
+fn outcomes(counters: &sluice_inspect::applications::Counters) -> [u64; OUTCOMES.len()] {
+    [
+        counters.opened,
+        counters.found,
+        counters.guessed,
+        counters.unknown,
+        counters.refused,
+        counters.short_of_memory,
+    ]
+}
+
+/// Names of what becomes of sessions whose applications are looked for, and what they mean.
+pub const OUTCOMES: [(&str, &str); 6] = [
+    ("opened", "sessions that were looked at"),
+    ("found", "sessions whose application their packets told"),
+    (
+        "guessed",
+        "sessions whose application was guessed by addresses and ports",
+    ),
+    ("unknown", "sessions whose application stayed unknown"),
+    ("refused", "sessions that were not looked at, as too many others were"),
+    ("short-of-memory", "sessions given up because nDPI's memory ran short"),
+];
+
 /// Applications that are counted: more than nDPI has numbers.
 const MAX_APPLICATIONS: usize = 512;
 
@@ -394,11 +419,7 @@ impl WorkerCounters {
 
     /// What nDPI has counted.
     pub fn count_applications(&self, counters: sluice_inspect::applications::Counters) {
-        for (counter, value) in self
-            .applications
-            .iter()
-            .zip(crate::features::applications::outcomes(&counters))
-        {
+        for (counter, value) in self.applications.iter().zip(outcomes(&counters)) {
             counter.set(value);
         }
     }

@@ -16,13 +16,13 @@ use sluice_wire::layers::{Layers, Plain};
 use sluice_wire::quote::{Quoted, quoted, quoted_flow};
 use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, ipv4, ipv6};
 
-use crate::features::applications::Application;
-use crate::features::inspection::InspectState;
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::io::BURST_BUFFERS;
 use crate::packet::lists::ByFamily;
 use crate::packet::reason::Reason;
+use crate::session::application::Application;
 use crate::session::bound_interfaces::BoundInterfaces;
+use crate::session::inspect_state::InspectState;
 use crate::session::ip_id;
 use crate::session::record::{Session4, Session6, Track, Verdict};
 use crate::session::shard::Shard;

@@ -8,6 +8,7 @@ use sluice_inspect::inspector::{Book, FlowHandle};
 use sluice_nat::meter::Meters;
 use sluice_nat::ports::TooSmall;
 use sluice_nat::sites::outer;
+use sluice_nat::timeout::Schedule;
 use sluice_nat::{Bindings, Decision, Resources, Secret, Tuple};
 use sluice_table::flow::{FlowTable, Misfit, Record, RecordIndex};
 use sluice_table::hash::Hasher;
@@ -15,15 +16,15 @@ use sluice_table::memory::Line;
 use sluice_table::wheel::{Verdict, Wheel};
 use sluice_wire::{Context, Direction};
 
-use crate::features::applications::{Application, Identification};
-use crate::features::inspection::InspectState;
+use crate::features::applications::Identification;
 use crate::features::inspection::rule_updates::{GRACE_PERIOD, RuleReceiver};
-use crate::nodes::session_lookup::schedule_of;
 use crate::packet::batch::put;
 use crate::packet::counters::WorkerCounters;
 use crate::packet::time::{Now, TICKS_PER_SECOND};
+use crate::session::application::Application;
 use crate::session::events::EventQueue;
 use crate::session::family::{Family, Session, V4, V6};
+use crate::session::inspect_state::InspectState;
 use crate::session::ip_id::{IpIdCounters, IpIds};
 use crate::session::record::{Session4, Session6};
 use crate::session::records::{About, EndReason, RecordKind, RecordQueue};
@@ -429,4 +430,13 @@ pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Session
         tools.counters.sessions_six.remove(1);
     }
     Some(session)
+}
+
+/// The timeouts of a session: its pool's.
+pub fn schedule_of<'p, F: Family>(snapshot: &'p Snapshot, session: &F::Session) -> &'p Schedule {
+    let pool = session
+        .nat()
+        .pool()
+        .and_then(|pool| snapshot.nat::<F>().pools.get(pool));
+    pool.map_or(&snapshot.timeouts, |pool| pool.timeouts())
 }

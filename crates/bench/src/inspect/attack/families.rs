@@ -6,13 +6,13 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::{Conversation, MOST, Piece, one_of};
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 
 /// Segments that come ahead of a gap: a megabyte.
 const AHEAD: u32 = 720;
 
 /// What is made dear.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Family {
     /// Words of rules in a stream of which nothing is known.
     Contents,
@@ -47,45 +47,6 @@ pub enum Family {
 }
 
 impl Family {
-    pub const ALL: [Self; 15] = [
-        Self::Contents,
-        Self::Runs,
-        Self::Requests,
-        Self::Fields,
-        Self::Chunks,
-        Self::Gzip,
-        Self::Hpack,
-        Self::Hello,
-        Self::Quic,
-        Self::Dns,
-        Self::Mail,
-        Self::Ftp,
-        Self::Gap,
-        Self::Again,
-        Self::Datagrams,
-    ];
-
-    /// Its name in a row.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Contents => "contents",
-            Self::Runs => "runs",
-            Self::Requests => "requests",
-            Self::Fields => "fields",
-            Self::Chunks => "chunks",
-            Self::Gzip => "gzip",
-            Self::Hpack => "hpack",
-            Self::Hello => "hello",
-            Self::Quic => "quic",
-            Self::Dns => "dns",
-            Self::Mail => "mail",
-            Self::Ftp => "ftp",
-            Self::Gap => "gap",
-            Self::Again => "again",
-            Self::Datagrams => "datagrams",
-        }
-    }
-
     /// The conversation to begin with.
     pub fn seed(self, words: &[Vec<u8>], random: &mut Random) -> Conversation {
         let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -7,13 +7,14 @@ mod victim;
 
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use sluice_dpdk::tsc;
 use sluice_inspect::ruleset::Ruleset;
 use sluice_inspect::signature::Condition;
 
 use super::{Failure, InspectArguments, plane};
-use crate::nat_path::flows::Random;
-use crate::rows::{Row, Run};
+use crate::rig::frames::Random;
+use crate::rows::{Named, Row, Run};
 use families::Family;
 use victim::Victim;
 
@@ -25,7 +26,6 @@ const PORTS: [u16; 10] = [80, 25, 21, 53, 443, 110, 143, 445, 1521, 8080];
 /// What one side sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
-    /// The client does.
     forward: bool,
     /// Where it is in the stream of its side.
     place: u32,
@@ -78,7 +78,6 @@ impl Conversation {
     }
 }
 
-/// One of some.
 fn one_of<'t, T>(some: &'t [T], random: &mut Random) -> Option<&'t T> {
     some.get(below(some.len(), random))
 }
@@ -182,13 +181,12 @@ fn dearest(victim: &mut Victim, conversation: &Conversation, times: usize) -> (u
     numbered.max().unwrap_or_default()
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failure> {
     let rules: Arc<Ruleset> = plane::rules(&arguments.signatures, arguments.dialect.dialect())?;
     let words = words(&rules);
     let mut victim = Victim::new(rules)?;
     let micros = |cycles: u64| cycles as f64 * 1e6 / tsc::frequency() as f64;
-    for (number, family) in (1..).zip(Family::ALL) {
+    for (number, family) in (1..).zip(Family::value_variants()) {
         let mut random = Random(number * 0x9e37_79b9_7f4a);
         let seed = family.seed(&words, &mut random);
         // The longest conversations take milliseconds.
@@ -251,7 +249,7 @@ mod tests {
         let rules = plane::rules(&file, sluice_inspect::signatures::Dialect::Suricata).unwrap();
         let words = words(&rules);
         let mut victim = Victim::new(rules).unwrap();
-        for family in Family::ALL {
+        for family in Family::value_variants() {
             let seed = family.seed(&words, &mut Random(1));
             assert!(
                 seed.pieces.iter().all(|piece| piece.bytes.len() <= MOST),

@@ -27,7 +27,6 @@ const CLIENT_PORT: u16 = 40_000;
 /// The first byte of either side.
 const FIRST: u32 = 1;
 
-/// The inspector.
 pub struct Victim {
     inspector: Inspector<'static>,
     tools: Tools,

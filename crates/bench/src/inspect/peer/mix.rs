@@ -8,7 +8,7 @@ use std::time::Duration;
 use etherparse::PacketBuilder;
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
-use crate::nat_path::flows::Random;
+use crate::rig::frames::Random;
 
 /// Connections at a time.
 const AT_A_TIME: usize = 64;
@@ -33,7 +33,7 @@ const WORDS: [&str; 10] = [
 ];
 
 /// What connections carry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mix {
     /// Four requests each, answered by pages of words.
     Http,
@@ -41,17 +41,6 @@ pub enum Mix {
     Tls,
 }
 
-impl Mix {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Tls => "tls",
-        }
-    }
-}
-
-/// A connection on its way.
 struct Connection {
     client: ([u8; 4], u16),
     server: ([u8; 4], u16),

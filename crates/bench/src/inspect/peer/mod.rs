@@ -17,7 +17,7 @@ use etherparse::PacketBuilder;
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
 
 use super::{Failure, InspectArguments};
-use crate::rows::{Row, Run};
+use crate::rows::{Named, Row, Run, Runs};
 use alerts::{Alert, alerts};
 use mix::Mix;
 
@@ -50,7 +50,6 @@ const VARIABLES: [(&str, &str); 17] = [
 /// Another inspector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its program.
     program: PathBuf,
 }
 
@@ -65,14 +64,13 @@ impl FromStr for Peer {
     }
 }
 
-/// What a run needs.
 struct Bench<'a> {
     folder: &'a Path,
     core: usize,
     peer: &'a Peer,
     own: PathBuf,
     signatures: &'a Path,
-    dialect: &'static str,
+    dialect: String,
 }
 
 /// What a run took, and what it found.
@@ -190,7 +188,7 @@ impl Bench<'_> {
             "--rules",
             &rules,
             "--dialect",
-            self.dialect,
+            &self.dialect,
             "--json",
         ];
         arguments.extend(variables.iter().map(String::as_str));
@@ -235,14 +233,16 @@ fn measure(bench: &Bench<'_>, case: &str, capture: &Path, rounds: usize) -> Resu
     let (packets, bytes) = size(capture)?;
     let nothing = bench.folder.join("one.pcap");
     let rate = |whole: f64, load: f64| bytes as f64 * 8.0 / 1e6 / (whole - load).max(1e-3);
-    let (mut theirs, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    let mut last = None;
+    let (mut all, mut last) = (Runs::default(), None);
     for _ in 0..rounds {
         let loads = (bench.peer(&nothing)?.seconds, bench.own(&nothing)?.seconds);
         let runs = (bench.peer(capture)?, bench.own(capture)?);
-        theirs.push(rate(runs.0.seconds, loads.0));
-        ours.push(rate(runs.1.seconds, loads.1));
-        ratios.extend(ours.last().zip(theirs.last()).map(|(ours, theirs)| ours / theirs));
+        let (theirs, ours) = (rate(runs.0.seconds, loads.0), rate(runs.1.seconds, loads.1));
+        all.extend([
+            ("suricata_mbps", theirs),
+            ("sluice_mbps", ours),
+            ("over_suricata", ours / theirs),
+        ]);
         last = Some(runs);
     }
     let row = Row::new(case).key("packets", packets).key("bytes", bytes);
@@ -259,13 +259,9 @@ fn measure(bench: &Bench<'_>, case: &str, capture: &Path, rounds: usize) -> Resu
                 .key("only_sluice", only_own.len())
         }
     };
-    Ok(row
-        .figure("suricata_mbps", &theirs)
-        .figure("sluice_mbps", &ours)
-        .figure("over_suricata", &ratios))
+    Ok(row.runs(&all))
 }
 
-/// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &InspectArguments, peer: &Peer) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path();
@@ -284,7 +280,7 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments, peer: &Peer) -> Resu
     for mix in [Mix::Http, Mix::Tls] {
         let capture = folder.join(mix.name());
         mix::write(&capture, mix, CONNECTIONS[usize::from(run.quick)])?;
-        (run.row)(measure(&bench, mix.name(), &capture, rounds)?);
+        (run.row)(measure(&bench, &mix.name(), &capture, rounds)?);
     }
     for capture in &arguments.captures {
         let name = capture.file_name().unwrap_or_default().to_string_lossy();
@@ -296,17 +292,6 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments, peer: &Peer) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn peer_is_named_with_its_program() {
-        let peer = Peer {
-            program: "/opt/bin/suricata".into(),
-        };
-        assert_eq!(Ok(peer), "suricata=/opt/bin/suricata".parse());
-        for wrong in ["suricata", "suricata=", "zeek=/usr/bin/zeek"] {
-            assert!(wrong.parse::<Peer>().is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn processor_time_is_that_of_the_children() {

@@ -3,15 +3,16 @@
 
 use std::fmt::Write;
 
-use super::{Case, GatewayError};
+use super::Case;
 use crate::kernel::command::{feed, run};
 use crate::kernel::topology::{
     GATEWAY, GENERATOR_ADDRESS, GENERATOR_MAC, INSIDE, INSIDE_ADDRESS, INSIDE_NETWORKS, OUTSIDE, OUTSIDE_ADDRESS, POOL,
     SINK_ADDRESS, SINK_MAC, Topology, inside_network, mac_text, steer,
 };
+use crate::rows::Failure;
 
 /// Set the gateway's namespace up for a case.
-pub fn start(case: Case, rules: u32, topology: &Topology) -> Result<(), GatewayError> {
+pub fn start(case: Case, rules: u32, topology: &Topology) -> Result<(), Failure> {
     if topology.cores.are_apart() {
         steer(GATEWAY, INSIDE, topology.cores.gateway)?;
         steer(GATEWAY, OUTSIDE, topology.cores.gateway)?;

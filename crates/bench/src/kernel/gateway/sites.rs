@@ -5,13 +5,14 @@ use std::fmt::Write;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use super::GatewayError;
 use super::sluice::{FOLDER, Process, configuration};
 use crate::kernel::frame::HOSTS;
 use crate::kernel::topology::{INSIDE_ADDRESS, SINK, SINK_ADDRESS, SINK_INTERFACE, SITES, Topology};
 use crate::kernel::traffic::Hits;
+use crate::process::await_every;
+use crate::rows::Failure;
 use crate::subscribers::kea::{Kea, Operator};
 use crate::subscribers::public_leases::with_addresses;
 use crate::subscribers::site::{KEA_HEADER, kea_line};
@@ -20,8 +21,8 @@ use crate::subscribers::site::{KEA_HEADER, kea_line};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Start it, and wait until all sites have addresses.
-pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Process, GatewayError> {
-    let failed = |error: Box<dyn std::error::Error>| GatewayError::Sites(error.to_string());
+pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Process, Failure> {
+    let failed = |error: Failure| Failure::from(format!("sites are not served: {error}"));
     let network = network(rules);
     let leases = Path::new(FOLDER).join("kea-leases4.csv");
     let written = fs::create_dir_all(FOLDER).and_then(|()| fs::write(&leases, lines(network, terminals)));
@@ -41,21 +42,16 @@ pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) ->
         &leases,
     );
     let process = Process::with(&text, topology, program)?;
-    let (sites, began) = (HOSTS.div_ceil(terminals) as usize, Instant::now());
-    loop {
-        let served = with_addresses(&process.daemon().show("sites")?).map_err(failed)?;
-        if served == sites {
-            drop(kea);
-            return Ok(process);
-        }
-        if began.elapsed() > PATIENCE {
-            let words = process.daemon().last_words();
-            return Err(GatewayError::Sites(format!(
-                "{served} of {sites} have an address; {words}"
-            )));
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let sites = HOSTS.div_ceil(terminals) as usize;
+    let mut served = 0;
+    let all = await_every(Duration::from_millis(100), PATIENCE, || {
+        served = with_addresses(&process.daemon().show("sites")?).map_err(failed)?;
+        Ok((served == sites).then_some(()))
+    })?;
+    let words = || format!("{served} of {sites} have an address; {}", process.daemon().last_words());
+    all.ok_or_else(|| failed(words().into()))?;
+    drop(kea);
+    Ok(process)
 }
 
 /// The network of the terminals: that of the last rule.
@@ -105,31 +101,4 @@ prefixes = ["{}"]
         SITES[0],
     );
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sites_stand_beside_the_rules_and_have_a_gateway_in_the_terminals_network() {
-        let text = with_sites(&configuration(1_000, 1), network(1_000), 4, Path::new("/leases"));
-        assert!(
-            text.contains("addresses = [\"10.3.231.254/24\", \"192.168.0.1/24\"]"),
-            "{text}"
-        );
-        assert!(text.contains("tags = \"100.1-63\""));
-        assert_eq!(1_000, text.matches("[[nat.source]]").count());
-    }
-
-    #[test]
-    fn lease_file_has_all_terminals() {
-        let text = lines(network(1), 4);
-        assert_eq!(1 + HOSTS as usize, text.lines().count());
-        assert!(
-            text.lines()
-                .nth(250)
-                .is_some_and(|line| line.starts_with("10.0.0.250,06:00:00:00:00:f9,"))
-        );
-    }
 }

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::GatewayError;
 use crate::daemon::{Daemon, socket};
-use crate::kernel::command::{CommandError, feed};
+use crate::kernel::command::feed;
 use crate::kernel::inside::Outside;
 use crate::kernel::topology::{
     GATEWAY, GENERATOR_ADDRESS, GENERATOR_MAC, INSIDE, INSIDE_ADDRESS, INSIDE_NETWORKS, OUTSIDE, OUTSIDE_ADDRESS, POOL,
     SINK_ADDRESS, SINK_MAC, Topology, inside_network, mac_text,
 };
 use crate::kernel::traffic::{NEW_FLOWS, OPENED};
+use crate::rows::Failure;
 
 /// Where its files are.
 pub const FOLDER: &str = "/run/sluice-bench";
@@ -23,13 +23,11 @@ pub const FOLDER: &str = "/run/sluice-bench";
 pub struct Process(Daemon);
 
 impl Process {
-    /// Start it with so many rules.
-    pub fn start(rules: u32, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
+    pub fn start(rules: u32, topology: &Topology, program: &Path) -> Result<Self, Failure> {
         Self::with(&configuration(rules, topology.cores.gateway), topology, program)
     }
 
-    /// Start it with a configuration.
-    pub fn with(configuration: &str, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
+    pub fn with(configuration: &str, topology: &Topology, program: &Path) -> Result<Self, Failure> {
         let cores = [topology.cores.traffic, topology.cores.gateway];
         let prefix = format!("ip netns exec {GATEWAY}");
         let daemon = Daemon::start(&prefix, &cores, program, Path::new(FOLDER), configuration)?;
@@ -39,19 +37,17 @@ impl Process {
         Ok(Self(daemon))
     }
 
-    /// The program.
     pub fn daemon(&self) -> &Daemon {
         &self.0
     }
 
-    /// What the worker's counters say now.
-    pub fn stages(&self) -> Result<Stages, CommandError> {
+    pub fn stages(&self) -> Result<Stages, Failure> {
         Ok(Stages::parse(&self.0.show("cores")?))
     }
 }
 
 /// Let threads of the kernel, on the generator's core, do the receive half of AF_XDP.
-pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Result<(), GatewayError> {
+pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Result<(), Failure> {
     for interface in [INSIDE, OUTSIDE] {
         let file = format!("/sys/class/net/{interface}/threaded");
         feed(&format!("ip netns exec {GATEWAY} tee {file}"), "1")?;
@@ -63,7 +59,6 @@ pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Res
 /// What a configuration depends on besides rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// The worker's core.
     pub core: usize,
     /// Devices inside and outside.
     pub devices: [&'a str; 2],
@@ -73,11 +68,9 @@ pub struct Place<'a> {
     pub sessions: u32,
     /// How much it says.
     pub log: &'a str,
-    /// More tables.
     pub more: &'a str,
 }
 
-/// Its configuration on the wires.
 pub fn configuration(rules: u32, core: usize) -> String {
     let wires = Place {
         core,
@@ -90,7 +83,6 @@ pub fn configuration(rules: u32, core: usize) -> String {
     configuration_at(rules, &wires)
 }
 
-/// Its configuration at another place.
 pub fn configuration_at(rules: u32, place: &Place<'_>) -> String {
     let Place { core, log, more, .. } = place;
     let socket = socket(place.folder);
@@ -159,7 +151,6 @@ pub struct Stages {
     pub session: u64,
     /// Cycles of everything that is done for packets, the kernel's part of transmit included; not of looking for some.
     pub work: u64,
-    /// Packets received.
     pub packets: u64,
 }
 
@@ -216,16 +207,6 @@ pub struct Times {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn configuration_is_valid_with_as_many_rules_as_asked() {
-        for rules in [0, 1, 1_000] {
-            let text = configuration(rules, 1);
-            assert_eq!(rules as usize, text.matches("[[nat.source]]").count());
-            assert_eq!(rules > 0, text.contains("[nat.pools.outside]"));
-        }
-        assert!(configuration(1_000, 1).contains("from = \"10.3.231.0/24\""));
-    }
 
     #[test]
     fn stages_are_summed_over_workers() {

@@ -8,10 +8,9 @@ use sluice_dpdk::tsc;
 use sluice_dpdk::workers::Stop;
 use sluice_wire::Checksums;
 
-use crate::nat_path::flows::{Hosts, Random, Written, data};
-use crate::nat_path::rig::{Rounds, Source};
-use crate::nat_path::wire::mark;
-use crate::router::SEED;
+use crate::rig::Source;
+use crate::rig::frames::{Hosts, Random, SEED, Written, data, mark};
+use crate::rig::gateway::Rounds;
 
 /// Where packets go that look for a route that comes and goes: an address of documentation, which no route of the table has.
 pub const PROBE: u32 = 0xcb00_7105;
@@ -38,7 +37,6 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Sent, routed, astray.
     pub fn packets(&self) -> [u64; 3] {
         [&self.sent, &self.routed, &self.astray].map(|counter| counter.load(Ordering::Acquire))
     }
@@ -51,20 +49,15 @@ impl Sight {
     }
 }
 
-/// The lane's own.
 pub struct Lane {
-    /// Source and sink.
     pub source: Source,
-    /// The worker.
     pub rounds: Rounds<'static>,
     /// Addresses of the daemon's routes.
     pub destinations: Arc<[u32]>,
-    /// Seen from outside.
     pub sight: Arc<Sight>,
 }
 
 impl Lane {
-    /// Forward until told to stop.
     pub fn run(mut self, stop: &Stop) -> Self {
         let mut random = Random(SEED);
         while !stop.is_asked() {
@@ -83,7 +76,7 @@ impl Lane {
                 let data = data(Hosts::Sixteen, random.below(8_000), None);
                 let destination = match is_probe {
                     true => PROBE,
-                    false => destinations[random.below(destinations.len() as u64) as usize],
+                    false => *random.of(destinations),
                 };
                 Some(Written {
                     destination: (destination, data.destination.1),

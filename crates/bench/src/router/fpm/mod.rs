@@ -18,15 +18,14 @@ use sluice_engine::control::plane::ControlPlane;
 use sluice_route::feed::fpm::Frames;
 use sluice_route::feed::{Feed, Links, MAIN_TABLE, Teller};
 use sluice_route::rib::Origin;
-use sluice_route::{Address, Prefix, Route, Via};
+use sluice_route::{Address, Prefix};
 
-use super::internet::{address_of, routes};
-use super::lookup::number4;
-use super::{Failure, SEED};
-use crate::nat_path::flows::{ROUTER_MAC, Random};
-use crate::nat_path::rig::{self, Gateway, Job};
-use crate::nat_path::rules::{self, Style};
-use crate::rows::{Row, Run};
+use super::forward::{destinations, plane};
+use super::internet::routes;
+use crate::rig::frames::{ROUTER_MAC, Random, SEED};
+use crate::rig::gateway::Gateway;
+use crate::rig::policy::{Job, Style, memory, neighbours, policy, route, route_set};
+use crate::rows::{Failure, Row, Run, Runs};
 use lane::{Lane, PROBE, Sight};
 
 /// Bytes read at a time, and routes swept at a time, as the control thread does it.
@@ -36,8 +35,6 @@ const SLICE: usize = 2_000;
 const COLLECT: Duration = Duration::from_millis(100);
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Addresses that packets are drawn of.
-const DESTINATIONS: usize = 1 << 20;
 
 /// What a connection has brought until now.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +122,6 @@ fn follow(feed: &mut Feed, rib: &mut sluice_route::rib::Rib, frames: &mut Frames
     Ok(())
 }
 
-/// The daemon.
 struct Daemon<'d> {
     address: std::net::SocketAddr,
     told: &'d Receiver<Followed>,
@@ -136,16 +132,6 @@ struct Daemon<'d> {
     ended: usize,
     /// Seconds of the processor that the control thread had then.
     cpu: f64,
-}
-
-/// A table that was told.
-struct Told {
-    /// From its first byte until its last route was in the table.
-    seconds: f64,
-    /// Of these, such of the control thread.
-    cpu: f64,
-    /// Packets meanwhile: sent, routed, astray.
-    packets: [u64; 3],
 }
 
 impl Daemon<'_> {
@@ -168,21 +154,28 @@ impl Daemon<'_> {
         }
     }
 
-    /// Tell a whole table, and wait until it is there.
-    fn tell(&mut self, stream: &mut TcpStream, bytes: &[u8], routes: usize) -> Result<Told, Failure> {
+    /// Tell a whole table, and wait until it is there. Packets that came out by the default route meanwhile.
+    fn tell(&mut self, stream: &mut TcpStream, bytes: &[u8], routes: usize, runs: &mut Runs) -> Result<u64, Failure> {
         self.offered += routes as u64;
         let (before, begin) = (self.sight.packets(), Instant::now());
         stream.write_all(bytes)?;
         loop {
             let followed = self.told.recv_timeout(PATIENCE)?;
-            if followed.offered >= self.offered && followed.stale == 0 {
-                let after = self.sight.packets();
-                return Ok(Told {
-                    seconds: followed.at.duration_since(begin).as_secs_f64(),
-                    cpu: followed.cpu - self.cpu,
-                    packets: [0, 1, 2].map(|k| after[k] - before[k]),
-                });
+            if followed.offered < self.offered || followed.stale > 0 {
+                continue;
             }
+            let after = self.sight.packets();
+            let [sent, _, astray] = [0, 1, 2].map(|k| after[k] - before[k]);
+            // From its first byte until its last route was in the table; of that, what the control thread had.
+            let seconds = followed.at.duration_since(begin).as_secs_f64();
+            runs.extend([
+                ("seconds", seconds),
+                ("cpu_seconds", followed.cpu - self.cpu),
+                ("routes_per_s", routes as f64 / seconds),
+                ("packets", sent as f64),
+                ("packets_per_s", sent as f64 / seconds),
+            ]);
+            return Ok(astray);
         }
     }
 
@@ -202,10 +195,13 @@ impl Daemon<'_> {
 }
 
 /// What became of it.
+#[derive(Default)]
 struct Outcome {
-    loads: Vec<Told>,
+    loads: Runs,
     visible: Vec<f64>,
-    replays: Vec<Told>,
+    replays: Runs,
+    /// Packets of each replay that came out by the default route.
+    astray: Vec<u64>,
 }
 
 fn speak(
@@ -215,11 +211,7 @@ fn speak(
     runs: usize,
     singles: usize,
 ) -> Result<Outcome, Failure> {
-    let mut outcome = Outcome {
-        loads: Vec::new(),
-        visible: Vec::new(),
-        replays: Vec::new(),
-    };
+    let mut outcome = Outcome::default();
     for run in 0..runs {
         if run > 0 {
             // A visit without a word, and all routes go.
@@ -227,13 +219,14 @@ fn speak(
             daemon.leave(silent)?;
         }
         let mut stream = daemon.connect()?;
-        outcome.loads.push(daemon.tell(&mut stream, table, routes)?);
+        daemon.tell(&mut stream, table, routes, &mut outcome.loads)?;
         daemon.leave(stream)?;
     }
     for _ in 0..runs {
         let mut stream = daemon.connect()?;
-        outcome.replays.push(daemon.tell(&mut stream, table, routes)?);
-        if outcome.replays.len() == runs {
+        let astray = daemon.tell(&mut stream, table, routes, &mut outcome.replays)?;
+        outcome.astray.push(astray);
+        if outcome.astray.len() == runs {
             let prefix = Prefix::new(Address::V4(PROBE), 24);
             for _ in 0..singles {
                 let [add, remove] = [stream::add(prefix), stream::remove(prefix)];
@@ -262,27 +255,25 @@ pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs
         .filter(|prefix| !prefix.contains(Address::V4(PROBE)))
         .take(count)
         .collect();
-    let destinations = (0..DESTINATIONS).map(|_| {
-        let prefix = prefixes[random.below(prefixes.len() as u64) as usize];
-        number4(address_of(prefix, &mut random))
-    });
-    let destinations: Arc<[u32]> = destinations.collect();
+    let drawn = destinations(&prefixes, &mut random).into_iter();
+    let destinations: Arc<[u32]> = drawn.map(|(_, destination)| destination).collect();
     let table = stream::table(&prefixes);
-    let (source, devices, hand) = rig::join(eal, number)?;
-    let [inside, _] = rules::neighbours(Job::Forward)?;
+    let [(_, inside, _), _] = neighbours(Job::Forward)?;
     // What has no route goes back where it came from, and is seen there.
-    let via = Via::Gateway {
-        address: inside,
-        interface: None,
-    };
-    let default = Route::new(Prefix::new(Address::V4(0), 0), via);
-    let plane = rig::plane_with(Job::Forward, Style::SESSIONS, 16, false, &[default])?;
-    let memory = Box::leak(Box::new(rig::memory(&plane)?));
-    let mut gateway = Gateway::new(Job::Forward, plane, hand, memory)?;
+    let policy = policy(Job::Forward, Style::SESSIONS, 0)?;
+    let routes = route_set(&policy, &[route(Address::V4(0), 0, inside)])?;
+    let plane = plane(policy, &[routes])?;
+    let memory = Box::leak(Box::new(memory(&plane)?));
+    let mut gateway = Gateway::new(eal, number, Job::Forward, plane, memory)?;
     for gateway_of in 0..stream::NEXT_HOPS {
-        gateway.know(1, Address::V4(stream::GATEWAY + gateway_of), ROUTER_MAC)?;
+        gateway.know((1, Address::V4(stream::GATEWAY + gateway_of), ROUTER_MAC))?;
     }
-    let (plane, rounds) = gateway.apart();
+    let Gateway {
+        plane,
+        rounds,
+        source,
+        devices,
+    } = gateway;
     let sight = Arc::new(Sight::default());
     let lane = Lane {
         source,
@@ -340,23 +331,10 @@ fn rows(run: &mut Run<'_>, outcome: &Outcome, routes: usize, lost: u64, plane: &
         let row = Row::new("fpm").key("fib", "ours").key("family", 4);
         row.key("phase", phase).key("routers", 1).key("routes", routes)
     };
-    let told = |phase, told: &[Told]| {
-        let of = |value: &dyn Fn(&Told) -> f64| told.iter().map(value).collect::<Vec<_>>();
-        row(phase)
-            .figure("seconds", &of(&|told| told.seconds))
-            .figure("cpu_seconds", &of(&|told| told.cpu))
-            .figure("routes_per_s", &of(&|told| routes as f64 / told.seconds))
-            .figure("packets", &of(&|told| told.packets[0] as f64))
-            .figure("packets_per_s", &of(&|told| told.packets[0] as f64 / told.seconds))
-    };
-    (run.row)(told("load", &outcome.loads).figure("memory_kb", &[kilobytes]));
+    (run.row)(row("load").runs(&outcome.loads).figure("memory_kb", &[kilobytes]));
     // A packet that a route of the table was not there for came out by the default route.
-    let astray: Vec<_> = outcome
-        .replays
-        .iter()
-        .map(|told| (told.packets[2] + lost) as f64)
-        .collect();
-    (run.row)(told("replay", &outcome.replays).figure("lost", &astray));
+    let astray: Vec<_> = outcome.astray.iter().map(|astray| (astray + lost) as f64).collect();
+    (run.row)(row("replay").runs(&outcome.replays).figure("lost", &astray));
     let mut sorted = outcome.visible.clone();
     sorted.sort_by(f64::total_cmp);
     let p99 = sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(f64::NAN);

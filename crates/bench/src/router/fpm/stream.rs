@@ -65,7 +65,7 @@ mod tests {
     use sluice_route::rib::{Origin, Rib, Settings};
 
     use super::*;
-    use crate::nat_path::flows::Random;
+    use crate::rig::frames::Random;
     use crate::router::internet::routes;
 
     #[test]

@@ -20,9 +20,7 @@ static LONGEST: AtomicU64 = AtomicU64::new(0);
 /// Time that the machine took away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stolen {
-    /// How often.
     pub gaps: u64,
-    /// Cycles altogether.
     pub cycles: u64,
     /// Cycles of the longest.
     pub longest: u64,

@@ -34,22 +34,17 @@ pub enum Sends {
 /// A host.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// The port that it sends to.
     pub port: usize,
-    /// When it sends.
     pub sends: Sends,
-    /// Frames that it sends in turn.
     pub frames: Vec<Vec<u8>>,
 }
 
 /// What became of a host's packets.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Sent by the host.
     pub packets: u64,
     /// Not received in time.
     pub missed: u64,
-    /// Let through.
     pub passed: u64,
     /// Cycles from one end to the other.
     pub latency: Histogram,
@@ -91,7 +86,6 @@ impl FarSide {
     }
 }
 
-/// A worker's ports.
 pub struct Lines {
     sending: Vec<Sending>,
     queues: Vec<VecDeque<(usize, u64)>>,

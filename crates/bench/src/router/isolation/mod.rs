@@ -26,7 +26,6 @@ const EVEN: [u8; 2] = [10, 10];
 /// A victim whose part is less than what it sends must lose, or nothing is shown by one that does not.
 const UNEVEN: [u8; 2] = [3, 10];
 
-/// What a run came to.
 struct Outcome {
     tallies: Vec<Tally>,
     dropped: [u64; 2],
@@ -40,7 +39,6 @@ struct Outcome {
     stolen: [Stolen; 2],
 }
 
-/// What hosts send.
 enum Load {
     /// In rates of a worker, whatever that is at the time.
     OfWorker([f64; 2]),

@@ -6,12 +6,13 @@ mod side;
 
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use sluice_dpdk::eal::{Eal, allowed_cores};
 use sluice_dpdk::tsc;
 use sluice_dpdk::workers::Waiting;
 
 use super::Failure;
-use crate::rows::{Figure, Row, Run};
+use crate::rows::{Named, Row, Run, Runs};
 use pair::{Device, Pair};
 use side::{Order, Side};
 
@@ -21,7 +22,7 @@ const BITS: f64 = 512.0;
 const LOAD: f64 = 0.1;
 
 /// How the worker waits: ways that the configuration has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Wait {
     /// `busy-poll = true`.
     Poll,
@@ -32,16 +33,6 @@ enum Wait {
 }
 
 impl Wait {
-    const ALL: [Self; 3] = [Self::Poll, Self::Adaptive, Self::Interrupt];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Poll => "poll",
-            Self::Adaptive => "adaptive",
-            Self::Interrupt => "interrupt",
-        }
-    }
-
     fn waiting(self) -> Waiting {
         let usual = Waiting {
             spin: 64,
@@ -62,21 +53,9 @@ impl Wait {
     }
 }
 
-/// What was seen of a worker for some time.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    packets_per_s: f64,
-    /// Of a core's time, what the worker had.
-    cpu_share: f64,
-    cpu_ns_per_packet: f64,
-    /// Rounds that found nothing, or could not send anything.
-    quiet_share: f64,
-    /// Frames that the far side could not send, of those that were due.
-    refused_share: f64,
-}
-
-/// What it does for a while, once it does it.
-fn watch(near: &Side, far: &Side, orders: [Order; 2], time: Duration) -> Result<Seen, Failure> {
+/// What is seen of a worker that does something for a while, once it does it; and of the frames that were due, those that the
+/// far side could not send.
+fn watch(near: &Side, far: &Side, orders: [Order; 2], time: Duration, runs: &mut Runs) -> Result<f64, Failure> {
     near.order(orders[0]);
     far.order(orders[1]);
     std::thread::sleep(time / 5);
@@ -85,38 +64,32 @@ fn watch(near: &Side, far: &Side, orders: [Order; 2], time: Duration) -> Result<
     let (after, far_after, seconds) = (near.seen()?, far.seen()?, begin.elapsed().as_secs_f64());
     near.order(Order::Rest);
     far.order(Order::Rest);
-    let refused = (far_after.refused - far_before.refused) as f64;
     let (packets, cpu) = (after.packets - before.packets, after.cpu_ns - before.cpu_ns);
+    let quiet = (after.quiet - before.quiet) as f64;
+    runs.extend([
+        ("packets_per_s", packets as f64 / seconds),
+        ("mbps", packets as f64 / seconds * BITS / 1e6),
+        ("cpu_share", cpu as f64 / 1e9 / seconds),
+        ("cpu_ns_per_packet", cpu as f64 / packets.max(1) as f64),
+        (
+            "quiet_rounds_share",
+            quiet / (after.rounds - before.rounds).max(1) as f64,
+        ),
+    ]);
+    let refused = (far_after.refused - far_before.refused) as f64;
     let due = refused + (far_after.packets - far_before.packets) as f64;
-    Ok(Seen {
-        packets_per_s: packets as f64 / seconds,
-        cpu_share: cpu as f64 / 1e9 / seconds,
-        cpu_ns_per_packet: cpu as f64 / packets.max(1) as f64,
-        quiet_share: (after.quiet - before.quiet) as f64 / (after.rounds - before.rounds).max(1) as f64,
-        refused_share: refused / due.max(1.0),
-    })
+    Ok(refused / due.max(1.0))
 }
 
-fn row_of(case: &str, device: Device, wait: Wait, seen: &[Seen]) -> Row {
-    let of = |value: fn(&Seen) -> f64| seen.iter().map(value).collect::<Vec<_>>();
-    Row::new(case)
-        .key("wait", wait.name())
-        .key("device", device.name())
-        .key("cores", 1)
-        .key("bytes", 64)
-        .figure("packets_per_s", &of(|seen| seen.packets_per_s))
-        .figure("mbps", &of(|seen| seen.packets_per_s * BITS / 1e6))
-        .figure("cpu_share", &of(|seen| seen.cpu_share))
-        .figure("cpu_ns_per_packet", &of(|seen| seen.cpu_ns_per_packet))
-        .figure("quiet_rounds_share", &of(|seen| seen.quiet_share))
+fn row_of(case: &str, device: Device, wait: Wait, runs: &Runs) -> Row {
+    let row = Row::new(case).key("wait", wait.name()).key("device", device.name());
+    row.key("cores", 1).key("bytes", 64).runs(runs)
 }
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Rows of `receive`.
     pub receive: bool,
-    /// Rows of `transmit`.
     pub transmit: bool,
 }
 
@@ -131,7 +104,7 @@ pub fn waiting(run: &mut Run<'_>, eal: &'static Eal, wanted: Wanted, runs: usize
     for device in [Device::Virtio, Device::Vhost] {
         // What a polling worker takes, in packets a second: the load of all ways is a part of it.
         let mut polled = 0.0;
-        for wait in Wait::ALL {
+        for &wait in Wait::value_variants() {
             let pair = Pair::open(eal, device, wait == Wait::Interrupt)?;
             if wait == Wait::Interrupt && !pair.interrupts() {
                 let name = device.name();
@@ -139,29 +112,28 @@ pub fn waiting(run: &mut Run<'_>, eal: &'static Eal, wanted: Wanted, runs: usize
                 pair.close();
                 continue;
             }
-            let (pair, near, far) = pair.start(eal, [near, far], wait.waiting())?;
+            let (wire, [near, far]) = pair.start(eal, [near, far], wait.waiting())?;
             let rates = |orders| {
-                let seen = (0..runs).map(|_| watch(&near, &far, orders, time));
-                seen.collect::<Result<Vec<_>, _>>()
+                let mut all = Runs::default();
+                let refused = (0..runs).map(|_| watch(&near, &far, orders, time, &mut all));
+                refused.collect::<Result<Vec<_>, _>>().map(|refused| (all, refused))
             };
             if wanted.receive {
-                let most = rates([Order::Receive, Order::Flood])?;
+                let (most, _) = rates([Order::Receive, Order::Flood])?;
                 if wait == Wait::Poll {
-                    let taken: Vec<_> = most.iter().map(|seen| seen.packets_per_s).collect();
-                    polled = Figure::of(&taken).median;
+                    polled = most.median("packets_per_s");
                 }
                 (run.row)(row_of("receive", device, wait, &most));
                 far.pace(tsc::frequency() as f64 / (polled * LOAD));
-                let part = rates([Order::Receive, Order::Pace])?;
-                let refused: Vec<_> = part.iter().map(|seen| seen.refused_share).collect();
+                let (part, refused) = rates([Order::Receive, Order::Pace])?;
                 let row = row_of("receive", device, wait, &part).key("load_share", LOAD);
                 (run.row)(row.figure("lost_share", &refused));
             }
             if wanted.transmit {
-                let most = rates([Order::Flood, Order::Receive])?;
+                let (most, _) = rates([Order::Flood, Order::Receive])?;
                 (run.row)(row_of("transmit", device, wait, &most));
             }
-            pair.stop([near, far])?.close();
+            wire.close([near.stop()?, far.stop()?]);
         }
     }
     Ok(())

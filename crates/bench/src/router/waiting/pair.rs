@@ -2,40 +2,35 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::workers::{Queues, Waiting};
-use sluice_dpdk::{Devices, DpdkIo, Plan, PortPlan};
+use sluice_dpdk::{Plan, PortPlan};
 
 use super::side::Side;
+use crate::process::await_some;
+use crate::rig::Source;
 use crate::router::Failure;
 
 /// The device of the worker that is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Device {
     /// A virtual machine's side.
+    #[value(name = "virtio-user")]
     Virtio,
     /// The host's side.
     Vhost,
 }
 
-impl Device {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Virtio => "virtio-user",
-            Self::Vhost => "vhost",
-        }
-    }
+/// Both ends: the measured worker's, and the other.
+pub struct Pair {
+    ends: [Source; 2],
+    wire: Wire,
 }
 
-/// Both ends.
-pub struct Pair {
-    /// The measured worker's, and the other.
-    devices: [Devices; 2],
-    /// As long as no thread has them.
-    hands: Option<[DpdkIo; 2]>,
+/// What is between them.
+pub struct Wire {
     /// The measured one listens: it was there first and is the last to go.
     listens: bool,
     socket: PathBuf,
@@ -44,13 +39,12 @@ pub struct Pair {
 /// Longest wait for both ends to know each other.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn open(eal: &'static Eal, name: &str, interrupts: bool) -> Result<(Devices, DpdkIo), Failure> {
+fn open(eal: &'static Eal, name: &str, interrupts: bool) -> Result<Source, Failure> {
     let mut port = PortPlan::new("wire", name.parse()?);
     port.interrupts = interrupts;
     let mut plan = Plan::new(vec![port], 1);
     plan.buffers = 8_191;
-    let (devices, mut hands) = Devices::open(eal, &plan)?;
-    Ok((devices, hands.pop().ok_or("a hand is missing")?))
+    Source::of(eal, &plan, 0)
 }
 
 impl Pair {
@@ -63,69 +57,54 @@ impl Pair {
         let listens = device == Device::Vhost;
         let listener = open(eal, &listening, interrupts && listens)?;
         let connector = open(eal, &connecting, interrupts && !listens)?;
-        let (near, far) = if listens {
-            (listener, connector)
+        let ends = if listens {
+            [listener, connector]
         } else {
-            (connector, listener)
+            [connector, listener]
         };
-        let pair = Self {
-            devices: [near.0, far.0],
-            hands: Some([near.1, far.1]),
-            listens,
-            socket,
-        };
-        let begin = Instant::now();
-        while !pair.devices.iter().all(|devices| devices.ports()[0].link().up) {
-            if begin.elapsed() > PATIENCE {
-                return Err("vhost and virtio-user do not find each other".into());
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let wire = Wire { listens, socket };
+        let pair = Self { ends, wire };
+        let is_up = |end: &Source| end.devices.ports()[0].link().up;
+        let both = await_some(PATIENCE, || Ok(pair.ends.iter().all(is_up).then_some(())))?;
+        both.ok_or("vhost and virtio-user do not find each other")?;
         Ok(pair)
     }
 
     /// Whether frames can wake the measured worker.
     pub fn interrupts(&self) -> bool {
-        self.devices[0].ports()[0].interrupts()
+        self.ends[0].devices.ports()[0].interrupts()
     }
 
     /// Start a thread on each core: the measured worker's, and the other's, which polls.
     pub fn start(
-        mut self,
+        self,
         eal: &'static Eal,
         [near, far]: [usize; 2],
         waiting: Waiting,
-    ) -> Result<(Self, Side, Side), Failure> {
-        let [own, other] = self.hands.take().ok_or("both sides run already")?;
+    ) -> Result<(Wire, [Side; 2]), Failure> {
+        let [own, other] = self.ends;
         let polls = Waiting {
             sleep: None,
             interrupt: false,
             ..waiting
         };
-        let own = Side::start(eal, "near", near, own, (waiting, self.devices[0].queues(0)))?;
+        let queues = own.devices.queues(0);
+        let own = Side::start(eal, "near", near, own, (waiting, queues))?;
         let other = Side::start(eal, "far", far, other, (polls, Queues::default()))?;
-        Ok((self, own, other))
+        Ok((self.wire, [own, other]))
     }
 
-    /// End both threads.
-    pub fn stop(mut self, [own, other]: [Side; 2]) -> Result<Self, Failure> {
-        self.hands = Some([own.stop()?, other.stop()?]);
-        Ok(self)
-    }
-
-    /// Close both ends: who connected first.
     pub fn close(self) {
-        let Self {
-            devices: [near, far],
-            hands,
-            listens,
-            socket,
-        } = self;
-        drop(hands);
-        let [first, last] = if listens { [far, near] } else { [near, far] };
-        drop(first.close());
-        drop(last.close());
-        // Whoever listened may have taken it away.
-        let _ = std::fs::remove_file(socket);
+        self.wire.close(self.ends);
+    }
+}
+
+impl Wire {
+    /// Close both ends: the one that connected first.
+    pub fn close(self, [near, far]: [Source; 2]) {
+        let ends = if self.listens { [far, near] } else { [near, far] };
+        ends.into_iter().for_each(Source::close);
+        // The one that listened may have taken it away.
+        let _ = std::fs::remove_file(self.socket);
     }
 }

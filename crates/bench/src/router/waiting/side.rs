@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use sluice_dpdk::eal::Eal;
+use sluice_dpdk::tsc;
 use sluice_dpdk::workers::{Idle, Queues, Waiting, Worker};
-use sluice_dpdk::{DpdkIo, tsc};
-use sluice_engine::packet::io::{BURST_SIZE, BufferIndex, PacketIo, Packets};
+use sluice_engine::packet::io::BURST_SIZE;
 use sluice_wire::Checksums;
 
-use crate::nat_path::flows::{FRAME, Hosts, data, write};
+use crate::rig::Source;
+use crate::rig::frames::{Frame, Hosts, SHORTEST, data};
 use crate::router::Failure;
 
 /// What a side does.
@@ -55,7 +55,6 @@ impl Shared {
 pub struct Counts {
     /// Frames sent or received.
     pub packets: u64,
-    /// Rounds.
     pub rounds: u64,
     /// Of these, such without a frame.
     pub quiet: u64,
@@ -65,10 +64,9 @@ pub struct Counts {
     pub cpu_ns: u64,
 }
 
-/// A running side.
 pub struct Side {
     shared: Arc<Shared>,
-    thread: Worker<DpdkIo>,
+    thread: Worker<Source>,
     /// Where the kernel tells how long it ran.
     schedstat: PathBuf,
 }
@@ -79,7 +77,7 @@ impl Side {
         eal: &'static Eal,
         name: &str,
         core: usize,
-        io: DpdkIo,
+        source: Source,
         (waiting, queues): (Waiting, Queues),
     ) -> Result<Self, Failure> {
         let shared = Arc::new(Shared::default());
@@ -88,11 +86,11 @@ impl Side {
         let thread = Worker::start(eal, name, core, move |stop| {
             // It lies under this thread's number, which no other can ask for.
             let _ = tell.send(std::fs::read_link("/proc/thread-self"));
-            let mut loops = Loop::new(io, Idle::new(waiting, queues), &own);
+            let mut loops = Loop::new(source, Idle::new(waiting, queues), &own);
             while !stop.is_asked() {
                 loops.round(own.order());
             }
-            loops.io
+            loops.source
         })?;
         let schedstat = PathBuf::from("/proc").join(told.recv()??).join("schedstat");
         Ok(Self {
@@ -112,7 +110,6 @@ impl Side {
         self.shared.pace.store(cycles.to_bits(), Ordering::Relaxed);
     }
 
-    /// What it has done.
     pub fn seen(&self) -> Result<Counts, Failure> {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let text = std::fs::read_to_string(&self.schedstat)?;
@@ -126,27 +123,25 @@ impl Side {
         })
     }
 
-    /// End it.
-    pub fn stop(self) -> Result<DpdkIo, Failure> {
+    pub fn stop(self) -> Result<Source, Failure> {
         Ok(self.thread.stop().map_err(|_| "a side failed")?)
     }
 }
 
-/// What the thread has.
 struct Loop<'s> {
-    io: DpdkIo,
+    source: Source,
     idle: Idle,
     shared: &'s Shared,
-    frame: [u8; FRAME],
+    frame: [u8; SHORTEST],
     next: f64,
 }
 
 impl<'s> Loop<'s> {
-    fn new(io: DpdkIo, idle: Idle, shared: &'s Shared) -> Self {
-        let mut frame = [0; FRAME];
-        write(&mut frame, &data(Hosts::Sixteen, 1, None));
+    fn new(source: Source, idle: Idle, shared: &'s Shared) -> Self {
+        let mut frame = [0; SHORTEST];
+        data(Hosts::Sixteen, 1, None).write(&mut frame);
         Self {
-            io,
+            source,
             idle,
             shared,
             frame,
@@ -185,28 +180,17 @@ impl<'s> Loop<'s> {
     }
 
     fn receive(&mut self) -> usize {
-        let count = self.io.receive(0);
-        let slots: ArrayVec<BufferIndex, BURST_SIZE> = (0..count).map(|slot| slot as BufferIndex).collect();
-        self.io.free(&slots);
-        self.io.end();
-        count
+        self.source.discard(0)
     }
 
     fn send(&mut self, count: usize) -> usize {
-        let made = self.io.allocate(count);
-        {
-            let mut lent = Packets::new();
-            self.io.packets(&mut lent);
-            for packet in lent.iter_mut().take(made) {
-                packet.set_len(FRAME);
-                packet.set_checksums(Checksums::Vouched);
-                packet.bytes_mut().copy_from_slice(&self.frame);
-            }
-        }
-        let slots: ArrayVec<BufferIndex, BURST_SIZE> = (0..made).map(|slot| slot as BufferIndex).collect();
-        let taken = self.io.transmit(0, &slots);
-        self.io.free(&slots[taken..]);
-        self.io.end();
+        let frame = &self.frame;
+        let (_, taken) = self.source.send(&[(0, count)], |_, packet| {
+            packet.set_len(SHORTEST);
+            packet.set_checksums(Checksums::Vouched);
+            packet.bytes_mut().copy_from_slice(frame);
+            true
+        });
         taken
     }
 

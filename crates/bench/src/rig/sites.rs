@@ -7,21 +7,17 @@ use sluice_nat::sites::{SiteWriter, Terminal, context};
 use sluice_wire::vlan::Tag;
 use sluice_wire::{FlowKey4, Tuple4};
 
-use crate::nat_path::flows::{Hosts, Written, ends};
-use crate::nat_path::wire::Wire;
-
-type Failure = Box<dyn std::error::Error>;
+use super::frames::{Hosts, Tagged, Written, ends};
+use crate::rows::Failure;
 
 /// C-tags of each S-tag.
 pub const OF_SERVICE: u32 = 1_000;
 
-/// Public addresses of sites begin here.
 const PUBLIC: u32 = 0xc613_0000;
 
 /// Bytes of an S-tag and a C-tag.
 pub const TAGS: usize = 8;
 
-/// A site's S-tag and C-tag.
 pub fn tags(site: u32) -> (u16, u16) {
     ((100 + site / OF_SERVICE) as u16, (1 + site % OF_SERVICE) as u16)
 }
@@ -41,6 +37,18 @@ pub fn terminal_mac(terminal: u32) -> [u8; 6] {
     [0x06, 0, a, b, c, d]
 }
 
+/// A terminal with an address, in its site's tags.
+pub fn terminal(site: u32, number: u32, address: u32) -> Terminal {
+    let (service, customer) = tags(site);
+    Terminal {
+        context: context(site, 0, false),
+        address,
+        mac: terminal_mac(number),
+        interface: 0,
+        tags: [Some(Tag::service(service)), Some(Tag::vlan(customer))],
+    }
+}
+
 /// What a site is seen by upstream.
 #[inline(always)]
 fn virtual_mac(site: u32) -> [u8; 6] {
@@ -51,9 +59,7 @@ fn virtual_mac(site: u32) -> [u8; 6] {
 /// So many sites of so many terminals each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Homes {
-    /// Sites.
     pub sites: u32,
-    /// Terminals of each.
     pub terminals: u32,
 }
 
@@ -64,7 +70,6 @@ impl Homes {
         terminals: 4,
     };
 
-    /// Flows of all terminals.
     pub fn flows(self) -> u32 {
         self.sites * self.terminals
     }
@@ -82,15 +87,8 @@ impl Homes {
         for site in 0..self.sites {
             keeper.set_site(site, Some(virtual_mac(site)), None)?;
             keeper.set_public(site, 0, Some(PUBLIC + site))?;
-            let (service, customer) = tags(site);
-            for terminal in site * self.terminals..(site + 1) * self.terminals {
-                keeper.add_terminal(&Terminal {
-                    context: context(site, 0, false),
-                    address: ends(self.hosts(), terminal).inside.0,
-                    mac: terminal_mac(terminal),
-                    interface: 0,
-                    tags: [Some(Tag::service(service)), Some(Tag::vlan(customer))],
-                })?;
+            for number in site * self.terminals..(site + 1) * self.terminals {
+                keeper.add_terminal(&terminal(site, number, ends(self.hosts(), number).inside.0))?;
             }
         }
         let row = |first: u32| TagRange {
@@ -145,85 +143,27 @@ impl Homes {
         [terminal_mac(flow), virtual_mac(flow / self.terminals)]
     }
 
-    /// The public address of a flow.
     pub fn public(self, flow: u32) -> u32 {
         PUBLIC + flow / self.terminals
     }
 }
 
-/// Put tags into a frame that stands behind room for them.
+/// A packet as the frame that `frame` makes of it: of a site where there are some, then in tags if it comes from inside.
 #[inline(always)]
-pub fn put_tags(frame: &mut [u8], tags: [u8; TAGS]) {
-    if let Some(head) = frame.first_chunk_mut::<{ 12 + TAGS }>() {
-        head.copy_within(TAGS.., 0);
-        head[12..].copy_from_slice(&tags);
-    }
-}
-
-/// A frame, in tags where it has some: they come on top of its length.
-#[derive(Clone, Copy, Debug)]
-pub struct Homed<W> {
-    /// Without tags.
-    pub frame: W,
-    /// Its tags.
-    pub tags: Option<[u8; TAGS]>,
-}
-
-impl<W: Wire> Wire for Homed<W> {
-    const FAMILY: u32 = W::FAMILY;
-    const LENGTH: usize = W::LENGTH;
-    const SOURCE: usize = W::SOURCE;
-    const SOURCE_PORT: usize = W::SOURCE_PORT;
-
-    #[inline(always)]
-    fn length(&self) -> usize {
-        self.frame.length() + self.tags.map_or(0, |tags| tags.len())
-    }
-
-    #[inline(always)]
-    fn write(&self, frame: &mut [u8]) {
-        match self.tags {
-            None => self.frame.write(frame),
-            Some(tags) => {
-                if let Some((_, rest)) = frame.split_at_mut_checked(TAGS) {
-                    self.frame.write(rest);
-                }
-                put_tags(frame, tags);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::nat_path::flows::{FRAME, data};
-
-    #[test]
-    fn tags_are_valid_and_no_two_sites_have_the_same() {
-        let mut seen = std::collections::HashSet::new();
-        for site in (0..131_072).step_by(7) {
-            let (service, customer) = tags(site);
-            assert!((1..=4094).contains(&service) && (1..=4094).contains(&customer));
-            assert!(seen.insert((service, customer)), "site {site}");
-        }
-    }
-
-    #[test]
-    fn frame_of_a_site_is_the_plain_one_with_tags_behind_its_addresses() {
-        let homes = Homes::USUAL;
-        let flow = 4 * 1_001 + 3;
-        let written = homes.address(data(homes.hosts(), flow, None), true);
-        let frame = |tags| {
-            let homed = Homed { frame: written, tags };
-            let mut frame = vec![0xff; homed.length()];
-            homed.write(&mut frame);
-            frame
-        };
-        let (plain, tagged) = (frame(None), frame(Some(homes.tags(flow))));
-        assert_eq!((FRAME, FRAME + TAGS), (plain.len(), tagged.len()));
-        let expected = [&plain[..12], &[0x88, 0xa8, 0, 101, 0x81, 0, 0, 2], &plain[12..]].concat();
-        assert_eq!(expected, tagged);
-        assert_eq!(terminal_mac(flow), plain[6..12]);
+pub fn dressed<F>(
+    homes: Option<Homes>,
+    written: Written,
+    inside: bool,
+    frame: impl FnOnce(Written) -> F,
+) -> Tagged<F, TAGS> {
+    match homes {
+        None => Tagged {
+            frame: frame(written),
+            tags: None,
+        },
+        Some(homes) => Tagged {
+            frame: frame(homes.address(written, inside)),
+            tags: inside.then(|| homes.tags(written.mark)),
+        },
     }
 }

@@ -1,0 +1,454 @@
+//! The frames that sources write: a flow is drawn anew for each packet, uniformly, and its frame written into the packet's buffer.
+
+use sluice_wire::checksum;
+use sluice_wire::tcp::flag;
+
+/// Length of the shortest frames, without check sequence: 64 bytes on the wire.
+pub const SHORTEST: usize = 60;
+/// Bytes of the longest headers: Ethernet, IPv4, TCP.
+pub const HEADERS: usize = 54;
+/// Bytes of the check sequence, which count in a frame's size and are not in memory.
+pub const CHECK_SEQUENCE: usize = 4;
+/// Bytes at the end of a frame that tell it from others: a time in 48 bits, or a flow's number in the last 32.
+const TAIL: usize = 6;
+
+/// The gateway's and its neighbours' MAC addresses.
+pub const INSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
+pub const OUTSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
+/// All inside hosts', behind one router.
+pub const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 254];
+pub const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 2, 254];
+
+/// Begin of most draws.
+pub const SEED: u64 = 88_172_645_463_325_252;
+
+/// A generator of random numbers, as the probe's.
+#[derive(Clone, Copy, Debug)]
+pub struct Random(pub u64);
+
+/// Numbers in which each is independent of the one before (splitmix64).
+#[derive(Clone, Copy, Debug)]
+pub struct Mixed(pub u64);
+
+impl Mixed {
+    #[inline(always)]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+impl Random {
+    /// A number below `count`.
+    #[inline(always)]
+    pub fn below(&mut self, count: u64) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (((self.0 >> 32) * count) >> 32) as u32
+    }
+
+    /// One of some.
+    #[inline(always)]
+    pub fn of<'t, T>(&mut self, some: &'t [T]) -> &'t T {
+        &some[self.below(some.len() as u64) as usize]
+    }
+
+    /// Every order equally likely (Fisher-Yates).
+    pub fn shuffle<T>(&mut self, things: &mut [T]) {
+        for last in (1..things.len()).rev() {
+            things.swap(last, self.below(last as u64 + 1) as usize);
+        }
+    }
+}
+
+/// Addresses and ports of a flow's first packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    pub inside: (u32, u16),
+    pub remote: (u32, u16),
+    pub tcp: bool,
+}
+
+/// Which inside hosts the flows are of.
+#[derive(Clone, Copy, Debug)]
+pub enum Hosts {
+    /// Sixteen flows of each, one after the other.
+    Sixteen,
+    /// So many hosts in turn.
+    InTurn(u32),
+}
+
+/// Flow `number`: half of them are TCP.
+#[inline(always)]
+pub fn ends(hosts: Hosts, number: u32) -> Ends {
+    let remote = 0x0808_0000u32.wrapping_add(number.wrapping_mul(2_654_435_761) >> 12);
+    let (host, port) = match hosts {
+        Hosts::Sixteen => (number >> 4, 1024 + (number & 15) as u16 * 16),
+        Hosts::InTurn(count) => (number % count, 1024 + (number / count) as u16),
+    };
+    Ends {
+        inside: (0x0a00_0000 | host, port),
+        remote: (remote, 443),
+        tcp: match hosts {
+            Hosts::Sixteen => number & 1 == 0,
+            Hosts::InTurn(_) => (host ^ u32::from(port)) & 1 == 0,
+        },
+    }
+}
+
+/// A frame to be written.
+pub trait Frame: Copy {
+    /// 4 or 6.
+    const FAMILY: u32 = 4;
+    /// Where the last 32 bits of the source address are, and the source port.
+    const SOURCE: (usize, usize) = (26, 34);
+
+    /// Length of this frame, without check sequence.
+    fn length(&self) -> usize;
+
+    /// Write it with right checksums.
+    fn write(&self, frame: &mut [u8]);
+}
+
+/// A packet of a flow, as the shortest frame over IPv4.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    pub source: (u32, u16),
+    pub destination: (u32, u16),
+    pub tcp: bool,
+    pub flags: u8,
+    /// Sequence and acknowledgment number.
+    pub numbers: (u32, u32),
+    pub macs: ([u8; 6], [u8; 6]),
+    /// Number of the flow: the last four bytes of the frame.
+    pub mark: u32,
+}
+
+/// The number that a frame carries.
+pub fn mark(frame: &[u8]) -> u32 {
+    frame.last_chunk().map_or(u32::MAX, |bytes| u32::from_be_bytes(*bytes))
+}
+
+/// Data of flow `number`, going out, or coming back to the public address and port.
+#[inline(always)]
+pub fn data(hosts: Hosts, number: u32, public: Option<(u32, u16)>) -> Written {
+    let e = ends(hosts, number);
+    let (source, destination, macs) = match public {
+        None => (e.inside, e.remote, (INSIDE_MAC, HOST_MAC)),
+        Some(public) => (e.remote, public, (OUTSIDE_MAC, ROUTER_MAC)),
+    };
+    Written {
+        source,
+        destination,
+        tcp: e.tcp,
+        flags: flag::ACK,
+        numbers: (2, 2),
+        macs,
+        mark: number,
+    }
+}
+
+impl Written {
+    /// As the flow's first packet.
+    pub fn first(self) -> Self {
+        self.with(flag::SYN, (1, 0))
+    }
+
+    /// With other flags and numbers.
+    #[inline(always)]
+    pub fn with(self, flags: u8, numbers: (u32, u32)) -> Self {
+        Self { flags, numbers, ..self }
+    }
+}
+
+impl Frame for Written {
+    #[inline(always)]
+    fn length(&self) -> usize {
+        SHORTEST
+    }
+
+    #[inline(always)]
+    fn write(&self, frame: &mut [u8]) {
+        let Some(frame) = frame.first_chunk_mut::<SHORTEST>() else {
+            return;
+        };
+        frame[HEADERS..SHORTEST - 4].fill(0);
+        frame[SHORTEST - 4..].copy_from_slice(&self.mark.to_be_bytes());
+        let mark = checksum::add((self.mark >> 16) as u16, self.mark as u16);
+        if let Some(head) = frame.first_chunk_mut() {
+            headers(head, self, SHORTEST, mark);
+        }
+    }
+}
+
+/// Write the headers of a frame of `length` bytes, without check sequence, whose bytes behind [`HEADERS`] have the sum
+/// `rest`. Behind a UDP header the space up to there is data, all zeros.
+#[inline(always)]
+fn headers(head: &mut [u8; HEADERS], w: &Written, length: usize, rest: u16) {
+    let [whole, segment] = [length - 14, length - 34].map(|bytes| bytes as u16);
+    head[..6].copy_from_slice(&w.macs.0);
+    head[6..12].copy_from_slice(&w.macs.1);
+    head[12..14].copy_from_slice(&[0x08, 0x00]);
+    let protocol = if w.tcp { 6 } else { 17 };
+    head[14..26].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol, 0, 0]);
+    head[16..18].copy_from_slice(&whole.to_be_bytes());
+    head[26..30].copy_from_slice(&w.source.0.to_be_bytes());
+    head[30..34].copy_from_slice(&w.destination.0.to_be_bytes());
+    let sum = checksum::checksum(&head[14..34]);
+    head[24..26].copy_from_slice(&sum.to_be_bytes());
+    head[34..36].copy_from_slice(&w.source.1.to_be_bytes());
+    head[36..38].copy_from_slice(&w.destination.1.to_be_bytes());
+    head[38..].fill(0);
+    let at = if w.tcp {
+        head[38..42].copy_from_slice(&w.numbers.0.to_be_bytes());
+        head[42..46].copy_from_slice(&w.numbers.1.to_be_bytes());
+        head[46..50].copy_from_slice(&[0x50, w.flags, 0x20, 0]);
+        50
+    } else {
+        head[38..40].copy_from_slice(&segment.to_be_bytes());
+        40
+    };
+    let pseudo = checksum::pseudo4(w.source.0, w.destination.0, protocol, segment);
+    let data = checksum::add(checksum::sum(&head[34..]), rest);
+    head[at..at + 2].copy_from_slice(&transport_sum(checksum::add(data, pseudo), w.tcp).to_be_bytes());
+}
+
+/// A transport checksum; zero would say of UDP that there is none (RFC 768).
+#[inline(always)]
+fn transport_sum(sum: u16, tcp: bool) -> u16 {
+    match !sum {
+        0 if !tcp => 0xffff,
+        sum => sum,
+    }
+}
+
+/// First halves of all inside hosts', remote hosts' and public IPv6 addresses.
+pub const INSIDE6: u64 = 0x2001_0db8_0001_0000;
+pub const REMOTE6: u64 = 0x2001_0db8_0002_0000;
+pub const PUBLIC6: u64 = 0x2001_0db8_0003_0000;
+
+/// Bytes behind the IPv6 header: those of TCP and the mark.
+const PAYLOAD6: u16 = 24;
+
+/// The same packet over IPv6: the numbers of [`Written`] are the last 32 bits of the addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Written6(Written);
+
+impl From<Written> for Written6 {
+    fn from(written: Written) -> Self {
+        Self(written)
+    }
+}
+
+/// An IPv6 address of its half and number.
+pub fn address6(half: u64, number: u32) -> [u8; 16] {
+    (u128::from(half) << 64 | u128::from(number)).to_be_bytes()
+}
+
+impl Frame for Written6 {
+    const FAMILY: u32 = 6;
+    const SOURCE: (usize, usize) = (34, 54);
+
+    #[inline(always)]
+    fn length(&self) -> usize {
+        HEADERS + usize::from(PAYLOAD6)
+    }
+
+    #[inline(always)]
+    fn write(&self, frame: &mut [u8]) {
+        let Some(frame) = frame.first_chunk_mut::<{ HEADERS + PAYLOAD6 as usize }>() else {
+            return;
+        };
+        let w = &self.0;
+        let up = w.macs.0 == INSIDE_MAC;
+        let (from, to) = if up { (INSIDE6, REMOTE6) } else { (REMOTE6, PUBLIC6) };
+        frame[..6].copy_from_slice(&w.macs.0);
+        frame[6..12].copy_from_slice(&w.macs.1);
+        let protocol = if w.tcp { 6 } else { 17 };
+        frame[12..22].copy_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, PAYLOAD6 as u8, protocol, 64]);
+        frame[22..38].copy_from_slice(&address6(from, w.source.0));
+        frame[38..54].copy_from_slice(&address6(to, w.destination.0));
+        frame[54..56].copy_from_slice(&w.source.1.to_be_bytes());
+        frame[56..58].copy_from_slice(&w.destination.1.to_be_bytes());
+        frame[58..74].fill(0);
+        frame[74..].copy_from_slice(&w.mark.to_be_bytes());
+        let at = if w.tcp {
+            frame[58..62].copy_from_slice(&w.numbers.0.to_be_bytes());
+            frame[62..66].copy_from_slice(&w.numbers.1.to_be_bytes());
+            frame[66..70].copy_from_slice(&[0x50, w.flags, 0x20, 0]);
+            70
+        } else {
+            frame[58..60].copy_from_slice(&PAYLOAD6.to_be_bytes());
+            60
+        };
+        // The pseudo-header: addresses, length, protocol.
+        let pseudo = checksum::add(checksum::sum(&frame[22..54]), PAYLOAD6 + u16::from(protocol));
+        let sum = transport_sum(checksum::add(checksum::sum(&frame[54..]), pseudo), w.tcp);
+        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// What frames of one size hold between their headers and their tails.
+#[derive(Clone, Debug)]
+pub struct Filling {
+    bytes: Box<[u8]>,
+    sum: u16,
+}
+
+impl Filling {
+    /// For frames of `size` bytes, check sequence counted: 64 or more.
+    pub fn new(size: usize) -> Self {
+        let length = size - CHECK_SEQUENCE - TAIL - HEADERS;
+        let bytes: Box<[u8]> = (0..length).map(|at| at as u8).collect();
+        let sum = checksum::sum(&bytes);
+        Self { bytes, sum }
+    }
+
+    /// Length of the frames, without check sequence.
+    pub fn length(&self) -> usize {
+        HEADERS + self.bytes.len() + TAIL
+    }
+
+    /// What is behind a transport header of so many bytes, in a frame with this tail.
+    pub fn payload(&self, tail: u64, transport: usize) -> Vec<u8> {
+        // The longest headers are those of TCP, 20 bytes.
+        let zeros = vec![0; 20 - transport];
+        [&zeros, &*self.bytes, &tail.to_be_bytes()[2..]].concat()
+    }
+}
+
+/// A packet as a frame of any size.
+#[derive(Clone, Copy, Debug)]
+pub struct Filled<'f> {
+    pub written: Written,
+    /// 48 bits of it are written.
+    pub tail: u64,
+    pub filling: &'f Filling,
+    /// The buffer holds the filling already.
+    pub kept: bool,
+}
+
+impl<'f> Filled<'f> {
+    /// All bytes of a packet whose tail is the number of its flow.
+    #[inline(always)]
+    pub fn new(written: Written, filling: &'f Filling) -> Self {
+        let (tail, kept) = (written.mark.into(), false);
+        Self {
+            written,
+            tail,
+            filling,
+            kept,
+        }
+    }
+}
+
+impl Frame for Filled<'_> {
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.filling.length()
+    }
+
+    #[inline(always)]
+    fn write(&self, frame: &mut [u8]) {
+        let length = frame.len();
+        let Some((head, rest)) = frame.split_first_chunk_mut() else {
+            return;
+        };
+        let Some((body, tail)) = rest.split_last_chunk_mut::<TAIL>() else {
+            return;
+        };
+        if !self.kept {
+            body.copy_from_slice(&self.filling.bytes);
+        }
+        tail.copy_from_slice(&self.tail.to_be_bytes()[8 - TAIL..]);
+        // Behind an odd number of bytes those of the tail have the other halves of their words.
+        let sum = match body.len() % 2 {
+            0 => checksum::sum(tail),
+            _ => checksum::sum(tail).swap_bytes(),
+        };
+        let sum = checksum::add(self.filling.sum, sum);
+        headers(head, &self.written, length, sum);
+    }
+}
+
+/// A frame of which headers and tail alone are written: between them is what the buffer held before. Its transport
+/// checksum is that of other data, so that it has to be vouched for.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamped<'f> {
+    pub head: &'f [u8; HEADERS],
+    /// 48 bits of it are written.
+    pub tail: u64,
+    pub length: usize,
+}
+
+impl Frame for Stamped<'_> {
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    #[inline(always)]
+    fn write(&self, frame: &mut [u8]) {
+        if let Some(head) = frame.first_chunk_mut() {
+            *head = *self.head;
+        }
+        if let Some(tail) = frame.last_chunk_mut::<TAIL>() {
+            tail.copy_from_slice(&self.tail.to_be_bytes()[8 - TAIL..]);
+        }
+    }
+}
+
+/// The tail of a frame.
+#[inline(always)]
+pub fn tail(frame: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    if let Some(tail) = frame.last_chunk::<TAIL>() {
+        bytes[8 - TAIL..].copy_from_slice(tail);
+    }
+    u64::from_be_bytes(bytes)
+}
+
+/// A frame, with VLAN tags of `N` bytes where it has some: they come on top of its length.
+#[derive(Clone, Copy, Debug)]
+pub struct Tagged<F, const N: usize> {
+    pub frame: F,
+    pub tags: Option<[u8; N]>,
+}
+
+/// Put tags into a frame that stands behind space for them.
+#[inline(always)]
+pub fn put_tags<const N: usize>(frame: &mut [u8], tags: [u8; N]) {
+    if frame.len() >= 12 + N {
+        frame.copy_within(N..N + 12, 0);
+        frame[12..12 + N].copy_from_slice(&tags);
+    }
+}
+
+impl<F: Frame, const N: usize> Frame for Tagged<F, N> {
+    const FAMILY: u32 = F::FAMILY;
+
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.frame.length() + if self.tags.is_some() { N } else { 0 }
+    }
+
+    #[inline(always)]
+    fn write(&self, frame: &mut [u8]) {
+        match self.tags {
+            None => self.frame.write(frame),
+            Some(tags) => {
+                if let Some((_, rest)) = frame.split_at_mut_checked(N) {
+                    self.frame.write(rest);
+                }
+                put_tags(frame, tags);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! A gateway of one worker between ring ports, and requests to workers.
+
+use sluice_dpdk::eal::Eal;
+use sluice_dpdk::memory::Region;
+use sluice_dpdk::{Devices, tsc};
+use sluice_engine::control::plane::ControlPlane;
+use sluice_engine::packet::counters::CycleStage;
+use sluice_engine::packet::reason::Reason;
+use sluice_engine::packet::time::Now;
+use sluice_engine::worker::Worker;
+use sluice_engine::worker::request::{Cursor, Filter, Reply, Request, SessionInfo, WorkerHandle};
+use sluice_route::Address;
+
+use super::policy::{Job, neighbours};
+use super::{Source, join};
+use crate::rows::Failure;
+
+/// The time of sessions, by the clock of cycles.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: u64,
+    frequency: u64,
+}
+
+impl Clock {
+    /// From now on.
+    pub fn start() -> Self {
+        let (start, frequency) = (tsc::now(), tsc::frequency());
+        Self { start, frequency }
+    }
+
+    #[inline(always)]
+    pub fn now(&self) -> Now {
+        let cycles = tsc::now() - self.start;
+        Now::at((u128::from(cycles) * 1_000_000_000 / u128::from(self.frequency)) as u64)
+    }
+}
+
+/// Requests to a worker, which takes them in its rounds.
+pub struct Desk(pub WorkerHandle);
+
+impl Desk {
+    fn send(&self, request: Request) -> Result<(), Failure> {
+        Ok(self
+            .0
+            .requests
+            .try_send(request)
+            .map_err(|_| "the worker takes no requests")?)
+    }
+
+    /// Send a request, and let the worker go on until it answers.
+    pub fn ask(&self, request: Request, mut round: impl FnMut()) -> Result<Reply, Failure> {
+        self.send(request)?;
+        loop {
+            round();
+            if let Ok(reply) = self.0.replies.try_recv() {
+                return Ok(reply);
+            }
+        }
+    }
+
+    pub fn know(&self, neighbour: (u16, Address, [u8; 6]), round: impl FnMut()) -> Result<(), Failure> {
+        let (interface, address, mac) = neighbour;
+        match self.ask(
+            Request::SetNeighbour {
+                interface,
+                address,
+                mac,
+            },
+            round,
+        )? {
+            Reply::Done => Ok(()),
+            _ => Err("a neighbour is refused".into()),
+        }
+    }
+
+    pub fn session_packets(&self, mut round: impl FnMut()) -> Result<u64, Failure> {
+        let (mut cursor, mut into, mut packets) = (Some(Cursor::default()), Vec::with_capacity(4096), 0);
+        while let Some(from) = cursor {
+            let Reply::Listed { next, sessions } = self.ask(list(from, into), &mut round)? else {
+                return Err("no list".into());
+            };
+            packets += sessions.iter().map(|s| s.packets[0] + s.packets[1]).sum::<u64>();
+            (cursor, into) = (next, sessions);
+            into.clear();
+        }
+        Ok(packets)
+    }
+}
+
+fn list(cursor: Cursor, into: Vec<SessionInfo>) -> Request {
+    let filter = Filter::default();
+    Request::List { cursor, filter, into }
+}
+
+/// A gateway of one worker, with the source on the far ends of its ports.
+pub struct Gateway<'m> {
+    pub plane: ControlPlane,
+    pub rounds: Rounds<'m>,
+    pub source: Source,
+    pub devices: Devices,
+}
+
+/// Its worker, which another thread may have.
+pub struct Rounds<'m> {
+    pub worker: Worker<'m>,
+    desk: Desk,
+    pub clock: Clock,
+}
+
+impl Rounds<'_> {
+    /// A round of the worker; what it moved.
+    #[inline(always)]
+    pub fn round(&mut self) -> usize {
+        self.worker.round(self.clock.now())
+    }
+
+    pub fn session_packets(&mut self) -> Result<u64, Failure> {
+        let (worker, clock) = (&mut self.worker, self.clock);
+        self.desk.session_packets(|| _ = worker.round(clock.now()))
+    }
+}
+
+impl<'m> Gateway<'m> {
+    /// A gateway with two ports that knows the usual neighbours.
+    pub fn new(
+        eal: &'static Eal,
+        number: u32,
+        job: Job,
+        plane: ControlPlane,
+        memory: &'m mut Region,
+    ) -> Result<Self, Failure> {
+        let mut gateway = Self::over(join(eal, number, 2, 8192)?, plane, vec![0, 1], memory)?;
+        neighbours(job)?
+            .into_iter()
+            .try_for_each(|neighbour| gateway.know(neighbour))?;
+        Ok(gateway)
+    }
+
+    /// A gateway that knows no neighbours yet, and receives by these ports.
+    pub fn over(
+        [source, Source { io, devices }]: [Source; 2],
+        mut plane: ControlPlane,
+        receives: Vec<u16>,
+        memory: &'m mut Region,
+    ) -> Result<Self, Failure> {
+        let lines = plane.lines().total().next_multiple_of(2);
+        let mut rest = memory.lines().chunks_exact_mut(lines);
+        let give = |_| rest.next().unwrap_or_default();
+        let (worker, desk) = plane.worker(0, Box::new(io), receives, give, tsc::now)?;
+        let (desk, clock) = (Desk(desk), Clock::start());
+        let rounds = Rounds { worker, desk, clock };
+        Ok(Self {
+            plane,
+            rounds,
+            source,
+            devices,
+        })
+    }
+
+    pub fn now(&self) -> Now {
+        self.rounds.clock.now()
+    }
+
+    #[inline(always)]
+    pub fn round(&mut self) -> usize {
+        self.rounds.round()
+    }
+
+    pub fn know(&mut self, neighbour: (u16, Address, [u8; 6])) -> Result<(), Failure> {
+        let Rounds { worker, desk, clock } = &mut self.rounds;
+        desk.know(neighbour, || _ = worker.round(clock.now()))
+    }
+
+    pub fn session_packets(&mut self) -> Result<u64, Failure> {
+        self.rounds.session_packets()
+    }
+
+    /// Begin to list sessions: the answer is read by [`Gateway::listed`].
+    pub fn list(&mut self, cursor: Cursor, into: Vec<SessionInfo>) -> Result<(), Failure> {
+        self.rounds.desk.send(list(cursor, into))
+    }
+
+    /// The answer to [`Gateway::list`], once it is there.
+    pub fn listed(&mut self) -> Option<(Option<Cursor>, Vec<SessionInfo>)> {
+        match self.rounds.desk.0.replies.try_recv() {
+            Ok(Reply::Listed { next, sessions }) => Some((next, sessions)),
+            _ => None,
+        }
+    }
+
+    /// What the worker has spent on each of its stages so far.
+    pub fn stages(&self) -> [u64; CycleStage::ALL.len()] {
+        CycleStage::ALL.map(|stage| self.plane.counters()[0].cycles[stage as usize].get())
+    }
+
+    /// Bytes of memory of each of so many sessions, of so many lines of a shard.
+    pub fn bytes_per_session(plane: &ControlPlane, lines: usize, sessions: u32) -> f64 {
+        lines as f64 * 64.0 * plane.start_parameters().owners.len() as f64 / f64::from(sessions)
+    }
+
+    pub fn close(self) {
+        drop(self.rounds);
+        self.source.close();
+        drop(self.devices.close());
+    }
+}
+
+/// Drops of a reason, of all workers and interfaces.
+pub fn dropped(plane: &ControlPlane, reason: Reason) -> u64 {
+    let interfaces = plane.counters().iter().flat_map(|worker| &worker.interfaces);
+    interfaces.map(|interface| interface.drops(reason)).sum()
+}
+
+/// Drops of all reasons so far.
+pub fn drops(plane: &ControlPlane) -> Vec<(&'static str, u64)> {
+    let all = Reason::all().map(|reason| (reason.name(), dropped(plane, reason)));
+    all.filter(|&(_, count)| count > 0).collect()
+}

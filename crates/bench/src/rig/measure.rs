@@ -1,0 +1,209 @@
+//! What packets cost one core: cost = loop(source, receive, path, transmit, free) - loop(source, free).
+
+use sluice_dpdk::tsc;
+use sluice_engine::packet::counters::CycleStage;
+use sluice_wire::Checksums;
+
+use super::frames::Frame;
+use super::gateway::Gateway;
+use super::reference::ports;
+use super::{LAG, SAMPLE, Sample, Source};
+use crate::rows::{Failure, Runs};
+
+/// Packets of one timed loop.
+pub const PACKETS: usize = 1 << 20;
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Direction {
+    /// From inside.
+    Up,
+    /// From outside.
+    Down,
+    /// Both, as many of each.
+    Both,
+}
+
+/// Figures of the worker's stages, in the order of [`CycleStage::ALL`].
+pub const STAGES: [&str; CycleStage::ALL.len()] = [
+    "receive_cycles",
+    "parse_cycles",
+    "session_cycles",
+    "inspect_cycles",
+    "forward_cycles",
+    "transmit_cycles",
+    "housekeeping_cycles",
+    "hand_over_cycles",
+    "take_over_cycles",
+];
+
+/// The name in rows of who computes checksums.
+pub fn checksums_name(checksums: Checksums) -> &'static str {
+    match checksums {
+        Checksums::Vouched => "vouched",
+        _ => "computed",
+    }
+}
+
+/// Cycles per packet of loop(source, free).
+pub fn empty<F: Frame>(
+    source: &mut Source,
+    direction: Direction,
+    checksums: Checksums,
+    mut draw: impl FnMut(u16) -> F,
+) -> f64 {
+    let looped = |&(port, count): &(u16, usize)| (port + 2, count);
+    let ports: arrayvec::ArrayVec<_, 2> = ports(direction).iter().map(looped).collect();
+    let each: usize = ports.iter().map(|(_, count)| count).sum();
+    let rounds = PACKETS / each;
+    let start = tsc::now();
+    for _ in 0..rounds {
+        source.feed(&ports, checksums, |port| Some(draw(port)));
+        for &(port, _) in &ports {
+            source.discard(port);
+        }
+    }
+    (tsc::now() - start) as f64 / (rounds * each) as f64
+}
+
+/// What a full loop came to: cycles per packet, frames that went in and came out, and some of those.
+pub struct Loop {
+    pub cycles: f64,
+    pub sent: u64,
+    pub samples: Vec<Sample>,
+}
+
+/// What takes frames in at the first two ports of a source and lets them out again.
+pub trait Path {
+    fn source(&mut self) -> &mut Source;
+
+    fn round(&mut self);
+}
+
+impl Path for Gateway<'_> {
+    #[inline(always)]
+    fn source(&mut self) -> &mut Source {
+        &mut self.source
+    }
+
+    #[inline(always)]
+    fn round(&mut self) {
+        Gateway::round(self);
+    }
+}
+
+/// A source with anything else.
+pub struct With<'s, R>(pub &'s mut Source, pub R);
+
+impl<R: FnMut()> Path for With<'_, R> {
+    #[inline(always)]
+    fn source(&mut self) -> &mut Source {
+        self.0
+    }
+
+    #[inline(always)]
+    fn round(&mut self) {
+        self.1();
+    }
+}
+
+/// Cycles per packet of loop(source, receive, path, transmit, free), every packet of which comes out.
+pub fn full<F: Frame>(
+    path: &mut impl Path,
+    direction: Direction,
+    checksums: Checksums,
+    mut draw: impl FnMut(u16) -> F,
+) -> Result<Loop, Failure> {
+    let ports = ports(direction);
+    let each: usize = ports.iter().map(|(_, count)| count).sum();
+    let (mut sent, mut came) = (0, 0);
+    let mut samples = Vec::with_capacity(2 * PACKETS / SAMPLE);
+    for _ in 0..LAG / each {
+        sent += path.source().feed(ports, checksums, |port| Some(draw(port)));
+    }
+    let rounds = PACKETS / each;
+    let start = tsc::now();
+    for round in 0..rounds {
+        sent += path.source().feed(ports, checksums, |port| Some(draw(port)));
+        path.round();
+        for port in [0, 1] {
+            if direction == Direction::Both || ports[0].0 != port {
+                came += discard_sampling(path.source(), port, round, &mut samples);
+            }
+        }
+    }
+    let cycles = (tsc::now() - start) as f64 / (rounds * each) as f64;
+    for _ in 0..2 * LAG / each {
+        path.round();
+        for port in [0, 1] {
+            came += path.source().drain(port, |_| {});
+        }
+    }
+    if sent != came {
+        return Err(format!("{sent} packets went in and {came} came out").into());
+    }
+    let sent = sent as u64;
+    Ok(Loop { cycles, sent, samples })
+}
+
+/// Free what came out of a port; now and then keep a copy of a frame.
+#[inline(always)]
+fn discard_sampling(source: &mut Source, port: u16, round: usize, samples: &mut Vec<Sample>) -> usize {
+    // A round has 64 packets of each port: one copy every 16 rounds is one packet in 1,024.
+    if !round.is_multiple_of(SAMPLE / 64 + 1) {
+        return source.discard(port);
+    }
+    let mut first = true;
+    source.drain(port, |frame| {
+        if std::mem::take(&mut first) {
+            samples.push(frame.into());
+        }
+    })
+}
+
+/// Add a run's cost in cycles per packet: of a loop with what is measured, and of one without.
+pub fn add_cost(runs: &mut Runs, looped: f64, empty: f64) {
+    let cost = looped - empty;
+    runs.extend([
+        ("cycles_per_packet", cost),
+        ("mpps", tsc::frequency() as f64 / cost.max(1.0) / 1e6),
+        ("loop_cycles", looped),
+        ("empty_loop_cycles", empty),
+    ]);
+}
+
+/// One run: what packets cost at a path.
+pub fn run<F: Frame>(
+    path: &mut impl Path,
+    direction: Direction,
+    checksums: Checksums,
+    mut draw: impl FnMut(u16) -> F,
+    runs: &mut Runs,
+) -> Result<Loop, Failure> {
+    let base = empty(path.source(), direction, checksums, &mut draw);
+    let looped = full(path, direction, checksums, &mut draw)?;
+    add_cost(runs, looped.cycles, base);
+    Ok(looped)
+}
+
+/// One run of a gateway, with what its worker spends on its stages by its own clock, which ticks between its steps: the sum is a
+/// little above the cost.
+pub fn run_gateway<F: Frame>(
+    gateway: &mut Gateway<'_>,
+    direction: Direction,
+    checksums: Checksums,
+    draw: impl FnMut(u16) -> F,
+    runs: &mut Runs,
+) -> Result<Loop, Failure> {
+    let before = gateway.stages();
+    let looped = run(gateway, direction, checksums, draw, runs)?;
+    add_stages(runs, gateway, before, looped.sent);
+    Ok(looped)
+}
+
+/// Add what the worker's stages took of so many packets since a moment.
+pub fn add_stages(runs: &mut Runs, gateway: &Gateway<'_>, before: [u64; CycleStage::ALL.len()], packets: u64) {
+    for ((name, after), before) in STAGES.into_iter().zip(gateway.stages()).zip(before) {
+        runs.add(name, (after - before) as f64 / packets as f64);
+    }
+}

@@ -1,0 +1,240 @@
+//! Gateways between ring ports in memory, and the sources and sinks on their far ends: what all benches in memory measure with.
+//!
+//! Buffers are DPDK mbufs passed first in, first out, headers written [`LAG`] packets before they are read.
+
+pub mod frames;
+pub mod gateway;
+pub mod lanes;
+pub mod measure;
+pub mod policy;
+pub mod reference;
+pub mod sites;
+pub mod slices;
+
+use arrayvec::ArrayVec;
+use sluice_dpdk::device::Device;
+use sluice_dpdk::eal::Eal;
+use sluice_dpdk::port::PortPlan;
+use sluice_dpdk::{Devices, DpdkIo, Plan};
+use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets};
+use sluice_wire::{Checksums, Packet};
+
+use crate::rows::Failure;
+use frames::Frame;
+
+/// Buffers of a source: passed first in, first out.
+pub const BUFFERS: u32 = 8191;
+/// Frames that wait between source and gateway.
+pub const LAG: usize = 4096;
+
+/// Frames of a burst towards one port.
+pub const BURST: usize = 64;
+
+/// The far ends of a gateway's ports: source and sink.
+pub struct Source {
+    pub io: DpdkIo,
+    pub devices: Devices,
+}
+
+/// A ring; names of rings are the process's: each rig has its own.
+pub fn ring(name: &str, end: &str, depth: u32) -> Result<Device, Failure> {
+    let end = if end.is_empty() {
+        String::new()
+    } else {
+        format!(",end={end}")
+    };
+    Ok(format!("ring:{name}{end},depth={depth}").parse()?)
+}
+
+/// Ports of one worker, first in, first out.
+fn plan(devices: Vec<Device>) -> Plan {
+    let ports = devices.into_iter().map(|device| PortPlan::new("ring", device));
+    let mut plan = Plan::new(ports.collect(), 1);
+    (plan.buffers, plan.cache) = (BUFFERS, 0);
+    plan
+}
+
+/// Start DPDK for so many rigs at a time.
+pub fn start(rigs: usize) -> Result<&'static Eal, Failure> {
+    let devices = ["a", "b", "c", "d"].map(|name| ring(&format!("{name}0"), "", 8192));
+    let mut needs = plan(devices.into_iter().collect::<Result<_, _>>()?).needs(&[], None);
+    needs.bytes *= 3 * rigs;
+    Ok(Eal::start(&needs)?)
+}
+
+/// Source and gateway joined by so many ports: the source's first lead to the gateway, as many behind them (one, where
+/// `depth` is not the usual one) straight back.
+pub fn join(eal: &'static Eal, number: u32, ports: u16, depth: u32) -> Result<[Source; 2], Failure> {
+    let ends = |end: &str| {
+        (0..ports)
+            .map(|port| ring(&format!("rig{number}-{port}"), end, depth))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let mut far = ends("a")?;
+    for port in 0..ports.min(2) {
+        far.push(ring(&format!("loop{number}-{port}"), "", 8192)?);
+    }
+    Ok([Source::of(eal, &plan(far), 0)?, Source::of(eal, &plan(ends("b")?), 0)?])
+}
+
+/// A ring that leads straight back, as port 0 of a source.
+pub fn looped(eal: &'static Eal, number: u32) -> Result<Source, Failure> {
+    Source::of(eal, &plan(vec![ring(&format!("straight{number}"), "", 8192)?]), 0)
+}
+
+/// The slots of some buffers.
+pub fn slots(of: std::ops::Range<usize>) -> ArrayVec<BufferIndex, BURST_BUFFERS> {
+    of.map(|slot| slot as BufferIndex).collect()
+}
+
+impl Source {
+    /// Of a plan for one worker of this process, which DPDK starts for on a core.
+    pub fn alone(plan: &Plan, core: usize) -> Result<(&'static Eal, Self), Failure> {
+        let eal = Eal::start(&plan.needs(&[core], Some(false)))?;
+        Ok((eal, Self::of(eal, plan, 0)?))
+    }
+
+    /// Worker `own`'s part of a plan for several.
+    pub fn of(eal: &'static Eal, plan: &Plan, own: usize) -> Result<Self, Failure> {
+        let (devices, io) = Devices::open(eal, plan)?;
+        let io = io.into_iter().nth(own).ok_or("the worker's devices are missing")?;
+        Ok(Self { io, devices })
+    }
+
+    /// Write frames towards each of up to two ports, as many as `write` fills, and send them: how many were written, and how many
+    /// of them the ports took.
+    #[inline(always)]
+    pub fn send(
+        &mut self,
+        ports: &[(u16, usize)],
+        mut write: impl FnMut(u16, &mut Packet<'_>) -> bool,
+    ) -> (usize, usize) {
+        let made = self.io.allocate(ports.iter().map(|&(_, count)| count).sum());
+        let mut used = [0; 2];
+        {
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
+            let mut packets = lent.iter_mut().take(made);
+            for (used, &(port, count)) in used.iter_mut().zip(ports) {
+                // Once nothing is written any more, nothing is left for the other port either.
+                let written = packets
+                    .by_ref()
+                    .take(count)
+                    .map_while(|packet| write(port, packet).then_some(()));
+                *used = written.count();
+            }
+        }
+        let (mut first, mut taken) = (0, 0);
+        for (used, &(port, _)) in used.iter().zip(ports) {
+            taken += self.io.transmit(port, &slots(first..first + used));
+            first += used;
+        }
+        self.io.free(&slots(first..made));
+        self.io.end();
+        (first, taken)
+    }
+
+    /// The same of frames; how many were written.
+    #[inline(always)]
+    pub fn feed<F: Frame>(
+        &mut self,
+        ports: &[(u16, usize)],
+        checksums: Checksums,
+        mut draw: impl FnMut(u16) -> Option<F>,
+    ) -> usize {
+        let written = self.send(ports, |port, packet| match draw(port) {
+            Some(frame) => {
+                packet.set_len(frame.length());
+                packet.set_checksums(checksums);
+                frame.write(packet.bytes_mut());
+                true
+            }
+            None => false,
+        });
+        written.0
+    }
+
+    /// Free what came out of a port; `look` sees each frame.
+    #[inline(always)]
+    pub fn drain(&mut self, port: u16, mut look: impl FnMut(&[u8])) -> usize {
+        let count = self.io.receive(port);
+        {
+            let mut lent = Packets::new();
+            self.io.packets(&mut lent);
+            lent.iter().for_each(|packet| look(packet.bytes()));
+        }
+        self.io.free(&slots(0..count));
+        self.io.end();
+        count
+    }
+
+    /// Free what came out of a port, unseen.
+    #[inline(always)]
+    pub fn discard(&mut self, port: u16) -> usize {
+        let count = self.io.receive(port);
+        self.io.free(&slots(0..count));
+        self.io.end();
+        count
+    }
+
+    pub fn close(self) {
+        drop(self.io);
+        drop(self.devices.close());
+    }
+}
+
+/// A copy of a frame that came out.
+pub type Sample = Box<[u8]>;
+
+/// Every so many outputs one is held against the reference.
+pub const SAMPLE: usize = 1000;
+
+/// Frames that were kept of those that came out.
+#[derive(Debug, Default)]
+pub struct Samples {
+    pub kept: Vec<Sample>,
+    /// Frames since the last of them.
+    since: usize,
+}
+
+impl Samples {
+    /// Free what came out of a port; the first frame of it is kept where one is due.
+    #[inline(always)]
+    pub fn drain(&mut self, source: &mut Source, port: u16) -> usize {
+        let is_due = self.since >= SAMPLE;
+        let (mut first, kept) = (true, &mut self.kept);
+        let count = match is_due {
+            true => source.drain(port, |frame| {
+                if std::mem::take(&mut first) {
+                    kept.push(frame.into());
+                }
+            }),
+            false => source.discard(port),
+        };
+        self.since = if is_due && count > 0 { 0 } else { self.since + count };
+        count
+    }
+}
+
+/// Receive from a port, rewrite MAC addresses, transmit on the other (`l2fwd`); how many packets there were.
+#[inline(always)]
+pub fn cross(io: &mut DpdkIo, from: u16) -> usize {
+    let (to, by) = match from {
+        0 => (frames::ROUTER_MAC, frames::OUTSIDE_MAC),
+        _ => (frames::HOST_MAC, frames::INSIDE_MAC),
+    };
+    let count = io.receive(from);
+    {
+        let mut lent = Packets::new();
+        io.packets(&mut lent);
+        for packet in &mut lent {
+            if let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() {
+                head[..6].copy_from_slice(&to);
+                head[6..].copy_from_slice(&by);
+            }
+        }
+    }
+    io.transmit(1 - from, &slots(0..count));
+    io.end();
+    count
+}

@@ -1,0 +1,386 @@
+//! The fourth step: ports for new flows, in the order of their packets.
+
+use arrayvec::ArrayVec;
+use sluice_nat::bindings::PortRequest;
+use sluice_nat::decision::NewSource;
+use sluice_nat::meter::Exceeded;
+use sluice_nat::sites::outer;
+use sluice_nat::{Address, Decision, Limits, PoolIndex, PortClass, Resources, Tuple, decision};
+use sluice_wire::Context;
+use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::layers::{Flags, Layers};
+
+use super::{
+    CreationState, FlowDecision, FlowTranslation, KeyHashes, NewFlows, Refusal, is_first_segment, replace,
+    reusable_session, shard_of,
+};
+use crate::features::context::NodeContext;
+use crate::features::inspection::InspectionPolicy;
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Batch, Meta, put};
+use crate::packet::icmp_error::IcmpError;
+use crate::packet::io::BURST_BUFFERS;
+use crate::packet::reason::Own;
+use crate::session::family::Family;
+use crate::session::shard::Shard;
+use crate::snapshot::Snapshot;
+
+impl<F: Family> NewFlows<F> {
+    /// Lend what the flows need that may have a session. Returns the hashes of their keys.
+    pub fn allocate(&mut self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) -> KeyHashes {
+        let mut hashes = KeyHashes::default();
+        F::hash(ctx.hasher, &self.keys, &mut hashes.forward[..self.keys.len()]);
+        self.request_ports(batch, ctx);
+        let reverses = self.allocate_ports(batch, ctx, &hashes.forward);
+        F::hash(ctx.hasher, &reverses, &mut hashes.reverse[..reverses.len()]);
+        hashes
+    }
+
+    /// Refuse what may open no session, and choose where the ports of the others shall come from.
+    fn request_ports(&mut self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) {
+        let snapshot = ctx.snapshot;
+        for (flow, key) in self.flows.iter_mut().zip(&self.keys) {
+            let (FlowDecision::Session(translation), CreationState::Asked) = (&mut flow.decision, flow.state) else {
+                continue;
+            };
+            let meta = batch.meta(flow.slot);
+            // A bridge has asked already, and counts no hops.
+            let admitted = match translation.hops[0].is_bridge() {
+                true => Ok(()),
+                // Nor does a router's own host.
+                false if translation.hops.contains(&AdjacencyIndex::LOCAL) => admit::<F>(
+                    &Layers {
+                        ttl: u8::MAX,
+                        ..meta.layers
+                    },
+                    key,
+                    false,
+                ),
+                false => admit::<F>(&meta.layers, key, accepts_midstream::<F>(snapshot, meta, translation)),
+            };
+            flow.state = match (admitted, shard_of(ctx, meta)) {
+                (Err(refusal), _) => CreationState::Refused(refusal),
+                (_, None) => CreationState::Refused((None, Own::Forgotten.into())),
+                (Ok(()), Some(shard)) => match (translation.pool, PortClass::of_layers(&meta.layers)) {
+                    (None, _) => CreationState::Asked,
+                    (Some(pool), None) => {
+                        translation.outside = outside_address::<F>(snapshot, shard, pool, key);
+                        match translation.outside {
+                            Some(_) => CreationState::Asked,
+                            None => CreationState::Refused((None, sluice_nat::Reason::UnsupportedProtocol.into())),
+                        }
+                    }
+                    (Some(pool), Some(class)) => {
+                        flow.request = Some(F::bindings(shard).request(pool, class, F::tuple(key)));
+                        CreationState::Asked
+                    }
+                },
+            };
+        }
+        for flow in &mut self.flows {
+            if let (Some(request), Some(shard)) = (&mut flow.request, shard_of(ctx, batch.meta(flow.slot))) {
+                F::bindings_ref(shard).prefetch_records(request);
+            }
+        }
+        for (flow, key) in self.flows.iter_mut().zip(&self.keys) {
+            if let (Some(request), Some(shard)) = (&mut flow.request, shard_of(ctx, batch.meta(flow.slot))) {
+                F::bindings_ref(shard).prefetch_block(request, F::tuple(key));
+            }
+        }
+    }
+
+    /// Lend the ports, in the order of the packets, to flows that are new. Returns the keys of the answers, of those
+    /// openings alone that are made.
+    fn allocate_ports(
+        &mut self,
+        batch: &Batch<'_, '_>,
+        ctx: &mut NodeContext<'_, '_>,
+        forward: &[u64; BURST_BUFFERS],
+    ) -> ArrayVec<F::Key, BURST_BUFFERS> {
+        let mut reverses = ArrayVec::new();
+        let mut seen = HashSieve::default();
+        for place in 0..self.flows.len() {
+            let (flow, key, hash) = (&self.flows[place], &self.keys[place], forward[place]);
+            if matches!(flow.state, CreationState::Decided) {
+                continue;
+            }
+            let Some(shard) = shard_of(ctx, batch.meta(flow.slot)) else {
+                continue;
+            };
+            let mut old = None;
+            if F::table_ref(shard).find(hash, key).is_some() {
+                old = reusable_session::<F>(shard, hash, key, &batch.meta(flow.slot).layers);
+                self.flows[place].replaces = old.is_some();
+                if old.is_none() {
+                    self.flows[place].state = CreationState::Known;
+                    continue;
+                }
+            }
+            let leader = |&earlier: &usize| {
+                let made = matches!(self.flows[earlier].state, CreationState::Made(..));
+                made && forward[earlier] == hash && self.keys[earlier] == *key
+            };
+            if seen.maybe(hash)
+                && let Some(leader) = (0..place).find(leader)
+            {
+                self.flows[place].state = CreationState::Follows(leader as u8);
+                continue;
+            }
+            let CreationState::Asked = self.flows[place].state else {
+                continue;
+            };
+            let made = self.allocate_port(batch, ctx, place, reverses.len());
+            // What the session before it holds may be what it lacks.
+            let made = match made {
+                Err(_) if old.is_some() => {
+                    replace::<F>(ctx, batch.meta(self.flows[place].slot), key, hash);
+                    self.allocate_port(batch, ctx, place, reverses.len())
+                }
+                made => made,
+            };
+            self.flows[place].state = match made {
+                Ok((made, overlaps)) => {
+                    seen.mark(hash);
+                    put(&mut reverses, F::make_key(made.reverse, F::protocol(&self.keys[place])));
+                    CreationState::Made(made, overlaps)
+                }
+                Err(refusal) => CreationState::Refused(refusal),
+            };
+        }
+        reverses
+    }
+
+    /// Lend what one new session needs, after so many of the batch.
+    #[inline(always)]
+    fn allocate_port(
+        &self,
+        batch: &Batch<'_, '_>,
+        ctx: &mut NodeContext<'_, '_>,
+        place: usize,
+        before: usize,
+    ) -> Result<(decision::Translation<F::Tuple>, bool), Refusal> {
+        let (flow, key) = (&self.flows[place], &self.keys[place]);
+        let meta = batch.meta(flow.slot);
+        let now = ctx.now.nanoseconds;
+        let forgotten = || (None, Own::Forgotten.into());
+        let FlowDecision::Session(translation) = &flow.decision else {
+            return Err(forgotten());
+        };
+        let table = F::table_ref(shard_of(ctx, meta).ok_or_else(forgotten)?);
+        let full = !table.has_room_for(before + 1) && !table.has_room_for(self.created_in(batch, meta.shard) + 1);
+        let counted = admit_all::<F>(ctx, translation, F::tuple(key).context(), full)?;
+        let shard = shard_of(ctx, meta).ok_or_else(forgotten)?;
+        match translate::<F>(shard, key, (translation, &flow.request), full, now) {
+            Ok((mut made, overlaps)) => {
+                made.decision = made.decision.counted(counted);
+                Ok((made, overlaps))
+            }
+            Err(refusal) => {
+                if counted != Resources::NOTHING {
+                    let counted = counted_by::<F>(translation, counted);
+                    ctx.tools().leave(counted, F::tuple(key).context());
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Sessions made so far that a shard has to take.
+    #[cold]
+    fn created_in(&self, batch: &Batch<'_, '_>, shard: u16) -> usize {
+        let made = self
+            .flows
+            .iter()
+            .filter(|flow| matches!(flow.state, CreationState::Made(..)));
+        made.filter(|flow| batch.meta(flow.slot).shard == shard).count()
+    }
+}
+
+/// A sieve of hashes: without a false no.
+#[derive(Default)]
+struct HashSieve([u64; 16]);
+
+impl HashSieve {
+    #[inline(always)]
+    fn maybe(&self, hash: u64) -> bool {
+        self.0[hash as usize / 64 % 16] >> (hash % 64) & 1 != 0
+    }
+    #[inline(always)]
+    fn mark(&mut self, hash: u64) {
+        self.0[hash as usize / 64 % 16] |= 1 << (hash % 64);
+    }
+}
+
+/// Whether a connection whose beginning was not seen may have a session from here on: nothing is translated, so that it
+/// is what it was before, and inspection says that it goes on.
+fn accepts_midstream<F: Family>(snapshot: &Snapshot, meta: &Meta, translation: &FlowTranslation<F>) -> bool {
+    let Some(inspection) = snapshot.inspection.as_deref() else {
+        return false;
+    };
+    let keeps = translation.pool.is_none() && translation.target.is_none() && translation.outside.is_none();
+    keeps && is_inspected::<F>(inspection, meta, translation) && inspection.accepts_midstream(&meta.layers)
+}
+
+pub(super) fn is_inspected<F: Family>(
+    inspection: &InspectionPolicy,
+    meta: &Meta,
+    translation: &FlowTranslation<F>,
+) -> bool {
+    inspection.is_on(meta.interface) || inspection.is_on(translation.hops[0].interface() as u16)
+}
+
+/// Whether a packet may open a session at all.
+#[inline(always)]
+fn admit<F: Family>(layers: &Layers, key: &F::Key, picks_up: bool) -> Result<(), Refusal> {
+    if layers.ttl <= 1 {
+        return Err((Some(IcmpError::TimeExceeded), sluice_route::Reason::TtlExceeded.into()));
+    }
+    if F::protocol(key) == TCP && !is_first_segment(layers) && !picks_up {
+        return Err((None, sluice_nat::Reason::NotOpening.into()));
+    }
+    if layers.flags.has(Flags::ICMP_REPLY) {
+        return Err((None, sluice_nat::Reason::Unsolicited.into()));
+    }
+    Ok(())
+}
+
+/// Whether pool and virtual router take one more session, and who counts it.
+#[inline(always)]
+fn admit_all<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    translation: &FlowTranslation<F>,
+    context: Context,
+    full: bool,
+) -> Result<Resources, Refusal> {
+    let nat = ctx.snapshot.nat::<F>();
+    let pool = translation.pool.or(translation.mapped);
+    let limited = pool
+        .and_then(|pool| nat.pools.get(pool))
+        .filter(|pool| pool.is_limited());
+    let router = ctx
+        .snapshot
+        .router(context)
+        .map_or(Limits::default(), |router| router.limits);
+    let context = outer(context);
+    if full || limited.is_none() && router == Limits::default() {
+        return Ok(Resources::NOTHING);
+    }
+    let limits = limited.map(|pool| *pool.limits()).unwrap_or_default();
+    admit_limited(ctx, (pool, limits), (context, router)).map_err(|reason| {
+        let inside = translation.mapped.is_none();
+        (inside.then_some(IcmpError::NoResources), reason.into())
+    })
+}
+
+#[cold]
+fn admit_limited(
+    ctx: &NodeContext<'_, '_>,
+    (pool, limits): (Option<PoolIndex>, Limits),
+    (context, router): (Context, Limits),
+) -> Result<Resources, sluice_nat::Reason> {
+    let (meters, now) = (&ctx.start.meters, ctx.now.nanoseconds);
+    let mut counted = Resources::NOTHING;
+    if let Some(meter) = pool
+        .and_then(|pool| meters.pool(pool))
+        .filter(|_| limits != Limits::default())
+    {
+        meter.admit(&limits, now).map_err(|exceeded| match exceeded {
+            Exceeded::Sessions => sluice_nat::Reason::PoolSessions,
+            Exceeded::Rate => sluice_nat::Reason::PoolRate,
+        })?;
+        counted = counted | Resources::POOL;
+    }
+    if router != Limits::default()
+        && let Some(meter) = meters.router(context)
+    {
+        let admitted = meter.admit(&router, now);
+        admitted.map_err(|exceeded| {
+            if let Some(meter) = pool
+                .and_then(|pool| meters.pool(pool))
+                .filter(|_| counted.has(Resources::POOL))
+            {
+                meter.release();
+            }
+            match exceeded {
+                Exceeded::Sessions => sluice_nat::Reason::RouterSessions,
+                Exceeded::Rate => sluice_nat::Reason::RouterRate,
+            }
+        })?;
+        counted = counted | Resources::ROUTER;
+    }
+    Ok(counted)
+}
+
+/// A decision that holds nothing but what counts it.
+fn counted_by<F: Family>(translation: &FlowTranslation<F>, counted: Resources) -> Decision {
+    let pool = translation.pool.or(translation.mapped).unwrap_or_default();
+    Decision::NONE.with_resources(pool, counted)
+}
+
+/// Lend the port and compose the translation; whether another session may have the same port.
+#[inline(always)]
+fn translate<F: Family>(
+    shard: &mut Shard<'_>,
+    key: &F::Key,
+    (translation, request): (&FlowTranslation<F>, &Option<PortRequest<F::Address>>),
+    full: bool,
+    now: u64,
+) -> Result<(decision::Translation<F::Tuple>, bool), Refusal> {
+    let (tuple, protocol) = (F::tuple(key), F::protocol(key));
+    // Who can't be served is told so; strangers are not (RFC 6888, REQ-11).
+    if full {
+        let inside = translation.mapped.is_none();
+        return Err((inside.then_some(IcmpError::NoResources), Own::SessionsFull.into()));
+    }
+    if let (Some(pool), Some(request)) = (translation.pool, request) {
+        let remote = translation.target.map_or(tuple.destination(), |target| target.address);
+        let granted = F::bindings(shard).allocate(request, tuple, remote, now);
+        let granted = granted.map_err(|reason| (Some(IcmpError::NoResources), reason.into()))?;
+        let source = NewSource::Lent(pool, granted.lease);
+        let mut made = decision::translate(
+            tuple,
+            protocol,
+            translation.answers(tuple.context()),
+            translation.target,
+            source,
+        );
+        made.decision = made.decision.with_resources(pool, granted.holding);
+        return Ok((made, granted.overlaps));
+    }
+    let source = translation.outside.map_or(NewSource::Kept, NewSource::Static);
+    let mut made = decision::translate(
+        tuple,
+        protocol,
+        translation.answers(tuple.context()),
+        translation.target,
+        source,
+    );
+    if let Some(pool) = translation.pool {
+        made.decision = made.decision.with_resources(pool, Resources::NOTHING);
+    }
+    if let (Some(pool), Some(class)) = (
+        translation.mapped,
+        PortClass::of(protocol, <F::Address as Address>::BITS),
+    ) {
+        let holding = F::bindings(shard).accept(tuple, class, now);
+        let holding = holding.map_err(|reason| (None, reason.into()))?;
+        made.decision = made.decision.with_resources(pool, holding);
+    }
+    Ok((made, false))
+}
+
+/// The outside address of a flow without ports, where its pool translates the protocol.
+#[cold]
+fn outside_address<F: Family>(
+    snapshot: &Snapshot,
+    shard: &Shard<'_>,
+    pool: PoolIndex,
+    key: &F::Key,
+) -> Option<F::Address> {
+    let protocol = F::protocol(key);
+    let has_ports = PortClass::of(protocol, <F::Address as Address>::BITS).is_some();
+    let translates = snapshot.nat::<F>().pools.get(pool)?.translates(protocol) && !has_ports;
+    translates
+        .then(|| F::bindings_ref(shard).address_of(F::tuple(key), pool))
+        .flatten()
+}

@@ -1,0 +1,60 @@
+//! A single flow decided again, as the first three steps would.
+
+use sluice_filter::{Known, Verdict};
+use sluice_nat::Tuple;
+
+use super::FlowDecision;
+use super::filter::{leads_to_host, needs_filter, untracked};
+use super::route::{complete, route_flow};
+use crate::features::context::NodeContext;
+use crate::features::filter;
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::Meta;
+use crate::session::family::Family;
+
+/// Ask rules and routes about a flow that came in by the interface of `meta`, and belongs to its shard; rules of the filter
+/// with what is known of its application, but for what they refuse of that, and with its mark.
+/// Of several hosts that a rule leads to, `host` stays the one that it has.
+pub fn decide<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    meta: &Meta,
+    key: &F::Key,
+    (known, mark): (Option<Known>, u32),
+    host: Option<F::Address>,
+) -> FlowDecision<F> {
+    let (rules, tuple, protocol) = (&ctx.snapshot.nat::<F>().rules, F::tuple(key), F::protocol(key));
+    let redirection = rules.match_destination(tuple, protocol, meta.interface);
+    match route_flow::<F>(ctx, meta, key, redirection, host) {
+        Ok(way) => {
+            let interface = way.outgoing();
+            let sourcing = rules.match_source(tuple, protocol, interface).filter(|_| !way.settled);
+            let plan = complete::<F>(ctx, meta, key, &way, sourcing);
+            let is_local = leads_to_host(&plan);
+            let filter = ctx
+                .snapshot
+                .filter_of(tuple.context())
+                .filter(|filter| is_local || needs_filter(filter, &plan));
+            let fate = filter.map(|filter| {
+                let tuple = way.translated(tuple);
+                let header = filter::first_header::<F>(ctx.snapshot, meta, protocol, &tuple, interface);
+                let back = match &plan {
+                    FlowDecision::Session(translation) => translation.hops[1],
+                    _ => AdjacencyIndex::UNRESOLVED,
+                };
+                let header = filter::with_macs(ctx.snapshot, header.with_mark(mark), || {
+                    filter::macs_from(ctx.snapshot, ctx.paths, meta.interface, back)
+                });
+                match is_local {
+                    true => filter::query_gateway::<F>(filter, header),
+                    false => F::filter(filter).would_as(&header, known),
+                }
+            });
+            match fate {
+                Some(fate) if !filter::may_begin(fate) => FlowDecision::Drop(sluice_filter::Reason::Denied.into()),
+                Some(fate) if fate.verdict == Verdict::AcceptUntracked => untracked::<F>(ctx, meta, key, &way, plan),
+                _ => plan,
+            }
+        }
+        Err(plan) => plan,
+    }
+}

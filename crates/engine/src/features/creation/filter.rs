@@ -1,0 +1,217 @@
+//! The third step: which new flows may begin.
+
+use sluice_filter::{Filters, Header, Marking, Verdict};
+use sluice_nat::Tuple;
+use sluice_nat::sites::is_site;
+use sluice_wire::layers::{Flags, Fragment};
+
+use super::route::{is_examined, may_begin};
+use super::{FlowDecision, FlowTranslation, NewFlows, RoutedFlow, keeps_address};
+use crate::features::context::NodeContext;
+use crate::features::filter::{self, Exception, FilterQueries, Rejection};
+use crate::features::{input_filter, sites};
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Batch, Meta, Origin, put};
+use crate::packet::io::BURST_BUFFERS;
+use crate::session::family::Family;
+use crate::snapshot::Snapshot;
+use crate::snapshot::marks::set_class;
+
+impl<F: Family> NewFlows<F> {
+    /// Ask the filter about the flows that may have a session, all of them together.
+    pub fn filter(&mut self, batch: &mut Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
+        let snapshot = ctx.snapshot;
+        let mut queries = FilterQueries::<F>::default();
+        let flows = self.flows.iter_mut().zip(&self.keys).enumerate().skip(self.classified);
+        for (place, (flow, key)) in flows {
+            let Some(route) = &flow.route else { continue };
+            let (meta, frame) = (batch.meta(flow.slot), batch.packets[flow.slot as usize].bytes());
+            let decision = match is_untracked_fragment::<F>(ctx, meta, frame, key, route, &flow.decision) {
+                true => flow.decision,
+                false => later_fragment::<F>(snapshot, meta, flow.decision),
+            };
+            let decision = sites::unless_forged::<F>(snapshot, meta, frame, key, decision);
+            if let Some(header) = filter_query::<F>(ctx, meta, frame, key, route, &decision) {
+                queries.push(place, header);
+            }
+            flow.decision = match leads_to_host(&decision) {
+                true => unless_refused::<F>(ctx, meta, frame, key, route, decision),
+                false => decision,
+            };
+        }
+        if let Some(filter) = snapshot.filter.as_deref() {
+            self.except(&queries, filter, batch, ctx);
+        }
+    }
+
+    /// Follow what the filter says of those that do not pass, or make no session.
+    fn except(
+        &mut self,
+        queries: &FilterQueries<F>,
+        filter: &Filters,
+        batch: &mut Batch<'_, '_>,
+        ctx: &NodeContext<'_, '_>,
+    ) {
+        let Self {
+            flows, keys, markings, ..
+        } = self;
+        let marked = |place: usize, marking: Marking| {
+            let slot = flows[place].slot;
+            put(markings, (slot, marking));
+            if !marking.class.is_any() {
+                let slot = slot as usize % BURST_BUFFERS;
+                set_class::<F>(batch.packets[slot].bytes_mut(), &batch.meta[slot].layers, marking.class);
+            }
+        };
+        for (place, exception) in queries.exceptions(filter, ctx, marked) {
+            let flow = &mut flows[place];
+            flow.decision = match (exception, &flow.route) {
+                (Exception::Refused(refused), _) => reject(refused),
+                (Exception::Untracked, Some(route)) => {
+                    untracked::<F>(ctx, batch.meta(flow.slot), &keys[place], route, flow.decision)
+                }
+                (Exception::Untracked, None) => continue,
+            };
+        }
+    }
+}
+
+/// Whether the filter is asked about packets of which this is to become: of those that have no session, every single one is
+/// asked about later where flows have none.
+#[inline(always)]
+pub(super) fn needs_filter<F: Family>(filter: &Filters, plan: &FlowDecision<F>) -> bool {
+    match plan {
+        FlowDecision::Session(translation) => {
+            !matches!(translation.hops[0], AdjacencyIndex::HAIRPIN | AdjacencyIndex::LOCAL)
+        }
+        FlowDecision::Plain | FlowDecision::Wait(_) => filter.sessions,
+        _ => false,
+    }
+}
+
+/// Whether a rule leads a flow to the router's own host.
+#[inline(always)]
+pub(super) fn leads_to_host<F: Family>(plan: &FlowDecision<F>) -> bool {
+    matches!(plan, FlowDecision::Session(translation) if translation.hops[0] == AdjacencyIndex::LOCAL)
+}
+
+/// The plan of a flow that a rule leads to the router's own host, unless the filter refuses it.
+#[cold]
+fn unless_refused<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    meta: &Meta,
+    frame: &[u8],
+    key: &F::Key,
+    way: &RoutedFlow<F>,
+    plan: FlowDecision<F>,
+) -> FlowDecision<F> {
+    let tuple = way.translated(F::tuple(key));
+    let filters = ctx.snapshot.filter_of(tuple.context());
+    let Some((filters, filter)) = filters.and_then(|filters| Some((filters, F::gateway_filter(filters)?))) else {
+        return plan;
+    };
+    if meta.layers.flags.has(Flags::ICMP_ERROR) {
+        return plan;
+    }
+    let header = input_filter::header(filter::header::<F>(ctx.snapshot, meta, frame, &tuple, way.outgoing()));
+    match filter::query_filter::<F>((filters, filter), &header, ctx.own, ctx.now.nanoseconds) {
+        Ok(()) => plan,
+        Err(refused) => reject(refused),
+    }
+}
+
+/// What becomes of a packet that a rule lets pass without a session: what needs one has it all the same, as translation does.
+pub(super) fn untracked<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    meta: &Meta,
+    key: &F::Key,
+    way: &RoutedFlow<F>,
+    plan: FlowDecision<F>,
+) -> FlowDecision<F> {
+    let FlowDecision::Session(FlowTranslation {
+        pool, outside, hops, ..
+    }) = plan
+    else {
+        return plan;
+    };
+    let (tuple, protocol) = (F::tuple(key), F::protocol(key));
+    let translates = way.target.is_some() || pool.is_some() || outside.is_some() || is_site(tuple.context());
+    let needs = translates
+        || way.inside.is_some()
+        || meta.origin != Origin::Received
+        || is_examined(ctx.snapshot, meta, protocol, hops[0])
+        || keeps_address::<F>(ctx.snapshot, meta.interface, tuple, protocol) && may_begin(&meta.layers);
+    match needs {
+        true => plan,
+        false => FlowDecision::Plain,
+    }
+}
+
+/// A later fragment shares what became of its first one: it has too little for rules to be asked, and what it would open
+/// would let everything of its flow pass.
+#[inline(always)]
+fn later_fragment<F: Family>(snapshot: &Snapshot, meta: &Meta, plan: FlowDecision<F>) -> FlowDecision<F> {
+    let opens = matches!(plan, FlowDecision::Session(_)) && meta.layers.fragment == Fragment::Later;
+    let context = snapshot
+        .interface(meta.interface)
+        .map_or(0, |interface| interface.context);
+    match opens && snapshot.filter_of(context).is_some() {
+        true => FlowDecision::Drop(sluice_filter::Reason::Fragment.into()),
+        false => plan,
+    }
+}
+
+/// Whether a later fragment passes by itself, as rules let it pass without a session.
+#[inline(always)]
+fn is_untracked_fragment<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    meta: &Meta,
+    frame: &[u8],
+    key: &F::Key,
+    way: &RoutedFlow<F>,
+    plan: &FlowDecision<F>,
+) -> bool {
+    meta.layers.fragment == Fragment::Later
+        && filter_query::<F>(ctx, meta, frame, key, way, plan).is_some_and(|header| {
+            let filter = ctx.snapshot.filter_of(F::tuple(key).context());
+            let fate = filter.map(|filter| F::filter(filter).would(&header));
+            fate.is_some_and(|fate| fate.verdict == Verdict::AcceptUntracked)
+                && matches!(untracked::<F>(ctx, meta, key, way, *plan), FlowDecision::Plain)
+        })
+}
+
+/// What the filter is asked about a packet, if it is to be asked.
+#[inline(always)]
+fn filter_query<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    meta: &Meta,
+    frame: &[u8],
+    key: &F::Key,
+    way: &RoutedFlow<F>,
+    plan: &FlowDecision<F>,
+) -> Option<Header<F::Number>> {
+    let filter = ctx.snapshot.filter_of(F::tuple(key).context())?;
+    let error = meta.layers.flags.has(Flags::ICMP_ERROR);
+    if !needs_filter(filter, plan) || error && matches!(plan, FlowDecision::Session(_)) {
+        return None;
+    }
+    let header = filter::header::<F>(
+        ctx.snapshot,
+        meta,
+        frame,
+        &way.translated(F::tuple(key)),
+        way.outgoing(),
+    );
+    // What waits for a neighbour comes again, and counts then; what won't pass need not wait.
+    let waits = matches!(plan, FlowDecision::Wait(_)) && filter::would_pass::<F>(F::filter(filter), &header);
+    (!waits).then_some(header)
+}
+
+/// What becomes of a packet that does not pass the filter.
+#[inline(always)]
+pub(super) fn reject<F: Family>((complaint, reason): Rejection) -> FlowDecision<F> {
+    match complaint {
+        Some(complaint) => FlowDecision::Complain(complaint, reason),
+        None => FlowDecision::Drop(reason),
+    }
+}

@@ -1,0 +1,123 @@
+//! Sessions whose answers could not be told from another's: under another port.
+
+use sluice_nat::bindings::PortRequest;
+use sluice_nat::decision::NewSource;
+use sluice_nat::sites::is_site;
+use sluice_nat::{Address, PortClass, Tuple, decision};
+use sluice_table::flow::{Record, RecordIndex};
+use sluice_wire::Direction;
+
+use super::insert::{CLASH, insert};
+use super::{FlowTranslation, Refusal};
+use crate::packet::batch::Meta;
+use crate::packet::icmp_error::IcmpError;
+use crate::packet::reason::Reason;
+use crate::session::family::{Family, Session};
+use crate::session::shard::Shard;
+use crate::snapshot::StartParameters;
+
+/// How many ports are tried for a session whose own another one has to the same remote.
+const PORT_ATTEMPTS: u64 = 1024;
+
+/// Put a session whose answers can't be told apart from another's under the next outside port that may do.
+#[cold]
+pub(super) fn insert_with_other_outside_port<F: Family>(
+    shard: &mut Shard<'_>,
+    mut session: F::Session,
+    translation: &FlowTranslation<F>,
+    request: &PortRequest<F::Address>,
+    hash: u64,
+    hasher: &sluice_table::hash::Hasher,
+    due: u64,
+) -> Result<RecordIndex, Refusal> {
+    let (forward, protocol) = (*session.forward(), session.protocol());
+    let exhausted = (
+        Some(IcmpError::NoResources),
+        Reason::from(sluice_nat::Reason::PortsExhausted),
+    );
+    for attempt in 1..sluice_nat::bindings::TRIES {
+        let Some(pool) = translation.pool else { break };
+        let Some(lease) = F::bindings(shard).another(request, &forward, attempt) else {
+            continue;
+        };
+        let made = decision::translate(
+            &forward,
+            protocol,
+            translation.answers(forward.context()),
+            translation.target,
+            NewSource::Lent(pool, lease),
+        );
+        let decision = made.decision.with_resources(pool, session.nat().resources());
+        session.translate_as(made.reverse, decision);
+        let reverse = F::hash_one(hasher, &session.key(Direction::Reverse));
+        match insert::<F>(shard, session, (hash, reverse), due) {
+            Err((_, CLASH)) => {}
+            other => return other,
+        }
+    }
+    Err(exhausted)
+}
+
+/// Whether answers come to the shard of a packet, where flows are dealt by all of their addresses and ports.
+pub(super) fn fits<F: Family>(start: &StartParameters, meta: &Meta, answer: &F::Tuple) -> bool {
+    let class = PortClass::of_layers(&meta.layers);
+    start.steering.fits::<F>(meta.shard, answer, class) != Some(false)
+}
+
+/// Put a session under another source port: its answers could not be told from those of another session. Of a site another
+/// terminal has the same port to the same remote (P0: then, and only then, the source port changes); a client comes by two outside
+/// addresses or ports to one inside host.
+#[cold]
+pub(super) fn insert_with_other_source_port<F: Family>(
+    shard: &mut Shard<'_>,
+    mut session: F::Session,
+    translation: &FlowTranslation<F>,
+    fits: impl Fn(&F::Tuple) -> bool,
+    (hash, hasher, due): (u64, &sluice_table::hash::Hasher, u64),
+) -> Result<RecordIndex, Refusal> {
+    let (forward, protocol, old) = (*session.forward(), session.protocol(), session.nat());
+    // What is not translated is not to be; and another packet may have opened the very session just now.
+    let is_open = F::table_ref(shard)
+        .find(hash, &session.key(Direction::Forward))
+        .is_some();
+    if is_open || translation.outside.is_none() && translation.target.is_none() {
+        return Err((None, CLASH));
+    }
+    if PortClass::of(protocol, <F::Address as Address>::BITS).is_none() {
+        return Err((Some(IcmpError::NoResources), sluice_nat::Reason::AddressTaken.into()));
+    }
+    let is_site = is_site(forward.context());
+    // The hash of the flow is keyed: who sees one port does not know the next.
+    let mut random = hash | 1;
+    for _ in 0..PORT_ATTEMPTS {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let port = 1024 + (random >> 32) as u16 % (u16::MAX - 1023);
+        let source = match translation.outside {
+            Some(address) => NewSource::At(sluice_nat::Lease { address, port }),
+            None => NewSource::Port(port),
+        };
+        let made = decision::translate(
+            &forward,
+            protocol,
+            translation.answers(forward.context()),
+            translation.target,
+            source,
+        );
+        if !is_site && !fits(&made.reverse) {
+            continue;
+        }
+        let decision = match old.pool() {
+            Some(pool) => made.decision.with_resources(pool, old.resources()),
+            None => made.decision,
+        };
+        session.translate_as(made.reverse, decision);
+        let reverse = F::hash_one(hasher, &session.key(Direction::Reverse));
+        match insert::<F>(shard, session, (hash, reverse), due) {
+            Err((_, CLASH)) => {}
+            other => return other,
+        }
+    }
+    Err((Some(IcmpError::NoResources), sluice_nat::Reason::PortsExhausted.into()))
+}

@@ -1,0 +1,409 @@
+//! The second step: where new flows go, and what source rules say of them.
+
+use arrayvec::ArrayVec;
+use sluice_nat::bindings::Inbound;
+use sluice_nat::rule::{self, Balance, HostSetIndex, SetHost, SourceAction};
+use sluice_nat::sites::{is_site, outer};
+use sluice_nat::{Address, PortClass, Target, Tuple};
+use sluice_route::{Lookup, SourceValidation};
+use sluice_wire::ipv4::protocol::{TCP, is_icmp};
+use sluice_wire::layers::{Flags, Layers};
+use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
+
+use super::hairpin::hairpin;
+use super::{
+    DestinationMatch, FlowDecision, FlowTranslation, NewFlows, RoutedFlow, SourceMatch, is_first_segment,
+    reusable_session,
+};
+use crate::features::context::NodeContext;
+use crate::features::sites;
+use crate::features::source_validation::is_outside_address;
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::batch::{Batch, Meta, Origin, put};
+use crate::packet::icmp_error::IcmpError;
+use crate::packet::io::BURST_BUFFERS;
+use crate::packet::reason::Own;
+use crate::packet::task::UnresolvedNeighbour;
+use crate::session::family::Family;
+use crate::snapshot::Snapshot;
+use crate::snapshot::forwarding::ForwardingDecision;
+
+impl<F: Family> NewFlows<F> {
+    /// Where the flows go, one by one; then source rules are asked about all of them together.
+    pub fn route(&mut self, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
+        let mut leaving = ArrayVec::<_, BURST_BUFFERS>::new();
+        let flows = self.flows.iter_mut().zip(&self.keys).skip(self.classified);
+        for (flow, key) in flows {
+            let meta = batch.meta(flow.slot);
+            let routed = match sites::unknown_site::<F>(ctx.snapshot, meta, key) {
+                Some(reason) => Err(FlowDecision::Drop(reason.into())),
+                None => route_flow::<F>(ctx, meta, key, flow.destination, None),
+            };
+            match routed {
+                Ok(route) => {
+                    if !route.settled {
+                        put(&mut leaving, (*F::tuple(key), F::protocol(key), route.outgoing()));
+                    }
+                    flow.route = Some(route);
+                }
+                Err(decision) => flow.decision = decision,
+            }
+        }
+        let mut matches = [None; BURST_BUFFERS];
+        ctx.snapshot.nat::<F>().rules.match_sources(&leaving, &mut matches);
+        let mut matches = matches.iter();
+        let flows = self.flows.iter_mut().zip(&self.keys).skip(self.classified);
+        for (flow, key) in flows {
+            let Some(route) = &flow.route else { continue };
+            let source = match route.settled {
+                true => None,
+                false => matches.next().copied().flatten(),
+            };
+            flow.source_rule = source.map(|decided| decided.rule);
+            flow.decision = complete::<F>(ctx, batch.meta(flow.slot), key, route, source);
+        }
+    }
+}
+
+/// The host that a flow goes to of those that a rule deals flows among: `kept` where that is one of them.
+#[cold]
+pub fn choose_host<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    key: &F::Key,
+    set: HostSetIndex,
+    port: u16,
+    kept: Option<F::Address>,
+) -> Result<Target<F::Address>, FlowDecision<F>> {
+    let set = ctx.snapshot.nat::<F>().rules.set(set);
+    let host = set.and_then(|set| {
+        let kept = kept.and_then(|address| set.host(address));
+        kept.or_else(|| {
+            set.choose(match set.balance {
+                Balance::Random => F::hash_one(ctx.hasher, key),
+                Balance::Source => {
+                    let tuple = F::tuple(key);
+                    let client = F::Tuple::new(tuple.source(), F::Address::default(), 0, 0, tuple.context());
+                    F::hash_one(ctx.hasher, &F::make_key(client, 0))
+                }
+            })
+        })
+    });
+    match host {
+        Some(&SetHost { address, .. }) => Ok(Target { address, port }),
+        None => Err(FlowDecision::Drop(sluice_nat::Reason::NoHostUp.into())),
+    }
+}
+
+/// Where a flow goes, of which destination rules have been asked.
+pub(super) fn route_flow<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    meta: &Meta,
+    key: &F::Key,
+    redirection: DestinationMatch<F>,
+    host: Option<F::Address>,
+) -> Result<RoutedFlow<F>, FlowDecision<F>> {
+    let nat = ctx.snapshot.nat::<F>();
+    let (tuple, interface, layers) = (F::tuple(key), meta.interface, &meta.layers);
+    // Nothing of a link is forwarded (RFC 4291, 2.5.6): `forward` knows which of it is the gateway's own.
+    let of_link = |address| F::IS_V6 && F::address(address).is_link_local();
+    if of_link(tuple.source()) || of_link(tuple.destination()) {
+        return Err(FlowDecision::Plain);
+    }
+    let came = ctx.snapshot.interface(interface);
+    let router = ctx.snapshot.router_of(interface);
+    let lookup = ctx.snapshot.lookup::<F>(router, tuple.source());
+    let flow = || F::hash_one(ctx.hasher, key);
+    let turned = meta.origin == Origin::Hairpinned;
+    let outside = turned || came.is_some_and(|i| i.outside);
+    let validation = came.map_or(SourceValidation::Strict, |i| i.validation);
+    let (mut target, mut mapped, mut exempt, mut inside) = (None, None, false, None);
+    let context = outer(tuple.context());
+    match redirection.map(|decided| decided.action) {
+        Some(rule::Destination::To(to)) => target = Some(to),
+        Some(rule::Destination::Among(set, port)) => target = Some(choose_host::<F>(ctx, key, set, port, host)?),
+        Some(rule::Destination::Exempt) => exempt = true,
+        None => {}
+    }
+    let pooled = !exempt && target.is_none() && nat.pools.owner(context, tuple.destination()).is_some();
+    if outside && pooled {
+        match inbound::<F>(ctx, meta, key) {
+            Inbound::Inside {
+                address,
+                port,
+                pool,
+                context,
+            } => {
+                (target, mapped) = (Some(Target { address, port }), Some(pool));
+                inside = Some(context).filter(|&context| is_site(context));
+            }
+            Inbound::Filtered => return Err(FlowDecision::Drop(sluice_nat::Reason::Filtered.into())),
+            Inbound::Unmapped => {}
+        }
+    }
+    let public =
+        target.is_some() || pooled || !exempt && sites::is_own::<F>(ctx.snapshot, context, tuple.destination());
+    // What a rule sends from inside on to outside need not come back first.
+    let leads_out = |target: &Target<F::Address>| {
+        let interface = egress(ctx.paths.find::<F>(lookup, target.address, flow));
+        let interface = interface.and_then(|number| ctx.snapshot.interface(number));
+        interface.is_some_and(|interface| interface.outside)
+    };
+    // What a rule names by the interface that it came in by goes on from there at once.
+    let is_direct = redirection.is_some_and(|decided| decided.inbound);
+    let comes_back = public && !outside && !is_direct && !target.as_ref().is_some_and(leads_out);
+    let address = match target {
+        Some(target) if !comes_back => target.address,
+        _ => tuple.destination(),
+    };
+    if F::is_group(address) {
+        return Err(FlowDecision::Drop(Own::Multicast.into()));
+    }
+    let destination = match inside.filter(|_| !comes_back) {
+        None => ctx.paths.find::<F>(lookup, address, flow),
+        // Nobody is asked for in a site.
+        Some(context) => match sites::hop::<F>(ctx.snapshot, context, address) {
+            Some(hop) => ForwardingDecision::Hop(hop),
+            None => return Err(FlowDecision::Drop(Own::SiteAddressLost.into())),
+        },
+    };
+    if target.is_none() && public {
+        // An interface's own address may be a pool's too: what asks for the gateway itself is answered by it, and what
+        // no inside host expects is its host's.
+        let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
+        let has_host = || ctx.snapshot.host(interface).is_some();
+        let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.snapshot.probes.expects(tuple.destination_port());
+        if matches!(destination, ForwardingDecision::Local) && (asks || answers || has_host()) {
+            return Err(FlowDecision::Gateway);
+        }
+        if outside {
+            return Err(FlowDecision::Drop(sluice_nat::Reason::Unsolicited.into()));
+        }
+    }
+    // A source that only a packet between inside hosts can have.
+    if outside && !turned && is_outside_address::<F>(ctx.snapshot, context, tuple.source()) {
+        return Err(FlowDecision::Drop(sluice_nat::Reason::ForgedSource.into()));
+    }
+    // Of a site's terminals the lease says more than routes do.
+    if (destination != ForwardingDecision::Local || comes_back || target.is_some())
+        && !turned
+        && !is_site(tuple.context())
+        && let Err(reason) = ctx
+            .paths
+            .validate_source::<F>(validation, router, interface, tuple.source())
+    {
+        return Err(FlowDecision::Drop(reason.into()));
+    }
+    if comes_back {
+        return Err(hairpin::<F>(ctx, router, key, destination));
+    }
+    let there = match destination {
+        ForwardingDecision::Hop(_) | ForwardingDecision::Unknown(_) => destination,
+        // A rule leads it to the host of the router.
+        ForwardingDecision::Local if target.is_some() && mapped.is_none() && ctx.snapshot.host(interface).is_some() => {
+            destination
+        }
+        ForwardingDecision::Local => return Err(FlowDecision::Gateway),
+        ForwardingDecision::Refused(reason) => return Err(refused(reason)),
+    };
+    Ok(RoutedFlow {
+        target,
+        mapped,
+        there,
+        // The source of what comes back has been translated before, and a mapping leads to where it was made from.
+        settled: there == ForwardingDecision::Local
+            || exempt
+            || mapped.is_some()
+            || turned && target.is_some()
+            || is_site(tuple.context()),
+        inside,
+    })
+}
+
+/// What becomes of what routes lead nowhere.
+pub fn refused<F: Family>(reason: sluice_route::Reason) -> FlowDecision<F> {
+    match IcmpError::of(reason) {
+        Some(complaint) => FlowDecision::Complain(complaint, reason.into()),
+        None => FlowDecision::Drop(reason.into()),
+    }
+}
+
+/// What becomes of a flow whose way is known, and of which source rules have been asked.
+pub(super) fn complete<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    meta: &Meta,
+    key: &F::Key,
+    way: &RoutedFlow<F>,
+    sourcing: SourceMatch<F>,
+) -> FlowDecision<F> {
+    let (mut pool, mut outside) = (None, None);
+    let tuple = F::tuple(key);
+    match sourcing.map(|decided| decided.action) {
+        Some(SourceAction::Pool(index)) => pool = Some(index),
+        Some(SourceAction::Static(address)) => outside = Some(address),
+        Some(SourceAction::Exempt) | None if is_site(tuple.context()) => {
+            match sites::source::<F>(ctx.snapshot, tuple.context()) {
+                Some(SourceAction::Pool(index)) => pool = Some(index),
+                Some(SourceAction::Static(address)) => outside = Some(address),
+                _ => return FlowDecision::Drop(Own::SiteAddressMissing.into()),
+            }
+        }
+        Some(SourceAction::Exempt) | None => {}
+    }
+    let there = match way.there {
+        ForwardingDecision::Hop(hop) => hop,
+        ForwardingDecision::Unknown(wanted) => return FlowDecision::Wait(wanted),
+        ForwardingDecision::Local if way.target.is_some() => AdjacencyIndex::LOCAL,
+        ForwardingDecision::Local | ForwardingDecision::Refused(_) => return FlowDecision::Gateway,
+    };
+    // An error about a flow that nobody knows has none of its own.
+    let kept = (ctx.snapshot.filters_sessions(tuple.context())
+        || is_examined(ctx.snapshot, meta, F::protocol(key), there))
+        && !meta.layers.flags.has(Flags::ICMP_ERROR);
+    if way.target.is_none() && pool.is_none() && outside.is_none() && !kept {
+        let keeps_address = keeps_address::<F>(ctx.snapshot, meta.interface, tuple, F::protocol(key));
+        if !keeps_address || meta.origin != Origin::Received || meta.layers.flags.has(Flags::ICMP_ERROR) {
+            return FlowDecision::Plain;
+        }
+        if !ctx.snapshot.passes_untranslated {
+            return FlowDecision::Drop(sluice_nat::Reason::UntranslatedInbound.into());
+        }
+        if !may_begin(&meta.layers) {
+            return FlowDecision::Plain;
+        }
+    }
+    if is_site(tuple.context()) {
+        let Some(back) = sites::hop::<F>(ctx.snapshot, tuple.context(), tuple.source()) else {
+            return FlowDecision::Drop(Own::TerminalUnknown.into());
+        };
+        return FlowDecision::Session(FlowTranslation {
+            target: way.target,
+            pool,
+            outside,
+            mapped: way.mapped,
+            hops: [there, back],
+            answers: Some(way.inside.unwrap_or(outer(tuple.context()))),
+        });
+    }
+    let turned = meta.origin == Origin::Hairpinned;
+    let router = ctx.snapshot.router_of(meta.interface);
+    let answers = ctx.snapshot.lookup::<F>(router, way.translated(tuple).destination());
+    let by_uplink = by_uplink::<F>(ctx, meta, way, (answers, tuple.source()));
+    let back = match by_uplink.unwrap_or_else(|| {
+        let flow = || F::hash_one(ctx.hasher, key);
+        ctx.paths.find::<F>(answers, tuple.source(), flow)
+    }) {
+        _ if turned && is_outside_address::<F>(ctx.snapshot, tuple.context(), tuple.source()) => {
+            AdjacencyIndex::HAIRPIN
+        }
+        ForwardingDecision::Hop(hop) => hop,
+        ForwardingDecision::Unknown(wanted) => return FlowDecision::Wait(wanted),
+        ForwardingDecision::Local => return FlowDecision::Drop(Own::Loop.into()),
+        ForwardingDecision::Refused(reason) => return FlowDecision::Drop(reason.into()),
+    };
+    FlowDecision::Session(FlowTranslation {
+        target: way.target,
+        pool,
+        outside,
+        mapped: way.mapped,
+        hops: [there, back],
+        answers: way.inside,
+    })
+}
+
+/// Where the answers go to what comes in by an uplink to an inside host: back by that uplink. The sender knows the outside address
+/// of it, and others refuse what leaves by them with that.
+fn by_uplink<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    meta: &Meta,
+    way: &RoutedFlow<F>,
+    (answers, sender): (Lookup<'_>, F::Address),
+) -> Option<ForwardingDecision> {
+    let is_uplink = ctx
+        .snapshot
+        .interface(meta.interface)
+        .is_some_and(|interface| interface.outside);
+    if way.target.is_none() || !is_uplink || meta.origin != Origin::Received {
+        return None;
+    }
+    ctx.paths
+        .find_by_interface::<F>(answers, sender, meta.interface)
+        .or_else(|| {
+            let address = ctx.snapshot.uplink(meta.interface, F::IS_V6)?;
+            Some(ctx.paths.neighbour(UnresolvedNeighbour {
+                interface: meta.interface,
+                address,
+            }))
+        })
+}
+
+/// Whether the answers to what comes in by an interface would get an outside address, though nobody has asked that: what began
+/// outside, to an inside host's own address, is answered from there.
+pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
+    if !snapshot.interface(interface).is_some_and(|interface| interface.outside) {
+        return false;
+    }
+    let answer = F::Tuple::new(
+        tuple.destination(),
+        tuple.source(),
+        tuple.destination_port(),
+        tuple.source_port(),
+        tuple.context(),
+    );
+    let rules = &snapshot.nat::<F>().rules;
+    let translates = rules
+        .match_source(&answer, protocol, interface)
+        .is_some_and(|decided| !matches!(decided.action, SourceAction::Exempt));
+    let is_exempt = || {
+        rules
+            .match_destination(&answer, protocol, interface)
+            .is_some_and(|decided| matches!(decided.action, rule::Destination::Exempt))
+    };
+    translates && !is_exempt()
+}
+
+/// Whether a packet may be the first of its flow.
+pub(super) fn may_begin(layers: &Layers) -> bool {
+    match layers.protocol {
+        TCP => is_first_segment(layers),
+        _ => !layers.flags.has(Flags::ICMP_REPLY),
+    }
+}
+
+/// Whether a flow has a session as inspection, or the search for its application, needs one.
+pub(super) fn is_examined(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: AdjacencyIndex) -> bool {
+    let inspection = snapshot.inspection.as_deref();
+    inspection.is_some_and(|on| on.is_on(meta.interface) || on.is_on(there.interface() as u16))
+        || is_identified(snapshot, meta, protocol, there)
+}
+
+/// Whether a flow has a session for the sake of its application: not a connection whose beginning was not seen, nor what its
+/// protocol says.
+fn is_identified(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: AdjacencyIndex) -> bool {
+    snapshot.identifies([meta.interface, there.interface() as u16])
+        && !is_icmp(protocol)
+        && (protocol != TCP || meta.layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN)
+}
+
+/// Who is behind an outside address and port.
+fn inbound<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, key: &F::Key) -> Inbound<F::Address> {
+    // Queries are answered to whom the inside host asked, and nobody asks it by an identifier.
+    let class = PortClass::of(F::protocol(key), <F::Address as Address>::BITS);
+    let class = class.filter(|&class| class != PortClass::Query);
+    let (Some(class), Some(shard)) = (class, ctx.shard_of(meta)) else {
+        return Inbound::Unmapped;
+    };
+    let is_known = || {
+        meta.layers.tcp_flags != 0
+            && reusable_session::<F>(shard, F::hash_one(ctx.hasher, key), key, &meta.layers).is_some()
+    };
+    F::bindings_ref(shard).inbound(F::tuple(key), class, is_known)
+}
+
+/// The interface that leads to a destination.
+pub(super) fn egress(destination: ForwardingDecision) -> Option<u16> {
+    match destination {
+        ForwardingDecision::Hop(hop) => Some(hop.interface() as u16),
+        ForwardingDecision::Unknown(wanted) => Some(wanted.interface),
+        ForwardingDecision::Local | ForwardingDecision::Refused(_) => None,
+    }
+}

@@ -1,0 +1,144 @@
+//! A packet of a known session: translated, and its session's state followed.
+
+use sluice_nat::tracking::Segment;
+use sluice_nat::{TimeoutClass, Tuple};
+use sluice_table::flow::RecordIndex;
+use sluice_wire::Direction;
+use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::layers::{Flags, Fragment, Layers};
+
+use crate::features::context::OutputContext;
+use crate::features::source_validation;
+use crate::packet::batch::Meta;
+use crate::packet::reason::Reason;
+use crate::packet::time::Now;
+use crate::session::family::{Family, Session, Tracked};
+use crate::session::shard::{Shard, schedule_of};
+use crate::snapshot::Snapshot;
+
+/// Validate the source of an ICMP error, which may be any router's on the way.
+#[inline(always)]
+pub fn validated<F: Family>(exit: &OutputContext<'_>, meta: &Meta, frame: &[u8], key: &F::Key) -> Result<(), Reason> {
+    match meta.layers.flags.has(Flags::ICMP_ERROR) {
+        true => {
+            source_validation::validate::<F>(exit, meta, F::addresses(&meta.layers, frame).0, F::tuple(key).context())
+        }
+        false => Ok(()),
+    }
+}
+
+/// Translate what is not plain.
+#[inline(never)]
+pub fn translate<F: Family>(
+    frame: &mut [u8],
+    layers: &Layers,
+    session: &F::Session,
+    direction: Direction,
+    hops: u8,
+) -> Result<Tracked, Reason> {
+    if layers.flags.has(Flags(Flags::ICMP_ERROR.0 | Flags::ICMP_QUERY.0)) {
+        translate_icmp::<F>(frame, layers, session, direction, hops)?;
+    } else if !F::rewrite(frame, layers, session, direction, hops) {
+        return Err(sluice_nat::Reason::Truncated.into());
+    }
+    Ok(read_segment(frame, layers, session.protocol()))
+}
+
+/// What a packet that is not plain tells of its session.
+pub fn read_segment(frame: &[u8], layers: &Layers, protocol: u8) -> Tracked {
+    // RFC 5508 REQ-6, RFC 7857 s7.1: an error neither refreshes nor ends a session.
+    if layers.flags.has(Flags::ICMP_ERROR) || layers.fragment == Fragment::Later {
+        return Tracked::Nothing;
+    }
+    if protocol != TCP {
+        return Tracked::Datagram;
+    }
+    Segment::read(layers.payload(frame)).map_or(Tracked::Nothing, Tracked::Segment)
+}
+
+/// Follow a session's state by what a packet told, where nothing is translated.
+pub fn track<F: Family>(
+    tracked: Tracked,
+    shard: &mut Shard<'_>,
+    index: RecordIndex,
+    direction: Direction,
+    snapshot: &Snapshot,
+    now: Now,
+) {
+    let Some(session) = F::table(shard).get_mut(index) else {
+        return;
+    };
+    if !matches!(tracked, Tracked::Nothing) && session.refreshes(direction) {
+        session.track_mut().last_seen = now.stamp();
+    }
+    if let Some(class) = track_further::<F>(tracked, session, direction, now) {
+        reschedule::<F>(shard, index, class, snapshot, now);
+    }
+}
+
+/// Track what changes a session's state, or its timer; the class, where another timer begins now.
+#[inline(never)]
+pub fn track_further<F: Family>(
+    tracked: Tracked,
+    session: &mut F::Session,
+    direction: Direction,
+    now: Now,
+) -> Option<TimeoutClass> {
+    let refreshes = session.refreshes(direction);
+    let track = session.track_mut();
+    let class = match tracked {
+        Tracked::Known | Tracked::Nothing => return None,
+        Tracked::Datagram => track.tracking.track_datagram(direction),
+        Tracked::Segment(segment) => track.tracking.track(direction, &segment),
+    };
+    if class == TimeoutClass::UNCHANGED {
+        return None;
+    }
+    if refreshes {
+        track.last_seen = now.stamp();
+    }
+    (class != track.tracking.timer()).then_some(class)
+}
+
+/// Whether packets of a direction leave from an address that others share, whose datagrams must not be taken for theirs.
+/// One that is translated one to one has its own.
+pub fn shares_address<F: Family>(session: &F::Session, direction: Direction, snapshot: &Snapshot) -> bool {
+    let nat = session.nat();
+    let pool = nat.pool().and_then(|pool| snapshot.nat::<F>().pools.get(pool));
+    nat.translates() && nat.outbound(direction) && pool.map_or(!nat.translates_source(), |pool| pool.renumbers())
+}
+
+/// Let a session's timer begin anew with another timeout.
+#[cold]
+pub fn reschedule<F: Family>(
+    shard: &mut Shard<'_>,
+    index: RecordIndex,
+    class: TimeoutClass,
+    snapshot: &Snapshot,
+    now: Now,
+) {
+    let (wheel, table) = F::wheel(shard);
+    let Some(session) = table.get_mut(index) else { return };
+    session.track_mut().last_seen = now.stamp();
+    session.track_mut().tracking.set_timer(class);
+    let seconds = schedule_of::<F>(snapshot, session).seconds(class);
+    wheel.schedule(table, index, now.due(seconds));
+}
+
+/// ICMP: queries by their identifier, errors with what they quote.
+#[cold]
+fn translate_icmp<F: Family>(
+    frame: &mut [u8],
+    layers: &Layers,
+    session: &F::Session,
+    direction: Direction,
+    hops: u8,
+) -> Result<(), Reason> {
+    if layers.flags.has(Flags::ICMP_ERROR) {
+        return F::rewrite_error(frame, layers, session, direction, hops);
+    }
+    match F::rewrite(frame, layers, session, direction, hops) {
+        true => Ok(()),
+        false => Err(sluice_nat::Reason::Truncated.into()),
+    }
+}
