@@ -45,7 +45,7 @@ impl BridgeProblem {
             Self::Parent(..) => "leave one of them out, or put the VLAN into the bridge".into(),
             Self::Routed(_, key) => format!("leave `{key}` out"),
             Self::Mtu(..) => "write the same `mtu` for both".into(),
-            Self::TooMany(_) => format!("at most {} are possible", crate::validate::MOST_BRIDGES),
+            Self::TooMany(_) => format!("at most {} are possible", crate::limits::MOST_BRIDGES),
         }
     }
 }

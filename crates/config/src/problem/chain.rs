@@ -95,7 +95,7 @@ impl ChainProblem {
             Self::Without(key, other) => format!("leave `{key}` out, or write `{other}` beside it"),
             Self::Rate => "write { packets = 10000, burst = 200 } or { bits = \"100M\" }".into(),
             Self::Mirror(..) => "name an interface with a device, and without addresses where it is in this router".into(),
-            Self::TooMany(_) => format!("at most {} are possible", crate::validate::MOST_STEPS),
+            Self::TooMany(_) => format!("at most {} are possible", crate::limits::MOST_STEPS),
         }
     }
 }

@@ -167,7 +167,7 @@ impl RouterProblem {
             Self::ShareOfVirtualLink(_) => "give it a `rate`".into(),
             Self::NoLinkRate(link) => format!("write the `rate` of [interfaces.{link}]"),
             Self::GuaranteesAboveRate { .. } => "guarantee less".into(),
-            Self::TooMany(_) => format!("at most {} are possible", crate::validate::MOST_ROUTERS),
+            Self::TooMany(_) => format!("at most {} are possible", crate::limits::MOST_ROUTERS),
         }
     }
 }

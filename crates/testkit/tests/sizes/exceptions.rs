@@ -107,7 +107,7 @@ pub const FUNCTIONS: &[Exception] = &[
 pub const DUPLICATES: &[Exception] = &[
     ("config: Applications", 2, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
     ("config: Bridge", 2, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
-    ("config: ByProtocol", 2, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
+    ("config: ByProtocol", 2, "As written (`value`), and answered (`api`)."),
     ("config: DestinationRule", 2, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
     ("config: FilterRule", 3, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
     ("config: Inspection", 2, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
@@ -116,7 +116,7 @@ pub const DUPLICATES: &[Exception] = &[
     ("config: Mapping", 2, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
     ("config: Nat", 2, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
     ("config: Neighbour", 2, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
-    ("config: Numbers", 2, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
+    ("config: Numbers", 2, "A range of numbers (`value`), and the numbers that names have (`numbering`)."),
     ("config: Pool", 3, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
     ("config: PublicClient", 2, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
     ("config: Route", 3, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),
