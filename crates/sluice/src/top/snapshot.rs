@@ -5,7 +5,7 @@ mod rise;
 use serde::Serialize;
 use sluice_daemon::config::api::{Core, Drop, Interface};
 
-use self::rise::{AssistRise, Rise};
+use self::rise::Rise;
 use super::poll::Poll;
 use super::prediction::{Load, predict};
 
