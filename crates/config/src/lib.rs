@@ -22,6 +22,7 @@ pub mod host_share;
 #[doc(hidden)]
 pub mod hostile;
 pub mod import;
+mod limits;
 pub mod memory;
 mod numbering;
 mod problem;
@@ -36,10 +37,11 @@ pub mod value;
 pub use config::{Config, Valid};
 pub use diagnosis::{Complaint, Diagnosis, Located};
 pub use difference::{Change, Difference, Kind, difference};
+pub use limits::{MOST_ROUTERS, MOST_SITES, MOST_TERMINALS};
 pub use numbering::{Number, Numbering, Numbers};
 pub use problem::{FilterProblem, Problem, nearest};
-pub use subscribers::{MOST_SITES, MOST_TERMINALS};
-pub use validate::{Checked, EXCEPTIONS, Inserted, MOST_ROUTERS, Machine, Weight, check, check_numbered, check_rules};
+pub use schema::EXCEPTIONS;
+pub use validate::{Checked, Inserted, Machine, Weight, check, check_numbered, check_rules};
 
 /// Read a text without asking what its values mean.
 ///

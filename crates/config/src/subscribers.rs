@@ -10,12 +10,6 @@ use crate::config::{InterfaceIndex, PoolIndex, RouterIndex};
 use crate::schema;
 use crate::value::{SiteTags, Tags};
 
-/// Most sites: what the context of a session has room for.
-pub const MOST_SITES: u32 = 131_072;
-
-/// Most terminals of all sites together: what their table has room for.
-pub const MOST_TERMINALS: u32 = 1_048_575;
-
 /// Sites, and where the addresses of their terminals and their own come from. Sites are numbered from 0 in the order of
 /// the file: group after group, S-tag after S-tag, C-tag after C-tag.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,5 +5,6 @@ mod filter;
 mod hostile;
 mod import;
 mod import_property;
+mod layers;
 mod refusals;
 mod round_trip;

@@ -181,6 +181,32 @@ pub fn unbind(wish: &Wish) -> Result<Done, BindError> {
     unbind_in(&System::this(), &Running, wish)
 }
 
+/// Why a card is not bound to a driver: the step that failed, or none did and it has another driver nevertheless.
+fn not_bound(
+    address: PciAddress,
+    failed: Option<(&Step, std::io::Error)>,
+    wanted: String,
+    found: Option<String>,
+) -> BindError {
+    match failed {
+        Some((Step::Load(module), error)) => BindError::Module {
+            module: module.clone(),
+            said: error.to_string(),
+        },
+        Some((step, error)) => BindError::Step {
+            address,
+            step: step.to_string(),
+            error,
+            driver: found,
+        },
+        None => BindError::NotBound {
+            address,
+            wanted,
+            driver: found,
+        },
+    }
+}
+
 fn bind_in(system: &System, kernel: &dyn Kernel, wish: &Wish, used: Option<String>) -> Result<Done, BindError> {
     let address = wish.card;
     let card = card(system, address)?;
@@ -227,23 +253,7 @@ fn bind_in(system: &System, kernel: &dyn Kernel, wish: &Wish, used: Option<Strin
     if failed.is_some() || found.as_ref() != Some(&driver) {
         restore(system, kernel, &card);
         let found = driver_of(system, address);
-        return Err(match failed {
-            Some((Step::Load(module), error)) => BindError::Module {
-                module: module.clone(),
-                said: error.to_string(),
-            },
-            Some((step, error)) => BindError::Step {
-                address,
-                step: step.to_string(),
-                error,
-                driver: found,
-            },
-            None => BindError::NotBound {
-                address,
-                wanted: driver,
-                driver: found,
-            },
-        });
+        return Err(not_bound(address, failed, driver, found));
     }
     let others = judge(system, address).into_iter();
     let others = others.filter(|fault| !matches!(fault, CardFault::InUse { .. }));

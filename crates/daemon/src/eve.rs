@@ -1,6 +1,7 @@
 //! EVE JSON: what workers record, and how inspection goes, as lines to a file or a socket.
 
 mod line;
+mod transaction;
 mod writer;
 
 use std::time::{Duration, Instant};

@@ -96,23 +96,27 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
     print(&control, output).map_err(DaemonError::Output)?;
     drop(socket);
     if let Some(control) = Arc::into_inner(control) {
-        let closing = control.closing.finish();
-        for name in &closing {
-            tracing::warn!("{name}: its former device is still being closed, the system takes it back");
-        }
-        match control.into_devices().close() {
-            // A device that is still being closed has buffers.
-            Ok(_) if !closing.is_empty() => {}
-            Ok(closed) => {
-                for balance in closed.balances().iter().filter(|balance| !balance.is_even()) {
-                    tracing::warn!("packet buffers were lost: {balance:?}");
-                }
-            }
-            Err(error) => tracing::error!("{error}"),
-        }
+        close_devices(control);
     }
     tracing::info!("the devices are closed");
     served
+}
+
+fn close_devices(control: Control) {
+    let closing = control.closing.finish();
+    for name in &closing {
+        tracing::warn!("{name}: its former device is still being closed, the system takes it back");
+    }
+    match control.into_devices().close() {
+        // A device that is still being closed has buffers.
+        Ok(_) if !closing.is_empty() => {}
+        Ok(closed) => {
+            for balance in closed.balances().iter().filter(|balance| !balance.is_even()) {
+                tracing::warn!("packet buffers were lost: {balance:?}");
+            }
+        }
+        Err(error) => tracing::error!("{error}"),
+    }
 }
 
 /// The counters: interfaces, then drops.

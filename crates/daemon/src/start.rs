@@ -79,25 +79,15 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         return Err(refused(unsigned));
     }
     let told: Vec<_> = absent.iter().filter_map(|fault| fault.key.get(1).cloned()).collect();
-    for complaint in place(&loaded.name, &loaded.text, absent).complaints() {
-        let hint = complaint.hint.map(|hint| format!(": {hint}")).unwrap_or_default();
-        tracing::warn!(
-            "{}:{}: {}{hint} (the other interfaces go on, and this one when it can)",
-            loaded.name,
-            complaint.line,
-            complaint.message
-        );
-    }
+    warn_of_absent(loaded, absent);
     let count = config.cores.len();
     let places = outlooks.len() + SPARE_PLACES;
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
     // Before any device is open: it may take long. And before cores are the workers'.
     let compiler = Compiler::of(config).storing();
+    let compiled = build::inspection(config, secrets, &compiler).map_err(|error| refused(vec![error.fault()]))?;
     let (inspection, signatures) =
-        match build::inspection(config, secrets, &compiler).map_err(|error| refused(vec![error.fault()]))? {
-            Some((inspection, report)) => (Some(inspection), report),
-            None => Default::default(),
-        };
+        compiled.map_or_else(Default::default, |(inspection, report)| (Some(inspection), report));
     if inspection.is_some() {
         tracing::info!("{signatures}");
     }
@@ -113,13 +103,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     tracing::info!("{}, packet buffers in {}", eal.version(), eal.memory());
     let (devices, hands) = Devices::open(eal, &devices).map_err(|error| open_error(loaded, error))?;
     let wanted = setup.stages.senders(count, assists);
-    let mut ports = vec![Known::default(); places];
-    for (place, known) in (0..).zip(&mut ports) {
-        if let Some(port) = devices.port(place) {
-            known.mac = describe(&port, config, place);
-            known.senders = senders(port.senders(), &wanted, count);
-        }
-    }
+    let ports = known_ports(&devices, config, &wanted, places);
     for (place, error) in devices.failures() {
         let name = outlooks.get(usize::from(*place)).map_or("", |port| &port.plan.name);
         if !told.iter().any(|other| other == name) {
@@ -155,24 +139,16 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let ring = config.document.system.ring as usize;
     let (workers, mut desks) = make_workers(&mut plane, &devices, hands, ring)?;
     // Before the first packet.
-    let subscribers = match served {
-        Some((keeper, virtual_macs)) => {
-            let interfaces = &plane.snapshot().interfaces;
-            let secret = Secret(secrets.subscribers);
-            let parameters = build::subscribers(config, interfaces, &pools, virtual_macs, secret);
-            parameters
-                .map(|parameters| SitesService::start(parameters, keeper, &mut desks))
-                .transpose()?
-        }
-        None => None,
-    };
+    let subscribers = served.and_then(|(keeper, virtual_macs)| {
+        let interfaces = &plane.snapshot().interfaces;
+        let secret = Secret(secrets.subscribers);
+        let parameters = build::subscribers(config, interfaces, &pools, virtual_macs, secret);
+        parameters.map(|parameters| SitesService::start(parameters, keeper, &mut desks))
+    });
+    let subscribers = subscribers.transpose()?;
     let queues = (0..count).map(|worker| devices.queues(worker as u16)).collect();
     let workers = Workers::start(eal, workers, &config.cores, (waiting(config), queues), began)?;
-    for (worker, core) in config.cores.iter().enumerate() {
-        let parts = plane.start_parameters().stages.parts(worker as u16);
-        let shards = plane.start_parameters().owners.count(worker as u16);
-        tracing::info!("worker {worker} on core {core}: {parts}, {shards} shards");
-    }
+    log_workers(config, &plane);
     Ok(Running {
         devices,
         plane,
@@ -186,6 +162,39 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         subscribers,
         began,
     })
+}
+
+/// Interfaces whose devices are not there yet.
+fn warn_of_absent(loaded: &Loaded, absent: Vec<Fault>) {
+    for complaint in place(&loaded.name, &loaded.text, absent).complaints() {
+        let hint = complaint.hint.map(|hint| format!(": {hint}")).unwrap_or_default();
+        tracing::warn!(
+            "{}:{}: {}{hint} (the other interfaces go on, and this one when it can)",
+            loaded.name,
+            complaint.line,
+            complaint.message
+        );
+    }
+}
+
+/// What is known of the ports that are open, by place.
+fn known_ports(devices: &Devices, config: &Config, wanted: &[u16], places: usize) -> Vec<Known> {
+    let mut ports = vec![Known::default(); places];
+    for (place, known) in (0..).zip(&mut ports) {
+        if let Some(port) = devices.port(place) {
+            known.mac = describe(&port, config, place);
+            known.senders = senders(port.senders(), wanted, config.cores.len());
+        }
+    }
+    ports
+}
+
+fn log_workers(config: &Config, plane: &ControlPlane) {
+    for (worker, core) in config.cores.iter().enumerate() {
+        let parts = plane.start_parameters().stages.parts(worker as u16);
+        let shards = plane.start_parameters().owners.count(worker as u16);
+        tracing::info!("worker {worker} on core {core}: {parts}, {shards} shards");
+    }
 }
 
 type Served = (SiteWriter, Vec<[u8; 6]>);

@@ -306,6 +306,38 @@ fn interface(name: &str) -> Result<String, DeviceNameError> {
     }
 }
 
+fn pcap(rest: &str) -> Result<Device, DeviceNameError> {
+    let written = Written::read("pcap", rest, &["out"])?;
+    let output = written.option("out", "a path", None, |value| {
+        (!value.is_empty()).then(|| Some(value.to_owned()))
+    })?;
+    let input = (!written.argument.is_empty()).then(|| written.argument.to_owned());
+    if input.is_none() && output.is_none() {
+        return Err(DeviceNameError::BadArgument {
+            kind: "pcap",
+            what: "a capture file to read, or out=",
+        });
+    }
+    Ok(Device::Pcap { input, output })
+}
+
+fn ring(rest: &str) -> Result<Device, DeviceNameError> {
+    let written = Written::read("ring", rest, &["end", "depth"])?;
+    let end = written.option("end", "a or b", RingEnd::Loop, |value| match value {
+        "a" => Some(RingEnd::A),
+        "b" => Some(RingEnd::B),
+        _ => None,
+    })?;
+    let depth = written.option("depth", "64 to 1048576", 1024, |value| {
+        value.parse().ok().filter(|depth| (64..=1 << 20).contains(depth))
+    })?;
+    Ok(Device::Ring {
+        name: written.required("a name")?,
+        end,
+        depth,
+    })
+}
+
 impl FromStr for Device {
     type Err = DeviceNameError;
 
@@ -319,20 +351,7 @@ impl FromStr for Device {
             });
         };
         match kind {
-            "pcap" => {
-                let written = Written::read("pcap", rest, &["out"])?;
-                let output = written.option("out", "a path", None, |value| {
-                    (!value.is_empty()).then(|| Some(value.to_owned()))
-                })?;
-                let input = (!written.argument.is_empty()).then(|| written.argument.to_owned());
-                if input.is_none() && output.is_none() {
-                    return Err(DeviceNameError::BadArgument {
-                        kind: "pcap",
-                        what: "a capture file to read, or out=",
-                    });
-                }
-                Ok(Device::Pcap { input, output })
-            }
+            "pcap" => pcap(rest),
             "tap" => Ok(Device::Tap {
                 interface: interface(Written::read("tap", rest, &[])?.argument)?,
             }),
@@ -364,22 +383,7 @@ impl FromStr for Device {
                     server: written.yes("server")?,
                 })
             }
-            "ring" => {
-                let written = Written::read("ring", rest, &["end", "depth"])?;
-                let end = written.option("end", "a or b", RingEnd::Loop, |value| match value {
-                    "a" => Some(RingEnd::A),
-                    "b" => Some(RingEnd::B),
-                    _ => None,
-                })?;
-                let depth = written.option("depth", "64 to 1048576", 1024, |value| {
-                    value.parse().ok().filter(|depth| (64..=1 << 20).contains(depth))
-                })?;
-                Ok(Device::Ring {
-                    name: written.required("a name")?,
-                    end,
-                    depth,
-                })
-            }
+            "ring" => ring(rest),
             "null" if rest.is_empty() => Ok(Device::Null),
             "null" => Err(DeviceNameError::BadArgument {
                 kind: "null",

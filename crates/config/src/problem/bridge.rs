@@ -38,7 +38,7 @@ pub enum BridgeProblem {
     Mtu((String, u16), (String, u16)),
     /// More than there are contexts for.
     #[error("{0} bridges are more than there can be")]
-    #[diagnostic(help("at most {} are possible", crate::validate::MOST_BRIDGES))]
+    #[diagnostic(help("at most {} are possible", crate::limits::MOST_BRIDGES))]
     TooMany(usize),
 }
 

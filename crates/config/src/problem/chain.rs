@@ -79,7 +79,7 @@ pub enum ChainProblem {
     Mirror(String, &'static str),
     /// Too many.
     #[error("{0} steps are more than a router's chains can have")]
-    #[diagnostic(help("at most {} are possible", crate::validate::MOST_STEPS))]
+    #[diagnostic(help("at most {} are possible", crate::limits::MOST_STEPS))]
     TooMany(usize),
 }
 

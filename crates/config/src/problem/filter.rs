@@ -1,7 +1,7 @@
 //! What can be wrong with the packet filter.
 
 use super::meant;
-use crate::schema::SetType;
+use crate::value::SetType;
 
 /// One thing that is wrong with the filter, or seldom meant.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]

@@ -1,7 +1,7 @@
 //! What can be wrong with inspection.
 
 use super::Problem;
-use crate::validate::EXCEPTIONS;
+use crate::schema::EXCEPTIONS;
 
 /// One thing that is wrong with `[inspection]` or `[applications]`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]

@@ -151,7 +151,7 @@ pub enum RouterProblem {
     },
     /// Too many.
     #[error("{0} routers are more than there can be")]
-    #[diagnostic(help("at most {} are possible", crate::validate::MOST_ROUTERS))]
+    #[diagnostic(help("at most {} are possible", crate::limits::MOST_ROUTERS))]
     TooMany(usize),
 }
 

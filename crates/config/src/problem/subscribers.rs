@@ -1,7 +1,7 @@
 //! What can be wrong with subscribers.
 
 use super::{Problem, meant};
-use crate::subscribers::MOST_SITES;
+use crate::limits::MOST_SITES;
 use crate::value::{AddressRange, Prefix, Tags};
 
 /// One thing that is wrong with `[subscribers]`, or seldom meant.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::pool::is_default;
 use crate::value::{
     Addresses, Dscp, Ecn, IpProtocol, Mac, Mark, Message, Numbers, OneOrMore, OrNot, Period, Ports, SetElement,
-    TcpFlags,
+    SetType, TcpFlags,
 };
 
 /// `[filter]`: rules over the packets that are forwarded, asked in the order of the file. The first rule that matches and
@@ -57,19 +57,6 @@ pub struct NamedSet {
     /// Elements that it has from the start, for ever.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<SetElement>,
-}
-
-/// What a set has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SetType {
-    /// Single addresses, of both families.
-    #[default]
-    Addresses,
-    /// Prefixes, of both families; ranges are as many as they are made of.
-    Networks,
-    /// Ports.
-    Ports,
 }
 
 impl Default for NamedSet {

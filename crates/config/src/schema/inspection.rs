@@ -6,6 +6,27 @@ use serde::{Deserialize, Serialize};
 use super::Eve;
 use crate::value::{IpProtocol, PortRanges, Prefix};
 
+/// What can't be inspected, by name; the data plane has the same list.
+pub const EXCEPTIONS: [&str; 17] = [
+    "midstream",
+    "handshake",
+    "gap-full",
+    "beyond-window",
+    "beyond-end",
+    "out-of-window",
+    "no-memory",
+    "source-full",
+    "bad-checksum",
+    "malformed",
+    "closed",
+    "parser-full",
+    "too-long",
+    "work",
+    "decode-anomaly",
+    "waiting-full",
+    "unparsable",
+];
+
 /// `[inspection]`: flows that come or go by some interfaces are put in order, searched for what signatures describe, and
 /// dropped, rejected or reported as their rules say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -18,15 +18,16 @@ mod system;
 mod tunnel;
 mod uplink;
 
+pub use crate::value::SetType;
 pub use applications::Applications;
 pub use bridge::{Bridge, Fail, Invalid};
 pub use chain::{ChainStep, ChainTable, ChainWord, Class, Police, PoliceBy};
 pub use eve::{Eve, EveType};
-pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, NamedSet, Part, RejectWith, SetType, Verdict};
+pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, NamedSet, Part, RejectWith, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
 pub use inspection::{
-    BypassClass, Encrypted, ExceptionPolicy, Inspection, InspectionMode, Overload, OverloadAction, OverloadClass,
-    SignatureDialect, Signatures, UrgentPointer,
+    BypassClass, EXCEPTIONS, Encrypted, ExceptionPolicy, Inspection, InspectionMode, Overload, OverloadAction,
+    OverloadClass, SignatureDialect, Signatures, UrgentPointer,
 };
 pub use interface::{
     Bond, BondMode, InUse, Interface, LeftToOffload, LinkShare, RouterAdvertisements, SourceValidation,

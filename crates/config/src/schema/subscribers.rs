@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::Rate;
-use crate::subscribers::MOST_TERMINALS;
+use crate::limits::MOST_TERMINALS;
 use crate::value::{MacPrefix, Period, Prefix, SiteTags};
 
 /// Terminals of a site that there is room for, on average, where nobody says otherwise.

@@ -2,12 +2,10 @@
 
 use super::Check;
 use crate::config::{Bridged, DEFAULT_ROUTER, Interface, InterfaceIndex, Link};
+use crate::limits::MOST_BRIDGES;
 use crate::problem::BridgeProblem;
 use crate::read::{Step, place};
 use crate::schema;
-
-/// Most bridges; the data plane has room for as many.
-pub const MOST_BRIDGES: usize = 64;
 
 impl Check<'_> {
     /// Tell interfaces which bridge they are in.

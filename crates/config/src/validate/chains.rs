@@ -9,12 +9,10 @@ use super::filter::Groups;
 use super::routers::{DEFAULT, Scope};
 use crate::chain::{Chain, PoliceRate, RouterChains, Step as Written, StepAction};
 use crate::config::{Applications, Inspection, Interface, Link};
+use crate::limits::MOST_STEPS;
 use crate::problem::ChainProblem;
 use crate::read::{Step, place};
 use crate::schema::{ChainStep, ChainTable, ChainWord, Filter, Police, PoliceBy};
-
-/// Most steps of all chains of a router.
-pub const MOST_STEPS: usize = 256;
 
 /// Where packets begin.
 const INPUT: &str = "input";

@@ -7,27 +7,7 @@ use crate::config::{EveTarget, Inspection, Interface, SignatureFile};
 use crate::problem::InspectionProblem;
 use crate::read::place;
 use crate::schema;
-
-/// What can't be inspected, by name; the data plane has the same list.
-pub const EXCEPTIONS: [&str; 17] = [
-    "midstream",
-    "handshake",
-    "gap-full",
-    "beyond-window",
-    "beyond-end",
-    "out-of-window",
-    "no-memory",
-    "source-full",
-    "bad-checksum",
-    "malformed",
-    "closed",
-    "parser-full",
-    "too-long",
-    "work",
-    "decode-anomaly",
-    "waiting-full",
-    "unparsable",
-];
+use crate::schema::EXCEPTIONS;
 
 impl Check<'_> {
     /// Inspection, with interfaces by their place; none where it is not configured.

@@ -22,12 +22,8 @@ mod system;
 mod tunnels;
 mod uplinks;
 
-pub use self::bridges::MOST_BRIDGES;
-pub use self::chains::MOST_STEPS;
 pub use self::filter::{Inserted, Weight, check_rules};
-pub use self::inspection::EXCEPTIONS;
 use self::routers::DEFAULT;
-pub use self::routers::MOST_ROUTERS;
 use self::routers::Scope;
 
 use std::collections::HashMap;

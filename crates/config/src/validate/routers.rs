@@ -2,12 +2,10 @@
 
 use super::Check;
 use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Router, RouterIndex};
+use crate::limits::MOST_ROUTERS;
 use crate::problem::RouterProblem;
 use crate::read::{Step, place};
 use crate::schema::{self, Document};
-
-/// Most virtual routers: a context has room for more, tables by router have not.
-pub const MOST_ROUTERS: usize = 4096;
 
 /// Most bytes of the name of an interface of Linux (IFNAMSIZ, less the zero at its end).
 const LONGEST_NAME: usize = 15;

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use super::gateways::{Asked, link_of};
 use super::interfaces::attached;
-use super::routers::{MOST_ROUTERS, Scope, of_router};
+use super::routers::{Scope, of_router};
 use super::{Check, is_link_local};
 use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Neighbour, Route, RouterIndex, Uplink, Way};
+use crate::limits::MOST_ROUTERS;
 use crate::problem::{Problem, RouteProblem, UplinkProblem};
 use crate::read::{Step, place};
 use crate::schema;

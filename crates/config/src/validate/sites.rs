@@ -11,10 +11,10 @@ use super::subscribers::{first_ipv4, is_host_of};
 use crate::config::{
     Interface, InterfaceIndex, Link, Pool, PoolIndex, RouterIndex, SiteFrames, SiteGroup, SiteRow, SitesOutside,
 };
+use crate::limits::MOST_SITES;
 use crate::problem::{Problem, SubscribersProblem};
 use crate::read::{Step, place};
 use crate::schema;
-use crate::subscribers::MOST_SITES;
 use crate::value::{Prefix, Tags};
 
 /// What groups name.

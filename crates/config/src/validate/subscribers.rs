@@ -9,10 +9,10 @@ use ipnet::{IpNet, Ipv4Net};
 use super::Check;
 use super::sites::Named;
 use crate::config::{Interface, InterfaceIndex, LeaseServer, Link, Pool, PublicClient, Subscribers};
+use crate::limits::MOST_TERMINALS;
 use crate::problem::{Problem, SubscribersProblem};
 use crate::read::{Step, place};
 use crate::schema;
-use crate::subscribers::MOST_TERMINALS;
 use crate::value::{AddressRange, Prefix};
 
 /// Most messages a second, and at once.

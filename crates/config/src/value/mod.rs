@@ -32,7 +32,7 @@ pub use ports::{Port, PortRange, PortRanges, Transport};
 pub use range::{Addresses, Numbers, Ports};
 pub use scoped_address::ScopedAddress;
 pub use selection::{Dscp, Ecn, IpProtocol, Mark, Message, TcpFlags};
-pub use set_element::SetElement;
+pub use set_element::{SetElement, SetType};
 pub use site_tags::{SiteTags, TagRange};
 pub use target::{GATEWAY, Target, TargetHost};
 pub use vlan::{TagProtocol, Tags, VlanPriority};

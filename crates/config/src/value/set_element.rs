@@ -5,9 +5,22 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
+use serde::{Deserialize, Serialize};
 
 use super::{Addresses, Ports, ValueError};
-use crate::schema::SetType;
+
+/// What a set has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SetType {
+    /// Single addresses, of both families.
+    #[default]
+    Addresses,
+    /// Prefixes, of both families; ranges are as many as they are made of.
+    Networks,
+    /// Ports.
+    Ports,
+}
 
 /// An element: a prefix, an address, or a range of addresses; or ports. Written as `192.0.2.0/24`, `192.0.2.1`,
 /// `192.0.2.1-192.0.2.9`, `80`, `1024-65535`.

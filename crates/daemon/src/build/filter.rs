@@ -271,13 +271,46 @@ pub(super) fn boxes6(selection: &Selection, router: Option<RouterIndex>) -> Resu
     })
 }
 
+/// What a selection says of fields other than addresses; nothing of a field that it leaves open.
+fn fields(selection: &Selection, router: Option<RouterIndex>, six: bool) -> [(Field, Vec<(u32, u32)>); 12] {
+    let routers: Vec<_> = router.iter().map(|&router| (router.into(), router.into())).collect();
+    let wide = |list: &[(u16, u16)]| list.iter().map(|&(first, last)| (first.into(), last.into())).collect();
+    let bytes = |list: &[u8]| list.iter().map(|&number| (number.into(), number.into())).collect();
+    let numbers = |numbers: Option<Numbers>| {
+        numbers
+            .iter()
+            .map(|numbers| (numbers.first.into(), numbers.last.into()))
+            .collect()
+    };
+    let protocols = runs(&selection.protocols_of(six));
+    let protocols = protocols
+        .into_iter()
+        .map(|(first, last)| (first.into(), last.into()))
+        .collect();
+    let mut outgoing: Vec<_> = wide(&selection.outgoing);
+    outgoing.extend(selection.gateway.then_some((NONE, NONE)));
+    [
+        (Field::Context, routers),
+        (Field::Protocol, protocols),
+        (Field::SourcePort, wide(&selection.source_ports)),
+        (Field::DestinationPort, wide(&selection.destination_ports)),
+        (Field::Message, wide(&selection.messages[usize::from(six)])),
+        (Field::Fragment, bytes(selection.fragment.as_slice())),
+        (Field::Dscp, bytes(&selection.dscp)),
+        (Field::Ecn, bytes(&selection.ecn)),
+        (Field::Length, numbers(selection.length)),
+        (Field::Vlan, numbers(selection.vlan)),
+        (Field::Incoming, wide(&selection.incoming)),
+        (Field::Outgoing, outgoing),
+    ]
+}
+
 fn boxes<A: Address>(
     selection: &Selection,
     router: Option<RouterIndex>,
     six: bool,
     number: impl Fn(IpAddr) -> A + Copy,
 ) -> Result<Vec<Rule<A>>, Impossible> {
-    let routers: Vec<_> = router.iter().map(|&router| (router.into(), router.into())).collect();
     let (Some(sources), Some(destinations), true) = (
         Selection::addresses(&selection.sources, six),
         Selection::addresses(&selection.destinations, six),
@@ -303,35 +336,7 @@ fn boxes<A: Address>(
             rules.push(all.clone().between(source, destination)?);
         }
     }
-    let wide = |list: &[(u16, u16)]| list.iter().map(|&(first, last)| (first.into(), last.into())).collect();
-    let bytes = |list: &[u8]| list.iter().map(|&number| (number.into(), number.into())).collect();
-    let numbers = |numbers: Option<Numbers>| {
-        numbers
-            .iter()
-            .map(|numbers| (numbers.first.into(), numbers.last.into()))
-            .collect()
-    };
-    let protocols = runs(&selection.protocols_of(six));
-    let protocols = protocols
-        .into_iter()
-        .map(|(first, last)| (first.into(), last.into()))
-        .collect();
-    let mut outgoing: Vec<_> = wide(&selection.outgoing);
-    outgoing.extend(selection.gateway.then_some((NONE, NONE)));
-    let fields: [(Field, Vec<(u32, u32)>); 12] = [
-        (Field::Context, routers),
-        (Field::Protocol, protocols),
-        (Field::SourcePort, wide(&selection.source_ports)),
-        (Field::DestinationPort, wide(&selection.destination_ports)),
-        (Field::Message, wide(&selection.messages[usize::from(six)])),
-        (Field::Fragment, bytes(selection.fragment.as_slice())),
-        (Field::Dscp, bytes(&selection.dscp)),
-        (Field::Ecn, bytes(&selection.ecn)),
-        (Field::Length, numbers(selection.length)),
-        (Field::Vlan, numbers(selection.vlan)),
-        (Field::Incoming, wide(&selection.incoming)),
-        (Field::Outgoing, outgoing),
-    ];
+    let fields = fields(selection, router, six);
     for (field, values) in fields.into_iter().filter(|(_, values)| !values.is_empty()) {
         let mut more = Vec::with_capacity(rules.len() * values.len());
         for rule in &rules {

@@ -20,7 +20,7 @@ use sluice_wire::Checksums;
 
 use super::captures::Input;
 use super::eve::{Journal, Lines};
-use super::world::{self, Cut, World};
+use super::world::{self, World};
 use super::{ReplayError, TYPES, records};
 use crate::build::{self, Secrets, SignatureReport};
 use crate::compiling::Compiler;
@@ -243,13 +243,7 @@ pub fn inspect(
 ) -> Result<InspectSummary, ReplayError> {
     let config = request.config()?;
     let mut input = Input::open(&request.capture)?;
-    let lines = match (
-        &request.eve,
-        config.document.inspection.as_ref().and_then(|on| on.eve.as_ref()),
-    ) {
-        (Some(path), Some(written)) => Some(Lines::create(path, written)?),
-        _ => None,
-    };
+    let lines = lines(request, &config)?;
     let (mut inspection, rules) = build::inspection(&config, Secrets::FIXED, &Compiler::here())?.unzip();
     if let (Some(inspection), Some(written)) = (&mut inspection, &config.document.inspection) {
         records::enlarge(Arc::make_mut(inspection), written.messages as usize);
@@ -302,11 +296,7 @@ pub fn inspect(
     let flows = sum(&world, |worker| &worker.sessions_created);
     let duration = Duration::from_nanos(world.now());
     journal.finish(&mut world)?;
-    let Cut {
-        truncated,
-        headless,
-        too_long,
-    } = world.cut();
+    let cut = world.cut();
     Ok(InspectSummary {
         packets,
         bytes,
@@ -315,13 +305,22 @@ pub fn inspect(
         inspected: sum(&world, |worker| &worker.inspected),
         uninspected: uninspected(&world),
         lost: world.lost(),
-        truncated,
-        truncated_headers: headless,
-        too_long,
+        truncated: cut.truncated,
+        truncated_headers: cut.headless,
+        too_long: cut.too_long,
         duration,
         took,
         rules: rules.unwrap_or_default(),
     })
+}
+
+/// The file of lines, where the request and the configuration want one.
+fn lines(request: &Inspect, config: &Config) -> Result<Option<Lines>, ReplayError> {
+    let inspection = config.document.inspection.as_ref();
+    match (&request.eve, inspection.and_then(|inspection| inspection.eve.as_ref())) {
+        (Some(path), Some(written)) => Ok(Some(Lines::create(path, written)?)),
+        _ => Ok(None),
+    }
 }
 
 fn print(

@@ -144,18 +144,12 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
                 Some(End::Closed("another daemon tells its routes".into()))
             }
         };
-        match ended {
-            Some(End::Closed(reason)) => {
-                current = None;
-                shared.lose(&reason);
-            }
-            Some(End::Broken(reason)) => {
-                current = None;
+        if let Some(end) = ended {
+            current = None;
+            if let End::Broken(_) = end {
                 not_before = Instant::now() + patience.next();
-                count(&shared.tally.broken, 1);
-                shared.lose(&reason);
             }
-            None => {}
+            lose(&shared, end);
         }
         if current.is_none()
             && let Some(mut connection) = next.take()
@@ -163,13 +157,8 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
             begin(&shared, &connection.peer);
             current = match follow(&shared, &mut connection.frames) {
                 None => Some(connection),
-                Some(End::Closed(reason)) => {
-                    shared.lose(&reason);
-                    None
-                }
-                Some(End::Broken(reason)) => {
-                    count(&shared.tally.broken, 1);
-                    shared.lose(&reason);
+                Some(end) => {
+                    lose(&shared, end);
                     None
                 }
             };
@@ -177,6 +166,18 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
         // Others have their turn.
         tokio::task::yield_now().await;
     }
+}
+
+/// A connection has ended, and with it what its peer tells.
+fn lose(shared: &Shared, end: End) {
+    let reason = match end {
+        End::Closed(reason) => reason,
+        End::Broken(reason) => {
+            count(&shared.tally.broken, 1);
+            reason
+        }
+    };
+    shared.lose(&reason);
 }
 
 impl Door {

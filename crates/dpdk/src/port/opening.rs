@@ -149,6 +149,23 @@ impl Opening<'_> {
         }
     }
 
+    fn check_mtu(&self) -> Result<(), PortError> {
+        let reason = match self.choice.driver {
+            Driver::AfXdp if self.plan.mtu > AF_XDP_MTU => format!("at most {AF_XDP_MTU}; AF_PACKET serves more"),
+            Driver::Tap if self.plan.mtu > TAP_MTU => {
+                format!("at most {TAP_MTU}, longer frames would be lost; a veth pair serves more")
+            }
+            _ => return Ok(()),
+        };
+        Err(PortError::Mtu {
+            port: self.plan.name.clone(),
+            device: self.plan.device.to_string(),
+            driver: self.choice.driver,
+            mtu: self.plan.mtu,
+            reason,
+        })
+    }
+
     /// Check the obvious first: error codes of drivers say nothing.
     pub(super) fn check(&self) -> Result<(), PortError> {
         let port = || self.plan.name.clone();
@@ -175,24 +192,7 @@ impl Opening<'_> {
                 interface: (*missing).into(),
             });
         }
-        if self.choice.driver == Driver::AfXdp && self.plan.mtu > AF_XDP_MTU {
-            return Err(PortError::Mtu {
-                port: port(),
-                device: self.plan.device.to_string(),
-                driver: Driver::AfXdp,
-                mtu: self.plan.mtu,
-                reason: format!("at most {AF_XDP_MTU}; AF_PACKET serves more"),
-            });
-        }
-        if self.choice.driver == Driver::Tap && self.plan.mtu > TAP_MTU {
-            return Err(PortError::Mtu {
-                port: self.plan.name.clone(),
-                device: self.plan.device.to_string(),
-                driver: Driver::Tap,
-                mtu: self.plan.mtu,
-                reason: format!("at most {TAP_MTU}, longer frames would be lost; a veth pair serves more"),
-            });
-        }
+        self.check_mtu()?;
         for device in self.plan.devices() {
             if let Device::Pci(address) = device
                 && let Some(fault) = judge(&System::this(), *address).into_iter().next()

@@ -1,8 +1,11 @@
 //! What happened between two looks at the counters.
 
+mod rise;
+
 use serde::Serialize;
 use sluice_daemon::config::api::{Core, Drop, Interface};
 
+use self::rise::Rise;
 use super::poll::Poll;
 use super::prediction::{Load, predict};
 
@@ -373,70 +376,6 @@ fn plus(one: Traffic, other: Traffic) -> Traffic {
         sent: one.sent + other.sent,
         sent_bits: one.sent_bits + other.sent_bits,
         dropped: one.dropped + other.dropped,
-    }
-}
-
-/// What a worker's counters rose by.
-#[derive(Clone, Debug, Default)]
-struct Rise {
-    packets: u64,
-    spent: Spent,
-    waiting: u64,
-    handed_over: u64,
-    taken_over: u64,
-    shed: u64,
-    assist: AssistRise,
-}
-
-/// What is lent now, and what the other counters of the assist rose by.
-#[derive(Clone, Copy, Debug, Default)]
-struct AssistRise {
-    lent: u64,
-    waiting: u64,
-    packets: u64,
-    slices_ended: u64,
-    begun: u64,
-    ended: u64,
-}
-
-impl Rise {
-    fn of(before: &Core, now: &Core) -> Self {
-        let rise = |name: &str| difference(counter(before, name), counter(now, name));
-        Self {
-            packets: difference(before.packets, now.packets),
-            spent: STAGES.map(|stage| rise(&format!("cycles-{stage}"))),
-            waiting: counter(now, WAITING),
-            handed_over: rise(HANDED_OVER),
-            taken_over: rise(TAKEN_OVER),
-            shed: rise(SHED) + rise(HANDOVER_FULL),
-            assist: AssistRise {
-                lent: counter(now, SHARDS_LENT),
-                waiting: counter(now, ASSIST_WAITING),
-                packets: rise(ASSISTED),
-                slices_ended: rise(SLICES_ENDED),
-                begun: counter(now, ASSISTS_BEGUN),
-                ended: counter(now, ASSISTS_ENDED),
-            },
-        }
-    }
-
-    fn plus(&self, other: &Self) -> Self {
-        Self {
-            packets: self.packets + other.packets,
-            spent: std::array::from_fn(|stage| self.spent[stage] + other.spent[stage]),
-            waiting: self.waiting + other.waiting,
-            handed_over: self.handed_over + other.handed_over,
-            taken_over: self.taken_over + other.taken_over,
-            shed: self.shed + other.shed,
-            assist: AssistRise {
-                lent: self.assist.lent + other.assist.lent,
-                waiting: self.assist.waiting + other.assist.waiting,
-                packets: self.assist.packets + other.assist.packets,
-                slices_ended: self.assist.slices_ended + other.assist.slices_ended,
-                begun: self.assist.begun + other.assist.begun,
-                ended: self.assist.ended + other.assist.ended,
-            },
-        }
     }
 }
 

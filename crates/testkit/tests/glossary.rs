@@ -1,0 +1,182 @@
+//! The glossary is held to the code: each place exists, and words that were given up are not used again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proc_macro2::{TokenStream, TokenTree};
+
+/// Names that other words have taken the place of (in the crates below): identifiers as they were written.
+const ABANDONED: &[&str] = &[
+    "Aim",
+    "Asked",
+    "Complain",
+    "Complaint",
+    "Desk",
+    "Fate",
+    "HAND",
+    "Holding",
+    "Lent",
+    "Lessor",
+    "Misfit",
+    "Paths",
+    "Settling",
+    "Setup",
+    "Sought",
+    "Story",
+    "Teller",
+    "Wanted",
+    "Ways",
+    "aim",
+    "asked",
+    "aside",
+    "company",
+    "complain",
+    "complaint",
+    "desk",
+    "door",
+    "fate",
+    "give_back",
+    "grant",
+    "granting",
+    "holding",
+    "lend",
+    "lends",
+    "lent",
+    "lessor",
+    "misfits",
+    "paths",
+    "returning",
+    "settling",
+    "setup",
+    "sight",
+    "sought",
+    "story",
+    "ways",
+];
+
+/// The crates whose names follow the glossary.
+const CRATES: [&str; 2] = ["engine", "nat"];
+
+/// Abandoned names that are left, by crate. The list may only become shorter.
+#[rustfmt::skip]
+const LEFT: &[(&str, &str)] = &[
+    ("engine", "Asked"),
+    ("engine", "Complain"),
+    ("engine", "Fate"),
+    ("engine", "Lent"),
+    ("engine", "Misfit"),
+    ("engine", "Sought"),
+    ("engine", "Story"),
+    ("engine", "Wanted"),
+    ("engine", "aim"),
+    ("engine", "asked"),
+    ("engine", "company"),
+    ("engine", "complain"),
+    ("engine", "complaint"),
+    ("engine", "desk"),
+    ("engine", "door"),
+    ("engine", "fate"),
+    ("engine", "holding"),
+    ("engine", "lends"),
+    ("engine", "lent"),
+    ("engine", "lessor"),
+    ("engine", "misfits"),
+    ("engine", "paths"),
+    ("engine", "settling"),
+    ("engine", "sight"),
+    ("engine", "sought"),
+    ("engine", "story"),
+    ("engine", "ways"),
+    ("nat", "Lent"),
+    ("nat", "aim"),
+    ("nat", "asked"),
+    ("nat", "give_back"),
+    ("nat", "grant"),
+    ("nat", "holding"),
+    ("nat", "lends"),
+    ("nat", "lent"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn glossary_is_sorted_and_names_places_that_exist() {
+    let text = fs::read_to_string(root().join("docs/glossary.md")).unwrap();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| ---"))
+        .skip(1)
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    assert!(rows.len() > 30, "{}", rows.len());
+    let terms: Vec<String> = rows.iter().map(|row| row[0].to_lowercase()).collect();
+    assert!(terms.is_sorted(), "terms are not in order");
+    for row in &rows {
+        let [term, meaning, source, place] = row[..] else {
+            panic!("{row:?} is no row of four");
+        };
+        assert!(
+            meaning.ends_with('.') && !source.is_empty(),
+            "{term}: meaning or source"
+        );
+        let mut names = place.split('`').skip(1).step_by(2);
+        let file = names.next().unwrap();
+        let code = fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{term}: {file}: {error}"));
+        for name in names {
+            let found = ["struct", "enum", "trait", "fn", "type", "const"].iter().any(|kind| {
+                let definition = format!("{kind} {name}");
+                let mut ends = code.match_indices(&definition).map(|(at, found)| at + found.len());
+                ends.any(|end| !code[end..].starts_with(|next: char| next.is_alphanumeric() || next == '_'))
+            });
+            assert!(found, "{term}: {file} defines no `{name}`");
+        }
+    }
+}
+
+fn identifiers(tokens: TokenStream, found: &mut BTreeSet<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Ident(name) => drop(found.insert(name.to_string())),
+            TokenTree::Group(group) => identifiers(group.stream(), found),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+fn sources(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else {
+            let text = fs::read_to_string(&path).unwrap();
+            identifiers(text.parse().unwrap_or_else(|_| panic!("{}", path.display())), found);
+        }
+    }
+}
+
+#[test]
+fn abandoned_names_are_not_used_again() {
+    let left: BTreeSet<(&str, &str)> = LEFT.iter().copied().collect();
+    let mut used = BTreeSet::new();
+    for package in CRATES {
+        let mut names = BTreeSet::new();
+        sources(&root().join("crates").join(package).join("src"), &mut names);
+        assert!(names.len() > 1000, "{package}: {}", names.len());
+        let abandoned = ABANDONED.iter().filter(|&&name| names.contains(name));
+        used.extend(abandoned.map(|&name| (package, name)));
+    }
+    let lines = |pairs: BTreeSet<&(&str, &str)>| {
+        let line = |(package, name): &&(&str, &str)| format!("    (\"{package}\", \"{name}\"),\n");
+        pairs.iter().map(line).collect::<String>()
+    };
+    assert!(
+        used == left,
+        "used again:\n{}no longer used, take them off the list:\n{}",
+        lines(used.difference(&left).collect()),
+        lines(left.difference(&used).collect())
+    );
+}
