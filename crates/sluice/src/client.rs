@@ -11,7 +11,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sluice_daemon::config::api::operation::Kind;
+use sluice_daemon::config::api::operation::OperationKind;
 use sluice_daemon::config::api::{Answered, Description, Failure, Listed, Operation, Page, Position};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
@@ -86,8 +86,8 @@ impl Client {
     pub fn ask<O: Answered>(&mut self, wanted: &O::Request) -> Result<O::Answer, ClientError> {
         let Description { kind, path, .. } = O::DESCRIPTION;
         match kind {
-            Kind::Get | Kind::List | Kind::Pages => self.get(path, &query(wanted)?),
-            Kind::Post | Kind::Stream => {
+            OperationKind::Get | OperationKind::List | OperationKind::Pages => self.get(path, &query(wanted)?),
+            OperationKind::Post | OperationKind::Stream => {
                 let request = request(Method::POST, path, json(wanted)?)?;
                 self.answer(request)
             }

@@ -9,7 +9,7 @@ use clap::builder::Resettable;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 use serde::Serialize;
-use sluice_daemon::config::api::operation::{self, Kind};
+use sluice_daemon::config::api::operation::{self, OperationKind};
 use sluice_daemon::config::api::{Answered, Description, Listed, Operation, Row};
 
 use crate::client::Client;
@@ -284,7 +284,7 @@ pub(crate) fn table<O: Listed<Item: Row>>(
 ) -> Result<(), CommandError> {
     let mut table = Table::new();
     let rows = match O::DESCRIPTION.kind {
-        Kind::Pages => ROWS,
+        OperationKind::Pages => ROWS,
         _ => usize::MAX,
     };
     each::<O>(client, request, limit, |item| {

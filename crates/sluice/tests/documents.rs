@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sluice_config::api::Description;
-use sluice_config::api::operation::{self, Kind};
+use sluice_config::api::operation::{self, OperationKind};
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, Problem, check, parse};
 use sluice_dpdk::eal::{Demand, HugepageFault};
@@ -480,13 +480,13 @@ fn api_document_lists_every_operation() {
         } = operation;
         let request = match (*request, *kind) {
             ("Unfiltered", _) => "-".to_owned(),
-            (request, Kind::Pages) => format!("`{request}`, `Position`"),
+            (request, OperationKind::Pages) => format!("`{request}`, `Position`"),
             (request, _) => format!("`{request}`"),
         };
         let answer = match kind {
-            Kind::Get | Kind::Post => "",
-            Kind::List | Kind::Pages => "list of ",
-            Kind::Stream => "stream of ",
+            OperationKind::Get | OperationKind::Post => "",
+            OperationKind::List | OperationKind::Pages => "list of ",
+            OperationKind::Stream => "stream of ",
         };
         let command = operation
             .command

@@ -8,7 +8,7 @@ use super::Page;
 
 /// How an operation is requested, and how it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum OperationKind {
     /// `GET`: the request is the query string, the answer one value.
     Get,
     /// `GET`: the answer is a list in one part.
@@ -21,7 +21,7 @@ pub enum Kind {
     Stream,
 }
 
-impl Kind {
+impl OperationKind {
     /// The method of HTTP.
     pub const fn method(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ pub trait Listed: Answered<Answer = Page<Self::Item>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
     /// How it is requested.
-    pub kind: Kind,
+    pub kind: OperationKind,
     /// Its path.
     pub path: &'static str,
     /// What it is for: lines of which the first is the summary.
@@ -83,7 +83,7 @@ impl Description {
     }
 }
 
-/// Calls a macro with the table of operations. A line has the kind of [`Kind`] in small letters, the name in
+/// Calls a macro with the table of operations. A line has its [`OperationKind`] in small letters, the name in
 /// [`operation`](crate::api::operation), the path, the type of the request and of the answer or of the rows of a list. Behind
 /// it stands the command of `sluice show`: `table` where it prints the columns of the rows and nothing else, `text` where
 /// `crates/sluice` has an implementation of its own, `several` where the command makes several requests.
@@ -205,19 +205,19 @@ macro_rules! traits {
 
 macro_rules! kind {
     (get) => {
-        Kind::Get
+        OperationKind::Get
     };
     (list) => {
-        Kind::List
+        OperationKind::List
     };
     (pages) => {
-        Kind::Pages
+        OperationKind::Pages
     };
     (post) => {
-        Kind::Post
+        OperationKind::Post
     };
     (stream) => {
-        Kind::Stream
+        OperationKind::Stream
     };
 }
 
