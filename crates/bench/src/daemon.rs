@@ -130,3 +130,25 @@ impl Drop for Daemon {
         end(&mut self.child);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_is_the_named_one_or_beside_this_one() {
+        let named = PathBuf::from("/usr/bin/sluice");
+        assert_eq!(named, program(Some(&named)));
+        let beside = std::env::current_exe().expect("the path of this program");
+        assert_eq!(beside.parent(), program(None).parent());
+    }
+
+    #[test]
+    fn program_that_ends_is_told_with_its_last_words() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let core = sluice_dpdk::eal::allowed_cores()[0];
+        let failed = Daemon::start("env", &[core], Path::new("/bin/false"), folder.path(), "");
+        let error = failed.expect_err("it ends at once").to_string();
+        assert!(error.starts_with("sluice does not run: exit status: 1"), "{error}");
+    }
+}

@@ -169,4 +169,9 @@ mod tests {
             .to_string();
         assert!(missing.starts_with("/no/such/file.json: "), "{missing}");
     }
+
+    #[test]
+    fn file_of_a_bench_has_its_name() {
+        assert_eq!(Path::new("target/bench/nat-path.json"), default_file("nat-path"));
+    }
 }

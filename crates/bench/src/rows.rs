@@ -280,6 +280,14 @@ mod tests {
     }
 
     #[test]
+    fn row_of_something_else_than_an_object_is_none() {
+        assert!(Row::from_json(&json!([1, 2])).is_none());
+        let row = Row::from_json(&json!({"case": "x", "odd": {"min": 1}, "list": [1]})).expect("an object");
+        assert_eq!(1, row.keys().count());
+        assert_eq!(0, row.figures().count());
+    }
+
+    #[test]
     fn table_aligns_keys_left_and_figures_right() {
         let rows = [
             Row::new("a").figure("ns", &[1.5]),
@@ -294,5 +302,10 @@ mod tests {
         assert_eq!(ends[1], ends[2], "{table}\n{expected}");
         assert!(table.lines().all(|line| !line.ends_with(' ')));
         assert_eq!(Some("longer  7"), table.lines().nth(2).map(|line| &line[..9]));
+    }
+
+    #[test]
+    fn table_of_nothing_is_an_empty_line() {
+        assert_eq!("\n", table(&[]));
     }
 }

@@ -89,6 +89,23 @@ mod tests {
     use crate::rig::frames::Random;
 
     #[test]
+    fn bucket_holds_the_values_up_to_its_largest() {
+        let mut last = 0;
+        for value in (0..100_000)
+            .chain((17..64).map(|power| 1u64 << power))
+            .chain([u64::MAX])
+        {
+            let place = bucket(value);
+            assert!(place >= last, "{value}");
+            assert!(
+                largest(place) >= value && (place == 0 || largest(place - 1) < value),
+                "{value}"
+            );
+            last = place;
+        }
+    }
+
+    #[test]
     fn percentiles_are_those_of_sorted_values() {
         let mut random = Random(88_172_645_463_325_252);
         for most in [100u64, 10_000, 1 << 32] {
@@ -108,5 +125,10 @@ mod tests {
             }
             assert_eq!(values.last(), Some(&histogram.most()));
         }
+    }
+
+    #[test]
+    fn percentile_of_nothing_is_zero() {
+        assert_eq!(0, Histogram::default().percentile(0.99));
     }
 }

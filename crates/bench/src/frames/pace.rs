@@ -242,4 +242,22 @@ mod tests {
         assert_eq!(10_501, measured.due);
         assert_eq!(measured.due / 100, measured.due - measured.came);
     }
+
+    #[test]
+    fn frames_that_are_never_taken_are_lost() {
+        let clock = Cell::new(BEGIN);
+        let mut way = Delayed::new(&clock, 1_000);
+        way.pause = [BEGIN + 1_000_000, u64::MAX];
+        let measured = run(&mut way, 100.0);
+        assert_eq!(10_501, measured.due);
+        assert!((9_990..10_001).contains(&measured.came), "{}", measured.came);
+    }
+
+    #[test]
+    fn pace_gives_a_burst_at_most() {
+        let pace = Pace::new(1_000, 1.0);
+        assert!(pace.due(999).is_empty());
+        assert_eq!([1_000, 1_001], *pace.due(1_001));
+        assert_eq!(BURST, pace.due(5_000).len());
+    }
 }

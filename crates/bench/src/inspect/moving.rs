@@ -114,4 +114,13 @@ mod tests {
         moving.look(200);
         assert_eq!(1, cores(&moving).iter().sum::<usize>());
     }
+
+    #[test]
+    fn light_interface_leaves_a_core_that_has_both() {
+        let moving = Moving::new(1);
+        moving.worked(0, 0, 90);
+        moving.worked(0, 1, 10);
+        moving.look(1);
+        assert!(moving.is_at(0, 0) && moving.is_at(1, 1));
+    }
 }

@@ -394,6 +394,14 @@ mod tests {
     }
 
     #[test]
+    fn flows_have_ends_of_their_own() {
+        let mut all: Vec<_> = (0..FLOWS).map(ends).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(FLOWS as usize, all.len());
+    }
+
+    #[test]
     fn connection_goes_on_where_its_last_frame_ended() {
         let acknowledged = Arc::default();
         let mut draw = draw(0, Transport::Both, &acknowledged);

@@ -40,3 +40,24 @@ pub fn feed(line: &str, input: &str) -> Result<String, Failure> {
     let from = said.char_indices().rev().nth(600).map_or(0, |(at, _)| at);
     Err(format!("{line}: {}: {}", output.status, said[from..].trim()).into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_gives_its_output_and_takes_input() {
+        assert_eq!("two words", run("echo two words").expect("echo runs"));
+        assert_eq!("fed", feed("cat", "fed").expect("cat runs"));
+    }
+
+    #[test]
+    fn command_that_fails_says_what_and_why() {
+        let missing = run("no-such-program-at-all x")
+            .expect_err("it is not there")
+            .to_string();
+        assert!(missing.starts_with("no-such-program-at-all x: "), "{missing}");
+        let failed = run("ls /no/such/folder").expect_err("nothing there").to_string();
+        assert!(failed.contains("/no/such/folder"), "{failed}");
+    }
+}

@@ -159,11 +159,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn mask_of_a_core_is_hexadecimal_in_words() {
+        assert_eq!("1", Cores::mask(0));
+        assert_eq!("2", Cores::mask(1));
+        assert_eq!("80000000", Cores::mask(31));
+        assert_eq!("4,00000000", Cores::mask(34));
+        assert_eq!("1,00000000,00000000", Cores::mask(64));
+    }
+
+    #[test]
     fn unused_time_is_idle_waiting_and_stolen() {
         let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 400 50 6 7 8 0 0\ncpu10 1 1 1 1 1 1 1 1 0 0\n";
         assert_eq!(Duration::from_millis(4580), unused_of(stat, 0));
         assert_eq!(Duration::from_millis(30), unused_of(stat, 10));
         assert_eq!(Duration::ZERO, unused_of(stat, 1));
+    }
+
+    #[test]
+    fn cores_are_two_for_two_tasks_or_some_for_both() {
+        let apart = Cores::apart(&[4, 5, 6]).expect("two cores");
+        assert_eq!((4, vec![5], vec![4, 5]), (apart.traffic, apart.gateways(), apart.all()));
+        let together = Cores::together(&[4, 5, 6], 2).expect("two cores");
+        assert_eq!((vec![4, 5], vec![4, 5]), (together.gateways(), together.all()));
+        assert!(apart.are_apart() && !together.are_apart());
+        assert_eq!(vec![6], Cores::together(&[6], 1).expect("a core").all());
+        assert_eq!((None, None), (Cores::apart(&[4]), Cores::together(&[4], 2)));
     }
 
     #[test]
@@ -188,5 +208,11 @@ mod tests {
         };
         assert_eq!(expected, packets_of(dev, "slb"));
         assert_eq!(Packets::default(), packets_of(dev, "sl"));
+    }
+
+    #[test]
+    fn this_machine_has_time_and_a_load() {
+        assert_eq!(3, load_average().split(' ').count());
+        assert!(unused_time(sluice_dpdk::eal::allowed_cores()[0]) > Duration::ZERO);
     }
 }

@@ -86,4 +86,12 @@ mod tests {
             "two of the 500 that it did not send"
         );
     }
+
+    #[test]
+    fn no_rate_is_no_limit() {
+        let mut pace = Pace::at(1_000_000, 0, 7);
+        pace.sent(1_000);
+        pace.wait();
+        assert_eq!(7, pace.due);
+    }
 }

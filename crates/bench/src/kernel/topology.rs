@@ -232,6 +232,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rules_have_a_network_each() {
+        assert_eq!("10.0.0.0", inside_network(0).to_string());
+        assert_eq!("10.3.231.0", inside_network(999).to_string());
+        assert_eq!("10.39.15.0", inside_network(9_999).to_string());
+    }
+
+    #[test]
     fn arrived_is_read_from_a_listing_of_counters() {
         let listing = r#"{"nftables": [{"metainfo": {"version": "1.0.6"}},
             {"counter": {"family": "netdev", "name": "translated", "table": "end", "packets": 12, "bytes": 720}},
@@ -243,5 +250,10 @@ mod tests {
         };
         assert_eq!(expected, Arrived::parse(listing));
         assert_eq!(Arrived::default(), Arrived::parse("nothing of the kind"));
+    }
+
+    #[test]
+    fn mac_is_written_in_hexadecimal() {
+        assert_eq!("02:00:00:00:01:01", mac_text(GENERATOR_MAC));
     }
 }

@@ -212,3 +212,15 @@ impl Generator {
         Ok(Self(Answering::start(&mut command)?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_rule_is_hit_alone_and_uniform_hits_are_of_all() {
+        assert_eq!((9_999, 1), Hits::Last.of(10_000));
+        assert_eq!((0, 10_000), Hits::Uniform.of(10_000));
+        assert_eq!(((0, 1), (0, 1)), (Hits::Last.of(0), Hits::Uniform.of(0)));
+    }
+}

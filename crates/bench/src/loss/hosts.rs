@@ -237,6 +237,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn configuration_has_two_bridges_of_which_one_is_inspected() {
+        let text = configuration(1, Path::new("/x.rules"), "snort3");
+        assert_eq!(2, text.matches("[bridges.").count());
+        assert_eq!(4, text.matches("[interfaces.").count());
+        assert!(text.contains("interfaces = [\"left0\", \"right0\"]\nflows"), "{text}");
+    }
+
+    #[test]
     fn drops_are_summed_by_their_names() {
         let shown = serde_json::json!({"drops": [
             {"name": "stream-out-of-window", "count": 3}, {"name": "not-our-mac", "count": 5}, {"name": "signature", "count": 1}]});

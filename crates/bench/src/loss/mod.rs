@@ -128,3 +128,37 @@ pub fn run(arguments: &LossArguments, run: &mut Run<'_>) -> Result<(), Failure> 
     }
     outside::enter(run, std::env::args_os().skip(1).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: LossArguments,
+    }
+
+    #[test]
+    fn everything_is_measured_where_nothing_is_said() {
+        let all = Line::parse_from(["loss"]).arguments;
+        assert_eq!(
+            (vec![0.0, 0.01, 0.1, 1.0], vec![0, 20]),
+            (all.loss.clone(), all.delay.clone())
+        );
+        assert_eq!(vec![Place::Before, Place::Behind], all.place);
+        assert!(all.does(Part::Stream) && all.does(Part::Transfers));
+        assert_eq!((5, 1, 1_000), (all.runs(false), all.runs(true), all.transfers));
+    }
+
+    #[test]
+    fn loss_is_a_share_of_a_hundred() {
+        for wrong in ["-1", "51", "x"] {
+            assert!(
+                Line::try_parse_from(["loss", &format!("--loss={wrong}")]).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+}

@@ -291,6 +291,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn line_is_read_or_refused() {
+        let faults = Faults {
+            per_million: 1_000,
+            delay: Duration::from_millis(10),
+            seed: 7,
+        };
+        assert_eq!(Some(Line::Set(faults)), Line::parse("set 1000 10000 7\n"));
+        assert_eq!(Some(Line::Count), Line::parse("count"));
+        for wrong in ["", "set 1 2", "set x 2 3", "dance"] {
+            assert_eq!(None, Line::parse(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
     fn frames_are_lost_by_share_and_the_same_ones_by_the_same_seed() {
         let lost = |per_million, seed| {
             let faults = Faults {

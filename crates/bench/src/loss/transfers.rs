@@ -353,4 +353,12 @@ mod tests {
         let address = server(std::mem::forget);
         assert_eq!(Ended::Stalled, transfer(address, 2, Duration::from_millis(200)));
     }
+
+    #[test]
+    fn sizes_are_within_their_range() {
+        for number in 0..100 {
+            assert!(SIZES.contains(&Content::new(number).left));
+        }
+        assert_ne!(Content::new(1).digest(), Content::new(2).digest());
+    }
 }

@@ -324,6 +324,11 @@ mod tests {
     }
 
     #[test]
+    fn one_worker_has_nothing_but_itself() {
+        assert!(placements(1).is_empty());
+    }
+
+    #[test]
     fn pairings_are_measured_where_cores_suffice() {
         let missing = |workers| {
             let all = placements(workers);

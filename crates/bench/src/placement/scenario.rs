@@ -347,6 +347,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn scenarios_have_names_of_their_own() {
+        let names: std::collections::HashSet<_> = ALL.iter().map(|scenario| scenario.name).collect();
+        assert_eq!(ALL.len(), names.len());
+        assert!(PLAIN.iter().all(|name| names.contains(name)));
+    }
+
+    #[test]
     fn packets_without_sessions_are_not_spread_by_shard_behind_one_queue() {
         let load = Scenario::new("x").forwarding(1).one_queue().load();
         assert_eq!((vec![1.0, 0.0], 1), (load.shares(2), load.queues));

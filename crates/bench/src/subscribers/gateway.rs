@@ -118,3 +118,40 @@ rate = {rate}
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_of_one_tag_or_of_whole_ones_have_ranges() {
+        assert_eq!("100.1-7", ranges(7).expect("a range"));
+        assert_eq!("100.1-1000", ranges(1_000).expect("a range"));
+        assert_eq!("100-199.1-1000", ranges(100_000).expect("ranges"));
+        assert!(ranges(1_001).is_err());
+        assert_eq!(ROUTER, OPERATOR.to_string());
+    }
+
+    #[test]
+    fn configuration_is_valid_and_its_sites_have_the_names_of_the_bench() {
+        let gateway = Gateway {
+            devices: ["null:", "null:"],
+            sites: 2_000,
+            terminals: 4,
+            flows: 8_000,
+            rate: 500,
+            core: 0,
+            folder: Path::new("/tmp/bench"),
+            leases: Path::new("/tmp/bench/leases"),
+        };
+        let text = gateway.text().expect("whole tags");
+        for part in [
+            "tags = \"100-101.1-1000\"",
+            "terminals = 8000",
+            "rate = 500",
+            "leases = \"/tmp/bench/leases\"",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

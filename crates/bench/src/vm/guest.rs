@@ -229,3 +229,25 @@ fn await_up(child: &mut Child, console: &Path) -> Result<(), Failure> {
     let end = || lines[lines.len().saturating_sub(5)..].join("; ");
     Ok(up.ok_or_else(|| format!("no shell within {BOOT:?}: {}", end()))?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn image_that_is_not_built_is_told_with_what_the_builder_said() {
+        let lab = tempfile::tempdir().expect("a folder");
+        let missing = Image::build(lab.path(), Path::new("sluice")).expect_err("no builder");
+        assert!(missing.to_string().contains("vm-image"), "{missing}");
+    }
+
+    #[test]
+    fn emulator_that_ends_is_told_at_once() {
+        let mut child = Command::new("false").spawn().expect("a process");
+        let error = await_up(&mut child, Path::new("/no/console")).expect_err("it ends");
+        assert_eq!(
+            "the guest does not come up: QEMU ended with exit status: 1",
+            error.to_string()
+        );
+    }
+}

@@ -190,3 +190,30 @@ const BETWEEN: Duration = Duration::from_millis(350);
 
 /// About as many trials as a search has.
 const TRIALS: usize = 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: VmArguments,
+    }
+
+    #[test]
+    fn estimate_grows_with_what_is_asked_for() {
+        let of = |words: &[&str]| {
+            let line = Line::parse_from([&["vm"], words].concat());
+            estimate(&line.arguments, false)
+        };
+        let whole = of(&[]);
+        assert!(
+            whole > Duration::from_secs(600) && whole < Duration::from_secs(7_200),
+            "{whole:?}"
+        );
+        assert!(of(&["--rules", "1,1000"]) > whole);
+        assert!(of(&["--cases", "sluice"]) < whole / 3);
+    }
+}

@@ -101,6 +101,18 @@ mod tests {
     }
 
     #[test]
+    fn nothing_passes_where_the_gateway_passes_nothing() {
+        assert_eq!(None, found(20_000.0, 1.5, 0.0).0);
+    }
+
+    #[test]
+    fn search_from_the_rate_of_before_is_short() {
+        let (best, tried) = found(47_000.0, 1.2, 48_000.0);
+        assert_eq!(Some(47_000.0), best);
+        assert!(tried <= 9, "{tried} trials");
+    }
+
+    #[test]
     fn one_disturbed_trial_does_not_count() {
         let mut search = Search::from(1_000.0, 1.5);
         search.failed();

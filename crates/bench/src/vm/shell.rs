@@ -144,6 +144,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn line_has_one_word_whatever_the_command() {
+        let expected = "(eval 'echo '\\''two words'\\''') </dev/null; printf '\\n@@%s@@ %s\\n' 7 $?\n";
+        assert_eq!(expected, line(7, "echo 'two words'"));
+    }
+
+    #[test]
+    fn line_and_file_are_understood_by_a_shell() {
+        let all: Vec<u8> = (0..=255).collect();
+        let script = line(3, &format!("printf '{}' | od -An -v -tu1; false", escaped(&all)));
+        let output = crate::kernel::command::feed("sh", &script).expect("a shell");
+        let mut answers = Answers::default();
+        answers.push(output.as_bytes());
+        answers.push(b"\n");
+        let (bytes, status) = answers.take(3).expect("an answer");
+        let bytes: Vec<u8> = bytes.split_whitespace().filter_map(|byte| byte.parse().ok()).collect();
+        assert_eq!((all, 1), (bytes, status));
+    }
+
+    #[test]
     fn answer_is_taken_when_it_is_whole() {
         let mut answers = Answers::default();
         answers.push(b"up\r\n\r\n@@1@@ ");
@@ -160,5 +179,11 @@ mod tests {
         let mut answers = Answers::default();
         answers.push(b"late\n@@1@@ 0\nmine\n\n@@2@@ 0\n");
         assert_eq!(Some(("mine".into(), 0)), answers.take(2));
+    }
+
+    #[test]
+    fn long_command_is_told_by_its_beginning() {
+        assert_eq!(123, short(&"é".repeat(500)).chars().count() + 2);
+        assert_eq!("true", short("true"));
     }
 }

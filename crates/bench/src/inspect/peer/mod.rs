@@ -294,6 +294,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn peer_is_named_with_its_program() {
+        let peer = Peer {
+            program: "/opt/bin/suricata".into(),
+        };
+        assert_eq!(Ok(peer), "suricata=/opt/bin/suricata".parse());
+        for wrong in ["suricata", "suricata=", "zeek=/usr/bin/zeek"] {
+            assert!(wrong.parse::<Peer>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn processor_time_is_that_of_the_children() {
         assert_eq!(Some(61.75), processor_time("0m0.010s 0m0.020s\n1m1.250s 0m0.500s\n"));
         assert_eq!(None, processor_time("0m0.010s 0m0.020s\n"));

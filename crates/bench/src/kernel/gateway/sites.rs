@@ -102,3 +102,30 @@ prefixes = ["{}"]
     );
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_stand_beside_the_rules_and_have_a_gateway_in_the_terminals_network() {
+        let text = with_sites(&configuration(1_000, 1), network(1_000), 4, Path::new("/leases"));
+        assert!(
+            text.contains("addresses = [\"10.3.231.254/24\", \"192.168.0.1/24\"]"),
+            "{text}"
+        );
+        assert!(text.contains("tags = \"100.1-63\""));
+        assert_eq!(1_000, text.matches("[[nat.source]]").count());
+    }
+
+    #[test]
+    fn lease_file_has_all_terminals() {
+        let text = lines(network(1), 4);
+        assert_eq!(1 + HOSTS as usize, text.lines().count());
+        assert!(
+            text.lines()
+                .nth(250)
+                .is_some_and(|line| line.starts_with("10.0.0.250,06:00:00:00:00:f9,"))
+        );
+    }
+}

@@ -209,6 +209,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn configuration_is_valid_with_as_many_rules_as_asked() {
+        for rules in [0, 1, 1_000] {
+            let text = configuration(rules, 1);
+            assert_eq!(rules as usize, text.matches("[[nat.source]]").count());
+            assert_eq!(rules > 0, text.contains("[nat.pools.outside]"));
+        }
+        assert!(configuration(1_000, 1).contains("from = \"10.3.231.0/24\""));
+    }
+
+    #[test]
     fn stages_are_summed_over_workers() {
         let core = r#"{"worker":0,"packets":100,"counters":[
             {"name":"cycles-session","count":4000},{"name":"cycles-parse","count":9},{"name":"cycles-housekeeping","count":70},{"name":"sessions-created","count":3}]}"#;
