@@ -168,7 +168,7 @@ pub struct HostCheck {
 pub enum DestinationAction {
     /// An inside host, and the first of its ports; the same ports where none is named.
     Host(Ipv4Addr, Option<u16>),
-    /// A host of a set, by its place in [`Config::host_sets`], and the first of its ports.
+    /// A host of a set, by its place in [`Config::host_sets`](super::Config::host_sets), and the first of its ports.
     Hosts(u16, Option<u16>),
     /// The address at the same place of a network as large.
     Static(ipnet::Ipv4Net),

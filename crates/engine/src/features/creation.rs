@@ -7,7 +7,7 @@
 //! 4. allocate: their ports, in the order of the packets;
 //! 5. insert: their records.
 //!
-//! Hairpinning ([`hairpin`]) and subscribers' sites ([`super::sites`]) are variants beside the steps. [`decide`] takes a single flow
+//! Hairpinning ([`hairpin`]) and subscribers' sites ([`super::sites`]) are variants beside the steps. [`decide()`] takes a single flow
 //! through the first three, for sessions of an older snapshot.
 //!
 //! The outcome is that of opening one after the other in the order of the packets: of several packets of one flow the

@@ -29,7 +29,7 @@ pub enum Action {
     },
 }
 
-/// Answer to [`NeighbourKeeper::resolve`].
+/// Answer to [`NeighbourKeeper::resolve`](super::NeighbourKeeper::resolve).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// Its MAC is known.
