@@ -156,6 +156,8 @@ def test_graph_shows_what_the_router_has_as_text_and_for_graphviz(gateway):
     for text in ["-- its router has chains --> chain", "-- no session --> slow-path", "classify protocol udp, to-port 5060"]:
         assert text in red, red
         assert text not in blue, blue
+    work = {node["name"]: node["work"] for node in gateway.show("graph")["nodes"] if "work" in node}
+    assert work["chain"]["packets"] >= work["chain"]["runs"] > 0 and work["chain"]["cycles"] > 0
     picture = gateway.command("show", "graph", "--dot")
     assert '"red/input" -> "red/voice"' in picture
     if shutil.which("dot"):

@@ -26,6 +26,21 @@ pub struct GraphNode {
     pub help: String,
     /// How packets leave the graph here, other than sent.
     pub leaves: Vec<String>,
+    /// What it has done, of all routers; nothing where others do its part on the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<NodeWork>,
+}
+
+/// What a node has done, on all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct NodeWork {
+    /// Times that it ran.
+    pub runs: u64,
+    /// Packets that it had; one that comes back counts again.
+    pub packets: u64,
+    /// Clock cycles that it took.
+    pub cycles: u64,
 }
 
 /// A way from one node to another.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use sluice_config::api::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, RouterFilter, operation};
+use sluice_config::api::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, NodeWork, RouterFilter, operation};
 use sluice_engine::control::graph::{Edge, live};
-use sluice_engine::nodes::NODES;
+use sluice_engine::nodes::{HAS_LIST, NODES};
 use sluice_engine::snapshot::chains::{Chains, ListedStep};
 
 use super::sessions::router;
@@ -18,11 +18,15 @@ impl Serve for operation::Graph {
         let wanted = router(policy, wanted.router.as_deref())?;
         let edges = live(policy, &plane.start_parameters().stages, wanted);
         let is_there = |name: &str| edges.iter().any(|edge| edge.from == name || edge.to == name);
-        let nodes = NODES.iter().filter(|node| is_there(node.name)).map(|node| GraphNode {
-            name: node.name.into(),
-            help: node.help.into(),
-            leaves: node.leaves.iter().map(|leave| leave.name().into()).collect(),
-        });
+        let all = NODES.iter().zip(HAS_LIST).enumerate();
+        let nodes = all
+            .filter(|(_, (node, _))| is_there(node.name))
+            .map(|(place, (node, &has_list))| GraphNode {
+                name: node.name.into(),
+                help: node.help.into(),
+                leaves: node.leaves.iter().map(|leave| leave.name().into()).collect(),
+                work: has_list.then(|| work(&control, place)),
+            });
         let edge = |edge: &Edge| GraphEdge {
             from: edge.from.into(),
             to: edge.to.into(),
@@ -41,6 +45,16 @@ impl Serve for operation::Graph {
             copies_lost: control.counters.iter().map(|worker| worker.copies_lost.get()).sum(),
         })
     }
+}
+
+/// What all workers have counted of a node.
+fn work(control: &Control, place: usize) -> NodeWork {
+    let all = control.counters.iter().filter_map(|worker| worker.nodes.get(place));
+    all.fold(NodeWork::default(), |sum, node| NodeWork {
+        runs: sum.runs + node.runs.get(),
+        packets: sum.packets + node.packets.get(),
+        cycles: sum.cycles + node.cycles.get(),
+    })
 }
 
 fn chains_of(router: &str, chains: &Chains) -> Vec<GraphChain> {
