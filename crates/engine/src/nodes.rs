@@ -4,7 +4,7 @@
 ///
 /// A node is a file of this folder with its declaration [`declaration::Node`] as `NODE` and a function of its name; `list`
 /// gives it one list of packets, `by_family` one of each family, and runs it for each. Of an `inline` node others do the part
-/// on the way. A node that is new is its file and its line here.
+/// on the way. A new node is its file and its line here.
 macro_rules! node_table {
     ($receiver:ident) => {
         $receiver! {
