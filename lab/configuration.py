@@ -39,6 +39,14 @@ def _interface(device, *addresses):
     return {"device": device, "addresses": list(addresses)}
 
 
+def beside_others(document):
+    """The document with packet buffers in ordinary pages, unless it says otherwise.
+
+    Gateways of other shards start at the same time, and would take the free hugepages that this one has counted.
+    """
+    return changed({"system": {"hugepages": "off"}}, **document)
+
+
 def changed(document, **tables):
     """A copy in which tables are merged: `changed(standard(), system={"shards": 4})`."""
     result = copy.deepcopy(document)
@@ -55,13 +63,9 @@ def _merge(into, what):
 
 
 def text(document):
-    """The document as TOML: tables of tables with headers, everything below them inline.
-
-    Packet buffers are in ordinary pages unless the document says otherwise: gateways of other shards start at the same
-    time, and would take the free hugepages that this one has counted.
-    """
+    """The document as TOML: tables of tables with headers, everything below them inline."""
     lines = []
-    for name, table in changed({"system": {"hugepages": "off"}}, **document).items():
+    for name, table in document.items():
         if isinstance(table, list):
             for entry in table:
                 lines += [f"[[{name}]]", *_pairs(entry), ""]

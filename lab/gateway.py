@@ -72,7 +72,9 @@ class Sluice:
     def write(self, document=None, name="sluice.toml"):
         """Write a configuration file; returns its path."""
         path = os.path.join(self.host.files, name)
-        self.host.put(path, document if isinstance(document, str) else configuration.text(document or self.document))
+        if not isinstance(document, str):
+            document = configuration.text(configuration.beside_others(document or self.document))
+        self.host.put(path, document)
         return path
 
     def start(self):
