@@ -73,9 +73,14 @@ class Sluice:
         """Write a configuration file; returns its path."""
         path = os.path.join(self.host.files, name)
         if not isinstance(document, str):
-            document = configuration.text(configuration.beside_others(document or self.document))
+            document = configuration.text(self.prepared(document or self.document))
         self.host.put(path, document)
         return path
+
+    @staticmethod
+    def prepared(document):
+        """What the gateway is given of a test's document."""
+        return configuration.beside_others(document)
 
     def start(self):
         """Start the daemon; returns when it forwards."""

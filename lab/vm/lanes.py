@@ -92,6 +92,11 @@ class GuestSluice(Sluice):
     def __init__(self, guest, document):
         super().__init__(guest, "sluice", document)
 
+    @staticmethod
+    def prepared(document):
+        # A guest's hugepages are its own, and its cards need them.
+        return document
+
     def start(self):
         # Asking again and again would take the processor from the start itself.
         self.process = self.host.spawn(self.binary, "run", "-c", self.write())
