@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn teller_is_told_by_what_an_operator_wants_to_know_of_its_state() {
+    fn feed_is_described_by_what_an_operator_asks_of_its_state() {
         let teller = |state: &str| RouteTeller {
             state: state.into(),
             since: Some(75),

@@ -15,8 +15,7 @@ use crate::nodes::{chain, hand_off};
 use crate::packet::batch::{Batch, BufferIndices, Meta, Origin, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
-use crate::packet::lists::Leave;
-use crate::packet::lists::Lists;
+use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::snapshot::tunnels::{TunnelKind, TunnelTag, addresses};
 

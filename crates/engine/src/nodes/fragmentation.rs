@@ -11,8 +11,7 @@ use crate::nodes::output::{as_it_is, output};
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, put};
 use crate::packet::io::BufferIndex;
-use crate::packet::lists::Leave;
-use crate::packet::lists::Lists;
+use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 
 /// The node.

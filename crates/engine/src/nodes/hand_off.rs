@@ -8,8 +8,7 @@ use crate::nodes::parse::ReceiveTally;
 use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex, WorkerIndex};
-use crate::packet::lists::Leave;
-use crate::packet::lists::Lists;
+use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::session::family::{Family, V4, V6};
 

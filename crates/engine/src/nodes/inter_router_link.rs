@@ -8,8 +8,7 @@ use crate::nodes::parse::{ReceiveTally, parse_other};
 use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, NO_PORT};
-use crate::packet::lists::Leave;
-use crate::packet::lists::Lists;
+use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::snapshot::shares::Shares;
 

@@ -10,8 +10,7 @@ use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::icmp_error::IcmpError;
-use crate::packet::lists::Leave;
-use crate::packet::lists::Lists;
+use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 
 /// The node.

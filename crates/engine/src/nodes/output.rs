@@ -12,8 +12,7 @@ use crate::nodes::leave;
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::Meta;
 use crate::packet::io::{BufferIndex, NO_PORT, PortIndex, WorkerIndex};
-use crate::packet::lists::Leave;
-use crate::packet::lists::Lists;
+use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::snapshot::{HEAD, Interface};
 

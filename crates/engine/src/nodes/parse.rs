@@ -12,8 +12,7 @@ use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::{bridge, ip4_fast_forward};
 use crate::packet::batch::{Batch, Meta, Origin, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex};
-use crate::packet::lists::Leave;
-use crate::packet::lists::Lists;
+use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::{Own, Reason};
 use crate::snapshot::{Interface, Link, SiteClassifier, Snapshot, sites};
 

@@ -15,8 +15,7 @@ use crate::nodes::dispatch::NodeTools;
 use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
-use crate::packet::lists::Leave;
-use crate::packet::lists::Lists;
+use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::session::family::{Family, Session, V4, V6};
 

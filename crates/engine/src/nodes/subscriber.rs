@@ -16,8 +16,7 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
-use crate::packet::lists::Leave;
-use crate::packet::lists::Lists;
+use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 
 /// The node.

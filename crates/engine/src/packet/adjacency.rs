@@ -22,7 +22,7 @@ impl AdjacencyIndex {
     /// From here on terminals of subscribers' sites.
     const TERMINAL: u32 = 1 << 20;
 
-    /// The neighbour `neighbour` behind `interface`.
+    /// The adjacency of a neighbour on the link of an interface.
     #[inline(always)]
     pub fn new(interface: u16, neighbour: u32) -> Self {
         Self((interface as u32) << 21 | neighbour & Self::BRIDGED)

@@ -8,9 +8,9 @@
 //!
 //! - A datagram in one piece has its number from a counter of outside address, destination and protocol: numbers below
 //!   [`FRAGMENTS`], from [`IpIds`] of its shard, which draws runs of them from what all shards have in common.
-//! - A datagram in fragments has it from a counter of destination and protocol, since its outside address is not known
-//!   where its fragments are told their ports: numbers from [`FRAGMENTS`] on, from [`crate::features::virtual_reassembly`], which gives all
-//!   its fragments the same, in whatever order they come.
+//! - A datagram in fragments has it from a counter of destination and protocol, since virtual reassembly does not know the
+//!   outside address yet: numbers from [`FRAGMENTS`] on, from [`crate::features::virtual_reassembly`], which gives all
+//!   fragments of a datagram the same, in whatever order they come.
 //!
 //! Several flows may share a counter, whose number is a keyed hash, never the reverse. A number comes again after 32,768
 //! others of its counter: RFC 6864 wants 120 s between them, which holds up to 273 datagrams a second that are not

@@ -336,8 +336,8 @@ fn by_uplink<F: Family>(
         })
 }
 
-/// Whether the answers to what comes in by an interface would get an outside address, though nobody has asked that: what began
-/// outside, to an inside host's own address, is answered from there.
+/// Whether a flow that began outside, to an inside host's own address, needs a session for its answers to keep that address: a
+/// source rule would translate them otherwise.
 pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
     if !snapshot.interface(interface).is_some_and(|interface| interface.outside) {
         return false;

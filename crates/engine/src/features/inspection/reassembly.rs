@@ -116,7 +116,7 @@ struct Entry {
 /// What has become of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentOutcome {
-    /// Others are missing: it is to wait, and its ticket to be [kept](Reassembly::keep).
+    /// Other fragments are missing: the caller parks this one and [keeps](Reassembly::keep) its ticket.
     Waits(u32),
     /// All are there.
     Whole(u32),

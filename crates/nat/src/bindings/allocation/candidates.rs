@@ -102,7 +102,7 @@ impl<A: Address> Bindings<'_, A> {
         (low || port >= 1024).then_some(Lease { address, port })
     }
 
-    /// The pool's ports in the word of an outside port, by how they suit a session.
+    /// The ports that one word of an outside address's port bitmap has in the pool, the ones that suit a session best first.
     pub(super) fn preferred_ports<T: Tuple<Address = A>>(
         &self,
         aim: &PortRequest<A>,
