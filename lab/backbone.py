@@ -2,11 +2,11 @@
 the sites behind them and the networks outside. For the test and the demonstration."""
 
 import copy
-import re
 import signal
 
 from lab import waiting
 from lab.host import Host
+from lab.pings import counts
 from lab.routing import Bird, Frr
 from lab.topology import Backbone
 
@@ -301,10 +301,9 @@ class Flows:
         assert self.transfer.popen.poll() is None, self.transfer.output
         self.transfer.signal(signal.SIGINT)
         self.transfer.wait(10)
-        sent, received = re.search(r"(\d+) packets transmitted, (\d+) received", self.ping.output).groups()
-        self.asked = int(sent)
+        self.asked, received = counts(self.ping.output)
         assert self.asked > 20
-        return max(0, self.asked - int(received) - 1)
+        return max(0, self.asked - received - 1)
 
     def stop(self):
         """End what still runs."""

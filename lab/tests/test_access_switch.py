@@ -93,7 +93,7 @@ def test_frames_on_the_trunk_have_both_tags_and_what_is_behind_them_stays(topolo
 def test_site_reaches_what_is_behind_its_own_tags_alone(topology, switch, far, terminal, far_end, reached):
     # As long as a link lets pass: the tags come on top of that.
     output = topology.terminals[terminal].run(
-        "ping", "-n", "-c", "3", "-i", "0.1", "-W", "2", "-t", "1", "-M", "do", "-s", "1472", far_end, check=False
+        "ping", "-n", "-c", "3", "-i", "0.1", "-w", "5", "-t", "1", "-M", "do", "-s", "1472", far_end, check=False
     )
     assert ("3 received" in output) == reached, output
 

@@ -87,7 +87,7 @@ def _bridge(gateway):
 def test_hosts_reach_one_another_as_over_a_cable(topology, gateway, family):
     address = getattr(topology.server, family)
     room = topology.mtu - (28 if family == "address" else 48)
-    output = topology.alice.run("ping", "-n", "-c", "3", "-i", "0.1", "-W", "5", "-t", "1", "-M", "do", "-s", room, address)
+    output = topology.alice.run("ping", "-n", "-c", "3", "-i", "0.1", "-w", "5", "-t", "1", "-M", "do", "-s", room, address)
     assert "3 received" in output
     assert topology.server.mac() == topology.alice.mac_of(address)
 

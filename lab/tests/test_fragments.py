@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from lab.pings import unanswered
 from lab.topology import POOL
 from lab.wire import ICMP, IP, UDP, Ether, Raw, Wire, fragment
 
@@ -28,7 +29,7 @@ def test_datagram_larger_than_the_link_arrives_whole_both_ways(topology, family)
 def test_ping_larger_than_the_link_is_answered(topology, version):
     address = topology.server.address if version == "-4" else topology.server.address6
     output = topology.bob.run("ping", version, "-n", "-c", "3", "-i", "0.2", "-w", "5", "-s", "4000", address)
-    assert "3 packets transmitted, 3 received" in output
+    assert [] == unanswered(output, 3)
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]], ids=["forward", "backward", "mixed"])

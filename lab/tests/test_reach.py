@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from lab.pings import unanswered
 from lab.services import NAME
 from lab.topology import POOL
 
@@ -86,12 +87,12 @@ def test_inside_host_to_inside_host_is_not_translated(topology):
 @pytest.mark.parametrize("size", [0, 56, 1472])
 def test_ping_of_the_server_is_answered(topology, size):
     output = topology.alice.run("ping", "-n", "-c", "5", "-i", "0.2", "-w", "5", "-s", size, topology.server.address)
-    assert "5 packets transmitted, 5 received" in output
+    assert [] == unanswered(output, 5)
 
 
 def test_ping_over_ipv6_is_answered(topology):
     output = topology.bob.run("ping", "-n", "-c", "5", "-i", "0.2", "-w", "5", topology.server.address6)
-    assert "5 packets transmitted, 5 received" in output
+    assert [] == unanswered(output, 5)
 
 
 def _hops(output):

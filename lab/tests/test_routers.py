@@ -2,8 +2,6 @@
 
 import copy
 import os
-import re
-import signal
 import socket
 import subprocess
 
@@ -11,6 +9,7 @@ import pytest
 
 from lab import waiting
 from lab.gateway import Sluice
+from lab.pings import none_lost
 from lab.topology import Customers
 from lab.wire import ARP, ICMP, IP, Dot1Q, Ether, Wire
 
@@ -154,14 +153,6 @@ def test_routes_and_neighbours_are_listed_by_router(gateway, topology):
         [gateway.binary, "check", gateway.write('[interfaces.a]\ndevice = "null:"\nrouter = "x"\n', "wrong.toml")],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, encoding="utf-8",
     ).stdout
-
-
-def none_lost(ping):
-    """End a ping: every request was answered, but for one that was just sent."""
-    ping.signal(signal.SIGINT)
-    ping.wait(5)
-    sent, received = re.search(r"(\d+) packets transmitted, (\d+) received", ping.output).groups()
-    assert int(sent) - int(received) <= 1 < int(sent), ping.output
 
 
 def linked(document):

@@ -45,9 +45,10 @@ class Lane:
             for to, via in routes:
                 host.run("ip", "-6" if ":" in via else "-4", "route", "add", to, "via", via)
 
-    def ping(self, *options, address=SERVER, count=5, check=True):
-        """Ping the server, or somebody else, from the client; what ping wrote."""
-        return self.client.run("ping", "-n", "-c", count, "-i", "0.05", "-W", "30", *options, address, check=check)
+    def ping(self, *options, address=SERVER, count=5, seconds=30, check=True):
+        """Ping the server, or somebody else, from the client until `count` are answered; what ping wrote."""
+        # By -W, ping would wait no longer than two round trips for the last answer once one has come.
+        return self.client.run("ping", "-n", "-c", count, "-i", "0.05", "-w", seconds, *options, address, check=check)
 
 
 def interfaces(lane, **more):

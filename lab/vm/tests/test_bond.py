@@ -69,11 +69,11 @@ def gateway(guest, peer):
 def test_bond_carries_a_file_and_goes_on_when_either_member_loses_its_link(guest, peer, gateway):
     other, server = peer
     lane, client = guest.lanes["e1000e"], gateway.client
-    waiting.until(lambda: "1 received" in client.ping("-W", "1", address=SERVER, count=1, check=False), "LACP to agree on the bond", 90)
+    waiting.until(lambda: "1 received" in client.ping(seconds=1, address=SERVER, count=1, check=False), "LACP to agree on the bond", 90)
     files = Files(server)
 
     def carries(what):
-        waiting.until(lambda: " 5 received" in client.ping("-W", "1", address=SERVER, check=False), f"pings to go on {what}", 90)
+        waiting.until(lambda: " 5 received" in client.ping(seconds=2, address=SERVER, check=False), f"pings to go on {what}", 90)
         assert files.digest == hashlib.sha256(request(client.client, SERVER)).hexdigest()
         assert "up" == gateway.links()["trunk"]
 
