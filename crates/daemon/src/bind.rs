@@ -12,7 +12,7 @@ use std::{fs, io};
 use serde::Serialize;
 use sluice_dpdk::Device;
 pub use sluice_dpdk::PciAddress;
-use sluice_dpdk::pci::{Card, CardFault, Mode, Process, System, UIO, VFIO, judge};
+use sluice_dpdk::pci::{Card, CardFault, Mode, Process, System, UIO, VFIO, card_faults};
 
 use crate::{files, management};
 use kernel::{Kernel, Running, Step};
@@ -255,7 +255,7 @@ fn bind_in(system: &System, kernel: &dyn Kernel, wish: &Wish, used: Option<Strin
         let found = driver_of(system, address);
         return Err(not_bound(address, failed, driver, found));
     }
-    let others = judge(system, address).into_iter();
+    let others = card_faults(system, address).into_iter();
     let others = others.filter(|fault| !matches!(fault, CardFault::InUse { .. }));
     done.notes.extend(others.map(|fault| fault.to_string()));
     if driver != VFIO || !with_iommu {

@@ -4,9 +4,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use sluice_config::{Config, Fault, schema};
-use sluice_dpdk::eal::{self, Demand, Host, Memory};
+use sluice_dpdk::eal::{self, Host, HugepageReason, Memory};
 use sluice_dpdk::pci::{Card, CardFault, HugePages, Mode, System};
-use sluice_dpdk::{Device, Limit, Plan};
+use sluice_dpdk::{Device, DriverLimit, Plan};
 use sluice_engine::placement::Topology;
 
 use crate::ports::{Outlook, key};
@@ -47,20 +47,20 @@ pub(crate) fn complete(config: &Config, ports: &mut [Outlook]) {
     for (place, port) in ports.iter_mut().enumerate() {
         let by_uio = port.cards.iter().any(|card| card.mode() == Mode::Uio);
         if by_uio && port.plan.interrupts {
-            port.limits.push(Limit::note(
+            port.limits.push(DriverLimit::note(
                 "UIO brings no receive interrupts: workers of this device sleep for a time instead (vfio-pci brings them)"
                     .into(),
             ));
         }
         if is_physical && port.cards.iter().any(|card| card.mode() == Mode::Vfio) {
-            port.limits.push(Limit::note(
+            port.limits.push(DriverLimit::note(
                 "another card is driven by UIO, or by VFIO without an IOMMU: this one is given physical addresses, too, \
                  and needs hugepages"
                     .into(),
             ));
         }
         port.limits
-            .extend(far(&topology, place, &config.cores).map(Limit::note));
+            .extend(far(&topology, place, &config.cores).map(DriverLimit::note));
     }
 }
 
@@ -78,7 +78,7 @@ fn tolerate_running(config: &Config, ports: &mut [Outlook]) {
         };
         let running = *running.get_or_insert_with(|| listener(socket));
         if running == Some(process.id) {
-            *limit = Limit::note(format!("{address} is in use by the running daemon, {process}"));
+            *limit = DriverLimit::note(format!("{address} is in use by the running daemon, {process}"));
         }
     }
 }
@@ -125,8 +125,8 @@ pub fn buffer_memory(config: &Config, ports: &[Outlook], plan: &Plan) -> Result<
     eal::memory(&needs, &Host::look(&needs.pci)).map_err(|fault| {
         let text = fault.to_string();
         match fault.demand {
-            Demand::Card(address, _) => device_fault(name_of(ports, address), &text),
-            Demand::Configured => parted(["system", "hugepages"].map(str::to_owned).to_vec(), "", &text),
+            HugepageReason::Card(address, _) => device_fault(name_of(ports, address), &text),
+            HugepageReason::Configured => parted(["system", "hugepages"].map(str::to_owned).to_vec(), "", &text),
         }
     })
 }

@@ -474,7 +474,10 @@ impl Control {
     /// Fold what has come and gone into a filter of its own, where it is much: begin, or look whether it is done.
     async fn fold_rules(&self, folding: Option<Folding>) -> Option<Folding> {
         let Some(folding) = folding else {
-            let fold = self.rules().as_mut().and_then(|rules| rules.list_mut().begin_fold())?;
+            let fold = self
+                .rules()
+                .as_mut()
+                .and_then(|rules| rules.list_mut().begin_rebuild())?;
             return Some(tokio::task::spawn_blocking(|| fold.build()));
         };
         if !folding.is_finished() {
@@ -486,7 +489,7 @@ impl Control {
         // What has been logged is told by the rules as they are.
         crate::filter::write_log(&self.config(), rules.list());
         let folded = match built {
-            Ok(Ok(built)) => rules.list_mut().end_fold(built).map_err(|error| error.to_string()),
+            Ok(Ok(built)) => rules.list_mut().end_rebuild(built).map_err(|error| error.to_string()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(error.to_string()),
         };
@@ -497,7 +500,7 @@ impl Control {
             }
             Ok(false) => {}
             Err(error) => {
-                rules.list_mut().forget_fold();
+                rules.list_mut().abort_rebuild();
                 tracing::error!("the filter could not be built anew, and goes on as it is: {error}");
             }
         }

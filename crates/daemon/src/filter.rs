@@ -10,7 +10,7 @@ use sluice_config::{Config, Fault};
 use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::session::family::{V4, V6};
 use sluice_engine::snapshot::forwarding::{ForwardingDecision, ForwardingState};
-use sluice_filter::{Address, Field, Header, LogRecord, NONE, Stations};
+use sluice_filter::{Address, Field, Header, LogRecord, MacTable, NONE};
 
 use crate::build::{self, BuildError, Rules};
 
@@ -33,7 +33,7 @@ impl FilterOutlook {
         let filters = rules.filters();
         Self {
             rules: rules.len(),
-            combinations: [filters.four.len(), filters.six.len()],
+            combinations: [filters.v4.len(), filters.v6.len()],
             bytes: filters.bytes(),
             built,
         }
@@ -188,7 +188,7 @@ pub(crate) fn leads_to(plane: &ControlPlane, router: u16, from: IpAddr, to: IpAd
 }
 
 /// What is asked about beside the ends of a packet.
-pub(crate) fn with_request<A: Address>(header: Header<A>, request: &FilterRequest, stations: &Stations) -> Header<A> {
+pub(crate) fn with_request<A: Address>(header: Header<A>, request: &FilterRequest, stations: &MacTable) -> Header<A> {
     let macs = [request.from_mac, request.to_mac];
     let has_frame = macs.iter().any(Option::is_some);
     let number = |mac: Option<Mac>| stations.number(mac.map(|mac| mac.bytes()).unwrap_or_default());
@@ -212,17 +212,17 @@ pub(crate) fn with_request<A: Address>(header: Header<A>, request: &FilterReques
 
 #[cfg(test)]
 mod tests {
-    use sluice_filter::Macs;
+    use sluice_filter::MacCondition;
 
     use super::*;
 
     #[test]
     fn header_of_a_request_has_what_that_says() {
-        let known = Macs {
+        let known = MacCondition {
             not: false,
             of: vec![[2, 0, 0, 0, 0, 1]],
         };
-        let stations = Stations::new([&known].into_iter()).unwrap();
+        let stations = MacTable::new([&known].into_iter()).unwrap();
         let asked = |request: &FilterRequest| with_request(Header::<u32>::new(1, 2), request, &stations);
         let bare = asked(&FilterRequest::default());
         assert_eq!(Header::new(1, 2), bare);

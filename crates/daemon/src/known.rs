@@ -63,7 +63,7 @@ impl KnownRules {
 
 #[cfg(test)]
 mod tests {
-    use sluice_inspect::ruleset::Ordered;
+    use sluice_inspect::ruleset::OrderedRules;
     use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 
     use super::*;
@@ -71,9 +71,9 @@ mod tests {
     fn rules(signature: u32) -> Ruleset {
         let text = format!("alert udp any any -> any any (msg:\"rule {signature}\"; content:\"x\"; sid:{signature};)");
         let (variables, classes) = (Variables::default(), Classes::default());
-        let ordered = Ordered::new(read(text.as_bytes(), Dialect::Suricata, &variables, &classes).signatures);
-        let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
-        ordered.with(prefilter)
+        let ordered = OrderedRules::new(read(text.as_bytes(), Dialect::Suricata, &variables, &classes).signatures);
+        let prefilter = ordered.pattern_set().compile(&mut |_, _| {}).unwrap();
+        ordered.with_prefilter(prefilter)
     }
 
     #[test]

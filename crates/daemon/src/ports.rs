@@ -2,10 +2,10 @@
 
 use sluice_config::config::{Interface, InterfaceIndex, Link, SiteFrames};
 use sluice_config::{Config, Fault, memory, schema};
-use sluice_dpdk::driver::{Choice, choose};
+use sluice_dpdk::driver::{DriverChoice, choose};
 use sluice_dpdk::pci::Card;
 use sluice_dpdk::port::Steering;
-use sluice_dpdk::{Device, Limit, Plan, PortPlan, limits};
+use sluice_dpdk::{Device, DriverLimit, Plan, PortPlan, limits};
 use sluice_engine::packet::io::WorkerIndex;
 use sluice_engine::placement::Part;
 use sluice_engine::snapshot::StartParameters;
@@ -23,9 +23,9 @@ pub struct Outlook {
     /// The port.
     pub plan: PortPlan,
     /// What would move its frames, and why.
-    pub choice: Choice,
+    pub choice: DriverChoice,
     /// What it could not do.
-    pub limits: Vec<Limit>,
+    pub limits: Vec<DriverLimit>,
     /// Its cards, as the kernel describes them.
     pub cards: Vec<Card>,
 }

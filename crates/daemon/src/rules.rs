@@ -6,7 +6,7 @@ use sluice_config::api::InsertPlace;
 use sluice_config::config::{DEFAULT_ROUTER, RouterIndex};
 use sluice_config::{Config, FilterProblem, Inserted, Weight};
 use sluice_engine::control::plane::ControlPlane;
-use sluice_filter::{Change, Place, Written};
+use sluice_filter::{ChangeResult, CompiledRule, RulePosition};
 
 use crate::build::{BuildError, Listed, Rules, written};
 
@@ -40,7 +40,7 @@ pub struct Edited {
 #[derive(Debug)]
 pub struct RunningRules {
     list: Rules,
-    names: HashMap<String, Place>,
+    names: HashMap<String, RulePosition>,
     weight: Weight,
     /// Rules have come or gone since the configuration was taken over.
     edited: bool,
@@ -132,7 +132,7 @@ impl RunningRules {
         let weight = gone.fold(self.weight, |left, listed| left.without(Weight::of(&listed.rule)));
         let written: Vec<_> = places
             .iter()
-            .filter_map(|&place| self.list.written_at(place).cloned())
+            .filter_map(|&place| self.list.compiled_at(place).cloned())
             .collect();
         let index = places.iter().next().and_then(|&place| self.list.index_of(place));
         let change = match (places.len(), index) {
@@ -147,16 +147,16 @@ impl RunningRules {
         Ok(self.note(change, &written, plane))
     }
 
-    fn note(&mut self, change: Change, written: &[Written], plane: &mut ControlPlane) -> Edited {
+    fn note(&mut self, change: ChangeResult, written: &[CompiledRule], plane: &mut ControlPlane) -> Edited {
         self.edited = true;
         written.iter().for_each(|rule| plane.filter_changed(rule));
-        if change == Change::Anew {
+        if change == ChangeResult::Rebuilt {
             self.name_all();
             plane.replace_filter(self.list.filters().clone());
         }
         Edited {
             count: written.len() as u64,
-            is_anew: change == Change::Anew,
+            is_anew: change == ChangeResult::Rebuilt,
         }
     }
 

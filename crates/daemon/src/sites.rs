@@ -26,11 +26,11 @@ pub struct SitesService {
 }
 
 impl SitesService {
-    /// Serve sites: what is leased goes to the table of `keeper`.
+    /// Serve sites: what is leased goes to the table of `writer`.
     ///
     /// # Errors
     /// No thread, or no descriptor.
-    pub fn start(parameters: Parameters, keeper: SiteWriter, desks: &mut [WorkerHandle]) -> Result<Self, DaemonError> {
+    pub fn start(parameters: Parameters, writer: SiteWriter, desks: &mut [WorkerHandle]) -> Result<Self, DaemonError> {
         let (inbox, heard) = Inbox::new(&parameters)?;
         let hosts = Arc::new(OnceLock::<Weak<Hosts>>::new());
         let port = hosts.clone();
@@ -45,7 +45,7 @@ impl SitesService {
         };
         let (macs, secret) = (parameters.macs.clone(), parameters.secret);
         Ok(Self {
-            subscribers: Subscribers::start(Arc::new(parameters), Box::new(keeper), queues)?,
+            subscribers: Subscribers::start(Arc::new(parameters), Box::new(writer), queues)?,
             inbox: Arc::new(inbox),
             hosts,
             macs,

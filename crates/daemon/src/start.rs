@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sluice_config::schema::Model;
 use sluice_config::{Config, Fault, place};
 use sluice_dpdk::memory::{Backing, Region};
-use sluice_dpdk::workers::Waiting;
+use sluice_dpdk::workers::IdlePolicy;
 use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Port, tsc};
 use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::packet::counters::WorkerCounters;
@@ -120,7 +120,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     })?;
     let took = built.elapsed();
     let served = served(config, secrets)?;
-    let table = served.as_ref().map(|(keeper, _)| keeper.sites());
+    let table = served.as_ref().map(|(writer, _)| writer.sites());
     let mut policy = build::policy(config, &macs, &pools, rules.as_ref(), inspection.as_ref(), table)?;
     policy.senders = ports.iter().map(|known| known.senders.clone()).collect();
     let routes = build::routes(config, &policy.interfaces)?;
@@ -139,11 +139,11 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let ring = config.document.system.ring as usize;
     let (workers, mut desks) = make_workers(&mut plane, &devices, hands, ring)?;
     // Before the first packet.
-    let subscribers = served.and_then(|(keeper, virtual_macs)| {
+    let subscribers = served.and_then(|(writer, virtual_macs)| {
         let interfaces = &plane.snapshot().interfaces;
         let secret = Secret(secrets.subscribers);
         let parameters = build::subscribers(config, interfaces, &pools, virtual_macs, secret);
-        parameters.map(|parameters| SitesService::start(parameters, keeper, &mut desks))
+        parameters.map(|parameters| SitesService::start(parameters, writer, &mut desks))
     });
     let subscribers = subscribers.transpose()?;
     let queues = (0..count).map(|worker| devices.queues(worker as u16)).collect();
@@ -207,10 +207,10 @@ fn served(config: &sluice_config::Config, secrets: Secrets) -> Result<Option<Ser
     let virtual_macs = build::virtual_macs(config)?;
     let (sites, terminals) = (subscribers.sites(), subscribers.terminals);
     let networks = build::site_networks(config);
-    let (keeper, table) = SiteWriter::new(sites, terminals, &networks, secrets.subscribers);
-    let bytes = sluice_config::memory::Bytes((table.bytes() + keeper.bytes()) as u64);
+    let (writer, table) = SiteWriter::new(sites, terminals, &networks, secrets.subscribers);
+    let bytes = sluice_config::memory::Bytes((table.bytes() + writer.bytes()) as u64);
     tracing::info!("{sites} sites with {terminals} terminals in {bytes}");
-    Ok(Some((keeper, virtual_macs)))
+    Ok(Some((writer, virtual_macs)))
 }
 
 /// Who does which part, and whether those that receive assist: as configured, or as planned.
@@ -257,9 +257,9 @@ pub(crate) fn senders(with_queues: &[u16], wanted: &[u16], workers: usize) -> Bo
 }
 
 /// How workers wait that have nothing to do.
-pub(crate) fn waiting(config: &sluice_config::Config) -> Waiting {
+pub(crate) fn waiting(config: &sluice_config::Config) -> IdlePolicy {
     let system = &config.document.system;
-    Waiting {
+    IdlePolicy {
         spin: system.idle.spin,
         pause: system.idle.pause,
         sleep: (!system.busy_poll).then(|| system.idle.sleep.duration()),

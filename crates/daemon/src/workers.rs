@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_dpdk::Eal;
-use sluice_dpdk::workers::{Idle, Queues, Stop, Waiting, Worker as Thread, WorkerError};
+use sluice_dpdk::workers::{Idle, IdlePolicy, Queues, Stop, Worker as Thread, WorkerError};
 use sluice_engine::packet::counters::WorkerCounters;
 use sluice_engine::packet::time::Now;
 use sluice_engine::worker::Worker;
@@ -34,7 +34,7 @@ impl Workers {
         eal: &'static Eal,
         workers: Vec<Worker<'static>>,
         cores: &[u16],
-        (waiting, queues): (Waiting, Vec<Queues>),
+        (waiting, queues): (IdlePolicy, Vec<Queues>),
         began: Instant,
     ) -> Result<Self, WorkerError> {
         let quiet = Arc::new(AtomicBool::new(false));

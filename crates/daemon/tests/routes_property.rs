@@ -14,7 +14,7 @@ use sluice_daemon::build::{interfaces, routes};
 use sluice_engine::snapshot::Snapshot;
 use sluice_route::rib::Rib;
 use sluice_route::rib::{ResolvedSet, Sink};
-use sluice_route::{NextHop, Prefix, Refusal};
+use sluice_route::{DropKind, NextHop, Prefix};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -263,7 +263,7 @@ fn holds(links: &[Choice], written: &[Written], seen: &mut Seen) -> Result<(), T
                 NextHop::Drop(refusal) => {
                     let is_written = written.iter().any(|route| route.action);
                     prop_assert!(
-                        is_written && refusal == Refusal::Unreachable,
+                        is_written && refusal == DropKind::Unreachable,
                         "{destination}: {refusal:?}\n{text}"
                     );
                     continue;

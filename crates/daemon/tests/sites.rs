@@ -94,14 +94,14 @@ fn hundred_thousand_sites_fit_into_a_kilobyte_each() {
         })
         .collect();
     let before = memory();
-    let (mut keeper, sites) = SiteWriter::new(SITES, SITES * TERMINALS, &[(0, 0, SITES - 1)], [5, 6]);
+    let (mut writer, sites) = SiteWriter::new(SITES, SITES * TERMINALS, &[(0, 0, SITES - 1)], [5, 6]);
     let mut out = Output::default();
     let mut turn = Turn {
         present: Present {
             now: 0,
             unix: 1_800_000_000,
         },
-        mapping: &mut keeper,
+        mapping: &mut writer,
         out: &mut out,
     };
     let mut service = Service::new(parameters.clone(), Remains::default(), &mut turn);

@@ -10,7 +10,7 @@ use crate::eal::{Eal, error_text};
 use crate::sys;
 
 /// Most rules: as many as rte_acl has priorities.
-pub const MOST_RULES: usize = (1 << 29) - 1;
+pub const MAX_RULES: usize = (1 << 29) - 1;
 /// Keys that are handed to rte_acl at a time.
 const BATCH: usize = 64;
 
@@ -32,7 +32,7 @@ pub enum AclError {
         rule: usize,
     },
     /// No rule, or more than [`MOST_RULES`].
-    #[error("{count} rules: rte_acl takes 1 to {MOST_RULES}")]
+    #[error("{count} rules: rte_acl takes 1 to {MAX_RULES}")]
     Count {
         /// How many.
         count: usize,
@@ -152,7 +152,7 @@ impl Acl {
     pub fn new(_eal: &Eal, rules: &[AclRule]) -> Result<Self, AclError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let count = rules.len();
-        if !(1..=MOST_RULES).contains(&count) {
+        if !(1..=MAX_RULES).contains(&count) {
             return Err(AclError::Count { count });
         }
         let rules = rules.iter().enumerate().map(|(number, rule)| rule.raw(number));

@@ -25,7 +25,7 @@ impl Buffer {
 /// A buffer's room, as the source of buffers tells it. The layout is the shim's.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Room {
+pub struct BufferMemory {
     /// First byte.
     pub start: *mut u8,
     /// Bytes.
@@ -34,7 +34,7 @@ pub struct Room {
     pub fault: u16,
 }
 
-impl Room {
+impl BufferMemory {
     /// A room of no bytes.
     pub const EMPTY: Self = Self {
         start: ptr::dangling_mut(),
@@ -45,11 +45,11 @@ impl Room {
 
 /// Buffers on their way into a hand: arrays of one length.
 #[derive(Debug)]
-pub struct Coming<'a> {
+pub struct IncomingBuffers<'a> {
     /// Their names.
     pub buffers: &'a mut [Buffer],
     /// Their rooms.
-    pub rooms: &'a mut [Room],
+    pub rooms: &'a mut [BufferMemory],
     /// Where the frames lie in them.
     pub windows: &'a mut [Window],
 }
@@ -68,7 +68,7 @@ pub unsafe trait RawBuffers: Send {
 
     /// Give received frames, as many as there is place for, at most 64. `faults` gets a bit set for each that
     /// can't be used.
-    fn receive(&mut self, port: PortIndex, coming: Coming<'_>, faults: &mut u64) -> usize;
+    fn receive(&mut self, port: PortIndex, coming: IncomingBuffers<'_>, faults: &mut u64) -> usize;
 
     /// Take buffers to be sent; returns how many, always a prefix.
     ///
@@ -83,7 +83,7 @@ pub unsafe trait RawBuffers: Send {
     unsafe fn free(&mut self, buffers: &mut [Buffer]);
 
     /// Give as many new buffers as there is place for, each an empty frame, or none.
-    fn allocate(&mut self, coming: Coming<'_>) -> usize;
+    fn allocate(&mut self, coming: IncomingBuffers<'_>) -> usize;
 
     /// Take buffers for another worker; returns how many, always a prefix.
     ///
@@ -107,10 +107,10 @@ pub unsafe trait RawBuffers: Send {
     }
 
     /// Ask the processor for what [`take`](Self::take) will give next.
-    fn approach(&mut self) {}
+    fn prefetch_next(&mut self) {}
 
     /// Packets that the ring to a worker has room for.
-    fn room(&self, _to: WorkerIndex) -> usize {
+    fn ring_capacity(&self, _to: WorkerIndex) -> usize {
         0
     }
 
@@ -128,5 +128,5 @@ pub unsafe trait RawBuffers: Send {
     }
 
     /// Give what other workers have put for this one.
-    fn take(&mut self, coming: Coming<'_>, carried: &mut [NoteWords]) -> usize;
+    fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize;
 }

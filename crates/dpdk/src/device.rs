@@ -222,13 +222,13 @@ impl fmt::Display for Device {
 }
 
 /// `ARGUMENT,key=value,…` after the colon.
-struct Written<'a> {
+struct DeviceOptions<'a> {
     kind: &'static str,
     argument: &'a str,
     options: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> DeviceOptions<'a> {
     fn read(kind: &'static str, text: &'a str, known: &'static [&'static str]) -> Result<Self, DeviceNameError> {
         let mut parts = text.split(',');
         let argument = parts.next().unwrap_or_default();
@@ -307,7 +307,7 @@ fn interface(name: &str) -> Result<String, DeviceNameError> {
 }
 
 fn pcap(rest: &str) -> Result<Device, DeviceNameError> {
-    let written = Written::read("pcap", rest, &["out"])?;
+    let written = DeviceOptions::read("pcap", rest, &["out"])?;
     let output = written.option("out", "a path", None, |value| {
         (!value.is_empty()).then(|| Some(value.to_owned()))
     })?;
@@ -322,7 +322,7 @@ fn pcap(rest: &str) -> Result<Device, DeviceNameError> {
 }
 
 fn ring(rest: &str) -> Result<Device, DeviceNameError> {
-    let written = Written::read("ring", rest, &["end", "depth"])?;
+    let written = DeviceOptions::read("ring", rest, &["end", "depth"])?;
     let end = written.option("end", "a or b", RingEnd::Loop, |value| match value {
         "a" => Some(RingEnd::A),
         "b" => Some(RingEnd::B),
@@ -353,10 +353,10 @@ impl FromStr for Device {
         match kind {
             "pcap" => pcap(rest),
             "tap" => Ok(Device::Tap {
-                interface: interface(Written::read("tap", rest, &[])?.argument)?,
+                interface: interface(DeviceOptions::read("tap", rest, &[])?.argument)?,
             }),
             "memif" => {
-                let written = Written::read("memif", rest, &["role", "id"])?;
+                let written = DeviceOptions::read("memif", rest, &["role", "id"])?;
                 let server = written.option("role", "server or client", true, |value| match value {
                     "server" => Some(true),
                     "client" => Some(false),
@@ -370,14 +370,14 @@ impl FromStr for Device {
                 })
             }
             "vhost" => {
-                let written = Written::read("vhost", rest, &["client"])?;
+                let written = DeviceOptions::read("vhost", rest, &["client"])?;
                 Ok(Device::Vhost {
                     socket: written.required("the path of a socket")?,
                     client: written.yes("client")?,
                 })
             }
             "virtio" => {
-                let written = Written::read("virtio", rest, &["server"])?;
+                let written = DeviceOptions::read("virtio", rest, &["server"])?;
                 Ok(Device::Virtio {
                     socket: written.required("the path of a socket")?,
                     server: written.yes("server")?,

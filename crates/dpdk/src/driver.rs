@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::eal::has_capability;
 use crate::interface::{Interface, exists};
 use crate::moderation;
-use crate::pci::{CardFault, System, judge};
+use crate::pci::{CardFault, System, card_faults};
 
 /// Largest MTU that TAP serves: DPDK's driver sends no frame of more than 1,522 bytes, whatever MTU the interface has.
 pub const TAP_MTU: u16 = 1508;
@@ -68,7 +68,7 @@ impl fmt::Display for Driver {
 
 /// A driver, the queues that it can have, and why it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct DriverChoice {
     /// The driver.
     pub driver: Driver,
     /// Queues to use.
@@ -79,7 +79,7 @@ pub struct Choice {
 
 /// What matters of a kernel interface for the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Facts {
+struct InterfaceFacts {
     /// Pairs of queues.
     queues: u16,
     /// This process may open XDP sockets.
@@ -89,7 +89,7 @@ struct Facts {
 /// NET_ADMIN, NET_RAW, IPC_LOCK, SYS_ADMIN, BPF, by their numbers in capability.h.
 const XDP_CAPABILITIES: [u32; 5] = [12, 13, 14, 21, 39];
 
-impl Facts {
+impl InterfaceFacts {
     /// Ask the system.
     fn look(name: &str) -> Self {
         Self {
@@ -101,9 +101,9 @@ impl Facts {
 
 /// The driver for a device, an MTU and a wished number of queues. `wanted` overrides the choice between AF_XDP
 /// and AF_PACKET.
-pub fn choose(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> Choice {
+pub fn choose(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> DriverChoice {
     match device {
-        Device::Kernel { interface } => choose_kernel(Facts::look(interface), mtu, queues, wanted),
+        Device::Kernel { interface } => choose_kernel(InterfaceFacts::look(interface), mtu, queues, wanted),
         _ => {
             let driver = match device {
                 Device::Kernel { .. } | Device::Pci(_) => Driver::Native,
@@ -121,7 +121,7 @@ pub fn choose(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
                 Driver::Tap => queues.min(16),
                 _ => queues,
             };
-            Choice {
+            DriverChoice {
                 driver,
                 queues: queues.max(1),
                 reason: String::new(),
@@ -130,7 +130,7 @@ pub fn choose(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
     }
 }
 
-fn choose_kernel(interface: Facts, mtu: u16, queues: u16, wanted: Option<Driver>) -> Choice {
+fn choose_kernel(interface: InterfaceFacts, mtu: u16, queues: u16, wanted: Option<Driver>) -> DriverChoice {
     let queues = queues.max(1);
     let (driver, reason) = if wanted == Some(Driver::AfPacket) {
         (Driver::AfPacket, "so configured".into())
@@ -155,12 +155,12 @@ fn choose_kernel(interface: Facts, mtu: u16, queues: u16, wanted: Option<Driver>
     } else {
         queues
     };
-    Choice { driver, queues, reason }
+    DriverChoice { driver, queues, reason }
 }
 
 /// Something that a device can't do as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct DriverLimit {
     /// It can't start so. Otherwise it runs, and this is to be known.
     pub fatal: bool,
     /// What an operator reads: what is wrong, a colon, what to do.
@@ -169,7 +169,7 @@ pub struct Limit {
     pub card: Option<CardFault>,
 }
 
-impl Limit {
+impl DriverLimit {
     /// Something to be known.
     pub fn note(text: String) -> Self {
         Self {
@@ -187,7 +187,7 @@ impl Limit {
     }
 }
 
-impl From<CardFault> for Limit {
+impl From<CardFault> for DriverLimit {
     fn from(fault: CardFault) -> Self {
         Self {
             card: Some(fault.clone()),
@@ -196,25 +196,29 @@ impl From<CardFault> for Limit {
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for DriverLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
 /// What a device can't do with an MTU and a number of queues. It starts nothing.
-pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> Vec<Limit> {
+pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> Vec<DriverLimit> {
     let choice = choose(device, mtu, queues, wanted);
     let mut limits = Vec::new();
     match device {
         Device::Kernel { interface } if !exists(interface) => {
-            limits.push(Limit::fatal(format!(
+            limits.push(DriverLimit::fatal(format!(
                 "no interface {interface}: ip link lists what there is"
             )));
         }
-        Device::Pci(address) => limits.extend(judge(&System::this(), *address).into_iter().map(Limit::from)),
+        Device::Pci(address) => limits.extend(
+            card_faults(&System::this(), *address)
+                .into_iter()
+                .map(DriverLimit::from),
+        ),
         Device::Pcap { input: Some(path), .. } if !Path::new(path).exists() => {
-            limits.push(Limit::fatal(format!("no capture file {path}")));
+            limits.push(DriverLimit::fatal(format!("no capture file {path}")));
         }
         Device::Bond { members } => {
             for member in members {
@@ -224,13 +228,13 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
         _ => {}
     }
     match choice.driver {
-        Driver::AfXdp if mtu > AF_XDP_MTU => limits.push(Limit::fatal(format!(
+        Driver::AfXdp if mtu > AF_XDP_MTU => limits.push(DriverLimit::fatal(format!(
             "AF_XDP serves an MTU up to {AF_XDP_MTU}, not {mtu}: leave the driver to be chosen, or name af_packet"
         ))),
-        Driver::Tap if mtu > TAP_MTU => limits.push(Limit::fatal(format!(
+        Driver::Tap if mtu > TAP_MTU => limits.push(DriverLimit::fatal(format!(
             "TAP serves an MTU up to {TAP_MTU} with two tags, not {mtu}: lower it, or use a veth pair in its place"
         ))),
-        Driver::AfXdp if choice.queues < queues => limits.push(Limit::note(format!(
+        Driver::AfXdp if choice.queues < queues => limits.push(DriverLimit::note(format!(
             "{device} has {} queue{} for AF_XDP, not {queues}: one worker serves each and hands frames over \
              (a card's number: ethtool -L; a veth has one)",
             choice.queues,
@@ -241,22 +245,22 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
                 && exists(interface)
                 && moderation::refused(interface)
             {
-                limits.push(Limit::note(format!(
+                limits.push(DriverLimit::note(format!(
                     "/sys/class/net/{interface} can't be written: frames may be fetched one by one, which costs more \
                      (by hand: 2 into napi_defer_hard_irqs and 200000 into gro_flush_timeout there)"
                 )));
             }
         }
-        Driver::AfPacket => limits.push(Limit::note(
+        Driver::AfPacket => limits.push(DriverLimit::note(
             "AF_PACKET shows outer tags of type 0x88a8 as 0x8100: 802.1ad needs AF_XDP or a card".into(),
         )),
-        Driver::Pcap | Driver::Bond | Driver::Memif if queues > 1 => limits.push(Limit::note(format!(
+        Driver::Pcap | Driver::Bond | Driver::Memif if queues > 1 => limits.push(DriverLimit::note(format!(
             "{device} has one queue, not {queues}: one worker serves it and hands frames over"
         ))),
         _ => {}
     }
     if !(68..=9600).contains(&mtu) {
-        limits.push(Limit::fatal(format!("an MTU is 68 to 9600, not {mtu}")));
+        limits.push(DriverLimit::fatal(format!("an MTU is 68 to 9600, not {mtu}")));
     }
     limits
 }
@@ -265,7 +269,7 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
 mod tests {
     use super::*;
 
-    const VETH: Facts = Facts {
+    const VETH: InterfaceFacts = InterfaceFacts {
         queues: 1,
         xdp_permitted: true,
     };
@@ -285,7 +289,7 @@ mod tests {
     #[test]
     fn kernel_interface_without_permission_gets_af_packet() {
         let choice = choose_kernel(
-            Facts {
+            InterfaceFacts {
                 xdp_permitted: false,
                 ..VETH
             },
@@ -309,7 +313,7 @@ mod tests {
         let texts = |mtu, queues, wanted| {
             limits(&lo, mtu, queues, wanted)
                 .iter()
-                .map(Limit::to_string)
+                .map(DriverLimit::to_string)
                 .collect::<Vec<_>>()
                 .join("\n")
         };
@@ -339,7 +343,7 @@ mod tests {
             .into_iter()
             .filter(|limit| limit.fatal)
             .collect();
-        let told: Vec<_> = fatal.iter().map(Limit::to_string).collect();
+        let told: Vec<_> = fatal.iter().map(DriverLimit::to_string).collect();
         assert_eq!(2, told.len(), "{told:?}");
         assert!(
             told[0].starts_with("no PCI device ffff:ff:1f.6: ") && told[1].contains("1f.7"),

@@ -1,18 +1,18 @@
 //! DPDK's environment: once per process, its arguments derived from what is to run.
 
 mod arguments;
+mod diagnosis;
 mod host;
 mod log;
-mod meaning;
 
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
-pub use arguments::{Demand, HugepageFault, Memory, Needs, arguments, memory};
+pub use arguments::{EalRequirements, HugepageFault, HugepageReason, Memory, arguments, memory};
+pub(crate) use diagnosis::last_words;
 pub use host::{Host, allowed_cores, free_hugepage_bytes, has_capability};
 pub(crate) use host::{available_bytes, capability_in};
 pub use log::recent_lines;
-pub(crate) use meaning::last_words;
 
 use crate::sys;
 
@@ -77,7 +77,7 @@ static EAL: OnceLock<Result<Eal, EalError>> = OnceLock::new();
 
 impl Eal {
     /// Start the environment, or find that it runs. A first start that failed stays failed: DPDK can't be started twice.
-    pub fn start(needs: &Needs) -> Result<&'static Eal, EalError> {
+    pub fn start(needs: &EalRequirements) -> Result<&'static Eal, EalError> {
         let eal = EAL.get_or_init(|| Self::initialise(needs));
         eal.as_ref().map_err(Clone::clone)
     }
@@ -87,7 +87,7 @@ impl Eal {
         EAL.get().and_then(|eal| eal.as_ref().ok())
     }
 
-    fn initialise(needs: &Needs) -> Result<Eal, EalError> {
+    fn initialise(needs: &EalRequirements) -> Result<Eal, EalError> {
         // SAFETY: returns a static string.
         let version = unsafe { CStr::from_ptr(sys::sluice_version()) }
             .to_string_lossy()
@@ -142,7 +142,7 @@ impl Eal {
     }
 }
 
-fn refusal(error: i32, needs: &Needs) -> EalError {
+fn refusal(error: i32, needs: &EalRequirements) -> EalError {
     match error {
         libc::EACCES | libc::EPERM => EalError::NoPermission {
             what: "DPDK's start".into(),

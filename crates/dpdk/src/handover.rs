@@ -6,14 +6,14 @@ use sluice_engine::packet::io::NoteWords;
 use sluice_table::prefetch;
 use sluice_wire::Window;
 
-use crate::buffers::{Buffer, Coming, Room};
+use crate::buffers::{Buffer, BufferMemory, IncomingBuffers};
 use crate::sys;
 
 /// Places of a ring at least.
-const LEAST: usize = 64;
+const MIN_RING: usize = 64;
 
 /// A buffer in a ring, which owns it.
-struct Handed {
+struct HandoverEntry {
     buffer: Buffer,
     room: u16,
     window: Window,
@@ -21,9 +21,9 @@ struct Handed {
 }
 
 // SAFETY: the name is of a buffer that this value alone owns, and buffers may be used on any thread.
-unsafe impl Send for Handed {}
+unsafe impl Send for HandoverEntry {}
 
-impl Handed {
+impl HandoverEntry {
     /// The first byte of the buffer's room.
     #[inline(always)]
     fn start(&self) -> *mut u8 {
@@ -31,7 +31,7 @@ impl Handed {
     }
 }
 
-impl Drop for Handed {
+impl Drop for HandoverEntry {
     /// What still lies in a ring when both its ends are gone.
     fn drop(&mut self) {
         // SAFETY: owned, and pools outlive the ends of rings (`Mbufs`).
@@ -41,23 +41,23 @@ impl Drop for Handed {
 
 /// The end of a ring to another worker.
 struct To {
-    ring: Producer<Handed>,
+    ring: Producer<HandoverEntry>,
     /// Packets put so far, and how many at the last mark.
     put: usize,
     mark: usize,
 }
 
 /// One worker's ends of the rings to and from all others.
-pub(crate) struct Ends {
+pub(crate) struct WorkerRings {
     to: Box<[Option<To>]>,
-    from: Box<[Consumer<Handed>]>,
+    from: Box<[Consumer<HandoverEntry>]>,
     /// The ring that is asked first: each in turn.
     turn: usize,
 }
 
 /// The ends for each of `workers` workers, with rings of `frames` frames.
-pub(crate) fn rings(workers: usize, frames: u32) -> Vec<Ends> {
-    let places = (frames as usize).max(LEAST);
+pub(crate) fn rings(workers: usize, frames: u32) -> Vec<WorkerRings> {
+    let places = (frames as usize).max(MIN_RING);
     let mut ends: Vec<(Vec<_>, Vec<_>)> = (0..workers).map(|_| Default::default()).collect();
     for from in 0..workers {
         for to in 0..workers {
@@ -68,7 +68,7 @@ pub(crate) fn rings(workers: usize, frames: u32) -> Vec<Ends> {
             ends[to].1.extend(consumer);
         }
     }
-    let made = ends.into_iter().map(|(to, from)| Ends {
+    let made = ends.into_iter().map(|(to, from)| WorkerRings {
         to: to.into(),
         from: from.into(),
         turn: 0,
@@ -76,7 +76,7 @@ pub(crate) fn rings(workers: usize, frames: u32) -> Vec<Ends> {
     made.collect()
 }
 
-impl Ends {
+impl WorkerRings {
     /// Put buffers for a worker; returns how many its ring takes, a prefix.
     ///
     /// # Safety
@@ -99,7 +99,7 @@ impl Ends {
             return 0;
         };
         let all = buffers.iter().zip(rooms).zip(windows).zip(carried);
-        let taken = chunk.fill_from_iter(all.map(|(((&buffer, &room), &window), &carried)| Handed {
+        let taken = chunk.fill_from_iter(all.map(|(((&buffer, &room), &window), &carried)| HandoverEntry {
             buffer,
             room,
             window,
@@ -124,7 +124,7 @@ impl Ends {
 
     /// Ask the processor for the packets that the next [`take`](Self::take) gives.
     #[inline]
-    pub(crate) fn approach(&mut self) {
+    pub(crate) fn prefetch_next(&mut self) {
         let mut left = sluice_engine::packet::io::BURST_SIZE;
         for ring in &mut self.from {
             let count = ring.slots().min(left);
@@ -141,7 +141,7 @@ impl Ends {
 
     /// Take what others have put, as many as there is place for.
     #[inline]
-    pub(crate) fn take(&mut self, coming: Coming<'_>, carried: &mut [NoteWords]) -> usize {
+    pub(crate) fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize {
         let most = coming
             .buffers
             .len()
@@ -156,7 +156,7 @@ impl Ends {
             let Ok(chunk) = ring.read_chunk(count) else { continue };
             for handed in chunk {
                 coming.buffers[taken] = handed.buffer;
-                coming.rooms[taken] = Room {
+                coming.rooms[taken] = BufferMemory {
                     start: handed.start(),
                     length: handed.room,
                     fault: 0,
@@ -176,7 +176,7 @@ impl Ends {
     }
 
     /// Packets that the ring to a worker has room for.
-    pub(crate) fn room(&self, to: usize) -> usize {
+    pub(crate) fn capacity(&self, to: usize) -> usize {
         let ring = self.to.get(to).and_then(Option::as_ref);
         ring.map_or(0, |to| to.ring.slots())
     }

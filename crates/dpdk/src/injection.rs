@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sluice_engine::packet::io::PortIndex;
 
 use crate::buffers::Buffer;
-use crate::hand::Hand;
-use crate::mbufs::Mbufs;
+use crate::burst_buffers::BurstBuffers;
+use crate::mbufs::WorkerMbufs;
 use crate::set::Shared;
 use crate::sys;
 
@@ -50,7 +50,7 @@ impl Drop for OtherHolder {
     }
 }
 
-impl Hand<Mbufs> {
+impl BurstBuffers<WorkerMbufs> {
     /// Put a frame into a ring port's loop (`ring:NAME`), from which this hand then receives it. `None` where the
     /// port is no loop or has no place, and for what nobody else holds.
     pub fn inject(&mut self, port: PortIndex, what: Injected, bytes: &[u8]) -> Option<OtherHolder> {

@@ -6,12 +6,12 @@
 
 pub mod acl;
 pub mod buffers;
+pub mod burst_buffers;
 mod coalescing;
 pub mod device;
 pub mod driver;
 pub mod eal;
 pub mod fib;
-pub mod hand;
 mod handover;
 #[doc(hidden)]
 pub mod injection;
@@ -33,11 +33,11 @@ pub mod tcp_md5;
 pub mod tsc;
 pub mod workers;
 
+pub use burst_buffers::BurstBuffers;
 pub use device::{Device, PciAddress};
-pub use driver::{Driver, Limit, limits};
-pub use eal::{Eal, EalError, Needs};
-pub use hand::Hand;
-pub use mbufs::Mbufs;
+pub use driver::{Driver, DriverLimit, limits};
+pub use eal::{Eal, EalError, EalRequirements};
+pub use mbufs::WorkerMbufs;
 pub use pool::PoolBalance;
 pub use port::{Port, PortPlan};
 pub use ring::RingError;

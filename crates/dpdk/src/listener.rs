@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Longest frame that is copied: what the kernel joins is no longer.
-const LONGEST: usize = 1 << 16;
+const MAX_FRAME: usize = 1 << 16;
 
 /// Bytes of a tag, which the kernel takes out of the frame.
 const TAG: usize = 4;
@@ -17,7 +17,7 @@ const WAITING: c_int = 16 << 20;
 
 /// A frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard<'l> {
+pub struct CapturedFrame<'l> {
     /// When the kernel had it, since the epoch.
     pub at: Duration,
     /// Its bytes, tags included, as far as they are copied.
@@ -64,7 +64,7 @@ impl Listener {
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         let listener = Self {
             socket,
-            buffer: vec![0; TAG + LONGEST],
+            buffer: vec![0; TAG + MAX_FRAME],
         };
         listener.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         listener.set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
@@ -120,10 +120,10 @@ impl Listener {
     ///
     /// # Errors
     /// The interface is gone.
-    pub fn hear(&mut self) -> Result<Option<Heard<'_>>, Error> {
+    pub fn receive(&mut self) -> Result<Option<CapturedFrame<'_>>, Error> {
         let mut part = libc::iovec {
             iov_base: self.buffer[TAG..].as_mut_ptr().cast(),
-            iov_len: LONGEST,
+            iov_len: MAX_FRAME,
         };
         // Aligned as the kernel's messages are.
         let mut control = [0u64; 32];
@@ -144,7 +144,7 @@ impl Listener {
             };
         };
         let beside = beside(&message);
-        let kept = length.min(LONGEST);
+        let kept = length.min(MAX_FRAME);
         let (from, more) = match beside.tag {
             Some([protocol, control]) if kept >= 12 => {
                 self.buffer.copy_within(TAG..TAG + 12, 0);
@@ -154,7 +154,7 @@ impl Listener {
             }
             _ => (TAG, 0),
         };
-        Ok(Some(Heard {
+        Ok(Some(CapturedFrame {
             at: beside.at,
             frame: &self.buffer[from..TAG + kept],
             length: (length + more) as u32,

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use sluice_engine::packet::io::{BURST_SIZE, NoteWords, PortIndex, WorkerIndex};
 use sluice_wire::{Checksums, Window};
 
-use crate::buffers::{Buffer, Coming, RawBuffers, Room};
+use crate::buffers::{Buffer, BufferMemory, IncomingBuffers, RawBuffers};
 use crate::coalescing::Coalescing;
-use crate::handover::Ends;
+use crate::handover::WorkerRings;
 use crate::set::Shared;
 use crate::sys;
 use crate::tsc;
 
 // What crosses the seam to C has one layout on both sides.
 const _: () = {
-    assert!(size_of::<Room>() == size_of::<sys::sluice_room>());
-    assert!(std::mem::offset_of!(Room, length) == std::mem::offset_of!(sys::sluice_room, length));
-    assert!(std::mem::offset_of!(Room, fault) == std::mem::offset_of!(sys::sluice_room, fault));
+    assert!(size_of::<BufferMemory>() == size_of::<sys::sluice_room>());
+    assert!(std::mem::offset_of!(BufferMemory, length) == std::mem::offset_of!(sys::sluice_room, length));
+    assert!(std::mem::offset_of!(BufferMemory, fault) == std::mem::offset_of!(sys::sluice_room, fault));
     assert!(size_of::<Window>() == size_of::<sys::sluice_window>());
     assert!(std::mem::offset_of!(Window, start) == std::mem::offset_of!(sys::sluice_window, start));
     assert!(std::mem::offset_of!(Window, length) == std::mem::offset_of!(sys::sluice_window, length));
@@ -29,7 +29,7 @@ const _: () = {
     assert!(BURST_SIZE == sys::SLUICE_BURST as usize);
 };
 
-impl Coming<'_> {
+impl IncomingBuffers<'_> {
     /// Pointers for C, and how many places there are behind each.
     #[inline(always)]
     fn places(
@@ -52,7 +52,7 @@ impl Coming<'_> {
 
 /// One worker's way to one port.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct PortQueues {
     pub(crate) port: u16,
     /// This worker's queues to receive from and to send by, where the port has one for it.
     pub(crate) receive: Option<u16>,
@@ -65,9 +65,9 @@ pub(crate) struct Way {
     pub(crate) coalescing: Option<Coalescing>,
 }
 
-impl Way {
+impl PortQueues {
     /// To a place that has no port.
-    pub(crate) const NONE: Way = Way {
+    pub(crate) const NONE: PortQueues = PortQueues {
         port: u16::MAX,
         receive: None,
         transmit: None,
@@ -78,28 +78,28 @@ impl Way {
 }
 
 /// The ports, pools and rings of one worker.
-pub struct Mbufs {
-    pub(crate) ways: Box<[Way]>,
+pub struct WorkerMbufs {
+    pub(crate) ways: Box<[PortQueues]>,
     pub(crate) worker: u16,
     /// Rings to and from the other workers.
-    pub(crate) handover: Ends,
+    pub(crate) handover: WorkerRings,
     /// Rings, pools and ports outlive every buffer that they may be asked to take.
     pub(crate) shared: Arc<Shared>,
 }
 
 // SAFETY: queues belong to this worker alone: `Devices::attach` gives each out once. Raw names inside are owned buffers.
-unsafe impl Send for Mbufs {}
+unsafe impl Send for WorkerMbufs {}
 
 // SAFETY: DPDK gives a buffer to one caller only; what could be shared (reference counts, several segments,
 // external memory) the shim repairs or marks as a fault, and the hand frees it unseen. Rooms lie in pools, whose
 // memory is mapped, zeroed at first, and outlives the hand by `shared`.
-unsafe impl RawBuffers for Mbufs {
+unsafe impl RawBuffers for WorkerMbufs {
     fn ports(&self) -> usize {
         self.ways.len()
     }
 
     #[inline]
-    fn receive(&mut self, port: PortIndex, coming: Coming<'_>, faults: &mut u64) -> usize {
+    fn receive(&mut self, port: PortIndex, coming: IncomingBuffers<'_>, faults: &mut u64) -> usize {
         let Some(way) = self.ways.get_mut(port as usize) else {
             return 0;
         };
@@ -139,7 +139,7 @@ unsafe impl RawBuffers for Mbufs {
         unsafe { sys::sluice_free(buffers.as_mut_ptr().cast(), buffers.len() as u32) };
     }
 
-    fn allocate(&mut self, coming: Coming<'_>) -> usize {
+    fn allocate(&mut self, coming: IncomingBuffers<'_>) -> usize {
         let (buffers, rooms, windows, count) = coming.places();
         // SAFETY: the pool is alive, each array has `count` places.
         unsafe { sys::sluice_allocate(self.shared.pool().raw(), buffers, rooms, windows, count) }.into()
@@ -161,28 +161,28 @@ unsafe impl RawBuffers for Mbufs {
 
     fn renew(&mut self, port: PortIndex) {
         if let Some(way) = self.ways.get_mut(usize::from(port)) {
-            *way = self.shared.way(self.worker, port);
+            *way = self.shared.port_queues(self.worker, port);
         }
     }
 
     fn has_device(&self, port: PortIndex) -> bool {
         self.ways
             .get(usize::from(port))
-            .is_some_and(|way| way.port != Way::NONE.port)
+            .is_some_and(|way| way.port != PortQueues::NONE.port)
     }
 
     #[inline]
-    fn approach(&mut self) {
-        self.handover.approach();
+    fn prefetch_next(&mut self) {
+        self.handover.prefetch_next();
     }
 
     #[inline]
-    fn take(&mut self, coming: Coming<'_>, carried: &mut [NoteWords]) -> usize {
+    fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize {
         self.handover.take(coming, carried)
     }
 
-    fn room(&self, to: WorkerIndex) -> usize {
-        self.handover.room(to.into())
+    fn ring_capacity(&self, to: WorkerIndex) -> usize {
+        self.handover.capacity(to.into())
     }
 
     fn mark(&mut self) {

@@ -1,15 +1,15 @@
 //! PCI cards as the kernel describes them, before DPDK is started: driver, IOMMU group, interfaces, hugepages.
 
+mod card_faults;
 mod hugepages;
-mod judge;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
+pub use card_faults::{CardFault, card_faults};
 pub use hugepages::{HugePages, reserve};
-pub use judge::{CardFault, judge};
 
 use crate::device::PciAddress;
 

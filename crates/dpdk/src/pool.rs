@@ -11,26 +11,26 @@ use crate::sys;
 pub const HEADROOM: u16 = 128;
 
 /// Room of an ordinary buffer: headroom, and a frame of 2,048 bytes.
-pub const ORDINARY_ROOM: u16 = HEADROOM + 2048;
+pub const ORDINARY_BUFFER: u16 = HEADROOM + 2048;
 
 /// Room of a buffer of AF_XDP: with its header it stays below a page.
-pub const AF_XDP_ROOM: u16 = 3584;
+pub const AF_XDP_BUFFER: u16 = 3584;
 
 /// Room that AF_PACKET's jumbo frames need.
-pub const JUMBO_ROOM: u16 = 16_512;
+pub const JUMBO_BUFFER: u16 = 16_512;
 
 /// Why there is no pool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// Memory does not suffice.
     #[error(
-        "{count} buffers of {room} bytes need {megabytes} MiB and DPDK's memory has no such piece ({free} MiB of hugepages are free, others may have taken some since the start): lower queues or buffers in the configuration, or reserve more hugepages (vm.nr_hugepages)"
+        "{count} buffers of {buffer_bytes} bytes need {megabytes} MiB and DPDK's memory has no such piece ({free} MiB of hugepages are free, others may have taken some since the start): lower queues or buffers in the configuration, or reserve more hugepages (vm.nr_hugepages)"
     )]
     NotEnoughMemory {
         /// Buffers.
         count: u32,
         /// Bytes of room each.
-        room: u16,
+        buffer_bytes: u16,
         /// MiB in all.
         megabytes: usize,
         /// MiB of hugepages that are free now.
@@ -144,7 +144,7 @@ impl Pool {
             libc::ENOMEM => {
                 return Err(PoolError::NotEnoughMemory {
                     count: size.count,
-                    room: size.room,
+                    buffer_bytes: size.room,
                     megabytes: size.bytes() >> 20,
                     free: free_hugepage_bytes() >> 20,
                 });

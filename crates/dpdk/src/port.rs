@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::{Device, RingEnd};
-use crate::driver::{Choice, Driver, choose};
+use crate::driver::{Driver, DriverChoice, choose};
 use crate::eal::Eal;
 use crate::interface::{AllMulticast, Interface};
 use crate::moderation::Moderation;
@@ -115,7 +115,7 @@ pub struct Link {
 pub struct Port {
     name: String,
     number: u16,
-    choice: Choice,
+    choice: DriverChoice,
     /// Name of the driver that DPDK has found for a card.
     model: String,
     mtu: u16,
@@ -254,7 +254,7 @@ impl Port {
     }
 
     /// The device leaves DPDK with the port, so that others may have it.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release_device(&self) {
         self.detach.store(true, Ordering::Relaxed);
     }
 
@@ -268,7 +268,7 @@ impl Port {
     }
 
     /// Driver, queues, and why.
-    pub fn choice(&self) -> &Choice {
+    pub fn choice(&self) -> &DriverChoice {
         &self.choice
     }
 

@@ -10,19 +10,19 @@ use sluice_engine::packet::io::PortIndex;
 pub use self::plan::Plan;
 use self::plan::room_of;
 pub(crate) use self::plan::{AF_PACKET_ORDINARY_MTU, DESCRIPTORS};
+use crate::burst_buffers::BurstBuffers;
 use crate::coalescing::Coalescing;
 use crate::driver::{AF_XDP_KEPT_RECEIVE, AF_XDP_KEPT_TRANSMIT, Driver, choose};
 use crate::eal::Eal;
-use crate::hand::Hand;
 use crate::handover;
-use crate::mbufs::{Mbufs, Way};
+use crate::mbufs::{PortQueues, WorkerMbufs};
 use crate::pool::{Pool, PoolBalance};
 use crate::port::{Port, PortError, PortPlan};
 use crate::ring::RingError;
 use crate::workers::Queues;
 
 /// DPDK's packets in and out of one worker.
-pub type DpdkIo = Hand<Mbufs>;
+pub type DpdkIo = BurstBuffers<WorkerMbufs>;
 
 /// The queue of a worker among those that have one.
 fn queue(workers: &[u16], worker: u16, queues: u16) -> Option<u16> {
@@ -70,7 +70,7 @@ pub(crate) struct Shared {
     /// By place: none where there is no device.
     ports: Mutex<Vec<Option<Arc<Port>>>>,
     /// By worker: what it has of the ports.
-    workers: Vec<OfWorker>,
+    workers: Vec<WorkerPorts>,
     /// What ports with pools of their own receive into.
     pools: Mutex<Vec<Arc<Pool>>>,
     /// What the other ports receive into.
@@ -81,9 +81,9 @@ pub(crate) struct Shared {
 
 /// What a worker has of the ports.
 #[derive(Debug)]
-struct OfWorker {
+struct WorkerPorts {
     /// By place: as it is to be after the worker's next renewal.
-    ways: Mutex<Vec<Way>>,
+    ways: Mutex<Vec<PortQueues>>,
     queues: Queues,
 }
 
@@ -99,10 +99,10 @@ impl Shared {
     }
 
     /// A worker's way to a port, as it is from now on.
-    pub(crate) fn way(&self, worker: u16, port: PortIndex) -> Way {
+    pub(crate) fn port_queues(&self, worker: u16, port: PortIndex) -> PortQueues {
         let ways = self.workers.get(usize::from(worker)).map(|worker| lock(&worker.ways));
         ways.and_then(|ways| ways.get(usize::from(port)).copied())
-            .unwrap_or(Way::NONE)
+            .unwrap_or(PortQueues::NONE)
     }
 
     /// A ring port whose frames come back.
@@ -167,8 +167,8 @@ impl Devices {
             None => common.clone(),
         };
         let places = plan.places.max(plan.ports.len());
-        let of_worker = || OfWorker {
-            ways: Mutex::new(vec![Way::NONE; places]),
+        let of_worker = || WorkerPorts {
+            ways: Mutex::new(vec![PortQueues::NONE; places]),
             queues: Queues::default(),
         };
         let mut devices = Devices {
@@ -198,15 +198,15 @@ impl Devices {
         }
         let rings = handover::rings(workers.into(), plan.handover);
         let hands = all.iter().zip(rings).map(|(&worker, handover)| {
-            let source = Mbufs {
+            let source = WorkerMbufs {
                 ways: (0..places)
-                    .map(|port| devices.shared.way(worker, port as PortIndex))
+                    .map(|port| devices.shared.port_queues(worker, port as PortIndex))
                     .collect(),
                 worker,
                 handover,
                 shared: devices.shared.clone(),
             };
-            Hand::new(source, plan.parked)
+            BurstBuffers::new(source, plan.parked)
         });
         let hands = hands.collect();
         Ok((devices, hands))
@@ -260,7 +260,7 @@ impl Devices {
     /// Workers have their ways to the port at a place again, once they have renewed it.
     pub fn resume(&self, place: PortIndex, port: &Port) {
         for (worker, of_worker) in (0..).zip(&self.shared.workers) {
-            let way = Way {
+            let way = PortQueues {
                 port: port.number(),
                 receive: queue(&self.receivers, worker, port.queues()),
                 transmit: queue(port.senders(), worker, port.transmit_queues()),
@@ -278,7 +278,7 @@ impl Devices {
     /// Workers have no way to the port at a place any more, once they have renewed it.
     pub fn pause(&self, place: PortIndex, port: &Port) {
         for of_worker in &self.shared.workers {
-            lock(&of_worker.ways)[usize::from(place)] = Way::NONE;
+            lock(&of_worker.ways)[usize::from(place)] = PortQueues::NONE;
             of_worker.queues.remove(port.number());
         }
     }
@@ -308,13 +308,13 @@ impl Devices {
     pub fn detach(&self, place: PortIndex) -> Option<Arc<Port>> {
         let port = lock(&self.shared.ports).get_mut(usize::from(place))?.take()?;
         self.pause(place, &port);
-        port.let_go();
+        port.release_device();
         Some(port)
     }
 
     /// Whether a worker has a queue of the port at a place to receive from.
     pub fn receives(&self, worker: u16, place: PortIndex) -> bool {
-        self.shared.way(worker, place).receive.is_some()
+        self.shared.port_queues(worker, place).receive.is_some()
     }
 
     /// What a worker receives from.

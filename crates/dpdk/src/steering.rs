@@ -115,7 +115,7 @@ impl fmt::Display for Capabilities {
 
 /// What a device is to do.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct SteeringRequest {
     pub(crate) steering: Steering,
     pub(crate) key: Option<HashKey>,
     /// The key where the fields are not as wished; `None`: the same.
@@ -125,7 +125,7 @@ pub(crate) struct Wish {
     pub(crate) queues: u16,
 }
 
-impl Wish {
+impl SteeringRequest {
     /// The device may not be asked for queues that are not there.
     pub(crate) fn check(&self) -> Result<(), SteeringError> {
         check_queues(&self.table, self.queues)

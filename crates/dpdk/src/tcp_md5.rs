@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Longest key, in bytes (TCP_MD5SIG_MAXKEYLEN).
-pub const LONGEST_KEY: usize = 80;
+pub const MAX_KEY: usize = 80;
 
 /// `struct tcp_md5sig` of linux/tcp.h.
 #[repr(C, align(8))]
@@ -18,7 +18,7 @@ struct Md5Signature {
     prefix_length: u8,
     key_length: u16,
     interface: c_int,
-    key: [u8; LONGEST_KEY],
+    key: [u8; MAX_KEY],
 }
 
 /// Have segments from and to a peer signed by a key, on a TCP socket of IPv6 or not; connections that a listening one accepts
@@ -27,7 +27,7 @@ struct Md5Signature {
 /// # Errors
 /// The key is empty or too long, the peer is of IPv6 and the socket is not, or the kernel signs nothing.
 pub fn sign(socket: impl AsFd, is_v6: bool, peer: IpAddr, key: &[u8]) -> Result<(), Error> {
-    if key.is_empty() || key.len() > LONGEST_KEY {
+    if key.is_empty() || key.len() > MAX_KEY {
         return Err(ErrorKind::InvalidInput.into());
     }
     let mut option = Md5Signature {
@@ -36,7 +36,7 @@ pub fn sign(socket: impl AsFd, is_v6: bool, peer: IpAddr, key: &[u8]) -> Result<
         prefix_length: 0,
         key_length: key.len() as u16,
         interface: 0,
-        key: [0; LONGEST_KEY],
+        key: [0; MAX_KEY],
     };
     option.key[..key.len()].copy_from_slice(key);
     // Sockets of IPv6 know IPv4 as ::ffff:0:0/96.
@@ -105,8 +105,8 @@ mod tests {
                 .map(|error| error.kind())
         };
         assert_eq!(Some(ErrorKind::InvalidInput), of("127.0.0.1", b""));
-        assert_eq!(Some(ErrorKind::InvalidInput), of("127.0.0.1", &[7; LONGEST_KEY + 1]));
+        assert_eq!(Some(ErrorKind::InvalidInput), of("127.0.0.1", &[7; MAX_KEY + 1]));
         assert_eq!(Some(ErrorKind::InvalidInput), of("::1", b"key"));
-        assert_eq!(None, of("127.0.0.1", &[7; LONGEST_KEY]));
+        assert_eq!(None, of("127.0.0.1", &[7; MAX_KEY]));
     }
 }

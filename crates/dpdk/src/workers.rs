@@ -141,9 +141,9 @@ fn begin(core: usize) -> Result<(), WorkerError> {
 /// What an idle worker does: spin, pause, then sleep for short or until a device wakes it.
 #[derive(Debug)]
 pub struct Idle {
-    waiting: Waiting,
+    waiting: IdlePolicy,
     queues: Queues,
-    armed: Armed,
+    armed: ArmedQueues,
     rounds: u32,
 }
 
@@ -178,7 +178,7 @@ impl Queues {
 
 /// Queues that can wake the thread that waits.
 #[derive(Debug, Default)]
-struct Armed {
+struct ArmedQueues {
     /// Of the list that they are by.
     version: u32,
     queues: Vec<sys::sluice_queue>,
@@ -188,7 +188,7 @@ struct Armed {
     all: bool,
 }
 
-impl Armed {
+impl ArmedQueues {
     /// Follow the list: each queue is armed once. Returns whether all of them can wake this thread.
     fn follow(&mut self, queues: &Queues) -> bool {
         let version = queues.0.version.load(Ordering::Acquire);
@@ -221,7 +221,7 @@ impl Armed {
 
 /// How an idle worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct IdlePolicy {
     /// Rounds without a packet that follow one another at once.
     pub spin: u32,
     /// Rounds after these with a pause of the processor between them.
@@ -234,11 +234,11 @@ pub struct Waiting {
 
 impl Idle {
     /// A worker that waits in this way for frames of these queues.
-    pub fn new(waiting: Waiting, queues: Queues) -> Self {
+    pub fn new(waiting: IdlePolicy, queues: Queues) -> Self {
         Self {
             waiting,
             queues,
-            armed: Armed::default(),
+            armed: ArmedQueues::default(),
             rounds: 0,
         }
     }
@@ -288,7 +288,7 @@ impl Idle {
 mod tests {
     use super::*;
 
-    const WAITING: Waiting = Waiting {
+    const WAITING: IdlePolicy = IdlePolicy {
         spin: 64,
         pause: 256,
         sleep: Some(Duration::from_micros(50)),
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn idle_worker_without_a_sleep_only_pauses() {
-        let mut idle = Idle::new(Waiting { sleep: None, ..WAITING }, Queues::default());
+        let mut idle = Idle::new(IdlePolicy { sleep: None, ..WAITING }, Queues::default());
         (0..10_000).for_each(|_| idle.quiet());
         assert!(!idle.sleeps_next());
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::support::{
     close, exchange_by_kernel, frame, is_ours, on_each_memory, plan, port, receive_some, send, veth, wait_for,
 };
-use sluice_dpdk::workers::{Idle, Waiting};
+use sluice_dpdk::workers::{Idle, IdlePolicy};
 use sluice_dpdk::{Devices, DpdkIo, Driver, Plan, PortPlan};
 
 fn by(driver: Driver, name: &str) -> PortPlan {
@@ -183,7 +183,7 @@ fn idle_worker_is_woken_by_a_tap_and_the_frame_is_there() {
         let (kernel, mut kernels) = open(&plan(by(Driver::AfPacket, "t0")));
         assert!(tap.ports()[0].interrupts());
         assert!(!kernel.ports()[0].interrupts());
-        let waiting = Waiting {
+        let waiting = IdlePolicy {
             spin: 0,
             pause: 2,
             sleep: Some(Duration::from_secs(20)),

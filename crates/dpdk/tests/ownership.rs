@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrayvec::ArrayVec;
 use proptest::prelude::*;
-use sluice_dpdk::buffers::{Buffer, Coming, RawBuffers, Room};
-use sluice_dpdk::hand::Hand;
+use sluice_dpdk::buffers::{Buffer, BufferMemory, IncomingBuffers, RawBuffers};
+use sluice_dpdk::burst_buffers::BurstBuffers;
 use sluice_engine::packet::io::{
     BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, ReceiveError,
 };
@@ -49,7 +49,7 @@ fn layout() -> Layout {
 }
 
 impl Ledger {
-    fn give(&mut self, coming: &mut Coming<'_>, at: usize, length: u16) -> bool {
+    fn give(&mut self, coming: &mut IncomingBuffers<'_>, at: usize, length: u16) -> bool {
         if self.out.len() == self.limit {
             return false;
         }
@@ -65,7 +65,7 @@ impl Ledger {
         // SAFETY: 64 and four bytes lie in the 256 just allocated.
         unsafe { start.add(64).cast::<u32>().write_unaligned(self.serial) };
         coming.buffers[at] = Buffer(start);
-        coming.rooms[at] = Room {
+        coming.rooms[at] = BufferMemory {
             start,
             length: ROOM as u16,
             fault: 0,
@@ -101,7 +101,7 @@ unsafe impl RawBuffers for Fake {
         2
     }
 
-    fn receive(&mut self, _port: u16, mut coming: Coming<'_>, faults: &mut u64) -> usize {
+    fn receive(&mut self, _port: u16, mut coming: IncomingBuffers<'_>, faults: &mut u64) -> usize {
         let mut ledger = self.ledger();
         let places = coming.buffers.len().min(ledger.come);
         for at in 0..places {
@@ -135,7 +135,7 @@ unsafe impl RawBuffers for Fake {
         }
     }
 
-    fn allocate(&mut self, mut coming: Coming<'_>) -> usize {
+    fn allocate(&mut self, mut coming: IncomingBuffers<'_>) -> usize {
         let count = coming.buffers.len();
         let mut ledger = self.ledger();
         if ledger.out.len() + count > ledger.limit {
@@ -161,10 +161,10 @@ unsafe impl RawBuffers for Fake {
         taken
     }
 
-    fn take(&mut self, coming: Coming<'_>, carried: &mut [NoteWords]) -> usize {
+    fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize {
         let mut ledger = self.ledger();
         let count = coming.buffers.len().min(carried.len()).min(ledger.ring.len());
-        let Coming {
+        let IncomingBuffers {
             buffers,
             rooms,
             windows,
@@ -172,7 +172,7 @@ unsafe impl RawBuffers for Fake {
         let places = buffers.iter_mut().zip(rooms).zip(windows).zip(carried);
         for ((((buffer, room), window), carried), from_ring) in places.zip(ledger.ring.drain(..count)) {
             (*buffer, *window, *carried) = from_ring;
-            *room = Room {
+            *room = BufferMemory {
                 start: buffer.0,
                 length: ROOM as u16,
                 fault: 0,
@@ -221,7 +221,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// A hand, and the ledger of its fake.
 struct Bench {
     ledger: Arc<Mutex<Ledger>>,
-    hand: Hand<Fake>,
+    hand: BurstBuffers<Fake>,
     parked: Vec<Parked>,
 }
 
@@ -233,7 +233,7 @@ impl Bench {
         }));
         Self {
             ledger: ledger.clone(),
-            hand: Hand::new(Fake(ledger), shelves),
+            hand: BurstBuffers::new(Fake(ledger), shelves),
             parked: Vec::new(),
         }
     }

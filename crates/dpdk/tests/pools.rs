@@ -1,12 +1,12 @@
 //! Pools whose buffers a card can reach.
 
 use crate::support::on_each_memory;
-use sluice_dpdk::pool::{AF_XDP_ROOM, JUMBO_ROOM, ORDINARY_ROOM, Pool, PoolSize};
+use sluice_dpdk::pool::{AF_XDP_BUFFER, JUMBO_BUFFER, ORDINARY_BUFFER, Pool, PoolSize};
 
 #[test]
 fn buffers_of_every_pool_carry_the_address_that_a_card_uses() {
     on_each_memory("buffers_of_every_pool_carry_the_address_that_a_card_uses", |scenario| {
-        let sizes = [(ORDINARY_ROOM, false), (JUMBO_ROOM, false), (AF_XDP_ROOM, true)];
+        let sizes = [(ORDINARY_BUFFER, false), (JUMBO_BUFFER, false), (AF_XDP_BUFFER, true)];
         let sizes = sizes.map(|(room, adjoining)| PoolSize {
             count: 4095,
             room,

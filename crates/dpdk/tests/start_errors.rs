@@ -1,14 +1,14 @@
 //! Every failure to start says what to do.
 
 use crate::support::{self, on_each_memory, port, veth};
-use sluice_dpdk::{Devices, Eal, EalError, Needs, Plan, PortPlan};
+use sluice_dpdk::{Devices, Eal, EalError, EalRequirements, Plan, PortPlan};
 
 #[test]
 fn core_that_is_not_there_is_named() {
-    let error = Eal::start(&Needs {
+    let error = Eal::start(&EalRequirements {
         bytes: 1 << 20,
         cores: vec![4000],
-        ..Needs::default()
+        ..EalRequirements::default()
     })
     .expect_err("core 4000");
     assert!(matches!(error, EalError::NoSuchCore { core: 4000, .. }), "{error}");
@@ -71,10 +71,10 @@ fn port_that_can_not_open_says_what_to_do() {
 
 #[test]
 fn start_without_enough_memory_is_refused() {
-    let needs = Needs {
+    let needs = EalRequirements {
         bytes: 1 << 50,
         hugepages: Some(false),
-        ..Needs::default()
+        ..EalRequirements::default()
     };
     let host = sluice_dpdk::eal::Host::look(&needs.pci);
     let error = sluice_dpdk::eal::arguments(&needs, &host).expect_err("a petabyte");

@@ -29,7 +29,7 @@ use sluice_nat::shard::Shards;
 use sluice_nat::sites::{Sites, is_pooled, outer};
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
-use sluice_route::policer::Class;
+use sluice_route::policer::ControlClass;
 use sluice_route::{Address, Lookup, RouterIndex, SourceTables};
 use sluice_table::changes::Changes;
 use sluice_wire::Context;
@@ -91,9 +91,9 @@ pub struct StartParameters {
     /// Subscribers of translation.
     pub subscribers: SubscriberCapacity,
     /// How much of applications each worker looks at, where it does.
-    pub applications: Option<sluice_inspect::applications::Capacity>,
+    pub applications: Option<sluice_inspect::applications::ApplicationCapacity>,
     /// How much is inspected at once in each shard, where anything is.
-    pub inspection: Option<sluice_inspect::inspector::Plan>,
+    pub inspection: Option<sluice_inspect::inspector::InspectorCapacity>,
     /// Sessions of pools and router, where they are limited.
     pub meters: Arc<Meters>,
     /// Events of translation.
@@ -235,7 +235,7 @@ impl<F: Family> Default for Nat<F> {
 }
 
 /// Limits of the gateway's own traffic: packets a second and burst, by [`sluice_route::policer::Class`].
-pub type Limits = [(u64, u64); Class::ALL.len()];
+pub type Limits = [(u64, u64); ControlClass::ALL.len()];
 
 /// Redirects of an interface: nanoseconds between two, and how many at once. A host needs one for each destination.
 const REDIRECTS: (u64, u64) = (100_000_000, 10);
@@ -398,7 +398,7 @@ pub struct Snapshot {
     /// Where single rules of the filter have changed since the last generations, in IPv4 and IPv6.
     pub filter_changes: [Changes<Changed>; 2],
     /// Where routes have changed since each of the last generations.
-    pub route_changes: Changes<sluice_route::Changed>,
+    pub route_changes: Changes<sluice_route::RouteChanges>,
     /// Timeouts of sessions without a pool.
     pub timeouts: Schedule,
     /// Limits of the gateway's own traffic.

@@ -259,12 +259,12 @@ fn listing_and_clearing_allocate_nothing_in_the_worker() {
 }
 
 /// A filter of a log, a limit, rules that match and some that do not, and a rejecting default.
-fn filtered(snapshot: &mut sluice_engine::snapshot::Snapshot, sessions: bool, kind: sluice_filter::Kind) {
-    use sluice_filter::{Action, Counters, Field, Filters, Rule, Settings, Verdict, With, Written};
-    let to_port = |action, port| Written {
+fn filtered(snapshot: &mut sluice_engine::snapshot::Snapshot, sessions: bool, kind: sluice_filter::MatcherKind) {
+    use sluice_filter::{Action, CompiledRule, Counters, Field, Filters, RejectKind, Rule, Settings, Verdict};
+    let to_port = |action, port| CompiledRule {
         action,
-        four: vec![Rule::any().with(Field::DestinationPort, port, port).unwrap()],
-        six: Vec::new(),
+        v4: vec![Rule::any().with(Field::DestinationPort, port, port).unwrap()],
+        v6: Vec::new(),
         applications: Vec::new(),
         conditions: Default::default(),
     };
@@ -276,7 +276,7 @@ fn filtered(snapshot: &mut sluice_engine::snapshot::Snapshot, sessions: bool, ki
     rules.extend((1..200).map(|port| to_port(Action::Decide(Verdict::Drop), port)));
     let settings = Settings {
         kind,
-        default: Verdict::Reject(With::Reset),
+        default: Verdict::Reject(RejectKind::Reset),
         sessions,
         workers: 1,
     };
@@ -286,15 +286,15 @@ fn filtered(snapshot: &mut sluice_engine::snapshot::Snapshot, sessions: bool, ki
 
 #[test]
 fn filter_allocates_nothing_whatever_its_matcher() {
-    use sluice_filter::{Kind, Probe};
+    use sluice_filter::{ListSearch, MatcherKind};
     let snapshots: [fn(&mut sluice_engine::snapshot::Snapshot); 5] = [
-        |snapshot| filtered(snapshot, true, Kind::Best),
-        |snapshot| filtered(snapshot, false, Kind::Best),
-        |snapshot| filtered(snapshot, false, Kind::Linear),
-        |snapshot| filtered(snapshot, false, Kind::Trie { most: 1 << 20 }),
+        |snapshot| filtered(snapshot, true, MatcherKind::Best),
+        |snapshot| filtered(snapshot, false, MatcherKind::Best),
+        |snapshot| filtered(snapshot, false, MatcherKind::Linear),
+        |snapshot| filtered(snapshot, false, MatcherKind::Trie { most: 1 << 20 }),
         |snapshot| {
-            let (most, entries, probe) = (1 << 20, 11, Probe::Bisection);
-            filtered(snapshot, false, Kind::CachedTrie { most, entries, probe });
+            let (most, entries, probe) = (1 << 20, 11, ListSearch::Bisection);
+            filtered(snapshot, false, MatcherKind::CachedTrie { most, entries, probe });
         },
     ];
     for snapshot in snapshots {
@@ -364,7 +364,7 @@ fn shards_that_are_lent_and_go_back_allocate_nothing() {
 #[test]
 fn inspection_and_its_records_allocate_nothing() {
     use sluice_engine::session::records::Records;
-    use sluice_inspect::transactions::Wanted;
+    use sluice_inspect::transactions::LoggedProtocols;
     let mut rig = rig(|plan| {
         plan.inspection = Some(rig::inspected::plan());
         plan.snapshot = |snapshot| {
@@ -375,7 +375,7 @@ fn inspection_and_its_records_allocate_nothing() {
                 flows: true,
                 most: 64,
             };
-            inspection.settings.wanted = Wanted {
+            inspection.settings.logged = LoggedProtocols {
                 http: true,
                 dns: true,
                 tls: true,
@@ -431,34 +431,36 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
 #[test]
 fn applications_are_found_and_denied_without_allocation() {
     use sluice_engine::features::applications::IdentificationSettings;
-    use sluice_filter::{Action, Counters, Filters, Kind, Named, Rule, Settings, Verdict, With, Written};
-    use sluice_inspect::applications::{Capacity, Names};
+    use sluice_filter::{
+        Action, ApplicationMatch, CompiledRule, Counters, Filters, MatcherKind, RejectKind, Rule, Settings, Verdict,
+    };
+    use sluice_inspect::applications::{ApplicationCapacity, ApplicationNames};
     let mut rig = rig(|plan| {
-        plan.applications = Some(Capacity {
+        plan.applications = Some(ApplicationCapacity {
             flows: 100,
             memory: 1 << 20,
-            ..Capacity::default()
+            ..ApplicationCapacity::default()
         });
         plan.snapshot = |snapshot| {
-            let names = Names::installed().unwrap();
+            let names = ApplicationNames::installed().unwrap();
             let application = names.number("DNS").unwrap();
-            let rule = |action, applications| Written {
+            let rule = |action, applications| CompiledRule {
                 action: Action::Decide(action),
-                four: vec![Rule::any()],
-                six: Vec::new(),
+                v4: vec![Rule::any()],
+                v6: Vec::new(),
                 applications,
                 conditions: Default::default(),
             };
-            let dns = Named {
+            let dns = ApplicationMatch {
                 master: None,
                 application,
             };
             let rules = [
-                rule(Verdict::Reject(With::Reset), vec![dns]),
+                rule(Verdict::Reject(RejectKind::Reset), vec![dns]),
                 rule(Verdict::Accept, Vec::new()),
             ];
             let settings = Settings {
-                kind: Kind::Best,
+                kind: MatcherKind::Best,
                 default: Verdict::Drop,
                 sessions: true,
                 workers: 1,
@@ -574,9 +576,9 @@ fn packets_of_sites_allocate_nothing() {
         plan.sites = Some((settings, 1, 4));
         plan.site_networks = vec![(0, rig::v4("203.0.113.192"), rig::v4("203.0.113.255"))];
     });
-    let keeper = rig.keeper.as_mut().unwrap();
-    keeper.set_site(0, Some([6, 0, 0, 0, 0, 1]), None).unwrap();
-    keeper.set_public(0, 0, Some(rig::v4("203.0.113.201"))).unwrap();
+    let writer = rig.writer.as_mut().unwrap();
+    writer.set_site(0, Some([6, 0, 0, 0, 0, 1]), None).unwrap();
+    writer.set_public(0, 0, Some(rig::v4("203.0.113.201"))).unwrap();
     for last in [10, 11] {
         let terminal = Terminal {
             context: context(0, 0, false),
@@ -585,7 +587,7 @@ fn packets_of_sites_allocate_nothing() {
             interface: INSIDE,
             tags: [None; 2],
         };
-        keeper.add_terminal(&terminal).unwrap();
+        writer.add_terminal(&terminal).unwrap();
     }
     // Two terminals with one port, an unknown one, DHCP, ARP for the gateway.
     let udp = |from: &str, to: &str| packet::udp4(from, to).macs(HOST_MAC, INSIDE_MAC).build();
@@ -597,7 +599,7 @@ fn packets_of_sites_allocate_nothing() {
         packet::arp_request(HOST_MAC, HOST, "192.168.1.1"),
     ];
     assert_eq!(3, allocates_nothing(&mut rig, INSIDE, &frames));
-    rig.keeper.as_mut().unwrap().set_public(0, 0, None).unwrap();
+    rig.writer.as_mut().unwrap().set_public(0, 0, None).unwrap();
     let answer = packet::udp4("198.51.100.7:53", "203.0.113.201:5000").macs(ROUTER_MAC, [6, 0, 0, 0, 0, 1]);
     assert_eq!(0, allocates_nothing(&mut rig, OUTSIDE, &[answer.build()]));
 }

@@ -113,7 +113,7 @@ fn proxy() -> Plan {
         interfaces: |interfaces| interfaces[0].neighbours.proxy = [true; 2],
         routes: vec![
             route("172.16.0.0", 12, Via::Attached(INSIDE)),
-            route("10.9.0.0", 16, Via::Refused(sluice_route::Refusal::Blackhole)),
+            route("10.9.0.0", 16, Via::Refused(sluice_route::DropKind::Blackhole)),
         ],
         ..Plan::default()
     }

@@ -6,7 +6,7 @@ use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig};
 use sluice_engine::packet::counters::OUTCOMES;
 use sluice_engine::snapshot::{Bridge, Snapshot, bridge_context};
 use sluice_engine::worker::request::{Filter, Reply, Request};
-use sluice_inspect::applications::Capacity;
+use sluice_inspect::applications::ApplicationCapacity;
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Checksums;
 
@@ -92,7 +92,7 @@ const HOST: &str = "192.168.1.10:4000";
 #[test]
 fn session_beyond_the_pool_is_refused_and_goes_on() {
     let mut rig = Rig::new(Plan {
-        applications: Some(Capacity { flows: 1, ..CAPACITY }),
+        applications: Some(ApplicationCapacity { flows: 1, ..CAPACITY }),
         ..plan()
     });
     let syn = |port| packet::tcp4(format!("192.168.1.10:{port}").as_str(), "198.51.100.7:80").flags(flag::SYN);
@@ -127,7 +127,7 @@ fn session_whose_application_is_known_is_no_longer_looked_at() {
     let dns = names.number("DNS").unwrap();
     assert_eq!(1, rig.plane.counters()[0].recognised[usize::from(dns)].get());
     let wanted = |name| Filter {
-        application: names.meant(name),
+        application: names.selector(name),
         ..Filter::default()
     };
     assert_eq!(1, rig.sessions(wanted("dns")).len());

@@ -8,7 +8,7 @@ use crate::rig::{
 };
 use sluice_engine::snapshot::{Interface, Snapshot};
 use sluice_engine::worker::request::{Cursor, Filter, Reply, Request};
-use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
+use sluice_filter::{CompiledRule, Counters, Filters, MatcherKind, Settings, Verdict};
 use sluice_nat::rule::{DestinationAction, DestinationRule};
 use sluice_route::{Route, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, flag};
@@ -64,13 +64,13 @@ fn rig(interfaces: fn(&mut Vec<Interface>)) -> Rig {
 fn filtering(interfaces: fn(&mut Vec<Interface>)) -> Rig {
     fn filter(snapshot: &mut Snapshot) {
         let settings = Settings {
-            kind: Kind::Best,
+            kind: MatcherKind::Best,
             default: Verdict::Accept,
             sessions: true,
             workers: 1,
         };
         snapshot.filter_by(Arc::new(
-            Filters::new(&[] as &[Written], &settings, Counters::new(0)).unwrap(),
+            Filters::new(&[] as &[CompiledRule], &settings, Counters::new(0)).unwrap(),
         ));
     }
     Rig::new(Plan {

@@ -8,10 +8,10 @@ use proptest::prelude::*;
 use sluice_engine::features::inspection::{InspectionPolicy, Overload, ReassemblyLimits};
 use sluice_engine::packet::reason::Reason;
 use sluice_engine::snapshot::{Bridge, Interface, Snapshot, bridge_context};
+use sluice_inspect::host_table::HostTable;
 use sluice_inspect::inspector::{self, Settings};
-use sluice_inspect::protocols::Capacity;
-use sluice_inspect::rates::Rates;
-use sluice_inspect::ruleset::Ordered;
+use sluice_inspect::protocols::ParserCapacity;
+use sluice_inspect::ruleset::OrderedRules;
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 use sluice_inspect::stream;
 use sluice_testkit::packet::{self, Frame, flag};
@@ -28,12 +28,12 @@ fn inspected(snapshot: &mut Snapshot) {
     let (variables, classes) = (Variables::default(), Classes::default());
     let file = read(RULES.as_bytes(), Dialect::Suricata, &variables, &classes);
     assert!(file.refused.is_empty(), "{:?}", file.refused);
-    let ordered = Ordered::new(file.signatures);
-    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
+    let ordered = OrderedRules::new(file.signatures);
+    let prefilter = ordered.pattern_set().compile(&mut |_, _| {}).unwrap();
     snapshot.inspect_by(Arc::new(InspectionPolicy {
         settings: Settings::default(),
-        rates: Arc::new(Rates::new(64, [1, 2])),
-        rules: Arc::new(ordered.with(prefilter)),
+        rates: Arc::new(HostTable::new(64, [1, 2])),
+        rules: Arc::new(ordered.with_prefilter(prefilter)),
         alerts: 16,
         records: Default::default(),
         interfaces: vec![true, false],
@@ -72,15 +72,15 @@ fn plain() -> Plan {
 
 /// A bridge that does.
 fn plan() -> Plan {
-    let streams = stream::Plan::of(8);
-    let protocols = Capacity {
+    let streams = stream::StreamCapacity::of(8);
+    let protocols = ParserCapacity {
         messages: 8,
         names: 8,
         inflaters: 1,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     };
     Plan {
-        inspection: Some(inspector::Plan {
+        inspection: Some(inspector::InspectorCapacity {
             flows: 8,
             streams,
             protocols,

@@ -8,7 +8,7 @@ use sluice_engine::packet::copies;
 use sluice_engine::packet::io::NO_PORT;
 use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, NamedPolicers, PolicerRate};
 use sluice_engine::snapshot::{Interface, Router, Snapshot};
-use sluice_filter::{Counters, Field, Filters, Kind, Rule, RuleList, Settings, Verdict};
+use sluice_filter::{Counters, Field, Filters, MatcherKind, Rule, RuleList, Settings, Verdict};
 use sluice_route::{Address, Via};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
@@ -394,12 +394,12 @@ fn what_a_filter_is_asked_about_by_session_is_not_led_past_it() {
         translate: false,
         snapshot: |snapshot| {
             let settings = Settings {
-                kind: Kind::Best,
+                kind: MatcherKind::Best,
                 default: Verdict::Drop,
                 sessions: true,
                 workers: 1,
             };
-            let none = Vec::<(sluice_filter::Written, ())>::new();
+            let none = Vec::<(sluice_filter::CompiledRule, ())>::new();
             let list = RuleList::new(none.into_iter(), settings, Counters::new(0)).unwrap();
             let filters: Arc<Filters> = list.filters().clone();
             snapshot.filter_by(filters);

@@ -10,7 +10,7 @@ use crate::rig::{
 use sluice_engine::control::plane::ControlPlaneError;
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::snapshot::steering::{Affinity, HashFields};
-use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
+use sluice_filter::{CompiledRule, Counters, Filters, MatcherKind, Settings, Verdict};
 use sluice_nat::behaviour::{Behaviour, MappingBehaviour};
 use sluice_nat::rule::{
     Balance, DestinationAction, DestinationRule, FROM_HOST as OWN_RULES, HostSet, Prefix, SetHost, SourceAction,
@@ -86,12 +86,12 @@ fn own_sends(rig: &mut Rig, interface: u16, frame: &Frame) -> Vec<Sent> {
 /// Flows that are not translated have sessions, too.
 fn filtered_by_session(snapshot: &mut Snapshot) {
     let settings = Settings {
-        kind: Kind::Best,
+        kind: MatcherKind::Best,
         default: Verdict::Accept,
         sessions: true,
         workers: 3,
     };
-    let filters = Filters::new(&[] as &[Written], &settings, Counters::new(0));
+    let filters = Filters::new(&[] as &[CompiledRule], &settings, Counters::new(0));
     snapshot.filter_by(Arc::new(filters.unwrap()));
 }
 

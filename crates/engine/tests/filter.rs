@@ -6,7 +6,9 @@ use std::sync::Arc;
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, flow, is_valid};
 use sluice_engine::packet::io::memory::Sent;
 use sluice_engine::snapshot::Snapshot;
-use sluice_filter::{Action, Counters, Field, Filters, Kind, Mask, Range, Rule, Settings, Verdict, With, Written};
+use sluice_filter::{
+    Action, CompiledRule, Counters, Field, Filters, FlagsMask, MatcherKind, Range, RejectKind, Rule, Settings, Verdict,
+};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
@@ -19,7 +21,7 @@ fn all<T: Copy>(first: T, last: T) -> Range<T> {
 }
 
 /// A rule of both families: protocol and destination port.
-fn to_port(action: Action, protocol: u32, port: u32) -> Written {
+fn to_port(action: Action, protocol: u32, port: u32) -> CompiledRule {
     let with = |rule: Result<Rule<u32>, _>| {
         rule.and_then(|rule| rule.with(Field::DestinationPort, port, port))
             .unwrap()
@@ -29,20 +31,20 @@ fn to_port(action: Action, protocol: u32, port: u32) -> Written {
         .with(Field::Protocol, protocol, protocol)
         .and_then(|rule| rule.with(Field::DestinationPort, port, port))
         .unwrap();
-    Written {
+    CompiledRule {
         action,
-        four: vec![four],
-        six: vec![six],
+        v4: vec![four],
+        v6: vec![six],
         applications: Vec::new(),
         conditions: Default::default(),
     }
 }
 
-fn of4(action: Action, rule: Rule<u32>) -> Written {
-    Written {
+fn of4(action: Action, rule: Rule<u32>) -> CompiledRule {
+    CompiledRule {
         action,
-        four: vec![rule],
-        six: Vec::new(),
+        v4: vec![rule],
+        v6: Vec::new(),
         applications: Vec::new(),
         conditions: Default::default(),
     }
@@ -50,14 +52,14 @@ fn of4(action: Action, rule: Rule<u32>) -> Written {
 
 fn settings(sessions: bool) -> Settings {
     Settings {
-        kind: Kind::Best,
+        kind: MatcherKind::Best,
         default: Verdict::Drop,
         sessions,
         workers: 2,
     }
 }
 
-fn filter(snapshot: &mut Snapshot, sessions: bool, rules: &[Written]) {
+fn filter(snapshot: &mut Snapshot, sessions: bool, rules: &[CompiledRule]) {
     let counters = Counters::new(rules.len());
     let filters = Filters::new(rules, &settings(sessions), counters).unwrap();
     snapshot.filter_by(Arc::new(filters));
@@ -288,8 +290,8 @@ fn filter_without_sessions_asks_about_every_packet() {
 #[test]
 fn filter_rejects_tcp_by_a_reset_and_others_by_an_error() {
     fn reject(snapshot: &mut Snapshot) {
-        let reject = Action::Decide(Verdict::Reject(With::Reset));
-        let prohibited = Action::Decide(Verdict::Reject(With::Prohibited));
+        let reject = Action::Decide(Verdict::Reject(RejectKind::Reset));
+        let prohibited = Action::Decide(Verdict::Reject(RejectKind::Prohibited));
         filter(
             snapshot,
             true,
@@ -386,7 +388,7 @@ fn filter_looks_at_every_field_of_a_packet() {
             of4(
                 ACCEPT,
                 Rule::any()
-                    .with_flags(Mask {
+                    .with_flags(FlagsMask {
                         set: SYN,
                         of: SYN | ACK,
                     })
@@ -432,7 +434,7 @@ fn filter_of_ipv6_has_sessions_and_resets_too() {
             true,
             &[
                 to_port(ACCEPT, 6, 80),
-                to_port(Action::Decide(Verdict::Reject(With::Reset)), 6, 81),
+                to_port(Action::Decide(Verdict::Reject(RejectKind::Reset)), 6, 81),
             ],
         );
     }
@@ -542,10 +544,10 @@ fn filter_is_not_passed_by_later_fragments_of_what_it_denies() {
             .with(Field::Protocol, 17, 17)
             .and_then(|rule| rule.with(Field::Fragment, 1, 1))
             .unwrap();
-        let all = Written {
+        let all = CompiledRule {
             action: ACCEPT,
-            four: vec![Rule::any()],
-            six: vec![Rule::any()],
+            v4: vec![Rule::any()],
+            v6: vec![Rule::any()],
             applications: Vec::new(),
             conditions: Default::default(),
         };
@@ -619,10 +621,10 @@ fn filter_by_session_passes_later_fragments_that_come_with_the_first() {
 #[test]
 fn filter_by_session_leaves_icmp_without_identifier_as_it_is() {
     fn all(snapshot: &mut Snapshot) {
-        let any = Written {
+        let any = CompiledRule {
             action: ACCEPT,
-            four: vec![Rule::any()],
-            six: vec![Rule::any()],
+            v4: vec![Rule::any()],
+            v6: vec![Rule::any()],
             applications: Vec::new(),
             conditions: Default::default(),
         };

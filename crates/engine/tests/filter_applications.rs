@@ -6,34 +6,36 @@ use crate::applied::{self, Played, capture, plan, seek, sessions};
 use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig};
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::worker::request::{Filter, Reply, Request};
-use sluice_filter::{Action, Counters, Filters, Kind, Named, Rule, Settings, Verdict, With, Written};
-use sluice_inspect::applications::{Meant, Names};
+use sluice_filter::{
+    Action, ApplicationMatch, CompiledRule, Counters, Filters, MatcherKind, RejectKind, Rule, Settings, Verdict,
+};
+use sluice_inspect::applications::{ApplicationNames, ApplicationSelector};
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Direction;
 
 const ACCEPT: Action = Action::Decide(Verdict::Accept);
 const DROP: Action = Action::Decide(Verdict::Drop);
-const REJECT: Action = Action::Decide(Verdict::Reject(With::Reset));
+const REJECT: Action = Action::Decide(Verdict::Reject(RejectKind::Reset));
 
 /// A rule of both families about applications, or about all packets where none is named.
-fn rule(action: Action, applications: &[&str]) -> Written {
-    let names = Names::installed().unwrap();
+fn rule(action: Action, applications: &[&str]) -> CompiledRule {
+    let names = ApplicationNames::installed().unwrap();
     let named = |name: &&str| {
-        let Meant { master, application } = names.meant(name).unwrap();
-        Named { master, application }
+        let ApplicationSelector { master, application } = names.selector(name).unwrap();
+        ApplicationMatch { master, application }
     };
-    Written {
+    CompiledRule {
         action,
-        four: vec![Rule::any()],
-        six: vec![Rule::any()],
+        v4: vec![Rule::any()],
+        v6: vec![Rule::any()],
         applications: applications.iter().map(named).collect(),
         conditions: Default::default(),
     }
 }
 
-fn filter(snapshot: &mut Snapshot, rules: &[Written]) {
+fn filter(snapshot: &mut Snapshot, rules: &[CompiledRule]) {
     let settings = Settings {
-        kind: Kind::Best,
+        kind: MatcherKind::Best,
         default: Verdict::Drop,
         sessions: true,
         workers: 2,

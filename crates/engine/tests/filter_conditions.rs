@@ -6,17 +6,19 @@ use std::sync::Arc;
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig};
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::worker::request::Filter;
-use sluice_filter::{Action, Conditions, Counters, Field, Filters, Kind, Macs, Rule, Settings, Verdict, Written};
-use sluice_filter::{Mark, Marked};
+use sluice_filter::{
+    Action, CompiledRule, Conditions, Counters, Field, Filters, MacCondition, MatcherKind, Rule, Settings, Verdict,
+};
+use sluice_filter::{Mark, MarkCondition};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::checksum;
 
 const ACCEPT: Action = Action::Decide(Verdict::Accept);
 const OTHER_MAC: [u8; 6] = [2, 0, 0, 0, 9, 9];
 
-fn filters(sessions: bool, rules: &[Written]) -> Arc<Filters> {
+fn filters(sessions: bool, rules: &[CompiledRule]) -> Arc<Filters> {
     let settings = Settings {
-        kind: Kind::Best,
+        kind: MatcherKind::Best,
         default: Verdict::Drop,
         sessions,
         workers: 2,
@@ -24,20 +26,20 @@ fn filters(sessions: bool, rules: &[Written]) -> Arc<Filters> {
     Arc::new(Filters::new(rules, &settings, Counters::new(rules.len())).unwrap())
 }
 
-fn rule(action: Action, conditions: Conditions) -> Written {
-    Written {
+fn rule(action: Action, conditions: Conditions) -> CompiledRule {
+    CompiledRule {
         action,
-        four: vec![Rule::any()],
-        six: vec![Rule::any()],
+        v4: vec![Rule::any()],
+        v6: vec![Rule::any()],
         applications: Vec::new(),
         conditions,
     }
 }
 
 fn macs(not: bool, source: [u8; 6]) -> Conditions {
-    let source = Macs { not, of: vec![source] };
+    let source = MacCondition { not, of: vec![source] };
     Conditions {
-        macs: [source, Macs::default()],
+        macs: [source, MacCondition::default()],
         ..Conditions::default()
     }
 }
@@ -125,8 +127,8 @@ fn filter_tells_code_points_of_service_and_of_congestion_apart() {
             .with(Field::Ecn, 3, 3)
             .and_then(|rule| rule.with(Field::Dscp, 46, 46))
             .unwrap();
-        let written = Written {
-            four: vec![marked],
+        let written = CompiledRule {
+            v4: vec![marked],
             ..rule(ACCEPT, Conditions::default())
         };
         snapshot.filter_by(filters(false, &[written]));
@@ -151,15 +153,15 @@ fn sets(value: u32, mask: u32) -> Action {
 fn is_marked(value: u32, mask: u32) -> Conditions {
     let mark = Mark { value, mask };
     Conditions {
-        mark: Some(Marked { not: false, mark }),
+        mark: Some(MarkCondition { not: false, mark }),
         ..Conditions::default()
     }
 }
 
 /// Expedited forwarding is marked, and what is marked passes.
 fn marks(snapshot: &mut Snapshot) {
-    let expedited = Written {
-        four: vec![Rule::any().with(Field::Dscp, 46, 46).unwrap()],
+    let expedited = CompiledRule {
+        v4: vec![Rule::any().with(Field::Dscp, 46, 46).unwrap()],
         ..rule(sets(0x10, 0xf0), Conditions::default())
     };
     let one = rule(sets(0x1, 0x1), is_marked(0x10, 0xf0));
@@ -200,8 +202,8 @@ fn shown(rig: &mut Rig) -> Vec<u32> {
 #[test]
 fn filter_gives_no_mark_to_the_session_that_comes_behind_one_with_a_mark() {
     fn one_port(snapshot: &mut Snapshot) {
-        let marked = Written {
-            four: vec![Rule::any().with(Field::SourcePort, 4_000, 4_000).unwrap()],
+        let marked = CompiledRule {
+            v4: vec![Rule::any().with(Field::SourcePort, 4_000, 4_000).unwrap()],
             ..rule(sets(7, u32::MAX), Conditions::default())
         };
         snapshot.filter_by(filters(true, &[marked, rule(ACCEPT, Conditions::default())]));
@@ -223,9 +225,9 @@ fn remarks(sessions: bool) -> fn(&mut Snapshot) {
     fn by(snapshot: &mut Snapshot, sessions: bool) {
         let rules = [
             rule(Action::SetDscp(10), Conditions::default()),
-            Written {
-                four: vec![Rule::any().with(Field::Protocol, 17, 17).unwrap()],
-                six: vec![Rule::any().with(Field::Protocol, 17, 17).unwrap()],
+            CompiledRule {
+                v4: vec![Rule::any().with(Field::Protocol, 17, 17).unwrap()],
+                v6: vec![Rule::any().with(Field::Protocol, 17, 17).unwrap()],
                 ..rule(Action::SetDscp(46), Conditions::default())
             },
             rule(ACCEPT, Conditions::default()),
@@ -317,8 +319,8 @@ fn filter_sets_congestion_and_leaves_the_code_point_of_service() {
     fn clears(snapshot: &mut Snapshot, sessions: bool) {
         let rules = [
             rule(Action::SetEcn(0), Conditions::default()),
-            Written {
-                four: vec![Rule::any().with(Field::Dscp, 12, 12).unwrap()],
+            CompiledRule {
+                v4: vec![Rule::any().with(Field::Dscp, 12, 12).unwrap()],
                 ..rule(Action::SetDscp(46), Conditions::default())
             },
             rule(ACCEPT, Conditions::default()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::rig::{OUTSIDE, Plan, Rig};
 use sluice_engine::snapshot::Snapshot;
 use sluice_filter::{
-    Action, Change, Counters, Field, Filters, Kind, Range, Rule, RuleList, Settings, Verdict, Written,
+    Action, ChangeResult, CompiledRule, Counters, Field, Filters, MatcherKind, Range, Rule, RuleList, Settings, Verdict,
 };
 use sluice_testkit::packet::{self, Frame};
 
@@ -14,20 +14,20 @@ const ACCEPT: Action = Action::Decide(Verdict::Accept);
 const DROP: Action = Action::Decide(Verdict::Drop);
 
 const SETTINGS: Settings = Settings {
-    kind: Kind::Best,
+    kind: MatcherKind::Best,
     default: Verdict::Drop,
     sessions: true,
     workers: 1,
 };
 
 /// All UDP passes.
-fn all_udp() -> Written {
+fn all_udp() -> CompiledRule {
     let rule = Rule::<u32>::any().with(Field::Protocol, 17, 17).unwrap();
     let six = Rule::<u128>::any().with(Field::Protocol, 17, 17).unwrap();
-    Written {
+    CompiledRule {
         action: ACCEPT,
-        four: vec![rule],
-        six: vec![six],
+        v4: vec![rule],
+        v6: vec![six],
         applications: Vec::new(),
         conditions: Default::default(),
     }
@@ -56,14 +56,14 @@ impl Edited {
         Self { rig, list }
     }
 
-    fn insert(&mut self, rule: Written) {
-        assert_eq!(Ok(Change::InPlace), self.list.insert(0, rule.clone(), "new"));
+    fn insert(&mut self, rule: CompiledRule) {
+        assert_eq!(Ok(ChangeResult::InPlace), self.list.insert(0, rule.clone(), "new"));
         self.rig.plane.filter_changed(&rule);
     }
 
     fn remove(&mut self) {
-        let rule = self.list.written(0).unwrap().clone();
-        assert_eq!(Ok(Change::InPlace), self.list.remove(0));
+        let rule = self.list.compiled(0).unwrap().clone();
+        assert_eq!(Ok(ChangeResult::InPlace), self.list.remove(0));
         self.rig.plane.filter_changed(&rule);
     }
 
@@ -94,14 +94,14 @@ fn from_host(port: u16, to: [u8; 4]) -> Frame {
 }
 
 /// No packet to a host.
-fn deny_to(address: [u8; 4]) -> Written {
+fn deny_to(address: [u8; 4]) -> CompiledRule {
     let to = u32::from(Ipv4Addr::from(address));
     let any = Rule::<u32>::any();
     let source = any.source;
-    Written {
+    CompiledRule {
         action: DROP,
-        four: vec![any.between(source, Range { first: to, last: to }).unwrap()],
-        six: Vec::new(),
+        v4: vec![any.between(source, Range { first: to, last: to }).unwrap()],
+        v6: Vec::new(),
         applications: Vec::new(),
         conditions: Default::default(),
     }
@@ -162,10 +162,10 @@ fn rules_of_all_addresses_concern_every_session() {
 fn list_that_is_folded_goes_on_where_it_was() {
     let mut edited = Edited::new(false);
     assert!(edited.passes(&from_host(1, [198, 51, 100, 7])));
-    let fold = edited.list.begin_fold_now().unwrap();
+    let fold = edited.list.force_rebuild().unwrap();
     edited.insert(deny_to([198, 51, 100, 9]));
     let built = fold.build().unwrap();
-    assert_eq!(Ok(true), edited.list.end_fold(built));
+    assert_eq!(Ok(true), edited.list.end_rebuild(built));
     edited.rig.plane.replace_filter(edited.list.filters().clone());
     assert!(!edited.passes(&from_host(1, [198, 51, 100, 9])));
     assert!(edited.passes(&from_host(2, [198, 51, 100, 7])));

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, v4};
 use sluice_engine::snapshot::Snapshot;
-use sluice_filter::{Action, Counters, Field, Filters, Kind, NONE, Rule, Settings, Verdict, With, Written};
+use sluice_filter::{
+    Action, CompiledRule, Counters, Field, Filters, MatcherKind, NONE, RejectKind, Rule, Settings, Verdict,
+};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, IpNumber, Transport};
 use sluice_wire::ethernet::multicast4;
@@ -17,29 +19,29 @@ const DROP: Action = Action::Decide(Verdict::Drop);
 const OWN: &str = "192.168.1.1";
 
 /// A rule of both families about packets to the gateway, with values of fields.
-fn gateway(action: Action, fields: &[(Field, u32)]) -> Written {
+fn gateway(action: Action, fields: &[(Field, u32)]) -> CompiledRule {
     let mut rules = (Rule::<u32>::any(), Rule::<u128>::any());
     for &(field, value) in fields.iter().chain(&[(Field::Outgoing, NONE)]) {
         rules.0 = rules.0.with(field, value, value).unwrap();
         rules.1 = rules.1.with(field, value, value).unwrap();
     }
-    Written {
+    CompiledRule {
         action,
-        four: vec![rules.0],
-        six: vec![rules.1],
+        v4: vec![rules.0],
+        v6: vec![rules.1],
         applications: Vec::new(),
         conditions: Default::default(),
     }
 }
 
-fn to_port(action: Action, protocol: u32, port: u32) -> Written {
+fn to_port(action: Action, protocol: u32, port: u32) -> CompiledRule {
     gateway(action, &[(Field::Protocol, protocol), (Field::DestinationPort, port)])
 }
 
 /// What is forwarded passes.
-fn filter(snapshot: &mut Snapshot, sessions: bool, rules: &[Written]) {
+fn filter(snapshot: &mut Snapshot, sessions: bool, rules: &[CompiledRule]) {
     let settings = Settings {
-        kind: Kind::Best,
+        kind: MatcherKind::Best,
         default: Verdict::Accept,
         sessions,
         workers: 2,
@@ -342,7 +344,7 @@ fn commit_that_denies_ends_what_was_let_in_and_leaves_what_the_host_has_begun() 
         packet::tcp4(client, ssh).flags(ACK),
         packet::tcp4(peer, own).flags(SYN | ACK),
     );
-    let commit = |rig: &mut Rig, rules: &[Written]| {
+    let commit = |rig: &mut Rig, rules: &[CompiledRule]| {
         let (mut snapshot, routes) = rig::snapshot(&plan(guarded));
         filter(&mut snapshot, true, rules);
         rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
@@ -365,7 +367,7 @@ fn who_is_rejected_is_told() {
         filter(
             snapshot,
             true,
-            &[gateway(Action::Decide(Verdict::Reject(With::Reset)), &[])],
+            &[gateway(Action::Decide(Verdict::Reject(RejectKind::Reset)), &[])],
         );
     }
     let mut rig = Rig::new(plan(rejecting));
@@ -393,7 +395,7 @@ fn groups_of_the_link_are_asked_about_where_a_host_hears_them() {
 #[test]
 fn fragments_to_a_group_share_what_became_of_the_first_one_and_nobody_is_told() {
     fn one_port(snapshot: &mut Snapshot) {
-        let reject = Action::Decide(Verdict::Reject(With::PortUnreachable));
+        let reject = Action::Decide(Verdict::Reject(RejectKind::PortUnreachable));
         filter(snapshot, true, &[to_port(ACCEPT, 17, 520), gateway(reject, &[])]);
     }
     for (port, expected) in [(520, 2), (521, 0)] {

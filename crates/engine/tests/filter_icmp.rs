@@ -6,36 +6,36 @@ use std::sync::Arc;
 use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig};
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, IpNumber, icmpv4::TimestampMessage};
 use sluice_engine::snapshot::Snapshot;
-use sluice_filter::{Action, Counters, Field, Filters, Kind, Rule, Settings, Verdict, With, Written};
+use sluice_filter::{Action, CompiledRule, Counters, Field, Filters, MatcherKind, RejectKind, Rule, Settings, Verdict};
 use sluice_testkit::packet::{Frame, Transport, frame4, frame6};
 
 const ACCEPT: Action = Action::Decide(Verdict::Accept);
-const REJECT: Action = Action::Decide(Verdict::Reject(With::Prohibited));
+const REJECT: Action = Action::Decide(Verdict::Reject(RejectKind::Prohibited));
 const HOST4: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 10);
 const FAR4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 const HOST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x10);
 const FAR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 9, 0, 0, 0, 0, 1);
 
 /// Echo requests that come in by an interface, in both families.
-fn echo_from(interface: u16, action: Action) -> Written {
+fn echo_from(interface: u16, action: Action) -> CompiledRule {
     fn rule<A: sluice_filter::Address>(interface: u16, kind: u32) -> Rule<A> {
         Rule::any()
             .with(Field::Incoming, interface.into(), interface.into())
             .and_then(|rule| rule.with(Field::Message, kind << 8, kind << 8 | 0xff))
             .unwrap()
     }
-    Written {
+    CompiledRule {
         action,
-        four: vec![rule(interface, 8)],
-        six: vec![rule(interface, 128)],
+        v4: vec![rule(interface, 8)],
+        v6: vec![rule(interface, 128)],
         applications: Vec::new(),
         conditions: Default::default(),
     }
 }
 
-fn filter(snapshot: &mut Snapshot, rules: &[Written]) {
+fn filter(snapshot: &mut Snapshot, rules: &[CompiledRule]) {
     let settings = Settings {
-        kind: Kind::Best,
+        kind: MatcherKind::Best,
         default: Verdict::Drop,
         sessions: true,
         workers: 1,
@@ -153,10 +153,10 @@ fn filter_sees_messages_in_the_icmp_of_their_own_family_alone() {
         Rule::any().with(Field::Message, 0, 0xffff).unwrap()
     }
     let mut rig = untranslated(|snapshot| {
-        let messages = Written {
+        let messages = CompiledRule {
             action: ACCEPT,
-            four: vec![any()],
-            six: vec![any()],
+            v4: vec![any()],
+            v6: vec![any()],
             applications: Vec::new(),
             conditions: Default::default(),
         };
@@ -174,18 +174,18 @@ fn filter_sees_messages_in_the_icmp_of_their_own_family_alone() {
 
 #[test]
 fn filter_rejects_later_fragments_of_ipv6_by_an_error_and_those_of_ipv4_in_silence() {
-    for (with, told) in [(With::Reset, [1, 4]), (With::Prohibited, [1, 1])] {
+    for (with, told) in [(RejectKind::Reset, [1, 4]), (RejectKind::Prohibited, [1, 1])] {
         let mut rig = Rig::new(Plan {
             translate: false,
             ..Plan::default()
         });
         let settings = Settings {
-            kind: Kind::Best,
+            kind: MatcherKind::Best,
             default: Verdict::Reject(with),
             sessions: false,
             workers: 1,
         };
-        let filters = Filters::new(&[] as &[Written], &settings, Counters::new(0)).unwrap();
+        let filters = Filters::new(&[] as &[CompiledRule], &settings, Counters::new(0)).unwrap();
         rig.plane.replace_filter(Arc::new(filters));
         let later = |frame: Frame| frame.payload(&[2; 64]).fragment(4, false, 1);
         let segment = |protocol| Transport::Raw(IpNumber(protocol));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig, is_valid};
 use sluice_engine::snapshot::Snapshot;
-use sluice_filter::{Action, Counters, Field, Filters, Kind, Rule, Settings, Verdict, Written};
+use sluice_filter::{Action, CompiledRule, Counters, Field, Filters, MatcherKind, Rule, Settings, Verdict};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::tcp::flag::{ACK, SYN};
 
@@ -13,19 +13,19 @@ const ACCEPT: Action = Action::Decide(Verdict::Accept);
 const UNTRACKED: Action = Action::Decide(Verdict::AcceptUntracked);
 
 /// A rule of both families about a port.
-fn port(action: Action, field: Field, port: u32) -> Written {
-    Written {
+fn port(action: Action, field: Field, port: u32) -> CompiledRule {
+    CompiledRule {
         action,
-        four: vec![Rule::any().with(field, port, port).unwrap()],
-        six: vec![Rule::any().with(field, port, port).unwrap()],
+        v4: vec![Rule::any().with(field, port, port).unwrap()],
+        v6: vec![Rule::any().with(field, port, port).unwrap()],
         applications: Vec::new(),
         conditions: Default::default(),
     }
 }
 
-fn filter(snapshot: &mut Snapshot, rules: &[Written]) {
+fn filter(snapshot: &mut Snapshot, rules: &[CompiledRule]) {
     let settings = Settings {
-        kind: Kind::Best,
+        kind: MatcherKind::Best,
         default: Verdict::Drop,
         sessions: true,
         workers: 2,
@@ -120,9 +120,9 @@ fn untracked_rule_leaves_sessions_to_the_others_of_its_list() {
 #[test]
 fn untracked_rule_lets_errors_pass_by_their_own_rules() {
     let mut rig = rig(false, |snapshot| {
-        let errors = Written {
-            four: vec![Rule::any().with(Field::Message, 0x300, 0x3ff).unwrap()],
-            six: Vec::new(),
+        let errors = CompiledRule {
+            v4: vec![Rule::any().with(Field::Message, 0x300, 0x3ff).unwrap()],
+            v6: Vec::new(),
             ..port(ACCEPT, Field::DestinationPort, 0)
         };
         filter(snapshot, &[port(UNTRACKED, Field::DestinationPort, 53), errors]);
@@ -181,7 +181,7 @@ fn untracked_rule_is_asked_about_later_fragments_with_the_ports_of_their_first()
     assert_eq!(1, rig.drops("filter-fragment"), "{:?}", rig.all_drops());
     commit(&mut rig, |snapshot| {
         let mut first = port(UNTRACKED, Field::DestinationPort, 53);
-        first.four[0] = first.four[0].clone().with(Field::Fragment, 1, 1).unwrap();
+        first.v4[0] = first.v4[0].clone().with(Field::Fragment, 1, 1).unwrap();
         filter(snapshot, &[first]);
     });
     assert_eq!([1, 0], sends(&mut rig, &packet::udp4(host(), server(53)), 10));

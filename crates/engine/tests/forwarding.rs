@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 
 use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
-use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
-use sluice_route::{Prefix, Refusal, SourceValidation, Via};
+use sluice_route::rib::{Offer, OfferedNextHop, Origin, Target, WeightedNextHop};
+use sluice_route::{DropKind, Prefix, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;
 
@@ -195,7 +195,7 @@ fn datagram_too_long_is_cut_and_another_library_puts_it_together() {
                 assert!(
                     sluice_wire::ipv4::Ipv4::new(&fragment.frame[14..])
                         .unwrap()
-                        .checksum_is_right()
+                        .has_valid_checksum()
                 );
                 assert_eq!(63, fragment.frame[22]);
                 whole = pool.add(&fragment.frame).or(whole);
@@ -263,11 +263,11 @@ fn refused_routes_are_reported_as_they_say() {
     let refused = |prefix, refusal| route(prefix, 24, Via::Refused(refusal));
     let mut rig = Rig::new(Plan {
         routes: vec![
-            refused("198.51.1.0", Refusal::Unreachable),
-            refused("198.51.2.0", Refusal::Prohibit),
-            refused("198.51.3.0", Refusal::Blackhole),
-            refused("198.51.4.0", Refusal::NoRoute),
-            route("2001:db8:33::", 48, Via::Refused(Refusal::NoRoute)),
+            refused("198.51.1.0", DropKind::Unreachable),
+            refused("198.51.2.0", DropKind::Prohibit),
+            refused("198.51.3.0", DropKind::Blackhole),
+            refused("198.51.4.0", DropKind::NoRoute),
+            route("2001:db8:33::", 48, Via::Refused(DropKind::NoRoute)),
         ],
         ..plan()
     });
@@ -442,7 +442,7 @@ fn two_ways() -> (Rig, [[u8; 6]; 2]) {
     let gateways = ["203.0.113.21", "203.0.113.22"].map(plain);
     let hops = gateways.map(|address| {
         let interface = OUTSIDE;
-        Hop::new(Way::Gateway { interface, address })
+        WeightedNextHop::new(OfferedNextHop::Gateway { interface, address })
     });
     for (gateway, mac) in gateways.into_iter().zip(macs) {
         rig.know(OUTSIDE, gateway, mac);

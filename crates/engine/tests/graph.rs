@@ -25,7 +25,7 @@ use sluice_engine::worker::trace::Tracer;
 use sluice_filter::{Field, Rule};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_nat::sites::context;
-use sluice_route::{Address, Refusal, Via};
+use sluice_route::{Address, DropKind, Via};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;
 use sluice_wire::ethernet::{BROADCAST, multicast4, multicast6};
@@ -328,7 +328,13 @@ const UNSEEN: &[Hop] = &[
 #[test]
 fn table_of_the_graph_has_every_way_that_packets_took() {
     let mut seen = BTreeSet::new();
-    let blackhole = || vec![route("10.99.0.0", 16, Via::Refused(sluice_route::Refusal::Unreachable))];
+    let blackhole = || {
+        vec![route(
+            "10.99.0.0",
+            16,
+            Via::Refused(sluice_route::DropKind::Unreachable),
+        )]
+    };
     let over = Via::Gateway {
         address: plain("10.9.0.3"),
         interface: Some(2),
@@ -348,7 +354,7 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
             address: plain("203.0.113.77"),
             interface: None,
         };
-        for via in [None, Some(Via::Refused(Refusal::Unreachable)), Some(nobody), None] {
+        for via in [None, Some(Via::Refused(DropKind::Unreachable)), Some(nobody), None] {
             let routes = via.into_iter().map(|via| route("198.51.100.0", 24, via)).collect();
             let (snapshot, routes) = rig::snapshot(&Plan {
                 routes,
@@ -451,9 +457,9 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         ..plan(false)
     };
     watch_with("sites", sites, &mut seen, |rig| {
-        let keeper = rig.keeper.as_mut().unwrap();
-        keeper.set_site(0, Some([6, 0, 0, 0, 0, 1]), None).unwrap();
-        keeper.set_public(0, 0, Some(v4("203.0.113.201"))).unwrap();
+        let writer = rig.writer.as_mut().unwrap();
+        writer.set_site(0, Some([6, 0, 0, 0, 0, 1]), None).unwrap();
+        writer.set_public(0, 0, Some(v4("203.0.113.201"))).unwrap();
         rig.host_sends(&packet::icmp4_echo("192.168.1.10", "192.168.1.1", 5, 1));
         rig.host_sends(&udp("192.168.1.10:68", "192.168.1.1:67"));
         rig.host_sends(&udp("192.168.1.10:4000", "192.168.1.1:9"));

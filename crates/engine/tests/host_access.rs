@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use sluice_engine::snapshot::{Interface, Snapshot};
-use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
+use sluice_filter::{CompiledRule, Counters, Filters, MatcherKind, Settings, Verdict};
 use sluice_testkit::packet::{self, flag};
 
 /// The gateway's own addresses.
@@ -19,12 +19,12 @@ fn hosted(interfaces: &mut [Interface]) {
 /// Nothing passes.
 fn closed(snapshot: &mut Snapshot, sessions: bool) {
     let settings = Settings {
-        kind: Kind::Best,
+        kind: MatcherKind::Best,
         default: Verdict::Drop,
         sessions,
         workers: 2,
     };
-    let filters = Filters::new(&[] as &[Written], &settings, Counters::new(0));
+    let filters = Filters::new(&[] as &[CompiledRule], &settings, Counters::new(0));
     snapshot.filter_by(Arc::new(filters.unwrap()));
 }
 

@@ -164,10 +164,10 @@ proptest! {
         });
         let _capture = sluice_testkit::capture::on_failure("engine-hostile-sites", frames.iter().map(|(_, bytes, _)| bytes));
         let public = u32::from_be_bytes([203, 0, 113, 10]);
-        let keeper = rig.keeper.as_mut().unwrap();
+        let writer = rig.writer.as_mut().unwrap();
         for site in 0..2 {
-            keeper.set_site(site, Some([6, 0, 0, 0, 0, site as u8]), None).unwrap();
-            keeper.set_public(site, 0, Some(public + site)).unwrap();
+            writer.set_site(site, Some([6, 0, 0, 0, 0, site as u8]), None).unwrap();
+            writer.set_public(site, 0, Some(public + site)).unwrap();
             let terminal = Terminal {
                 context: context(site, 0, false),
                 address: u32::from_be_bytes([192, 168, 1, 10]),
@@ -175,12 +175,12 @@ proptest! {
                 interface: INSIDE,
                 tags: [Some(Tag::service(100)), Some(Tag::vlan(1 + site as u16))],
             };
-            keeper.add_terminal(&terminal).unwrap();
+            writer.add_terminal(&terminal).unwrap();
         }
         let lost = lost.index(frames.len());
         for (number, (interface, bytes, checksums)) in frames.iter().enumerate() {
             if number == lost {
-                rig.keeper.as_mut().unwrap().set_public(0, 0, None).unwrap();
+                rig.writer.as_mut().unwrap().set_public(0, 0, None).unwrap();
             }
             let mut bytes = bytes.clone();
             if *interface == INSIDE && bytes.len() >= 12 && number % 8 != 0 {

@@ -2,7 +2,7 @@
 
 use crate::sharing::Gateway;
 use sluice_engine::snapshot::{Quotas, Snapshot};
-use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
+use sluice_route::rib::{Offer, OfferedNextHop, Origin, Target, WeightedNextHop};
 use sluice_route::{Address, Prefix};
 
 const SECOND: u64 = 1_000_000_000;
@@ -118,7 +118,7 @@ fn routes_above_the_quota_are_refused_and_counted_and_those_of_others_learned() 
     });
     let learn = |gateway: &mut Gateway, router: u16, count: u32| {
         let via = "192.0.2.254".parse::<std::net::IpAddr>().unwrap().into();
-        let hops = [Hop::new(Way::Via(via))];
+        let hops = [WeightedNextHop::new(OfferedNextHop::Via(via))];
         let mut learned = 0;
         gateway.plane.change_routes(router, |rib| {
             for number in 0..count {

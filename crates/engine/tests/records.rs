@@ -9,7 +9,7 @@ use sluice_engine::snapshot::Snapshot;
 use sluice_engine::worker::request::{Cursor, Filter, Request};
 use sluice_inspect::Reason;
 use sluice_inspect::signature::Service;
-use sluice_inspect::transactions::{Part, Wanted};
+use sluice_inspect::transactions::{LoggedProtocols, Part};
 use sluice_testkit::packet::{self, Frame, flag};
 
 const RULES: &str = r#"
@@ -21,7 +21,7 @@ fn recorded(snapshot: &mut Snapshot, records: Records, depth: u64) {
     let mut inspection = inspected::inspection(RULES);
     inspection.records = records;
     inspection.settings.depth = depth;
-    inspection.settings.wanted = Wanted {
+    inspection.settings.logged = LoggedProtocols {
         http: true,
         dns: true,
         tls: true,

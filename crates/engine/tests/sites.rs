@@ -72,14 +72,14 @@ fn terminal(site: u32, address: &str, mac: [u8; 6], pooled: bool) -> Terminal {
 /// Two sites with leases on both sides.
 fn served(plan: Plan) -> Rig {
     let mut rig = Rig::new(plan);
-    let keeper = rig.keeper.as_mut().unwrap();
+    let writer = rig.writer.as_mut().unwrap();
     for site in 0..2 {
-        keeper.set_site(site, Some(VIRTUAL[site as usize]), None).unwrap();
-        keeper.set_public(site, 0, Some(v4(PUBLIC[site as usize]))).unwrap();
+        writer.set_site(site, Some(VIRTUAL[site as usize]), None).unwrap();
+        writer.set_public(site, 0, Some(v4(PUBLIC[site as usize]))).unwrap();
     }
-    keeper.add_terminal(&terminal(0, "10.0.0.5", ONE, false)).unwrap();
-    keeper.add_terminal(&terminal(0, "10.0.0.6", TWO, false)).unwrap();
-    keeper.add_terminal(&terminal(1, "10.0.0.5", OTHER, false)).unwrap();
+    writer.add_terminal(&terminal(0, "10.0.0.5", ONE, false)).unwrap();
+    writer.add_terminal(&terminal(0, "10.0.0.6", TWO, false)).unwrap();
+    writer.add_terminal(&terminal(1, "10.0.0.5", OTHER, false)).unwrap();
     rig
 }
 
@@ -141,10 +141,10 @@ fn flows_of_many_sites_to_one_remote_by_one_port_spread_over_shards() {
         sessions: 16,
         ..plan()
     });
-    let keeper = rig.keeper.as_mut().unwrap();
+    let writer = rig.writer.as_mut().unwrap();
     for site in 0..5 {
-        keeper.set_public(site, 0, Some(v4("203.0.113.200") + site)).unwrap();
-        keeper.add_terminal(&terminal(site, "10.0.0.5", ONE, false)).unwrap();
+        writer.set_public(site, 0, Some(v4("203.0.113.200") + site)).unwrap();
+        writer.add_terminal(&terminal(site, "10.0.0.5", ONE, false)).unwrap();
     }
     for site in 0..5 {
         // As telephones call their exchange.
@@ -193,9 +193,9 @@ fn many_collisions_are_all_told_apart_on_any_number_of_shards_and_workers() {
             ..plan()
         };
         let mut rig = served(plan);
-        let keeper = rig.keeper.as_mut().unwrap();
+        let writer = rig.writer.as_mut().unwrap();
         for last in 10..20 {
-            keeper
+            writer
                 .add_terminal(&terminal(0, &format!("10.0.0.{last}"), ONE, false))
                 .unwrap_or(());
         }
@@ -279,12 +279,12 @@ fn frames_of_unknown_tags_terminals_and_families_are_dropped_by_name() {
 #[test]
 fn site_without_an_address_is_dropped_by_name_and_served_as_soon_as_it_has_one() {
     let mut rig = served(plan());
-    let keeper = rig.keeper.as_mut().unwrap();
-    keeper.set_public(0, 0, None).unwrap();
+    let writer = rig.writer.as_mut().unwrap();
+    writer.set_public(0, 0, None).unwrap();
     assert_eq!(0, terminal_sends(&mut rig, 0, ONE, &question("10.0.0.5:5000")).len());
     assert_eq!(1, rig.drops("site-address-missing"));
-    let keeper = rig.keeper.as_mut().unwrap();
-    keeper.set_public(0, 0, Some(v4("203.0.113.210"))).unwrap();
+    let writer = rig.writer.as_mut().unwrap();
+    writer.set_public(0, 0, Some(v4("203.0.113.210"))).unwrap();
     let sent = terminal_sends(&mut rig, 0, ONE, &question("10.0.0.5:5000"));
     assert_eq!(at("203.0.113.210", 5000), flow(&sent[0].frame).0);
 }
@@ -302,7 +302,7 @@ fn lost_public_lease_ends_the_sessions_of_its_site_and_of_no_other() {
             .map(|c| c.sessions_lost_lease.get())
             .sum::<u64>()
     };
-    rig.keeper.as_mut().unwrap().set_public(0, 0, None).unwrap();
+    rig.writer.as_mut().unwrap().set_public(0, 0, None).unwrap();
     let answer = |site: usize| packet::udp4(REMOTE, at(PUBLIC[site], 5000));
     assert_eq!(0, answer_to(&mut rig, VIRTUAL[0], &answer(0)).len());
     assert_eq!((1, 1, 1), (rig.drops("site-address-lost"), lost(&rig), rig.live()));
@@ -312,8 +312,8 @@ fn lost_public_lease_ends_the_sessions_of_its_site_and_of_no_other() {
         "the other site goes on"
     );
     // Another address: what comes from the terminal opens anew, by that.
-    let keeper = rig.keeper.as_mut().unwrap();
-    keeper.set_public(1, 0, Some(v4("203.0.113.220"))).unwrap();
+    let writer = rig.writer.as_mut().unwrap();
+    writer.set_public(1, 0, Some(v4("203.0.113.220"))).unwrap();
     let sent = terminal_sends(&mut rig, 1, OTHER, &question("10.0.0.5:5000"));
     assert_eq!(at("203.0.113.220", 5000), flow(&sent[0].frame).0);
     assert_eq!((2, 1), (lost(&rig), rig.live()));
@@ -325,8 +325,8 @@ fn lost_private_lease_ends_the_sessions_of_its_terminal_and_a_new_one_gets_none_
     assert_eq!(1, terminal_sends(&mut rig, 0, ONE, &question("10.0.0.5:5000")).len());
     assert_eq!(1, terminal_sends(&mut rig, 0, TWO, &question("10.0.0.6:5001")).len());
     // The address goes to another terminal.
-    let keeper = rig.keeper.as_mut().unwrap();
-    keeper.add_terminal(&terminal(0, "10.0.0.5", OTHER, false)).unwrap();
+    let writer = rig.writer.as_mut().unwrap();
+    writer.add_terminal(&terminal(0, "10.0.0.5", OTHER, false)).unwrap();
     let answer = packet::udp4(REMOTE, at(PUBLIC[0], 5000));
     assert_eq!(0, answer_to(&mut rig, VIRTUAL[0], &answer).len());
     assert_eq!((1, 1), (rig.drops("site-address-lost"), rig.live()));
@@ -377,7 +377,7 @@ fn arp_for_a_sites_address_is_answered_with_its_virtual_mac_as_long_as_it_has_it
     );
     let sent = rig.send(OUTSIDE, &ask("203.0.113.1"));
     assert_eq!(&OUTSIDE_MAC[..], &sent[0].frame[6..12]);
-    rig.keeper.as_mut().unwrap().set_public(1, 0, None).unwrap();
+    rig.writer.as_mut().unwrap().set_public(1, 0, None).unwrap();
     assert_eq!(0, rig.send(OUTSIDE, &ask(PUBLIC[1])).len());
 }
 
@@ -516,13 +516,13 @@ fn sites_on_a_pool_have_port_blocks_that_their_terminals_share() {
         ..plan()
     };
     let mut rig = Rig::new(plan);
-    let keeper = rig.keeper.as_mut().unwrap();
+    let writer = rig.writer.as_mut().unwrap();
     for site in 0..2 {
-        keeper.set_site(site, None, Some(0)).unwrap();
+        writer.set_site(site, None, Some(0)).unwrap();
     }
-    keeper.add_terminal(&terminal(0, "10.0.0.5", ONE, true)).unwrap();
-    keeper.add_terminal(&terminal(0, "10.0.0.6", TWO, true)).unwrap();
-    keeper.add_terminal(&terminal(1, "10.0.0.5", OTHER, true)).unwrap();
+    writer.add_terminal(&terminal(0, "10.0.0.5", ONE, true)).unwrap();
+    writer.add_terminal(&terminal(0, "10.0.0.6", TWO, true)).unwrap();
+    writer.add_terminal(&terminal(1, "10.0.0.5", OTHER, true)).unwrap();
     let mut public = Vec::new();
     for (site, mac, from) in [
         (0, ONE, "10.0.0.5:5000"),
@@ -608,15 +608,15 @@ fn terminal_of_one_site_and_of_another_meet_at_their_public_addresses_when_both_
 #[test]
 fn priority_tags_around_those_of_a_site_say_nothing_of_the_site() {
     let mut rig = served(plan());
-    let keeper = rig.keeper.as_mut().unwrap();
-    keeper.set_site(6, Some([6, 0, 0, 0, 0, 7]), None).unwrap();
-    keeper.set_public(6, 0, Some(v4("203.0.113.207"))).unwrap();
+    let writer = rig.writer.as_mut().unwrap();
+    writer.set_site(6, Some([6, 0, 0, 0, 0, 7]), None).unwrap();
+    writer.set_public(6, 0, Some(v4("203.0.113.207"))).unwrap();
     let single = Terminal {
         context: context(6, 0, false),
         tags: [Some(Tag::vlan(7)), None],
         ..terminal(6, "10.0.0.7", TWO, false)
     };
-    keeper.add_terminal(&single).unwrap();
+    writer.add_terminal(&single).unwrap();
     const PRIORITY: &[u8] = &[0x81, 0, 0xa0, 0];
     const SINGLE_TAG: &[u8] = &[0x81, 0, 0, 7];
     const SERVICE: &[u8] = &[0x88, 0xa8, 0, 100];

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sluice_engine::snapshot::{Interface, Snapshot};
 use sluice_engine::worker::request::{Filter, Reply, Request};
 use sluice_engine::worker::trace::Tracer;
-use sluice_route::{Prefix, Refusal, SourceValidation, Via};
+use sluice_route::{DropKind, Prefix, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, Network};
 use sluice_testkit::strategy;
 use sluice_wire::Checksums;
@@ -77,7 +77,7 @@ fn router_on(link: usize, validation: SourceValidation, long: bool) -> Rig {
         routes: vec![
             route("10.0.0.0", 8, via("192.168.1.10")),
             route("10.9.0.0", 16, via("203.0.113.254")),
-            route("172.16.0.0", 12, Via::Refused(Refusal::Blackhole)),
+            route("172.16.0.0", 12, Via::Refused(DropKind::Blackhole)),
         ],
         ..Plan::default()
     })

@@ -9,7 +9,7 @@ use crate::rig::{
 use sluice_engine::snapshot::probes::Probe;
 use sluice_engine::snapshot::{Interface, Nat, Snapshot};
 use sluice_engine::worker::request::{Reply, Request};
-use sluice_filter::{Counters, Filters, Kind, Settings, Verdict, Written};
+use sluice_filter::{CompiledRule, Counters, Filters, MatcherKind, Settings, Verdict};
 use sluice_nat::rule::{Rules, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Pool, Pools};
 use sluice_route::{Balance, Prefix, Route, RouteSet, SourceTables, SourceValidation, Via};
@@ -377,12 +377,12 @@ fn route_by_source_leads_by_the_router_s_own_while_its_uplink_is_down() {
 fn untranslated_session_of_a_lost_uplink_goes_on_by_another() {
     fn filter(snapshot: &mut Snapshot) {
         let settings = Settings {
-            kind: Kind::Best,
+            kind: MatcherKind::Best,
             default: Verdict::Accept,
             sessions: true,
             workers: 1,
         };
-        let filters = Filters::new(&[] as &[Written], &settings, Counters::new(0)).unwrap();
+        let filters = Filters::new(&[] as &[CompiledRule], &settings, Counters::new(0)).unwrap();
         snapshot.filter_by(Arc::new(filters));
     }
     let plan = Plan {

@@ -3,8 +3,8 @@
 use std::net::SocketAddrV4;
 
 use crate::rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, plain, route, snapshot};
-use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
-use sluice_route::{Address, InterfaceIndex, Prefix, Refusal, Route, Via};
+use sluice_route::rib::{Offer, OfferedNextHop, Origin, Target, WeightedNextHop};
+use sluice_route::{Address, DropKind, InterfaceIndex, Prefix, Route, Via};
 use sluice_testkit::packet::{self, Frame};
 
 /// Gateways on the outside link, by the last byte of their addresses and of their Ethernet addresses.
@@ -184,7 +184,7 @@ fn learned(rig: &mut Rig, network: &str, length: u8, gateway: Option<u8>) {
 fn learned_by(rig: &mut Rig, prefix: Prefix, gateway: Option<(InterfaceIndex, Address)>) {
     let changed = rig.plane.change_routes(0, |rib| match gateway {
         Some((interface, address)) => {
-            let hops = [Hop::new(Way::Gateway { interface, address })];
+            let hops = [WeightedNextHop::new(OfferedNextHop::Gateway { interface, address })];
             let offer = Offer {
                 origin: Origin::Fpm,
                 protocol: 186,
@@ -201,7 +201,7 @@ fn learned_by(rig: &mut Rig, prefix: Prefix, gateway: Option<(InterfaceIndex, Ad
 
 /// Whatever no other route leads to is unreachable.
 fn nowhere_else() -> Vec<Route> {
-    vec![route("0.0.0.0", 0, Via::Refused(Refusal::Unreachable))]
+    vec![route("0.0.0.0", 0, Via::Refused(DropKind::Unreachable))]
 }
 
 /// A session that a learned route alone leads out: what opens it, by which address, and its answer.

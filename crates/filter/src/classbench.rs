@@ -7,7 +7,7 @@ use crate::{Field, Range, Rule};
 /// A line that is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {what}")]
-pub struct NotARule {
+pub struct ParseError {
     /// The line, counted from 1.
     pub line: usize,
     /// What is wrong.
@@ -15,10 +15,10 @@ pub struct NotARule {
 }
 
 /// Read the five fields of each rule; what follows them is passed over, as the literature does.
-pub fn parse_classbench(text: &str) -> Result<Vec<Rule<u32>>, NotARule> {
+pub fn parse_classbench(text: &str) -> Result<Vec<Rule<u32>>, ParseError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
-        .map(|(number, line)| rule(line).map_err(|what| NotARule { line: number + 1, what }))
+        .map(|(number, line)| rule(line).map_err(|what| ParseError { line: number + 1, what }))
         .collect()
 }
 

@@ -3,10 +3,10 @@
 use core::fmt::Debug;
 use core::hash::Hash;
 
-use crate::best::words::{Worded, Words};
+use crate::cut_tree::words::{WordAddress, Words};
 
 /// An address as a number.
-pub trait Address: Worded + Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
+pub trait Address: WordAddress + Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
     /// The last one.
     const LAST: Self;
     /// The next one; none after the last.
@@ -164,7 +164,7 @@ pub(crate) enum Dimension {
 /// What rules look at, of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
-pub struct Header<A: Worded> {
+pub struct Header<A: WordAddress> {
     pub(crate) words: Words,
     more: A::More,
 }

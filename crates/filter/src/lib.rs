@@ -4,8 +4,8 @@
 //! [`Matcher`] gives the answer of [`Linear`], which compares rule by rule.
 #![forbid(unsafe_code)]
 
-mod best;
 mod classbench;
+mod cut_tree;
 mod filter;
 mod header;
 mod interval;
@@ -14,19 +14,19 @@ mod reason;
 mod rule;
 mod trie;
 
-pub use best::{Best, Full, Visits};
-pub use classbench::{NotARule, parse_classbench};
+pub use classbench::{ParseError, parse_classbench};
+pub use cut_tree::{CapacityError, CutTree, VisitCounts};
 pub use filter::{
-    Action, AddressSet, By, Change, Conditions, Counter, Counters, Element, ElementKind, ElementSet, Fate, Filter,
-    FilterError, Filters, Fold, GatewayFilters, Kind, Known, LOGGED, LogRecord, Macs, Mark, Marked, Marking,
-    Membership, Named, Place, PortSet, RuleList, SetFull, Sets, Settings, Shared, Stations, TrafficClass, Verdict,
-    With, Written,
+    Action, AddressSet, ApplicationMatch, ChangeResult, CompiledRule, Conditions, Counter, Counters, DecidedBy,
+    Element, ElementKind, ElementSet, Filter, FilterError, FilterResult, Filters, GatewayFilters, LOGGED, LogRecord,
+    MacCondition, MacTable, Mark, MarkCondition, MatcherKind, Membership, PortSet, Rebuild, RejectKind, RuleList,
+    RulePosition, SessionApplication, SessionMarking, SetFull, Sets, Settings, SharedSet, TrafficClass, Verdict,
 };
 pub use header::{Address, Field, Header, NONE};
 pub use linear::Linear;
 pub use reason::Reason;
-pub use rule::{Impossible, Mask, Range, Rule};
-pub use trie::{CachedTrie, Lists, Probe, Searches, TooLarge, Trie};
+pub use rule::{FlagsMask, Range, Rule, RuleError};
+pub use trie::{CachedTrie, ListSearch, NodeLists, SearchCounts, Trie, TrieTooLarge};
 
 /// Place of a rule in its list, counted from 0: the lower one goes first.
 pub type RuleNumber = u32;
@@ -34,16 +34,16 @@ pub type RuleNumber = u32;
 /// Finds the first rule of a list that matches a header.
 pub trait Matcher<A: Address> {
     /// What one core keeps between packets.
-    type Memory: Send;
+    type Cache: Send;
 
     /// A core's memory, empty.
-    fn memory(&self) -> Self::Memory;
+    fn cache(&self) -> Self::Cache;
 
     /// The first rule that holds the header.
-    fn first(&self, memory: &mut Self::Memory, header: &Header<A>) -> Option<RuleNumber>;
+    fn first(&self, memory: &mut Self::Cache, header: &Header<A>) -> Option<RuleNumber>;
 
     /// The same of many, as far as both reach.
-    fn first_of_each(&self, memory: &mut Self::Memory, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
+    fn first_of_batch(&self, memory: &mut Self::Cache, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         for (header, found) in headers.iter().zip(found) {
             *found = self.first(memory, header);
         }
@@ -53,7 +53,7 @@ pub trait Matcher<A: Address> {
     fn bytes(&self) -> usize;
 
     /// Bytes of one core's memory.
-    fn memory_bytes(&self) -> usize {
+    fn cache_bytes(&self) -> usize {
         0
     }
 }

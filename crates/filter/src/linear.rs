@@ -21,12 +21,12 @@ impl<A: Address> Linear<A> {
 }
 
 impl<A: Address> Matcher<A> for Linear<A> {
-    type Memory = ();
+    type Cache = ();
 
-    fn memory(&self) {}
+    fn cache(&self) {}
 
     fn first(&self, _: &mut (), header: &Header<A>) -> Option<RuleNumber> {
-        let found = self.rules.iter().position(|rule| rule.has(header))?;
+        let found = self.rules.iter().position(|rule| rule.matches(header))?;
         Some(found as RuleNumber)
     }
 

@@ -16,12 +16,12 @@ pub struct Range<T> {
 impl<T: Copy + Ord> Range<T> {
     /// Is the number within?
     #[inline(always)]
-    pub fn has(&self, number: T) -> bool {
+    pub fn contains(&self, number: T) -> bool {
         self.first <= number && number <= self.last
     }
 
     /// What is in both.
-    pub(crate) fn meet(&self, other: &Self) -> Option<Self> {
+    pub(crate) fn intersection(&self, other: &Self) -> Option<Self> {
         let (first, last) = (self.first.max(other.first), self.last.min(other.last));
         (first <= last).then_some(Self { first, last })
     }
@@ -34,21 +34,21 @@ impl<T: Copy + Ord> Range<T> {
 
 /// TCP flags as they have to be, among those that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mask {
+pub struct FlagsMask {
     /// Flags that have to be set.
     pub set: u8,
     /// Flags that count.
     pub of: u8,
 }
 
-impl Mask {
+impl FlagsMask {
     /// No flag counts.
     pub const ANY: Self = Self { set: 0, of: 0 };
 
     /// Whether flags, as in [`Field::Flags`], are as they have to be. Those of a packet without any are not, unless none
     /// counts.
     #[inline(always)]
-    pub fn has(&self, flags: u32) -> bool {
+    pub fn matches(&self, flags: u32) -> bool {
         self.of == 0 || flags & !0xff == 0 && flags as u8 & self.of == self.set
     }
 }
@@ -61,12 +61,12 @@ pub struct Rule<A> {
     /// Destination addresses.
     pub destination: Range<A>,
     fields: [Range<u32>; Field::ALL.len()],
-    flags: Mask,
+    flags: FlagsMask,
 }
 
 /// A condition that no packet meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Impossible {
+pub enum RuleError {
     /// A range that ends before it begins.
     #[error("the range {first} to {last} of {field:?} ends before it begins")]
     Reversed {
@@ -114,7 +114,7 @@ impl<A: Address> Rule<A> {
                 first: 0,
                 last: field.last(),
             }),
-            flags: Mask::ANY,
+            flags: FlagsMask::ANY,
         }
     }
 
@@ -135,32 +135,32 @@ impl<A: Address> Rule<A> {
     }
 
     /// And from these addresses to those.
-    pub fn between(mut self, source: Range<A>, destination: Range<A>) -> Result<Self, Impossible> {
+    pub fn between(mut self, source: Range<A>, destination: Range<A>) -> Result<Self, RuleError> {
         if source.first > source.last || destination.first > destination.last {
-            return Err(Impossible::Addresses);
+            return Err(RuleError::Addresses);
         }
         (self.source, self.destination) = (source, destination);
         Ok(self)
     }
 
     /// And a field from `first` to `last`.
-    pub fn with(mut self, field: Field, first: u32, last: u32) -> Result<Self, Impossible> {
+    pub fn with(mut self, field: Field, first: u32, last: u32) -> Result<Self, RuleError> {
         let most = field.last_named();
         if first > last {
-            return Err(Impossible::Reversed { field, first, last });
+            return Err(RuleError::Reversed { field, first, last });
         }
         if last > most {
-            return Err(Impossible::TooLarge { field, last, most });
+            return Err(RuleError::TooLarge { field, last, most });
         }
         self.fields[field as usize] = Range { first, last };
         Ok(self)
     }
 
     /// And TCP flags.
-    pub fn with_flags(mut self, flags: Mask) -> Result<Self, Impossible> {
-        let Mask { set, of } = flags;
+    pub fn with_flags(mut self, flags: FlagsMask) -> Result<Self, RuleError> {
+        let FlagsMask { set, of } = flags;
         if set & !of != 0 {
-            return Err(Impossible::Flags { set, of });
+            return Err(RuleError::Flags { set, of });
         }
         self.flags = flags;
         Ok(self)
@@ -173,7 +173,7 @@ impl<A: Address> Rule<A> {
     }
 
     /// The TCP flags.
-    pub fn flags(&self) -> Mask {
+    pub fn flags(&self) -> FlagsMask {
         self.flags
     }
 
@@ -191,14 +191,14 @@ impl<A: Address> Rule<A> {
     /// Whether a field's value is one that the rule asks for.
     #[inline(always)]
     pub fn admits(&self, field: Field, value: u32) -> bool {
-        self.get(field).has(value) && (field != Field::Flags || self.flags.has(value))
+        self.get(field).contains(value) && (field != Field::Flags || self.flags.matches(value))
     }
 
     /// Whether a packet meets the rule.
     #[inline]
-    pub fn has(&self, header: &Header<A>) -> bool {
-        self.source.has(header.source())
-            && self.destination.has(header.destination())
+    pub fn matches(&self, header: &Header<A>) -> bool {
+        self.source.contains(header.source())
+            && self.destination.contains(header.destination())
             && Field::ALL.iter().all(|&field| self.admits(field, header.get(field)))
     }
 }

@@ -3,13 +3,14 @@
 use crate::drawn::{any_header, any_rule};
 use proptest::prelude::*;
 use sluice_filter::{
-    Action, By, Counters, Field, Filters, Header, Kind, Known, Named, Place, Rule, Settings, Verdict, With, Written,
+    Action, ApplicationMatch, CompiledRule, Counters, DecidedBy, Field, Filters, Header, MatcherKind, RejectKind, Rule,
+    RulePosition, SessionApplication, Settings, Verdict,
 };
 
 const ACCEPT: Action = Action::Decide(Verdict::Accept);
 const DROP: Action = Action::Decide(Verdict::Drop);
 
-fn settings(kind: Kind) -> Settings {
+fn settings(kind: MatcherKind) -> Settings {
     Settings {
         kind,
         default: Verdict::Accept,
@@ -18,16 +19,20 @@ fn settings(kind: Kind) -> Settings {
     }
 }
 
-fn filters(kind: Kind, rules: &[Written]) -> Filters {
+fn filters(kind: MatcherKind, rules: &[CompiledRule]) -> Filters {
     Filters::new(rules, &settings(kind), Counters::new(rules.len())).unwrap()
 }
 
 /// A rule by rule answer; `undecided` where a rule that drops waits for what one before it may still say.
-fn meant(rules: &[Written], header: &Header<u128>, known: Option<Known>) -> (Verdict, Option<Place>) {
+fn meant(
+    rules: &[CompiledRule],
+    header: &Header<u128>,
+    known: Option<SessionApplication>,
+) -> (Verdict, Option<RulePosition>) {
     let mut waits = false;
     let mut left = false;
     for (place, rule) in (0..).zip(rules) {
-        if !rule.six.iter().any(|one| one.has(header)) {
+        if !rule.v6.iter().any(|one| one.matches(header)) {
             continue;
         }
         let Action::Decide(verdict) = rule.action else { continue };
@@ -58,8 +63,8 @@ fn meant(rules: &[Written], header: &Header<u128>, known: Option<Known>) -> (Ver
     (Verdict::Accept, None)
 }
 
-fn any_known() -> impl Strategy<Value = Option<Known>> {
-    let known = (0..3u16, 0..4u16, any::<bool>()).prop_map(|(master, application, is_all)| Known {
+fn any_known() -> impl Strategy<Value = Option<SessionApplication>> {
+    let known = (0..3u16, 0..4u16, any::<bool>()).prop_map(|(master, application, is_all)| SessionApplication {
         master,
         application,
         is_all,
@@ -67,26 +72,26 @@ fn any_known() -> impl Strategy<Value = Option<Known>> {
     proptest::option::of(known)
 }
 
-fn any_named() -> impl Strategy<Value = Named> {
-    (proptest::option::of(0..3u16), 0..4u16).prop_map(|(master, application)| Named { master, application })
+fn any_named() -> impl Strategy<Value = ApplicationMatch> {
+    (proptest::option::of(0..3u16), 0..4u16).prop_map(|(master, application)| ApplicationMatch { master, application })
 }
 
 fn any_action() -> impl Strategy<Value = Action> {
     prop_oneof![
         Just(ACCEPT),
         Just(DROP),
-        Just(Action::Decide(Verdict::Reject(With::Reset))),
+        Just(Action::Decide(Verdict::Reject(RejectKind::Reset))),
         Just(Action::Count),
     ]
 }
 
-fn any_written() -> impl Strategy<Value = Written> {
+fn any_written() -> impl Strategy<Value = CompiledRule> {
     let applications = prop_oneof![Just(Vec::new()), proptest::collection::vec(any_named(), 1..3)];
     (any_action(), proptest::collection::vec(any_rule(), 0..3), applications).prop_map(|(action, six, applications)| {
-        Written {
+        CompiledRule {
             action,
-            four: Vec::new(),
-            six,
+            v4: Vec::new(),
+            v6: six,
             applications,
             conditions: Default::default(),
         }
@@ -99,15 +104,15 @@ proptest! {
         rules in proptest::collection::vec(any_written(), 0..12),
         asked in proptest::collection::vec((any_header(), any_known()), 1..20),
     ) {
-        for kind in [Kind::Best, Kind::Linear] {
+        for kind in [MatcherKind::Best, MatcherKind::Linear] {
             let filters = filters(kind, &rules);
             for (header, known) in &asked {
                 let (verdict, place) = meant(&rules, header, *known);
-                let fate = filters.six.would_as(header, *known);
+                let fate = filters.v6.evaluate_as(header, *known);
                 let by = match fate.by {
-                    By::Rule(place) => Some((place, false)),
-                    By::Application(place) => Some((place, true)),
-                    By::Limit(_) | By::Default => None,
+                    DecidedBy::Rule(place) => Some((place, false)),
+                    DecidedBy::Application(place) => Some((place, true)),
+                    DecidedBy::Limit(_) | DecidedBy::Default => None,
                 };
                 let expected = place.map(|place| (place, !rules[place as usize].applications.is_empty()));
                 prop_assert_eq!((verdict, expected), (fate.verdict, by), "{:?} {:?}", header, known);
@@ -116,15 +121,15 @@ proptest! {
     }
 }
 
-fn rule(action: Action, applications: &[u16]) -> Written {
-    let named = |&application| Named {
+fn rule(action: Action, applications: &[u16]) -> CompiledRule {
+    let named = |&application| ApplicationMatch {
         master: None,
         application,
     };
-    Written {
+    CompiledRule {
         action,
-        four: vec![Rule::any()],
-        six: Vec::new(),
+        v4: vec![Rule::any()],
+        v6: Vec::new(),
         applications: applications.iter().map(named).collect(),
         conditions: Default::default(),
     }
@@ -133,8 +138,8 @@ fn rule(action: Action, applications: &[u16]) -> Written {
 const TLS: u16 = 91;
 const NETFLIX: u16 = 133;
 
-fn known(master: u16, application: u16, is_all: bool) -> Known {
-    Known {
+fn known(master: u16, application: u16, is_all: bool) -> SessionApplication {
+    SessionApplication {
         master,
         application,
         is_all,
@@ -143,12 +148,12 @@ fn known(master: u16, application: u16, is_all: bool) -> Known {
 
 #[test]
 fn packet_of_no_known_application_is_none_of_rules_about_them() {
-    let filters = filters(Kind::Best, &[rule(DROP, &[TLS]), rule(ACCEPT, &[])]);
+    let filters = filters(MatcherKind::Best, &[rule(DROP, &[TLS]), rule(ACCEPT, &[])]);
     let header = Header::<u32>::new(1, 2).with(Field::Protocol, 6);
-    let mut fates = [filters.four.would(&header)];
-    assert_eq!((Verdict::Accept, By::Rule(1)), (fates[0].verdict, fates[0].by));
-    filters.four.decide(&[header], &mut fates, &filters.counters, 0, 1);
-    assert_eq!(By::Rule(1), fates[0].by);
+    let mut fates = [filters.v4.evaluate(&header)];
+    assert_eq!((Verdict::Accept, DecidedBy::Rule(1)), (fates[0].verdict, fates[0].by));
+    filters.v4.decide(&[header], &mut fates, &filters.counters, 0, 1);
+    assert_eq!(DecidedBy::Rule(1), fates[0].by);
     let packets = |place| filters.counters.of(place).unwrap().packets();
     assert_eq!((0, 1), (packets(0), packets(1)));
 }
@@ -156,15 +161,15 @@ fn packet_of_no_known_application_is_none_of_rules_about_them() {
 #[test]
 fn rule_that_drops_waits_for_what_one_before_it_may_accept() {
     let filters = filters(
-        Kind::Best,
+        MatcherKind::Best,
         &[rule(ACCEPT, &[NETFLIX]), rule(DROP, &[TLS]), rule(ACCEPT, &[])],
     );
     let header = Header::<u32>::new(1, 2);
-    let by = |known| filters.four.would_as(&header, Some(known)).by;
-    assert_eq!(By::Rule(2), by(known(0, TLS, false)));
-    assert_eq!(By::Application(0), by(known(TLS, NETFLIX, false)));
-    assert_eq!(By::Application(1), by(known(0, TLS, true)));
-    assert_eq!(By::Application(1), by(known(TLS, 126, true)));
+    let by = |known| filters.v4.evaluate_as(&header, Some(known)).by;
+    assert_eq!(DecidedBy::Rule(2), by(known(0, TLS, false)));
+    assert_eq!(DecidedBy::Application(0), by(known(TLS, NETFLIX, false)));
+    assert_eq!(DecidedBy::Application(1), by(known(0, TLS, true)));
+    assert_eq!(DecidedBy::Application(1), by(known(TLS, 126, true)));
 }
 
 #[test]
@@ -174,11 +179,11 @@ fn rules_about_an_application_count_a_session_when_it_is_known() {
         rule(Action::Count, &[TLS]),
         rule(DROP, &[TLS]),
     ];
-    let filters = filters(Kind::Best, &rules);
+    let filters = filters(MatcherKind::Best, &rules);
     let (fate, _) = filters
-        .four
+        .v4
         .decide_as(&Header::new(1, 2), known(0, TLS, true), &filters.counters, 1);
-    assert_eq!((Verdict::Drop, By::Application(2)), (fate.verdict, fate.by));
+    assert_eq!((Verdict::Drop, DecidedBy::Application(2)), (fate.verdict, fate.by));
     let packets = [0, 1, 2].map(|place| filters.counters.of(place).unwrap().packets());
     assert_eq!([0, 1, 1], packets);
 }

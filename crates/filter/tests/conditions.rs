@@ -7,8 +7,9 @@ use std::sync::{Arc, OnceLock};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_filter::{
-    Action, AddressSet, By, Conditions, Counters, Element, ElementSet, Fate, Field, Filters, Header, Kind, Macs, Mark,
-    Marked, Marking, Membership, Probe, Range, Rule, Settings, Shared, TrafficClass, Verdict, Written,
+    Action, AddressSet, CompiledRule, Conditions, Counters, DecidedBy, Element, ElementSet, Field, FilterResult,
+    Filters, Header, ListSearch, MacCondition, Mark, MarkCondition, MatcherKind, Membership, Range, Rule,
+    SessionMarking, Settings, SharedSet, TrafficClass, Verdict,
 };
 
 const LAST: u32 = 6;
@@ -49,10 +50,10 @@ fn any_packet() -> impl Strategy<Value = Packet> {
     })
 }
 
-fn any_macs() -> impl Strategy<Value = Macs> {
+fn any_macs() -> impl Strategy<Value = MacCondition> {
     prop_oneof![
-        2 => Just(Macs::default()),
-        1 => (any::<bool>(), vec(0u8..5, 1..3)).prop_map(|(not, of)| Macs { not, of: of.into_iter().map(mac).collect() }),
+        2 => Just(MacCondition::default()),
+        1 => (any::<bool>(), vec(0u8..5, 1..3)).prop_map(|(not, of)| MacCondition { not, of: of.into_iter().map(mac).collect() }),
     ]
 }
 
@@ -85,7 +86,7 @@ fn ip(number: u32) -> IpAddr {
 
 fn any_membership() -> impl Strategy<Value = Option<Membership>> {
     let some = (any::<bool>(), 0usize..3).prop_map(|(not, set)| {
-        let set = Shared(sets()[set].clone());
+        let set = SharedSet(sets()[set].clone());
         Some(Membership { not, set })
     });
     prop_oneof![2 => Just(None), 1 => some]
@@ -99,7 +100,7 @@ fn is_member(asked: &Option<Membership>, address: u32) -> bool {
     SETS[number].contains(&address) != *not
 }
 
-fn any_written() -> impl Strategy<Value = Written> {
+fn any_written() -> impl Strategy<Value = CompiledRule> {
     let action = prop_oneof![
         2 => Just(Action::Decide(Verdict::Accept)),
         1 => Just(Action::Decide(Verdict::AcceptUntracked)),
@@ -109,7 +110,7 @@ fn any_written() -> impl Strategy<Value = Written> {
         1 => (0u8..64).prop_map(Action::SetDscp),
         1 => (0u8..4).prop_map(Action::SetEcn),
     ];
-    let mark = proptest::option::of((any::<bool>(), any_mark()).prop_map(|(not, mark)| Marked { not, mark }));
+    let mark = proptest::option::of((any::<bool>(), any_mark()).prop_map(|(not, mark)| MarkCondition { not, mark }));
     let boxes = vec((drawn::any_range(LAST), drawn::any_range(LAST)), 1..3);
     let sets = [any_membership(), any_membership()];
     (action, boxes, [any_macs(), any_macs()], mark, sets).prop_map(|(action, boxes, macs, mark, sets)| {
@@ -117,10 +118,10 @@ fn any_written() -> impl Strategy<Value = Written> {
         let one = |&(source, destination): &((u32, u32), (u32, u32))| {
             Rule::any().between(range(source), range(destination)).unwrap()
         };
-        Written {
+        CompiledRule {
             action,
-            four: boxes.iter().map(one).collect(),
-            six: Vec::new(),
+            v4: boxes.iter().map(one).collect(),
+            v6: Vec::new(),
             applications: Vec::new(),
             conditions: Conditions {
                 macs,
@@ -133,22 +134,22 @@ fn any_written() -> impl Strategy<Value = Written> {
     })
 }
 
-fn names(macs: &Macs, own: Option<u8>) -> bool {
+fn names(macs: &MacCondition, own: Option<u8>) -> bool {
     macs.of.is_empty() || own.is_some_and(|own| macs.of.contains(&mac(own)) != macs.not)
 }
 
 /// The fate of a packet, the rules that go on before, and what they set.
-fn read(rules: &[Written], packet: &Packet) -> (Vec<u32>, Fate, Marking) {
+fn read(rules: &[CompiledRule], packet: &Packet) -> (Vec<u32>, FilterResult, SessionMarking) {
     let (mut before, mut own, mut class) = (Vec::new(), packet.mark, TrafficClass::ANY);
     for (place, rule) in (0..).zip(rules) {
         let within = rule
-            .four
+            .v4
             .iter()
-            .any(|one| one.source.has(packet.source) && one.destination.has(packet.destination));
+            .any(|one| one.source.contains(packet.source) && one.destination.contains(packet.destination));
         let macs = [0, 1].map(|end: usize| names(&rule.conditions.macs[end], packet.macs.map(|macs| macs[end])));
         let marked = match rule.conditions.mark {
-            Some(Marked { not: false, mark }) => own & mark.mask == mark.value,
-            Some(Marked { not: true, mark }) => own & mark.mask != mark.value,
+            Some(MarkCondition { not: false, mark }) => own & mark.mask == mark.value,
+            Some(MarkCondition { not: true, mark }) => own & mark.mask != mark.value,
             None => true,
         };
         let [from, to] = &rule.conditions.sets;
@@ -174,16 +175,20 @@ fn read(rules: &[Written], packet: &Packet) -> (Vec<u32>, Fate, Marking) {
                 before.push(place);
             }
             Action::Decide(verdict) => {
-                let by = By::Rule(place);
-                return (before, Fate { verdict, by }, Marking { mark: own, class });
+                let by = DecidedBy::Rule(place);
+                return (
+                    before,
+                    FilterResult { verdict, by },
+                    SessionMarking { mark: own, class },
+                );
             }
             _ => before.push(place),
         }
     }
-    (before, Fate::PASS, Marking { mark: own, class })
+    (before, FilterResult::PASS, SessionMarking { mark: own, class })
 }
 
-fn filters(rules: &[Written], kind: Kind) -> Filters {
+fn filters(rules: &[CompiledRule], kind: MatcherKind) -> Filters {
     let settings = Settings {
         kind,
         default: Verdict::Accept,
@@ -200,15 +205,15 @@ proptest! {
         packets in vec(any_packet(), 1..40),
     ) {
         let most = 64 << 20;
-        let kinds = [Kind::Best, Kind::Linear, Kind::Trie { most }, Kind::CachedTrie { most, entries: 7, probe: Probe::InOrder }];
+        let kinds = [MatcherKind::Best, MatcherKind::Linear, MatcherKind::Trie { most }, MatcherKind::CachedTrie { most, entries: 7, probe: ListSearch::InOrder }];
         for kind in kinds {
             let filters = filters(&rules, kind);
             for packet in &packets {
                 let header = packet.header(&filters);
-                let (before, fate) = filters.four.explain(&header);
-                let mut fates = [Fate::PASS];
-                let mut own = Marking { mark: packet.mark, class: TrafficClass::ANY };
-                filters.four.decide_marking(&[header], &mut fates, &filters.counters, (0, 0), |_, set| own = set);
+                let (before, fate) = filters.v4.explain(&header);
+                let mut fates = [FilterResult::PASS];
+                let mut own = SessionMarking { mark: packet.mark, class: TrafficClass::ANY };
+                filters.v4.decide_marking(&[header], &mut fates, &filters.counters, (0, 0), |_, set| own = set);
                 prop_assert_eq!(read(&rules, packet), (before, fate, own), "{:?} {:?}", kind, packet);
                 prop_assert_eq!([fate], fates);
             }
@@ -219,10 +224,10 @@ proptest! {
 #[test]
 fn rule_that_adds_to_a_set_decides_about_the_next_packet_of_that_source() {
     let set: Arc<ElementSet> = Arc::new(AddressSet::new(8, None).into());
-    let every = |action, conditions| Written {
+    let every = |action, conditions| CompiledRule {
         action,
-        four: vec![Rule::any()],
-        six: Vec::new(),
+        v4: vec![Rule::any()],
+        v6: Vec::new(),
         applications: Vec::new(),
         conditions,
     };
@@ -230,26 +235,26 @@ fn rule_that_adds_to_a_set_decides_about_the_next_packet_of_that_source() {
         sets: [
             Some(Membership {
                 not: false,
-                set: Shared(set.clone()),
+                set: SharedSet(set.clone()),
             }),
             None,
         ],
         ..Conditions::default()
     };
     let ban = Conditions {
-        adds_to: Some(Shared(set.clone())),
+        adds_to: Some(SharedSet(set.clone())),
         ..Conditions::default()
     };
     let rules = [every(Action::Decide(Verdict::Drop), banned), every(Action::Count, ban)];
-    let filters = filters(&rules, Kind::Best);
+    let filters = filters(&rules, MatcherKind::Best);
     let decided = |source| {
-        let mut fates = [Fate::PASS];
+        let mut fates = [FilterResult::PASS];
         let header = [Header::new(source, 9)];
-        filters.four.decide(&header, &mut fates, &filters.counters, 0, 1);
+        filters.v4.decide(&header, &mut fates, &filters.counters, 0, 1);
         fates[0].verdict
     };
     // Who only asks what would be adds nothing.
-    assert_eq!(Verdict::Accept, filters.four.would(&Header::new(7, 9)).verdict);
+    assert_eq!(Verdict::Accept, filters.v4.evaluate(&Header::new(7, 9)).verdict);
     assert!(set.is_empty());
     assert_eq!([Verdict::Accept, Verdict::Drop, Verdict::Drop], [7, 7, 7].map(decided));
     assert_eq!(Verdict::Accept, decided(8));

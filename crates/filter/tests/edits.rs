@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::drawn::{self, Drawn, edges, sets};
 use proptest::prelude::*;
-use sluice_filter::{Address, Best, Field, Header, Matcher, Range, Rule, RuleNumber};
+use sluice_filter::{Address, CutTree, Field, Header, Matcher, Range, Rule, RuleNumber};
 use sluice_table::simd::lanes::Vectors;
 
 /// Rules by number, with the matcher that is edited as they are.
 struct Edited<A: Address> {
     rules: BTreeMap<RuleNumber, Vec<Rule<A>>>,
-    best: Best<A>,
+    best: CutTree<A>,
     built: usize,
 }
 
@@ -44,21 +44,21 @@ impl<A: Address> Edited<A> {
 
     fn check(&self, headers: &[Header<A>]) {
         let mut found = vec![None; headers.len()];
-        self.best.first_of_each(&mut (), headers, &mut found);
+        self.best.first_of_batch(&mut (), headers, &mut found);
         for (header, found) in headers.iter().zip(found) {
-            let holds = |(_, boxes): &(&u32, &Vec<Rule<A>>)| boxes.iter().any(|rule| rule.has(header));
+            let holds = |(_, boxes): &(&u32, &Vec<Rule<A>>)| boxes.iter().any(|rule| rule.matches(header));
             let expected = self.rules.iter().find(holds).map(|(number, _)| *number);
             assert_eq!(expected, found, "{header:?}");
         }
     }
 }
 
-fn built<A: Address>(rules: &BTreeMap<RuleNumber, Vec<Rule<A>>>) -> Best<A> {
+fn built<A: Address>(rules: &BTreeMap<RuleNumber, Vec<Rule<A>>>) -> CutTree<A> {
     let each = |(number, boxes): (&u32, &Vec<Rule<A>>)| {
         let number = *number;
         boxes.clone().into_iter().map(move |rule| (number, rule))
     };
-    Best::numbered(rules.iter().flat_map(each))
+    CutTree::numbered(rules.iter().flat_map(each))
 }
 
 /// Headers within a rule, at its corners, and just outside.
@@ -184,7 +184,7 @@ fn edits_fill_their_room_and_then_say_so() {
             .with(Field::SourcePort, number % 60_000, number % 60_000)
             .unwrap()
     };
-    let best = Best::new(&[rule(0)]);
+    let best = CutTree::new(&[rule(0)]);
     let full = (1..100_000).find(|&number| best.insert(number, &[rule(number)]).is_err());
     assert!(full.is_some_and(|number| number > 200), "{full:?}");
     assert_eq!(
@@ -214,7 +214,7 @@ fn readers_see_a_rule_or_do_not_while_it_comes_and_goes() {
             let looking = scope.spawn(|| {
                 let (mut found, mut looked) = (vec![None; headers.len()], 0);
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) || looked == 0 {
-                    best.first_of_each(&mut (), &headers, &mut found);
+                    best.first_of_batch(&mut (), &headers, &mut found);
                     for (at, found) in (1u32..).zip(&found) {
                         // The rule that is always there, or the one before it that comes and goes.
                         assert!([Some(at * 10), Some(at * 10 - 1)].contains(found), "{at}: {found:?}");

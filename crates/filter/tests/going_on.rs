@@ -1,25 +1,28 @@
 //! Rules after which others are asked.
 
-use sluice_filter::{Action, By, Counters, Fate, Filters, Header, Kind, Range, Rule, Settings, Verdict, Written};
+use sluice_filter::{
+    Action, CompiledRule, Counters, DecidedBy, FilterResult, Filters, Header, MatcherKind, Range, Rule, Settings,
+    Verdict,
+};
 
-const ACCEPTED: Fate = Fate {
+const ACCEPTED: FilterResult = FilterResult {
     verdict: Verdict::Accept,
-    by: By::Default,
+    by: DecidedBy::Default,
 };
 
 /// A rule that names 0 to 15, and 4 to 7 once more.
 fn overlapping(action: Action) -> Filters {
     let all = Rule::<u32>::any().destination;
     let rule = |first, last| Rule::any().between(Range { first, last }, all).unwrap();
-    let written = Written {
+    let written = CompiledRule {
         action,
-        four: vec![rule(0, 15), rule(4, 7)],
-        six: Vec::new(),
+        v4: vec![rule(0, 15), rule(4, 7)],
+        v6: Vec::new(),
         applications: Vec::new(),
         conditions: Default::default(),
     };
     let settings = Settings {
-        kind: Kind::Linear,
+        kind: MatcherKind::Linear,
         default: Verdict::Accept,
         sessions: false,
         workers: 1,
@@ -27,10 +30,10 @@ fn overlapping(action: Action) -> Filters {
     Filters::new(&[written], &settings, Counters::new(1)).unwrap()
 }
 
-fn decided(filters: &Filters, source: u32) -> Fate {
+fn decided(filters: &Filters, source: u32) -> FilterResult {
     let mut fates = [ACCEPTED];
     let headers = [Header::new(source, 0)];
-    filters.four.decide(&headers, &mut fates, &filters.counters, 0, 0);
+    filters.v4.decide(&headers, &mut fates, &filters.counters, 0, 0);
     fates[0]
 }
 
@@ -59,5 +62,5 @@ fn packet_that_two_values_of_a_rate_fit_takes_of_it_once() {
 #[test]
 fn rule_that_two_values_of_fit_is_named_once_before_what_decides() {
     let filters = overlapping(Action::Count);
-    assert_eq!((vec![0], ACCEPTED), filters.four.explain(&Header::new(5, 0)));
+    assert_eq!((vec![0], ACCEPTED), filters.v4.explain(&Header::new(5, 0)));
 }

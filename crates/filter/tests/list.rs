@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use crate::drawn::{Drawn, any_header, any_rule};
 use proptest::prelude::*;
 use sluice_filter::{
-    Action, By, Change, Counters, Fate, Field, Fold, Header, Kind, Rule, RuleList, Settings, Verdict, With, Written,
+    Action, ChangeResult, CompiledRule, Counters, DecidedBy, Field, FilterResult, Header, MatcherKind, Rebuild,
+    RejectKind, Rule, RuleList, Settings, Verdict,
 };
 
 const SETTINGS: Settings = Settings {
-    kind: Kind::Best,
+    kind: MatcherKind::Best,
     default: Verdict::Drop,
     sessions: false,
     workers: 1,
@@ -19,7 +20,7 @@ const SETTINGS: Settings = Settings {
 #[derive(Clone, Debug)]
 struct Named {
     name: usize,
-    written: Written,
+    written: CompiledRule,
 }
 
 #[derive(Clone, Debug)]
@@ -36,7 +37,7 @@ fn any_action() -> impl Strategy<Value = Action> {
     prop_oneof![
         4 => Just(Action::Decide(Verdict::Accept)),
         3 => Just(Action::Decide(Verdict::Drop)),
-        2 => Just(Action::Decide(Verdict::Reject(With::Reset))),
+        2 => Just(Action::Decide(Verdict::Reject(RejectKind::Reset))),
         1 => Just(Action::Count),
     ]
 }
@@ -65,7 +66,7 @@ struct Meant {
 impl Meant {
     fn ask(&mut self, header: &Header<u128>) -> (Verdict, Option<usize>) {
         for Named { name, written } in &self.rules {
-            if written.six.iter().any(|rule| rule.has(header)) {
+            if written.v6.iter().any(|rule| rule.matches(header)) {
                 *self.counted.entry(*name).or_default() += 1;
                 if let Action::Decide(verdict) = written.action {
                     return (verdict, Some(*name));
@@ -88,19 +89,19 @@ fn check(list: &RuleList<usize>, meant: &mut Meant, headers: &[Header<u128>]) {
     assert_eq!(names, meant.rules.iter().map(|rule| rule.name).collect::<Vec<_>>());
     let filters = list.filters();
     let decides = |rule: &&Named| matches!(rule.written.action, Action::Decide(_));
-    let boxes = meant.rules.iter().filter(decides).map(|rule| rule.written.six.len());
-    assert_eq!(boxes.sum::<usize>(), filters.six.len());
-    let pass = Fate {
+    let boxes = meant.rules.iter().filter(decides).map(|rule| rule.written.v6.len());
+    assert_eq!(boxes.sum::<usize>(), filters.v6.len());
+    let pass = FilterResult {
         verdict: Verdict::Accept,
-        by: By::Default,
+        by: DecidedBy::Default,
     };
     let mut fates = vec![pass; headers.len()];
-    filters.six.decide(headers, &mut fates, &filters.counters, 0, 1);
+    filters.v6.decide(headers, &mut fates, &filters.counters, 0, 1);
     for (header, fate) in headers.iter().zip(fates) {
         let (verdict, by) = meant.ask(header);
         let said = match fate.by {
-            By::Rule(place) | By::Application(place) => Some(*list.at(place).unwrap()),
-            By::Limit(_) | By::Default => None,
+            DecidedBy::Rule(place) | DecidedBy::Application(place) => Some(*list.at(place).unwrap()),
+            DecidedBy::Limit(_) | DecidedBy::Default => None,
         };
         assert_eq!((verdict, by), (fate.verdict, said), "{header:?}");
     }
@@ -119,12 +120,12 @@ proptest! {
         headers in proptest::collection::vec(any_header(), 1..20),
     ) {
         let mut meant = Meant::default();
-        let written = |action, six| Written { action, four: Vec::new(), six, applications: Vec::new(), conditions: Default::default() };
+        let written = |action, six| CompiledRule { action, v4: Vec::new(), v6, applications: Vec::new(), conditions: Default::default() };
         for (name, (action, six)) in start.into_iter().enumerate() {
             meant.rules.push(Named { name, written: written(action, six) });
         }
         let mut list = list(&meant.rules);
-        let mut fold: Option<Fold<usize>> = None;
+        let mut fold: Option<Rebuild<usize>> = None;
         // Between two neighbours numbers run out, but not at once.
         let mut is_anew = true;
         for (name, step) in (1_000..).zip(steps) {
@@ -135,17 +136,17 @@ proptest! {
                     let change = list.insert(index, written.clone(), name).unwrap();
                     let decides = matches!(written.action, Action::Decide(_));
                     match change {
-                        Change::InPlace => assert!(decides),
-                        Change::Anew => assert!(!decides || !is_anew),
+                        ChangeResult::InPlace => assert!(decides),
+                        ChangeResult::Rebuilt => assert!(!decides || !is_anew),
                     }
-                    is_anew = change == Change::Anew;
+                    is_anew = change == ChangeResult::Rebuilt;
                     meant.rules.insert(index, Named { name, written });
                 }
                 Step::InsertTwo(index, actions, six) => {
                     let index = index.min(meant.rules.len());
                     let rules = [(actions[0], name), (actions[1], name + 100_000)];
                     let rules = rules.map(|(action, name)| (written(action, six.clone()), name));
-                    is_anew = list.insert_all(index, rules.to_vec()).unwrap() == Change::Anew;
+                    is_anew = list.insert_all(index, rules.to_vec()).unwrap() == ChangeResult::Rebuilt;
                     for (written, name) in rules.into_iter().rev() {
                         meant.rules.insert(index, Named { name, written });
                     }
@@ -161,10 +162,10 @@ proptest! {
                     meant.rules.remove(index);
                 }
                 Step::Remove(_) => {}
-                Step::BeginFold => fold = fold.or(list.begin_fold_now()),
+                Step::BeginFold => fold = fold.or(list.force_rebuild()),
                 Step::EndFold => {
                     if let Some(fold) = fold.take() {
-                        list.end_fold(fold.build().unwrap()).unwrap();
+                        list.end_rebuild(fold.build().unwrap()).unwrap();
                     }
                 }
             }
@@ -173,12 +174,12 @@ proptest! {
     }
 }
 
-fn port(port: u32) -> Written {
+fn port(port: u32) -> CompiledRule {
     let rule = Rule::any().with(Field::DestinationPort, port, port).unwrap();
-    Written {
+    CompiledRule {
         action: Action::Decide(Verdict::Accept),
-        four: vec![rule],
-        six: Vec::new(),
+        v4: vec![rule],
+        v6: Vec::new(),
         applications: Vec::new(),
         conditions: Default::default(),
     }
@@ -195,25 +196,25 @@ fn list_is_folded_before_its_room_is_used_up() {
     let (mut folds, mut drawn) = (0, Drawn(5));
     for number in 1_000..3_000 {
         assert_eq!(
-            Ok(Change::InPlace),
+            Ok(ChangeResult::InPlace),
             list.insert(drawn.below(list.len()), port(number), number),
             "{number}"
         );
-        if let Some(fold) = list.begin_fold() {
+        if let Some(fold) = list.begin_rebuild() {
             // Built elsewhere, while the list goes on changing.
-            assert!(list.begin_fold().is_none());
+            assert!(list.begin_rebuild().is_none());
             list.insert(0, port(60_000 + number % 1_000), 0).unwrap();
-            assert_eq!(Ok(true), list.end_fold(fold.build().unwrap()));
+            assert_eq!(Ok(true), list.end_rebuild(fold.build().unwrap()));
             folds += 1;
         }
     }
     assert!((5..100).contains(&folds), "{folds}");
     assert_eq!(3_000 + folds, list.len());
-    let four = &list.filters().four;
+    let four = &list.filters().v4;
     for port in 0..3_000 {
         assert_eq!(
             Verdict::Accept,
-            four.would(&Header::new(1, 2).with(Field::DestinationPort, port))
+            four.evaluate(&Header::new(1, 2).with(Field::DestinationPort, port))
                 .verdict
         );
     }
@@ -222,13 +223,13 @@ fn list_is_folded_before_its_room_is_used_up() {
 #[test]
 fn fold_of_a_list_that_was_built_anew_meanwhile_is_not_taken() {
     let mut list = list(&[]);
-    let fold = list.begin_fold_now().unwrap();
-    let count = Written {
+    let fold = list.force_rebuild().unwrap();
+    let count = CompiledRule {
         action: Action::Count,
         ..port(1)
     };
-    assert_eq!(Ok(Change::Anew), list.insert(0, count, 1));
-    assert_eq!(Ok(false), list.end_fold(fold.build().unwrap()));
+    assert_eq!(Ok(ChangeResult::Rebuilt), list.insert(0, count, 1));
+    assert_eq!(Ok(false), list.end_rebuild(fold.build().unwrap()));
     assert_eq!(1, list.len());
 }
 
@@ -240,17 +241,17 @@ fn rule_of_many_boxes_that_was_hidden_comes_back_in_little_time_and_memory() {
         let rule = Rule::<u32>::any().with(Field::SourcePort, first, last).unwrap();
         rule.with(Field::DestinationPort, from, to).unwrap()
     };
-    let of = |four| Written {
+    let of = |four| CompiledRule {
         action: Action::Decide(Verdict::Accept),
-        four,
-        six: Vec::new(),
+        v4: four,
+        v6: Vec::new(),
         applications: Vec::new(),
         conditions: Default::default(),
     };
     let rules = [(of(vec![Rule::any()]), 0), (of((0..10_000).map(wide).collect()), 1)];
     let mut list = RuleList::new(rules.into_iter(), SETTINGS, Counters::new(2)).unwrap();
     list.remove(0).unwrap();
-    let four = &list.filters().four;
+    let four = &list.filters().v4;
     for (from, to, verdict) in [
         (0, 0, Verdict::Accept),
         (1_099, 1_500, Verdict::Accept),
@@ -259,7 +260,7 @@ fn rule_of_many_boxes_that_was_hidden_comes_back_in_little_time_and_memory() {
         let header = Header::new(1, 2)
             .with(Field::SourcePort, from)
             .with(Field::DestinationPort, to);
-        assert_eq!(verdict, four.would(&header).verdict, "{from} {to}");
+        assert_eq!(verdict, four.evaluate(&header).verdict, "{from} {to}");
     }
     assert_eq!(10_000, four.len());
 }

@@ -2,7 +2,9 @@
 
 use crate::drawn::{Drawn, any_header, any_rule, edges, sets};
 use proptest::prelude::*;
-use sluice_filter::{Address, Best, CachedTrie, Field, Header, Linear, Mask, Matcher, Probe, Range, Rule, Trie};
+use sluice_filter::{
+    Address, CachedTrie, CutTree, Field, FlagsMask, Header, Linear, ListSearch, Matcher, Range, Rule, Trie,
+};
 use sluice_table::simd::lanes::Vectors;
 
 const ENOUGH: usize = 64 << 20;
@@ -12,12 +14,12 @@ const ENOUGH: usize = 64 << 20;
 fn expected<A: Address>(rules: &[Rule<A>], headers: &[Header<A>]) -> Vec<Option<u32>> {
     let linear = Linear::new(rules);
     let mut expected = vec![None; headers.len()];
-    linear.first_of_each(&mut (), headers, &mut expected);
-    let mut best = Best::new(rules);
+    linear.first_of_batch(&mut (), headers, &mut expected);
+    let mut best = CutTree::new(rules);
     for vectors in Vectors::all() {
         best = best.with_vectors(vectors);
         let mut found = vec![Some(u32::MAX); headers.len()];
-        best.first_of_each(&mut (), headers, &mut found);
+        best.first_of_batch(&mut (), headers, &mut found);
         for ((header, expected), found) in headers.iter().zip(&expected).zip(&found) {
             assert_eq!(expected, found, "{header:?} in a batch, {vectors:?}");
             assert_eq!(*expected, best.first(&mut (), header), "{header:?}, {vectors:?}");
@@ -30,7 +32,7 @@ fn expected<A: Address>(rules: &[Rule<A>], headers: &[Header<A>]) -> Vec<Option<
 fn compare<A: Address>(rules: &[Rule<A>], trie: &Trie<A>, headers: &[Header<A>]) {
     let expected = expected(rules, headers);
     let mut found = vec![None; headers.len()];
-    trie.first_of_each(&mut (), headers, &mut found);
+    trie.first_of_batch(&mut (), headers, &mut found);
     let wrong = |found: &[_]| {
         (0..headers.len())
             .find(|&at| found[at] != expected[at])
@@ -38,14 +40,14 @@ fn compare<A: Address>(rules: &[Rule<A>], trie: &Trie<A>, headers: &[Header<A>])
     };
     assert_eq!(None, wrong(&found), "trie");
     for (size, probe) in [
-        (0, Probe::InOrder),
-        (1, Probe::InOrder),
-        (11, Probe::InOrder),
-        (11, Probe::Bisection),
+        (0, ListSearch::InOrder),
+        (1, ListSearch::InOrder),
+        (11, ListSearch::InOrder),
+        (11, ListSearch::Bisection),
     ] {
         let cached = CachedTrie::new(trie.clone(), size, probe);
-        let mut lists = cached.memory();
-        cached.first_of_each(&mut lists, headers, &mut found);
+        let mut lists = cached.cache();
+        cached.first_of_batch(&mut lists, headers, &mut found);
         assert_eq!(None, wrong(&found), "lists of {size}, {probe:?}");
         for node in 0..trie.nodes() {
             assert!(lists.of_node(node).is_sorted_by(|a, b| a < b), "a list is in order");
@@ -78,7 +80,7 @@ fn headers(rules: &[Rule<u32>], count: usize) -> Vec<Header<u32>> {
 fn oracle_classbench_sets_have_no_mismatch() {
     for (name, mut rules) in sets() {
         expected(&rules, &headers(&rules, 500));
-        let best = Best::new(&rules);
+        let best = CutTree::new(&rules);
         let each = best.bytes() as f64 / rules.len() as f64;
         let copies = best.entries() as f64 / rules.len() as f64;
         eprintln!(
@@ -144,7 +146,7 @@ fn oracle_rules_within_each_other_have_no_mismatch() {
         (0..3_000).map(alike).collect::<Result<Vec<_>, _>>().unwrap(),
     ] {
         expected(&rules, &headers(&rules, 500));
-        let best = Best::new(&rules);
+        let best = CutTree::new(&rules);
         assert!(best.bytes() < 1000 * rules.len(), "{} bytes", best.bytes());
     }
 }
@@ -162,12 +164,12 @@ proptest! {
 
 #[test]
 fn best_with_fewer_places_than_headers_fills_them_and_with_fewer_headers_leaves_the_rest() {
-    let best = Best::new(&[Rule::<u32>::any()]);
+    let best = CutTree::new(&[Rule::<u32>::any()]);
     let headers = [Header::new(1, 2); 100];
     for (asked, places) in [(100, 70), (70, 100), (0, 3), (64, 3), (3, 64)] {
         let headers = &headers[..asked];
         let mut found = vec![Some(7); places];
-        best.first_of_each(&mut (), headers, &mut found);
+        best.first_of_batch(&mut (), headers, &mut found);
         let both = asked.min(places);
         assert_eq!(vec![Some(0); both], found[..both]);
         assert_eq!(vec![Some(7); places - both], found[both..]);
@@ -184,7 +186,7 @@ fn rule_impossible_is_refused_with_its_field() {
     );
     let refused = any().with(Field::Vlan, 1, 4096).unwrap_err();
     assert_eq!("Vlan reaches to 4095, not to 4096", refused.to_string());
-    assert!(any().with_flags(Mask { set: 2, of: 0x10 }).is_err());
+    assert!(any().with_flags(FlagsMask { set: 2, of: 0x10 }).is_err());
     let reversed = Range { first: 2, last: 1 };
     assert!(any().between(reversed, reversed).is_err());
 }
@@ -192,13 +194,13 @@ fn rule_impossible_is_refused_with_its_field() {
 #[test]
 fn rule_that_names_ports_does_not_match_what_has_none() {
     let rule = Rule::<u32>::any().with(Field::DestinationPort, 0, 65_535).unwrap();
-    assert!(!rule.has(&Header::new(1, 2)));
-    assert!(rule.has(&Header::new(1, 2).with(Field::DestinationPort, 0)));
-    assert!(Rule::any().has(&Header::new(1u32, 2)));
-    let flags = Rule::<u32>::any().with_flags(Mask { set: 0, of: 2 }).unwrap();
+    assert!(!rule.matches(&Header::new(1, 2)));
+    assert!(rule.matches(&Header::new(1, 2).with(Field::DestinationPort, 0)));
+    assert!(Rule::any().matches(&Header::new(1u32, 2)));
+    let flags = Rule::<u32>::any().with_flags(FlagsMask { set: 0, of: 2 }).unwrap();
     assert!(
-        !flags.has(&Header::new(1, 2)),
+        !flags.matches(&Header::new(1, 2)),
         "of a packet without flags none is unset"
     );
-    assert!(flags.has(&Header::new(1, 2).with(Field::Flags, 0x10)));
+    assert!(flags.matches(&Header::new(1, 2).with(Field::Flags, 0x10)));
 }

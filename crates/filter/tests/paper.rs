@@ -1,6 +1,6 @@
 //! P1's own example: Table 1, Fig. 1, 2 and 5. Fields of 0 to 15, as there.
 
-use sluice_filter::{CachedTrie, Field, Header, Linear, Matcher, Probe, Range, Rule, Trie};
+use sluice_filter::{CachedTrie, Field, Header, Linear, ListSearch, Matcher, Range, Rule, Trie};
 
 const ENOUGH: usize = 1 << 20;
 
@@ -36,9 +36,9 @@ fn p1_table1_example_is_filter_2_in_every_matcher() {
         assert_eq!(Some(2), Linear::new(&rules).first(&mut (), &header));
         assert_eq!(Some(2), trie.first(&mut (), &header));
         for size in [0, 1, 3] {
-            for probe in [Probe::InOrder, Probe::Bisection] {
+            for probe in [ListSearch::InOrder, ListSearch::Bisection] {
                 let cached = CachedTrie::new(trie.clone(), size, probe);
-                let mut lists = cached.memory();
+                let mut lists = cached.cache();
                 assert_eq!([Some(2); 3], [(); 3].map(|()| cached.first(&mut lists, &header)));
             }
         }
@@ -69,8 +69,8 @@ fn p1_fig2_way_goes_by_index_2() {
 fn p1_every_header_of_the_example_has_one_answer() {
     let rules = table1();
     let (linear, trie) = (Linear::new(&rules), Trie::new(&rules, ENOUGH).unwrap());
-    let cached = CachedTrie::new(trie.clone(), 2, Probe::InOrder);
-    let mut lists = cached.memory();
+    let cached = CachedTrie::new(trie.clone(), 2, ListSearch::InOrder);
+    let mut lists = cached.cache();
     for number in 0..17 * 17 * 17u32 {
         let header = header(number % 17, number / 17 % 17, number / 289);
         let expected = linear.first(&mut (), &header);
@@ -81,9 +81,9 @@ fn p1_every_header_of_the_example_has_one_answer() {
 
 #[test]
 fn p1_fig15_searches_are_counted_three_ways() {
-    let cached = CachedTrie::new(Trie::new(&table1(), ENOUGH).unwrap(), 1, Probe::InOrder);
-    let mut lists = cached.memory();
-    let counts = |lists: &sluice_filter::Lists| {
+    let cached = CachedTrie::new(Trie::new(&table1(), ENOUGH).unwrap(), 1, ListSearch::InOrder);
+    let mut lists = cached.cache();
+    let counts = |lists: &sluice_filter::NodeLists| {
         let searches = lists.searches;
         (searches.hits, searches.misses, searches.binary)
     };

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_inspect::bindings::vectorscan::{Block, Database, Next, Pattern, Scratch, Streaming, Streams};
+use sluice_inspect::bindings::vectorscan::{Block, Database, MatchAction, Pattern, ScanStreams, Scratch, Streaming};
 
 const LITERALS: usize = 4_000;
 const RUNS: usize = 7;
@@ -142,7 +142,7 @@ fn main() {
     let mut scratch = Scratch::new();
     scratch.serve(&block).expect("memory");
     scratch.serve(&stream).expect("memory");
-    let mut streams = Streams::new(Arc::clone(&stream), STREAMS).expect("memory");
+    let mut streams = ScanStreams::new(Arc::clone(&stream), STREAMS).expect("memory");
     println!(
         "a stream: {} bytes, {} between two; scratch: {} bytes",
         stream.stream_size(),
@@ -161,7 +161,7 @@ fn main() {
             for piece in &pieces {
                 block.scan(piece, &mut scratch, |_, _| {
                     found += 1;
-                    Next::Continue
+                    MatchAction::Continue
                 });
             }
             found
@@ -172,7 +172,7 @@ fn main() {
                 let stream = open[drawn.below(open.len())];
                 streams.scan(stream, piece, &mut scratch, |_, _| {
                     found += 1;
-                    Next::Continue
+                    MatchAction::Continue
                 });
             }
             found

@@ -8,12 +8,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_inspect::evaluate::{Facts, Ip, Tcp};
-use sluice_inspect::inspector::{FlowHandle, Inspector, Plan, Round, Seen, Settings, Tools, Verdict};
-use sluice_inspect::protocols::Capacity;
-use sluice_inspect::rates::Rates;
-use sluice_inspect::ruleset::{Ordered, Ruleset};
-use sluice_inspect::scope::Ends;
+use sluice_inspect::evaluate::{IpFields, PacketFields, TcpFields};
+use sluice_inspect::host_table::HostTable;
+use sluice_inspect::inspector::{
+    BurstContext, DetectionContext, FlowHandle, FlowPacket, Inspector, InspectorCapacity, Settings, Verdict,
+};
+use sluice_inspect::protocols::ParserCapacity;
+use sluice_inspect::ruleset::{OrderedRules, Ruleset};
+use sluice_inspect::scope::Endpoints;
 use sluice_inspect::signature::Toward;
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 use sluice_inspect::stream;
@@ -79,9 +81,9 @@ fn segment(ports: [u16; 2], numbers: [u32; 2], flags: u8, data: &[u8]) -> Vec<u8
 }
 
 /// What a client sends goes between these.
-fn client(connection: usize) -> Ends {
+fn client(connection: usize) -> Endpoints {
     let [high, low] = (connection as u16).to_be_bytes();
-    Ends {
+    Endpoints {
         source: [10, 0, high, low].into(),
         destination: [198, 51, 100, 7].into(),
         ports: [40_000, 80],
@@ -94,19 +96,19 @@ fn client(connection: usize) -> Ends {
 
 struct Rig {
     inspector: Inspector<'static>,
-    tools: Tools,
-    rates: Rates,
+    tools: DetectionContext,
+    rates: HostTable,
     handles: Vec<FlowHandle>,
 }
 
 impl Rig {
     fn new(rules: &Arc<Ruleset>) -> Self {
-        let plan = Plan {
+        let plan = InspectorCapacity {
             flows: CONNECTIONS as u32,
-            streams: stream::Plan::of(CONNECTIONS),
-            protocols: Capacity {
+            streams: stream::StreamCapacity::of(CONNECTIONS),
+            protocols: ParserCapacity {
                 messages: CONNECTIONS as u32 * 2,
-                ..Capacity::default()
+                ..ParserCapacity::default()
             },
         };
         let memory = vec![Line([0; 8]); plan.streams.lines()].leak();
@@ -114,58 +116,58 @@ impl Rig {
         let mut inspector = Inspector::new(&plan, rules.clone(), memory, Hasher::new([1, 2])).expect("memory");
         let handles = (0..CONNECTIONS)
             .map(|connection| {
-                let handle = inspector.open(true).expect("a place");
-                inspector.introduce(handle, client(connection), 0, 0);
+                let handle = inspector.create_flow(true).expect("a place");
+                inspector.begin_flow(handle, client(connection), 0, 0);
                 handle
             })
             .collect();
         Self {
             inspector,
-            tools: Tools::new(scratch, rules),
-            rates: Rates::new(64, [3, 4]),
+            tools: DetectionContext::new(scratch, rules),
+            rates: HostTable::new(64, [3, 4]),
             handles,
         }
     }
 
     fn packet(&mut self, connection: usize, direction: Direction, segment: &mut [u8], fired: &mut u64) {
         let number = |at: usize| u32::from_be_bytes(segment[at..at + 4].try_into().expect("four bytes"));
-        let facts = Facts {
-            ip: Ip {
+        let facts = PacketFields {
+            ip: IpFields {
                 ttl: 64,
                 protocol: 6,
-                ..Ip::default()
+                ..IpFields::default()
             },
-            tcp: Some(Tcp {
+            tcp: Some(TcpFields {
                 flags: segment[13],
                 sequence: number(4),
                 acknowledgement: number(8),
                 window: 65_535,
             }),
             payload: segment.len() as u32 - 20,
-            ..Facts::default()
+            ..PacketFields::default()
         };
         let ends = match direction {
             Direction::Forward => client(connection),
-            Direction::Reverse => client(connection).turned(),
+            Direction::Reverse => client(connection).reversed(),
         };
         let mut report = |_| *fired += 1;
-        let mut round = Round {
+        let mut round = BurstContext {
             settings: &Settings::default(),
-            rates: &self.rates,
-            tools: &mut self.tools,
+            hosts: &self.rates,
+            context: &mut self.tools,
             now: 1_000_000_000,
-            report: &mut report,
-            tell: &mut |_, _| {},
+            matches: &mut report,
+            log: &mut |_, _| {},
         };
-        let seen = Seen {
+        let seen = FlowPacket {
             ends,
-            facts,
+            fields: facts,
             direction,
             segment,
             payload: 20,
             own_side: true,
         };
-        let verdict = self.inspector.packet(self.handles[connection], seen, &mut round);
+        let verdict = self.inspector.inspect(self.handles[connection], seen, &mut round);
         assert_eq!(Verdict::Pass, verdict);
     }
 }
@@ -185,9 +187,9 @@ fn main() {
         return println!("no file of rules is named, and the Snort community's are not there");
     };
     let file = read(&text, Dialect::Snort3, &Variables::default(), &Classes::default());
-    let ordered = Ordered::new(file.signatures);
-    let prefilter = ordered.plan().compile(&mut |_, _| {}).expect("patterns");
-    let rules = Arc::new(ordered.with(prefilter));
+    let ordered = OrderedRules::new(file.signatures);
+    let prefilter = ordered.pattern_set().compile(&mut |_, _| {}).expect("patterns");
+    let rules = Arc::new(ordered.with_prefilter(prefilter));
     println!(
         "{} rules; cycles or ns per segment, medians of {RUNS} runs",
         rules.rules().len()
@@ -254,7 +256,7 @@ fn one(kind: &str, bytes: usize, rules: &Arc<Ruleset>) {
             }
         }
         if run == 0 {
-            rig.inspector.record(&mut rig.tools, 0);
+            rig.inspector.record_scans(&mut rig.tools, 0);
         }
         let mut taken = 0.0;
         for (piece, segments) in segments.chunks_mut(CONNECTIONS).enumerate() {
@@ -271,7 +273,7 @@ fn one(kind: &str, bytes: usize, rules: &Arc<Ruleset>) {
             }
         }
         let taken = taken * 1e9 / segments.len() as f64;
-        let calls = calls.get_or_insert_with(|| rig.tools.take_calls().expect("calls"));
+        let calls = calls.get_or_insert_with(|| rig.tools.take_scan_log().expect("calls"));
         if run == 0 {
             continue;
         }

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sluice_inspect::protocols::{Capacity, Http, Piece, Slot, Store};
-use sluice_inspect::work::{Credit, PACKET};
+use sluice_inspect::protocols::{Http, MessageEvent, ParserCapacity, ParserPools, Slot};
+use sluice_inspect::work_budget::{PACKET_BUDGET, WorkTokens};
 
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -142,9 +142,9 @@ fn main() {
         );
         let (mut best, mut units, mut made) = (f64::MAX, 0, 0);
         for _ in 0..9 {
-            let mut store = Store::new(&Capacity {
+            let mut store = ParserPools::new(&ParserCapacity {
                 messages: 4,
-                ..Capacity::default()
+                ..ParserCapacity::default()
             });
             let work = store.work.clone();
             let mut http = Http::default();
@@ -153,14 +153,14 @@ fn main() {
             http.response(&mut store, head.as_bytes(), &mut |_: Slot<'_>, _| {});
             let began = Instant::now();
             for packet in body.chunks(1460).take(16) {
-                work.begin(Credit::default(), packet.len());
+                work.begin(WorkTokens::default(), packet.len());
                 http.response(&mut store, packet, &mut |slot: Slot<'_>, piece| {
-                    if let Piece::Grew { fresh, .. } = piece {
+                    if let MessageEvent::Grew { fresh, .. } = piece {
                         made += fresh.len();
                         all += slot.length();
                     }
                 });
-                units += u64::from(PACKET - work.left());
+                units += u64::from(PACKET_BUDGET - work.left());
                 packets += 1;
             }
             let took = began.elapsed().as_nanos() as f64;

@@ -6,13 +6,13 @@
 
 use sluice_wire::Direction;
 
-pub use crate::bindings::ndpi::{Error, Pair};
-use crate::bindings::ndpi::{Figures, Module, Refusal};
+use crate::bindings::ndpi::{ArenaCounters, DetectionError, DetectionModule};
+pub use crate::bindings::ndpi::{Error, ProtocolPair};
 use crate::signature::Service;
 
 /// How much a core looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capacity {
+pub struct ApplicationCapacity {
     /// Flows that are looked at at a time, each of [`Applications::FLOW`] bytes.
     pub flows: u32,
     /// Bytes of the arena. While it is looked at, an HTTP flow takes some hundred bytes, a TLS flow 2 to 64 KiB (its
@@ -24,7 +24,7 @@ pub struct Capacity {
     pub other_packets: u8,
 }
 
-impl Default for Capacity {
+impl Default for ApplicationCapacity {
     /// 4,096 flows; as many packets as nDPI's own tools take.
     fn default() -> Self {
         Self {
@@ -38,13 +38,13 @@ impl Default for Capacity {
 
 /// Handle of a flow that is looked at: plain data that a record may hold. One whose flow has ended is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowState {
+pub struct DetectionHandle {
     slot: u32,
     /// Odd for as long as the flow is looked at.
     serial: u32,
 }
 
-impl FlowState {
+impl DetectionHandle {
     /// Its place among [`Capacity::flows`].
     pub fn slot(self) -> u32 {
         self.slot
@@ -58,7 +58,7 @@ impl FlowState {
 
 /// What is known of a flow's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guess {
+pub enum DetectionResult {
     /// Nothing yet, or nothing by this packet: show more.
     Unknown,
     /// It is known. `done`: nothing will be added, and the flow's state is given back.
@@ -76,7 +76,7 @@ pub enum Guess {
 
 /// What happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ApplicationCounters {
     /// Flows that got a state.
     pub opened: u64,
     /// Flows that got none, as all were taken.
@@ -88,7 +88,7 @@ pub struct Counters {
     /// Flows that stayed unknown.
     pub unknown: u64,
     /// Flows that were given up because the arena ran short.
-    pub short_of_memory: u64,
+    pub out_of_memory: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -99,13 +99,13 @@ struct Slot {
 
 /// Names applications, for one core.
 #[derive(Debug)]
-pub struct Applications {
-    module: Module,
-    capacity: Capacity,
+pub struct ApplicationDetector {
+    module: DetectionModule,
+    capacity: ApplicationCapacity,
     slots: Box<[Slot]>,
     vacant: Vec<u32>,
-    counters: Counters,
-    names: Names,
+    counters: ApplicationCounters,
+    names: ApplicationNames,
 }
 
 impl std::fmt::Debug for Slot {
@@ -114,26 +114,26 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-impl Applications {
+impl ApplicationDetector {
     /// Bytes of a flow's state, arena excluded.
-    pub const FLOW: usize = Module::FLOW + size_of::<Slot>();
+    pub const FLOW: usize = DetectionModule::FLOW + size_of::<Slot>();
 
     /// All that is allocated is allocated here: on the control thread, 20 ms and, beside what
     /// `capacity` says, 6 MiB.
-    pub fn new(capacity: Capacity) -> Result<Self, Error> {
-        let module = Module::new(capacity.flows, capacity.memory)?;
+    pub fn new(capacity: ApplicationCapacity) -> Result<Self, Error> {
+        let module = DetectionModule::new(capacity.flows, capacity.memory)?;
         Ok(Self {
-            names: Names(module.names().map(Into::into).collect()),
+            names: ApplicationNames(module.names().map(Into::into).collect()),
             module,
             capacity,
             slots: vec![Slot::default(); capacity.flows as usize].into(),
             vacant: (0..capacity.flows).rev().collect(),
-            counters: Counters::default(),
+            counters: ApplicationCounters::default(),
         })
     }
 
     /// A state for a flow, if one is left.
-    pub fn open(&mut self) -> Option<FlowState> {
+    pub fn allocate(&mut self) -> Option<DetectionHandle> {
         let Some(slot) = self.vacant.pop() else {
             self.counters.refused += 1;
             return None;
@@ -143,14 +143,20 @@ impl Applications {
         state.packets = 0;
         state.serial = state.serial.wrapping_add(1);
         let serial = state.serial;
-        Some(FlowState { slot, serial })
+        Some(DetectionHandle { slot, serial })
     }
 
     /// Looks at one packet of a flow, from its IP header on. One that is cut short, a later fragment, or has a header
     /// that is not valid says nothing, and counts.
-    pub fn packet(&mut self, flow: FlowState, packet: &[u8], direction: Direction, time_ms: u64) -> Guess {
-        if !self.is_open(flow) {
-            return Guess::GivenUp;
+    pub fn packet(
+        &mut self,
+        flow: DetectionHandle,
+        packet: &[u8],
+        direction: Direction,
+        time_ms: u64,
+    ) -> DetectionResult {
+        if !self.is_active(flow) {
+            return DetectionResult::GivenUp;
         }
         let slot = &mut self.slots[flow.slot as usize];
         slot.packets = slot.packets.saturating_add(1);
@@ -161,47 +167,47 @@ impl Applications {
         let enough = slot.packets > u16::from(limit);
         let pair = match self.module.packet(flow.slot, packet, direction, time_ms) {
             Ok(pair) => pair,
-            Err(Refusal::Packet) => Pair::default(),
-            Err(Refusal::Memory) => return self.short_of_memory(flow),
+            Err(DetectionError::Packet) => ProtocolPair::default(),
+            Err(DetectionError::Memory) => return self.out_of_memory(flow),
         };
         match pair {
-            Pair { application: 0, .. } if enough => self.give_up(flow),
-            Pair { application: 0, .. } => Guess::Unknown,
-            pair if !enough && self.module.more(flow.slot) => known(pair, false),
+            ProtocolPair { application: 0, .. } if enough => self.give_up(flow),
+            ProtocolPair { application: 0, .. } => DetectionResult::Unknown,
+            pair if !enough && self.module.wants_more(flow.slot) => detection_result(pair, false),
             pair => {
                 self.counters.found += 1;
-                self.close(flow);
-                known(pair, true)
+                self.release(flow);
+                detection_result(pair, true)
             }
         }
     }
 
     /// The flow has ended or is looked at no longer: what it most probably was, by what was seen, its addresses and
     /// its ports. Its state is given back.
-    pub fn give_up(&mut self, flow: FlowState) -> Guess {
-        if !self.is_open(flow) {
-            return Guess::GivenUp;
+    pub fn give_up(&mut self, flow: DetectionHandle) -> DetectionResult {
+        if !self.is_active(flow) {
+            return DetectionResult::GivenUp;
         }
         let Ok((pair, guessed)) = self.module.give_up(flow.slot) else {
-            return self.short_of_memory(flow);
+            return self.out_of_memory(flow);
         };
-        self.close(flow);
+        self.release(flow);
         if pair.application == 0 {
             self.counters.unknown += 1;
-            return Guess::GivenUp;
+            return DetectionResult::GivenUp;
         }
         let counter = match guessed {
             true => &mut self.counters.guessed,
             false => &mut self.counters.found,
         };
         *counter += 1;
-        known(pair, true)
+        detection_result(pair, true)
     }
 
     /// Gives a flow's state back. Nothing happens where that was done.
-    pub fn close(&mut self, flow: FlowState) {
-        if self.is_open(flow) {
-            self.module.end(flow.slot);
+    pub fn release(&mut self, flow: DetectionHandle) {
+        if self.is_active(flow) {
+            self.module.release(flow.slot);
             let slot = &mut self.slots[flow.slot as usize];
             slot.serial = slot.serial.wrapping_add(1);
             self.vacant.push(flow.slot);
@@ -209,46 +215,46 @@ impl Applications {
     }
 
     /// Whether the flow is still looked at.
-    pub fn is_open(&self, flow: FlowState) -> bool {
+    pub fn is_active(&self, flow: DetectionHandle) -> bool {
         let slot = self.slots.get(flow.slot as usize);
         flow.serial % 2 == 1 && slot.is_some_and(|slot| slot.serial == flow.serial)
     }
 
     /// Flows that are looked at.
-    pub fn open_flows(&self) -> usize {
+    pub fn active_flows(&self) -> usize {
         self.slots.len() - self.vacant.len()
     }
 
     /// What happened.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> ApplicationCounters {
         self.counters
     }
 
     /// Of nDPI's arena.
-    pub fn memory(&self) -> Figures {
-        self.module.figures()
+    pub fn memory(&self) -> ArenaCounters {
+        self.module.arena_counters()
     }
 
     /// What the numbers are called; the same for every core.
-    pub fn names(&self) -> &Names {
+    pub fn names(&self) -> &ApplicationNames {
         &self.names
     }
 
-    fn short_of_memory(&mut self, flow: FlowState) -> Guess {
-        self.counters.short_of_memory += 1;
-        self.close(flow);
-        Guess::GivenUp
+    fn out_of_memory(&mut self, flow: DetectionHandle) -> DetectionResult {
+        self.counters.out_of_memory += 1;
+        self.release(flow);
+        DetectionResult::GivenUp
     }
 
     #[cfg(test)]
-    pub(crate) fn module(&mut self) -> &mut Module {
+    pub(crate) fn module(&mut self) -> &mut DetectionModule {
         &mut self.module
     }
 }
 
-fn known(pair: Pair, done: bool) -> Guess {
-    let Pair { master, application } = pair;
-    Guess::Application {
+fn detection_result(pair: ProtocolPair, done: bool) -> DetectionResult {
+    let ProtocolPair { master, application } = pair;
+    DetectionResult::Application {
         master,
         application,
         done,
@@ -266,21 +272,21 @@ fn is_tcp(packet: &[u8]) -> bool {
 
 /// Which applications a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Meant {
+pub struct ApplicationSelector {
     /// What has to carry it; where nothing is said, what is named may be what carries, too.
     pub master: Option<u16>,
     /// What is named.
     pub application: u16,
 }
 
-impl Meant {
+impl ApplicationSelector {
     /// Whether an application is meant.
-    pub fn has(&self, pair: Pair) -> bool {
+    pub fn matches(&self, pair: ProtocolPair) -> bool {
         match self.master {
             Some(master) => pair.master == master && pair.application == self.application,
             None => {
-                [pair.master, pair.application].contains(&self.application) && pair != Pair::default()
-                    || pair == Pair::default() && self.application == 0
+                [pair.master, pair.application].contains(&self.application) && pair != ProtocolPair::default()
+                    || pair == ProtocolPair::default() && self.application == 0
             }
         }
     }
@@ -288,21 +294,21 @@ impl Meant {
 
 /// Names of protocols and applications, by number from 0 (`Unknown`) on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names(Box<[Box<str>]>);
+pub struct ApplicationNames(Box<[Box<str>]>);
 
-impl Names {
+impl ApplicationNames {
     /// Those of the library that is installed. 20 ms.
     pub fn installed() -> Result<Self, Error> {
-        let capacity = Capacity {
+        let capacity = ApplicationCapacity {
             flows: 0,
             memory: 0,
-            ..Capacity::default()
+            ..ApplicationCapacity::default()
         };
-        Applications::new(capacity).map(|applications| applications.names)
+        ApplicationDetector::new(capacity).map(|applications| applications.names)
     }
 
     /// Both names of a pair, as nDPI's own tools write them: `TLS.Google`, `DNS`, `Unknown`.
-    pub fn text(&self, pair: Pair) -> String {
+    pub fn text(&self, pair: ProtocolPair) -> String {
         let name = |number| self.name(number).unwrap_or("?");
         match pair.master {
             0 => name(pair.application).into(),
@@ -316,15 +322,15 @@ impl Names {
     }
 
     /// What a name means, whatever its case: `Google`, `TLS`, `TLS.Google`.
-    pub fn meant(&self, text: &str) -> Option<Meant> {
+    pub fn selector(&self, text: &str) -> Option<ApplicationSelector> {
         if let Some(number) = self.number(text) {
-            return Some(Meant {
+            return Some(ApplicationSelector {
                 master: None,
                 application: number,
             });
         }
         let (master, application) = text.split_once('.')?;
-        Some(Meant {
+        Some(ApplicationSelector {
             master: Some(self.number(master)?),
             application: self.number(application)?,
         })

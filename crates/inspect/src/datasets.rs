@@ -10,15 +10,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Values that rules may add to a list, unless the rule says otherwise, and at most.
-pub const PLACES: usize = 1 << 16;
+pub const DEFAULT_HASH_SIZE: usize = 1 << 16;
 /// The largest number of them that a rule may say.
-pub const MOST_PLACES: usize = 1 << 20;
+pub const MAX_HASH_SIZE: usize = 1 << 20;
 /// Places that are tried for a value.
-const TRIES: usize = 8;
+const MAX_PROBES: usize = 8;
 
 /// What the values of a list are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DatasetType {
     /// Any bytes; in files in Base64.
     Text,
     /// MD5, 16 bytes; in files in hexadecimal digits.
@@ -37,12 +37,12 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Dataset {
     name: Box<str>,
-    kind: Kind,
+    kind: DatasetType,
     /// From its file.
     loaded: HashSet<Box<[u8]>>,
     /// Added by rules; 0: free. There where a rule may add.
     added: OnceLock<Box<[AtomicU64]>>,
-    places: usize,
+    capacity: usize,
     hasher: RandomState,
     /// Values that found no place.
     pub full: AtomicU64,
@@ -51,20 +51,20 @@ pub struct Dataset {
 /// Two are the same if they are made of the same: what rules add while they run makes no difference.
 impl PartialEq for Dataset {
     fn eq(&self, other: &Self) -> bool {
-        (&self.name, self.kind, self.places, &self.loaded) == (&other.name, other.kind, other.places, &other.loaded)
+        (&self.name, self.kind, self.capacity, &self.loaded) == (&other.name, other.kind, other.capacity, &other.loaded)
     }
 }
 
 /// What is wrong with a line of a list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {text:?} is no {wanted}")]
-pub struct Wrong {
+#[error("line {line}: {text:?} is no {expected}")]
+pub struct InvalidEntry {
     line: usize,
     text: Box<str>,
-    wanted: &'static str,
+    expected: &'static str,
 }
 
-impl Kind {
+impl DatasetType {
     /// By its name in rules.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
@@ -82,7 +82,7 @@ impl Kind {
         matches!(self, Self::Ip | Self::Ipv4)
     }
 
-    fn wanted(self) -> &'static str {
+    fn expected(self) -> &'static str {
         match self {
             Self::Text => "Base64",
             Self::Md5 => "MD5 of 32 hexadecimal digits",
@@ -93,7 +93,7 @@ impl Kind {
         }
     }
 
-    fn holds(self, value: &[u8]) -> bool {
+    fn accepts(self, value: &[u8]) -> bool {
         match self {
             Self::Text => !value.is_empty(),
             Self::Md5 => value.len() == 16,
@@ -117,7 +117,7 @@ impl Kind {
                 },
             },
         };
-        self.holds(&value).then_some(value)
+        self.accepts(&value).then_some(value)
     }
 }
 
@@ -126,7 +126,7 @@ impl Dataset {
     ///
     /// # Errors
     /// A line that is no value.
-    pub fn new(name: &str, kind: Kind, places: usize, text: &str) -> Result<Self, Wrong> {
+    pub fn new(name: &str, kind: DatasetType, places: usize, text: &str) -> Result<Self, InvalidEntry> {
         Self::read(name, kind, places, text, |line| line.split(',').next())
     }
 
@@ -134,25 +134,25 @@ impl Dataset {
     ///
     /// # Errors
     /// A line that does not begin with one.
-    pub fn of_hashes(name: &str, kind: Kind, text: &str) -> Result<Self, Wrong> {
+    pub fn from_hashes(name: &str, kind: DatasetType, text: &str) -> Result<Self, InvalidEntry> {
         Self::read(name, kind, 0, text, |line| line.split([' ', '\t', ',']).next())
     }
 
     fn read<'t>(
         name: &str,
-        kind: Kind,
+        kind: DatasetType,
         places: usize,
         text: &'t str,
         value: impl Fn(&'t str) -> Option<&'t str>,
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, InvalidEntry> {
         let lines = (1..).zip(text.lines().map(str::trim));
         let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let loaded = lines.map(|(line, text)| {
             let value = value(text).unwrap_or_default().trim();
-            kind.value(value).ok_or_else(|| Wrong {
+            kind.value(value).ok_or_else(|| InvalidEntry {
                 line,
                 text: value.chars().take(80).collect(),
-                wanted: kind.wanted(),
+                expected: kind.expected(),
             })
         });
         Ok(Self {
@@ -160,7 +160,7 @@ impl Dataset {
             kind,
             loaded: loaded.collect::<Result<_, _>>()?,
             added: OnceLock::new(),
-            places: places.next_power_of_two().max(TRIES),
+            capacity: places.next_power_of_two().max(MAX_PROBES),
             hasher: RandomState::new(),
             full: AtomicU64::new(0),
         })
@@ -172,29 +172,29 @@ impl Dataset {
     }
 
     /// What its values are.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> DatasetType {
         self.kind
     }
 
     /// A rule will add to it. It allocates.
-    pub fn may_be_added_to(&self) {
+    pub fn reserve(&self) {
         self.added
-            .get_or_init(|| (0..self.places).map(|_| AtomicU64::new(0)).collect());
+            .get_or_init(|| (0..self.capacity).map(|_| AtomicU64::new(0)).collect());
     }
 
     /// Whether it may hold such a value: one of its kind.
-    pub fn is_for(&self, value: &[u8]) -> bool {
-        self.kind.holds(value)
+    pub fn accepts(&self, value: &[u8]) -> bool {
+        self.kind.accepts(value)
     }
 
     /// Whether a value is in it.
-    pub fn holds(&self, value: &[u8]) -> bool {
+    pub fn contains(&self, value: &[u8]) -> bool {
         self.loaded.contains(value) || self.entry(self.hash(value), |entry, hash| entry == hash).is_some()
     }
 
     /// Add a value; whether it was not in it.
     pub fn add(&self, value: &[u8]) -> bool {
-        if self.holds(value) {
+        if self.contains(value) {
             return false;
         }
         let hash = self.hash(value);
@@ -220,7 +220,7 @@ impl Dataset {
 
     fn entry(&self, hash: u64, is: impl Fn(u64, u64) -> bool) -> Option<&AtomicU64> {
         let entries = self.added.get()?;
-        let places = (0..TRIES).map(|place| (hash as usize).wrapping_add(place) & (entries.len() - 1));
+        let places = (0..MAX_PROBES).map(|place| (hash as usize).wrapping_add(place) & (entries.len() - 1));
         places
             .filter_map(|place| entries.get(place))
             .find(|entry| is(entry.load(Relaxed), hash))
@@ -264,34 +264,34 @@ mod tests {
 
     #[test]
     fn values_are_read_by_their_kind() {
-        let text = Dataset::new("a", Kind::Text, 8, "# hosts\nZXZpbC5leGFtcGxl\n\nb3RoZXI=,why\n").unwrap();
-        assert!(text.holds(b"evil.example") && text.holds(b"other") && !text.holds(b"evil"));
-        let md5 = Dataset::new("b", Kind::Md5, 8, "00112233445566778899AABBCCDDEEFF").unwrap();
+        let text = Dataset::new("a", DatasetType::Text, 8, "# hosts\nZXZpbC5leGFtcGxl\n\nb3RoZXI=,why\n").unwrap();
+        assert!(text.contains(b"evil.example") && text.contains(b"other") && !text.contains(b"evil"));
+        let md5 = Dataset::new("b", DatasetType::Md5, 8, "00112233445566778899AABBCCDDEEFF").unwrap();
         let value: Vec<u8> = (0..16).map(|place| place * 0x11).collect();
-        assert!(md5.holds(&value) && !md5.is_for(&value[1..]));
-        let ip = Dataset::new("c", Kind::Ip, 8, "192.0.2.1\n2001:db8::1\n::ffff:192.0.2.2").unwrap();
-        assert!(ip.holds(&[192, 0, 2, 1]) && ip.holds(&[192, 0, 2, 2]) && !ip.holds(&[192, 0, 2, 3]));
+        assert!(md5.contains(&value) && !md5.accepts(&value[1..]));
+        let ip = Dataset::new("c", DatasetType::Ip, 8, "192.0.2.1\n2001:db8::1\n::ffff:192.0.2.2").unwrap();
+        assert!(ip.contains(&[192, 0, 2, 1]) && ip.contains(&[192, 0, 2, 2]) && !ip.contains(&[192, 0, 2, 3]));
         for (kind, text) in [
-            (Kind::Text, "a-b"),
-            (Kind::Md5, "0011"),
-            (Kind::Sha256, "xx"),
-            (Kind::Ipv4, "2001:db8::1"),
-            (Kind::Ip, "host"),
+            (DatasetType::Text, "a-b"),
+            (DatasetType::Md5, "0011"),
+            (DatasetType::Sha256, "xx"),
+            (DatasetType::Ipv4, "2001:db8::1"),
+            (DatasetType::Ip, "host"),
         ] {
             let wrong = Dataset::new("d", kind, 8, &format!("\n{text}"))
                 .unwrap_err()
                 .to_string();
-            assert_eq!(format!("line 2: {text:?} is no {}", kind.wanted()), wrong);
+            assert_eq!(format!("line 2: {text:?} is no {}", kind.expected()), wrong);
         }
     }
 
     #[test]
     fn values_are_added_and_removed_until_there_is_no_place() {
-        let set = Dataset::new("a", Kind::Text, 8, "YQ==").unwrap();
-        assert!(!set.add(b"b") && !set.holds(b"b"), "no rule adds to it");
-        set.may_be_added_to();
-        assert!(set.add(b"b") && !set.add(b"b") && set.holds(b"b") && !set.add(b"a"));
-        assert!(set.remove(b"b") && !set.remove(b"b") && !set.holds(b"b") && !set.remove(b"a"));
+        let set = Dataset::new("a", DatasetType::Text, 8, "YQ==").unwrap();
+        assert!(!set.add(b"b") && !set.contains(b"b"), "no rule adds to it");
+        set.reserve();
+        assert!(set.add(b"b") && !set.add(b"b") && set.contains(b"b") && !set.add(b"a"));
+        assert!(set.remove(b"b") && !set.remove(b"b") && !set.contains(b"b") && !set.remove(b"a"));
         let added = (0..100u8).filter(|value| set.add(&[*value, 0])).count();
         assert_eq!((8, 93), (added, set.full.load(Relaxed)));
     }

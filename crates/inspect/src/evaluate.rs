@@ -12,23 +12,23 @@ mod transform;
 
 use arrayvec::ArrayVec;
 
-pub use packet::{Facts, Icmp, Ip, Tcp};
+pub use packet::{IcmpFields, IpFields, PacketFields, TcpFields};
 pub(crate) use search::Needle;
 
-use crate::bindings::expression::{Found, Matcher};
-use transform::{Bench, Prepared};
+use crate::bindings::expression::{Matcher, SearchResult};
+use transform::{TransformBuffers, WithTransforms};
 
 use crate::datasets::Dataset;
-use crate::rule::{Int, NUMBERS, Note, Rule, Step};
+use crate::rule::{FlowBitsOp, FlowIntOp, MAX_EXTRACTED, Rule, Step};
 use crate::signature::{
     Base64Decode, Buffer, ByteJump, ByteMath, Content, DatasetCommand, FlowBit, FlowIntCommand, IsDataAt, JumpFrom,
     Operand, Operator, Value,
 };
-use crate::work::Work;
+use crate::work_budget::WorkBudget;
 
 /// What is visible of a buffer.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct BufferView<'a> {
     /// The bytes that are kept.
     pub bytes: &'a [u8],
     /// Place of the first of them, from the buffer's begin.
@@ -37,10 +37,10 @@ pub struct View<'a> {
     pub complete: bool,
     /// The packet that is looked at ends here: what asks for the end of the data of a stream takes this for it, for nobody
     /// knows where a stream ends before it is too late to hold back what came before.
-    pub ends_here: bool,
+    pub is_final: bool,
 }
 
-impl View<'_> {
+impl BufferView<'_> {
     fn begin(&self) -> i64 {
         self.base as i64
     }
@@ -49,7 +49,7 @@ impl View<'_> {
     }
     /// Whether it ends where its bytes do, as far as that is known by now.
     fn is_over(&self) -> bool {
-        self.complete || self.ends_here
+        self.complete || self.is_final
     }
     /// Whether it is there, or may still come: a field that a message does not have is an empty one of those that are complete.
     fn may_exist(&self, buffer: Buffer) -> bool {
@@ -63,9 +63,9 @@ impl View<'_> {
 }
 
 /// Who shows buffers.
-pub trait Buffers {
+pub trait BufferSource {
     /// A buffer of the packet, message or transaction. `None`: there is none of this kind, and there will be none.
-    fn view(&self, buffer: Buffer) -> Option<View<'_>>;
+    fn view(&self, buffer: Buffer) -> Option<BufferView<'_>>;
 
     /// Tells the message that a buffer of a protocol is of from every other; zeros where there is none.
     fn message(&self, _buffer: Buffer) -> (usize, u32) {
@@ -75,26 +75,26 @@ pub trait Buffers {
 
 /// What a rule says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum RuleResult {
     /// Everything is there.
     Match,
     /// Something is not, whatever comes.
-    No,
+    NoMatch,
     /// Not yet.
-    Later,
+    Incomplete,
     /// Only notes that other rules take are missing.
     Blocked,
 }
 
-impl Answer {
-    fn or_later(later: bool) -> Self {
-        if later { Self::Later } else { Self::No }
+impl RuleResult {
+    fn or_incomplete(later: bool) -> Self {
+        if later { Self::Incomplete } else { Self::NoMatch }
     }
 }
 
 /// How far a rule was found, so that it can be asked for the rest when the bytes of that are no longer kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Partial {
+pub(crate) struct PartialMatch {
     /// Steps that hold.
     pub steps: u8,
     /// The buffer of the last of them.
@@ -106,32 +106,32 @@ pub(crate) struct Partial {
 }
 
 /// Steps that one question takes at most: places tried, conditions asked.
-const STEPS: u32 = 4_000;
+const MAX_STEPS: u32 = 4_000;
 
 /// Bytes of a stream or a file that are surely kept when what follows them comes.
-pub(crate) const KEPT: i64 = 1_024;
+pub(crate) const RETAINED_BYTES: i64 = 1_024;
 
 /// Bytes that are decoded at most.
-const DECODED: usize = 1024;
+const MAX_DECODED: usize = 1024;
 /// Bytes that they are decoded from at most: four for three, and as many that end lines.
-const ENCODED: usize = DECODED * 8 / 3;
+const MAX_ENCODED: usize = MAX_DECODED * 8 / 3;
 
 /// What a worker evaluates with.
 pub struct Evaluator {
     matcher: Matcher,
-    decoded: ArrayVec<u8, DECODED>,
-    numbers: [i64; NUMBERS],
+    decoded: ArrayVec<u8, MAX_DECODED>,
+    numbers: [i64; MAX_EXTRACTED],
     steps: u32,
     /// How many steps the rule has that is asked.
-    asked: usize,
+    evaluated: usize,
     /// Where it could go on, if the answer was [`Answer::Later`].
-    pub(crate) partial: Option<Partial>,
+    pub(crate) partial: Option<PartialMatch>,
     /// Where buffers are changed for rules; out while one is asked that looks in them.
-    bench: Option<Box<Bench>>,
+    transforms: Option<Box<TransformBuffers>>,
     /// What the packet may cost.
-    pub(crate) work: Work,
+    pub(crate) work: WorkBudget,
     /// The account that it began with: kept, so that nothing is freed where packets are looked at.
-    first: Option<Work>,
+    first: Option<WorkBudget>,
     /// The rule that is asked is asked about every packet: what that usually takes is not what a sender has caused.
     pub(crate) is_usual: bool,
     /// Questions that were given up because they took too much work.
@@ -139,22 +139,22 @@ pub struct Evaluator {
 }
 
 /// Steps of a rule that cost nothing: most take no more.
-const USUAL: u32 = 8;
+const FREE_STEPS: u32 = 8;
 
 /// Units of work for a step: a place that is tried, a condition that is asked.
-const STEP: u32 = 16;
+const STEP_COST: u32 = 16;
 
 impl Default for Evaluator {
     fn default() -> Self {
         Self {
             matcher: Matcher::default(),
             decoded: ArrayVec::new(),
-            numbers: [0; NUMBERS],
+            numbers: [0; MAX_EXTRACTED],
             steps: 0,
-            asked: 0,
+            evaluated: 0,
             partial: None,
-            bench: Some(Box::default()),
-            work: Work::default(),
+            transforms: Some(Box::default()),
+            work: WorkBudget::default(),
             first: None,
             is_usual: false,
             exhausted: 0,
@@ -179,69 +179,84 @@ impl Cursor {
 impl Evaluator {
     /// Charge what is asked to an account.
     #[inline]
-    pub(crate) fn charge_to(&mut self, work: &Work) {
-        if !self.work.is(work) {
+    pub(crate) fn set_budget(&mut self, work: &WorkBudget) {
+        if !self.work.is_same(work) {
             let before = std::mem::replace(&mut self.work, work.clone());
             self.first.get_or_insert(before);
         }
     }
 
     /// Ask a rule. `bits` are the notes of the flow; a match takes those of the rule.
-    pub fn ask(&mut self, rule: &Rule, facts: &Facts, buffers: &impl Buffers, bits: &mut [u64]) -> Answer {
-        self.ask_from(None, rule, facts, buffers, bits)
+    pub fn evaluate(
+        &mut self,
+        rule: &Rule,
+        facts: &PacketFields,
+        buffers: &impl BufferSource,
+        bits: &mut [u64],
+    ) -> RuleResult {
+        self.resume(None, rule, facts, buffers, bits)
     }
 
     /// The same of a rule whose first contents were found before.
-    pub(crate) fn ask_from(
+    pub(crate) fn resume(
         &mut self,
-        partial: Option<Partial>,
+        partial: Option<PartialMatch>,
         rule: &Rule,
-        facts: &Facts,
-        buffers: &impl Buffers,
+        facts: &PacketFields,
+        buffers: &impl BufferSource,
         bits: &mut [u64],
-    ) -> Answer {
+    ) -> RuleResult {
         self.partial = None;
         if !rule.tests.iter().all(|test| facts.holds(test)) {
-            return Answer::No;
+            return RuleResult::NoMatch;
         }
-        if !rule.notes.iter().all(|note| is_noted(note, bits)) || !rule.ints.iter().all(|int| int_holds(int, bits)) {
-            return Answer::Blocked;
+        if !rule.notes.iter().all(|note| flow_bits_match(note, bits))
+            || !rule.ints.iter().all(|int| flow_int_matches(int, bits))
+        {
+            return RuleResult::Blocked;
         }
-        self.steps = STEPS;
+        self.steps = MAX_STEPS;
         self.decoded.clear();
         let (buffer, end) = partial.map_or((Buffer::Payload, 0), |partial| (partial.buffer, partial.end));
         let begin = Cursor { buffer, end };
         let held = partial.map_or(0, |partial| usize::from(partial.steps));
         let steps = rule.steps.get(held..).unwrap_or_default();
-        self.asked = rule.steps.len();
-        let answer = match self.bench.take_if(|_| !rule.transformed.is_empty()) {
-            None => self.go(steps, begin, buffers),
+        self.evaluated = rule.steps.len();
+        let answer = match self.transforms.take_if(|_| !rule.transformed.is_empty()) {
+            None => self.evaluate_steps(steps, begin, buffers),
             Some(mut bench) => {
                 let answer = match bench.prepare(rule, buffers, &mut self.matcher, &self.work) {
-                    true => self.go(steps, begin, &Prepared { buffers, bench: &bench }),
+                    true => self.evaluate_steps(
+                        steps,
+                        begin,
+                        &WithTransforms {
+                            buffers,
+                            transforms: &bench,
+                        },
+                    ),
                     false => {
                         self.steps = 0;
-                        Answer::No
+                        RuleResult::NoMatch
                     }
                 };
-                self.bench = Some(bench);
+                self.transforms = Some(bench);
                 answer
             }
         };
-        if self.steps == 0 && answer != Answer::Match {
+        if self.steps == 0 && answer != RuleResult::Match {
             self.exhausted += 1;
-            self.work.spend();
-            return Answer::No;
+            self.work.exhaust();
+            return RuleResult::NoMatch;
         }
-        if answer == Answer::Match {
-            rule.notes.iter().for_each(|note| take_note(note, bits));
-            rule.ints.iter().for_each(|int| take_int(int, bits));
+        if answer == RuleResult::Match {
+            rule.notes.iter().for_each(|note| update_flow_bits(note, bits));
+            rule.ints.iter().for_each(|int| update_flow_int(int, bits));
         }
         answer
     }
 
     /// Where a content lies in data; what is looked through is charged.
-    fn look_for(&mut self, needle: &Needle, data: &[u8]) -> Option<usize> {
+    fn find(&mut self, needle: &Needle, data: &[u8]) -> Option<usize> {
         let (found, units) = needle.find(data);
         if !self.is_usual && !self.work.charge(units) {
             self.steps = 0;
@@ -252,9 +267,9 @@ impl Evaluator {
 
     /// One more step; false where there has been too much work.
     #[inline]
-    fn takes_step(&mut self) -> bool {
-        let is_usual = STEPS - self.steps < USUAL;
-        if self.steps > 0 && (is_usual || self.work.charge(STEP)) {
+    fn charge_step(&mut self) -> bool {
+        let is_usual = MAX_STEPS - self.steps < FREE_STEPS;
+        if self.steps > 0 && (is_usual || self.work.charge(STEP_COST)) {
             self.steps -= 1;
             return true;
         }
@@ -262,12 +277,12 @@ impl Evaluator {
         false
     }
 
-    fn go(&mut self, steps: &[Step], at: Cursor, buffers: &impl Buffers) -> Answer {
+    fn evaluate_steps(&mut self, steps: &[Step], at: Cursor, buffers: &impl BufferSource) -> RuleResult {
         let Some((step, rest)) = steps.split_first() else {
-            return Answer::Match;
+            return RuleResult::Match;
         };
-        if !self.takes_step() {
-            return Answer::No;
+        if !self.charge_step() {
+            return RuleResult::NoMatch;
         }
         match step {
             Step::Content { content, needle, .. } if content.negated => {
@@ -280,11 +295,11 @@ impl Evaluator {
             } => self.present((content, needle), *searched, rest, at, buffers),
             Step::Expression { .. } => self.expression(step, rest, at, buffers),
             Step::ByteTest(test) => match self.compare(test, at, buffers) {
-                Answer::Match => self.go(rest, at, buffers),
+                RuleResult::Match => self.evaluate_steps(rest, at, buffers),
                 other => other,
             },
             Step::ByteJump(jump) => match self.jump(jump, at, buffers) {
-                Ok(cursor) => self.go(rest, cursor, buffers),
+                Ok(cursor) => self.evaluate_steps(rest, cursor, buffers),
                 Err(answer) => answer,
             },
             Step::ByteExtract(extract) => match self.read(&extract.number, at, buffers) {
@@ -295,38 +310,38 @@ impl Evaluator {
                         *number = value.saturating_add(align - 1) / align * align;
                     }
                     let buffer = extract.number.buffer;
-                    self.go(rest, Cursor { buffer, end }, buffers)
+                    self.evaluate_steps(rest, Cursor { buffer, end }, buffers)
                 }
                 Err(answer) => answer,
             },
             Step::ByteMath(math) => match self.read(&math.number, at, buffers) {
                 Ok((value, end)) => {
                     let Some(result) = calculated(math, value, self.value(math.value)) else {
-                        return Answer::No;
+                        return RuleResult::NoMatch;
                     };
                     if let Some(number) = self.numbers.get_mut(usize::from(math.into)) {
                         *number = result;
                     }
                     let buffer = math.number.buffer;
-                    self.go(rest, Cursor { buffer, end }, buffers)
+                    self.evaluate_steps(rest, Cursor { buffer, end }, buffers)
                 }
                 Err(answer) => answer,
             },
-            Step::Dataset(buffer, command, set) => match self.listed(*buffer, *command, set, buffers) {
-                Answer::Match => self.go(rest, at, buffers),
+            Step::Dataset(buffer, command, set) => match self.dataset_lookup(*buffer, *command, set, buffers) {
+                RuleResult::Match => self.evaluate_steps(rest, at, buffers),
                 other => other,
             },
             Step::IsDataAt(there) => match self.is_data_at(there, at, buffers) {
-                Answer::Match => self.go(rest, at, buffers),
+                RuleResult::Match => self.evaluate_steps(rest, at, buffers),
                 other => other,
             },
             Step::Base64Decode(decode) => match self.decode(decode, at, buffers) {
-                Answer::Match => self.go(rest, at, buffers),
+                RuleResult::Match => self.evaluate_steps(rest, at, buffers),
                 other => other,
             },
             Step::Length(buffer, length) => {
                 let Some(view) = buffers.view(*buffer) else {
-                    return Answer::No;
+                    return RuleResult::NoMatch;
                 };
                 let bytes = view.end();
                 match (
@@ -334,11 +349,11 @@ impl Evaluator {
                     bytes > i64::from(*length.end()),
                     bytes >= i64::from(*length.start()),
                 ) {
-                    (_, true, _) | (true, _, false) => Answer::No,
-                    (true, false, true) => self.go(rest, at, buffers),
+                    (_, true, _) | (true, _, false) => RuleResult::NoMatch,
+                    (true, false, true) => self.evaluate_steps(rest, at, buffers),
                     // A lower bound alone is met by what is there.
-                    (false, false, true) if *length.end() == u32::MAX => self.go(rest, at, buffers),
-                    (false, ..) => Answer::Later,
+                    (false, false, true) if *length.end() == u32::MAX => self.evaluate_steps(rest, at, buffers),
+                    (false, ..) => RuleResult::Incomplete,
                 }
             }
         }
@@ -379,22 +394,22 @@ impl Evaluator {
         searched: bool,
         rest: &[Step],
         at: Cursor,
-        buffers: &impl Buffers,
-    ) -> Answer {
+        buffers: &impl BufferSource,
+    ) -> RuleResult {
         let decoded;
         let Some(view) = (match content.buffer {
             Buffer::Base64 => {
                 decoded = self.decoded.clone();
-                Some(View {
+                Some(BufferView {
                     bytes: &decoded,
                     base: 0,
                     complete: true,
-                    ends_here: true,
+                    is_final: true,
                 })
             }
             buffer => buffers.view(buffer),
         }) else {
-            return Answer::No;
+            return RuleResult::NoMatch;
         };
         let (from, to) = self.region(content, at);
         let end = to.unwrap_or(i64::MAX).min(view.end());
@@ -402,9 +417,9 @@ impl Evaluator {
         let mut later = !searched && !view.complete && to.is_none_or(|to| to > view.end());
         let again = rest.first().is_some_and(Step::is_relative);
         let mut start = from.max(view.begin());
-        while let Some(found) = self.look_for(needle, view.slice(start, end)) {
-            if !self.takes_step() {
-                return Answer::No;
+        while let Some(found) = self.find(needle, view.slice(start, end)) {
+            if !self.charge_step() {
+                return RuleResult::NoMatch;
             }
             let place = start + found as i64;
             let behind = place + content.bytes.len() as i64;
@@ -415,37 +430,37 @@ impl Evaluator {
             }
             let cursor = match content.fast {
                 // Where it lies is not asked, so nothing is relative to it.
-                crate::signature::Fast::Only => at,
+                crate::signature::FastPattern::Only => at,
                 _ => Cursor {
                     buffer: content.buffer,
                     end: behind,
                 },
             };
             let before = self.partial.take();
-            let answer = self.go(rest, cursor, buffers);
+            let answer = self.evaluate_steps(rest, cursor, buffers);
             // The last place leaves most of what is allowed between.
             self.partial = match answer {
-                Answer::Later if again => self.partial.or_else(|| self.held(rest, cursor, buffers)),
+                RuleResult::Incomplete if again => self.partial.or_else(|| self.match_prefix(rest, cursor, buffers)),
                 _ => before,
             };
             match answer {
-                Answer::Match => return Answer::Match,
-                Answer::Later | Answer::Blocked => later = true,
+                RuleResult::Match => return RuleResult::Match,
+                RuleResult::Incomplete | RuleResult::Blocked => later = true,
                 // What follows does not depend on this place: no other one helps.
-                Answer::No if !again => return Answer::No,
-                Answer::No => {}
+                RuleResult::NoMatch if !again => return RuleResult::NoMatch,
+                RuleResult::NoMatch => {}
             }
             if !again {
                 break;
             }
         }
-        Answer::or_later(later)
+        RuleResult::or_incomplete(later)
     }
 
     /// All steps but these hold, up to a place.
-    fn held(&self, rest: &[Step], cursor: Cursor, buffers: &impl Buffers) -> Option<Partial> {
-        Some(Partial {
-            steps: u8::try_from(self.asked.checked_sub(rest.len())?).ok()?,
+    fn match_prefix(&self, rest: &[Step], cursor: Cursor, buffers: &impl BufferSource) -> Option<PartialMatch> {
+        Some(PartialMatch {
+            steps: u8::try_from(self.evaluated.checked_sub(rest.len())?).ok()?,
             buffer: cursor.buffer,
             end: cursor.end,
             message: buffers.message(cursor.buffer),
@@ -457,55 +472,55 @@ impl Evaluator {
         (content, needle): (&Content, &Needle),
         rest: &[Step],
         at: Cursor,
-        buffers: &impl Buffers,
-    ) -> Answer {
+        buffers: &impl BufferSource,
+    ) -> RuleResult {
         // What is not there does not lack anything.
         let decoded;
         let view = match content.buffer {
             Buffer::Base64 => {
                 decoded = self.decoded.clone();
-                Some(View {
+                Some(BufferView {
                     bytes: &decoded,
                     base: 0,
                     complete: true,
-                    ends_here: true,
+                    is_final: true,
                 })
             }
             buffer => buffers.view(buffer),
         };
         let Some(view) = view.filter(|view| view.may_exist(content.buffer)) else {
-            return Answer::No;
+            return RuleResult::NoMatch;
         };
         let (from, to) = self.region(content, at);
         let end = to.unwrap_or(i64::MAX).min(view.end());
         let mut start = from.max(view.begin());
-        while let Some(found) = self.look_for(needle, view.slice(start, end)) {
+        while let Some(found) = self.find(needle, view.slice(start, end)) {
             let behind = start + (found + content.bytes.len()) as i64;
             start += found as i64 + 1;
             if !content.ends || view.complete && behind == view.end() {
-                return Answer::No;
+                return RuleResult::NoMatch;
             }
-            if view.ends_here && behind == view.end() {
-                return Answer::Later;
+            if view.is_final && behind == view.end() {
+                return RuleResult::Incomplete;
             }
-            if !self.takes_step() {
-                return Answer::No;
+            if !self.charge_step() {
+                return RuleResult::NoMatch;
             }
         }
         // What was not looked through to its end is not known to lack it.
         if self.steps == 0 {
-            return Answer::No;
+            return RuleResult::NoMatch;
         }
         let open = !content.ends && to.is_none_or(|to| to > view.end());
-        let undecided = !view.complete && (open || content.ends && !view.ends_here);
+        let undecided = !view.complete && (open || content.ends && !view.is_final);
         // A stream has no end to wait for; a bounded part of it has.
         if undecided && (to.is_some() || content.ends || content.buffer != Buffer::Payload) {
-            return Answer::Later;
+            return RuleResult::Incomplete;
         }
-        self.go(rest, at, buffers)
+        self.evaluate_steps(rest, at, buffers)
     }
 
-    fn expression(&mut self, step: &Step, rest: &[Step], at: Cursor, buffers: &impl Buffers) -> Answer {
+    fn expression(&mut self, step: &Step, rest: &[Step], at: Cursor, buffers: &impl BufferSource) -> RuleResult {
         let Step::Expression {
             buffer,
             compiled,
@@ -513,78 +528,80 @@ impl Evaluator {
             relative,
         } = step
         else {
-            return Answer::No;
+            return RuleResult::NoMatch;
         };
         let decoded;
         let view = match buffer {
             Buffer::Base64 => {
                 decoded = self.decoded.clone();
-                Some(View {
+                Some(BufferView {
                     bytes: &decoded,
                     base: 0,
                     complete: true,
-                    ends_here: true,
+                    is_final: true,
                 })
             }
             buffer => buffers.view(*buffer),
         };
         let Some(view) = view else {
-            return Answer::No;
+            return RuleResult::NoMatch;
         };
         if *negated && !view.may_exist(*buffer) {
-            return Answer::No;
+            return RuleResult::NoMatch;
         }
         let from = if *relative { at.on(*buffer) } else { 0 };
         let again = rest.first().is_some_and(Step::is_relative);
         let (mut start, mut later) = (from.max(view.begin()), false);
         let mut begins = start == from;
         loop {
-            if !self.takes_step() {
-                return Answer::No;
+            if !self.charge_step() {
+                return RuleResult::NoMatch;
             }
             let data = view.slice(start, i64::MAX);
             let account = (&self.work, self.is_usual);
             let mut found = self.matcher.find_within(account, compiled, data, begins, view.complete);
-            if found == Found::More && !negated && view.ends_here && compiled.asks_for_end() {
+            if found == SearchResult::Incomplete && !negated && view.is_final && compiled.depends_on_end() {
                 found = match self.matcher.find_within(account, compiled, data, begins, true) {
-                    Found::No => Found::More,
+                    SearchResult::NoMatch => SearchResult::Incomplete,
                     found => found,
                 };
             }
             match found {
-                Found::Exhausted => {
+                SearchResult::Exhausted => {
                     self.steps = 0;
-                    return Answer::No;
+                    return RuleResult::NoMatch;
                 }
-                Found::At(_) if *negated => return Answer::No,
-                Found::No if *negated => return self.go(rest, at, buffers),
-                Found::More if *negated && *buffer == Buffer::Payload => return self.go(rest, at, buffers),
-                Found::More => return Answer::Later,
-                Found::No => return Answer::or_later(later),
-                Found::At(range) => {
+                SearchResult::Match(_) if *negated => return RuleResult::NoMatch,
+                SearchResult::NoMatch if *negated => return self.evaluate_steps(rest, at, buffers),
+                SearchResult::Incomplete if *negated && *buffer == Buffer::Payload => {
+                    return self.evaluate_steps(rest, at, buffers);
+                }
+                SearchResult::Incomplete => return RuleResult::Incomplete,
+                SearchResult::NoMatch => return RuleResult::or_incomplete(later),
+                SearchResult::Match(range) => {
                     let end = start + range.end as i64;
-                    match self.go(rest, Cursor { buffer: *buffer, end }, buffers) {
-                        Answer::Match => return Answer::Match,
-                        Answer::Later | Answer::Blocked => later = true,
-                        Answer::No => {}
+                    match self.evaluate_steps(rest, Cursor { buffer: *buffer, end }, buffers) {
+                        RuleResult::Match => return RuleResult::Match,
+                        RuleResult::Incomplete | RuleResult::Blocked => later = true,
+                        RuleResult::NoMatch => {}
                     }
                     if !again {
-                        return Answer::or_later(later);
+                        return RuleResult::or_incomplete(later);
                     }
                     start += range.start as i64 + 1;
                     begins = false;
                     if start > view.end() {
-                        return Answer::or_later(later || !view.complete);
+                        return RuleResult::or_incomplete(later || !view.complete);
                     }
                 }
             }
         }
     }
 
-    fn jump(&mut self, jump: &ByteJump, at: Cursor, buffers: &impl Buffers) -> Result<Cursor, Answer> {
+    fn jump(&mut self, jump: &ByteJump, at: Cursor, buffers: &impl BufferSource) -> Result<Cursor, RuleResult> {
         let (value, behind) = self.read(&jump.number, at, buffers)?;
         let buffer = jump.number.buffer;
-        let view = buffers.view(buffer).ok_or(Answer::No)?;
+        let view = buffers.view(buffer).ok_or(RuleResult::NoMatch)?;
         let mut far = value.saturating_mul(i64::from(jump.multiplier.max(1)));
         if jump.align {
             far = far.saturating_add(3) / 4 * 4;
@@ -593,89 +610,95 @@ impl Evaluator {
             JumpFrom::Number => behind,
             JumpFrom::Begin => 0,
             JumpFrom::End if view.is_over() => view.end(),
-            JumpFrom::End => return Err(Answer::Later),
+            JumpFrom::End => return Err(RuleResult::Incomplete),
         };
         let end = begin.saturating_add(far).saturating_add(self.value(jump.post_offset));
         if end < 0 {
-            Err(Answer::No)
+            Err(RuleResult::NoMatch)
         } else if end > view.end() {
-            Err(Answer::or_later(!view.complete))
+            Err(RuleResult::or_incomplete(!view.complete))
         } else {
             Ok(Cursor { buffer, end })
         }
     }
 
-    fn is_data_at(&self, there: &IsDataAt, at: Cursor, buffers: &impl Buffers) -> Answer {
+    fn is_data_at(&self, there: &IsDataAt, at: Cursor, buffers: &impl BufferSource) -> RuleResult {
         let Some(view) = buffers.view(there.buffer) else {
-            return Answer::No;
+            return RuleResult::NoMatch;
         };
         let from = if there.relative { at.on(there.buffer) } else { 0 };
         let place = from.saturating_add(self.value(there.at));
         match (view.end() > place, view.complete) {
-            (is, true) if is != there.negated => Answer::Match,
-            (true, false) if !there.negated => Answer::Match,
-            (false, false) if there.negated && view.ends_here => Answer::Match,
-            (false, false) => Answer::Later,
-            _ => Answer::No,
+            (is, true) if is != there.negated => RuleResult::Match,
+            (true, false) if !there.negated => RuleResult::Match,
+            (false, false) if there.negated && view.is_final => RuleResult::Match,
+            (false, false) => RuleResult::Incomplete,
+            _ => RuleResult::NoMatch,
         }
     }
 
     /// Whether all of a buffer is in a list.
-    fn listed(&self, buffer: Buffer, command: DatasetCommand, set: &Dataset, buffers: &impl Buffers) -> Answer {
+    fn dataset_lookup(
+        &self,
+        buffer: Buffer,
+        command: DatasetCommand,
+        set: &Dataset,
+        buffers: &impl BufferSource,
+    ) -> RuleResult {
         let view = match buffer {
-            Buffer::Base64 => View {
+            Buffer::Base64 => BufferView {
                 bytes: &self.decoded,
                 base: 0,
                 complete: true,
-                ends_here: true,
+                is_final: true,
             },
             buffer => match buffers.view(buffer) {
                 Some(view) => view,
-                None => return Answer::No,
+                None => return RuleResult::NoMatch,
             },
         };
         if !view.is_over() {
-            return Answer::Later;
+            return RuleResult::Incomplete;
         }
         // Of a body only its end may still be there.
-        if view.base > 0 || !set.is_for(view.bytes) {
-            return Answer::No;
+        if view.base > 0 || !set.accepts(view.bytes) {
+            return RuleResult::NoMatch;
         }
-        match is_listed(set, command, view.bytes) {
-            true => Answer::Match,
-            false => Answer::No,
+        match apply_dataset(set, command, view.bytes) {
+            true => RuleResult::Match,
+            false => RuleResult::NoMatch,
         }
     }
 
-    fn decode(&mut self, decode: &Base64Decode, at: Cursor, buffers: &impl Buffers) -> Answer {
+    fn decode(&mut self, decode: &Base64Decode, at: Cursor, buffers: &impl BufferSource) -> RuleResult {
         let Some(view) = buffers.view(decode.buffer) else {
-            return Answer::No;
+            return RuleResult::NoMatch;
         };
         let from = if decode.relative { at.on(decode.buffer) } else { 0 } + i64::from(decode.offset);
         let to = decode.bytes.map_or(i64::MAX, |bytes| from + i64::from(bytes));
         if from >= view.end() {
-            return Answer::or_later(!view.complete);
+            return RuleResult::or_incomplete(!view.complete);
         }
         let encoded = view.slice(from, to);
-        let encoded = &encoded[..encoded.len().min(ENCODED)];
+        let encoded = &encoded[..encoded.len().min(MAX_ENCODED)];
         if !self.work.charge(encoded.len() as u32) {
             self.steps = 0;
-            return Answer::No;
+            return RuleResult::NoMatch;
         }
         search::decode_base64(encoded, &mut self.decoded);
         if self.decoded.is_empty() {
-            Answer::or_later(!view.complete)
+            RuleResult::or_incomplete(!view.complete)
         } else {
-            Answer::Match
+            RuleResult::Match
         }
     }
 }
 
 /// What a rule asks of a list, and changes in it.
-pub(crate) fn is_listed(set: &Dataset, command: DatasetCommand, value: &[u8]) -> bool {
+pub(crate) fn apply_dataset(set: &Dataset, command: DatasetCommand, value: &[u8]) -> bool {
     match command {
-        DatasetCommand::IsSet => set.holds(value),
-        DatasetCommand::IsNotSet => !set.holds(value),
+        DatasetCommand::IsSet => set.contains(value),
+        DatasetCommand::IsNotSet => !set.contains(value),
         DatasetCommand::Set => set.add(value),
         DatasetCommand::Unset => set.remove(value),
     }
@@ -698,28 +721,28 @@ fn calculated(math: &ByteMath, number: i64, value: i64) -> Option<i64> {
 }
 
 /// A number of a flow was set: above the number itself, which has 32 bits.
-const SET: u64 = 1 << 63;
+const INT_IS_SET: u64 = 1 << 63;
 
 /// The place of a number of a flow: from the last word of its notes back.
-fn int_place(number: u16, words: usize) -> Option<usize> {
+fn flow_int_index(number: u16, words: usize) -> Option<usize> {
     words.checked_sub(usize::from(number) + 1)
 }
 
 /// A number of a flow, where it was set.
-fn int(number: u16, bits: &[u64]) -> Option<u32> {
-    let word = *bits.get(int_place(number, bits.len())?)?;
-    (word & SET != 0).then_some(word as u32)
+fn flow_int(number: u16, bits: &[u64]) -> Option<u32> {
+    let word = *bits.get(flow_int_index(number, bits.len())?)?;
+    (word & INT_IS_SET != 0).then_some(word as u32)
 }
 
-fn operand(int_note: &Int, bits: &[u64]) -> Option<u32> {
+fn operand(int_note: &FlowIntOp, bits: &[u64]) -> Option<u32> {
     match (int_note.command.operand()?, int_note.other) {
         (Operand::Constant(value), _) => Some(*value),
-        (Operand::Name(_), other) => int(other?, bits),
+        (Operand::Name(_), other) => flow_int(other?, bits),
     }
 }
 
-fn int_holds(asked: &Int, bits: &[u64]) -> bool {
-    let number = int(asked.number, bits);
+fn flow_int_matches(asked: &FlowIntOp, bits: &[u64]) -> bool {
+    let number = flow_int(asked.number, bits);
     let compares = |is: fn(&u32, &u32) -> bool| {
         number
             .zip(operand(asked, bits))
@@ -738,19 +761,19 @@ fn int_holds(asked: &Int, bits: &[u64]) -> bool {
     }
 }
 
-fn take_int(taken: &Int, bits: &mut [u64]) {
-    let Some(value) = operand(taken, bits).filter(|_| !taken.command.is_question()) else {
+fn update_flow_int(taken: &FlowIntOp, bits: &mut [u64]) {
+    let Some(value) = operand(taken, bits).filter(|_| !taken.command.is_test()) else {
         return;
     };
-    let number = int(taken.number, bits).unwrap_or(0);
+    let number = flow_int(taken.number, bits).unwrap_or(0);
     let number = match taken.command {
         FlowIntCommand::Add(_) => number.saturating_add(value),
         FlowIntCommand::Subtract(_) => number.saturating_sub(value),
         _ => value,
     };
-    let place = int_place(taken.number, bits.len());
+    let place = flow_int_index(taken.number, bits.len());
     if let Some(word) = place.and_then(|place| bits.get_mut(place)) {
-        *word = SET | u64::from(number);
+        *word = INT_IS_SET | u64::from(number);
     }
 }
 
@@ -760,7 +783,7 @@ fn bit(bits: &[u64], number: u16) -> bool {
         .is_some_and(|word| word >> (number % 64) & 1 == 1)
 }
 
-fn is_noted(note: &Note, bits: &[u64]) -> bool {
+fn flow_bits_match(note: &FlowBitsOp, bits: &[u64]) -> bool {
     let taken = |number: &u16| bit(bits, *number);
     let asked = match note.any {
         true => note.bits.iter().any(taken),
@@ -773,7 +796,7 @@ fn is_noted(note: &Note, bits: &[u64]) -> bool {
     }
 }
 
-fn take_note(note: &Note, bits: &mut [u64]) {
+fn update_flow_bits(note: &FlowBitsOp, bits: &mut [u64]) {
     for &number in &note.bits {
         let Some(word) = bits.get_mut(usize::from(number / 64)) else {
             continue;

@@ -5,18 +5,18 @@
 //! that does not. Rules see the addresses that the inside sees.
 
 mod actions;
-mod asking;
-mod book;
+mod buffers;
+mod closed_connections;
+mod detection;
 mod events;
 mod exceptions;
 mod fired;
 mod flow;
-mod known;
 mod parser;
-mod standing;
-mod story;
-mod tombstones;
-mod waiting;
+mod pending;
+mod reply_status;
+mod ruleset_state;
+mod summary;
 
 use std::sync::Arc;
 
@@ -24,31 +24,31 @@ use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
 use sluice_wire::Direction;
 
-pub use asking::{Fate, Match, Report, RuleNumber, Tools};
-pub use book::Book;
+pub use detection::{DetectionContext, FlowAction, MatchSink, RuleMatch, RuleNumber};
 pub use flow::FlowHandle;
-pub use story::Story;
+pub use ruleset_state::RulesetState;
+pub use summary::FlowSummary;
 
 use crate::bindings::vectorscan;
-use crate::evaluate::{Facts, View};
-use crate::prefilter::Class;
-use crate::protocols::ftp::Hosts;
-use crate::protocols::{self, Anomaly, Capacity, Hashes, Store};
-use crate::rates::Rates;
+use crate::evaluate::{BufferView, PacketFields};
+use crate::host_table::HostTable;
+use crate::prefilter::PatternClass;
+use crate::protocols::ftp::ControlHosts;
+use crate::protocols::{self, Anomaly, FileHashes, ParserCapacity, ParserPools};
 use crate::reason::{Limit, Reason, Skipped, Tally};
 use crate::ruleset::Ruleset;
-use crate::scope::Ends;
+use crate::scope::Endpoints;
 use crate::signature::{Buffer, Toward};
-use crate::stream::{self, Exception, Policies, Policy, Step, StreamEvent, Streams};
-use crate::transactions::{Noting, Tell, Transactions, Wanted};
-use crate::work::Work;
-use asking::Asking;
-use book::Books;
-use exceptions::Met;
-use flow::{Flow, Flows, Standing};
-use known::{Known, by_packet, message, piece_of_message};
-use parser::Said;
-use tombstones::Tombstones;
+use crate::stream::{self, Exception, Policies, Policy, SegmentKind, StreamEvent, Streams};
+use crate::transactions::{LoggedProtocols, TransactionPool, TransactionRecorder, TransactionSink};
+use crate::work_budget::WorkBudget;
+use buffers::{PacketBuffers, evaluate_message, evaluate_packet_rules, message};
+use closed_connections::ClosedConnections;
+use detection::PacketDetection;
+use exceptions::ExceptionSet;
+use flow::{FlowState, FlowTable, ReplyStatus};
+use parser::ParserEvent;
+use ruleset_state::RulesetStates;
 
 /// What is to become of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +66,11 @@ pub enum Verdict {
 }
 
 /// A packet of a flow, as the engine knows it.
-pub struct Seen<'a> {
+pub struct FlowPacket<'a> {
     /// Its ends, as the inside sees them.
-    pub ends: Ends,
+    pub ends: Endpoints,
     /// Its headers.
-    pub facts: Facts,
+    pub fields: PacketFields,
     /// Its direction in the session: forward is from who called.
     pub direction: Direction,
     /// Header of the fourth layer and what follows, to the end of the datagram.
@@ -95,7 +95,7 @@ pub struct Settings {
     /// Urgent pointers are cleared, so that a receiver takes all data in order.
     pub clear_urgent: bool,
     /// Of which protocols transactions are told.
-    pub wanted: Wanted,
+    pub logged: LoggedProtocols,
 }
 
 impl Settings {
@@ -110,77 +110,77 @@ impl Settings {
 
 /// How much is inspected at once, in one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct InspectorCapacity {
     /// Flows, TCP or not.
     pub flows: u32,
     /// Streams.
-    pub streams: stream::Plan,
+    pub streams: stream::StreamCapacity,
     /// Parsers.
-    pub protocols: Capacity,
+    pub protocols: ParserCapacity,
 }
 
-impl Plan {
+impl InspectorCapacity {
     /// Flows that there is a place for.
-    fn flow_places(&self) -> u32 {
+    fn max_flows(&self) -> u32 {
         self.flows.clamp(1, 1 << 24)
     }
 
     /// Lists for flows in which more rules wait than most have: they take a quarter of a byte for each rule.
-    fn waiting_lists(&self) -> u32 {
-        (self.flow_places() / 16).clamp(8, 4_096)
+    fn max_pending_lists(&self) -> u32 {
+        (self.max_flows() / 16).clamp(8, 4_096)
     }
 }
 
 /// What happened, beside what streams and parsers count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct InspectorCounters {
     /// Bytes that were searched.
     pub searched: u64,
     /// Units of work that packets have caused.
-    pub worked: u64,
+    pub work_units: u64,
     /// Connections that could not be searched, for all stream states were in use.
     pub unsearched: u64,
     /// Transactions that were not told, for all places for those that are not over were in use.
-    pub untold: u64,
+    pub unlogged: u64,
     /// Flows that went over to other rules than they began with.
-    pub reopened: u64,
+    pub rule_switches: u64,
 }
 
 /// Inspection of one shard.
 pub struct Inspector<'m> {
-    books: Books,
-    flows: Flows,
+    rulesets: RulesetStates,
+    flows: FlowTable,
     streams: Streams<'m>,
-    store: Store,
+    store: ParserPools,
     /// The same as the parsers'.
-    work: Work,
+    work: WorkBudget,
     /// What the packet's content has met so far.
-    met: Met,
-    transactions: Transactions,
-    tombstones: Tombstones,
+    exceptions: ExceptionSet,
+    transactions: TransactionPool,
+    closed_connections: ClosedConnections,
     hasher: Hasher,
     /// The next flow's.
     next_number: u64,
     /// What happened.
-    pub counters: Counters,
+    pub counters: InspectorCounters,
     /// Limits that were reached.
     pub limits: Tally<{ Limit::ALL.len() }>,
 }
 
 /// What is the same for all packets of a burst.
-pub struct Round<'a> {
+pub struct BurstContext<'a> {
     /// What is configured.
     pub settings: &'a Settings,
     /// How often rules matched.
-    pub rates: &'a Rates,
+    pub hosts: &'a HostTable,
     /// What the worker asks with.
-    pub tools: &'a mut Tools,
+    pub context: &'a mut DetectionContext,
     /// Nanoseconds since the start.
     pub now: u64,
     /// Rules that match go here.
-    pub report: Report<'a>,
+    pub matches: MatchSink<'a>,
     /// Transactions that are over go here.
-    pub tell: Tell<'a>,
+    pub log: TransactionSink<'a>,
 }
 
 /// Why there is no inspection.
@@ -188,7 +188,7 @@ pub struct Round<'a> {
 pub enum Error {
     /// Streams do not fit.
     #[error(transparent)]
-    Streams(#[from] stream::Misfit),
+    Streams(#[from] stream::CapacityError),
     /// Vectorscan has no memory.
     #[error("no memory for the states of the search: {0}")]
     Search(#[from] vectorscan::Error),
@@ -196,38 +196,43 @@ pub enum Error {
 
 impl<'m> Inspector<'m> {
     /// A shard's, in `memory` for its streams of [`stream::Plan::lines`].
-    pub fn new(plan: &Plan, rules: Arc<Ruleset>, memory: &'m mut [Line], hasher: Hasher) -> Result<Self, Error> {
-        let store = Store::new(&plan.protocols);
+    pub fn new(
+        plan: &InspectorCapacity,
+        rules: Arc<Ruleset>,
+        memory: &'m mut [Line],
+        hasher: Hasher,
+    ) -> Result<Self, Error> {
+        let store = ParserPools::new(&plan.protocols);
         Ok(Self {
-            flows: Flows::new(plan.flow_places()),
+            flows: FlowTable::new(plan.max_flows()),
             streams: Streams::new(memory, &plan.streams, hasher)?,
-            tombstones: Tombstones::new(plan.flow_places() as usize, hasher),
+            closed_connections: ClosedConnections::new(plan.max_flows() as usize, hasher),
             hasher,
             work: store.work.clone(),
-            met: Met::default(),
+            exceptions: ExceptionSet::default(),
             store,
-            transactions: Transactions::new(plan.protocols.transactions),
+            transactions: TransactionPool::new(plan.protocols.transactions),
             next_number: 1,
-            books: Books::new(Book::new(plan, rules, 0)?),
-            counters: Counters::default(),
+            rulesets: RulesetStates::new(RulesetState::new(plan, rules, 0)?),
+            counters: InspectorCounters::default(),
             limits: Tally::default(),
         })
     }
 
     /// A flow begins. Where no place is free, the oldest gives way whose client has answered nothing, as in a flood of
     /// forged sources. None where there is no such flow.
-    pub fn open(&mut self, tcp: bool) -> Option<FlowHandle> {
-        if let Some(oldest) = self.flows.giving_way() {
+    pub fn create_flow(&mut self, tcp: bool) -> Option<FlowHandle> {
+        if let Some(oldest) = self.flows.eviction_candidate() {
             self.limits.add(Limit::FlowsGaveWay as usize);
-            self.end(oldest, true);
+            self.end_flow(oldest, true);
         }
         let stream = match tcp {
             true => self.streams.open()?,
-            false => stream::Handle::NONE,
+            false => stream::StreamHandle::NONE,
         };
-        let opened = self.flows.open(stream);
+        let opened = self.flows.allocate(stream);
         if let Some((flow, place)) = opened.and_then(|opened| self.flows.get(opened)) {
-            self.books.open(flow, place);
+            self.rulesets.begin_flow(flow, place);
         }
         if opened.is_none() && tcp {
             self.streams.close(stream);
@@ -237,30 +242,31 @@ impl<'m> Inspector<'m> {
 
     /// Whether a flow is there: one that gave way to others is not.
     #[inline(always)]
-    pub fn has(&self, handle: FlowHandle) -> bool {
-        self.flows.has(handle)
+    pub fn contains(&self, handle: FlowHandle) -> bool {
+        self.flows.contains(handle)
     }
 
     /// A flow ends.
-    pub fn close(&mut self, handle: FlowHandle) {
-        self.end(handle, false);
+    pub fn remove_flow(&mut self, handle: FlowHandle) {
+        self.end_flow(handle, false);
     }
 
     /// A flow ends; `early`: before its session does.
-    fn end(&mut self, handle: FlowHandle, early: bool) {
+    fn end_flow(&mut self, handle: FlowHandle, early: bool) {
         let Some((flow, _)) = self.flows.get(handle) else {
             return;
         };
-        let is_dropped = matches!(flow.fate, Fate::Dropped | Fate::Rejected);
-        let is_over = is_dropped && (early || flow.stream != stream::Handle::NONE) || self.streams.ended(flow.stream);
-        if is_over && let Some(ends) = &flow.story.ends {
-            self.tombstones.add(ends, flow.story.seen[1]);
+        let is_dropped = matches!(flow.action, FlowAction::Dropped | FlowAction::Rejected);
+        let is_over =
+            is_dropped && (early || flow.stream != stream::StreamHandle::NONE) || self.streams.ended(flow.stream);
+        if is_over && let Some(ends) = &flow.summary.ends {
+            self.closed_connections.add(ends, flow.summary.seen[1]);
         }
         self.streams.close(flow.stream);
-        self.books.close(flow);
+        self.rulesets.end_flow(flow);
         flow.parser.release(&mut self.store);
-        flow.pending.release(&mut self.transactions);
-        self.flows.close(handle);
+        flow.transactions.release(&mut self.transactions);
+        self.flows.release(handle);
     }
 
     /// The streams, for their counters.
@@ -270,21 +276,21 @@ impl<'m> Inspector<'m> {
 
     /// Write down from now on what is searched: [`Tools::take_calls`] has it. Streams are numbered from `first` on, so that
     /// those of several shards are told apart.
-    pub fn record(&mut self, tools: &mut Tools, first: u32) {
-        self.books.current().scans.record(first);
+    pub fn record_scans(&mut self, tools: &mut DetectionContext, first: u32) {
+        self.rulesets.current().scans.record(first);
         tools.scratch.record();
     }
 
     /// Report the anomalies and the limits that were counted since the last call: the number of each in its enumeration, and
     /// how many.
     #[inline(always)]
-    pub fn tell_met(&mut self, anomaly: impl FnMut(usize, u64), limit: impl FnMut(usize, u64)) {
-        self.store.anomalies.tell(anomaly);
-        self.limits.tell(limit);
+    pub fn report_counts(&mut self, anomaly: impl FnMut(usize, u64), limit: impl FnMut(usize, u64)) {
+        self.store.anomalies.report(anomaly);
+        self.limits.report(limit);
     }
 
     /// The parsers' anomalies.
-    pub fn anomalies(&self) -> &protocols::Counts {
+    pub fn anomalies(&self) -> &protocols::AnomalyCounts {
         &self.store.anomalies
     }
 
@@ -298,10 +304,10 @@ impl<'m> Inspector<'m> {
     #[inline(always)]
     pub fn prefetch_more(&self, handle: FlowHandle, direction: Direction) {
         if let Some(flow) = self.flows.prefetch_more(handle)
-            && flow.stream != stream::Handle::NONE
+            && flow.stream != stream::StreamHandle::NONE
         {
             self.streams.prefetch(flow.stream);
-            self.books.prefetch(flow, direction as usize);
+            self.rulesets.prefetch(flow, direction as usize);
         }
     }
 
@@ -315,64 +321,71 @@ impl<'m> Inspector<'m> {
 
     /// A packet of a flow has come at a nanosecond. What becomes of it where that is decided already; none where it is to be
     /// looked at, or the flow has given way to others.
-    pub fn decided(&mut self, handle: FlowHandle, now: u64) -> Option<Verdict> {
+    pub fn decided_verdict(&mut self, handle: FlowHandle, now: u64) -> Option<Verdict> {
         let (flow, _) = self.flows.get(handle)?;
-        flow.story.seen[1] = now;
-        match flow.fate {
-            Fate::Open => None,
-            Fate::Passed(why) => Some(Verdict::Skip(why)),
+        flow.summary.seen[1] = now;
+        match flow.action {
+            FlowAction::Open => None,
+            FlowAction::Passed(why) => Some(Verdict::Skip(why)),
             // Whoever goes on sending is told.
-            Fate::Rejected if flow.stream != stream::Handle::NONE => Some(Verdict::Reject(Reason::FlowDropped)),
-            Fate::Dropped | Fate::Rejected => Some(Verdict::Drop(Reason::FlowDropped)),
+            FlowAction::Rejected if flow.stream != stream::StreamHandle::NONE => {
+                Some(Verdict::Reject(Reason::FlowDropped))
+            }
+            FlowAction::Dropped | FlowAction::Rejected => Some(Verdict::Drop(Reason::FlowDropped)),
         }
     }
 
     /// Bytes of a flow that were searched, where no rule waits for more of it.
-    pub fn settled(&mut self, handle: FlowHandle) -> Option<u64> {
+    pub fn cleared_bytes(&mut self, handle: FlowHandle) -> Option<u64> {
         let (flow, _) = self.flows.get(handle)?;
-        let lists = self.books.lists(flow.generation);
-        let waits = flow.waiting.iter().any(|waiting| !waiting.is_over(lists));
+        let lists = self.rulesets.lists(flow.generation);
+        let waits = flow.pending.iter().any(|waiting| !waiting.is_empty(lists));
         (!waits).then_some(flow.searched)
     }
 
     /// A packet of a flow.
-    pub fn packet(&mut self, handle: FlowHandle, seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
-        if let Some(verdict) = self.decided(handle, round.now) {
+    pub fn inspect(&mut self, handle: FlowHandle, seen: FlowPacket<'_>, round: &mut BurstContext<'_>) -> Verdict {
+        if let Some(verdict) = self.decided_verdict(handle, round.now) {
             return verdict;
         }
-        round.tools.evaluator.charge_to(&self.work);
+        round.context.evaluator.set_budget(&self.work);
         let stream = self.flows.get(handle).map(|(flow, _)| flow.stream);
-        let verdict = match stream.unwrap_or(stream::Handle::NONE) {
-            stream::Handle::NONE => self.datagram(handle, seen, round),
-            _ => self.segment(handle, seen, round),
+        let verdict = match stream.unwrap_or(stream::StreamHandle::NONE) {
+            stream::StreamHandle::NONE => self.inspect_datagram(handle, seen, round),
+            _ => self.inspect_segment(handle, seen, round),
         };
         let verdict = self.apply_actions(handle, verdict, round);
-        if self.met == Met::default() {
+        if self.exceptions == ExceptionSet::default() {
             return verdict;
         }
-        self.content_exceptions(handle, verdict, round.settings)
+        self.apply_content_policies(handle, verdict, round.settings)
     }
 
-    fn segment(&mut self, handle: FlowHandle, mut seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
+    fn inspect_segment(
+        &mut self,
+        handle: FlowHandle,
+        mut seen: FlowPacket<'_>,
+        round: &mut BurstContext<'_>,
+    ) -> Verdict {
         let Some((flow, _)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };
-        let (stream, direction, standing) = (flow.stream, seen.direction, flow.standing);
+        let (stream, direction, standing) = (flow.stream, seen.direction, flow.reply_status);
         if round.settings.clear_urgent {
             self.streams.clear_urgent(seen.segment);
         }
-        if standing != Standing::Assured
-            && let Err(exception) = self.stand(handle, &seen)
+        if standing != ReplyStatus::Assured
+            && let Err(exception) = self.update_reply_status(handle, &seen)
         {
             self.streams.count(exception);
-            return self.exception(handle, exception, round.settings);
+            return self.apply_policy(handle, exception, round.settings);
         }
         let mut step = self.streams.segment(stream, direction, seen.own_side, seen.segment);
-        if step == Step::Exception(Exception::Midstream) && self.is_over(handle) {
-            step = Step::Exception(Exception::Closed);
+        if step == SegmentKind::Exception(Exception::Midstream) && self.is_closed(handle) {
+            step = SegmentKind::Exception(Exception::Closed);
             self.streams.count(Exception::Closed);
         }
-        if let Step::Exception(exception) = step
+        if let SegmentKind::Exception(exception) = step
             && round.settings.policy(exception) == Policy::Pass
         {
             if exception == Exception::GapFull {
@@ -382,11 +395,11 @@ impl<'m> Inspector<'m> {
                 exception,
                 Exception::Midstream | Exception::Handshake | Exception::GapFull
             ) {
-                self.missed(handle, exception, direction);
+                self.skip_bytes(handle, exception, direction);
             }
             match exception {
-                Exception::GapFull if self.streams.skip(stream, direction) => {
-                    let verdict = self.kept(handle, &mut seen, Verdict::Pass, round);
+                Exception::GapFull if self.streams.skip_gap(stream, direction) => {
+                    let verdict = self.inspect_reassembled(handle, &mut seen, Verdict::Pass, round);
                     if verdict != Verdict::Pass {
                         return verdict;
                     }
@@ -394,32 +407,34 @@ impl<'m> Inspector<'m> {
                 Exception::Midstream | Exception::Handshake | Exception::GapFull => {
                     self.streams.pick_up(stream, direction, seen.segment);
                 }
-                _ => return self.exception(handle, exception, round.settings),
+                _ => return self.apply_policy(handle, exception, round.settings),
             }
             step = self.streams.segment(stream, direction, seen.own_side, seen.segment);
         }
         self.step_events(handle, &seen, step, round);
         match step {
-            Step::Fresh {
+            SegmentKind::InOrder {
                 from, to, offset, ends, ..
             } => {
                 if offset == 0
                     && let Some((flow, place)) = self.flows.get(handle)
                 {
-                    let book = self.books.of(flow, place, round.now);
+                    let book = self.rulesets.of(flow, place, round.now);
                     book.scans.begin(&mut flow.scans, direction as usize);
                 }
-                let verdict = self.fresh(handle, &mut seen, Piece::Own { from, to, ends }, round);
-                self.kept(handle, &mut seen, verdict, round)
+                let verdict = self.inspect_in_order(handle, &mut seen, StreamData::Packet { from, to, ends }, round);
+                self.inspect_reassembled(handle, &mut seen, verdict, round)
             }
-            Step::Ahead { .. } | Step::Repeat { .. } => self.fresh(handle, &mut seen, Piece::NOTHING, round),
-            Step::Exception(exception) => self.exception(handle, exception, round.settings),
+            SegmentKind::OutOfOrder { .. } | SegmentKind::Retransmission { .. } => {
+                self.inspect_in_order(handle, &mut seen, StreamData::NO_DATA, round)
+            }
+            SegmentKind::Exception(exception) => self.apply_policy(handle, exception, round.settings),
         }
     }
 
     /// Bytes of a direction are not seen: where its begin was not, nobody knows what the other said either.
     #[cold]
-    fn missed(&mut self, handle: FlowHandle, exception: Exception, direction: Direction) {
+    fn skip_bytes(&mut self, handle: FlowHandle, exception: Exception, direction: Direction) {
         if let Some((flow, _)) = self.flows.get(handle) {
             match exception {
                 Exception::GapFull => flow.has_missed[direction as usize] = true,
@@ -430,42 +445,48 @@ impl<'m> Inspector<'m> {
 
     /// What had come ahead of the gap that a packet has filled is searched, before the packet goes on.
     #[inline(always)]
-    fn kept(
+    fn inspect_reassembled(
         &mut self,
         handle: FlowHandle,
-        seen: &mut Seen<'_>,
+        seen: &mut FlowPacket<'_>,
         mut verdict: Verdict,
-        round: &mut Round<'_>,
+        round: &mut BurstContext<'_>,
     ) -> Verdict {
         while matches!(verdict, Verdict::Pass | Verdict::Leave(_))
             && let Some((flow, _)) = self.flows.get(handle)
-            && let Some(stream::Kept { length, ends }) = self.streams.next_kept(flow.stream, seen.direction)
+            && let Some(stream::QueuedData { length, ends }) = self.streams.next_queued(flow.stream, seen.direction)
         {
-            verdict = self.fresh(handle, seen, Piece::Kept { length, ends }, round);
+            verdict = self.inspect_in_order(handle, seen, StreamData::Reassembled { length, ends }, round);
         }
         verdict
     }
 
     /// The next bytes of a stream, and the packet by itself where they are its own.
-    fn fresh(&mut self, handle: FlowHandle, seen: &mut Seen<'_>, piece: Piece, round: &mut Round<'_>) -> Verdict {
+    fn inspect_in_order(
+        &mut self,
+        handle: FlowHandle,
+        seen: &mut FlowPacket<'_>,
+        piece: StreamData,
+        round: &mut BurstContext<'_>,
+    ) -> Verdict {
         let Some((flow, place)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };
-        let book = self.books.of(flow, place, round.now);
+        let book = self.rulesets.of(flow, place, round.now);
         let (rules, scans, notes, lists) = book.parts(place);
-        let Flow {
+        let FlowState {
             stream,
             scans: states,
             parser,
-            waiting,
-            fate,
+            pending: waiting,
+            action: fate,
             service,
             searched,
-            turn,
-            of_ports,
-            story,
-            pending,
-            credit,
+            last_sender: turn,
+            port_rules: of_ports,
+            summary: story,
+            transactions: pending,
+            tokens: credit,
             source,
             has_missed,
             ..
@@ -473,14 +494,14 @@ impl<'m> Inspector<'m> {
         let (stream, direction) = (*stream, seen.direction);
         let place = direction as usize;
         let toward = toward(direction);
-        seen.facts.sent = [Direction::Forward, Direction::Reverse].map(|of| {
+        seen.fields.sent = [Direction::Forward, Direction::Reverse].map(|of| {
             let view = self.streams.view(stream, of);
             view.offset + view.bytes.len() as u64
         });
         seen.ends.service = *service;
         let (bytes, ends_stream) = match piece {
-            Piece::Own { from, to, ends } => (seen.segment.get(from..to).unwrap_or_default(), ends),
-            Piece::Kept { length, ends } => {
+            StreamData::Packet { from, to, ends } => (seen.segment.get(from..to).unwrap_or_default(), ends),
+            StreamData::Reassembled { length, ends } => {
                 let view = self.streams.view(stream, direction).bytes;
                 (
                     view.get(view.len() - length.min(view.len())..).unwrap_or_default(),
@@ -489,12 +510,12 @@ impl<'m> Inspector<'m> {
             }
         };
         let begun = self.work.begin(*credit, bytes.len());
-        self.store.take_for(*source);
+        self.store.set_source(*source);
         self.store.hash_files(match has_missed[place] {
-            true => Hashes::NONE,
+            true => FileHashes::NONE,
             false => rules.file_hashes(),
         });
-        lists.take_for(*source);
+        lists.set_source(*source);
         let exceeded = self.store.anomalies.of(Anomaly::WorkExceeded);
         let [mine, others] = match direction {
             Direction::Forward => {
@@ -508,219 +529,230 @@ impl<'m> Inspector<'m> {
         };
         let prefilter = rules.prefilter();
         let ends = &mut seen.ends;
-        macro_rules! asking {
+        macro_rules! detection {
             ($waiting:expr, $ends:expr, $stream:expr, $unknown:expr) => {
-                Asking {
+                PacketDetection {
                     rules,
-                    rates: round.rates,
+                    hosts: round.hosts,
                     second: (round.now / 1_000_000_000) as u32,
                     ends: $ends,
-                    facts: &seen.facts,
-                    tools: round.tools,
-                    notes,
-                    waiting: $waiting,
+                    fields: &seen.fields,
+                    context: round.context,
+                    flow_vars: notes,
+                    pending: $waiting,
                     lists: &mut *lists,
-                    fate,
+                    action: fate,
                     stream: $stream,
                     unknown: $unknown,
                     by_packet: false,
                 }
             };
         }
-        macro_rules! noting {
+        macro_rules! recorder {
             () => {
-                Noting {
-                    wanted: round.settings.wanted,
+                TransactionRecorder {
+                    logged: round.settings.logged,
                     pool: &mut self.transactions,
                     pending: &mut *pending,
                     flow: story.number,
-                    tell: &mut *round.tell,
+                    sink: &mut *round.log,
                 }
             };
         }
         // The other side's message has ended: what waited for its end is asked a last time.
         if !bytes.is_empty() && *turn != Some(direction) {
             *turn = Some(direction);
-            if !others.is_over(lists) {
+            if !others.is_empty(lists) {
                 let view = message(&self.streams, stream, direction.opposite(), true);
-                let turned = ends.turned();
-                let sent = known::stream(&self.streams, stream, direction.opposite());
-                let mut asking = asking!(others, &turned, Some(sent), false);
-                let ended = Known {
+                let turned = ends.reversed();
+                let sent = buffers::stream(&self.streams, stream, direction.opposite());
+                let mut detection = detection!(others, &turned, Some(sent), false);
+                let ended = PacketBuffers {
                     payload: view,
                     slot: parser.slot(turned.toward, &self.store),
                     unknown: false,
                     ended: true,
                 };
-                asking.ask_waiting(None, &ended);
-                others.turn(lists);
+                detection.evaluate_pending(None, &ended);
+                others.next_message(lists);
             }
-            mine.turn(lists);
+            mine.next_message(lists);
         }
         let payload = message(&self.streams, stream, direction, ends_stream);
         // Where it is more than the message.
-        let sent = known::stream(&self.streams, stream, direction);
+        let sent = buffers::stream(&self.streams, stream, direction);
         let before = (sent.bytes.len() > payload.bytes.len()).then_some(sent);
-        if !bytes.is_empty() && *fate == Fate::Open {
+        if !bytes.is_empty() && *fate == FlowAction::Open {
             let (hosts, port) = hosts(ends, story.number, round.now);
             let of = (toward, &hosts, port);
-            parser.bytes(of, bytes, &mut self.store, service, &mut |said: Said<'_>, known| {
-                let (slot, piece) = match said {
-                    Said::Bytes(toward, bytes) => return noting!().bytes(toward, bytes, known),
-                    Said::Piece(slot, piece) => (slot, piece),
-                };
-                noting!().piece(slot, &piece, known);
-                if *fate == Fate::Open {
-                    ends.service = known;
-                    piece_of_message(&mut asking!(mine, ends, before, false), payload, slot, &piece);
-                }
-            });
+            parser.bytes(
+                of,
+                bytes,
+                &mut self.store,
+                service,
+                &mut |said: ParserEvent<'_>, known| {
+                    let (slot, piece) = match said {
+                        ParserEvent::Bytes(toward, bytes) => return recorder!().bytes(toward, bytes, known),
+                        ParserEvent::Piece(slot, piece) => (slot, piece),
+                    };
+                    recorder!().piece(slot, &piece, known);
+                    if *fate == FlowAction::Open {
+                        ends.service = known;
+                        evaluate_message(&mut detection!(mine, ends, before, false), payload, slot, &piece);
+                    }
+                },
+            );
             ends.service = *service;
         }
         let unknown = parser.is_unknown();
-        if ends_stream && *fate == Fate::Open {
-            parser.close(toward, &mut self.store, &mut |said: Said<'_>, known| {
-                let Said::Piece(slot, piece) = said else { return };
-                noting!().piece(slot, &piece, known);
-                if *fate == Fate::Open {
-                    piece_of_message(&mut asking!(mine, ends, before, false), payload, slot, &piece);
+        if ends_stream && *fate == FlowAction::Open {
+            parser.close(toward, &mut self.store, &mut |said: ParserEvent<'_>, known| {
+                let ParserEvent::Piece(slot, piece) = said else { return };
+                recorder!().piece(slot, &piece, known);
+                if *fate == FlowAction::Open {
+                    evaluate_message(&mut detection!(mine, ends, before, false), payload, slot, &piece);
                 }
             });
         }
-        if (!bytes.is_empty() || ends_stream) && *fate == Fate::Open {
-            let known = Known {
+        if (!bytes.is_empty() || ends_stream) && *fate == FlowAction::Open {
+            let known = PacketBuffers {
                 payload,
                 slot: parser.slot(toward, &self.store),
                 unknown: unknown && !ends_stream,
                 ended: false,
             };
-            if let Some(group) = prefilter.group(Class::Stream(toward))
+            if let Some(group) = prefilter.group(PatternClass::Stream(toward))
                 && !bytes.is_empty()
             {
-                let (scratch, sink) = Asking::found(round.tools, group);
+                let (scratch, sink) = PacketDetection::add_candidate(round.context, group);
                 if !scans.scan(states, place, (bytes, payload.bytes), scratch, sink) {
                     self.counters.unsearched += 1;
-                    self.met.add_where(true, Exception::NoMemory);
+                    self.exceptions.add_if(true, Exception::NoMemory);
                 }
             }
-            let mut asking = asking!(mine, ends, before, unknown);
+            let mut detection = detection!(mine, ends, before, unknown);
             // At the end of a stream nothing is left to come in any buffer.
-            asking.ask_waiting((!ends_stream).then_some(Buffer::Payload), &known);
-            asking.ask_found(&known);
-            asking.ask_of_ports(rules.of_stream(toward), &of_ports[place].0, &known);
-            asking.ask_blocked(&known);
+            detection.evaluate_pending((!ends_stream).then_some(Buffer::Payload), &known);
+            detection.evaluate_candidates(&known);
+            detection.evaluate_of_ports(rules.stream_rules(toward), &of_ports[place].0, &known);
+            detection.evaluate_blocked(&known);
             self.counters.searched += bytes.len() as u64;
             *searched += bytes.len() as u64;
         }
-        if *fate == Fate::Open && matches!(piece, Piece::Own { .. }) {
-            let packet = View {
+        if *fate == FlowAction::Open && matches!(piece, StreamData::Packet { .. }) {
+            let packet = BufferView {
                 bytes: seen.segment.get(seen.payload..).unwrap_or_default(),
                 base: 0,
                 complete: true,
-                ends_here: true,
+                is_final: true,
             };
-            let known = Known {
+            let known = PacketBuffers {
                 payload: packet,
                 slot: None,
                 unknown: false,
                 ended: false,
             };
-            let mut asking = asking!(mine, ends, None, false);
-            by_packet(&mut asking, &known, Class::Packet, &of_ports[place].1);
+            let mut detection = detection!(mine, ends, None, false);
+            evaluate_packet_rules(&mut detection, &known, PatternClass::Packet, &of_ports[place].1);
         }
         let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
-        let clean = deep && mine.is_over(lists) && others.is_over(lists);
-        self.counters.untold = self.transactions.lost;
-        self.counters.reopened = self.books.reopened;
+        let clean = deep && mine.is_empty(lists) && others.is_empty(lists);
+        self.counters.unlogged = self.transactions.lost;
+        self.counters.rule_switches = self.rulesets.switches;
         *credit = self.work.end(begun);
-        self.counters.worked += u64::from(begun.units() - credit.units());
+        self.counters.work_units += u64::from(begun.units() - credit.units());
         // Decoders say so themselves.
-        if self.work.is_spent() && self.store.anomalies.of(Anomaly::WorkExceeded) == exceeded {
+        if self.work.is_exhausted() && self.store.anomalies.of(Anomaly::WorkExceeded) == exceeded {
             self.store.anomalies.add(Anomaly::WorkExceeded);
         }
-        self.met.add_where(self.work.is_spent(), Exception::Work);
-        if let Some(anomalies) = self.store.anomalies.take_met() {
-            self.met.add_all(anomalies.filter_map(Anomaly::exception));
+        self.exceptions.add_if(self.work.is_exhausted(), Exception::Work);
+        if let Some(anomalies) = self.store.anomalies.take_recent() {
+            self.exceptions.add_all(anomalies.filter_map(Anomaly::exception));
         }
         match *fate {
-            Fate::Open if clean => Verdict::Leave(None),
-            Fate::Open if round.settings.leave_encrypted && parser.is_encrypted() => {
+            FlowAction::Open if clean => Verdict::Leave(None),
+            FlowAction::Open if round.settings.leave_encrypted && parser.is_encrypted() => {
                 Verdict::Leave(Some(Skipped::Encrypted))
             }
             _ => Verdict::Pass,
         }
     }
 
-    fn datagram(&mut self, handle: FlowHandle, mut seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
+    fn inspect_datagram(
+        &mut self,
+        handle: FlowHandle,
+        mut seen: FlowPacket<'_>,
+        round: &mut BurstContext<'_>,
+    ) -> Verdict {
         let Some((flow, _)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };
-        if flow.standing != Standing::Assured
-            && let Err(exception) = self.stand(handle, &seen)
+        if flow.reply_status != ReplyStatus::Assured
+            && let Err(exception) = self.update_reply_status(handle, &seen)
         {
             self.streams.count(exception);
-            return self.exception(handle, exception, round.settings);
+            return self.apply_policy(handle, exception, round.settings);
         }
         let Some((flow, place)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };
-        let book = self.books.of(flow, place, round.now);
+        let book = self.rulesets.of(flow, place, round.now);
         let (rules, _, notes, lists) = book.parts(place);
-        let Flow {
+        let FlowState {
             parser,
-            waiting,
-            fate,
+            pending: waiting,
+            action: fate,
             service,
             searched,
-            of_ports,
-            story,
-            pending,
-            credit,
+            port_rules: of_ports,
+            summary: story,
+            transactions: pending,
+            tokens: credit,
             source,
             ..
         } = flow;
         let bytes = seen.segment.get(seen.payload..).unwrap_or_default();
         let begun = self.work.begin(*credit, bytes.len());
-        self.store.take_for(*source);
-        lists.take_for(*source);
+        self.store.set_source(*source);
+        lists.set_source(*source);
         let waiting = &mut waiting[seen.direction as usize];
         // Each datagram is a message of its own.
         waiting.begin(lists);
         seen.ends.service = *service;
-        let payload = View {
+        let payload = BufferView {
             bytes,
             base: 0,
             complete: true,
-            ends_here: true,
+            is_final: true,
         };
         let ends = &mut seen.ends;
-        macro_rules! asking {
+        macro_rules! detection {
             () => {
-                Asking {
+                PacketDetection {
                     rules,
-                    rates: round.rates,
+                    hosts: round.hosts,
                     second: (round.now / 1_000_000_000) as u32,
                     ends,
-                    facts: &seen.facts,
-                    tools: round.tools,
-                    notes,
-                    waiting,
+                    fields: &seen.fields,
+                    context: round.context,
+                    flow_vars: notes,
+                    pending: waiting,
                     lists: &mut *lists,
-                    fate,
+                    action: fate,
                     stream: None,
                     unknown: false,
                     by_packet: false,
                 }
             };
         }
-        macro_rules! noting {
+        macro_rules! recorder {
             () => {
-                Noting {
-                    wanted: round.settings.wanted,
+                TransactionRecorder {
+                    logged: round.settings.logged,
                     pool: &mut self.transactions,
                     pending: &mut *pending,
                     flow: story.number,
-                    tell: &mut *round.tell,
+                    sink: &mut *round.log,
                 }
             };
         }
@@ -729,45 +761,45 @@ impl<'m> Inspector<'m> {
             bytes,
             &mut self.store,
             service,
-            &mut |said: Said<'_>, known| {
-                let Said::Piece(slot, piece) = said else { return };
+            &mut |said: ParserEvent<'_>, known| {
+                let ParserEvent::Piece(slot, piece) = said else { return };
                 ends.service = known;
-                let mut asking = asking!();
-                piece_of_message(&mut asking, payload, slot, &piece);
+                let mut detection = detection!();
+                evaluate_message(&mut detection, payload, slot, &piece);
             },
         );
         ends.service = *service;
-        noting!().datagram(ends.toward, bytes, *service);
-        if *fate == Fate::Open {
-            let known = Known {
+        recorder!().datagram(ends.toward, bytes, *service);
+        if *fate == FlowAction::Open {
+            let known = PacketBuffers {
                 payload,
                 slot: None,
                 unknown: false,
                 ended: false,
             };
-            let mut asking = asking!();
-            by_packet(
-                &mut asking,
+            let mut detection = detection!();
+            evaluate_packet_rules(
+                &mut detection,
                 &known,
-                Class::Datagram,
+                PatternClass::Datagram,
                 &of_ports[seen.direction as usize].1,
             );
         }
         self.counters.searched += bytes.len() as u64;
         *searched += bytes.len() as u64;
-        self.counters.untold = self.transactions.lost;
-        self.counters.reopened = self.books.reopened;
+        self.counters.unlogged = self.transactions.lost;
+        self.counters.rule_switches = self.rulesets.switches;
         *credit = self.work.end(begun);
-        self.counters.worked += u64::from(begun.units() - credit.units());
-        if self.work.is_spent() {
+        self.counters.work_units += u64::from(begun.units() - credit.units());
+        if self.work.is_exhausted() {
             self.store.anomalies.add(Anomaly::WorkExceeded);
-            self.met.add_where(true, Exception::Work);
+            self.exceptions.add_if(true, Exception::Work);
         }
-        if let Some(anomalies) = self.store.anomalies.take_met() {
-            self.met.add_all(anomalies.filter_map(Anomaly::exception));
+        if let Some(anomalies) = self.store.anomalies.take_recent() {
+            self.exceptions.add_all(anomalies.filter_map(Anomaly::exception));
         }
         match *fate {
-            Fate::Open if round.settings.depth > 0 && *searched >= round.settings.depth => Verdict::Leave(None),
+            FlowAction::Open if round.settings.depth > 0 && *searched >= round.settings.depth => Verdict::Leave(None),
             _ => Verdict::Pass,
         }
     }
@@ -775,16 +807,16 @@ impl<'m> Inspector<'m> {
 
 /// The next bytes of a stream.
 #[derive(Clone, Copy, Debug)]
-enum Piece {
+enum StreamData {
     /// Of the packet, by places in its segment.
-    Own { from: usize, to: usize, ends: bool },
+    Packet { from: usize, to: usize, ends: bool },
     /// The last ones of the direction's view: they had come before the packet, ahead of a gap, or are the rest of it.
-    Kept { length: usize, ends: bool },
+    Reassembled { length: usize, ends: bool },
 }
 
-impl Piece {
+impl StreamData {
     /// A packet that brings nothing in order.
-    const NOTHING: Self = Self::Own {
+    const NO_DATA: Self = Self::Packet {
         from: 0,
         to: 0,
         ends: false,
@@ -792,14 +824,14 @@ impl Piece {
 }
 
 /// The hosts of a flow, and the server's port.
-fn hosts(ends: &Ends, flow: u64, now: u64) -> (Hosts, u16) {
+fn hosts(ends: &Endpoints, flow: u64, now: u64) -> (ControlHosts, u16) {
     let [from, to] = ends.ports;
     let (client, server, port) = match ends.toward {
         Toward::Server => (ends.source, ends.destination, to),
         Toward::Client => (ends.destination, ends.source, from),
     };
     let second = (now / 1_000_000_000) as u32;
-    let hosts = Hosts {
+    let hosts = ControlHosts {
         client,
         server,
         flow,

@@ -15,23 +15,23 @@
 mod bytes;
 mod cache;
 mod choice;
-mod needed;
-mod plan;
+mod pattern_set;
 mod rarity;
+mod required_literal;
 
 use std::sync::Arc;
 
 use crate::bindings::vectorscan::{self, Block, Database, Replay, Scratch, Streaming};
 use crate::signature::{Buffer, Protocol, Toward};
 
-pub use bytes::Short;
+pub use bytes::Truncated;
 pub use cache::CacheError;
-pub use choice::told;
-pub use plan::{Fingerprint, Plan};
+pub use choice::anchor_content;
+pub use pattern_set::{Fingerprint, PatternSet};
 
 /// Data that is searched by itself, with patterns of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum PatternClass {
     /// What is sent over TCP towards one side, in order; searched in streaming mode, a message at a time: the stream
     /// is finished where a message ends, as `^` and `$` mean its begin and end.
     Stream(Toward),
@@ -86,27 +86,27 @@ const BUFFERS: [Buffer; 39] = [
     Buffer::Base64,
 ];
 
-impl Class {
+impl PatternClass {
     const COUNT: usize = 4 + BUFFERS.len();
 
     /// Its place among all classes.
     fn index(self) -> usize {
         match self {
-            Class::Stream(Toward::Server) => 0,
-            Class::Stream(Toward::Client) => 1,
-            Class::Packet => 2,
-            Class::Datagram => 3,
-            Class::Buffer(buffer) => 4 + buffer as usize,
+            PatternClass::Stream(Toward::Server) => 0,
+            PatternClass::Stream(Toward::Client) => 1,
+            PatternClass::Packet => 2,
+            PatternClass::Datagram => 3,
+            PatternClass::Buffer(buffer) => 4 + buffer as usize,
         }
     }
 
-    fn from_index(index: usize) -> Option<Class> {
+    fn from_index(index: usize) -> Option<PatternClass> {
         Some(match index {
-            0 => Class::Stream(Toward::Server),
-            1 => Class::Stream(Toward::Client),
-            2 => Class::Packet,
-            3 => Class::Datagram,
-            _ => Class::Buffer(*BUFFERS.get(index - 4)?),
+            0 => PatternClass::Stream(Toward::Server),
+            1 => PatternClass::Stream(Toward::Client),
+            2 => PatternClass::Packet,
+            3 => PatternClass::Datagram,
+            _ => PatternClass::Buffer(*BUFFERS.get(index - 4)?),
         })
     }
 }
@@ -118,7 +118,7 @@ pub enum Error {
     #[error("patterns of {class:?}: {source}")]
     Class {
         /// Whose patterns were compiled.
-        class: Class,
+        class: PatternClass,
         /// What it said.
         source: vectorscan::Error,
     },
@@ -132,8 +132,8 @@ enum Search {
 
 /// The patterns of a class.
 #[derive(Debug)]
-pub struct Group {
-    class: Class,
+pub struct PatternGroup {
+    class: PatternClass,
     search: Search,
     /// Rules of all patterns, those of pattern n from `starts[n]` to `starts[n + 1]`.
     rules: Box<[u32]>,
@@ -142,9 +142,9 @@ pub struct Group {
     longest: u32,
 }
 
-impl Group {
+impl PatternGroup {
     /// Whose patterns they are.
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> PatternClass {
         self.class
     }
 
@@ -206,21 +206,21 @@ impl Group {
 #[derive(Debug)]
 pub struct Prefilter {
     /// By class.
-    groups: [Option<Group>; Class::COUNT],
+    groups: [Option<PatternGroup>; PatternClass::COUNT],
     unconditional: Vec<(Protocol, Box<[u32]>)>,
     /// By class.
-    unsearched: [Box<[u32]>; Class::COUNT],
+    unsearched: [Box<[u32]>; PatternClass::COUNT],
     fingerprint: Fingerprint,
 }
 
 impl Prefilter {
     /// The patterns of a class; `None`: no rule asks for any.
-    pub fn group(&self, class: Class) -> Option<&Group> {
+    pub fn group(&self, class: PatternClass) -> Option<&PatternGroup> {
         self.groups[class.index()].as_ref()
     }
 
     /// All classes that have patterns.
-    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+    pub fn groups(&self) -> impl Iterator<Item = &PatternGroup> {
         self.groups.iter().flatten()
     }
 
@@ -232,7 +232,7 @@ impl Prefilter {
 
     /// Positions of the rules that are to be asked about all data of a class that comes or goes by their ports, without anything
     /// found; sorted. What could be searched for is too short, or nobody knows what it is.
-    pub fn unsearched(&self, class: Class) -> &[u32] {
+    pub fn unsearched(&self, class: PatternClass) -> &[u32] {
         &self.unsearched[class.index()]
     }
 
@@ -251,7 +251,7 @@ impl Prefilter {
     /// # Errors
     /// There is no memory.
     pub fn replay(&self, streams: u32) -> Result<Replay<'_>, vectorscan::Error> {
-        let blocks = self.groups().filter_map(Group::block).collect();
+        let blocks = self.groups().filter_map(PatternGroup::block).collect();
         let pools: Vec<_> = self.groups().filter_map(|group| group.stream().cloned()).collect();
         Replay::new(blocks, &pools, streams)
     }

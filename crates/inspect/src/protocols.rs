@@ -10,15 +10,15 @@ pub mod anomaly;
 mod brotli;
 pub mod dns;
 mod events;
-pub mod expected;
+pub mod expectations;
 pub mod ftp;
 pub mod ftp_data;
 pub mod hostile;
 pub mod http;
 pub mod http2;
 mod inflate;
+pub mod probe;
 pub mod quic;
-pub mod recognise;
 pub mod slots;
 pub mod smtp;
 pub mod tls;
@@ -26,29 +26,29 @@ mod writer;
 
 use std::ops::Range;
 
-pub use anomaly::{Anomaly, Counts};
+pub use anomaly::{Anomaly, AnomalyCounts};
 pub use dns::{Dns, DnsStream};
-pub use expected::Expected;
+pub use expectations::Expectations;
 pub use ftp::Ftp;
 pub use ftp_data::FtpData;
 pub use http::Http;
 pub use http2::{Connections, Http2};
 pub use inflate::Inflaters;
-pub use quic::{Flights, Quic};
-pub use recognise::{Recognise, Recognised};
-pub use slots::{Handle, Hashes, Limits, Slot, Slots, View};
-pub use smtp::{Mails, Smtp};
+pub use probe::{ProbeResult, ProtocolProbe};
+pub use quic::{HelloBuffers, Quic};
+pub use slots::{BufferLimits, FieldView, FileHashes, Slot, SlotHandle, Slots};
+pub use smtp::{MailSessions, Smtp};
+pub use tls::ClientHello;
 pub use tls::Records as TlsRecords;
-pub use tls::Server as TlsServer;
-pub use tls::Tls;
+pub use tls::ServerFlight as TlsServer;
 
-use crate::shares::Source;
 use crate::signature::Buffer;
-use crate::work::Work;
+use crate::source_quota::Source;
+use crate::work_budget::WorkBudget;
 
 /// What a parser tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum MessageEvent {
     /// A buffer grew, or will not grow any more.
     Grew {
         /// Which.
@@ -66,7 +66,7 @@ pub enum Piece {
 
 /// What the parsers of a shard share: the slots, the decoders, the counters. Allocated once.
 #[derive(Debug)]
-pub struct Store {
+pub struct ParserPools {
     /// Slots of HTTP messages.
     pub messages: Slots,
     /// Slots of DNS messages and TLS hellos.
@@ -78,22 +78,22 @@ pub struct Store {
     /// Connections of HTTP/2.
     pub connections: Connections,
     /// Connections of mail.
-    pub mails: Mails,
+    pub mail_sessions: MailSessions,
     /// Hellos in QUIC that are put in order.
-    pub flights: Flights,
+    pub hellos: HelloBuffers,
     /// Decoders of content encodings, and their memory.
     pub inflaters: Inflaters,
     /// Data connections of FTP that are agreed on.
-    pub expected: Expected,
+    pub expected: Expectations,
     /// Anomalies met.
-    pub anomalies: Counts,
+    pub anomalies: AnomalyCounts,
     /// What the packet at hand may still cost.
-    pub work: Work,
+    pub work: WorkBudget,
 }
 
 /// How large a [`Store`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capacity {
+pub struct ParserCapacity {
     /// HTTP messages that are open at once; each direction of a connection may have one.
     pub messages: u32,
     /// DNS messages and TLS hellos that are open at once.
@@ -103,7 +103,7 @@ pub struct Capacity {
     /// Transactions that are recorded and not over at once; 0: none are recorded.
     pub transactions: u32,
     /// Room of each buffer.
-    pub limits: Limits,
+    pub limits: BufferLimits,
     /// A body is decoded to at most so many bytes, and…
     pub decoded_bytes: u64,
     /// … beyond 64 KiB to at most so many times its encoded bytes. Checked every 256 encoded bytes; what follows is
@@ -111,43 +111,43 @@ pub struct Capacity {
     pub decoded_ratio: u32,
 }
 
-impl Default for Capacity {
+impl Default for ParserCapacity {
     fn default() -> Self {
         Self {
             messages: 1024,
             names: 1024,
             inflaters: 64,
             transactions: 0,
-            limits: Limits::default(),
+            limits: BufferLimits::default(),
             decoded_bytes: 8 << 20,
             decoded_ratio: 200,
         }
     }
 }
 
-impl Store {
+impl ParserPools {
     /// What is taken from now on is for a source.
     #[inline]
-    pub fn take_for(&mut self, source: Source) {
+    pub fn set_source(&mut self, source: Source) {
         if self.messages.holders.source != source {
             let slots = [&mut self.messages, &mut self.names, &mut self.servers];
             slots.into_iter().for_each(|slots| slots.holders.source = source);
             self.inflaters.take_for(source);
-            self.mails.places.holders.source = source;
-            self.connections.places.holders.source = source;
-            self.flights.places.holders.source = source;
+            self.mail_sessions.places.owners.source = source;
+            self.connections.places.owners.source = source;
+            self.hellos.places.owners.source = source;
         }
     }
 
     /// The rules of the flow that is parsed from now on ask for these hashes of its files.
     #[inline]
-    pub fn hash_files(&mut self, wanted: Hashes) {
+    pub fn hash_files(&mut self, wanted: FileHashes) {
         self.messages.hash_files(wanted);
     }
 
     /// A store with all its memory.
-    pub fn new(capacity: &Capacity) -> Self {
-        let Capacity {
+    pub fn new(capacity: &ParserCapacity) -> Self {
+        let ParserCapacity {
             messages,
             names,
             inflaters,
@@ -156,19 +156,19 @@ impl Store {
             decoded_ratio,
             ..
         } = *capacity;
-        let work = Work::default();
+        let work = WorkBudget::default();
         Self {
-            messages: Slots::of_files(messages, slots::Layout::message(&limits), work.clone()),
+            messages: Slots::for_files(messages, slots::Layout::message(&limits), work.clone()),
             names: Slots::new(names, slots::Layout::name(&limits)),
             // A server has spoken soon: few do so at once.
             servers: Slots::new((names / 4).max(1), slots::Layout::server()),
-            commands: Slots::new(1, slots::Layout::command(ftp::LINE as u32)),
-            mails: Mails::new((messages / 16).max(1)),
-            flights: Flights::new((names / 16).max(1)),
+            commands: Slots::new(1, slots::Layout::command(ftp::MAX_LINE as u32)),
+            mail_sessions: MailSessions::new((messages / 16).max(1)),
+            hellos: HelloBuffers::new((names / 16).max(1)),
             connections: Connections::new((messages / 16).max(1)),
             inflaters: Inflaters::new(inflaters, decoded_bytes, decoded_ratio, work.clone()),
-            expected: Expected::default(),
-            anomalies: Counts::default(),
+            expected: Expectations::default(),
+            anomalies: AnomalyCounts::default(),
             work,
         }
     }

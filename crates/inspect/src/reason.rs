@@ -179,7 +179,7 @@ limits! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally<const N: usize> {
     counts: [u64; N],
-    told: [u64; N],
+    reported: [u64; N],
     /// Something was counted that is not told.
     any: bool,
 }
@@ -188,7 +188,7 @@ impl<const N: usize> Default for Tally<N> {
     fn default() -> Self {
         Self {
             counts: [0; N],
-            told: [0; N],
+            reported: [0; N],
             any: false,
         }
     }
@@ -202,22 +202,22 @@ impl<const N: usize> Tally<N> {
     }
 
     /// How many of a number.
-    pub fn of(&self, number: usize) -> u64 {
+    pub fn count(&self, number: usize) -> u64 {
         self.counts[number]
     }
 
     /// Tell what was counted since the last time: number, and how many.
     #[inline(always)]
-    pub fn tell(&mut self, tell: impl FnMut(usize, u64)) {
+    pub fn report(&mut self, tell: impl FnMut(usize, u64)) {
         if self.any {
-            self.tell_all(tell);
+            self.report_all(tell);
         }
     }
 
     #[cold]
-    fn tell_all(&mut self, mut tell: impl FnMut(usize, u64)) {
+    fn report_all(&mut self, mut tell: impl FnMut(usize, u64)) {
         self.any = false;
-        for (number, (count, told)) in self.counts.iter().zip(&mut self.told).enumerate() {
+        for (number, (count, told)) in self.counts.iter().zip(&mut self.reported).enumerate() {
             let more = count - std::mem::replace(told, *count);
             if more > 0 {
                 tell(number, more);

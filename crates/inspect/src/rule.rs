@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
 
-use crate::bindings::expression::{Compiled, Malformed, Options};
+use crate::bindings::expression::{CompiledPattern, PatternError, PatternOptions};
 use crate::datasets::Dataset;
 use crate::evaluate::Needle;
 use crate::prefilter;
@@ -16,7 +16,7 @@ use crate::signature::{
 };
 
 /// Numbers that a rule extracts at most.
-pub const NUMBERS: usize = 8;
+pub const MAX_EXTRACTED: usize = 8;
 
 /// A rule, ready to be asked.
 #[derive(Debug)]
@@ -26,13 +26,13 @@ pub struct Rule {
     /// Questions about the packet and the flow.
     pub(crate) tests: Box<[Condition]>,
     /// What must have been noted of the flow.
-    pub(crate) notes: Box<[Note]>,
+    pub(crate) notes: Box<[FlowBitsOp]>,
     /// Numbers of the flow.
-    pub(crate) ints: Box<[Int]>,
+    pub(crate) ints: Box<[FlowIntOp]>,
     /// What must have been noted of its hosts, and which of them are in lists.
-    pub(crate) gates: Box<[Gate]>,
+    pub(crate) gates: Box<[HostCondition]>,
     /// Buffers that are changed before steps look in them; those that nothing looks in have no steps.
-    pub(crate) transformed: Box<[(Buffer, Box<[Change]>)]>,
+    pub(crate) transformed: Box<[(Buffer, Box<[CompiledTransform]>)]>,
     /// What must be found, in order.
     pub(crate) steps: Box<[Step]>,
     /// It is asked when something odd is met, and only then.
@@ -47,7 +47,7 @@ pub struct Rule {
 
 /// A question about hosts.
 #[derive(Debug)]
-pub(crate) enum Gate {
+pub(crate) enum HostCondition {
     /// Notes of them, by the hash of their name.
     Bits(XBits, u64),
     /// One of them is in a list.
@@ -56,7 +56,7 @@ pub(crate) enum Gate {
 
 /// A number of a flow: which, and what is done about it.
 #[derive(Debug)]
-pub(crate) struct Int {
+pub(crate) struct FlowIntOp {
     pub number: u16,
     pub command: FlowIntCommand,
     /// The number that it is compared with or changed by, where that is one of the flow, too.
@@ -65,9 +65,9 @@ pub(crate) struct Int {
 
 /// A change of a buffer.
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum CompiledTransform {
     Plain(Transform),
-    Expression(Compiled),
+    Expression(CompiledPattern),
 }
 
 /// A condition on data.
@@ -81,7 +81,7 @@ pub(crate) enum Step {
     },
     Expression {
         buffer: Buffer,
-        compiled: Compiled,
+        compiled: CompiledPattern,
         negated: bool,
         relative: bool,
     },
@@ -97,7 +97,7 @@ pub(crate) enum Step {
 
 /// What is done to notes of a flow, or asked about them.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub(crate) struct FlowBitsOp {
     pub command: FlowBit,
     pub bits: Box<[u16]>,
     pub any: bool,
@@ -105,20 +105,20 @@ pub(crate) struct Note {
 
 /// Why a signature can't be made a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum CompileError {
     /// PCRE2 does not take its expression.
     #[error("pcre:\"/{pattern}/\": {why}")]
     Expression {
         /// The expression.
         pattern: Box<str>,
         /// What PCRE2 says.
-        why: Malformed,
+        why: PatternError,
     },
     /// It captures nothing that would be left of a buffer.
     #[error("pcrexform:\"{0}\": it has no group, which is what is left of the buffer")]
     Group(Box<str>),
     /// More numbers than are kept.
-    #[error("it extracts more than {NUMBERS} numbers")]
+    #[error("it extracts more than {MAX_EXTRACTED} numbers")]
     Numbers,
     /// More names than are counted.
     #[error("the rules note more than {} different flowbits or flowints", u16::MAX)]
@@ -127,31 +127,31 @@ pub enum Unfit {
 
 /// The notes that rules take of flows, by name.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct FlowVarNames {
     bits: BTreeMap<Box<str>, u16>,
     ints: BTreeMap<Box<str>, u16>,
 }
 
-impl Names {
+impl FlowVarNames {
     /// Words that they take of each flow: bits from the first word on, numbers from the last one back.
     pub fn words(&self) -> usize {
         self.bits.len().div_ceil(64) + self.ints.len()
     }
 
-    fn bit(&mut self, name: &str) -> Result<u16, Unfit> {
+    fn bit(&mut self, name: &str) -> Result<u16, CompileError> {
         numbered(&mut self.bits, name)
     }
 
-    fn int(&mut self, name: &str) -> Result<u16, Unfit> {
+    fn int(&mut self, name: &str) -> Result<u16, CompileError> {
         numbered(&mut self.ints, name)
     }
 }
 
-fn numbered(names: &mut BTreeMap<Box<str>, u16>, name: &str) -> Result<u16, Unfit> {
+fn numbered(names: &mut BTreeMap<Box<str>, u16>, name: &str) -> Result<u16, CompileError> {
     if let Some(&number) = names.get(name) {
         return Ok(number);
     }
-    let number = u16::try_from(names.len()).map_err(|_| Unfit::Names)?;
+    let number = u16::try_from(names.len()).map_err(|_| CompileError::Names)?;
     names.insert(name.into(), number);
     Ok(number)
 }
@@ -162,8 +162,8 @@ fn name_hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-fn compiled(pattern: &str, options: Options) -> Result<Compiled, Unfit> {
-    Compiled::new(pattern, options).map_err(|why| Unfit::Expression {
+fn compiled(pattern: &str, options: PatternOptions) -> Result<CompiledPattern, CompileError> {
+    CompiledPattern::new(pattern, options).map_err(|why| CompileError::Expression {
         pattern: pattern.into(),
         why,
     })
@@ -196,11 +196,11 @@ fn resumes(steps: &[Step]) -> bool {
 
 impl Rule {
     /// The rule of a signature.
-    pub fn new(signature: Arc<Signature>, names: &mut Names) -> Result<Self, Unfit> {
+    pub fn new(signature: Arc<Signature>, names: &mut FlowVarNames) -> Result<Self, CompileError> {
         let (mut tests, mut notes, mut steps) = (Vec::new(), Vec::new(), Vec::new());
         let (mut ints, mut gates, mut changes) = (Vec::new(), Vec::new(), Vec::new());
         let mut is_of_event = false;
-        let searched = prefilter::told(&signature);
+        let searched = prefilter::anchor_content(&signature);
         for condition in &signature.conditions {
             match condition {
                 Condition::Content(content) => steps.push(Step::Content {
@@ -209,7 +209,7 @@ impl Rule {
                     searched: searched.is_some_and(|searched| std::ptr::eq(searched, content)),
                 }),
                 Condition::Expression(expression) => {
-                    let options = Options {
+                    let options = PatternOptions {
                         caseless: expression.caseless,
                         dot_all: expression.dot_all,
                         multi_line: expression.multi_line,
@@ -228,12 +228,16 @@ impl Rule {
                 }
                 Condition::ByteTest(test) => steps.push(Step::ByteTest(*test)),
                 Condition::ByteJump(jump) => steps.push(Step::ByteJump(*jump)),
-                Condition::ByteExtract(extract) if usize::from(extract.into) >= NUMBERS => return Err(Unfit::Numbers),
+                Condition::ByteExtract(extract) if usize::from(extract.into) >= MAX_EXTRACTED => {
+                    return Err(CompileError::Numbers);
+                }
                 Condition::ByteExtract(extract) => steps.push(Step::ByteExtract(*extract)),
-                Condition::ByteMath(math) if usize::from(math.into) >= NUMBERS => return Err(Unfit::Numbers),
+                Condition::ByteMath(math) if usize::from(math.into) >= MAX_EXTRACTED => {
+                    return Err(CompileError::Numbers);
+                }
                 Condition::ByteMath(math) => steps.push(Step::ByteMath(*math)),
                 Condition::Dataset(DatasetTest { set, value, command }) => match value {
-                    DatasetValue::Address(track) => gates.push(Gate::Address(*track, *command, set.clone())),
+                    DatasetValue::Address(track) => gates.push(HostCondition::Address(*track, *command, set.clone())),
                     DatasetValue::Buffer(buffer) => {
                         let step = Step::Dataset(*buffer, *command, set.clone());
                         // A list is changed once everything else holds.
@@ -243,8 +247,8 @@ impl Rule {
                         }
                     }
                 },
-                Condition::XBits(bits) => gates.push(Gate::Bits(bits.clone(), name_hash(&bits.name))),
-                Condition::FlowInt(int) => ints.push(Int {
+                Condition::XBits(bits) => gates.push(HostCondition::Bits(bits.clone(), name_hash(&bits.name))),
+                Condition::FlowInt(int) => ints.push(FlowIntOp {
                     number: names.int(&int.name)?,
                     command: int.command.clone(),
                     other: match int.command.operand() {
@@ -256,7 +260,7 @@ impl Rule {
                 Condition::IsDataAt(at) => steps.push(Step::IsDataAt(*at)),
                 Condition::Base64Decode(decode) => steps.push(Step::Base64Decode(*decode)),
                 Condition::BufferLength(buffer, length) => steps.push(Step::Length(*buffer, length.clone())),
-                Condition::FlowBits(bits) => notes.push(Note {
+                Condition::FlowBits(bits) => notes.push(FlowBitsOp {
                     command: bits.command,
                     bits: bits
                         .names
@@ -274,15 +278,15 @@ impl Rule {
         let transformed = transformed.map(|(own, transformed)| {
             let steps = transformed.steps.iter().filter(|_| looks(own));
             let changes = steps.map(|step| match step {
-                Transform::Expression(pattern) => match compiled(pattern, Options::default())? {
-                    expression if expression.groups() == 0 => Err(Unfit::Group(pattern.clone())),
-                    expression => Ok(Change::Expression(expression)),
+                Transform::Expression(pattern) => match compiled(pattern, PatternOptions::default())? {
+                    expression if expression.groups() == 0 => Err(CompileError::Group(pattern.clone())),
+                    expression => Ok(CompiledTransform::Expression(expression)),
                 },
-                plain => Ok(Change::Plain(plain.clone())),
+                plain => Ok(CompiledTransform::Plain(plain.clone())),
             });
             Ok((transformed.buffer, changes.collect::<Result<_, _>>()?))
         });
-        let transformed: Box<[(Buffer, Box<[Change]>)]> = transformed.collect::<Result<_, _>>()?;
+        let transformed: Box<[(Buffer, Box<[CompiledTransform]>)]> = transformed.collect::<Result<_, _>>()?;
         let resumes = transformed.is_empty() && resumes(&steps);
         let looked_in = steps.iter().map(Step::buffer).map(|buffer| {
             let changed = buffer.transformed().and_then(|place| transformed.get(place));
@@ -319,19 +323,19 @@ impl Rule {
     }
 
     /// Whether it takes notes when it matches, for which others may wait.
-    pub(crate) fn takes_notes(&self) -> bool {
-        let takes = |gate: &Gate| match gate {
-            Gate::Bits(bits, _) => !bits.command.is_question(),
-            Gate::Address(_, command, _) => matches!(command, DatasetCommand::Set | DatasetCommand::Unset),
+    pub(crate) fn sets_flow_vars(&self) -> bool {
+        let takes = |gate: &HostCondition| match gate {
+            HostCondition::Bits(bits, _) => !bits.command.is_test(),
+            HostCondition::Address(_, command, _) => matches!(command, DatasetCommand::Set | DatasetCommand::Unset),
         };
-        self.notes.iter().any(|note| !note.command.is_question())
-            || self.ints.iter().any(|int| !int.command.is_question())
+        self.notes.iter().any(|note| !note.command.is_test())
+            || self.ints.iter().any(|int| !int.command.is_test())
             || self.gates.iter().any(takes)
     }
 
     /// Whether it may be about a protocol over IP. ICMP stands for ICMPv6, too, and any protocol that is neither TCP nor UDP for
     /// all of those.
-    pub(crate) fn is_of(&self, number: u8) -> bool {
+    pub(crate) fn matches_protocol(&self, number: u8) -> bool {
         let kind = |number: u8| match number {
             ICMPV6 => ICMP,
             TCP | UDP | ICMP => number,
@@ -339,12 +343,12 @@ impl Rule {
         };
         match self.signature.header.protocol {
             Protocol::Number(own) => kind(own) == kind(number),
-            protocol => protocol.is(number),
+            protocol => protocol.matches(number),
         }
     }
 
     /// Whether it looks in a buffer of a protocol, which a packet by itself does not have.
-    pub(crate) fn is_by_message(&self) -> bool {
+    pub(crate) fn is_message_rule(&self) -> bool {
         let looks = |step: &Step| !matches!(step.buffer(), Buffer::Payload | Buffer::Base64);
         self.steps.iter().any(looks)
     }
@@ -352,7 +356,7 @@ impl Rule {
 
 impl Rule {
     /// Whether it says anything about single packets, beside whose they are.
-    pub(crate) fn says_something(&self) -> bool {
+    pub(crate) fn has_packet_conditions(&self) -> bool {
         !self.tests.is_empty() || !self.steps.is_empty() || !self.ints.is_empty()
     }
 }

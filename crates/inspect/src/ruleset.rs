@@ -7,11 +7,11 @@ use arrayvec::ArrayVec;
 use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
 
 use crate::datasets::Dataset;
-use crate::evaluate::Facts;
-use crate::prefilter::{self, Class, Prefilter};
-use crate::protocols::{Anomaly, Hashes};
-use crate::rule::{Names, Rule, Unfit};
-use crate::scope::{Ends, Outline};
+use crate::evaluate::PacketFields;
+use crate::prefilter::{self, PatternClass, Prefilter};
+use crate::protocols::{Anomaly, FileHashes};
+use crate::rule::{CompileError, FlowVarNames, Rule};
+use crate::scope::{Endpoints, HeaderPrecheck};
 use crate::signature::{Action, Condition, DatasetTest, Event, Id, Signature, Toward};
 use crate::stream::StreamEvent;
 
@@ -24,31 +24,31 @@ pub struct Ruleset {
     /// In the order in which they are asked: rules that pass first, then those that drop, reject, and report.
     rules: Box<[Rule]>,
     /// What most rules are ruled out by, side by side.
-    outlines: Box<[Outline]>,
+    prechecks: Box<[HeaderPrecheck]>,
     prefilter: Prefilter,
     /// Asked about the data of streams, toward server and client, on their ports.
-    streams: [Listed; 2],
+    streams: [PrecheckedRules; 2],
     /// Asked about single packets: of TCP, UDP, ICMP, other protocols.
-    packets: [Single; 4],
+    packets: [PacketRules; 4],
     /// Those that nothing is searched for, and that look in buffers of a protocol.
     by_message: Box<[u32]>,
     /// Those that are asked when something odd is met, by the number of the anomaly.
-    by_anomaly: Box<[OfAnomaly]>,
+    by_anomaly: Box<[AnomalyRules]>,
     /// The same of a TCP connection, by the number of the event.
     by_stream_event: Box<[Box<[u32]>]>,
-    file_hashes: Hashes,
-    notes: usize,
+    file_hashes: FileHashes,
+    flow_var_words: usize,
 }
 
 /// Rules that ask for an anomaly, and towards whom its message goes.
-type OfAnomaly = Box<[(u32, Option<Toward>)]>;
+type AnomalyRules = Box<[(u32, Option<Toward>)]>;
 
 /// Rules that are asked one after the other without anything found, what most are ruled out by beside each.
-pub type Listed = Box<[(Outline, u32)]>;
+pub type PrecheckedRules = Box<[(HeaderPrecheck, u32)]>;
 
 /// Which rules of a list the ports of a flow leave; with an application, none has many.
 #[derive(Clone, Debug, Default)]
-pub enum OfPorts {
+pub enum PortSelection {
     /// All may be about it.
     #[default]
     All,
@@ -58,16 +58,16 @@ pub enum OfPorts {
 
 /// Rules that are asked about single packets without anything found.
 #[derive(Debug)]
-pub struct Single {
+pub struct PacketRules {
     /// Of each packet.
-    pub always: Listed,
+    pub always: PrecheckedRules,
     /// Of those that come or go by their ports.
-    pub by_port: Listed,
+    pub by_port: PrecheckedRules,
 }
 
 /// A rule that is not in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedRule {
     /// Line of its file.
     pub line: u32,
     /// Its number.
@@ -78,18 +78,18 @@ pub struct Refused {
 
 /// Signatures in the order in which they are asked, each fit to be asked.
 #[derive(Debug, Default)]
-pub struct Ordered {
+pub struct OrderedRules {
     rules: Vec<Rule>,
     /// Signatures that PCRE2 does not take.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedRule>,
     notes: usize,
 }
 
-impl Ordered {
+impl OrderedRules {
     /// Order signatures, and compile their expressions.
     pub fn new(mut signatures: Vec<Signature>) -> Self {
-        signatures.sort_by_key(|signature| (signature.action, signature.notes_rank()));
-        let (mut ordered, mut names) = (Self::default(), Names::default());
+        signatures.sort_by_key(|signature| (signature.action, signature.flow_var_rank()));
+        let (mut ordered, mut names) = (Self::default(), FlowVarNames::default());
         for signature in signatures {
             let (line, id) = (signature.line, signature.id);
             match Rule::new(Arc::new(signature), &mut names) {
@@ -101,9 +101,9 @@ impl Ordered {
         ordered
     }
 
-    fn refuse(&mut self, line: u32, id: Id, why: &Unfit) {
+    fn refuse(&mut self, line: u32, id: Id, why: &CompileError) {
         let why = why.to_string().into();
-        self.refused.push(Refused { line, id, why });
+        self.refused.push(RefusedRule { line, id, why });
     }
 
     /// Rules that ask for events, with each of these.
@@ -119,7 +119,7 @@ impl Ordered {
         })
     }
 
-    fn of_anomaly(&self, wanted: Anomaly) -> OfAnomaly {
+    fn of_anomaly(&self, wanted: Anomaly) -> AnomalyRules {
         let of = self.events().filter_map(|(number, event)| match event {
             Event::Anomaly(anomaly, toward) if *anomaly == wanted => Some((number, *toward)),
             _ => None,
@@ -133,34 +133,42 @@ impl Ordered {
     }
 
     /// Whether these rules are those of a ruleset, in the same order.
-    pub fn is_same(&self, ruleset: &Ruleset) -> bool {
+    pub fn has_same_rules(&self, ruleset: &Ruleset) -> bool {
         let signatures = |rules: &[Rule]| rules.iter().map(|rule| rule.signature.clone()).collect::<Vec<_>>();
         signatures(&self.rules) == signatures(ruleset.rules())
     }
 
     /// What is to be searched for.
-    pub fn plan(&self) -> prefilter::Plan {
-        prefilter::Plan::of(self.rules.iter().map(|rule| &*rule.signature))
+    pub fn pattern_set(&self) -> prefilter::PatternSet {
+        prefilter::PatternSet::of(self.rules.iter().map(|rule| &*rule.signature))
     }
 
     /// The rules, with what finds them.
-    pub fn with(self, prefilter: Prefilter) -> Ruleset {
+    pub fn with_prefilter(self, prefilter: Prefilter) -> Ruleset {
         let mut by_message: Vec<u32> = prefilter
             .all_unconditional()
-            .filter(|&rule| self.rules.get(rule as usize).is_some_and(Rule::is_by_message))
+            .filter(|&rule| self.rules.get(rule as usize).is_some_and(Rule::is_message_rule))
             .collect();
         by_message.sort_unstable();
-        let outlines: Box<[Outline]> = self.rules.iter().map(|rule| Outline::of(&rule.signature)).collect();
-        let listed = |rules: &[u32]| -> Listed {
+        let outlines: Box<[HeaderPrecheck]> = self
+            .rules
+            .iter()
+            .map(|rule| HeaderPrecheck::of(&rule.signature))
+            .collect();
+        let listed = |rules: &[u32]| -> PrecheckedRules {
             let outline = |&rule: &u32| outlines.get(rule as usize).map(|outline| (*outline, rule));
             rules.iter().filter_map(outline).collect()
         };
         let packets = [TCP, UDP, ICMP, OTHER].map(|number| {
-            let class = if number == TCP { Class::Packet } else { Class::Datagram };
+            let class = if number == TCP {
+                PatternClass::Packet
+            } else {
+                PatternClass::Datagram
+            };
             // What looks in a buffer of a protocol finds none in a packet by itself.
             let is_of = |rule: &u32| {
                 let rule = self.rules.get(*rule as usize);
-                rule.is_some_and(|rule| rule.is_of(number) && !rule.is_by_message())
+                rule.is_some_and(|rule| rule.matches_protocol(number) && !rule.is_message_rule())
             };
             let has_ports = |rule: &u32| {
                 let rule = self.rules.get(*rule as usize);
@@ -172,19 +180,20 @@ impl Ordered {
                 rules.sort_unstable();
                 listed(&rules)
             };
-            Single {
+            PacketRules {
                 always: sorted(wide),
                 by_port: sorted(narrow.into_iter().chain(by_port).collect()),
             }
         });
-        let mut file_hashes = Hashes::NONE;
+        let mut file_hashes = FileHashes::NONE;
         let asked = self.rules.iter().flat_map(|rule| rule.signature.file_hashes());
         asked.for_each(|buffer| file_hashes.insert(buffer));
         Ruleset {
             file_hashes,
-            streams: [Toward::Server, Toward::Client].map(|toward| listed(prefilter.unsearched(Class::Stream(toward)))),
+            streams: [Toward::Server, Toward::Client]
+                .map(|toward| listed(prefilter.unsearched(PatternClass::Stream(toward)))),
             packets,
-            outlines,
+            prechecks: outlines,
             by_message: by_message.into(),
             by_anomaly: Anomaly::ALL.iter().map(|&anomaly| self.of_anomaly(anomaly)).collect(),
             by_stream_event: StreamEvent::ALL
@@ -193,7 +202,7 @@ impl Ordered {
                 .collect(),
             rules: self.rules.into(),
             prefilter,
-            notes: self.notes,
+            flow_var_words: self.notes,
         }
     }
 }
@@ -212,21 +221,21 @@ impl Ruleset {
 
     /// Whether a rule may be about these; a quick look, without a false no.
     #[inline(always)]
-    pub fn may_be_about(&self, number: u32, ends: &Ends, facts: &Facts) -> bool {
-        self.outlines
+    pub fn may_match(&self, number: u32, ends: &Endpoints, facts: &PacketFields) -> bool {
+        self.prechecks
             .get(number as usize)
-            .is_some_and(|outline| outline.may_hold(ends, facts))
+            .is_some_and(|outline| outline.may_match(ends, facts))
     }
 
     /// Rules that are asked about what a stream says to one side, where it has their ports.
     #[inline(always)]
-    pub fn of_stream(&self, toward: Toward) -> &[(Outline, u32)] {
+    pub fn stream_rules(&self, toward: Toward) -> &[(HeaderPrecheck, u32)] {
         &self.streams[toward as usize]
     }
 
     /// Rules that are asked about single packets of this protocol over IP.
     #[inline(always)]
-    pub fn of_packet(&self, protocol: u8) -> &Single {
+    pub fn packet_rules(&self, protocol: u8) -> &PacketRules {
         let place = match protocol {
             TCP => 0,
             UDP => 1,
@@ -237,20 +246,20 @@ impl Ruleset {
     }
 
     /// Those of a list that are about packets from the first of these ports to the second.
-    pub fn of_ports(&self, rules: &[(Outline, u32)], ports: [u16; 2]) -> OfPorts {
-        let is_of = |&(_, (_, rule)): &(u16, &(Outline, u32))| {
+    pub fn select_by_ports(&self, rules: &[(HeaderPrecheck, u32)], ports: [u16; 2]) -> PortSelection {
+        let is_of = |&(_, (_, rule)): &(u16, &(HeaderPrecheck, u32))| {
             self.rule(*rule)
-                .is_some_and(|rule| rule.signature.header.is_of_ports(ports))
+                .is_some_and(|rule| rule.signature.header.matches_ports(ports))
         };
         let mut places = ArrayVec::new();
         for (place, _) in (0..=u16::MAX).zip(rules).filter(is_of) {
             if places.try_push(place).is_err() {
-                return OfPorts::All;
+                return PortSelection::All;
             }
         }
         match rules.len() {
-            0..=0xffff => OfPorts::Some(places),
-            _ => OfPorts::All,
+            0..=0xffff => PortSelection::Some(places),
+            _ => PortSelection::All,
         }
     }
 
@@ -260,7 +269,7 @@ impl Ruleset {
     }
 
     /// Rules that are asked of each message that ends, for nothing that could be searched for finds them; sorted.
-    pub fn by_message(&self) -> &[u32] {
+    pub fn message_rules(&self) -> &[u32] {
         &self.by_message
     }
 
@@ -276,13 +285,13 @@ impl Ruleset {
 
     /// Hashes of files that any rule asks for.
     #[inline(always)]
-    pub fn file_hashes(&self) -> Hashes {
+    pub fn file_hashes(&self) -> FileHashes {
         self.file_hashes
     }
 
     /// Words of notes that each flow takes.
-    pub fn note_words(&self) -> usize {
-        self.notes
+    pub fn flow_var_words(&self) -> usize {
+        self.flow_var_words
     }
 
     /// Values that rules could not add to lists, for there was no place.
@@ -300,7 +309,7 @@ impl Ruleset {
     }
 
     /// Whether any rule stops what it matches.
-    pub fn stops(&self) -> bool {
+    pub fn has_drop_rules(&self) -> bool {
         self.rules
             .iter()
             .any(|rule| matches!(rule.signature.action, Action::Drop | Action::Reject))

@@ -3,12 +3,14 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use crate::evaluate::Facts;
-use crate::signature::{Addresses, Bits, Condition, Flow, Header, Ports, Protocol, Service, Side, Signature, Toward};
+use crate::evaluate::PacketFields;
+use crate::signature::{
+    Addresses, Bits, Condition, FlowState, Header, Ports, Protocol, Service, Side, Signature, Toward,
+};
 
 /// The two ends of a packet or segment, as the inside sees them, and what is known of its flow.
 #[derive(Clone, Copy, Debug)]
-pub struct Ends {
+pub struct Endpoints {
     /// Who sends it.
     pub source: IpAddr,
     /// Whom it is for.
@@ -25,9 +27,9 @@ pub struct Ends {
     pub service: Option<Service>,
 }
 
-impl Ends {
+impl Endpoints {
     /// Those of a packet the other way.
-    pub fn turned(&self) -> Self {
+    pub fn reversed(&self) -> Self {
         let [from, to] = self.ports;
         Self {
             source: self.destination,
@@ -44,7 +46,7 @@ impl Ends {
 
 /// What most rules are ruled out by, in 16 bytes: sides, states, protocols, TCP flags and the outermost ports.
 #[derive(Clone, Copy, Debug)]
-pub struct Outline {
+pub struct HeaderPrecheck {
     /// Lowest and highest port of the source, then of the destination.
     ports: [[u16; 2]; 2],
     /// Towards the server 1, towards the client 2.
@@ -64,7 +66,7 @@ pub struct Outline {
 const BOTH_WAYS: u8 = 1;
 const OF_SERVICE: u8 = 2;
 
-impl Outline {
+impl HeaderPrecheck {
     /// Of a rule.
     pub fn of(signature: &Signature) -> Self {
         let header = &signature.header;
@@ -90,7 +92,7 @@ impl Outline {
         }
         let span = |ports: &Ports| match (ports.0.first(), ports.0.last()) {
             // While it waits to be known what is spoken, the port says nothing.
-            (Some(first), Some(last)) if !header.is_about_application() => [*first.start(), *last.end()],
+            (Some(first), Some(last)) if !header.is_application_only() => [*first.start(), *last.end()],
             _ => [0, u16::MAX],
         };
         let both_ways = if header.both_ways { BOTH_WAYS } else { 0 };
@@ -116,7 +118,7 @@ impl Outline {
 
     /// Whether the rule may be about a packet between these.
     #[inline(always)]
-    pub fn may_hold(&self, ends: &Ends, facts: &Facts) -> bool {
+    pub fn may_match(&self, ends: &Endpoints, facts: &PacketFields) -> bool {
         let toward = match ends.toward {
             Toward::Server => 1,
             Toward::Client => 2,
@@ -125,8 +127,8 @@ impl Outline {
         let [counts, flags] = self.flags;
         let has = facts.tcp.map_or(0, |tcp| tcp.flags);
         let [from, to] = ends.ports;
-        let ports = self.may_be_of([from, to])
-            | (self.marks & BOTH_WAYS != 0 && self.may_be_of([to, from]))
+        let ports = self.may_match_ports([from, to])
+            | (self.marks & BOTH_WAYS != 0 && self.may_match_ports([to, from]))
             | (self.marks & OF_SERVICE != 0 && ends.service.is_some());
         ports
             & (self.toward & toward != 0)
@@ -137,14 +139,14 @@ impl Outline {
     }
 
     #[inline(always)]
-    fn may_be_of(&self, ports: [u16; 2]) -> bool {
+    fn may_match_ports(&self, ports: [u16; 2]) -> bool {
         let [[from, from_end], [to, to_end]] = self.ports;
         (from..=from_end).contains(&ports[0]) & (to..=to_end).contains(&ports[1])
     }
 }
 
 /// So many ports are few.
-const FEW: usize = 1_024;
+const MAX_INDEXED_PORTS: usize = 1_024;
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -152,33 +154,35 @@ const ICMPV6: u8 = 58;
 
 impl Header {
     /// Whether it is about these.
-    pub fn is_about(&self, ends: &Ends) -> bool {
-        self.protocol.is(ends.protocol) && self.is_of_service(ends) && self.joins(ends)
+    pub fn matches(&self, ends: &Endpoints) -> bool {
+        self.protocol.matches(ends.protocol) && self.matches_service(ends) && self.matches_sides(ends)
     }
 
     /// Whether ports alone don't rule a packet out: it is about both ways, or about an application, which is the same on others.
     fn is_anywhere(&self) -> bool {
-        self.both_ways || self.services.iter().any(|service| service.is_recognised())
+        self.both_ways || self.services.iter().any(|service| service.is_identified())
     }
 
     /// Whether it names ports, so few that they rule most packets out.
     pub fn has_ports(&self) -> bool {
-        let names = |side: &Side| (1..=FEW).contains(&side.ports.0.iter().map(RangeInclusive::len).sum::<usize>());
-        !self.is_anywhere() && !self.is_about_application() && (names(&self.source) || names(&self.destination))
+        let names = |side: &Side| {
+            (1..=MAX_INDEXED_PORTS).contains(&side.ports.0.iter().map(RangeInclusive::len).sum::<usize>())
+        };
+        !self.is_anywhere() && !self.is_application_only() && (names(&self.source) || names(&self.destination))
     }
 
     /// Whether it is about packets from the first of these ports to the second.
-    pub fn is_of_ports(&self, [from, to]: [u16; 2]) -> bool {
-        self.is_anywhere() || self.source.ports.hold(from) && self.destination.ports.hold(to)
+    pub fn matches_ports(&self, [from, to]: [u16; 2]) -> bool {
+        self.is_anywhere() || self.source.ports.contains(from) && self.destination.ports.contains(to)
     }
 
     /// Whether the application decides alone.
-    pub fn is_about_application(&self) -> bool {
+    pub fn is_application_only(&self) -> bool {
         self.protocol == Protocol::Application
     }
 
     /// Ports decide until the application is known; then the application does.
-    fn is_of_service(&self, ends: &Ends) -> bool {
+    fn matches_service(&self, ends: &Endpoints) -> bool {
         match ends.service {
             _ if self.services.is_empty() => true,
             Some(service) => self.services.contains(&service),
@@ -186,21 +190,22 @@ impl Header {
         }
     }
 
-    fn joins(&self, ends: &Ends) -> bool {
+    fn matches_sides(&self, ends: &Endpoints) -> bool {
         // An application is the same on another port.
         let any_port = !self.services.is_empty() && ends.service.is_some();
         let [from, to] = ends.ports;
         let one_way = |first: IpAddr, first_port, second: IpAddr, second_port| {
-            self.source.holds(first, first_port, any_port) && self.destination.holds(second, second_port, any_port)
+            self.source.contains(first, first_port, any_port)
+                && self.destination.contains(second, second_port, any_port)
         };
         one_way(ends.source, from, ends.destination, to)
             || self.both_ways && one_way(ends.destination, to, ends.source, from)
     }
 }
 
-impl Flow {
+impl FlowState {
     /// Whether it is about a packet of this side and state.
-    pub fn is_about(&self, ends: &Ends) -> bool {
+    pub fn matches(&self, ends: &Endpoints) -> bool {
         self.direction.is_none_or(|toward| toward == ends.toward)
             && self
                 .established
@@ -210,14 +215,14 @@ impl Flow {
 
 impl Service {
     /// Whether it is recognised by what both ends send, whatever the ports.
-    pub fn is_recognised(&self) -> bool {
+    pub fn is_identified(&self) -> bool {
         !matches!(self, Self::Other(_))
     }
 }
 
 impl Protocol {
     /// Whether it is this protocol over IP.
-    pub fn is(self, number: u8) -> bool {
+    pub fn matches(self, number: u8) -> bool {
         match self {
             Self::Ip => true,
             Self::Tcp => number == TCP,
@@ -230,14 +235,14 @@ impl Protocol {
 }
 
 impl Side {
-    fn holds(&self, address: IpAddr, port: u16, any_port: bool) -> bool {
-        (any_port || self.ports.hold(port)) && self.addresses.hold(address)
+    fn contains(&self, address: IpAddr, port: u16, any_port: bool) -> bool {
+        (any_port || self.ports.contains(port)) && self.addresses.contains(address)
     }
 }
 
 impl Addresses {
     /// Whether an address is in it.
-    pub fn hold(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         (self.within.is_empty() || self.within.iter().any(|prefix| prefix.contains(&address)))
             && !self.without.iter().any(|prefix| prefix.contains(&address))
     }
@@ -245,7 +250,7 @@ impl Addresses {
 
 impl Ports {
     /// Whether a port is in it.
-    pub fn hold(&self, port: u16) -> bool {
+    pub fn contains(&self, port: u16) -> bool {
         let after = self.0.partition_point(|range| *range.end() < port);
         self.0.is_empty() || self.0.get(after).is_some_and(|range| range.contains(&port))
     }
@@ -255,8 +260,8 @@ impl Ports {
 mod tests {
     use super::*;
 
-    fn ends() -> Ends {
-        Ends {
+    fn ends() -> Endpoints {
+        Endpoints {
             source: "10.0.0.1".parse().unwrap(),
             destination: "192.0.2.1".parse().unwrap(),
             ports: [40_000, 80],
@@ -290,36 +295,36 @@ mod tests {
 
     #[test]
     fn header_is_about_addresses_and_ports_on_their_sides() {
-        assert!(header().is_about(&ends()));
-        assert!(!header().is_about(&Ends {
+        assert!(header().matches(&ends()));
+        assert!(!header().matches(&Endpoints {
             ports: [40_000, 82],
             ..ends()
         }));
-        assert!(header().is_about(&Ends {
+        assert!(header().matches(&Endpoints {
             ports: [40_000, 8080],
             ..ends()
         }));
-        assert!(!header().is_about(&Ends {
+        assert!(!header().matches(&Endpoints {
             source: "11.0.0.1".parse().unwrap(),
             ..ends()
         }));
-        assert!(!header().is_about(&Ends {
+        assert!(!header().matches(&Endpoints {
             protocol: UDP,
             ..ends()
         }));
-        let turned = Ends {
+        let turned = Endpoints {
             source: ends().destination,
             destination: ends().source,
             ports: [80, 40_000],
             ..ends()
         };
-        assert!(!header().is_about(&turned));
+        assert!(!header().matches(&turned));
         assert!(
             Header {
                 both_ways: true,
                 ..header()
             }
-            .is_about(&turned)
+            .matches(&turned)
         );
     }
 
@@ -329,8 +334,8 @@ mod tests {
             without: ["10.1.0.0/16".parse().unwrap()].into(),
             ..Addresses::default()
         };
-        assert!(without.hold("10.2.0.1".parse().unwrap()) && !without.hold("10.1.0.1".parse().unwrap()));
-        assert!(without.hold("2001:db8::1".parse().unwrap()));
+        assert!(without.contains("10.2.0.1".parse().unwrap()) && !without.contains("10.1.0.1".parse().unwrap()));
+        assert!(without.contains("2001:db8::1".parse().unwrap()));
     }
 
     #[test]
@@ -339,23 +344,23 @@ mod tests {
             services: [Service::Http].into(),
             ..header()
         };
-        let on = |port, service| Ends {
+        let on = |port, service| Endpoints {
             ports: [40_000, port],
             service,
             ..ends()
         };
-        assert!(http.is_about(&on(80, None)) && !http.is_about(&on(9000, None)));
-        assert!(http.is_about(&on(9000, Some(Service::Http))) && !http.is_about(&on(80, Some(Service::Tls))));
+        assert!(http.matches(&on(80, None)) && !http.matches(&on(9000, None)));
+        assert!(http.matches(&on(9000, Some(Service::Http))) && !http.matches(&on(80, Some(Service::Tls))));
         let named = Header {
             protocol: Protocol::Application,
             ..http
         };
-        assert!(!named.is_about(&on(80, None)) && named.is_about(&on(80, Some(Service::Http))));
+        assert!(!named.matches(&on(80, None)) && named.matches(&on(80, Some(Service::Http))));
     }
 
     #[test]
     fn outline_rules_out_no_packet_that_the_rule_is_about() {
-        use crate::evaluate::{Ip, Tcp};
+        use crate::evaluate::{IpFields, TcpFields};
         use crate::signatures::{Classes, Dialect, Variables, read};
         let rules = "
             alert tcp any any -> any any (msg:\"m\"; flags:S; sid:1;)
@@ -376,27 +381,27 @@ mod tests {
         assert_eq!(9, read.signatures.len());
         let (mut held, mut out) = (0, 0);
         for rule in &read.signatures {
-            let outline = Outline::of(rule);
+            let outline = HeaderPrecheck::of(rule);
             for (protocol, flags) in [6, 17, 47]
                 .into_iter()
                 .flat_map(|protocol| (0..=255).map(move |flags| (protocol, flags)))
             {
-                let ip = Ip {
+                let ip = IpFields {
                     protocol,
-                    ..Ip::default()
+                    ..IpFields::default()
                 };
-                let facts = Facts {
+                let facts = PacketFields {
                     ip,
-                    tcp: (protocol == TCP).then_some(Tcp {
+                    tcp: (protocol == TCP).then_some(TcpFields {
                         flags,
-                        ..Tcp::default()
+                        ..TcpFields::default()
                     }),
-                    ..Facts::default()
+                    ..PacketFields::default()
                 };
-                let ends = Ends { protocol, ..ends() };
+                let ends = Endpoints { protocol, ..ends() };
                 let holds =
-                    rule.header.is_about(&ends) && rule.conditions.iter().all(|condition| facts.holds(condition));
-                let may = outline.may_hold(&ends, &facts);
+                    rule.header.matches(&ends) && rule.conditions.iter().all(|condition| facts.holds(condition));
+                let may = outline.may_match(&ends, &facts);
                 assert!(may || !holds, "{}: {protocol} {flags:#x}", rule.id.signature);
                 held += u32::from(holds);
                 out += u32::from(!may);

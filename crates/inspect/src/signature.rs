@@ -37,7 +37,7 @@ pub struct Signature {
     /// Which packets and streams it is about.
     pub header: Header,
     /// Which side and state of a connection it is about.
-    pub flow: Flow,
+    pub flow: FlowState,
     /// What must be found, in order.
     pub conditions: Box<[Condition]>,
     /// Buffers that are changed before conditions look in them: those of [`Buffer::TRANSFORMED`], in their order.
@@ -45,7 +45,7 @@ pub struct Signature {
     /// How often it must match before it fires, and how often it may.
     pub rate: Option<Rate>,
     /// It fires in silence (`noalert`): only what it sets counts.
-    pub silent: bool,
+    pub noalert: bool,
 }
 
 impl Signature {
@@ -61,13 +61,13 @@ impl Signature {
     }
 
     /// Where it stands among rules of its action: those that take notes of a flow before those that ask for them.
-    pub fn notes_rank(&self) -> u8 {
+    pub fn flow_var_rank(&self) -> u8 {
         let (mut takes, mut asks) = (false, false);
         for condition in &self.conditions {
             let is_question = match condition {
-                Condition::FlowBits(bits) => bits.command.is_question(),
-                Condition::XBits(bits) => bits.command.is_question(),
-                Condition::FlowInt(number) => number.command.is_question(),
+                Condition::FlowBits(bits) => bits.command.is_test(),
+                Condition::XBits(bits) => bits.command.is_test(),
+                Condition::FlowInt(number) => number.command.is_test(),
                 _ => continue,
             };
             (takes, asks) = (takes || !is_question, asks || is_question);
@@ -199,7 +199,7 @@ pub struct Ports(pub Arc<[RangeInclusive<u16>]>);
 
 /// Which side and state of a connection a rule is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flow {
+pub struct FlowState {
     /// What the client sends (`to_server`, `from_client`), what the server sends, or both.
     pub direction: Option<Toward>,
     /// `established`: true; `not_established`: false.
@@ -517,15 +517,15 @@ pub struct Content {
     /// Nothing follows it in the buffer.
     pub ends: bool,
     /// What the rule says about the search by which candidates are found.
-    pub fast: Fast,
+    pub fast: FastPattern,
 }
 
 /// What a rule says about the search by which candidates are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fast {
+pub enum FastPattern {
     /// Nothing.
     #[default]
-    Unsaid,
+    Unspecified,
     /// Search for this one.
     Chosen,
     /// Search for this one, and don't look again (`fast_pattern:only`): it has no position, and none is relative to it.
@@ -563,7 +563,7 @@ pub struct Expression {
 
 /// How a number is read from bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Number {
+pub struct NumberField {
     /// Where.
     pub buffer: Buffer,
     /// How many bytes: 1 to 10 as text (23 for Suricata), 1 to 4 (8 for Suricata) as binary. Of a jump also 0: no byte
@@ -574,14 +574,14 @@ pub struct Number {
     /// From the end of the match before, and not from the begin of the buffer.
     pub relative: bool,
     /// How it is written.
-    pub form: Form,
+    pub form: NumberFormat,
     /// It is combined with this by AND, then shifted right by the mask's trailing zeros.
     pub mask: Option<u32>,
 }
 
 /// How a number is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum NumberFormat {
     /// Most significant byte first.
     Big,
     /// Least significant byte first.
@@ -594,7 +594,7 @@ pub enum Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteTest {
     /// Which.
-    pub number: Number,
+    pub number: NumberField,
     /// How.
     pub comparison: Comparison,
     /// With what.
@@ -622,7 +622,7 @@ pub enum Comparison {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteJump {
     /// Which.
-    pub number: Number,
+    pub number: NumberField,
     /// It is multiplied by this.
     pub multiplier: u32,
     /// It is rounded up to a multiple of 4.
@@ -648,7 +648,7 @@ pub enum JumpFrom {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteExtract {
     /// Which.
-    pub number: Number,
+    pub number: NumberField,
     /// It is multiplied by this.
     pub multiplier: u32,
     /// It is rounded up to a multiple of this: 1, 2 or 4.
@@ -662,7 +662,7 @@ pub struct ByteExtract {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteMath {
     /// Which.
-    pub number: Number,
+    pub number: NumberField,
     /// How.
     pub operator: Operator,
     /// With what.
@@ -757,7 +757,7 @@ pub enum FlowBit {
 
 impl FlowBit {
     /// Whether it asks, and changes nothing.
-    pub fn is_question(self) -> bool {
+    pub fn is_test(self) -> bool {
         matches!(self, Self::IsSet | Self::IsNotSet)
     }
 }
@@ -807,7 +807,7 @@ impl FlowIntCommand {
     }
 
     /// Whether it asks, and changes nothing.
-    pub fn is_question(&self) -> bool {
+    pub fn is_test(&self) -> bool {
         !matches!(self, Self::Set(_) | Self::Add(_) | Self::Subtract(_))
     }
 }

@@ -7,11 +7,10 @@
 mod bytes;
 mod classes;
 mod content;
-mod describe;
 mod draft;
+mod error;
 mod events;
 mod expression;
-mod fault;
 mod flow;
 mod header;
 pub mod hostile;
@@ -19,10 +18,11 @@ mod keywords;
 mod lines;
 mod lists;
 mod math;
+mod metadata;
 mod packet;
+mod positions;
 mod range;
 mod services;
-mod settle;
 mod state;
 mod syntax;
 mod transform;
@@ -31,13 +31,13 @@ mod variables;
 use std::collections::HashMap;
 
 pub use classes::{Classes, ClassesError};
-pub use fault::Fault;
+pub use error::RuleError;
 pub use lists::Lists;
 pub use variables::Variables;
 
 use crate::signature::{Action, Id, Signature};
-use draft::Draft;
-use header::Headers;
+use draft::SignatureDraft;
+use header::HeaderParser;
 use lines::Rule;
 
 /// The language of a file.
@@ -53,7 +53,7 @@ pub enum Dialect {
 
 /// What a file holds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct File {
+pub struct SignatureFile {
     /// Rules, every option of each understood, in the order of the file.
     pub signatures: Vec<Signature>,
     /// Rules that are not loaded.
@@ -74,18 +74,24 @@ pub struct Refusal {
     /// The option, or the part of the header, that is at fault; empty: the rule as a whole.
     pub option: Box<str>,
     /// What is wrong.
-    pub why: Fault,
+    pub why: RuleError,
 }
 
 /// Reads a file, whose rules name no others. Never fails as a whole: each rule is either loaded or refused.
-pub fn read(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Classes) -> File {
+pub fn read(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Classes) -> SignatureFile {
     read_with(text, dialect, variables, classes, &Lists::default())
 }
 
 /// Reads a file whose rules may name lists.
-pub fn read_with(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Classes, lists: &Lists) -> File {
-    let mut file = File::default();
-    let mut headers = Headers::new(variables, dialect);
+pub fn read_with(
+    text: &[u8],
+    dialect: Dialect,
+    variables: &Variables,
+    classes: &Classes,
+    lists: &Lists,
+) -> SignatureFile {
+    let mut file = SignatureFile::default();
+    let mut headers = HeaderParser::new(variables, dialect);
     let mut places: HashMap<(u32, u32), usize> = HashMap::new();
     for rule in lines::rules(text, dialect, &mut file.commented) {
         let signature = match signature(&rule, dialect, &mut headers, classes, lists) {
@@ -108,7 +114,7 @@ pub fn read_with(text: &[u8], dialect: Dialect, variables: &Variables, classes: 
             signature
         };
         let (line, revision) = (kept.line, kept.id.revision);
-        let why = Fault::Twice { line, revision };
+        let why = RuleError::Twice { line, revision };
         file.refused.push(Refusal {
             line: older.line,
             id: Some(older.id),
@@ -125,11 +131,11 @@ pub fn read_with(text: &[u8], dialect: Dialect, variables: &Variables, classes: 
 fn signature(
     rule: &Rule,
     dialect: Dialect,
-    headers: &mut Headers,
+    headers: &mut HeaderParser,
     classes: &Classes,
     lists: &Lists,
 ) -> Result<Signature, Refusal> {
-    let text = rule.text.as_deref().map_err(Fault::clone);
+    let text = rule.text.as_deref().map_err(RuleError::clone);
     let first = text.as_ref().ok().and_then(|text| text.split_whitespace().next());
     let action = first.and_then(|word| header::action(word).ok());
     let refusal = |id, option: &str, why| Refusal {
@@ -142,11 +148,11 @@ fn signature(
     let text = text.map_err(|why| refusal(None, "", why))?;
     let (header, body) = syntax::parts(text).map_err(|why| refusal(None, "", why))?;
     let options = syntax::options(body).map_err(|(option, why)| refusal(None, option, why))?;
-    let id = describe::id(&options).map_err(|(option, why)| refusal(None, option, why))?;
+    let id = metadata::id(&options).map_err(|(option, why)| refusal(None, option, why))?;
     let header = headers
         .read(header)
         .map_err(|(part, why)| refusal(Some(id), &part, why))?;
-    let mut draft = Draft::new(dialect, id, header, lists.clone());
+    let mut draft = SignatureDraft::new(dialect, id, header, lists.clone());
     for option in &options {
         keywords::read(&mut draft, option).map_err(|why| refusal(Some(id), option.name, why))?;
     }

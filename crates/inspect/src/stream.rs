@@ -42,7 +42,7 @@ mod blocks;
 mod event;
 mod exception;
 mod free;
-mod opening;
+mod handshake;
 mod segment;
 mod side;
 mod window;
@@ -54,19 +54,19 @@ use sluice_wire::key::Direction;
 use sluice_wire::tcp::{self, flag};
 
 pub use event::StreamEvent;
-pub use exception::{Counters, EXCEPTIONS, Exception, Policies, Policy};
-pub use segment::{Kept, Step};
+pub use exception::{EXCEPTIONS, Exception, Policies, Policy, StreamCounters};
+pub use segment::{QueuedData, SegmentKind};
 pub use side::State;
 
-use crate::shares::Source;
+use crate::source_quota::Source;
 use blocks::{BLOCK, Block, Blocks, buckets_for};
-use free::Free;
-use side::{Connection, SPAN, Side, mark};
-use window::{Windows, room_for};
+use free::FreeList;
+use side::{Connection, Half, MAX_WINDOW, mark};
+use window::{Windows, capacity_for};
 
 /// How many streams of which size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct StreamCapacity {
     /// Connections kept at a time, at most 2²⁴.
     pub connections: usize,
     /// Directions with data, of all connections.
@@ -82,7 +82,7 @@ pub struct Plan {
     pub reach: u32,
 }
 
-impl Plan {
+impl StreamCapacity {
     /// The usual bounds for so many connections: 4 KiB to look at for each direction, 16 KiB beside them for each
     /// connection, half of all for one.
     pub fn of(connections: usize) -> Self {
@@ -93,7 +93,7 @@ impl Plan {
             window: 4096,
             reassembly,
             share: reassembly / 2,
-            reach: SPAN,
+            reach: MAX_WINDOW,
         }
     }
 
@@ -106,14 +106,14 @@ impl Plan {
         let numbers = |count: usize| lines_of(4 * count);
         let connections = lines_of(self.connections * size_of::<Connection>()) + numbers(self.connections);
         let blocks = self.blocks() * size_of::<Block>() / LINE + numbers(self.blocks());
-        let windows = self.windows * room_for(self.window) / LINE + numbers(self.windows);
+        let windows = self.windows * capacity_for(self.window) / LINE + numbers(self.windows);
         connections + windows + blocks + numbers(buckets_for(self.blocks()))
     }
 }
 
 /// Why there are no streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
+pub enum CapacityError {
     /// The memory is not as large as [`Plan::lines`] says.
     #[error("streams need {needed} lines of memory and got {given}")]
     Memory {
@@ -132,24 +132,24 @@ pub enum Misfit {
 
 /// Blocks that bytes ahead of a gap leave to those that fill it: two at least, as a segment may lie in two; at most so
 /// many, for a gap of many segments to be filled while nothing is acknowledged yet.
-const RESERVE: usize = (256 << 10) / BLOCK;
+const GAP_RESERVE: usize = (256 << 10) / BLOCK;
 
 /// Most connections, and most bytes of a window.
-const LIMIT: usize = 1 << 24;
+const MAX_CONNECTIONS: usize = 1 << 24;
 
 /// A connection's place and which use of it: after its end nothing answers to it, until the serial comes round. That
 /// takes 2³² ÷ 2ⁿ uses of the place, where n bits count the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Handle(pub u32);
+pub struct StreamHandle(pub u32);
 
-impl Handle {
+impl StreamHandle {
     /// Of no connection, whatever the pool.
-    pub const NONE: Handle = Handle(u32::MAX);
+    pub const NONE: StreamHandle = StreamHandle(u32::MAX);
 }
 
 /// What of a direction is there to evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct View<'a> {
+pub struct StreamView<'a> {
     /// The bytes released last, in one piece: at least those of the plan's window, with all of the last segment up to twice them.
     pub bytes: &'a [u8],
     /// Where the first of them is in the stream.
@@ -162,12 +162,12 @@ pub struct View<'a> {
 #[derive(Debug)]
 pub struct Streams<'m> {
     connections: &'m mut [Connection],
-    free: Free<'m>,
+    free: FreeList<'m>,
     windows: Windows<'m>,
     /// Bits of a handle that are the place.
-    places: u32,
+    capacity: u32,
     reach: u32,
-    counters: Counters,
+    counters: StreamCounters,
 }
 
 /// The first lines of `memory` as so many values.
@@ -181,55 +181,55 @@ fn carve<'m, T: Pod>(memory: &mut &'m mut [Line], count: usize) -> &'m mut [T] {
 
 impl<'m> Streams<'m> {
     /// No streams yet, in memory of [`Plan::lines`], of which all is written. Blocks are found by `hasher`.
-    pub fn new(memory: &'m mut [Line], plan: &Plan, hasher: Hasher) -> Result<Self, Misfit> {
-        if plan.connections == 0 || plan.connections > LIMIT {
-            return Err(Misfit::Connections(plan.connections));
+    pub fn new(memory: &'m mut [Line], plan: &StreamCapacity, hasher: Hasher) -> Result<Self, CapacityError> {
+        if plan.connections == 0 || plan.connections > MAX_CONNECTIONS {
+            return Err(CapacityError::Connections(plan.connections));
         }
-        if plan.window == 0 || plan.window > LIMIT {
-            return Err(Misfit::Window(plan.window));
+        if plan.window == 0 || plan.window > MAX_CONNECTIONS {
+            return Err(CapacityError::Window(plan.window));
         }
         let (needed, given) = (plan.lines(), memory.len());
         let Some(mut memory) = memory.get_mut(..needed) else {
-            return Err(Misfit::Memory { needed, given });
+            return Err(CapacityError::Memory { needed, given });
         };
         memory.fill(Line::ZERO);
         let connections: &mut [Connection] = carve(&mut memory, plan.connections);
         connections.fill(Connection {
-            sides: [Side::unseen(0); 2],
+            sides: [Half::unseen(0); 2],
         });
-        let bytes = carve(&mut memory, plan.windows * room_for(plan.window));
-        let windows = Free::new(carve(&mut memory, plan.windows));
+        let bytes = carve(&mut memory, plan.windows * capacity_for(plan.window));
+        let windows = FreeList::new(carve(&mut memory, plan.windows));
         let blocks = Blocks::new(
             carve(&mut memory, plan.blocks()),
             carve(&mut memory, buckets_for(plan.blocks())),
-            Free::new(carve(&mut memory, plan.blocks())),
+            FreeList::new(carve(&mut memory, plan.blocks())),
             hasher,
-            (plan.share / BLOCK, (plan.share / BLOCK / 4).clamp(2, RESERVE)),
+            (plan.share / BLOCK, (plan.share / BLOCK / 4).clamp(2, GAP_RESERVE)),
         );
         Ok(Self {
             windows: Windows::new(bytes, windows, blocks, plan.window),
-            free: Free::new(carve(&mut memory, plan.connections)),
+            free: FreeList::new(carve(&mut memory, plan.connections)),
             connections,
-            places: (1 << (usize::BITS - plan.connections.leading_zeros())) - 1,
-            reach: plan.reach.min(SPAN),
-            counters: Counters::default(),
+            capacity: (1 << (usize::BITS - plan.connections.leading_zeros())) - 1,
+            reach: plan.reach.min(MAX_WINDOW),
+            counters: StreamCounters::default(),
         })
     }
 
     /// A connection of which nothing was seen yet. None, and counted as [`Exception::NoMemory`], where there is no
     /// place.
-    pub fn open(&mut self) -> Option<Handle> {
-        let Some(place) = self.free.take() else {
+    pub fn open(&mut self) -> Option<StreamHandle> {
+        let Some(place) = self.free.allocate() else {
             self.count(Exception::NoMemory);
             return None;
         };
         let connection = self.connections.get_mut(place as usize)?;
-        Some(Handle(connection.sides[0].serial | place))
+        Some(StreamHandle(connection.sides[0].serial | place))
     }
 
     /// The handshake of a connection was seen, and forgotten: where the data of its sides begin, the client's first.
-    pub fn begin(&mut self, handle: Handle, begins: [u32; 2]) {
-        if let Some(connection) = connection(self.connections, self.places, handle) {
+    pub fn set_initial(&mut self, handle: StreamHandle, begins: [u32; 2]) {
+        if let Some(connection) = connection(self.connections, self.capacity, handle) {
             for (side, begin) in connection.sides.iter_mut().zip(begins) {
                 side.begin(begin.wrapping_sub(1));
             }
@@ -237,7 +237,7 @@ impl<'m> Streams<'m> {
     }
 
     /// Whether a segment of the client acknowledges what the server has sent: who sends it has seen that.
-    pub fn answers(&self, handle: Handle, segment: &[u8]) -> bool {
+    pub fn acknowledges_server(&self, handle: StreamHandle, segment: &[u8]) -> bool {
         let Some(server) = self.side(handle, Direction::Reverse) else {
             return false;
         };
@@ -248,30 +248,30 @@ impl<'m> Streams<'m> {
     }
 
     /// What is kept of a connection counts for a source from now on.
-    pub fn count_for(&mut self, handle: Handle, source: Source) {
-        if let Some(connection) = connection(self.connections, self.places, handle) {
+    pub fn set_source(&mut self, handle: StreamHandle, source: Source) {
+        if let Some(connection) = connection(self.connections, self.capacity, handle) {
             for side in &mut connection.sides {
-                self.windows.blocks.count_for(side, source);
+                self.windows.blocks.set_source(side, source);
             }
         }
     }
 
     /// Forget a connection.
-    pub fn close(&mut self, handle: Handle) {
-        let Some(connection) = connection(self.connections, self.places, handle) else {
+    pub fn close(&mut self, handle: StreamHandle) {
+        let Some(connection) = connection(self.connections, self.capacity, handle) else {
             return;
         };
         for side in &mut connection.sides {
-            self.windows.give_back(side);
-            *side = Side::unseen(side.serial.wrapping_add(self.places + 1));
+            self.windows.release(side);
+            *side = Half::unseen(side.serial.wrapping_add(self.capacity + 1));
         }
-        self.free.give_back(handle.0 & self.places);
+        self.free.release(handle.0 & self.capacity);
     }
 
     /// Go on at the first byte that came ahead of a gap, without what is missing before it. False, and nothing done,
     /// where there is none.
-    pub fn skip(&mut self, handle: Handle, direction: Direction) -> bool {
-        let Some(connection) = connection(self.connections, self.places, handle) else {
+    pub fn skip_gap(&mut self, handle: StreamHandle, direction: Direction) -> bool {
+        let Some(connection) = connection(self.connections, self.capacity, handle) else {
             return false;
         };
         let others = connection.side(direction.opposite()).blocks;
@@ -281,12 +281,12 @@ impl<'m> Streams<'m> {
         }
         let gap = self.windows.blocks.first_ahead(side);
         let gap = gap.unwrap_or(side.end.wrapping_sub(side.next));
-        self.windows.leave(side, others);
+        self.windows.skip_gap(side, others);
         side.next = side.next.wrapping_add(gap);
         side.released += u64::from(gap);
-        side.marks |= mark::SETTLED;
+        side.flags |= mark::SETTLED;
         if side.has(mark::FIN_AHEAD) && !side.has_ahead() {
-            side.marks = side.marks & !mark::FIN_AHEAD | mark::FINISHED;
+            side.flags = side.flags & !mark::FIN_AHEAD | mark::FINISHED;
         }
         let before = side.acked;
         side.bound_acknowledged();
@@ -297,8 +297,8 @@ impl<'m> Streams<'m> {
 
     /// The stream of this direction begins at `segment`, a TCP header and its data; or, where it had begun, goes on
     /// there.
-    pub fn pick_up(&mut self, handle: Handle, direction: Direction, segment: &[u8]) {
-        let Some(connection) = connection(self.connections, self.places, handle) else {
+    pub fn pick_up(&mut self, handle: StreamHandle, direction: Direction, segment: &[u8]) {
+        let Some(connection) = connection(self.connections, self.capacity, handle) else {
             return;
         };
         let syn = tcp::FLAGS.read(segment) & flag::SYN != 0;
@@ -310,24 +310,24 @@ impl<'m> Streams<'m> {
         side.begin(initial);
         self.windows.forget(side);
         if onward {
-            let gap = u64::from(gap).saturating_mul(u64::from(gap <= SPAN));
+            let gap = u64::from(gap).saturating_mul(u64::from(gap <= MAX_WINDOW));
             (side.released, side.message) = (released + gap, message);
             self.counters.skipped += gap;
         }
-        side.marks |= mark::SETTLED;
+        side.flags |= mark::SETTLED;
     }
 
     /// What of a direction is there to evaluate; nothing where the connection is gone.
     #[inline]
-    pub fn view(&self, handle: Handle, direction: Direction) -> View<'_> {
+    pub fn view(&self, handle: StreamHandle, direction: Direction) -> StreamView<'_> {
         let Some(side) = self.side(handle, direction) else {
-            return View {
+            return StreamView {
                 bytes: &[],
                 offset: 0,
                 message: 0,
             };
         };
-        View {
+        StreamView {
             bytes: self.windows.view(side),
             offset: side.released - u64::from(side.filled),
             message: side.message,
@@ -335,25 +335,25 @@ impl<'m> Streams<'m> {
     }
 
     /// How far a direction has come; [`State::Unseen`] where the connection is gone.
-    pub fn state(&self, handle: Handle, direction: Direction) -> State {
-        self.side(handle, direction).map_or(State::Unseen, Side::state)
+    pub fn state(&self, handle: StreamHandle, direction: Direction) -> State {
+        self.side(handle, direction).map_or(State::Unseen, Half::state)
     }
 
     /// Whether a reset or the FIN of both sides has passed.
-    pub fn ended(&self, handle: Handle) -> bool {
+    pub fn ended(&self, handle: StreamHandle) -> bool {
         let states = [Direction::Forward, Direction::Reverse].map(|direction| self.state(handle, direction));
         states.contains(&State::Reset) || states == [State::Finished; 2]
     }
 
     /// Ask for the record of a connection, some time before its segment.
     #[inline(always)]
-    pub fn prefetch(&self, handle: Handle) {
-        sluice_table::prefetch::prefetch_all_at(self.connections, (handle.0 & self.places) as usize);
+    pub fn prefetch(&self, handle: StreamHandle) {
+        sluice_table::prefetch::prefetch_all_at(self.connections, (handle.0 & self.capacity) as usize);
     }
 
     /// Ask for the line that the direction's next byte is written to, once its record is here.
     #[inline(always)]
-    pub fn prefetch_window(&self, handle: Handle, direction: Direction) {
+    pub fn prefetch_window(&self, handle: StreamHandle, direction: Direction) {
         if let Some(side) = self.side(handle, direction) {
             self.windows.prefetch(side);
         }
@@ -365,25 +365,25 @@ impl<'m> Streams<'m> {
     }
 
     /// What has happened so far.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &StreamCounters {
         &self.counters
     }
 
     /// Connections, windows and blocks in use.
     pub fn used(&self) -> (usize, usize, usize) {
-        (self.free.taken(), self.windows.taken(), self.windows.blocks.taken())
+        (self.free.used(), self.windows.used(), self.windows.blocks.taken())
     }
 
     #[inline(always)]
-    fn side(&self, handle: Handle, direction: Direction) -> Option<&Side> {
-        let side = &self.connections.get((handle.0 & self.places) as usize)?.sides[direction as usize];
-        (side.serial == handle.0 & !self.places).then_some(side)
+    fn side(&self, handle: StreamHandle, direction: Direction) -> Option<&Half> {
+        let side = &self.connections.get((handle.0 & self.capacity) as usize)?.sides[direction as usize];
+        (side.serial == handle.0 & !self.capacity).then_some(side)
     }
 }
 
 /// The connection of a handle, unless it is gone.
 #[inline(always)]
-fn connection(connections: &mut [Connection], places: u32, handle: Handle) -> Option<&mut Connection> {
+fn connection(connections: &mut [Connection], places: u32, handle: StreamHandle) -> Option<&mut Connection> {
     let connection = connections.get_mut((handle.0 & places) as usize)?;
     (connection.sides[0].serial == handle.0 & !places).then_some(connection)
 }

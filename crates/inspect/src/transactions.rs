@@ -4,13 +4,13 @@
 //! answer's until that has come, so it waits in a pool of the shard, [`Transactions`]; where that is full, nothing is
 //! recorded, and counted. Nothing of this is done unless it is [`Wanted`].
 
+pub mod dns_message;
 mod hello;
-pub mod names;
-mod noting;
 mod pool;
+mod recorder;
 
-pub(crate) use noting::{Noting, Pending};
-pub use pool::Transactions;
+pub use pool::TransactionPool;
+pub(crate) use recorder::{PendingTransactions, TransactionRecorder};
 
 use crate::signature::{Service, Toward};
 
@@ -20,7 +20,7 @@ const PARTS: usize = 6;
 
 /// Of which protocols transactions are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct LoggedProtocols {
     /// Requests with their responses.
     pub http: bool,
     /// Messages.
@@ -29,7 +29,7 @@ pub struct Wanted {
     pub tls: bool,
 }
 
-impl Wanted {
+impl LoggedProtocols {
     /// Whether any are.
     pub fn any(self) -> bool {
         self.http || self.dns || self.tls
@@ -161,4 +161,4 @@ impl Transaction {
 }
 
 /// Transactions go here, with the number of their flow.
-pub type Tell<'t> = &'t mut dyn FnMut(u64, &Transaction);
+pub type TransactionSink<'t> = &'t mut dyn FnMut(u64, &Transaction);

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use sluice_inspect::bindings::vectorscan::{Block, Database, Next, Pattern, Scratch, Streaming, Streams};
+use sluice_inspect::bindings::vectorscan::{Block, Database, MatchAction, Pattern, ScanStreams, Scratch, Streaming};
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
@@ -101,13 +101,13 @@ fn scanning_blocks_and_streams_allocates_nothing_from_the_first_byte_on() {
     let mut scratch = Scratch::new();
     scratch.serve(&block).unwrap();
     scratch.serve(&stream).unwrap();
-    let mut streams = Streams::new(stream, 100).unwrap();
+    let mut streams = ScanStreams::new(stream, 100).unwrap();
     let data = b"LITERAL 2 of a rule, literal 1f of a rule, and literal 8 of a".repeat(20);
 
     let mut found = 0u64;
     let mut sink = |_: u32, _: u64| {
         found += 1;
-        Next::Continue
+        MatchAction::Continue
     };
     let allocated = calls(|| {
         block.scan(&data, &mut scratch, &mut sink);

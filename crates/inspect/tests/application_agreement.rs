@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::captured::{self, Key, Packet};
-use sluice_inspect::applications::{Applications, Capacity, FlowState, Guess};
+use sluice_inspect::applications::{ApplicationCapacity, ApplicationDetector, DetectionHandle, DetectionResult};
 
 /// Numbers of what carries and what is carried; 0: none.
 type Said = (u16, u16);
@@ -15,18 +15,18 @@ type Said = (u16, u16);
 type Name = (u8, [(String, u16); 2]);
 
 /// What we say of every session of a capture.
-fn ours(applications: &mut Applications, packets: &[Packet]) -> HashMap<Key, Said> {
-    let mut said: HashMap<Key, (Option<FlowState>, Said)> = HashMap::new();
+fn ours(applications: &mut ApplicationDetector, packets: &[Packet]) -> HashMap<Key, Said> {
+    let mut said: HashMap<Key, (Option<DetectionHandle>, Said)> = HashMap::new();
     for packet in packets {
         let (state, said) = said
             .entry(packet.key.clone())
-            .or_insert_with(|| (Some(applications.open().expect("a state")), (0, 0)));
+            .or_insert_with(|| (Some(applications.allocate().expect("a state")), (0, 0)));
         let Some(flow) = *state else { continue };
         let before = packet.bytes.clone();
         let guess = applications.packet(flow, &packet.bytes, packet.direction, packet.time_ms);
         assert_eq!(before, packet.bytes, "a packet is only read");
         note(said, guess);
-        if !applications.is_open(flow) {
+        if !applications.is_active(flow) {
             *state = None;
         }
     }
@@ -40,8 +40,8 @@ fn ours(applications: &mut Applications, packets: &[Packet]) -> HashMap<Key, Sai
         .collect()
 }
 
-fn note(said: &mut Said, guess: Guess) {
-    if let Guess::Application {
+fn note(said: &mut Said, guess: DetectionResult) {
+    if let DetectionResult::Application {
         master, application, ..
     } = guess
     {
@@ -134,7 +134,7 @@ fn applications_of_captures_agree_with_ndpis_reader() {
     ] = [0u32; 6];
     for capture in &captures {
         // The reader, too, begins each capture with empty caches.
-        let mut applications = Applications::new(Capacity::default()).unwrap();
+        let mut applications = ApplicationDetector::new(ApplicationCapacity::default()).unwrap();
         let ours = ours(&mut applications, &captured::packets(capture));
         let mut readers = readers(capture, folder.path()).expect("ndpiReader runs");
         let expected = expected(capture);
@@ -162,7 +162,7 @@ fn applications_of_captures_agree_with_ndpis_reader() {
             eprintln!("{}: {name:?}: no session, the reader: {said:?}", capture.display());
         }
         flows += readers.values().map(|all| all.len() as u32).sum::<u32>();
-        assert_eq!(0, applications.open_flows());
+        assert_eq!(0, applications.active_flows());
         assert_eq!((0, 0, 0), {
             let memory = applications.memory();
             (memory.used, memory.refused, memory.foreign)
@@ -174,7 +174,7 @@ fn applications_of_captures_agree_with_ndpis_reader() {
     assert!(named_agreed * 100 >= named * 99, "{named_agreed} of {named}");
 }
 
-fn names(applications: &Applications, (master, application): Said) -> String {
+fn names(applications: &ApplicationDetector, (master, application): Said) -> String {
     let name = |number| applications.names().name(number).unwrap_or_default();
     match master {
         0 => name(application).to_string(),

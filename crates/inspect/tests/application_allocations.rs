@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 
 use captured::{REQUEST, segment};
-use sluice_inspect::applications::{Applications, Capacity};
+use sluice_inspect::applications::{ApplicationCapacity, ApplicationDetector};
 use sluice_wire::Direction;
 
 thread_local! {
@@ -60,7 +60,7 @@ unsafe extern "C" fn free(pointer: *mut c_void) {
 #[test]
 fn packets_of_any_application_allocate_nothing_outside_of_the_arena() {
     let before = CALLS.get();
-    let mut applications = Applications::new(Capacity::default()).unwrap();
+    let mut applications = ApplicationDetector::new(ApplicationCapacity::default()).unwrap();
     assert!(CALLS.get() - before > 1000, "the C library's calls are counted");
 
     let request = segment(1025, Direction::Forward, REQUEST);
@@ -70,7 +70,7 @@ fn packets_of_any_application_allocate_nothing_outside_of_the_arena() {
         b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n",
     );
     let before = CALLS.get();
-    let flow = applications.open().unwrap();
+    let flow = applications.allocate().unwrap();
     applications.packet(flow, &request, Direction::Forward, 0);
     let used = applications.memory().used;
     applications.packet(flow, &response, Direction::Reverse, 1);
@@ -85,7 +85,7 @@ fn packets_of_any_application_allocate_nothing_outside_of_the_arena() {
         sessions.dedup();
         for session in sessions.into_iter().take(50) {
             let before = CALLS.get();
-            let flow = applications.open().unwrap();
+            let flow = applications.allocate().unwrap();
             for packet in packets.iter().filter(|packet| packet.key == session) {
                 applications.packet(flow, &packet.bytes, packet.direction, packet.time_ms);
             }

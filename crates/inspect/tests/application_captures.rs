@@ -8,7 +8,8 @@ use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use sluice_inspect::protocols::{
-    Capacity, Dns, DnsStream, Http, Piece, Recognise, Recognised, Slot, Store, Tls, TlsServer,
+    ClientHello, Dns, DnsStream, Http, MessageEvent, ParserCapacity, ParserPools, ProbeResult, ProtocolProbe, Slot,
+    TlsServer,
 };
 use sluice_inspect::signature::Toward;
 use sluice_inspect::signature::{Buffer, Service};
@@ -21,20 +22,20 @@ type End = (Vec<u8>, u16);
 struct Connection {
     client: Option<End>,
     next: [Option<u32>; 2],
-    recognise: Recognise,
-    protocol: Option<Recognised>,
+    recognise: ProtocolProbe,
+    protocol: Option<ProbeResult>,
     http: Http,
-    tls: Tls,
+    tls: ClientHello,
     server: TlsServer,
     dns: [DnsStream; 2],
 }
 
 impl Connection {
-    fn segment(&mut self, store: &mut Store, toward: Toward, mut bytes: &[u8], names: &mut Names) {
+    fn segment(&mut self, store: &mut ParserPools, toward: Toward, mut bytes: &[u8], names: &mut Names) {
         let sink = &mut |slot: Slot<'_>, piece| note(names, slot, piece);
         if self.protocol.is_none() {
             let (said, taken) = self.recognise.bytes(toward, bytes);
-            if said == Recognised::More {
+            if said == ProbeResult::NeedMore {
                 return;
             }
             self.protocol = Some(said);
@@ -47,20 +48,28 @@ impl Connection {
         self.parse(store, toward, bytes, sink);
     }
 
-    fn parse(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
+    fn parse(
+        &mut self,
+        store: &mut ParserPools,
+        toward: Toward,
+        bytes: &[u8],
+        sink: &mut impl FnMut(Slot<'_>, MessageEvent),
+    ) {
         match (self.protocol, toward) {
-            (Some(Recognised::Known(Service::Http)), Toward::Server) => _ = self.http.request(store, bytes, sink),
-            (Some(Recognised::Known(Service::Http)), Toward::Client) => _ = self.http.response(store, bytes, sink),
-            (Some(Recognised::Known(Service::Tls)), Toward::Server) => self.tls.bytes(store, bytes, sink),
-            (Some(Recognised::Known(Service::Tls)), Toward::Client) => self.server.bytes(store, bytes, sink),
-            (Some(Recognised::Known(Service::Dns)), _) => self.dns[toward as usize].bytes(store, bytes, sink),
+            (Some(ProbeResult::Identified(Service::Http)), Toward::Server) => _ = self.http.request(store, bytes, sink),
+            (Some(ProbeResult::Identified(Service::Http)), Toward::Client) => {
+                _ = self.http.response(store, bytes, sink)
+            }
+            (Some(ProbeResult::Identified(Service::Tls)), Toward::Server) => self.tls.bytes(store, bytes, sink),
+            (Some(ProbeResult::Identified(Service::Tls)), Toward::Client) => self.server.bytes(store, bytes, sink),
+            (Some(ProbeResult::Identified(Service::Dns)), _) => self.dns[toward as usize].bytes(store, bytes, sink),
             _ => {}
         }
     }
 }
 
-fn note(names: &mut Names, slot: Slot<'_>, piece: Piece) {
-    if let Piece::Grew {
+fn note(names: &mut Names, slot: Slot<'_>, piece: MessageEvent) {
+    if let MessageEvent::Grew {
         buffer, complete: true, ..
     } = piece
         && [
@@ -119,7 +128,7 @@ fn sliced(frame: &[u8]) -> Option<SlicedPacket<'_>> {
 }
 
 fn found(path: &Path) -> Names {
-    let mut store = Store::new(&Capacity::default());
+    let mut store = ParserPools::new(&ParserCapacity::default());
     let mut connections: HashMap<(End, End), Connection> = HashMap::new();
     let mut names = Names::new();
     for frame in frames(path) {

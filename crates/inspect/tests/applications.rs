@@ -7,17 +7,17 @@ use std::thread;
 use crate::captured::{self, REQUEST, segment};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluice_inspect::applications::{Applications, Capacity, Guess};
+use sluice_inspect::applications::{ApplicationCapacity, ApplicationDetector, DetectionResult};
 use sluice_inspect::signature::Service;
 use sluice_wire::Direction::{Forward, Reverse};
 
-fn applications(flows: u32, memory: usize) -> Applications {
-    let capacity = Capacity {
+fn applications(flows: u32, memory: usize) -> ApplicationDetector {
+    let capacity = ApplicationCapacity {
         flows,
         memory,
-        ..Capacity::default()
+        ..ApplicationCapacity::default()
     };
-    Applications::new(capacity).unwrap()
+    ApplicationDetector::new(capacity).unwrap()
 }
 
 const HTTP: u16 = 7;
@@ -25,8 +25,8 @@ const HTTP: u16 = 7;
 #[test]
 fn http_is_known_at_once_and_done_with_its_response() {
     let mut applications = applications(1, 1 << 16);
-    let flow = applications.open().unwrap();
-    let known = |done| Guess::Application {
+    let flow = applications.allocate().unwrap();
+    let known = |done| DetectionResult::Application {
         master: 0,
         application: HTTP,
         done,
@@ -36,16 +36,19 @@ fn http_is_known_at_once_and_done_with_its_response() {
     assert_eq!(known(false), applications.packet(flow, &request, Forward, 1));
     assert_eq!(known(true), applications.packet(flow, &response, Reverse, 2));
     assert_eq!(0, applications.memory().used);
-    assert_eq!(0, applications.open_flows());
-    assert_eq!(Guess::GivenUp, applications.packet(flow, &request, Forward, 3));
-    assert_eq!(Guess::GivenUp, applications.give_up(flow));
+    assert_eq!(0, applications.active_flows());
+    assert_eq!(
+        DetectionResult::GivenUp,
+        applications.packet(flow, &request, Forward, 3)
+    );
+    assert_eq!(DetectionResult::GivenUp, applications.give_up(flow));
     assert_eq!(1, applications.counters().found);
 }
 
 #[test]
 fn packets_that_are_not_the_flows_say_nothing() {
     let mut applications = applications(1, 1 << 16);
-    let flow = applications.open().unwrap();
+    let flow = applications.allocate().unwrap();
     let request = segment(1025, Forward, REQUEST);
     applications.packet(flow, &request, Forward, 1);
     let mut other = request.clone();
@@ -55,70 +58,73 @@ fn packets_that_are_not_the_flows_say_nothing() {
     broken.truncate(42);
     broken[2..4].copy_from_slice(&[0, 42]);
     for packet in [&other[..], &broken, &request[..39], &[]] {
-        assert_eq!(Guess::Unknown, applications.packet(flow, packet, Forward, 2));
+        assert_eq!(DetectionResult::Unknown, applications.packet(flow, packet, Forward, 2));
     }
     let response = segment(1025, Reverse, b"HTTP/1.1 200 OK\r\n\r\n");
     let guess = applications.packet(flow, &response, Reverse, 3);
-    assert!(matches!(guess, Guess::Application { done: true, .. }), "{guess:?}");
+    assert!(
+        matches!(guess, DetectionResult::Application { done: true, .. }),
+        "{guess:?}"
+    );
 }
 
 #[test]
 fn flow_without_a_word_is_given_up_after_its_packets() {
     let mut applications = applications(1, 1 << 16);
-    let flow = applications.open().unwrap();
+    let flow = applications.allocate().unwrap();
     let packet = segment(1025, Forward, b"\x01\x02\x03\x04 nothing that anybody speaks");
-    let mut guess = Guess::Unknown;
+    let mut guess = DetectionResult::Unknown;
     let mut packets = 0;
-    while guess == Guess::Unknown {
+    while guess == DetectionResult::Unknown {
         guess = applications.packet(flow, &packet, Forward, packets);
         packets += 1;
     }
     // By its port.
-    let expected = Guess::Application {
+    let expected = DetectionResult::Application {
         master: 0,
         application: HTTP,
         done: true,
     };
     assert_eq!((81, expected), (packets, guess));
-    assert_eq!((1, 0), (applications.counters().guessed, applications.open_flows()));
+    assert_eq!((1, 0), (applications.counters().guessed, applications.active_flows()));
 }
 
 #[test]
 fn flows_beyond_the_pool_are_refused_until_one_ends() {
     let mut applications = applications(2, 1 << 16);
-    let one = applications.open().unwrap();
-    let other = applications.open().unwrap();
-    assert_eq!(None, applications.open());
+    let one = applications.allocate().unwrap();
+    let other = applications.allocate().unwrap();
+    assert_eq!(None, applications.allocate());
     assert_eq!(1, applications.counters().refused);
-    applications.close(one);
-    applications.close(one);
-    let third = applications.open().unwrap();
-    assert_eq!(None, applications.open());
+    applications.release(one);
+    applications.release(one);
+    let third = applications.allocate().unwrap();
+    assert_eq!(None, applications.allocate());
     assert_eq!(
         [false, true, true],
-        [one, other, third].map(|flow| applications.is_open(flow))
+        [one, other, third].map(|flow| applications.is_active(flow))
     );
 }
 
 #[test]
 fn flows_beyond_the_arena_are_given_up_and_later_ones_are_not() {
     let mut applications = applications(64, 4 << 10);
-    let flows: Vec<_> = (0..64).map(|_| applications.open().unwrap()).collect();
+    let flows: Vec<_> = (0..64).map(|_| applications.allocate().unwrap()).collect();
     let mut given_up = 0;
     for (flow, port) in flows.iter().zip(1025..) {
         let guess = applications.packet(*flow, &segment(port, Forward, REQUEST), Forward, 1);
-        given_up += u64::from(guess == Guess::GivenUp);
+        given_up += u64::from(guess == DetectionResult::GivenUp);
     }
     assert!(given_up > 0 && given_up < 64, "{given_up}");
-    assert_eq!(given_up, applications.counters().short_of_memory);
+    assert_eq!(given_up, applications.counters().out_of_memory);
     assert!(applications.memory().refused >= given_up);
     for flow in flows {
-        applications.close(flow);
+        applications.release(flow);
     }
     assert_eq!(0, applications.memory().used);
-    let flow = applications.open().unwrap();
+    let flow = applications.allocate().unwrap();
     assert_ne!(
-        Guess::GivenUp,
+        DetectionResult::GivenUp,
         applications.packet(flow, &segment(1025, Forward, REQUEST), Forward, 2)
     );
 }
@@ -176,11 +182,11 @@ fn modules_in_two_threads_say_the_same() {
             for packet in captured::packets(&capture) {
                 let flow = *flows
                     .entry(packet.key.clone())
-                    .or_insert_with(|| applications.open().unwrap());
+                    .or_insert_with(|| applications.allocate().unwrap());
                 guesses.push(applications.packet(flow, &packet.bytes, packet.direction, packet.time_ms));
             }
             for flow in flows.into_values() {
-                applications.close(flow);
+                applications.release(flow);
             }
         }
         guesses
@@ -193,7 +199,7 @@ fn modules_in_two_threads_say_the_same() {
 #[test]
 fn module_goes_from_thread_to_thread() {
     let mut applications = applications(2, 1 << 16);
-    let flow = applications.open().unwrap();
+    let flow = applications.allocate().unwrap();
     applications.packet(flow, &segment(1025, Forward, REQUEST), Forward, 1);
     let mut applications = thread::spawn(move || {
         applications.packet(flow, &segment(1025, Reverse, b"HTTP/1.1 200 OK\r\n\r\n"), Reverse, 2);
@@ -201,7 +207,7 @@ fn module_goes_from_thread_to_thread() {
     })
     .join()
     .unwrap();
-    applications.close(flow);
+    applications.release(flow);
     assert_eq!((0, 0), (applications.memory().used, applications.memory().foreign));
 }
 
@@ -235,7 +241,7 @@ proptest! {
     #[test]
     fn packets_of_noise_do_no_harm(packets in vec((vec(any::<u8>(), 0..200), any::<bool>()), 1..60)) {
         let mut applications = applications(1, 1 << 14);
-        let flow = applications.open().unwrap();
+        let flow = applications.allocate().unwrap();
         for (time, (mut packet, reverse)) in (0..).zip(packets) {
             let direction = if reverse { Reverse } else { Forward };
             applications.packet(flow, &packet, direction, time);
@@ -257,7 +263,7 @@ fn packets_of_captures_cut_and_changed_do_no_harm() {
         let mut changes = changes.iter().cycle();
         let mut applications = applications.borrow_mut();
         for session in &sessions {
-            let flow = applications.open().unwrap();
+            let flow = applications.allocate().unwrap();
             for packet in session {
                 let mut bytes = packet.bytes.clone();
                 let &(place, value, kind) = changes.next().unwrap();

@@ -1,23 +1,23 @@
 //! What bodies in brotli take of the memory for windows, and what one source leaves to others.
 
-use sluice_inspect::protocols::{Anomaly, Capacity, Http, Piece, Slot, Store};
-use sluice_inspect::shares::Source;
+use sluice_inspect::protocols::{Anomaly, Http, MessageEvent, ParserCapacity, ParserPools, Slot};
 use sluice_inspect::signature::Buffer::FileData;
+use sluice_inspect::source_quota::Source;
 
 /// Bytes of a page.
 const PAGE: usize = 64 << 10;
 
 /// Begins a body in a window of 16 MiB and sends so many blocks of it, a page of noughts each, as they are. Returns how many
 /// bytes were decoded, and whether memory was lacking.
-fn send(store: &mut Store, http: &mut Http, blocks: usize) -> (usize, bool) {
+fn send(store: &mut ParserPools, http: &mut Http, blocks: usize) -> (usize, bool) {
     let (mut decoded, mut lacking) = (0, false);
-    let mut sink = |_: Slot<'_>, piece: Piece| match piece {
-        Piece::Grew {
+    let mut sink = |_: Slot<'_>, piece: MessageEvent| match piece {
+        MessageEvent::Grew {
             buffer: FileData,
             fresh,
             ..
         } => decoded += fresh.len(),
-        Piece::Anomaly(anomaly) => {
+        MessageEvent::Anomaly(anomaly) => {
             assert_eq!(Anomaly::NoInflater, anomaly);
             lacking = true;
         }
@@ -37,17 +37,17 @@ fn send(store: &mut Store, http: &mut Http, blocks: usize) -> (usize, bool) {
 
 #[test]
 fn source_that_fills_the_memory_for_windows_leaves_a_part_to_others() {
-    let mut store = Store::new(&Capacity {
+    let mut store = ParserPools::new(&ParserCapacity {
         messages: 64,
         inflaters: 16,
         decoded_bytes: u64::MAX,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     });
     let all = store.inflaters.pages();
     assert_eq!((10 << 20) / PAGE + 2 * 16, all);
     let mut open = Vec::new();
     for number in 0.. {
-        store.take_for(Source(1));
+        store.set_source(Source(1));
         let mut http = Http::default();
         let (decoded, lacking) = send(&mut store, &mut http, 20);
         open.push(http);
@@ -61,7 +61,7 @@ fn source_that_fills_the_memory_for_windows_leaves_a_part_to_others() {
     }
     let left = store.inflaters.pages();
     assert!(left >= all / 5, "{left} of {all}");
-    store.take_for(Source(2));
+    store.set_source(Source(2));
     let mut other = Http::default();
     assert_eq!((8 * PAGE, false), send(&mut store, &mut other, 8));
     assert_eq!(left - 8, store.inflaters.pages());
@@ -73,13 +73,13 @@ fn source_that_fills_the_memory_for_windows_leaves_a_part_to_others() {
 
 #[test]
 fn longest_body_that_is_decoded_fits_in_what_one_source_may_have() {
-    let mut store = Store::new(&Capacity {
+    let mut store = ParserPools::new(&ParserCapacity {
         messages: 2,
         inflaters: 1,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     });
     let mut http = Http::default();
-    let blocks = (Capacity::default().decoded_bytes / PAGE as u64) as usize;
+    let blocks = (ParserCapacity::default().decoded_bytes / PAGE as u64) as usize;
     assert_eq!((blocks * PAGE, false), send(&mut store, &mut http, blocks));
     http.release(&mut store);
 }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use sluice_inspect::Signature;
-use sluice_inspect::signature::{Condition, Fast, Flow, Id};
-use sluice_inspect::signatures::{Classes, Dialect, File, Variables, read};
+use sluice_inspect::signature::{Condition, FastPattern, FlowState, Id};
+use sluice_inspect::signatures::{Classes, Dialect, SignatureFile, Variables, read};
 
-fn community(name: &str, dialect: Dialect, change: fn(&str) -> String) -> Option<File> {
+fn community(name: &str, dialect: Dialect, change: fn(&str) -> String) -> Option<SignatureFile> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data/signatures")
         .join(name);
@@ -74,7 +74,7 @@ fn conditions(signature: &Signature) -> Vec<Condition> {
     let mut conditions = signature.conditions.to_vec();
     for condition in &mut conditions {
         match condition {
-            Condition::Content(content) => content.fast = Fast::Unsaid,
+            Condition::Content(content) => content.fast = FastPattern::Unspecified,
             Condition::FlowBits(bits) => bits.names.sort(),
             _ => {}
         }
@@ -98,7 +98,7 @@ fn same_rule_in_two_dialects_is_the_same_signature() {
         let Some(three) = three.get(&two.id) else { continue };
         both += 1;
         let same = conditions(two) == conditions(three)
-            && (two.flow, two.rate, two.silent, two.action) == (three.flow, three.rate, three.silent, three.action);
+            && (two.flow, two.rate, two.noalert, two.action) == (three.flow, three.rate, three.noalert, three.action);
         if !same {
             differ.push(two.id.signature);
         }
@@ -149,7 +149,11 @@ fn said(name: &str, signature: &Signature) -> Option<usize> {
     match name {
         "content" => Some(contents().count()),
         "nocase" => Some(contents().filter(|content| content.nocase).count()),
-        "fast_pattern" => Some(contents().filter(|content| content.fast != Fast::Unsaid).count()),
+        "fast_pattern" => Some(
+            contents()
+                .filter(|content| content.fast != FastPattern::Unspecified)
+                .count(),
+        ),
         "depth" => Some(
             contents()
                 .filter(|content| content.depth.or(content.within).is_some())
@@ -176,9 +180,9 @@ fn said(name: &str, signature: &Signature) -> Option<usize> {
         "ack" => count(|condition| matches!(condition, Acknowledgement(_))),
         "stream_size" => count(|condition| matches!(condition, StreamSize { .. })),
         "flowbits" => count(|condition| matches!(condition, FlowBits(_))),
-        "flowbits:noalert" => Some(usize::from(signature.silent)),
+        "flowbits:noalert" => Some(usize::from(signature.noalert)),
         "detection_filter" => Some(signature.rate.iter().count()),
-        "flow" => Some(usize::from(signature.flow != Flow::default())),
+        "flow" => Some(usize::from(signature.flow != FlowState::default())),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Contents and expressions: every modifier in every dialect's spelling, and where they look.
 
 use crate::rules::*;
-use sluice_inspect::signature::{Buffer, Condition, Content, Expression, Fast, Value};
+use sluice_inspect::signature::{Buffer, Condition, Content, Expression, FastPattern, Value};
 
 fn one(content: Content) -> Vec<Condition> {
     vec![Condition::Content(content)]
@@ -47,15 +47,15 @@ fn content_modifiers_are_read() {
         ..content(b"abc")
     };
     let chosen = Content {
-        fast: Fast::Chosen,
+        fast: FastPattern::Chosen,
         ..content(b"abc")
     };
     let part = Content {
-        fast: Fast::Part(1, 2),
+        fast: FastPattern::Part(1, 2),
         ..content(b"abc")
     };
     let tail = Content {
-        fast: Fast::Part(1, 2),
+        fast: FastPattern::Part(1, 2),
         ..content(b"abc")
     };
     let first = Content {
@@ -96,7 +96,7 @@ fn content_modifiers_are_read() {
             &[Snort2],
             r#"content:"abc"; fast_pattern:only;"#,
             one(Content {
-                fast: Fast::Only,
+                fast: FastPattern::Only,
                 nocase: true,
                 ..content(b"abc")
             }),

@@ -29,11 +29,11 @@ const ORDINARY: u64 = 10_000;
 /// Much memory for streams, and so little that every bound is met.
 fn labs() -> [Lab; 2] {
     let rules = rules(Dialect::Suricata, RULE);
-    let small = stream::Plan {
+    let small = stream::StreamCapacity {
         window: 64,
         reassembly: 6 * 2048,
         share: 4 * 2048,
-        ..stream::Plan::of(2)
+        ..stream::StreamCapacity::of(2)
     };
     [Lab::of(rules.clone()), Lab::with(rules, small)]
 }
@@ -74,7 +74,7 @@ fn conversation_of_any_kind_hands_over_everything_but_what_a_rule_drops() {
     }
     if alone.is_none() && count >= ORDINARY {
         let counters = labs.each_mut().map(|lab| *lab.inspector.streams().counters());
-        let sum = |of: fn(&stream::Counters) -> u64| counters.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&stream::StreamCounters) -> u64| counters.iter().map(of).sum::<u64>();
         assert!(matched > 1000 && hostile > 10_000, "{matched} {hostile}");
         assert!(
             sum(|all| all.ahead) > 10_000 && sum(|all| all.kept) > 100_000,
@@ -82,14 +82,14 @@ fn conversation_of_any_kind_hands_over_everything_but_what_a_rule_drops() {
         );
         assert!(sum(|all| all.rewritten) > 1000, "{counters:?}");
         // The second gateway has so small a pool that it is exhausted.
-        let met = [Exception::GapFull, Exception::NoMemory].map(|exception| counters[1].of(exception));
+        let met = [Exception::GapFull, Exception::NoMemory].map(|exception| counters[1].count_of(exception));
         assert!(met[0] > 1000 && met[1] > 0, "{counters:?}");
     }
 }
 
 /// So many conversations of a kind.
 #[track_caller]
-fn kind(change: impl Fn(&mut Manner)) -> [stream::Counters; 2] {
+fn kind(change: impl Fn(&mut Manner)) -> [stream::StreamCounters; 2] {
     let mut labs = labs();
     for seed in 0..400 {
         hold(&mut labs[(seed % 2) as usize], seed, &change);

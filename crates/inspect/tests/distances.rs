@@ -88,7 +88,7 @@ fn rule_waits_for_64_kib_and_no_longer() {
         connection.client(at, &[b'.'; 1_000]);
         at += 1_000;
         let handle = connection.handle;
-        settled += usize::from(connection.lab.inspector.settled(handle).is_some());
+        settled += usize::from(connection.lab.inspector.cleared_bytes(handle).is_some());
     }
     assert!((30..36).contains(&settled), "{settled}");
     connection.client(at, b"two");
@@ -116,5 +116,5 @@ fn rules_that_too_many_parts_were_found_of_are_forgotten_and_counted() {
     lab.fired.sort_unstable();
     // Those that were found last are remembered.
     assert_eq!((18..50).collect::<Vec<_>>(), lab.fired);
-    assert!(lab.inspector.limits.of(Limit::PartialMatchesGaveWay as usize) >= 8);
+    assert!(lab.inspector.limits.count(Limit::PartialMatchesGaveWay as usize) >= 8);
 }

@@ -10,10 +10,10 @@ use flate2::write::GzEncoder;
 use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha2::Sha256;
-use sluice_inspect::ruleset::{Ordered, Ruleset};
+use sluice_inspect::ruleset::{OrderedRules, Ruleset};
 use sluice_inspect::signature::Toward::{self, Client, Server};
 use sluice_inspect::signatures::Dialect::Suricata;
-use sluice_inspect::signatures::{Classes, File, Lists, Variables, read_with};
+use sluice_inspect::signatures::{Classes, Lists, SignatureFile, Variables, read_with};
 use sluice_inspect::stream::{self, Exception, Policy};
 use sluice_inspect::{Reason, Verdict};
 use sluice_wire::Direction;
@@ -27,7 +27,7 @@ fn sha256(file: &[u8]) -> String {
 }
 
 /// The rules of a text; `listed.*` hold the hashes of files.
-fn read(rules: &str, files: &[&[u8]]) -> (tempfile::TempDir, File) {
+fn read(rules: &str, files: &[&[u8]]) -> (tempfile::TempDir, SignatureFile) {
     let folder = tempfile::tempdir().unwrap();
     let lines = |hash: &dyn Fn(&[u8]) -> String| files.iter().map(|file| hash(file) + "  a name\n").collect::<String>();
     let lists = [
@@ -53,9 +53,9 @@ fn read(rules: &str, files: &[&[u8]]) -> (tempfile::TempDir, File) {
 fn rules(rules: &str, files: &[&[u8]]) -> Arc<Ruleset> {
     let (_folder, file) = read(rules, files);
     assert!(file.refused.is_empty(), "{:?}", file.refused);
-    let ordered = Ordered::new(file.signatures);
-    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
-    Arc::new(ordered.with(prefilter))
+    let ordered = OrderedRules::new(file.signatures);
+    let prefilter = ordered.pattern_set().compile(&mut |_, _| {}).unwrap();
+    Arc::new(ordered.with_prefilter(prefilter))
 }
 
 /// Each hash, listed and not.
@@ -274,10 +274,10 @@ fn file_that_is_not_whole_has_no_hash() {
 
 #[test]
 fn stream_with_a_gap_has_no_hashes() {
-    let streams = stream::Plan {
+    let streams = stream::StreamCapacity {
         reassembly: 4_096,
         share: 2_048,
-        ..stream::Plan::of(16)
+        ..stream::StreamCapacity::of(16)
     };
     let file = vec![b'x'; 20_000];
     let mut lab = Lab::with(rules(EACH, &[&file, &file[1_000..], &file[..19_000]]), streams);
@@ -300,7 +300,7 @@ fn stream_whose_begin_was_not_seen_has_no_hashes() {
     let mut lab = Lab::of(rules(&format!("{EACH}\n{also}"), &[b"x"]));
     lab.settings.policies = lab.settings.policies.with(Exception::Midstream, Policy::Pass);
     let mut connection = Connection::open(&mut lab, 80);
-    connection.handle = connection.lab.inspector.open(true).unwrap();
+    connection.handle = connection.lab.inspector.create_flow(true).unwrap();
     connection.client(0, GET);
     connection.server(0, &with_length(b"x"));
     assert_eq!(vec![7], lab.fired);
@@ -332,15 +332,15 @@ fn stream_of_http_2_that_is_reset_has_no_file() {
 
 #[test]
 fn files_are_hashed_only_where_rules_ask_for_it() {
-    use sluice_inspect::protocols::{Capacity, Hashes, Http, Piece, Slot, Store};
+    use sluice_inspect::protocols::{FileHashes, Http, MessageEvent, ParserCapacity, ParserPools, Slot};
     use sluice_inspect::signature::Buffer::{self, FileMd5, FileSha256};
-    use sluice_inspect::work::Credit;
+    use sluice_inspect::work_budget::WorkTokens;
 
     let none = rules(
         r#"alert tcp any any -> any any (msg:"m"; file.data; content:"x"; sid:1;)"#,
         &[],
     );
-    assert_eq!(Hashes::NONE, none.file_hashes());
+    assert_eq!(FileHashes::NONE, none.file_hashes());
     let of = |option: &str| {
         rules(
             &format!("alert tcp any any -> any any (msg:\"m\"; {option}; sid:1;)"),
@@ -352,23 +352,23 @@ fn files_are_hashed_only_where_rules_ask_for_it() {
     let both = of("filemd5:listed.md5; filesha256:listed.sha256");
     // What is asked for with the first half of a file and with the second, and what is there in the end.
     for (first, second, expected) in [
-        (Hashes::NONE, Hashes::NONE, &[][..]),
+        (FileHashes::NONE, FileHashes::NONE, &[][..]),
         (sha256, sha256, &[FileSha256]),
         (both, both, &[FileMd5, FileSha256]),
         (md5, both, &[FileMd5]),
-        (Hashes::NONE, both, &[]),
+        (FileHashes::NONE, both, &[]),
         (both, md5, &[FileMd5]),
         (sha256, md5, &[]),
     ] {
-        let mut store = Store::new(&Capacity {
+        let mut store = ParserPools::new(&ParserCapacity {
             messages: 2,
-            ..Capacity::default()
+            ..ParserCapacity::default()
         });
         let (mut http, mut told) = (Http::default(), Vec::<Buffer>::new());
         let answer = with_length(&[b'x'; 1_000]);
         let (begin, end) = answer.split_at(500);
         let mut sink = |slot: Slot<'_>, piece| {
-            if let Piece::Grew { buffer, complete, .. } = piece
+            if let MessageEvent::Grew { buffer, complete, .. } = piece
                 && buffer.is_file_hash()
             {
                 assert!(complete && !slot.buffer(buffer).bytes.is_empty());
@@ -383,17 +383,17 @@ fn files_are_hashed_only_where_rules_ask_for_it() {
     }
     // What it takes is charged: where that is spent there is no hash.
     for (bytes, expected) in [(180_000, 1), (220_000, 0)] {
-        let (mut store, mut http, mut told) = (Store::new(&Capacity::default()), Http::default(), 0);
+        let (mut store, mut http, mut told) = (ParserPools::new(&ParserCapacity::default()), Http::default(), 0);
         store.hash_files(sha256);
-        store.work.begin(Credit::default(), 1_460);
+        store.work.begin(WorkTokens::default(), 1_460);
         http.response(
             &mut store,
             &with_length(&vec![b'x'; bytes]),
             &mut |_: Slot<'_>, piece| {
-                told += u32::from(matches!(piece, Piece::Grew { buffer: FileSha256, .. }));
+                told += u32::from(matches!(piece, MessageEvent::Grew { buffer: FileSha256, .. }));
             },
         );
-        assert_eq!((expected, expected == 0), (told, store.work.is_spent()));
+        assert_eq!((expected, expected == 0), (told, store.work.is_exhausted()));
     }
 }
 

@@ -1,11 +1,11 @@
 //! Files: lines, comments, rules over several lines, numbers given twice.
 
 use crate::rules::*;
-use sluice_inspect::signatures::Fault;
+use sluice_inspect::signatures::RuleError;
 
 const RULE: &str = "alert tcp any any -> any any";
 
-fn lines(file: &sluice_inspect::signatures::File) -> Vec<(u32, u32)> {
+fn lines(file: &sluice_inspect::signatures::SignatureFile) -> Vec<(u32, u32)> {
     file.signatures
         .iter()
         .map(|signature| (signature.line, signature.id.signature))
@@ -61,7 +61,7 @@ fn rule_without_end_leaves_the_next_whole() {
             .map(|refusal| (refusal.line, refusal.why))
             .collect();
         assert_eq!(
-            vec![(1, Fault::UnclosedQuote), (3, Fault::MissingParenthesis)],
+            vec![(1, RuleError::UnclosedQuote), (3, RuleError::MissingParenthesis)],
             faults,
             "{dialect:?}"
         );
@@ -79,7 +79,7 @@ fn higher_revision_of_a_number_wins() {
         .into_iter()
         .map(|refusal| (refusal.line, refusal.why))
         .collect();
-    let twice = Fault::Twice { line: 2, revision: 3 };
+    let twice = RuleError::Twice { line: 2, revision: 3 };
     assert_eq!(vec![(1, twice.clone()), (3, twice)], refused);
 }
 
@@ -91,7 +91,10 @@ fn line_that_is_not_utf_8_is_refused_unless_it_is_a_comment() {
     text.extend_from_slice(rule("").as_bytes());
     for dialect in EVERY {
         let file = file(dialect, &text);
-        assert_eq!((2, Fault::NotUtf8), (file.refused[0].line, file.refused[0].why.clone()));
+        assert_eq!(
+            (2, RuleError::NotUtf8),
+            (file.refused[0].line, file.refused[0].why.clone())
+        );
         assert_eq!(vec![(3, 7)], lines(&file));
     }
 }

@@ -8,7 +8,7 @@ use crate::flows::play::play;
 use crate::flows::{Flow, Place, flows};
 use crate::lab::Lab;
 use sluice_inspect::Signature;
-use sluice_inspect::ruleset::{Ordered, Ruleset};
+use sluice_inspect::ruleset::{OrderedRules, Ruleset};
 use sluice_inspect::signature::{Condition, Content};
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 
@@ -25,14 +25,14 @@ fn community(name: &str, dialect: Dialect) -> Option<Vec<Signature>> {
     };
     let mut signatures = read(&text, dialect, &Variables::default(), &Classes::default()).signatures;
     // What fires in silence is to be heard of here.
-    signatures.iter_mut().for_each(|signature| signature.silent = false);
+    signatures.iter_mut().for_each(|signature| signature.noalert = false);
     Some(signatures)
 }
 
 fn compiled(signatures: Vec<Signature>) -> Arc<Ruleset> {
-    let ordered = Ordered::new(signatures);
-    let prefilter = ordered.plan().compile(&mut |_, _| {}).expect("it compiles");
-    Arc::new(ordered.with(prefilter))
+    let ordered = OrderedRules::new(signatures);
+    let prefilter = ordered.pattern_set().compile(&mut |_, _| {}).expect("it compiles");
+    Arc::new(ordered.with_prefilter(prefilter))
 }
 
 /// The rules that a flow fires.

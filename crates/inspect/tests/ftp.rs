@@ -2,26 +2,26 @@
 
 use crate::flows::play::{Wire, in_parts, play};
 use crate::lab::{Connection, Lab};
-use sluice_inspect::protocols::ftp::{Hosts, LINE};
-use sluice_inspect::protocols::{Anomaly, Capacity, Ftp, Piece, Slot, Store};
+use sluice_inspect::protocols::ftp::{ControlHosts, MAX_LINE};
+use sluice_inspect::protocols::{Anomaly, Ftp, MessageEvent, ParserCapacity, ParserPools, Slot};
 use sluice_inspect::signature::Buffer;
 use sluice_inspect::signature::Toward::{self, Client, Server};
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_inspect::signatures::{Classes, Variables, read};
-use sluice_inspect::work::{Credit, PACKET};
+use sluice_inspect::work_budget::{PACKET_BUDGET, WorkTokens};
 use sluice_inspect::{Reason, Verdict};
 
-fn store() -> Store {
-    Store::new(&Capacity {
+fn store() -> ParserPools {
+    ParserPools::new(&ParserCapacity {
         messages: 0,
         names: 0,
         inflaters: 0,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     })
 }
 
-fn hosts() -> Hosts {
-    Hosts {
+fn hosts() -> ControlHosts {
+    ControlHosts {
         client: [10, 0, 0, 1].into(),
         server: [192, 0, 2, 1].into(),
         flow: 1,
@@ -41,7 +41,7 @@ fn told(turns: &[(Toward, &[u8])], step: usize) -> Vec<Vec<(Buffer, String)>> {
                 part,
                 &hosts(),
                 &mut |slot: Slot<'_>, piece| match piece {
-                    Piece::Grew {
+                    MessageEvent::Grew {
                         buffer,
                         fresh,
                         complete,
@@ -50,8 +50,8 @@ fn told(turns: &[(Toward, &[u8])], step: usize) -> Vec<Vec<(Buffer, String)>> {
                         assert!(complete && fresh == (0..bytes.len()) && slot.is_client() == (*toward == Server));
                         message.push((buffer, bytes.escape_ascii().to_string()));
                     }
-                    Piece::Anomaly(_) => {}
-                    Piece::End => told.push(std::mem::take(&mut message)),
+                    MessageEvent::Anomaly(_) => {}
+                    MessageEvent::End => told.push(std::mem::take(&mut message)),
                 },
             );
         }
@@ -140,18 +140,18 @@ fn nothing_is_read_once_tls_was_agreed_on() {
 
 #[test]
 fn line_that_is_too_long_is_cut_and_counted() {
-    for (length, count) in [(LINE, 0), (LINE + 1, 1), (3 * LINE, 1)] {
+    for (length, count) in [(MAX_LINE, 0), (MAX_LINE + 1, 1), (3 * MAX_LINE, 1)] {
         let line = [b"RETR ", &vec![b'x'; length - 5][..], b"\r\nNOOP\r\n"].concat();
         for step in [1, 7, 5_000] {
             let (mut store, mut ftp, mut told) = (store(), Ftp::default(), Vec::new());
             for part in line.chunks(step) {
                 ftp.bytes(&mut store, Server, part, &hosts(), &mut |slot: Slot<'_>, piece| {
-                    if piece == Piece::End {
+                    if piece == MessageEvent::End {
                         told.push(slot.buffer(Buffer::FtpCommandData).bytes.len());
                     }
                 });
             }
-            assert_eq!(vec![length.min(LINE) - 5, 0], told);
+            assert_eq!(vec![length.min(MAX_LINE) - 5, 0], told);
             assert_eq!(count, store.anomalies.of(Anomaly::TooLong), "{length}");
         }
     }
@@ -161,12 +161,12 @@ fn line_that_is_too_long_is_cut_and_counted() {
 fn packet_of_many_lines_costs_no_more_than_it_may() {
     let (mut store, mut ftp, mut told) = (store(), Ftp::default(), 0);
     let lines = b"A\n".repeat(700);
-    let credit = store.work.begin(Credit::default(), lines.len());
+    let credit = store.work.begin(WorkTokens::default(), lines.len());
     ftp.bytes(&mut store, Server, &lines, &hosts(), &mut |_: Slot<'_>, piece| {
-        told += u32::from(piece == Piece::End);
+        told += u32::from(piece == MessageEvent::End);
     });
-    assert!(store.work.is_spent());
-    assert!((1..=PACKET / 192).contains(&told), "{told}");
+    assert!(store.work.is_exhausted());
+    assert!((1..=PACKET_BUDGET / 192).contains(&told), "{told}");
     // A command with its reply earns what the two take, however short.
     let mut credit = store.work.end(credit);
     let before = credit;
@@ -174,7 +174,7 @@ fn packet_of_many_lines_costs_no_more_than_it_may() {
         for (toward, line) in [(Server, &b"NOOP\r\n"[..]), (Client, b"200 OK.\r\n\r\n")] {
             let begun = store.work.begin(credit, line.len());
             ftp.bytes(&mut store, toward, line, &hosts(), &mut |_: Slot<'_>, _| {});
-            assert!(!store.work.is_spent());
+            assert!(!store.work.is_exhausted());
             credit = store.work.end(begun);
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::rules::*;
 use sluice_inspect::Signature;
-use sluice_inspect::signature::{Action, Addresses, Flow, Ports, Protocol, Service};
-use sluice_inspect::signatures::{Classes, Fault, Variables, read};
+use sluice_inspect::signature::{Action, Addresses, FlowState, Ports, Protocol, Service};
+use sluice_inspect::signatures::{Classes, RuleError, Variables, read};
 
 fn headed(dialect: sluice_inspect::signatures::Dialect, header: &str) -> Signature {
     let mut file = file(dialect, format!("{header} (msg:\"m\"; sid:7;)"));
@@ -11,7 +11,7 @@ fn headed(dialect: sluice_inspect::signatures::Dialect, header: &str) -> Signatu
     file.signatures.pop().unwrap()
 }
 
-fn fault(dialect: sluice_inspect::signatures::Dialect, header: &str) -> Fault {
+fn fault(dialect: sluice_inspect::signatures::Dialect, header: &str) -> RuleError {
     let mut file = file(dialect, format!("{header} (msg:\"m\"; sid:7;)"));
     assert_eq!(0, file.signatures.len(), "{header} loads");
     file.refused.pop().unwrap().why
@@ -69,9 +69,9 @@ fn protocol_of_each_word_is_known() {
     }
     let packets = headed(Suricata, "alert tcp-pkt any any -> any any").flow;
     assert_eq!(
-        Flow {
+        FlowState {
             stream: Some(false),
-            ..Flow::default()
+            ..FlowState::default()
         },
         packets
     );
@@ -89,7 +89,7 @@ fn short_headers_of_snort_3_have_no_sides() {
         (header.source.addresses, header.source.ports)
     );
     assert_eq!(7, headed(Snort3, "alert file").header.services.len());
-    assert_eq!(Fault::NotAHeader, fault(Snort2, "alert tcp"));
+    assert_eq!(RuleError::NotAHeader, fault(Snort2, "alert tcp"));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn sides_are_read() {
 
 #[test]
 fn header_that_is_none_is_refused() {
-    use Fault::*;
+    use RuleError::*;
     let unknown = |written: &str, hint| Unknown {
         written: written.into(),
         hint,
@@ -187,10 +187,13 @@ fn variables_are_set_and_follow_each_other() {
     assert_eq!(Ok(ports(&[(80, 80)])), variables.ports("!$SHELLCODE_PORTS"));
     let before = variables.clone();
     assert_eq!(
-        Err(Fault::CircularVariable("A".into())),
+        Err(RuleError::CircularVariable("A".into())),
         variables.set_addresses("A", "$A")
     );
-    assert_eq!(Err(Fault::NotAVariable("$A".into())), variables.set_ports("$A", "80"));
+    assert_eq!(
+        Err(RuleError::NotAVariable("$A".into())),
+        variables.set_ports("$A", "80")
+    );
     assert!(variables.set_ports("HTTP_PORTS", "$NONE").is_err());
     assert_eq!(before, variables);
     let text = rule("").replacen("any any", "$HOME_NET any", 1);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::flows::play::{Message, Wire, play};
 use crate::lab::{Connection, Lab};
-use sluice_inspect::protocols::recognise::PREFACE;
-use sluice_inspect::protocols::{Anomaly, Capacity, Http2, Piece, Slot, Store};
+use sluice_inspect::protocols::probe::PREFACE;
+use sluice_inspect::protocols::{Anomaly, Http2, MessageEvent, ParserCapacity, ParserPools, Slot};
 use sluice_inspect::signature::Buffer;
 use sluice_inspect::signature::Toward::{self, Client, Server};
 use sluice_inspect::signatures::Dialect::Suricata;
@@ -62,17 +62,17 @@ struct Told {
 }
 
 fn told(turns: &[(Toward, Vec<u8>)], step: usize) -> Told {
-    let mut store = Store::new(&Capacity {
+    let mut store = ParserPools::new(&ParserCapacity {
         messages: 16,
         names: 1,
         inflaters: 1,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     });
     let (mut http, mut told) = (Http2::default(), Told::default());
     for (toward, bytes) in turns {
         for part in bytes.chunks(step) {
             http.bytes(&mut store, *toward, part, &mut |slot: Slot<'_>, piece| match piece {
-                Piece::End => {
+                MessageEvent::End => {
                     let buffers = [
                         Buffer::HttpMethod,
                         Buffer::HttpUri,
@@ -93,9 +93,9 @@ fn told(turns: &[(Toward, Vec<u8>)], step: usize) -> Told {
                     );
                 }
                 // A GET whose stream stays open may have a body.
-                Piece::Anomaly(Anomaly::RequestBody) => {}
-                Piece::Anomaly(anomaly) => told.anomalies.push(anomaly),
-                Piece::Grew { .. } => {}
+                MessageEvent::Anomaly(Anomaly::RequestBody) => {}
+                MessageEvent::Anomaly(anomaly) => told.anomalies.push(anomaly),
+                MessageEvent::Grew { .. } => {}
             });
         }
     }

@@ -6,7 +6,7 @@ use crate::gathered::{Message, converse, small};
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use proptest::prelude::*;
-use sluice_inspect::protocols::{Anomaly, Capacity};
+use sluice_inspect::protocols::{Anomaly, ParserCapacity};
 use sluice_inspect::signature::Buffer::FileData;
 use sluice_inspect::signature::Toward::Client;
 
@@ -49,7 +49,7 @@ fn response(
     encoding: &str,
     body: &[u8],
     sizes: &[usize],
-    capacity: &Capacity,
+    capacity: &ParserCapacity,
     cuts: &[prop::sample::Index],
 ) -> Message {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nTransfer-Encoding: Chunked\r\n\r\n");
@@ -82,7 +82,7 @@ proptest! {
         content in content(), format in 0..5usize, level in 0..10u32,
         sizes in prop::collection::vec(1..400usize, 1..5), cuts in cuts(),
     ) {
-        let capacity = Capacity { decoded_bytes: u64::MAX, decoded_ratio: u32::MAX, ..small() };
+        let capacity = ParserCapacity { decoded_bytes: u64::MAX, decoded_ratio: u32::MAX, ..small() };
         let (encoding, body) = match ENCODINGS.get(format) {
             Some(encoding) => (*encoding, encoded(format, level, &content)),
             None => ("identity", content.clone()),
@@ -104,7 +104,7 @@ proptest! {
             let at = at.index(body.len());
             body[at] = byte;
         }
-        let capacity = Capacity { decoded_bytes: limit, decoded_ratio: ratio, ..small() };
+        let capacity = ParserCapacity { decoded_bytes: limit, decoded_ratio: ratio, ..small() };
         let whole = response(ENCODINGS[format], &body, &sizes, &capacity, &[]);
         prop_assert_eq!(&whole, &response(ENCODINGS[format], &body, &[1], &capacity, &[]), "chunks of a byte");
         prop_assert_eq!(&whole, &response(ENCODINGS[format], &body, &sizes, &capacity, &cuts), "cut");

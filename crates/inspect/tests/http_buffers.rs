@@ -330,7 +330,7 @@ fn what_does_not_fit_is_truncated_and_the_message_goes_on() {
 
 #[test]
 fn message_without_a_free_slot_is_followed() {
-    let capacity = sluice_inspect::protocols::Capacity { messages: 0, ..small() };
+    let capacity = sluice_inspect::protocols::ParserCapacity { messages: 0, ..small() };
     let outcome = converse(
         &capacity,
         &[(
@@ -419,7 +419,7 @@ fn bodies_that_are_not_decoded_are_searched_as_sent() {
         assert_eq!(body, outcome.responses[0].text(FileData));
         assert_eq!(anomaly.as_slice(), outcome.responses[0].anomalies.as_slice());
     }
-    let capacity = sluice_inspect::protocols::Capacity {
+    let capacity = sluice_inspect::protocols::ParserCapacity {
         inflaters: 0,
         ..small()
     };

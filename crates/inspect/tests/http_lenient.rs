@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::gathered::{Gathered, Message, converse, small, whole};
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use sluice_inspect::protocols::{Anomaly, Anomaly::*, Capacity, Http, Slot, Store};
+use sluice_inspect::protocols::{Anomaly, Anomaly::*, Http, ParserCapacity, ParserPools, Slot};
 use sluice_inspect::signature::Buffer::*;
 use sluice_inspect::signature::Toward::{Client, Server};
 
@@ -42,11 +42,11 @@ fn bare(content: &[u8]) -> Vec<u8> {
 /// The answer to a GET, whole and cut at every byte.
 fn answer(bytes: &[u8]) -> Message {
     let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-    let capacity = Capacity {
+    let capacity = ParserCapacity {
         messages: 4,
         names: 4,
         inflaters: 8,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     };
     let parts = [(Server, &request[..]), (Client, bytes)];
     let outcome = converse(&capacity, &parts, |_| Vec::new());
@@ -436,7 +436,7 @@ fn layers_without_as_many_decoders_are_left_as_sent() {
     let body = gzip(&gzip(TEXT));
     let bytes = [&b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\n\r\n"[..], &body].concat();
     let outcome = converse(
-        &Capacity {
+        &ParserCapacity {
             inflaters: 1,
             ..small()
         },
@@ -452,12 +452,12 @@ fn layers_without_as_many_decoders_are_left_as_sent() {
 
 #[test]
 fn repetition_of_what_was_not_made_is_no_encoding_and_shows_nothing_of_other_flows() {
-    let capacity = Capacity {
+    let capacity = ParserCapacity {
         messages: 1,
         inflaters: 1,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     };
-    let mut store = Store::new(&capacity);
+    let mut store = ParserPools::new(&capacity);
     let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\n\r\n";
     let mut read = |body: &[u8]| {
         let (mut http, mut gathered) = (Http::default(), Gathered::default());

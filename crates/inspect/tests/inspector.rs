@@ -35,7 +35,7 @@ fn content_is_found_however_its_stream_is_cut() {
                 connection.client(stream.len(), b"x")
             );
             let handle = connection.handle;
-            lab.inspector.close(handle);
+            lab.inspector.remove_flow(handle);
             assert_eq!(vec![1], lab.fired, "cut at {first} and {second}");
         }
     }
@@ -66,7 +66,7 @@ fn content_is_found_in_every_order_of_segments() {
         }
         assert!(!contains(&connection.delivered[0], b"abcdefgh"), "{order:?}");
         let handle = connection.handle;
-        lab.inspector.close(handle);
+        lab.inspector.remove_flow(handle);
         assert_eq!(vec![1], lab.fired, "{order:?}");
     }
 }
@@ -122,7 +122,7 @@ fn rule_with_nothing_but_a_short_content_is_asked_on_its_ports_however_the_strea
                 "cut at {cut}"
             );
             let handle = connection.handle;
-            lab.inspector.close(handle);
+            lab.inspector.remove_flow(handle);
             assert_eq!(expected, lab.fired, "cut at {cut}, port {port}");
         }
     }
@@ -132,7 +132,7 @@ fn rule_with_nothing_but_a_short_content_is_asked_on_its_ports_however_the_strea
         connection.client(0, from_client);
         connection.server(0, from_server);
         let handle = connection.handle;
-        lab.inspector.close(handle);
+        lab.inspector.remove_flow(handle);
         std::mem::take(&mut lab.fired)
     };
     assert_eq!(vec![2], fired(&mut lab, 79, b"x", b"~home"));
@@ -162,7 +162,7 @@ fn uri_is_normalised_and_found_before_it_is_delivered() {
             "cut at {cut}"
         );
         let handle = connection.handle;
-        lab.inspector.close(handle);
+        lab.inspector.remove_flow(handle);
         assert_eq!(vec![7], lab.fired, "cut at {cut}");
     }
     lab.fired.clear();
@@ -349,10 +349,13 @@ fn data_that_no_window_is_left_for_leave_inspection_where_they_may_go_on() {
             policies: Policies::default().with(Exception::NoMemory, policy),
             ..Settings::default()
         };
-        let handle = lab.inspector.open(true).unwrap();
-        assert_eq!(verdict, lab.inspector.exception(handle, Exception::NoMemory, &settings));
+        let handle = lab.inspector.create_flow(true).unwrap();
+        assert_eq!(
+            verdict,
+            lab.inspector.apply_policy(handle, Exception::NoMemory, &settings)
+        );
         let decided = (policy == Policy::DropFlow).then_some(Verdict::Drop(Reason::FlowDropped));
-        assert_eq!(decided, lab.inspector.decided(handle, 1));
+        assert_eq!(decided, lab.inspector.decided_verdict(handle, 1));
     }
 }
 
@@ -363,11 +366,11 @@ fn flow_is_settled_by_what_was_searched_unless_a_rule_waits_for_more() {
         r#"drop tcp any any -> any any (msg:"m"; content:"evil"; content:!"good"; within:100; sid:1;)"#,
     );
     let mut connection = Connection::open(&mut lab, 80);
-    assert_eq!(Some(0), connection.lab.inspector.settled(connection.handle));
+    assert_eq!(Some(0), connection.lab.inspector.cleared_bytes(connection.handle));
     connection.client(0, b"harmless");
-    assert_eq!(Some(8), connection.lab.inspector.settled(connection.handle));
+    assert_eq!(Some(8), connection.lab.inspector.cleared_bytes(connection.handle));
     connection.client(8, b"evil, so far");
-    assert_eq!(None, connection.lab.inspector.settled(connection.handle));
+    assert_eq!(None, connection.lab.inspector.cleared_bytes(connection.handle));
 }
 
 #[test]
@@ -389,10 +392,10 @@ fn content_across_thousands_of_segments_in_any_order_is_found_when_the_last_gap_
         r#"drop tcp any any -> any any (msg:"m"; content:"MATCHME!"; sid:1;)"#,
     );
     for planted in [true, false] {
-        let streams = stream::Plan {
+        let streams = stream::StreamCapacity {
             reassembly: 24 << 20,
             share: 12 << 20,
-            ..stream::Plan::of(16)
+            ..stream::StreamCapacity::of(16)
         };
         let mut lab = Lab::with(rules.clone(), streams);
         let (count, length) = (4001, 1000);

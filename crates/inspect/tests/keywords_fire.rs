@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::flows::play::{Message, Wire, play};
 use crate::lab::{self, Connection, Lab};
 use proptest::prelude::*;
-use sluice_inspect::rule::Names;
-use sluice_inspect::ruleset::{Ordered, Ruleset};
+use sluice_inspect::rule::FlowVarNames;
+use sluice_inspect::ruleset::{OrderedRules, Ruleset};
 use sluice_inspect::signature::Toward::{self, Client, Server};
 use sluice_inspect::signatures::Dialect::{self, Snort2, Snort3, Suricata};
-use sluice_inspect::signatures::{Classes, File, Lists, Variables, read_with};
+use sluice_inspect::signatures::{Classes, Lists, SignatureFile, Variables, read_with};
 use sluice_inspect::stream::{Exception, Policy};
 use sluice_inspect::{Reason, Rule, Verdict};
 
@@ -224,7 +224,7 @@ fn expression_without_a_group_leaves_nothing_of_a_buffer_and_is_refused() {
         &Classes::default(),
         &Lists::default(),
     );
-    let why = Rule::new(Arc::new(file.signatures[0].clone()), &mut Names::default()).unwrap_err();
+    let why = Rule::new(Arc::new(file.signatures[0].clone()), &mut FlowVarNames::default()).unwrap_err();
     assert!(why.to_string().contains("it has no group"), "{why}");
 }
 
@@ -326,7 +326,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-fn listed(folder: &tempfile::TempDir, rules: &str) -> File {
+fn listed(folder: &tempfile::TempDir, rules: &str) -> SignatureFile {
     let lists = Lists::default().in_folder(folder.path());
     read_with(
         rules.as_bytes(),
@@ -337,12 +337,12 @@ fn listed(folder: &tempfile::TempDir, rules: &str) -> File {
     )
 }
 
-fn compiled(file: File) -> Arc<Ruleset> {
+fn compiled(file: SignatureFile) -> Arc<Ruleset> {
     assert!(file.refused.is_empty(), "{:?}", file.refused);
-    let ordered = Ordered::new(file.signatures);
+    let ordered = OrderedRules::new(file.signatures);
     assert!(ordered.refused.is_empty(), "{:?}", ordered.refused);
-    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
-    Arc::new(ordered.with(prefilter))
+    let prefilter = ordered.pattern_set().compile(&mut |_, _| {}).unwrap();
+    Arc::new(ordered.with_prefilter(prefilter))
 }
 
 #[test]
@@ -556,10 +556,10 @@ fn retransmissions_are_counted_by_rules_of_the_flow() {
 #[test]
 fn gap_that_a_stream_goes_on_without_fires() {
     let rule = r#"alert tcp any any -> any any (msg:"m"; stream-event:reassembly_seq_gap; sid:1;)"#;
-    let streams = sluice_inspect::stream::Plan {
+    let streams = sluice_inspect::stream::StreamCapacity {
         reassembly: 4_096,
         share: 2_048,
-        ..sluice_inspect::stream::Plan::of(16)
+        ..sluice_inspect::stream::StreamCapacity::of(16)
     };
     let mut lab = Lab::with(lab::rules(Suricata, rule), streams);
     lab.settings.policies = lab.settings.policies.with(Exception::GapFull, Policy::Pass);

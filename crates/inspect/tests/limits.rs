@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use crate::lab::{Connection, Lab, rules};
-use sluice_inspect::inspector::{Plan, Verdict};
-use sluice_inspect::protocols::Capacity;
+use sluice_inspect::inspector::{InspectorCapacity, Verdict};
+use sluice_inspect::protocols::ParserCapacity;
 use sluice_inspect::reason::{Limit, Reason};
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_inspect::stream::{self, Exception, Policy};
@@ -77,19 +77,19 @@ fn nothing(connection: &mut Connection<'_>) -> Verdict {
 }
 
 /// Room for so many flows, and for few of what else there is.
-fn plan(flows: u32) -> Plan {
-    let streams = stream::Plan {
+fn plan(flows: u32) -> InspectorCapacity {
+    let streams = stream::StreamCapacity {
         reassembly: 64 << 11,
         share: 32 << 11,
-        ..stream::Plan::of(flows as usize)
+        ..stream::StreamCapacity::of(flows as usize)
     };
-    let protocols = Capacity {
+    let protocols = ParserCapacity {
         messages: 256,
         names: 64,
         inflaters: 16,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     };
-    Plan {
+    InspectorCapacity {
         flows,
         streams,
         protocols,
@@ -133,7 +133,7 @@ fn pool_that_one_source_fills_has_room_for_another_and_its_policy_acts() {
         let (took, refused) = fill(&mut lab, one, 300, feed);
         assert_eq!(Some(Verdict::Drop(Reason::from(exception))), refused, "{pool}");
         assert!(took > 2, "{pool}: {took}");
-        assert!(lab.inspector.streams().counters().of(exception) > 0, "{pool}");
+        assert!(lab.inspector.streams().counters().count_of(exception) > 0, "{pool}");
         assert_eq!((1, None), fill(&mut lab, other, 1, feed), "{pool}");
         // A policy that lets it go on counts, too.
         let mut lab = Lab::sized(rules(Suricata, &text()), plan(flows));
@@ -143,7 +143,7 @@ fn pool_that_one_source_fills_has_room_for_another_and_its_policy_acts() {
             matches!(bypassed, Some(Verdict::Leave(Some(_)))),
             "{pool}: {bypassed:?}"
         );
-        assert!(lab.inspector.streams().counters().of(exception) > 0, "{pool}");
+        assert!(lab.inspector.streams().counters().count_of(exception) > 0, "{pool}");
     }
 }
 
@@ -154,8 +154,8 @@ fn clients_that_answer_nothing_take_no_place_from_those_that_do() {
     assert_eq!(Verdict::Pass, connection.client(0, b"ev"));
     let handle = connection.handle;
     for _ in 0..1_000 {
-        assert!(lab.inspector.open(true).is_some());
+        assert!(lab.inspector.create_flow(true).is_some());
     }
-    assert!(lab.inspector.has(handle));
-    assert_eq!(1_000 - 15, lab.inspector.limits.of(Limit::FlowsGaveWay as usize));
+    assert!(lab.inspector.contains(handle));
+    assert_eq!(1_000 - 15, lab.inspector.limits.count(Limit::FlowsGaveWay as usize));
 }

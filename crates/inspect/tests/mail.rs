@@ -2,7 +2,7 @@
 
 use crate::flows::play::{Wire, in_parts, play};
 use crate::lab::{Connection, Lab};
-use sluice_inspect::protocols::{Capacity, Piece, Slot, Smtp, Store};
+use sluice_inspect::protocols::{MessageEvent, ParserCapacity, ParserPools, Slot, Smtp};
 use sluice_inspect::signature::Buffer;
 use sluice_inspect::signature::Toward::{self, Client, Server};
 use sluice_inspect::signatures::Dialect::Suricata;
@@ -10,17 +10,17 @@ use sluice_wire::Direction;
 
 /// Buffers that were complete, in order; of a file the whole of it.
 fn told(turns: &[(Toward, &[u8])], step: usize) -> Vec<(Buffer, String)> {
-    let mut store = Store::new(&Capacity {
+    let mut store = ParserPools::new(&ParserCapacity {
         messages: 1,
         names: 1,
         inflaters: 1,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     });
     let (mut mail, mut told, mut file) = (Smtp::default(), Vec::new(), Vec::new());
     for (toward, bytes) in turns {
         for part in bytes.chunks(step) {
             mail.bytes(&mut store, *toward, part, &mut |slot: Slot<'_>, piece| {
-                let Piece::Grew {
+                let MessageEvent::Grew {
                     buffer,
                     fresh,
                     complete,
@@ -41,7 +41,7 @@ fn told(turns: &[(Toward, &[u8])], step: usize) -> Vec<(Buffer, String)> {
         }
     }
     mail.release(&mut store);
-    assert_eq!((1, 1), (store.messages.available(), store.mails.available()));
+    assert_eq!((1, 1), (store.messages.available(), store.mail_sessions.available()));
     told
 }
 

@@ -2,12 +2,12 @@
 
 use crate::gathered::{Gathered, Message, small};
 use proptest::prelude::*;
-use sluice_inspect::protocols::{Anomaly, Dns, DnsStream, Piece, Slot, Store, Tls};
+use sluice_inspect::protocols::{Anomaly, ClientHello, Dns, DnsStream, MessageEvent, ParserPools, Slot};
 use sluice_inspect::signature::Buffer::{DnsQuery, Ja3Hash, TlsSni};
 
 /// The names that a DNS message asks for, and its anomalies.
 fn ask(message: &[u8]) -> (Vec<String>, Vec<Anomaly>) {
-    let (mut store, mut dns) = (Store::new(&small()), Dns::default());
+    let (mut store, mut dns) = (ParserPools::new(&small()), Dns::default());
     let mut heard = (Vec::new(), Vec::new());
     dns.message(&mut store, message, &mut |slot: Slot<'_>, piece| {
         hear(&mut heard, slot, piece)
@@ -17,14 +17,14 @@ fn ask(message: &[u8]) -> (Vec<String>, Vec<Anomaly>) {
     heard
 }
 
-fn hear(heard: &mut (Vec<String>, Vec<Anomaly>), slot: Slot<'_>, piece: Piece) {
+fn hear(heard: &mut (Vec<String>, Vec<Anomaly>), slot: Slot<'_>, piece: MessageEvent) {
     match piece {
-        Piece::Grew { buffer, complete, .. } => {
+        MessageEvent::Grew { buffer, complete, .. } => {
             assert_eq!((DnsQuery, true), (buffer, complete));
             heard.0.push(slot.buffer(DnsQuery).bytes.escape_ascii().to_string());
         }
-        Piece::Anomaly(anomaly) => heard.1.push(anomaly),
-        Piece::End => {}
+        MessageEvent::Anomaly(anomaly) => heard.1.push(anomaly),
+        MessageEvent::End => {}
     }
 }
 
@@ -90,7 +90,7 @@ fn dns_stream_is_the_same_however_it_is_cut() {
         .map(|message| [&(message.len() as u16).to_be_bytes()[..], message].concat())
         .concat();
     for step in 1..stream.len() + 1 {
-        let (mut store, mut dns) = (Store::new(&small()), DnsStream::default());
+        let (mut store, mut dns) = (ParserPools::new(&small()), DnsStream::default());
         let mut heard = (Vec::new(), Vec::new());
         for piece in stream.chunks(step) {
             dns.bytes(&mut store, piece, &mut |slot: Slot<'_>, piece| {
@@ -139,7 +139,7 @@ fn records(handshake: &[u8], size: usize) -> Vec<u8> {
 }
 
 fn listen(stream: &[u8], step: usize) -> Message {
-    let (mut store, mut tls, mut gathered) = (Store::new(&small()), Tls::default(), Gathered::default());
+    let (mut store, mut tls, mut gathered) = (ParserPools::new(&small()), ClientHello::default(), Gathered::default());
     for piece in stream.chunks(step) {
         tls.bytes(&mut store, piece, &mut |slot: Slot<'_>, piece| {
             gathered.hear(slot, piece)

@@ -2,11 +2,11 @@
 
 use crate::rules::*;
 use sluice_inspect::signature::{
-    Base64Decode, Bits, Buffer, ByteExtract, ByteJump, ByteTest, Comparison, Condition, Flags, Form, IsDataAt,
-    JumpFrom, Number, Sender, Value,
+    Base64Decode, Bits, Buffer, ByteExtract, ByteJump, ByteTest, Comparison, Condition, Flags, IsDataAt, JumpFrom,
+    NumberField, NumberFormat, Sender, Value,
 };
 
-fn test(number: Number, comparison: Comparison, value: i64, negated: bool) -> Vec<Condition> {
+fn test(number: NumberField, comparison: Comparison, value: i64, negated: bool) -> Vec<Condition> {
     vec![Condition::ByteTest(ByteTest {
         number,
         comparison,
@@ -18,8 +18,8 @@ fn test(number: Number, comparison: Comparison, value: i64, negated: bool) -> Ve
 #[test]
 fn byte_test_is_read() {
     use Comparison::*;
-    let text = |base| Number {
-        form: Form::Text(base),
+    let text = |base| NumberField {
+        form: NumberFormat::Text(base),
         ..number(5, 0)
     };
     compare(&[
@@ -41,8 +41,8 @@ fn byte_test_is_read() {
             &EVERY,
             "byte_test:2,=,7,2,little;",
             test(
-                Number {
-                    form: Form::Little,
+                NumberField {
+                    form: NumberFormat::Little,
                     ..number(2, 2)
                 },
                 Equal,
@@ -69,7 +69,7 @@ fn byte_test_is_read() {
             &EVERY,
             "byte_test:2,=,1,0,bitmask 0x0ff0;",
             test(
-                Number {
+                NumberField {
                     mask: Some(0xff0),
                     ..number(2, 0)
                 },
@@ -87,7 +87,7 @@ fn byte_test_is_read() {
         ),
     ]);
     let found = loaded(Snort2, r#"content:"a"; http_uri; byte_test:1,=,1,4,relative;"#).conditions;
-    let following = Number {
+    let following = NumberField {
         relative: true,
         buffer: Buffer::HttpUri,
         ..number(1, 4)

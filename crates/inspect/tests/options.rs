@@ -1,7 +1,7 @@
 //! What a rule is about, the connection it is about, and how often it fires.
 
 use crate::rules::*;
-use sluice_inspect::signature::{Condition, Flow, FlowBit, FlowBits, Id, Rate, RateKind, Service, Toward, Track};
+use sluice_inspect::signature::{Condition, FlowBit, FlowBits, FlowState, Id, Rate, RateKind, Service, Toward, Track};
 use sluice_inspect::signatures::{Classes, ClassesError, Variables, read};
 
 #[test]
@@ -78,7 +78,7 @@ fn services_are_named_in_each_dialect() {
 
 #[test]
 fn flow_is_read() {
-    let flow = |direction, established, stream| Flow {
+    let flow = |direction, established, stream| FlowState {
         direction,
         established,
         stream,
@@ -124,9 +124,9 @@ fn flow_bits_are_read() {
     assert!(
         EVERY
             .into_iter()
-            .all(|dialect| loaded(dialect, "flowbits:noalert;").silent)
+            .all(|dialect| loaded(dialect, "flowbits:noalert;").noalert)
     );
-    assert!(loaded(Suricata, "noalert;").silent);
+    assert!(loaded(Suricata, "noalert;").noalert);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::flows::play::{Message, Wire, play};
 use crate::lab::Lab;
-use sluice_inspect::evaluate::Icmp;
+use sluice_inspect::evaluate::IcmpFields;
 use sluice_inspect::signature::Toward;
 use sluice_inspect::signatures::Dialect::{self, Snort2, Snort3, Suricata};
 
@@ -45,7 +45,7 @@ fn datagram(protocol: u8, bytes: impl AsRef<[u8]>) -> Said {
 }
 
 fn icmp(kind: u8, code: u8, identifier: u16, sequence: u16) -> Said {
-    let icmp = Icmp {
+    let icmp = IcmpFields {
         kind,
         code,
         identifier,

@@ -7,30 +7,30 @@ use crate::made::{self, content, expression, found, payload, rule};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_inspect::Signature;
-use sluice_inspect::prefilter::{Class, Plan, Prefilter};
+use sluice_inspect::prefilter::{PatternClass, PatternSet, Prefilter};
 use sluice_inspect::signature::{
-    Bits, Buffer, Condition, Content, Expression, Fast, Flags, Flow, Ports, Protocol, Service, Toward,
+    Bits, Buffer, Condition, Content, Expression, FastPattern, Flags, FlowState, Ports, Protocol, Service, Toward,
 };
 
 fn compiled(rules: &[Signature]) -> Prefilter {
     Prefilter::compile(rules, &mut |_, _| {}).unwrap()
 }
 
-fn rules_in(prefilter: &Prefilter, class: Class, data: &[u8]) -> Vec<u32> {
+fn rules_in(prefilter: &Prefilter, class: PatternClass, data: &[u8]) -> Vec<u32> {
     found(prefilter, class, data).into_iter().collect()
 }
 
-const TO_SERVER: Class = Class::Stream(Toward::Server);
-const TO_CLIENT: Class = Class::Stream(Toward::Client);
+const TO_SERVER: PatternClass = PatternClass::Stream(Toward::Server);
+const TO_CLIENT: PatternClass = PatternClass::Stream(Toward::Client);
 
 #[test]
 fn longest_content_is_searched_for_unless_the_rule_chooses() {
     let chosen = Content {
-        fast: Fast::Chosen,
+        fast: FastPattern::Chosen,
         ..content(Buffer::Payload, b"abc")
     };
     let part = Content {
-        fast: Fast::Part(2, 3),
+        fast: FastPattern::Part(2, 3),
         ..content(Buffer::Payload, b"__xyz__")
     };
     let prefilter = compiled(&[
@@ -46,10 +46,13 @@ fn longest_content_is_searched_for_unless_the_rule_chooses() {
             vec![Condition::Content(part), payload(b"longer than it")],
         ),
     ]);
-    assert_eq!(vec![1], rules_in(&prefilter, Class::Datagram, b"abc"));
-    assert_eq!(vec![0, 1], rules_in(&prefilter, Class::Datagram, b"longer than abc"));
-    assert_eq!(vec![2], rules_in(&prefilter, Class::Datagram, b"xyz"));
-    let group = prefilter.group(Class::Datagram).unwrap();
+    assert_eq!(vec![1], rules_in(&prefilter, PatternClass::Datagram, b"abc"));
+    assert_eq!(
+        vec![0, 1],
+        rules_in(&prefilter, PatternClass::Datagram, b"longer than abc")
+    );
+    assert_eq!(vec![2], rules_in(&prefilter, PatternClass::Datagram, b"xyz"));
+    let group = prefilter.group(PatternClass::Datagram).unwrap();
     assert_eq!((3, 15, 14), (group.shortest(), group.longest(), group.overlap()));
 }
 
@@ -62,13 +65,16 @@ fn rare_bytes_win_over_many_common_ones_and_a_small_buffer_over_the_payload() {
         rule(2, Protocol::Tcp, vec![payload(b"\r\nUser-Agent: "), payload(b"evil")]),
         rule(3, Protocol::Tcp, vec![payload(b"/cgi-bin/xyz"), uri, method]),
     ]);
-    assert_eq!(vec![0], rules_in(&prefilter, Class::Datagram, b"\x90\x91\x92\x93"));
+    assert_eq!(
+        vec![0],
+        rules_in(&prefilter, PatternClass::Datagram, b"\x90\x91\x92\x93")
+    );
     assert_eq!(vec![1], rules_in(&prefilter, TO_CLIENT, b"evil"));
     assert_eq!(
         vec![2],
-        rules_in(&prefilter, Class::Buffer(Buffer::HttpUri), b"/cgi-bin/x")
+        rules_in(&prefilter, PatternClass::Buffer(Buffer::HttpUri), b"/cgi-bin/x")
     );
-    assert!(prefilter.group(Class::Buffer(Buffer::HttpMethod)).is_none());
+    assert!(prefilter.group(PatternClass::Buffer(Buffer::HttpMethod)).is_none());
 }
 
 #[test]
@@ -76,9 +82,9 @@ fn rules_are_searched_for_in_the_data_that_they_are_about() {
     let mut toward_server = rule(2, Protocol::Tcp, vec![payload(b"text")]);
     toward_server.flow.direction = Some(Toward::Server);
     let mut unordered = rule(3, Protocol::Tcp, vec![payload(b"text")]);
-    unordered.flow = Flow {
+    unordered.flow = FlowState {
         stream: Some(false),
-        ..Flow::default()
+        ..FlowState::default()
     };
     let sized = Condition::PayloadSize(0..=10);
     let flags = Condition::Flags(Flags {
@@ -99,8 +105,8 @@ fn rules_are_searched_for_in_the_data_that_they_are_about() {
     ]);
     assert_eq!(vec![0, 1, 5, 7], rules_in(&prefilter, TO_SERVER, b"a text"));
     assert_eq!(vec![0, 5, 7], rules_in(&prefilter, TO_CLIENT, b"a text"));
-    assert_eq!(vec![2, 3, 4], rules_in(&prefilter, Class::Packet, b"a text"));
-    assert_eq!(vec![5, 6, 7], rules_in(&prefilter, Class::Datagram, b"a text"));
+    assert_eq!(vec![2, 3, 4], rules_in(&prefilter, PatternClass::Packet, b"a text"));
+    assert_eq!(vec![5, 6, 7], rules_in(&prefilter, PatternClass::Datagram, b"a text"));
     assert_eq!([8], *prefilter.unconditional(Protocol::Icmp));
     assert!(prefilter.unconditional(Protocol::Tcp).is_empty());
     // One pattern, however many rules have it.
@@ -157,7 +163,7 @@ fn content_of_a_byte_or_two_is_not_searched_for_where_few_ports_rule_most_packet
     ];
     let prefilter = compiled(&rules);
     assert_eq!([0, 6], *prefilter.unsearched(TO_SERVER));
-    assert!(prefilter.unsearched(TO_CLIENT).is_empty() && prefilter.unsearched(Class::Packet).is_empty());
+    assert!(prefilter.unsearched(TO_CLIENT).is_empty() && prefilter.unsearched(PatternClass::Packet).is_empty());
     assert_eq!(vec![1, 2, 3, 4, 5], rules_in(&prefilter, TO_SERVER, b"~~~"));
 }
 
@@ -165,7 +171,7 @@ fn content_of_a_byte_or_two_is_not_searched_for_where_few_ports_rule_most_packet
 fn what_must_be_absent_or_is_decoded_later_is_not_searched_for() {
     let negated = Content {
         negated: true,
-        fast: Fast::Chosen,
+        fast: FastPattern::Chosen,
         ..content(Buffer::Payload, b"a long negated content")
     };
     let decoded = content(Buffer::Base64, b"a long decoded content");
@@ -191,7 +197,7 @@ fn what_must_be_absent_or_is_decoded_later_is_not_searched_for() {
     let prefilter = compiled(&rules);
     assert_eq!([0, 1, 2, 3], *prefilter.unconditional(Protocol::Udp));
     assert_eq!(1, prefilter.groups().count());
-    assert_eq!(vec![4], rules_in(&prefilter, Class::Datagram, b"abc"));
+    assert_eq!(vec![4], rules_in(&prefilter, PatternClass::Datagram, b"abc"));
 }
 
 #[test]
@@ -207,10 +213,10 @@ fn progress_ends_with_all_patterns_done() {
 
 #[test]
 fn fingerprint_tells_what_is_searched_for_and_nothing_else() {
-    let one = Plan::of(&[rule(1, Protocol::Tcp, vec![payload(b"abc")])]).fingerprint();
+    let one = PatternSet::of(&[rule(1, Protocol::Tcp, vec![payload(b"abc")])]).fingerprint();
     let mut same = rule(1, Protocol::Tcp, vec![payload(b"abc")]);
     same.message = "other words".into();
-    assert_eq!(one, Plan::of(&[same]).fingerprint());
+    assert_eq!(one, PatternSet::of(&[same]).fingerprint());
     let others = [
         rule(1, Protocol::Tcp, vec![payload(b"abd")]),
         rule(1, Protocol::Udp, vec![payload(b"abc")]),
@@ -218,7 +224,7 @@ fn fingerprint_tells_what_is_searched_for_and_nothing_else() {
         rule(1, Protocol::Tcp, vec![Condition::Expression(expression("a[bc]c"))]),
     ];
     for other in others {
-        assert_ne!(one, Plan::of(&[other]).fingerprint());
+        assert_ne!(one, PatternSet::of(&[other]).fingerprint());
     }
 }
 
@@ -264,10 +270,10 @@ const SOME_BUFFERS: [Buffer; 5] = [
 fn any_content() -> impl Strategy<Value = Content> {
     let bytes = vec(prop::sample::select(&b"abAB\x00"[..]), 1..5);
     let fast = prop_oneof![
-        4 => Just(Fast::Unsaid),
-        1 => Just(Fast::Chosen),
-        1 => Just(Fast::Only),
-        1 => (0u16..4, 0u16..4).prop_map(|(first, count)| Fast::Part(first, count)),
+        4 => Just(FastPattern::Unspecified),
+        1 => Just(FastPattern::Chosen),
+        1 => Just(FastPattern::Only),
+        1 => (0u16..4, 0u16..4).prop_map(|(first, count)| FastPattern::Part(first, count)),
     ];
     let buffer = prop::sample::select(&SOME_BUFFERS[..]);
     (buffer, bytes, any::<bool>(), prop::bool::weighted(0.2), fast).prop_map(
@@ -321,7 +327,7 @@ fn any_rule() -> impl Strategy<Value = Signature> {
 }
 
 /// Where a rule's payload may be: by what the rule says, not by what the prefilter makes of it.
-fn payload_classes(rule: &Signature) -> Vec<Class> {
+fn payload_classes(rule: &Signature) -> Vec<PatternClass> {
     let tcp = !matches!(
         rule.header.protocol,
         Protocol::Udp | Protocol::Icmp | Protocol::Number(47)
@@ -334,14 +340,14 @@ fn payload_classes(rule: &Signature) -> Vec<Class> {
     let mut classes = Vec::new();
     for toward in [Toward::Server, Toward::Client] {
         if tcp && !sized && rule.flow.direction.is_none_or(|direction| direction == toward) {
-            classes.push(Class::Stream(toward));
+            classes.push(PatternClass::Stream(toward));
         }
     }
     if tcp && sized {
-        classes.push(Class::Packet);
+        classes.push(PatternClass::Packet);
     }
     if other {
-        classes.push(Class::Datagram);
+        classes.push(PatternClass::Datagram);
     }
     classes
 }
@@ -381,12 +387,12 @@ proptest! {
         let buffers: BTreeSet<u32> = SOME_BUFFERS[1..SOME_BUFFERS.len() - 1]
             .iter()
             .flat_map(|&buffer| {
-                let mut found = found(&prefilter, Class::Buffer(buffer), of(buffer));
-                found.extend(prefilter.unsearched(Class::Buffer(buffer)));
+                let mut found = found(&prefilter, PatternClass::Buffer(buffer), of(buffer));
+                found.extend(prefilter.unsearched(PatternClass::Buffer(buffer)));
                 found
             })
             .collect();
-        let payload = [TO_SERVER, TO_CLIENT, Class::Packet, Class::Datagram]
+        let payload = [TO_SERVER, TO_CLIENT, PatternClass::Packet, PatternClass::Datagram]
             .map(|class| (class, found(&prefilter, class, of(Buffer::Payload))));
         for (number, rule) in (0..).zip(&rules) {
             let holds = rule.conditions.iter().all(|condition| match condition {
@@ -404,7 +410,7 @@ proptest! {
             }
         }
         // Nothing that needs something is found in nothing.
-        for class in [TO_SERVER, TO_CLIENT, Class::Packet, Class::Datagram] {
+        for class in [TO_SERVER, TO_CLIENT, PatternClass::Packet, PatternClass::Datagram] {
             prop_assert_eq!(BTreeSet::new(), found(&prefilter, class, b""));
         }
     }

@@ -7,14 +7,14 @@ use std::process::Command;
 
 use crate::made::{self, expression, found, payload, rule};
 use sluice_inspect::Signature;
-use sluice_inspect::prefilter::{CacheError, Class, Fingerprint, Plan, Prefilter};
+use sluice_inspect::prefilter::{CacheError, Fingerprint, PatternClass, PatternSet, Prefilter};
 use sluice_inspect::signature::{Condition, Ports, Protocol, Toward};
 use tempfile::TempDir;
 
-const CLASSES: [Class; 3] = [
-    Class::Stream(Toward::Server),
-    Class::Stream(Toward::Client),
-    Class::Datagram,
+const CLASSES: [PatternClass; 3] = [
+    PatternClass::Stream(Toward::Server),
+    PatternClass::Stream(Toward::Client),
+    PatternClass::Datagram,
 ];
 
 fn some_rules() -> Vec<Signature> {
@@ -51,7 +51,7 @@ fn stored(folder: &TempDir) -> (std::path::PathBuf, Fingerprint, Prefilter) {
     let prefilter = Prefilter::compile(&some_rules(), &mut |_, _| {}).unwrap();
     let path = folder.path().join("signatures.cache");
     prefilter.store(&path).unwrap();
-    (path, Plan::of(&some_rules()).fingerprint(), prefilter)
+    (path, PatternSet::of(&some_rules()).fingerprint(), prefilter)
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn loaded_prefilter_is_the_stored_one() {
     for protocol in [Protocol::Icmp, Protocol::Number(47), Protocol::Number(48)] {
         assert_eq!(expected.unconditional(protocol), loaded.unconditional(protocol));
     }
-    assert_eq!([45], *loaded.unsearched(Class::Datagram));
-    assert_eq!([43], *loaded.unsearched(Class::Stream(Toward::Client)));
+    assert_eq!([45], *loaded.unsearched(PatternClass::Datagram));
+    assert_eq!([43], *loaded.unsearched(PatternClass::Stream(Toward::Client)));
     let data = all_contents(&some_rules());
     for class in CLASSES {
         let (one, other) = (expected.group(class).unwrap(), loaded.group(class).unwrap());
@@ -143,7 +143,7 @@ fn truncated_and_longer_files_are_named() {
 fn cache_of_other_signatures_is_named() {
     let folder = TempDir::new().unwrap();
     let (path, _, _) = stored(&folder);
-    let other = Plan::of(&made::drawn(41)).fingerprint();
+    let other = PatternSet::of(&made::drawn(41)).fingerprint();
     assert!(matches!(Prefilter::load(&path, other), Err(CacheError::Signatures)));
 }
 
@@ -215,7 +215,7 @@ fn one_process_compiles_and_another_finds_the_same() {
                 prefilter.store(path).unwrap();
                 prefilter
             }
-            _ => Prefilter::load(path, Plan::of(&rules).fingerprint()).unwrap(),
+            _ => Prefilter::load(path, PatternSet::of(&rules).fingerprint()).unwrap(),
         };
         println!("after {part:?}: {}", peak());
         said(&prefilter);
@@ -254,9 +254,9 @@ fn one_process_compiles_and_another_finds_the_same() {
 
 #[test]
 fn plan_read_from_its_bytes_is_the_same_and_compiles_alike() {
-    let plan = Plan::of(&some_rules());
+    let plan = PatternSet::of(&some_rules());
     let bytes = plan.bytes();
-    let read = Plan::from_bytes(&bytes).unwrap();
+    let read = PatternSet::from_bytes(&bytes).unwrap();
     assert_eq!((plan.fingerprint(), &bytes), (read.fingerprint(), &read.bytes()));
     let (expected, found) = (
         plan.compile(&mut |_, _| {}).unwrap(),
@@ -274,10 +274,10 @@ fn plan_read_from_its_bytes_is_the_same_and_compiles_alike() {
 
 #[test]
 fn plan_that_is_cut_off_or_goes_on_is_not_read() {
-    let mut bytes = Plan::of(&some_rules()).bytes();
+    let mut bytes = PatternSet::of(&some_rules()).bytes();
     for end in [0, 1, bytes.len() / 2, bytes.len() - 1] {
-        assert!(Plan::from_bytes(&bytes[..end]).is_err(), "{end}");
+        assert!(PatternSet::from_bytes(&bytes[..end]).is_err(), "{end}");
     }
     bytes.push(0);
-    assert!(Plan::from_bytes(&bytes).is_err());
+    assert!(PatternSet::from_bytes(&bytes).is_err());
 }

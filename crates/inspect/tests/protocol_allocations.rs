@@ -5,8 +5,10 @@ use std::io::Write;
 use allocation_counter::measure;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sluice_inspect::protocols::recognise::PREFACE;
-use sluice_inspect::protocols::{Capacity, Dns, DnsStream, Http, Http2, Piece, Recognise, Slot, Store, Tls};
+use sluice_inspect::protocols::probe::PREFACE;
+use sluice_inspect::protocols::{
+    ClientHello, Dns, DnsStream, Http, Http2, MessageEvent, ParserCapacity, ParserPools, ProtocolProbe, Slot,
+};
 use sluice_inspect::signature::Toward;
 
 #[test]
@@ -33,16 +35,16 @@ fn parsers_allocate_nothing() {
         b"\0\0\x11\x01\x05\0\0\0\x01\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff",
     ]
     .concat();
-    let mut store = Store::new(&Capacity {
+    let mut store = ParserPools::new(&ParserCapacity {
         messages: 8,
         names: 8,
         inflaters: 2,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     });
     let mut pieces = 0u64;
     let allocations = measure(|| {
-        let sink = &mut |_: Slot<'_>, _: Piece| pieces += 1;
-        let mut recognise = Recognise::default();
+        let sink = &mut |_: Slot<'_>, _: MessageEvent| pieces += 1;
+        let mut recognise = ProtocolProbe::default();
         recognise.bytes(Toward::Server, request);
         let mut http = Http::default();
         for part in request.chunks(7).chain(request.chunks(100)) {
@@ -54,7 +56,7 @@ fn parsers_allocate_nothing() {
         http.close_request(&mut store, sink);
         http.close_response(&mut store, sink);
         http.release(&mut store);
-        let (mut dns, mut stream, mut tls) = (Dns::default(), DnsStream::default(), Tls::default());
+        let (mut dns, mut stream, mut tls) = (Dns::default(), DnsStream::default(), ClientHello::default());
         dns.message(&mut store, &query[2..], sink);
         stream.bytes(&mut store, query, sink);
         tls.bytes(&mut store, b"\x16\x03\x01\x00\x40\x01\x00\x00\x3c\x03\x03", sink);
@@ -76,10 +78,10 @@ fn parsers_allocate_nothing() {
     );
     let sizes = [
         size_of::<Http>(),
-        size_of::<Tls>(),
+        size_of::<ClientHello>(),
         size_of::<Dns>(),
         size_of::<DnsStream>(),
-        size_of::<Recognise>(),
+        size_of::<ProtocolProbe>(),
     ];
     println!("a flow of HTTP, TLS, DNS, DNS over TCP, not recognised yet: {sizes:?} bytes");
 }

@@ -12,7 +12,7 @@ use aes_gcm::aes::cipher::{BlockEncrypt, KeyInit};
 use aes_gcm::{Aes128Gcm, Nonce};
 use hkdf::Hkdf;
 use sha2::Sha256;
-use sluice_inspect::protocols::{Anomaly, Capacity, Piece, Quic, Slot, Store};
+use sluice_inspect::protocols::{Anomaly, MessageEvent, ParserCapacity, ParserPools, Quic, Slot};
 use sluice_inspect::signature::Buffer;
 use sluice_inspect::signature::Toward::Server;
 use sluice_inspect::signatures::Dialect::Suricata;
@@ -71,12 +71,12 @@ fn crypto(offset: usize, data: &[u8]) -> Vec<u8> {
     [&[6][..], &number(offset), &number(data.len()), data].concat()
 }
 
-fn new_store() -> Store {
-    Store::new(&Capacity {
+fn new_store() -> ParserPools {
+    ParserPools::new(&ParserCapacity {
         messages: 1,
         names: 16,
         inflaters: 1,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     })
 }
 
@@ -86,15 +86,15 @@ fn told(datagrams: &[Vec<u8>]) -> (BTreeMap<Buffer, String>, Vec<Anomaly>) {
     let (mut buffers, mut anomalies) = (BTreeMap::new(), Vec::new());
     for bytes in datagrams {
         quic.datagram(&mut store, bytes, &mut |slot: Slot<'_>, piece| match piece {
-            Piece::Grew {
+            MessageEvent::Grew {
                 buffer, complete: true, ..
             } => _ = buffers.insert(buffer, slot.buffer(buffer).bytes.escape_ascii().to_string()),
-            Piece::Anomaly(anomaly) => anomalies.push(anomaly),
+            MessageEvent::Anomaly(anomaly) => anomalies.push(anomaly),
             _ => {}
         });
     }
     quic.release(&mut store);
-    assert_eq!((16, 1), (store.names.available(), store.flights.available()));
+    assert_eq!((16, 1), (store.names.available(), store.hellos.available()));
     (buffers, anomalies)
 }
 
@@ -177,7 +177,7 @@ fn real_hellos_have_the_names_and_fingerprints_of_their_listings() {
             {
                 let quic = flows.entry(packet.key.clone()).or_default();
                 quic.datagram(&mut store, udp.payload(), &mut |slot: Slot<'_>, piece| {
-                    if let Piece::Grew {
+                    if let MessageEvent::Grew {
                         buffer: buffer @ (Buffer::TlsSni | Buffer::Ja4Hash),
                         complete: true,
                         ..

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use crate::flows::play::{Message, Wire, play};
 use crate::lab::Lab;
-use sluice_inspect::protocols::{Recognise, Recognised};
+use sluice_inspect::protocols::{ProbeResult, ProtocolProbe};
 use sluice_inspect::signature::Service;
 use sluice_inspect::signature::Toward::{self, Client, Server};
 use sluice_inspect::signatures::Dialect::{Snort3, Suricata};
-use sluice_inspect::signatures::{Classes, Fault, Variables, read};
+use sluice_inspect::signatures::{Classes, RuleError, Variables, read};
 use sluice_wire::Direction;
 
 const ODD_PORT: u16 = 4_321;
@@ -173,7 +173,7 @@ fn rule_about_a_protocol_that_is_not_recognised_is_refused_by_its_name() {
         let mut file = read(rule.as_bytes(), dialect, &Variables::default(), &Classes::default());
         let refusal = file.refused.pop().unwrap_or_else(|| panic!("{rule} loads"));
         assert_eq!(
-            (option, Fault::NotRecognised("modbus".into())),
+            (option, RuleError::NotIdentified("modbus".into())),
             (&*refusal.option, refusal.why)
         );
     }
@@ -276,11 +276,11 @@ fn flows_of_captures_are_recognised_as_their_listings_say() {
     let (mut found, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
     for path in captured::captures() {
         let listing = listed(&path.with_added_extension("out"));
-        let mut flows: HashMap<captured::Key, (Recognise, Recognised)> = HashMap::new();
+        let mut flows: HashMap<captured::Key, (ProtocolProbe, ProbeResult)> = HashMap::new();
         for packet in captured::packets(&path) {
             let (recognise, said) = flows
                 .entry(packet.key.clone())
-                .or_insert((Recognise::default(), Recognised::More));
+                .or_insert((ProtocolProbe::default(), ProbeResult::NeedMore));
             let layers = etherparse::SlicedPacket::from_ip(&packet.bytes);
             let Ok(Some(transport)) = layers.as_ref().map(|layers| &layers.transport) else {
                 continue;
@@ -289,7 +289,7 @@ fn flows_of_captures_are_recognised_as_their_listings_say() {
                 Direction::Forward => Toward::Server,
                 Direction::Reverse => Toward::Client,
             };
-            if *said != Recognised::More {
+            if *said != ProbeResult::NeedMore {
                 continue;
             }
             *said = match transport {
@@ -301,7 +301,9 @@ fn flows_of_captures_are_recognised_as_their_listings_say() {
             };
         }
         for (key, (_, said)) in flows {
-            let Recognised::Known(service) = said else { continue };
+            let ProbeResult::Identified(service) = said else {
+                continue;
+            };
             let [(from, from_port), (to, to_port)] = key.ends;
             let end = |address: std::net::IpAddr, port| match address {
                 std::net::IpAddr::V4(address) => format!("{address}:{port}"),

@@ -1,10 +1,10 @@
 //! What is refused: by which option, and why.
 
 use crate::rules::*;
-use sluice_inspect::signatures::{Dialect, Fault};
+use sluice_inspect::signatures::{Dialect, RuleError};
 
 /// Each line: dialects, options, the option at fault and what is said of it.
-fn compare(table: &[(&[Dialect], &str, &str, Fault)]) {
+fn compare(table: &[(&[Dialect], &str, &str, RuleError)]) {
     for (dialects, options, option, why) in table {
         for dialect in *dialects {
             assert_eq!(
@@ -18,7 +18,7 @@ fn compare(table: &[(&[Dialect], &str, &str, Fault)]) {
 
 #[test]
 fn syntax_that_is_none_is_refused() {
-    use Fault::*;
+    use RuleError::*;
     let whole = |dialect, text: &str| {
         file(dialect, text)
             .refused
@@ -59,7 +59,7 @@ fn syntax_that_is_none_is_refused() {
 
 #[test]
 fn option_that_is_not_known_is_refused_with_a_hint() {
-    use Fault::*;
+    use RuleError::*;
     compare(&[
         (
             &EVERY,
@@ -116,7 +116,7 @@ fn option_that_is_not_known_is_refused_with_a_hint() {
 
 #[test]
 fn option_without_a_place_is_refused() {
-    use Fault::*;
+    use RuleError::*;
     let part = |text: &str| PartNotInspected(text.into());
     compare(&[
         (&EVERY, "asn1:double_overflow;", "asn1", NotInspected),
@@ -316,7 +316,7 @@ fn option_without_a_place_is_refused() {
 
 #[test]
 fn value_that_is_none_is_refused() {
-    use Fault::*;
+    use RuleError::*;
     let behind: &[Dialect] = &[Suricata, Snort2];
     compare(&[
         (&EVERY, "content;", "content", MissingValue),

@@ -4,13 +4,13 @@ mod rig;
 
 use allocation_counter::measure;
 use rig::{BLOCK, plan, segment, streams};
-use sluice_inspect::stream::{Plan, Step};
+use sluice_inspect::stream::{SegmentKind, StreamCapacity};
 use sluice_wire::key::Direction::{Forward, Reverse};
 use sluice_wire::tcp::flag;
 
 #[test]
 fn streams_of_every_kind_of_segment_allocate_nothing() {
-    let mut streams = streams(&Plan {
+    let mut streams = streams(&StreamCapacity {
         share: 2 * BLOCK,
         ..plan()
     });
@@ -30,19 +30,19 @@ fn streams_of_every_kind_of_segment_allocate_nothing() {
             for segment in &mut segments {
                 for direction in [Forward, Reverse] {
                     let number = match streams.segment(handle, direction, true, segment) {
-                        Step::Fresh { .. } => 0,
-                        Step::Repeat { .. } => 1,
-                        Step::Ahead { .. } => 2,
-                        Step::Exception(_) => 3,
+                        SegmentKind::InOrder { .. } => 0,
+                        SegmentKind::Retransmission { .. } => 1,
+                        SegmentKind::OutOfOrder { .. } => 2,
+                        SegmentKind::Exception(_) => 3,
                     };
                     steps[number] += 1;
-                    while let Some(piece) = streams.next_kept(handle, direction) {
+                    while let Some(piece) = streams.next_queued(handle, direction) {
                         kept += piece.length;
                     }
                     std::hint::black_box(streams.view(handle, direction));
                 }
             }
-            streams.skip(handle, Forward);
+            streams.skip_gap(handle, Forward);
             streams.close(handle);
         }
     });

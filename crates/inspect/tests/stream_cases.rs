@@ -2,8 +2,8 @@
 
 use crate::rig::cases::{CLIENT, Is::*, OPEN, SERVER, case, check, opened, run};
 use crate::rig::{BLOCK, Rig, data, plan, segment, summed};
-use sluice_inspect::shares::Source;
-use sluice_inspect::stream::{Exception::*, Handle, Misfit, Plan, State, Step, Streams};
+use sluice_inspect::source_quota::Source;
+use sluice_inspect::stream::{CapacityError, Exception::*, SegmentKind, State, StreamCapacity, StreamHandle, Streams};
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
 use sluice_wire::key::Direction::{Forward, Reverse};
@@ -142,11 +142,14 @@ fn bytes_ahead_of_a_gap_are_bounded_by_share_and_pool_and_leave_room_to_fill_it(
     let mut rig = opened(&rows, "first", "");
     assert_eq!((1, 1, 4), rig.streams.used());
     let counters = *rig.streams.counters();
-    assert_eq!((3, 2), (counters.ahead, counters.of(GapFull)));
+    assert_eq!((3, 2), (counters.ahead, counters.count_of(GapFull)));
     // Another source's connection gets what is left of all, but for what is for gaps.
     let other = rig.streams.open().unwrap();
-    rig.streams.count_for(other, Source(2));
-    for (sequence, expected) in [(1000, Step::Ahead { rewritten: 0 }), (9000, Step::Exception(GapFull))] {
+    rig.streams.set_source(other, Source(2));
+    for (sequence, expected) in [
+        (1000, SegmentKind::OutOfOrder { rewritten: 0 }),
+        (9000, SegmentKind::Exception(GapFull)),
+    ] {
         rig.streams
             .segment(other, Forward, true, &mut segment(0, 0, flag::SYN, b""));
         let step = rig
@@ -167,16 +170,16 @@ fn gap_that_is_given_up_by_policy_is_gone_on_behind() {
     ];
     let mut rig = opened(&rows, "", "");
     for expected in ["ijk", "ijkmno", "ijkmno"] {
-        assert!(rig.streams.skip(rig.handle, Forward));
+        assert!(rig.streams.skip_gap(rig.handle, Forward));
         rig.take_kept(Forward);
         check(&rig, expected, "");
     }
-    assert!(!rig.streams.skip(rig.handle, Forward));
+    assert!(!rig.streams.skip_gap(rig.handle, Forward));
     assert_eq!(13, rig.streams.counters().skipped);
     assert_eq!(State::Finished, rig.streams.state(rig.handle, Forward));
     let mut rig = opened(&rows[..2], "", "");
     for _ in 0..2 {
-        assert!(rig.streams.skip(rig.handle, Forward));
+        assert!(rig.streams.skip_gap(rig.handle, Forward));
         rig.take_kept(Forward);
     }
     // What fills the gap later can't be compared.
@@ -247,8 +250,8 @@ fn data_beyond_the_share_waits_for_acknowledgments_and_no_comparison_is_lost() {
             &all.as_bytes()[sent..][..length],
         );
         match rig.send(Forward, fresh) {
-            Step::Fresh { .. } => sent += length,
-            Step::Exception(NoMemory) => {
+            SegmentKind::InOrder { .. } => sent += length,
+            SegmentKind::Exception(NoMemory) => {
                 refused += 1;
                 assert!(sent - acknowledged > share - 2 * BLOCK);
                 // Of what is not acknowledged nothing is lost.
@@ -402,7 +405,7 @@ fn nothing_passes_behind_the_end_and_no_end_within_what_was_released() {
         ("cFA", 1, 1, "abc", Repeat),
     ];
     let mut rig = opened(&rows, "abc", "");
-    assert_eq!(5, rig.streams.counters().of(BeyondEnd));
+    assert_eq!(5, rig.streams.counters().count_of(BeyondEnd));
     let cleared = rig.passed.iter().filter(|(_, segment)| data(segment) == b"a");
     assert!(
         cleared
@@ -435,7 +438,7 @@ fn urgent_pointer_passes_as_it_came_unless_it_is_cleared() {
 
 #[test]
 fn pools_that_are_full_refuse_the_new_and_keep_the_old() {
-    let small = Plan {
+    let small = StreamCapacity {
         connections: 2,
         windows: 1,
         ..plan()
@@ -447,15 +450,18 @@ fn pools_that_are_full_refuse_the_new_and_keep_the_old() {
     ];
     let mut rig = case(&small, &[&OPEN[..], &rows].concat(), "onemore", "");
     let second = rig.streams.open().unwrap();
-    assert_eq!((None, 2), (rig.streams.open(), rig.streams.counters().of(NoMemory)));
+    assert_eq!(
+        (None, 2),
+        (rig.streams.open(), rig.streams.counters().count_of(NoMemory))
+    );
     rig.streams.close(second);
     // The place is used again, and the handle of its last use answers no more.
     let third = rig.streams.open().unwrap();
     assert_ne!(second, third);
     let mut late = segment(1, 1, flag::SYN, b"");
-    for stale in [second, Handle::NONE] {
+    for stale in [second, StreamHandle::NONE] {
         let step = rig.streams.segment(stale, Forward, true, &mut late);
-        assert_eq!(Step::Exception(Closed), step);
+        assert_eq!(SegmentKind::Exception(Closed), step);
         rig.streams.close(stale);
     }
     assert_eq!(2, rig.streams.used().0);
@@ -465,24 +471,24 @@ fn pools_that_are_full_refuse_the_new_and_keep_the_old() {
 
 #[test]
 fn plan_that_can_not_be_is_refused() {
-    let refused = |plan: Plan, lines: usize| {
+    let refused = |plan: StreamCapacity, lines: usize| {
         let mut memory = vec![Line::ZERO; lines];
         Streams::new(&mut memory, &plan, Hasher::new([1, 2])).err()
     };
     let needed = plan().lines();
     let given = needed - 1;
-    assert_eq!(Some(Misfit::Memory { needed, given }), refused(plan(), given));
+    assert_eq!(Some(CapacityError::Memory { needed, given }), refused(plan(), given));
     assert_eq!(None, refused(plan(), needed + 1));
-    let none = Plan {
+    let none = StreamCapacity {
         connections: 0,
         ..plan()
     };
-    assert_eq!(Some(Misfit::Connections(0)), refused(none, needed));
-    let large = Plan {
+    assert_eq!(Some(CapacityError::Connections(0)), refused(none, needed));
+    let large = StreamCapacity {
         window: usize::MAX,
         ..plan()
     };
-    assert_eq!(Some(Misfit::Window(usize::MAX)), refused(large, needed));
+    assert_eq!(Some(CapacityError::Window(usize::MAX)), refused(large, needed));
 }
 
 #[test]
@@ -491,17 +497,20 @@ fn header_that_does_not_fit_is_malformed() {
     let whole = segment(1, 1, flag::ACK, b"");
     let mut step = |mut bytes: Vec<u8>| rig.streams.segment(rig.handle, Forward, true, &mut bytes);
     for length in 0..whole.len() {
-        assert_eq!(Step::Exception(Malformed), step(whole[..length].to_vec()));
+        assert_eq!(SegmentKind::Exception(Malformed), step(whole[..length].to_vec()));
     }
     let mut short = whole.clone();
     tcp::DATA_OFFSET.write(&mut short, 4 << 4);
-    assert_eq!(Step::Exception(Malformed), step(short));
-    assert_eq!(Step::Exception(Malformed), step(segment(1, 1, flag::ACK, &[0; 65_536])));
+    assert_eq!(SegmentKind::Exception(Malformed), step(short));
+    assert_eq!(
+        SegmentKind::Exception(Malformed),
+        step(segment(1, 1, flag::ACK, &[0; 65_536]))
+    );
 }
 
 #[test]
 fn stream_of_more_than_four_gibibytes_keeps_its_offset() {
-    let large = Plan {
+    let large = StreamCapacity {
         window: 1 << 16,
         ..plan()
     };
@@ -512,7 +521,7 @@ fn stream_of_more_than_four_gibibytes_keeps_its_offset() {
     while total < 7 << 30 {
         tcp::SEQUENCE.write(&mut bytes, sequence);
         let step = rig.streams.segment(rig.handle, Forward, true, &mut bytes);
-        assert!(matches!(step, Step::Fresh { offset, rewritten: 0, .. } if offset == total));
+        assert!(matches!(step, SegmentKind::InOrder { offset, rewritten: 0, .. } if offset == total));
         (sequence, total) = (sequence.wrapping_add(65_000), total + 65_000);
         let mut empty = segment(SERVER + 1, sequence, flag::ACK, b"");
         rig.streams.segment(rig.handle, Reverse, true, &mut empty);

@@ -3,7 +3,7 @@
 
 use crate::rig::{BLOCK, Rig, plan, segment};
 use proptest::prelude::*;
-use sluice_inspect::stream::{Exception, Plan, Step};
+use sluice_inspect::stream::{Exception, SegmentKind, StreamCapacity};
 use sluice_wire::key::Direction::{Forward, Reverse};
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ proptest! {
         windows in 0usize..3,
         events in prop::collection::vec(event(), 1..150),
     ) {
-        let plan = Plan { window, windows, ..plan() };
+        let plan = StreamCapacity { window, windows, ..plan() };
         let mut rig = Rig::new(&plan);
         let direction = |reverse| if reverse { Reverse } else { Forward };
         for event in events {
@@ -60,7 +60,7 @@ proptest! {
                 Event::Segment { reverse, sequence, acknowledgment, flags, data, pick_up, own } => {
                     let segment = segment(sequence, acknowledgment, flags, &data);
                     let step = rig.send_from(direction(reverse), own, segment.clone());
-                    let begins = [Exception::Midstream, Exception::Handshake].map(Step::Exception);
+                    let begins = [Exception::Midstream, Exception::Handshake].map(SegmentKind::Exception);
                     if pick_up && begins.contains(&step) {
                         rig.streams.pick_up(rig.handle, direction(reverse), &segment);
                         let step = rig.send(direction(reverse), segment);
@@ -68,7 +68,7 @@ proptest! {
                     }
                 }
                 Event::Skip(reverse) => {
-                    if rig.streams.skip(rig.handle, direction(reverse)) {
+                    if rig.streams.skip_gap(rig.handle, direction(reverse)) {
                         rig.take_kept(direction(reverse));
                     }
                 }

@@ -2,8 +2,8 @@
 
 use crate::rig::cases::{CLIENT, Is::*, OPEN, SERVER, case, check, opened, run};
 use crate::rig::{BLOCK, Rig, plan, segment, summed};
-use sluice_inspect::shares::Source;
-use sluice_inspect::stream::{Exception::*, Handle, Plan, State, Step};
+use sluice_inspect::source_quota::Source;
+use sluice_inspect::stream::{Exception::*, SegmentKind, State, StreamCapacity, StreamHandle};
 use sluice_wire::key::Direction::{Forward, Reverse};
 use sluice_wire::tcp::{self, flag};
 
@@ -142,7 +142,7 @@ fn midstream_data_is_an_exception_and_picked_up_by_policy() {
     ];
     run(&mut rig, &rows);
     check(&rig, "get on", "");
-    assert_eq!(3, rig.streams.counters().of(Midstream));
+    assert_eq!(3, rig.streams.counters().count_of(Midstream));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn reset_marks_the_stream_where_its_receiver_takes_it_and_ends_no_inspection() {
 }
 
 /// Data that nobody acknowledges, a kilobyte at a time, in any order.
-fn unacknowledged(rig: &mut Rig, handle: Handle, places: impl IntoIterator<Item = u32>) -> Vec<Step> {
+fn unacknowledged(rig: &mut Rig, handle: StreamHandle, places: impl IntoIterator<Item = u32>) -> Vec<SegmentKind> {
     rig.handle = handle;
     let send = |place: u32| rig.send(Forward, kilobyte(place));
     places.into_iter().map(send).collect()
@@ -192,8 +192,8 @@ fn kilobyte(place: u32) -> Vec<u8> {
 }
 
 /// Room for a connection of half a megabyte, and for another, but not of one source.
-fn roomy() -> Plan {
-    Plan {
+fn roomy() -> StreamCapacity {
+    StreamCapacity {
         reassembly: 512 * BLOCK,
         share: 256 * BLOCK,
         reach: 1 << 20,
@@ -203,13 +203,13 @@ fn roomy() -> Plan {
 
 #[test]
 fn connection_that_was_reset_leaves_what_nobody_acknowledges_to_others_of_its_source() {
-    let whole = |rig: &mut Rig, handle: Handle| {
+    let whole = |rig: &mut Rig, handle: StreamHandle| {
         rig.handle = handle;
         run(rig, &OPEN);
-        rig.streams.count_for(handle, Source(7));
+        rig.streams.set_source(handle, Source(7));
         unacknowledged(rig, handle, 0..440)
     };
-    let is_fresh = |step: &Step| matches!(step, Step::Fresh { .. });
+    let is_fresh = |step: &SegmentKind| matches!(step, SegmentKind::InOrder { .. });
     let mut rig = Rig::new(&roomy());
     let first = rig.handle;
     assert!(whole(&mut rig, first).iter().all(is_fresh));
@@ -254,7 +254,10 @@ fn connection_that_was_reset_takes_nothing_behind_what_it_keeps_of_what_came_ahe
     assert_eq!(Repeat, rig.send(Reverse, wide).into());
     let handle = rig.handle;
     let steps = unacknowledged(&mut rig, handle, 1..240);
-    assert!(steps.iter().all(|step| matches!(step, Step::Ahead { .. })), "{steps:?}");
+    assert!(
+        steps.iter().all(|step| matches!(step, SegmentKind::OutOfOrder { .. })),
+        "{steps:?}"
+    );
     run(&mut rig, &[("cR", 1, 0, "", Repeat)]);
     assert!(rig.streams.used().2 <= 34, "{:?}", rig.streams.used());
     // What has passed ahead of the gap is compared, or is behind the end.

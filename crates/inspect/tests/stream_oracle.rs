@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::rig::{BLOCK, Rig, data, plan, segment};
 use proptest::prelude::*;
-use sluice_inspect::stream::{Plan, Step};
+use sluice_inspect::stream::{SegmentKind, StreamCapacity};
 use sluice_wire::key::Direction::{Forward, Reverse};
 use sluice_wire::tcp::{self, flag};
 
@@ -140,7 +140,7 @@ struct World {
 }
 
 impl World {
-    fn new(plan: &Plan, initial: u32, content: Vec<u8>) -> Self {
+    fn new(plan: &StreamCapacity, initial: u32, content: Vec<u8>) -> Self {
         let mut rig = Rig::new(plan);
         rig.send(Forward, segment(initial, 0, flag::SYN, b""));
         rig.send(
@@ -179,7 +179,7 @@ impl World {
         self.sent.push((at, bytes.clone(), fin));
         let flags = flag::ACK | if fin { flag::FIN } else { 0 };
         let step = self.rig.send(Forward, segment(self.sequence(at), 78, flags, &bytes));
-        if !matches!(step, Step::Exception(_)) {
+        if !matches!(step, SegmentKind::Exception(_)) {
             self.look();
         }
     }
@@ -307,7 +307,7 @@ proptest! {
         window in prop_oneof![Just(1usize), Just(32), Just(100), Just(1000)],
         events in prop::collection::vec(event(), 1..120),
     ) {
-        let plan = Plan { window, ..plan() };
+        let plan = StreamCapacity { window, ..plan() };
         let mut world = World::new(&plan, initial, content);
         events.iter().for_each(|event| world.happen(event));
         world.end();

@@ -3,7 +3,7 @@
 use crate::flows::play::{Message, Wire, play};
 use crate::flows::wire::hello;
 use crate::lab::Lab;
-use sluice_inspect::protocols::{Anomaly, Capacity, Piece, Slot, Store, TlsServer};
+use sluice_inspect::protocols::{Anomaly, MessageEvent, ParserCapacity, ParserPools, Slot, TlsServer};
 use sluice_inspect::signature::Buffer;
 use sluice_inspect::signature::Toward::{Client, Server};
 use sluice_inspect::signatures::Dialect::Suricata;
@@ -69,16 +69,16 @@ fn records(messages: &[u8], bytes: usize) -> Vec<u8> {
 
 /// Every buffer that was complete, in order, and the anomalies.
 fn told(stream: &[u8], step: usize) -> (Vec<(Buffer, String)>, Vec<Anomaly>) {
-    let mut store = Store::new(&Capacity {
+    let mut store = ParserPools::new(&ParserCapacity {
         messages: 1,
         names: 4,
         inflaters: 1,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     });
     let (mut server, mut buffers, mut anomalies) = (TlsServer::default(), Vec::new(), Vec::new());
     for part in stream.chunks(step) {
         server.bytes(&mut store, part, &mut |slot: Slot<'_>, piece| match piece {
-            Piece::Grew {
+            MessageEvent::Grew {
                 buffer, complete: true, ..
             } => {
                 let bytes = slot.buffer(buffer).bytes.escape_ascii().to_string();
@@ -86,7 +86,7 @@ fn told(stream: &[u8], step: usize) -> (Vec<(Buffer, String)>, Vec<Anomaly>) {
                     buffers.push((buffer, bytes));
                 }
             }
-            Piece::Anomaly(anomaly) => anomalies.push(anomaly),
+            MessageEvent::Anomaly(anomaly) => anomalies.push(anomaly),
             _ => {}
         });
     }

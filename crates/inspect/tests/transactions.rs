@@ -4,25 +4,25 @@ mod lab;
 
 use allocation_counter::measure;
 use lab::{Connection, Lab, datagram};
-use sluice_inspect::inspector::{Plan, Settings};
-use sluice_inspect::protocols::Capacity;
+use sluice_inspect::inspector::{InspectorCapacity, Settings};
+use sluice_inspect::protocols::ParserCapacity;
 use sluice_inspect::signature::{Service, Toward};
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_inspect::stream;
-use sluice_inspect::transactions::{Part, Transaction, Wanted};
+use sluice_inspect::transactions::{LoggedProtocols, Part, Transaction};
 use sluice_wire::Direction::{Forward, Reverse};
 
 const RULE: &str = r#"alert tcp any any -> any 9999 (msg:"m"; content:"unlikely"; sid:1;)"#;
-const ALL: Wanted = Wanted {
+const ALL: LoggedProtocols = LoggedProtocols {
     http: true,
     dns: true,
     tls: true,
 };
 
-fn lab(wanted: Wanted) -> Lab {
+fn lab(wanted: LoggedProtocols) -> Lab {
     let mut lab = Lab::new(Suricata, RULE);
     lab.settings = Settings {
-        wanted,
+        logged: wanted,
         ..Settings::default()
     };
     lab
@@ -47,8 +47,8 @@ fn talk(lab: &mut Lab, turns: &[(bool, &[u8])], step: usize) -> Vec<Transaction>
 fn close(connection: Connection<'_>) {
     let handle = connection.handle;
     let Lab { inspector, said, .. } = connection.lab;
-    inspector.tell_unfinished(handle, &mut |_, transaction| said.push(*transaction));
-    inspector.close(handle);
+    inspector.log_unfinished(handle, &mut |_, transaction| said.push(*transaction));
+    inspector.remove_flow(handle);
 }
 
 fn text(transaction: &Transaction, part: Part) -> String {
@@ -134,19 +134,19 @@ fn transactions_that_find_no_place_are_counted_and_the_places_come_back() {
     let request = b"GET / HTTP/1.1\r\n\r\n";
     // There are four places.
     let said = talk(&mut lab, &[(true, &request.repeat(6))], 1460);
-    assert_eq!((4, 2), (said.len(), lab.inspector.counters.untold));
+    assert_eq!((4, 2), (said.len(), lab.inspector.counters.unlogged));
     let said = talk(&mut lab, &[(true, &request.repeat(4))], 1460);
-    assert_eq!((4, 2), (said.len(), lab.inspector.counters.untold));
+    assert_eq!((4, 2), (said.len(), lab.inspector.counters.unlogged));
 }
 
 #[test]
 fn flows_of_which_nothing_is_wanted_say_nothing() {
-    let mut lab = lab(Wanted::default());
+    let mut lab = lab(LoggedProtocols::default());
     let request = b"GET / HTTP/1.1\r\n\r\n";
     assert!(talk(&mut lab, &[(true, request), (false, b"HTTP/1.1 204 No\r\n\r\n")], 100).is_empty());
     datagram(&mut lab, 53, &QUERY[2..]);
     assert!(lab.said.is_empty());
-    assert_eq!(0, lab.inspector.counters.untold);
+    assert_eq!(0, lab.inspector.counters.unlogged);
 }
 
 const QUERY: &[u8] = b"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03org\x00\x00\x01\x00\x01";
@@ -185,7 +185,7 @@ fn names_are_told_as_sent_over_both_transports() {
             (said[3].text(Part::Message), said[3].is_cut(Part::Message))
         );
     }
-    assert_eq!(0, lab.inspector.counters.untold);
+    assert_eq!(0, lab.inspector.counters.unlogged);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn stories_say_which_flow_and_by_what_rule_it_was_ended() {
     let mut lab = Lab::new(Suricata, rules);
     let mut connection = Connection::open(&mut lab, 80);
     let handle = connection.handle;
-    let story = |connection: &mut Connection<'_>| connection.lab.inspector.story(handle).unwrap();
+    let story = |connection: &mut Connection<'_>| connection.lab.inspector.summary(handle).unwrap();
     assert_eq!(
         (false, None),
         (story(&mut connection).alerted, story(&mut connection).ended_by)
@@ -253,7 +253,7 @@ fn stories_say_which_flow_and_by_what_rule_it_was_ended() {
     );
     assert_eq!(1_000_000_000, story(&mut connection).seen[1]);
     close(connection);
-    assert!(lab.inspector.story(handle).is_none());
+    assert!(lab.inspector.summary(handle).is_none());
 }
 
 #[test]
@@ -265,8 +265,8 @@ fn transactions_allocate_nothing() {
     let inspector = &mut connection.lab.inspector;
     let mut told = 0;
     let allocations = measure(|| {
-        inspector.tell_unfinished(handle, &mut |_, _| told += 1);
-        inspector.close(handle);
+        inspector.log_unfinished(handle, &mut |_, _| told += 1);
+        inspector.remove_flow(handle);
     });
     assert_eq!((1, 0), (told, allocations.count_total));
 }
@@ -341,7 +341,7 @@ fn requests_of_http_2_are_told_with_the_responses_of_their_streams() {
         let expected = vec![plain(7), plain(1), plain(3), (5, 0x0200, String::new())];
         assert_eq!(expected, of.collect::<Vec<_>>(), "every {step}");
     }
-    assert_eq!(0, lab.inspector.counters.untold);
+    assert_eq!(0, lab.inspector.counters.unlogged);
 }
 
 #[test]
@@ -366,17 +366,17 @@ fn answer_to_a_request_that_asked_for_http_2_is_told_by_itself() {
 
 #[test]
 fn requests_of_streams_that_are_never_answered_hold_few_places() {
-    let plan = Plan {
+    let plan = InspectorCapacity {
         flows: 16,
-        streams: stream::Plan::of(16),
-        protocols: Capacity {
+        streams: stream::StreamCapacity::of(16),
+        protocols: ParserCapacity {
             transactions: 100,
-            ..Capacity::default()
+            ..ParserCapacity::default()
         },
     };
     let mut lab = Lab::sized(lab::rules(Suricata, RULE), plan);
-    lab.settings.wanted = ALL;
+    lab.settings.logged = ALL;
     let requests: Vec<u8> = (0..200).flat_map(|number| asks(2 * number + 1, "/")).collect();
     let said = talk(&mut lab, &[(true, PREFACE), (true, &requests)], 1460);
-    assert_eq!((200, 0), (said.len(), lab.inspector.counters.untold));
+    assert_eq!((200, 0), (said.len(), lab.inspector.counters.unlogged));
 }

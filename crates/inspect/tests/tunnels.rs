@@ -52,7 +52,7 @@ fn fired(parts: &[Part<'_>], step: usize) -> Vec<u32> {
         }
     }
     let handle = connection.handle;
-    lab.inspector.close(handle);
+    lab.inspector.remove_flow(handle);
     lab.fired
 }
 

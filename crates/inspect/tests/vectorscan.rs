@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_inspect::bindings::vectorscan::{
-    Block, Database, Error, Mode, Next, Pattern, Replay, Scanned, Scratch, Streaming, Streams, version,
+    Block, Database, Error, MatchAction, Mode, Pattern, Replay, ScanEnd, ScanStreams, Scratch, Streaming, version,
 };
 
 fn pattern(bytes: &[u8], id: u32) -> Pattern<'_> {
@@ -28,32 +28,32 @@ fn block(patterns: &[Pattern], data: &[u8]) -> Vec<(u32, u64)> {
     let mut found = Vec::new();
     let ended = database.scan(data, &mut scratch_for(&database), |id, end| {
         found.push((id, end));
-        Next::Continue
+        MatchAction::Continue
     });
-    assert_eq!(Scanned::Whole, ended);
+    assert_eq!(ScanEnd::Complete, ended);
     found.sort_unstable();
     found
 }
 
-fn streams(patterns: &[Pattern], count: u32) -> (Streams, Scratch) {
+fn streams(patterns: &[Pattern], count: u32) -> (ScanStreams, Scratch) {
     let database = Arc::new(Database::<Streaming>::compile(patterns).unwrap());
     let scratch = scratch_for(&database);
-    (Streams::new(database, count).unwrap(), scratch)
+    (ScanStreams::new(database, count).unwrap(), scratch)
 }
 
 /// What is found in pieces that follow one another.
-fn pieces(streams: &mut Streams, scratch: &mut Scratch, pieces: &[&[u8]]) -> Vec<(u32, u64)> {
+fn pieces(streams: &mut ScanStreams, scratch: &mut Scratch, pieces: &[&[u8]]) -> Vec<(u32, u64)> {
     let stream = streams.open().unwrap();
     let mut found = Vec::new();
     for piece in pieces {
         streams.scan(stream, piece, scratch, |id, end| {
             found.push((id, end));
-            Next::Continue
+            MatchAction::Continue
         });
     }
     streams.finish(stream, scratch, |id, end| {
         found.push((id, end));
-        Next::Continue
+        MatchAction::Continue
     });
     streams.close(stream);
     found.sort_unstable();
@@ -162,7 +162,7 @@ fn many_streams_interleaved_do_not_disturb_one_another() {
             let piece = &data[at.min(data.len())..(at + 7).min(data.len())];
             streams.scan(stream, piece, &mut scratch, |id, end| {
                 found[stream as usize].push((id, end));
-                Next::Continue
+                MatchAction::Continue
             });
         }
     }
@@ -176,7 +176,7 @@ fn many_streams_interleaved_do_not_disturb_one_another() {
 fn stream_used_again_remembers_nothing() {
     let (mut streams, mut scratch) = streams(&[pattern(b"secret", 1)], 1);
     let first = streams.open().unwrap();
-    streams.scan(first, b"sec", &mut scratch, |_, _| Next::Continue);
+    streams.scan(first, b"sec", &mut scratch, |_, _| MatchAction::Continue);
     streams.close(first);
     streams.close(first);
     assert_eq!(1, streams.available());
@@ -190,10 +190,10 @@ fn stop_ends_the_scan_and_the_stream_until_it_is_reset() {
     let mut calls = 0;
     let stop = |_: u32, _: u64| {
         calls += 1;
-        Next::Stop
+        MatchAction::Stop
     };
     assert_eq!(
-        Scanned::Stopped,
+        ScanEnd::Stopped,
         database.scan(b"aaaa", &mut scratch_for(&database), stop)
     );
     assert_eq!(1, calls);
@@ -201,18 +201,18 @@ fn stop_ends_the_scan_and_the_stream_until_it_is_reset() {
     let (mut streams, mut scratch) = streams(&[pattern(b"a", 1)], 1);
     let stream = streams.open().unwrap();
     assert_eq!(
-        Scanned::Stopped,
-        streams.scan(stream, b"aaaa", &mut scratch, |_, _| Next::Stop)
+        ScanEnd::Stopped,
+        streams.scan(stream, b"aaaa", &mut scratch, |_, _| MatchAction::Stop)
     );
-    let unexpected = |_: u32, _: u64| -> Next { unreachable!("the stream was stopped") };
+    let unexpected = |_: u32, _: u64| -> MatchAction { unreachable!("the stream was stopped") };
     assert_eq!(
-        Scanned::Stopped,
+        ScanEnd::Stopped,
         streams.scan(stream, b"aaaa", &mut scratch, unexpected)
     );
     streams.reset(stream);
     assert_eq!(
-        Scanned::Stopped,
-        streams.scan(stream, b"a", &mut scratch, |_, _| Next::Stop)
+        ScanEnd::Stopped,
+        streams.scan(stream, b"a", &mut scratch, |_, _| MatchAction::Stop)
     );
 }
 
@@ -228,11 +228,11 @@ fn one_scratch_serves_several_databases_and_so_does_its_clone() {
         let mut found = 0;
         small.scan(b"one", &mut scratch, |_, _| {
             found += 1;
-            Next::Continue
+            MatchAction::Continue
         });
         large.scan(b"\xff", &mut scratch, |_, _| {
             found += 1;
-            Next::Continue
+            MatchAction::Continue
         });
         assert_eq!(2, found);
     }
@@ -243,7 +243,7 @@ fn one_scratch_serves_several_databases_and_so_does_its_clone() {
 fn scratch_of_another_database_is_refused() {
     let one = Database::<Block>::compile(&[pattern(b"one", 1)]).unwrap();
     let other = Database::<Block>::compile(&[pattern(b"other", 1)]).unwrap();
-    one.scan(b"one", &mut scratch_for(&other), |_, _| Next::Continue);
+    one.scan(b"one", &mut scratch_for(&other), |_, _| MatchAction::Continue);
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn sink_that_panics_aborts_the_process() {
 fn databases_and_pools_go_to_other_threads() {
     fn sent<T: Send>() {}
     fn shared<T: Sync>() {}
-    sent::<Streams>();
+    sent::<ScanStreams>();
     sent::<Scratch>();
     sent::<Database<Block>>();
     shared::<Database<Streaming>>();
@@ -325,7 +325,7 @@ fn match_at_the_end_of_data_is_found() {
                 let mut found = Vec::new();
                 database.scan(&data, &mut block_scratch, |id, end| {
                     found.push((id, end));
-                    Next::Continue
+                    MatchAction::Continue
                 });
                 found.sort_unstable();
                 assert_eq!(expected, found, "{} in a block", data.escape_ascii());
@@ -371,7 +371,7 @@ fn scans_written_down_and_done_again_find_as_much() {
     let mut found = 0;
     let mut sink = |_, _| {
         found += 1;
-        Next::Continue
+        MatchAction::Continue
     };
     streams.record(0);
     scratch.record();
@@ -389,10 +389,10 @@ fn scans_written_down_and_done_again_find_as_much() {
         streams.scan(opened[stream], data.as_bytes(), &mut scratch, &mut sink);
         whole.scan(data.as_bytes(), &mut scratch, &mut sink);
     }
-    let calls = scratch.take_calls().unwrap();
+    let calls = scratch.take_log().unwrap();
     assert_eq!((10, 2 * 13), (calls.count(), calls.bytes()));
     assert_eq!(5, found);
     let mut replay = Replay::new(vec![&whole], &[streams.database().clone()], 2).unwrap();
     assert_eq!([5, 5], [replay.run(&calls), replay.run(&calls)]);
-    assert!(scratch.take_calls().is_none());
+    assert!(scratch.take_log().is_none());
 }

@@ -6,12 +6,12 @@ use crate::lab::{CLIENT, Connection, Lab};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use sluice_inspect::inspector::Verdict;
-use sluice_inspect::protocols::{Anomaly, Capacity, Http, Piece, Slot, Store};
+use sluice_inspect::protocols::{Anomaly, Http, MessageEvent, ParserCapacity, ParserPools, Slot};
 use sluice_inspect::reason::{Reason, Skipped};
 use sluice_inspect::signature::Buffer;
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_inspect::stream::{Exception, Policy};
-use sluice_inspect::work::{BURST, BYTE, Credit, PACKET, SEGMENT};
+use sluice_inspect::work_budget::{MAX_TOKENS, PACKET_BUDGET, TOKENS_PER_BYTE, TOKENS_PER_PACKET, WorkTokens};
 
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -45,13 +45,13 @@ type Encoder = (&'static str, fn(&[u8]) -> Vec<u8>);
 const ENCODERS: [Encoder; 2] = [("gzip", gzip), ("br", br)];
 
 /// Bytes of bodies that packets brought to search.
-fn brought(store: &mut Store, packets: &[&[u8]]) -> Vec<usize> {
-    let (mut http, mut credit) = (Http::default(), Credit::default());
+fn brought(store: &mut ParserPools, packets: &[&[u8]]) -> Vec<usize> {
+    let (mut http, mut credit) = (Http::default(), WorkTokens::default());
     let each = packets.iter().map(|packet| {
         let mut bytes = 0;
         let begun = store.work.begin(credit, packet.len());
         http.response(store, packet, &mut |_: Slot<'_>, piece| {
-            if let Piece::Grew {
+            if let MessageEvent::Grew {
                 buffer: Buffer::FileData,
                 fresh,
                 ..
@@ -68,10 +68,10 @@ fn brought(store: &mut Store, packets: &[&[u8]]) -> Vec<usize> {
     each
 }
 
-fn store() -> Store {
-    Store::new(&Capacity {
+fn store() -> ParserPools {
+    ParserPools::new(&ParserCapacity {
         messages: 4,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     })
 }
 
@@ -86,7 +86,10 @@ fn many_small_bombs_in_one_packet_bring_no_more_than_a_packet_may() {
         let packet = bomb.repeat(1460 / bomb.len());
         let mut store = store();
         let brought = brought(&mut store, &[&packet, &response(b"as ever")]);
-        assert!(brought[0] <= PACKET as usize + STEP + packet.len(), "{brought:?}");
+        assert!(
+            brought[0] <= PACKET_BUDGET as usize + STEP + packet.len(),
+            "{brought:?}"
+        );
         assert_eq!(7, brought[1], "the next packet has its own");
         assert!(store.anomalies.of(Anomaly::WorkExceeded) >= 1);
     }
@@ -99,7 +102,7 @@ fn one_bomb_below_the_stride_brings_no_more_than_a_packet_may() {
         assert!(bomb.len() < 256, "{}", bomb.len());
         let mut store = store();
         let brought = brought(&mut store, &[&encoded_response(encoding, &bomb)]);
-        assert!(brought[0] <= PACKET as usize + STEP, "{brought:?}");
+        assert!(brought[0] <= PACKET_BUDGET as usize + STEP, "{brought:?}");
         assert_eq!(1, store.anomalies.of(Anomaly::WorkExceeded));
     }
 }
@@ -140,10 +143,10 @@ fn flow_brings_no_more_than_its_bytes_earn() {
     let packets = vec![&bombs[..]; 1000];
     let mut store = store();
     let brought: usize = brought(&mut store, &packets).iter().sum();
-    let each = SEGMENT as usize + bombs.len() * BYTE as usize + STEP + 256;
-    let earned = BURST as usize + packets.len() * each;
+    let each = TOKENS_PER_PACKET as usize + bombs.len() * TOKENS_PER_BYTE as usize + STEP + 256;
+    let earned = MAX_TOKENS as usize + packets.len() * each;
     assert!(brought <= earned, "{brought} of {earned}");
-    assert!(brought > BURST as usize, "{brought}");
+    assert!(brought > MAX_TOKENS as usize, "{brought}");
 }
 
 #[test]
@@ -204,7 +207,7 @@ fn flow_whose_packet_causes_too_much_work_goes_as_its_policy_says() {
         let next = response(&gzip(b"what is behind it"));
         assert_eq!(second, connection.server(bomb.len(), &next), "{policy:?}");
         let counters = *connection.lab.inspector.streams().counters();
-        assert_eq!(1, counters.of(Exception::Work), "{policy:?}");
+        assert_eq!(1, counters.count_of(Exception::Work), "{policy:?}");
         let finds = passive || second == Verdict::Drop(Reason::Signature);
         assert_eq!(vec![1; usize::from(finds)], connection.lab.fired, "{policy:?}");
     }
@@ -228,7 +231,10 @@ fn rules_that_a_sender_makes_expensive_spend_the_work_of_a_packet() {
     let usual = b"User-Agent: curl";
     assert_eq!(Verdict::Pass, connection.client(0, usual));
     assert_eq!(Verdict::Drop(Reason::Work), connection.client(usual.len(), &expensive));
-    assert_eq!(1, connection.lab.inspector.streams().counters().of(Exception::Work));
+    assert_eq!(
+        1,
+        connection.lab.inspector.streams().counters().count_of(Exception::Work)
+    );
 }
 
 #[test]
@@ -241,7 +247,10 @@ fn rules_that_are_asked_about_every_packet_spend_nothing_where_they_take_few_ste
     let mut lab = Lab::new(Suricata, &rules);
     let mut connection = Connection::open(&mut lab, 80);
     assert_eq!(Verdict::Pass, connection.client(0, &[b'7'; 1400]));
-    assert_eq!(0, connection.lab.inspector.streams().counters().of(Exception::Work));
+    assert_eq!(
+        0,
+        connection.lab.inspector.streams().counters().count_of(Exception::Work)
+    );
 }
 
 /// A rule for each number.
@@ -306,9 +315,9 @@ fn rules_that_wait_are_asked_again_where_what_they_look_in_grows() {
     // Those that wait for the same buffer cost as much as others that are asked.
     let mut connection = Connection::of(&mut lab, CLIENT, [40_001, 80]);
     connection.client(0, said[0].1);
-    let before = connection.lab.inspector.counters.worked;
+    let before = connection.lab.inspector.counters.work_units;
     connection.client(said[0].1.len(), said[1].1);
-    let again = connection.lab.inspector.counters.worked - before;
+    let again = connection.lab.inspector.counters.work_units - before;
     assert!(again > 40 * 40, "{again} units for 40 rules that wait");
 }
 
@@ -415,9 +424,9 @@ fn usual_requests_and_answers_cause_a_small_part_of_what_they_may() {
         assert_eq!(Verdict::Pass, connection.client(number * request.len(), request));
         assert_eq!(Verdict::Pass, connection.server(number * response.len(), &response));
     }
-    let worked = connection.lab.inspector.counters.worked / 2_000;
+    let worked = connection.lab.inspector.counters.work_units / 2_000;
     assert!(
-        (100..u64::from(PACKET) / 4).contains(&worked),
+        (100..u64::from(PACKET_BUDGET) / 4).contains(&worked),
         "{worked} units for each packet"
     );
 }

@@ -1,7 +1,7 @@
 //! Outside ports with which the answers of a flow come to its own shard, where cards hash addresses and ports: the hash is
 //! linear, so a word of 64 ports holds those that fit as a mask, known without trying any.
 
-use sluice_table::toeplitz::{Key, Rows};
+use sluice_table::toeplitz::{Key, ParityRows};
 
 use crate::ports::PortClass;
 use crate::{Address, Tuple};
@@ -13,8 +13,8 @@ const WORD: u64 = 64;
 /// outside port.
 #[derive(Debug)]
 pub struct RssPorts {
-    four: Rows<2>,
-    six: Rows<5>,
+    four: ParityRows<2>,
+    six: ParityRows<5>,
     /// By what the last 6 bits of a port have to add to the hash: the ports of a word that do, in IPv4 and IPv6.
     words: [Box<[u64]>; 2],
 }
@@ -22,7 +22,7 @@ pub struct RssPorts {
 impl RssPorts {
     /// By a key from [`sluice_table::toeplitz::draw_for_flows`] and the binary logarithm of the number of shards.
     pub fn new(key: &Key, bits: u32) -> Self {
-        let (four, six) = (Rows::new(key, bits), Rows::new(key, bits));
+        let (four, six) = (ParityRows::new(key, bits), ParityRows::new(key, bits));
         let mut words = [(); 2].map(|()| vec![0u64; 1 << bits].into_boxed_slice());
         for port in 0..WORD {
             words[0][four.of([0, port << 32]) as usize] |= 1 << port;

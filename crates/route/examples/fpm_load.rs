@@ -1,12 +1,12 @@
 //! Seconds from the bytes of an FPM stream of a million routes to the forwarding table, and of the same stream again.
 
-use sluice_route::feed::fpm::Frames;
+use sluice_route::feed::fpm::FrameBuffer;
 use sluice_route::feed::netlink::{INET, kind};
 use sluice_route::feed::writer::{SET, Writer, frame};
-use sluice_route::feed::{Feed, Links, MAIN_TABLE, Teller};
+use sluice_route::feed::{Feed, Links, MAIN_TABLE, RoutePeer};
 use sluice_route::neighbour::Neighbours;
 use sluice_route::rib::{Origin, ResolvedSet, Rib, Settings, Sink};
-use sluice_route::{Address, Fib, NextHopKeeper, Prefix, Ribs, RouteSet};
+use sluice_route::{Address, Fib, NextHopWriter, Prefix, Ribs, RouteSet};
 use sluice_table::prefix::Quiescence;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn stream() -> Vec<u8> {
 }
 
 fn feed() -> Feed {
-    Feed::new(Teller {
+    Feed::new(RoutePeer {
         origin: Origin::Fpm,
         table: MAIN_TABLE,
         links: Links::Numbered([(3, 0)].into()),
@@ -45,7 +45,7 @@ fn feed() -> Feed {
 }
 
 fn play(stream: &[u8], mut follow: impl FnMut(&[u8])) -> f64 {
-    let (begin, mut frames) = (processor(), Frames::default());
+    let (begin, mut frames) = (processor(), FrameBuffer::default());
     for read in stream.chunks(READ) {
         frames.push(read);
         let mut all = Vec::with_capacity(READ);
@@ -80,15 +80,15 @@ fn main() {
 
     let quiescence = Arc::new(Quiescence::new(1));
     let neighbours = Arc::new(Neighbours::new(16, [3, 4]));
-    let mut keeper = NextHopKeeper::new(1024, neighbours, quiescence.clone());
+    let mut writer = NextHopWriter::new(1024, neighbours, quiescence.clone());
     let mut fib = Fib::new(quiescence);
     let (mut ribs, mut teller) = (Ribs::new(Settings::default(), [1, 2]), feed());
     let nothing = [RouteSet::default()];
-    ribs.apply_all(&nothing, |_| false, &mut fib, &mut keeper, 0)
+    ribs.apply_all(&nothing, |_| false, &mut fib, &mut writer, 0)
         .expect("there is room");
     for what in ["with the forwarding table", "the same again"] {
         let seconds = play(&stream, |bytes| {
-            ribs.change(0, &mut fib, &mut keeper, |rib| teller.follow(rib, bytes, 0));
+            ribs.change(0, &mut fib, &mut writer, |rib| teller.follow(rib, bytes, 0));
         });
         println!("{what}: {seconds:.2} s");
     }

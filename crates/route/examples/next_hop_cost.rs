@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_route::neighbour::{Heard, NeighbourKeeper, Neighbours, Timing};
-use sluice_route::{Address, Fib, Interface, NextHop, NextHopKeeper, Prefix, Ribs, Route, RouteSet, Via};
+use sluice_route::neighbour::{Heard, NeighbourWriter, Neighbours, Timing};
+use sluice_route::{Address, Fib, Interface, NextHop, NextHopWriter, Prefix, Ribs, Route, RouteSet, Via};
 use sluice_table::prefix::Quiescence;
 
 const HOSTS: u32 = 200;
@@ -12,8 +12,8 @@ const HOSTS: u32 = 200;
 fn main() {
     let quiescence = Arc::new(Quiescence::new(1));
     let neighbours = Arc::new(Neighbours::new(1024, [0x0123_4567, 0x89ab_cdef]));
-    let mut keeper = NeighbourKeeper::new(neighbours.clone(), Timing::default(), 0);
-    let mut next_hops = NextHopKeeper::new(64, neighbours.clone(), quiescence.clone());
+    let mut writer = NeighbourWriter::new(neighbours.clone(), Timing::default(), 0);
+    let mut next_hops = NextHopWriter::new(64, neighbours.clone(), quiescence.clone());
     let mut fib = Fib::new(quiescence);
     let network = 0x0a00_0000;
     let interface = Interface {
@@ -32,7 +32,7 @@ fn main() {
         .expect("room for the routes");
     for host in 1..=HOSTS {
         let (address, mac) = (Address::V4(network + host), [2, 0, 0, 0, 0, host as u8]);
-        keeper.hear(0, address, Some(mac), Heard::Solicitation, true, 0, &mut |_| {});
+        writer.receive(0, address, Some(mac), Heard::Solicitation, true, 0, &mut |_| {});
     }
     let (reader, table) = (fib.reader(), next_hops.table());
     let default = fib.get(0, route.prefix).expect("the default route");
@@ -48,7 +48,7 @@ fn main() {
                     let mut values = [0; 64];
                     reader.v4.lookup_batch(&[0; 64], destinations, &mut values);
                     for (value, destination) in values.iter().zip(destinations) {
-                        let mac = match table.bound(*value) {
+                        let mac = match table.adjacency(*value) {
                             Some((_, neighbour)) => neighbours.mac_to_send(neighbour),
                             None => match table.get(*value) {
                                 NextHop::Attached(interface) => neighbours

@@ -1,6 +1,6 @@
 //! Offers per second that a RIB takes and publishes, and bytes per route: a million IPv4 and 200,000 IPv6 routes.
 
-use sluice_route::rib::{Hop, Offer, Origin, ResolvedSet, Rib, Settings, Sink, Target, Way};
+use sluice_route::rib::{Offer, OfferedNextHop, Origin, ResolvedSet, Rib, Settings, Sink, Target, WeightedNextHop};
 use sluice_route::{Address, Prefix};
 
 const FOUR: u32 = 1_000_000;
@@ -30,10 +30,10 @@ fn prefix(number: u32) -> Prefix {
     Prefix::new(Address::V6(bits), 48)
 }
 
-fn load(rib: &mut Rib, numbers: std::ops::Range<u32>, shift: u32, hop: impl Fn(u32) -> Way) -> f64 {
+fn load(rib: &mut Rib, numbers: std::ops::Range<u32>, shift: u32, hop: impl Fn(u32) -> OfferedNextHop) -> f64 {
     let (begin, mut sink, count) = (processor(), Count(0), numbers.len());
     for number in numbers {
-        let hops = [Hop::new(hop(number.wrapping_add(shift) % GATEWAYS))];
+        let hops = [WeightedNextHop::new(hop(number.wrapping_add(shift) % GATEWAYS))];
         let offer = Offer {
             origin: Origin::Fpm,
             protocol: 186,
@@ -63,15 +63,15 @@ fn processor() -> f64 {
 }
 
 fn main() {
-    let on = |number: u32| Way::Gateway {
+    let on = |number: u32| OfferedNextHop::Gateway {
         interface: 0,
         address: Address::V4(0x0a00_0001 + number),
     };
-    let via = |number: u32| Way::Via(Address::V4(0x0a00_0001 + number));
+    let via = |number: u32| OfferedNextHop::Via(Address::V4(0x0a00_0001 + number));
     for (name, floating) in [("on an interface", false), ("by address alone", true)] {
         let hop = |number| if floating { via(number) } else { on(number) };
         let mut rib = Rib::new(Settings::default(), [1, 2]);
-        let attached = [Hop::new(Way::Attached(0))];
+        let attached = [WeightedNextHop::new(OfferedNextHop::Attached(0))];
         let connected = Offer {
             origin: Origin::Connected,
             protocol: 0,

@@ -1,6 +1,6 @@
 //! Where routes have changed, for whoever keeps what they said.
 
-use sluice_table::changes::{Regions, Sum};
+use sluice_table::changes::{Accumulate, ChangedRegions};
 use sluice_table::prefix::{MAX_ROUTERS, RouterIndex};
 
 use crate::{Address, Prefix};
@@ -37,7 +37,7 @@ impl Routers {
     }
 
     #[inline(always)]
-    fn have(&self, router: RouterIndex) -> bool {
+    fn contains(&self, router: RouterIndex) -> bool {
         let word = self.0.get(usize::from(router) / 64);
         word.is_some_and(|word| word >> (router % 64) & 1 != 0)
     }
@@ -45,8 +45,8 @@ impl Routers {
 
 /// What has changed of one family's routes.
 #[derive(Clone, Debug, Default)]
-struct OfFamily {
-    regions: Regions,
+struct FamilyChanges {
+    regions: ChangedRegions,
     /// Where as good as all regions have: other routers never notice.
     routers: Routers,
     /// Whether anything has.
@@ -55,9 +55,9 @@ struct OfFamily {
 
 /// Where routes have changed. A session of whose destination it may be is decided again.
 #[derive(Clone, Debug, Default)]
-pub struct Changed([OfFamily; 2]);
+pub struct RouteChanges([FamilyChanges; 2]);
 
-impl Changed {
+impl RouteChanges {
     /// A route of a router has changed.
     pub fn mark(&mut self, router: RouterIndex, prefix: Prefix) {
         let (address, length) = (prefix.address(), prefix.length());
@@ -85,16 +85,16 @@ impl Changed {
 
     /// Whether an address may be reached another way. A no is certain.
     #[inline(always)]
-    pub fn may_concern(&self, router: RouterIndex, address: Address) -> bool {
+    pub fn may_affect(&self, router: RouterIndex, address: Address) -> bool {
         let family = match address {
             Address::V4(_) => &self.0[0],
             Address::V6(_) => &self.0[1],
         };
-        family.any && (family.regions.have(region(router, address)) || family.routers.have(router))
+        family.any && (family.regions.contains(region(router, address)) || family.routers.contains(router))
     }
 }
 
-impl Sum for Changed {
+impl Accumulate for RouteChanges {
     fn add(&mut self, other: &Self) {
         for (family, other) in self.0.iter_mut().zip(&other.0) {
             family.any |= other.any;
@@ -133,28 +133,28 @@ mod tests {
             ("2001:db8::", 32, "2001:db8:7:9::1", "2001:db9::1"),
         ];
         for (network, length, inside, outside) in cases {
-            let mut changed = Changed::default();
+            let mut changed = RouteChanges::default();
             assert!(changed.is_empty());
             changed.mark(3, prefix(network, length));
             assert!(!changed.is_empty());
-            assert!(changed.may_concern(3, address(inside)), "{network}/{length}");
-            assert!(!changed.may_concern(3, address(outside)), "{network}/{length}");
-            assert!(!changed.may_concern(4, address(inside)), "{network}/{length}");
-            let mut sum = Changed::default();
+            assert!(changed.may_affect(3, address(inside)), "{network}/{length}");
+            assert!(!changed.may_affect(3, address(outside)), "{network}/{length}");
+            assert!(!changed.may_affect(4, address(inside)), "{network}/{length}");
+            let mut sum = RouteChanges::default();
             sum.add(&changed);
-            assert!(sum.may_concern(3, address(inside)) && !sum.is_empty());
+            assert!(sum.may_affect(3, address(inside)) && !sum.is_empty());
         }
     }
 
     #[test]
     fn default_route_concerns_all_of_its_router_and_family() {
-        let mut changed = Changed::default();
+        let mut changed = RouteChanges::default();
         changed.mark(3, prefix("0.0.0.0", 0));
-        assert!(changed.may_concern(3, address("8.8.8.8")));
-        assert!(!changed.may_concern(3, address("2001:db8::1")));
-        assert!(!changed.may_concern(2, address("8.8.8.8")));
+        assert!(changed.may_affect(3, address("8.8.8.8")));
+        assert!(!changed.may_affect(3, address("2001:db8::1")));
+        assert!(!changed.may_affect(2, address("8.8.8.8")));
         changed.mark_all(4095);
-        assert!(changed.may_concern(4095, address("2001:db8::1")));
-        assert!(!changed.may_concern(4094, address("2001:db8::1")));
+        assert!(changed.may_affect(4095, address("2001:db8::1")));
+        assert!(!changed.may_affect(4094, address("2001:db8::1")));
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use sluice_table::changes::Sum;
+use sluice_table::changes::Accumulate;
 use sluice_table::prefix::{Match, PrefixError, PrefixReader, PrefixTable, Quiescence, RouterIndex};
 
 use crate::next_hop::NextHopError;
-use crate::{Address, Changed, HopSet, NextHop, NextHopKeeper, Prefix};
+use crate::{Address, HopSet, NextHop, NextHopWriter, Prefix, RouteChanges};
 
 /// Why a change of routes is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +24,7 @@ pub enum FibError {
 pub struct Fib {
     v4: PrefixTable<u32>,
     v6: PrefixTable<u128>,
-    changed: Changed,
+    changed: RouteChanges,
 }
 
 /// The same, on a worker. Values are indexes into [`crate::NextHops`].
@@ -53,7 +53,7 @@ impl Fib {
         Self {
             v4: PrefixTable::new(quiescence.clone()),
             v6: PrefixTable::new(quiescence),
-            changed: Changed::default(),
+            changed: RouteChanges::default(),
         }
     }
 
@@ -112,10 +112,10 @@ impl Fib {
         router: RouterIndex,
         prefix: Prefix,
         next_hop: NextHop,
-        keeper: &mut NextHopKeeper,
+        writer: &mut NextHopWriter,
     ) -> Result<bool, FibError> {
-        let index = keeper.take(next_hop)?;
-        self.set(router, prefix, index, keeper)
+        let index = writer.acquire(next_hop)?;
+        self.set(router, prefix, index, writer)
     }
 
     /// Add a route to a set of next hops, or lead it there. True where something changed.
@@ -124,10 +124,10 @@ impl Fib {
         router: RouterIndex,
         prefix: Prefix,
         set: &HopSet,
-        keeper: &mut NextHopKeeper,
+        writer: &mut NextHopWriter,
     ) -> Result<bool, FibError> {
-        let index = keeper.take_set(set)?;
-        self.set(router, prefix, index, keeper)
+        let index = writer.acquire_set(set)?;
+        self.set(router, prefix, index, writer)
     }
 
     /// Lead a route to a next hop whose use is handed over.
@@ -136,15 +136,15 @@ impl Fib {
         router: RouterIndex,
         prefix: Prefix,
         index: u32,
-        keeper: &mut NextHopKeeper,
+        writer: &mut NextHopWriter,
     ) -> Result<bool, FibError> {
         let old = match prefix.address() {
             Address::V4(bits) => self.v4.insert(router, bits, prefix.length(), index),
             Address::V6(bits) => self.v6.insert(router, bits, prefix.length(), index),
         };
-        let old = old.inspect_err(|_| keeper.give(index))?;
+        let old = old.inspect_err(|_| writer.release(index))?;
         if let Some(old) = old {
-            keeper.give(old);
+            writer.release(old);
         }
         if old != Some(index) {
             self.changed.mark(router, prefix);
@@ -157,25 +157,25 @@ impl Fib {
         &mut self,
         router: RouterIndex,
         prefix: Prefix,
-        keeper: &mut NextHopKeeper,
+        writer: &mut NextHopWriter,
     ) -> Result<bool, FibError> {
         let old = match prefix.address() {
             Address::V4(bits) => self.v4.remove(router, bits, prefix.length())?,
             Address::V6(bits) => self.v6.remove(router, bits, prefix.length())?,
         };
         let Some(old) = old else { return Ok(false) };
-        keeper.give(old);
+        writer.release(old);
         self.changed.mark(router, prefix);
         Ok(true)
     }
 
     /// Remove all routes of a router.
-    pub fn clear(&mut self, router: RouterIndex, keeper: &mut NextHopKeeper) {
+    pub fn clear(&mut self, router: RouterIndex, writer: &mut NextHopWriter) {
         if self.is_empty(router) {
             return;
         }
-        self.v4.clear(router, |index| keeper.give(index));
-        self.v6.clear(router, |index| keeper.give(index));
+        self.v4.clear(router, |index| writer.release(index));
+        self.v6.clear(router, |index| writer.release(index));
         self.changed.mark_all(router);
     }
 
@@ -185,7 +185,7 @@ impl Fib {
     }
 
     /// Where routes have changed since this was asked the last time.
-    pub fn take_changed(&mut self) -> Changed {
+    pub fn take_changed(&mut self) -> RouteChanges {
         std::mem::take(&mut self.changed)
     }
 

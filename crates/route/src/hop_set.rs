@@ -66,7 +66,7 @@ impl HopSet {
     }
 
     /// The same with another balance.
-    pub fn balanced(self, balance: Balance) -> Self {
+    pub fn with_balance(self, balance: Balance) -> Self {
         Self { balance, ..self }
     }
 
@@ -130,7 +130,7 @@ impl HopSets {
 
     /// Deal a set's buckets out to its members, given by index and weight. Of the buckets of another set, those keep their
     /// member that it may have: a member that is gone moves nobody else's flows.
-    pub fn deal(&self, set: usize, (members, balance): (&[(u32, u8)], Balance), like: Option<usize>) {
+    pub fn assign(&self, set: usize, (members, balance): (&[(u32, u8)], Balance), like: Option<usize>) {
         let Some(slot) = self.0.get(set) else { return };
         let buckets = slot.get_or_init(|| Buckets {
             members: (0..BUCKETS).map(|_| AtomicU16::new(0)).collect(),

@@ -20,16 +20,16 @@ pub mod source;
 pub mod source_tables;
 
 pub use address::{Address, InterfaceIndex, Prefix};
-pub use changes::Changed;
+pub use changes::RouteChanges;
 pub use fib::{Fib, FibReader};
 pub use hop_set::{Balance, HopSet, HopSetError};
-pub use next_hop::{NextHop, NextHopKeeper, NextHops, Refusal};
+pub use next_hop::{DropKind, NextHop, NextHopWriter, NextHops};
 pub use policer::TokenBucket;
 pub use reason::Reason;
 pub use ribs::Ribs;
 pub use routes::{Interface, Route, RouteError, RouteSet, Via};
 pub use sluice_table::prefix::{MAX_ROUTERS, RouterIndex};
-pub use source::{SourceValidation, validate_source, validate_way_back};
+pub use source::{SourceValidation, validate_reverse_path, validate_source};
 pub use source_tables::{Lookup, SourceTables};
 
 /// Nanoseconds since a start that the caller chooses; never read from a clock here.

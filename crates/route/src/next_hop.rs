@@ -16,7 +16,7 @@ pub const MAX_NEXT_HOPS: usize = 65_536;
 /// What a route that does not forward does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Refusal {
+pub enum DropKind {
     /// There is no route.
     NoRoute,
     /// Drop in silence.
@@ -31,25 +31,25 @@ pub enum Refusal {
     LinkLocal,
 }
 
-impl Refusal {
-    const ALL: [Refusal; 6] = [
-        Refusal::NoRoute,
-        Refusal::Blackhole,
-        Refusal::Unreachable,
-        Refusal::Prohibit,
-        Refusal::DirectedBroadcast,
-        Refusal::LinkLocal,
+impl DropKind {
+    const ALL: [DropKind; 6] = [
+        DropKind::NoRoute,
+        DropKind::Blackhole,
+        DropKind::Unreachable,
+        DropKind::Prohibit,
+        DropKind::DirectedBroadcast,
+        DropKind::LinkLocal,
     ];
 
     /// The reason under which such a packet is counted.
     pub fn reason(self) -> Reason {
         match self {
-            Refusal::NoRoute => Reason::NoRoute,
-            Refusal::Blackhole => Reason::Blackhole,
-            Refusal::Unreachable => Reason::Unreachable,
-            Refusal::Prohibit => Reason::Prohibited,
-            Refusal::DirectedBroadcast => Reason::DirectedBroadcast,
-            Refusal::LinkLocal => Reason::LinkLocal,
+            DropKind::NoRoute => Reason::NoRoute,
+            DropKind::Blackhole => Reason::Blackhole,
+            DropKind::Unreachable => Reason::Unreachable,
+            DropKind::Prohibit => Reason::Prohibited,
+            DropKind::DirectedBroadcast => Reason::DirectedBroadcast,
+            DropKind::LinkLocal => Reason::LinkLocal,
         }
     }
 }
@@ -58,7 +58,7 @@ impl Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NextHop {
     /// Nowhere.
-    Drop(Refusal),
+    Drop(DropKind),
     /// To the gateway itself: an address of this interface.
     Local(InterfaceIndex),
     /// To the destination itself, on the link of this interface.
@@ -143,7 +143,7 @@ impl NextHops {
     pub fn get(&self, index: u32) -> NextHop {
         let index = self.choose(index, |_| 0);
         let Some(slot) = self.slots.get(index as usize) else {
-            return NextHop::Drop(Refusal::NoRoute);
+            return NextHop::Drop(DropKind::NoRoute);
         };
         let head = slot.head.load(Ordering::Relaxed);
         let interface = (head >> 16) as InterfaceIndex;
@@ -165,10 +165,10 @@ impl NextHops {
                 }
             }
             _ => NextHop::Drop(
-                Refusal::ALL
+                DropKind::ALL
                     .get((head >> 16) as usize)
                     .copied()
-                    .unwrap_or(Refusal::NoRoute),
+                    .unwrap_or(DropKind::NoRoute),
             ),
         }
     }
@@ -176,7 +176,7 @@ impl NextHops {
     /// The way of a gateway whose neighbour is bound: interface and neighbour, by two loads. `None` for every
     /// other next hop.
     #[inline(always)]
-    pub fn bound(&self, index: u32) -> Option<(InterfaceIndex, NeighbourIndex)> {
+    pub fn adjacency(&self, index: u32) -> Option<(InterfaceIndex, NeighbourIndex)> {
         let slot = self.slots.get(index as usize)?;
         let neighbour = slot.neighbour.load(Ordering::Acquire).checked_sub(1)?;
         Some((
@@ -220,7 +220,7 @@ pub enum NextHopError {
 
 /// The table's one writer: equal next hops share a slot, counted by the routes that use it.
 #[derive(Debug)]
-pub struct NextHopKeeper {
+pub struct NextHopWriter {
     table: Arc<NextHops>,
     neighbours: Arc<Neighbours>,
     quiescence: Arc<Quiescence>,
@@ -234,7 +234,7 @@ pub struct NextHopKeeper {
     retired_sets: Vec<(u64, u32)>,
 }
 
-impl NextHopKeeper {
+impl NextHopWriter {
     /// A table of `capacity` next hops, at most [`MAX_NEXT_HOPS`].
     pub fn new(capacity: usize, neighbours: Arc<Neighbours>, quiescence: Arc<Quiescence>) -> Self {
         let capacity = capacity.min(MAX_NEXT_HOPS);
@@ -261,7 +261,7 @@ impl NextHopKeeper {
     }
 
     /// Index of a next hop, one use taken.
-    pub fn take(&mut self, next_hop: NextHop) -> Result<u32, NextHopError> {
+    pub fn acquire(&mut self, next_hop: NextHop) -> Result<u32, NextHopError> {
         self.reclaim();
         if let Some(&index) = self.known.get(&next_hop) {
             self.uses[index as usize] += 1;
@@ -293,9 +293,9 @@ impl NextHopKeeper {
 
     /// Index of a set, one use taken; of its next hop where it has a single one. A new set deals flows out as the most
     /// similar one does, as far as it may: what comes in the place of another moves few of them.
-    pub fn take_set(&mut self, set: &HopSet) -> Result<u32, NextHopError> {
+    pub fn acquire_set(&mut self, set: &HopSet) -> Result<u32, NextHopError> {
         if let [(next_hop, _)] = set.members() {
-            return self.take(*next_hop);
+            return self.acquire(*next_hop);
         }
         self.reclaim();
         if let Some(&number) = self.known_sets.get(set) {
@@ -311,16 +311,16 @@ impl NextHopKeeper {
         }
         let mut members = Vec::with_capacity(set.members().len());
         for &(next_hop, weight) in set.members() {
-            match self.take(next_hop) {
+            match self.acquire(next_hop) {
                 Ok(index) => members.push((index, weight)),
                 Err(error) => {
-                    members.into_iter().for_each(|(index, _)| self.give(index));
+                    members.into_iter().for_each(|(index, _)| self.release(index));
                     return Err(error);
                 }
             }
         }
         let like = self.most_similar(set);
-        self.table.sets.deal(number, (&members, set.balance()), like);
+        self.table.sets.assign(number, (&members, set.balance()), like);
         if number == self.sets.len() {
             self.sets.push(None);
         }
@@ -338,7 +338,7 @@ impl NextHopKeeper {
         known.max().filter(|&(shared, _)| shared > 0).map(|(_, number)| number)
     }
 
-    fn give_set(&mut self, number: u32) {
+    fn release_set(&mut self, number: u32) {
         let Some((set, uses)) = &mut self.sets[number as usize] else {
             return;
         };
@@ -350,9 +350,9 @@ impl NextHopKeeper {
     }
 
     /// Give a use back, after the last route that had it is gone from the table.
-    pub fn give(&mut self, index: u32) {
+    pub fn release(&mut self, index: u32) {
         if let Some(number) = index.checked_sub(SETS_FROM) {
-            return self.give_set(number);
+            return self.release_set(number);
         }
         let uses = &mut self.uses[index as usize];
         *uses -= 1;
@@ -377,7 +377,7 @@ impl NextHopKeeper {
             let set = self.sets[number as usize].take();
             for (next_hop, _) in set.iter().flat_map(|(set, _)| set.members()) {
                 if let Some(&index) = self.known.get(next_hop) {
-                    self.give(index);
+                    self.release(index);
                 }
             }
         }

@@ -52,7 +52,7 @@ impl TokenBucket {
 /// Classes of what is addressed to the gateway itself, or what it answers: one must not starve another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Class {
+pub enum ControlClass {
     /// ARP and neighbour discovery.
     Neighbour,
     /// Echo and other ICMP to the gateway.
@@ -67,33 +67,33 @@ pub enum Class {
     Other,
 }
 
-impl Class {
+impl ControlClass {
     /// Every class, in the order of their numbers.
-    pub const ALL: [Class; 6] = [
-        Class::Neighbour,
-        Class::Icmp,
-        Class::IcmpError,
-        Class::Routing,
-        Class::Management,
-        Class::Other,
+    pub const ALL: [ControlClass; 6] = [
+        ControlClass::Neighbour,
+        ControlClass::Icmp,
+        ControlClass::IcmpError,
+        ControlClass::Routing,
+        ControlClass::Management,
+        ControlClass::Other,
     ];
 
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
-            Class::Neighbour => "neighbour",
-            Class::Icmp => "icmp",
-            Class::IcmpError => "icmp-error",
-            Class::Routing => "routing",
-            Class::Management => "management",
-            Class::Other => "other",
+            ControlClass::Neighbour => "neighbour",
+            ControlClass::Icmp => "icmp",
+            ControlClass::IcmpError => "icmp-error",
+            ControlClass::Routing => "routing",
+            ControlClass::Management => "management",
+            ControlClass::Other => "other",
         }
     }
 }
 
 /// One bucket per class.
 #[derive(Clone, Copy, Debug)]
-struct Buckets([TokenBucket; Class::ALL.len()]);
+struct Buckets([TokenBucket; ControlClass::ALL.len()]);
 
 impl Buckets {
     fn new(limits: &Limits, share: u64, now: Time) -> Self {
@@ -102,7 +102,7 @@ impl Buckets {
 }
 
 /// Packets a second and at once, by class, in the order of [`Class::ALL`].
-pub type Limits = [(u64, u64); Class::ALL.len()];
+pub type Limits = [(u64, u64); ControlClass::ALL.len()];
 
 /// As much as so many of its interfaces may take all interfaces of a router together.
 pub const ROUTER_SHARE: u64 = 8;
@@ -117,7 +117,7 @@ const DESTINATION_PARTS: (u64, u64) = (10, 2);
 /// Limits on what the gateway itself answers and sends: of each class, for each interface, and for each router. A flood by one
 /// interface takes nothing from another, and what all of a router's take together is bounded.
 #[derive(Clone, Debug)]
-pub struct Policer {
+pub struct ControlPolicer {
     limits: Limits,
     interfaces: Box<[Buckets]>,
     router_of: Box<[RouterIndex]>,
@@ -126,12 +126,12 @@ pub struct Policer {
     secret: u64,
 }
 
-impl Policer {
+impl ControlPolicer {
     /// Full buckets for interfaces of these routers, by number. `secret` keeps others from knowing whose errors count together.
     pub fn new(limits: Limits, router_of: impl Iterator<Item = RouterIndex>, secret: u64, now: Time) -> Self {
         let router_of: Box<[_]> = router_of.collect();
         let routers = router_of.iter().max().map_or(0, |&last| usize::from(last) + 1);
-        let (rate, burst) = limits[Class::IcmpError as usize];
+        let (rate, burst) = limits[ControlClass::IcmpError as usize];
         let (rate, burst) = (rate.div_ceil(DESTINATION_PARTS.0), burst.div_ceil(DESTINATION_PARTS.1));
         Self {
             interfaces: vec![Buckets::new(&limits, 1, now); router_of.len()].into(),
@@ -150,7 +150,7 @@ impl Policer {
 
     /// Whether a packet of `class` that came in by an interface may pass now.
     #[inline]
-    pub fn admits(&mut self, class: Class, interface: InterfaceIndex, now: Time) -> bool {
+    pub fn admits(&mut self, class: ControlClass, interface: InterfaceIndex, now: Time) -> bool {
         let Some(own) = self.interfaces.get_mut(usize::from(interface)) else {
             return false;
         };
@@ -206,36 +206,36 @@ mod tests {
         }
     }
 
-    fn admitted(policer: &mut Policer, class: Class, interface: InterfaceIndex) -> usize {
+    fn admitted(policer: &mut ControlPolicer, class: ControlClass, interface: InterfaceIndex) -> usize {
         (0..1000).filter(|_| policer.admits(class, interface, 0)).count()
     }
 
     #[test]
     fn policer_flooded_class_leaves_the_others_alone() {
-        let mut policer = Policer::new([(10, 5); 6], [0].into_iter(), 7, 0);
-        assert_eq!(5, admitted(&mut policer, Class::Icmp, 0));
-        assert!(policer.admits(Class::Management, 0, 0));
-        assert!(policer.admits(Class::Icmp, 0, SECOND / 10));
+        let mut policer = ControlPolicer::new([(10, 5); 6], [0].into_iter(), 7, 0);
+        assert_eq!(5, admitted(&mut policer, ControlClass::Icmp, 0));
+        assert!(policer.admits(ControlClass::Management, 0, 0));
+        assert!(policer.admits(ControlClass::Icmp, 0, SECOND / 10));
     }
 
     #[test]
     fn policer_flooded_interface_leaves_those_of_its_router_and_of_others_alone() {
-        let mut policer = Policer::new([(10, 5); 6], [0, 0, 1].into_iter(), 7, 0);
+        let mut policer = ControlPolicer::new([(10, 5); 6], [0, 0, 1].into_iter(), 7, 0);
         for interface in [0, 1, 2] {
-            assert_eq!(5, admitted(&mut policer, Class::Neighbour, interface));
+            assert_eq!(5, admitted(&mut policer, ControlClass::Neighbour, interface));
         }
         // All of a router's together have as much as eight.
-        let mut policer = Policer::new([(10, 5); 6], [0; 20].into_iter().chain([1]), 7, 0);
+        let mut policer = ControlPolicer::new([(10, 5); 6], [0; 20].into_iter().chain([1]), 7, 0);
         let all: usize = (0..20)
-            .map(|interface| admitted(&mut policer, Class::Other, interface))
+            .map(|interface| admitted(&mut policer, ControlClass::Other, interface))
             .sum();
         assert_eq!(5 * ROUTER_SHARE as usize, all);
-        assert_eq!(5, admitted(&mut policer, Class::Other, 20));
+        assert_eq!(5, admitted(&mut policer, ControlClass::Other, 20));
     }
 
     #[test]
     fn policer_one_destination_takes_a_part_of_the_errors() {
-        let mut policer = Policer::new([(1000, 100); 6], [0].into_iter(), 7, 0);
+        let mut policer = ControlPolicer::new([(1000, 100); 6], [0].into_iter(), 7, 0);
         let mut to = |last| {
             (0..1000)
                 .filter(|_| policer.admits_error_to(Address::V4(last), 0))

@@ -3,7 +3,7 @@
 use crate::fib::FibError;
 use crate::neighbour::HashKey;
 use crate::rib::{Origin, ResolvedSet, Rib, Settings, Sink};
-use crate::{Address, Fib, HopSet, InterfaceIndex, NextHopKeeper, Prefix, RouteSet, RouterIndex, Time};
+use crate::{Address, Fib, HopSet, InterfaceIndex, NextHopWriter, Prefix, RouteSet, RouterIndex, Time};
 
 /// The routes of all routers.
 #[derive(Debug)]
@@ -11,14 +11,14 @@ pub struct Ribs {
     ribs: Vec<Rib>,
     settings: Settings,
     key: HashKey,
-    unable: u64,
+    fib_full: u64,
 }
 
 /// The forwarding table of one router.
 struct Table<'f> {
     router: RouterIndex,
     fib: &'f mut Fib,
-    keeper: &'f mut NextHopKeeper,
+    writer: &'f mut NextHopWriter,
     unable: &'f mut u64,
 }
 
@@ -26,10 +26,10 @@ impl Sink for Table<'_> {
     fn set(&mut self, prefix: Prefix, set: &ResolvedSet) {
         let is_set = match set.members() {
             [] => return,
-            [(next_hop, _)] => self.fib.insert(self.router, prefix, *next_hop, self.keeper).is_ok(),
+            [(next_hop, _)] => self.fib.insert(self.router, prefix, *next_hop, self.writer).is_ok(),
             members => HopSet::new(members).is_ok_and(|hops| {
-                let set = hops.balanced(set.balance());
-                let inserted = self.fib.insert_set(self.router, prefix, &set, self.keeper);
+                let set = hops.with_balance(set.balance());
+                let inserted = self.fib.insert_set(self.router, prefix, &set, self.writer);
                 inserted.is_ok()
             }),
         };
@@ -39,7 +39,7 @@ impl Sink for Table<'_> {
     }
 
     fn remove(&mut self, prefix: Prefix) {
-        if self.fib.remove(self.router, prefix, self.keeper).is_err() {
+        if self.fib.remove(self.router, prefix, self.writer).is_err() {
             *self.unable += 1;
         }
     }
@@ -52,7 +52,7 @@ impl Ribs {
             ribs: Vec::new(),
             settings,
             key,
-            unable: 0,
+            fib_full: 0,
         }
     }
 
@@ -71,8 +71,8 @@ impl Ribs {
     }
 
     /// Changes that the forwarding table had no room for.
-    pub fn unable(&self) -> u64 {
-        self.unable
+    pub fn fib_full(&self) -> u64 {
+        self.fib_full
     }
 
     /// Change the routes of a router, and have the table follow. False where there is no such router.
@@ -80,18 +80,18 @@ impl Ribs {
         &mut self,
         router: RouterIndex,
         fib: &mut Fib,
-        keeper: &mut NextHopKeeper,
+        writer: &mut NextHopWriter,
         change: impl FnOnce(&mut Rib),
     ) -> bool {
         let Some(rib) = self.ribs.get_mut(usize::from(router)) else {
             return false;
         };
         change(rib);
-        let unable = &mut self.unable;
+        let unable = &mut self.fib_full;
         rib.publish(&mut Table {
             router,
             fib,
-            keeper,
+            writer,
             unable,
         });
         true
@@ -109,12 +109,12 @@ impl Ribs {
         wanted: &[RouteSet],
         others: impl Fn(RouterIndex) -> bool,
         fib: &mut Fib,
-        keeper: &mut NextHopKeeper,
+        writer: &mut NextHopWriter,
         now: Time,
     ) -> Result<(), FibError> {
         let mut held = Vec::new();
         let all = wanted.iter().flat_map(RouteSet::next_hops);
-        let taken = all.map(|set| keeper.take_set(&set)).try_for_each(|index| {
+        let taken = all.map(|set| writer.acquire_set(&set)).try_for_each(|index| {
             held.push(index?);
             Ok(())
         });
@@ -124,17 +124,17 @@ impl Ribs {
             }
             for (router, wanted) in (0..).zip(wanted) {
                 if others(router) {
-                    fib.clear(router, keeper);
+                    fib.clear(router, writer);
                     self.ribs[usize::from(router)] = Rib::new(self.settings, self.key);
                 }
-                self.change(router, fib, keeper, |rib| apply(rib, wanted, now));
+                self.change(router, fib, writer, |rib| apply(rib, wanted, now));
             }
             for router in wanted.len()..self.ribs.len() {
-                fib.clear(router as RouterIndex, keeper);
+                fib.clear(router as RouterIndex, writer);
             }
             self.ribs.truncate(wanted.len());
         }
-        held.into_iter().for_each(|index| keeper.give(index));
+        held.into_iter().for_each(|index| writer.release(index));
         taken
     }
 
@@ -143,10 +143,10 @@ impl Ribs {
         &mut self,
         (router, interface, up): (RouterIndex, InterfaceIndex, bool),
         fib: &mut Fib,
-        keeper: &mut NextHopKeeper,
+        writer: &mut NextHopWriter,
     ) -> bool {
         let known = self.get(router).map(|rib| rib.link_is_up(interface));
-        known == Some(!up) && self.change(router, fib, keeper, |rib| rib.set_link(interface, up))
+        known == Some(!up) && self.change(router, fib, writer, |rib| rib.set_link(interface, up))
     }
 
     /// A gateway of a router is to be used, or is not. False where that was known.
@@ -155,11 +155,11 @@ impl Ribs {
         router: RouterIndex,
         (gateway, up): ((InterfaceIndex, Address), bool),
         fib: &mut Fib,
-        keeper: &mut NextHopKeeper,
+        writer: &mut NextHopWriter,
     ) -> bool {
         let known = self.get(router).map(|rib| rib.gateway_is_up(gateway));
         known == Some(!up)
-            && self.change(router, fib, keeper, |rib| {
+            && self.change(router, fib, writer, |rib| {
                 rib.set_gateway(gateway, up);
             })
     }

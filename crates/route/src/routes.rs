@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::rib::{Hop, MAX_HOPS, Offer, Origin, Target, Way};
-use crate::{Address, Balance, HopSet, InterfaceIndex, NextHop, Prefix, Refusal};
+use crate::rib::{MAX_HOPS, Offer, OfferedNextHop, Origin, Target, WeightedNextHop};
+use crate::{Address, Balance, DropKind, HopSet, InterfaceIndex, NextHop, Prefix};
 
 /// An interface of a virtual router.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ pub enum Via {
     /// Destinations are on the link of this interface themselves.
     Attached(InterfaceIndex),
     /// Nowhere.
-    Refused(Refusal),
+    Refused(DropKind),
 }
 
 /// A way of a configured route. Those to one prefix at one distance are one route, of which each flow takes one way.
@@ -197,7 +197,7 @@ pub enum RouteError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteSet {
     /// By distance too: one that is configured at a greater one stands behind the others.
-    routes: BTreeMap<(Prefix, u8), Vec<Hop>>,
+    routes: BTreeMap<(Prefix, u8), Vec<WeightedNextHop>>,
 }
 
 impl RouteSet {
@@ -215,27 +215,27 @@ impl RouteSet {
                 for broadcast in broadcasts(*address, *length).into_iter().flatten() {
                     let prefix = Prefix::new(broadcast, broadcast.bits());
                     if !set.contains(prefix) {
-                        set.derive(prefix, NextHop::Drop(Refusal::DirectedBroadcast));
+                        set.derive(prefix, NextHop::Drop(DropKind::DirectedBroadcast));
                     }
                 }
             }
         }
         for route in configured {
-            set.add_way(route, way(interfaces, route)?)?;
+            set.add_next_hop(route, way(interfaces, route)?)?;
         }
         // Sets are told apart by the order of their ways; that of the file means nothing.
         set.routes.values_mut().for_each(|hops| hops.sort_unstable());
         // 169.254.0.0/16. Behind what leads there, so that a link that is down leaves it to no default route.
         let link_local = Prefix::new(Address::V4(0xa9fe_0000), 16);
         let distance = if set.contains(link_local) { u8::MAX } else { CONNECTED };
-        let refused = vec![Hop::new(Way::Drop(Refusal::LinkLocal))];
+        let refused = vec![WeightedNextHop::new(OfferedNextHop::Drop(DropKind::LinkLocal))];
         set.routes.entry((link_local, distance)).or_insert(refused);
         Ok(set)
     }
 
     /// A route of the interfaces' own; what was there before.
-    fn derive(&mut self, prefix: Prefix, next_hop: NextHop) -> Option<Vec<Hop>> {
-        let hops = vec![Hop::new(next_hop.into())];
+    fn derive(&mut self, prefix: Prefix, next_hop: NextHop) -> Option<Vec<WeightedNextHop>> {
+        let hops = vec![WeightedNextHop::new(next_hop.into())];
         self.routes.insert((prefix, CONNECTED), hops)
     }
 
@@ -256,23 +256,23 @@ impl RouteSet {
         let network = Prefix::new(address, length);
         if length < address.bits() && !address.is_link_local() {
             let before = self.derive(network, NextHop::Attached(interface));
-            if before.is_some_and(|before| before != [Hop::new(Way::Attached(interface))]) {
+            if before.is_some_and(|before| before != [WeightedNextHop::new(OfferedNextHop::Attached(interface))]) {
                 return Err(RouteError::NetworkTwice(network));
             }
         }
         Ok(())
     }
 
-    fn add_way(&mut self, route: &Route, way: Way) -> Result<(), RouteError> {
+    fn add_next_hop(&mut self, route: &Route, way: OfferedNextHop) -> Result<(), RouteError> {
         let (prefix, distance) = (route.prefix, route.distance.max(STATIC));
-        let is_refusal = |way: Way| matches!(way, Way::Drop(_));
+        let is_refusal = |way: OfferedNextHop| matches!(way, OfferedNextHop::Drop(_));
         // An attached network may have a way for the time that its link is down.
         let is_taken = self.routes.get(&(prefix, CONNECTED)).is_some_and(|derived| {
-            let is_attached = |hop: &Hop| matches!(hop.way, Way::Attached(_));
+            let is_attached = |hop: &WeightedNextHop| matches!(hop.way, OfferedNextHop::Attached(_));
             distance == STATIC || !derived.iter().all(is_attached)
         });
         let hops = self.routes.entry((prefix, distance)).or_default();
-        let collides = |hop: &Hop| hop.way == way || is_refusal(hop.way) || is_refusal(way);
+        let collides = |hop: &WeightedNextHop| hop.way == way || is_refusal(hop.way) || is_refusal(way);
         if is_taken || hops.iter().any(collides) {
             return Err(RouteError::RouteTwice(prefix));
         }
@@ -281,7 +281,7 @@ impl RouteSet {
         }
         let weight = route.weight.max(1);
         let balance = route.balance;
-        hops.push(Hop { way, weight, balance });
+        hops.push(WeightedNextHop { way, weight, balance });
         Ok(())
     }
 
@@ -310,21 +310,21 @@ impl RouteSet {
                 .filter_map(|hop| Some((self.next_hop(hop.way)?, hop.weight)));
             let set = HopSet::new(&members.collect::<Vec<_>>()).ok()?;
             let balance = hops.iter().map(|hop| hop.balance).max();
-            Some(set.balanced(balance.unwrap_or_default()))
+            Some(set.with_balance(balance.unwrap_or_default()))
         })
     }
 
-    fn next_hop(&self, way: Way) -> Option<NextHop> {
+    fn next_hop(&self, way: OfferedNextHop) -> Option<NextHop> {
         Some(match way {
-            Way::Drop(refusal) => NextHop::Drop(refusal),
-            Way::Local(interface) => NextHop::Local(interface),
-            Way::Attached(interface) => NextHop::Attached(interface),
-            Way::Gateway { interface, address } => NextHop::Gateway { interface, address },
-            Way::Via(address) => {
+            OfferedNextHop::Drop(refusal) => NextHop::Drop(refusal),
+            OfferedNextHop::Local(interface) => NextHop::Local(interface),
+            OfferedNextHop::Attached(interface) => NextHop::Attached(interface),
+            OfferedNextHop::Gateway { interface, address } => NextHop::Gateway { interface, address },
+            OfferedNextHop::Via(address) => {
                 let covering = (0..=address.bits()).rev().map(|length| Prefix::new(address, length));
                 let mut ways = covering.flat_map(|prefix| self.ways(prefix)).map(|hop| hop.way);
                 let on_link = ways.find_map(|way| match way {
-                    Way::Attached(interface) => Some(interface),
+                    OfferedNextHop::Attached(interface) => Some(interface),
                     _ => None,
                 });
                 let interface = on_link?;
@@ -333,7 +333,7 @@ impl RouteSet {
         })
     }
 
-    fn ways(&self, prefix: Prefix) -> impl Iterator<Item = &Hop> {
+    fn ways(&self, prefix: Prefix) -> impl Iterator<Item = &WeightedNextHop> {
         let of_prefix = self.routes.range((prefix, CONNECTED)..=(prefix, u8::MAX));
         of_prefix.flat_map(|(_, hops)| hops)
     }
@@ -355,12 +355,12 @@ impl RouteSet {
 }
 
 /// Where a configured route leads, by the attached networks.
-fn way(interfaces: &[Interface], route: &Route) -> Result<Way, RouteError> {
+fn way(interfaces: &[Interface], route: &Route) -> Result<OfferedNextHop, RouteError> {
     let prefix = route.prefix;
     let of_router = |index| interfaces.iter().any(|interface| interface.index == index);
     let (gateway, stated) = match route.via {
-        Via::Refused(refusal) => return Ok(Way::Drop(refusal)),
-        Via::Attached(interface) if of_router(interface) => return Ok(Way::Attached(interface)),
+        Via::Refused(refusal) => return Ok(OfferedNextHop::Drop(refusal)),
+        Via::Attached(interface) if of_router(interface) => return Ok(OfferedNextHop::Attached(interface)),
         Via::Attached(interface) => return Err(RouteError::Interface { prefix, interface }),
         Via::Gateway { address, interface } => (address, interface),
         Via::OnLink { address, interface } => (address, Some(interface)),
@@ -380,8 +380,8 @@ fn way(interfaces: &[Interface], route: &Route) -> Result<Way, RouteError> {
         return Err(RouteError::GatewayNeedsInterface { prefix, gateway });
     }
     match route.via {
-        Via::Recursive(address) => return Ok(Way::Via(address)),
-        Via::OnLink { address, interface } => return Ok(Way::Gateway { interface, address }),
+        Via::Recursive(address) => return Ok(OfferedNextHop::Via(address)),
+        Via::OnLink { address, interface } => return Ok(OfferedNextHop::Gateway { interface, address }),
         _ => {}
     }
     let reaches = |interface: &&Interface| {
@@ -396,7 +396,7 @@ fn way(interfaces: &[Interface], route: &Route) -> Result<Way, RouteError> {
         own.map(|(_, length)| *length).max()
     });
     let interface = nearest.ok_or(RouteError::GatewayOffLink { prefix, gateway })?.index;
-    Ok(Way::Gateway {
+    Ok(OfferedNextHop::Gateway {
         interface,
         address: gateway,
     })

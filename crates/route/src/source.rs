@@ -1,6 +1,6 @@
 //! Source validation: BCP 38, RFC 3704.
 
-use crate::{Address, FibReader, InterfaceIndex, NextHop, NextHops, Reason, Refusal, RouterIndex};
+use crate::{Address, DropKind, FibReader, InterfaceIndex, NextHop, NextHops, Reason, RouterIndex};
 
 /// How the source address of a packet is held against the routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,12 +30,12 @@ pub fn validate_source(
         return Ok(());
     }
     let route = fib.find(router, source).ok_or(Reason::SourceValidation)?;
-    validate_way_back(mode, route.value, arrival, next_hops)
+    validate_reverse_path(mode, route.value, arrival, next_hops)
 }
 
 /// The same where it is known what the route to the source leads to.
 #[inline]
-pub fn validate_way_back(
+pub fn validate_reverse_path(
     mode: SourceValidation,
     next_hop: u32,
     arrival: InterfaceIndex,
@@ -56,7 +56,7 @@ pub fn validate_way_back(
 fn by_member(mode: SourceValidation, next_hop: NextHop, arrival: InterfaceIndex) -> Result<(), Reason> {
     let interface = match next_hop {
         NextHop::Attached(interface) | NextHop::Gateway { interface, .. } => interface,
-        NextHop::Drop(Refusal::LinkLocal) => return Err(Reason::LinkLocal),
+        NextHop::Drop(DropKind::LinkLocal) => return Err(Reason::LinkLocal),
         NextHop::Local(_) | NextHop::Drop(_) => return Err(Reason::SourceValidation),
     };
     let valid = mode == SourceValidation::Loose || interface == arrival;

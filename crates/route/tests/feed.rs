@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sluice_route::feed::fpm::{FrameError, Frames, LONGEST};
-use sluice_route::feed::netlink::{TORN, kind};
+use sluice_route::feed::fpm::{FrameBuffer, FrameError, MAX_FRAME};
+use sluice_route::feed::netlink::{DUMP_INTERRUPTED, kind};
 use sluice_route::feed::writer::{DELETE, SET, Writer, frame};
-use sluice_route::feed::{self, Feed, Links, Listed, MAIN_TABLE, OWN_PROTOCOL, Refused, Teller, hostile};
-use sluice_route::rib::{Hop, Offer, Origin, ResolvedSet, Rib, Settings, Sink, Target, Way};
-use sluice_route::{Address, NextHop, Prefix, Refusal};
+use sluice_route::feed::{self, DumpResult, Feed, Links, MAIN_TABLE, OWN_PROTOCOL, Refused, RoutePeer, hostile};
+use sluice_route::rib::{Offer, OfferedNextHop, Origin, ResolvedSet, Rib, Settings, Sink, Target, WeightedNextHop};
+use sluice_route::{Address, DropKind, NextHop, Prefix};
 
 const RECORDED: &[u8] = include_bytes!("fpm/frr-8.4.bin");
 const BGP: u8 = 186;
@@ -86,10 +86,10 @@ impl Router {
         let table = MAIN_TABLE;
         let mut router = Self {
             rib: Rib::new(Settings::default(), [1, 2]),
-            feed: Feed::new(Teller { origin, table, links }),
+            feed: Feed::new(RoutePeer { origin, table, links }),
             table: Table::default(),
         };
-        let hops = [Hop::new(Way::Attached(0))];
+        let hops = [WeightedNextHop::new(OfferedNextHop::Attached(0))];
         let offer = Offer {
             origin: Origin::Connected,
             protocol: 0,
@@ -182,7 +182,7 @@ fn without_port(frame: &[u8]) -> Vec<u8> {
 
 #[test]
 fn frames_that_frr_sent_are_those_that_tests_write() {
-    let mut frames = Frames::default();
+    let mut frames = FrameBuffer::default();
     frames.push(RECORDED);
     for expected in as_recorded() {
         let frame = frames.take().unwrap().map(without_port);
@@ -196,7 +196,7 @@ fn frames_that_frr_sent_are_those_that_tests_write() {
 fn recorded_stream_leaves_the_routes_that_frr_showed_however_it_is_cut() {
     for piece in [1, 7, 100, RECORDED.len()] {
         let mut router = Router::new(Origin::Fpm);
-        let mut frames = Frames::default();
+        let mut frames = FrameBuffer::default();
         for bytes in RECORDED.chunks(piece) {
             frames.push(bytes);
             while let Some(frame) = frames.take().unwrap() {
@@ -470,9 +470,9 @@ fn route_that_changes_to_what_cannot_be_followed_is_taken_back() {
 fn routes_to_nowhere_say_why() {
     let mut router = Router::new(Origin::Kernel);
     let refusals = [
-        (6, Refusal::Blackhole),
-        (7, Refusal::Unreachable),
-        (8, Refusal::Prohibit),
+        (6, DropKind::Blackhole),
+        (7, DropKind::Unreachable),
+        (8, DropKind::Prohibit),
     ];
     for (forwards, refusal) in refusals {
         let message = Writer::route((kind::NEW_ROUTE, SET), prefix("10.9.0.0/16"), 3, forwards);
@@ -485,28 +485,28 @@ fn routes_to_nowhere_say_why() {
 fn listing_is_over_when_it_says_so_and_torn_where_a_part_of_it_is() {
     let mut router = Router::new(Origin::Kernel);
     let done = Writer::new(kind::DONE, 2, &[0; 4]).finish();
-    assert_eq!(None, router.feed.take_listed());
+    assert_eq!(None, router.feed.take_dump_result());
     router.told(std::slice::from_ref(&done));
-    assert_eq!(Some(Listed::Whole), router.feed.take_listed());
-    assert_eq!(None, router.feed.take_listed());
-    let route = Writer::route((kind::NEW_ROUTE, 2 | TORN), prefix("10.9.0.0/16"), 3, 6).finish();
+    assert_eq!(Some(DumpResult::Complete), router.feed.take_dump_result());
+    assert_eq!(None, router.feed.take_dump_result());
+    let route = Writer::route((kind::NEW_ROUTE, 2 | DUMP_INTERRUPTED), prefix("10.9.0.0/16"), 3, 6).finish();
     router.told(&[route]).told(std::slice::from_ref(&done));
-    assert_eq!(Some(Listed::Torn), router.feed.take_listed());
+    assert_eq!(Some(DumpResult::Incomplete), router.feed.take_dump_result());
     router.told(&[done]);
-    assert_eq!(Some(Listed::Whole), router.feed.take_listed());
+    assert_eq!(Some(DumpResult::Complete), router.feed.take_dump_result());
 }
 
 #[test]
 fn bytes_that_are_no_frames_end_the_connection() {
     let take = |bytes: &[u8]| {
-        let mut frames = Frames::default();
+        let mut frames = FrameBuffer::default();
         frames.push(bytes);
         frames.take().map(|frame| frame.map(<[u8]>::len))
     };
     assert_eq!(Err(FrameError::Version(b'G')), take(b"GET / HTTP/1.1"));
     assert_eq!(Err(FrameError::Kind(2)), take(&[1, 2, 0, 9]));
     assert_eq!(Err(FrameError::Length(3)), take(&[1, 1, 0, 3]));
-    assert_eq!(Err(FrameError::Length(LONGEST + 1)), take(&[1, 1, 0x80, 1]));
+    assert_eq!(Err(FrameError::Length(MAX_FRAME + 1)), take(&[1, 1, 0x80, 1]));
     assert_eq!(Ok(None), take(&[1, 1, 0]));
     assert_eq!(Ok(Some(0)), take(&[1, 1, 0, 4]));
 }

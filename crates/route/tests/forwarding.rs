@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_route::fib::FibError;
-use sluice_route::neighbour::{Heard, NeighbourKeeper, Neighbours, Timing};
+use sluice_route::neighbour::{Heard, NeighbourWriter, Neighbours, Timing};
 use sluice_route::{
-    Address, Fib, HopSet, Interface, NextHop, NextHopKeeper, Prefix, Reason, Refusal, Ribs, Route, RouteError,
+    Address, DropKind, Fib, HopSet, Interface, NextHop, NextHopWriter, Prefix, Reason, Ribs, Route, RouteError,
     RouteSet, SourceValidation, Via, validate_source,
 };
 use sluice_table::prefix::Quiescence;
@@ -49,7 +49,7 @@ fn two() -> Vec<Interface> {
 struct Router {
     ribs: Ribs,
     fib: Fib,
-    keeper: NextHopKeeper,
+    writer: NextHopWriter,
     neighbours: Arc<Neighbours>,
     quiescence: Arc<Quiescence>,
 }
@@ -64,11 +64,11 @@ impl Router {
     fn with(next_hops: usize, readers: usize) -> Self {
         let quiescence = Arc::new(Quiescence::new(readers));
         let neighbours = Arc::new(Neighbours::new(16, [3, 4]));
-        let keeper = NextHopKeeper::new(next_hops, neighbours.clone(), quiescence.clone());
+        let writer = NextHopWriter::new(next_hops, neighbours.clone(), quiescence.clone());
         Self {
             ribs: Ribs::new(Default::default(), [1, 2]),
             fib: Fib::new(quiescence.clone()),
-            keeper,
+            writer,
             neighbours,
             quiescence,
         }
@@ -77,12 +77,12 @@ impl Router {
     /// The configured routes of all routers.
     fn apply(&mut self, wanted: &[RouteSet]) -> Result<(), FibError> {
         self.ribs
-            .apply_all(wanted, |_| false, &mut self.fib, &mut self.keeper, 0)
+            .apply_all(wanted, |_| false, &mut self.fib, &mut self.writer, 0)
     }
 
     fn to(&self, destination: &str) -> NextHop {
         let found = self.fib.reader().find(0, address(destination));
-        self.keeper.table().get(found.map_or(u32::MAX, |found| found.value))
+        self.writer.table().get(found.map_or(u32::MAX, |found| found.value))
     }
 }
 
@@ -91,8 +91,8 @@ fn interface_addresses_become_local_attached_and_broadcast_routes() {
     let router = Router::new(&RouteSet::new(&two(), &[by("0.0.0.0/0", "192.0.2.1")]).unwrap());
     assert_eq!(NextHop::Local(0), router.to("10.0.0.1"));
     assert_eq!(NextHop::Attached(0), router.to("10.0.0.77"));
-    assert_eq!(NextHop::Drop(Refusal::DirectedBroadcast), router.to("10.0.0.255"));
-    assert_eq!(NextHop::Drop(Refusal::DirectedBroadcast), router.to("10.0.0.0"));
+    assert_eq!(NextHop::Drop(DropKind::DirectedBroadcast), router.to("10.0.0.255"));
+    assert_eq!(NextHop::Drop(DropKind::DirectedBroadcast), router.to("10.0.0.0"));
     assert_eq!(
         NextHop::Gateway {
             interface: 1,
@@ -102,14 +102,14 @@ fn interface_addresses_become_local_attached_and_broadcast_routes() {
     );
     assert_eq!(NextHop::Local(1), router.to("2001:db8:2::1"));
     assert_eq!(NextHop::Attached(1), router.to("2001:db8:2::ffff"));
-    assert_eq!(NextHop::Drop(Refusal::NoRoute), router.to("2001:db8:3::1"));
+    assert_eq!(NextHop::Drop(DropKind::NoRoute), router.to("2001:db8:3::1"));
 }
 
 #[test]
 fn rfc3927_s2_7_no_default_route_leads_to_link_local_addresses_but_one_of_their_own_does() {
     let default = by("0.0.0.0/0", "192.0.2.1");
     let router = Router::new(&RouteSet::new(&two(), &[default]).unwrap());
-    assert_eq!(NextHop::Drop(Refusal::LinkLocal), router.to("169.254.7.7"));
+    assert_eq!(NextHop::Drop(DropKind::LinkLocal), router.to("169.254.7.7"));
     assert_eq!(
         Some(NextHop::Gateway {
             interface: 1,
@@ -117,7 +117,7 @@ fn rfc3927_s2_7_no_default_route_leads_to_link_local_addresses_but_one_of_their_
         }),
         Some(router.to("169.253.7.7"))
     );
-    let table = router.keeper.table();
+    let table = router.writer.table();
     let validated = |mode| validate_source(mode, 0, address("169.254.7.7"), 0, &router.fib.reader(), &table);
     assert_eq!(Err(Reason::LinkLocal), validated(SourceValidation::Loose));
     assert_eq!(Err(Reason::LinkLocal), validated(SourceValidation::Strict));
@@ -131,7 +131,7 @@ fn rfc3927_s2_7_no_default_route_leads_to_link_local_addresses_but_one_of_their_
     let tunnel = [interface(0, &["169.254.9.1/30"])];
     let attached = Router::new(&RouteSet::new(&tunnel, &[]).unwrap());
     assert_eq!(NextHop::Attached(0), attached.to("169.254.9.2"));
-    assert_eq!(NextHop::Drop(Refusal::LinkLocal), attached.to("169.254.9.5"));
+    assert_eq!(NextHop::Drop(DropKind::LinkLocal), attached.to("169.254.9.5"));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn applied_difference_touches_only_what_differs() {
         by("203.0.113.0/24", "10.0.0.9"),
         by("0.0.0.0/0", "192.0.2.1"),
     ];
-    let blackhole = Route::new(prefix("203.0.113.0/24"), Via::Refused(Refusal::Blackhole));
+    let blackhole = Route::new(prefix("203.0.113.0/24"), Via::Refused(DropKind::Blackhole));
     let second = [
         by("198.51.100.0/24", "10.0.0.9"),
         blackhole,
@@ -208,17 +208,17 @@ fn applied_difference_touches_only_what_differs() {
     router.fib.take_changed();
     let second = [RouteSet::new(&two(), &second).unwrap()];
     router.apply(&second).unwrap();
-    assert_eq!(NextHop::Drop(Refusal::Blackhole), router.to("203.0.113.1"));
-    assert_eq!(NextHop::Drop(Refusal::NoRoute), router.to("8.8.8.8"));
+    assert_eq!(NextHop::Drop(DropKind::Blackhole), router.to("203.0.113.1"));
+    assert_eq!(NextHop::Drop(DropKind::NoRoute), router.to("8.8.8.8"));
     // The default route is gone: it concerns every destination of its family, what has stayed as well.
     let changed = router.fib.take_changed();
     assert!(
         ["203.0.113.1", "198.51.100.1", "8.8.8.8"]
             .map(address)
             .iter()
-            .all(|to| changed.may_concern(0, *to))
+            .all(|to| changed.may_affect(0, *to))
     );
-    assert!(!changed.may_concern(0, address("2001:db8::1")));
+    assert!(!changed.may_affect(0, address("2001:db8::1")));
     router.apply(&second).unwrap();
     assert!(!router.fib.has_changed());
 }
@@ -227,14 +227,14 @@ fn applied_difference_touches_only_what_differs() {
 fn exhausted_next_hops_refuse_the_change_whole() {
     let mut router = Router::with(8, 0);
     router.apply(&[RouteSet::new(&two(), &[]).unwrap()]).unwrap();
-    let before = (router.fib.len(0), router.keeper.len());
+    let before = (router.fib.len(0), router.writer.len());
     let many: Vec<_> = (10..30)
         .map(|n| by(&format!("198.51.{n}.0/24"), &format!("10.0.0.{n}")))
         .collect();
     let many = RouteSet::new(&two(), &many).unwrap();
     assert!(router.apply(std::slice::from_ref(&many)).is_err());
     assert!(router.apply(&[RouteSet::default(), many]).is_err());
-    assert_eq!(before, (router.fib.len(0), router.keeper.len()));
+    assert_eq!(before, (router.fib.len(0), router.writer.len()));
     // Ways of one route, and a gateway that is found on a link, are counted like any other.
     let ways: Vec<_> = (10..30)
         .map(|n| by("198.51.100.0/24", &format!("10.0.0.{n}")))
@@ -247,7 +247,7 @@ fn exhausted_next_hops_refuse_the_change_whole() {
         .collect();
     for many in [ways, found] {
         assert!(router.apply(&[RouteSet::new(&two(), &many).unwrap()]).is_err());
-        assert_eq!(before, (router.fib.len(0), router.keeper.len()));
+        assert_eq!(before, (router.fib.len(0), router.writer.len()));
     }
 }
 
@@ -260,7 +260,7 @@ fn routers_have_routes_of_their_own() {
     let reader = router.fib.reader();
     let to = |number| {
         let found = reader.find(number, address("198.51.100.7")).map(|found| found.value);
-        router.keeper.table().get(found.unwrap_or(u32::MAX)).interface()
+        router.writer.table().get(found.unwrap_or(u32::MAX)).interface()
     };
     assert_eq!([Some(0), Some(1), None], [to(0), to(1), to(2)]);
     // The second router is gone: nothing of the first one changes.
@@ -270,7 +270,7 @@ fn routers_have_routes_of_their_own() {
     let changed = router.fib.take_changed();
     assert_eq!(
         [false, true],
-        [0, 1].map(|router| changed.may_concern(router, address("198.51.100.7")))
+        [0, 1].map(|router| changed.may_affect(router, address("198.51.100.7")))
     );
     assert!(router.fib.is_empty(1));
 }
@@ -279,23 +279,23 @@ fn routers_have_routes_of_their_own() {
 fn next_hop_slot_waits_for_readers_and_gives_its_neighbour_back() {
     let set = RouteSet::new(&two(), &[by("0.0.0.0/0", "192.0.2.1")]).unwrap();
     let mut router = Router::new(&set);
-    let mut keeper = NeighbourKeeper::new(router.neighbours.clone(), Timing::default(), 0);
+    let mut writer = NeighbourWriter::new(router.neighbours.clone(), Timing::default(), 0);
     let (gateway, mac) = (address("192.0.2.1"), [2, 0, 0, 0, 0, 1]);
-    keeper.hear(1, gateway, Some(mac), Heard::Solicitation, true, 0, &mut |_| {});
+    writer.receive(1, gateway, Some(mac), Heard::Solicitation, true, 0, &mut |_| {});
     let neighbour = router.neighbours.find(1, gateway).unwrap();
-    let table = router.keeper.table();
+    let table = router.writer.table();
     let index = router.fib.get(0, prefix("0.0.0.0/0")).unwrap();
-    assert_eq!(None, table.bound(index));
+    assert_eq!(None, table.adjacency(index));
     assert!(table.bind(index, neighbour, &router.neighbours));
     assert!(!table.bind(index, neighbour, &router.neighbours));
-    assert_eq!(Some((1, neighbour)), table.bound(index));
+    assert_eq!(Some((1, neighbour)), table.adjacency(index));
     assert_eq!(1, router.neighbours.uses(neighbour));
     router.quiescence.online(0);
     router.apply(&[RouteSet::new(&two(), &[]).unwrap()]).unwrap();
-    router.keeper.reclaim();
+    router.writer.reclaim();
     assert_eq!(1, router.neighbours.uses(neighbour));
     router.quiescence.pass(0);
-    router.keeper.reclaim();
+    router.writer.reclaim();
     assert_eq!(0, router.neighbours.uses(neighbour));
 }
 
@@ -303,7 +303,7 @@ fn next_hop_slot_waits_for_readers_and_gives_its_neighbour_back() {
 fn source_validation_by_mode_accepts_and_refuses() {
     let routes = [by("0.0.0.0/0", "192.0.2.1"), by("198.51.100.0/24", "10.0.0.9")];
     let router = Router::new(&RouteSet::new(&two(), &routes).unwrap());
-    let (reader, table) = (router.fib.reader(), router.keeper.table());
+    let (reader, table) = (router.fib.reader(), router.writer.table());
     let valid = |mode, source, arrival| validate_source(mode, 0, address(source), arrival, &reader, &table).is_ok();
     use SourceValidation::{Loose, Off, Strict};
     let cases = [
@@ -362,7 +362,7 @@ proptest! {
                 .collect();
             let wanted = RouteSet::new(&two(), &configured).unwrap();
             router.apply(std::slice::from_ref(&wanted)).unwrap();
-            let table = router.keeper.table();
+            let table = router.writer.table();
             let live: Vec<_> = router.fib.iter(0).map(|(prefix, index)| (prefix, table.get(index))).collect();
             let expected = wanted.iter().map(|(prefix, _)| prefix).zip(wanted.next_hops());
             let expected: Vec<_> = expected.map(|(prefix, set)| (prefix, set.members()[0].0)).collect();
@@ -370,7 +370,7 @@ proptest! {
         }
         router.apply(&[RouteSet::default()]).unwrap();
         prop_assert!(router.fib.is_empty(0));
-        prop_assert!(router.keeper.is_empty());
+        prop_assert!(router.writer.is_empty());
     }
 }
 
@@ -404,8 +404,8 @@ fn flows_are_spread_over_a_set_by_its_weights() {
     let mut router = Router::new(&RouteSet::default());
     for weights in [vec![1; 2], vec![1, 2, 5], vec![1; 10], vec![3, 1, 1, 1, 1, 1]] {
         let members: Vec<_> = (10..).zip(&weights).map(|(host, weight)| (host, *weight)).collect();
-        let index = router.keeper.take_set(&set(&members)).unwrap();
-        let table = router.keeper.table();
+        let index = router.writer.acquire_set(&set(&members)).unwrap();
+        let table = router.writer.table();
         let mut flows_of = std::collections::HashMap::new();
         for hash in flows() {
             *flows_of.entry(table.get(table.choose(index, |_| hash))).or_insert(0u32) += 1;
@@ -430,27 +430,27 @@ fn member_that_goes_or_comes_moves_no_more_flows_than_it_has() {
         set(&[(10, 1), (11, 1), (13, 1)]),
     );
     let taken = |router: &Router| -> Vec<NextHop> {
-        let (table, index) = (router.keeper.table(), router.fib.get(0, to).unwrap());
+        let (table, index) = (router.writer.table(), router.fib.get(0, to).unwrap());
         flows().map(|hash| table.get(table.choose(index, |_| hash))).collect()
     };
     let gone = four.members()[2].0;
-    router.fib.insert_set(0, to, &four, &mut router.keeper).unwrap();
+    router.fib.insert_set(0, to, &four, &mut router.writer).unwrap();
     let before = taken(&router);
     assert_eq!(before, taken(&router));
-    router.fib.insert_set(0, to, &three, &mut router.keeper).unwrap();
+    router.fib.insert_set(0, to, &three, &mut router.writer).unwrap();
     let without = taken(&router);
     for (old, new) in before.iter().zip(&without) {
         assert!(old == new || *old == gone, "{old:?} was moved to {new:?}");
         assert_ne!(gone, *new);
     }
-    router.fib.insert_set(0, to, &four, &mut router.keeper).unwrap();
+    router.fib.insert_set(0, to, &four, &mut router.writer).unwrap();
     for (old, new) in without.iter().zip(&taken(&router)) {
         assert!(old == new || *new == gone, "{old:?} was moved to {new:?}");
     }
-    router.fib.remove(0, to, &mut router.keeper).unwrap();
-    router.keeper.reclaim();
-    router.keeper.reclaim();
-    assert!(router.keeper.is_empty());
+    router.fib.remove(0, to, &mut router.writer).unwrap();
+    router.writer.reclaim();
+    router.writer.reclaim();
+    assert!(router.writer.is_empty());
 }
 
 #[test]
@@ -463,9 +463,9 @@ fn source_behind_a_set_is_valid_by_any_of_its_interfaces() {
     let both = HopSet::new(&[(gateway(0, "10.0.0.9"), 1), (gateway(1, "192.0.2.1"), 200)]).unwrap();
     router
         .fib
-        .insert_set(0, prefix("198.51.100.0/24"), &both, &mut router.keeper)
+        .insert_set(0, prefix("198.51.100.0/24"), &both, &mut router.writer)
         .unwrap();
-    let (reader, table) = (router.fib.reader(), router.keeper.table());
+    let (reader, table) = (router.fib.reader(), router.writer.table());
     let by = |mode, arrival| validate_source(mode, 0, address("198.51.100.7"), arrival, &reader, &table).is_ok();
     assert_eq!(
         [true, true, false],

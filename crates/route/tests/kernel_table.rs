@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use sluice_route::feed::netlink::{APPEND, LISTED, REPLACE, kind};
+use sluice_route::feed::netlink::{APPEND, MULTI, REPLACE, kind};
 use sluice_route::feed::writer::{Writer, family};
-use sluice_route::feed::{Feed, Links, MAIN_TABLE, Teller};
+use sluice_route::feed::{Feed, Links, MAIN_TABLE, RoutePeer};
 use sluice_route::rib::{Origin, ResolvedSet, Rib, Settings, Sink};
-use sluice_route::{Address, NextHop, Prefix, Refusal};
+use sluice_route::{Address, DropKind, NextHop, Prefix};
 
 /// NLM_F_CREATE, NLM_F_EXCL
 const CREATE: u16 = 0x400;
@@ -107,7 +107,7 @@ struct Kernel {
 
 impl Kernel {
     fn new() -> Self {
-        let teller = Teller {
+        let teller = RoutePeer {
             origin: Origin::Kernel,
             table: MAIN_TABLE,
             links: Links::Numbered(BTreeMap::from([(3, 0)])),
@@ -118,7 +118,7 @@ impl Kernel {
             table: Table::default(),
         };
         kernel.begin();
-        kernel.feed.end_listing();
+        kernel.feed.end_dump();
         kernel
     }
 
@@ -127,7 +127,7 @@ impl Kernel {
     }
 
     fn end(&mut self) -> bool {
-        let is_current = self.feed.end_listing();
+        let is_current = self.feed.end_dump();
         self.rib.end_replay(Origin::Kernel, usize::MAX);
         self.rib.publish(&mut self.table);
         is_current
@@ -298,7 +298,7 @@ fn throw_ends_the_search_in_the_table() {
     let mut kernel = Kernel::new();
     let throw = Writer::route((kind::NEW_ROUTE, ADDED), prefix(V4), 3, 9);
     kernel.told(&[throw.finish()]);
-    let expected = vec![NextHop::Drop(Refusal::NoRoute)];
+    let expected = vec![NextHop::Drop(DropKind::NoRoute)];
     assert_eq!(Some(&expected), kernel.table.0.get(&prefix(V4)));
 }
 
@@ -334,8 +334,8 @@ fn change_that_comes_before_its_prefix_is_listed_is_not_done_twice() {
     kernel.begin();
     kernel.told(&[
         new(CREATE, V4, &["10.0.0.2"]),
-        new(LISTED, V4, &["10.0.0.2"]),
-        new(LISTED, V4, &["10.0.0.1"]),
+        new(MULTI, V4, &["10.0.0.2"]),
+        new(MULTI, V4, &["10.0.0.1"]),
     ]);
     assert!(kernel.end());
     assert_eq!(["10.0.0.2"], *kernel.leads(V4));
@@ -347,13 +347,13 @@ fn change_that_comes_before_its_prefix_is_listed_is_not_done_twice() {
 fn listing_that_is_older_than_a_change_before_it_is_not_current() {
     let mut kernel = Kernel::new();
     kernel.begin();
-    kernel.told(&[new(CREATE, V4, &["10.0.0.2"]), new(LISTED, V4, &["10.0.0.1"])]);
+    kernel.told(&[new(CREATE, V4, &["10.0.0.2"]), new(MULTI, V4, &["10.0.0.1"])]);
     assert!(!kernel.end());
     kernel.begin();
-    kernel.told(&[gone(V4, &["10.0.0.1"]), new(LISTED, V4, &["10.0.0.1"])]);
+    kernel.told(&[gone(V4, &["10.0.0.1"]), new(MULTI, V4, &["10.0.0.1"])]);
     assert!(!kernel.end());
     kernel.begin();
-    kernel.told(&[new(LISTED, V4, &["10.0.0.2"]), new(CREATE, V4, &["10.0.0.1"])]);
+    kernel.told(&[new(MULTI, V4, &["10.0.0.2"]), new(CREATE, V4, &["10.0.0.1"])]);
     assert!(kernel.end());
 }
 
@@ -366,7 +366,7 @@ fn listing_of_ipv6_in_which_routes_came_or_went_is_not_current() {
         assert!(!kernel.end());
     }
     kernel.begin();
-    kernel.told(&[new(LISTED, V6, &["fe80::1"]), new(REPLACE, V6, &["fe80::2"])]);
+    kernel.told(&[new(MULTI, V6, &["fe80::1"]), new(REPLACE, V6, &["fe80::2"])]);
     assert!(kernel.end());
     assert_eq!(["fe80::2"], *kernel.leads(V6));
 }
@@ -375,7 +375,7 @@ fn listing_of_ipv6_in_which_routes_came_or_went_is_not_current() {
 fn equal_routes_are_listed_as_often_as_there_are() {
     let mut kernel = Kernel::new();
     kernel.begin();
-    kernel.told(&[blackhole(LISTED, V6), blackhole(LISTED, V6)]);
+    kernel.told(&[blackhole(MULTI, V6), blackhole(MULTI, V6)]);
     assert!(kernel.end());
     let delete = Writer::route((kind::DELETE_ROUTE, 0), prefix(V6), 3, 6);
     kernel.told(&[delete.number(6, 1024).finish()]);
@@ -390,16 +390,16 @@ fn links_that_are_set_down_and_addresses_that_go_are_a_reason_to_list_again() {
     };
     let mut kernel = Kernel::new();
     kernel.told(&[link(3, 0x1043)]);
-    assert!(kernel.feed.take_disturbed());
+    assert!(kernel.feed.take_resync_needed());
     // The carrier alone.
     kernel.told(&[link(3, 0x1003)]);
-    assert!(!kernel.feed.take_disturbed());
+    assert!(!kernel.feed.take_resync_needed());
     kernel.told(&[link(3, 0x1002)]);
-    assert!(kernel.feed.take_disturbed());
+    assert!(kernel.feed.take_resync_needed());
     kernel.told(&[Writer::new(kind::DELETE_ADDRESS, 0, &[2, 24, 0, 0, 3, 0, 0, 0]).finish()]);
-    assert!(kernel.feed.take_disturbed());
-    assert!(!kernel.feed.take_disturbed());
+    assert!(kernel.feed.take_resync_needed());
+    assert!(!kernel.feed.take_resync_needed());
     // What is deleted without being known shows that the copy is wrong.
     kernel.told(&[new(ADDED, V4, &["10.0.0.1"]), gone(V4, &["10.0.0.2"])]);
-    assert!(kernel.feed.take_disturbed());
+    assert!(kernel.feed.take_resync_needed());
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use sluice_route::neighbour::{
-    Action, Advertisement, Conflict, Heard, Neighbour, NeighbourIndex, NeighbourKeeper, Neighbours, Resolution, State,
+    Action, Advertisement, Conflict, Heard, Neighbour, NeighbourIndex, NeighbourWriter, Neighbours, Resolution, State,
     Timing,
 };
 use sluice_route::{Address, Reason, SECOND, Time};
@@ -23,7 +23,7 @@ const GRATUITOUS: Heard = Heard::Advertisement(Advertisement {
 });
 
 struct Bench {
-    keeper: NeighbourKeeper,
+    writer: NeighbourWriter,
     now: Time,
     actions: Vec<Action>,
 }
@@ -32,7 +32,7 @@ impl Bench {
     fn new(capacity: usize, timing: Timing) -> Self {
         let table = Arc::new(Neighbours::new(capacity, [7, 11]));
         Self {
-            keeper: NeighbourKeeper::new(table, timing, 0),
+            writer: NeighbourWriter::new(table, timing, 0),
             now: 0,
             actions: Vec::new(),
         }
@@ -43,13 +43,13 @@ impl Bench {
     }
 
     fn resolve(&mut self, address: Address) -> Resolution {
-        self.keeper
+        self.writer
             .resolve(1, address, self.now, &mut |action| self.actions.push(action))
     }
 
     fn hear(&mut self, address: Address, mac: [u8; 6], heard: Heard) {
-        self.keeper
-            .hear(1, address, Some(mac), heard, true, self.now, &mut |action| {
+        self.writer
+            .receive(1, address, Some(mac), heard, true, self.now, &mut |action| {
                 self.actions.push(action)
             });
     }
@@ -61,7 +61,7 @@ impl Bench {
         while self.now < end {
             self.now += SECOND / 10;
             while self
-                .keeper
+                .writer
                 .advance(self.now, 4, &mut |action| self.actions.push(action))
                 == 4
             {}
@@ -70,7 +70,7 @@ impl Bench {
     }
 
     fn entry(&self, address: Address) -> Option<Neighbour> {
-        self.keeper.table().resolve(1, address)
+        self.writer.table().resolve(1, address)
     }
 
     fn state(&self) -> State {
@@ -94,13 +94,13 @@ fn unknown_neighbour_that_answers_is_resolved() {
         panic!("not pending")
     };
     assert_eq!(vec![Action::Request { index }], bench.actions);
-    assert_eq!(None, bench.keeper.table().mac(index));
+    assert_eq!(None, bench.writer.table().mac(index));
     bench.hear(HOST, MAC, REPLY);
     assert_eq!(Some(&Action::Resolved { index }), bench.actions.last());
     assert_eq!(Resolution::Known(index), bench.resolve(HOST));
-    assert_eq!(Some(MAC), bench.keeper.table().mac(index));
+    assert_eq!(Some(MAC), bench.writer.table().mac(index));
     assert_eq!(State::Reachable, bench.state());
-    assert_eq!(0, bench.keeper.unresolved());
+    assert_eq!(0, bench.writer.unresolved());
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn silent_neighbour_is_asked_thrice_then_fails_and_is_forgotten() {
     assert_eq!(Some(&request), bench.pass(3 * SECOND).first());
     bench.pass(10 * SECOND);
     assert_eq!(State::Free, bench.state());
-    assert_eq!(0, bench.keeper.len());
-    assert_eq!(0, bench.keeper.unresolved());
+    assert_eq!(0, bench.writer.len());
+    assert_eq!(0, bench.writer.unresolved());
 }
 
 #[test]
@@ -133,19 +133,19 @@ fn unused_neighbour_goes_stale_and_is_not_probed() {
 fn used_stale_neighbour_is_probed_and_confirmed_or_fails() {
     let (mut bench, index) = Bench::reachable();
     bench.pass(60 * SECOND);
-    assert_eq!(Some(MAC), bench.keeper.table().mac_to_send(index));
+    assert_eq!(Some(MAC), bench.writer.table().mac_to_send(index));
     assert_eq!(Some(&Action::Probe { index }), bench.pass(5 * SECOND).first());
-    assert_eq!(Some(MAC), bench.keeper.table().mac(index));
+    assert_eq!(Some(MAC), bench.writer.table().mac(index));
     bench.hear(HOST, MAC, REPLY);
     assert_eq!(State::Reachable, bench.state());
     bench.pass(60 * SECOND);
-    bench.keeper.table().mac_to_send(index);
+    bench.writer.table().mac_to_send(index);
     let probe = Action::Probe { index };
     assert_eq!(
         vec![probe, probe, probe, Action::Failed { index }],
         bench.pass(8 * SECOND)
     );
-    assert_eq!(None, bench.keeper.table().mac(index));
+    assert_eq!(None, bench.writer.table().mac(index));
 }
 
 #[test]
@@ -153,10 +153,10 @@ fn gratuitous_announcement_updates_but_never_creates() {
     let mut bench = Bench::usual();
     bench.hear(HOST, MAC, GRATUITOUS);
     bench.hear(HOST, MAC, REPLY);
-    assert_eq!(0, bench.keeper.len());
+    assert_eq!(0, bench.writer.len());
     let (mut bench, index) = Bench::reachable();
     bench.hear(HOST, OTHER, GRATUITOUS);
-    assert_eq!(Some(OTHER), bench.keeper.table().mac(index));
+    assert_eq!(Some(OTHER), bench.writer.table().mac(index));
     assert_eq!(State::Stale, bench.state());
 }
 
@@ -171,7 +171,7 @@ fn advertisement_without_override_leaves_the_mac() {
             overrides: false,
         }),
     );
-    assert_eq!(Some(MAC), bench.keeper.table().mac(index));
+    assert_eq!(Some(MAC), bench.writer.table().mac(index));
     assert_eq!(State::Stale, bench.state());
 }
 
@@ -187,14 +187,14 @@ fn solicitation_from_the_link_makes_a_stale_entry() {
 fn nothing_is_learned_off_link_or_of_a_group_mac() {
     let mut bench = Bench::usual();
     bench
-        .keeper
-        .hear(1, HOST, Some(MAC), Heard::Solicitation, false, 0, &mut |_| {
+        .writer
+        .receive(1, HOST, Some(MAC), Heard::Solicitation, false, 0, &mut |_| {
             panic!("acted")
         });
     bench.hear(HOST, [0xff; 6], Heard::Solicitation);
     bench.hear(HOST, [0; 6], Heard::Solicitation);
     bench.hear(Address::V4(0xe000_0001), MAC, Heard::Solicitation);
-    assert_eq!(0, bench.keeper.len());
+    assert_eq!(0, bench.writer.len());
 }
 
 #[test]
@@ -212,9 +212,9 @@ fn scan_of_an_empty_network_displaces_no_neighbour_that_answers() {
             bench.resolve(Address::V4(0x0a01_0000 + address)),
             Resolution::Pending(_)
         ));
-        assert!(bench.keeper.unresolved() <= 8);
+        assert!(bench.writer.unresolved() <= 8);
     }
-    assert_eq!(9, bench.keeper.len());
+    assert_eq!(9, bench.writer.len());
     assert_eq!(State::Reachable, bench.state());
     // A burst of a tenth of a second's requests, no more; the first host has had one.
     let requests = bench
@@ -224,7 +224,7 @@ fn scan_of_an_empty_network_displaces_no_neighbour_that_answers() {
         .count();
     assert_eq!(99, requests);
     bench.pass(30 * SECOND);
-    assert_eq!(1, bench.keeper.len());
+    assert_eq!(1, bench.writer.len());
 }
 
 #[test]
@@ -243,30 +243,30 @@ fn full_table_refuses_the_new() {
 #[test]
 fn held_entry_outlives_failure_and_removal_in_its_slot() {
     let (mut bench, index) = Bench::reachable();
-    assert!(bench.keeper.table().hold(index, 1, HOST));
+    assert!(bench.writer.table().hold(index, 1, HOST));
     let now = bench.now;
-    bench.keeper.remove(index, now, &mut |_| {});
-    assert_eq!(None, bench.keeper.table().mac(index));
+    bench.writer.remove(index, now, &mut |_| {});
+    assert_eq!(None, bench.writer.table().mac(index));
     bench.pass(100 * SECOND);
-    assert_eq!(Some(index), bench.keeper.table().find(1, HOST));
+    assert_eq!(Some(index), bench.writer.table().find(1, HOST));
     // Wanted again: asked again, in the same slot.
-    bench.keeper.table().mac_to_send(index);
+    bench.writer.table().mac_to_send(index);
     assert_eq!(Some(&Action::Request { index }), bench.pass(4 * SECOND).first());
     bench.hear(HOST, OTHER, REPLY);
-    assert_eq!(Some(OTHER), bench.keeper.table().mac(index));
-    bench.keeper.table().release(index);
+    assert_eq!(Some(OTHER), bench.writer.table().mac(index));
+    bench.writer.table().release(index);
     bench.pass(1300 * SECOND);
-    assert_eq!(0, bench.keeper.len());
+    assert_eq!(0, bench.writer.len());
 }
 
 #[test]
 fn permanent_neighbour_is_not_overridden_and_never_ages() {
     let mut bench = Bench::usual();
-    let index = bench.keeper.set_permanent(1, HOST, MAC, 0, &mut |_| {}).unwrap();
+    let index = bench.writer.set_permanent(1, HOST, MAC, 0, &mut |_| {}).unwrap();
     bench.hear(HOST, OTHER, REPLY);
     bench.hear(HOST, OTHER, Heard::Solicitation);
     bench.pass(2000 * SECOND);
-    assert_eq!(Some(MAC), bench.keeper.table().mac(index));
+    assert_eq!(Some(MAC), bench.writer.table().mac(index));
     assert_eq!(State::Permanent, bench.state());
 }
 
@@ -277,7 +277,7 @@ proptest! {
     ) {
         let timing = Timing { unresolved: 4, requests_per_second: 5, ..Timing::default() };
         let mut bench = Bench::new(8, timing);
-        let table = bench.keeper.table().clone();
+        let table = bench.writer.table().clone();
         let mut held = Vec::new();
         for (kind, host, mac, time) in events {
             let address = Address::V4(0x0a00_0000 + host);
@@ -302,17 +302,17 @@ proptest! {
                 _ => {
                     if let (Some(index), 0) = (table.find(1, address), mac[5]) {
                         let now = bench.now;
-                        bench.keeper.remove(index, now, &mut |_| {});
+                        bench.writer.remove(index, now, &mut |_| {});
                     }
                 }
             }
             bench.now += time;
             let now = bench.now;
-            bench.keeper.advance(now, 3, &mut |_| {});
+            bench.writer.advance(now, 3, &mut |_| {});
             let entries: Vec<_> = (0..8).filter_map(|slot| table.snapshot(NeighbourIndex(slot))).collect();
-            prop_assert_eq!(entries.len(), bench.keeper.len());
+            prop_assert_eq!(entries.len(), bench.writer.len());
             let unresolved = entries.iter().filter(|entry| !entry.state.has_mac()).count();
-            prop_assert_eq!(unresolved, bench.keeper.unresolved());
+            prop_assert_eq!(unresolved, bench.writer.unresolved());
             for entry in &entries {
                 prop_assert_eq!(Some(entry.index), table.find(entry.interface, entry.address));
             }
@@ -324,39 +324,39 @@ proptest! {
             table.release(index);
         }
         bench.pass(1400 * SECOND);
-        prop_assert_eq!(0, bench.keeper.len());
-        prop_assert_eq!(None, bench.keeper.next_deadline());
+        prop_assert_eq!(0, bench.writer.len());
+        prop_assert_eq!(None, bench.writer.next_deadline());
     }
 }
 
 #[test]
 fn link_of_two_ends_has_one_neighbour_which_is_known_whoever_is_asked_for() {
     let mut bench = Bench::usual();
-    bench.keeper.table().set_pair(1, true);
+    bench.writer.table().set_pair(1, true);
     let Resolution::Known(index) = bench.resolve(HOST) else {
         panic!("not known at once")
     };
     for other in [Address::V4(0x0a00_0006), Address::V6(1 << 64 | 7), Address::V4(0)] {
         assert_eq!(Resolution::Known(index), bench.resolve(other));
-        assert!(bench.keeper.table().hold(index, 1, other));
+        assert!(bench.writer.table().hold(index, 1, other));
     }
     // Who says where somebody is, says nothing of a link without addresses.
     bench.hear(HOST, MAC, Heard::Solicitation);
     bench.hear(HOST, MAC, GRATUITOUS);
     assert_eq!(
         (1, State::Permanent),
-        (bench.keeper.len(), bench.keeper.table().state(index))
+        (bench.writer.len(), bench.writer.table().state(index))
     );
     // Other interfaces are as they were.
-    assert_eq!(None, bench.keeper.table().find(2, HOST));
-    bench.keeper.table().set_pair(1, false);
-    assert_eq!(None, bench.keeper.table().find(1, HOST));
+    assert_eq!(None, bench.writer.table().find(2, HOST));
+    bench.writer.table().set_pair(1, false);
+    assert_eq!(None, bench.writer.table().find(1, HOST));
 }
 
 #[test]
 fn claim_to_an_address_that_another_has_is_told_of() {
     let (mut bench, _) = Bench::reachable();
-    let conflicts = bench.keeper.conflicts().clone();
+    let conflicts = bench.writer.conflicts().clone();
     assert_eq!((0, None), (conflicts.count(), conflicts.take()));
     // The same one again, and one that says nothing new, are none.
     bench.hear(HOST, MAC, GRATUITOUS);
@@ -372,7 +372,7 @@ fn claim_to_an_address_that_another_has_is_told_of() {
     assert_eq!((1, Some(expected)), (conflicts.count(), conflicts.take()));
     // A pinned neighbour stays where it is.
     let now = bench.now;
-    bench.keeper.set_permanent(1, HOST, MAC, now, &mut |_| {}).unwrap();
+    bench.writer.set_permanent(1, HOST, MAC, now, &mut |_| {}).unwrap();
     for heard in [GRATUITOUS, REPLY, Heard::Solicitation] {
         bench.hear(HOST, OTHER, heard);
         assert_eq!(Some(expected), conflicts.take());
@@ -391,7 +391,7 @@ fn claim_to_an_address_that_another_has_is_told_of() {
 
 fn quotas(bench: &mut Bench, interfaces: usize) {
     bench
-        .keeper
+        .writer
         .set_quotas(std::iter::repeat_n(0, interfaces), std::iter::once(u32::MAX));
 }
 
@@ -402,21 +402,21 @@ fn one_mac_cannot_say_to_be_more_neighbours_than_hosts_have_addresses() {
     for number in 0..500 {
         bench.hear(address(number), OTHER, Heard::Solicitation);
     }
-    assert_eq!(64, bench.keeper.len());
+    assert_eq!(64, bench.writer.len());
     // Others are known all the same, and so is who answers a question.
     bench.hear(address(501), MAC, Heard::Solicitation);
     assert!(matches!(bench.resolve(address(499)), Resolution::Pending(_)));
     bench.hear(address(499), OTHER, REPLY);
     assert_eq!(
         (66, Some(State::Reachable)),
-        (bench.keeper.len(), bench.entry(address(499)).map(|entry| entry.state))
+        (bench.writer.len(), bench.entry(address(499)).map(|entry| entry.state))
     );
     // What has been confirmed counts no longer.
-    let index = bench.keeper.table().find(1, address(0)).unwrap();
+    let index = bench.writer.table().find(1, address(0)).unwrap();
     let now = bench.now;
-    bench.keeper.confirm(index, now);
+    bench.writer.confirm(index, now);
     bench.hear(address(502), OTHER, Heard::Solicitation);
-    assert_eq!(67, bench.keeper.len());
+    assert_eq!(67, bench.writer.len());
     bench.pass(1400 * SECOND);
     bench.hear(address(503), OTHER, Heard::Solicitation);
     assert!(bench.entry(address(503)).is_some());
@@ -435,7 +435,7 @@ fn one_interface_does_not_fill_the_table_with_what_nobody_has_confirmed() {
             );
         }
         // Alone it may; the newest are kept.
-        assert_eq!(if interfaces == 1 { 64 } else { 32 }, bench.keeper.len());
+        assert_eq!(if interfaces == 1 { 64 } else { 32 }, bench.writer.len());
         assert!(bench.entry(Address::V4(0x0a01_0000 + 199)).is_some());
     }
 }
@@ -447,5 +447,5 @@ fn one_interface_does_not_have_all_that_is_asked_for() {
     for number in 0..2000 {
         bench.resolve(Address::V4(0x0a01_0000 + number));
     }
-    assert_eq!(Timing::default().unresolved / 2, bench.keeper.unresolved());
+    assert_eq!(Timing::default().unresolved / 2, bench.writer.unresolved());
 }

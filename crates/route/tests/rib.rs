@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use sluice_route::rib::{Group, Hop, Offer, Origin, ResolvedSet, Rib, RibError, Settings, Sink, Target, Way};
-use sluice_route::{Address, NextHop, Prefix, Refusal, SECOND};
+use sluice_route::rib::{
+    Group, Offer, OfferedNextHop, Origin, ResolvedSet, Rib, RibError, Settings, Sink, Target, WeightedNextHop,
+};
+use sluice_route::{Address, DropKind, NextHop, Prefix, SECOND};
 
 fn address(text: &str) -> Address {
     Address::from(text.parse::<std::net::IpAddr>().unwrap())
@@ -14,13 +16,13 @@ fn prefix(text: &str) -> Prefix {
     Prefix::new(address(bits), length.parse().unwrap())
 }
 
-fn via(gateway: &str) -> Hop {
-    Hop::new(Way::Via(address(gateway)))
+fn via(gateway: &str) -> WeightedNextHop {
+    WeightedNextHop::new(OfferedNextHop::Via(address(gateway)))
 }
 
-fn on(interface: u16, gateway: &str) -> Hop {
+fn on(interface: u16, gateway: &str) -> WeightedNextHop {
     let address = address(gateway);
-    Hop::new(Way::Gateway { interface, address })
+    WeightedNextHop::new(OfferedNextHop::Gateway { interface, address })
 }
 
 fn to(interface: u16, gateway: &str) -> NextHop {
@@ -62,17 +64,27 @@ impl World {
         for (interface, own, network) in [(0, "10.0.0.1", "10.0.0.0/24"), (1, "192.0.2.1", "192.0.2.0/24")] {
             let own = format!("{own}/32");
             world
-                .offer(&own, Origin::Connected, 0, &[Hop::new(Way::Local(interface))])
+                .offer(
+                    &own,
+                    Origin::Connected,
+                    0,
+                    &[WeightedNextHop::new(OfferedNextHop::Local(interface))],
+                )
                 .unwrap();
             world
-                .offer(network, Origin::Connected, 0, &[Hop::new(Way::Attached(interface))])
+                .offer(
+                    network,
+                    Origin::Connected,
+                    0,
+                    &[WeightedNextHop::new(OfferedNextHop::Attached(interface))],
+                )
                 .unwrap();
         }
         world.publish();
         world
     }
 
-    fn offer(&mut self, to: &str, origin: Origin, distance: u8, hops: &[Hop]) -> Result<(), RibError> {
+    fn offer(&mut self, to: &str, origin: Origin, distance: u8, hops: &[WeightedNextHop]) -> Result<(), RibError> {
         self.target(to, origin, (distance, 0), Target::Hops(hops))
     }
 
@@ -280,13 +292,13 @@ fn routes_through_each_other_and_ways_that_are_too_long_lead_nowhere() {
 #[test]
 fn route_to_nowhere_takes_what_goes_through_it_along() {
     let mut world = world();
-    let hole = [Hop::new(Way::Drop(Refusal::Blackhole))];
+    let hole = [WeightedNextHop::new(OfferedNextHop::Drop(DropKind::Blackhole))];
     world.offer("192.0.2.66/32", Origin::Static, 1, &hole).unwrap();
     world.offer("172.16.66.66/32", Origin::Static, 1, &hole).unwrap();
     world
         .offer("203.0.113.7/32", Origin::Fpm, 200, &[via("172.16.66.66")])
         .unwrap();
-    let nowhere = Some(vec![(NextHop::Drop(Refusal::Blackhole), 1)]);
+    let nowhere = Some(vec![(NextHop::Drop(DropKind::Blackhole), 1)]);
     assert_eq!(nowhere, world.to("203.0.113.7/32"));
 }
 
@@ -324,7 +336,7 @@ fn interface_that_goes_down_withdraws_routes_over_it_until_it_is_up() {
 #[test]
 fn own_and_broadcast_addresses_are_no_gateways() {
     let mut world = world();
-    let broadcast = [Hop::new(Way::Drop(Refusal::DirectedBroadcast))];
+    let broadcast = [WeightedNextHop::new(OfferedNextHop::Drop(DropKind::DirectedBroadcast))];
     world.offer("10.0.0.255/32", Origin::Connected, 0, &broadcast).unwrap();
     for gateway in ["10.0.0.1", "10.0.0.255"] {
         world.offer("10.9.0.0/16", Origin::Fpm, 20, &[via(gateway)]).unwrap();

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use sluice_route::rib::{DEPTH, Group, Hop, Offer, Origin, ResolvedSet, Rib, Settings, Sink, Target, Way};
-use sluice_route::{Address, NextHop, Prefix, Refusal};
+use sluice_route::rib::{
+    DEPTH, Group, Offer, OfferedNextHop, Origin, ResolvedSet, Rib, Settings, Sink, Target, WeightedNextHop,
+};
+use sluice_route::{Address, DropKind, NextHop, Prefix};
 
 /// Where a set leads, by share of the whole.
 type Shares = BTreeMap<NextHop, f64>;
@@ -29,7 +31,7 @@ impl Sink for Table {
 
 #[derive(Clone, Debug)]
 enum To {
-    Hops(Vec<Hop>),
+    Hops(Vec<WeightedNextHop>),
     Group(usize),
 }
 
@@ -45,7 +47,7 @@ struct Entry {
 #[derive(Default)]
 struct Model {
     entries: Vec<Entry>,
-    groups: Vec<Vec<Hop>>,
+    groups: Vec<Vec<WeightedNextHop>>,
     down: BTreeSet<u16>,
     by_default_route: bool,
 }
@@ -62,7 +64,7 @@ impl Model {
         })
     }
 
-    fn hops<'m>(&'m self, entry: &'m Entry) -> &'m [Hop] {
+    fn hops<'m>(&'m self, entry: &'m Entry) -> &'m [WeightedNextHop] {
         match &entry.to {
             To::Hops(hops) => hops,
             To::Group(group) => &self.groups[*group],
@@ -89,14 +91,14 @@ impl Model {
         }
     }
 
-    fn direct(&self, way: Way) -> Shares {
+    fn direct(&self, way: OfferedNextHop) -> Shares {
         match way {
-            Way::Drop(refusal) => Shares::from([(NextHop::Drop(refusal), 1.0)]),
+            OfferedNextHop::Drop(refusal) => Shares::from([(NextHop::Drop(refusal), 1.0)]),
             // Addresses of an interface answer whatever its link is.
-            Way::Local(interface) => Shares::from([(NextHop::Local(interface), 1.0)]),
-            Way::Attached(interface) => self.up(NextHop::Attached(interface)),
-            Way::Gateway { interface, address } => self.up(NextHop::Gateway { interface, address }),
-            Way::Via(gateway) => self.via(gateway, &[]),
+            OfferedNextHop::Local(interface) => Shares::from([(NextHop::Local(interface), 1.0)]),
+            OfferedNextHop::Attached(interface) => self.up(NextHop::Attached(interface)),
+            OfferedNextHop::Gateway { interface, address } => self.up(NextHop::Gateway { interface, address }),
+            OfferedNextHop::Via(gateway) => self.via(gateway, &[]),
         }
     }
 
@@ -108,8 +110,8 @@ impl Model {
             let connected = self.offers(prefix);
             let connected = connected.iter().find(|entry| entry.origin == Origin::Connected);
             match connected.map(|entry| self.hops(entry)[0].way) {
-                Some(Way::Local(_)) => return Shares::new(),
-                Some(Way::Attached(interface)) if !self.down.contains(&interface) => {
+                Some(OfferedNextHop::Local(_)) => return Shares::new(),
+                Some(OfferedNextHop::Attached(interface)) if !self.down.contains(&interface) => {
                     let address = gateway;
                     return Shares::from([(NextHop::Gateway { interface, address }, 1.0)]);
                 }
@@ -123,12 +125,12 @@ impl Model {
             }
             for offer in self.offers(prefix) {
                 let shares = self.sum(self.hops(offer), |way| match way {
-                    Way::Via(next) => self.via(next, &path),
-                    Way::Attached(interface) => self.up(NextHop::Gateway {
+                    OfferedNextHop::Via(next) => self.via(next, &path),
+                    OfferedNextHop::Attached(interface) => self.up(NextHop::Gateway {
                         interface,
                         address: gateway,
                     }),
-                    Way::Local(_) => Shares::new(),
+                    OfferedNextHop::Local(_) => Shares::new(),
                     way => self.direct(way),
                 });
                 if !shares.is_empty() {
@@ -139,7 +141,7 @@ impl Model {
         Shares::new()
     }
 
-    fn sum(&self, hops: &[Hop], lead: impl Fn(Way) -> Shares) -> Shares {
+    fn sum(&self, hops: &[WeightedNextHop], lead: impl Fn(OfferedNextHop) -> Shares) -> Shares {
         let mut all = Shares::new();
         for hop in hops {
             for (next_hop, share) in lead(hop.way) {
@@ -178,7 +180,7 @@ impl Model {
 enum Step {
     Offer(Prefix, Origin, (u8, u32), To),
     Withdraw(Prefix, Origin, u32),
-    Change(usize, Vec<Hop>),
+    Change(usize, Vec<WeightedNextHop>),
     Link(u16, bool),
     Replay(Origin),
     Sweep(Origin),
@@ -197,16 +199,16 @@ fn gateways() -> impl Strategy<Value = Address> {
     (0..16_u32).prop_map(|bits| Address::V4(bits << 28 | 1))
 }
 
-fn hops() -> impl Strategy<Value = Vec<Hop>> {
+fn hops() -> impl Strategy<Value = Vec<WeightedNextHop>> {
     let way = prop_oneof![
-        5 => gateways().prop_map(Way::Via),
-        2 => (0..3_u16, gateways()).prop_map(|(interface, address)| Way::Gateway { interface, address }),
-        1 => (0..3_u16).prop_map(Way::Attached),
-        1 => Just(Way::Drop(Refusal::Blackhole)),
+        5 => gateways().prop_map(OfferedNextHop::Via),
+        2 => (0..3_u16, gateways()).prop_map(|(interface, address)| OfferedNextHop::Gateway { interface, address }),
+        1 => (0..3_u16).prop_map(OfferedNextHop::Attached),
+        1 => Just(OfferedNextHop::Drop(DropKind::Blackhole)),
     ];
-    let hop = (way, 1..4_u8).prop_map(|(way, weight)| Hop {
+    let hop = (way, 1..4_u8).prop_map(|(way, weight)| WeightedNextHop {
         weight,
-        ..Hop::new(way)
+        ..WeightedNextHop::new(way)
     });
     proptest::collection::vec(hop, 1..3)
 }
@@ -219,10 +221,10 @@ fn steps() -> impl Strategy<Value = Step> {
     let rank = || (0..3_u8, 0..2_u32);
     let to = prop_oneof![3 => hops().prop_map(To::Hops), 1 => (0..GROUPS).prop_map(To::Group)];
     let connected = prop_oneof![
-        3 => (0..3_u16).prop_map(Way::Attached),
-        1 => (0..3_u16).prop_map(Way::Local),
+        3 => (0..3_u16).prop_map(OfferedNextHop::Attached),
+        1 => (0..3_u16).prop_map(OfferedNextHop::Local),
     ];
-    let connected = connected.prop_map(|way| To::Hops(vec![Hop::new(way)]));
+    let connected = connected.prop_map(|way| To::Hops(vec![WeightedNextHop::new(way)]));
     prop_oneof![
         8 => (prefixes(), learned(), rank(), to).prop_map(|(prefix, origin, rank, to)| Step::Offer(prefix, origin, rank, to)),
         2 => (prefixes(), connected).prop_map(|(prefix, to)| Step::Offer(prefix, Origin::Connected, (0, 0), to)),

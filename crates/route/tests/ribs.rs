@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use sluice_route::neighbour::Neighbours;
-use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
+use sluice_route::rib::{Offer, OfferedNextHop, Origin, Target, WeightedNextHop};
 use sluice_route::{
-    Address, Fib, Interface, NextHop, NextHopKeeper, Prefix, Refusal, Ribs, Route, RouteError, RouteSet, RouterIndex,
+    Address, DropKind, Fib, Interface, NextHop, NextHopWriter, Prefix, Ribs, Route, RouteError, RouteSet, RouterIndex,
     Via,
 };
 use sluice_table::prefix::Quiescence;
@@ -44,7 +44,7 @@ fn routes(configured: &[(&str, &str)]) -> RouteSet {
 struct World {
     ribs: Ribs,
     fib: Fib,
-    keeper: NextHopKeeper,
+    writer: NextHopWriter,
 }
 
 impl World {
@@ -54,23 +54,23 @@ impl World {
         Self {
             ribs: Ribs::new(Default::default(), [1, 2]),
             fib: Fib::new(quiescence.clone()),
-            keeper: NextHopKeeper::new(next_hops, neighbours, quiescence),
+            writer: NextHopWriter::new(next_hops, neighbours, quiescence),
         }
     }
 
     fn apply(&mut self, wanted: &[RouteSet]) -> bool {
         let applied = self
             .ribs
-            .apply_all(wanted, |_| false, &mut self.fib, &mut self.keeper, 0);
+            .apply_all(wanted, |_| false, &mut self.fib, &mut self.writer, 0);
         applied.is_ok()
     }
 
     fn learn(&mut self, router: RouterIndex, to: &str, gateways: &[(&str, u8)]) -> bool {
-        let hop = |&(gateway, weight): &(&str, u8)| Hop {
+        let hop = |&(gateway, weight): &(&str, u8)| WeightedNextHop {
             weight,
-            ..Hop::new(Way::Via(address(gateway)))
+            ..WeightedNextHop::new(OfferedNextHop::Via(address(gateway)))
         };
-        let hops: Vec<Hop> = gateways.iter().map(hop).collect();
+        let hops: Vec<WeightedNextHop> = gateways.iter().map(hop).collect();
         let offer = Offer {
             origin: Origin::Fpm,
             protocol: 186,
@@ -79,12 +79,12 @@ impl World {
             target: Target::Hops(&hops),
         };
         let learn = |rib: &mut sluice_route::rib::Rib| rib.offer(prefix(to), &offer, 0).unwrap();
-        self.ribs.change(router, &mut self.fib, &mut self.keeper, learn)
+        self.ribs.change(router, &mut self.fib, &mut self.writer, learn)
     }
 
     fn to(&self, router: RouterIndex, to: &str) -> Option<NextHop> {
         let index = self.fib.get(router, prefix(to))?;
-        Some(self.keeper.table().get(index))
+        Some(self.writer.table().get(index))
     }
 }
 
@@ -127,7 +127,7 @@ fn router_that_has_the_number_of_another_has_none_of_its_learned_routes() {
     world.learn(1, "10.9.0.0/16", &[("10.0.0.9", 1)]);
     let applied = world
         .ribs
-        .apply_all(&wanted, |router| router == 1, &mut world.fib, &mut world.keeper, 0);
+        .apply_all(&wanted, |router| router == 1, &mut world.fib, &mut world.writer, 0);
     assert_eq!(Ok(()), applied);
     assert_eq!(Some(to("10.0.0.9")), world.to(0, "10.9.0.0/16"));
     assert_eq!(None, world.to(1, "10.9.0.0/16"));
@@ -152,20 +152,20 @@ fn configuration_that_needs_more_next_hops_than_there_are_changes_nothing() {
     // A daemon's are counted.
     world.learn(0, "10.9.0.0/16", &[("10.0.0.9", 1)]);
     world.learn(0, "10.5.0.0/16", &[("10.0.0.5", 1)]);
-    assert_eq!((1, None), (world.ribs.unable(), world.to(0, "10.5.0.0/16")));
+    assert_eq!((1, None), (world.ribs.fib_full(), world.to(0, "10.5.0.0/16")));
 }
 
 #[test]
 fn interface_that_goes_down_takes_its_routes_along() {
     let mut world = World::new(64);
     assert!(world.apply(&[routes(&[("10.7.0.0/16", "10.0.0.7")])]));
-    world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.keeper);
+    world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.writer);
     assert_eq!(None, world.to(0, "10.7.0.0/16"));
     assert_eq!(Some(NextHop::Local(0)), world.to(0, "10.0.0.1/32"));
     // It stays down whatever is configured meanwhile.
     assert!(world.apply(&[routes(&[("10.8.0.0/16", "10.0.0.8")])]));
     assert_eq!(None, world.to(0, "10.8.0.0/16"));
-    world.ribs.set_link((0, 0, true), &mut world.fib, &mut world.keeper);
+    world.ribs.set_link((0, 0, true), &mut world.fib, &mut world.writer);
     assert_eq!(Some(to("10.0.0.8")), world.to(0, "10.8.0.0/16"));
     assert_eq!(None, world.to(0, "10.7.0.0/16"));
 }
@@ -201,7 +201,7 @@ impl World {
         let Some(index) = self.fib.get(0, prefix(to)) else {
             return Vec::new();
         };
-        let table = self.keeper.table();
+        let table = self.writer.table();
         let mut shares = std::collections::BTreeMap::new();
         for bucket in 0..1024_u64 {
             let taken = table.get(table.choose(index, |_| bucket << 32));
@@ -230,9 +230,9 @@ fn ways_of_one_route_have_flows_by_weight_and_those_that_go_leave_theirs_to_the_
     let index = world.fib.get(0, prefix("10.9.0.0/16"));
     world.apply_ways(&[heavy, by("10.9.0.0/16", "10.0.0.9")]);
     assert_eq!(index, world.fib.get(0, prefix("10.9.0.0/16")));
-    world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.keeper);
+    world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.writer);
     assert_eq!(vec![(on(0, "10.0.0.9"), 1024)], world.shares("10.9.0.0/16"));
-    world.ribs.set_link((0, 1, true), &mut world.fib, &mut world.keeper);
+    world.ribs.set_link((0, 1, true), &mut world.fib, &mut world.writer);
     assert_eq!(both, world.shares("10.9.0.0/16"));
     world.apply_ways(&[heavy]);
     assert_eq!(vec![(on(1, "10.1.0.9"), 1024)], world.shares("10.9.0.0/16"));
@@ -247,15 +247,15 @@ fn floating_route_is_used_while_the_one_before_it_leads_nowhere() {
     };
     let refused = Route {
         distance: 251,
-        ..Route::new(prefix("10.9.0.0/16"), Via::Refused(Refusal::Blackhole))
+        ..Route::new(prefix("10.9.0.0/16"), Via::Refused(DropKind::Blackhole))
     };
     world.apply_ways(&[refused, floating, by("10.9.0.0/16", "10.0.0.9")]);
     assert_eq!(Some(on(0, "10.0.0.9")), world.to(0, "10.9.0.0/16"));
-    world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.keeper);
+    world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.writer);
     assert_eq!(Some(on(1, "10.1.0.9")), world.to(0, "10.9.0.0/16"));
-    world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.keeper);
-    assert_eq!(Some(NextHop::Drop(Refusal::Blackhole)), world.to(0, "10.9.0.0/16"));
-    world.ribs.set_link((0, 1, true), &mut world.fib, &mut world.keeper);
+    world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.writer);
+    assert_eq!(Some(NextHop::Drop(DropKind::Blackhole)), world.to(0, "10.9.0.0/16"));
+    world.ribs.set_link((0, 1, true), &mut world.fib, &mut world.writer);
     // A daemon's route comes between.
     assert!(world.learn(0, "10.9.0.0/16", &[("10.1.0.7", 1)]));
     assert_eq!(Some(on(1, "10.1.0.7")), world.to(0, "10.9.0.0/16"));
@@ -266,8 +266,8 @@ fn rfc3927_s2_7_route_to_link_local_addresses_leaves_them_to_no_default_route_wh
     let mut world = World::new(64);
     world.apply_ways(&[by("0.0.0.0/0", "10.1.0.9"), by("169.254.0.0/16", "10.0.0.9")]);
     assert_eq!(Some(on(0, "10.0.0.9")), world.to(0, "169.254.0.0/16"));
-    world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.keeper);
-    assert_eq!(Some(NextHop::Drop(Refusal::LinkLocal)), world.to(0, "169.254.0.0/16"));
+    world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.writer);
+    assert_eq!(Some(NextHop::Drop(DropKind::LinkLocal)), world.to(0, "169.254.0.0/16"));
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn attached_network_has_another_way_while_its_link_is_down() {
     };
     world.apply_ways(&[backup]);
     assert_eq!(Some(NextHop::Attached(0)), world.to(0, "10.0.0.0/24"));
-    world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.keeper);
+    world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.writer);
     assert_eq!(Some(on(1, "10.1.0.9")), world.to(0, "10.0.0.0/24"));
     assert_eq!(Some(NextHop::Local(0)), world.to(0, "10.0.0.1/32"));
 }
@@ -302,7 +302,7 @@ fn recursive_route_follows_the_routes_to_its_gateway_and_never_the_default_route
     assert_eq!(None, world.to(0, "10.8.0.0/16"));
     world.apply_ways(&routes("10.1.0.9"));
     assert_eq!(Some(on(1, "10.1.0.9")), world.to(0, "10.9.0.0/16"));
-    world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.keeper);
+    world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.writer);
     assert_eq!(None, world.to(0, "10.9.0.0/16"));
     // A learned route to the gateway serves as well.
     assert!(world.learn(0, "172.16.0.1/32", &[("10.0.0.7", 1)]));
@@ -311,7 +311,7 @@ fn recursive_route_follows_the_routes_to_its_gateway_and_never_the_default_route
 
 #[test]
 fn ways_that_contradict_each_other_are_refused() {
-    let nowhere = Route::new(prefix("10.9.0.0/16"), Via::Refused(Refusal::Prohibit));
+    let nowhere = Route::new(prefix("10.9.0.0/16"), Via::Refused(DropKind::Prohibit));
     let way = by("10.9.0.0/16", "10.0.0.9");
     let heavy = Route { weight: 9, ..way };
     let twice = Err(RouteError::RouteTwice(prefix("10.9.0.0/16")));

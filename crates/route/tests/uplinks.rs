@@ -5,7 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use sluice_route::neighbour::Neighbours;
 use sluice_route::{
-    Address, Balance, Fib, Interface, NextHop, NextHopKeeper, Prefix, Refusal, Ribs, Route, RouteSet, SourceTables, Via,
+    Address, Balance, DropKind, Fib, Interface, NextHop, NextHopWriter, Prefix, Ribs, Route, RouteSet, SourceTables,
+    Via,
 };
 use sluice_table::prefix::Quiescence;
 
@@ -17,7 +18,7 @@ fn gateway(uplink: usize) -> Address {
 struct Router {
     ribs: Ribs,
     fib: Fib,
-    keeper: NextHopKeeper,
+    writer: NextHopWriter,
     sources: SourceTables,
 }
 
@@ -28,7 +29,7 @@ impl Router {
         let mut made = Self {
             ribs: Ribs::new(Default::default(), [1, 2]),
             fib: Fib::new(quiescence.clone()),
-            keeper: NextHopKeeper::new(64, neighbours, quiescence),
+            writer: NextHopWriter::new(64, neighbours, quiescence),
             sources: SourceTables::default(),
         };
         let interface = |uplink: usize| Interface {
@@ -50,21 +51,21 @@ impl Router {
         let routes: Vec<_> = weights.iter().enumerate().map(way).collect();
         let set = RouteSet::new(&interfaces, &routes).unwrap();
         made.ribs
-            .apply_all(&[set], |_| false, &mut made.fib, &mut made.keeper, 0)
+            .apply_all(&[set], |_| false, &mut made.fib, &mut made.writer, 0)
             .unwrap();
         made
     }
 
     fn set(&mut self, uplink: usize, up: bool) {
         let change = ((uplink as u16, gateway(uplink)), up);
-        self.ribs.set_gateway(0, change, &mut self.fib, &mut self.keeper);
+        self.ribs.set_gateway(0, change, &mut self.fib, &mut self.writer);
     }
 
     /// The uplink that a flow of a host takes.
     fn uplink(&self, host: u32, flow: u64) -> Option<usize> {
         let lookup = self.sources.lookup(0, Address::V4(host));
         let index = self.fib.get(0, Prefix::ALL_V4)?;
-        let table = self.keeper.table();
+        let table = self.writer.table();
         let taken = table.choose(index, |balance| match balance {
             Balance::Flow => flow,
             Balance::Host => lookup.host_hash(),
@@ -74,7 +75,7 @@ impl Router {
                 assert_eq!(gateway(interface.into()), address);
                 Some(interface.into())
             }
-            NextHop::Drop(Refusal::NoRoute) => None,
+            NextHop::Drop(DropKind::NoRoute) => None,
             other => panic!("{other:?}"),
         }
     }

@@ -8,7 +8,7 @@ use sluice_config::api::Description;
 use sluice_config::api::operation::{self, OperationKind};
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, Problem, check, parse};
-use sluice_dpdk::eal::{Demand, HugepageFault};
+use sluice_dpdk::eal::{HugepageFault, HugepageReason};
 use sluice_dpdk::pci::{CardFault, Mode, Process};
 use sluice_engine::control::graph::{Edge, edges};
 use sluice_engine::nodes::NODES;
@@ -354,7 +354,7 @@ fn cards_guide_explains_every_fault_in_its_own_words() {
         told.push(fault.to_string());
     }
     let hugepages = HugepageFault {
-        demand: Demand::Card("0000:3b:00.0".parse().expect("an address"), Mode::Uio),
+        demand: HugepageReason::Card("0000:3b:00.0".parse().expect("an address"), Mode::Uio),
         forgone: false,
         needed: 109,
         free: 0,

@@ -4,25 +4,25 @@
 use std::sync::Arc;
 
 /// Generations back to which changes are kept.
-const AGES: usize = 8;
+const GENERATIONS: usize = 8;
 
 /// How many regions are told apart: neighbours are.
-const REGIONS: usize = 1 << BITS;
+const REGION_COUNT: usize = 1 << BITS;
 const BITS: u32 = 18;
 
 /// Regions of addresses, by their numbers, of which some share a bit.
 #[derive(Clone, Debug)]
-pub struct Regions {
-    bits: Box<[u64; REGIONS / 64]>,
+pub struct ChangedRegions {
+    bits: Box<[u64; REGION_COUNT / 64]>,
     /// Whether a bit is set.
     any: bool,
     everywhere: bool,
 }
 
-impl Default for Regions {
+impl Default for ChangedRegions {
     fn default() -> Self {
         Self {
-            bits: Box::new([0; REGIONS / 64]),
+            bits: Box::new([0; REGION_COUNT / 64]),
             any: false,
             everywhere: false,
         }
@@ -32,10 +32,10 @@ impl Default for Regions {
 #[inline(always)]
 fn place(region: u64) -> usize {
     let bits = region ^ region >> (2 * BITS);
-    (bits ^ bits >> BITS) as usize % REGIONS
+    (bits ^ bits >> BITS) as usize % REGION_COUNT
 }
 
-impl Regions {
+impl ChangedRegions {
     /// Something has changed in all regions whose numbers differ from that of `region` in the last `free` bits alone.
     pub fn mark(&mut self, region: u64, free: u32) {
         self.any = true;
@@ -54,21 +54,21 @@ impl Regions {
 
     /// Whether something has changed in a region. A no is certain.
     #[inline(always)]
-    pub fn have(&self, region: u64) -> bool {
+    pub fn contains(&self, region: u64) -> bool {
         let place = place(region);
         self.everywhere || self.any && self.bits[place / 64] >> (place % 64) & 1 != 0
     }
 }
 
 /// What can be added up.
-pub trait Sum: Clone + Default {
+pub trait Accumulate: Clone + Default {
     /// What has changed in `other` has changed here, too.
     fn add(&mut self, other: &Self);
     /// Whether nothing has changed.
     fn is_empty(&self) -> bool;
 }
 
-impl Sum for Regions {
+impl Accumulate for ChangedRegions {
     fn add(&mut self, other: &Self) {
         self.everywhere |= other.everywhere;
         self.any |= other.any;
@@ -94,10 +94,10 @@ impl<T> Default for Changes<T> {
     }
 }
 
-impl<T: Sum> Changes<T> {
+impl<T: Accumulate> Changes<T> {
     /// One generation later.
     pub fn followed_by(&self, changed: T) -> Self {
-        let older = self.0.iter().take(AGES - 1).map(|since| {
+        let older = self.0.iter().take(GENERATIONS - 1).map(|since| {
             let mut since = since.clone();
             if !changed.is_empty() {
                 Arc::make_mut(&mut since).add(&changed);
@@ -119,7 +119,7 @@ impl<T: Sum> Changes<T> {
 /// mark is a line of memory to be written.
 #[inline(always)]
 pub fn is_long_ago(generations: u32) -> bool {
-    generations as usize >= AGES / 2
+    generations as usize >= GENERATIONS / 2
 }
 
 #[cfg(test)]
@@ -135,49 +135,49 @@ mod tests {
             (0x3f_f000, 9),
             (0xffff_0000_0000, 12),
         ] {
-            let mut regions = Regions::default();
+            let mut regions = ChangedRegions::default();
             assert!(regions.is_empty());
             regions.mark(region, free);
             let first = region >> free << free;
             let count = 1u64 << free;
             assert!(
-                (first..first + count).all(|region| regions.have(region)),
+                (first..first + count).all(|region| regions.contains(region)),
                 "{region:x}/{free}"
             );
             assert!(
-                !regions.have(first + count) && !regions.have(first.wrapping_sub(1)),
+                !regions.contains(first + count) && !regions.contains(first.wrapping_sub(1)),
                 "{region:x}/{free}"
             );
             let set: u32 = regions.bits.iter().map(|word| word.count_ones()).sum();
             assert_eq!(count, u64::from(set));
         }
-        let mut regions = Regions::default();
+        let mut regions = ChangedRegions::default();
         regions.mark(7, BITS);
-        assert!(regions.have(u64::MAX));
+        assert!(regions.contains(u64::MAX));
     }
 
     #[test]
     fn what_has_changed_is_known_since_each_of_the_last_generations_alone() {
         let changed = |region| {
-            let mut regions = Regions::default();
+            let mut regions = ChangedRegions::default();
             regions.mark(region, 0);
             regions
         };
         let changes = Changes::default();
         assert!(changes.since(1).is_none());
         let changes = changes.followed_by(changed(5));
-        let changes = changes.followed_by(Regions::default()).followed_by(changed(9));
+        let changes = changes.followed_by(ChangedRegions::default()).followed_by(changed(9));
         let since = |generations| {
             changes
                 .since(generations)
-                .map(|since| [5, 9].map(|region| since.have(region)))
+                .map(|since| [5, 9].map(|region| since.contains(region)))
         };
         assert_eq!(
             [None, Some([false, true]), Some([false, true]), Some([true, true]), None],
             [0, 1, 2, 3, 4].map(since)
         );
-        let changes = (0..AGES).fold(changes, |changes, _| changes.followed_by(Regions::default()));
-        assert!(changes.since(AGES as u32).is_some_and(Sum::is_empty));
-        assert!(changes.since(AGES as u32 + 1).is_none());
+        let changes = (0..GENERATIONS).fold(changes, |changes, _| changes.followed_by(ChangedRegions::default()));
+        assert!(changes.since(GENERATIONS as u32).is_some_and(Accumulate::is_empty));
+        assert!(changes.since(GENERATIONS as u32 + 1).is_none());
     }
 }

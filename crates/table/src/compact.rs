@@ -12,16 +12,16 @@ use crate::prefetch::prefetch_all_at;
 use crate::simd::words::equal;
 
 /// Entries in a bucket.
-const WAYS: usize = 15;
+const BUCKET_ENTRIES: usize = 15;
 /// Entries that a bucket gets on average when the index is full.
 const LOAD: usize = 11;
 /// Buckets from the home bucket on in which an entry may live: of millions of entries few live farther than ten.
-const REACH: usize = 64;
+const MAX_PROBES: usize = 64;
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Bucket {
-    entries: [u32; WAYS],
+    entries: [u32; BUCKET_ENTRIES],
     /// Entries at home here that live elsewhere.
     away: u16,
     /// How many buckets on the farthest of them may be.
@@ -31,17 +31,17 @@ struct Bucket {
 /// No place is left in reach of a hash: the index is overfull, or the hash is not keyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the places of a key's hash are taken")]
-pub struct Crowded;
+pub struct IndexFull;
 
 /// Numbers of records by hash.
 #[derive(Debug)]
-pub struct Compact<'m> {
+pub struct CompactIndex<'m> {
     buckets: &'m mut [Bucket],
     /// The bits of an entry that hold the record's number, plus one.
     numbers: u32,
 }
 
-impl<'m> Compact<'m> {
+impl<'m> CompactIndex<'m> {
     /// Lines of memory for so many entries.
     pub const fn lines_for(entries: usize) -> usize {
         entries.div_ceil(LOAD)
@@ -98,12 +98,12 @@ impl<'m> Compact<'m> {
 
     /// Add a record under a hash.
     #[inline]
-    pub fn insert(&mut self, hash: u64, number: u32) -> Result<(), Crowded> {
+    pub fn insert(&mut self, hash: u64, number: u32) -> Result<(), IndexFull> {
         let (home, entry) = (self.home(hash), self.tag(hash) | (number + 1));
-        for step in 0..REACH {
+        for step in 0..MAX_PROBES {
             let at = self.after(home, step);
             let Some(bucket) = self.buckets.get_mut(at) else {
-                return Err(Crowded);
+                return Err(IndexFull);
             };
             if let Some(free) = bucket.places(u32::MAX, 0).next() {
                 bucket.entries[free] = entry;
@@ -115,14 +115,14 @@ impl<'m> Compact<'m> {
                 return Ok(());
             }
         }
-        Err(Crowded)
+        Err(IndexFull)
     }
 
     /// Take a record away from under a hash; false where it is not there.
     #[inline]
     pub fn remove(&mut self, hash: u64, number: u32) -> bool {
         let (home, entry) = (self.home(hash), self.tag(hash) | (number + 1));
-        for step in 0..REACH {
+        for step in 0..MAX_PROBES {
             let at = self.after(home, step);
             let Some(bucket) = self.buckets.get_mut(at) else {
                 return false;
@@ -176,11 +176,11 @@ impl Bucket {
     /// Places whose entries, of the bits that `mask` keeps, are `wanted`.
     #[inline(always)]
     fn places(&self, mask: u32, wanted: u32) -> impl Iterator<Item = usize> + use<> {
-        let mut found = equal(bytemuck::cast_ref(self), mask, wanted) & ((1 << WAYS) - 1);
+        let mut found = equal(bytemuck::cast_ref(self), mask, wanted) & ((1 << BUCKET_ENTRIES) - 1);
         core::iter::from_fn(move || {
             let place = found.trailing_zeros();
             found &= found.wrapping_sub(1);
-            (place < WAYS as u32).then_some(place as usize)
+            (place < BUCKET_ENTRIES as u32).then_some(place as usize)
         })
     }
 }
@@ -192,7 +192,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn memory(entries: usize) -> Vec<Line> {
-        vec![Line::ZERO; Compact::lines_for(entries)]
+        vec![Line::ZERO; CompactIndex::lines_for(entries)]
     }
 
     fn mixed(number: u64) -> u64 {
@@ -206,7 +206,7 @@ mod tests {
     fn compact_full_finds_every_record_and_no_other() {
         const COUNT: u32 = 100_000;
         let mut memory = memory(COUNT as usize);
-        let mut index = Compact::new(&mut memory, COUNT);
+        let mut index = CompactIndex::new(&mut memory, COUNT);
         for number in 0..COUNT {
             index.insert(mixed(number.into()), number).unwrap();
         }
@@ -232,9 +232,9 @@ mod tests {
     #[test]
     fn compact_same_hash_is_refused_in_the_end_and_what_is_there_stays() {
         let mut memory = vec![Line::ZERO; 100];
-        let mut index = Compact::new(&mut memory, 1 << 20);
+        let mut index = CompactIndex::new(&mut memory, 1 << 20);
         let refused = (0..).find(|&number| index.insert(7, number).is_err());
-        assert_eq!(Some((WAYS * REACH) as u32), refused);
+        assert_eq!(Some((BUCKET_ENTRIES * MAX_PROBES) as u32), refused);
         let last = refused.unwrap() - 1;
         assert_eq!(Some(last), index.find(7, |number| number == last));
     }
@@ -246,7 +246,7 @@ mod tests {
             steps in proptest::collection::vec((any::<bool>(), 0u32..64), 0..400),
         ) {
             let mut memory = vec![Line::ZERO; lines];
-            let mut index = Compact::new(&mut memory, 64);
+            let mut index = CompactIndex::new(&mut memory, 64);
             let mut model = BTreeSet::new();
             // A few hashes for all, so that buckets overflow and tags are equal.
             let hash = |number: u32| mixed(u64::from(number % 7)) & !0xffff_0000_0000_0000;

@@ -24,17 +24,17 @@ impl<T> Reserve<T> {
     }
 
     /// Take one.
-    pub fn take(&self) -> Option<T> {
+    pub fn allocate(&self) -> Option<T> {
         self.parts.pop()
     }
 
     /// Give one back that was taken.
-    pub fn give_back(&self, part: T) {
+    pub fn release(&self, part: T) {
         let _ = self.parts.push(part);
     }
 
     /// How many are left, by now.
-    pub fn left(&self) -> usize {
+    pub fn available(&self) -> usize {
         self.parts.len()
     }
 }

@@ -71,13 +71,13 @@ impl<'m, R: Linked> Slab<'m, R> {
     }
 
     /// Numbers below this one may be in use.
-    pub fn reach(&self) -> u32 {
+    pub fn high_water(&self) -> u32 {
         self.fresh
     }
 
     /// Write a record into a free place; its number, or none where all are in use.
     #[inline]
-    pub fn take(&mut self, record: R) -> Option<u32> {
+    pub fn allocate(&mut self, record: R) -> Option<u32> {
         let number = self.free.checked_sub(1).unwrap_or(self.fresh);
         let place = self.records.get_mut(number as usize)?;
         if self.free == 0 {
@@ -92,7 +92,7 @@ impl<'m, R: Linked> Slab<'m, R> {
 
     /// Make a record free. It must be in use.
     #[inline]
-    pub fn give_back(&mut self, number: u32) {
+    pub fn release(&mut self, number: u32) {
         if let Some(record) = self.records.get_mut(number as usize) {
             *record = R::zeroed();
             record.set_link(self.free);
@@ -115,7 +115,7 @@ impl<'m, R: Linked> Slab<'m, R> {
 
     /// Ask for the record that the next [`Slab::take`] will write.
     #[inline(always)]
-    pub fn prefetch_take(&self) {
+    pub fn prefetch_allocate(&self) {
         self.prefetch(self.free.checked_sub(1).unwrap_or(self.fresh));
     }
 
@@ -155,13 +155,16 @@ mod tests {
     fn slab_full_refuses_and_gives_each_place_again() {
         let mut memory = vec![Line::ZERO; Slab::<Odd>::lines_for(10)];
         let mut slab = Slab::new(&mut memory, 10);
-        let taken: Vec<_> = (0..10).map(|k| slab.take(odd(k)).unwrap()).collect();
+        let taken: Vec<_> = (0..10).map(|k| slab.allocate(odd(k)).unwrap()).collect();
         assert_eq!((0..10).collect::<Vec<_>>(), taken);
-        assert_eq!((None, 10, 10), (slab.take(odd(11)), slab.len(), slab.capacity()));
+        assert_eq!((None, 10, 10), (slab.allocate(odd(11)), slab.len(), slab.capacity()));
         for k in [3, 7, 1] {
-            slab.give_back(k);
+            slab.release(k);
         }
         assert_eq!(Some(&odd(4)), slab.get(4));
-        assert_eq!([Some(1), Some(7), Some(3), None], [(); 4].map(|()| slab.take(odd(20))));
+        assert_eq!(
+            [Some(1), Some(7), Some(3), None],
+            [(); 4].map(|()| slab.allocate(odd(20)))
+        );
     }
 }

@@ -17,7 +17,7 @@ pub use draw::{Blocks, Hosts, draw_for_blocks, draw_for_flows, draw_for_hosts, u
 pub const KEY_BYTES: usize = 52;
 
 /// Most bits of a hash that choose a shard.
-pub const MOST_BITS: u32 = 10;
+pub const MAX_BITS: u32 = 10;
 
 /// A key.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,25 +87,25 @@ impl Key {
 
 /// The low bits of the hash of inputs of up to `64 * WORDS` bits: one parity each.
 #[derive(Clone, Copy)]
-pub struct Rows<const WORDS: usize> {
-    rows: [[u64; WORDS]; MOST_BITS as usize],
+pub struct ParityRows<const WORDS: usize> {
+    rows: [[u64; WORDS]; MAX_BITS as usize],
     bits: u32,
 }
 
-impl<const WORDS: usize> fmt::Debug for Rows<WORDS> {
+impl<const WORDS: usize> fmt::Debug for ParityRows<WORDS> {
     /// Without the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rows").field("bits", &self.bits).finish_non_exhaustive()
     }
 }
 
-impl<const WORDS: usize> Rows<WORDS> {
+impl<const WORDS: usize> ParityRows<WORDS> {
     /// For the low `bits` bits, at most [`MOST_BITS`], of the hash by a key.
     pub fn new(key: &Key, bits: u32) -> Self {
         let row = |bit: usize| core::array::from_fn(|word| key.window(word * 64 + 31 - bit));
         Self {
             rows: core::array::from_fn(row),
-            bits: bits.min(MOST_BITS),
+            bits: bits.min(MAX_BITS),
         }
     }
 
@@ -133,19 +133,19 @@ impl<const WORDS: usize> Rows<WORDS> {
 /// The low bits of the hash of four bytes, such as an IPv4 address: a look into a table for each, for what is asked of every
 /// packet.
 #[derive(Clone)]
-pub struct Bytes(Box<[[u16; 256]; 4]>);
+pub struct ByteTables(Box<[[u16; 256]; 4]>);
 
-impl fmt::Debug for Bytes {
+impl fmt::Debug for ByteTables {
     /// Without the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bytes").finish_non_exhaustive()
     }
 }
 
-impl Bytes {
+impl ByteTables {
     /// For the low `bits` bits, at most [`MOST_BITS`], of the hash by a key.
     pub fn new(key: &Key, bits: u32) -> Self {
-        let rows = Rows::<1>::new(key, bits);
+        let rows = ParityRows::<1>::new(key, bits);
         let of = |place: usize, byte: usize| rows.of([(byte as u64) << (56 - 8 * place)]) as u16;
         Self(Box::new(core::array::from_fn(|place| {
             core::array::from_fn(|byte| of(place, byte))
@@ -233,16 +233,16 @@ mod tests {
     proptest! {
         #[test]
         fn rows_of_any_input_give_the_low_bits_of_the_hash(
-            key in any::<[[u8; 4]; KEY_BYTES / 4]>(), words in any::<[u64; 5]>(), bits in 0..=MOST_BITS,
+            key in any::<[[u8; 4]; KEY_BYTES / 4]>(), words in any::<[u64; 5]>(), bits in 0..=MAX_BITS,
         ) {
             let mut bytes = [0; KEY_BYTES];
             bytes.copy_from_slice(&key.concat());
             let key = Key::new(bytes);
             let input: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
             let low = (1u32 << bits) - 1;
-            prop_assert_eq!(key.hash(&input) & low, Rows::<5>::new(&key, bits).of(words));
-            prop_assert_eq!(key.hash(&input[..4]) & low, Bytes::new(&key, bits).of((words[0] >> 32) as u32).into());
-            prop_assert_eq!(key.hash(&input[..16]) & low, Rows::<2>::new(&key, bits).of([words[0], words[1]]));
+            prop_assert_eq!(key.hash(&input) & low, ParityRows::<5>::new(&key, bits).of(words));
+            prop_assert_eq!(key.hash(&input[..4]) & low, ByteTables::new(&key, bits).of((words[0] >> 32) as u32).into());
+            prop_assert_eq!(key.hash(&input[..16]) & low, ParityRows::<2>::new(&key, bits).of([words[0], words[1]]));
         }
     }
 }

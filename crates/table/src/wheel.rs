@@ -26,7 +26,7 @@ const TAKEN: usize = 64;
 
 /// What becomes of a record that the wheel asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TimerAction {
     /// It is not scheduled any more. The caller removes it from the table, after `advance`.
     Expire,
     /// Ask again at this tick, or the next after now if that is later.
@@ -37,7 +37,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Records asked about.
-    pub asked: u32,
+    pub checked: u32,
     /// Nothing that is due is left.
     pub caught_up: bool,
 }
@@ -160,7 +160,7 @@ impl Wheel {
         table: &mut FlowTable<'_, R>,
         now: Tick,
         budget: u32,
-        mut ask: impl FnMut(RecordIndex, &mut R) -> Verdict,
+        mut ask: impl FnMut(RecordIndex, &mut R) -> TimerAction,
     ) -> Progress {
         let now = now.max(self.current);
         let mut taken = [RecordIndex(0); TAKEN];
@@ -171,14 +171,17 @@ impl Wheel {
                     Some(begin) => self.current = begin,
                     None => {
                         self.current = now;
-                        return Progress { asked, caught_up: true };
+                        return Progress {
+                            checked: asked,
+                            caught_up: true,
+                        };
                     }
                 }
                 continue;
             };
             if asked == budget {
                 return Progress {
-                    asked,
+                    checked: asked,
                     caught_up: false,
                 };
             }
@@ -186,7 +189,7 @@ impl Wheel {
             asked += count as u32;
             for &index in &taken[..count] {
                 let Some(record) = table.get_mut(index) else { continue };
-                if let Verdict::Rearm(due) = ask(index, record) {
+                if let TimerAction::Rearm(due) = ask(index, record) {
                     self.link(table, index, due.max(now + 1));
                 }
             }

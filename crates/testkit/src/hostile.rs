@@ -6,7 +6,7 @@ use sluice_wire::icmpv6::packet_too_big;
 use sluice_wire::vlan::Tag;
 use sluice_wire::{
     Checksums, Class, Flags, Fragment, Layers, Packet, Policy, Validity, arp, complete_checksum, icmp, icmpv6, ipv4,
-    ipv6, ndp, parse, passing4, plain4, plain6, quoted, tcp, tunnel, udp, validate, vlan,
+    ipv6, ndp, parse, plain4, plain6, quoted, tcp, transit4, tunnel, udp, validate, vlan,
 };
 
 const EVERYTHING: [Checksums; 5] = [
@@ -24,7 +24,7 @@ fn tunnels(bytes: &[u8]) {
     for kind in [0x0800, 0x86dd, 0x0806] {
         for outer in 0..4 {
             let mut marked = bytes.to_vec();
-            let passes = tunnel::take_over_congestion(kind, &mut marked, outer);
+            let passes = tunnel::copy_ecn(kind, &mut marked, outer);
             let others = |bytes: &[u8]| tunnel::service(kind, bytes) & !tunnel::CONGESTION;
             assert!(others(bytes) == others(&marked) && (passes || marked == bytes));
         }
@@ -50,11 +50,11 @@ fn passing(bytes: &[u8], layers: &Layers, checksums: Checksums, mac: &[u8; 6]) {
         && validate(bytes, checksums, layers, &headless) == Ok(Validity::Valid);
     assert_eq!(
         passes.then_some((destination, usize::from(layers.end) != bytes.len())),
-        passing4(bytes, tags, checksums, mac),
+        transit4(bytes, tags, checksums, mac),
         "known only by one of two ways"
     );
     let other = mac.map(|byte| !byte);
-    assert_eq!(None, passing4(bytes, tags, checksums, &other), "not ours");
+    assert_eq!(None, transit4(bytes, tags, checksums, &other), "not ours");
 }
 
 /// Every function of `wire` on any bytes: none panics, and what they find agrees with itself.
@@ -259,16 +259,16 @@ fn views(bytes: &[u8]) {
     if let Some(mut view) = ipv4::Ipv4::new(&mut copy[..]) {
         let _ = (
             view.options().len(),
-            view.checksum_is_right(),
+            view.has_valid_checksum(),
             view.fragment_offset(),
             view.dont_fragment(),
         );
         let _ = ipv4::check_options(view.options(), true);
         view.fill_checksum();
-        assert!(view.header_length() < ipv4::LENGTH || view.checksum_is_right() || view.header_length() > bytes.len());
-        let right = view.checksum_is_right();
+        assert!(view.header_length() < ipv4::LENGTH || view.has_valid_checksum() || view.header_length() > bytes.len());
+        let right = view.has_valid_checksum();
         view.decrement_ttl();
-        assert_eq!(right, view.checksum_is_right());
+        assert_eq!(right, view.has_valid_checksum());
     }
     if let Some(view) = ipv6::Ipv6::new(bytes) {
         let _ = (view.traffic_class(), view.flow_label());
@@ -278,7 +278,7 @@ fn views(bytes: &[u8]) {
         }
     }
     if let Some(view) = tcp::Tcp::new(bytes) {
-        let offset = view.segment_size_offset().unwrap_or(0);
+        let offset = view.mss_offset().unwrap_or(0);
         assert!(offset + 2 <= bytes.len() && view.options().len() <= 40);
     }
     if let Some(mut view) = udp::Udp::new(&mut copy[..]) {

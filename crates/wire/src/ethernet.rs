@@ -12,7 +12,7 @@ header! {
 }
 
 /// Bytes of the shortest frame, without its check sequence.
-pub const SHORTEST: usize = 60;
+pub const MIN_FRAME: usize = 60;
 
 /// EtherTypes that Sluice knows.
 pub mod ethertype {

@@ -123,7 +123,7 @@ impl Error {
 }
 
 /// Most bytes of an IPv4 datagram that carries an error (RFC 1812, 4.3.2.3).
-pub const LONGEST_ERROR: usize = 576;
+pub const MAX_ERROR: usize = 576;
 
 /// Whether an error may be sent about an IPv4 packet (RFC 1812, 4.3.2.7): not about ICMP errors, later fragments,
 /// what was sent to a group, and what does not come from one host.
@@ -151,7 +151,7 @@ pub fn emit_error(
     datagram: &[u8],
 ) -> bool {
     const HEAD: usize = ipv4::LENGTH + LENGTH;
-    let quote = datagram.get(..LONGEST_ERROR - HEAD).unwrap_or(datagram);
+    let quote = datagram.get(..MAX_ERROR - HEAD).unwrap_or(datagram);
     let total = HEAD + quote.len();
     let Some(body) = ethernet::begin(packet, link, ethertype::IPV4, total) else {
         return false;

@@ -96,7 +96,7 @@ impl<B: AsRef<[u8]>> Ipv4<B> {
 
     /// Whether the header checksum is right.
     #[inline]
-    pub fn checksum_is_right(&self) -> bool {
+    pub fn has_valid_checksum(&self) -> bool {
         self.bytes()
             .get(..self.header_length())
             .is_some_and(|header| checksum::sum(header) == 0xffff)
@@ -113,7 +113,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
     }
 
     /// Another identification, checksum included; a wrong one stays wrong.
-    pub fn renumber(&mut self, identification: u16) {
+    pub fn set_identification_checked(&mut self, identification: u16) {
         let delta = checksum::Delta::default().word(self.identification(), identification);
         let field = delta.apply(self.checksum());
         self.set_identification(identification);
@@ -138,7 +138,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
 
 /// Count the time to live of a header down by one, and its checksum with it (RFC 1624); it must not be 0.
 #[inline(always)]
-pub fn count_down(header: &mut [u8; LENGTH]) {
+pub fn decrement_header_ttl(header: &mut [u8; LENGTH]) {
     header[8] = header[8].wrapping_sub(1);
     // The word of TTL and protocol becomes smaller by 256, the sum's complement larger. As the bytes lie: sums of one's
     // complement do not depend on their order.

@@ -159,6 +159,6 @@ pub fn walk(datagram: &[u8]) -> Result<Chain, Fault> {
 
 /// Count the hop limit of a header down by one; it must not be 0.
 #[inline(always)]
-pub fn count_down(header: &mut [u8; LENGTH]) {
+pub fn decrement_header_hop_limit(header: &mut [u8; LENGTH]) {
     header[HOP_LIMIT.offset] = header[HOP_LIMIT.offset].wrapping_sub(1);
 }

@@ -107,7 +107,7 @@ const _: () = assert!(size_of::<Layers>() <= 24 && size_of::<Result<Layers, Faul
 /// The short way: an untagged whole TCP or UDP packet over IPv4 without options. `head` is where the frame of
 /// `length` bytes begins. Flags of the Ethernet destination are left out.
 #[inline(always)]
-pub fn short(head: &[u8; 54], length: usize) -> Option<Layers> {
+pub fn parse_fast(head: &[u8; 54], length: usize) -> Option<Layers> {
     const L4: usize = ethernet::LENGTH + ipv4::LENGTH;
     // Type, version and header length; all but the class and the total length.
     let kind = u32::from_be_bytes([head[12], head[13], head[14], 0]);
@@ -143,7 +143,7 @@ pub fn short(head: &[u8; 54], length: usize) -> Option<Layers> {
 #[inline(always)]
 pub fn parse(frame: &[u8]) -> Result<Layers, Fault> {
     if let Some(head) = frame.first_chunk()
-        && let Some(mut layers) = short(head, frame.len())
+        && let Some(mut layers) = parse_fast(head, frame.len())
     {
         let destination = [head[0], head[1], head[2], head[3], head[4], head[5]];
         layers.flags = layers.flags.with(destination_flags(destination));

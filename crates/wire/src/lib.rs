@@ -37,6 +37,6 @@ pub use field::Mac;
 pub use key::{Context, Direction, FlowKey4, FlowKey6, Tuple4, Tuple6};
 pub use layers::{Class, Flags, Fragment, Layers, parse};
 pub use packet::{Checksums, Packet, Window};
-pub use plain::{passing4, plain4, plain6};
+pub use plain::{plain4, plain6, transit4};
 pub use quote::{Quoted, quoted};
 pub use validity::{Policy, Validity, complete_checksum, validate};

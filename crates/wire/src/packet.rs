@@ -57,7 +57,7 @@ impl<'a> Packet<'a> {
 
     /// A packet of no bytes and no room: what stands in for a slot that is empty.
     #[inline(always)]
-    pub fn nothing(window: &'a mut Window) -> Self {
+    pub fn empty(window: &'a mut Window) -> Self {
         *window = Window::default();
         Self { room: &mut [], window }
     }
@@ -144,7 +144,7 @@ impl<'a> Packet<'a> {
         if end >= self.len() {
             return;
         }
-        let length = end.max(self.len().min(ethernet::SHORTEST));
+        let length = end.max(self.len().min(ethernet::MIN_FRAME));
         self.window.length = length as u16;
         let frame = self.bytes_mut();
         // Most are TCP segments without data, whose padding is in the last word.

@@ -19,12 +19,12 @@ use crate::validity::{self, Validity};
 pub fn plain4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<Layers> {
     let (frame, ours) = behind(frame, tags, mac)?;
     let head: &[u8; 54] = frame.first_chunk()?;
-    let layers = layers::short(head, frame.len()).filter(|_| ours)?;
+    let layers = layers::parse_fast(head, frame.len()).filter(|_| ours)?;
     let network = head.last_chunk::<40>()?.first_chunk()?;
     let room = layers.end.wrapping_sub(layers.l4);
-    let good = validity::short(network, layers.protocol, room, layers.tcp_flags)
+    let good = validity::has_valid_fields(network, layers.protocol, room, layers.tcp_flags)
         && (checksums == Checksums::Vouched
-            || (checksums == Checksums::Unverified && validity::sums_are_right(frame, layers, network)));
+            || (checksums == Checksums::Unverified && validity::has_valid_checksums(frame, layers, network)));
     good.then(|| shifted(layers, tags))
 }
 
@@ -54,7 +54,7 @@ fn shifted(layers: Layers, tags: usize) -> Layers {
 /// behind its header, and lives on after one more hop. What these bytes are is not looked at, but for their checksum where the
 /// device has not verified it; nor are the tags.
 #[inline(always)]
-pub fn passing4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<(u32, bool)> {
+pub fn transit4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<(u32, bool)> {
     let link = u64::from_le_bytes(*frame.first_chunk()?);
     // As if there were no tags: the type and what is behind it.
     let frame = frame.get(4 * tags..)?;
@@ -80,19 +80,21 @@ pub fn passing4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> O
         && validity::is_unicast(source)
         && validity::is_unicast(destination)
         && source != destination
-        && (checksums == Checksums::Vouched || (checksums == Checksums::Unverified && has_right_sums(frame)));
+        && (checksums == Checksums::Vouched || (checksums == Checksums::Unverified && has_valid_checksums(frame)));
     passes.then_some((destination, ethernet::LENGTH + total != frame.len()))
 }
 
 /// Whether the checksums of a whole IPv4 packet without options are right. Those of ICMP are for others to say.
 #[inline(never)]
-fn has_right_sums(frame: &[u8]) -> bool {
+fn has_valid_checksums(frame: &[u8]) -> bool {
     let network = frame
         .get(ethernet::LENGTH..)
         .and_then(|network| network.first_chunk::<34>());
-    let layers = frame.first_chunk().and_then(|head| layers::short(head, frame.len()));
+    let layers = frame
+        .first_chunk()
+        .and_then(|head| layers::parse_fast(head, frame.len()));
     match (network, layers) {
-        (Some(network), Some(layers)) => validity::sums_are_right(frame, layers, network),
+        (Some(network), Some(layers)) => validity::has_valid_checksums(frame, layers, network),
         (Some(network), None) => {
             let (header, _) = network.split_at(ipv4::LENGTH);
             !matches!(
@@ -142,7 +144,7 @@ pub fn plain6(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Opt
         flags: Flags::PLAIN,
     };
     let (source, destination) = (ipv6::SOURCE.read(network), ipv6::DESTINATION.read(network));
-    let good = validity::lengths_are_right(transport.first_chunk()?, protocol, room, layers.tcp_flags)
+    let good = validity::has_valid_lengths(transport.first_chunk()?, protocol, room, layers.tcp_flags)
         && validity::martian6(source, destination, &layers).is_ok()
         && (checksums == Checksums::Vouched || (checksums == Checksums::Unverified && sum_is_right(frame, layers)));
     good.then(|| shifted(layers, tags))

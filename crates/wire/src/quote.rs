@@ -100,7 +100,7 @@ fn network4(bytes: &[u8], quote: &mut Layers) -> Result<(usize, usize), Fault> {
     if bytes.len() < length {
         return Err(Fault::ShortQuote);
     }
-    if !header.checksum_is_right() {
+    if !header.has_valid_checksum() {
         return Err(Fault::QuotedChecksum);
     }
     quote.protocol = header.protocol();

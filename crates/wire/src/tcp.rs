@@ -62,7 +62,7 @@ impl<B: AsRef<[u8]>> Tcp<B> {
     }
 
     /// Offset, from the header's first byte, of the number in the maximum-segment-size option.
-    pub fn segment_size_offset(&self) -> Option<usize> {
+    pub fn mss_offset(&self) -> Option<usize> {
         let options = self.options();
         let mut at = 0;
         loop {
@@ -87,20 +87,20 @@ impl<B: AsRef<[u8]>> Tcp<B> {
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
     /// Lower the maximum segment size that a SYN offers to `most`, the checksum with it; a wrong one stays wrong. False,
     /// and nothing done, where it offers none or no more than that.
-    pub fn clamp_segment_size(&mut self, most: u16) -> bool {
-        let Some(at) = self.segment_size_offset() else {
+    pub fn clamp_mss(&mut self, max: u16) -> bool {
+        let Some(at) = self.mss_offset() else {
             return false;
         };
         let size: Field<u16> = Field::at(at);
         let offered = size.read(self.bytes());
-        if offered <= most {
+        if offered <= max {
             return false;
         }
-        size.write(self.bytes_mut(), most);
+        size.write(self.bytes_mut(), max);
         // Behind an odd number of bytes the number lies across two words of the sum, with its bytes exchanged.
         let delta = match at % 2 {
-            0 => Delta::default().word(offered, most),
-            _ => Delta::default().word(offered.swap_bytes(), most.swap_bytes()),
+            0 => Delta::default().word(offered, max),
+            _ => Delta::default().word(offered.swap_bytes(), max.swap_bytes()),
         };
         let checksum = delta.apply(self.checksum());
         self.set_checksum(checksum);

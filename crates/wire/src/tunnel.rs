@@ -150,7 +150,7 @@ pub fn service(kind: u16, datagram: &[u8]) -> u8 {
 /// Let a datagram of this EtherType take over what `outer`, the outer header's type of service, tells of congestion. False
 /// where it must be dropped.
 #[inline]
-pub fn take_over_congestion(kind: u16, datagram: &mut [u8], outer: u8) -> bool {
+pub fn copy_ecn(kind: u16, datagram: &mut [u8], outer: u8) -> bool {
     let inner = service(kind, datagram);
     let is_ip = matches!(kind, ethertype::IPV4 | ethertype::IPV6);
     let Some(marks) = combine(outer, inner).filter(|_| is_ip) else {
@@ -234,14 +234,14 @@ mod tests {
         let mut four = vec![0; 20];
         (four[0], four[1], four[8]) = (0x45, 0xb8 | 2, 64);
         Ipv4::new(&mut four).unwrap().fill_checksum();
-        assert!(take_over_congestion(ethertype::IPV4, &mut four, 3));
+        assert!(copy_ecn(ethertype::IPV4, &mut four, 3));
         assert_eq!(0xb8 | 3, four[1]);
-        assert!(Ipv4::new(&four).unwrap().checksum_is_right());
+        assert!(Ipv4::new(&four).unwrap().has_valid_checksum());
         let mut six = vec![0; 40];
         ipv6::VERSION_CLASS_FLOW.write(&mut six, 0x6b82_1234 | 2 << 20);
-        assert!(take_over_congestion(ethertype::IPV6, &mut six, 1));
+        assert!(copy_ecn(ethertype::IPV6, &mut six, 1));
         assert_eq!(0x6b92_1234, ipv6::VERSION_CLASS_FLOW.read(&six));
-        assert!(!take_over_congestion(ethertype::IPV4, &mut [0; 20], 3));
-        assert!(take_over_congestion(ethertype::ARP, &mut [0; 28], 3));
+        assert!(!copy_ecn(ethertype::IPV4, &mut [0; 20], 3));
+        assert!(copy_ecn(ethertype::ARP, &mut [0; 28], 3));
     }
 }

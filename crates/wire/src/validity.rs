@@ -57,13 +57,13 @@ pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
         && let Some(head) = frame
             .get(layers.l3 as usize..)
             .and_then(|tail| tail.first_chunk::<34>())
-        && short(
+        && has_valid_fields(
             head,
             layers.protocol,
             layers.end.saturating_sub(layers.l4),
             layers.tcp_flags,
         )
-        && (checksums == Checksums::Vouched || sums_are_right(frame, *layers, head))
+        && (checksums == Checksums::Vouched || has_valid_checksums(frame, *layers, head))
     {
         return Ok(Validity::Valid);
     }
@@ -73,19 +73,19 @@ pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
 /// Whether the fields of a plain packet are right and its addresses beyond doubt, checksums aside; `head` is where its
 /// IP header begins.
 #[inline(always)]
-pub(crate) fn short(head: &[u8; 34], protocol: u8, room: u16, tcp_flags: u8) -> bool {
+pub(crate) fn has_valid_fields(head: &[u8; 34], protocol: u8, room: u16, tcp_flags: u8) -> bool {
     let Some(transport) = head.last_chunk() else {
         return false;
     };
     let suspect = SUSPECT[head[12] as usize] & BAD_SOURCE | SUSPECT[head[16] as usize] & BAD_DESTINATION;
     let (source, destination) = (&head[12..16], &head[16..20]);
-    lengths_are_right(transport, protocol, room, tcp_flags) && suspect == 0 && source != destination
+    has_valid_lengths(transport, protocol, room, tcp_flags) && suspect == 0 && source != destination
 }
 
 /// Whether what a TCP or UDP header says of its own length fits its room, and its flags make sense. Not a branch on the
 /// protocol, since nobody can foretell it.
 #[inline(always)]
-pub(crate) fn lengths_are_right(transport: &[u8; 14], protocol: u8, room: u16, tcp_flags: u8) -> bool {
+pub(crate) fn has_valid_lengths(transport: &[u8; 14], protocol: u8, room: u16, tcp_flags: u8) -> bool {
     let tcp = protocol == protocol::TCP;
     let data_offset = u16::from(transport[12] >> 4) * 4;
     let length = u16::from_be_bytes([transport[4], transport[5]]);
@@ -93,7 +93,7 @@ pub(crate) fn lengths_are_right(transport: &[u8; 14], protocol: u8, room: u16, t
     let least = select_unpredictable(tcp, tcp::LENGTH as u16, udp::LENGTH as u16);
     // Datagrams have no flags.
     let flags = select_unpredictable(tcp, tcp_flags, flag::ACK);
-    claimed >= least && claimed <= room && !is_nonsense(flags)
+    claimed >= least && claimed <= room && !has_invalid_flags(flags)
 }
 
 /// By the first byte of an address: whether it can't be a source, or a destination.
@@ -117,7 +117,7 @@ const BAD_DESTINATION: u8 = 2;
 
 /// Whether the checksums of a plain packet are right; `head` is where it begins.
 #[inline(never)]
-pub(crate) fn sums_are_right(frame: &[u8], layers: Layers, head: &[u8; 34]) -> bool {
+pub(crate) fn has_valid_checksums(frame: &[u8], layers: Layers, head: &[u8; 34]) -> bool {
     let covered = if layers.protocol == protocol::TCP {
         layers.end.saturating_sub(layers.l4)
     } else {
@@ -164,7 +164,7 @@ const NONSENSE: u64 = {
 };
 
 #[inline(always)]
-fn is_nonsense(flags: u8) -> bool {
+fn has_invalid_flags(flags: u8) -> bool {
     NONSENSE >> (flags & 63) & 1 != 0
 }
 
@@ -217,7 +217,7 @@ fn network4(datagram: &[u8], checksums: Checksums, layers: &Layers, policy: &Pol
     match checksums {
         Checksums::BadL3 => return Err(Fault::BadHeaderChecksum),
         Checksums::Vouched => {}
-        _ if header.checksum_is_right() => {}
+        _ if header.has_valid_checksum() => {}
         _ => return Err(Fault::BadHeaderChecksum),
     }
     if layers.flags.has(Flags::OPTIONS) {

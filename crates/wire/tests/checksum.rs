@@ -88,7 +88,7 @@ fn count_down_keeps_the_checksum_right_whatever_it_was() {
             let mut header = [0; sluice_wire::ipv4::LENGTH];
             (header[8], header[9]) = (ttl, protocol);
             header[10..12].copy_from_slice(&field.to_be_bytes());
-            sluice_wire::ipv4::count_down(&mut header);
+            sluice_wire::ipv4::decrement_header_ttl(&mut header);
             let words = |ttl| u16::from_be_bytes([ttl, protocol]);
             let expected = Delta::default().word(words(ttl), words(ttl - 1)).apply(field);
             assert_eq!(expected.to_be_bytes(), header[10..12], "{field:#06x}");

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use sluice_dpdk::Needs;
+use sluice_dpdk::EalRequirements;
 use sluice_dpdk::acl::{Acl, AclError, AclKey, AclRule, Prefix};
 use sluice_dpdk::eal::{Eal, Memory};
 use sluice_filter::{Field, Header, Range, Rule};
@@ -27,9 +27,9 @@ pub struct RteAcl {
 impl RteAcl {
     /// Of a set's rules. An error where they name something else than prefixes, ports and protocols, or memory is short.
     pub fn new(rules: &[Rule<u32>]) -> Result<Self, Failure> {
-        let needs = Needs {
+        let needs = EalRequirements {
             bytes: (rules.len() * BYTES_PER_RULE).max(LEAST),
-            ..Needs::default()
+            ..EalRequirements::default()
         };
         let eal = Eal::start(&needs)?;
         let plain: Vec<AclRule> = rules.iter().map(plain).collect::<Result<_, _>>()?;

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use sluice_filter::{Best, Field, Range, Rule, Visits};
+use sluice_filter::{CutTree, Field, Range, Rule, VisitCounts};
 
 use super::traces::{Traffic, Tuple, header};
 use crate::rig::frames::Random;
@@ -36,12 +36,12 @@ const LAST: Tuple = [u32::MAX, u32::MAX, u16::MAX as u32, u16::MAX as u32, u8::M
 
 /// What a lookup costs, in about a cycle each: a node's pieces are compared at once, a leaf is a miss in a cache near by and
 /// a comparison of 16 rules, and a tree is a turn of the loop.
-pub fn cost(visits: Visits) -> u32 {
+pub fn cost(visits: VisitCounts) -> u32 {
     (8 * visits.nodes + 20 * visits.leaves + 10 * visits.groups) as u32
 }
 
 /// The worst headers found, each once, in random order.
-pub fn worst(best: &Best<u32>, rules: &[Rule<u32>], attack: Attack) -> Traffic {
+pub fn worst(best: &CutTree<u32>, rules: &[Rule<u32>], attack: Attack) -> Traffic {
     let mut search = Search {
         best,
         rules,
@@ -68,7 +68,7 @@ pub fn worst(best: &Best<u32>, rules: &[Rule<u32>], attack: Attack) -> Traffic {
 }
 
 struct Search<'a> {
-    best: &'a Best<u32>,
+    best: &'a CutTree<u32>,
     rules: &'a [Rule<u32>],
     random: Random,
     worst: BTreeSet<(u32, Tuple)>,
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn worst_headers_are_distinct_real_and_dearer_than_those_of_rules() {
         let set = Set::of_paper(5_000);
-        let best = Best::new(&set.rules);
+        let best = CutTree::new(&set.rules);
         let time = Duration::from_millis(200);
         let found = worst(&best, &set.rules, Attack { time, seed: 7 }).headers;
         let mean = |headers: &[Header<u32>]| {

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use arrayvec::ArrayVec;
 use sluice_dpdk::tsc;
 use sluice_engine::packet::io::{BURST_BUFFERS, PacketIo, Packets};
-use sluice_filter::{Best, CachedTrie, Field, Header, Linear, Matcher, Trie};
+use sluice_filter::{CachedTrie, CutTree, Field, Header, Linear, Matcher, Trie};
 use sluice_wire::Checksums;
 
 use super::lists::{self, MOST, PROBES};
@@ -44,7 +44,7 @@ fn matchers(run: &mut Run<'_>, plan: &Plan, set: &Set, receiver: &mut Receiver<'
     let with_lists = |probe| trie.clone().map(|trie| CachedTrie::new(trie, LIST, probe));
     let traffic = receiver.traffic;
     let mut linear = Asked::new(plan.asks(Name::Linear).then(|| Linear::new(&set.rules)), set, traffic)?;
-    let mut best = Asked::new(plan.asks(Name::Best).then(|| Best::new(&set.rules)), set, traffic)?;
+    let mut best = Asked::new(plan.asks(Name::Best).then(|| CutTree::new(&set.rules)), set, traffic)?;
     let mut cached = Vec::new();
     for (probe, _) in PROBES.into_iter().filter(|_| plan.asks(Name::CachedTrie)) {
         cached.push(Asked::new(with_lists(probe), set, traffic)?);
@@ -74,7 +74,7 @@ fn matchers(run: &mut Run<'_>, plan: &Plan, set: &Set, receiver: &mut Receiver<'
 
 /// A matcher, where it is asked, and what packets cost it.
 struct Asked<'t, M: Matcher<u32>> {
-    matcher: Option<(M, M::Memory)>,
+    matcher: Option<(M, M::Cache)>,
     traffic: &'t Traffic,
     costs: Costs,
 }
@@ -86,7 +86,7 @@ impl<'t, M: Matcher<u32>> Asked<'t, M> {
             check(matcher, set, traffic)?;
         }
         let matcher = matcher.map(|matcher| {
-            let core = matcher.memory();
+            let core = matcher.cache();
             (matcher, core)
         });
         Ok(Self {
@@ -105,7 +105,7 @@ impl<'t, M: Matcher<u32>> Asked<'t, M> {
     fn row(&self, name: &str, set: &Set) -> Option<Row> {
         let (matcher, _) = self.matcher.as_ref()?;
         let row = super::row_of("receive-filter-discard", set, name, self.traffic);
-        let bytes = matcher.bytes() + matcher.memory_bytes();
+        let bytes = matcher.bytes() + matcher.cache_bytes();
         Some(sized(self.costs.onto(row), bytes, set.rules.len()))
     }
 }
@@ -143,7 +143,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    fn one_more<M: Matcher<u32>>(&mut self, costs: &mut Costs, matcher: &M, core: &mut M::Memory) {
+    fn one_more<M: Matcher<u32>>(&mut self, costs: &mut Costs, matcher: &M, core: &mut M::Cache) {
         let most = (SECONDS * tsc::frequency() as f64) as u64;
         let (mut packets, mut ticks) = (0, 0);
         while ticks < most {
@@ -158,7 +158,7 @@ impl Receiver<'_> {
 
 /// Receive a burst, match it, and give its buffers back.
 #[inline(never)]
-fn discard<M: Matcher<u32>>(source: &mut Source, matcher: &M, core: &mut M::Memory) -> u64 {
+fn discard<M: Matcher<u32>>(source: &mut Source, matcher: &M, core: &mut M::Cache) -> u64 {
     let count = source.io.receive(0);
     let mut headers: ArrayVec<Header<u32>, BURST_BUFFERS> = ArrayVec::new();
     {
@@ -167,7 +167,7 @@ fn discard<M: Matcher<u32>>(source: &mut Source, matcher: &M, core: &mut M::Memo
         headers.extend(lent.iter().filter_map(|packet| of_frame(packet.bytes())));
     }
     let mut found = [None; BURST_BUFFERS];
-    matcher.first_of_each(core, &headers, &mut found);
+    matcher.first_of_batch(core, &headers, &mut found);
     black_box(&found);
     source.io.free(&slots(0..count));
     source.io.end();

@@ -1,7 +1,7 @@
 //! The default matcher and rte_acl by turns: a neighbour that takes the machine's time takes it from both.
 
 use sluice_dpdk::acl::AclKey;
-use sluice_filter::{Best, Matcher};
+use sluice_filter::{CutTree, Matcher};
 
 use super::acl::{RteAcl, keys};
 use super::attack::{self, Attack};
@@ -14,7 +14,7 @@ use crate::rows::{Row, Run};
 #[derive(Default)]
 pub struct Duel {
     /// The default matcher, and how many milliseconds it took to build.
-    pub best: Option<(Best<u32>, f64)>,
+    pub best: Option<(CutTree<u32>, f64)>,
     pub acl: Option<RteAcl>,
 }
 
@@ -72,7 +72,7 @@ impl Duel {
         }
         if let (Some((best, _)), Some(acl)) = (&self.best, &self.acl) {
             let mut found = vec![None; traffic.headers.len()];
-            best.first_of_each(&mut (), &traffic.headers, &mut found);
+            best.first_of_batch(&mut (), &traffic.headers, &mut found);
             let others = acl.found(&round.keys);
             if let Some(place) = (0..found.len()).find(|&place| found[place] != others[place]) {
                 let (header, own, other) = (&traffic.headers[place], found[place], others[place]);

@@ -1,6 +1,6 @@
 //! P1's matchers: the trie, and tries with lists of recent intervals.
 
-use sluice_filter::{CachedTrie, Matcher, Probe, Trie};
+use sluice_filter::{CachedTrie, ListSearch, Matcher, Trie};
 
 use super::timing::{self, Costs, check};
 use super::traces::Traffic;
@@ -10,7 +10,7 @@ use crate::rows::Run;
 /// Most bytes of a trie.
 pub const MOST: usize = 256 << 20;
 /// The ways that a list is searched, and what they are called in rows.
-pub const PROBES: [(Probe, &str); 2] = [(Probe::InOrder, "in-order"), (Probe::Bisection, "bisection")];
+pub const PROBES: [(ListSearch, &str); 2] = [(ListSearch::InOrder, "in-order"), (ListSearch::Bisection, "bisection")];
 
 /// The trie, built in so many milliseconds.
 pub fn trie(
@@ -51,7 +51,7 @@ pub fn lists(
                 if size > 0 {
                     row = row.figure("gain_per_kb", &gain(&cached, &with, &without));
                 }
-                let bytes = cached.bytes() + cached.memory_bytes();
+                let bytes = cached.bytes() + cached.cache_bytes();
                 row = timing::sized(row, bytes, set.rules.len());
                 for (name, count) in searches(&cached, traffic) {
                     row = row.figure(name, &[count]);
@@ -65,7 +65,7 @@ pub fn lists(
 
 /// Runs with lists and without.
 fn by_turns(cached: &CachedTrie<u32>, traffic: &Traffic, runs: usize) -> [Costs; 2] {
-    let (mut with, mut without, mut core) = (Costs::default(), Costs::default(), cached.memory());
+    let (mut with, mut without, mut core) = (Costs::default(), Costs::default(), cached.cache());
     for _ in 0..runs {
         timing::one_more(&mut with, cached, &mut core, traffic);
         timing::one_more(&mut without, cached.trie(), &mut (), traffic);
@@ -75,16 +75,16 @@ fn by_turns(cached: &CachedTrie<u32>, traffic: &Traffic, runs: usize) -> [Costs;
 
 /// Lookups a second more than without lists, for each KB of them, run by run (P1, Fig. 14).
 pub fn gain(cached: &CachedTrie<u32>, with: &Costs, without: &Costs) -> Vec<f64> {
-    let kilobytes = cached.memory_bytes() as f64 / 1e3;
+    let kilobytes = cached.cache_bytes() as f64 / 1e3;
     let rates = with.rates.iter().zip(&without.rates);
     rates.map(|(with, without)| (with - without) / kilobytes).collect()
 }
 
 /// Searches of a packet (P1, Fig. 15).
 fn searches(cached: &CachedTrie<u32>, traffic: &Traffic) -> [(&'static str, f64); 3] {
-    let mut core = cached.memory();
+    let mut core = cached.cache();
     let mut found = vec![None; traffic.headers.len()];
-    cached.first_of_each(&mut core, &traffic.headers, &mut found);
+    cached.first_of_batch(&mut core, &traffic.headers, &mut found);
     let share = |count: u64| count as f64 / traffic.headers.len() as f64;
     [
         ("searches_hit", share(core.searches.hits)),

@@ -17,7 +17,7 @@ mod updates;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use sluice_filter::{Best, Linear, Matcher, Trie};
+use sluice_filter::{CutTree, Linear, Matcher, Trie};
 
 use crate::rows::{Row, Run};
 use acl::RteAcl;
@@ -177,7 +177,7 @@ fn tries(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &[Traffic], sizes: 
 fn contestants(plan: &Plan, set: &Set) -> Duel {
     let best = || {
         let begin = Instant::now();
-        let best = Best::new(&set.rules);
+        let best = CutTree::new(&set.rules);
         (best, begin.elapsed().as_secs_f64() * 1e3)
     };
     let acl = || {

@@ -69,17 +69,17 @@ impl Costs {
 }
 
 pub fn costs<M: Matcher<u32>>(matcher: &M, traffic: &Traffic, runs: usize) -> Costs {
-    let (mut costs, mut core) = (Costs::default(), matcher.memory());
+    let (mut costs, mut core) = (Costs::default(), matcher.cache());
     for _ in 0..runs {
         one_more(&mut costs, matcher, &mut core, traffic);
     }
     costs
 }
 
-pub fn one_more<M: Matcher<u32>>(costs: &mut Costs, matcher: &M, core: &mut M::Memory, traffic: &Traffic) {
+pub fn one_more<M: Matcher<u32>>(costs: &mut Costs, matcher: &M, core: &mut M::Cache, traffic: &Traffic) {
     let mut found = [None; BATCH];
     costs.run(traffic.headers.len(), |batch| {
-        matcher.first_of_each(core, &traffic.headers[batch], &mut found);
+        matcher.first_of_batch(core, &traffic.headers[batch], &mut found);
         black_box(&found);
     });
 }
@@ -88,7 +88,7 @@ pub fn one_more<M: Matcher<u32>>(costs: &mut Costs, matcher: &M, core: &mut M::M
 pub fn check<M: Matcher<u32>>(matcher: &M, set: &Set, traffic: &Traffic) -> Result<(), Failure> {
     let sample = sample(traffic);
     let mut found = vec![None; sample.len()];
-    matcher.first_of_each(&mut matcher.memory(), &sample, &mut found);
+    matcher.first_of_batch(&mut matcher.cache(), &sample, &mut found);
     check_sample(&set.rules, &sample, &found)
 }
 
@@ -101,7 +101,7 @@ pub fn sample(traffic: &Traffic) -> Vec<Header<u32>> {
 /// An error where what was found of a sample is not what the linear matcher finds.
 pub fn check_sample(rules: &[Rule<u32>], sample: &[Header<u32>], found: &[Option<RuleNumber>]) -> Result<(), Failure> {
     for (header, found) in sample.iter().zip(found) {
-        let expected = rules.iter().position(|rule| rule.has(header));
+        let expected = rules.iter().position(|rule| rule.matches(header));
         let expected = expected.map(|number| number as RuleNumber);
         if expected != *found {
             return Err(format!("{header:?} is for rule {expected:?}, and {found:?} was found").into());

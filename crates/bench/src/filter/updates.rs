@@ -7,7 +7,10 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use sluice_dpdk::tsc;
-use sluice_filter::{Action, By, Change, Counters, FilterError, Filters, Kind, RuleList, Settings, Verdict, Written};
+use sluice_filter::{
+    Action, ChangeResult, CompiledRule, Counters, DecidedBy, FilterError, Filters, MatcherKind, RuleList, Settings,
+    Verdict,
+};
 use sluice_table::publish::{Publisher, Reader};
 
 use super::sets::Set;
@@ -42,14 +45,14 @@ struct Editor {
     publisher: Publisher<Arc<Filters>>,
     random: Random,
     /// Rules that went, each with the index that it had, by the number in the set.
-    gone: Option<(usize, Written, usize)>,
+    gone: Option<(usize, CompiledRule, usize)>,
 }
 
-fn written(set: &Set) -> impl Iterator<Item = (Written, usize)> {
-    let one = |rule: &sluice_filter::Rule<u32>| Written {
+fn written(set: &Set) -> impl Iterator<Item = (CompiledRule, usize)> {
+    let one = |rule: &sluice_filter::Rule<u32>| CompiledRule {
         action: Action::Decide(Verdict::Accept),
-        four: vec![rule.clone()],
-        six: Vec::new(),
+        v4: vec![rule.clone()],
+        v6: Vec::new(),
         applications: Vec::new(),
         conditions: Default::default(),
     };
@@ -59,7 +62,7 @@ fn written(set: &Set) -> impl Iterator<Item = (Written, usize)> {
 impl Editor {
     fn new(set: &Set) -> Result<Self, FilterError> {
         let settings = Settings {
-            kind: Kind::Best,
+            kind: MatcherKind::Best,
             default: Verdict::Drop,
             sessions: false,
             workers: 1,
@@ -83,14 +86,14 @@ impl Editor {
             }
             None => {
                 let index = self.random.below(self.list.len() as u64) as usize;
-                let rule = self.list.written(index).cloned();
+                let rule = self.list.compiled(index).cloned();
                 let number = self.list.iter().nth(index).map(|(_, number)| *number);
                 self.gone = rule.zip(number).map(|(rule, number)| (index, rule, number));
                 begin = tsc::now();
                 change = self.list.remove(index)?;
             }
         }
-        if change == Change::Anew {
+        if change == ChangeResult::Rebuilt {
             self.publisher.publish(self.list.filters().clone());
             spent.anew += 1;
         }
@@ -115,13 +118,13 @@ impl Editor {
             if let Some(built) = building.take_if(|building| building.is_finished()) {
                 let (built, took) = built.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
                 spent.folds.push(took);
-                if self.list.end_fold(built)? {
+                if self.list.end_rebuild(built)? {
                     self.publisher.publish(self.list.filters().clone());
                 }
             }
             self.publisher.collect();
             if building.is_none()
-                && let Some(fold) = self.list.begin_fold()
+                && let Some(fold) = self.list.begin_rebuild()
             {
                 building = Some(scope.spawn(move || {
                     let begin = tsc::now();
@@ -137,10 +140,10 @@ impl Editor {
     fn check(&self, set: &Set, traffic: &Traffic) -> Result<(), Failure> {
         let order: Vec<usize> = self.list.iter().map(|(_, number)| *number).collect();
         for header in timing::sample(traffic) {
-            let expected = order.iter().find(|&&number| set.rules[number].has(&header));
-            let found = match self.list.filters().four.would(&header).by {
-                By::Rule(place) | By::Application(place) => self.list.at(place),
-                By::Limit(_) | By::Default => None,
+            let expected = order.iter().find(|&&number| set.rules[number].matches(&header));
+            let found = match self.list.filters().v4.evaluate(&header).by {
+                DecidedBy::Rule(place) | DecidedBy::Application(place) => self.list.at(place),
+                DecidedBy::Limit(_) | DecidedBy::Default => None,
             };
             if expected != found {
                 return Err(format!("{header:?} is for rule {expected:?}, and {found:?} was found").into());
@@ -162,7 +165,7 @@ fn look(reader: &mut Reader<Arc<Filters>>, traffic: &Traffic) -> f64 {
     loop {
         for headers in traffic.headers.chunks(BATCH) {
             let filters = reader.load();
-            filters.four.first_of_each(headers, &mut found[..headers.len()]);
+            filters.v4.first_of_batch(headers, &mut found[..headers.len()]);
             black_box(&found);
             lookups += headers.len();
             let ticks = tsc::now() - begin;

@@ -247,11 +247,11 @@ fn plane_of(
 ) -> Result<(sluice_engine::control::plane::ControlPlane, Option<SiteWriter>), Failure> {
     let capacity = homes.flows() + homes.flows() / 4 + 16 * 1024;
     let mut policy = policy(Job::Translate, STYLE, capacity)?;
-    let keeper = if serves { Some(homes.serve(&mut policy)?) } else { None };
+    let writer = if serves { Some(homes.serve(&mut policy)?) } else { None };
     let routes = route_set(&policy, &routes(Job::Translate)?)?;
     Ok((
         Layout::sessions(Job::Translate, capacity, false).plane(policy, &[routes])?,
-        keeper,
+        writer,
     ))
 }
 
@@ -260,7 +260,7 @@ fn plane_of(
 /// frames without tags: inside they are eight bytes longer.
 pub fn sites(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) -> Result<(), Failure> {
     for (number, homes) in [(20, Homes::USUAL), (22, MANY)] {
-        let [(plain, _), (served, keeper)] = [plane_of(homes, false)?, plane_of(homes, true)?];
+        let [(plain, _), (served, writer)] = [plane_of(homes, false)?, plane_of(homes, true)?];
         let [mut plain_memory, mut served_memory] = [memory(&plain)?, memory(&served)?];
         let plain = Gateway::new(eal, number, Job::Translate, plain, &mut plain_memory)?;
         let served = Gateway::new(eal, number + 1, Job::Translate, served, &mut served_memory)?;
@@ -293,7 +293,7 @@ pub fn sites(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) 
             }
         }
         sides.into_iter().try_for_each(Side::close)?;
-        drop(keeper);
+        drop(writer);
         for [plain, served] in &cases {
             let keys = |row: Row, site| {
                 row.key("site", site)

@@ -11,12 +11,14 @@ use sluice_dpdk::{DpdkIo, tsc};
 use sluice_engine::features::inspection::classification::{facts, payload};
 use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Packets, PortIndex};
 use sluice_engine::packet::time::Now;
-use sluice_inspect::evaluate::Facts;
-use sluice_inspect::inspector::{FlowHandle, Inspector, Plan, Round, Seen, Settings, Tools, Verdict};
-use sluice_inspect::protocols::Capacity;
-use sluice_inspect::rates::Rates;
+use sluice_inspect::evaluate::PacketFields;
+use sluice_inspect::host_table::HostTable;
+use sluice_inspect::inspector::{
+    BurstContext, DetectionContext, FlowHandle, FlowPacket, Inspector, InspectorCapacity, Settings, Verdict,
+};
+use sluice_inspect::protocols::ParserCapacity;
 use sluice_inspect::ruleset::Ruleset;
-use sluice_inspect::scope::Ends;
+use sluice_inspect::scope::Endpoints;
 use sluice_inspect::signature::Toward;
 use sluice_inspect::stream;
 use sluice_table::hash::Hasher;
@@ -52,21 +54,21 @@ struct Apart<T>(T);
 /// What all cores share.
 pub struct Shared<'m> {
     buckets: Vec<Apart<Mutex<Bucket<'m>>>>,
-    rates: Rates,
+    rates: HostTable,
     settings: Settings,
     hasher: Hasher,
 }
 
-fn plan() -> Plan {
-    Plan {
+fn plan() -> InspectorCapacity {
+    InspectorCapacity {
         flows: EACH as u32,
-        streams: stream::Plan::of(CONNECTIONS),
+        streams: stream::StreamCapacity::of(CONNECTIONS),
         // Nothing here is a protocol that is known.
-        protocols: Capacity {
+        protocols: ParserCapacity {
             messages: 1,
             names: 1,
             inflaters: 0,
-            ..Capacity::default()
+            ..ParserCapacity::default()
         },
     }
 }
@@ -93,7 +95,7 @@ impl<'m> Shared<'m> {
         }
         Ok(Self {
             buckets,
-            rates: Rates::new(64, [5, 6]),
+            rates: HostTable::new(64, [5, 6]),
             settings: Settings::default(),
             hasher,
         })
@@ -138,7 +140,7 @@ pub struct Even<'s, 'm> {
     shared: &'s Shared<'m>,
     pub io: DpdkIo,
     /// What it asks rules with; none where nothing is inspected.
-    pub tools: Option<Tools>,
+    pub tools: Option<DetectionContext>,
     receives: Vec<PortIndex>,
     pub passed: u64,
     pub dropped: u64,
@@ -150,7 +152,7 @@ pub struct Even<'s, 'm> {
 
 impl<'s, 'm> Even<'s, 'm> {
     /// A core that receives from these interfaces.
-    pub fn new(shared: &'s Shared<'m>, io: DpdkIo, tools: Option<Tools>, receives: Vec<PortIndex>) -> Self {
+    pub fn new(shared: &'s Shared<'m>, io: DpdkIo, tools: Option<DetectionContext>, receives: Vec<PortIndex>) -> Self {
         Self {
             shared,
             io,
@@ -266,7 +268,7 @@ fn flow(shared: &Shared<'_>, packet: &Packet<'_>, port: PortIndex, inspects: boo
 
 fn inspect(
     shared: &Shared<'_>,
-    tools: &mut Tools,
+    tools: &mut DetectionContext,
     packet: &mut Packet<'_>,
     flow: &Flow,
     now: Now,
@@ -284,7 +286,7 @@ fn inspect(
     };
     let (source, destination) = (header.source().into(), header.destination().into());
     let facts = facts(layers, layers.datagram(frame), layers.payload(frame));
-    let ends = Ends {
+    let ends = Endpoints {
         source: std::net::IpAddr::V4(source),
         destination: std::net::IpAddr::V4(destination),
         ports: [layers.source_port, layers.destination_port],
@@ -297,25 +299,25 @@ fn inspect(
         service: None,
     };
     let mut report = |_| {};
-    let mut round = Round {
+    let mut round = BurstContext {
         settings: &shared.settings,
-        rates: &shared.rates,
-        tools,
+        hosts: &shared.rates,
+        context: tools,
         now: now.nanoseconds,
-        report: &mut report,
-        tell: &mut |_, _| {},
+        matches: &mut report,
+        log: &mut |_, _| {},
     };
     let mut bucket = shared.bucket(*hash, waited);
     let bucket = &mut *bucket;
     let known = bucket.flows.iter().find(|(of, _)| of == key).map(|&(_, handle)| handle);
     let handle = known.or_else(|| {
-        let handle = bucket.inspector.open(layers.protocol == protocol::TCP)?;
+        let handle = bucket.inspector.create_flow(layers.protocol == protocol::TCP)?;
         let client = if direction == Direction::Forward {
             ends
         } else {
-            ends.turned()
+            ends.reversed()
         };
-        bucket.inspector.introduce(handle, client, 0, now.nanoseconds);
+        bucket.inspector.begin_flow(handle, client, 0, now.nanoseconds);
         bucket.flows.try_push((*key, handle)).ok()?;
         Some(handle)
     });
@@ -323,17 +325,17 @@ fn inspect(
     let (begin, end) = (usize::from(layers.l4), usize::from(layers.end));
     let segment = &mut packet.bytes_mut()[begin..end];
     let payload = payload(layers.protocol, segment);
-    let facts = Facts {
+    let facts = PacketFields {
         payload: (segment.len() - payload) as u32,
         ..facts
     };
-    let seen = Seen {
+    let seen = FlowPacket {
         ends,
-        facts,
+        fields: facts,
         direction,
         segment,
         payload,
         own_side: true,
     };
-    bucket.inspector.packet(handle, seen, &mut round) == Verdict::Pass
+    bucket.inspector.inspect(handle, seen, &mut round) == Verdict::Pass
 }

@@ -10,10 +10,10 @@ use sluice_engine::placement::{Load, Placement};
 use sluice_engine::snapshot::assist::{self, Assist};
 use sluice_engine::snapshot::stages::Stages;
 use sluice_engine::snapshot::{Bridge, Interface, Snapshot, bridge_context};
-use sluice_inspect::inspector::{Plan, Settings};
-use sluice_inspect::protocols::Capacity;
-use sluice_inspect::rates::Rates;
-use sluice_inspect::ruleset::{Ordered, Ruleset};
+use sluice_inspect::host_table::HostTable;
+use sluice_inspect::inspector::{InspectorCapacity, Settings};
+use sluice_inspect::protocols::ParserCapacity;
+use sluice_inspect::ruleset::{OrderedRules, Ruleset};
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 use sluice_inspect::stream;
 use sluice_route::RouteSet;
@@ -146,9 +146,9 @@ impl Case {
 pub fn rules(file: &Path, dialect: Dialect) -> Result<Arc<Ruleset>, Failure> {
     let text = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let read = read(&text, dialect, &Variables::default(), &Classes::default());
-    let ordered = Ordered::new(read.signatures);
-    let prefilter = ordered.plan().compile(&mut |_, _| {})?;
-    Ok(Arc::new(ordered.with(prefilter)))
+    let ordered = OrderedRules::new(read.signatures);
+    let prefilter = ordered.pattern_set().compile(&mut |_, _| {})?;
+    Ok(Arc::new(ordered.with_prefilter(prefilter)))
 }
 
 fn side(index: u16) -> Interface {
@@ -165,15 +165,15 @@ fn side(index: u16) -> Interface {
 }
 
 /// What a shard inspects.
-pub fn inspector_plan() -> Plan {
-    Plan {
+pub fn inspector_plan() -> InspectorCapacity {
+    InspectorCapacity {
         flows: FLOWS_OF_SHARD,
-        streams: stream::Plan::of(CONNECTIONS),
-        protocols: Capacity {
+        streams: stream::StreamCapacity::of(CONNECTIONS),
+        protocols: ParserCapacity {
             messages: 64,
             names: 64,
             inflaters: 1,
-            ..Capacity::default()
+            ..ParserCapacity::default()
         },
     }
 }
@@ -192,7 +192,7 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<ControlPlane, Failure>
     if case.inspects {
         policy.inspect_by(Arc::new(InspectionPolicy {
             settings: Settings::default(),
-            rates: Arc::new(Rates::new(64, [1, 2])),
+            rates: Arc::new(HostTable::new(64, [1, 2])),
             rules: rules.clone(),
             alerts: 64,
             records: Default::default(),

@@ -12,8 +12,8 @@ use sluice_engine::session::family::V4;
 use sluice_engine::snapshot::bridge_context;
 use sluice_engine::snapshot::shard_owners::ShardExchange;
 use sluice_engine::worker::MAX_HELD;
-use sluice_inspect::bindings::vectorscan::Calls;
-use sluice_inspect::inspector::Tools;
+use sluice_inspect::bindings::vectorscan::ScanLog;
+use sluice_inspect::inspector::DetectionContext;
 use sluice_inspect::ruleset::Ruleset;
 use sluice_wire::{Checksums, FlowKey4, Tuple4};
 
@@ -63,7 +63,7 @@ fn even<'s, 'm>(
 ) -> Result<Even<'s, 'm>, Failure> {
     let mine = (0..2u16).filter(|&port| moving.is_some() || usize::from(port) % case.cores == own);
     let tools = match case.inspects {
-        true => Some(Tools::new(means.rules.prefilter().scratch()?, means.rules)),
+        true => Some(DetectionContext::new(means.rules.prefilter().scratch()?, means.rules)),
         false => None,
     };
     let mut even = Even::new(shared, io, tools, mine.collect());
@@ -442,7 +442,7 @@ impl<'s, 'm> Rig<'s, 'm> {
     }
 
     /// What was searched since.
-    pub fn take_scans(&mut self) -> Option<Box<Calls>> {
+    pub fn take_scans(&mut self) -> Option<Box<ScanLog>> {
         match &mut self.lanes.first_mut()?.middle {
             Middle::Engine(worker, _) => worker.take_scans(),
             Middle::Even(_) => None,

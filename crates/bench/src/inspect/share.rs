@@ -2,7 +2,7 @@
 
 use sluice_dpdk::tsc;
 use sluice_dpdk::workers::pin;
-use sluice_inspect::bindings::vectorscan::Calls;
+use sluice_inspect::bindings::vectorscan::ScanLog;
 use sluice_inspect::ruleset::Ruleset;
 
 use super::plane::{Case, Model, SHARDS, inspector_plan};
@@ -14,7 +14,7 @@ use crate::rows::{Failure, Run, Runs};
 const PACKETS: usize = 48 << 10;
 
 /// Cycles of the scans alone.
-fn search(rules: &Ruleset, calls: &Calls) -> Result<u64, Failure> {
+fn search(rules: &Ruleset, calls: &ScanLog) -> Result<u64, Failure> {
     let streams = SHARDS as usize * inspector_plan().streams.windows;
     let mut replay = rules.prefilter().replay(streams as u32)?;
     let start = tsc::now();

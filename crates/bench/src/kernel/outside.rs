@@ -92,7 +92,7 @@ fn pin(thread: &str, core: u64) -> usize {
 /// The machine's connection tracking, wide enough for all flows of a trial as long as this lives. A shell that
 /// outlives this process, however that ends, puts back what was.
 struct Widened {
-    keeper: Child,
+    writer: Child,
 }
 
 const KEEPER: &str = r#"
@@ -112,25 +112,25 @@ before_most=$(cat $most) && before_buckets=$(cat $buckets) && {
 impl Widened {
     fn conntrack() -> Result<Self, Failure> {
         let entries = NEW_FLOWS.next_power_of_two().to_string();
-        let mut keeper = Command::new("sh")
-            .args(["-c", KEEPER, "keeper", &entries])
+        let mut writer = Command::new("sh")
+            .args(["-c", KEEPER, "writer", &entries])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let output = keeper.stdout.take();
+        let output = writer.stdout.take();
         for line in output.map(BufReader::new).into_iter().flat_map(BufRead::lines) {
             match line?.as_str() {
                 "ready" => break,
                 other => eprintln!("sluice-bench: {other}"),
             }
         }
-        Ok(Self { keeper })
+        Ok(Self { writer })
     }
 }
 
 impl Drop for Widened {
     fn drop(&mut self) {
-        drop(self.keeper.stdin.take());
-        let _ = self.keeper.wait();
+        drop(self.writer.stdin.take());
+        let _ = self.writer.wait();
     }
 }

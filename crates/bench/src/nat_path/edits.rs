@@ -9,10 +9,10 @@ use sluice_dpdk::workers::{WorkerError, pin};
 use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::packet::time::Now;
 use sluice_engine::session::family::V4;
-use sluice_filter::{Change, Kind, RuleList};
+use sluice_filter::{ChangeResult, MatcherKind, RuleList};
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Pools, RuleId};
-use sluice_route::rib::{Hop, Offer, Origin, Rib, RibError, Target, Way};
+use sluice_route::rib::{Offer, OfferedNextHop, Origin, Rib, RibError, Target, WeightedNextHop};
 use sluice_route::{Address, Prefix as Destinations};
 use sluice_wire::Checksums;
 
@@ -154,7 +154,7 @@ impl RouteEdits {
             0 => 8,
             others => 10 + others,
         };
-        let hops = [Hop::new(Way::Gateway {
+        let hops = [WeightedNextHop::new(OfferedNextHop::Gateway {
             interface: 1,
             address: Address::V4(GATEWAYS[usize::from(self.by[number as usize])]),
         })];
@@ -210,7 +210,7 @@ struct FilterEdits {
 impl FilterEdits {
     /// With the rules that the plane's filter has, in its place.
     fn new(plane: &mut ControlPlane) -> Result<Self, Failure> {
-        let list = filter_rules(FILTER_RULES as usize, Kind::Best, true, 1)?;
+        let list = filter_rules(FILTER_RULES as usize, MatcherKind::Best, true, 1)?;
         plane.replace_filter(list.filters().clone());
         Ok(Self {
             list,
@@ -231,18 +231,18 @@ impl Edit for FilterEdits {
             false => {
                 let index = self.random.below(self.there as u64) as usize;
                 self.there -= 1;
-                (self.list.written(index).cloned(), self.list.remove(index))
+                (self.list.compiled(index).cloned(), self.list.remove(index))
             }
         };
         rule.iter().for_each(|rule| plane.filter_changed(rule));
-        if change == Ok(Change::Anew) {
+        if change == Ok(ChangeResult::Rebuilt) {
             plane.replace_filter(self.list.filters().clone());
         }
     }
 
     fn rest(&mut self, plane: &mut ControlPlane) {
-        let Some(fold) = self.list.begin_fold() else { return };
-        let built = fold.build().and_then(|built| self.list.end_fold(built));
+        let Some(fold) = self.list.begin_rebuild() else { return };
+        let built = fold.build().and_then(|built| self.list.end_rebuild(built));
         if built == Ok(true) {
             plane.replace_filter(self.list.filters().clone());
         }

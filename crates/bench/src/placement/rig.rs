@@ -40,7 +40,7 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<ControlPlane,
     let queues = Queues::of(&stages, workers, &scenario.load(), false);
     let mut policy = policy::policy(scenario.job, scenario.style(), CAPACITY)?;
     if let Some(homes) = scenario.homes {
-        // No terminal comes or goes: the keeper is not needed.
+        // No terminal comes or goes: the writer is not needed.
         homes.serve(&mut policy)?;
     }
     if let Some(filters) = scenario.filters()? {

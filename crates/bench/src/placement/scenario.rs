@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sluice_engine::placement::Load;
-use sluice_filter::{Filters, Kind};
+use sluice_filter::{Filters, MatcherKind};
 use sluice_wire::tcp::flag;
 use sluice_wire::{Checksums, Packet};
 
@@ -206,7 +206,7 @@ impl Scenario {
         match self.filter {
             0 => Ok(None),
             rules => Ok(Some(
-                filter_rules(rules, Kind::Linear, false, super::WORKERS)?
+                filter_rules(rules, MatcherKind::Linear, false, super::WORKERS)?
                     .filters()
                     .clone(),
             )),

@@ -13,8 +13,8 @@ use sluice_engine::snapshot::shard_owners::ShardOwners;
 use sluice_engine::snapshot::stages::Stages;
 use sluice_engine::snapshot::steering::{Steering, SteeringSettings};
 use sluice_engine::snapshot::{Interface, Nat, Snapshot, StartParameters, SubscriberCapacity};
-use sluice_filter::{Action, Counters, Field, Kind, Range, Rule, RuleList, Settings, Verdict, Written};
-use sluice_inspect::inspector::Plan;
+use sluice_filter::{Action, CompiledRule, Counters, Field, MatcherKind, Range, Rule, RuleList, Settings, Verdict};
+use sluice_inspect::inspector::InspectorCapacity;
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Blocks, Filtering, MappingBehaviour, Pool, Pools, Timeouts};
 use sluice_route::{Address, Route, RouteSet, SourceValidation, Via};
@@ -250,7 +250,7 @@ pub fn policy(job: Job, style: Style, sessions: u32) -> Result<Snapshot, Failure
     }
     if style.filter_rules > 0 {
         policy.filter_by(
-            filter_rules(style.filter_rules as usize, Kind::Best, true, 1)?
+            filter_rules(style.filter_rules as usize, MatcherKind::Best, true, 1)?
                 .filters()
                 .clone(),
         );
@@ -259,7 +259,7 @@ pub fn policy(job: Job, style: Style, sessions: u32) -> Result<Snapshot, Failure
 }
 
 /// A filter of `web-filter`'s rules, asked about every packet or the first of each flow; none of the rules matches.
-pub fn filter_rules(rules: usize, kind: Kind, sessions: bool, workers: usize) -> Result<RuleList<()>, Failure> {
+pub fn filter_rules(rules: usize, kind: MatcherKind, sessions: bool, workers: usize) -> Result<RuleList<()>, Failure> {
     let settings = Settings {
         kind,
         default: Verdict::Accept,
@@ -273,7 +273,7 @@ pub fn filter_rules(rules: usize, kind: Kind, sessions: bool, workers: usize) ->
 }
 
 /// A rule that drops what a host sends to a port that no flow has.
-pub fn denied(host: u32) -> Written {
+pub fn denied(host: u32) -> CompiledRule {
     let source = Range {
         first: host,
         last: host,
@@ -284,11 +284,11 @@ pub fn denied(host: u32) -> Written {
     dropping(rule.unwrap_or(any))
 }
 
-fn dropping(rule: Rule<u32>) -> Written {
-    Written {
+fn dropping(rule: Rule<u32>) -> CompiledRule {
+    CompiledRule {
         action: Action::Decide(Verdict::Drop),
-        four: vec![rule],
-        six: Vec::new(),
+        v4: vec![rule],
+        v6: Vec::new(),
         applications: Vec::new(),
         conditions: Default::default(),
     }
@@ -303,7 +303,7 @@ pub struct Layout {
     pub sessions: [u32; 2],
     pub subscribers: u32,
     pub assist: Option<Arc<Assist>>,
-    pub inspection: Option<Plan>,
+    pub inspection: Option<InspectorCapacity>,
     pub now: Now,
 }
 

@@ -83,12 +83,12 @@ impl Homes {
     /// rules of translation must be there.
     pub fn serve(self, policy: &mut Snapshot) -> Result<SiteWriter, Failure> {
         let networks = [(0, PUBLIC, PUBLIC + self.sites - 1)];
-        let (mut keeper, table) = SiteWriter::new(self.sites, self.flows(), &networks, [0x1234, 0x5678]);
+        let (mut writer, table) = SiteWriter::new(self.sites, self.flows(), &networks, [0x1234, 0x5678]);
         for site in 0..self.sites {
-            keeper.set_site(site, Some(virtual_mac(site)), None)?;
-            keeper.set_public(site, 0, Some(PUBLIC + site))?;
+            writer.set_site(site, Some(virtual_mac(site)), None)?;
+            writer.set_public(site, 0, Some(PUBLIC + site))?;
             for number in site * self.terminals..(site + 1) * self.terminals {
-                keeper.add_terminal(&terminal(site, number, ends(self.hosts(), number).inside.0))?;
+                writer.add_terminal(&terminal(site, number, ends(self.hosts(), number).inside.0))?;
             }
         }
         let row = |first: u32| TagRange {
@@ -104,7 +104,7 @@ impl Homes {
             relays: Vec::new(),
         };
         policy.serve_sites(SiteClassifier::new(table, settings));
-        Ok(keeper)
+        Ok(writer)
     }
 
     /// What is written of a flow, from its terminal and to its site's address.

@@ -11,7 +11,7 @@ mod routers;
 mod tunnels;
 mod waiting;
 
-use sluice_dpdk::{Eal, Needs};
+use sluice_dpdk::{Eal, EalRequirements};
 
 use crate::rig;
 use crate::rows::Run;
@@ -125,10 +125,10 @@ fn start() -> Result<&'static Eal, Failure> {
 }
 
 /// DPDK's memory for its own table of routes, and for the packets that come after it.
-fn needs() -> Needs {
-    Needs {
+fn needs() -> EalRequirements {
+    EalRequirements {
         bytes: 768 << 20,
-        ..Needs::default()
+        ..EalRequirements::default()
     }
 }
 

@@ -74,18 +74,18 @@ fn agent(macs: &[Mac]) -> Result<Agent, Failure> {
 }
 
 /// The engine's table, with all sites and terminals in it.
-fn keeper(size: &Size, macs: &[Mac]) -> Result<SiteWriter, Failure> {
+fn writer(size: &Size, macs: &[Mac]) -> Result<SiteWriter, Failure> {
     let first = u32::from(PUBLIC);
     let networks = [(0, first, first + size.sites - 1)];
-    let (mut keeper, _) = SiteWriter::new(size.sites, size.sites * size.terminals, &networks, [1, 2]);
+    let (mut writer, _) = SiteWriter::new(size.sites, size.sites * size.terminals, &networks, [1, 2]);
     for (site, mac) in (0..).zip(macs) {
-        keeper.set_site(site, Some(*mac), None)?;
-        keeper.set_public(site, 0, Some(u32::from(PUBLIC) + site))?;
+        writer.set_site(site, Some(*mac), None)?;
+        writer.set_public(site, 0, Some(u32::from(PUBLIC) + site))?;
         for number in site * size.terminals..(site + 1) * size.terminals {
-            keeper.add_terminal(&terminal(site, number, terminal_address(number).into()))?;
+            writer.add_terminal(&terminal(site, number, terminal_address(number).into()))?;
         }
     }
-    Ok(keeper)
+    Ok(writer)
 }
 
 /// A lease file of all terminals, read; and the seconds that this took.
@@ -119,16 +119,16 @@ fn leases(size: &Size, file: &Path) -> Result<(Source, f64), Failure> {
 pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let macs = virtual_macs(size.sites)?;
     let begin = resident()?;
-    let keeper = keeper(size, &macs)?;
+    let writer = writer(size, &macs)?;
     let with_sites = resident()?;
     let agent = agent(&macs)?;
     let with_agent = resident()?;
     let folder = tempfile::tempdir()?;
     let (source, seconds) = leases(size, &folder.path().join("kea-leases4.csv"))?;
     let end = resident()?;
-    let bytes = keeper.sites().bytes() + keeper.bytes();
+    let bytes = writer.sites().bytes() + writer.bytes();
     // Nothing of it may go before.
-    drop((agent, source, keeper));
+    drop((agent, source, writer));
     let own = bytes as f64 / 1024.0;
     // Pages that nobody has written yet are not there: what the table says is the floor.
     let sites = own.max(with_sites - begin);
@@ -190,9 +190,9 @@ mod tests {
             program: None,
         };
         let macs = virtual_macs(size.sites).expect("names that differ");
-        let keeper = keeper(size, &macs).expect("room");
-        assert_eq!((4_000, 4_000), keeper.sites().terminals());
-        assert_eq!(Some(999), keeper.sites().owner(0, u32::from(PUBLIC) + 999));
+        let writer = writer(size, &macs).expect("room");
+        assert_eq!((4_000, 4_000), writer.sites().terminals());
+        assert_eq!(Some(999), writer.sites().owner(0, u32::from(PUBLIC) + 999));
         let agent = agent(&macs).expect("all are bound");
         let mut addresses: Vec<_> = agent.leases().map(|(_, _, lease)| lease.address).collect();
         addresses.sort();

@@ -11,7 +11,7 @@ use sluice_config::schema::Verdict;
 use sluice_config::value::GATEWAY;
 use sluice_config::{Config, check_rules};
 use sluice_engine::control::plane::ControlPlane;
-use sluice_filter::{By, Counter, Fate, NONE, Place};
+use sluice_filter::{Counter, DecidedBy, FilterResult, NONE, RulePosition};
 
 use super::sessions::router;
 use super::{Refusal, Serve};
@@ -36,7 +36,7 @@ impl Serve for operation::Filter {
             matcher: settings.matcher,
             bytes: filters.bytes() as u64,
             rules_in_all: list.len() as u64,
-            combinations: [filters.four.len() as u64, filters.six.len() as u64],
+            combinations: [filters.v4.len() as u64, filters.v6.len() as u64],
             log_lost: filters.counters.lost(),
             rules: (0..most).filter_map(|index| rule(&control, list, index)).collect(),
             decision: request
@@ -168,9 +168,9 @@ fn decision(
             let header = header(&packet, ends, interfaces, router);
             let header = with_request(header, request, &filters.stations);
             match (&filters.gateway, to_gateway) {
-                (Some(gateway), true) => gateway.four.explain(&header),
-                (None, true) => (Vec::new(), Fate::PASS),
-                (_, false) => filters.four.explain(&header),
+                (Some(gateway), true) => gateway.v4.explain(&header),
+                (None, true) => (Vec::new(), FilterResult::PASS),
+                (_, false) => filters.v4.explain(&header),
             }
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
@@ -178,9 +178,9 @@ fn decision(
             let header = header(&packet, ends, interfaces, router);
             let header = with_request(header, request, &filters.stations);
             match (&filters.gateway, to_gateway) {
-                (Some(gateway), true) => gateway.six.explain(&header),
-                (None, true) => (Vec::new(), Fate::PASS),
-                (_, false) => filters.six.explain(&header),
+                (Some(gateway), true) => gateway.v6.explain(&header),
+                (None, true) => (Vec::new(), FilterResult::PASS),
+                (_, false) => filters.v6.explain(&header),
             }
         }
         _ => {
@@ -189,8 +189,8 @@ fn decision(
             ));
         }
     };
-    let Fate { verdict, by } = fate;
-    let rule = |place: Place| rule(control, rules, rules.index_of(place)?);
+    let FilterResult { verdict, by } = fate;
+    let rule = |place: RulePosition| rule(control, rules, rules.index_of(place)?);
     let name = |out: Option<Out>| match out? {
         Out::Interface(index) => Some(config.interfaces.get(usize::from(index))?.name.clone()),
         Out::Gateway => Some(GATEWAY.to_owned()),
@@ -202,8 +202,8 @@ fn decision(
             sluice_filter::Verdict::Reject(_) => Verdict::Reject,
         },
         rule: match by {
-            By::Rule(place) | By::Application(place) | By::Limit(place) => rule(place),
-            By::Default => None,
+            DecidedBy::Rule(place) | DecidedBy::Application(place) | DecidedBy::Limit(place) => rule(place),
+            DecidedBy::Default => None,
         },
         before: before.into_iter().filter_map(rule).collect(),
         interfaces: [incoming, outgoing].map(name),

@@ -54,7 +54,7 @@ impl Serve for operation::Inspection {
         let running = control.plane().snapshot().inspection.clone();
         let [uncounted, unnoted] = running.map_or([0; 2], |running| {
             let rates = &running.rates;
-            let notes = rates.notes_full.load(Relaxed) + running.rules.values_lost();
+            let notes = rates.xbits_full.load(Relaxed) + running.rules.values_lost();
             [rates.full.load(Relaxed), notes]
         });
         let all = |reasons: &[InspectionReason]| reasons.iter().map(|reason| reason.packets).sum();

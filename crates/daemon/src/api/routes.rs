@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sluice_config::api::{Page, Position, Route, RouteFilter, operation};
 use sluice_engine::snapshot::Snapshot;
 use sluice_route::feed::protocol_name;
-use sluice_route::rib::{Hop, Obstacle, Origin, Rib, Shown, Way};
-use sluice_route::{Balance, InterfaceIndex, Prefix, Refusal as RouteRefusal, RouterIndex, SECOND, Time};
+use sluice_route::rib::{ListedRoute, OfferedNextHop, Origin, Rib, UnresolvedReason, WeightedNextHop};
+use sluice_route::{Balance, DropKind as RouteRefusal, InterfaceIndex, Prefix, RouterIndex, SECOND, Time};
 
 use super::routers::numbered;
 use super::sessions::router;
@@ -128,14 +128,14 @@ struct Lister<'p> {
 
 impl Lister<'_> {
     /// The ways of an offer, a line each.
-    fn list(&self, shown: &Shown<'_>, items: &mut Vec<Route>) {
+    fn list(&self, shown: &ListedRoute<'_>, items: &mut Vec<Route>) {
         // The networks of interfaces are in each table.
         if self.from.is_some() && shown.origin == Origin::Connected && !self.is_lookup {
             return;
         }
         let used = shown.resolved.filter(|_| shown.selected);
         for (next_hop, weight) in used.iter().flat_map(|set| set.members()) {
-            let hop = Hop {
+            let hop = WeightedNextHop {
                 way: (*next_hop).into(),
                 weight: *weight,
                 balance: Balance::Flow,
@@ -146,10 +146,10 @@ impl Lister<'_> {
             return;
         }
         for &hop in shown.hops {
-            let unused = match self.rib.obstacle(hop.way) {
-                Some(Obstacle::Link) => "link-down",
-                Some(Obstacle::Gateway) => "gateway-unreachable",
-                Some(Obstacle::Uplink) => "uplink-down",
+            let unused = match self.rib.unresolved_reason(hop.way) {
+                Some(UnresolvedReason::Link) => "link-down",
+                Some(UnresolvedReason::Gateway) => "gateway-unreachable",
+                Some(UnresolvedReason::Uplink) => "uplink-down",
                 None if shown.selected => continue,
                 None => "not-preferred",
             };
@@ -157,20 +157,22 @@ impl Lister<'_> {
         }
     }
 
-    fn line(&self, shown: &Shown<'_>, hop: Hop, unused: Option<&str>) -> Option<Route> {
+    fn line(&self, shown: &ListedRoute<'_>, hop: WeightedNextHop, unused: Option<&str>) -> Option<Route> {
         let name = |index: InterfaceIndex| self.policy.interface(index).map(|interface| interface.name.clone());
         let (via, interface, kind) = match hop.way {
-            Way::Local(index) => (None, name(index), "local"),
-            Way::Attached(index) if shown.origin == Origin::Connected => (None, name(index), "connected"),
-            Way::Attached(index) => (None, name(index), "static"),
-            Way::Gateway { interface, address } => (Some(address), name(interface), "static"),
-            Way::Via(address) => (Some(address), None, "static"),
+            OfferedNextHop::Local(index) => (None, name(index), "local"),
+            OfferedNextHop::Attached(index) if shown.origin == Origin::Connected => (None, name(index), "connected"),
+            OfferedNextHop::Attached(index) => (None, name(index), "static"),
+            OfferedNextHop::Gateway { interface, address } => (Some(address), name(interface), "static"),
+            OfferedNextHop::Via(address) => (Some(address), None, "static"),
             // Broadcast addresses of the links and link-local ones, which nobody configured.
-            Way::Drop(RouteRefusal::DirectedBroadcast | RouteRefusal::LinkLocal) if !self.is_lookup => return None,
-            Way::Drop(refusal) => (None, None, action(refusal)),
+            OfferedNextHop::Drop(RouteRefusal::DirectedBroadcast | RouteRefusal::LinkLocal) if !self.is_lookup => {
+                return None;
+            }
+            OfferedNextHop::Drop(refusal) => (None, None, action(refusal)),
         };
         let action = match hop.way {
-            Way::Drop(refusal) => Some(action(refusal).into()),
+            OfferedNextHop::Drop(refusal) => Some(action(refusal).into()),
             _ => None,
         };
         let told = || protocol_name(shown.protocol).unwrap_or(shown.origin.name());

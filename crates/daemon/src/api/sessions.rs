@@ -8,7 +8,7 @@ use sluice_config::api::{
 };
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::worker::request::{Cursor, Endpoint, Filter, Reply, Request, SessionInfo};
-use sluice_inspect::applications::Meant;
+use sluice_inspect::applications::ApplicationSelector;
 use sluice_nat::sites::outer;
 use sluice_route::{Prefix, RouterIndex};
 use sluice_wire::Context;
@@ -95,11 +95,11 @@ fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> 
 }
 
 /// What the name of an application means.
-fn meant(policy: &Snapshot, name: &str) -> Result<Meant, Refusal> {
+fn meant(policy: &Snapshot, name: &str) -> Result<ApplicationSelector, Refusal> {
     let Some(seeking) = &policy.applications else {
         return Err(applications::nobody());
     };
-    let meant = seeking.names.meant(name);
+    let meant = seeking.names.selector(name);
     meant.ok_or_else(|| {
         Refusal::Wrong(format!(
             "no application is called `{name}`: `show applications --all` lists them"

@@ -7,7 +7,7 @@ use sluice_config::api::{self, Set, SetAnswer, SetFilter, SetRequest, Sets, oper
 use sluice_config::schema::SetType;
 use sluice_config::value::{Period, SetElement};
 use sluice_engine::control::plane::ControlPlane;
-use sluice_filter::{Action, Address, Element, ElementKind, ElementSet, Range, Rule, Written};
+use sluice_filter::{Action, Address, CompiledRule, Element, ElementKind, ElementSet, Range, Rule};
 
 use super::{Refusal, Serve};
 use crate::build::elements;
@@ -101,7 +101,7 @@ fn requested(set: &ElementSet, request: &SetRequest) -> Result<Vec<Element>, Ref
     let mut found = Vec::new();
     for written in &request.elements {
         for element in elements(written) {
-            if !set.takes(element) {
+            if !set.accepts(element) {
                 let has = match set.kind() {
                     ElementKind::Addresses => "single addresses",
                     ElementKind::Networks => "networks",
@@ -150,24 +150,24 @@ fn named(control: &Control, name: &str) -> Result<Arc<ElementSet>, Refusal> {
 
 /// Let sessions of elements that came or went be asked about again: of ports all, which are known by their addresses.
 fn follow(plane: &mut ControlPlane, elements: &[Element]) {
-    let mut changed = Written {
+    let mut changed = CompiledRule {
         action: Action::Count,
-        four: Vec::new(),
-        six: Vec::new(),
+        v4: Vec::new(),
+        v6: Vec::new(),
         applications: Vec::new(),
         conditions: Default::default(),
     };
     let have_ports = elements.iter().any(|element| matches!(element, Element::Ports(..)));
     if have_ports || elements.len() > ONE_BY_ONE {
-        (changed.four, changed.six) = (vec![Rule::any()], vec![Rule::any()]);
+        (changed.v4, changed.v6) = (vec![Rule::any()], vec![Rule::any()]);
     } else {
         for element in elements {
             match as_written(*element) {
                 SetElement::Addresses(IpAddr::V4(first), IpAddr::V4(last)) => {
-                    changed.four.extend(either(first.to_bits(), last.to_bits()));
+                    changed.v4.extend(either(first.to_bits(), last.to_bits()));
                 }
                 SetElement::Addresses(IpAddr::V6(first), IpAddr::V6(last)) => {
-                    changed.six.extend(either(first.to_bits(), last.to_bits()));
+                    changed.v6.extend(either(first.to_bits(), last.to_bits()));
                 }
                 _ => {}
             }

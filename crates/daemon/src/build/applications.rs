@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use sluice_config::{Config, nearest};
 use sluice_engine::features::applications::IdentificationSettings;
-use sluice_filter::Named;
-use sluice_inspect::applications::{Capacity, Error, Meant, Names};
+use sluice_filter::ApplicationMatch;
+use sluice_inspect::applications::{ApplicationCapacity, ApplicationNames, ApplicationSelector, Error};
 
 use super::BuildError;
 
@@ -13,12 +13,12 @@ use super::BuildError;
 ///
 /// # Errors
 /// The library is another one.
-pub fn application_names() -> Result<Arc<Names>, Error> {
-    static NAMES: OnceLock<Arc<Names>> = OnceLock::new();
+pub fn application_names() -> Result<Arc<ApplicationNames>, Error> {
+    static NAMES: OnceLock<Arc<ApplicationNames>> = OnceLock::new();
     if let Some(names) = NAMES.get() {
         return Ok(names.clone());
     }
-    let names = Arc::new(Names::installed()?);
+    let names = Arc::new(ApplicationNames::installed()?);
     Ok(NAMES.get_or_init(|| names).clone())
 }
 
@@ -35,9 +35,9 @@ pub(super) fn seeking(config: &Config) -> Result<Option<Arc<IdentificationSettin
 }
 
 /// How much each worker looks at.
-pub(super) fn capacity(config: &Config) -> Option<Capacity> {
+pub(super) fn capacity(config: &Config) -> Option<ApplicationCapacity> {
     let written = config.document.applications.as_ref()?;
-    Some(Capacity {
+    Some(ApplicationCapacity {
         flows: written.flows,
         memory: written.memory as usize,
         tcp_packets: written.tcp_packets,
@@ -60,25 +60,25 @@ pub struct UnknownApplication {
 }
 
 /// Applications that a rule names, by their numbers.
-pub(super) fn named(written: &[String]) -> Result<Vec<Named>, BuildError> {
+pub(super) fn named(written: &[String]) -> Result<Vec<ApplicationMatch>, BuildError> {
     if written.is_empty() {
         return Ok(Vec::new());
     }
     let names = application_names()?;
     let one = |(place, name): (usize, &String)| {
-        let Meant { master, application } = names.meant(name).ok_or_else(|| UnknownApplication {
+        let ApplicationSelector { master, application } = names.selector(name).ok_or_else(|| UnknownApplication {
             name: name.clone(),
             hint: near(name, &names).map(|near| format!("did you mean `{near}`?")),
             place,
             rule: 0,
         })?;
-        Ok(Named { master, application })
+        Ok(ApplicationMatch { master, application })
     };
     written.iter().enumerate().map(one).collect()
 }
 
 /// The name that is least unlike one that is none.
-fn near(written: &str, names: &Names) -> Option<String> {
+fn near(written: &str, names: &ApplicationNames) -> Option<String> {
     let known: Vec<_> = names.iter().map(|(_, name)| name.to_owned()).collect();
     let one = |part: &str| match names.number(part).and_then(|number| names.name(number)) {
         Some(name) => Some(name.to_owned()),
@@ -93,14 +93,18 @@ fn near(written: &str, names: &Names) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use sluice_config::memory::EntryBytes;
-    use sluice_inspect::applications::Applications;
+    use sluice_inspect::applications::ApplicationDetector;
 
     use super::*;
 
     #[test]
     fn session_that_is_looked_at_takes_no_more_than_is_planned_for() {
         let planned = EntryBytes::default().sought;
-        assert!(planned >= Applications::FLOW as u64 + 64, "{}", Applications::FLOW);
+        assert!(
+            planned >= ApplicationDetector::FLOW as u64 + 64,
+            "{}",
+            ApplicationDetector::FLOW
+        );
     }
 
     #[test]
@@ -118,7 +122,7 @@ mod tests {
     fn names_of_applications_are_found_whatever_their_case() {
         let names = ["bittorrent", "TLS.Google", "Unknown"].map(String::from);
         let found = named(&names).unwrap();
-        let named = |master, application| Named { master, application };
+        let named = |master, application| ApplicationMatch { master, application };
         assert_eq!(vec![named(None, 37), named(Some(91), 126), named(None, 0)], found);
     }
 }

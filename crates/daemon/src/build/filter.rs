@@ -10,9 +10,9 @@ use sluice_config::filter::{FilterRule, FilterSet, MacSelection, Selection, runs
 use sluice_config::schema::{self, SetType};
 use sluice_config::value::{self, Numbers, OrNot, SetElement};
 use sluice_filter::{
-    Action, Address, AddressSet, Conditions, Counters, Element, ElementKind, ElementSet, Field, Impossible, Kind, Macs,
-    Mark, Marked, Mask, Membership, NONE, Place, Probe, Range, Rule, RuleList, Sets, Settings, Shared, Verdict, With,
-    Written,
+    Action, Address, AddressSet, CompiledRule, Conditions, Counters, Element, ElementKind, ElementSet, Field,
+    FlagsMask, ListSearch, MacCondition, Mark, MarkCondition, MatcherKind, Membership, NONE, Range, RejectKind, Rule,
+    RuleError, RuleList, RulePosition, Sets, Settings, SharedSet, Verdict,
 };
 
 use super::BuildError;
@@ -61,7 +61,7 @@ pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>,
     };
     let settings = Settings {
         kind: kind(settings),
-        default: verdict(settings.default, With::Reset),
+        default: verdict(settings.default, RejectKind::Reset),
         sessions: settings.sessions,
         workers: config.cores.len().max(1),
     };
@@ -127,7 +127,7 @@ fn update(set: &ElementSet, settings: &schema::NamedSet) {
 }
 
 /// Where each rule was before. Rules are the same where they do and match the same, whatever their names and places are.
-fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Option<Place>> + 'c {
+fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Option<RulePosition>> + 'c {
     let text = |rule: &FilterRule| {
         let FilterRule {
             action,
@@ -155,7 +155,7 @@ fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Opt
             )
         )
     };
-    let mut known: HashMap<String, VecDeque<Place>> = HashMap::new();
+    let mut known: HashMap<String, VecDeque<RulePosition>> = HashMap::new();
     for (place, listed) in old.iter() {
         known.entry(text(&listed.rule)).or_default().push_back(place);
     }
@@ -163,24 +163,24 @@ fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Opt
         .map(move |rule| known.get_mut(&text(rule)).and_then(VecDeque::pop_front))
 }
 
-fn kind(settings: &schema::Filter) -> Kind {
+fn kind(settings: &schema::Filter) -> MatcherKind {
     let most = settings.trie_memory as usize * (1 << 20);
     match settings.matcher {
-        schema::Matcher::Best => Kind::Best,
-        schema::Matcher::Linear => Kind::Linear,
-        schema::Matcher::Trie => Kind::Trie { most },
-        schema::Matcher::CachedTrie => Kind::CachedTrie {
+        schema::Matcher::Best => MatcherKind::Best,
+        schema::Matcher::Linear => MatcherKind::Linear,
+        schema::Matcher::Trie => MatcherKind::Trie { most },
+        schema::Matcher::CachedTrie => MatcherKind::CachedTrie {
             most,
             entries: settings.list_size,
             probe: match settings.list_search {
-                schema::ListSearch::InOrder => Probe::InOrder,
-                schema::ListSearch::Bisection => Probe::Bisection,
+                schema::ListSearch::InOrder => ListSearch::InOrder,
+                schema::ListSearch::Bisection => ListSearch::Bisection,
             },
         },
     }
 }
 
-fn verdict(verdict: schema::Verdict, with: With) -> Verdict {
+fn verdict(verdict: schema::Verdict, with: RejectKind) -> Verdict {
     match verdict {
         schema::Verdict::Accept => Verdict::Accept,
         schema::Verdict::Drop => Verdict::Drop,
@@ -192,11 +192,11 @@ fn verdict(verdict: schema::Verdict, with: With) -> Verdict {
 ///
 /// # Errors
 /// It asks for what no packet has.
-pub fn written(rule: &FilterRule, sets: &Sets) -> Result<Written, BuildError> {
+pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, BuildError> {
     let with = match rule.with {
-        schema::RejectWith::Reset => With::Reset,
-        schema::RejectWith::PortUnreachable => With::PortUnreachable,
-        schema::RejectWith::Prohibited => With::Prohibited,
+        schema::RejectWith::Reset => RejectKind::Reset,
+        schema::RejectWith::PortUnreachable => RejectKind::PortUnreachable,
+        schema::RejectWith::Prohibited => RejectKind::Prohibited,
     };
     let (rate, burst) = rule.rate;
     let action = match rule.action {
@@ -213,23 +213,23 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<Written, BuildError> {
     };
     // A name that nothing has is refused before.
     let none = || Arc::new(AddressSet::new(1, None).into());
-    let set = |name: &String| Shared(sets.get(name).cloned().unwrap_or_else(none));
+    let set = |name: &String| SharedSet(sets.get(name).cloned().unwrap_or_else(none));
     let membership = |of: &Option<OrNot<String>>| {
         let OrNot { not, value } = of.as_ref()?;
         let (not, set) = (*not, set(value));
         Some(Membership { not, set })
     };
-    Ok(Written {
+    Ok(CompiledRule {
         action,
-        four: boxes4(&rule.selection, rule.router)?,
-        six: boxes6(&rule.selection, rule.router)?,
+        v4: boxes4(&rule.selection, rule.router)?,
+        v6: boxes6(&rule.selection, rule.router)?,
         applications: named(&rule.selection.applications)?,
         conditions: Conditions {
             macs: rule.selection.macs.each_ref().map(macs),
             sets: rule.selection.sets.each_ref().map(membership),
             port_sets: rule.selection.port_sets.each_ref().map(membership),
             adds_to: rule.adds_to.as_ref().map(set),
-            mark: rule.selection.mark.as_ref().map(|marked| Marked {
+            mark: rule.selection.mark.as_ref().map(|marked| MarkCondition {
                 not: marked.not,
                 mark: mark(marked.value),
             }),
@@ -242,8 +242,8 @@ fn mark(mark: value::Mark) -> Mark {
     Mark { value, mask }
 }
 
-fn macs(selection: &MacSelection) -> Macs {
-    Macs {
+fn macs(selection: &MacSelection) -> MacCondition {
+    MacCondition {
         not: selection.not,
         of: selection.of.iter().map(|mac| mac.bytes()).collect(),
     }
@@ -253,7 +253,7 @@ fn macs(selection: &MacSelection) -> Macs {
 ///
 /// # Errors
 /// It asks for what no packet has.
-pub(super) fn boxes4(selection: &Selection, router: Option<RouterIndex>) -> Result<Vec<Rule<u32>>, Impossible> {
+pub(super) fn boxes4(selection: &Selection, router: Option<RouterIndex>) -> Result<Vec<Rule<u32>>, RuleError> {
     boxes(selection, router, false, |address| match address {
         IpAddr::V4(address) => address.to_bits(),
         IpAddr::V6(_) => 0,
@@ -264,7 +264,7 @@ pub(super) fn boxes4(selection: &Selection, router: Option<RouterIndex>) -> Resu
 ///
 /// # Errors
 /// It asks for what no packet has.
-pub(super) fn boxes6(selection: &Selection, router: Option<RouterIndex>) -> Result<Vec<Rule<u128>>, Impossible> {
+pub(super) fn boxes6(selection: &Selection, router: Option<RouterIndex>) -> Result<Vec<Rule<u128>>, RuleError> {
     boxes(selection, router, true, |address| match address {
         IpAddr::V6(address) => address.to_bits(),
         IpAddr::V4(_) => 0,
@@ -310,7 +310,7 @@ fn boxes<A: Address>(
     router: Option<RouterIndex>,
     six: bool,
     number: impl Fn(IpAddr) -> A + Copy,
-) -> Result<Vec<Rule<A>>, Impossible> {
+) -> Result<Vec<Rule<A>>, RuleError> {
     let (Some(sources), Some(destinations), true) = (
         Selection::addresses(&selection.sources, six),
         Selection::addresses(&selection.destinations, six),
@@ -347,7 +347,7 @@ fn boxes<A: Address>(
         rules = more;
     }
     if let Some(flags) = selection.flags {
-        let mask = Mask {
+        let mask = FlagsMask {
             set: flags.set,
             of: flags.of,
         };

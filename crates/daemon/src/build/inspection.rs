@@ -10,11 +10,11 @@ use sluice_config::value::{IpProtocol, PortRanges, Prefix};
 use sluice_engine::features::inspection::{Class, InspectionPolicy, Overload, ReassemblyLimits, Shed};
 use sluice_engine::session::records::Records;
 use sluice_inspect::Ruleset;
-use sluice_inspect::inspector::{Plan, Settings};
-use sluice_inspect::protocols::Capacity;
-use sluice_inspect::rates::Rates;
+use sluice_inspect::host_table::HostTable;
+use sluice_inspect::inspector::{InspectorCapacity, Settings};
+use sluice_inspect::protocols::ParserCapacity;
 use sluice_inspect::stream::{self, Exception, Policies, Policy};
-use sluice_inspect::transactions::Wanted;
+use sluice_inspect::transactions::LoggedProtocols;
 
 use super::Secrets;
 use super::signatures::{ReadRules, SignatureError, SignatureReport};
@@ -45,7 +45,7 @@ pub fn inspection(
     };
     let (rules, report) = ReadRules::read(inspection, written)?.compiled(compiler)?;
     let [first, second] = secrets.sessions;
-    let rates = Arc::new(Rates::new(RATES, [second, first]));
+    let rates = Arc::new(HostTable::new(RATES, [second, first]));
     let on = composed(config, inspection, written, (rules.into(), rates));
     Ok(Some((Arc::new(on), report)))
 }
@@ -79,7 +79,7 @@ fn composed(
     config: &Config,
     inspection: &sluice_config::config::Inspection,
     written: &schema::Inspection,
-    (rules, rates): (Arc<Ruleset>, Arc<Rates>),
+    (rules, rates): (Arc<Ruleset>, Arc<HostTable>),
 ) -> InspectionPolicy {
     InspectionPolicy {
         settings: settings(written),
@@ -117,14 +117,14 @@ fn settings(written: &sluice_config::schema::Inspection) -> Settings {
         leave_encrypted: written.encrypted == Encrypted::Bypass,
         passive: written.mode == InspectionMode::Detect,
         clear_urgent: written.urgent_pointer == UrgentPointer::Clear,
-        wanted: wanted(written),
+        logged: wanted(written),
     }
 }
 
 /// Of which protocols records are written.
-fn wanted(written: &sluice_config::schema::Inspection) -> Wanted {
+fn wanted(written: &sluice_config::schema::Inspection) -> LoggedProtocols {
     let writes = |kind| written.eve.as_ref().is_some_and(|eve| eve.writes(kind));
-    Wanted {
+    LoggedProtocols {
         http: writes(EveType::Http),
         dns: writes(EveType::Dns),
         tls: writes(EveType::Tls),
@@ -175,7 +175,7 @@ fn overload(written: &schema::Overload) -> Overload {
 }
 
 /// How much a shard inspects at once. Flows don't spread evenly over shards: there is room for a quarter more.
-pub fn inspection_plan(config: &Config, shards: u32) -> Option<Plan> {
+pub fn inspection_plan(config: &Config, shards: u32) -> Option<InspectorCapacity> {
     let written = config.document.inspection.as_ref()?;
     let share = |all: u32| match shards {
         0 | 1 => all,
@@ -183,13 +183,13 @@ pub fn inspection_plan(config: &Config, shards: u32) -> Option<Plan> {
     };
     let flows = share(written.flows);
     let reassembly = share(written.reassembly_bytes) as usize;
-    let streams = stream::Plan {
+    let streams = stream::StreamCapacity {
         window: written.window as usize,
         reassembly,
         share: reassembly / 2,
-        ..stream::Plan::of(flows as usize)
+        ..stream::StreamCapacity::of(flows as usize)
     };
-    let protocols = Capacity {
+    let protocols = ParserCapacity {
         messages: share(written.messages),
         names: share(written.messages),
         inflaters: u16::try_from(share(written.decoders.into())).unwrap_or(u16::MAX),
@@ -197,9 +197,9 @@ pub fn inspection_plan(config: &Config, shards: u32) -> Option<Plan> {
             true => share(written.messages),
             false => 0,
         },
-        ..Capacity::default()
+        ..ParserCapacity::default()
     };
-    Some(Plan {
+    Some(InspectorCapacity {
         flows,
         streams,
         protocols,

@@ -11,7 +11,7 @@ use sluice_config::value::VlanPriority;
 use sluice_engine::packet::io::{NO_PORT, PortIndex};
 use sluice_engine::snapshot::tunnels::{Tunnel, TunnelKind};
 use sluice_engine::snapshot::{Advertise, Bridge, Interface, NeighbourSettings, Priority, bridge_context};
-use sluice_route::{Address, Balance, Prefix, Refusal, Route, RouteSet, SourceTables, SourceValidation, Via};
+use sluice_route::{Address, Balance, DropKind, Prefix, Route, RouteSet, SourceTables, SourceValidation, Via};
 use sluice_wire::ethernet::ethertype;
 use sluice_wire::vlan::Tag;
 use sluice_wire::{ndp, validity};
@@ -344,9 +344,9 @@ fn route(configured: &sluice_config::config::Route) -> Route {
             Way::Recursive(address) => Via::Recursive(address.into()),
             Way::Link(interface) => Via::Attached(interface),
             Way::Nowhere(action) => Via::Refused(match action {
-                schema::RouteAction::Blackhole => Refusal::Blackhole,
-                schema::RouteAction::Unreachable => Refusal::Unreachable,
-                schema::RouteAction::Prohibit => Refusal::Prohibit,
+                schema::RouteAction::Blackhole => DropKind::Blackhole,
+                schema::RouteAction::Unreachable => DropKind::Unreachable,
+                schema::RouteAction::Prohibit => DropKind::Prohibit,
             }),
         },
     }

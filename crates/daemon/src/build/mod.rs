@@ -42,7 +42,7 @@ use sluice_nat::sites::Sites;
 use sluice_nat::timeout::{Schedule, TimeoutError};
 use sluice_route::RouteError;
 use sluice_route::neighbour::Timing;
-use sluice_route::policer::Class;
+use sluice_route::policer::ControlClass;
 
 /// Why a configuration that was found valid has no parameters: two crates disagree about what is.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +70,7 @@ pub enum BuildError {
     UnknownApplication(#[from] UnknownApplication),
     /// A rule of the filter.
     #[error(transparent)]
-    FilterRule(#[from] sluice_filter::Impossible),
+    FilterRule(#[from] sluice_filter::RuleError),
     /// Chains.
     #[error(transparent)]
     Chains(#[from] sluice_engine::snapshot::chains::ChainError),
@@ -223,10 +223,10 @@ fn limits(config: &Config) -> Limits {
     let gateway = &config.document.gateway;
     let mut limits = LIMITS;
     for (class, rate) in [
-        (Class::Neighbour, gateway.policing.neighbours),
-        (Class::Icmp, gateway.policing.echo),
-        (Class::IcmpError, gateway.icmp_errors),
-        (Class::Other, gateway.policing.other),
+        (ControlClass::Neighbour, gateway.policing.neighbours),
+        (ControlClass::Icmp, gateway.policing.echo),
+        (ControlClass::IcmpError, gateway.icmp_errors),
+        (ControlClass::Other, gateway.policing.other),
     ] {
         limits[class as usize] = (rate.rate.into(), rate.burst.into());
     }

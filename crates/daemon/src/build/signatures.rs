@@ -7,9 +7,9 @@ use sluice_config::config;
 use sluice_config::schema::{self, SignatureDialect};
 use sluice_inspect::Ruleset;
 use sluice_inspect::prefilter::Prefilter;
-use sluice_inspect::ruleset::Ordered;
+use sluice_inspect::ruleset::OrderedRules;
 use sluice_inspect::signature::{Action, Id, Signature};
-use sluice_inspect::signatures::{Classes, ClassesError, Dialect, Fault, Lists, Variables, read_with};
+use sluice_inspect::signatures::{Classes, ClassesError, Dialect, Lists, RuleError, Variables, read_with};
 
 use crate::compiling::{CompileError, Compiler, Made};
 
@@ -40,7 +40,7 @@ pub enum SignatureError {
         /// Its name.
         name: String,
         /// What is wrong.
-        fault: Fault,
+        fault: RuleError,
     },
     /// No rule at all can be used.
     #[error("none of the {count} rules in the signature files can be used{}", first(.refused))]
@@ -169,7 +169,7 @@ impl Homes {
 
 /// Rules that were read, and are not searched for yet.
 pub struct ReadRules {
-    ordered: Ordered,
+    ordered: OrderedRules,
     report: SignatureReport,
     total: usize,
 }
@@ -219,7 +219,7 @@ impl ReadRules {
             signatures.extend(found.signatures);
         }
         let total = signatures.len() + report.refused.len();
-        let ordered = Ordered::new(signatures);
+        let ordered = OrderedRules::new(signatures);
         let refused = ordered.refused.iter();
         let refused = refused.map(|refused| homes.refused(refused.line, refused.id, &refused.why));
         report.refused.extend(refused);
@@ -232,7 +232,7 @@ impl ReadRules {
     /// # Errors
     /// A rule that lets pass is refused, and was not before.
     pub fn same(&self, running: &Ruleset, before: &SignatureReport) -> Result<Option<SignatureReport>, SignatureError> {
-        if !self.ordered.is_same(running) {
+        if !self.ordered.has_same_rules(running) {
             return Ok(None);
         }
         let report = self.reported(running.prefilter(), before.made.clone());
@@ -261,14 +261,14 @@ impl ReadRules {
     /// What searches can't be had, or no rule can be used.
     pub fn compiled(self, compiler: &Compiler) -> Result<(Ruleset, SignatureReport), SignatureError> {
         let (prefilter, made) = match self.report.refused.len() < self.total {
-            true => compiler.prefilter(self.ordered.plan())?,
+            true => compiler.prefilter(self.ordered.pattern_set())?,
             false => return Err(self.none(self.report.refused.clone())),
         };
         let report = self.reported(&prefilter, made);
         none_is_missed(&report.refused)?;
         match report.loaded {
             0 => Err(self.none(report.refused)),
-            _ => Ok((self.ordered.with(prefilter), report)),
+            _ => Ok((self.ordered.with_prefilter(prefilter), report)),
         }
     }
 }

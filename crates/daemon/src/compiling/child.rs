@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal};
 use sluice_config::memory::Bytes;
-use sluice_inspect::prefilter::{CacheError, Error, Plan, Short};
+use sluice_inspect::prefilter::{CacheError, Error, PatternSet, Truncated};
 
 use super::{CompileError, Cores, Progress};
 
@@ -32,7 +32,7 @@ pub enum ChildError {
     Input(#[from] io::Error),
     /// Its input says something else.
     #[error(transparent)]
-    Plan(#[from] Short),
+    Plan(#[from] Truncated),
     /// Vectorscan.
     #[error(transparent)]
     Search(#[from] Error),
@@ -56,7 +56,7 @@ pub fn compile_child(input: &mut dyn Read, path: &Path, output: &mut dyn Write) 
     humble();
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes)?;
-    let plan = Plan::from_bytes(&bytes)?;
+    let plan = PatternSet::from_bytes(&bytes)?;
     drop(bytes);
     let mut say = |words: String| {
         // Whether somebody listens is not our concern: whoever does not ends this process.
@@ -112,7 +112,7 @@ pub(super) enum Ended {
 
 impl Program {
     /// Let it compile a plan into a file.
-    pub fn compile(&self, plan: &Plan, path: &Path, progress: &Progress) -> Result<Ended, CompileError> {
+    pub fn compile(&self, plan: &PatternSet, path: &Path, progress: &Progress) -> Result<Ended, CompileError> {
         // It inherits its cores from this thread, which has others before and afterwards.
         let before = rustix::thread::sched_getaffinity(None).ok();
         let stay_on = |cores: &Option<Cores>| cores.map(|cores| rustix::thread::sched_setaffinity(None, &cores));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity};
-use sluice_inspect::prefilter::{self, CacheError, Fingerprint, Plan, Prefilter};
+use sluice_inspect::prefilter::{self, CacheError, Fingerprint, PatternSet, Prefilter};
 
 use crate::files;
 use child::{Ended, Program};
@@ -144,7 +144,7 @@ impl Compiler {
     ///
     /// # Errors
     /// See [`CompileError`].
-    pub fn prefilter(&self, plan: Plan) -> Result<(Prefilter, Made), CompileError> {
+    pub fn prefilter(&self, plan: PatternSet) -> Result<(Prefilter, Made), CompileError> {
         let began = Instant::now();
         let fingerprint = plan.fingerprint();
         let (prefilter, compiled) = match self.load(fingerprint) {
@@ -167,7 +167,7 @@ impl Compiler {
         Prefilter::load(&path, fingerprint).map_err(|why| format!("{}: {why}", path.display()))
     }
 
-    fn compile(&self, plan: Plan, fingerprint: Fingerprint) -> Result<Prefilter, CompileError> {
+    fn compile(&self, plan: PatternSet, fingerprint: Fingerprint) -> Result<Prefilter, CompileError> {
         let _over = progress::Over(&self.progress);
         let Some(program) = &self.program else {
             return Ok(plan.compile(&mut |done, total| self.progress.see(done, total))?);

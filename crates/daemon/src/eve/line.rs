@@ -7,9 +7,9 @@ use sluice_config::api;
 use sluice_config::schema::EveType;
 use sluice_config::text::to_json;
 use sluice_engine::session::records::{About, EndReason, Ended, FlowState};
-use sluice_inspect::applications::Names;
+use sluice_inspect::applications::ApplicationNames;
 use sluice_inspect::signature::Service;
-use sluice_inspect::transactions::names::Message;
+use sluice_inspect::transactions::dns_message::Message;
 use sluice_inspect::transactions::{Part, Transaction};
 
 use super::transaction::{dns, http, tls};
@@ -22,7 +22,7 @@ pub struct Scene<'a> {
     /// When the engine's clock began.
     pub started: SystemTime,
     /// What applications are called, where they are looked for.
-    pub applications: Option<&'a Names>,
+    pub applications: Option<&'a ApplicationNames>,
 }
 
 impl Scene<'_> {

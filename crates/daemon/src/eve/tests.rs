@@ -4,9 +4,9 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 use sluice_engine::session::records::{About, EndReason, Ended, FlowState};
 use sluice_inspect::Reason;
-use sluice_inspect::applications::{Names, Pair};
+use sluice_inspect::applications::{ApplicationNames, ProtocolPair};
 use sluice_inspect::inspector::RuleNumber;
-use sluice_inspect::ruleset::Ordered;
+use sluice_inspect::ruleset::OrderedRules;
 use sluice_inspect::signature::{Action, Service, Toward};
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 use sluice_inspect::transactions::{Part, Transaction};
@@ -23,15 +23,15 @@ const RULE_NUMBER: RuleNumber = RuleNumber {
 
 fn rules() -> KnownRules {
     let (variables, classes) = (Variables::default(), Classes::default());
-    let ordered = Ordered::new(read(RULE.as_bytes(), Dialect::Suricata, &variables, &classes).signatures);
-    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
+    let ordered = OrderedRules::new(read(RULE.as_bytes(), Dialect::Suricata, &variables, &classes).signatures);
+    let prefilter = ordered.pattern_set().compile(&mut |_, _| {}).unwrap();
     let mut known = KnownRules::default();
-    known.learn(3, &ordered.with(prefilter));
+    known.learn(3, &ordered.with_prefilter(prefilter));
     known
 }
 
-fn application_names() -> &'static Names {
-    static NAMES: LazyLock<Names> = LazyLock::new(|| Names::installed().unwrap());
+fn application_names() -> &'static ApplicationNames {
+    static NAMES: LazyLock<ApplicationNames> = LazyLock::new(|| ApplicationNames::installed().unwrap());
     &NAMES
 }
 
@@ -123,7 +123,7 @@ fn flow_has_its_counts_its_time_and_why_it_ended() {
         alerted: true,
         application: application_names()
             .number("HTTP")
-            .map(|application| Pair { master: 0, application }),
+            .map(|application| ProtocolPair { master: 0, application }),
     });
     let flow = json!({
         "pkts_toserver": 3, "pkts_toclient": 4, "bytes_toserver": 300, "bytes_toclient": 4_000,

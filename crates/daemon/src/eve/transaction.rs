@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use sluice_inspect::signature::Toward;
-use sluice_inspect::transactions::names::{self, Message};
+use sluice_inspect::transactions::dns_message::{self, Message};
 use sluice_inspect::transactions::{Part, Transaction};
 
 /// A text; none where there is none.
@@ -182,7 +182,7 @@ pub(super) fn dns(said: &Transaction, message: Message) -> DnsSaid {
             .iter()
             .map(|answer| DnsRecord {
                 rrname: answer.name.clone(),
-                rrtype: names::kind(answer.kind),
+                rrtype: dns_message::kind(answer.kind),
                 ttl: answer.ttl,
                 rdata: answer.data.clone(),
             })
@@ -196,7 +196,7 @@ pub(super) fn dns(said: &Transaction, message: Message) -> DnsSaid {
             id: message.id,
             opcode: message.operation(),
             rrname: question.map(|question| question.name.clone()),
-            rrtype: question.map(|question| names::kind(question.kind)),
+            rrtype: question.map(|question| dns_message::kind(question.kind)),
             answer,
             truncated: message.is_cut || said.is_cut(Part::Message),
         },

@@ -60,7 +60,7 @@ pub fn listen(config: &Config, time: Duration, watch: &mut dyn FnMut(Pace)) -> R
 impl Ear {
     fn turn(&mut self, live: &mut Live) -> Result<Room, LiveError> {
         for _ in 0..TURN {
-            let heard = self.listener.hear().map_err(|error| refused(&self.device, error))?;
+            let heard = self.listener.receive().map_err(|error| refused(&self.device, error))?;
             let Some(heard) = heard else { break };
             let frame = Captured {
                 at: heard.at,

@@ -11,7 +11,7 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use sluice_route::feed::netlink::{INET, INET6, kind};
 use sluice_route::feed::writer::{LIST, Writer};
-use sluice_route::feed::{Links, Listed, MAIN_TABLE, Teller};
+use sluice_route::feed::{DumpResult, Links, MAIN_TABLE, RoutePeer};
 use sluice_route::rib::Origin;
 use tokio::net::UnixDatagram;
 
@@ -46,7 +46,7 @@ const READS: usize = 16;
 
 /// Listen to the kernel's table, from within the runtime that this is to run in.
 pub fn listen(settings: KernelSettings, routes: Arc<dyn Routes>) -> Hearing {
-    let teller = Teller {
+    let teller = RoutePeer {
         origin: Origin::Kernel,
         table: MAIN_TABLE,
         links: settings.links,
@@ -191,18 +191,18 @@ async fn go_on(
 ) -> Result<(), End> {
     let listed = {
         let feed = &mut shared.state().feed;
-        if feed.take_disturbed() && !listing.is_outdated {
+        if feed.take_resync_needed() && !listing.is_outdated {
             tracing::debug!("router {}: routes are listed again", shared.name);
             listing.is_outdated = true;
         }
-        feed.take_listed()
+        feed.take_dump_result()
     };
     match listed {
-        Some(Listed::Torn) if listing.next < LISTINGS.len() => return Err(End::Missed),
-        Some(Listed::Whole) if listing.next < LISTINGS.len() => {
+        Some(DumpResult::Incomplete) if listing.next < LISTINGS.len() => return Err(End::Missed),
+        Some(DumpResult::Complete) if listing.next < LISTINGS.len() => {
             listing.next += 1;
             if listing.next == LISTINGS.len() {
-                let is_current = shared.state().feed.end_listing();
+                let is_current = shared.state().feed.end_dump();
                 shared.sweep().await;
                 shared.state().replay.settle();
                 match is_current {

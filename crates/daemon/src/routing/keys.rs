@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sluice_config::{Config, Fault};
-use sluice_dpdk::tcp_md5::{LONGEST_KEY, sign};
+use sluice_dpdk::tcp_md5::{MAX_KEY, sign};
 
 /// Bits of a file's mode by which others than its owner have a part in it.
 const OTHERS: u32 = 0o077;
@@ -34,7 +34,7 @@ pub enum KeyError {
         mode: u32,
     },
     /// Its file holds something else.
-    #[error("{} is not one line of 1 to {LONGEST_KEY} bytes", .0.display())]
+    #[error("{} is not one line of 1 to {MAX_KEY} bytes", .0.display())]
     NoKey(PathBuf),
     /// The kernel signs nothing.
     #[error("the kernel takes no TCP-MD5 key for {peer}: {error}")]
@@ -75,13 +75,13 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     }
     let mut key = Vec::new();
     // With a line's end, and one byte more where it is too long.
-    let read = file.take(LONGEST_KEY as u64 + 2).read_to_end(&mut key);
+    let read = file.take(MAX_KEY as u64 + 2).read_to_end(&mut key);
     read.map_err(failed)?;
     if key.last() == Some(&b'\n') {
         key.pop();
     }
     match key.len() {
-        1..=LONGEST_KEY if !key.contains(&b'\n') => Ok(key),
+        1..=MAX_KEY if !key.contains(&b'\n') => Ok(key),
         _ => Err(KeyError::NoKey(path.to_owned())),
     }
 }
@@ -143,11 +143,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let of = |text: &[u8], mode| read(&file(folder.path(), text, mode));
         assert_eq!(b"secret".to_vec(), of(b"secret\n", 0o600).unwrap());
-        assert_eq!(vec![7; LONGEST_KEY], of(&[7; LONGEST_KEY], 0o400).unwrap());
+        assert_eq!(vec![7; MAX_KEY], of(&[7; MAX_KEY], 0o400).unwrap());
         for mode in [0o640, 0o604, 0o620, 0o601] {
             assert!(matches!(of(b"secret", mode), Err(KeyError::Mode { mode: found, .. }) if found == mode));
         }
-        for text in [&b""[..], b"\n", b"one\ntwo\n", &[7; LONGEST_KEY + 1]] {
+        for text in [&b""[..], b"\n", b"one\ntwo\n", &[7; MAX_KEY + 1]] {
             assert!(matches!(of(text, 0o600), Err(KeyError::NoKey(_))), "{text:?}");
         }
         assert!(matches!(read(&folder.path().join("none")), Err(KeyError::File { .. })));

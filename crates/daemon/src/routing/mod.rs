@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sluice_route::feed::{Feed, FeedCounts, Links, MAIN_TABLE, Teller};
+use sluice_route::feed::{Feed, FeedCounts, Links, MAIN_TABLE, RoutePeer};
 use sluice_route::rib::{Origin, Rib};
 use tokio::sync::Notify;
 
@@ -159,7 +159,7 @@ const COMPLAINTS: Duration = Duration::from_secs(10);
 const SLICE: usize = 2_000;
 
 impl Shared {
-    fn new(name: &str, teller: Teller, times: (Duration, Duration, Instant), routes: Arc<dyn Routes>) -> Self {
+    fn new(name: &str, teller: RoutePeer, times: (Duration, Duration, Instant), routes: Arc<dyn Routes>) -> Self {
         let (grace, quiet, began) = times;
         Self {
             name: name.to_owned(),
@@ -319,7 +319,7 @@ impl Hearing {
             return;
         }
         // Somebody elsewhere has names of its own for interfaces.
-        if state.feed.teller().links == state.here {
+        if state.feed.peer().links == state.here {
             state.feed.set_links(links.clone());
             self.shared.again.notify_one();
         }

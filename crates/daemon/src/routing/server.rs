@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use sluice_route::feed::fpm::{FrameError, Frames};
-use sluice_route::feed::{Links, Teller};
+use sluice_route::feed::fpm::{FrameBuffer, FrameError};
+use sluice_route::feed::{Links, RoutePeer};
 use sluice_route::rib::Origin;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
@@ -37,7 +37,7 @@ pub(super) const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 
 /// Serve FPM for a router, from within the runtime that it is to run in.
 pub fn serve(settings: Settings, routes: Arc<dyn Routes>) -> Hearing {
-    let teller = Teller {
+    let teller = RoutePeer {
         origin: Origin::Fpm,
         table: settings.table,
         links: settings.links.clone(),
@@ -56,7 +56,7 @@ pub fn serve(settings: Settings, routes: Arc<dyn Routes>) -> Hearing {
 struct Connection {
     stream: Box<dyn AsyncRead + Send + Unpin>,
     peer: Peer,
-    frames: Frames,
+    frames: FrameBuffer,
 }
 
 /// Why a connection has ended.
@@ -258,7 +258,7 @@ impl Waiting {
         let connection = Connection {
             stream,
             peer: peer.clone(),
-            frames: Frames::default(),
+            frames: FrameBuffer::default(),
         };
         let task = self.tasks.spawn(introduced(connection, shared.first_message));
         self.oldest_first.push_back((task, peer));
@@ -287,7 +287,7 @@ async fn introduced(mut connection: Connection, longest: Duration) -> Result<Con
                 Ok(false) => {}
                 Err(_) => return Err(Refusal::NotFpm),
             }
-            match stream.take(READ as u64).read_buf(frames.room(READ)).await {
+            match stream.take(READ as u64).read_buf(frames.reserve(READ)).await {
                 Ok(0) | Err(_) => return Err(Refusal::Silent),
                 Ok(_) => {}
             }
@@ -322,7 +322,7 @@ fn begin(shared: &Shared, peer: &Peer) {
             true => state.here.clone(),
             false => Links::Foreign,
         };
-        if state.feed.teller().links != links {
+        if state.feed.peer().links != links {
             state.feed.set_links(links);
         }
     }
@@ -345,7 +345,7 @@ async fn read(shared: &Shared, connection: &mut Option<Connection>) -> Option<En
     let Some(Connection { stream, frames, .. }) = connection else {
         return pending().await;
     };
-    let read = stream.take(READ as u64).read_buf(frames.room(READ)).await;
+    let read = stream.take(READ as u64).read_buf(frames.reserve(READ)).await;
     match read {
         Ok(0) if frames.is_cut() => Some(End::Closed("the daemon is gone in the middle of a message".into())),
         Ok(0) => Some(End::Closed("the daemon is gone".into())),
@@ -355,7 +355,7 @@ async fn read(shared: &Shared, connection: &mut Option<Connection>) -> Option<En
 }
 
 /// Follow what has come whole.
-fn follow(shared: &Shared, frames: &mut Frames) -> Option<End> {
+fn follow(shared: &Shared, frames: &mut FrameBuffer) -> Option<End> {
     let followed = shared.hear(|feed, rib, now| {
         while let Some(frame) = frames.take()? {
             feed.follow(rib, frame, now);

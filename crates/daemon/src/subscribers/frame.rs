@@ -68,7 +68,7 @@ impl<'a> Datagram<'a> {
             && begin >= ipv4::LENGTH
             && header.protocol() == protocol::UDP
             && header.fragment() & !ipv4::DONT_FRAGMENT == 0
-            && header.checksum_is_right();
+            && header.has_valid_checksum();
         if !whole {
             return None;
         }

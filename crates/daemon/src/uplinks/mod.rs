@@ -12,7 +12,7 @@ use sluice_config::config::{InterfaceIndex, Uplink};
 use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::snapshot::probes::{Probe, Probes};
 use sluice_engine::worker::request::{Reply, Request};
-use sluice_route::rib::{Rib, Way};
+use sluice_route::rib::{OfferedNextHop, Rib};
 use sluice_route::{Address, Prefix};
 use sluice_wire::echo::Echo;
 
@@ -184,10 +184,10 @@ fn has_route(rib: &Rib, uplink: &Uplink) -> bool {
     };
     let net = route.net();
     let is_gateway = |address: Address| uplink.gateways.contains(&IpAddr::from(address));
-    let leads = |way: Way| match way {
-        Way::Gateway { interface, address } => interface == uplink.interface && is_gateway(address),
-        Way::Via(address) => is_gateway(address),
-        Way::Attached(_) | Way::Local(_) | Way::Drop(_) => false,
+    let leads = |way: OfferedNextHop| match way {
+        OfferedNextHop::Gateway { interface, address } => interface == uplink.interface && is_gateway(address),
+        OfferedNextHop::Via(address) => is_gateway(address),
+        OfferedNextHop::Attached(_) | OfferedNextHop::Local(_) | OfferedNextHop::Drop(_) => false,
     };
     let offers = rib.get(Prefix::new(net.addr().into(), net.prefix_len()));
     let told = offers.iter().filter(|shown| shown.origin.is_learned());
@@ -228,7 +228,7 @@ impl Control {
 mod tests {
     use super::*;
     use sluice_config::schema::UplinkHealth;
-    use sluice_route::rib::{Hop, Offer, Origin, Settings, Target};
+    use sluice_route::rib::{Offer, Origin, Settings, Target, WeightedNextHop};
 
     fn uplink(name: &str, interface: InterfaceIndex, ping: &[[u8; 4]]) -> Uplink {
         Uplink {
@@ -275,13 +275,13 @@ mod tests {
     #[test]
     fn route_counts_where_it_is_learned_and_leads_by_the_gateway_of_the_uplink() {
         let gateway = |last| Address::from(IpAddr::from([198, 51, 100, last]));
-        let by = |interface, last| Way::Gateway {
+        let by = |interface, last| OfferedNextHop::Gateway {
             interface,
             address: gateway(last),
         };
         let cases = [
             (Origin::Fpm, "198.18.0.0", by(1, 1), true),
-            (Origin::Kernel, "198.18.0.0", Way::Via(gateway(1)), true),
+            (Origin::Kernel, "198.18.0.0", OfferedNextHop::Via(gateway(1)), true),
             (Origin::Fpm, "198.18.0.0", by(1, 9), false),
             (Origin::Fpm, "198.18.0.0", by(2, 1), false),
             (Origin::Fpm, "198.20.0.0", by(1, 1), false),
@@ -294,7 +294,7 @@ mod tests {
                 protocol: 0,
                 distance: 20,
                 metric: 0,
-                target: Target::Hops(&[Hop::new(way)]),
+                target: Target::Hops(&[WeightedNextHop::new(way)]),
             };
             let network: IpAddr = network.parse().unwrap();
             rib.offer(Prefix::new(network.into(), 15), &offer, 0).unwrap();

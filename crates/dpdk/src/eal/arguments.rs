@@ -7,7 +7,7 @@ use crate::pci::{HugePages, Mode, reserve};
 
 /// What is to run, as far as the environment needs to know.
 #[derive(Clone, Debug, Default)]
-pub struct Needs {
+pub struct EalRequirements {
     /// Bytes of DPDK memory: pools, rings and the drivers' own.
     pub bytes: usize,
     /// Bytes that may be needed later. Ordinary pages are taken for them as far as there is memory: they cost nothing until they
@@ -47,7 +47,7 @@ const NO_CARD: &str = "ffff:ff:1f.7";
 
 /// Why hugepages are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
+pub enum HugepageReason {
     /// So configured.
     Configured,
     /// This card takes physical addresses, bound as it is.
@@ -62,7 +62,7 @@ pub enum Demand {
 )]
 pub struct HugepageFault {
     /// Why.
-    pub demand: Demand,
+    pub demand: HugepageReason,
     /// They were to be forgone.
     pub forgone: bool,
     /// MiB needed.
@@ -77,8 +77,8 @@ impl HugepageFault {
     fn why(&self) -> String {
         let Self { needed, .. } = self;
         match self.demand {
-            Demand::Configured => format!("{needed} MiB of hugepages are needed"),
-            Demand::Card(address, mode) => format!(
+            HugepageReason::Configured => format!("{needed} MiB of hugepages are needed"),
+            HugepageReason::Card(address, mode) => format!(
                 "{address} is driven by {mode} and needs {needed} MiB of hugepages (ordinary pages have no physical \
                  addresses that a card may use),"
             ),
@@ -100,7 +100,7 @@ impl HugepageFault {
         let reserve = reserve.map(|command| format!("run {command} as root"));
         let allow = match (self.forgone, self.demand) {
             (true, _) => Some("write hugepages = \"auto\" under [system]"),
-            (false, Demand::Configured) if missing => Some("or write hugepages = \"auto\" under [system]"),
+            (false, HugepageReason::Configured) if missing => Some("or write hugepages = \"auto\" under [system]"),
             _ => None,
         };
         let steps: Vec<_> = reserve.into_iter().chain(allow.map(str::to_owned)).collect();
@@ -112,7 +112,7 @@ impl HugepageFault {
 }
 
 /// Where DPDK's memory is to come from.
-pub fn memory(needs: &Needs, host: &Host) -> Result<Memory, HugepageFault> {
+pub fn memory(needs: &EalRequirements, host: &Host) -> Result<Memory, HugepageFault> {
     let needed = needs.bytes.div_ceil(1 << 20);
     let free = host.free_hugepage_bytes() >> 20;
     let fault = |demand| HugepageFault {
@@ -123,9 +123,9 @@ pub fn memory(needs: &Needs, host: &Host) -> Result<Memory, HugepageFault> {
         sizes: host.hugepages.clone(),
     };
     match (needs.hugepages, host.physical) {
-        (Some(false), Some((card, mode))) => Err(fault(Demand::Card(card, mode))),
-        (_, Some((card, mode))) if free < needed => Err(fault(Demand::Card(card, mode))),
-        (Some(true), _) if free < needed => Err(fault(Demand::Configured)),
+        (Some(false), Some((card, mode))) => Err(fault(HugepageReason::Card(card, mode))),
+        (_, Some((card, mode))) if free < needed => Err(fault(HugepageReason::Card(card, mode))),
+        (Some(true), _) if free < needed => Err(fault(HugepageReason::Configured)),
         (Some(false), _) => Ok(Memory::Ordinary {
             why: "so configured".into(),
         }),
@@ -140,7 +140,7 @@ pub fn memory(needs: &Needs, host: &Host) -> Result<Memory, HugepageFault> {
 }
 
 /// The arguments for what is to run on a host, and where memory comes from.
-pub fn arguments(needs: &Needs, host: &Host) -> Result<(Memory, Vec<String>), EalError> {
+pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<String>), EalError> {
     let megabytes = needs.bytes.div_ceil(1 << 20);
     let memory = memory(needs, host)?;
     let mut arguments: Vec<String> = vec!["sluice".into(), "--no-telemetry".into(), "--log-level=notice".into()];
@@ -197,16 +197,16 @@ mod tests {
         }
     }
 
-    fn text(needs: &Needs, host: &Host) -> String {
+    fn text(needs: &EalRequirements, host: &Host) -> String {
         arguments(needs, host).expect("arguments").1.join(" ")
     }
 
     #[test]
     fn arguments_without_hugepages_state_the_memory() {
         let text = text(
-            &Needs {
+            &EalRequirements {
                 bytes: 100 << 20,
-                ..Needs::default()
+                ..EalRequirements::default()
             },
             &host(0),
         );
@@ -219,10 +219,10 @@ mod tests {
 
     #[test]
     fn arguments_without_hugepages_have_memory_for_later_as_far_as_there_is() {
-        let needs = |spare: usize| Needs {
+        let needs = |spare: usize| EalRequirements {
             bytes: 100 << 20,
             spare_bytes: spare << 20,
-            ..Needs::default()
+            ..EalRequirements::default()
         };
         assert!(text(&needs(50), &host(0)).contains("-m 150"));
         assert!(text(&needs(5000), &host(0)).contains("-m 562"));
@@ -231,9 +231,9 @@ mod tests {
     #[test]
     fn arguments_with_hugepages_are_in_memory() {
         let text = text(
-            &Needs {
+            &EalRequirements {
                 bytes: 100 << 20,
-                ..Needs::default()
+                ..EalRequirements::default()
             },
             &host(200),
         );
@@ -246,9 +246,9 @@ mod tests {
 
     #[test]
     fn arguments_with_too_few_hugepages_say_why() {
-        let needs = Needs {
+        let needs = EalRequirements {
             bytes: 100 << 20,
-            ..Needs::default()
+            ..EalRequirements::default()
         };
         let (memory, _) = arguments(&needs, &host(50)).expect("arguments");
         assert_eq!(
@@ -256,7 +256,7 @@ mod tests {
             "ordinary pages (50 MiB of hugepages are free, 100 MiB are needed)"
         );
         let demanded = arguments(
-            &Needs {
+            &EalRequirements {
                 hugepages: Some(true),
                 ..needs
             },
@@ -276,10 +276,10 @@ mod tests {
                 physical: Some(("0000:3b:00.0".parse().expect("an address"), Mode::Uio)),
                 ..host(free)
             };
-            let needs = Needs {
+            let needs = EalRequirements {
                 bytes: 100 << 20,
                 hugepages,
-                ..Needs::default()
+                ..EalRequirements::default()
             };
             memory(&needs, &host).map_err(|fault| fault.to_string())
         };
@@ -314,9 +314,9 @@ mod tests {
             free: 1,
             nodes: Vec::new(),
         });
-        let needs = Needs {
+        let needs = EalRequirements {
             bytes: 1000 << 20,
-            ..Needs::default()
+            ..EalRequirements::default()
         };
         assert_eq!(Ok(Memory::Hugepages), memory(&needs, &host));
     }
@@ -324,9 +324,9 @@ mod tests {
     #[test]
     fn arguments_beyond_the_memory_are_refused() {
         let refused = arguments(
-            &Needs {
+            &EalRequirements {
                 bytes: 2 << 30,
-                ..Needs::default()
+                ..EalRequirements::default()
             },
             &host(0),
         );
@@ -342,10 +342,10 @@ mod tests {
     #[test]
     fn arguments_take_no_card_at_the_start() {
         let address = "0000:3b:00.0".parse().expect("an address");
-        let needs = Needs {
+        let needs = EalRequirements {
             bytes: 1 << 20,
             pci: vec![address],
-            ..Needs::default()
+            ..EalRequirements::default()
         };
         let text = text(&needs, &host(0));
         assert!(text.contains(NO_CARD) && !text.contains("0000:3b:00.0"), "{text}");

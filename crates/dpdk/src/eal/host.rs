@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{EalError, Needs};
+use super::{EalError, EalRequirements};
 use crate::device::PciAddress;
 use crate::pci::{HugePages, Mode, System};
 
@@ -98,7 +98,7 @@ pub(crate) fn capability_in(status: &str, number: u32) -> bool {
 }
 
 /// Check what can be checked beforehand.
-pub(super) fn check(needs: &Needs) -> Result<(), EalError> {
+pub(super) fn check(needs: &EalRequirements) -> Result<(), EalError> {
     let allowed = allowed_cores();
     if let Some(&core) = needs.cores.iter().find(|core| !allowed.contains(core)) {
         return Err(EalError::NoSuchCore { core, allowed });

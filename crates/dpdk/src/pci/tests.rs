@@ -22,7 +22,7 @@ fn system(machine: &Machine) -> System {
 }
 
 fn texts(system: &System) -> Vec<String> {
-    let faults = judge(system, address(CARD));
+    let faults = card_faults(system, address(CARD));
     faults.iter().map(ToString::to_string).collect()
 }
 

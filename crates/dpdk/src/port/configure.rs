@@ -9,7 +9,9 @@ use crate::driver::Driver;
 use crate::eal::error_text;
 use crate::pool::Pool;
 use crate::set::DESCRIPTORS;
-use crate::steering::{self, Attempt, Capabilities, Configured, HashDevice, HashKey, PortHash, Refusal, Wish};
+use crate::steering::{
+    self, Attempt, Capabilities, Configured, HashDevice, HashKey, PortHash, Refusal, SteeringRequest,
+};
 use crate::sys;
 
 /// Milliseconds between two polls of the links of a bond's members; each poll may read a PHY.
@@ -70,7 +72,12 @@ impl Shape {
 }
 
 impl Port {
-    pub(super) fn configure(&mut self, opening: &Opening<'_>, wish: &Wish, pool: &Pool) -> Result<(), PortError> {
+    pub(super) fn configure(
+        &mut self,
+        opening: &Opening<'_>,
+        wish: &SteeringRequest,
+        pool: &Pool,
+    ) -> Result<(), PortError> {
         let plan = opening.plan;
         let info = self
             .info()
@@ -133,10 +140,10 @@ impl Port {
     fn start(
         &mut self,
         opening: &Opening<'_>,
-        wish: &Wish,
+        wish: &SteeringRequest,
         capabilities: &Capabilities,
         pool: &Pool,
-    ) -> Result<(Wish, Configured), PortError> {
+    ) -> Result<(SteeringRequest, Configured), PortError> {
         let wanted = self.choice.queues;
         let interrupts = opening.interrupts();
         let mut shape = Shape {
@@ -171,7 +178,7 @@ impl Port {
     fn try_start(
         &self,
         opening: &Opening<'_>,
-        wish: &Wish,
+        wish: &SteeringRequest,
         capabilities: &Capabilities,
         interrupts: bool,
         pool: &Pool,

@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{PortError, PortPlan};
 use crate::device::Device;
-use crate::driver::{AF_XDP_MTU, Choice, Driver, TAP_MTU};
+use crate::driver::{AF_XDP_MTU, Driver, DriverChoice, TAP_MTU};
 use crate::eal::{error_text, has_capability, last_words};
 use crate::interface::{AllMulticast, Interface, exists};
-use crate::pci::{Mode, System, judge};
+use crate::pci::{Mode, System, card_faults};
 use crate::set::AF_PACKET_ORDINARY_MTU;
-use crate::steering::Wish;
+use crate::steering::SteeringRequest;
 use crate::sys;
 
 /// A port on its way to being open: closes what it has got when a later step fails.
 pub(super) struct Opening<'a> {
     pub(super) plan: &'a PortPlan,
-    pub(super) choice: Choice,
+    pub(super) choice: DriverChoice,
 }
 
 /// Who listens on a socket's path.
@@ -93,8 +93,8 @@ pub(super) struct Probed {
 
 impl Opening<'_> {
     /// What the device is to do with its queues.
-    pub(super) fn wish(&self) -> Result<Wish, PortError> {
-        let wish = Wish {
+    pub(super) fn wish(&self) -> Result<SteeringRequest, PortError> {
+        let wish = SteeringRequest {
             steering: self.plan.steering,
             key: self.plan.hash_key.clone(),
             fallback_key: self.plan.fallback_key.clone(),
@@ -195,7 +195,7 @@ impl Opening<'_> {
         self.check_mtu()?;
         for device in self.plan.devices() {
             if let Device::Pci(address) = device
-                && let Some(fault) = judge(&System::this(), *address).into_iter().next()
+                && let Some(fault) = card_faults(&System::this(), *address).into_iter().next()
             {
                 return Err(PortError::Card { port: port(), fault });
             }

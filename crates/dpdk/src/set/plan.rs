@@ -2,8 +2,8 @@
 
 use crate::device::Device;
 use crate::driver::{AF_XDP_KEPT_RECEIVE, Driver, choose};
-use crate::eal::Needs;
-use crate::pool::{AF_XDP_ROOM, HEADROOM, JUMBO_ROOM, ORDINARY_ROOM, PoolSize};
+use crate::eal::EalRequirements;
+use crate::pool::{AF_XDP_BUFFER, HEADROOM, JUMBO_BUFFER, ORDINARY_BUFFER, PoolSize};
 use crate::port::PortPlan;
 
 /// Descriptors that a queue is asked to have; devices cut it to what they can.
@@ -69,7 +69,7 @@ impl Plan {
         let per_queue = match driver {
             Driver::AfXdp => 3 * AF_XDP_KEPT_RECEIVE,
             Driver::Memif => 3 * DESCRIPTORS,
-            _ if room > ORDINARY_ROOM => 2 * DESCRIPTORS,
+            _ if room > ORDINARY_BUFFER => 2 * DESCRIPTORS,
             _ => return None,
         };
         let count = u32::from(queues) * per_queue + u32::from(self.workers) * 1024 + self.in_rings();
@@ -90,7 +90,7 @@ impl Plan {
     pub(super) fn common_pool(&self) -> PoolSize {
         PoolSize {
             count: self.buffers,
-            room: ORDINARY_ROOM,
+            room: ORDINARY_BUFFER,
             cache: self.cache,
             adjoining: false,
         }
@@ -101,7 +101,7 @@ impl Plan {
         let mtu = self.ports.iter().map(|port| port.mtu.min(9600)).max().unwrap_or(0);
         let room = room_of(mtu);
         let count = (u32::from(self.workers) * 1024).next_power_of_two() - 1;
-        (room > ORDINARY_ROOM).then_some(PoolSize {
+        (room > ORDINARY_BUFFER).then_some(PoolSize {
             count,
             room,
             cache: self.cache,
@@ -132,17 +132,17 @@ impl Plan {
     /// Bytes that kernel interfaces at the places that are free may take later.
     pub(super) fn spare_bytes(&self) -> usize {
         let places = self.places.saturating_sub(self.ports.len());
-        let pool = self.own_pool_of(Driver::AfXdp, self.workers, AF_XDP_ROOM);
+        let pool = self.own_pool_of(Driver::AfXdp, self.workers, AF_XDP_BUFFER);
         places * pool.map_or(0, |size| size.bytes())
     }
 
     /// What the environment needs to know: `cores` are those of the workers.
-    pub fn needs(&self, cores: &[usize], hugepages: Option<bool>) -> Needs {
+    pub fn needs(&self, cores: &[usize], hugepages: Option<bool>) -> EalRequirements {
         let pci = self.ports.iter().flat_map(|port| match &port.device {
             Device::Bond { members } => members.clone(),
             device => vec![device.clone()],
         });
-        Needs {
+        EalRequirements {
             bytes: self.bytes(),
             spare_bytes: self.spare_bytes(),
             cores: cores.to_vec(),
@@ -162,24 +162,26 @@ impl Plan {
 
 /// Room for a frame of an MTU: Ethernet header, two tags, and what virtio counts beside.
 pub(super) fn room_of(mtu: u16) -> u16 {
-    (HEADROOM + mtu.min(9600) + 64).next_multiple_of(64).max(ORDINARY_ROOM)
+    (HEADROOM + mtu.min(9600) + 64)
+        .next_multiple_of(64)
+        .max(ORDINARY_BUFFER)
 }
 
 /// Room of the buffers that a driver needs for an MTU.
 pub(crate) fn room(driver: Driver, device: &Device, mtu: u16) -> u16 {
     let frame = room_of(mtu);
     match driver {
-        Driver::AfXdp => AF_XDP_ROOM,
-        Driver::AfPacket if mtu > AF_PACKET_ORDINARY_MTU => JUMBO_ROOM,
+        Driver::AfXdp => AF_XDP_BUFFER,
+        Driver::AfPacket if mtu > AF_PACKET_ORDINARY_MTU => JUMBO_BUFFER,
         Driver::Bond => {
             let Device::Bond { members } = device else {
-                return ORDINARY_ROOM;
+                return ORDINARY_BUFFER;
             };
             let kernel = members.iter().any(|member| matches!(member, Device::Kernel { .. }));
             if kernel && mtu > AF_PACKET_ORDINARY_MTU {
-                JUMBO_ROOM
+                JUMBO_BUFFER
             } else {
-                frame.max(ORDINARY_ROOM)
+                frame.max(ORDINARY_BUFFER)
             }
         }
         _ => frame,

@@ -1,6 +1,8 @@
 //! What to ask of a device in which order, and what to make of its answers.
 
-use super::{Capabilities, Functions, HashKey, Shortfall, Steered, Steering, SteeringError, Wish, check_queues};
+use super::{
+    Capabilities, Functions, HashKey, Shortfall, Steered, Steering, SteeringError, SteeringRequest, check_queues,
+};
 
 /// A device that chooses queues by a hash: what is asked of it, and what it answers.
 pub(crate) trait HashDevice {
@@ -42,7 +44,7 @@ pub(crate) struct Attempt {
 
 /// What to ask for, best first: the wish, addresses and ports, whatever is hashed, nothing; each that has a key
 /// then without it, for it may be the key that is refused.
-pub(crate) fn attempts(wish: &Wish, capabilities: &Capabilities) -> Vec<Attempt> {
+pub(crate) fn attempts(wish: &SteeringRequest, capabilities: &Capabilities) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     let mut push = |functions: Functions, key: Option<&HashKey>| {
         if functions.is_empty() || attempts.iter().any(|known: &Attempt| known.functions == functions) {
@@ -89,7 +91,7 @@ pub(crate) struct Configured {
 /// Configure a device by the first attempt that it takes. `reason` tells why it did not, or `None` where that has
 /// nothing to do with the hash; where it takes none, the first error is the one that counts.
 pub(crate) fn configure<E>(
-    wish: &Wish,
+    wish: &SteeringRequest,
     capabilities: &Capabilities,
     mut configure: impl FnMut(&Attempt) -> Result<(), E>,
     reason: impl Fn(&E) -> Option<String>,
@@ -148,7 +150,7 @@ impl Refusals {
 /// Steer a started device as far as it goes, and read back what it does.
 pub(crate) fn steer(
     device: &impl HashDevice,
-    wish: &Wish,
+    wish: &SteeringRequest,
     capabilities: &Capabilities,
     configured: Configured,
 ) -> Steered {

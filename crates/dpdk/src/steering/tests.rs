@@ -11,8 +11,8 @@ use sluice_table::toeplitz::{self, Key};
 use super::*;
 use fake::{Fake, Oddities, Packet, every_function, own_key, without};
 
-fn wish(steering: Steering) -> Wish {
-    Wish {
+fn wish(steering: Steering) -> SteeringRequest {
+    SteeringRequest {
         steering,
         key: Some(HashKey::from(&Key::VERIFICATION)),
         fallback_key: None,
@@ -123,7 +123,7 @@ fn flows_come_where_published_hashes_say() {
                 table_entries: 512,
                 ..Fake::new().capabilities
             });
-            let steered = card.open(&Wish {
+            let steered = card.open(&SteeringRequest {
                 queues: 128,
                 ..wish(Steering::FiveTuple)
             });
@@ -138,7 +138,7 @@ fn flows_come_where_published_hashes_say() {
 #[test]
 fn card_that_can_not_hash_the_source_alone_hashes_flows_and_says_why() {
     let card = Fake::offering(without(every_function(), Functions::L3_SOURCE_ONLY));
-    let steered = card.open(&Wish {
+    let steered = card.open(&SteeringRequest {
         fallback_key: Some(other_key()),
         ..wish(Steering::Source)
     });
@@ -251,13 +251,13 @@ fn card_with_a_longer_key_gets_all_of_it() {
         key_bytes: 52,
         ..Fake::new().capabilities
     });
-    let steered = card.open(&Wish {
+    let steered = card.open(&SteeringRequest {
         key: Some(other_key()),
         ..wish(Steering::Source)
     });
     assert_eq!(Some(other_key()), steered.key);
     let short = HashKey::new(&other_key().bytes()[..40]).expect("40 bytes");
-    let steered = card.open(&Wish {
+    let steered = card.open(&SteeringRequest {
         key: Some(short.clone()),
         ..wish(Steering::Source)
     });
@@ -327,7 +327,7 @@ fn card_of_one_family_says_what_becomes_of_the_other() {
 #[test]
 fn one_queue_sets_nothing() {
     let card = Fake::new();
-    let steered = card.open(&Wish {
+    let steered = card.open(&SteeringRequest {
         queues: 1,
         ..wish(Steering::Source)
     });
@@ -366,7 +366,7 @@ fn configuration_that_fails_always_tells_its_first_error() {
 
 #[test]
 fn wish_for_fewer_queues_leads_to_those_alone() {
-    let wish = Wish {
+    let wish = SteeringRequest {
         table: vec![0, 1, 2, 3],
         queues: 4,
         ..wish(Steering::FiveTuple)

@@ -110,7 +110,7 @@ impl Scenario {
 
     /// Start DPDK with so much memory.
     pub fn eal(&self, bytes: usize) -> &'static Eal {
-        let needs = sluice_dpdk::Needs {
+        let needs = sluice_dpdk::EalRequirements {
             bytes,
             hugepages: Some(self.hugepages),
             ..Default::default()

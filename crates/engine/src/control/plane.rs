@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use arrayvec::ArrayVec;
-use sluice_filter::{Filters, Written};
-use sluice_inspect::inspector::Tools;
+use sluice_filter::{CompiledRule, Filters};
+use sluice_inspect::inspector::DetectionContext;
 use sluice_nat::Bindings;
 use sluice_nat::bindings::Capacity;
 use sluice_nat::rule::Changed;
 use sluice_route::fib::FibError;
-use sluice_route::neighbour::{Conflicts, NeighbourKeeper, Neighbours, Parking, Timing, Waiting};
+use sluice_route::neighbour::{Conflicts, NeighbourWriter, Neighbours, ParkedCounts, Parking, Timing};
 use sluice_route::rib::Rib;
-use sluice_route::{Fib, InterfaceIndex, NextHopKeeper, Ribs, RouteSet, RouterIndex};
+use sluice_route::{Fib, InterfaceIndex, NextHopWriter, Ribs, RouteSet, RouterIndex};
 use sluice_table::changes::Changes;
 use sluice_table::memory::Line;
 use sluice_table::prefix::Quiescence;
@@ -123,13 +123,13 @@ pub struct ControlPlane {
     snapshot: Publisher<Snapshot>,
     ribs: Ribs,
     fib: Fib,
-    next_hops: NextHopKeeper,
+    next_hops: NextHopWriter,
     neighbours: Arc<Neighbours>,
     limits: NeighbourLimits,
     quiescence: Arc<Quiescence>,
     counters: Vec<Arc<WorkerCounters>>,
-    keeper: Option<NeighbourKeeper>,
-    waiting: Waiting,
+    writer: Option<NeighbourWriter>,
+    waiting: ParkedCounts,
     /// Where shards and workers get other rules of inspection.
     renewals: RuleUpdates,
     /// What shards number datagrams by.
@@ -198,7 +198,7 @@ impl ControlPlane {
         }
         let quiescence = Arc::new(Quiescence::new(workers));
         let neighbours = Arc::new(Neighbours::new(limits.capacity, start.secret));
-        let mut next_hops = NextHopKeeper::new(
+        let mut next_hops = NextHopWriter::new(
             sluice_route::next_hop::MAX_NEXT_HOPS,
             neighbours.clone(),
             quiescence.clone(),
@@ -217,10 +217,10 @@ impl ControlPlane {
         set_pairs(&neighbours, &snapshot);
         snapshot.know_inside();
         snapshot.link();
-        let keeper = NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds);
+        let writer = NeighbourWriter::new(neighbours.clone(), limits.timing, now.nanoseconds);
         Ok(Self {
-            conflicts: keeper.conflicts().clone(),
-            keeper: Some(keeper),
+            conflicts: writer.conflicts().clone(),
+            writer: Some(writer),
             lines: ShardMemory::of(&start, &snapshot),
             reserved: shared_capacity::lines(&start, &snapshot),
             room: [start.capacity::<V4>(&snapshot), start.capacity::<V6>(&snapshot)],
@@ -231,7 +231,7 @@ impl ControlPlane {
             fib,
             next_hops,
             neighbours,
-            waiting: Waiting::new(0),
+            waiting: ParkedCounts::new(0),
             renewals: RuleUpdates::default(),
             drawn: Arc::default(),
             limits,
@@ -299,8 +299,8 @@ impl ControlPlane {
             }
             shards.push(shard);
         }
-        let keeper = (own == snapshot.owner).then(|| self.keeper.take()).flatten();
-        let owner = keeper.map(|keeper| {
+        let writer = (own == snapshot.owner).then(|| self.writer.take()).flatten();
+        let owner = writer.map(|writer| {
             let parking = Parking::new(
                 self.limits.capacity,
                 self.limits.parked,
@@ -309,7 +309,7 @@ impl ControlPlane {
             );
             self.waiting = parking.waiting();
             OwnerState {
-                keeper,
+                writer,
                 parking,
                 actions: ArrayVec::new(),
                 policer: policer(snapshot, &self.start, self.now),
@@ -400,7 +400,7 @@ impl ControlPlane {
         let (sender, receiver) = rule_updates::channel();
         renewals.workers.push(sender);
         Ok(Some(Box::new(Inspector {
-            tools: Box::new(Tools::new(scratch, &inspection.rules)),
+            tools: Box::new(DetectionContext::new(scratch, &inspection.rules)),
             generation: snapshot.inspected,
             renewals: receiver,
             holding: ParkedPackets::new(u32::try_from(held).unwrap_or(u32::MAX)),
@@ -510,11 +510,11 @@ impl ControlPlane {
     }
 
     /// A rule of the newest filter has come or gone: new flows follow at once, sessions when [`ControlPlane::follow_changes`] says so.
-    pub fn filter_changed(&mut self, rule: &Written) {
+    pub fn filter_changed(&mut self, rule: &CompiledRule) {
         self.edited = true;
         let [four, six] = &mut self.filter_changed;
-        rule.four.iter().for_each(|rule| filter::mark::<V4>(four, rule));
-        rule.six.iter().for_each(|rule| filter::mark::<V6>(six, rule));
+        rule.v4.iter().for_each(|rule| filter::mark::<V4>(four, rule));
+        rule.v6.iter().for_each(|rule| filter::mark::<V6>(six, rule));
     }
 
     /// Ask these filters from now on. They say what the newest ones say, but for rules of which [`ControlPlane::filter_changed`] is
@@ -661,7 +661,7 @@ impl ControlPlane {
     }
 
     /// What routes lead to.
-    pub fn next_hops(&self) -> &NextHopKeeper {
+    pub fn next_hops(&self) -> &NextHopWriter {
         &self.next_hops
     }
 
@@ -671,7 +671,7 @@ impl ControlPlane {
     }
 
     /// Packets that wait for neighbours.
-    pub fn waiting(&self) -> &Waiting {
+    pub fn waiting(&self) -> &ParkedCounts {
         &self.waiting
     }
 

@@ -8,7 +8,9 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use sluice_inspect::applications::{Applications, Capacity, Error, FlowState, Guess, Names, Pair};
+use sluice_inspect::applications::{
+    ApplicationCapacity, ApplicationDetector, ApplicationNames, DetectionHandle, DetectionResult, Error, ProtocolPair,
+};
 use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::{ICMP, ICMPV6};
@@ -24,14 +26,14 @@ pub struct IdentificationSettings {
     /// By interface: the applications of sessions that come or go by it are looked for.
     pub interfaces: Vec<bool>,
     /// What they are called.
-    pub names: Arc<Names>,
+    pub names: Arc<ApplicationNames>,
     /// Numbers of ICMP and ICMPv6, which nobody has to look for.
     icmp: [u16; 2],
 }
 
 impl IdentificationSettings {
     /// By these interfaces.
-    pub fn new(interfaces: Vec<bool>, names: Arc<Names>) -> Self {
+    pub fn new(interfaces: Vec<bool>, names: Arc<ApplicationNames>) -> Self {
         Self {
             interfaces,
             icmp: ["ICMP", "ICMPV6"].map(|name| names.number(name).unwrap_or_default()),
@@ -46,13 +48,13 @@ impl IdentificationSettings {
     }
 
     /// What the protocol alone says.
-    pub fn of_protocol(&self, protocol: u8) -> Option<Pair> {
+    pub fn of_protocol(&self, protocol: u8) -> Option<ProtocolPair> {
         let application = match protocol {
             ICMP => self.icmp[0],
             ICMPV6 => self.icmp[1],
             _ => return None,
         };
-        Some(Pair { master: 0, application })
+        Some(ProtocolPair { master: 0, application })
     }
 }
 
@@ -71,7 +73,7 @@ pub struct IdentifiedSession {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentificationResult {
     /// What is known by now.
-    pub pair: Pair,
+    pub pair: ProtocolPair,
     /// It was not known before.
     pub is_new: bool,
     /// It stays so: nothing is looked at any more.
@@ -80,13 +82,13 @@ pub struct IdentificationResult {
 
 #[derive(Clone, Copy)]
 struct PendingSession {
-    flow: FlowState,
+    flow: DetectionHandle,
     whose: IdentifiedSession,
-    pair: Pair,
+    pair: ProtocolPair,
 }
 
 struct Pool {
-    applications: Applications,
+    applications: ApplicationDetector,
     /// By slot of a flow's state.
     sought: Box<[Option<PendingSession>]>,
 }
@@ -103,13 +105,13 @@ impl std::fmt::Debug for Identification {
 
 impl Identification {
     /// All that it takes is allocated here, on the control thread.
-    pub fn new(capacity: Capacity) -> Result<Self, Error> {
-        let capacity = Capacity {
+    pub fn new(capacity: ApplicationCapacity) -> Result<Self, Error> {
+        let capacity = ApplicationCapacity {
             flows: capacity.flows.min(MAX_PENDING),
             ..capacity
         };
         Ok(Self(Some(RefCell::new(Box::new(Pool {
-            applications: Applications::new(capacity)?,
+            applications: ApplicationDetector::new(capacity)?,
             sought: vec![None; capacity.flows as usize].into(),
         })))))
     }
@@ -117,13 +119,13 @@ impl Identification {
     /// Begin to look at a session; none where there is no place left.
     pub fn open(&self, whose: IdentifiedSession, counters: &WorkerCounters) -> Option<PendingIndex> {
         let pool = &mut *self.0.as_ref()?.borrow_mut();
-        let flow = pool.applications.open();
+        let flow = pool.applications.allocate();
         counters.count_applications(pool.applications.counters());
         let flow = flow?;
         *pool.sought.get_mut(flow.slot() as usize)? = Some(PendingSession {
             flow,
             whose,
-            pair: Pair::default(),
+            pair: ProtocolPair::default(),
         });
         counters.applications_sought.add(1);
         Some(place(flow))
@@ -145,13 +147,13 @@ impl Identification {
             .applications
             .packet(sought.flow, packet, direction, now / NANOSECONDS_PER_MILLISECOND);
         let (pair, is_over) = match guess {
-            Guess::Unknown => (before, false),
-            Guess::Application {
+            DetectionResult::Unknown => (before, false),
+            DetectionResult::Application {
                 master,
                 application,
                 done,
-            } => (Pair { master, application }, done),
-            Guess::GivenUp => (before, true),
+            } => (ProtocolPair { master, application }, done),
+            DetectionResult::GivenUp => (before, true),
         };
         match is_over {
             true => pool.forget(place, pair, counters),
@@ -165,29 +167,31 @@ impl Identification {
     }
 
     /// A session is looked at no longer: what it is by what was seen until now.
-    pub fn give_up(&self, place: PendingIndex, counters: &WorkerCounters) -> Pair {
-        let Some(pool) = &self.0 else { return Pair::default() };
+    pub fn give_up(&self, place: PendingIndex, counters: &WorkerCounters) -> ProtocolPair {
+        let Some(pool) = &self.0 else {
+            return ProtocolPair::default();
+        };
         let pool = &mut *pool.borrow_mut();
         let Some(sought) = pool.get(place) else {
-            return Pair::default();
+            return ProtocolPair::default();
         };
         let pair = match pool.applications.give_up(sought.flow) {
-            Guess::Application {
+            DetectionResult::Application {
                 master, application, ..
-            } => Pair { master, application },
-            Guess::Unknown | Guess::GivenUp => sought.pair,
+            } => ProtocolPair { master, application },
+            DetectionResult::Unknown | DetectionResult::GivenUp => sought.pair,
         };
         pool.forget(place, pair, counters);
         pair
     }
 
     /// What is known of a session by now; none where nothing is, or nobody asks.
-    pub fn known(&self, application: Application) -> Option<Pair> {
+    pub fn known(&self, application: Application) -> Option<ProtocolPair> {
         match application {
             Application::Known(pair) => Some(pair),
             Application::Sought(place) => {
                 let sought = self.0.as_ref()?.borrow().get(place)?;
-                Some(sought.pair).filter(|pair| *pair != Pair::default())
+                Some(sought.pair).filter(|pair| *pair != ProtocolPair::default())
             }
             Application::Nothing | Application::Wanted => None,
         }
@@ -217,13 +221,13 @@ impl Pool {
         sought.filter(|sought| place(sought.flow) == PendingIndex(bits))
     }
 
-    fn keep(&mut self, PendingIndex(bits): PendingIndex, pair: Pair) {
+    fn keep(&mut self, PendingIndex(bits): PendingIndex, pair: ProtocolPair) {
         if let Some(Some(sought)) = self.sought.get_mut((bits & (MAX_PENDING - 1)) as usize) {
             sought.pair = pair;
         }
     }
 
-    fn forget(&mut self, PendingIndex(bits): PendingIndex, pair: Pair, counters: &WorkerCounters) {
+    fn forget(&mut self, PendingIndex(bits): PendingIndex, pair: ProtocolPair, counters: &WorkerCounters) {
         if let Some(sought) = self.sought.get_mut((bits & (MAX_PENDING - 1)) as usize) {
             *sought = None;
         }
@@ -233,7 +237,7 @@ impl Pool {
     }
 }
 
-fn place(flow: FlowState) -> PendingIndex {
+fn place(flow: DetectionHandle) -> PendingIndex {
     let serial = flow.serial() & ((1 << SERIAL_BITS) - 1);
     PendingIndex(serial << SLOT_BITS | flow.slot())
 }
@@ -244,10 +248,10 @@ mod tests {
 
     #[test]
     fn place_of_a_session_that_was_given_up_is_nobodys() {
-        let recognition = Identification::new(Capacity {
+        let recognition = Identification::new(ApplicationCapacity {
             flows: 1,
             memory: 1 << 16,
-            ..Capacity::default()
+            ..ApplicationCapacity::default()
         })
         .unwrap();
         let counters = WorkerCounters::new(0, 0);
@@ -260,7 +264,7 @@ mod tests {
         assert_eq!(None, recognition.open(whose(2), &counters));
         assert_eq!(Some((whose(1), first, 1)), recognition.next_of(1, 0));
         assert_eq!(None, recognition.next_of(2, 0));
-        assert_eq!(Pair::default(), recognition.give_up(first, &counters));
+        assert_eq!(ProtocolPair::default(), recognition.give_up(first, &counters));
         let second = recognition.open(whose(2), &counters).unwrap();
         assert_ne!(first, second);
         assert_eq!(None, recognition.inspect(first, &[], Direction::Forward, 0, &counters));

@@ -1,8 +1,8 @@
 //! What nodes work with for the length of a burst.
 
 use arrayvec::ArrayVec;
-use sluice_route::neighbour::{Action, NeighbourIndex, NeighbourKeeper, Parking};
-use sluice_route::policer::Policer;
+use sluice_route::neighbour::{Action, NeighbourIndex, NeighbourWriter, Parking};
+use sluice_route::policer::ControlPolicer;
 use sluice_table::flow::RecordIndex;
 use sluice_table::hash::Hasher;
 
@@ -37,13 +37,13 @@ pub struct WaitingPacket {
 #[derive(Debug)]
 pub struct OwnerState {
     /// Writer of the table of neighbours.
-    pub keeper: NeighbourKeeper,
+    pub writer: NeighbourWriter,
     /// Packets that wait for neighbours.
     pub parking: Parking<WaitingPacket>,
-    /// What the keeper wants done.
+    /// What the writer wants done.
     pub actions: ArrayVec<Action, { 2 * BURST_BUFFERS }>,
     /// Limits of the gateway's own traffic.
-    pub policer: Policer,
+    pub policer: ControlPolicer,
     /// The commit that quotas of neighbours are by.
     pub quotas: Option<u32>,
     /// Datagrams in fragments.
@@ -57,8 +57,8 @@ pub struct OwnerState {
 }
 
 /// The limits of the gateway's own traffic by a snapshot.
-pub fn policer(snapshot: &Snapshot, start: &StartParameters, now: Now) -> Policer {
-    Policer::new(snapshot.limits, snapshot.routers_of(), start.secret[0], now.nanoseconds)
+pub fn policer(snapshot: &Snapshot, start: &StartParameters, now: Now) -> ControlPolicer {
+    ControlPolicer::new(snapshot.limits, snapshot.routers_of(), start.secret[0], now.nanoseconds)
 }
 
 /// Nanoseconds between two router advertisements to all hosts, at least (RFC 4861, section 6.2.6).

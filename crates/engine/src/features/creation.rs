@@ -23,7 +23,7 @@ mod other_port;
 mod route;
 
 use arrayvec::ArrayVec;
-use sluice_filter::Marking;
+use sluice_filter::SessionMarking;
 use sluice_nat::bindings::PortRequest;
 use sluice_nat::rule::{self, RuleMatch, SourceAction};
 use sluice_nat::{PoolIndex, RuleId, Target, Tuple, decision};
@@ -195,7 +195,7 @@ pub struct NewFlows<F: Family> {
     /// The flows before this place came with their decision.
     pub classified: usize,
     /// What rules of the filter have set.
-    markings: ArrayVec<(BufferIndex, Marking), BURST_BUFFERS>,
+    markings: ArrayVec<(BufferIndex, SessionMarking), BURST_BUFFERS>,
 }
 
 impl<F: Family> Default for NewFlows<F> {

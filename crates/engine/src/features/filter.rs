@@ -5,7 +5,8 @@
 
 use arrayvec::ArrayVec;
 use sluice_filter::{
-    Address, By, Fate, Field, Filter, Filters, Header, Known, Marking, Range, Reason as Denied, Rule, Verdict, With,
+    Address, DecidedBy, Field, Filter, FilterResult, Filters, Header, Range, Reason as Denied, RejectKind, Rule,
+    SessionApplication, SessionMarking, Verdict,
 };
 use sluice_nat::Tuple;
 use sluice_nat::rule::{Changed, Prefix};
@@ -68,9 +69,9 @@ impl<F: Family> FilterQueries<F> {
         &self,
         filters: &Filters,
         ctx: &NodeContext<'_, '_>,
-        mut marked: impl FnMut(usize, Marking),
+        mut marked: impl FnMut(usize, SessionMarking),
     ) -> ArrayVec<(usize, Exception), BURST_BUFFERS> {
-        let mut fates = [Fate::PASS; BURST_BUFFERS];
+        let mut fates = [FilterResult::PASS; BURST_BUFFERS];
         let fates = &mut fates[..self.headers.len()];
         let asking = (ctx.own as usize, ctx.now.nanoseconds);
         F::filter(filters).decide_marking(&self.headers, fates, &filters.counters, asking, |number, marking| {
@@ -118,7 +119,7 @@ pub fn query_filter<F: Family>(
     worker: WorkerIndex,
     now: u64,
 ) -> Result<(), Rejection> {
-    let mut fates = [Fate::PASS];
+    let mut fates = [FilterResult::PASS];
     let headers = core::slice::from_ref(header);
     filter.decide(headers, &mut fates, &filters.counters, worker as usize, now);
     rejection_of(header, fates[0]).map_or(Ok(()), Err)
@@ -126,12 +127,12 @@ pub fn query_filter<F: Family>(
 
 /// None where a packet passes.
 #[inline]
-fn rejection_of<A: Address>(header: &Header<A>, fate: Fate) -> Option<Rejection> {
+fn rejection_of<A: Address>(header: &Header<A>, fate: FilterResult) -> Option<Rejection> {
     let reason = match (fate.verdict, fate.by) {
         (Verdict::Accept | Verdict::AcceptUntracked, _) => return None,
-        (_, By::Application(_)) => Denied::Application,
-        (_, By::Limit(_)) => Denied::Limited,
-        (_, By::Default) => Denied::Default,
+        (_, DecidedBy::Application(_)) => Denied::Application,
+        (_, DecidedBy::Limit(_)) => Denied::Limited,
+        (_, DecidedBy::Default) => Denied::Default,
         (Verdict::Reject(_), _) => Denied::Rejected,
         (Verdict::Drop, _) => Denied::Denied,
     };
@@ -146,16 +147,16 @@ fn rejection_of<A: Address>(header: &Header<A>, fate: Fate) -> Option<Rejection>
 }
 
 /// What the sender of a packet is told, which a reset answers where it is a TCP segment.
-fn error_of(with: With, is_segment: bool) -> IcmpError {
+fn error_of(with: RejectKind, is_segment: bool) -> IcmpError {
     match with {
-        With::Reset if is_segment => IcmpError::Reset,
-        With::Reset | With::PortUnreachable => IcmpError::PortUnreachable,
-        With::Prohibited => IcmpError::Prohibited,
+        RejectKind::Reset if is_segment => IcmpError::Reset,
+        RejectKind::Reset | RejectKind::PortUnreachable => IcmpError::PortUnreachable,
+        RejectKind::Prohibited => IcmpError::Prohibited,
     }
 }
 
 /// What becomes of a packet of a session that a rule about its application refuses.
-pub fn denied(with: Option<With>, layers: &Layers) -> Rejection {
+pub fn denied(with: Option<RejectKind>, layers: &Layers) -> Rejection {
     let is_segment = layers.protocol == TCP && layers.fragment != Fragment::Later;
     // No error is told about an error (RFC 1122, 3.2.2).
     let with = with.filter(|_| !layers.flags.has(Flags::ICMP_ERROR));
@@ -163,10 +164,10 @@ pub fn denied(with: Option<With>, layers: &Layers) -> Rejection {
 }
 
 /// What is known of a session's application, as rules take it.
-pub fn known_application<F: Family>(session: &F::Session, recognition: &Identification) -> Option<Known> {
+pub fn known_application<F: Family>(session: &F::Session, recognition: &Identification) -> Option<SessionApplication> {
     let application = session.application();
     let pair = recognition.known(application)?;
-    Some(Known {
+    Some(SessionApplication {
         master: pair.master,
         application: pair.application,
         is_all: !application.is_open(),
@@ -180,10 +181,10 @@ pub fn rejects_application<F: Family>(
     snapshot: &Snapshot,
     paths: &ForwardingState,
     (session, mark): (&F::Session, u32),
-    known: Option<Known>,
+    known: Option<SessionApplication>,
     counting: Option<u64>,
-    marked: impl FnOnce(Marking),
-) -> Option<Option<With>> {
+    marked: impl FnOnce(SessionMarking),
+) -> Option<Option<RejectKind>> {
     let filters = snapshot.filter_of(session.forward().context());
     let filters = filters.filter(|filters| filters.applications)?;
     let (known, hop) = (known?, session.adjacency(Direction::Forward));
@@ -194,12 +195,12 @@ pub fn rejects_application<F: Family>(
         F::filter(filters),
         session_header::<F>(snapshot, paths, (session, mark)),
     );
-    let refused = |fate: Fate| match (fate.verdict, fate.by) {
-        (Verdict::Drop, By::Application(_) | By::Limit(_)) => Some(None),
-        (Verdict::Reject(with), By::Application(_)) => Some(Some(with)),
+    let refused = |fate: FilterResult| match (fate.verdict, fate.by) {
+        (Verdict::Drop, DecidedBy::Application(_) | DecidedBy::Limit(_)) => Some(None),
+        (Verdict::Reject(with), DecidedBy::Application(_)) => Some(Some(with)),
         _ => None,
     };
-    let would = refused(filter.would_as(&header, Some(known)));
+    let would = refused(filter.evaluate_as(&header, Some(known)));
     match counting {
         // What more may be known of is counted then.
         Some(now) if known.is_all || would.is_some() => {
@@ -213,7 +214,7 @@ pub fn rejects_application<F: Family>(
 
 /// Whether the first packet of a flow would pass now. It is not counted.
 pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Number>) -> bool {
-    filter.would(header).verdict.passes()
+    filter.evaluate(header).verdict.passes()
 }
 
 /// Whether the flow of a session with a mark would pass now, as its first packet came, but for what rules about its application say.
@@ -223,12 +224,12 @@ pub fn passes<F: Family>(
     paths: &ForwardingState,
     filters: &Filters,
     session: (&F::Session, u32),
-    known: Option<Known>,
+    known: Option<SessionApplication>,
 ) -> bool {
     let header = session_header::<F>(snapshot, paths, session);
     match session.0.adjacency(Direction::Forward) {
         AdjacencyIndex::LOCAL => query_gateway::<F>(filters, header).verdict.passes(),
-        _ => may_begin(F::filter(filters).would_as(&header, known)),
+        _ => may_begin(F::filter(filters).evaluate_as(&header, known)),
     }
 }
 
@@ -239,18 +240,20 @@ pub fn is_tracked<F: Family>(
     filters: &Filters,
     session: &F::Session,
 ) -> bool {
-    let fate = F::filter(filters).would(&session_header::<F>(snapshot, paths, (session, 0)));
+    let fate = F::filter(filters).evaluate(&session_header::<F>(snapshot, paths, (session, 0)));
     may_begin(fate) && fate.verdict != Verdict::AcceptUntracked
 }
 
 /// Whether a flow passes but for what rules about its application refuse.
-pub fn may_begin(fate: Fate) -> bool {
-    fate.verdict.passes() || matches!(fate.by, By::Application(_))
+pub fn may_begin(fate: FilterResult) -> bool {
+    fate.verdict.passes() || matches!(fate.by, DecidedBy::Application(_))
 }
 
 /// What would become of a flow to the gateway itself.
-pub fn query_gateway<F: Family>(filters: &Filters, header: Header<F::Number>) -> Fate {
-    F::gateway_filter(filters).map_or(Fate::PASS, |filter| filter.would(&input_filter::header(header)))
+pub fn query_gateway<F: Family>(filters: &Filters, header: Header<F::Number>) -> FilterResult {
+    F::gateway_filter(filters).map_or(FilterResult::PASS, |filter| {
+        filter.evaluate(&input_filter::header(header))
+    })
 }
 
 /// What rules look at of a session's first packet.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use sluice_inspect::inspector::{RuleNumber, Settings, Tools};
-use sluice_inspect::rates::Rates;
+use sluice_inspect::host_table::HostTable;
+use sluice_inspect::inspector::{DetectionContext, RuleNumber, Settings};
 use sluice_inspect::signature::Action;
 use sluice_inspect::stream::{Exception, Policy};
 use sluice_inspect::{Reason, Ruleset};
@@ -39,7 +39,7 @@ pub struct InspectionPolicy {
     /// What is configured.
     pub settings: Settings,
     /// How often rules matched, for all workers.
-    pub rates: Arc<Rates>,
+    pub rates: Arc<HostTable>,
     /// The rules in force.
     pub rules: Arc<Ruleset>,
     /// Alerts that wait in each worker's queue at most.
@@ -131,11 +131,11 @@ impl AlertQueue {
 /// What a worker inspects with.
 pub struct Inspector {
     /// What rules are asked with.
-    pub tools: Box<Tools>,
+    pub tools: Box<DetectionContext>,
     /// Of the rules that these are for, and those before.
     pub generation: u32,
     /// Where others come from.
-    pub renewals: RuleReceiver<Tools>,
+    pub renewals: RuleReceiver<DetectionContext>,
     /// Fragments that wait.
     pub holding: ParkedPackets,
     /// Datagrams that are put together.

@@ -29,6 +29,6 @@ pub fn clamp<F: Family>(packet: &mut Packet<'_>, layers: &Layers, interfaces: [u
     };
     let most = if F::IS_V6 { most.saturating_sub(LONGER) } else { most };
     if let Some(mut segment) = Tcp::new(layers.payload_mut(packet.bytes_mut())) {
-        segment.clamp_segment_size(most);
+        segment.clamp_mss(most);
     }
 }

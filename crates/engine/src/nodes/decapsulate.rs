@@ -4,7 +4,7 @@
 use sluice_wire::ethernet::{self, ethertype, multicast4, multicast6};
 use sluice_wire::ipv4::{self, protocol};
 use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
-use sluice_wire::tunnel::{gre, service, take_over_congestion, vxlan};
+use sluice_wire::tunnel::{copy_ecn, gre, service, vxlan};
 use sluice_wire::{Checksums, Packet, icmp, icmpv6, ipv6, udp, validity};
 
 use crate::features::context::NodeContext;
@@ -123,7 +123,7 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Resu
         .bytes_mut()
         .get_mut(inside.datagram..inside.to)
         .unwrap_or_default();
-    if !take_over_congestion(inside.kind, datagram, outer) {
+    if !copy_ecn(inside.kind, datagram, outer) {
         return Err(Own::TunnelCongestion);
     }
     let destination = group(inside.kind, datagram).unwrap_or(interface.mac);

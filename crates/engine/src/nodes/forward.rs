@@ -1,7 +1,7 @@
 //! forward: packets without a session: routed, counted down, on their way.
 
 use arrayvec::ArrayVec;
-use sluice_filter::{Filters, Marking};
+use sluice_filter::{Filters, SessionMarking};
 use sluice_nat::Tuple;
 use sluice_route::{Balance, NextHops, Reason as Route, SourceValidation};
 use sluice_wire::Packet;
@@ -179,7 +179,7 @@ fn screen<F: Family>(
             filter::header::<F>(ctx.snapshot, meta, frame, F::tuple(&key), egress),
         );
     }
-    let marked = |place: usize, marking: Marking| {
+    let marked = |place: usize, marking: SessionMarking| {
         if let (false, Some(&slot)) = (marking.class.is_any(), slots.get(place)) {
             let slot = slot as usize % BURST_BUFFERS;
             set_class::<F>(batch.packets[slot].bytes_mut(), &batch.meta[slot].layers, marking.class);

@@ -1,7 +1,7 @@
 //! icmp-error: packets that earn their sender an ICMP error, which is made of the packet's own buffer.
 
 use sluice_route::Address;
-use sluice_route::policer::Class as Policed;
+use sluice_route::policer::ControlClass as Policed;
 use sluice_wire::ethernet::Link;
 use sluice_wire::layers::{self, Class};
 use sluice_wire::tcp::Reset;

@@ -16,7 +16,7 @@ use crate::packet::io::BURST_BUFFERS;
 use crate::packet::lists::Lists;
 use crate::session::family::{Family, Session};
 use crate::session::shard::Shard;
-use sluice_inspect::applications::Pair;
+use sluice_inspect::applications::ProtocolPair;
 use sluice_table::flow::RecordIndex;
 
 /// The node.
@@ -72,7 +72,7 @@ fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Dire
     let look = |place| ctx.recognition.inspect(place, packet, direction, now, ctx.counters);
     // Whoever has no place stays unknown.
     let said = place.and_then(look).unwrap_or(IdentificationResult {
-        pair: Pair::default(),
+        pair: ProtocolPair::default(),
         is_new: false,
         is_over: true,
     });

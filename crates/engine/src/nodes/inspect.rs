@@ -1,8 +1,8 @@
 //! inspect: packets of inspected sessions, as they came: put together, put in order, searched, and rules asked about them.
 
-use sluice_inspect::evaluate::Facts;
-use sluice_inspect::inspector::{FlowHandle, Match, Round, Seen, Settings, Tools, Verdict};
-use sluice_inspect::scope::Ends;
+use sluice_inspect::evaluate::PacketFields;
+use sluice_inspect::inspector::{BurstContext, DetectionContext, FlowHandle, FlowPacket, RuleMatch, Settings, Verdict};
+use sluice_inspect::scope::Endpoints;
 use sluice_inspect::stream::{Exception, Policy};
 use sluice_inspect::transactions::Transaction;
 use sluice_inspect::{Limit, Reason, Skipped};
@@ -53,7 +53,7 @@ struct Packet<'a, F: Family> {
     index: RecordIndex,
     direction: Direction,
     session: F::Session,
-    ends: Ends,
+    ends: Endpoints,
     meta: Meta,
     inspection: &'a InspectionPolicy,
     settings: Settings,
@@ -132,7 +132,7 @@ fn one<F: Family>(
     };
     let decided = open
         .zip(shard.inspector.as_deref_mut())
-        .and_then(|(handle, inspector)| inspector.decided(handle, ctx.now.nanoseconds));
+        .and_then(|(handle, inspector)| inspector.decided_verdict(handle, ctx.now.nanoseconds));
     if let Some(verdict) = decided.or_else(|| shed(&mut packet, open, shard, work)) {
         return finish(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
     }
@@ -191,9 +191,9 @@ impl<F: Family> InspectContext<'_, '_, F> {
     /// What is to become of a packet with this transport header and payload.
     fn inspect_payload(
         &mut self,
-        facts: Facts,
+        facts: PacketFields,
         segment: &mut [u8],
-        tools: &mut Tools,
+        tools: &mut DetectionContext,
         alerts: &mut AlertQueue,
     ) -> Verdict {
         let Packet {
@@ -211,7 +211,7 @@ impl<F: Family> InspectContext<'_, '_, F> {
         let Some(inspector) = self.shard.inspector.as_deref_mut() else {
             return Verdict::Skip(Skipped::NoMemory);
         };
-        let mut told = |matched: Match| {
+        let mut told = |matched: RuleMatch| {
             let flow = flow_number(number, matched.flow);
             let alert = Alert {
                 about: About {
@@ -228,7 +228,7 @@ impl<F: Family> InspectContext<'_, '_, F> {
         // What is said is the flow's, whose client comes first.
         let client = match direction {
             Direction::Forward => *ends,
-            Direction::Reverse => ends.turned(),
+            Direction::Reverse => ends.reversed(),
         };
         let mut said = |flow, transaction: &Transaction| {
             let about = About {
@@ -237,18 +237,18 @@ impl<F: Family> InspectContext<'_, '_, F> {
             };
             records.push(about, RecordKind::Transaction(*transaction), counters);
         };
-        let mut round = Round {
+        let mut round = BurstContext {
             settings,
-            rates: &inspection.rates,
-            tools,
+            hosts: &inspection.rates,
+            context: tools,
             now: at,
-            report: &mut told,
-            tell: &mut said,
+            matches: &mut told,
+            log: &mut said,
         };
         let payload = payload(meta.layers.protocol, segment);
-        let seen = Seen {
+        let seen = FlowPacket {
             ends: *ends,
-            facts: Facts {
+            fields: PacketFields {
                 payload: (segment.len() - payload) as u32,
                 ..facts
             },
@@ -259,11 +259,13 @@ impl<F: Family> InspectContext<'_, '_, F> {
         };
         let before = inspector.counters;
         let urgent = inspector.streams().counters().urgent;
-        let verdict = inspector.packet(self.handle, seen, &mut round);
+        let verdict = inspector.inspect(self.handle, seen, &mut round);
         counters.searched.add(inspector.counters.searched - before.searched);
-        counters.reopened.add(inspector.counters.reopened - before.reopened);
-        counters.records_lost.add(inspector.counters.untold - before.untold);
-        inspector.tell_met(
+        counters
+            .reopened
+            .add(inspector.counters.rule_switches - before.rule_switches);
+        counters.records_lost.add(inspector.counters.unlogged - before.unlogged);
+        inspector.report_counts(
             |anomaly, count| counters.anomalies.add(anomaly, count),
             |limit, count| counters.limits.add(limit, count),
         );
@@ -285,7 +287,7 @@ impl<F: Family> InspectContext<'_, '_, F> {
             return Verdict::Skip(exception.into());
         };
         inspector.streams().count(exception);
-        inspector.exception(self.handle, exception, &self.packet.settings)
+        inspector.apply_policy(self.handle, exception, &self.packet.settings)
     }
 }
 
@@ -454,7 +456,7 @@ fn tell_drop<F: Family>(
     let (number, now, interface) = (shard.number, tools.now.nanoseconds, packet.meta.interface);
     let known = F::table_ref(shard).get(packet.index).map(Session::inspect);
     let story = match (known, shard.inspector.as_deref_mut()) {
-        (Some(InspectState::Flow(handle)), Some(inspector)) => inspector.story(FlowHandle(handle)),
+        (Some(InspectState::Flow(handle)), Some(inspector)) => inspector.summary(FlowHandle(handle)),
         _ => None,
     };
     let about = || match &story {
@@ -500,7 +502,7 @@ fn shed<F: Family>(
                 usual => usual.min(depth),
             };
             let inspector = shard.inspector.as_deref_mut()?;
-            let searched = inspector.settled(open?)?;
+            let searched = inspector.cleared_bytes(open?)?;
             (searched >= depth).then_some(Verdict::Leave(Some(Skipped::Overload)))
         }
         Shed::Bypass if packet.session.protocol() == protocol::TCP => Some(Verdict::Leave(Some(Skipped::Overload))),
@@ -534,7 +536,7 @@ fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &shard
     if let (InspectState::Flow(handle), Some(inspector)) = (before, shard.inspector.as_deref_mut()) {
         let handle = FlowHandle(handle);
         log_end::<F>(inspector, (number, handle), &packet.session, EndReason::Bypass, tools);
-        inspector.close(handle);
+        inspector.remove_flow(handle);
     }
 }
 
@@ -542,7 +544,7 @@ fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &shard
 fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Session, now: Now) -> Option<FlowHandle> {
     let inspector = shard.inspector.as_deref_mut()?;
     let gave_way = match session.inspect() {
-        InspectState::Flow(handle) if inspector.has(FlowHandle(handle)) => return Some(FlowHandle(handle)),
+        InspectState::Flow(handle) if inspector.contains(FlowHandle(handle)) => return Some(FlowHandle(handle)),
         InspectState::Flow(_) => true,
         InspectState::Wanted => false,
         InspectState::Nothing
@@ -551,11 +553,11 @@ fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Sessi
         | InspectState::Remarked
         | InspectState::Denied(_) => return None,
     };
-    let handle = inspector.open(session.protocol() == protocol::TCP)?;
+    let handle = inspector.create_flow(session.protocol() == protocol::TCP)?;
     let client = ends::<F>(session, Direction::Forward);
-    inspector.introduce(handle, client, session.interface(), now.nanoseconds);
+    inspector.begin_flow(handle, client, session.interface(), now.nanoseconds);
     if gave_way {
-        inspector.resume(handle, session.track().tracking.initial_sequences());
+        inspector.resume_flow(handle, session.track().tracking.initial_sequences());
     }
     F::table(shard)
         .get_mut(index)?

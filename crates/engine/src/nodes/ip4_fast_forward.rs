@@ -3,7 +3,7 @@
 //! Most packets of a plain router are like that, and nothing else has to be known of them than where they go.
 
 use sluice_route::SourceValidation::Strict;
-use sluice_route::validate_way_back;
+use sluice_route::validate_reverse_path;
 use sluice_table::prefix::NO_ROUTE;
 use sluice_wire::layers;
 use sluice_wire::{Packet, ethernet, ipv4};
@@ -127,7 +127,7 @@ fn drop_unverified_sources<const TAGGED: bool>(
             continue;
         }
         let mode = ctx.snapshot.interface(interface).map(|interface| interface.validation);
-        match validate_way_back(mode.unwrap_or(Strict), back, interface, &ctx.paths.next_hops) {
+        match validate_reverse_path(mode.unwrap_or(Strict), back, interface, &ctx.paths.next_hops) {
             Ok(()) => *known = way,
             Err(_) => *route = NO_ROUTE,
         }
@@ -151,7 +151,7 @@ fn rewrite(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
         && let (Some(addresses), Some(network)) = (link.first_chunk_mut(), network.first_chunk_mut())
         && way.is_direct_for(ipv4::TOTAL_LENGTH.read(network))
     {
-        ipv4::count_down(network);
+        ipv4::decrement_header_ttl(network);
         way.rewrite_link(addresses, bytes);
         return true;
     }
@@ -174,7 +174,7 @@ fn relabel(packet: &mut Packet<'_>, way: &mut Adjacency, tags: u8) -> bool {
         .get_mut(at..)
         .and_then(|network| network.first_chunk_mut())
     {
-        ipv4::count_down(network);
+        ipv4::decrement_header_ttl(network);
     }
     true
 }

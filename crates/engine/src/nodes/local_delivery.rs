@@ -1,6 +1,6 @@
 //! local-delivery: what is addressed to the gateway itself, policed by class so that a flood of one leaves the others alone.
 
-use sluice_route::policer::Class as Policed;
+use sluice_route::policer::ControlClass as Policed;
 use sluice_wire::echo::Echo;
 use sluice_wire::ipv4::protocol::{self, is_icmp};
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};

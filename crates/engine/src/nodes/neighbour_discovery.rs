@@ -1,8 +1,8 @@
 //! neighbour: ARP and neighbour discovery taken in, and packets that wait for a neighbour put aside.
 
 use sluice_nat::sites::{RequestKind, site};
-use sluice_route::neighbour::{Advertisement, Conflict, Heard, NeighbourKeeper, State};
-use sluice_route::policer::Class as Policed;
+use sluice_route::neighbour::{Advertisement, Conflict, Heard, NeighbourWriter, State};
+use sluice_route::policer::ControlClass as Policed;
 use sluice_route::{Address, NextHop};
 use sluice_wire::ethernet::Link;
 use sluice_wire::layers::Class;
@@ -209,11 +209,11 @@ fn receive_arp(
             overrides: true,
         }),
     };
-    let OwnerState { keeper, actions, .. } = owner;
+    let OwnerState { writer, actions, .. } = owner;
     if mac != interface.mac && interface.link.owns(Address::V4(sender)) {
-        claimed(keeper, interface, Address::V4(sender), mac);
+        claimed(writer, interface, Address::V4(sender), mac);
     }
-    keeper.hear(
+    writer.receive(
         meta.interface,
         Address::V4(sender),
         Some(mac),
@@ -243,8 +243,8 @@ fn receive_arp(
 }
 
 /// Somebody says that an address of the gateway is theirs.
-fn claimed(keeper: &NeighbourKeeper, interface: &Interface, address: Address, mac: [u8; 6]) {
-    keeper.conflicts().add(Conflict {
+fn claimed(writer: &NeighbourWriter, interface: &Interface, address: Address, mac: [u8; 6]) {
+    writer.conflicts().add(Conflict {
         interface: interface.link.index,
         address,
         mac,
@@ -334,11 +334,11 @@ fn receive_discovery(
         true => Outcome::Punt,
         false => Outcome::Taken,
     };
-    let OwnerState { keeper, actions, .. } = owner;
+    let OwnerState { writer, actions, .. } = owner;
     let mut hear = |address: u128, mac, heard| {
         let address = Address::V6(address);
         let on_link = interface.link.has_neighbour(address);
-        keeper.hear(meta.interface, address, mac, heard, on_link, now, &mut |action| {
+        writer.receive(meta.interface, address, mac, heard, on_link, now, &mut |action| {
             put(actions, action)
         });
     };
@@ -389,7 +389,7 @@ fn receive_discovery(
             hear(target, target_link, Heard::Advertisement(flags));
             let mac = target_link.filter(|mac| *mac != interface.mac);
             if let Some(mac) = mac.filter(|_| interface.link.owns(Address::V6(target))) {
-                claimed(keeper, interface, Address::V6(target), mac);
+                claimed(writer, interface, Address::V6(target), mac);
             }
             Outcome::Taken
         }

@@ -38,12 +38,12 @@ pub fn neighbour_resolution(
     for (slot, wanted) in std::mem::take(&mut lists.neighbour_resolution) {
         let meta = *batch.meta(slot);
         let snapshot = ctx.snapshot;
-        let Some(OwnerState { keeper, actions, .. }) = ctx.owner.as_deref_mut() else {
+        let Some(OwnerState { writer, actions, .. }) = ctx.owner.as_deref_mut() else {
             lists.hand_over(slot, snapshot.owner, HandOffNote::new(EntryPoint::Wait(wanted), &meta));
             continue;
         };
         let emit = &mut |action: Action| put(actions, action);
-        match keeper.resolve(wanted.interface, wanted.address, ctx.now.nanoseconds, emit) {
+        match writer.resolve(wanted.interface, wanted.address, ctx.now.nanoseconds, emit) {
             Resolution::Pending(neighbour) => put(&mut lists.park, (slot, neighbour)),
             Resolution::Refused(reason) => lists.icmp_error(slot, IcmpError::HostUnreachable, reason),
             Resolution::Known(_) if meta.is_from_gateway() => crate::nodes::icmp_error::reinject(slot, batch, lists),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use sluice_route::SourceValidation;
 use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
-use sluice_wire::{Checksums, Fault, Packet, ethernet, ipv4, passing4, plain4, plain6, vlan};
+use sluice_wire::{Checksums, Fault, Packet, ethernet, ipv4, plain4, plain6, transit4, vlan};
 
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
@@ -274,7 +274,7 @@ fn passing(
     for slot in slots.start..slots.end.min(batch.packets.len()).min(BURST_BUFFERS) {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let (frame, slot) = (packet.bytes(), slot as BufferIndex);
-        if let Some((destination, is_trailed)) = passing4(frame, 0, packet.checksums(), &interface.mac) {
+        if let Some((destination, is_trailed)) = transit4(frame, 0, packet.checksums(), &interface.mac) {
             (plain.frames, plain.bytes) = (plain.frames + 1, plain.bytes + frame.len() as u64);
             if is_trailed {
                 cut_passing(packet, 0);
@@ -353,7 +353,7 @@ impl Tagged {
         let link = &self.link;
         if self.passes
             && link.passes
-            && let Some((destination, is_trailed)) = passing4(frame, link.tags.into(), packet.checksums(), link.mac())
+            && let Some((destination, is_trailed)) = transit4(frame, link.tags.into(), packet.checksums(), link.mac())
         {
             tally.count(ctx, self.number, frame.len() as u64);
             if is_trailed {

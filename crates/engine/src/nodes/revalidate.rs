@@ -1,12 +1,12 @@
 //! revalidate: sessions of an older snapshot are decided again, and keep their translation where it is still allowed.
 
-use sluice_filter::{Known, Marking, TrafficClass};
-use sluice_inspect::applications::Pair;
+use sluice_filter::{SessionApplication, SessionMarking, TrafficClass};
+use sluice_inspect::applications::ProtocolPair;
 use sluice_nat::rule::{self, SourceAction};
 use sluice_nat::sites::{is_pooled, is_site, site};
 use sluice_nat::{Address, PortClass, Target, Tuple};
-use sluice_route::{Changed, Lookup};
-use sluice_table::changes::Sum;
+use sluice_route::{Lookup, RouteChanges};
+use sluice_table::changes::Accumulate;
 use sluice_table::flow::{Record, RecordIndex};
 use sluice_wire::Direction;
 use sluice_wire::layers::Layers;
@@ -170,11 +170,11 @@ pub fn follow_application<F: Family>(
         uninspect::<F>(shard, &session, EndReason::Forced, tools);
     }
     if let Some(session) = F::table(shard).get_mut(index) {
-        if let Some(Known {
+        if let Some(SessionApplication {
             master, application, ..
         }) = known
         {
-            session.set_application(Application::Known(Pair { master, application }));
+            session.set_application(Application::Known(ProtocolPair { master, application }));
         }
         session.set_inspect(now);
     }
@@ -208,7 +208,8 @@ fn rules_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, gener
         filter::changed::<F>(snapshot, generations),
     );
     if !is_plain::<F>(session) {
-        return !nat.is_some_and(Sum::is_empty) || !filter.is_none_or(|changed| changed.is_some_and(Sum::is_empty));
+        return !nat.is_some_and(Accumulate::is_empty)
+            || !filter.is_none_or(|changed| changed.is_some_and(Accumulate::is_empty));
     }
     let forward = session.forward();
     nat.is_none_or(|changed| changed.may_concern(forward.source(), forward.destination()))
@@ -218,11 +219,11 @@ fn rules_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, gener
 /// Whether routes have changed for a session in so many generations. A no is certain.
 #[inline(always)]
 fn routes_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
-    let concern = |changed: &Changed| {
+    let concern = |changed: &RouteChanges| {
         let may_concern = |(hop, way): (AdjacencyIndex, [F::Address; 2])| {
             let [from, to] = way;
             let lookup = lookup::<F>(session, snapshot, from);
-            hop.is_routed() && lookup.tables().any(|table| changed.may_concern(table, F::address(to)))
+            hop.is_routed() && lookup.tables().any(|table| changed.may_affect(table, F::address(to)))
         };
         !changed.is_empty() && adjacencies::<F>(session).into_iter().any(may_concern)
     };
@@ -344,7 +345,7 @@ fn is_as_ruled<F: Family>(
 }
 
 /// A session whose application is known now gets what rules have set.
-fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, snapshot: &Snapshot, marking: Marking) {
+fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, snapshot: &Snapshot, marking: SessionMarking) {
     if let Some(marks) = snapshot.marks.as_deref() {
         marks.set::<F>(shard.number, index, marking.mark);
     }
@@ -405,7 +406,7 @@ fn keeps<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
     (session, mark): (&F::Session, u32),
-    known: Option<Known>,
+    known: Option<SessionApplication>,
 ) -> Option<Retained<F>> {
     let key = session.key(Direction::Forward);
     let lessor = port_owner::<F>(session, ctx.snapshot, meta.shard);
@@ -522,7 +523,11 @@ fn reverse_adjacency<F: Family>(
 
 /// Whether the filter lets a session stay that routes lead nowhere. By which interface it leaves is not known any more once it has
 /// been so for a while: only rules that have changed are asked then.
-fn may_stay<F: Family>(ctx: &NodeContext<'_, '_>, (session, mark): (&F::Session, u32), known: Option<Known>) -> bool {
+fn may_stay<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    (session, mark): (&F::Session, u32),
+    known: Option<SessionApplication>,
+) -> bool {
     let snapshot = ctx.snapshot;
     let generations = snapshot.generation.wrapping_sub(session.generation());
     let as_before = session.adjacency(Direction::Forward) == AdjacencyIndex::UNRESOLVED

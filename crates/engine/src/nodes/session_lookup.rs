@@ -169,7 +169,7 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
             if ahead < last.1
                 && let Some(shard) = ctx.shard_of(batch.meta(work.slots[ahead]))
             {
-                F::table_ref(shard).approach(work.candidates[ahead]);
+                F::table_ref(shard).prefetch_candidate(work.candidates[ahead]);
             }
             used += u64::from(step::<F, SITES, SPREAD>(
                 place, batch, lists, ctx, &exit, work, &mut ways,
@@ -190,7 +190,7 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
 #[inline(always)]
 fn prefetch_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>, work: &Lookups<F>) {
     let shard = ctx.shard_of(batch.meta(work.slots[place]));
-    let session = shard.and_then(|shard| F::table_ref(shard).glance(work.candidates[place]));
+    let session = shard.and_then(|shard| F::table_ref(shard).peek(work.candidates[place]));
     if let (Some(session), Some(sites)) = (session, &ctx.snapshot.sites) {
         // Most sessions are opened by terminals.
         let terminal = session.adjacency(Direction::Reverse).terminal_bits();

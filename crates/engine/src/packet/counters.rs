@@ -349,14 +349,14 @@ pub struct NodeCounters {
 }
 
 /// What becomes of sessions whose applications are looked for, in the order of [`OUTCOMES`].
-fn outcomes(counters: &sluice_inspect::applications::Counters) -> [u64; OUTCOMES.len()] {
+fn outcomes(counters: &sluice_inspect::applications::ApplicationCounters) -> [u64; OUTCOMES.len()] {
     [
         counters.opened,
         counters.found,
         counters.guessed,
         counters.unknown,
         counters.refused,
-        counters.short_of_memory,
+        counters.out_of_memory,
     ]
 }
 
@@ -418,7 +418,7 @@ impl WorkerCounters {
     }
 
     /// What nDPI has counted.
-    pub fn count_applications(&self, counters: sluice_inspect::applications::Counters) {
+    pub fn count_applications(&self, counters: sluice_inspect::applications::ApplicationCounters) {
         for (counter, value) in self.applications.iter().zip(outcomes(&counters)) {
             counter.set(value);
         }

@@ -1,6 +1,6 @@
 //! What a session's record keeps of its application.
 
-use sluice_inspect::applications::Pair;
+use sluice_inspect::applications::ProtocolPair;
 
 /// What is known of a session's application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Application {
     /// It is looked for.
     Sought(PendingIndex),
     /// It was looked for: what was found. Both numbers are 0 where nothing was.
-    Known(Pair),
+    Known(ProtocolPair),
 }
 
 /// A place in the pool of its worker, and which use of the place.
@@ -41,7 +41,7 @@ impl Application {
         match bits >> KIND {
             PENDING => Self::Sought(PendingIndex(rest)),
             WANTED => Self::Wanted,
-            KNOWN => Self::Known(Pair {
+            KNOWN => Self::Known(ProtocolPair {
                 master: (rest >> 15) as u16,
                 application: (rest & 0x7fff) as u16,
             }),
@@ -55,7 +55,7 @@ impl Application {
             Self::Nothing => 0,
             Self::Wanted => WANTED << KIND,
             Self::Sought(PendingIndex(place)) => PENDING << KIND | place,
-            Self::Known(Pair { master, application }) => {
+            Self::Known(ProtocolPair { master, application }) => {
                 KNOWN << KIND | u32::from(master & 0x7fff) << 15 | u32::from(application & 0x7fff)
             }
         }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn application_comes_out_of_a_record_as_it_went_in() {
-        let pair = |master, application| Application::Known(Pair { master, application });
+        let pair = |master, application| Application::Known(ProtocolPair { master, application });
         for application in [
             Application::Nothing,
             Application::Wanted,

@@ -322,13 +322,13 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     /// The packet filter.
     #[inline(always)]
     fn filter(filters: &Filters) -> &Filter<Self::Number> {
-        Self::select::<AllFilters>(&filters.four, &filters.six)
+        Self::select::<AllFilters>(&filters.v4, &filters.v6)
     }
     /// The filter's rules about packets to the gateway itself, if there are any.
     #[inline(always)]
     fn gateway_filter(filters: &Filters) -> Option<&Filter<Self::Number>> {
         let gateway = filters.gateway.as_ref()?;
-        Some(Self::select::<AllFilters>(&gateway.four, &gateway.six))
+        Some(Self::select::<AllFilters>(&gateway.v4, &gateway.v6))
     }
     /// Whether an address is a group's: multicast, or broadcast on a link.
     #[inline(always)]
@@ -533,7 +533,7 @@ impl Family for V4 {
     #[inline(always)]
     fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]> {
         let Plain { link, network, .. } = layers.plain_mut(frame)?;
-        ipv4::count_down(network);
+        ipv4::decrement_header_ttl(network);
         Some(link)
     }
 }
@@ -698,7 +698,7 @@ impl Family for V6 {
     #[inline(always)]
     fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]> {
         let Plain { link, network, .. } = layers.plain_mut(frame)?;
-        ipv6::count_down(network);
+        ipv6::decrement_header_hop_limit(network);
         Some(link)
     }
 }

@@ -1,6 +1,6 @@
 //! What a session's record keeps of its inspection.
 
-use sluice_filter::With;
+use sluice_filter::RejectKind;
 
 /// What a session says of inspection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum InspectState {
     /// It is not, but packets get another code point; its application may be looked for.
     Remarked,
     /// It is dropped: a rule of the filter about its application says so, and what its senders are told.
-    Denied(Option<With>),
+    Denied(Option<RejectKind>),
 }
 
 /// What a record keeps of [`InspectState::Left`].
@@ -44,9 +44,9 @@ impl InspectState {
             PENDING => Self::Sought,
             REMARKED => Self::Remarked,
             DENIED => Self::Denied(None),
-            RESET => Self::Denied(Some(With::Reset)),
-            PORT_UNREACHABLE => Self::Denied(Some(With::PortUnreachable)),
-            PROHIBITED => Self::Denied(Some(With::Prohibited)),
+            RESET => Self::Denied(Some(RejectKind::Reset)),
+            PORT_UNREACHABLE => Self::Denied(Some(RejectKind::PortUnreachable)),
+            PROHIBITED => Self::Denied(Some(RejectKind::Prohibited)),
             u32::MAX => Self::Wanted,
             handle => Self::Flow(handle),
         }
@@ -60,9 +60,9 @@ impl InspectState {
             Self::Sought => PENDING,
             Self::Remarked => REMARKED,
             Self::Denied(None) => DENIED,
-            Self::Denied(Some(With::Reset)) => RESET,
-            Self::Denied(Some(With::PortUnreachable)) => PORT_UNREACHABLE,
-            Self::Denied(Some(With::Prohibited)) => PROHIBITED,
+            Self::Denied(Some(RejectKind::Reset)) => RESET,
+            Self::Denied(Some(RejectKind::PortUnreachable)) => PORT_UNREACHABLE,
+            Self::Denied(Some(RejectKind::Prohibited)) => PROHIBITED,
             Self::Wanted => u32::MAX,
             Self::Flow(handle) => handle,
         }

@@ -109,7 +109,7 @@ impl IpIds {
             0 => self.next(hash(hasher, &header), now),
             _ => fragments,
         };
-        header.renumber(number);
+        header.set_identification_checked(number);
     }
 }
 

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 
 use sluice_inspect::Reason;
-use sluice_inspect::applications::Pair;
-use sluice_inspect::inspector::{RuleNumber, Story};
-use sluice_inspect::scope::Ends;
+use sluice_inspect::applications::ProtocolPair;
+use sluice_inspect::inspector::{FlowSummary, RuleNumber};
+use sluice_inspect::scope::Endpoints;
 use sluice_inspect::signature::{Service, Toward};
 use sluice_inspect::transactions::Transaction;
 use sluice_nat::tracking::TcpState;
@@ -56,7 +56,7 @@ pub fn flow_number(shard: u16, number: u64) -> u64 {
 
 impl About {
     /// About a packet between two ends.
-    pub fn packet(at: u64, flow: u64, ends: &Ends, interface: u16) -> Self {
+    pub fn packet(at: u64, flow: u64, ends: &Endpoints, interface: u16) -> Self {
         Self {
             at,
             flow,
@@ -70,11 +70,11 @@ impl About {
     }
 
     /// About a flow, or its packet of a direction. None where nobody has said between whom it is.
-    pub fn flow(at: u64, shard: u16, story: &Story, direction: Direction) -> Option<Self> {
+    pub fn flow(at: u64, shard: u16, story: &FlowSummary, direction: Direction) -> Option<Self> {
         let ends = story.ends?;
         let ends = match direction {
             Direction::Forward => ends,
-            Direction::Reverse => ends.turned(),
+            Direction::Reverse => ends.reversed(),
         };
         let number = flow_number(shard, story.number);
         Some(Self {
@@ -100,7 +100,7 @@ pub struct Ended {
     /// A rule had reported.
     pub alerted: bool,
     /// Its application by nDPI, where that was looked for and is known.
-    pub application: Option<Pair>,
+    pub application: Option<ProtocolPair>,
 }
 
 /// How far a flow has come.
@@ -129,7 +129,13 @@ pub enum EndReason {
 
 impl Ended {
     /// Of a flow and its session.
-    pub fn of(story: &Story, protocol: u8, track: &Track, application: Option<Pair>, why: EndReason) -> Self {
+    pub fn of(
+        story: &FlowSummary,
+        protocol: u8,
+        track: &Track,
+        application: Option<ProtocolPair>,
+        why: EndReason,
+    ) -> Self {
         let answered = track.packets.iter().all(|&packets| packets > 0);
         let state = match track.tracking.state() {
             _ if why == EndReason::Bypass => FlowState::Bypassed,
@@ -231,8 +237,8 @@ impl RecordQueue {
     pub fn push_end(
         &self,
         about: Option<About>,
-        story: &Story,
-        (protocol, track, application): (u8, &Track, Option<Pair>),
+        story: &FlowSummary,
+        (protocol, track, application): (u8, &Track, Option<ProtocolPair>),
         why: EndReason,
         counters: &WorkerCounters,
     ) {

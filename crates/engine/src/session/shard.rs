@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use sluice_inspect::Inspector;
-use sluice_inspect::inspector::{Book, FlowHandle};
+use sluice_inspect::inspector::{FlowHandle, RulesetState};
 use sluice_nat::meter::Meters;
 use sluice_nat::ports::TooSmall;
 use sluice_nat::sites::outer;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Bindings, Decision, Resources, Secret, Tuple};
-use sluice_table::flow::{FlowTable, Misfit, Record, RecordIndex};
+use sluice_table::flow::{FlowTable, Record, RecordIndex, TableSizeError};
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
-use sluice_table::wheel::{Verdict, Wheel};
+use sluice_table::wheel::{TimerAction, Wheel};
 use sluice_wire::{Context, Direction};
 
 use crate::features::applications::Identification;
@@ -57,7 +57,7 @@ pub struct Shard<'m> {
     /// Inspection, where there is any.
     pub inspector: Option<Box<Inspector<'m>>>,
     /// Where other rules come from.
-    pub renewals: Option<RuleReceiver<Book>>,
+    pub renewals: Option<RuleReceiver<RulesetState>>,
 }
 
 /// Why a shard can't be made.
@@ -65,7 +65,7 @@ pub struct Shard<'m> {
 pub enum ShardError {
     /// Its memory does not fit its tables.
     #[error(transparent)]
-    Table(#[from] Misfit),
+    Table(#[from] TableSizeError),
     /// Its memory does not fit its pools.
     #[error(transparent)]
     Ports(#[from] TooSmall),
@@ -186,7 +186,7 @@ impl<'m> Shard<'m> {
             return;
         };
         while let Some(book) = renewals.take(generation) {
-            if let Some(over) = inspector.renew(book, now.nanoseconds.saturating_add(GRACE_PERIOD)) {
+            if let Some(over) = inspector.replace_rules(book, now.nanoseconds.saturating_add(GRACE_PERIOD)) {
                 renewals.retire(over);
             }
         }
@@ -197,7 +197,7 @@ impl<'m> Shard<'m> {
         let (Some(inspector), Some(renewals)) = (&mut self.inspector, &mut self.renewals) else {
             return;
         };
-        if let Some(over) = inspector.retire(now.nanoseconds) {
+        if let Some(over) = inspector.retire_previous(now.nanoseconds) {
             renewals.retire(over);
         }
     }
@@ -268,10 +268,10 @@ fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, snapshot: &Snapshot, tools
         let timeout = timeout::<F>(session, snapshot);
         let left = timeout.saturating_sub(now.since(session.track().last_seen));
         if left > 0 {
-            return Verdict::Rearm(now.due_in(left.into(), timeout.into()));
+            return TimerAction::Rearm(now.due_in(left.into(), timeout.into()));
         }
         put(&mut silent, index);
-        Verdict::Expire
+        TimerAction::Expire
     });
     if !silent.is_empty() {
         end_all::<F>(shard, &silent, tools);
@@ -363,7 +363,7 @@ fn close<F: Family>(
 ) {
     let Some(inspector) = &mut shard.inspector else { return };
     log_end::<F>(inspector, (shard.number, handle), session, why, tools);
-    inspector.close(handle);
+    inspector.remove_flow(handle);
 }
 
 /// Tell what a flow said that was not over, and then how it ended.
@@ -374,7 +374,7 @@ pub fn log_end<F: Family>(
     why: EndReason,
     tools: &SessionTools<'_>,
 ) {
-    let Some(story) = inspector.story(handle) else { return };
+    let Some(story) = inspector.summary(handle) else { return };
     let SessionTools {
         records,
         counters,
@@ -382,7 +382,7 @@ pub fn log_end<F: Family>(
         ..
     } = *tools;
     let about = About::flow(tools.now.nanoseconds, shard, &story, Direction::Forward);
-    inspector.tell_unfinished(handle, &mut |_, transaction| {
+    inspector.log_unfinished(handle, &mut |_, transaction| {
         if let Some(about) = about {
             records.push(about, RecordKind::Transaction(*transaction), counters);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_nat::bindings::MappingsPart;
 use sluice_nat::{Address, Bindings};
-use sluice_table::flow::{FlowTable, Misfit, Part, Record};
+use sluice_table::flow::{FlowTable, Part, Record, TableSizeError};
 use sluice_table::memory::Line;
 use sluice_table::reserve::Reserve;
 
@@ -87,7 +87,7 @@ struct Parts<'m, R, A: Address> {
 }
 
 impl<'m, R: Record, A: Address> Parts<'m, R, A> {
-    fn new(division: Division, memory: &'m mut [Line]) -> Result<Self, Misfit> {
+    fn new(division: Division, memory: &'m mut [Line]) -> Result<Self, TableSizeError> {
         let (mut sessions, mut mappings) = (Vec::new(), Vec::new());
         let [of_sessions, of_mappings] = division.lines::<R, A>();
         let mut rest = memory.chunks_exact_mut((of_sessions + of_mappings).max(1));
@@ -130,11 +130,11 @@ impl<'m> SharedCapacity<'m> {
     ///
     /// # Errors
     /// The memory does not fit.
-    pub fn new(start: &StartParameters, snapshot: &Snapshot, memory: &'m mut [Line]) -> Result<Self, Misfit> {
+    pub fn new(start: &StartParameters, snapshot: &Snapshot, memory: &'m mut [Line]) -> Result<Self, TableSizeError> {
         let [four, six] = divisions(start, snapshot);
         let (needed, given) = (lines(start, snapshot), memory.len());
         let Some((memory4, memory6)) = memory.split_at_mut_checked(four.total::<Session4, u32>()) else {
-            return Err(Misfit::Memory { needed, given });
+            return Err(TableSizeError::Memory { needed, given });
         };
         Ok(Self {
             four: Parts::new(four, memory4)?,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluice_filter::{Address, Best, Header, Matcher, Rule, RuleNumber};
+use sluice_filter::{Address, CutTree, Header, Matcher, Rule, RuleNumber};
 
 use crate::packet::counters::Counter;
 use crate::packet::io::WorkerIndex;
@@ -78,7 +78,7 @@ pub enum Finder<A: Address> {
     /// One after the other.
     Few(Vec<(RuleNumber, Rule<A>)>),
     /// By the packet filter's matcher.
-    Many(Box<Best<A>>),
+    Many(Box<CutTree<A>>),
 }
 
 /// Boxes that are compared one after the other.
@@ -89,7 +89,7 @@ impl<A: Address> Finder<A> {
     fn new(boxes: Vec<(RuleNumber, Rule<A>)>) -> Self {
         match boxes.len() {
             0..=FEW => Self::Few(boxes),
-            _ => Self::Many(Box::new(Best::numbered(boxes.into_iter()))),
+            _ => Self::Many(Box::new(CutTree::numbered(boxes.into_iter()))),
         }
     }
 
@@ -100,11 +100,11 @@ impl<A: Address> Finder<A> {
                 for (header, found) in headers.iter().zip(found) {
                     *found = boxes
                         .iter()
-                        .find(|(_, rule)| rule.has(header))
+                        .find(|(_, rule)| rule.matches(header))
                         .map(|&(number, _)| number);
                 }
             }
-            Self::Many(best) => best.first_of_each(&mut (), headers, found),
+            Self::Many(best) => best.first_of_batch(&mut (), headers, found),
         }
     }
 }

@@ -129,7 +129,7 @@ impl ForwardingState {
     /// Where a next hop leads that is a gateway whose neighbour is known: most are.
     #[inline(always)]
     pub fn resolved_gateway(&self, route: u32) -> Option<AdjacencyIndex> {
-        let (interface, neighbour) = self.next_hops.bound(route)?;
+        let (interface, neighbour) = self.next_hops.adjacency(route)?;
         Some(AdjacencyIndex::new(interface, neighbour.0))
     }
 

@@ -7,7 +7,7 @@ use sluice_nat::pool::{Home, Source, ValidPool};
 use sluice_nat::shard::{BLOCK, Shards};
 use sluice_nat::sites::{is_site, site};
 use sluice_nat::{Address, PortClass, PortSelection, RssPorts, Tuple};
-use sluice_table::toeplitz::{self, Bytes, Key, Rows};
+use sluice_table::toeplitz::{self, ByteTables, Key, ParityRows};
 use sluice_wire::Context;
 
 use crate::session::family::Family;
@@ -68,13 +68,13 @@ pub struct Steering {
     inside: Key,
     outside: Key,
     flows: Key,
-    hosts4: Bytes,
-    hosts6: Rows<2>,
+    hosts4: ByteTables,
+    hosts6: ParityRows<2>,
     /// Of IPv4 addresses outside, and of a unit's number in its address.
-    outside4: Bytes,
+    outside4: ByteTables,
     units: Box<[u16]>,
-    flows4: Rows<2>,
-    flows6: Rows<5>,
+    flows4: ParityRows<2>,
+    flows6: ParityRows<5>,
     fitting: Option<Arc<RssPorts>>,
 }
 
@@ -112,12 +112,12 @@ impl Steering {
             inside,
             outside,
             flows,
-            hosts4: Bytes::new(&hosts, bits),
-            outside4: Bytes::new(&blocks, bits),
+            hosts4: ByteTables::new(&hosts, bits),
+            outside4: ByteTables::new(&blocks, bits),
             units: (0..shards).map(|unit| toeplitz::unit_part(unit, bits) as u16).collect(),
-            hosts6: Rows::new(&hosts, bits),
-            flows4: Rows::new(&flows, bits),
-            flows6: Rows::new(&flows, bits),
+            hosts6: ParityRows::new(&hosts, bits),
+            flows4: ParityRows::new(&flows, bits),
+            flows6: ParityRows::new(&flows, bits),
             fitting: (wanted.together == Affinity::Flows).then(|| Arc::new(RssPorts::new(&flows, bits))),
         })
     }

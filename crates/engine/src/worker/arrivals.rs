@@ -42,7 +42,7 @@ pub fn from_workers(
             && let Some(layers) = packet
                 .bytes()
                 .first_chunk()
-                .and_then(|head| layers::short(head, packet.len()))
+                .and_then(|head| layers::parse_fast(head, packet.len()))
         {
             *meta = Meta {
                 layers,

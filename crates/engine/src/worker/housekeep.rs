@@ -75,12 +75,12 @@ impl Worker<'_> {
             let routers = snapshot.routers_of();
             let most = snapshot.routers.iter().map(|router| router.quotas.neighbours);
             owner
-                .keeper
+                .writer
                 .set_quotas(routers, most.map(|most| most.unwrap_or(u32::MAX)));
         }
-        let crate::features::context::OwnerState { keeper, actions, .. } = owner;
+        let crate::features::context::OwnerState { writer, actions, .. } = owner;
         if actions.remaining_capacity() >= 2 * BUDGET {
-            keeper.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
+            writer.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
         }
         // There may be thousands of interfaces, and this is every round.
         for &number in snapshot.advertising.iter() {
@@ -162,8 +162,8 @@ impl Worker<'_> {
                 permanent,
             } => {
                 let mut removed = 0;
-                if let Some(crate::features::context::OwnerState { keeper, actions, .. }) = owner {
-                    let table = keeper.table().clone();
+                if let Some(crate::features::context::OwnerState { writer, actions, .. }) = owner {
+                    let table = writer.table().clone();
                     for index in 0..table.capacity() as u32 {
                         let index = sluice_route::neighbour::NeighbourIndex(index);
                         let Some(entry) = table.snapshot(index) else { continue };
@@ -171,7 +171,7 @@ impl Worker<'_> {
                             && address.is_none_or(|wanted| wanted == entry.address)
                             && (permanent || entry.state != sluice_route::neighbour::State::Permanent);
                         if meant {
-                            keeper.remove(index, now.nanoseconds, &mut |action| put(actions, action));
+                            writer.remove(index, now.nanoseconds, &mut |action| put(actions, action));
                             removed += 1;
                         }
                     }
@@ -183,17 +183,17 @@ impl Worker<'_> {
                 address,
                 mac,
             } => {
-                let set = owner.map(|crate::features::context::OwnerState { keeper, actions, .. }| {
-                    keeper.set_permanent(interface, address, mac, now.nanoseconds, &mut |a| put(actions, a))
+                let set = owner.map(|crate::features::context::OwnerState { writer, actions, .. }| {
+                    writer.set_permanent(interface, address, mac, now.nanoseconds, &mut |a| put(actions, a))
                 });
                 let done = matches!(set, Some(Ok(_)));
                 self.desk.answer(if done { Reply::Done } else { Reply::Refused });
             }
             Request::Probe(probe) => {
                 let known = owner.filter(|owner| owner.probe.is_none()).is_some_and(|owner| {
-                    let crate::features::context::OwnerState { keeper, actions, .. } = owner;
+                    let crate::features::context::OwnerState { writer, actions, .. } = owner;
                     let (interface, gateway) = (probe.interface, probe.gateway);
-                    let found = keeper.resolve(interface, gateway, now.nanoseconds, &mut |a| put(actions, a));
+                    let found = writer.resolve(interface, gateway, now.nanoseconds, &mut |a| put(actions, a));
                     if let Resolution::Known(index) = found {
                         owner.probe = Some((probe, index));
                     }

@@ -7,7 +7,7 @@ mod server;
 
 use std::net::IpAddr;
 
-use sluice_inspect::applications::{Meant, Pair};
+use sluice_inspect::applications::{ApplicationSelector, ProtocolPair};
 use sluice_nat::PoolIndex;
 use sluice_nat::sites::outer;
 use sluice_route::Prefix;
@@ -94,7 +94,7 @@ pub struct Filter {
     /// Addresses of which one must be the inside host's.
     pub subscriber: Option<Prefix>,
     /// What its application is.
-    pub application: Option<Meant>,
+    pub application: Option<ApplicationSelector>,
     /// Those alone whose outside address is from a pool.
     pub translated: bool,
 }
@@ -142,7 +142,7 @@ pub struct SessionInfo {
     /// The first packet came from outside, by a destination rule.
     pub inbound: bool,
     /// Its application, once packets have told it or it was given up; both numbers are 0 where it stayed unknown.
-    pub application: Option<Pair>,
+    pub application: Option<ProtocolPair>,
     /// Its mark; 0 where it has none.
     pub mark: u32,
     /// Shard.
@@ -206,7 +206,7 @@ impl Filter {
                 .is_none_or(|net| net.contains(session.sides()[0].0.into()))
             && self
                 .application
-                .is_none_or(|wanted| session.application.is_some_and(|known| wanted.has(known)))
+                .is_none_or(|wanted| session.application.is_some_and(|known| wanted.matches(known)))
             && (session.pool.is_some() || !self.translated)
     }
 }

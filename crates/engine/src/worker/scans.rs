@@ -1,6 +1,6 @@
 //! What a worker searches, written down to be searched again without anything around it.
 
-use sluice_inspect::bindings::vectorscan::Calls;
+use sluice_inspect::bindings::vectorscan::ScanLog;
 
 use super::Worker;
 
@@ -13,13 +13,13 @@ impl Worker<'_> {
         };
         for (number, shard) in (0..).zip(&mut self.parts.shards) {
             if let Some(inspector) = shard.as_deref_mut().and_then(|shard| shard.inspector.as_deref_mut()) {
-                inspector.record(&mut work.tools, number * streams as u32);
+                inspector.record_scans(&mut work.tools, number * streams as u32);
             }
         }
     }
 
     /// What was searched since; nothing more is written down.
-    pub fn take_scans(&mut self) -> Option<Box<Calls>> {
-        self.parts.inspecting.as_mut()?.tools.take_calls()
+    pub fn take_scans(&mut self) -> Option<Box<ScanLog>> {
+        self.parts.inspecting.as_mut()?.tools.take_scan_log()
     }
 }

@@ -116,7 +116,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Turn what the keeper of neighbours wants done into tasks and packets that go on.
+    /// Turn what the writer of neighbours wants done into tasks and packets that go on.
     fn take_actions(&mut self) {
         loop {
             let Some(owner) = self.parts.owner.as_deref_mut() else {

@@ -12,13 +12,15 @@ use captured::{Key, Packet};
 use sluice_engine::features::applications::IdentificationSettings;
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::worker::request::{Filter, SessionInfo};
-use sluice_inspect::applications::{Applications, Capacity, Guess, Names, Pair};
+use sluice_inspect::applications::{
+    ApplicationCapacity, ApplicationDetector, ApplicationNames, DetectionResult, ProtocolPair,
+};
 use sluice_wire::{Checksums, Class, Direction, layers};
 
 use crate::rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, v4};
 
 /// Enough for every session of a capture.
-pub const CAPACITY: Capacity = Capacity {
+pub const CAPACITY: ApplicationCapacity = ApplicationCapacity {
     flows: 256,
     memory: 4 << 20,
     tcp_packets: 80,
@@ -27,7 +29,7 @@ pub const CAPACITY: Capacity = Capacity {
 
 /// Applications of what comes and goes by the inside interface.
 pub fn seek(snapshot: &mut Snapshot) {
-    let names = Names::installed().unwrap();
+    let names = ApplicationNames::installed().unwrap();
     snapshot.identify_by(Arc::new(IdentificationSettings::new(
         vec![true, false],
         Arc::new(names),
@@ -82,16 +84,16 @@ pub fn sessions(packets: &[Packet]) -> Vec<Vec<&Packet>> {
 }
 
 /// What the same nDPI says of a session by itself.
-pub fn by_itself(session: &[&Packet]) -> Pair {
-    let mut applications = Applications::new(CAPACITY).unwrap();
-    let state = applications.open().unwrap();
-    let mut pair = Pair::default();
+pub fn by_itself(session: &[&Packet]) -> ProtocolPair {
+    let mut applications = ApplicationDetector::new(CAPACITY).unwrap();
+    let state = applications.allocate().unwrap();
+    let mut pair = ProtocolPair::default();
     let mut note = |guess| {
-        if let Guess::Application {
+        if let DetectionResult::Application {
             master, application, ..
         } = guess
         {
-            pair = Pair { master, application };
+            pair = ProtocolPair { master, application };
         }
     };
     for packet in session {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use sluice_engine::features::inspection::{Alert, InspectionPolicy, Overload, ReassemblyLimits};
 use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Skipped;
+use sluice_inspect::host_table::HostTable;
 use sluice_inspect::inspector::{self, Settings};
-use sluice_inspect::protocols::Capacity;
-use sluice_inspect::rates::Rates;
-use sluice_inspect::ruleset::Ordered;
+use sluice_inspect::protocols::ParserCapacity;
+use sluice_inspect::ruleset::OrderedRules;
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 use sluice_inspect::stream::{self, Exception};
 use sluice_testkit::packet::{self, Frame, IpNumber, Network, Transport, flag};
@@ -41,12 +41,12 @@ pub fn inspected_by(snapshot: &mut Snapshot, rules: &str) {
         &Classes::default(),
     );
     assert!(file.refused.is_empty(), "{:?}", file.refused);
-    let ordered = Ordered::new(file.signatures);
-    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
+    let ordered = OrderedRules::new(file.signatures);
+    let prefilter = ordered.pattern_set().compile(&mut |_, _| {}).unwrap();
     snapshot.inspect_by(Arc::new(InspectionPolicy {
         settings: Settings::default(),
-        rates: Arc::new(Rates::new(64, [1, 2])),
-        rules: Arc::new(ordered.with(prefilter)),
+        rates: Arc::new(HostTable::new(64, [1, 2])),
+        rules: Arc::new(ordered.with_prefilter(prefilter)),
         alerts: 16,
         records: Default::default(),
         interfaces: vec![true, false],
@@ -75,15 +75,15 @@ pub fn say(snapshot: &mut Snapshot, exception: Exception, said: stream::Policy) 
 
 /// A gateway that inspects a few flows.
 pub fn plan() -> Plan {
-    let streams = stream::Plan::of(8);
-    let protocols = Capacity {
+    let streams = stream::StreamCapacity::of(8);
+    let protocols = ParserCapacity {
         messages: 8,
         names: 8,
         inflaters: 1,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     };
     Plan {
-        inspection: Some(inspector::Plan {
+        inspection: Some(inspector::InspectorCapacity {
             flows: 8,
             streams,
             protocols,

@@ -1,10 +1,10 @@
 //! Inspection for a rig: small, and by rules as an operator writes them.
 
 use sluice_engine::features::inspection::InspectionPolicy;
+use sluice_inspect::host_table::HostTable;
 use sluice_inspect::inspector::{self, Settings};
-use sluice_inspect::protocols::Capacity;
-use sluice_inspect::rates::Rates;
-use sluice_inspect::ruleset::Ordered;
+use sluice_inspect::protocols::ParserCapacity;
+use sluice_inspect::ruleset::OrderedRules;
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 use sluice_inspect::stream;
 
@@ -17,12 +17,12 @@ pub fn inspection(rules: &str) -> InspectionPolicy {
         &Classes::default(),
     );
     assert!(file.refused.is_empty(), "{:?}", file.refused);
-    let ordered = Ordered::new(file.signatures);
-    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
+    let ordered = OrderedRules::new(file.signatures);
+    let prefilter = ordered.pattern_set().compile(&mut |_, _| {}).unwrap();
     InspectionPolicy {
         settings: Settings::default(),
-        rates: Rates::new(64, [1, 2]).into(),
-        rules: ordered.with(prefilter).into(),
+        rates: HostTable::new(64, [1, 2]).into(),
+        rules: ordered.with_prefilter(prefilter).into(),
         alerts: 16,
         records: Default::default(),
         interfaces: vec![true, false],
@@ -33,17 +33,17 @@ pub fn inspection(rules: &str) -> InspectionPolicy {
 }
 
 /// How much of it there is.
-pub fn plan() -> inspector::Plan {
-    let streams = stream::Plan::of(8);
-    inspector::Plan {
+pub fn plan() -> inspector::InspectorCapacity {
+    let streams = stream::StreamCapacity::of(8);
+    inspector::InspectorCapacity {
         flows: 8,
         streams,
-        protocols: Capacity {
+        protocols: ParserCapacity {
             messages: 8,
             names: 8,
             inflaters: 1,
             transactions: 8,
-            ..Capacity::default()
+            ..ParserCapacity::default()
         },
     }
 }

@@ -127,9 +127,9 @@ pub struct Plan {
     pub fragments: Limits,
     pub unsolicited_syns: u32,
     /// How much is inspected, in each shard.
-    pub inspection: Option<sluice_inspect::inspector::Plan>,
+    pub inspection: Option<sluice_inspect::inspector::InspectorCapacity>,
     /// How much of applications is looked at, by each worker.
-    pub applications: Option<sluice_inspect::applications::Capacity>,
+    pub applications: Option<sluice_inspect::applications::ApplicationCapacity>,
     /// Wraps a worker's devices.
     pub device: fn(MemoryIo) -> Box<dyn Handover>,
     /// Changes interfaces, before routes are derived from them.
@@ -196,7 +196,7 @@ pub struct Rig {
     pub owner: usize,
     pub now: Now,
     /// Who writes the table of sites, where there are any.
-    pub keeper: Option<SiteWriter>,
+    pub writer: Option<SiteWriter>,
     /// Last, because the others are in it.
     _memory: Memory,
 }
@@ -329,10 +329,10 @@ pub fn snapshot(plan: &Plan) -> (Snapshot, RouteSet) {
 impl Rig {
     pub fn new(plan: Plan) -> Self {
         let (mut snapshot, routes) = snapshot(&plan);
-        let keeper = plan.sites.map(|(settings, sites, terminals)| {
-            let (keeper, table) = SiteWriter::new(sites, terminals, &plan.site_networks, [5, 6]);
+        let writer = plan.sites.map(|(settings, sites, terminals)| {
+            let (writer, table) = SiteWriter::new(sites, terminals, &plan.site_networks, [5, 6]);
             snapshot.serve_sites(SiteClassifier::new(table, settings()));
-            keeper
+            writer
         });
         let stages = Stages::new(plan.stages.clone());
         let in_charge = match stages.workers(Part::Session) {
@@ -401,7 +401,7 @@ impl Rig {
             desks,
             owner,
             now,
-            keeper,
+            writer,
             _memory: memory,
         };
         if plan.known_neighbours {

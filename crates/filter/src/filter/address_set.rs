@@ -16,11 +16,11 @@ const SLOTS: usize = 8;
 /// Buckets whose elements expire in one go, while packets can't add any.
 const SWEEP: usize = 64;
 /// How often a packet tries to add its address while somebody else changes the set.
-const TRIES: usize = 64;
+const MAX_ATTEMPTS: usize = 64;
 
 /// A place of an element. The tag says which family and prefix length its network is of, and changes with it.
 #[derive(Debug, Default)]
-struct Slot {
+struct SetSlot {
     tag: AtomicU64,
     address: [AtomicU64; 2],
     /// Nanoseconds of the workers' clock; 0: for ever.
@@ -57,7 +57,7 @@ pub fn full_length(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-impl Slot {
+impl SetSlot {
     /// Whether the element is there. One that comes or goes meanwhile may be either.
     fn has(&self, (kind, address): Key) -> bool {
         let tag = self.tag.load(Ordering::Acquire);
@@ -112,14 +112,14 @@ pub struct SetFull;
 
 /// The prefix lengths that a set has, of one family.
 #[derive(Debug)]
-struct Lengths {
+struct PrefixLengths {
     /// A bit for each.
     used: [AtomicU64; 3],
     /// Networks of each; whoever changes the set counts them.
     count: Box<[AtomicUsize]>,
 }
 
-impl Default for Lengths {
+impl Default for PrefixLengths {
     fn default() -> Self {
         Self {
             used: Default::default(),
@@ -128,9 +128,9 @@ impl Default for Lengths {
     }
 }
 
-impl Lengths {
+impl PrefixLengths {
     /// A network comes: its length is looked for before it is there.
-    fn come(&self, length: u8) {
+    fn add_length(&self, length: u8) {
         let (word, bit) = (usize::from(length / 64), 1 << (length % 64));
         if self.count[usize::from(length)].fetch_add(1, Ordering::Relaxed) == 0 {
             self.used[word].fetch_or(bit, Ordering::Release);
@@ -138,7 +138,7 @@ impl Lengths {
     }
 
     /// A network has gone.
-    fn go(&self, length: u8) {
+    fn remove_length(&self, length: u8) {
         let (word, bit) = (usize::from(length / 64), 1 << (length % 64));
         if self.count[usize::from(length)].fetch_sub(1, Ordering::Relaxed) == 1 {
             self.used[word].fetch_and(!bit, Ordering::Release);
@@ -163,14 +163,14 @@ impl Lengths {
 /// A set of addresses and networks.
 #[derive(Debug)]
 pub struct AddressSet {
-    buckets: Box<[[Slot; SLOTS]]>,
+    buckets: Box<[[SetSlot; SLOTS]]>,
     hashes: RandomState,
     size: usize,
     /// Nanoseconds that elements stay where nothing else is said; 0: for ever.
     timeout: AtomicU64,
     /// Who changes anything holds it.
     writer: Mutex<()>,
-    lengths: [Lengths; 2],
+    lengths: [PrefixLengths; 2],
     len: AtomicUsize,
     refused: AtomicU64,
 }
@@ -224,18 +224,18 @@ impl AddressSet {
         self.refused.load(Ordering::Relaxed)
     }
 
-    fn places(&self, key: Key) -> [&[Slot; SLOTS]; 2] {
+    fn places(&self, key: Key) -> [&[SetSlot; SLOTS]; 2] {
         let (hash, mask) = (self.hashes.hash_one(key), self.buckets.len() - 1);
         [hash as usize, (hash >> 32) as usize].map(|place| &self.buckets[place & mask])
     }
 
-    fn find(&self, key: Key) -> Option<&Slot> {
+    fn find(&self, key: Key) -> Option<&SetSlot> {
         self.places(key).into_iter().flatten().find(|slot| slot.has(key))
     }
 
     /// Whether an address is in it, or in one of its networks.
     #[inline]
-    pub fn has(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         let lengths = &self.lengths[usize::from(address.is_ipv6())];
         lengths.used().any(|length| self.find(key(address, length)).is_some())
     }
@@ -273,12 +273,12 @@ impl AddressSet {
             return Ok(false);
         }
         let mut places = self.places(key);
-        let used = |bucket: &[Slot; SLOTS]| bucket.iter().filter(|slot| !slot.is_free()).count();
+        let used = |bucket: &[SetSlot; SLOTS]| bucket.iter().filter(|slot| !slot.is_free()).count();
         places.sort_by_key(|bucket| used(bucket));
         let free = places[0].iter().find(|slot| slot.is_free());
         match free.filter(|_| self.len() < self.size) {
             Some(slot) => {
-                self.lengths[usize::from(key.0 & 3 == 2)].come((key.0 >> FAMILY_BITS) as u8);
+                self.lengths[usize::from(key.0 & 3 == 2)].add_length((key.0 >> FAMILY_BITS) as u8);
                 slot.put(key, until);
                 self.len.fetch_add(1, Ordering::Relaxed);
                 Ok(true)
@@ -301,7 +301,7 @@ impl AddressSet {
             }
             return;
         }
-        let writer = (0..TRIES).find_map(|_| {
+        let writer = (0..MAX_ATTEMPTS).find_map(|_| {
             core::hint::spin_loop();
             self.writer.try_lock().ok()
         });
@@ -311,10 +311,10 @@ impl AddressSet {
         }
     }
 
-    fn take(&self, slot: &Slot) {
+    fn take(&self, slot: &SetSlot) {
         let (family, length) = slot.kind();
         slot.clear();
-        self.lengths[family].go(length);
+        self.lengths[family].remove_length(length);
         self.len.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -363,7 +363,7 @@ impl AddressSet {
         let mut found = Vec::with_capacity(self.len());
         for buckets in self.buckets.chunks(SWEEP) {
             let _writer = self.write();
-            found.extend(buckets.iter().flatten().filter_map(Slot::element));
+            found.extend(buckets.iter().flatten().filter_map(SetSlot::element));
         }
         found.sort_unstable();
         let left = |until: u64| (until != 0).then(|| until.saturating_sub(now));
@@ -411,9 +411,9 @@ mod tests {
             let added = (0..2 * size as u32).filter(|&number| set.add(v4(number), None, 0).is_ok());
             assert_eq!(size, added.count());
             assert_eq!((size, Err(SetFull)), (set.len(), set.add(v6(1), None, 0)));
-            assert!(set.has(v4(0)) && !set.has(v6(0)) && !set.has(v4(size as u32)));
+            assert!(set.contains(v4(0)) && !set.contains(v6(0)) && !set.contains(v4(size as u32)));
             assert_eq!(Ok(false), set.add(v4(0), None, 0));
-            assert!(set.remove(v4(0)) && !set.remove(v4(0)) && !set.has(v4(0)));
+            assert!(set.remove(v4(0)) && !set.remove(v4(0)) && !set.contains(v4(0)));
             assert_eq!(Ok(true), set.add(v6(0), None, 0));
             assert_eq!((size, 0), (set.flush(), set.len()));
         }
@@ -462,18 +462,18 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..20_000 {
                         set.add_by_packet(v4(worker * 100 + round % 40), 1);
-                        assert!(set.has(v6(u128::MAX)));
+                        assert!(set.contains(v6(u128::MAX)));
                     }
                 });
             }
             scope.spawn(|| {
                 for round in 0..20_000 {
                     set.remove(v4(round % 140));
-                    assert!(!set.has(v6(u128::from(round))));
+                    assert!(!set.contains(v6(u128::from(round))));
                 }
             });
         });
-        assert!(set.len() <= 64 && set.has(v6(u128::MAX)));
+        assert!(set.len() <= 64 && set.contains(v6(u128::MAX)));
         assert_eq!(set.len(), set.elements(0).len());
     }
 }

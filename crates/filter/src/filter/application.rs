@@ -3,7 +3,7 @@
 
 /// The application of a session: numbers of whoever found it out, 0 where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct SessionApplication {
     /// What carries it.
     pub master: u16,
     /// What it is.
@@ -14,17 +14,17 @@ pub struct Known {
 
 /// An application as a rule names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Named {
+pub struct ApplicationMatch {
     /// What has to carry it; where nothing is said, what is named may be what carries, too.
     pub master: Option<u16>,
     /// What is named; 0 stands for what nobody knows.
     pub application: u16,
 }
 
-impl Named {
+impl ApplicationMatch {
     /// Whether a session's application is the one that is named.
-    pub fn has(self, known: Known) -> bool {
-        let Known {
+    pub fn matches(self, known: SessionApplication) -> bool {
+        let SessionApplication {
             master, application, ..
         } = known;
         match self.master {
@@ -36,6 +36,6 @@ impl Named {
 }
 
 /// Whether a rule that names these is about a session.
-pub(super) fn is_of(named: &[Named], known: Option<Known>) -> bool {
-    named.is_empty() || known.is_some_and(|known| named.iter().any(|named| named.has(known)))
+pub(super) fn any_matches(named: &[ApplicationMatch], known: Option<SessionApplication>) -> bool {
+    named.is_empty() || known.is_some_and(|known| named.iter().any(|named| named.matches(known)))
 }

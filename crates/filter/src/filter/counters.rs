@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{Action, By, LOGGED, Place, endpoints, later};
+use super::{Action, DecidedBy, LOGGED, RulePosition, endpoints, spare_rules};
 use sluice_table::arena::Arena;
 
 use crate::{Address, Field, Header};
 
 /// Packets that wait to be logged at most.
-const WAITING: usize = 256;
+const LOG_CAPACITY: usize = 256;
 
 /// What a rule has counted.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl Counter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRecord {
     /// The rule.
-    pub place: Place,
+    pub place: RulePosition,
     /// Source and destination, each with its port or [`crate::NONE`].
     pub endpoints: [(IpAddr, u32); 2],
     /// Protocol.
@@ -87,7 +87,7 @@ impl Counters {
         Self {
             of_rules: Self::arena((0..rules).map(|_| Arc::default())),
             default: Arc::default(),
-            log: Arc::new(Mutex::new(VecDeque::with_capacity(WAITING))),
+            log: Arc::new(Mutex::new(VecDeque::with_capacity(LOG_CAPACITY))),
             lost: Arc::default(),
         }
     }
@@ -95,13 +95,13 @@ impl Counters {
     /// With room for rules that come one by one.
     fn arena(counters: impl Iterator<Item = Arc<Counter>>) -> Arena<Arc<Counter>> {
         let counters: Vec<_> = counters.collect();
-        let room = later(counters.len());
+        let room = spare_rules(counters.len());
         Arena::new(counters, 0, room)
     }
 
     /// For rules of which some were there before, each at a place of its own, and go on counting.
-    pub fn following(before: &Self, places: impl Iterator<Item = Option<Place>>) -> Self {
-        let counter = |place: Option<Place>| place.and_then(|place| before.shared(place)).unwrap_or_default();
+    pub fn following(before: &Self, places: impl Iterator<Item = Option<RulePosition>>) -> Self {
+        let counter = |place: Option<RulePosition>| place.and_then(|place| before.shared(place)).unwrap_or_default();
         Self {
             of_rules: Self::arena(places.map(counter)),
             default: before.default.clone(),
@@ -111,7 +111,7 @@ impl Counters {
     }
 
     /// That of a rule, to go on counting elsewhere.
-    pub(super) fn shared(&self, place: Place) -> Option<Arc<Counter>> {
+    pub(super) fn shared(&self, place: RulePosition) -> Option<Arc<Counter>> {
         self.of_rules.get(place as usize).cloned()
     }
 
@@ -121,7 +121,7 @@ impl Counters {
     }
 
     /// That of a rule.
-    pub fn of(&self, place: Place) -> Option<&Counter> {
+    pub fn of(&self, place: RulePosition) -> Option<&Counter> {
         self.of_rules.get(place as usize).map(Arc::as_ref)
     }
 
@@ -144,7 +144,13 @@ impl Counters {
     }
 
     /// A rule after which others are asked has matched; whether they are.
-    pub(super) fn note<A: Address>(&self, place: Place, action: Action, header: &Header<A>, now: u64) -> bool {
+    pub(super) fn count_match<A: Address>(
+        &self,
+        place: RulePosition,
+        action: Action,
+        header: &Header<A>,
+        now: u64,
+    ) -> bool {
         let Some(counter) = self.of(place) else { return true };
         counter.count(header.get(Field::Length), now);
         match action {
@@ -159,20 +165,20 @@ impl Counters {
 
     /// A packet's fate is decided. One above a rate has been counted by that rule.
     #[inline]
-    pub(super) fn decided<A: Address>(&self, by: By, header: &Header<A>, now: u64) {
+    pub(super) fn count_result<A: Address>(&self, by: DecidedBy, header: &Header<A>, now: u64) {
         match by {
-            By::Rule(place) | By::Application(place) => {
+            DecidedBy::Rule(place) | DecidedBy::Application(place) => {
                 if let Some(counter) = self.of(place) {
                     counter.count(header.get(Field::Length), now);
                 }
             }
-            By::Default => self.default.count(header.get(Field::Length), now),
-            By::Limit(_) => {}
+            DecidedBy::Default => self.default.count(header.get(Field::Length), now),
+            DecidedBy::Limit(_) => {}
         }
     }
 
     /// Never waits: what would have to is counted and lost.
-    fn put<A: Address>(&self, place: Place, header: &Header<A>) {
+    fn put<A: Address>(&self, place: RulePosition, header: &Header<A>) {
         let record = LogRecord {
             place,
             endpoints: endpoints(header),
@@ -181,7 +187,7 @@ impl Counters {
             length: header.get(Field::Length),
         };
         match self.log.try_lock() {
-            Ok(mut log) if log.len() < WAITING => log.push_back(record),
+            Ok(mut log) if log.len() < LOG_CAPACITY => log.push_back(record),
             _ => {
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }
@@ -214,7 +220,7 @@ mod tests {
         let header = Header::<u32>::new(1, 2).with(Field::Length, 40);
         for second in 1..=60 {
             for _ in 0..20 {
-                assert!(counters.note(0, Action::Log, &header, second * 1_000_000_000));
+                assert!(counters.count_match(0, Action::Log, &header, second * 1_000_000_000));
             }
         }
         assert_eq!(1_200, counters.of(0).map_or(0, Counter::packets));

@@ -2,11 +2,13 @@
 
 use std::sync::Mutex;
 
-use crate::{Address, Best, CachedTrie, Header, Linear, Lists, Matcher, Probe, Rule, RuleNumber, TooLarge, Trie};
+use crate::{
+    Address, CachedTrie, CutTree, Header, Linear, ListSearch, Matcher, NodeLists, Rule, RuleNumber, Trie, TrieTooLarge,
+};
 
 /// Which matcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MatcherKind {
     /// [`Best`].
     Best,
     /// [`Linear`].
@@ -23,13 +25,13 @@ pub enum Kind {
         /// Entries of a list.
         entries: u16,
         /// How lists are searched.
-        probe: Probe,
+        probe: ListSearch,
     },
 }
 
 /// A matcher, with what each worker keeps.
 #[derive(Debug)]
-pub(super) struct Any<A: Address> {
+pub(super) struct AnyMatcher<A: Address> {
     which: Which<A>,
     /// Numbers of rules by their place in the matcher's list; none where it knows their numbers.
     numbers: Box<[RuleNumber]>,
@@ -37,17 +39,17 @@ pub(super) struct Any<A: Address> {
 
 #[derive(Debug)]
 enum Which<A: Address> {
-    Best(Box<Best<A>>),
+    Best(Box<CutTree<A>>),
     Linear(Linear<A>),
     Trie(Trie<A>),
-    CachedTrie(CachedTrie<A>, Box<[Mutex<Lists>]>),
+    CachedTrie(CachedTrie<A>, Box<[Mutex<NodeLists>]>),
 }
 
-impl<A: Address> Any<A> {
+impl<A: Address> AnyMatcher<A> {
     /// Of boxes in order, each with the number of its rule.
-    pub fn new(rules: Vec<(RuleNumber, Rule<A>)>, kind: Kind, workers: usize) -> Result<Self, TooLarge> {
-        if kind == Kind::Best {
-            let best = Best::numbered(rules.into_iter());
+    pub fn new(rules: Vec<(RuleNumber, Rule<A>)>, kind: MatcherKind, workers: usize) -> Result<Self, TrieTooLarge> {
+        if kind == MatcherKind::Best {
+            let best = CutTree::numbered(rules.into_iter());
             return Ok(Self {
                 which: Which::Best(best.into()),
                 numbers: Box::default(),
@@ -55,11 +57,11 @@ impl<A: Address> Any<A> {
         }
         let (numbers, rules): (Vec<_>, Vec<_>) = rules.into_iter().unzip();
         let which = match kind {
-            Kind::Best | Kind::Linear => Which::Linear(Linear::new(&rules)),
-            Kind::Trie { most } => Which::Trie(Trie::new(&rules, most)?),
-            Kind::CachedTrie { most, entries, probe } => {
+            MatcherKind::Best | MatcherKind::Linear => Which::Linear(Linear::new(&rules)),
+            MatcherKind::Trie { most } => Which::Trie(Trie::new(&rules, most)?),
+            MatcherKind::CachedTrie { most, entries, probe } => {
                 let trie = CachedTrie::new(Trie::new(&rules, most)?, entries, probe);
-                let lists = (0..workers).map(|_| Mutex::new(trie.memory())).collect();
+                let lists = (0..workers).map(|_| Mutex::new(trie.cache())).collect();
                 Which::CachedTrie(trie, lists)
             }
         };
@@ -70,7 +72,7 @@ impl<A: Address> Any<A> {
     }
 
     /// The matcher that single rules can be changed in.
-    pub fn best(&self) -> Option<&Best<A>> {
+    pub fn cut_tree(&self) -> Option<&CutTree<A>> {
         match &self.which {
             Which::Best(best) => Some(best),
             Which::Linear(_) | Which::Trie(_) | Which::CachedTrie(..) => None,
@@ -79,13 +81,13 @@ impl<A: Address> Any<A> {
 
     pub fn first_of_each(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>], worker: usize) {
         match &self.which {
-            Which::Best(best) => return best.first_of_each(&mut (), headers, found),
-            Which::Linear(linear) => linear.first_of_each(&mut (), headers, found),
-            Which::Trie(trie) => trie.first_of_each(&mut (), headers, found),
+            Which::Best(best) => return best.first_of_batch(&mut (), headers, found),
+            Which::Linear(linear) => linear.first_of_batch(&mut (), headers, found),
+            Which::Trie(trie) => trie.first_of_batch(&mut (), headers, found),
             // A worker's own lists are never held by another; who is none of them goes without.
             Which::CachedTrie(trie, lists) => match lists.get(worker).map(Mutex::try_lock) {
-                Some(Ok(mut lists)) => trie.first_of_each(&mut lists, headers, found),
-                _ => trie.trie().first_of_each(&mut (), headers, found),
+                Some(Ok(mut lists)) => trie.first_of_batch(&mut lists, headers, found),
+                _ => trie.trie().first_of_batch(&mut (), headers, found),
             },
         }
         for found in found.iter_mut().flatten() {
@@ -98,7 +100,7 @@ impl<A: Address> Any<A> {
             Which::Best(best) => best.bytes(),
             Which::Linear(linear) => linear.bytes(),
             Which::Trie(trie) => trie.bytes(),
-            Which::CachedTrie(trie, lists) => trie.bytes() + lists.len() * trie.memory_bytes(),
+            Which::CachedTrie(trie, lists) => trie.bytes() + lists.len() * trie.cache_bytes(),
         };
         matcher + size_of_val(&*self.numbers)
     }

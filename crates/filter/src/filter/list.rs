@@ -8,23 +8,25 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Action, Counter, Counters, ElementSet, FilterError, Filters, Place, Settings, Written, later};
-use crate::Best;
+use super::{
+    Action, CompiledRule, Counter, Counters, ElementSet, FilterError, Filters, RulePosition, Settings, spare_rules,
+};
+use crate::CutTree;
 
 /// A rule, and what its editor knows of it.
 #[derive(Debug)]
-struct Listed<T> {
-    written: Written,
+struct ListedRule<T> {
+    written: CompiledRule,
     what: T,
 }
 
 /// What a change has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ChangeResult {
     /// It is there for who asks from now on.
     InPlace,
     /// [`RuleList::filters`] are others now, to be published.
-    Anew,
+    Rebuilt,
 }
 
 /// Rules in order.
@@ -33,11 +35,11 @@ pub struct RuleList<T> {
     filters: Arc<Filters>,
     settings: Settings,
     /// In order: the place of each rule among `rules`, and in `filters`.
-    order: Vec<Place>,
+    order: Vec<RulePosition>,
     /// Those that went are there until all is built anew.
-    rules: Vec<Arc<Listed<T>>>,
+    rules: Vec<Arc<ListedRule<T>>>,
     /// What has changed since a fold began, if one is under way.
-    since: Option<Vec<Step>>,
+    since: Option<Vec<ListChange>>,
     /// The filters before, where it is a fold that has not ended.
     before: Option<Arc<Filters>>,
     sets: Arc<Sets>,
@@ -48,22 +50,22 @@ pub type Sets = BTreeMap<String, Arc<ElementSet>>;
 
 /// A rule came to an index, or went from it.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct ListChange {
     index: usize,
-    came: Option<Place>,
+    came: Option<RulePosition>,
 }
 
 /// A list to be built anew.
 #[derive(Debug)]
-pub struct Fold<T> {
+pub struct Rebuild<T> {
     before: Arc<Filters>,
     settings: Settings,
-    order: Vec<Place>,
-    rules: Vec<Arc<Listed<T>>>,
+    order: Vec<RulePosition>,
+    rules: Vec<Arc<ListedRule<T>>>,
     sets: Arc<Sets>,
 }
 
-impl<T> Fold<T> {
+impl<T> Rebuild<T> {
     /// Build it, on whatever thread.
     ///
     /// # Errors
@@ -83,20 +85,20 @@ impl<T> RuleList<T> {
     /// # Errors
     /// The matcher would be too large.
     pub fn new(
-        rules: impl Iterator<Item = (Written, T)>,
+        rules: impl Iterator<Item = (CompiledRule, T)>,
         settings: Settings,
         counters: Counters,
     ) -> Result<Self, FilterError> {
-        let rules = rules.map(|(written, what)| Arc::new(Listed { written, what }));
+        let rules = rules.map(|(written, what)| Arc::new(ListedRule { written, what }));
         Self::of(rules.collect(), settings, counters)
     }
 
-    fn of(rules: Vec<Arc<Listed<T>>>, settings: Settings, counters: Counters) -> Result<Self, FilterError> {
+    fn of(rules: Vec<Arc<ListedRule<T>>>, settings: Settings, counters: Counters) -> Result<Self, FilterError> {
         let written: Vec<_> = rules.iter().map(|rule| &rule.written).collect();
         Ok(Self {
             filters: Arc::new(Filters::new(&written, &settings, counters)?),
             settings,
-            order: (0..rules.len() as Place).collect(),
+            order: (0..rules.len() as RulePosition).collect(),
             rules,
             since: None,
             before: None,
@@ -130,34 +132,34 @@ impl<T> RuleList<T> {
     }
 
     /// Rules in order, each with the place that it counts at.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Place, &T)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (RulePosition, &T)> {
         self.order
             .iter()
             .map(|&place| (place, &self.rules[place as usize].what))
     }
 
     /// The rule that counts at a place, also one that went lately.
-    pub fn at(&self, place: Place) -> Option<&T> {
+    pub fn at(&self, place: RulePosition) -> Option<&T> {
         self.rules.get(place as usize).map(|rule| &rule.what)
     }
 
     /// The place that the rule at an index counts at.
-    pub fn place(&self, index: usize) -> Option<Place> {
+    pub fn place(&self, index: usize) -> Option<RulePosition> {
         self.order.get(index).copied()
     }
 
     /// The index of the rule that counts at a place.
-    pub fn index_of(&self, place: Place) -> Option<usize> {
+    pub fn index_of(&self, place: RulePosition) -> Option<usize> {
         self.order.iter().position(|other| *other == place)
     }
 
     /// What the rule at an index asks and does.
-    pub fn written(&self, index: usize) -> Option<&Written> {
-        self.written_at(self.place(index)?)
+    pub fn compiled(&self, index: usize) -> Option<&CompiledRule> {
+        self.compiled_at(self.place(index)?)
     }
 
     /// What the rule that counts at a place asks and does, also one that went lately.
-    pub fn written_at(&self, place: Place) -> Option<&Written> {
+    pub fn compiled_at(&self, place: RulePosition) -> Option<&CompiledRule> {
         self.rules.get(place as usize).map(|rule| &rule.written)
     }
 
@@ -165,7 +167,7 @@ impl<T> RuleList<T> {
     ///
     /// # Errors
     /// All had to be built anew, and the matcher would be too large: nothing has changed.
-    pub fn insert(&mut self, index: usize, written: Written, what: T) -> Result<Change, FilterError> {
+    pub fn insert(&mut self, index: usize, written: CompiledRule, what: T) -> Result<ChangeResult, FilterError> {
         self.insert_all(index, vec![(written, what)])
     }
 
@@ -173,36 +175,36 @@ impl<T> RuleList<T> {
     ///
     /// # Errors
     /// As those of [`RuleList::insert`].
-    pub fn insert_all(&mut self, index: usize, rules: Vec<(Written, T)>) -> Result<Change, FilterError> {
-        let listed = |(written, what)| (Arc::new(Listed { written, what }), Arc::default());
+    pub fn insert_all(&mut self, index: usize, rules: Vec<(CompiledRule, T)>) -> Result<ChangeResult, FilterError> {
+        let listed = |(written, what)| (Arc::new(ListedRule { written, what }), Arc::default());
         self.insert_listed(index, rules.into_iter().map(listed).collect())
     }
 
     fn insert_listed(
         &mut self,
         index: usize,
-        rules: Vec<(Arc<Listed<T>>, Arc<Counter>)>,
-    ) -> Result<Change, FilterError> {
+        rules: Vec<(Arc<ListedRule<T>>, Arc<Counter>)>,
+    ) -> Result<ChangeResult, FilterError> {
         let index = index.min(self.order.len());
         let (first, count) = (self.rules.len(), rules.len());
         let mut in_place = 0;
         for (rule, counter) in rules {
-            let place = self.rules.len() as Place;
+            let place = self.rules.len() as RulePosition;
             let at = index + in_place;
             if first + in_place == self.rules.len() && self.add_to_filters(at, place, &rule.written, counter) {
                 self.order.insert(at, place);
-                self.note(at, Some(place));
+                self.record_change(at, Some(place));
                 in_place += 1;
             }
             self.rules.push(rule);
         }
         if in_place == count {
-            return Ok(Change::InPlace);
+            return Ok(ChangeResult::InPlace);
         }
-        let rest = (first + in_place) as Place..self.rules.len() as Place;
+        let rest = (first + in_place) as RulePosition..self.rules.len() as RulePosition;
         let at = index + in_place;
         self.order.splice(at..at, rest);
-        self.build_anew().inspect_err(|_| {
+        self.rebuild().inspect_err(|_| {
             self.order.drain(index..index + count);
             self.rules.truncate(first);
         })
@@ -212,24 +214,24 @@ impl<T> RuleList<T> {
     ///
     /// # Errors
     /// As those of [`RuleList::insert`].
-    pub fn remove(&mut self, index: usize) -> Result<Change, FilterError> {
+    pub fn remove(&mut self, index: usize) -> Result<ChangeResult, FilterError> {
         let Some(place) = self.place(index) else {
-            return Ok(Change::InPlace);
+            return Ok(ChangeResult::InPlace);
         };
         let is_removed = self.remove_from_filters(place);
         self.order.remove(index);
         if is_removed {
-            self.note(index, None);
-            return Ok(Change::InPlace);
+            self.record_change(index, None);
+            return Ok(ChangeResult::InPlace);
         }
-        self.build_anew().inspect_err(|_| self.order.insert(index, place))
+        self.rebuild().inspect_err(|_| self.order.insert(index, place))
     }
 
     /// Take away the rules that count at these places. All is built anew at most once.
     ///
     /// # Errors
     /// As those of [`RuleList::insert`].
-    pub fn remove_all(&mut self, places: &HashSet<Place>) -> Result<Change, FilterError> {
+    pub fn remove_all(&mut self, places: &HashSet<RulePosition>) -> Result<ChangeResult, FilterError> {
         let indexes = (0..self.order.len()).filter(|&index| places.contains(&self.order[index]));
         let indexes: Vec<usize> = indexes.collect();
         let is_removed = indexes.iter().all(|&index| self.remove_from_filters(self.order[index]));
@@ -241,32 +243,32 @@ impl<T> RuleList<T> {
             .collect();
         let before = std::mem::replace(&mut self.order, left);
         if !is_removed {
-            return self.build_anew().inspect_err(|_| self.order = before);
+            return self.rebuild().inspect_err(|_| self.order = before);
         }
         for (gone, index) in indexes.into_iter().enumerate() {
-            self.note(index - gone, None);
+            self.record_change(index - gone, None);
         }
-        Ok(Change::InPlace)
+        Ok(ChangeResult::InPlace)
     }
 
-    fn note(&mut self, index: usize, came: Option<Place>) {
+    fn record_change(&mut self, index: usize, came: Option<RulePosition>) {
         if let Some(since) = &mut self.since {
-            since.push(Step { index, came });
+            since.push(ListChange { index, came });
         }
     }
 
     /// Whether a rule is in force now. Where it is in part, all is to be built anew.
-    fn add_to_filters(&self, index: usize, place: Place, written: &Written, counter: Arc<Counter>) -> bool {
+    fn add_to_filters(&self, index: usize, place: RulePosition, written: &CompiledRule, counter: Arc<Counter>) -> bool {
         let filters = &self.filters;
         // Whatever follows: where all is built anew it goes on counting.
         let counts = filters.counters.add(counter);
-        let (Action::Decide(verdict), false) = (written.action, written.stands_aside()) else {
+        let (Action::Decide(verdict), false) = (written.action, written.needs_slow_match()) else {
             return false;
         };
         if written.conditions.names_macs() || written.concerns_gateway() {
             return false;
         }
-        let (Some(four), Some(six)) = (filters.four.matcher.best(), filters.six.matcher.best()) else {
+        let (Some(four), Some(six)) = (filters.v4.matcher.cut_tree(), filters.v6.matcher.cut_tree()) else {
             return false;
         };
         let neighbours = (
@@ -278,17 +280,17 @@ impl<T> RuleList<T> {
         };
         let is_added = counts
             && filters.decisions.add(number, verdict) == Some(place)
-            && four.insert(number, &written.four).is_ok()
-            && six.insert(number, &written.six).is_ok();
-        filters.four.boxes.fetch_add(written.four.len(), Ordering::Relaxed);
-        filters.six.boxes.fetch_add(written.six.len(), Ordering::Relaxed);
+            && four.insert(number, &written.v4).is_ok()
+            && six.insert(number, &written.v6).is_ok();
+        filters.v4.boxes.fetch_add(written.v4.len(), Ordering::Relaxed);
+        filters.v6.boxes.fetch_add(written.v6.len(), Ordering::Relaxed);
         is_added
     }
 
     /// Whether a rule is no more in force. Where it is in part, all is to be built anew.
-    fn remove_from_filters(&self, place: Place) -> bool {
+    fn remove_from_filters(&self, place: RulePosition) -> bool {
         let (rule, filters) = (&self.rules[place as usize].written, &self.filters);
-        let (false, Some(number)) = (rule.stands_aside(), filters.decisions.number(place)) else {
+        let (false, Some(number)) = (rule.needs_slow_match(), filters.decisions.number(place)) else {
             return false;
         };
         if rule.concerns_gateway() {
@@ -298,31 +300,31 @@ impl<T> RuleList<T> {
         if !filters.stations.is_empty() {
             return false;
         }
-        let (Some(four), Some(six)) = (filters.four.matcher.best(), filters.six.matcher.best()) else {
+        let (Some(four), Some(six)) = (filters.v4.matcher.cut_tree(), filters.v6.matcher.cut_tree()) else {
             return false;
         };
         let other = |number| {
             let place = filters.decisions.place(number)?;
             self.rules.get(place as usize).map(|rule| &rule.written)
         };
-        filters.four.boxes.fetch_sub(rule.four.len(), Ordering::Relaxed);
-        filters.six.boxes.fetch_sub(rule.six.len(), Ordering::Relaxed);
-        let boxes4 = |number| other(number).map_or(&[][..], |rule| &rule.four);
-        let boxes6 = |number| other(number).map_or(&[][..], |rule| &rule.six);
-        four.remove(number, &rule.four, boxes4).is_ok() && six.remove(number, &rule.six, boxes6).is_ok()
+        filters.v4.boxes.fetch_sub(rule.v4.len(), Ordering::Relaxed);
+        filters.v6.boxes.fetch_sub(rule.v6.len(), Ordering::Relaxed);
+        let boxes4 = |number| other(number).map_or(&[][..], |rule| &rule.v4);
+        let boxes6 = |number| other(number).map_or(&[][..], |rule| &rule.v6);
+        four.remove(number, &rule.v4, boxes4).is_ok() && six.remove(number, &rule.v6, boxes6).is_ok()
     }
 
     /// Whether so much has come in place that it is time to fold.
-    fn is_crowded(&self) -> bool {
-        let Filters { four, six, .. } = &*self.filters;
-        four.matcher.best().is_some_and(Best::is_crowded)
-            || six.matcher.best().is_some_and(Best::is_crowded)
-            || self.filters.decisions.room() < later(self.order.len()) / 2
-            || self.rules.len() - self.order.len() > later(self.order.len())
+    fn needs_rebuild(&self) -> bool {
+        let Filters { v4: four, v6: six, .. } = &*self.filters;
+        four.matcher.cut_tree().is_some_and(CutTree::is_crowded)
+            || six.matcher.cut_tree().is_some_and(CutTree::is_crowded)
+            || self.filters.decisions.capacity_left() < spare_rules(self.order.len()) / 2
+            || self.rules.len() - self.order.len() > spare_rules(self.order.len())
     }
 
-    fn as_fold(&self) -> Fold<T> {
-        Fold {
+    fn as_rebuild(&self) -> Rebuild<T> {
+        Rebuild {
             before: self.filters.clone(),
             settings: self.settings,
             order: self.order.clone(),
@@ -335,32 +337,32 @@ impl<T> RuleList<T> {
         }
     }
 
-    fn build_anew(&mut self) -> Result<Change, FilterError> {
-        *self = self.as_fold().build()?;
+    fn rebuild(&mut self) -> Result<ChangeResult, FilterError> {
+        *self = self.as_rebuild().build()?;
         self.before = None;
-        Ok(Change::Anew)
+        Ok(ChangeResult::Rebuilt)
     }
 
     /// What to build anew now, on another thread, for [`RuleList::end_fold`]: none where there is room enough, or it is being
     /// done.
-    pub fn begin_fold(&mut self) -> Option<Fold<T>> {
-        match self.is_crowded() {
-            true => self.begin_fold_now(),
+    pub fn begin_rebuild(&mut self) -> Option<Rebuild<T>> {
+        match self.needs_rebuild() {
+            true => self.force_rebuild(),
             false => None,
         }
     }
 
     /// The same, however much room there is.
-    pub fn begin_fold_now(&mut self) -> Option<Fold<T>> {
+    pub fn force_rebuild(&mut self) -> Option<Rebuild<T>> {
         if self.since.is_some() {
             return None;
         }
         self.since = Some(Vec::new());
-        Some(self.as_fold())
+        Some(self.as_rebuild())
     }
 
     /// What was being built anew does not come.
-    pub fn forget_fold(&mut self) {
+    pub fn abort_rebuild(&mut self) {
         self.since = None;
     }
 
@@ -369,13 +371,13 @@ impl<T> RuleList<T> {
     ///
     /// # Errors
     /// All had to be built anew once more, and the matcher would be too large: the list is as it was.
-    pub fn end_fold(&mut self, mut built: Self) -> Result<bool, FilterError> {
+    pub fn end_rebuild(&mut self, mut built: Self) -> Result<bool, FilterError> {
         let before = built.before.take();
         if !before.is_some_and(|before| Arc::ptr_eq(&before, &self.filters)) {
             return Ok(false);
         }
         let since = self.since.take().unwrap_or_default();
-        for Step { index, came } in since {
+        for ListChange { index, came } in since {
             match came.and_then(|place| Some((place, self.rules.get(place as usize)?))) {
                 Some((place, rule)) => {
                     let counter = self.filters.counters.shared(place).unwrap_or_default();

@@ -11,7 +11,7 @@ pub struct Mark {
 
 impl Mark {
     /// Whether a mark is so, in the bits that count.
-    pub fn has(self, mark: u32) -> bool {
+    pub fn matches(self, mark: u32) -> bool {
         mark & self.mask == self.value
     }
 
@@ -23,7 +23,7 @@ impl Mark {
 
 /// What rules set on a packet's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marking {
+pub struct SessionMarking {
     /// The mark that its session has then.
     pub mark: u32,
     /// What it leaves with of its traffic class, as far as rules say.
@@ -85,16 +85,16 @@ impl TrafficClass {
 
 /// What a rule asks of the mark that rules before it, or of the session, have left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Marked {
+pub struct MarkCondition {
     /// Any other mark is meant.
     pub not: bool,
     /// The mark.
     pub mark: Mark,
 }
 
-impl Marked {
+impl MarkCondition {
     /// Whether a mark is one that is meant.
-    pub fn has(self, mark: u32) -> bool {
-        self.mark.has(mark) != self.not
+    pub fn matches(self, mark: u32) -> bool {
+        self.mark.matches(mark) != self.not
     }
 }

@@ -8,19 +8,19 @@ mod application;
 mod counters;
 mod kind;
 mod list;
+mod mac_table;
 mod marks;
 mod numbers;
 mod port_set;
 mod sets;
-mod stations;
 
-pub use application::{Known, Named};
+pub use application::{ApplicationMatch, SessionApplication};
 pub use counters::{Counter, Counters, LogRecord};
-pub use kind::Kind;
-pub use list::{Change, Fold, RuleList, Sets};
-pub use marks::{Mark, Marked, Marking, TrafficClass};
-pub use sets::{AddressSet, Element, ElementKind, ElementSet, Membership, PortSet, SetFull, Shared};
-pub use stations::{Macs, Stations};
+pub use kind::MatcherKind;
+pub use list::{ChangeResult, Rebuild, RuleList, Sets};
+pub use mac_table::{MacCondition, MacTable};
+pub use marks::{Mark, MarkCondition, SessionMarking, TrafficClass};
+pub use sets::{AddressSet, Element, ElementKind, ElementSet, Membership, PortSet, SetFull, SharedSet};
 
 use std::borrow::Borrow;
 use std::net::IpAddr;
@@ -29,9 +29,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thiserror::Error;
 
-use self::kind::Any;
+use self::kind::AnyMatcher;
 use self::numbers::Decisions;
-use crate::{Address, Field, Header, Rule, RuleNumber, TooLarge};
+use crate::{Address, Field, Header, Rule, RuleNumber, TrieTooLarge};
 
 /// Headers that are asked about together at most.
 const BATCH: usize = 64;
@@ -46,7 +46,7 @@ pub enum Verdict {
     /// It is dropped.
     Drop,
     /// It is dropped, and its sender is told.
-    Reject(With),
+    Reject(RejectKind),
 }
 
 impl Verdict {
@@ -59,7 +59,7 @@ impl Verdict {
 
 /// What senders are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum With {
+pub enum RejectKind {
     /// A reset over TCP, else that the port is unreachable.
     Reset,
     /// That the port is unreachable.
@@ -97,25 +97,25 @@ pub const LOGGED: u32 = 10;
 
 /// Place of a rule in the list that an operator wrote, counted from 0. Rules that come one by one later have places behind all
 /// others, wherever they are in the list.
-pub type Place = u32;
+pub type RulePosition = u32;
 
 /// Rules that may come one by one until all is built anew, for so many that are there.
-fn later(rules: usize) -> usize {
+fn spare_rules(rules: usize) -> usize {
     rules / 8 + 64
 }
 
 /// A rule as its operator wrote it: one or more boxes of either family, and what they do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct CompiledRule {
     /// What it does.
     pub action: Action,
     /// IPv4.
-    pub four: Vec<Rule<u32>>,
+    pub v4: Vec<Rule<u32>>,
     /// IPv6.
-    pub six: Vec<Rule<u128>>,
+    pub v6: Vec<Rule<u128>>,
     /// Applications, of which the session's is one: then it is asked about sessions whose application is known, and no others.
     /// Any where none is named.
-    pub applications: Vec<Named>,
+    pub applications: Vec<ApplicationMatch>,
     /// What else it asks for.
     pub conditions: Conditions,
 }
@@ -124,27 +124,28 @@ pub struct Written {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     /// MAC addresses of the source and of the destination.
-    pub macs: [Macs; 2],
+    pub macs: [MacCondition; 2],
     /// The mark that the session has by then.
-    pub mark: Option<Marked>,
+    pub mark: Option<MarkCondition>,
     /// Sets that the source and the destination are in.
     pub sets: [Option<Membership>; 2],
     /// Sets that their ports are in.
     pub port_sets: [Option<Membership>; 2],
     /// The set that the source is added to where the rule matches.
-    pub adds_to: Option<Shared>,
+    pub adds_to: Option<SharedSet>,
 }
 
 impl Conditions {
     /// Whether the rule is asked beside the matcher for them.
-    fn stand_aside(&self) -> bool {
+    fn need_slow_match(&self) -> bool {
         self.mark.is_some() || self.sets.iter().chain(&self.port_sets).any(Option::is_some)
     }
 
     /// Whether the sets that a rule names have the addresses and ports of a packet.
-    fn have<A: Address>(&self, header: &Header<A>) -> bool {
-        let is_in = |set: &Option<Membership>, address: A| set.as_ref().is_none_or(|set| set.has(address.ip()));
-        let has_port = |set: &Option<Membership>, port| set.as_ref().is_none_or(|set| set.has_port(header.get(port)));
+    fn matches<A: Address>(&self, header: &Header<A>) -> bool {
+        let is_in = |set: &Option<Membership>, address: A| set.as_ref().is_none_or(|set| set.matches(address.ip()));
+        let has_port =
+            |set: &Option<Membership>, port| set.as_ref().is_none_or(|set| set.matches_port(header.get(port)));
         is_in(&self.sets[0], header.source())
             && is_in(&self.sets[1], header.destination())
             && has_port(&self.port_sets[0], Field::SourcePort)
@@ -157,38 +158,38 @@ impl Conditions {
     }
 }
 
-impl Written {
+impl CompiledRule {
     /// Whether it is about packets to the gateway itself, also beside others.
     fn concerns_gateway(&self) -> bool {
-        self.four.iter().any(Rule::is_to_gateway) || self.six.iter().any(Rule::is_to_gateway)
+        self.v4.iter().any(Rule::is_to_gateway) || self.v6.iter().any(Rule::is_to_gateway)
     }
 
     /// Whether it is asked beside the matcher.
-    fn stands_aside(&self) -> bool {
-        !matches!(self.action, Action::Decide(_)) || !self.applications.is_empty() || self.conditions.stand_aside()
+    fn needs_slow_match(&self) -> bool {
+        !matches!(self.action, Action::Decide(_)) || !self.applications.is_empty() || self.conditions.need_slow_match()
     }
 }
 
 /// Why a packet is what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum DecidedBy {
     /// A rule decided.
-    Rule(Place),
+    Rule(RulePosition),
     /// A rule about the session's application decided.
-    Application(Place),
+    Application(RulePosition),
     /// A rule's rate was exceeded.
-    Limit(Place),
+    Limit(RulePosition),
     /// No rule decided.
     Default,
 }
 
 /// A packet's fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub struct FilterResult {
     /// What happens to it.
     pub verdict: Verdict,
     /// Why.
-    pub by: By,
+    pub by: DecidedBy,
 }
 
 /// Why there is no filter of these rules.
@@ -196,7 +197,7 @@ pub struct Fate {
 pub enum FilterError {
     /// The matcher would be too large.
     #[error(transparent)]
-    TooLarge(#[from] TooLarge),
+    TooLarge(#[from] TrieTooLarge),
     /// More boxes than there are numbers.
     #[error("{0} combinations of fields are more than a filter takes")]
     TooMany(usize),
@@ -205,11 +206,11 @@ pub enum FilterError {
     TooManyMacs(usize),
 }
 
-impl Fate {
+impl FilterResult {
     /// It passes, and no rule says so.
     pub const PASS: Self = Self {
         verdict: Verdict::Accept,
-        by: By::Default,
+        by: DecidedBy::Default,
     };
 }
 
@@ -217,7 +218,7 @@ impl Fate {
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Which matcher.
-    pub kind: Kind,
+    pub kind: MatcherKind,
     /// What happens to packets that no rule decides about.
     pub default: Verdict,
     /// The first packet of a flow is asked about, and those that follow pass.
@@ -228,32 +229,32 @@ pub struct Settings {
 
 /// A box whose rule is asked beside the matcher.
 #[derive(Clone, Debug)]
-struct Aside<A> {
+struct SlowRule<A> {
     number: RuleNumber,
-    place: Place,
+    place: RulePosition,
     action: Action,
     rule: Rule<A>,
-    applications: Arc<[Named]>,
+    applications: Arc<[ApplicationMatch]>,
     conditions: Arc<Conditions>,
 }
 
-impl<A: Address> Aside<A> {
+impl<A: Address> SlowRule<A> {
     /// A packet has matched; whether later rules are asked.
-    fn note(&self, header: &Header<A>, counters: &Counters, now: u64) -> bool {
-        if let Some(Shared(set)) = &self.conditions.adds_to {
+    fn count_match(&self, header: &Header<A>, counters: &Counters, now: u64) -> bool {
+        if let Some(SharedSet(set)) = &self.conditions.adds_to {
             set.add_by_packet(header.source().ip(), now);
         }
-        counters.note(self.place, self.action, header, now)
+        counters.count_match(self.place, self.action, header, now)
     }
 }
 
 /// Rules of one family.
 #[derive(Debug)]
 pub struct Filter<A: Address> {
-    matcher: Any<A>,
+    matcher: AnyMatcher<A>,
     decisions: Arc<Decisions>,
     boxes: AtomicUsize,
-    aside: Box<[Aside<A>]>,
+    slow_rules: Box<[SlowRule<A>]>,
     /// None where packets that no rule decides about pass, and are not counted.
     default: Option<Verdict>,
 }
@@ -261,7 +262,7 @@ pub struct Filter<A: Address> {
 impl<A: Address> Filter<A> {
     /// Of boxes in order, each with the place of its rule and what that does.
     fn new<'r>(
-        boxes: impl Iterator<Item = (Place, &'r Written, Rule<A>)>,
+        boxes: impl Iterator<Item = (RulePosition, &'r CompiledRule, Rule<A>)>,
         settings: &Settings,
         default: Option<Verdict>,
         decisions: Arc<Decisions>,
@@ -269,9 +270,9 @@ impl<A: Address> Filter<A> {
         let (mut rules, mut aside) = (Vec::new(), Vec::new());
         for (place, written, rule) in boxes {
             let number = decisions.number(place).unwrap_or_default();
-            match written.stands_aside() {
+            match written.needs_slow_match() {
                 false => rules.push((number, rule)),
-                true => aside.push(Aside {
+                true => aside.push(SlowRule {
                     number,
                     place,
                     action: written.action,
@@ -286,21 +287,28 @@ impl<A: Address> Filter<A> {
         }
         Ok(Self {
             boxes: AtomicUsize::new(rules.len()),
-            matcher: Any::new(rules, settings.kind, settings.workers)?,
+            matcher: AnyMatcher::new(rules, settings.kind, settings.workers)?,
             decisions,
-            aside: aside.into(),
+            slow_rules: aside.into(),
             default,
         })
     }
 
     /// The numbers of the first boxes that hold headers, as the matcher finds them: nothing is counted.
-    pub fn first_of_each(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
+    pub fn first_of_batch(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         self.matcher.first_of_each(headers, found, usize::MAX);
     }
 
     /// The fate of packets, asked by a worker at a time in nanoseconds: rules that matched have counted them, as far as they
     /// were asked.
-    pub fn decide(&self, headers: &[Header<A>], fates: &mut [Fate], counters: &Counters, worker: usize, now: u64) {
+    pub fn decide(
+        &self,
+        headers: &[Header<A>],
+        fates: &mut [FilterResult],
+        counters: &Counters,
+        worker: usize,
+        now: u64,
+    ) {
         self.decide_marking(headers, fates, counters, (worker, now), |_, _| {});
     }
 
@@ -308,10 +316,10 @@ impl<A: Address> Filter<A> {
     pub fn decide_marking(
         &self,
         headers: &[Header<A>],
-        fates: &mut [Fate],
+        fates: &mut [FilterResult],
         counters: &Counters,
         (worker, now): (usize, u64),
-        mut marked: impl FnMut(usize, Marking),
+        mut marked: impl FnMut(usize, SessionMarking),
     ) {
         let batches = headers.chunks(BATCH).zip(fates.chunks_mut(BATCH));
         for (first, (headers, fates)) in (0..).step_by(BATCH).zip(batches) {
@@ -319,9 +327,9 @@ impl<A: Address> Filter<A> {
             self.matcher.first_of_each(headers, &mut found[..headers.len()], worker);
             for (place, ((header, found), fate)) in (first..).zip(headers.iter().zip(found).zip(fates)) {
                 let marking;
-                (*fate, marking) = self.fate(header, None, found, |aside| aside.note(header, counters, now));
-                if fate.by != By::Default || self.default.is_some() {
-                    counters.decided(fate.by, header, now);
+                (*fate, marking) = self.result(header, None, found, |aside| aside.count_match(header, counters, now));
+                if fate.by != DecidedBy::Default || self.default.is_some() {
+                    counters.count_result(fate.by, header, now);
                 }
                 if marking.mark != header.mark() || !marking.class.is_any() {
                     marked(place, marking);
@@ -331,23 +339,29 @@ impl<A: Address> Filter<A> {
     }
 
     /// The fate of a packet if it came; nothing is counted, and no rate is exceeded.
-    pub fn would(&self, header: &Header<A>) -> Fate {
-        self.would_as(header, None)
+    pub fn evaluate(&self, header: &Header<A>) -> FilterResult {
+        self.evaluate_as(header, None)
     }
 
     /// The same where its session's application is known.
-    pub fn would_as(&self, header: &Header<A>, known: Option<Known>) -> Fate {
-        self.fate(header, known, self.first(header), |_| true).0
+    pub fn evaluate_as(&self, header: &Header<A>, known: Option<SessionApplication>) -> FilterResult {
+        self.result(header, known, self.first(header), |_| true).0
     }
 
     /// The fate of a session whose application is known now, by its first packet's header: rules about applications that match
     /// have counted it; the others did when it began. And what they set.
-    pub fn decide_as(&self, header: &Header<A>, known: Known, counters: &Counters, now: u64) -> (Fate, Marking) {
-        let (fate, marking) = self.fate(header, Some(known), self.first(header), |aside| {
-            aside.applications.is_empty() || aside.note(header, counters, now)
+    pub fn decide_as(
+        &self,
+        header: &Header<A>,
+        known: SessionApplication,
+        counters: &Counters,
+        now: u64,
+    ) -> (FilterResult, SessionMarking) {
+        let (fate, marking) = self.result(header, Some(known), self.first(header), |aside| {
+            aside.applications.is_empty() || aside.count_match(header, counters, now)
         });
-        if let By::Application(_) = fate.by {
-            counters.decided(fate.by, header, now);
+        if let DecidedBy::Application(_) = fate.by {
+            counters.count_result(fate.by, header, now);
         }
         (fate, marking)
     }
@@ -360,9 +374,9 @@ impl<A: Address> Filter<A> {
     }
 
     /// The same, and the rules that match before the one that decides.
-    pub fn explain(&self, header: &Header<A>) -> (Vec<Place>, Fate) {
+    pub fn explain(&self, header: &Header<A>) -> (Vec<RulePosition>, FilterResult) {
         let mut before = Vec::new();
-        let (fate, _) = self.fate(header, None, self.first(header), |aside| {
+        let (fate, _) = self.result(header, None, self.first(header), |aside| {
             before.push(aside.place);
             true
         });
@@ -372,14 +386,14 @@ impl<A: Address> Filter<A> {
     /// The fate of a packet, and what rules set. `note` is told of each rule that matches before the one that decides, and says whether
     /// the packet may go on.
     #[inline(always)]
-    fn fate(
+    fn result(
         &self,
         header: &Header<A>,
-        known: Option<Known>,
+        known: Option<SessionApplication>,
         found: Option<RuleNumber>,
-        mut note: impl FnMut(&Aside<A>) -> bool,
-    ) -> (Fate, Marking) {
-        let mut marking = Marking {
+        mut note: impl FnMut(&SlowRule<A>) -> bool,
+    ) -> (FilterResult, SessionMarking) {
+        let mut marking = SessionMarking {
             mark: header.mark(),
             class: TrafficClass::ANY,
         };
@@ -387,18 +401,18 @@ impl<A: Address> Filter<A> {
         let mut noted = None;
         // A rule about applications that does not accept by now may do so when more is known.
         let mut is_open = false;
-        for aside in &self.aside {
+        for aside in &self.slow_rules {
             if found.is_some_and(|found| found < aside.number) {
                 break;
             }
-            if noted == Some(aside.place) || !aside.rule.has(header) {
+            if noted == Some(aside.place) || !aside.rule.matches(header) {
                 continue;
             }
             let conditions = &aside.conditions;
-            if conditions.mark.is_some_and(|marked| !marked.has(marking.mark)) || !conditions.have(header) {
+            if conditions.mark.is_some_and(|marked| !marked.matches(marking.mark)) || !conditions.matches(header) {
                 continue;
             }
-            if !application::is_of(&aside.applications, known) {
+            if !application::any_matches(&aside.applications, known) {
                 is_open |= known.is_some_and(|known| !known.is_all)
                     && matches!(aside.action, Action::Decide(verdict) if verdict.passes());
                 continue;
@@ -406,13 +420,13 @@ impl<A: Address> Filter<A> {
             noted = Some(aside.place);
             match aside.action {
                 Action::Decide(verdict) if aside.applications.is_empty() => {
-                    let by = By::Rule(aside.place);
-                    return (Fate { verdict, by }, marking);
+                    let by = DecidedBy::Rule(aside.place);
+                    return (FilterResult { verdict, by }, marking);
                 }
                 Action::Decide(verdict) if is_open && !verdict.passes() => break,
                 Action::Decide(verdict) => {
-                    let by = By::Application(aside.place);
-                    return (Fate { verdict, by }, marking);
+                    let by = DecidedBy::Application(aside.place);
+                    return (FilterResult { verdict, by }, marking);
                 }
                 Action::SetMark(set) => marking.mark = set.set(marking.mark),
                 Action::SetDscp(dscp) => marking.class = marking.class.with_dscp(dscp),
@@ -420,19 +434,19 @@ impl<A: Address> Filter<A> {
                 Action::Count | Action::Log | Action::Limit { .. } => {}
             }
             if !note(aside) {
-                let by = By::Limit(aside.place);
+                let by = DecidedBy::Limit(aside.place);
                 let verdict = Verdict::Drop;
-                return (Fate { verdict, by }, marking);
+                return (FilterResult { verdict, by }, marking);
             }
         }
         let fate = match found.and_then(|found| self.decisions.of(found)) {
-            Some((place, verdict)) => Fate {
+            Some((place, verdict)) => FilterResult {
                 verdict,
-                by: By::Rule(place),
+                by: DecidedBy::Rule(place),
             },
-            None => Fate {
+            None => FilterResult {
                 verdict: self.default.unwrap_or(Verdict::Accept),
-                by: By::Default,
+                by: DecidedBy::Default,
             },
         };
         (fate, marking)
@@ -445,7 +459,7 @@ impl<A: Address> Filter<A> {
 
     /// Whether there are no boxes at all.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0 && self.aside.is_empty()
+        self.len() == 0 && self.slow_rules.is_empty()
     }
 
     /// Bytes that the matcher takes.
@@ -458,9 +472,9 @@ impl<A: Address> Filter<A> {
 #[derive(Debug)]
 pub struct Filters {
     /// IPv4.
-    pub four: Filter<u32>,
+    pub v4: Filter<u32>,
     /// IPv6.
-    pub six: Filter<u128>,
+    pub v6: Filter<u128>,
     /// What rules have counted.
     pub counters: Counters,
     /// The first packet of a flow is asked about, and those that follow pass.
@@ -468,7 +482,7 @@ pub struct Filters {
     /// There are rules about applications.
     pub applications: bool,
     /// MAC addresses that rules name.
-    pub stations: Stations,
+    pub stations: MacTable,
     /// There are rules that set marks.
     pub marks: bool,
     /// There are rules that set code points, of service or of congestion.
@@ -482,15 +496,19 @@ pub struct Filters {
 #[derive(Debug)]
 pub struct GatewayFilters {
     /// IPv4.
-    pub four: Filter<u32>,
+    pub v4: Filter<u32>,
     /// IPv6.
-    pub six: Filter<u128>,
+    pub v6: Filter<u128>,
 }
 
 impl Filters {
     /// Of rules in order. A rule that was there before goes on counting where it was.
-    pub fn new(written: &[impl Borrow<Written>], settings: &Settings, counters: Counters) -> Result<Self, FilterError> {
-        let decides = |rule: &Written| match rule.action {
+    pub fn new(
+        written: &[impl Borrow<CompiledRule>],
+        settings: &Settings,
+        counters: Counters,
+    ) -> Result<Self, FilterError> {
+        let decides = |rule: &CompiledRule| match rule.action {
             Action::Decide(verdict) => Some(verdict),
             Action::Count
             | Action::Log
@@ -500,19 +518,19 @@ impl Filters {
             | Action::SetEcn(_) => None,
         };
         let verdicts = written.iter().map(|rule| decides(rule.borrow())).collect();
-        let decisions = Arc::new(Decisions::new(verdicts, later(written.len())));
+        let decisions = Arc::new(Decisions::new(verdicts, spare_rules(written.len())));
         let boxes = || (0..).zip(written.iter().map(Borrow::borrow));
-        let stations = Stations::new(boxes().flat_map(|(_, rule)| &rule.conditions.macs))?;
+        let stations = MacTable::new(boxes().flat_map(|(_, rule)| &rule.conditions.macs))?;
         let four = |to_gateway: bool| {
             let all = boxes().flat_map(|(place, rule)| {
-                let of = stations.boxes(&rule.four, &rule.conditions.macs).into_owned();
+                let of = stations.boxes(&rule.v4, &rule.conditions.macs).into_owned();
                 of.into_iter().map(move |one| (place, rule, one))
             });
             all.filter(move |(_, _, one)| one.is_to_gateway() == to_gateway)
         };
         let six = |to_gateway: bool| {
             let all = boxes().flat_map(|(place, rule)| {
-                let of = stations.boxes(&rule.six, &rule.conditions.macs).into_owned();
+                let of = stations.boxes(&rule.v6, &rule.conditions.macs).into_owned();
                 of.into_iter().map(move |one| (place, rule, one))
             });
             all.filter(move |(_, _, one)| one.is_to_gateway() == to_gateway)
@@ -520,15 +538,15 @@ impl Filters {
         let default = Some(settings.default);
         let gateway = match boxes().any(|(_, rule)| rule.concerns_gateway()) {
             true => Some(GatewayFilters {
-                four: Filter::new(four(true), settings, None, decisions.clone())?,
-                six: Filter::new(six(true), settings, None, decisions.clone())?,
+                v4: Filter::new(four(true), settings, None, decisions.clone())?,
+                v6: Filter::new(six(true), settings, None, decisions.clone())?,
             }),
             false => None,
         };
         Ok(Self {
             gateway,
-            four: Filter::new(four(false), settings, default, decisions.clone())?,
-            six: Filter::new(six(false), settings, default, decisions.clone())?,
+            v4: Filter::new(four(false), settings, default, decisions.clone())?,
+            v6: Filter::new(six(false), settings, default, decisions.clone())?,
             counters,
             sessions: settings.sessions,
             applications: written.iter().any(|rule| !rule.borrow().applications.is_empty()),
@@ -546,8 +564,8 @@ impl Filters {
     /// Bytes that the matchers take.
     pub fn bytes(&self) -> usize {
         let gateway = self.gateway.as_ref();
-        let gateway = gateway.map_or(0, |gateway| gateway.four.bytes() + gateway.six.bytes());
-        self.four.bytes() + self.six.bytes() + gateway
+        let gateway = gateway.map_or(0, |gateway| gateway.v4.bytes() + gateway.v6.bytes());
+        self.v4.bytes() + self.v6.bytes() + gateway
     }
 }
 

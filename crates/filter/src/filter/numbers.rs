@@ -1,8 +1,8 @@
 //! Numbers that keep rules in their order, with room between them for more.
 
-use super::{Place, Verdict};
+use super::{RulePosition, Verdict};
 use crate::RuleNumber;
-use crate::best::Added;
+use crate::cut_tree::AppendTable;
 
 /// The first number of those that were there from the start: as many are before it as they take, and twice as many behind.
 const START: RuleNumber = 1 << 30;
@@ -17,7 +17,7 @@ pub struct Decisions {
     start: Box<[Option<Verdict>]>,
     /// Numbers of neighbours differ by 1 shifted by so many bits.
     shift: u32,
-    later: Added<Option<Verdict>>,
+    later: AppendTable<Option<Verdict>>,
 }
 
 impl Decisions {
@@ -27,13 +27,13 @@ impl Decisions {
         Self {
             shift: (START / count).ilog2().min(16),
             start,
-            later: Added::new(room),
+            later: AppendTable::new(room),
         }
     }
 
     /// The rule of a number, and what it decides.
     #[inline(always)]
-    pub fn of(&self, number: RuleNumber) -> Option<(Place, Verdict)> {
+    pub fn of(&self, number: RuleNumber) -> Option<(RulePosition, Verdict)> {
         let from_start = number.wrapping_sub(START);
         let place = from_start >> self.shift;
         match self.start.get(place as usize) {
@@ -43,13 +43,13 @@ impl Decisions {
     }
 
     #[cold]
-    fn of_later(&self, number: RuleNumber) -> Option<(Place, Verdict)> {
+    fn of_later(&self, number: RuleNumber) -> Option<(RulePosition, Verdict)> {
         let (at, verdict) = self.later.get(number)?;
-        Some(((self.start.len() + at) as Place, (*verdict)?))
+        Some(((self.start.len() + at) as RulePosition, (*verdict)?))
     }
 
     /// The number of a rule.
-    pub fn number(&self, place: Place) -> Option<RuleNumber> {
+    pub fn number(&self, place: RulePosition) -> Option<RuleNumber> {
         match (place as usize).checked_sub(self.start.len()) {
             None => Some(START + (place << self.shift)),
             Some(later) => self.later.at(later).map(|(number, _)| *number),
@@ -57,32 +57,32 @@ impl Decisions {
     }
 
     /// The rule of a number.
-    pub fn place(&self, number: RuleNumber) -> Option<Place> {
+    pub fn place(&self, number: RuleNumber) -> Option<RulePosition> {
         let from_start = number.wrapping_sub(START);
         let place = from_start >> self.shift;
         if (place as usize) < self.start.len() && place << self.shift == from_start {
             return Some(place);
         }
         let (at, _) = self.later.get(number)?;
-        Some((self.start.len() + at) as Place)
+        Some((self.start.len() + at) as RulePosition)
     }
 
     /// Add a rule that decides this with a number of its own, and say its place; none where there is no room.
-    pub fn add(&self, number: RuleNumber, verdict: Verdict) -> Option<Place> {
+    pub fn add(&self, number: RuleNumber, verdict: Verdict) -> Option<RulePosition> {
         let at = self.later.add(number, Some(verdict)).ok()?;
-        Some((self.start.len() + at) as Place)
+        Some((self.start.len() + at) as RulePosition)
     }
 
     /// A number between those of two neighbours that no rule has had; none where there is no room.
-    pub fn between(&self, before: Option<Place>, behind: Option<Place>) -> Option<RuleNumber> {
+    pub fn between(&self, before: Option<RulePosition>, behind: Option<RulePosition>) -> Option<RuleNumber> {
         let first = self.about_between(before, behind)?;
         let end = behind.and_then(|place| self.number(place)).unwrap_or(RuleNumber::MAX);
         (first..end).find(|&number| self.place(number).is_none())
     }
 
-    fn about_between(&self, before: Option<Place>, behind: Option<Place>) -> Option<RuleNumber> {
-        let number = |place: Option<Place>| place.and_then(|place| self.number(place));
-        let is_later = |place: Option<Place>| place.is_some_and(|place| place as usize >= self.start.len());
+    fn about_between(&self, before: Option<RulePosition>, behind: Option<RulePosition>) -> Option<RuleNumber> {
+        let number = |place: Option<RulePosition>| place.and_then(|place| self.number(place));
+        let is_later = |place: Option<RulePosition>| place.is_some_and(|place| place as usize >= self.start.len());
         match (number(before), number(behind)) {
             (None, None) => Some(START),
             (None, Some(behind)) => behind.checked_sub(END_STEP),
@@ -101,8 +101,8 @@ impl Decisions {
     }
 
     /// How many rules may be added.
-    pub fn room(&self) -> usize {
-        self.later.room()
+    pub fn capacity_left(&self) -> usize {
+        self.later.capacity_left()
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     /// How many rules can come at a place, each the next one's neighbour.
-    fn fit(count: usize, mut before: Option<Place>, mut behind: Option<Place>, forwards: bool) -> usize {
+    fn fit(count: usize, mut before: Option<RulePosition>, mut behind: Option<RulePosition>, forwards: bool) -> usize {
         let decisions = decisions(count);
         (0..900)
             .take_while(|_| {
@@ -151,13 +151,13 @@ mod tests {
     fn rules_keep_their_places_and_many_come_between() {
         for count in [1, 2, 100, 20_000, 1_000_000] {
             let decisions = decisions(count);
-            let places = [0, count / 2, count - 1].map(|place| place as Place);
+            let places = [0, count / 2, count - 1].map(|place| place as RulePosition);
             for place in places {
                 let number = decisions.number(place).unwrap();
                 assert_eq!(Some((place, Verdict::Drop)), decisions.of(number), "{count}");
                 assert_eq!(None, decisions.of(number + 1));
             }
-            let last = Some(count as Place - 1);
+            let last = Some(count as RulePosition - 1);
             assert_eq!(900, fit(count, None, Some(0), false));
             assert_eq!(900, fit(count, None, Some(0), true).max(900));
             assert_eq!(900, fit(count, last, None, true));

@@ -10,7 +10,7 @@ use super::address_set::{SetFull, nanoseconds, until};
 /// All ports that there are.
 const PORTS: usize = 1 << 16;
 /// A port that is there for ever.
-const FOR_EVER: u64 = u64::MAX;
+const NO_TIMEOUT: u64 = u64::MAX;
 
 /// A set of ports.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl PortSet {
 
     /// Whether a port is in it.
     #[inline]
-    pub fn has(&self, port: u16) -> bool {
+    pub fn contains(&self, port: u16) -> bool {
         self.until[usize::from(port)].load(Ordering::Relaxed) != 0
     }
 
@@ -81,7 +81,7 @@ impl PortSet {
     /// There is no room for all: none is added.
     pub fn add(&self, ports: RangeInclusive<u16>, timeout: Option<Duration>, now: u64) -> Result<usize, SetFull> {
         let until = match until(timeout.map_or(0, nanoseconds), now) {
-            0 => FOR_EVER,
+            0 => NO_TIMEOUT,
             until => until,
         };
         self.add_until(ports, until)
@@ -89,7 +89,7 @@ impl PortSet {
 
     fn add_until(&self, ports: RangeInclusive<u16>, until: u64) -> Result<usize, SetFull> {
         let _writer = self.write();
-        let new = ports.clone().filter(|&port| !self.has(port)).count();
+        let new = ports.clone().filter(|&port| !self.contains(port)).count();
         if self.len() + new > self.size {
             return Err(SetFull);
         }
@@ -149,7 +149,7 @@ impl PortSet {
 
     /// Ports side by side, in order, with the nanoseconds that are left to them, if these are limited.
     pub fn elements(&self, now: u64) -> Vec<((u16, u16), Option<u64>)> {
-        let left = |until: u64| (until != FOR_EVER).then(|| until.saturating_sub(now));
+        let left = |until: u64| (until != NO_TIMEOUT).then(|| until.saturating_sub(now));
         let ranges = self.ranges().into_iter();
         ranges.map(|(ports, until)| (ports, left(until))).collect()
     }
@@ -191,7 +191,7 @@ mod tests {
         set.expire(14);
         assert_eq!(3, set.len());
         set.expire(15);
-        assert_eq!(([false, true], 2), ([1, 2].map(|port| set.has(port)), set.len()));
+        assert_eq!(([false, true], 2), ([1, 2].map(|port| set.contains(port)), set.len()));
     }
 
     #[test]

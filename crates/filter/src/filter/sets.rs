@@ -105,7 +105,7 @@ impl ElementSet {
     }
 
     /// Whether it takes an element of this kind.
-    pub fn takes(&self, element: Element) -> bool {
+    pub fn accepts(&self, element: Element) -> bool {
         match (self, element) {
             (Self::Addresses(_), Element::Network(address, length)) => length == full_length(address),
             (Self::Networks(_), Element::Network(..)) | (Self::Ports(_), Element::Ports(..)) => true,
@@ -127,7 +127,7 @@ impl ElementSet {
     /// There is no room.
     pub fn add(&self, element: Element, timeout: Option<Duration>, now: u64) -> Result<usize, SetFull> {
         match (self, element) {
-            _ if !self.takes(element) => Ok(0),
+            _ if !self.accepts(element) => Ok(0),
             (Self::Addresses(set) | Self::Networks(set), Element::Network(address, length)) => {
                 set.add_network((address, length), timeout, now).map(usize::from)
             }
@@ -186,14 +186,14 @@ impl ElementSet {
 
     /// Whether an address is in it.
     #[inline]
-    fn has_address(&self, address: IpAddr) -> bool {
-        matches!(self, Self::Addresses(set) | Self::Networks(set) if set.has(address))
+    fn contains_address(&self, address: IpAddr) -> bool {
+        matches!(self, Self::Addresses(set) | Self::Networks(set) if set.contains(address))
     }
 
     /// Whether a port is in it.
     #[inline]
-    fn has_port(&self, port: u16) -> bool {
-        matches!(self, Self::Ports(set) if set.has(port))
+    fn contains_port(&self, port: u16) -> bool {
+        matches!(self, Self::Ports(set) if set.contains(port))
     }
 
     /// A packet adds its address.
@@ -206,15 +206,15 @@ impl ElementSet {
 
 /// A set that a rule names: the same where it is the very set.
 #[derive(Clone, Debug)]
-pub struct Shared(pub Arc<ElementSet>);
+pub struct SharedSet(pub Arc<ElementSet>);
 
-impl PartialEq for Shared {
+impl PartialEq for SharedSet {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Shared {}
+impl Eq for SharedSet {}
 
 /// What a rule asks of an address or a port: that it is in a set, or is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,17 +222,17 @@ pub struct Membership {
     /// It is not.
     pub not: bool,
     /// The set.
-    pub set: Shared,
+    pub set: SharedSet,
 }
 
 impl Membership {
     /// Whether an address is as asked.
-    pub fn has(&self, address: IpAddr) -> bool {
-        self.set.0.has_address(address) != self.not
+    pub fn matches(&self, address: IpAddr) -> bool {
+        self.set.0.contains_address(address) != self.not
     }
 
     /// Whether a port is as asked. A packet without ports has none that is, nor one that is not.
-    pub fn has_port(&self, port: u32) -> bool {
-        u16::try_from(port).is_ok_and(|port| self.set.0.has_port(port) != self.not)
+    pub fn matches_port(&self, port: u32) -> bool {
+        u16::try_from(port).is_ok_and(|port| self.set.0.contains_port(port) != self.not)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Child, Node, TooLarge, Trie};
+use super::{Child, Node, Trie, TrieTooLarge};
 use crate::header::Dimension;
 use crate::interval::{Interval, intervals, of_field};
 use crate::{Address, Field, Matcher, Range, Rule, RuleNumber};
@@ -17,7 +17,7 @@ struct Builder<'r, A> {
     noted: usize,
 }
 
-pub(super) fn build<A: Address>(rules: &[Rule<A>], most: usize) -> Result<Trie<A>, TooLarge> {
+pub(super) fn build<A: Address>(rules: &[Rule<A>], max_bytes: usize) -> Result<Trie<A>, TrieTooLarge> {
     let all = Range {
         first: A::default(),
         last: A::LAST,
@@ -39,7 +39,7 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>], most: usize) -> Result<Trie<A
     let mut builder = Builder {
         rules,
         // Within 4 GiB all numbers fit.
-        most: most.min(u32::MAX as usize),
+        most: max_bytes.min(u32::MAX as usize),
         trie: Trie {
             levels,
             nodes: Vec::new(),
@@ -63,7 +63,7 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>], most: usize) -> Result<Trie<A
 
 impl<A: Address> Builder<'_, A> {
     /// Where an interval leads on whose way these rules are valid.
-    fn child(&mut self, level: usize, mut rules: Vec<RuleNumber>) -> Result<Child, TooLarge> {
+    fn child(&mut self, level: usize, mut rules: Vec<RuleNumber>) -> Result<Child, TrieTooLarge> {
         if let Some(last) = rules.iter().position(|&rule| self.holds_all(level, rule)) {
             rules.truncate(last + 1);
             if last == 0 {
@@ -97,7 +97,7 @@ impl<A: Address> Builder<'_, A> {
         })
     }
 
-    fn node(&mut self, level: usize, rules: &[RuleNumber]) -> Result<Child, TooLarge> {
+    fn node(&mut self, level: usize, rules: &[RuleNumber]) -> Result<Child, TrieTooLarge> {
         let all = self.rules;
         match self.trie.levels[level] {
             dimension @ (Dimension::Source | Dimension::Destination) => {
@@ -125,7 +125,7 @@ impl<A: Address> Builder<'_, A> {
         &mut self,
         level: usize,
         cut: impl FnOnce(&mut dyn FnMut(Interval<T>) -> bool),
-    ) -> Result<(Vec<T>, Vec<Child>), TooLarge> {
+    ) -> Result<(Vec<T>, Vec<Child>), TrieTooLarge> {
         let (mut values, mut children) = (Vec::new(), Vec::<Child>::new());
         let mut failed = None;
         cut(&mut |piece: Interval<T>| match self.child(level + 1, piece.rules) {
@@ -162,10 +162,10 @@ impl<A: Address> Builder<'_, A> {
     }
 
     /// What is built, and what was noted for it, stays within bounds: notes may take four times the trie.
-    fn check(&self) -> Result<(), TooLarge> {
+    fn check(&self) -> Result<(), TrieTooLarge> {
         let most = self.most;
         if self.trie.bytes() > most || self.noted > most.saturating_mul(4) {
-            return Err(TooLarge {
+            return Err(TrieTooLarge {
                 rules: self.rules.len(),
                 most,
             });

@@ -17,7 +17,7 @@ use crate::{Address, Header, Matcher, RuleNumber};
 
 /// How a list is searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Probe {
+pub enum ListSearch {
     /// From the lowest index on.
     #[default]
     InOrder,
@@ -27,7 +27,7 @@ pub enum Probe {
 
 /// What searches came to (P1, Fig. 15).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Searches {
+pub struct SearchCounts {
     /// Intervals of lists that were compared and held the value.
     pub hits: u64,
     /// Intervals of lists that were compared and did not.
@@ -38,15 +38,15 @@ pub struct Searches {
 
 /// One core's lists, of all nodes.
 #[derive(Clone, Debug)]
-pub struct Lists {
+pub struct NodeLists {
     size: usize,
     indexes: Vec<u32>,
     lengths: Vec<u16>,
     /// What the searches came to so far.
-    pub searches: Searches,
+    pub searches: SearchCounts,
 }
 
-impl Lists {
+impl NodeLists {
     /// The indexes at a node.
     pub fn of_node(&self, node: usize) -> &[u32] {
         &self.indexes[node * self.size..][..usize::from(self.lengths[node])]
@@ -81,12 +81,12 @@ impl Lists {
 pub struct CachedTrie<A> {
     trie: Trie<A>,
     size: u16,
-    probe: Probe,
+    probe: ListSearch,
 }
 
 impl<A: Address> CachedTrie<A> {
     /// A trie whose lists hold at most `size` indexes each.
-    pub fn new(trie: Trie<A>, size: u16, probe: Probe) -> Self {
+    pub fn new(trie: Trie<A>, size: u16, probe: ListSearch) -> Self {
         Self { trie, size, probe }
     }
 
@@ -97,7 +97,7 @@ impl<A: Address> CachedTrie<A> {
 
     /// The index of a header's interval in a node.
     #[inline(always)]
-    fn locate(&self, lists: &mut Lists, number: usize, header: &Header<A>) -> usize {
+    fn locate(&self, lists: &mut NodeLists, number: usize, header: &Header<A>) -> usize {
         let node = &self.trie.nodes[number];
         let mut compared = 0;
         let (mut from, mut to) = (0, node.count as usize);
@@ -106,8 +106,8 @@ impl<A: Address> CachedTrie<A> {
         let (mut place, mut end) = (0, list.len());
         while place < end {
             let at = match self.probe {
-                Probe::InOrder => place,
-                Probe::Bisection => place + (end - place) / 2,
+                ListSearch::InOrder => place,
+                ListSearch::Bisection => place + (end - place) / 2,
             };
             let index = list[at] as usize;
             match self.trie.compare(node, index, header) {
@@ -132,20 +132,20 @@ impl<A: Address> CachedTrie<A> {
 }
 
 impl<A: Address> Matcher<A> for CachedTrie<A> {
-    type Memory = Lists;
+    type Cache = NodeLists;
 
-    fn memory(&self) -> Lists {
+    fn cache(&self) -> NodeLists {
         let nodes = self.trie.nodes();
-        Lists {
+        NodeLists {
             size: self.size.into(),
             indexes: vec![0; nodes * usize::from(self.size)],
             lengths: vec![0; nodes],
-            searches: Searches::default(),
+            searches: SearchCounts::default(),
         }
     }
 
     #[inline]
-    fn first(&self, lists: &mut Lists, header: &Header<A>) -> Option<RuleNumber> {
+    fn first(&self, lists: &mut NodeLists, header: &Header<A>) -> Option<RuleNumber> {
         let mut at = self.trie.root;
         loop {
             if let Some(end) = at.end() {
@@ -160,7 +160,7 @@ impl<A: Address> Matcher<A> for CachedTrie<A> {
         self.trie.bytes()
     }
 
-    fn memory_bytes(&self) -> usize {
+    fn cache_bytes(&self) -> usize {
         self.trie.nodes() * (usize::from(self.size) * size_of::<u32>() + size_of::<u16>())
     }
 }
@@ -169,14 +169,14 @@ impl<A: Address> Matcher<A> for CachedTrie<A> {
 mod tests {
     use super::*;
 
-    fn lists(indexes: &[u32], size: usize) -> Lists {
+    fn lists(indexes: &[u32], size: usize) -> NodeLists {
         let mut all = indexes.to_vec();
         all.resize(size, 0);
-        Lists {
+        NodeLists {
             size,
             indexes: all,
             lengths: vec![indexes.len() as u16],
-            searches: Searches::default(),
+            searches: SearchCounts::default(),
         }
     }
 

@@ -12,14 +12,14 @@ mod cached;
 
 use thiserror::Error;
 
-pub use self::cached::{CachedTrie, Lists, Probe, Searches};
+pub use self::cached::{CachedTrie, ListSearch, NodeLists, SearchCounts};
 use crate::header::Dimension;
 use crate::{Address, Header, Matcher, Rule, RuleNumber};
 
 /// The trie would take more memory than it may, or what is noted to build it more than four times as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a trie of {rules} rules takes more than the {most} bytes that it may, or building it four times as many")]
-pub struct TooLarge {
+pub struct TrieTooLarge {
     /// How many rules.
     pub rules: usize,
     /// Most bytes.
@@ -80,7 +80,7 @@ pub struct Trie<A> {
 
 impl<A: Address> Trie<A> {
     /// Of rules in their order, of at most so many bytes.
-    pub fn new(rules: &[Rule<A>], most: usize) -> Result<Self, TooLarge> {
+    pub fn new(rules: &[Rule<A>], most: usize) -> Result<Self, TrieTooLarge> {
         build::build(rules, most)
     }
 
@@ -150,9 +150,9 @@ impl<A: Address> Trie<A> {
 }
 
 impl<A: Address> Matcher<A> for Trie<A> {
-    type Memory = ();
+    type Cache = ();
 
-    fn memory(&self) {}
+    fn cache(&self) {}
 
     #[inline]
     fn first(&self, _: &mut (), header: &Header<A>) -> Option<RuleNumber> {

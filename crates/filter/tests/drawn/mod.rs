@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
-use sluice_filter::{Field, Header, Mask, NONE, Range, Rule, parse_classbench};
+use sluice_filter::{Field, FlagsMask, Header, NONE, Range, Rule, parse_classbench};
 
 /// Every set of the repository's neighbour, where it is there.
 pub fn sets() -> Vec<(String, Vec<Rule<u32>>)> {
@@ -79,7 +79,7 @@ pub fn any_rule() -> impl Strategy<Value = Rule<u128>> {
                 let most = field.last_named();
                 rule = rule.with(field, first.min(most), last.min(most)).unwrap();
             }
-            rule.with_flags(Mask { set: set & of, of }).unwrap()
+            rule.with_flags(FlagsMask { set: set & of, of }).unwrap()
         })
 }
 

@@ -5,30 +5,30 @@ use std::ptr::{self, NonNull};
 
 use pcre2_sys as sys;
 
-use crate::work::Work;
+use crate::work_budget::WorkBudget;
 
 /// Steps that a search takes at most.
-const STEPS: u32 = 20_000;
+const MAX_STEPS: u32 = 20_000;
 
 /// Steps that a search may take at first, for no more than the length of its subject.
-const FEW: u32 = 500;
+const INITIAL_STEPS: u32 = 500;
 
 /// Each time that a search took all its steps it may take so many times as many.
-const MORE: u32 = 6;
+const STEP_GROWTH: u32 = 6;
 
 /// Units of work to begin a search, beside the bytes of its subject: a quarter for each.
-const SEARCH: u32 = 8;
+const SEARCH_COST: u32 = 8;
 
 /// Units of work for a step of an expression: 1 ns where it is compiled, some more where it is not.
-const STEP: u32 = 2;
+const STEP_COST: u32 = 2;
 
 /// Bytes of the stack that compiled searches run on: at first, and at most.
-const STACK: [usize; 2] = [32 << 10, 256 << 10];
+const STACK_BYTES: [usize; 2] = [32 << 10, 256 << 10];
 
 /// How letters, lines and ends are taken.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
-pub struct Options {
+pub struct PatternOptions {
     pub caseless: bool,
     pub dot_all: bool,
     pub multi_line: bool,
@@ -41,29 +41,29 @@ pub struct Options {
 /// An expression that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (at byte {place} of the expression)")]
-pub struct Malformed {
+pub struct PatternError {
     message: String,
     place: usize,
 }
 
 /// A compiled expression over bytes.
-pub struct Compiled {
+pub struct CompiledPattern {
     code: NonNull<sys::pcre2_code_8>,
     /// What comes behind a match can undo it: `\b`, `(?!…)`.
     looks_ahead: bool,
-    asks_for_end: bool,
+    depends_on_end: bool,
     /// Groups that it captures.
     groups: u32,
 }
 
 // SAFETY: compiled code is not written after `new`; PCRE2 documents it as usable by several threads at once.
-unsafe impl Send for Compiled {}
+unsafe impl Send for CompiledPattern {}
 // SAFETY: as above.
-unsafe impl Sync for Compiled {}
+unsafe impl Sync for CompiledPattern {}
 
-impl Compiled {
+impl CompiledPattern {
     /// Compile it.
-    pub fn new(pattern: &str, options: Options) -> Result<Self, Malformed> {
+    pub fn new(pattern: &str, options: PatternOptions) -> Result<Self, PatternError> {
         let flags = [
             (options.caseless, sys::PCRE2_CASELESS),
             (options.dot_all, sys::PCRE2_DOTALL),
@@ -86,7 +86,7 @@ impl Compiled {
                 ptr::null_mut(),
             )
         };
-        let code = NonNull::new(code).ok_or_else(|| Malformed {
+        let code = NonNull::new(code).ok_or_else(|| PatternError {
             message: message(error),
             place,
         })?;
@@ -104,13 +104,13 @@ impl Compiled {
             code,
             groups,
             looks_ahead: looks_ahead(pattern),
-            asks_for_end: ["$", "\\z", "\\Z"].iter().any(|mark| pattern.contains(mark)),
+            depends_on_end: ["$", "\\z", "\\Z"].iter().any(|mark| pattern.contains(mark)),
         };
         let modes = sys::PCRE2_JIT_COMPLETE | sys::PCRE2_JIT_PARTIAL_HARD;
         // SAFETY: `code` was compiled above, and nobody else has it yet.
         let error = unsafe { sys::pcre2_jit_compile_8(code.as_ptr(), modes) };
         if error != 0 {
-            return Err(Malformed {
+            return Err(PatternError {
                 message: message(error),
                 place: 0,
             });
@@ -119,26 +119,26 @@ impl Compiled {
     }
 }
 
-impl Compiled {
+impl CompiledPattern {
     /// How many groups it captures.
     pub fn groups(&self) -> u32 {
         self.groups
     }
 
     /// Whether it may ask where the data ends.
-    pub fn asks_for_end(&self) -> bool {
-        self.asks_for_end
+    pub fn depends_on_end(&self) -> bool {
+        self.depends_on_end
     }
 }
 
-impl Drop for Compiled {
+impl Drop for CompiledPattern {
     fn drop(&mut self) {
         // SAFETY: `code` came from `pcre2_compile_8` and is freed once.
         unsafe { sys::pcre2_code_free_8(self.code.as_ptr()) }
     }
 }
 
-impl std::fmt::Debug for Compiled {
+impl std::fmt::Debug for CompiledPattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Compiled")
     }
@@ -160,19 +160,19 @@ fn message(error: i32) -> String {
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum SearchResult {
     /// A match.
-    At(Range<usize>),
+    Match(Range<usize>),
     /// None.
-    No,
+    NoMatch,
     /// None yet: more data may bring one.
-    More,
+    Incomplete,
     /// It took too many steps.
     Exhausted,
 }
 
 /// Pairs of places that a search tells: of the match, and of its first group.
-const PAIRS: u32 = 2;
+const MATCH_PAIRS: u32 = 2;
 
 /// What a worker searches with.
 pub struct Matcher {
@@ -190,19 +190,19 @@ impl Matcher {
         // SAFETY: constructors with default contexts; null is checked below.
         let made = unsafe {
             (
-                sys::pcre2_match_data_create_8(PAIRS, ptr::null_mut()),
+                sys::pcre2_match_data_create_8(MATCH_PAIRS, ptr::null_mut()),
                 sys::pcre2_match_context_create_8(ptr::null_mut()),
-                sys::pcre2_jit_stack_create_8(STACK[0], STACK[1], ptr::null_mut()),
+                sys::pcre2_jit_stack_create_8(STACK_BYTES[0], STACK_BYTES[1], ptr::null_mut()),
             )
         };
         let (Some(data), Some(context), Some(stack)) =
             (NonNull::new(made.0), NonNull::new(made.1), NonNull::new(made.2))
         else {
-            std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; STACK[0]]>());
+            std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; STACK_BYTES[0]]>());
         };
         // SAFETY: both were just made; the stack lives as long as the context, see `drop`.
         unsafe {
-            sys::pcre2_set_match_limit_8(context.as_ptr(), STEPS);
+            sys::pcre2_set_match_limit_8(context.as_ptr(), MAX_STEPS);
             sys::pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.as_ptr().cast());
         }
         Self { data, context, stack }
@@ -215,36 +215,43 @@ impl Matcher {
     /// costs nothing, for it is made of every packet.
     pub fn find_within(
         &mut self,
-        (work, is_usual): (&Work, bool),
-        expression: &Compiled,
+        (work, is_usual): (&WorkBudget, bool),
+        expression: &CompiledPattern,
         subject: &[u8],
         begins: bool,
         complete: bool,
-    ) -> Found {
-        let mut steps = FEW;
+    ) -> SearchResult {
+        let mut steps = INITIAL_STEPS;
         let mut units = match is_usual {
             true => 0,
-            false => (subject.len() / 4) as u32 + SEARCH,
+            false => (subject.len() / 4) as u32 + SEARCH_COST,
         };
         loop {
             if !work.charge(units) {
-                return Found::Exhausted;
+                return SearchResult::Exhausted;
             }
             let found = self.find_in(steps, expression, subject, begins, complete);
-            if found != Found::Exhausted || steps >= STEPS {
+            if found != SearchResult::Exhausted || steps >= MAX_STEPS {
                 return found;
             }
-            steps = (steps * MORE).min(STEPS);
-            units = steps * STEP;
+            steps = (steps * STEP_GROWTH).min(MAX_STEPS);
+            units = steps * STEP_COST;
         }
     }
 
     /// The same, whatever it takes.
-    pub fn find(&mut self, expression: &Compiled, subject: &[u8], begins: bool, complete: bool) -> Found {
-        self.find_in(STEPS, expression, subject, begins, complete)
+    pub fn find(&mut self, expression: &CompiledPattern, subject: &[u8], begins: bool, complete: bool) -> SearchResult {
+        self.find_in(MAX_STEPS, expression, subject, begins, complete)
     }
 
-    fn find_in(&mut self, steps: u32, expression: &Compiled, subject: &[u8], begins: bool, complete: bool) -> Found {
+    fn find_in(
+        &mut self,
+        steps: u32,
+        expression: &CompiledPattern,
+        subject: &[u8],
+        begins: bool,
+        complete: bool,
+    ) -> SearchResult {
         let mut options = 0;
         if !begins {
             options |= sys::PCRE2_NOTBOL;
@@ -278,21 +285,21 @@ impl Matcher {
                     (*pair, *pair.add(1))
                 };
                 // `\K` may set the begin behind the end.
-                Found::At(from.min(to)..to.min(subject.len()))
+                SearchResult::Match(from.min(to)..to.min(subject.len()))
             }
-            sys::PCRE2_ERROR_PARTIAL => Found::More,
-            sys::PCRE2_ERROR_NOMATCH if complete => Found::No,
-            sys::PCRE2_ERROR_NOMATCH => Found::More,
-            _ => Found::Exhausted,
+            sys::PCRE2_ERROR_PARTIAL => SearchResult::Incomplete,
+            sys::PCRE2_ERROR_NOMATCH if complete => SearchResult::NoMatch,
+            sys::PCRE2_ERROR_NOMATCH => SearchResult::Incomplete,
+            _ => SearchResult::Exhausted,
         }
     }
 }
 
 impl Matcher {
     /// The first group of the first match in a subject that is complete; as [`Matcher::find_within`].
-    pub fn group(&mut self, work: &Work, expression: &Compiled, subject: &[u8]) -> Option<Range<usize>> {
+    pub fn group(&mut self, work: &WorkBudget, expression: &CompiledPattern, subject: &[u8]) -> Option<Range<usize>> {
         let found = self.find_within((work, false), expression, subject, true, true);
-        if expression.groups == 0 || !matches!(found, Found::At(_)) {
+        if expression.groups == 0 || !matches!(found, SearchResult::Match(_)) {
             return None;
         }
         // SAFETY: the data was made for two pairs, and a match of an expression with a group sets both: to PCRE2_UNSET where the
@@ -326,37 +333,40 @@ impl Drop for Matcher {
 mod tests {
     use super::*;
 
-    fn find(pattern: &str, subject: &[u8], complete: bool) -> Found {
-        let compiled = Compiled::new(pattern, Options::default()).unwrap();
+    fn find(pattern: &str, subject: &[u8], complete: bool) -> SearchResult {
+        let compiled = CompiledPattern::new(pattern, PatternOptions::default()).unwrap();
         Matcher::new().find(&compiled, subject, true, complete)
     }
 
     #[test]
     fn match_is_found_with_its_place() {
-        assert_eq!(Found::At(2..5), find("b.d", b"aab\xffdz", true));
-        assert_eq!(Found::No, find("b.d", b"aab", true));
+        assert_eq!(SearchResult::Match(2..5), find("b.d", b"aab\xffdz", true));
+        assert_eq!(SearchResult::NoMatch, find("b.d", b"aab", true));
     }
 
     #[test]
     fn data_that_may_go_on_has_no_end() {
-        assert_eq!(Found::More, find("ab$", b"ab", false));
-        assert_eq!(Found::At(0..2), find("ab$", b"ab", true));
-        assert_eq!(Found::More, find("ab(?!c)", b"ab", false));
-        assert_eq!(Found::At(0..2), find("ab(?!c)", b"abd", false));
-        assert_eq!(Found::At(0..2), find("a+", b"aab", false));
+        assert_eq!(SearchResult::Incomplete, find("ab$", b"ab", false));
+        assert_eq!(SearchResult::Match(0..2), find("ab$", b"ab", true));
+        assert_eq!(SearchResult::Incomplete, find("ab(?!c)", b"ab", false));
+        assert_eq!(SearchResult::Match(0..2), find("ab(?!c)", b"abd", false));
+        assert_eq!(SearchResult::Match(0..2), find("a+", b"aab", false));
     }
 
     #[test]
     fn begin_of_data_that_goes_before_is_no_begin() {
-        let compiled = Compiled::new("^a", Options::default()).unwrap();
-        assert_eq!(Found::No, Matcher::new().find(&compiled, b"ab", false, true));
+        let compiled = CompiledPattern::new("^a", PatternOptions::default()).unwrap();
+        assert_eq!(
+            SearchResult::NoMatch,
+            Matcher::new().find(&compiled, b"ab", false, true)
+        );
     }
 
     #[test]
     fn first_group_is_told() {
         let group = |pattern: &str, subject: &[u8]| {
-            let compiled = Compiled::new(pattern, Options::default()).unwrap();
-            Matcher::new().group(&Work::default(), &compiled, subject)
+            let compiled = CompiledPattern::new(pattern, PatternOptions::default()).unwrap();
+            Matcher::new().group(&WorkBudget::default(), &compiled, subject)
         };
         assert_eq!(Some(2..4), group("a=([0-9]+)(x)?", b"a=12;"));
         assert_eq!(None, group("a=([0-9]+)", b"b=12;"));
@@ -367,12 +377,12 @@ mod tests {
     #[test]
     fn expression_that_explodes_ends() {
         let subject = [b'a'; 64];
-        assert_eq!(Found::Exhausted, find("(a+)+$b|(a|aa)+x", &subject, true));
+        assert_eq!(SearchResult::Exhausted, find("(a+)+$b|(a|aa)+x", &subject, true));
     }
 
     #[test]
     fn malformed_expression_is_named_with_its_place() {
-        let error = Compiled::new("a(b", Options::default()).unwrap_err();
+        let error = CompiledPattern::new("a(b", PatternOptions::default()).unwrap_err();
         assert_eq!(
             "missing closing parenthesis (at byte 3 of the expression)",
             error.to_string()

@@ -38,14 +38,14 @@ pub enum Error {
 /// What nDPI says of a flow: its protocol numbers, 0 where it knows none. Both are set where one protocol carries the
 /// other: 91 and 126 is Google over TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Pair {
+pub struct ProtocolPair {
     /// What carries.
     pub master: u16,
     /// What is carried, or the only one.
     pub application: u16,
 }
 
-impl From<raw::ndpi_protocol> for Pair {
+impl From<raw::ndpi_protocol> for ProtocolPair {
     fn from(said: raw::ndpi_protocol) -> Self {
         match (said.master_protocol, said.app_protocol) {
             (master, 0) => Self {
@@ -62,7 +62,7 @@ impl From<raw::ndpi_protocol> for Pair {
 
 /// Why nDPI says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum DetectionError {
     /// The arena ran short: what nDPI knew of the flow has gaps, and is forgotten.
     Memory,
     /// It was not shown the packet: one not whole, or of another protocol than the flow's first.
@@ -71,7 +71,7 @@ pub enum Refusal {
 
 /// Bytes and events of the arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct ArenaCounters {
     /// Bytes that there are.
     pub size: usize,
     /// Bytes that are taken.
@@ -85,7 +85,7 @@ pub struct Figures {
 }
 
 /// One of nDPI's detection modules, with all it needs.
-pub struct Module {
+pub struct DetectionModule {
     module: NonNull<raw::ndpi_detection_module_struct>,
     flows: Box<[raw::ndpi_flow_struct]>,
     /// What a flow's first packet was, and all its packets must be.
@@ -95,18 +95,18 @@ pub struct Module {
 
 // SAFETY: the module, the flows and the memory belong to this value alone, and none knows a thread: the one variable
 // of a thread is set and cleared within each call.
-unsafe impl Send for Module {}
+unsafe impl Send for DetectionModule {}
 
 /// Modules are made and unmade one at a time.
-static MAKING: Mutex<()> = Mutex::new(());
+static MODULE_LOCK: Mutex<()> = Mutex::new(());
 
-impl Module {
+impl DetectionModule {
     /// Bytes of one flow's slot.
     pub const FLOW: usize = size_of::<raw::ndpi_flow_struct>();
 
     /// With room for this many flows, and an arena of this many bytes.
     pub fn new(flows: u32, memory: usize) -> Result<Self, Error> {
-        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = MODULE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         hooks::set();
         same_version()?;
         // SAFETY: no other module is being made.
@@ -169,7 +169,7 @@ impl Module {
     }
 
     /// Gives back what a slot's flow has taken from the arena, and makes the slot ready for another flow.
-    pub fn end(&mut self, flow: u32) {
+    pub fn release(&mut self, flow: u32) {
         // nDPI's own way is not gone: it forgets what a flow took before it became another protocol's.
         self.memories.flows.arena.release(flow);
         self.shapes[flow as usize] = None;
@@ -178,13 +178,19 @@ impl Module {
     }
 
     /// One packet of a flow, whole and from its IP header on.
-    pub fn packet(&mut self, flow: u32, packet: &[u8], direction: Direction, time_ms: u64) -> Result<Pair, Refusal> {
-        let (shape, packet) = shape(packet).ok_or(Refusal::Packet)?;
+    pub fn packet(
+        &mut self,
+        flow: u32,
+        packet: &[u8],
+        direction: Direction,
+        time_ms: u64,
+    ) -> Result<ProtocolPair, DetectionError> {
+        let (shape, packet) = shape(packet).ok_or(DetectionError::Packet)?;
         if *self.shapes[flow as usize].get_or_insert(shape) != shape {
-            return Err(Refusal::Packet);
+            return Err(DetectionError::Packet);
         }
         self.flows[flow as usize].set_packet_direction(direction as u8);
-        let length = u16::try_from(packet.len()).map_err(|_| Refusal::Packet)?;
+        let length = u16::try_from(packet.len()).map_err(|_| DetectionError::Packet)?;
         let data = packet.as_ptr();
         self.call(flow, |module, state| {
             // SAFETY: module and flow are valid and ours; nDPI reads `length` bytes at `data` and writes none of them,
@@ -194,14 +200,14 @@ impl Module {
     }
 
     /// Whether more packets of a flow that is known may say more of it.
-    pub fn more(&mut self, flow: u32) -> bool {
+    pub fn wants_more(&mut self, flow: u32) -> bool {
         let state = &raw mut self.flows[flow as usize];
         // SAFETY: module and flow are valid and ours.
         unsafe { raw::ndpi_extra_dissection_possible(self.module.as_ptr(), state) != 0 }
     }
 
     /// What the flow most probably is, and whether that is a guess by its addresses and ports.
-    pub fn give_up(&mut self, flow: u32) -> Result<(Pair, bool), Refusal> {
+    pub fn give_up(&mut self, flow: u32) -> Result<(ProtocolPair, bool), DetectionError> {
         let mut guessed = 0;
         let pair = self.call(flow, |module, state| {
             // SAFETY: module and flow are valid and ours; the flag is written.
@@ -214,13 +220,13 @@ impl Module {
         &mut self,
         flow: u32,
         call: impl FnOnce(*mut raw::ndpi_detection_module_struct, *mut raw::ndpi_flow_struct) -> raw::ndpi_protocol,
-    ) -> Result<Pair, Refusal> {
+    ) -> Result<ProtocolPair, DetectionError> {
         let refused = self.memories.flows.arena.refused();
         let (module, state) = (self.module.as_ptr(), &raw mut self.flows[flow as usize]);
         let said = hooks::within(&mut self.memories, flow, || call(module, state));
         if refused != self.memories.flows.arena.refused() {
-            self.end(flow);
-            return Err(Refusal::Memory);
+            self.release(flow);
+            return Err(DetectionError::Memory);
         }
         Ok(said.into())
     }
@@ -242,9 +248,9 @@ impl Module {
     }
 
     /// The arena's.
-    pub fn figures(&self) -> Figures {
+    pub fn arena_counters(&self) -> ArenaCounters {
         let (used, peak, refused) = self.memories.flows.arena.figures();
-        Figures {
+        ArenaCounters {
             size: self.memories.flows.bytes(),
             used,
             peak,
@@ -260,16 +266,16 @@ impl Module {
     }
 }
 
-impl Drop for Module {
+impl Drop for DetectionModule {
     fn drop(&mut self) {
-        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = MODULE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the module is ours, unmade once, and no other is being made; what it holds is the C library's, since
         // what came from the arena belonged to flows, which hold nothing of the module.
         unsafe { raw::ndpi_exit_detection_module(self.module.as_ptr()) }
     }
 }
 
-impl std::fmt::Debug for Module {
+impl std::fmt::Debug for DetectionModule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Module")
     }
@@ -295,7 +301,7 @@ fn same_version() -> Result<(), Error> {
             raw::ndpi_detection_get_sizeof_ndpi_flow_struct() as usize,
         )
     };
-    if interface != raw::NDPI_API_VERSION || flow != Module::FLOW {
+    if interface != raw::NDPI_API_VERSION || flow != DetectionModule::FLOW {
         return Err(version());
     }
     Ok(())

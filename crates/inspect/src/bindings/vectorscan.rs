@@ -14,11 +14,11 @@ mod streams;
 
 use std::ffi::{CStr, c_int, c_uint, c_ulonglong, c_void};
 
-pub use calls::Calls;
+pub use calls::ScanLog;
 pub use database::{Block, Database, Mode, Pattern, Streaming};
 pub use replay::Replay;
 pub use scratch::Scratch;
-pub use streams::Streams;
+pub use streams::ScanStreams;
 
 /// Why Vectorscan did not do what it was asked.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub enum Error {
 
 /// What to do after a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum MatchAction {
     /// Go on.
     Continue,
     /// Look no further in this piece, nor in this stream until it is reset.
@@ -65,9 +65,9 @@ pub enum Next {
 
 /// How a scan ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scanned {
+pub enum ScanEnd {
     /// At the end of the data.
-    Whole,
+    Complete,
     /// Where [`Next::Stop`] was said, now or earlier in the same stream.
     Stopped,
 }
@@ -92,12 +92,12 @@ impl Platform {
     /// What is compiled for on this machine: what every processor has that the library runs on.
     pub fn here() -> Result<Platform, Error> {
         // SAFETY: the library looks at the processor only.
-        answer(unsafe { raw::hs_valid_platform() })?;
+        check(unsafe { raw::hs_valid_platform() })?;
         Ok(Platform { tune: 0, features: 0 })
     }
 }
 
-fn answer(code: c_int) -> Result<(), Error> {
+fn check(code: c_int) -> Result<(), Error> {
     match code {
         raw::SUCCESS => Ok(()),
         raw::NOMEM => Err(Error::Memory),
@@ -110,10 +110,10 @@ fn answer(code: c_int) -> Result<(), Error> {
 }
 
 /// What a scan answered. Other answers mean that arguments were wrong, which the types here rule out.
-fn scanned(code: c_int) -> Scanned {
+fn scanned(code: c_int) -> ScanEnd {
     match code {
-        raw::SUCCESS => Scanned::Whole,
-        raw::SCAN_TERMINATED => Scanned::Stopped,
+        raw::SUCCESS => ScanEnd::Complete,
+        raw::SCAN_TERMINATED => ScanEnd::Stopped,
         other => unreachable!("a scan was answered {other}"),
     }
 }
@@ -124,7 +124,7 @@ fn length(data: &[u8]) -> c_uint {
 }
 
 /// Hands a match to the sink. It cannot unwind into C: a panic in an `extern "C"` function aborts the process.
-unsafe extern "C" fn report<S: FnMut(u32, u64) -> Next>(
+unsafe extern "C" fn report<S: FnMut(u32, u64) -> MatchAction>(
     id: c_uint,
     _from: c_ulonglong,
     to: c_ulonglong,
@@ -135,7 +135,7 @@ unsafe extern "C" fn report<S: FnMut(u32, u64) -> Next>(
     // thread, one match at a time, before the scan returns.
     let sink = unsafe { &mut *context.cast::<S>() };
     match sink(id, to) {
-        Next::Continue => 0,
-        Next::Stop => 1,
+        MatchAction::Continue => 0,
+        MatchAction::Stop => 1,
     }
 }

@@ -1,44 +1,49 @@
 //! Numbers in data.
 
-use super::{Answer, Buffers, Cursor, Evaluator};
-use crate::signature::{ByteTest, Comparison, Form, Number};
+use super::{BufferSource, Cursor, Evaluator, RuleResult};
+use crate::signature::{ByteTest, Comparison, NumberField, NumberFormat};
 
 impl Evaluator {
     /// A number, and where its bytes end.
-    pub(super) fn read(&self, number: &Number, at: Cursor, buffers: &impl Buffers) -> Result<(i64, i64), Answer> {
+    pub(super) fn read(
+        &self,
+        number: &NumberField,
+        at: Cursor,
+        buffers: &impl BufferSource,
+    ) -> Result<(i64, i64), RuleResult> {
         let decoded;
         let view = match number.buffer {
             crate::signature::Buffer::Base64 => {
                 decoded = self.decoded.clone();
-                super::View {
+                super::BufferView {
                     bytes: &decoded,
                     base: 0,
                     complete: true,
-                    ends_here: true,
+                    is_final: true,
                 }
             }
-            buffer => buffers.view(buffer).ok_or(Answer::No)?,
+            buffer => buffers.view(buffer).ok_or(RuleResult::NoMatch)?,
         };
         let from = if number.relative { at.on(number.buffer) } else { 0 };
         let begin = from.saturating_add(self.value(number.offset));
         let end = begin.saturating_add(i64::from(number.count));
         if begin < view.begin() {
-            return Err(Answer::No);
+            return Err(RuleResult::NoMatch);
         }
         if end > view.end() {
-            return Err(Answer::or_later(!view.complete));
+            return Err(RuleResult::or_incomplete(!view.complete));
         }
         let bytes = view.slice(begin, end);
         let (value, length) = match number.form {
-            Form::Big => (
+            NumberFormat::Big => (
                 bytes.iter().fold(0u64, |all, &byte| all << 8 | u64::from(byte)),
                 bytes.len(),
             ),
-            Form::Little => (
+            NumberFormat::Little => (
                 bytes.iter().rev().fold(0u64, |all, &byte| all << 8 | u64::from(byte)),
                 bytes.len(),
             ),
-            Form::Text(base) => text(bytes, base).ok_or(Answer::No)?,
+            NumberFormat::Text(base) => text(bytes, base).ok_or(RuleResult::NoMatch)?,
         };
         let value = match number.mask {
             Some(mask) => (value & u64::from(mask)) >> mask.trailing_zeros().min(63),
@@ -47,7 +52,7 @@ impl Evaluator {
         Ok((value.min(i64::MAX as u64) as i64, begin + length as i64))
     }
 
-    pub(super) fn compare(&self, test: &ByteTest, at: Cursor, buffers: &impl Buffers) -> Answer {
+    pub(super) fn compare(&self, test: &ByteTest, at: Cursor, buffers: &impl BufferSource) -> RuleResult {
         let (number, _) = match self.read(&test.number, at, buffers) {
             Ok(read) => read,
             Err(answer) => return answer,
@@ -63,9 +68,9 @@ impl Evaluator {
             Comparison::Xor => number ^ value != 0,
         };
         if holds != test.negated {
-            Answer::Match
+            RuleResult::Match
         } else {
-            Answer::No
+            RuleResult::NoMatch
         }
     }
 }

@@ -6,13 +6,13 @@ use crate::signature::{Bits, Condition, Sender};
 
 /// What rules ask about a packet beside its data.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Facts {
+pub struct PacketFields {
     /// IP.
-    pub ip: Ip,
+    pub ip: IpFields,
     /// TCP, where it is.
-    pub tcp: Option<Tcp>,
+    pub tcp: Option<TcpFields>,
     /// ICMP or ICMPv6, where it is.
-    pub icmp: Option<Icmp>,
+    pub icmp: Option<IcmpFields>,
     /// Bytes of the payload.
     pub payload: u32,
     /// Bytes of the stream that client and server sent so far.
@@ -22,7 +22,7 @@ pub struct Facts {
 /// Of the IP header.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
-pub struct Ip {
+pub struct IpFields {
     pub ttl: u8,
     pub type_of_service: u8,
     pub protocol: u8,
@@ -39,7 +39,7 @@ pub struct Ip {
 /// Of the TCP header.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
-pub struct Tcp {
+pub struct TcpFields {
     pub flags: u8,
     pub sequence: u32,
     pub acknowledgement: u32,
@@ -49,14 +49,14 @@ pub struct Tcp {
 /// Of the ICMP header. Identifier and number are 0 where the type has none.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
-pub struct Icmp {
+pub struct IcmpFields {
     pub kind: u8,
     pub code: u8,
     pub identifier: u16,
     pub sequence: u16,
 }
 
-impl Facts {
+impl PacketFields {
     /// Whether a condition on headers holds. Conditions on data do not.
     pub(crate) fn holds(&self, condition: &Condition) -> bool {
         let ip = &self.ip;

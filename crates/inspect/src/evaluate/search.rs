@@ -18,9 +18,9 @@ enum Kind {
 }
 
 /// Bytes that are passed over for a unit of work.
-const PASSED: usize = 32;
+const SCANNED_PER_UNIT: usize = 32;
 /// Units of work for a place that is compared.
-const COMPARED: u32 = 4;
+const COMPARE_COST: u32 = 4;
 
 impl Needle {
     pub fn new(bytes: &[u8], nocase: bool) -> Self {
@@ -43,7 +43,7 @@ impl Needle {
         match &self.0 {
             Kind::Exact(finder) => {
                 let found = finder.find(hay);
-                (found, (found.unwrap_or(hay.len()) / PASSED) as u32)
+                (found, (found.unwrap_or(hay.len()) / SCANNED_PER_UNIT) as u32)
             }
             Kind::Caseless { bytes, by } => caseless(bytes, *by, hay),
         }
@@ -63,13 +63,16 @@ fn caseless(needle: &[u8], by: usize, hay: &[u8]) -> (Option<usize>, u32) {
         && let Some(found) = memchr2(low, high, &hay[start + by..=last + by])
     {
         let place = start + found;
-        units += COMPARED + (found / PASSED) as u32;
+        units += COMPARE_COST + (found / SCANNED_PER_UNIT) as u32;
         if hay[place..place + needle.len()].eq_ignore_ascii_case(needle) {
             return (Some(place), units);
         }
         start = place + 1;
     }
-    (None, units + ((last + 1).saturating_sub(start) / PASSED) as u32)
+    (
+        None,
+        units + ((last + 1).saturating_sub(start) / SCANNED_PER_UNIT) as u32,
+    )
 }
 
 /// Decode base64 (RFC 4648) as far as it goes: up to padding, a foreign byte, or as much as fits. Line ends are skipped.
@@ -109,10 +112,10 @@ mod tests {
     fn each_place_that_is_compared_and_each_byte_that_is_passed_over_is_work() {
         let units = |hay: &[u8], nocase| Needle::new(b"ab", nocase).find(hay).1;
         for nocase in [false, true] {
-            assert_eq!(0, units(b"ab", nocase) / COMPARED / 2);
+            assert_eq!(0, units(b"ab", nocase) / COMPARE_COST / 2);
             assert!((20..=25).contains(&units(&[b'z'; 800], nocase)), "{nocase}");
         }
-        assert!(units(&[b'A'; 800], true) >= 799 * COMPARED);
+        assert!(units(&[b'A'; 800], true) >= 799 * COMPARE_COST);
     }
 
     #[test]

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rule::Names;
+use crate::rule::FlowVarNames;
 use crate::signature::*;
 
 /// Payload alone.
 struct Payload<'a>(&'a [u8], bool);
 
-impl Buffers for Payload<'_> {
-    fn view(&self, buffer: Buffer) -> Option<View<'_>> {
-        let view = View {
+impl BufferSource for Payload<'_> {
+    fn view(&self, buffer: Buffer) -> Option<BufferView<'_>> {
+        let view = BufferView {
             bytes: self.0,
             base: 0,
             complete: self.1,
-            ends_here: false,
+            is_final: false,
         };
         (buffer == Buffer::Payload).then_some(view)
     }
@@ -43,17 +43,17 @@ fn signature(conditions: Vec<Condition>) -> Signature {
             both_ways: false,
             services: Box::default(),
         },
-        flow: Flow::default(),
+        flow: FlowState::default(),
         conditions: conditions.into(),
         transformed: Box::default(),
         rate: None,
-        silent: false,
+        noalert: false,
     }
 }
 
 /// A rule that nothing is searched for: it waits for all of its contents.
 fn rule(conditions: Vec<Condition>) -> Rule {
-    let mut rule = Rule::new(Arc::new(signature(conditions)), &mut Names::default()).unwrap();
+    let mut rule = Rule::new(Arc::new(signature(conditions)), &mut FlowVarNames::default()).unwrap();
     for step in &mut rule.steps {
         if let Step::Content { searched, .. } = step {
             *searched = false;
@@ -73,12 +73,12 @@ fn content(bytes: &str) -> Content {
         distance: None,
         within: None,
         ends: false,
-        fast: Fast::Unsaid,
+        fast: FastPattern::Unspecified,
     }
 }
 
-fn number(count: u8, offset: i64, relative: bool, form: Form) -> Number {
-    Number {
+fn number(count: u8, offset: i64, relative: bool, form: NumberFormat) -> NumberField {
+    NumberField {
         buffer: Buffer::Payload,
         count,
         offset: Value::Constant(offset),
@@ -96,15 +96,15 @@ fn expression(pattern: &str) -> Condition {
     })
 }
 
-fn ask(rule: &Rule, data: &[u8], complete: bool) -> Answer {
-    Evaluator::default().ask(rule, &Facts::default(), &Payload(data, complete), &mut [])
+fn ask(rule: &Rule, data: &[u8], complete: bool) -> RuleResult {
+    Evaluator::default().evaluate(rule, &PacketFields::default(), &Payload(data, complete), &mut [])
 }
 
 const fn constant(value: i64) -> Option<Value> {
     Some(Value::Constant(value))
 }
 
-use Answer::{Blocked, Later, Match, No};
+use RuleResult::{Blocked, Incomplete, Match, NoMatch};
 
 #[test]
 fn content_is_found_between_offset_and_depth() {
@@ -114,10 +114,10 @@ fn content_is_found_between_offset_and_depth() {
         ..content("ab")
     })]);
     assert_eq!(Match, ask(&rule, b"xxxab", true));
-    assert_eq!(No, ask(&rule, b"xxxxab", true));
-    assert_eq!(No, ask(&rule, b"abxxxx", true));
-    assert_eq!(Later, ask(&rule, b"xxxa", false));
-    assert_eq!(No, ask(&rule, b"xxxax", false));
+    assert_eq!(NoMatch, ask(&rule, b"xxxxab", true));
+    assert_eq!(NoMatch, ask(&rule, b"abxxxx", true));
+    assert_eq!(Incomplete, ask(&rule, b"xxxa", false));
+    assert_eq!(NoMatch, ask(&rule, b"xxxax", false));
 }
 
 #[test]
@@ -126,9 +126,9 @@ fn content_that_is_searched_for_is_not_waited_for() {
         Condition::Content(content("longest")),
         Condition::Content(content("ab")),
     ];
-    let rule = Rule::new(Arc::new(signature(conditions)), &mut Names::default()).unwrap();
-    assert_eq!(No, ask(&rule, b"ab longes", false));
-    assert_eq!(Later, ask(&rule, b"longest a", false));
+    let rule = Rule::new(Arc::new(signature(conditions)), &mut FlowVarNames::default()).unwrap();
+    assert_eq!(NoMatch, ask(&rule, b"ab longes", false));
+    assert_eq!(Incomplete, ask(&rule, b"longest a", false));
     assert_eq!(Match, ask(&rule, b"longest ab", false));
 }
 
@@ -144,8 +144,8 @@ fn relative_content_tries_every_place_of_the_one_before() {
     ];
     let rule = rule(conditions);
     assert_eq!(Match, ask(&rule, b"a-a-ab", true));
-    assert_eq!(No, ask(&rule, b"a-a-a-b", true));
-    assert_eq!(Later, ask(&rule, b"a-a-a", false));
+    assert_eq!(NoMatch, ask(&rule, b"a-a-a-b", true));
+    assert_eq!(Incomplete, ask(&rule, b"a-a-a", false));
 }
 
 #[test]
@@ -172,10 +172,10 @@ fn absent_content_in_a_bounded_place_waits_for_it() {
         }),
     ];
     let rule = rule(conditions);
-    assert_eq!(Later, ask(&rule, b"USER anon", false));
+    assert_eq!(Incomplete, ask(&rule, b"USER anon", false));
     // Another one may come.
-    assert_eq!(Later, ask(&rule, b"USER anon\n", false));
-    assert_eq!(No, ask(&rule, b"USER anon\n", true));
+    assert_eq!(Incomplete, ask(&rule, b"USER anon\n", false));
+    assert_eq!(NoMatch, ask(&rule, b"USER anon\n", true));
     assert_eq!(Match, ask(&rule, b"USER anonymous-and-long", false));
     assert_eq!(Match, ask(&rule, b"USER anon", true));
 }
@@ -195,7 +195,7 @@ fn absent_content_anywhere_does_not_wait_for_a_stream_to_end() {
 #[test]
 fn number_jumps_to_what_follows() {
     let jump = ByteJump {
-        number: number(2, 0, true, Form::Big),
+        number: number(2, 0, true, NumberFormat::Big),
         multiplier: 1,
         align: false,
         from: JumpFrom::Number,
@@ -212,15 +212,15 @@ fn number_jumps_to_what_follows() {
     ];
     let rule = rule(conditions);
     assert_eq!(Match, ask(&rule, b"L\x00\x04abcdend", true));
-    assert_eq!(No, ask(&rule, b"L\x00\x05abcdend", true));
-    assert_eq!(Later, ask(&rule, b"L\x00\x04ab", false));
-    assert_eq!(No, ask(&rule, b"L\x00\x04ab", true));
+    assert_eq!(NoMatch, ask(&rule, b"L\x00\x05abcdend", true));
+    assert_eq!(Incomplete, ask(&rule, b"L\x00\x04ab", false));
+    assert_eq!(NoMatch, ask(&rule, b"L\x00\x04ab", true));
 }
 
 #[test]
 fn extracted_number_bounds_a_content() {
     let extract = ByteExtract {
-        number: number(1, 0, false, Form::Big),
+        number: number(1, 0, false, NumberFormat::Big),
         multiplier: 1,
         align: 1,
         into: 0,
@@ -235,21 +235,21 @@ fn extracted_number_bounds_a_content() {
     ];
     let rule = rule(conditions);
     assert_eq!(Match, ask(&rule, b"\x03..!", true));
-    assert_eq!(No, ask(&rule, b"\x02..!", true));
+    assert_eq!(NoMatch, ask(&rule, b"\x02..!", true));
 }
 
 #[test]
 fn number_as_text_compares() {
     let test = ByteTest {
-        number: number(5, 1, true, Form::Text(10)),
+        number: number(5, 1, true, NumberFormat::Text(10)),
         comparison: Comparison::Greater,
         value: Value::Constant(999),
         negated: false,
     };
     let rule = rule(vec![Condition::Content(content("Length:")), Condition::ByteTest(test)]);
     assert_eq!(Match, ask(&rule, b"Length: 1000 ", true));
-    assert_eq!(No, ask(&rule, b"Length: 999 xx", true));
-    assert_eq!(Later, ask(&rule, b"Length: 10", false));
+    assert_eq!(NoMatch, ask(&rule, b"Length: 999 xx", true));
+    assert_eq!(Incomplete, ask(&rule, b"Length: 10", false));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn data_is_there_or_is_not() {
     };
     let there = rule(vec![Condition::Content(content("a")), Condition::IsDataAt(at(false))]);
     assert_eq!(
-        [Match, No, Later],
+        [Match, NoMatch, Incomplete],
         [
             ask(&there, b"a0123", true),
             ask(&there, b"a012", true),
@@ -271,7 +271,7 @@ fn data_is_there_or_is_not() {
     );
     let ends = rule(vec![Condition::Content(content("a")), Condition::IsDataAt(at(true))]);
     assert_eq!(
-        [No, Match, Later],
+        [NoMatch, Match, Incomplete],
         [
             ask(&ends, b"a0123", true),
             ask(&ends, b"a012", true),
@@ -283,9 +283,9 @@ fn data_is_there_or_is_not() {
 #[test]
 fn expression_matches_once_its_end_is_there() {
     let rule = rule(vec![Condition::Content(content("cmd")), expression("cmd=[0-9]+$")]);
-    assert_eq!(Later, ask(&rule, b"cmd=12", false));
+    assert_eq!(Incomplete, ask(&rule, b"cmd=12", false));
     assert_eq!(Match, ask(&rule, b"cmd=12", true));
-    assert_eq!(No, ask(&rule, b"cmd=x", true));
+    assert_eq!(NoMatch, ask(&rule, b"cmd=x", true));
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn base64_is_decoded_and_searched() {
     ];
     let rule = rule(conditions);
     assert_eq!(Match, ask(&rule, b"Basic YWRtaW46YWRtaW4=", true));
-    assert_eq!(No, ask(&rule, b"Basic Z3Vlc3Q6YWRtaW4=", true));
+    assert_eq!(NoMatch, ask(&rule, b"Basic Z3Vlc3Q6YWRtaW4=", true));
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn content_that_ends_the_data_waits_for_its_end() {
         ..content("ab")
     })]);
     assert_eq!(
-        [Match, No, Later],
+        [Match, NoMatch, Incomplete],
         [
             ask(&rule, b"abab", true),
             ask(&rule, b"abx", true),
@@ -334,14 +334,15 @@ fn notes_are_taken_by_one_rule_and_asked_by_another() {
             any: false,
         })
     };
-    let mut names = Names::default();
+    let mut names = FlowVarNames::default();
     let mut of = |conditions| Rule::new(Arc::new(signature(conditions)), &mut names).unwrap();
     let sets = of(vec![Condition::Content(content("a")), note(FlowBit::Set)]);
     let asks = of(vec![note(FlowBit::IsSet), Condition::Content(content("b"))]);
     let (mut bits, mut evaluator) = ([0u64; 1], Evaluator::default());
-    let mut ask = |rule: &Rule, data: &[u8]| evaluator.ask(rule, &Facts::default(), &Payload(data, true), &mut bits);
+    let mut ask =
+        |rule: &Rule, data: &[u8]| evaluator.evaluate(rule, &PacketFields::default(), &Payload(data, true), &mut bits);
     assert_eq!(
-        [Blocked, No, Match, Match],
+        [Blocked, NoMatch, Match, Match],
         [ask(&asks, b"b"), ask(&sets, b"b"), ask(&sets, b"a"), ask(&asks, b"b")]
     );
 }
@@ -362,8 +363,8 @@ fn question_that_explodes_is_given_up() {
     }));
     let rule = rule(conditions);
     let mut evaluator = Evaluator::default();
-    let answer = evaluator.ask(&rule, &Facts::default(), &Payload(&[b'a'; 200], true), &mut []);
-    assert_eq!((No, 1), (answer, evaluator.exhausted));
+    let answer = evaluator.evaluate(&rule, &PacketFields::default(), &Payload(&[b'a'; 200], true), &mut []);
+    assert_eq!((NoMatch, 1), (answer, evaluator.exhausted));
 }
 
 /// All ways to place contents, tried one by one: what [`Evaluator`] must agree with.
@@ -435,7 +436,7 @@ proptest! {
             let expected = oracle(&contents, &data[..end], 0);
             let answer = ask(&rule, &data[..end], false);
             prop_assert_eq!(expected, answer == Match, "after {} bytes: {:?}", end, answer);
-            if answer == No {
+            if answer == NoMatch {
                 // Nothing that follows helps.
                 prop_assert!((end..=data.len()).all(|end| !oracle(&contents, &data[..end], 0)));
             }

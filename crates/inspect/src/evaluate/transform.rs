@@ -7,18 +7,18 @@ use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha2::Sha256;
 
-use super::{Buffers, View};
+use super::{BufferSource, BufferView};
 use crate::bindings::expression::Matcher;
-use crate::rule::{Change, Rule};
+use crate::rule::{CompiledTransform, Rule};
 use crate::signature::{Buffer, Transform};
-use crate::work::Work;
+use crate::work_budget::WorkBudget;
 
 /// Bytes of a buffer that are changed at most.
-pub const LONGEST: usize = 8_192;
+pub const MAX_LENGTH: usize = 8_192;
 
 /// Units of work for each byte that is changed, and of which a digest is made.
-const CHANGED: u32 = 1;
-const DIGESTED: u32 = 4;
+const TRANSFORM_COST: u32 = 1;
+const DIGEST_COST: u32 = 4;
 
 /// What is known of a changed buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,17 +32,17 @@ enum State {
 }
 
 /// Where buffers are changed; allocated once.
-pub(super) struct Bench {
+pub(super) struct TransformBuffers {
     states: [State; 4],
     outputs: [Vec<u8>; 4],
     /// Takes the output of a change that can not be made in place.
     spare: Vec<u8>,
 }
 
-impl Default for Bench {
+impl Default for TransformBuffers {
     fn default() -> Self {
         // A dot may come before.
-        let room = || Vec::with_capacity(LONGEST + 1);
+        let room = || Vec::with_capacity(MAX_LENGTH + 1);
         Self {
             states: [State::Missing; 4],
             outputs: [room(), room(), room(), room()],
@@ -52,37 +52,43 @@ impl Default for Bench {
 }
 
 /// Buffers, with those that are changed for a rule.
-pub(super) struct Prepared<'a, B> {
+pub(super) struct WithTransforms<'a, B> {
     pub buffers: &'a B,
-    pub bench: &'a Bench,
+    pub transforms: &'a TransformBuffers,
 }
 
-impl<B: Buffers> Buffers for Prepared<'_, B> {
-    fn view(&self, buffer: Buffer) -> Option<View<'_>> {
+impl<B: BufferSource> BufferSource for WithTransforms<'_, B> {
+    fn view(&self, buffer: Buffer) -> Option<BufferView<'_>> {
         match buffer.transformed() {
             None => self.buffers.view(buffer),
-            Some(place) => self.bench.view(place),
+            Some(place) => self.transforms.view(place),
         }
     }
 }
 
-impl Bench {
-    fn view(&self, place: usize) -> Option<View<'_>> {
+impl TransformBuffers {
+    fn view(&self, place: usize) -> Option<BufferView<'_>> {
         let is_ready = match self.states.get(place)? {
             State::Missing => return None,
             State::Growing => false,
             State::Ready => true,
         };
-        Some(View {
+        Some(BufferView {
             bytes: self.outputs.get(place).filter(|_| is_ready).map_or(&[], |bytes| bytes),
             base: 0,
             complete: is_ready,
-            ends_here: is_ready,
+            is_final: is_ready,
         })
     }
 
     /// Change the buffers that a rule looks in. False where that is more work than is left.
-    pub fn prepare(&mut self, rule: &Rule, buffers: &impl Buffers, matcher: &mut Matcher, work: &Work) -> bool {
+    pub fn prepare(
+        &mut self,
+        rule: &Rule,
+        buffers: &impl BufferSource,
+        matcher: &mut Matcher,
+        work: &WorkBudget,
+    ) -> bool {
         self.states = [State::Missing; 4];
         for (place, (buffer, changes)) in rule.transformed.iter().enumerate() {
             if changes.is_empty() {
@@ -107,28 +113,28 @@ impl Bench {
                 }
             }
         }
-        !work.is_spent()
+        !work.is_exhausted()
     }
 }
 
 /// Units of work for changes of so many bytes.
-fn units(changes: &[Change], bytes: usize) -> u32 {
+fn units(changes: &[CompiledTransform], bytes: usize) -> u32 {
     let each = changes.iter().map(|change| match change {
-        Change::Plain(Transform::ToMd5 | Transform::ToSha1 | Transform::ToSha256) => DIGESTED,
-        _ => CHANGED,
+        CompiledTransform::Plain(Transform::ToMd5 | Transform::ToSha1 | Transform::ToSha256) => DIGEST_COST,
+        _ => TRANSFORM_COST,
     });
     each.sum::<u32>().saturating_mul(bytes as u32)
 }
 
 /// The bytes of a buffer, or their digest where that is the first change; the changes that are left.
-fn begin<'c>(bytes: &[u8], changes: &'c [Change], output: &mut Vec<u8>) -> &'c [Change] {
+fn begin<'c>(bytes: &[u8], changes: &'c [CompiledTransform], output: &mut Vec<u8>) -> &'c [CompiledTransform] {
     output.clear();
-    if let Some((Change::Plain(first), rest)) = changes.split_first()
+    if let Some((CompiledTransform::Plain(first), rest)) = changes.split_first()
         && digest(first, bytes, output)
     {
         return rest;
     }
-    output.extend_from_slice(&bytes[..bytes.len().min(LONGEST)]);
+    output.extend_from_slice(&bytes[..bytes.len().min(MAX_LENGTH)]);
     changes
 }
 
@@ -143,10 +149,15 @@ fn digest(transform: &Transform, bytes: &[u8], output: &mut Vec<u8>) -> bool {
     true
 }
 
-fn apply(change: &Change, bytes: &mut Vec<u8>, spare: &mut Vec<u8>, (matcher, work): (&mut Matcher, &Work)) {
+fn apply(
+    change: &CompiledTransform,
+    bytes: &mut Vec<u8>,
+    spare: &mut Vec<u8>,
+    (matcher, work): (&mut Matcher, &WorkBudget),
+) {
     let transform = match change {
-        Change::Plain(transform) => transform,
-        Change::Expression(expression) => {
+        CompiledTransform::Plain(transform) => transform,
+        CompiledTransform::Expression(expression) => {
             match matcher.group(work, expression, bytes) {
                 Some(group) => {
                     bytes.truncate(group.end);
@@ -179,7 +190,7 @@ fn apply(change: &Change, bytes: &mut Vec<u8>, spare: &mut Vec<u8>, (matcher, wo
             std::mem::swap(bytes, spare);
         }
         Transform::DotPrefix => {
-            bytes.truncate(LONGEST);
+            bytes.truncate(MAX_LENGTH);
             bytes.insert(0, b'.');
         }
         Transform::UrlDecode => {
@@ -240,14 +251,14 @@ mod tests {
     use super::*;
 
     fn changed(transforms: &[Transform], bytes: &[u8]) -> Vec<u8> {
-        let changes: Vec<_> = transforms.iter().cloned().map(Change::Plain).collect();
-        let (mut output, mut spare) = (Vec::with_capacity(LONGEST + 1), Vec::with_capacity(LONGEST + 1));
+        let changes: Vec<_> = transforms.iter().cloned().map(CompiledTransform::Plain).collect();
+        let (mut output, mut spare) = (Vec::with_capacity(MAX_LENGTH + 1), Vec::with_capacity(MAX_LENGTH + 1));
         for change in begin(bytes, &changes, &mut output) {
-            let (matcher, work) = (&mut Matcher::default(), &Work::default());
+            let (matcher, work) = (&mut Matcher::default(), &WorkBudget::default());
             apply(change, &mut output, &mut spare, (matcher, work));
         }
         assert!(
-            output.capacity() <= LONGEST + 1 && spare.capacity() <= LONGEST + 1,
+            output.capacity() <= MAX_LENGTH + 1 && spare.capacity() <= MAX_LENGTH + 1,
             "it has grown"
         );
         output
@@ -290,9 +301,9 @@ mod tests {
     #[test]
     fn long_buffers_are_cut_and_digested_whole() {
         use Transform::*;
-        let long = vec![b'A'; LONGEST + 100];
+        let long = vec![b'A'; MAX_LENGTH + 100];
         for transform in [ToLowercase, DotPrefix, UrlDecode, Xor([1].into()), StripPseudoHeaders] {
-            assert!(changed(&[transform.clone(), transform], &long).len() <= LONGEST + 1);
+            assert!(changed(&[transform.clone(), transform], &long).len() <= MAX_LENGTH + 1);
         }
         assert_ne!(changed(&[ToMd5], &long), changed(&[ToMd5], &long[1..]));
     }

@@ -1,24 +1,30 @@
 //! What happens in a TCP connection, and rules that ask for it.
 
-use super::asking::Asking;
-use super::known::Known;
-use super::{Fate, FlowHandle, Inspector, Round, Seen};
-use crate::evaluate::View;
-use crate::stream::{Step, StreamEvent};
+use super::buffers::PacketBuffers;
+use super::detection::PacketDetection;
+use super::{BurstContext, FlowAction, FlowHandle, FlowPacket, Inspector};
+use crate::evaluate::BufferView;
+use crate::stream::{SegmentKind, StreamEvent};
 
 impl Inspector<'_> {
     /// What a segment is to its stream, for the rules that ask for it.
     #[inline(always)]
-    pub(super) fn step_events(&mut self, handle: FlowHandle, seen: &Seen<'_>, step: Step, round: &mut Round<'_>) {
+    pub(super) fn step_events(
+        &mut self,
+        handle: FlowHandle,
+        seen: &FlowPacket<'_>,
+        step: SegmentKind,
+        round: &mut BurstContext<'_>,
+    ) {
         let rewritten = match step {
-            Step::Fresh { rewritten, .. } | Step::Ahead { rewritten, .. } => rewritten,
-            Step::Repeat { rewritten } => {
+            SegmentKind::InOrder { rewritten, .. } | SegmentKind::OutOfOrder { rewritten, .. } => rewritten,
+            SegmentKind::Retransmission { rewritten } => {
                 if seen.segment.len() > seen.payload {
                     self.stream_event(handle, seen, StreamEvent::Retransmission, round);
                 }
                 rewritten
             }
-            Step::Exception(exception) => {
+            SegmentKind::Exception(exception) => {
                 if let Some(event) = StreamEvent::of(exception) {
                     self.stream_event(handle, seen, event, round);
                 }
@@ -34,24 +40,24 @@ impl Inspector<'_> {
     pub(super) fn stream_event(
         &mut self,
         handle: FlowHandle,
-        seen: &Seen<'_>,
+        seen: &FlowPacket<'_>,
         event: StreamEvent,
-        round: &mut Round<'_>,
+        round: &mut BurstContext<'_>,
     ) {
         let Some((flow, place)) = self.flows.get(handle) else {
             return;
         };
-        let (rules, _, notes, lists) = self.books.of(flow, place, round.now).parts(place);
+        let (rules, _, notes, lists) = self.rulesets.of(flow, place, round.now).parts(place);
         let of_event = rules.of_stream_event(event);
-        if of_event.is_empty() || flow.fate != Fate::Open {
+        if of_event.is_empty() || flow.action != FlowAction::Open {
             return;
         }
-        let known = Known {
-            payload: View {
+        let known = PacketBuffers {
+            payload: BufferView {
                 bytes: seen.segment.get(seen.payload..).unwrap_or_default(),
                 base: 0,
                 complete: true,
-                ends_here: true,
+                is_final: true,
             },
             slot: None,
             unknown: false,
@@ -59,22 +65,22 @@ impl Inspector<'_> {
         };
         let mut ends = seen.ends;
         ends.service = flow.service;
-        let mut asking = Asking {
+        let mut asking = PacketDetection {
             rules,
-            rates: round.rates,
+            hosts: round.hosts,
             second: (round.now / 1_000_000_000) as u32,
             ends: &ends,
-            facts: &seen.facts,
-            tools: round.tools,
-            notes,
-            waiting: &mut flow.waiting[seen.direction as usize],
+            fields: &seen.fields,
+            context: round.context,
+            flow_vars: notes,
+            pending: &mut flow.pending[seen.direction as usize],
             lists,
-            fate: &mut flow.fate,
+            action: &mut flow.action,
             stream: None,
             unknown: false,
             by_packet: true,
         };
-        asking.ask_all(of_event, &known);
-        asking.ask_blocked(&known);
+        asking.evaluate_all(of_event, &known);
+        asking.evaluate_blocked(&known);
     }
 }

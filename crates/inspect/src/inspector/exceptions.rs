@@ -1,16 +1,16 @@
 //! What can't be inspected, and what its policy makes of it.
 
-use super::{Fate, FlowHandle, Inspector, Settings, Verdict};
+use super::{FlowAction, FlowHandle, Inspector, Settings, Verdict};
 use crate::stream::{self, Exception, Policy};
 
 impl Inspector<'_> {
     /// What the policy says about a packet that can't be inspected.
-    pub fn exception(&mut self, handle: FlowHandle, exception: Exception, settings: &Settings) -> Verdict {
+    pub fn apply_policy(&mut self, handle: FlowHandle, exception: Exception, settings: &Settings) -> Verdict {
         match settings.policy(exception) {
             Policy::DropPacket => Verdict::Drop(exception.into()),
             Policy::DropFlow => {
                 if let Some((flow, _)) = self.flows.get(handle) {
-                    flow.fate = Fate::Dropped;
+                    flow.action = FlowAction::Dropped;
                 }
                 Verdict::Drop(exception.into())
             }
@@ -25,20 +25,25 @@ impl Inspector<'_> {
     /// What the policies say about a packet whose content can't be inspected whole, where no rule has decided about it. It is
     /// part of its stream already, so that only its flow as a whole can be dropped.
     #[cold]
-    pub(super) fn content_exceptions(&mut self, handle: FlowHandle, verdict: Verdict, settings: &Settings) -> Verdict {
-        let met = std::mem::take(&mut self.met);
+    pub(super) fn apply_content_policies(
+        &mut self,
+        handle: FlowHandle,
+        verdict: Verdict,
+        settings: &Settings,
+    ) -> Verdict {
+        let met = std::mem::take(&mut self.exceptions);
         let mut said = verdict;
         for exception in met.iter() {
             self.streams.count(exception);
             let Some((flow, _)) = self.flows.get(handle) else {
                 return said;
             };
-            if flow.fate != Fate::Open || said != Verdict::Pass {
+            if flow.action != FlowAction::Open || said != Verdict::Pass {
                 continue;
             }
             said = match settings.policy(exception) {
                 Policy::DropFlow | Policy::DropPacket => {
-                    flow.fate = Fate::Dropped;
+                    flow.action = FlowAction::Dropped;
                     Verdict::Drop(exception.into())
                 }
                 Policy::Pass => Verdict::Pass,
@@ -51,19 +56,19 @@ impl Inspector<'_> {
 
 /// Exceptions that the content of a packet met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Met(u32);
+pub(super) struct ExceptionSet(u32);
 
 const _: () = assert!(stream::EXCEPTIONS <= u32::BITS as usize);
 
-impl Met {
+impl ExceptionSet {
     #[inline(always)]
-    pub fn add_where(&mut self, is_there: bool, exception: Exception) {
+    pub fn add_if(&mut self, is_there: bool, exception: Exception) {
         self.0 |= u32::from(is_there) << exception as u32;
     }
 
     #[cold]
     pub fn add_all(&mut self, exceptions: impl Iterator<Item = Exception>) {
-        exceptions.for_each(|exception| self.add_where(true, exception));
+        exceptions.for_each(|exception| self.add_if(true, exception));
     }
 
     fn iter(self) -> impl Iterator<Item = Exception> {

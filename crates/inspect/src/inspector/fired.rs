@@ -3,16 +3,16 @@
 
 /// A set of rules, and the list of those in it; room for all of them is there from the start.
 #[derive(Debug)]
-pub(super) struct Set {
+pub(super) struct RuleSet {
     pub rules: Vec<u32>,
     /// Takes the list's place while that is out.
     spare: Vec<u32>,
     is_there: Box<[u64]>,
 }
 
-impl Set {
+impl RuleSet {
     /// Of so many rules.
-    pub fn of(count: usize) -> Self {
+    pub fn with_capacity(count: usize) -> Self {
         Self {
             rules: Vec::with_capacity(count),
             spare: Vec::with_capacity(count),
@@ -54,18 +54,18 @@ impl Set {
 
 /// Rules that matched with a packet.
 #[derive(Debug)]
-pub(super) struct Fired {
+pub(super) struct FiredRules {
     /// Their actions are due.
-    pub acts: Set,
+    pub acts: RuleSet,
     /// Those that are reported among them, by rule.
     reported: Box<[u64]>,
 }
 
-impl Fired {
+impl FiredRules {
     /// Of so many rules.
-    pub fn of(count: usize) -> Self {
+    pub fn with_capacity(count: usize) -> Self {
         Self {
-            acts: Set::of(count),
+            acts: RuleSet::with_capacity(count),
             reported: vec![0; count.div_ceil(64)].into(),
         }
     }

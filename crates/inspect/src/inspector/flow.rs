@@ -3,18 +3,18 @@
 use sluice_table::prefetch::{prefetch_read_at, prefetch_write};
 use sluice_wire::Direction;
 
-use super::Fate;
-use super::parser::Parser;
-use super::story::Story;
-use super::waiting::Waiting;
-use crate::bindings::vectorscan::{self, Next, Scratch, Streams};
-use crate::prefilter::{Class, Prefilter};
-use crate::ruleset::OfPorts;
-use crate::shares::{Shares, Source};
+use super::FlowAction;
+use super::parser::FlowParser;
+use super::pending::PendingRules;
+use super::summary::FlowSummary;
+use crate::bindings::vectorscan::{self, MatchAction, ScanStreams, Scratch};
+use crate::prefilter::{PatternClass, Prefilter};
+use crate::ruleset::PortSelection;
 use crate::signature::{Service, Toward};
+use crate::source_quota::{Source, SourceQuota};
 use crate::stream;
-use crate::transactions::Pending;
-use crate::work::Credit;
+use crate::transactions::PendingTransactions;
+use crate::work_budget::WorkTokens;
 
 /// A flow's place in its shard's pool, and which use of the place; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ const RESERVED_BITS: u32 = 4;
 
 /// Whether the client of a flow is who it says it is (conntrack's word).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ReplyStatus {
     /// It may be forged, and gives way to others where there is no place.
     #[default]
     Unreplied,
@@ -38,50 +38,50 @@ pub(super) enum Standing {
 /// What is known of a flow, what every packet needs first.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(super) struct Flow {
+pub(super) struct FlowState {
     serial: u32,
     is_open: bool,
-    pub standing: Standing,
+    pub reply_status: ReplyStatus,
     /// Whom it counts for, once it is assured.
     pub source: Source,
     /// Of the rules that it goes by.
     pub generation: u32,
     /// Who sent last.
-    pub turn: Option<Direction>,
-    pub fate: Fate,
-    pub stream: stream::Handle,
+    pub last_sender: Option<Direction>,
+    pub action: FlowAction,
+    pub stream: stream::StreamHandle,
     /// States of the search, by direction.
     pub scans: [Option<u32>; 2],
     /// Bytes.
     pub searched: u64,
     /// Bytes of a direction were missed.
     pub has_missed: [bool; 2],
-    pub credit: Credit,
+    pub tokens: WorkTokens,
     pub service: Option<Service>,
     /// Rules that are asked about all that these ports have: about the stream, and about single packets; by direction.
-    pub of_ports: [(OfPorts, OfPorts); 2],
-    pub story: Story,
-    pub parser: Parser,
+    pub port_rules: [(PortSelection, PortSelection); 2],
+    pub summary: FlowSummary,
+    pub parser: FlowParser,
     /// Rules, by direction.
-    pub waiting: [Waiting; 2],
+    pub pending: [PendingRules; 2],
     /// What it has said that is not told yet.
-    pub pending: Pending,
+    pub transactions: PendingTransactions,
 }
 
 /// The flows of a shard.
-pub(super) struct Flows {
-    flows: Box<[Flow]>,
+pub(super) struct FlowTable {
+    flows: Box<[FlowState]>,
     free: Vec<u32>,
     bits: u32,
     /// Those that are not assured, the oldest first.
     queue: Queue,
     /// Those that are, by source.
-    shares: Shares,
+    quota: SourceQuota,
     assured: usize,
 }
 
 /// A source may have so many times as many flows as are left to all others.
-const MULTIPLE: usize = 4;
+const QUOTA_MULTIPLE: usize = 4;
 
 /// Places in the order in which they came, any of which may leave.
 struct Queue {
@@ -122,27 +122,27 @@ impl Queue {
     }
 }
 
-impl Flows {
+impl FlowTable {
     pub fn new(count: u32) -> Self {
-        let flow = |_| Flow {
+        let flow = |_| FlowState {
             serial: 0,
             is_open: false,
-            standing: Standing::Unreplied,
-            source: Source::UNPROVEN,
+            reply_status: ReplyStatus::Unreplied,
+            source: Source::UNVERIFIED,
             generation: 0,
-            stream: stream::Handle::NONE,
+            stream: stream::StreamHandle::NONE,
             scans: [None; 2],
-            parser: Parser::default(),
-            waiting: Default::default(),
-            fate: Fate::Open,
+            parser: FlowParser::default(),
+            pending: Default::default(),
+            action: FlowAction::Open,
             service: None,
             searched: 0,
             has_missed: [false; 2],
-            credit: Credit::default(),
-            turn: None,
-            of_ports: Default::default(),
-            story: Story::default(),
-            pending: Pending::default(),
+            tokens: WorkTokens::default(),
+            last_sender: None,
+            port_rules: Default::default(),
+            summary: FlowSummary::default(),
+            transactions: PendingTransactions::default(),
         };
         Self {
             flows: (0..count).map(flow).collect(),
@@ -150,13 +150,13 @@ impl Flows {
             // No handle is one of the numbers that the engine has for itself.
             bits: (32 - count.leading_zeros()).max(RESERVED_BITS),
             queue: Queue::new(count),
-            shares: Shares::new(MULTIPLE),
+            quota: SourceQuota::new(QUOTA_MULTIPLE),
             assured: 0,
         }
     }
 
     /// What gives way to another flow: the oldest of those that are not assured, where no place is free.
-    pub fn giving_way(&self) -> Option<FlowHandle> {
+    pub fn eviction_candidate(&self) -> Option<FlowHandle> {
         if !self.free.is_empty() {
             return None;
         }
@@ -173,11 +173,11 @@ impl Flows {
             return false;
         };
         let source = flow.source;
-        if !self.shares.may_have(source, 1, left) {
+        if !self.quota.permits(source, 1, left) {
             return false;
         }
-        self.flows[place].standing = Standing::Assured;
-        self.shares.take(source, 1);
+        self.flows[place].reply_status = ReplyStatus::Assured;
+        self.quota.charge(source, 1);
         self.queue.remove(place as u32);
         self.assured += 1;
         true
@@ -185,14 +185,14 @@ impl Flows {
 
     /// Whether a handle is of a flow that is there.
     #[inline(always)]
-    pub fn has(&self, handle: FlowHandle) -> bool {
+    pub fn contains(&self, handle: FlowHandle) -> bool {
         let place = (handle.0 & ((1 << self.bits) - 1)) as usize;
         self.flows
             .get(place)
             .is_some_and(|flow| flow.is_open && flow.serial == handle.0 >> self.bits)
     }
 
-    pub fn open(&mut self, stream: stream::Handle) -> Option<FlowHandle> {
+    pub fn allocate(&mut self, stream: stream::StreamHandle) -> Option<FlowHandle> {
         let place = self.free.pop()?;
         let flow = self.flows.get_mut(place as usize)?;
         let serials = 1 << (32 - self.bits);
@@ -202,19 +202,26 @@ impl Flows {
             serial => serial,
         };
         flow.is_open = true;
-        (flow.standing, flow.source) = Default::default();
+        (flow.reply_status, flow.source) = Default::default();
         flow.stream = stream;
-        (flow.scans, flow.fate, flow.service, flow.searched, flow.turn) = ([None; 2], Fate::Open, None, 0, None);
-        (flow.parser, flow.story, flow.pending, flow.of_ports, flow.credit) = Default::default();
+        (flow.scans, flow.action, flow.service, flow.searched, flow.last_sender) =
+            ([None; 2], FlowAction::Open, None, 0, None);
+        (
+            flow.parser,
+            flow.summary,
+            flow.transactions,
+            flow.port_rules,
+            flow.tokens,
+        ) = Default::default();
         flow.has_missed = [false; 2];
-        flow.waiting.iter_mut().for_each(Waiting::forget);
+        flow.pending.iter_mut().for_each(PendingRules::forget);
         let handle = FlowHandle(flow.serial << self.bits | place);
         self.queue.push(place);
         Some(handle)
     }
 
     /// A flow and its place.
-    pub fn get(&mut self, handle: FlowHandle) -> Option<(&mut Flow, usize)> {
+    pub fn get(&mut self, handle: FlowHandle) -> Option<(&mut FlowState, usize)> {
         let place = (handle.0 & ((1 << self.bits) - 1)) as usize;
         let flow = self.flows.get_mut(place)?;
         let is_it = flow.is_open && flow.serial == handle.0 >> self.bits;
@@ -229,41 +236,43 @@ impl Flows {
 
     /// Ask for the other lines that most packets need.
     #[inline(always)]
-    pub fn prefetch_more(&self, handle: FlowHandle) -> Option<&Flow> {
+    pub fn prefetch_more(&self, handle: FlowHandle) -> Option<&FlowState> {
         let flow = self.flows.get((handle.0 & ((1 << self.bits) - 1)) as usize)?;
-        prefetch_write(&flow.of_ports);
-        prefetch_write(&flow.story);
+        prefetch_write(&flow.port_rules);
+        prefetch_write(&flow.summary);
         prefetch_write(&flow.parser);
-        flow.waiting.iter().for_each(prefetch_write);
+        flow.pending.iter().for_each(prefetch_write);
         Some(flow)
     }
 
-    pub fn close(&mut self, handle: FlowHandle) {
+    pub fn release(&mut self, handle: FlowHandle) {
         let Some((flow, place)) = self.get(handle) else {
             return;
         };
         flow.is_open = false;
-        let (standing, source) = (flow.standing, flow.source);
+        let (standing, source) = (flow.reply_status, flow.source);
         match standing {
-            Standing::Assured => {
-                self.shares.release(source, 1);
+            ReplyStatus::Assured => {
+                self.quota.release(source, 1);
                 self.assured -= 1;
             }
-            Standing::Unreplied | Standing::Replied => self.queue.remove(place as u32),
+            ReplyStatus::Unreplied | ReplyStatus::Replied => self.queue.remove(place as u32),
         }
         self.free.push(place as u32);
     }
 }
 
 /// States of the search of streams, by direction of the connection.
-pub(super) struct Scans([Option<Streams>; 2]);
+pub(super) struct ScanStates([Option<ScanStreams>; 2]);
 
-impl Scans {
+impl ScanStates {
     pub fn new(prefilter: &Prefilter, count: u32) -> Result<Self, vectorscan::Error> {
         let pool = |toward| {
-            let database = prefilter.group(Class::Stream(toward)).and_then(|group| group.stream());
+            let database = prefilter
+                .group(PatternClass::Stream(toward))
+                .and_then(|group| group.stream());
             database
-                .map(|database| Streams::new(database.clone(), count))
+                .map(|database| ScanStreams::new(database.clone(), count))
                 .transpose()
         };
         Ok(Self([pool(Toward::Server)?, pool(Toward::Client)?]))
@@ -277,7 +286,7 @@ impl Scans {
         direction: usize,
         (mut bytes, message): (&[u8], &[u8]),
         scratch: &mut Scratch,
-        sink: impl FnMut(u32, u64) -> Next,
+        sink: impl FnMut(u32, u64) -> MatchAction,
     ) -> bool {
         let Some(Some(pool)) = self.0.get_mut(direction) else {
             return true;

@@ -1,22 +1,23 @@
 //! Which protocol a flow speaks, and its parser.
 
-use crate::protocols::expected::{Ends, Transfer};
-use crate::protocols::ftp::{Ftp, Hosts};
+use crate::protocols::expectations::{DataEndpoints, Transfer};
+use crate::protocols::ftp::{ControlHosts, Ftp};
 use crate::protocols::http::Http;
 use crate::protocols::{
-    Dns, DnsStream, FtpData, Http2, Piece, Quic, Recognise, Recognised, Slot, Smtp, Store, Tls, TlsRecords, TlsServer,
+    ClientHello, Dns, DnsStream, FtpData, Http2, MessageEvent, ParserPools, ProbeResult, ProtocolProbe, Quic, Slot,
+    Smtp, TlsRecords, TlsServer,
 };
 use crate::signature::{Service, Toward};
 
 /// A flow's parser; which it is comes first, as that is all that most packets need of it.
 #[derive(Debug)]
 #[repr(u8)]
-pub(super) enum Parser {
+pub(super) enum FlowParser {
     /// Not yet known.
-    Unknown(Recognise),
+    Unknown(ProtocolProbe),
     Http(Http),
     /// The client's hello; the server's hello and certificate; the records of each side.
-    Tls(Tls, TlsServer, [TlsRecords; 2]),
+    Tls(ClientHello, TlsServer, [TlsRecords; 2]),
     /// Of both sides: the questions are all that is read.
     DnsStream(DnsStream),
     Dns(Dns),
@@ -29,25 +30,25 @@ pub(super) enum Parser {
     None,
 }
 
-impl Default for Parser {
+impl Default for FlowParser {
     fn default() -> Self {
-        Self::Unknown(Recognise::default())
+        Self::Unknown(ProtocolProbe::default())
     }
 }
 
 /// What is learnt of a flow.
-pub(super) enum Said<'s> {
+pub(super) enum ParserEvent<'s> {
     /// A parser found something.
-    Piece(Slot<'s>, Piece),
+    Piece(Slot<'s>, MessageEvent),
     /// Bytes of a stream of which parsers do not read all.
     Bytes(Toward, &'s [u8]),
 }
 
 /// Who learns it, and of which application.
-pub(super) trait Sink: FnMut(Said<'_>, Option<Service>) {}
-impl<S: FnMut(Said<'_>, Option<Service>)> Sink for S {}
+pub(super) trait Sink: FnMut(ParserEvent<'_>, Option<Service>) {}
+impl<S: FnMut(ParserEvent<'_>, Option<Service>)> Sink for S {}
 
-impl Parser {
+impl FlowParser {
     /// Whether the protocol may still become known.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown(_))
@@ -63,7 +64,7 @@ impl Parser {
     fn of_stream(service: Service) -> Self {
         match service {
             Service::Http => Self::Http(Http::default()),
-            Service::Tls => Self::Tls(Tls::default(), TlsServer::default(), Default::default()),
+            Service::Tls => Self::Tls(ClientHello::default(), TlsServer::default(), Default::default()),
             Service::Dns => Self::DnsStream(DnsStream::default()),
             Service::Http2 => Self::Http2(Http2::default()),
             Service::Smtp => Self::Smtp(Smtp::default()),
@@ -73,8 +74,8 @@ impl Parser {
     }
 
     /// The first bytes of a stream to this port: whether a control connection has agreed on it.
-    fn expected(&mut self, store: &mut Store, hosts: &Hosts, port: u16) -> Option<Transfer> {
-        let ends = Ends {
+    fn expected(&mut self, store: &mut ParserPools, hosts: &ControlHosts, port: u16) -> Option<Transfer> {
+        let ends = DataEndpoints {
             listener: hosts.server,
             peer: hosts.client,
             port,
@@ -86,9 +87,9 @@ impl Parser {
     /// The next bytes of a stream between these hosts, to this port of the server.
     pub fn bytes(
         &mut self,
-        (toward, hosts, port): (Toward, &Hosts, u16),
+        (toward, hosts, port): (Toward, &ControlHosts, u16),
         bytes: &[u8],
-        store: &mut Store,
+        store: &mut ParserPools,
         service: &mut Option<Service>,
         sink: &mut impl Sink,
     ) {
@@ -102,10 +103,10 @@ impl Parser {
         };
         let (said, taken) = recognise.bytes(toward, bytes);
         let (parser, known) = match said {
-            Recognised::More => return,
-            Recognised::Known(service) => (Self::of_stream(service), Some(service)),
+            ProbeResult::NeedMore => return,
+            ProbeResult::Identified(service) => (Self::of_stream(service), Some(service)),
             // Of what is within a tunnel that is all that is known.
-            Recognised::Other => (Self::None, *service),
+            ProbeResult::Unknown => (Self::None, *service),
         };
         let Self::Unknown(recognise) = std::mem::replace(self, parser) else {
             return;
@@ -126,14 +127,14 @@ impl Parser {
 
     fn parse(
         &mut self,
-        (toward, hosts, port): (Toward, &Hosts, u16),
+        (toward, hosts, port): (Toward, &ControlHosts, u16),
         bytes: &[u8],
-        store: &mut Store,
+        store: &mut ParserPools,
         service: &mut Option<Service>,
         sink: &mut impl Sink,
     ) {
         let known = *service;
-        let mut found = |slot: Slot<'_>, piece: Piece| sink(Said::Piece(slot, piece), known);
+        let mut found = |slot: Slot<'_>, piece: MessageEvent| sink(ParserEvent::Piece(slot, piece), known);
         match (&mut *self, toward) {
             (Self::Http(http), Toward::Server) => {
                 http.request(store, bytes, &mut found);
@@ -170,17 +171,17 @@ impl Parser {
             _ => {}
         }
         if matches!(self, Self::Tls(..) | Self::DnsStream(_)) {
-            sink(Said::Bytes(toward, bytes), known);
+            sink(ParserEvent::Bytes(toward, bytes), known);
         }
     }
 
     /// A side sends no more.
-    pub fn close(&mut self, toward: Toward, store: &mut Store, sink: &mut impl Sink) {
+    pub fn close(&mut self, toward: Toward, store: &mut ParserPools, sink: &mut impl Sink) {
         let service = match self {
             Self::FtpData(_) => Service::FtpData,
             _ => Service::Http,
         };
-        let mut sink = |slot: Slot<'_>, piece: Piece| sink(Said::Piece(slot, piece), Some(service));
+        let mut sink = |slot: Slot<'_>, piece: MessageEvent| sink(ParserEvent::Piece(slot, piece), Some(service));
         match (self, toward) {
             (Self::FtpData(file), _) => file.close(store, toward, &mut sink),
             (Self::Http(http), Toward::Server) => http.close_request(store, &mut sink),
@@ -191,14 +192,14 @@ impl Parser {
 
     /// What is known of the message that a side sends.
     #[inline(always)]
-    pub fn slot<'s>(&self, toward: Toward, store: &'s Store) -> Option<Slot<'s>> {
+    pub fn slot<'s>(&self, toward: Toward, store: &'s ParserPools) -> Option<Slot<'s>> {
         match self {
             Self::Unknown(_) | Self::Dns(_) | Self::None => None,
             _ => self.slot_of_parser(toward, store),
         }
     }
 
-    fn slot_of_parser<'s>(&self, toward: Toward, store: &'s Store) -> Option<Slot<'s>> {
+    fn slot_of_parser<'s>(&self, toward: Toward, store: &'s ParserPools) -> Option<Slot<'s>> {
         match (self, toward) {
             (Self::Http(http), Toward::Server) => Some(http.request_slot(store)),
             (Self::Http(http), Toward::Client) => Some(http.response_slot(store)),
@@ -217,15 +218,15 @@ impl Parser {
         &mut self,
         (toward, ports): (Toward, [u16; 2]),
         bytes: &[u8],
-        store: &mut Store,
+        store: &mut ParserPools,
         service: &mut Option<Service>,
         sink: &mut impl Sink,
     ) {
         if let Self::Unknown(recognise) = self {
             match recognise.datagram(toward, ports, bytes) {
-                Recognised::More => {}
-                Recognised::Other => *self = Self::None,
-                Recognised::Known(known) => {
+                ProbeResult::NeedMore => {}
+                ProbeResult::Unknown => *self = Self::None,
+                ProbeResult::Identified(known) => {
                     *service = Some(known);
                     *self = match known {
                         Service::Dns => Self::Dns(Dns::default()),
@@ -236,20 +237,20 @@ impl Parser {
             }
         }
         if let (Self::Quic(quic), Toward::Server) = (&mut *self, toward) {
-            quic.datagram(store, bytes, &mut |slot: Slot<'_>, piece: Piece| {
-                sink(Said::Piece(slot, piece), *service)
+            quic.datagram(store, bytes, &mut |slot: Slot<'_>, piece: MessageEvent| {
+                sink(ParserEvent::Piece(slot, piece), *service)
             });
         }
         if let Self::Dns(dns) = self {
-            dns.message(store, bytes, &mut |slot: Slot<'_>, piece: Piece| {
-                sink(Said::Piece(slot, piece), *service)
+            dns.message(store, bytes, &mut |slot: Slot<'_>, piece: MessageEvent| {
+                sink(ParserEvent::Piece(slot, piece), *service)
             });
             dns.release(store);
         }
     }
 
     /// The flow ends.
-    pub fn release(&mut self, store: &mut Store) {
+    pub fn release(&mut self, store: &mut ParserPools) {
         match std::mem::replace(self, Self::None) {
             Self::Http(mut http) => http.release(store),
             Self::Tls(mut tls, mut server, _) => {

@@ -5,7 +5,7 @@ use crate::signature::Protocol;
 /// The bytes end before what they promise, or say what has no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what was written down is not understood")]
-pub struct Short;
+pub struct Truncated;
 
 pub(super) struct Writer(pub Vec<u8>);
 
@@ -39,38 +39,38 @@ impl Writer {
 pub(super) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Short> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Short)?;
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Truncated> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Truncated)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
         let taken = self.take(N)?;
         Ok(taken.try_into().expect("so many bytes were taken"))
     }
 
-    pub fn number(&mut self) -> Result<u32, Short> {
+    pub fn number(&mut self) -> Result<u32, Truncated> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub fn long(&mut self) -> Result<u64, Short> {
+    pub fn long(&mut self) -> Result<u64, Truncated> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub fn list(&mut self) -> Result<Box<[u32]>, Short> {
+    pub fn list(&mut self) -> Result<Box<[u32]>, Truncated> {
         let count = self.number()? as usize;
-        let bytes = self.take(count.checked_mul(4).ok_or(Short)?)?;
+        let bytes = self.take(count.checked_mul(4).ok_or(Truncated)?)?;
         let numbers = bytes.as_chunks::<4>().0.iter();
         Ok(numbers.map(|&bytes| u32::from_le_bytes(bytes)).collect())
     }
 
-    pub fn bytes(&mut self) -> Result<&'a [u8], Short> {
-        let count = usize::try_from(self.long()?).map_err(|_| Short)?;
+    pub fn bytes(&mut self) -> Result<&'a [u8], Truncated> {
+        let count = usize::try_from(self.long()?).map_err(|_| Truncated)?;
         self.take(count)
     }
 
-    pub fn protocol(&mut self) -> Result<Protocol, Short> {
+    pub fn protocol(&mut self) -> Result<Protocol, Truncated> {
         Ok(match self.array()? {
             [0, 0] => Protocol::Ip,
             [1, 0] => Protocol::Tcp,
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
             [3, 0] => Protocol::Icmp,
             [4, 0] => Protocol::Application,
             [5, number] => Protocol::Number(number),
-            _ => return Err(Short),
+            _ => return Err(Truncated),
         })
     }
 }

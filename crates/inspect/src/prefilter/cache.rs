@@ -13,8 +13,8 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
-use super::bytes::{Reader, Short, Writer};
-use super::{Class, Fingerprint, Group, Prefilter, Search};
+use super::bytes::{Reader, Truncated, Writer};
+use super::{Fingerprint, PatternClass, PatternGroup, Prefilter, Search};
 use crate::bindings::vectorscan::{self, Database, Platform};
 
 const MAGIC: &[u8; 8] = b"SLUICEPF";
@@ -88,8 +88,8 @@ pub enum CacheError {
     Vectorscan(#[from] vectorscan::Error),
 }
 
-impl From<Short> for CacheError {
-    fn from(_: Short) -> Self {
+impl From<Truncated> for CacheError {
+    fn from(_: Truncated) -> Self {
         Self::Content
     }
 }
@@ -123,7 +123,7 @@ impl Prefilter {
             expected: expected as u64,
             found: file.len() as u64,
         };
-        let short = |_: Short| length(HEADER);
+        let short = |_: Truncated| length(HEADER);
         if reader.take(MAGIC.len()).map_err(short)? != MAGIC {
             return Err(CacheError::Magic);
         }
@@ -254,7 +254,7 @@ pub fn trusted(uid: u32, mode: u32) -> Result<(), CacheError> {
 
 impl Reader<'_> {
     fn prefilter(mut self, fingerprint: Fingerprint) -> Result<Prefilter, CacheError> {
-        let mut groups = [const { None }; Class::COUNT];
+        let mut groups = [const { None }; PatternClass::COUNT];
         for _ in 0..self.number()? {
             let group = self.group()?;
             let index = group.class.index();
@@ -264,7 +264,7 @@ impl Reader<'_> {
         for _ in 0..self.number()? {
             unconditional.push((self.protocol()?, self.list()?));
         }
-        let mut unsearched: [Box<[u32]>; Class::COUNT] = std::array::from_fn(|_| Box::default());
+        let mut unsearched: [Box<[u32]>; PatternClass::COUNT] = std::array::from_fn(|_| Box::default());
         for rules in &mut unsearched {
             *rules = self.list()?;
         }
@@ -279,8 +279,8 @@ impl Reader<'_> {
         }
     }
 
-    fn group(&mut self) -> Result<Group, CacheError> {
-        let class = Class::from_index(self.number()? as usize).ok_or(CacheError::Content)?;
+    fn group(&mut self) -> Result<PatternGroup, CacheError> {
+        let class = PatternClass::from_index(self.number()? as usize).ok_or(CacheError::Content)?;
         let shortest = self.number()?;
         let longest = self.number()?;
         let starts = self.list()?;
@@ -289,10 +289,10 @@ impl Reader<'_> {
             return Err(CacheError::Content);
         }
         let database = self.bytes()?;
-        Ok(Group {
+        Ok(PatternGroup {
             class,
             search: match class {
-                Class::Stream(_) => Search::Stream(Arc::new(Database::deserialise(database)?)),
+                PatternClass::Stream(_) => Search::Stream(Arc::new(Database::deserialise(database)?)),
                 _ => Search::Block(Database::deserialise(database)?),
             },
             rules,

@@ -1,11 +1,11 @@
 //! What is searched for on behalf of a rule, and where.
 
-use super::{Class, needed, rarity};
-use crate::evaluate::KEPT;
-use crate::signature::{Buffer, Condition, Content, Expression, Fast, Protocol, Signature, Toward, Value};
+use super::{PatternClass, rarity, required_literal};
+use crate::evaluate::RETAINED_BYTES;
+use crate::signature::{Buffer, Condition, Content, Expression, FastPattern, Protocol, Signature, Toward, Value};
 
 /// What is searched for.
-pub enum Choice {
+pub enum PatternChoice {
     /// Bytes of a content or of an expression, and whether their letters match in either case.
     Literal(Buffer, Box<[u8]>, bool),
     /// Nothing in this buffer, for it is nearly everywhere, or nobody knows what: the rule is asked about all that is there
@@ -19,20 +19,20 @@ pub enum Choice {
 
 /// A content of so few bytes is in most packets: a search that must report each of them takes several times as long as one
 /// that need not, whoever sends them.
-const SHORT: usize = 2;
+const SHORT_CONTENT: usize = 2;
 
 /// Bytes of a literal that are searched for at most: more find no fewer candidates, and take memory.
-const LONG: usize = 128;
+const MAX_LITERAL: usize = 128;
 
 /// Chooses the content that the rule names (`fast_pattern`), else the rarest; of a rule without contents, bytes that every match of
 /// an expression holds.
-pub fn choice(signature: &Signature) -> Choice {
+pub fn choice(signature: &Signature) -> PatternChoice {
     if is_of_event(signature) {
-        return Choice::Event;
+        return PatternChoice::Event;
     }
     // A file's hash is there at its end, when its begin is no longer: nothing is looked for before.
     if let Some(hash) = signature.file_hashes().next() {
-        return Choice::All(hash);
+        return PatternChoice::All(hash);
     }
     // Buffers first, for the reason that `worth` gives; of a kind, the rarest bytes say most.
     let rank = |(buffer, literal): &(Buffer, Option<(Vec<u8>, bool)>)| {
@@ -41,7 +41,7 @@ pub fn choice(signature: &Signature) -> Choice {
     };
     let expressions = signature.conditions.iter().filter_map(|condition| match condition {
         Condition::Expression(expression) if searchable(expression) => {
-            let literal = needed::literal(expression).filter(|(bytes, _)| !searched(bytes).is_empty());
+            let literal = required_literal::literal(expression).filter(|(bytes, _)| !searched(bytes).is_empty());
             Some((expression.buffer, literal))
         }
         _ => None,
@@ -53,13 +53,13 @@ pub fn choice(signature: &Signature) -> Choice {
     match found {
         Some((buffer, Some((bytes, caseless)))) => {
             let bytes = searched(&bytes);
-            match bytes.len() <= SHORT && buffer == Buffer::Payload && signature.header.has_ports() {
-                true => Choice::All(buffer),
-                false => Choice::Literal(buffer, bytes.into(), caseless),
+            match bytes.len() <= SHORT_CONTENT && buffer == Buffer::Payload && signature.header.has_ports() {
+                true => PatternChoice::All(buffer),
+                false => PatternChoice::Literal(buffer, bytes.into(), caseless),
             }
         }
-        Some((buffer, None)) => Choice::All(buffer),
-        None => zeros(signature).map_or(Choice::Nothing, |content| Choice::All(content.buffer)),
+        Some((buffer, None)) => PatternChoice::All(buffer),
+        None => zeros(signature).map_or(PatternChoice::Nothing, |content| PatternChoice::All(content.buffer)),
     }
 }
 
@@ -67,14 +67,14 @@ pub fn choice(signature: &Signature) -> Choice {
 fn zeros(signature: &Signature) -> Option<&Content> {
     signature.conditions.iter().find_map(|condition| match condition {
         Condition::Content(content) => {
-            (!content.negated && is_there(content.buffer) && !content.bytes.is_empty()).then_some(content)
+            (!content.negated && is_searchable_buffer(content.buffer) && !content.bytes.is_empty()).then_some(content)
         }
         _ => None,
     })
 }
 
 /// The content whose search ends where it does itself: of each of its places the rule is told once it is there as a whole.
-pub fn told(signature: &Signature) -> Option<&Content> {
+pub fn anchor_content(signature: &Signature) -> Option<&Content> {
     chosen(signature).filter(|content| content.bytes.ends_with(part(content)))
 }
 
@@ -92,20 +92,22 @@ fn chosen(signature: &Signature) -> Option<&Content> {
         Condition::Content(content) if usable(content) => Some(content),
         _ => None,
     });
-    let asked = contents.clone().find(|content| content.fast != Fast::Unsaid);
+    let asked = contents
+        .clone()
+        .find(|content| content.fast != FastPattern::Unspecified);
     let asked = begins_far(signature).or(asked);
     // Of equals, the first: `max_by_key` would take the last.
     asked.or_else(|| {
         contents
             .rev()
-            .max_by_key(|content| (worth(content, part(content)), part(content).len()))
+            .max_by_key(|content| (score(content, part(content)), part(content).len()))
     })
 }
 
 /// The content of a stream or a file that another one follows at a distance at which it need no longer be kept: the rule must be asked
 /// when it comes, so that where it lay is remembered.
 fn begins_far(signature: &Signature) -> Option<&Content> {
-    let is_far = |value: Option<Value>| matches!(value, Some(Value::Constant(bytes)) if bytes > KEPT);
+    let is_far = |value: Option<Value>| matches!(value, Some(Value::Constant(bytes)) if bytes > RETAINED_BYTES);
     let mut begins = None;
     for condition in &signature.conditions {
         let Condition::Content(content) = condition else {
@@ -126,18 +128,18 @@ fn begins_far(signature: &Signature) -> Option<&Content> {
 }
 
 fn usable(content: &Content) -> bool {
-    !content.negated && is_there(content.buffer) && !searched(&content.bytes).is_empty()
+    !content.negated && is_searchable_buffer(content.buffer) && !searched(&content.bytes).is_empty()
 }
 
 /// What is decoded or changed while a rule is asked is not there to be searched before.
-fn is_there(buffer: Buffer) -> bool {
+fn is_searchable_buffer(buffer: Buffer) -> bool {
     buffer != Buffer::Base64 && buffer.transformed().is_none()
 }
 
 /// The bytes of a content that are searched for: all, where the part that the rule names is not one of it.
 fn part(content: &Content) -> &[u8] {
     let named = match content.fast {
-        Fast::Part(first, count) => content
+        FastPattern::Part(first, count) => content
             .bytes
             .get(usize::from(first)..usize::from(first) + usize::from(count))
             .map(searched)
@@ -150,7 +152,7 @@ fn part(content: &Content) -> &[u8] {
 /// What is searched for of these bytes: the last [`LONG`], without leading zeros, which Vectorscan does not take and most data is
 /// full of.
 fn searched(bytes: &[u8]) -> &[u8] {
-    let last = &bytes[bytes.len().saturating_sub(LONG)..];
+    let last = &bytes[bytes.len().saturating_sub(MAX_LITERAL)..];
     let zeros = last.iter().take_while(|&&byte| byte == 0).count();
     &last[zeros..]
 }
@@ -158,7 +160,7 @@ fn searched(bytes: &[u8]) -> &[u8] {
 /// How good a content is, in bits. A buffer of a protocol is a small part of what is sent, so it is scanned less
 /// often and holds a pattern by chance less often: worth three letters against the payload; a body is nearly all of
 /// it. Methods and status are among a handful, whatever their length.
-fn worth(content: &Content, part: &[u8]) -> u32 {
+fn score(content: &Content, part: &[u8]) -> u32 {
     let rarity = rarity::of(part, content.nocase);
     match content.buffer {
         Buffer::HttpMethod | Buffer::HttpStatusCode | Buffer::HttpStatusMessage => rarity.min(8),
@@ -170,13 +172,13 @@ fn worth(content: &Content, part: &[u8]) -> u32 {
 }
 
 fn searchable(expression: &Expression) -> bool {
-    !expression.negated && is_there(expression.buffer)
+    !expression.negated && is_searchable_buffer(expression.buffer)
 }
 
 /// The classes in which a rule's pattern in this buffer is searched for.
-pub fn classes(signature: &Signature, buffer: Buffer) -> Vec<Class> {
+pub fn classes(signature: &Signature, buffer: Buffer) -> Vec<PatternClass> {
     if buffer != Buffer::Payload {
-        return vec![Class::Buffer(buffer)];
+        return vec![PatternClass::Buffer(buffer)];
     }
     let (tcp, others) = match signature.header.protocol {
         Protocol::Tcp | Protocol::Number(6) => (true, false),
@@ -186,12 +188,12 @@ pub fn classes(signature: &Signature, buffer: Buffer) -> Vec<Class> {
     let mut classes = Vec::new();
     match signature.flow.direction {
         _ if !tcp => {}
-        _ if per_packet(signature) => classes.push(Class::Packet),
-        Some(toward) => classes.push(Class::Stream(toward)),
-        None => classes.extend([Toward::Server, Toward::Client].map(Class::Stream)),
+        _ if per_packet(signature) => classes.push(PatternClass::Packet),
+        Some(toward) => classes.push(PatternClass::Stream(toward)),
+        None => classes.extend([Toward::Server, Toward::Client].map(PatternClass::Stream)),
     }
     if others {
-        classes.push(Class::Datagram);
+        classes.push(PatternClass::Datagram);
     }
     classes
 }

@@ -1,7 +1,7 @@
 //! How rare bytes are: the rarer a pattern, the fewer candidates.
 
 /// Past this many bits, random data holds neither of two patterns, and what is longer is only slower.
-const ENOUGH: u32 = 64;
+const MAX_BITS: u32 = 64;
 
 /// What parts of these are searched for is found in nearly every message, however long it is.
 const COMMON: [&str; 16] = [
@@ -68,6 +68,6 @@ pub fn of(pattern: &[u8], caseless: bool) -> u32 {
     match pattern.len() {
         0 => 0,
         _ if COMMON.iter().any(|text| held(text)) => sum.min(BITS[usize::from(b'A')]),
-        _ => sum.min(ENOUGH),
+        _ => sum.min(MAX_BITS),
     }
 }

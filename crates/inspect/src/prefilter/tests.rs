@@ -3,10 +3,10 @@ use super::*;
 
 #[test]
 fn every_class_is_found_at_its_place() {
-    for index in 0..Class::COUNT {
-        assert_eq!(Some(index), Class::from_index(index).map(Class::index));
+    for index in 0..PatternClass::COUNT {
+        assert_eq!(Some(index), PatternClass::from_index(index).map(PatternClass::index));
     }
-    assert_eq!(None, Class::from_index(Class::COUNT));
+    assert_eq!(None, PatternClass::from_index(PatternClass::COUNT));
 }
 
 #[test]

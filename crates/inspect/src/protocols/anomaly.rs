@@ -165,12 +165,12 @@ impl Anomaly {
 
 /// How often each anomaly was met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct AnomalyCounts {
     tally: Tally<{ Anomaly::ALL.len() }>,
-    met: Seen,
+    met: AnomalySet,
 }
 
-impl Counts {
+impl AnomalyCounts {
     /// One more.
     pub fn add(&mut self, anomaly: Anomaly) {
         self.tally.add(anomaly as usize);
@@ -179,29 +179,29 @@ impl Counts {
 
     /// How often.
     pub fn of(&self, anomaly: Anomaly) -> u64 {
-        self.tally.of(anomaly as usize)
+        self.tally.count(anomaly as usize)
     }
 
     /// Tell what was met since the last time: number of the anomaly, and how often.
     #[inline(always)]
-    pub fn tell(&mut self, tell: impl FnMut(usize, u64)) {
-        self.tally.tell(tell);
+    pub fn report(&mut self, tell: impl FnMut(usize, u64)) {
+        self.tally.report(tell);
     }
 
     /// What was met since the last call, once each; of most packets nothing.
     #[inline(always)]
-    pub fn take_met(&mut self) -> Option<impl Iterator<Item = Anomaly> + use<>> {
-        (self.met != Seen::default()).then(|| std::mem::take(&mut self.met).iter())
+    pub fn take_recent(&mut self) -> Option<impl Iterator<Item = Anomaly> + use<>> {
+        (self.met != AnomalySet::default()).then(|| std::mem::take(&mut self.met).iter())
     }
 }
 
 /// The anomalies of one message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen(u128);
+pub(super) struct AnomalySet(u128);
 
 const _: () = assert!(Anomaly::ALL.len() <= u128::BITS as usize);
 
-impl Seen {
+impl AnomalySet {
     /// Whether it was met.
     pub fn has(self, anomaly: Anomaly) -> bool {
         self.0 & 1 << anomaly as u64 != 0
@@ -230,10 +230,10 @@ mod tests {
 
     #[test]
     fn counts_are_told_once() {
-        let mut counts = Counts::default();
-        let told = |counts: &mut Counts| {
+        let mut counts = AnomalyCounts::default();
+        let told = |counts: &mut AnomalyCounts| {
             let mut told = Vec::new();
-            counts.tell(|anomaly, count| told.push((Anomaly::ALL[anomaly], count)));
+            counts.report(|anomaly, count| told.push((Anomaly::ALL[anomaly], count)));
             told
         };
         assert_eq!(0, told(&mut counts).len());

@@ -15,7 +15,7 @@ mod tests;
 
 use arrayvec::ArrayVec;
 use bits::{Bits, Reader};
-use code::{BESIDE, Code};
+use code::{Code, EXTRA_ENTRIES};
 pub use pages::{PAGE, Pages};
 use tables::BLOCK_COUNTS;
 
@@ -30,8 +30,8 @@ const WINDOW_PAGES: usize = (1 << 24) / PAGE;
 /// The most pages of tables: 256 codes of each kind, of which none crosses a page.
 const TABLE_PAGES: usize = 24;
 const _: () = {
-    let all = 256 * (256 + code::ALPHABET + header::DISTANCE_ALPHABET + 3 * BESIDE);
-    assert!(all <= TABLE_PAGES * (pages::WORDS - code::ALPHABET - BESIDE));
+    let all = 256 * (256 + code::ALPHABET + header::DISTANCE_ALPHABET + 3 * EXTRA_ENTRIES);
+    assert!(all <= TABLE_PAGES * (pages::WORDS - code::ALPHABET - EXTRA_ENTRIES));
 };
 /// The most bytes that a transformed word has, and what transforms write behind it.
 const WORD: usize = 64;
@@ -157,9 +157,9 @@ pub struct Brotli {
     map_trees: [usize; 2],
     runs: u32,
     code: Code,
-    type_codes: [[u16; BLOCK_TYPES + BESIDE]; 3],
-    count_codes: [[u16; COUNTS + BESIDE]; 3],
-    map_code: [u16; MAP_CODES + BESIDE],
+    type_codes: [[u16; BLOCK_TYPES + EXTRA_ENTRIES]; 3],
+    count_codes: [[u16; COUNTS + EXTRA_ENTRIES]; 3],
+    map_code: [u16; MAP_CODES + EXTRA_ENTRIES],
     modes: [u8; 256],
     literal_map: [u8; 256 << LITERAL_CONTEXTS],
     distance_map: [u8; 256 << DISTANCE_CONTEXTS],
@@ -259,7 +259,7 @@ impl Brotli {
             State::Distance => self.distance(pages, io),
             State::Copy(distance) => self.copy(distance, pages, io),
             State::Word(from, to) => {
-                let count = self.room(to - from, pages, io)?;
+                let count = self.capacity(to - from, pages, io)?;
                 io.out[io.made..][..count].copy_from_slice(&self.word[from..from + count]);
                 self.made(count, pages, io);
                 Ok(match from + count {
@@ -271,7 +271,7 @@ impl Brotli {
             State::WindowBits => self.window_bits(&mut io.reader),
             State::MetaBlock => self.meta_block(io),
             State::Uncompressed => {
-                let count = self.room(self.left, pages, io)?;
+                let count = self.capacity(self.left, pages, io)?;
                 let bytes = io.reader.bytes(count);
                 if bytes.is_empty() {
                     return Err(Stop::Input);

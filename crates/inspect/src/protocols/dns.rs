@@ -3,9 +3,9 @@
 //! [`Buffer::DnsQuery`] holds one name after the other, each complete when it is told: labels as sent, dots between,
 //! nothing for the root.
 
-use super::anomaly::Seen;
-use super::writer::Writer;
-use super::{Anomaly, Handle, Piece, Slot, Store};
+use super::anomaly::AnomalySet;
+use super::writer::MessageWriter;
+use super::{Anomaly, MessageEvent, ParserPools, Slot, SlotHandle};
 use crate::signature::Buffer;
 
 /// Questions that are read of a message.
@@ -18,15 +18,15 @@ const JUMPS: usize = 16;
 /// A flow of DNS messages.
 #[derive(Debug, Default)]
 pub struct Dns {
-    handle: Option<Handle>,
-    seen: Seen,
+    handle: Option<SlotHandle>,
+    seen: AnomalySet,
 }
 
 impl Dns {
     /// One message of one datagram.
-    pub fn message(&mut self, store: &mut Store, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
+    pub fn message(&mut self, store: &mut ParserPools, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, MessageEvent)) {
         let (handle, seen) = (self.handle, self.seen);
-        let mut writer = Writer {
+        let mut writer = MessageWriter {
             slots: &mut store.names,
             counts: &mut store.anomalies,
             handle,
@@ -40,16 +40,16 @@ impl Dns {
     }
 
     /// What is known of the last question.
-    pub fn slot<'a>(&self, store: &'a Store) -> Slot<'a> {
+    pub fn slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.handle
             .and_then(|handle| store.names.slot(handle))
-            .unwrap_or(Slot::NONE)
+            .unwrap_or(Slot::NO_SLOT)
     }
 
     /// Gives the slot back: the message was evaluated, or the flow ended.
-    pub fn release(&mut self, store: &mut Store) {
+    pub fn release(&mut self, store: &mut ParserPools) {
         if let Some(handle) = self.handle.take() {
-            store.names.give_back(handle);
+            store.names.release(handle);
         }
     }
 }
@@ -77,7 +77,7 @@ impl Default for DnsStream {
 
 impl DnsStream {
     /// Bytes of the stream, in order.
-    pub fn bytes(&mut self, store: &mut Store, mut bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
+    pub fn bytes(&mut self, store: &mut ParserPools, mut bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, MessageEvent)) {
         while let Some(&first) = bytes.first() {
             if self.at < 2 {
                 self.length = (self.length << 8 | usize::from(first)) & 0xffff;
@@ -99,9 +99,15 @@ impl DnsStream {
         }
     }
 
-    fn finish(&mut self, store: &mut Store, kept: usize, cut: bool, sink: &mut impl FnMut(Slot<'_>, Piece)) {
+    fn finish(
+        &mut self,
+        store: &mut ParserPools,
+        kept: usize,
+        cut: bool,
+        sink: &mut impl FnMut(Slot<'_>, MessageEvent),
+    ) {
         let (handle, seen) = (self.dns.handle, self.dns.seen);
-        let mut writer = Writer {
+        let mut writer = MessageWriter {
             slots: &mut store.names,
             counts: &mut store.anomalies,
             handle,
@@ -116,12 +122,12 @@ impl DnsStream {
     }
 
     /// What is known of the last question.
-    pub fn slot<'a>(&self, store: &'a Store) -> Slot<'a> {
+    pub fn slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.dns.slot(store)
     }
 
     /// Gives the slot back: the message was evaluated, or the flow ended.
-    pub fn release(&mut self, store: &mut Store) {
+    pub fn release(&mut self, store: &mut ParserPools) {
         self.dns.release(store);
     }
 }
@@ -131,7 +137,7 @@ pub fn is_answer(message: &[u8]) -> bool {
     message.get(2).is_some_and(|flags| flags & 0x80 != 0)
 }
 
-fn questions<S: FnMut(Slot<'_>, Piece)>(message: &[u8], cut: bool, writer: &mut Writer<'_, S>) {
+fn questions<S: FnMut(Slot<'_>, MessageEvent)>(message: &[u8], cut: bool, writer: &mut MessageWriter<'_, S>) {
     let end_of_message = if cut { Anomaly::TooLong } else { Anomaly::BadDns };
     if message.len() < HEADER {
         return writer.anomaly(Anomaly::BadDns);
@@ -164,7 +170,11 @@ enum Wrong {
 
 /// Writes the name at `at`; returns where it ends. A pointer must point before the name that it is in, and a name is
 /// at most 255 bytes, so this ends.
-fn name<S: FnMut(Slot<'_>, Piece)>(message: &[u8], at: usize, writer: &mut Writer<'_, S>) -> Result<usize, Wrong> {
+fn name<S: FnMut(Slot<'_>, MessageEvent)>(
+    message: &[u8],
+    at: usize,
+    writer: &mut MessageWriter<'_, S>,
+) -> Result<usize, Wrong> {
     let (mut at, mut begin, mut end, mut length, mut jumps) = (at, at, None, 0, 0);
     loop {
         let byte = *message.get(at).ok_or(Wrong::End)?;

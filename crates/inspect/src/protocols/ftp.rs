@@ -5,22 +5,22 @@ use std::net::IpAddr;
 
 use arrayvec::ArrayVec;
 
-use super::anomaly::Seen;
-use super::expected::{Ends, LOOKED_THROUGH, Transfer};
-use super::writer::Writer;
-use super::{Anomaly, Piece, Slot, Store};
+use super::anomaly::AnomalySet;
+use super::expectations::{DataEndpoints, LOOKUP_COST, Transfer};
+use super::writer::MessageWriter;
+use super::{Anomaly, MessageEvent, ParserPools, Slot};
 use crate::signature::{Buffer, Toward};
 
 /// Bytes of a line that are read; a longer line is read up to there.
-pub const LINE: usize = 448;
+pub const MAX_LINE: usize = 448;
 /// Units of work for a line: what the packets of a command and of its reply earn is more than both take.
-const MESSAGE: u32 = 192;
+const LINE_COST: u32 = 192;
 /// The first byte of TLS: a record of a handshake.
 const HANDSHAKE: u8 = 22;
 
 /// The two hosts of a control connection, and when something came.
 #[derive(Clone, Copy, Debug)]
-pub struct Hosts {
+pub struct ControlHosts {
     /// Who called.
     pub client: IpAddr,
     /// Who was called.
@@ -34,7 +34,7 @@ pub struct Hosts {
 /// The line that a side is sending.
 #[derive(Debug, Default)]
 struct Line {
-    bytes: ArrayVec<u8, LINE>,
+    bytes: ArrayVec<u8, MAX_LINE>,
     /// It is longer than [`LINE`].
     is_cut: bool,
 }
@@ -63,9 +63,15 @@ pub struct Ftp {
 
 impl Ftp {
     /// Bytes of one side. Each command, and each line of a reply, is a message of its own.
-    pub fn bytes<S>(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], hosts: &Hosts, sink: &mut S)
-    where
-        S: FnMut(Slot<'_>, Piece),
+    pub fn bytes<S>(
+        &mut self,
+        store: &mut ParserPools,
+        toward: Toward,
+        bytes: &[u8],
+        hosts: &ControlHosts,
+        sink: &mut S,
+    ) where
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             let line = &mut self.lines[toward as usize];
@@ -92,9 +98,9 @@ impl Ftp {
         }
     }
 
-    fn command<S>(&mut self, store: &mut Store, line: &mut Line, hosts: &Hosts, sink: &mut S)
+    fn command<S>(&mut self, store: &mut ParserPools, line: &mut Line, hosts: &ControlHosts, sink: &mut S)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let begin = line.bytes.len() - line.bytes.trim_ascii_start().len();
         let words = &mut line.bytes[begin..];
@@ -118,7 +124,7 @@ impl Ftp {
         };
         // All of them are looked through.
         if let Some(transfer) = transfer
-            && store.work.charge(LOOKED_THROUGH)
+            && store.work.charge(LOOKUP_COST)
         {
             store.expected.transfer(hosts.flow, transfer);
         }
@@ -129,9 +135,9 @@ impl Ftp {
         report(store, Toward::Server, line.is_cut, texts, (b"active", port), sink);
     }
 
-    fn reply<S>(&mut self, store: &mut Store, line: &Line, hosts: &Hosts, sink: &mut S)
+    fn reply<S>(&mut self, store: &mut ParserPools, line: &Line, hosts: &ControlHosts, sink: &mut S)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let text = line.bytes.trim_ascii();
         let own = text.first_chunk().filter(|code| code.iter().all(u8::is_ascii_digit));
@@ -180,8 +186,8 @@ impl Ftp {
 }
 
 /// Report a line as a message of its own. Its slot is released at once, so that idle connections hold none.
-fn report<S: FnMut(Slot<'_>, Piece)>(
-    store: &mut Store,
+fn report<S: FnMut(Slot<'_>, MessageEvent)>(
+    store: &mut ParserPools,
     toward: Toward,
     is_cut: bool,
     texts: [(Buffer, &[u8]); 2],
@@ -189,14 +195,14 @@ fn report<S: FnMut(Slot<'_>, Piece)>(
     sink: &mut S,
 ) {
     let is_empty = texts.iter().all(|(_, text)| text.is_empty());
-    if is_empty || !store.work.charge(MESSAGE) {
+    if is_empty || !store.work.charge(LINE_COST) {
         return;
     }
-    let mut writer = Writer {
+    let mut writer = MessageWriter {
         slots: &mut store.commands,
         counts: &mut store.anomalies,
         handle: None,
-        seen: Seen::default(),
+        seen: AnomalySet::default(),
         sink,
     };
     writer.begin(toward == Toward::Server);
@@ -231,8 +237,8 @@ fn behind_text(text: &[u8]) -> &[u8] {
 
 /// The data connection is between the two hosts of the control connection, whatever address is named: a third host would
 /// be a bounce (RFC 2577, section 3).
-fn expect(store: &mut Store, (listener, peer): (IpAddr, IpAddr), port: u16, hosts: &Hosts) {
-    let ends = Ends { listener, peer, port };
+fn expect(store: &mut ParserPools, (listener, peer): (IpAddr, IpAddr), port: u16, hosts: &ControlHosts) {
+    let ends = DataEndpoints { listener, peer, port };
     store.expected.add(ends, hosts.flow, hosts.second, &mut store.anomalies);
 }
 
@@ -261,21 +267,21 @@ fn extended(text: &[u8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocols::Capacity;
+    use crate::protocols::ParserCapacity;
 
     const CLIENT: [u8; 4] = [10, 0, 0, 1];
     const SERVER: [u8; 4] = [192, 0, 2, 1];
 
     /// Ports that are expected of the client, and of the server, after these bytes, in pieces of so many.
     fn expected(toward: Toward, bytes: &[u8], step: usize) -> Vec<(bool, u16)> {
-        let mut store = Store::new(&Capacity {
+        let mut store = ParserPools::new(&ParserCapacity {
             messages: 1,
             names: 1,
             inflaters: 1,
-            ..Capacity::default()
+            ..ParserCapacity::default()
         });
         let mut ftp = Ftp::default();
-        let hosts = Hosts {
+        let hosts = ControlHosts {
             client: CLIENT.into(),
             server: SERVER.into(),
             flow: 1,
@@ -288,7 +294,7 @@ mod tests {
         for client in [true, false] {
             for port in 1..=u16::MAX {
                 let (listener, peer) = if client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
-                let ends = Ends {
+                let ends = DataEndpoints {
                     listener: listener.into(),
                     peer: peer.into(),
                     port,

@@ -1,16 +1,16 @@
 //! A data connection of FTP: all of it is a file.
 
-use super::anomaly::Seen;
-use super::expected::Transfer;
-use super::writer::Writer;
-use super::{Anomaly, Handle, Piece, Slot, Store};
+use super::anomaly::AnomalySet;
+use super::expectations::Transfer;
+use super::writer::MessageWriter;
+use super::{Anomaly, MessageEvent, ParserPools, Slot, SlotHandle};
 use crate::signature::{Buffer, Toward};
 
 /// A data connection; either side sends.
 #[derive(Debug, Default)]
 pub struct FtpData {
-    handle: Option<Handle>,
-    seen: Seen,
+    handle: Option<SlotHandle>,
+    seen: AnomalySet,
     transfer: Transfer,
     /// Whom the file goes to.
     toward: Option<Toward>,
@@ -25,13 +25,13 @@ impl FtpData {
         }
     }
 
-    fn write<S, F>(&mut self, store: &mut Store, sink: &mut S, write: F)
+    fn write<S, F>(&mut self, store: &mut ParserPools, sink: &mut S, write: F)
     where
-        S: FnMut(Slot<'_>, Piece),
-        F: FnOnce(&mut Writer<'_, S>),
+        S: FnMut(Slot<'_>, MessageEvent),
+        F: FnOnce(&mut MessageWriter<'_, S>),
     {
         let begins = self.handle.is_none() && !self.seen.has(Anomaly::NoSlot);
-        let mut writer = Writer {
+        let mut writer = MessageWriter {
             slots: &mut store.messages,
             counts: &mut store.anomalies,
             handle: self.handle,
@@ -54,9 +54,9 @@ impl FtpData {
     }
 
     /// Bytes of the file, in order.
-    pub fn bytes<S>(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], sink: &mut S)
+    pub fn bytes<S>(&mut self, store: &mut ParserPools, toward: Toward, bytes: &[u8], sink: &mut S)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         if bytes.is_empty() {
             return;
@@ -64,14 +64,14 @@ impl FtpData {
         let mixed = *self.toward.get_or_insert(toward) != toward;
         self.write(store, sink, |writer| {
             if mixed && let Some(handle) = writer.handle {
-                writer.slots.file_lacks(handle);
+                writer.slots.file_incomplete(handle);
             }
             writer.body(bytes);
         });
     }
 
     /// A side sends no more: the file is over where it is the one that sends it.
-    pub fn close<S: FnMut(Slot<'_>, Piece)>(&mut self, store: &mut Store, toward: Toward, sink: &mut S) {
+    pub fn close<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, store: &mut ParserPools, toward: Toward, sink: &mut S) {
         if self.handle.is_some() && self.toward == Some(toward) {
             self.write(store, sink, |writer| {
                 writer.complete(&[Buffer::FileData]);
@@ -81,16 +81,16 @@ impl FtpData {
     }
 
     /// What is known of the file.
-    pub fn slot<'a>(&self, store: &'a Store) -> Slot<'a> {
+    pub fn slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.handle
             .and_then(|handle| store.messages.slot(handle))
-            .unwrap_or(Slot::NONE)
+            .unwrap_or(Slot::NO_SLOT)
     }
 
     /// Gives the slot back: the flow ended.
-    pub fn release(&mut self, store: &mut Store) {
+    pub fn release(&mut self, store: &mut ParserPools) {
         if let Some(handle) = self.handle.take() {
-            store.messages.give_back(handle);
+            store.messages.release(handle);
         }
     }
 }

@@ -2,34 +2,36 @@
 
 use std::collections::BTreeMap;
 
-use super::ftp::Hosts;
-use super::recognise::{Recognise, recognise_datagram};
-use super::{Capacity, Ftp, Http, Http2, Limits, Piece, Quic, Slot, Smtp, Store, Tls, TlsServer};
+use super::ftp::ControlHosts;
+use super::probe::{ProtocolProbe, probe_datagram};
+use super::{
+    BufferLimits, ClientHello, Ftp, Http, Http2, MessageEvent, ParserCapacity, ParserPools, Quic, Slot, Smtp, TlsServer,
+};
 use crate::signature::{Buffer, Toward};
-use crate::work::{Credit, PACKET};
+use crate::work_budget::{PACKET_BUDGET, WorkTokens};
 
 /// What was told: the bytes of each buffer, how often each ended, and the anomalies.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct ParserOutput {
     buffers: BTreeMap<Buffer, Vec<u8>>,
     ends: BTreeMap<Buffer, usize>,
     anomalies: Vec<super::Anomaly>,
 }
 
-fn store() -> Store {
-    Store::new(&Capacity {
+fn store() -> ParserPools {
+    ParserPools::new(&ParserCapacity {
         messages: 8,
         names: 16,
         inflaters: 1,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     })
 }
 
 /// Parses bytes of one side by one parser, in pieces of so many.
-fn told(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> Told {
-    let (mut store, mut told) = (store(), Told::default());
-    let mut sink = |slot: Slot<'_>, piece: Piece| match piece {
-        Piece::Grew {
+fn parse(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> ParserOutput {
+    let (mut store, mut told) = (store(), ParserOutput::default());
+    let mut sink = |slot: Slot<'_>, piece: MessageEvent| match piece {
+        MessageEvent::Grew {
             buffer,
             fresh,
             complete,
@@ -38,12 +40,12 @@ fn told(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> Told {
             told.buffers.entry(buffer).or_default().extend_from_slice(bytes);
             *told.ends.entry(buffer).or_default() += usize::from(complete);
         }
-        Piece::Anomaly(anomaly) => told.anomalies.push(anomaly),
-        Piece::End => {}
+        MessageEvent::Anomaly(anomaly) => told.anomalies.push(anomaly),
+        MessageEvent::End => {}
     };
-    let (mut client, mut server) = (Tls::default(), TlsServer::default());
+    let (mut client, mut server) = (ClientHello::default(), TlsServer::default());
     let (mut http2, mut mail, mut ftp) = (Http2::default(), Smtp::default(), Ftp::default());
-    let hosts = Hosts {
+    let hosts = ControlHosts {
         client: [10, 0, 0, 1].into(),
         server: [192, 0, 2, 1].into(),
         flow: 1,
@@ -67,7 +69,7 @@ fn told(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> Told {
         store.names.available(),
         store.servers.available(),
         store.connections.available(),
-        store.mails.available(),
+        store.mail_sessions.available(),
         store.commands.available(),
     ];
     assert_eq!([8, 16, 4, 1, 1, 1], free, "everything came back");
@@ -88,26 +90,26 @@ pub fn stream(bytes: &[u8]) {
     } else {
         Toward::Client
     };
-    let whole = told(parser, toward, rest, usize::MAX);
-    let cut = told(parser, toward, rest, usize::from(step) + 1);
+    let whole = parse(parser, toward, rest, usize::MAX);
+    let cut = parse(parser, toward, rest, usize::from(step) + 1);
     assert_eq!(whole, cut, "pieces of {}", usize::from(step) + 1);
 
-    let mut recognise = Recognise::default();
+    let mut recognise = ProtocolProbe::default();
     let (first, _) = recognise.bytes(toward, rest);
-    let mut again = Recognise::default();
+    let mut again = ProtocolProbe::default();
     for part in rest.chunks(usize::from(step) + 1) {
         let (said, _) = again.bytes(toward, part);
-        if said != super::Recognised::More {
+        if said != super::ProbeResult::NeedMore {
             assert_eq!(first, said);
             break;
         }
     }
 
     let (mut store, mut quic) = (store(), Quic::default());
-    recognise_datagram(toward, [1024, 1025], rest);
-    quic.datagram(&mut store, rest, &mut |_: Slot<'_>, _: Piece| {});
+    probe_datagram(toward, [1024, 1025], rest);
+    quic.datagram(&mut store, rest, &mut |_: Slot<'_>, _: MessageEvent| {});
     quic.release(&mut store);
-    assert_eq!((16, 1), (store.names.available(), store.flights.available()));
+    assert_eq!((16, 1), (store.names.available(), store.hellos.available()));
 }
 
 /// Plays pieces of a connection, cut where bytes say so: a byte that begins a piece has the side that sends it in its highest
@@ -116,28 +118,28 @@ pub fn stream(bytes: &[u8]) {
 /// # Panics
 /// Where a packet brings more to search than its work allows, or a slot, a decoder or a page is not given back.
 pub fn http(mut bytes: &[u8]) {
-    let limits = Limits {
+    let limits = BufferLimits {
         uri: 64,
         header: 256,
         body: 64,
-        ..Limits::default()
+        ..BufferLimits::default()
     };
-    let capacity = Capacity {
+    let capacity = ParserCapacity {
         messages: 2,
         names: 0,
         inflaters: 6,
         limits,
-        ..Capacity::default()
+        ..ParserCapacity::default()
     };
-    let mut store = Store::new(&capacity);
+    let mut store = ParserPools::new(&capacity);
     let pages = store.inflaters.pages();
-    let (mut http, mut credit) = (Http::default(), Credit::default());
+    let (mut http, mut credit) = (Http::default(), WorkTokens::default());
     while let Some((&begin, rest)) = bytes.split_first() {
         let (piece, rest) = rest.split_at(rest.len().min(usize::from(begin & 0x7f)));
         bytes = rest;
         let mut searched = 0;
-        let mut sink = |_: Slot<'_>, piece: Piece| {
-            if let Piece::Grew { fresh, .. } = piece {
+        let mut sink = |_: Slot<'_>, piece: MessageEvent| {
+            if let MessageEvent::Grew { fresh, .. } = piece {
                 searched += fresh.len();
             }
         };
@@ -148,7 +150,7 @@ pub fn http(mut bytes: &[u8]) {
         };
         credit = store.work.end(begun);
         // Bytes that are decoded, the last of which may be a step more; a body is in two buffers, a header in several.
-        assert!(searched <= 2 * (PACKET as usize + 4096) + 4096, "{searched}");
+        assert!(searched <= 2 * (PACKET_BUDGET as usize + 4096) + 4096, "{searched}");
     }
     http.close_request(&mut store, &mut |_: Slot<'_>, _| {});
     http.close_response(&mut store, &mut |_: Slot<'_>, _| {});

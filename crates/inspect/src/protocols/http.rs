@@ -22,13 +22,13 @@ mod uri;
 
 use super::inflate::Inflaters;
 use super::slots::Slot;
-use super::writer::Writer;
-use super::{Anomaly, Piece, Store};
+use super::writer::MessageWriter;
+use super::{Anomaly, MessageEvent, ParserPools};
 use side::{Event, Side, Step};
 
 /// What a request says about the form of its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RequestKind {
     #[default]
     Ordinary,
     Head,
@@ -40,19 +40,19 @@ pub(super) enum Kind {
 /// Requests that wait for responses: two bits each, a bit for each that asks for another protocol, and the number of those
 /// that found no room.
 #[derive(Debug, Default)]
-struct Queue {
+struct RequestQueue {
     kinds: u64,
     upgrades: u32,
     length: u32,
     forgotten: u32,
 }
 
-impl Queue {
-    const ROOM: u32 = 32;
+impl RequestQueue {
+    const QUEUE_CAPACITY: u32 = 32;
 
     /// False where it is full.
-    fn push(&mut self, kind: Kind) -> bool {
-        if self.length == Self::ROOM || self.forgotten > 0 {
+    fn push(&mut self, kind: RequestKind) -> bool {
+        if self.length == Self::QUEUE_CAPACITY || self.forgotten > 0 {
             self.forgotten = self.forgotten.saturating_add(1);
             return false;
         }
@@ -61,13 +61,13 @@ impl Queue {
         true
     }
 
-    fn front(&self) -> Kind {
+    fn front(&self) -> RequestKind {
         match self.kinds & 3 {
-            _ if self.length == 0 => Kind::Ordinary,
-            0 => Kind::Ordinary,
-            1 => Kind::Head,
-            2 => Kind::Connect,
-            _ => Kind::Bare,
+            _ if self.length == 0 => RequestKind::Ordinary,
+            0 => RequestKind::Ordinary,
+            1 => RequestKind::Head,
+            2 => RequestKind::Connect,
+            _ => RequestKind::Bare,
         }
     }
 
@@ -102,7 +102,7 @@ impl Queue {
 pub struct Http {
     request: Side,
     response: Side,
-    queue: Queue,
+    queue: RequestQueue,
     tunnel: bool,
 }
 
@@ -111,7 +111,7 @@ impl Default for Http {
         Self {
             request: Side::new(true),
             response: Side::new(false),
-            queue: Queue::default(),
+            queue: RequestQueue::default(),
             tunnel: false,
         }
     }
@@ -120,9 +120,9 @@ impl Default for Http {
 impl Http {
     /// Bytes that the client sent, in order. Returns how many were parsed: fewer than given where the rest is opaque
     /// (not HTTP, a tunnel, another protocol after an upgrade).
-    pub fn request<S>(&mut self, store: &mut Store, bytes: &[u8], sink: &mut S) -> usize
+    pub fn request<S>(&mut self, store: &mut ParserPools, bytes: &[u8], sink: &mut S) -> usize
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let (mut writer, pool) = writer(store, &self.request, sink);
         let mut at = 0;
@@ -136,7 +136,7 @@ impl Http {
                     if !self.queue.push(kind) {
                         writer.anomaly(Anomaly::DeepPipeline);
                     }
-                    if kind == Kind::Bare {
+                    if kind == RequestKind::Bare {
                         self.request.headers(&mut writer);
                         self.request.finish(pool, &mut writer);
                     }
@@ -146,7 +146,7 @@ impl Http {
                     if self.request.upgrade {
                         self.queue.upgrade();
                     }
-                    if self.request.kind == Kind::Connect {
+                    if self.request.kind == RequestKind::Connect {
                         // What follows may come before the answer, which may refuse the tunnel: requests are parsed there.
                         self.request.no_body(pool, &mut writer);
                     } else {
@@ -162,9 +162,9 @@ impl Http {
     }
 
     /// Bytes that the server sent, in order; as [`Http::request`].
-    pub fn response<S>(&mut self, store: &mut Store, bytes: &[u8], sink: &mut S) -> usize
+    pub fn response<S>(&mut self, store: &mut ParserPools, bytes: &[u8], sink: &mut S) -> usize
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let (mut writer, pool) = writer(store, &self.response, sink);
         let mut at = 0;
@@ -186,9 +186,9 @@ impl Http {
         at
     }
 
-    fn response_headers<S>(&mut self, pool: &mut Inflaters, writer: &mut Writer<'_, S>)
+    fn response_headers<S>(&mut self, pool: &mut Inflaters, writer: &mut MessageWriter<'_, S>)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let kind = self.queue.front();
         let upgrade = self.queue.is_upgrade();
@@ -202,14 +202,14 @@ impl Http {
             }
             // The response proper follows.
             100..=199 => return self.response.no_body(pool, writer),
-            200..=299 => kind == Kind::Connect,
+            200..=299 => kind == RequestKind::Connect,
             _ => false,
         };
         self.queue.pop();
         // A client that has gone on before it had the answer has begun what it says in the tunnel as HTTP.
         let tunnel = changes && self.queue.is_empty() && self.request.is_between();
         // In answers to HEAD, and that say that nothing is new, a length is that of another response.
-        let other = kind == Kind::Head || self.response.status == 304;
+        let other = kind == RequestKind::Head || self.response.status == 304;
         if changes || other || self.response.status == 204 {
             match other {
                 true => self.response.finish(pool, writer),
@@ -225,33 +225,33 @@ impl Http {
     }
 
     /// The client will send no more: a message that is not over is complete as it is.
-    pub fn close_request<S: FnMut(Slot<'_>, Piece)>(&mut self, store: &mut Store, sink: &mut S) {
+    pub fn close_request<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, store: &mut ParserPools, sink: &mut S) {
         let (mut writer, pool) = writer(store, &self.request, sink);
         self.request.close(pool, &mut writer);
         (self.request.handle, self.request.seen) = (writer.handle, writer.seen);
     }
 
     /// The server will send no more: a body without a length ends here.
-    pub fn close_response<S: FnMut(Slot<'_>, Piece)>(&mut self, store: &mut Store, sink: &mut S) {
+    pub fn close_response<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, store: &mut ParserPools, sink: &mut S) {
         let (mut writer, pool) = writer(store, &self.response, sink);
         self.response.close(pool, &mut writer);
         (self.response.handle, self.response.seen) = (writer.handle, writer.seen);
     }
 
     /// What is known of the last request.
-    pub fn request_slot<'a>(&self, store: &'a Store) -> Slot<'a> {
+    pub fn request_slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.request
             .handle
             .and_then(|handle| store.messages.slot(handle))
-            .unwrap_or(Slot::NONE)
+            .unwrap_or(Slot::NO_SLOT)
     }
 
     /// What is known of the last response.
-    pub fn response_slot<'a>(&self, store: &'a Store) -> Slot<'a> {
+    pub fn response_slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.response
             .handle
             .and_then(|handle| store.messages.slot(handle))
-            .unwrap_or(Slot::NONE)
+            .unwrap_or(Slot::NO_SLOT)
     }
 
     /// Both sides have gone over to another protocol, by CONNECT or an upgrade: it begins with what is not parsed here.
@@ -270,14 +270,14 @@ impl Http {
     }
 
     /// The current messages are not whole.
-    pub(super) fn lacks(&mut self, store: &mut Store) {
+    pub(super) fn mark_incomplete(&mut self, store: &mut ParserPools) {
         for handle in [self.request.handle, self.response.handle].into_iter().flatten() {
-            store.messages.file_lacks(handle);
+            store.messages.file_incomplete(handle);
         }
     }
 
     /// The slots of messages that ended go back: they were evaluated. The next message does the same.
-    pub fn settle(&mut self, store: &mut Store) {
+    pub fn release_ended(&mut self, store: &mut ParserPools) {
         for side in [&mut self.request, &mut self.response] {
             if side.is_between() {
                 side.release(store);
@@ -286,16 +286,20 @@ impl Http {
     }
 
     /// Everything goes back: the flow ended.
-    pub fn release(&mut self, store: &mut Store) {
+    pub fn release(&mut self, store: &mut ParserPools) {
         self.request.release(store);
         self.response.release(store);
     }
 }
 
-fn writer<'a, S>(store: &'a mut Store, side: &Side, sink: &'a mut S) -> (Writer<'a, S>, &'a mut Inflaters) {
+fn writer<'a, S>(
+    store: &'a mut ParserPools,
+    side: &Side,
+    sink: &'a mut S,
+) -> (MessageWriter<'a, S>, &'a mut Inflaters) {
     let (slots, counts) = (&mut store.messages, &mut store.anomalies);
     (
-        Writer {
+        MessageWriter {
             slots,
             counts,
             handle: side.handle,

@@ -11,10 +11,10 @@ use arrayvec::ArrayVec;
 use hpack::{Table, Text};
 
 use super::http::Http;
-use super::recognise::{PREFACE, is_token};
-use super::{Anomaly, Piece, Slot, Store};
-use crate::shares::Places;
+use super::probe::{PREFACE, is_token};
+use super::{Anomaly, MessageEvent, ParserPools, Slot};
 use crate::signature::Toward;
+use crate::source_quota::SlotPool;
 
 /// Streams of a connection that are followed at once.
 pub const STREAMS: usize = 32;
@@ -42,7 +42,7 @@ const PRIORITY: u8 = 0x20;
 
 /// One direction.
 #[derive(Debug)]
-struct Side {
+struct Half {
     /// Bytes of the preface that are to come.
     preface: usize,
     /// Nothing more of it is read.
@@ -68,7 +68,7 @@ struct Side {
     budget: usize,
 }
 
-impl Side {
+impl Half {
     fn begin(&mut self, preface: usize) {
         (self.preface, self.dead, self.left, self.padding, self.before) = (preface, false, 0, 0, 0);
         (self.padded, self.open, self.budget) = (false, false, FIELDS);
@@ -78,7 +78,7 @@ impl Side {
     }
 }
 
-impl Default for Side {
+impl Default for Half {
     fn default() -> Self {
         Self {
             preface: 0,
@@ -115,7 +115,7 @@ struct Stream {
 
 #[derive(Debug, Default)]
 struct Connection {
-    sides: [Side; 2],
+    sides: [Half; 2],
     streams: ArrayVec<Stream, STREAMS>,
     /// The stream that each side has spoken of last.
     latest: [u32; 2],
@@ -125,7 +125,7 @@ struct Connection {
 #[derive(Debug)]
 pub struct Connections {
     all: Box<[Connection]>,
-    pub(super) places: Places,
+    pub(super) places: SlotPool,
     shared: Shared,
 }
 
@@ -141,7 +141,7 @@ impl Connections {
     pub(super) fn new(count: u32) -> Self {
         Self {
             all: (0..count).map(|_| Connection::default()).collect(),
-            places: Places::new(count),
+            places: SlotPool::new(count),
             shared: Shared {
                 name: Text::new(),
                 value: Text::new(),
@@ -167,12 +167,12 @@ pub struct Http2 {
 
 impl Http2 {
     /// Bytes of one direction, in order.
-    pub fn bytes<S>(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], sink: &mut S)
+    pub fn bytes<S>(&mut self, store: &mut ParserPools, toward: Toward, bytes: &[u8], sink: &mut S)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         if self.place.is_none() && !self.lost && !bytes.is_empty() {
-            self.place = store.connections.places.take();
+            self.place = store.connections.places.allocate();
             match self
                 .place
                 .and_then(|place| store.connections.all.get_mut(place as usize))
@@ -200,20 +200,20 @@ impl Http2 {
     }
 
     /// What is known of the message that a direction has spoken of last.
-    pub fn slot<'a>(&self, store: &'a Store, toward: Toward) -> Slot<'a> {
+    pub fn slot<'a>(&self, store: &'a ParserPools, toward: Toward) -> Slot<'a> {
         let connection = self.place.and_then(|place| store.connections.all.get(place as usize));
         let stream = connection.and_then(|connection| {
             let id = connection.latest[toward as usize];
             connection.streams.iter().find(|stream| stream.id == id)
         });
-        stream.map_or(Slot::NONE, |stream| match toward {
+        stream.map_or(Slot::NO_SLOT, |stream| match toward {
             Toward::Server => stream.http.request_slot(store),
             Toward::Client => stream.http.response_slot(store),
         })
     }
 
     /// Everything goes back: the flow ended.
-    pub fn release(&mut self, store: &mut Store) {
+    pub fn release(&mut self, store: &mut ParserPools) {
         let Some(place) = self.place.take() else { return };
         let mut all = std::mem::take(&mut store.connections.all);
         if let Some(connection) = all.get_mut(place as usize) {
@@ -227,9 +227,9 @@ impl Http2 {
 }
 
 impl Connection {
-    fn bytes<S>(&mut self, store: &mut Store, shared: &mut Shared, toward: Toward, mut bytes: &[u8], sink: &mut S)
+    fn bytes<S>(&mut self, store: &mut ParserPools, shared: &mut Shared, toward: Toward, mut bytes: &[u8], sink: &mut S)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         while !bytes.is_empty() && !self.sides[toward as usize].dead {
             let side = &mut self.sides[toward as usize];
@@ -256,16 +256,22 @@ impl Connection {
     }
 
     /// A direction can not be followed any more.
-    fn fail<S: FnMut(Slot<'_>, Piece)>(&mut self, store: &mut Store, toward: Toward, anomaly: Anomaly, sink: &mut S) {
+    fn fail<S: FnMut(Slot<'_>, MessageEvent)>(
+        &mut self,
+        store: &mut ParserPools,
+        toward: Toward,
+        anomaly: Anomaly,
+        sink: &mut S,
+    ) {
         self.sides[toward as usize].dead = true;
         store.anomalies.add(anomaly);
-        sink(Slot::NONE, Piece::Anomaly(anomaly));
+        sink(Slot::NO_SLOT, MessageEvent::Anomaly(anomaly));
     }
 
     /// The header of a frame has come (section 4.1).
-    fn frame_begins<S>(&mut self, store: &mut Store, toward: Toward, sink: &mut S)
+    fn frame_begins<S>(&mut self, store: &mut ParserPools, toward: Toward, sink: &mut S)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let side = &mut self.sides[toward as usize];
         let Ok([a, b, c, kind, flags, d, e, f, g]) = side.frame.as_slice().try_into().map(|header: [u8; 9]| header)
@@ -300,9 +306,9 @@ impl Connection {
     }
 
     /// Bytes of a frame; how many were taken.
-    fn content<S>(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], sink: &mut S) -> usize
+    fn content<S>(&mut self, store: &mut ParserPools, toward: Toward, bytes: &[u8], sink: &mut S) -> usize
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let side = &mut self.sides[toward as usize];
         if std::mem::take(&mut side.padded) {
@@ -339,9 +345,9 @@ impl Connection {
         taken
     }
 
-    fn data<S>(&mut self, store: &mut Store, toward: Toward, id: u32, bytes: &[u8], sink: &mut S)
+    fn data<S>(&mut self, store: &mut ParserPools, toward: Toward, id: u32, bytes: &[u8], sink: &mut S)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) else {
             return;
@@ -370,9 +376,9 @@ impl Connection {
         }
     }
 
-    fn frame_ends<S>(&mut self, store: &mut Store, shared: &mut Shared, toward: Toward, sink: &mut S)
+    fn frame_ends<S>(&mut self, store: &mut ParserPools, shared: &mut Shared, toward: Toward, sink: &mut S)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let side = &mut self.sides[toward as usize];
         side.frame.clear();
@@ -388,7 +394,7 @@ impl Connection {
             DATA if flags & END_STREAM != 0 => self.stream_ends(store, toward, id, sink),
             RST_STREAM => {
                 if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
-                    stream.http.lacks(store);
+                    stream.http.mark_incomplete(store);
                 }
                 for toward in [Toward::Server, Toward::Client] {
                     self.stream_ends(store, toward, id, sink);
@@ -399,9 +405,9 @@ impl Connection {
     }
 
     /// A header block is whole.
-    fn block<S>(&mut self, store: &mut Store, shared: &mut Shared, toward: Toward, sink: &mut S)
+    fn block<S>(&mut self, store: &mut ParserPools, shared: &mut Shared, toward: Toward, sink: &mut S)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let side = &mut self.sides[toward as usize];
         let Shared {
@@ -439,7 +445,7 @@ impl Connection {
         let (method, authority, status) = (head.method, head.authority, head.status);
         for (_, anomaly) in anomalies.into_iter().filter(|(is, _)| *is) {
             store.anomalies.add(anomaly);
-            sink(Slot::NONE, Piece::Anomaly(anomaly));
+            sink(Slot::NO_SLOT, MessageEvent::Anomaly(anomaly));
         }
         match decoded {
             Ok(()) => {}
@@ -494,9 +500,9 @@ impl Connection {
     }
 
     /// The stream of a number, from the pool where it is new.
-    fn stream<S>(&mut self, store: &mut Store, toward: Toward, id: u32, sink: &mut S) -> Option<&mut Stream>
+    fn stream<S>(&mut self, store: &mut ParserPools, toward: Toward, id: u32, sink: &mut S) -> Option<&mut Stream>
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         self.latest[toward as usize] = id;
         let place = match self.streams.iter().position(|stream| stream.id == id) {
@@ -507,7 +513,7 @@ impl Connection {
                     let over = self.streams.iter().position(|stream| stream.ended == [true; 2]);
                     if over.is_none() {
                         store.anomalies.add(Anomaly::ManyStreams);
-                        sink(Slot::NONE, Piece::Anomaly(Anomaly::ManyStreams));
+                        sink(Slot::NO_SLOT, MessageEvent::Anomaly(Anomaly::ManyStreams));
                     }
                     self.streams.remove(over.unwrap_or(0)).http.release(store);
                 }
@@ -527,9 +533,9 @@ impl Connection {
         self.streams.get_mut(place)
     }
 
-    fn stream_ends<S>(&mut self, store: &mut Store, toward: Toward, id: u32, sink: &mut S)
+    fn stream_ends<S>(&mut self, store: &mut ParserPools, toward: Toward, id: u32, sink: &mut S)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) else {
             return;

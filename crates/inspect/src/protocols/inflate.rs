@@ -14,13 +14,13 @@ use miniz_oxide::inflate::core::inflate_flags::{
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress_with_limit};
 
 use super::Anomaly;
-use super::anomaly::Seen;
+use super::anomaly::AnomalySet;
 use super::brotli::{Brotli, PAGE, Pages, Stop};
-use crate::shares::{Holders, PARSERS, Source};
-use crate::work::Work;
+use crate::source_quota::{POOL_MULTIPLE, SlotOwners, Source};
+use crate::work_budget::WorkBudget;
 
 /// Encodings of one body, one within another, at most: as many as curl undoes.
-pub(super) const LAYERS: usize = 5;
+pub(super) const MAX_LAYERS: usize = 5;
 
 const WINDOW: usize = 32768;
 /// Limits grow where so many encoded bytes begin, so that they do not depend on how the stream is cut.
@@ -47,7 +47,7 @@ struct Inflater {
 struct Allowance {
     bytes: u64,
     ratio: u64,
-    work: Work,
+    work: WorkBudget,
 }
 
 impl Allowance {
@@ -63,7 +63,7 @@ pub struct Inflaters {
     all: Box<[Option<Box<Inflater>>]>,
     free: Box<[u16]>,
     available: usize,
-    holders: Holders,
+    holders: SlotOwners,
     pages: Pages,
     allowance: Allowance,
 }
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Inflaters {
 }
 
 impl Inflaters {
-    pub(super) fn new(count: u16, bytes: u64, ratio: u32, work: Work) -> Self {
+    pub(super) fn new(count: u16, bytes: u64, ratio: u32, work: WorkBudget) -> Self {
         let one = |_| {
             Some(Box::new(Inflater {
                 state: DecompressorOxide::new(),
@@ -92,7 +92,7 @@ impl Inflaters {
             all: (0..count).map(one).collect(),
             free: (0..count).rev().collect(),
             available: count as usize,
-            holders: Holders::new(count.into(), PARSERS),
+            holders: SlotOwners::new(count.into(), POOL_MULTIPLE),
             pages: Pages::new(match u32::from(count) {
                 0 => 0,
                 count => PAGES + PAGES_EACH * count,
@@ -118,13 +118,13 @@ impl Inflaters {
     /// What is taken from now on is for a source.
     pub(super) fn take_for(&mut self, source: Source) {
         self.holders.source = source;
-        self.pages.places.holders.source = source;
+        self.pages.places.owners.source = source;
     }
 
     fn take(&mut self, format: Format) -> Option<u16> {
         self.available = self.available.checked_sub(1)?;
         let index = self.free[self.available];
-        self.holders.take(index.into());
+        self.holders.assign(index.into());
         if let Some(inflater) = &mut self.all[index as usize] {
             match format {
                 Format::Brotli => inflater.brotli.reset(&mut self.pages),
@@ -135,7 +135,7 @@ impl Inflaters {
         Some(index)
     }
 
-    fn give_back(&mut self, index: u16) {
+    fn release(&mut self, index: u16) {
         if let Some(inflater) = &mut self.all[index as usize] {
             inflater.brotli.reset(&mut self.pages);
         }
@@ -145,7 +145,7 @@ impl Inflaters {
     }
 
     /// Decodes by the last of a chain, then by the one before it, and so on.
-    fn feed(&mut self, chain: &[u16], bytes: &[u8], out: &mut dyn FnMut(&[u8]), odd: &mut Seen) {
+    fn feed(&mut self, chain: &[u16], bytes: &[u8], out: &mut dyn FnMut(&[u8]), odd: &mut AnomalySet) {
         let Some((&last, inner)) = chain.split_last() else {
             return out(bytes);
         };
@@ -166,7 +166,7 @@ pub(super) enum Format {
 }
 
 /// Encodings of a body, in the order in which they were applied.
-pub(super) type Formats = ArrayVec<Format, LAYERS>;
+pub(super) type Formats = ArrayVec<Format, MAX_LAYERS>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -208,12 +208,12 @@ const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
 /// One encoded body: its decoders, the one that its bytes come to last.
 #[derive(Debug)]
-pub(super) struct Decoding(ArrayVec<u16, LAYERS>);
+pub(super) struct Decoding(ArrayVec<u16, MAX_LAYERS>);
 
 impl Decoding {
     /// None where not as many decoders are free.
     pub fn new(formats: &[Format], pool: &mut Inflaters) -> Option<Self> {
-        if formats.len() > LAYERS || !pool.holders.may_take(formats.len(), pool.available) {
+        if formats.len() > MAX_LAYERS || !pool.holders.permits(formats.len(), pool.available) {
             return None;
         }
         Some(Self(formats.iter().filter_map(|&format| pool.take(format)).collect()))
@@ -226,14 +226,14 @@ impl Decoding {
             whole &= pool.all[index as usize]
                 .as_ref()
                 .is_none_or(|inflater| inflater.layer.is_whole());
-            pool.give_back(index);
+            pool.release(index);
         }
         whole
     }
 
     /// Decodes what arrived; returns what is wrong with it.
-    pub fn feed(&mut self, pool: &mut Inflaters, bytes: &[u8], out: &mut dyn FnMut(&[u8])) -> Seen {
-        let mut odd = Seen::default();
+    pub fn feed(&mut self, pool: &mut Inflaters, bytes: &[u8], out: &mut dyn FnMut(&[u8])) -> AnomalySet {
+        let mut odd = AnomalySet::default();
         pool.feed(&self.0, bytes, out, &mut odd);
         odd
     }
@@ -246,7 +246,7 @@ impl Inflater {
         mut bytes: &[u8],
         inner: &[u16],
         out: &mut dyn FnMut(&[u8]),
-        odd: &mut Seen,
+        odd: &mut AnomalySet,
     ) {
         while !bytes.is_empty() {
             if self.layer.stage == Stage::Raw {
@@ -283,7 +283,7 @@ impl Inflater {
         pool: &mut Inflaters,
         inner: &[u16],
         out: &mut dyn FnMut(&[u8]),
-        odd: &mut Seen,
+        odd: &mut AnomalySet,
     ) -> usize {
         let layer = &mut self.layer;
         layer.zlib = head[0] & 0x0f == 8 && u16::from_be_bytes(head).is_multiple_of(31);
@@ -323,7 +323,7 @@ impl Inflater {
         bytes: &[u8],
         inner: &[u16],
         out: &mut dyn FnMut(&[u8]),
-        odd: &mut Seen,
+        odd: &mut AnomalySet,
     ) -> usize {
         let allowed = pool.allowance.bytes(self.layer.taken / STRIDE * STRIDE);
         let mut used = 0;
@@ -376,20 +376,21 @@ impl Inflater {
     }
 
     /// Decodes no more; returns how many bytes are lost.
-    fn give_up(&mut self, bytes: &[u8], anomaly: Anomaly, odd: &mut Seen) -> usize {
+    fn give_up(&mut self, bytes: &[u8], anomaly: Anomaly, odd: &mut AnomalySet) -> usize {
         odd.insert(anomaly);
         self.layer.stage = Stage::Lost;
         bytes.len()
     }
 
-    fn deflate_step(&mut self, bytes: &[u8], room: usize) -> Step {
+    fn deflate_step(&mut self, bytes: &[u8], capacity: usize) -> Step {
         let at = self.at;
         let mut flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
         if at as u64 == self.layer.made {
             // Before the window is full, what is repeated must have been made: behind it is another flow's.
             flags |= TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         }
-        let (status, taken, made) = decompress_with_limit(&mut self.state, bytes, &mut self.window, at, room, flags);
+        let (status, taken, made) =
+            decompress_with_limit(&mut self.state, bytes, &mut self.window, at, capacity, flags);
         self.at = (at + made) % WINDOW;
         let (stop, work) = match status {
             TINFLStatus::HasMoreOutput => (Stop::Step, 0),
@@ -409,8 +410,8 @@ impl Inflater {
         }
     }
 
-    fn brotli_step(&mut self, pages: &mut Pages, bytes: &[u8], room: usize) -> Step {
-        let step = self.brotli.step(pages, bytes, &mut self.window[..room]);
+    fn brotli_step(&mut self, pages: &mut Pages, bytes: &[u8], capacity: usize) -> Step {
+        let step = self.brotli.step(pages, bytes, &mut self.window[..capacity]);
         Step {
             stop: step.stop,
             taken: step.taken,

@@ -6,33 +6,33 @@ mod initial;
 use arrayvec::ArrayVec;
 pub use initial::PACKET;
 
-use super::{Anomaly, Piece, Slot, Store, Tls};
-use crate::shares::Places;
+use super::{Anomaly, ClientHello, MessageEvent, ParserPools, Slot};
+use crate::source_quota::SlotPool;
 
 /// Datagrams of a client that are decrypted until its hello is whole.
-pub const DATAGRAMS: u8 = 8;
+pub const MAX_DATAGRAMS: u8 = 8;
 /// Initial packets of a datagram that are decrypted.
-const PACKETS: usize = 4;
+const MAX_PACKETS: usize = 4;
 /// Units of work to derive the keys of a connection ID and to try them, beside the bytes of the packet.
-const KEYS: u32 = 8 << 10;
+const KEY_COST: u32 = 8 << 10;
 /// Bytes of a ClientHello that are put in order.
-pub const HELLO: usize = 4096;
+pub const MAX_HELLO: usize = 4096;
 /// Parts of it that may have gaps between.
-const RANGES: usize = 16;
+const MAX_RANGES: usize = 16;
 
 /// A hello that is being put in order.
 #[derive(Debug)]
-struct Flight {
-    bytes: [u8; HELLO],
+struct HelloBuffer {
+    bytes: [u8; MAX_HELLO],
     /// What has come: begin and end, in order, with gaps between.
-    ranges: ArrayVec<(usize, usize), RANGES>,
+    ranges: ArrayVec<(usize, usize), MAX_RANGES>,
 }
 
-impl Flight {
+impl HelloBuffer {
     /// Takes the data of a CRYPTO frame. Of bytes that come twice the first copy counts.
     fn take(&mut self, offset: usize, data: &[u8]) -> bool {
         let end = offset.saturating_add(data.len());
-        if end > HELLO {
+        if end > MAX_HELLO {
             return false;
         }
         let mut at = offset;
@@ -69,21 +69,21 @@ impl Flight {
 
 /// Memory for hellos that are put in order, and for the packet that is decrypted.
 #[derive(Debug)]
-pub struct Flights {
-    all: Box<[Flight]>,
-    pub(super) places: Places,
+pub struct HelloBuffers {
+    all: Box<[HelloBuffer]>,
+    pub(super) places: SlotPool,
     packet: Box<[u8]>,
 }
 
-impl Flights {
+impl HelloBuffers {
     pub(super) fn new(count: u32) -> Self {
-        let flight = |_| Flight {
-            bytes: [0; HELLO],
+        let flight = |_| HelloBuffer {
+            bytes: [0; MAX_HELLO],
             ranges: ArrayVec::new(),
         };
         Self {
             all: (0..count).map(flight).collect(),
-            places: Places::new(count),
+            places: SlotPool::new(count),
             packet: vec![0; PACKET].into(),
         }
     }
@@ -97,7 +97,7 @@ impl Flights {
 /// The client's side of a connection, until its hello is over.
 #[derive(Debug)]
 pub struct Quic {
-    tls: Tls,
+    tls: ClientHello,
     place: Option<u32>,
     /// The destination connection ID of the first Initial packet, from which the keys follow.
     id: ArrayVec<u8, 20>,
@@ -110,7 +110,7 @@ pub struct Quic {
 impl Default for Quic {
     fn default() -> Self {
         Self {
-            tls: Tls::within_quic(),
+            tls: ClientHello::within_quic(),
             place: None,
             id: ArrayVec::new(),
             datagrams: 0,
@@ -122,23 +122,23 @@ impl Default for Quic {
 
 impl Quic {
     /// A datagram of the client.
-    pub fn datagram(&mut self, store: &mut Store, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
+    pub fn datagram(&mut self, store: &mut ParserPools, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, MessageEvent)) {
         if self.done {
             return;
         }
         self.datagrams += 1;
-        let mut packet = std::mem::take(&mut store.flights.packet);
+        let mut packet = std::mem::take(&mut store.hellos.packet);
         let mut rest = bytes;
         // Packets may stand behind one another (RFC 9000, section 12.2).
-        for _ in 0..PACKETS {
+        for _ in 0..MAX_PACKETS {
             let Some((header, behind)) = initial::Header::read(rest) else {
                 break;
             };
             self.packet(store, rest, &header, &mut packet, sink);
             rest = behind;
         }
-        store.flights.packet = packet;
-        if self.tls.is_done() || self.datagrams >= DATAGRAMS {
+        store.hellos.packet = packet;
+        if self.tls.is_done() || self.datagrams >= MAX_DATAGRAMS {
             self.done = true;
             self.release(store);
         }
@@ -146,18 +146,18 @@ impl Quic {
 
     fn packet(
         &mut self,
-        store: &mut Store,
+        store: &mut ParserPools,
         bytes: &[u8],
         header: &initial::Header<'_>,
         packet: &mut [u8],
-        sink: &mut impl FnMut(Slot<'_>, Piece),
+        sink: &mut impl FnMut(Slot<'_>, MessageEvent),
     ) {
         if self.id.is_empty() {
             self.id.extend(header.destination.iter().copied().take(20));
         }
         // After a Retry the keys follow from the ID that the server chose (RFC 9001, section 5.2).
         let work = store.work.clone();
-        let mut open = |id: &[u8]| match work.charge(KEYS + bytes.len() as u32) {
+        let mut open = |id: &[u8]| match work.charge(KEY_COST + bytes.len() as u32) {
             true => initial::open(bytes, header, id, packet),
             false => None,
         };
@@ -168,16 +168,16 @@ impl Quic {
             self.id = header.destination.iter().copied().take(20).collect();
             open(header.destination)
         });
-        if work.is_spent() {
+        if work.is_exhausted() {
             return;
         }
         let Some(length) = opened else {
             store.anomalies.add(Anomaly::BadInitial);
-            return sink(Slot::NONE, Piece::Anomaly(Anomaly::BadInitial));
+            return sink(Slot::NO_SLOT, MessageEvent::Anomaly(Anomaly::BadInitial));
         };
         if self.place.is_none() {
-            self.place = store.flights.places.take();
-            match self.place.and_then(|place| store.flights.all.get_mut(place as usize)) {
+            self.place = store.hellos.places.allocate();
+            match self.place.and_then(|place| store.hellos.all.get_mut(place as usize)) {
                 Some(flight) => flight.ranges.clear(),
                 None => {
                     store.anomalies.add(Anomaly::NoSlot);
@@ -189,28 +189,28 @@ impl Quic {
         let Some(place) = self.place.map(|place| place as usize) else {
             return;
         };
-        let flight = &mut store.flights.all[place];
+        let flight = &mut store.hellos.all[place];
         let mut fits = true;
         initial::frames(&packet[..length], &mut |offset, data| fits &= flight.take(offset, data));
         if !fits {
             store.anomalies.add(Anomaly::LongFlight);
-            sink(Slot::NONE, Piece::Anomaly(Anomaly::LongFlight));
+            sink(Slot::NO_SLOT, MessageEvent::Anomaly(Anomaly::LongFlight));
         }
-        let mut all = std::mem::take(&mut store.flights.all);
+        let mut all = std::mem::take(&mut store.hellos.all);
         let fresh = all[place]
             .bytes
             .get(self.parsed..all[place].whole())
             .unwrap_or_default();
         self.parsed += fresh.len();
         self.tls.bytes(store, fresh, sink);
-        store.flights.all = std::mem::take(&mut all);
+        store.hellos.all = std::mem::take(&mut all);
     }
 
     /// Everything goes back: the hello was evaluated, or the flow ended.
-    pub fn release(&mut self, store: &mut Store) {
+    pub fn release(&mut self, store: &mut ParserPools) {
         self.tls.release(store);
         if let Some(place) = self.place.take() {
-            store.flights.places.release(place);
+            store.hellos.places.release(place);
         }
     }
 }
@@ -223,8 +223,8 @@ mod tests {
     fn parts_are_put_in_order_and_the_first_copy_counts() {
         let whole = b"abcdefghij";
         let parts = [(6, 8), (0, 2), (4, 7), (9, 10), (1, 5), (7, 10), (0, 10)];
-        let mut flight = Flight {
-            bytes: [0; HELLO],
+        let mut flight = HelloBuffer {
+            bytes: [0; MAX_HELLO],
             ranges: ArrayVec::new(),
         };
         let wholes = parts.map(|(from, to)| {
@@ -234,10 +234,10 @@ mod tests {
         assert_eq!([0, 2, 2, 2, 8, 10, 10], wholes);
         assert!(flight.take(3, b"XXXXXXXXX"));
         assert_eq!(b"abcdefghijXX", &flight.bytes[..flight.whole()]);
-        assert!(!flight.take(HELLO, b"x"));
+        assert!(!flight.take(MAX_HELLO, b"x"));
         for part in 0..40 {
             flight.take(100 + 2 * part, b"x");
         }
-        assert_eq!(RANGES, flight.ranges.len());
+        assert_eq!(MAX_RANGES, flight.ranges.len());
     }
 }

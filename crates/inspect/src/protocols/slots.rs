@@ -2,16 +2,16 @@
 
 mod digest;
 
-use crate::shares::{Holders, PARSERS};
 use crate::signature::Buffer;
-use crate::work::Work;
-pub use digest::Hashes;
+use crate::source_quota::{POOL_MULTIPLE, SlotOwners};
+use crate::work_budget::WorkBudget;
+pub use digest::FileHashes;
 use digest::{Hashing, Progress};
 
 const BUFFERS: usize = Buffer::Base64 as usize + 1;
 
 /// Every buffer that a parser may fill, by the bits of [`State::dirty`].
-pub(super) const FILLED: [Buffer; 38] = [
+pub(super) const PARSED_BUFFERS: [Buffer; 38] = [
     Buffer::HttpUri,
     Buffer::HttpRawUri,
     Buffer::HttpMethod,
@@ -55,16 +55,16 @@ pub(super) const FILLED: [Buffer; 38] = [
 /// They are in the order of their numbers, [`Buffer::Payload`] behind all others.
 const _: () = {
     let mut place = 0;
-    while place + 1 < FILLED.len() {
-        assert!(FILLED[place] as usize == place + 1);
+    while place + 1 < PARSED_BUFFERS.len() {
+        assert!(PARSED_BUFFERS[place] as usize == place + 1);
         place += 1;
     }
-    assert!(FILLED[place] as usize == 0);
+    assert!(PARSED_BUFFERS[place] as usize == 0);
 };
 
 /// Room of each buffer in bytes. What does not fit is not kept: the buffer is marked as truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct BufferLimits {
     /// [`Buffer::HttpMethod`]; what has more than 32 bytes is none.
     pub method: u32,
     /// [`Buffer::HttpUri`] and [`Buffer::HttpRawUri`], each.
@@ -84,7 +84,7 @@ pub struct Limits {
     pub body: u32,
 }
 
-impl Default for Limits {
+impl Default for BufferLimits {
     fn default() -> Self {
         Self {
             method: 32,
@@ -131,7 +131,7 @@ impl Layout {
     }
 
     /// For an HTTP message of either direction, a mail, or a file of FTP.
-    pub fn message(limits: &Limits) -> Self {
+    pub fn message(limits: &BufferLimits) -> Self {
         Self::new(&[
             (Buffer::HttpMethod, limits.method),
             (Buffer::HttpUri, limits.uri),
@@ -156,7 +156,7 @@ impl Layout {
     }
 
     /// For a DNS message or a ClientHello.
-    pub fn name(limits: &Limits) -> Self {
+    pub fn name(limits: &BufferLimits) -> Self {
         Self::new(&[
             (Buffer::DnsQuery, limits.host),
             (Buffer::TlsSni, limits.host),
@@ -199,7 +199,7 @@ struct Field {
     base: u64,
     written: u32,
     shown: u32,
-    told: u32,
+    reported: u32,
     complete: bool,
     truncated: bool,
 }
@@ -241,7 +241,7 @@ impl Default for State {
 
 /// Which slot, and which use of it: a handle of an earlier use finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle {
+pub struct SlotHandle {
     index: u32,
     serial: u32,
 }
@@ -256,7 +256,7 @@ pub struct Slots {
     available: usize,
     /// Of slots that hold files.
     hashing: Option<Hashing>,
-    pub(super) holders: Holders,
+    pub(super) holders: SlotOwners,
     /// The stream of HTTP/2 that what is taken from now on is of; 0: of none.
     pub(super) stream: u32,
 }
@@ -269,14 +269,14 @@ impl Slots {
             free: (0..count).rev().collect(),
             available: count as usize,
             hashing: None,
-            holders: Holders::new(count as usize, PARSERS),
+            holders: SlotOwners::new(count as usize, POOL_MULTIPLE),
             stream: 0,
             layout,
         }
     }
 
     /// The same, which hold files, whose hashes are charged to an account.
-    pub(super) fn of_files(count: u32, layout: Layout, work: Work) -> Self {
+    pub(super) fn for_files(count: u32, layout: Layout, work: WorkBudget) -> Self {
         Self {
             hashing: Some(Hashing::new(count, work)),
             ..Self::new(count, layout)
@@ -294,7 +294,7 @@ impl Slots {
     }
 
     /// What a slot holds; nothing where the handle is of an earlier use.
-    pub fn slot(&self, handle: Handle) -> Option<Slot<'_>> {
+    pub fn slot(&self, handle: SlotHandle) -> Option<Slot<'_>> {
         let state = self.states.get(handle.index as usize)?;
         (state.open && state.serial == handle.serial).then(|| {
             let begin = handle.index as usize * self.layout.bytes as usize;
@@ -307,13 +307,13 @@ impl Slots {
         })
     }
 
-    pub(super) fn take(&mut self, client: bool) -> Option<Handle> {
-        if !self.holders.may_take(1, self.available) {
+    pub(super) fn allocate(&mut self, client: bool) -> Option<SlotHandle> {
+        if !self.holders.permits(1, self.available) {
             return None;
         }
         self.available -= 1;
         let index = self.free[self.available];
-        self.holders.take(index);
+        self.holders.assign(index);
         let state = &mut self.states[index as usize];
         let serial = state.serial;
         *state = State {
@@ -323,10 +323,10 @@ impl Slots {
             stream: self.stream,
             ..State::default()
         };
-        Some(Handle { index, serial })
+        Some(SlotHandle { index, serial })
     }
 
-    pub(super) fn give_back(&mut self, handle: Handle) {
+    pub(super) fn release(&mut self, handle: SlotHandle) {
         let Some(state) = self.states.get_mut(handle.index as usize) else {
             return;
         };
@@ -339,7 +339,7 @@ impl Slots {
         }
     }
 
-    pub(super) fn field(&mut self, handle: Handle, buffer: Buffer) -> Option<FieldMut<'_>> {
+    pub(super) fn field(&mut self, handle: SlotHandle, buffer: Buffer) -> Option<FieldMut<'_>> {
         let state = self.states.get_mut(handle.index as usize)?;
         let (begin, room) = self.layout.places[buffer as usize];
         let begin = handle.index as usize * self.layout.bytes as usize + begin as usize;
@@ -353,7 +353,7 @@ impl Slots {
     }
 
     /// So many more bytes of a body, as encoded.
-    pub(super) fn add_length(&mut self, handle: Handle, bytes: usize) {
+    pub(super) fn add_length(&mut self, handle: SlotHandle, bytes: usize) {
         let state = self.states.get_mut(handle.index as usize);
         if let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) {
             state.length += bytes as u64;
@@ -361,7 +361,7 @@ impl Slots {
     }
 
     /// All of the message has come before the first of it is reported.
-    pub(super) fn set_whole(&mut self, handle: Handle) {
+    pub(super) fn set_whole(&mut self, handle: SlotHandle) {
         let state = self.states.get_mut(handle.index as usize);
         if let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) {
             state.whole = true;
@@ -369,7 +369,7 @@ impl Slots {
     }
 
     /// The message's version is known.
-    pub(super) fn set_version(&mut self, handle: Handle, version: u16) {
+    pub(super) fn set_version(&mut self, handle: SlotHandle, version: u16) {
         let state = self.states.get_mut(handle.index as usize);
         if let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) {
             state.version = version;
@@ -377,17 +377,17 @@ impl Slots {
     }
 
     /// A buffer that grew or became complete since the last call, with where its new bytes begin.
-    pub(super) fn next_dirty(&mut self, handle: Handle) -> Option<(Buffer, usize)> {
+    pub(super) fn next_dirty(&mut self, handle: SlotHandle) -> Option<(Buffer, usize)> {
         let state = self.states.get_mut(handle.index as usize)?;
         let place = match state.dirty & !(1 << Buffer::Payload as u64) {
             0 if state.dirty == 0 => return None,
-            0 => FILLED.len() - 1,
+            0 => PARSED_BUFFERS.len() - 1,
             others => others.trailing_zeros() as usize - 1,
         };
-        let buffer = *FILLED.get(place)?;
+        let buffer = *PARSED_BUFFERS.get(place)?;
         state.dirty &= !(1 << buffer as u64);
         let field = &mut state.fields[buffer as usize];
-        let from = std::mem::replace(&mut field.told, field.shown);
+        let from = std::mem::replace(&mut field.reported, field.shown);
         Some((buffer, from as usize))
     }
 }
@@ -457,7 +457,7 @@ impl FieldMut<'_> {
             let keep = room / 2;
             self.bytes.copy_within(room - keep.., 0);
             self.field.base += (room - keep) as u64;
-            (self.field.written, self.field.shown, self.field.told) = (keep as u32, keep as u32, keep as u32);
+            (self.field.written, self.field.shown, self.field.reported) = (keep as u32, keep as u32, keep as u32);
         }
         let written = self.field.written as usize;
         let fits = bytes.len().min(room - written);
@@ -481,7 +481,7 @@ pub struct Slot<'a>(Option<Open<'a>>);
 
 /// What is known of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct View<'a> {
+pub struct FieldView<'a> {
     /// Its bytes; of a body the last ones.
     pub bytes: &'a [u8],
     /// Where `bytes` begin, counted from the begin of the buffer: not 0 only for a body.
@@ -494,11 +494,11 @@ pub struct View<'a> {
 
 impl<'a> Slot<'a> {
     /// The slot of a message that got none.
-    pub(super) const NONE: Slot<'static> = Slot(None);
+    pub(super) const NO_SLOT: Slot<'static> = Slot(None);
 
     /// What is known of a buffer; empty where the message has none such.
-    pub fn buffer(&self, buffer: Buffer) -> View<'a> {
-        const NOTHING: View = View {
+    pub fn buffer(&self, buffer: Buffer) -> FieldView<'a> {
+        const NOTHING: FieldView = FieldView {
             bytes: &[],
             base: 0,
             complete: false,
@@ -516,7 +516,7 @@ impl<'a> Slot<'a> {
             layout.places[buffer as usize].0 as usize,
             &state.fields[buffer as usize],
         );
-        View {
+        FieldView {
             bytes: &bytes[begin..begin + field.shown as usize],
             base: field.base,
             complete: field.complete || state.whole,
@@ -563,17 +563,17 @@ mod tests {
 
     #[test]
     fn handle_of_an_earlier_use_finds_nothing() {
-        let mut slots = Slots::new(1, Layout::message(&Limits::default()));
-        let first = slots.take(true).expect("one is free");
-        assert_eq!(None, slots.take(true));
+        let mut slots = Slots::new(1, Layout::message(&BufferLimits::default()));
+        let first = slots.allocate(true).expect("one is free");
+        assert_eq!(None, slots.allocate(true));
         slots
             .field(first, Buffer::HttpUri)
             .expect("it is open")
             .push(b"/secret");
-        slots.give_back(first);
-        slots.give_back(first);
+        slots.release(first);
+        slots.release(first);
         assert_eq!(1, slots.available());
-        let second = slots.take(true).expect("one is free");
+        let second = slots.allocate(true).expect("one is free");
         assert_ne!(first, second);
         assert!(slots.slot(first).is_none() && slots.field(first, Buffer::HttpUri).is_none());
         assert_eq!(
@@ -586,12 +586,12 @@ mod tests {
     fn window_keeps_half_when_it_goes_on() {
         let mut slots = Slots::new(
             1,
-            Layout::message(&Limits {
+            Layout::message(&BufferLimits {
                 body: 8,
-                ..Limits::default()
+                ..BufferLimits::default()
             }),
         );
-        let handle = slots.take(false).expect("one is free");
+        let handle = slots.allocate(false).expect("one is free");
         for (bytes, taken, expected, base) in [
             (&b"abcdef"[..], (6, false), &b"abcdef"[..], 0),
             (b"ghij", (2, true), b"abcdefgh", 0),
@@ -610,12 +610,12 @@ mod tests {
     fn what_is_taken_back_was_never_shown() {
         let mut slots = Slots::new(
             1,
-            Layout::message(&Limits {
+            Layout::message(&BufferLimits {
                 uri: 4,
-                ..Limits::default()
+                ..BufferLimits::default()
             }),
         );
-        let handle = slots.take(true).expect("one is free");
+        let handle = slots.allocate(true).expect("one is free");
         let mut field = slots.field(handle, Buffer::HttpUri).expect("it is open");
         assert!(field.push(b"ab"));
         field.show();

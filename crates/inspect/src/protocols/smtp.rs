@@ -3,18 +3,18 @@
 
 use arrayvec::ArrayVec;
 
-use super::anomaly::Seen;
-use super::writer::Writer;
-use super::{Anomaly, Handle, Piece, Slot, Store};
-use crate::shares::Places;
+use super::anomaly::AnomalySet;
+use super::writer::MessageWriter;
+use super::{Anomaly, MessageEvent, ParserPools, Slot, SlotHandle};
 use crate::signature::{Buffer, Toward};
+use crate::source_quota::SlotPool;
 
 /// Bytes of a line that are taken at once; a longer one comes in several parts.
-const LINE: usize = 1024;
+const MAX_LINE: usize = 1024;
 /// Bytes of a boundary (RFC 2046, section 5.1.1), and how deep parts may stand in parts.
-const BOUNDARY: usize = 70;
+const MAX_BOUNDARY: usize = 70;
 /// Parts within parts that are followed.
-pub const DEPTH: usize = 4;
+pub const MAX_DEPTH: usize = 4;
 
 /// How a part is encoded (RFC 2045, section 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,16 +42,16 @@ enum State {
 
 /// Memory for connections.
 #[derive(Debug)]
-pub struct Mails {
-    all: Box<[Mail]>,
-    pub(super) places: Places,
+pub struct MailSessions {
+    all: Box<[MailSession]>,
+    pub(super) places: SlotPool,
 }
 
-impl Mails {
+impl MailSessions {
     pub(super) fn new(count: u32) -> Self {
         Self {
-            all: (0..count).map(|_| Mail::default()).collect(),
-            places: Places::new(count),
+            all: (0..count).map(|_| MailSession::default()).collect(),
+            places: SlotPool::new(count),
         }
     }
 
@@ -71,14 +71,17 @@ pub struct Smtp {
 
 impl Smtp {
     /// Bytes of one side, in order.
-    pub fn bytes<S>(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], sink: &mut S)
+    pub fn bytes<S>(&mut self, store: &mut ParserPools, toward: Toward, bytes: &[u8], sink: &mut S)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         if self.place.is_none() && !self.lost && !bytes.is_empty() {
-            self.place = store.mails.places.take();
-            match self.place.and_then(|place| store.mails.all.get_mut(place as usize)) {
-                Some(mail) => *mail = Mail::default(),
+            self.place = store.mail_sessions.places.allocate();
+            match self
+                .place
+                .and_then(|place| store.mail_sessions.all.get_mut(place as usize))
+            {
+                Some(mail) => *mail = MailSession::default(),
                 None => {
                     self.lost = true;
                     store.anomalies.add(Anomaly::NoSlot);
@@ -87,43 +90,43 @@ impl Smtp {
         }
         let Some(place) = self.place else { return };
         // The mail is parsed into the rest of the store.
-        let mut all = std::mem::take(&mut store.mails.all);
+        let mut all = std::mem::take(&mut store.mail_sessions.all);
         if let Some(mail) = all.get_mut(place as usize) {
             mail.bytes(store, toward, bytes, sink);
         }
-        store.mails.all = all;
+        store.mail_sessions.all = all;
     }
 
     /// What is known of the message.
-    pub fn slot<'a>(&self, store: &'a Store) -> Slot<'a> {
-        let mail = self.place.and_then(|place| store.mails.all.get(place as usize));
+    pub fn slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
+        let mail = self.place.and_then(|place| store.mail_sessions.all.get(place as usize));
         mail.and_then(|mail| mail.handle)
             .and_then(|handle| store.messages.slot(handle))
-            .unwrap_or(Slot::NONE)
+            .unwrap_or(Slot::NO_SLOT)
     }
 
     /// Everything goes back: the flow ended.
-    pub fn release(&mut self, store: &mut Store) {
+    pub fn release(&mut self, store: &mut ParserPools) {
         let Some(place) = self.place.take() else { return };
         if let Some(handle) = store
-            .mails
+            .mail_sessions
             .all
             .get_mut(place as usize)
             .and_then(|mail| mail.handle.take())
         {
-            store.messages.give_back(handle);
+            store.messages.release(handle);
         }
-        store.mails.places.release(place);
+        store.mail_sessions.places.release(place);
     }
 }
 
 /// The client's side of a connection.
 #[derive(Debug, Default)]
-struct Mail {
-    handle: Option<Handle>,
-    seen: Seen,
+struct MailSession {
+    handle: Option<SlotHandle>,
+    seen: AnomalySet,
     state: State,
-    line: ArrayVec<u8, LINE>,
+    line: ArrayVec<u8, MAX_LINE>,
     /// The line goes on where another part of it ended.
     continued: bool,
     /// `DATA` was sent, and no line of the message.
@@ -137,20 +140,20 @@ struct Mail {
     chunked: bool,
     chunk_continued: bool,
     /// A field of a header, unfolded.
-    field: ArrayVec<u8, LINE>,
+    field: ArrayVec<u8, MAX_LINE>,
     encoding: Encoding,
     multipart: bool,
-    boundaries: ArrayVec<ArrayVec<u8, BOUNDARY>, DEPTH>,
+    boundaries: ArrayVec<ArrayVec<u8, MAX_BOUNDARY>, MAX_DEPTH>,
     /// Bits of base64.
     bits: u32,
     digits: u8,
 }
 
-impl Mail {
+impl MailSession {
     /// Bytes of one side, in order.
-    fn bytes<S>(&mut self, store: &mut Store, toward: Toward, mut bytes: &[u8], sink: &mut S)
+    fn bytes<S>(&mut self, store: &mut ParserPools, toward: Toward, mut bytes: &[u8], sink: &mut S)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         if toward == Toward::Client {
             return self.replies(bytes);
@@ -159,7 +162,7 @@ impl Mail {
             return;
         }
         let begins = self.handle.is_none() && !self.seen.has(Anomaly::NoSlot);
-        let mut writer = Writer {
+        let mut writer = MessageWriter {
             slots: &mut store.messages,
             counts: &mut store.anomalies,
             handle: self.handle,
@@ -216,9 +219,9 @@ impl Mail {
         }
     }
 
-    fn part_of_line<S>(&mut self, line: &[u8], continued: bool, chunk: bool, w: &mut Writer<'_, S>)
+    fn part_of_line<S>(&mut self, line: &[u8], continued: bool, chunk: bool, w: &mut MessageWriter<'_, S>)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -245,7 +248,7 @@ impl Mail {
         }
     }
 
-    fn command<S: FnMut(Slot<'_>, Piece)>(&mut self, line: &[u8], w: &mut Writer<'_, S>) {
+    fn command<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], w: &mut MessageWriter<'_, S>) {
         let begins = |word: &[u8]| line.len() >= word.len() && line[..word.len()].eq_ignore_ascii_case(word);
         // Up to the next blank: parameters follow (RFC 5321, section 4.1.1.11).
         let value = |word: &[u8]| {
@@ -276,7 +279,7 @@ impl Mail {
     }
 
     /// `BDAT 1000`, `BDAT 86 LAST` (RFC 3030, section 2).
-    fn chunk_begins<S: FnMut(Slot<'_>, Piece)>(&mut self, value: &[u8], w: &mut Writer<'_, S>) {
+    fn chunk_begins<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, value: &[u8], w: &mut MessageWriter<'_, S>) {
         let value = value.trim_ascii();
         let end = value.iter().position(|&byte| byte == b' ').unwrap_or(value.len());
         let size = std::str::from_utf8(&value[..end])
@@ -306,14 +309,14 @@ impl Mail {
     }
 
     /// A file ends, and another one may follow.
-    fn file_ends<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    fn file_ends<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         if self.state == State::Body {
             w.complete(&[Buffer::FileData]);
             w.flush();
         }
     }
 
-    fn message_ends<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    fn message_ends<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         self.file_ends(w);
         w.end();
         (self.state, self.continued, self.chunked) = (State::Commands, false, false);
@@ -322,7 +325,7 @@ impl Mail {
     }
 
     /// Whether a line is a boundary: the innermost first.
-    fn boundary<S: FnMut(Slot<'_>, Piece)>(&mut self, line: &[u8], w: &mut Writer<'_, S>) -> bool {
+    fn boundary<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], w: &mut MessageWriter<'_, S>) -> bool {
         let Some(line) = line.strip_prefix(b"--") else {
             return false;
         };
@@ -343,7 +346,7 @@ impl Mail {
     }
 
     /// Part of a line of a header.
-    fn header<S: FnMut(Slot<'_>, Piece)>(&mut self, line: &[u8], continued: bool, w: &mut Writer<'_, S>) {
+    fn header<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], continued: bool, w: &mut MessageWriter<'_, S>) {
         let folded = continued || matches!(line.first(), Some(b' ' | b'\t'));
         if !folded {
             self.field_ends(w);
@@ -360,7 +363,7 @@ impl Mail {
         }
     }
 
-    fn field_ends<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    fn field_ends<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         let field = std::mem::take(&mut self.field);
         let Some(colon) = field.iter().position(|&byte| byte == b':') else {
             return;
@@ -383,7 +386,7 @@ impl Mail {
     }
 
     /// Part of a line of a body; `text` is without the line's end.
-    fn body<S: FnMut(Slot<'_>, Piece)>(&mut self, line: &[u8], text: &[u8], w: &mut Writer<'_, S>) {
+    fn body<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], text: &[u8], w: &mut MessageWriter<'_, S>) {
         match self.encoding {
             Encoding::Plain => w.body(line),
             Encoding::Base64 => {
@@ -442,7 +445,7 @@ fn base64(byte: u8) -> Option<u32> {
 }
 
 /// `boundary="…"` of a Content-Type.
-fn boundary_of(value: &[u8]) -> Option<ArrayVec<u8, BOUNDARY>> {
+fn boundary_of(value: &[u8]) -> Option<ArrayVec<u8, MAX_BOUNDARY>> {
     let name = b"boundary=";
     let begin = value
         .windows(name.len())
@@ -452,5 +455,5 @@ fn boundary_of(value: &[u8]) -> Option<ArrayVec<u8, BOUNDARY>> {
         Some(quoted) => quoted.split(|&byte| byte == b'"').next()?,
         None => rest.split(|&byte| b"; \t".contains(&byte)).next()?,
     };
-    (!boundary.is_empty()).then(|| boundary.iter().copied().take(BOUNDARY).collect())
+    (!boundary.is_empty()).then(|| boundary.iter().copied().take(MAX_BOUNDARY).collect())
 }

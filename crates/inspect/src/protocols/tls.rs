@@ -8,14 +8,14 @@ mod ja4;
 mod records;
 mod server;
 
-use super::anomaly::Seen;
-use super::writer::Writer;
-use super::{Anomaly, Handle, Piece, Slot, Store};
+use super::anomaly::AnomalySet;
+use super::writer::MessageWriter;
+use super::{Anomaly, MessageEvent, ParserPools, Slot, SlotHandle};
 use crate::signature::Buffer;
 use ja3::Ja3;
 use ja4::Ja4;
 pub use records::Records;
-pub use server::Server;
+pub use server::ServerFlight;
 
 /// Units of work for a byte of a hello: numbers in it are written out and hashed.
 const HASHED: u32 = 6;
@@ -68,9 +68,9 @@ enum Step {
 
 /// The client's side of a connection, until its hello is over.
 #[derive(Debug)]
-pub struct Tls {
-    handle: Option<Handle>,
-    seen: Seen,
+pub struct ClientHello {
+    handle: Option<SlotHandle>,
+    seen: AnomalySet,
     /// Bytes of the record header that arrived, the record's length, and what is left of it.
     header: u32,
     record: u32,
@@ -92,11 +92,11 @@ pub struct Tls {
     ja4: Ja4,
 }
 
-impl Default for Tls {
+impl Default for ClientHello {
     fn default() -> Self {
         Self {
             handle: None,
-            seen: Seen::default(),
+            seen: AnomalySet::default(),
             header: 0,
             record: 0,
             step: Step::Kind,
@@ -115,7 +115,7 @@ impl Default for Tls {
     }
 }
 
-impl Tls {
+impl ClientHello {
     /// A hello in CRYPTO frames of QUIC: there are no records (RFC 9001, section 4).
     pub(super) fn within_quic() -> Self {
         Self {
@@ -127,7 +127,7 @@ impl Tls {
     }
 
     /// Bytes of the stream, in order.
-    pub fn bytes(&mut self, store: &mut Store, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
+    pub fn bytes(&mut self, store: &mut ParserPools, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, MessageEvent)) {
         if self.is_done() || bytes.is_empty() {
             return;
         }
@@ -135,7 +135,7 @@ impl Tls {
         store.work.charge(HASHED * bytes.len() as u32);
         let begins = (self.header == 0 || self.bare) && self.step == Step::Kind && self.need == 1;
         let (handle, seen) = (self.handle, self.seen);
-        let mut writer = Writer {
+        let mut writer = MessageWriter {
             slots: &mut store.names,
             counts: &mut store.anomalies,
             handle,
@@ -168,20 +168,20 @@ impl Tls {
     }
 
     /// What is known of the hello.
-    pub fn slot<'a>(&self, store: &'a Store) -> Slot<'a> {
+    pub fn slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.handle
             .and_then(|handle| store.names.slot(handle))
-            .unwrap_or(Slot::NONE)
+            .unwrap_or(Slot::NO_SLOT)
     }
 
     /// Gives the slot back: the hello was evaluated, or the flow ended.
-    pub fn release(&mut self, store: &mut Store) {
+    pub fn release(&mut self, store: &mut ParserPools) {
         if let Some(handle) = self.handle.take() {
-            store.names.give_back(handle);
+            store.names.release(handle);
         }
     }
 
-    fn finish<S: FnMut(Slot<'_>, Piece)>(&mut self, writer: &mut Writer<'_, S>) {
+    fn finish<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, writer: &mut MessageWriter<'_, S>) {
         writer.complete(&[Buffer::TlsSni, Buffer::Ja3Hash, Buffer::Ja4Hash, Buffer::TlsAlpn]);
         writer.end();
         self.step = Step::Done;
@@ -206,7 +206,7 @@ impl Tls {
     }
 
     /// A byte of the handshake; true if something is wrong.
-    fn byte<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, writer: &mut Writer<'_, S>) -> bool {
+    fn byte<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, writer: &mut MessageWriter<'_, S>) -> bool {
         self.record -= 1;
         if self.record == 0 {
             self.header = 0;

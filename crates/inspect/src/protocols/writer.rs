@@ -1,24 +1,24 @@
 //! How parsers write: into the slot of their message, if it got one, telling the sink.
 
-use super::anomaly::Seen;
-use super::{Anomaly, Counts, Handle, Piece, Slot, Slots};
+use super::anomaly::AnomalySet;
+use super::{Anomaly, AnomalyCounts, MessageEvent, Slot, SlotHandle, Slots};
 use crate::signature::Buffer;
 
 /// The slot of a message while bytes are parsed.
-pub(super) struct Writer<'a, S> {
+pub(super) struct MessageWriter<'a, S> {
     pub slots: &'a mut Slots,
-    pub counts: &'a mut Counts,
-    pub handle: Option<Handle>,
-    pub seen: Seen,
+    pub counts: &'a mut AnomalyCounts,
+    pub handle: Option<SlotHandle>,
+    pub seen: AnomalySet,
     pub sink: &'a mut S,
 }
 
-impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
+impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
     /// A new message begins: the slot of the one before goes back.
     pub fn begin(&mut self, client: bool) {
         self.release();
-        self.seen = Seen::default();
-        self.handle = self.slots.take(client);
+        self.seen = AnomalySet::default();
+        self.handle = self.slots.allocate(client);
         if self.handle.is_none() {
             self.anomaly(Anomaly::NoSlot);
         }
@@ -26,7 +26,7 @@ impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
 
     pub fn release(&mut self) {
         if let Some(handle) = self.handle.take() {
-            self.slots.give_back(handle);
+            self.slots.release(handle);
         }
     }
 
@@ -35,19 +35,19 @@ impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
         if anomaly.is_missed_content()
             && let Some(handle) = self.handle
         {
-            self.slots.file_lacks(handle);
+            self.slots.file_incomplete(handle);
         }
         if self.seen.insert(anomaly) {
             self.counts.add(anomaly);
-            self.tell(Piece::Anomaly(anomaly));
+            self.report(MessageEvent::Anomaly(anomaly));
         }
     }
 
-    fn tell(&mut self, piece: Piece) {
+    fn report(&mut self, piece: MessageEvent) {
         let slot = self
             .handle
             .and_then(|handle| self.slots.slot(handle))
-            .unwrap_or(Slot::NONE);
+            .unwrap_or(Slot::NO_SLOT);
         (self.sink)(slot, piece);
     }
 
@@ -175,7 +175,7 @@ impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
                 let fresh = fresh.clone();
                 (self.sink)(
                     slot,
-                    Piece::Grew {
+                    MessageEvent::Grew {
                         buffer: Buffer::HttpClientBody,
                         fresh,
                         complete,
@@ -184,7 +184,7 @@ impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
             }
             (self.sink)(
                 slot,
-                Piece::Grew {
+                MessageEvent::Grew {
                     buffer,
                     fresh,
                     complete,
@@ -196,6 +196,6 @@ impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
     /// The message ended.
     pub fn end(&mut self) {
         self.flush();
-        self.tell(Piece::End);
+        self.report(MessageEvent::End);
     }
 }

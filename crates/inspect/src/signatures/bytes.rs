@@ -1,17 +1,17 @@
 //! Options that read numbers and places in data: `byte_test`, `byte_jump`, `byte_extract`, `isdataat`, lengths,
 //! `base64_decode`.
 
-use super::draft::Draft;
+use super::draft::SignatureDraft;
 use super::range::{self, Between};
-use super::{Dialect, Fault, syntax};
+use super::{Dialect, RuleError, syntax};
 use crate::signature::{
-    Base64Decode, Buffer, ByteExtract, ByteJump, ByteTest, Comparison, Condition, Form, IsDataAt, JumpFrom, Number,
-    Value,
+    Base64Decode, Buffer, ByteExtract, ByteJump, ByteTest, Comparison, Condition, IsDataAt, JumpFrom, NumberField,
+    NumberFormat, Value,
 };
 
 /// What stands behind the fixed arguments.
-struct Tail {
-    number: Number,
+struct NumberArguments {
+    number: NumberField,
     multiplier: u32,
     align: Option<u8>,
     from: JumpFrom,
@@ -20,22 +20,28 @@ struct Tail {
 
 /// Which words may stand in the tail besides those of every number.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum NumberOption {
     Test,
     Jump,
     Extract,
 }
 
-fn tail(draft: &Draft, of: Of, count: &str, offset: &str, words: &[&str]) -> Result<Tail, Fault> {
-    let number = Number {
+fn tail(
+    draft: &SignatureDraft,
+    of: NumberOption,
+    count: &str,
+    offset: &str,
+    words: &[&str],
+) -> Result<NumberArguments, RuleError> {
+    let number = NumberField {
         buffer: draft.buffer(),
         count: range::number(count)?,
         offset: draft.value(offset)?,
         relative: false,
-        form: Form::Big,
+        form: NumberFormat::Big,
         mask: None,
     };
-    let mut tail = Tail {
+    let mut tail = NumberArguments {
         number,
         multiplier: 1,
         align: None,
@@ -46,74 +52,77 @@ fn tail(draft: &Draft, of: Of, count: &str, offset: &str, words: &[&str]) -> Res
     for part in words {
         let (name, value) = syntax::word(part);
         let takes_value = name == "bitmask"
-            || matches!((name, of), ("multiplier", Of::Jump | Of::Extract))
-            || matches!((name, of), ("post_offset", Of::Jump) | ("align", Of::Extract));
+            || matches!((name, of), ("multiplier", NumberOption::Jump | NumberOption::Extract))
+            || matches!(
+                (name, of),
+                ("post_offset", NumberOption::Jump) | ("align", NumberOption::Extract)
+            );
         if takes_value == value.is_empty() {
-            return Err(Fault::PartNotInspected((*part).into()));
+            return Err(RuleError::PartNotInspected((*part).into()));
         }
         match (name, of) {
             ("relative", _) => tail.number.relative = true,
-            ("big", _) => order = Some(Form::Big),
-            ("little", _) => order = Some(Form::Little),
+            ("big", _) => order = Some(NumberFormat::Big),
+            ("little", _) => order = Some(NumberFormat::Little),
             ("string", _) => text = true,
             ("hex", _) => base = Some(16),
             ("dec", _) => base = Some(10),
             ("oct", _) => base = Some(8),
             ("bitmask", _) => tail.number.mask = Some(mask(value)?),
             ("multiplier", _) => tail.multiplier = range::number(value)?,
-            ("align", Of::Jump) => tail.align = Some(4),
+            ("align", NumberOption::Jump) => tail.align = Some(4),
             ("align", _) => tail.align = Some(alignment(value)?),
-            ("from_beginning", Of::Jump) => tail.from = JumpFrom::Begin,
-            ("from_end", Of::Jump) => tail.from = JumpFrom::End,
+            ("from_beginning", NumberOption::Jump) => tail.from = JumpFrom::Begin,
+            ("from_end", NumberOption::Jump) => tail.from = JumpFrom::End,
             ("post_offset", _) => tail.post_offset = draft.value(value)?,
-            _ => return Err(Fault::PartNotInspected((*part).into())),
+            _ => return Err(RuleError::PartNotInspected((*part).into())),
         }
     }
     tail.number.form = match (text, base) {
-        (true, base) => Form::Text(base.unwrap_or(10)),
-        (false, None) => order.unwrap_or(Form::Big),
-        (false, Some(_)) => return Err(Fault::MissingPart("string")),
+        (true, base) => NumberFormat::Text(base.unwrap_or(10)),
+        (false, None) => order.unwrap_or(NumberFormat::Big),
+        (false, Some(_)) => return Err(RuleError::MissingPart("string")),
     };
     let most = match (tail.number.form, draft.dialect) {
-        (Form::Text(_), Dialect::Suricata) => 23,
-        (Form::Text(_), _) => 10,
+        (NumberFormat::Text(_), Dialect::Suricata) => 23,
+        (NumberFormat::Text(_), _) => 10,
         (_, Dialect::Suricata) => 8,
         _ => 4,
     };
-    let least = u8::from(of != Of::Jump);
+    let least = u8::from(of != NumberOption::Jump);
     if tail.number.count < least || tail.number.count > most {
-        return Err(Fault::OutOfRange(count.into()));
+        return Err(RuleError::OutOfRange(count.into()));
     }
     Ok(tail)
 }
 
-fn mask(text: &str) -> Result<u32, Fault> {
+fn mask(text: &str) -> Result<u32, RuleError> {
     range::number(text).and_then(|mask| {
         if mask == 0 {
-            Err(Fault::OutOfRange(text.into()))
+            Err(RuleError::OutOfRange(text.into()))
         } else {
             Ok(mask)
         }
     })
 }
 
-fn alignment(text: &str) -> Result<u8, Fault> {
+fn alignment(text: &str) -> Result<u8, RuleError> {
     range::number(text).and_then(|align| {
         if [2, 4].contains(&align) {
             Ok(align)
         } else {
-            Err(Fault::OutOfRange(text.into()))
+            Err(RuleError::OutOfRange(text.into()))
         }
     })
 }
 
 /// `byte_test:count,[!]operator,value,offset[,relative][,little][,string,hex][,bitmask 0xf0]`.
-pub(super) fn test(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn test(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let [count, operator, wanted, offset, ref words @ ..] = arguments[..] else {
-        return Err(Fault::MissingPart("count, operator, value, offset"));
+        return Err(RuleError::MissingPart("count, operator, value, offset"));
     };
-    let tail = tail(draft, Of::Test, count, offset, words)?;
+    let tail = tail(draft, NumberOption::Test, count, offset, words)?;
     let (negated, comparison) = syntax::negation(operator);
     let comparison = match comparison {
         "<" => Comparison::Less,
@@ -126,7 +135,7 @@ pub(super) fn test(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         "&" => Comparison::And,
         "^" => Comparison::Xor,
         _ => {
-            return Err(Fault::Unknown {
+            return Err(RuleError::Unknown {
                 written: operator.into(),
                 hint: None,
             });
@@ -142,12 +151,12 @@ pub(super) fn test(draft: &mut Draft, value: &str) -> Result<(), Fault> {
 }
 
 /// `byte_jump:count,offset[,relative][,multiplier 2][,align][,from_beginning][,post_offset -6]…`.
-pub(super) fn jump(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn jump(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let [count, offset, ref words @ ..] = arguments[..] else {
-        return Err(Fault::MissingPart("count, offset"));
+        return Err(RuleError::MissingPart("count, offset"));
     };
-    let tail = tail(draft, Of::Jump, count, offset, words)?;
+    let tail = tail(draft, NumberOption::Jump, count, offset, words)?;
     let jump = ByteJump {
         number: tail.number,
         multiplier: tail.multiplier,
@@ -159,14 +168,14 @@ pub(super) fn jump(draft: &mut Draft, value: &str) -> Result<(), Fault> {
 }
 
 /// `byte_extract:count,offset,name[,relative][,multiplier 2][,align 4]…`.
-pub(super) fn extract(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn extract(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let [count, offset, name, ref words @ ..] = arguments[..] else {
-        return Err(Fault::MissingPart("count, offset, name"));
+        return Err(RuleError::MissingPart("count, offset, name"));
     };
-    let tail = tail(draft, Of::Extract, count, offset, words)?;
+    let tail = tail(draft, NumberOption::Extract, count, offset, words)?;
     if name.is_empty() || range::signed(name).is_ok() {
-        return Err(Fault::UnknownValue(name.into()));
+        return Err(RuleError::UnknownValue(name.into()));
     }
     let extract = ByteExtract {
         number: tail.number,
@@ -178,7 +187,7 @@ pub(super) fn extract(draft: &mut Draft, value: &str) -> Result<(), Fault> {
 }
 
 /// `isdataat:[!]10[,relative][,rawbytes]`.
-pub(super) fn is_data_at(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn is_data_at(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let (negated, text) = syntax::negation(value);
     let arguments = syntax::arguments(text)?;
     let mut found = IsDataAt {
@@ -192,7 +201,7 @@ pub(super) fn is_data_at(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         match *word {
             "relative" => found.relative = true,
             "rawbytes" => raw = true,
-            _ => return Err(Fault::PartNotInspected((*word).into())),
+            _ => return Err(RuleError::PartNotInspected((*word).into())),
         }
     }
     if raw {
@@ -203,8 +212,8 @@ pub(super) fn is_data_at(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         found.at = match found.at {
             Value::Constant(1..) => found.at.less_one(),
             Value::Constant(0) if !negated => return Ok(()),
-            Value::Constant(0) => return Err(Fault::NeverTrue),
-            _ => return Err(Fault::PartNotInspected(arguments[0].into())),
+            Value::Constant(0) => return Err(RuleError::NeverTrue),
+            _ => return Err(RuleError::PartNotInspected(arguments[0].into())),
         };
     }
     draft.push_search(Condition::IsDataAt(found), found.relative && !raw)
@@ -219,13 +228,14 @@ impl Value {
     }
 }
 
-const LONGEST: u64 = u32::MAX as u64;
+const MAX_BUFFER_LENGTH: u64 = u32::MAX as u64;
 
 /// `bufferlen:5<=>10[,relative]` of Snort 3: of what is left it asks whether there is data at its two ends.
-pub(super) fn buffer_length(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn buffer_length(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let between = Between::of(draft.dialect);
-    let bytes = range::values(arguments[0], draft.dialect, between, LONGEST)?.plain::<u32>(LONGEST)?;
+    let bytes =
+        range::values(arguments[0], draft.dialect, between, MAX_BUFFER_LENGTH)?.plain::<u32>(MAX_BUFFER_LENGTH)?;
     let buffer = draft.buffer();
     match arguments[1..] {
         [] => draft.push_search(Condition::BufferLength(buffer, bytes), false),
@@ -247,23 +257,23 @@ pub(super) fn buffer_length(draft: &mut Draft, value: &str) -> Result<(), Fault>
             }
             Ok(())
         }
-        _ => Err(Fault::PartNotInspected(value.into())),
+        _ => Err(RuleError::PartNotInspected(value.into())),
     }
 }
 
 /// `ftp.dynamic_port:>1023`: the port that a command or a reply agrees on for the data connection.
-pub(super) fn dynamic_port(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn dynamic_port(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     const LAST: u64 = u16::MAX as u64;
     let between = Between::of(draft.dialect);
     let (ports, negated) = range::values(value, draft.dialect, between, LAST)?.negatable::<u16>()?;
     let compares = |comparison, port: u16, negated| {
         Condition::ByteTest(ByteTest {
-            number: Number {
+            number: NumberField {
                 buffer: Buffer::FtpDynamicPort,
                 count: 2,
                 offset: Value::Constant(0),
                 relative: false,
-                form: Form::Big,
+                form: NumberFormat::Big,
                 mask: None,
             },
             comparison,
@@ -282,20 +292,20 @@ pub(super) fn dynamic_port(draft: &mut Draft, value: &str) -> Result<(), Fault> 
 }
 
 /// `urilen:5<>10[,norm]`: Snort 2 measures the URI as sent unless told otherwise, Suricata the normalised one.
-pub(super) fn uri_length(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn uri_length(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let buffer = match (&arguments[1..], draft.dialect) {
         ([], Dialect::Suricata) | (["norm"], _) => Buffer::HttpUri,
         ([], _) | (["raw"], _) => Buffer::HttpRawUri,
-        _ => return Err(Fault::PartNotInspected(value.into())),
+        _ => return Err(RuleError::PartNotInspected(value.into())),
     };
     let between = Between::of(draft.dialect);
-    let bytes = range::values(arguments[0], draft.dialect, between, LONGEST)?.plain(LONGEST)?;
+    let bytes = range::values(arguments[0], draft.dialect, between, MAX_BUFFER_LENGTH)?.plain(MAX_BUFFER_LENGTH)?;
     draft.push_search(Condition::BufferLength(buffer, bytes), false)
 }
 
 /// `base64_decode[:bytes 150][,offset 10][,relative]`.
-pub(super) fn base64_decode(draft: &mut Draft, value: Option<&str>) -> Result<(), Fault> {
+pub(super) fn base64_decode(draft: &mut SignatureDraft, value: Option<&str>) -> Result<(), RuleError> {
     let mut decode = Base64Decode {
         buffer: draft.buffer(),
         bytes: None,
@@ -307,7 +317,7 @@ pub(super) fn base64_decode(draft: &mut Draft, value: Option<&str>) -> Result<()
             ("relative", "") => decode.relative = true,
             ("bytes", count) => decode.bytes = Some(range::number(count)?),
             ("offset", offset) => decode.offset = range::number(offset)?,
-            _ => return Err(Fault::PartNotInspected(part.into())),
+            _ => return Err(RuleError::PartNotInspected(part.into())),
         }
     }
     draft.push_search(Condition::Base64Decode(decode), decode.relative)

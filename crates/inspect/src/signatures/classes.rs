@@ -21,10 +21,10 @@ pub struct ClassesError {
 }
 
 /// The priority of what has no class, or one that is not known.
-const LEAST: u8 = 3;
+const DEFAULT_PRIORITY: u8 = 3;
 
 /// Names that rules commonly use, by priority.
-const USUAL: &[(u8, &str)] = &[
+const DEFAULT_CLASSES: &[(u8, &str)] = &[
     (
         1,
         "attempted-admin attempted-user command-and-control coin-mining credential-theft domain-c2 exploit-kit \
@@ -53,7 +53,7 @@ impl Default for Classes {
             names.split(' ').map(move |name| (name.into(), priority))
         };
         Classes {
-            priorities: USUAL.iter().flat_map(named).collect(),
+            priorities: DEFAULT_CLASSES.iter().flat_map(named).collect(),
         }
     }
 }
@@ -81,7 +81,7 @@ impl Classes {
         class
             .and_then(|class| self.priorities.get(class))
             .copied()
-            .unwrap_or(LEAST)
+            .unwrap_or(DEFAULT_PRIORITY)
     }
 }
 

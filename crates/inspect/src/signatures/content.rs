@@ -1,11 +1,11 @@
 //! `content`, and what modifies it.
 
-use super::draft::Draft;
-use super::{Dialect, Fault, range, syntax};
-use crate::signature::{Buffer, Condition, Content, Fast, Value};
+use super::draft::SignatureDraft;
+use super::{Dialect, RuleError, range, syntax};
+use crate::signature::{Buffer, Condition, Content, FastPattern, Value};
 
 /// `content:!"text|00 ff|",nocase,offset 4`; the list behind the quotes is Snort's.
-pub(super) fn read(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn read(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let (negated, value) = syntax::negation(value);
     let (text, rest) = syntax::quoted(value)?;
     let content = Content {
@@ -18,14 +18,14 @@ pub(super) fn read(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         distance: None,
         within: None,
         ends: false,
-        fast: Fast::Unsaid,
+        fast: FastPattern::Unspecified,
     };
     draft.push_search(Condition::Content(content), false)?;
     if rest.is_empty() {
         return Ok(());
     }
     let list = rest.strip_prefix(',').filter(|_| draft.dialect != Dialect::Suricata);
-    for part in syntax::arguments(list.ok_or_else(|| Fault::Trailing(rest.into()))?)? {
+    for part in syntax::arguments(list.ok_or_else(|| RuleError::Trailing(rest.into()))?)? {
         let (name, value) = syntax::word(part);
         listed(draft, name, value)?;
     }
@@ -33,7 +33,7 @@ pub(super) fn read(draft: &mut Draft, value: &str) -> Result<(), Fault> {
 }
 
 /// `tls.version:1.2`: the version that the server chose.
-pub(super) fn tls_version(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn tls_version(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let version = match value.trim().trim_matches('"') {
         "1.0" => 0x0301,
         "1.1" => 0x0302,
@@ -41,7 +41,7 @@ pub(super) fn tls_version(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         "1.3" => 0x0304,
         other => match other.strip_prefix("0x").map(|digits| u16::from_str_radix(digits, 16)) {
             Some(Ok(version)) => version,
-            _ => return Err(Fault::PartNotInspected(value.into())),
+            _ => return Err(RuleError::PartNotInspected(value.into())),
         },
     };
     whole(draft, Buffer::TlsVersion, &version.to_be_bytes());
@@ -49,26 +49,26 @@ pub(super) fn tls_version(draft: &mut Draft, value: &str) -> Result<(), Fault> {
 }
 
 /// `ftpdata_command:stor`: what the control connection asked of the data connection.
-pub(super) fn transfer(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn transfer(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     match value.trim() {
         "retr" => whole(draft, Buffer::FtpDataCommand, b"RETR"),
         "stor" => whole(draft, Buffer::FtpDataCommand, b"STOR"),
-        _ => return Err(Fault::PartNotInspected(value.into())),
+        _ => return Err(RuleError::PartNotInspected(value.into())),
     }
     Ok(())
 }
 
 /// `ftp.mode:passive`: the mode of the data connection that a command or a reply announces.
-pub(super) fn transfer_mode(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn transfer_mode(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     match value.trim() {
         mode @ ("active" | "passive") => whole(draft, Buffer::FtpMode, mode.as_bytes()),
-        _ => return Err(Fault::PartNotInspected(value.into())),
+        _ => return Err(RuleError::PartNotInspected(value.into())),
     }
     Ok(())
 }
 
 /// A buffer is these bytes.
-fn whole(draft: &mut Draft, buffer: Buffer, bytes: &[u8]) {
+fn whole(draft: &mut SignatureDraft, buffer: Buffer, bytes: &[u8]) {
     draft.push(Condition::Content(Content {
         buffer,
         bytes: bytes.into(),
@@ -79,14 +79,14 @@ fn whole(draft: &mut Draft, buffer: Buffer, bytes: &[u8]) {
         distance: None,
         within: None,
         ends: false,
-        fast: Fast::Unsaid,
+        fast: FastPattern::Unspecified,
     }));
 }
 
-fn listed(draft: &mut Draft, name: &str, value: &str) -> Result<(), Fault> {
+fn listed(draft: &mut SignatureDraft, name: &str, value: &str) -> Result<(), RuleError> {
     let wanted = || {
         if value.is_empty() {
-            Err(Fault::MissingValue)
+            Err(RuleError::MissingValue)
         } else {
             Ok(value)
         }
@@ -95,7 +95,7 @@ fn listed(draft: &mut Draft, name: &str, value: &str) -> Result<(), Fault> {
         if value.is_empty() {
             Ok(())
         } else {
-            Err(Fault::UnexpectedValue(value.into()))
+            Err(RuleError::UnexpectedValue(value.into()))
         }
     };
     match name {
@@ -109,7 +109,7 @@ fn listed(draft: &mut Draft, name: &str, value: &str) -> Result<(), Fault> {
         "fast_pattern_length" => fast_pattern_length(draft, wanted()?),
         "endswith" => alone().and_then(|()| endswith(draft)),
         "startswith" => alone().and_then(|()| startswith(draft)),
-        _ => Err(Fault::Unknown {
+        _ => Err(RuleError::Unknown {
             written: name.into(),
             hint: hint(name),
         }),
@@ -129,23 +129,23 @@ fn hint(name: &str) -> Option<&'static str> {
         "endswith",
         "startswith",
     ];
-    super::fault::nearest(name, LISTED.iter().copied())
+    super::error::nearest(name, LISTED.iter().copied())
         .and_then(|near| LISTED.iter().copied().find(|name| *name == near))
 }
 
 /// `uricontent:"text"` is a content of the URI.
-pub(super) fn of_uri(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn of_uri(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     read(draft, value)?;
     draft.content()?.buffer = Buffer::HttpUri;
     Ok(())
 }
 
-pub(super) fn nocase(draft: &mut Draft) -> Result<(), Fault> {
+pub(super) fn nocase(draft: &mut SignatureDraft) -> Result<(), RuleError> {
     draft.content()?.nocase = true;
     Ok(())
 }
 
-pub(super) fn rawbytes(draft: &mut Draft) -> Result<(), Fault> {
+pub(super) fn rawbytes(draft: &mut SignatureDraft) -> Result<(), RuleError> {
     draft.content()?.buffer = Buffer::Payload;
     Ok(())
 }
@@ -155,77 +155,77 @@ const FORWARD: (i64, i64) = (0, u32::MAX as i64);
 const BOTH_WAYS: (i64, i64) = (-(u32::MAX as i64), u32::MAX as i64);
 
 fn position(
-    draft: &mut Draft,
+    draft: &mut SignatureDraft,
     text: &str,
     (least, most): (i64, i64),
     place: fn(&mut Content) -> &mut Option<Value>,
-) -> Result<(), Fault> {
+) -> Result<(), RuleError> {
     let value = draft.value(text)?;
     if matches!(value, Value::Constant(number) if number < least || number > most) {
-        return Err(Fault::OutOfRange(text.into()));
+        return Err(RuleError::OutOfRange(text.into()));
     }
     match place(draft.content()?).replace(value) {
-        Some(_) => Err(Fault::ModifierTwice),
+        Some(_) => Err(RuleError::ModifierTwice),
         None => Ok(()),
     }
 }
 
-pub(super) fn offset(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn offset(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     position(draft, value, FORWARD, |content| &mut content.offset)
 }
 
-pub(super) fn depth(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn depth(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     position(draft, value, FORWARD, |content| &mut content.depth)
 }
 
-pub(super) fn distance(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn distance(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     position(draft, value, BOTH_WAYS, |content| &mut content.distance)
 }
 
-pub(super) fn within(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn within(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     position(draft, value, FORWARD, |content| &mut content.within)
 }
 
-pub(super) fn startswith(draft: &mut Draft) -> Result<(), Fault> {
+pub(super) fn startswith(draft: &mut SignatureDraft) -> Result<(), RuleError> {
     let content = draft.content()?;
     if content.offset.is_some() || content.depth.is_some() {
-        return Err(Fault::ModifierTwice);
+        return Err(RuleError::ModifierTwice);
     }
     content.offset = Some(Value::Constant(0));
     content.depth = Some(Value::Constant(content.bytes.len() as i64));
     Ok(())
 }
 
-pub(super) fn endswith(draft: &mut Draft) -> Result<(), Fault> {
+pub(super) fn endswith(draft: &mut SignatureDraft) -> Result<(), RuleError> {
     draft.content()?.ends = true;
     Ok(())
 }
 
 /// `fast_pattern`, `fast_pattern:only`, `fast_pattern:4,8`.
-pub(super) fn fast_pattern(draft: &mut Draft, value: Option<&str>) -> Result<(), Fault> {
+pub(super) fn fast_pattern(draft: &mut SignatureDraft, value: Option<&str>) -> Result<(), RuleError> {
     let dialect = draft.dialect;
     let content = draft.content()?;
     content.fast = match value {
-        None if matches!(content.fast, Fast::Part(..)) => content.fast,
-        None => Fast::Chosen,
+        None if matches!(content.fast, FastPattern::Part(..)) => content.fast,
+        None => FastPattern::Chosen,
         // Suricata looks again all the same.
-        Some("only") if dialect == Dialect::Suricata => Fast::Chosen,
+        Some("only") if dialect == Dialect::Suricata => FastPattern::Chosen,
         Some("only") => {
             // Snort searches without regard to case, and does not look again.
             content.nocase = true;
-            Fast::Only
+            FastPattern::Only
         }
         Some(value) => {
             let (first, count) = value
                 .split_once(',')
-                .ok_or_else(|| Fault::PartNotInspected(value.into()))?;
-            Fast::Part(range::number(first)?, range::number(count)?)
+                .ok_or_else(|| RuleError::PartNotInspected(value.into()))?;
+            FastPattern::Part(range::number(first)?, range::number(count)?)
         }
     };
     Ok(())
 }
 
-pub(super) fn fast_pattern_offset(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn fast_pattern_offset(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let first: u16 = range::number(value)?;
     let content = draft.content()?;
     let rest = content
@@ -234,9 +234,9 @@ pub(super) fn fast_pattern_offset(draft: &mut Draft, value: &str) -> Result<(), 
         .saturating_sub(first.into())
         .try_into()
         .unwrap_or(u16::MAX);
-    content.fast = Fast::Part(
+    content.fast = FastPattern::Part(
         first,
-        if let Fast::Part(_, count) = content.fast {
+        if let FastPattern::Part(_, count) = content.fast {
             count
         } else {
             rest
@@ -245,11 +245,11 @@ pub(super) fn fast_pattern_offset(draft: &mut Draft, value: &str) -> Result<(), 
     Ok(())
 }
 
-pub(super) fn fast_pattern_length(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn fast_pattern_length(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let count = range::number(value)?;
     let content = draft.content()?;
-    content.fast = Fast::Part(
-        if let Fast::Part(first, _) = content.fast {
+    content.fast = FastPattern::Part(
+        if let FastPattern::Part(first, _) = content.fast {
             first
         } else {
             0

@@ -1,10 +1,10 @@
 //! A signature while its options are read.
 
-use super::header::Headed;
+use super::header::ParsedHeader;
 use super::lists::Lists;
-use super::{Classes, Dialect, Fault, range, settle};
+use super::{Classes, Dialect, RuleError, positions, range};
 use crate::signature::{
-    Buffer, Condition, Content, Flow, Header, Id, Rate, Service, Signature, Track, Transform, Transformed, Value,
+    Buffer, Condition, Content, FlowState, Header, Id, Rate, Service, Signature, Track, Transform, Transformed, Value,
 };
 
 /// A condition as it was read, before positions are settled.
@@ -19,7 +19,7 @@ pub(super) struct Step<'a> {
 }
 
 /// A signature while its options are read.
-pub(super) struct Draft<'a> {
+pub(super) struct SignatureDraft<'a> {
     pub dialect: Dialect,
     /// The option being read.
     pub option: &'a str,
@@ -29,7 +29,7 @@ pub(super) struct Draft<'a> {
     pub priority: Option<u8>,
     pub references: Vec<(Box<str>, Box<str>)>,
     pub services: Vec<Service>,
-    pub flow: Flow,
+    pub flow: FlowState,
     pub rate: Option<Rate>,
     pub silent: bool,
     /// An option that looks at what the server sends only.
@@ -55,9 +55,9 @@ pub(super) struct Draft<'a> {
     names: Vec<Box<str>>,
 }
 
-impl<'a> Draft<'a> {
-    pub fn new(dialect: Dialect, id: Id, headed: Headed, lists: Lists) -> Draft<'a> {
-        Draft {
+impl<'a> SignatureDraft<'a> {
+    pub fn new(dialect: Dialect, id: Id, headed: ParsedHeader, lists: Lists) -> SignatureDraft<'a> {
+        SignatureDraft {
             dialect,
             option: "",
             id,
@@ -86,7 +86,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Where conditions look from here on.
-    pub fn look_in(&mut self, buffer: Buffer) {
+    pub fn select_buffer(&mut self, buffer: Buffer) {
         (self.sticky, self.content, self.address) = (buffer, None, None);
         (self.is_transformed, self.is_named) = (false, true);
         // Suricata goes on in a buffer where it stopped, whatever stands between.
@@ -102,13 +102,13 @@ impl<'a> Draft<'a> {
     }
 
     /// The buffer that was named last is changed before conditions look in it.
-    pub fn transform(&mut self, transform: Transform) -> Result<(), Fault> {
+    pub fn transform(&mut self, transform: Transform) -> Result<(), RuleError> {
         if !self.is_named || self.sticky == Buffer::Payload || self.sticky == Buffer::Base64 {
-            return Err(Fault::NoBufferBefore);
+            return Err(RuleError::NoBufferBefore);
         }
         if !self.is_transformed {
             if self.transformed.len() == Buffer::TRANSFORMED.len() {
-                return Err(Fault::TooManyTransformed);
+                return Err(RuleError::TooManyTransformed);
             }
             self.transformed.push((self.sticky, Vec::new()));
             self.is_transformed = true;
@@ -120,8 +120,8 @@ impl<'a> Draft<'a> {
     }
 
     /// Conditions are about an address from here on.
-    pub fn look_at_address(&mut self, track: Track) {
-        self.look_in(Buffer::Payload);
+    pub fn select_address(&mut self, track: Track) {
+        self.select_buffer(Buffer::Payload);
         (self.address, self.is_named) = (Some(track), false);
     }
 
@@ -136,10 +136,10 @@ impl<'a> Draft<'a> {
     }
 
     /// A condition about a buffer; one that floats says none itself.
-    pub fn push_search(&mut self, condition: Condition, floating: bool) -> Result<(), Fault> {
+    pub fn push_search(&mut self, condition: Condition, floating: bool) -> Result<(), RuleError> {
         let is_content = matches!(condition, Condition::Content(_));
         if self.address.is_some() {
-            return Err(Fault::NotInspected);
+            return Err(RuleError::NotInspected);
         }
         self.is_named = false;
         if is_content {
@@ -163,50 +163,50 @@ impl<'a> Draft<'a> {
     }
 
     /// The content that a modifier is about.
-    pub fn content(&mut self) -> Result<&mut Content, Fault> {
+    pub fn content(&mut self) -> Result<&mut Content, RuleError> {
         match self.content.map(|place| &mut self.steps[place].condition) {
             Some(Condition::Content(content)) => Ok(content),
-            _ => Err(Fault::NoContentBefore),
+            _ => Err(RuleError::NoContentBefore),
         }
     }
 
     /// A number, or the name of one that was extracted.
-    pub fn value(&self, text: &str) -> Result<Value, Fault> {
+    pub fn value(&self, text: &str) -> Result<Value, RuleError> {
         if let Some(place) = self.names.iter().rposition(|name| **name == *text) {
             return Ok(Value::Extracted(place as u8));
         }
         match range::signed(text) {
-            Err(Fault::NotANumber(text)) => Err(Fault::UnknownValue(text)),
+            Err(RuleError::NotANumber(text)) => Err(RuleError::UnknownValue(text)),
             number => number.map(Value::Constant),
         }
     }
 
     /// A place for a number that is extracted; from here on its name stands for no earlier one.
-    pub fn name(&mut self, name: &str) -> Result<u8, Fault> {
+    pub fn name(&mut self, name: &str) -> Result<u8, RuleError> {
         let place = u8::try_from(self.names.len()).ok().filter(|place| *place < u8::MAX);
-        let place = place.ok_or(Fault::TooManyExtracted)?;
+        let place = place.ok_or(RuleError::TooManyExtracted)?;
         self.names.push(name.into());
         Ok(place)
     }
 
     /// The signature, or the option that does not fit the others.
-    pub fn signature(mut self, line: u32, classes: &Classes) -> Result<Signature, (&'a str, Fault)> {
+    pub fn signature(mut self, line: u32, classes: &Classes) -> Result<Signature, (&'a str, RuleError)> {
         if let Some(option) = self.needs_to_client
             && self.flow.direction != Some(crate::signature::Toward::Client)
         {
-            return Err((option, Fault::NeedsToClient));
+            return Err((option, RuleError::NeedsToClient));
         }
-        let conditions = settle::settle(self.dialect, self.steps, &self.transformed)?;
+        let conditions = positions::resolve_positions(self.dialect, self.steps, &self.transformed)?;
         let transformed = self.transformed.into_iter().map(|(buffer, steps)| Transformed {
             buffer,
             steps: steps.into(),
         });
         let ports = [&self.header.source.ports, &self.header.destination.ports];
         if let Some(Service::Other(name)) = self.services.first()
-            && !self.services.iter().any(Service::is_recognised)
+            && !self.services.iter().any(Service::is_identified)
             && ports.iter().all(|ports| ports.0.is_empty())
         {
-            return Err(("service", Fault::NotRecognised((*name).into())));
+            return Err(("service", RuleError::NotIdentified((*name).into())));
         }
         self.services.sort_unstable();
         self.services.dedup();
@@ -226,7 +226,7 @@ impl<'a> Draft<'a> {
             conditions,
             transformed: transformed.collect(),
             rate: self.rate,
-            silent: self.silent,
+            noalert: self.silent,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! `pcre`, and which flags a dialect knows.
 
-use super::draft::Draft;
-use super::{Dialect, Fault, syntax};
+use super::draft::SignatureDraft;
+use super::{Dialect, RuleError, syntax};
 use crate::signature::{Buffer, Condition, Expression};
 
 /// Flags that say where an expression looks, of Snort 2 and Suricata. A cookie is looked at as sent.
@@ -28,12 +28,12 @@ const SURICATA_BUFFERS: &[(char, Buffer)] = &[
 ];
 
 /// `pcre:!"/expression/ismU"`.
-pub(super) fn read(draft: &mut Draft, value: &str) -> Result<(), Fault> {
-    let malformed = || Fault::NotAnExpression(value.into());
+pub(super) fn read(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
+    let malformed = || RuleError::NotAnExpression(value.into());
     let (negated, text) = syntax::negation(value);
     let (text, rest) = syntax::quoted(text)?;
     if !rest.is_empty() {
-        return Err(Fault::Trailing(rest.into()));
+        return Err(RuleError::Trailing(rest.into()));
     }
     // As in Perl, m may choose another delimiter.
     let text = text.strip_prefix('m').unwrap_or(text);
@@ -46,7 +46,7 @@ pub(super) fn read(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         .rsplit_once(delimiter)
         .ok_or_else(malformed)?;
     if pattern.is_empty() {
-        return Err(Fault::Empty);
+        return Err(RuleError::Empty);
     }
     let mut expression = Expression {
         buffer: draft.buffer(),
@@ -68,9 +68,9 @@ pub(super) fn read(draft: &mut Draft, value: &str) -> Result<(), Fault> {
             // It lifts a limit on how long an expression is tried.
             'O' => {}
             _ => {
-                let buffer = buffer(flag, draft.dialect).ok_or(Fault::ExpressionFlag(flag))?;
+                let buffer = buffer(flag, draft.dialect).ok_or(RuleError::ExpressionFlag(flag))?;
                 if chosen.replace(buffer).is_some_and(|other| other != buffer) {
-                    return Err(Fault::Contradiction(flag.to_string().into()));
+                    return Err(RuleError::Contradiction(flag.to_string().into()));
                 }
                 if flag == 'Q' {
                     draft.needs_to_client = Some(draft.option);

@@ -1,39 +1,39 @@
 //! Options about connections: their state, notes about them, how often a rule fires, their application.
 
-use super::draft::Draft;
-use super::{Dialect, Fault, range, services, syntax};
+use super::draft::SignatureDraft;
+use super::{Dialect, RuleError, range, services, syntax};
 use crate::signature::{Condition, FlowBit, FlowBits, Rate, RateKind, Toward, Track};
 
 /// `flow:to_server,established,only_stream`.
-pub(super) fn state(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn state(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let flow = &mut draft.flow;
     for word in syntax::arguments(value)? {
         let agrees = match word {
-            "to_server" | "from_client" => say(&mut flow.direction, Toward::Server),
-            "to_client" | "from_server" => say(&mut flow.direction, Toward::Client),
-            "established" => say(&mut flow.established, true),
-            "not_established" => say(&mut flow.established, false),
-            "only_stream" => say(&mut flow.stream, true),
-            "no_stream" => say(&mut flow.stream, false),
+            "to_server" | "from_client" => set_once(&mut flow.direction, Toward::Server),
+            "to_client" | "from_server" => set_once(&mut flow.direction, Toward::Client),
+            "established" => set_once(&mut flow.established, true),
+            "not_established" => set_once(&mut flow.established, false),
+            "only_stream" => set_once(&mut flow.stream, true),
+            "no_stream" => set_once(&mut flow.stream, false),
             "stateless" => true,
-            _ => return Err(Fault::PartNotInspected(word.into())),
+            _ => return Err(RuleError::PartNotInspected(word.into())),
         };
         if !agrees {
-            return Err(Fault::Contradiction(word.into()));
+            return Err(RuleError::Contradiction(word.into()));
         }
     }
     Ok(())
 }
 
 /// Keeps what is said; false if the opposite was said before.
-fn say<T: PartialEq + Copy>(place: &mut Option<T>, value: T) -> bool {
+fn set_once<T: PartialEq + Copy>(place: &mut Option<T>, value: T) -> bool {
     *place.get_or_insert(value) == value
 }
 
 /// `flowbits:set,name`, `isset,a|b`, `noalert`.
 ///
 /// A group behind the names of Snort matters to commands that name a group alone, which are refused.
-pub(super) fn bits(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn bits(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let command = match arguments[0] {
         "noalert" if arguments.len() == 1 => {
@@ -45,23 +45,23 @@ pub(super) fn bits(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         "toggle" => FlowBit::Toggle,
         "isset" => FlowBit::IsSet,
         "isnotset" => FlowBit::IsNotSet,
-        other => return Err(Fault::PartNotInspected(other.into())),
+        other => return Err(RuleError::PartNotInspected(other.into())),
     };
     let names = match (&arguments[1..], draft.dialect) {
-        ([], _) => return Err(Fault::MissingPart("name")),
+        ([], _) => return Err(RuleError::MissingPart("name")),
         ([names], _) | ([names, _], Dialect::Snort2 | Dialect::Snort3) => *names,
-        ([_, rest, ..], _) => return Err(Fault::Trailing((*rest).into())),
+        ([_, rest, ..], _) => return Err(RuleError::Trailing((*rest).into())),
     };
     let any = names.contains('|');
     let is_question = matches!(command, FlowBit::IsSet | FlowBit::IsNotSet);
     let is_group = arguments.len() > 2 && matches!(names, "any" | "all");
     if is_group || (any && (names.contains('&') || !is_question)) {
-        return Err(Fault::PartNotInspected(names.into()));
+        return Err(RuleError::PartNotInspected(names.into()));
     }
     let separator = if any { '|' } else { '&' };
     let split: Box<[Box<str>]> = names.split(separator).map(|name| name.trim().into()).collect();
     if split.iter().any(|name| name.is_empty()) {
-        return Err(Fault::MissingPart("name"));
+        return Err(RuleError::MissingPart("name"));
     }
     draft.push(Condition::FlowBits(FlowBits {
         command,
@@ -71,26 +71,26 @@ pub(super) fn bits(draft: &mut Draft, value: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-pub(super) fn silent(draft: &mut Draft) -> Result<(), Fault> {
+pub(super) fn noalert(draft: &mut SignatureDraft) -> Result<(), RuleError> {
     draft.silent = true;
     Ok(())
 }
 
 /// `detection_filter:track by_src,count 100,seconds 25`.
-pub(super) fn detection_filter(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn detection_filter(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     rate(draft, value, Some(RateKind::After))
 }
 
 /// `threshold:type limit,track by_src,count 1,seconds 60`.
-pub(super) fn threshold(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn threshold(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     rate(draft, value, None)
 }
 
-fn rate(draft: &mut Draft, value: &str, mut kind: Option<RateKind>) -> Result<(), Fault> {
+fn rate(draft: &mut SignatureDraft, value: &str, mut kind: Option<RateKind>) -> Result<(), RuleError> {
     let takes_type = kind.is_none();
     let (mut track, mut count, mut seconds) = (None, None, None);
     for part in syntax::arguments(value)? {
-        let unknown = || Fault::PartNotInspected(part.into());
+        let unknown = || RuleError::PartNotInspected(part.into());
         match syntax::word(part) {
             ("type", "limit") if takes_type => kind = Some(RateKind::Limit),
             ("type", "threshold") if takes_type => kind = Some(RateKind::Every),
@@ -105,25 +105,27 @@ fn rate(draft: &mut Draft, value: &str, mut kind: Option<RateKind>) -> Result<()
         }
     }
     let rate = Rate {
-        kind: kind.ok_or(Fault::MissingPart("type"))?,
-        track: track.ok_or(Fault::MissingPart("track"))?,
-        count: count.ok_or(Fault::MissingPart("count"))?,
-        seconds: seconds.ok_or(Fault::MissingPart("seconds"))?,
+        kind: kind.ok_or(RuleError::MissingPart("type"))?,
+        track: track.ok_or(RuleError::MissingPart("track"))?,
+        count: count.ok_or(RuleError::MissingPart("count"))?,
+        seconds: seconds.ok_or(RuleError::MissingPart("seconds"))?,
     };
     match draft.rate.replace(rate) {
-        Some(_) => Err(Fault::SecondRate),
+        Some(_) => Err(RuleError::SecondRate),
         None => Ok(()),
     }
 }
 
 /// `app-layer-protocol:http`: nothing but the application decides.
-pub(super) fn application(draft: &mut Draft, value: &str) -> Result<(), Fault> {
-    draft.services.extend(services::recognised(value, draft.dialect)?);
+pub(super) fn application(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
+    draft
+        .services
+        .extend(services::identified_services(value, draft.dialect)?);
     Ok(())
 }
 
 /// `service:http,smtp`: ports decide until the application is known, and where it is not recognised.
-pub(super) fn service(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn service(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     for name in syntax::arguments(value)? {
         draft.services.extend(services::services(name, draft.dialect)?);
     }

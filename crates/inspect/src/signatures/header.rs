@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::fault::nearest;
-use super::{Dialect, Fault, Variables, services};
-use crate::signature::{Action, Addresses, Flow, Header, Ports, Protocol, Service, Side};
+use super::error::nearest;
+use super::{Dialect, RuleError, Variables, services};
+use crate::signature::{Action, Addresses, FlowState, Header, Ports, Protocol, Service, Side};
 
 /// Words that begin a rule. What is only logged is reported too: both leave a record. A reject tells both ends,
 /// whichever the rule names.
@@ -23,27 +23,27 @@ const ACTIONS: &[(&str, Action)] = &[
 
 /// What a header says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Headed {
+pub(super) struct ParsedHeader {
     pub action: Action,
     pub header: Header,
     /// What the protocol says of the flow: `tcp-pkt` and `tcp-stream`.
-    pub flow: Flow,
+    pub flow: FlowState,
 }
 
 /// Reads headers; each set of addresses and of ports is evaluated once.
-pub(super) struct Headers<'v> {
+pub(super) struct HeaderParser<'v> {
     variables: &'v Variables,
     dialect: Dialect,
     addresses: HashMap<Box<str>, Addresses>,
     ports: HashMap<Box<str>, Ports>,
 }
 
-pub(super) fn action(word: &str) -> Result<Action, Fault> {
+pub(super) fn action(word: &str) -> Result<Action, RuleError> {
     ACTIONS
         .iter()
         .find(|(name, _)| *name == word)
         .map(|(_, action)| *action)
-        .ok_or_else(|| Fault::Unknown {
+        .ok_or_else(|| RuleError::Unknown {
             written: word.into(),
             hint: ACTIONS
                 .iter()
@@ -52,9 +52,9 @@ pub(super) fn action(word: &str) -> Result<Action, Fault> {
         })
 }
 
-impl<'v> Headers<'v> {
-    pub fn new(variables: &'v Variables, dialect: Dialect) -> Headers<'v> {
-        Headers {
+impl<'v> HeaderParser<'v> {
+    pub fn new(variables: &'v Variables, dialect: Dialect) -> HeaderParser<'v> {
+        HeaderParser {
             variables,
             dialect,
             addresses: HashMap::new(),
@@ -63,11 +63,11 @@ impl<'v> Headers<'v> {
     }
 
     /// A header, or the part that is at fault.
-    pub fn read(&mut self, text: &str) -> Result<Headed, (Box<str>, Fault)> {
+    pub fn read(&mut self, text: &str) -> Result<ParsedHeader, (Box<str>, RuleError)> {
         let words = words(text);
         let first = words.first().copied().unwrap_or_default();
         let action = action(first).map_err(|why| (first.into(), why))?;
-        let name = *words.get(1).ok_or_else(|| (text.into(), Fault::NotAHeader))?;
+        let name = *words.get(1).ok_or_else(|| (text.into(), RuleError::NotAHeader))?;
         let (protocol, services, flow) = self.protocol(name).map_err(|why| (name.into(), why))?;
         let (source, destination, both_ways) = match words[..] {
             // Snort 3 leaves sides out where the service says enough.
@@ -76,14 +76,14 @@ impl<'v> Headers<'v> {
                 let both_ways = match arrow {
                     "->" => false,
                     "<>" => true,
-                    _ => return Err((arrow.into(), Fault::Direction(arrow.into()))),
+                    _ => return Err((arrow.into(), RuleError::Direction(arrow.into()))),
                 };
                 (self.side(from, from_ports)?, self.side(to, to_ports)?, both_ways)
             }
-            _ => return Err((text.into(), Fault::NotAHeader)),
+            _ => return Err((text.into(), RuleError::NotAHeader)),
         };
         let services = services.into();
-        Ok(Headed {
+        Ok(ParsedHeader {
             action,
             flow,
             header: Header {
@@ -96,36 +96,36 @@ impl<'v> Headers<'v> {
         })
     }
 
-    fn protocol(&self, name: &str) -> Result<(Protocol, Vec<Service>, Flow), Fault> {
-        let of_packets = |stream| Flow {
+    fn protocol(&self, name: &str) -> Result<(Protocol, Vec<Service>, FlowState), RuleError> {
+        let of_packets = |stream| FlowState {
             stream: Some(stream),
-            ..Flow::default()
+            ..FlowState::default()
         };
         let (protocol, flow) = match (name, self.dialect) {
-            ("ip", _) => (Protocol::Ip, Flow::default()),
-            ("tcp", _) => (Protocol::Tcp, Flow::default()),
-            ("udp", _) => (Protocol::Udp, Flow::default()),
-            ("icmp", _) => (Protocol::Icmp, Flow::default()),
+            ("ip", _) => (Protocol::Ip, FlowState::default()),
+            ("tcp", _) => (Protocol::Tcp, FlowState::default()),
+            ("udp", _) => (Protocol::Udp, FlowState::default()),
+            ("icmp", _) => (Protocol::Icmp, FlowState::default()),
             ("tcp-pkt", Dialect::Suricata) => (Protocol::Tcp, of_packets(false)),
             ("tcp-stream", Dialect::Suricata) => (Protocol::Tcp, of_packets(true)),
             // Packets whose headers are wrong are dropped before rules are asked.
             ("pkthdr", Dialect::Suricata) => (Protocol::Ip, of_packets(false)),
-            ("sctp", Dialect::Suricata) => (Protocol::Number(132), Flow::default()),
+            ("sctp", Dialect::Suricata) => (Protocol::Number(132), FlowState::default()),
             (_, Dialect::Snort2) => {
-                return Err(Fault::Unknown {
+                return Err(RuleError::Unknown {
                     written: name.into(),
                     hint: None,
                 });
             }
             _ => {
-                let services = services::recognised(name, self.dialect)?;
-                return Ok((Protocol::Application, services, Flow::default()));
+                let services = services::identified_services(name, self.dialect)?;
+                return Ok((Protocol::Application, services, FlowState::default()));
             }
         };
         Ok((protocol, Vec::new(), flow))
     }
 
-    fn side(&mut self, addresses: &str, ports: &str) -> Result<Side, (Box<str>, Fault)> {
+    fn side(&mut self, addresses: &str, ports: &str) -> Result<Side, (Box<str>, RuleError)> {
         let known = match self.addresses.get(addresses) {
             Some(known) => known.clone(),
             None => {

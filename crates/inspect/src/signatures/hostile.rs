@@ -1,6 +1,6 @@
 //! Any bytes as a signature file: what the fuzz target and the tests that replay its corpus do.
 
-use super::{Classes, Dialect, Variables, read, settle};
+use super::{Classes, Dialect, Variables, positions, read};
 
 /// Reads the bytes in every dialect.
 ///
@@ -15,7 +15,7 @@ pub fn text(bytes: &[u8]) {
                 .all(|refusal| refusal.line > 0 && !refusal.why.to_string().is_empty())
         );
         for signature in &file.signatures {
-            assert!(settle::is_settled(&signature.conditions), "{signature:?}");
+            assert!(positions::is_resolved(&signature.conditions), "{signature:?}");
         }
     }
 }

@@ -1,24 +1,24 @@
 //! The options of each dialect: name, and what is done about it.
 
-use super::draft::Draft;
-use super::fault::nearest;
-use super::syntax::{self, Written};
+use super::draft::SignatureDraft;
+use super::error::nearest;
+use super::syntax::{self, RuleOption};
 use super::{
-    Dialect, Fault, bytes, content, describe, events, expression, flow, lists, math, packet, state, transform,
+    Dialect, RuleError, bytes, content, events, expression, flow, lists, math, metadata, packet, state, transform,
 };
 use crate::signature::Buffer;
 
 /// What is done about an option.
 #[derive(Clone, Copy)]
-enum Does {
+enum OptionAction {
     /// Its value is read.
-    Reads(fn(&mut Draft, &str) -> Result<(), Fault>),
+    Reads(fn(&mut SignatureDraft, &str) -> Result<(), RuleError>),
     /// Its value is read if there is one.
-    May(fn(&mut Draft, Option<&str>) -> Result<(), Fault>),
+    May(fn(&mut SignatureDraft, Option<&str>) -> Result<(), RuleError>),
     /// It has no value.
-    Is(fn(&mut Draft) -> Result<(), Fault>),
+    Is(fn(&mut SignatureDraft) -> Result<(), RuleError>),
     /// Options behind it look there.
-    Looks(Buffer),
+    SelectsBuffer(Buffer),
     /// The content before it looks there.
     Moves(Buffer),
     /// It does not change what matches.
@@ -27,7 +27,7 @@ enum Does {
     Refuses,
 }
 
-use Does::{Describes, Is, Looks, May, Moves, Reads, Refuses};
+use OptionAction::{Describes, Is, May, Moves, Reads, Refuses, SelectsBuffer};
 
 const SURICATA: u8 = 1;
 const SNORT2: u8 = 2;
@@ -38,16 +38,16 @@ const CLASSIC: u8 = SURICATA | SNORT2;
 const ALL: u8 = SURICATA | SNORT;
 
 /// Options by name, with the dialects that have them.
-const KEYWORDS: &[(&str, u8, Does)] = &[
+const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     // What a rule is about.
-    ("msg", ALL, Reads(describe::message)),
+    ("msg", ALL, Reads(metadata::message)),
     ("sid", ALL, Describes),
     ("rev", ALL, Describes),
     ("gid", ALL, Describes),
-    ("classtype", ALL, Reads(describe::class)),
-    ("priority", ALL, Reads(describe::priority)),
-    ("reference", ALL, Reads(describe::reference)),
-    ("metadata", ALL, Reads(describe::metadata)),
+    ("classtype", ALL, Reads(metadata::class)),
+    ("priority", ALL, Reads(metadata::priority)),
+    ("reference", ALL, Reads(metadata::reference)),
+    ("metadata", ALL, Reads(metadata::metadata)),
     ("target", SURICATA, Describes),
     ("prefilter", SURICATA, Describes),
     ("rem", SNORT3, Describes),
@@ -80,41 +80,41 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("http_user_agent", SURICATA, Moves(Buffer::HttpUserAgent)),
     ("http_server_body", SURICATA, Is(server_body)),
     // Where contents look: before them.
-    ("http_uri", SNORT3, Looks(Buffer::HttpUri)),
-    ("http_raw_uri", SNORT3, Looks(Buffer::HttpRawUri)),
-    ("http_method", SNORT3, Looks(Buffer::HttpMethod)),
+    ("http_uri", SNORT3, SelectsBuffer(Buffer::HttpUri)),
+    ("http_raw_uri", SNORT3, SelectsBuffer(Buffer::HttpRawUri)),
+    ("http_method", SNORT3, SelectsBuffer(Buffer::HttpMethod)),
     ("http_header", SNORT3, May(header_field)),
-    ("http_raw_header", SNORT3, Looks(Buffer::HttpRawHeader)),
-    ("http_cookie", SNORT3, Looks(Buffer::HttpCookie)),
-    ("http_raw_cookie", SNORT3, Looks(Buffer::HttpCookie)),
-    ("http_client_body", SNORT3, Looks(Buffer::HttpClientBody)),
-    ("http_stat_code", SNORT3, Looks(Buffer::HttpStatusCode)),
-    ("http_stat_msg", SNORT3, Looks(Buffer::HttpStatusMessage)),
-    ("pkt_data", ALL, Looks(Buffer::Payload)),
-    ("raw_data", SNORT3, Looks(Buffer::Payload)),
-    ("file_data", ALL, Looks(Buffer::FileData)),
-    ("base64_data", ALL, Looks(Buffer::Base64)),
-    ("http.uri", SURICATA, Looks(Buffer::HttpUri)),
-    ("http.uri.raw", SURICATA, Looks(Buffer::HttpRawUri)),
-    ("http.method", SURICATA, Looks(Buffer::HttpMethod)),
-    ("http.host", SURICATA, Looks(Buffer::HttpHost)),
-    ("http.host.raw", SURICATA, Looks(Buffer::HttpRawHost)),
-    ("http.header", SURICATA, Looks(Buffer::HttpHeader)),
-    ("http.header.raw", SURICATA, Looks(Buffer::HttpRawHeader)),
-    ("http.cookie", SURICATA, Looks(Buffer::HttpCookie)),
-    ("http.user_agent", SURICATA, Looks(Buffer::HttpUserAgent)),
-    ("http.request_body", SURICATA, Looks(Buffer::HttpClientBody)),
+    ("http_raw_header", SNORT3, SelectsBuffer(Buffer::HttpRawHeader)),
+    ("http_cookie", SNORT3, SelectsBuffer(Buffer::HttpCookie)),
+    ("http_raw_cookie", SNORT3, SelectsBuffer(Buffer::HttpCookie)),
+    ("http_client_body", SNORT3, SelectsBuffer(Buffer::HttpClientBody)),
+    ("http_stat_code", SNORT3, SelectsBuffer(Buffer::HttpStatusCode)),
+    ("http_stat_msg", SNORT3, SelectsBuffer(Buffer::HttpStatusMessage)),
+    ("pkt_data", ALL, SelectsBuffer(Buffer::Payload)),
+    ("raw_data", SNORT3, SelectsBuffer(Buffer::Payload)),
+    ("file_data", ALL, SelectsBuffer(Buffer::FileData)),
+    ("base64_data", ALL, SelectsBuffer(Buffer::Base64)),
+    ("http.uri", SURICATA, SelectsBuffer(Buffer::HttpUri)),
+    ("http.uri.raw", SURICATA, SelectsBuffer(Buffer::HttpRawUri)),
+    ("http.method", SURICATA, SelectsBuffer(Buffer::HttpMethod)),
+    ("http.host", SURICATA, SelectsBuffer(Buffer::HttpHost)),
+    ("http.host.raw", SURICATA, SelectsBuffer(Buffer::HttpRawHost)),
+    ("http.header", SURICATA, SelectsBuffer(Buffer::HttpHeader)),
+    ("http.header.raw", SURICATA, SelectsBuffer(Buffer::HttpRawHeader)),
+    ("http.cookie", SURICATA, SelectsBuffer(Buffer::HttpCookie)),
+    ("http.user_agent", SURICATA, SelectsBuffer(Buffer::HttpUserAgent)),
+    ("http.request_body", SURICATA, SelectsBuffer(Buffer::HttpClientBody)),
     ("http.response_body", SURICATA, Is(response_body)),
-    ("http.stat_code", SURICATA, Looks(Buffer::HttpStatusCode)),
-    ("http.stat_msg", SURICATA, Looks(Buffer::HttpStatusMessage)),
-    ("file.data", SURICATA, Looks(Buffer::FileData)),
-    ("dns.query", SURICATA, Looks(Buffer::DnsQuery)),
-    ("dns_query", SURICATA, Looks(Buffer::DnsQuery)),
-    ("tls.sni", SURICATA, Looks(Buffer::TlsSni)),
-    ("tls_sni", SURICATA, Looks(Buffer::TlsSni)),
-    ("quic.sni", SURICATA, Looks(Buffer::TlsSni)),
-    ("ja3.hash", SURICATA, Looks(Buffer::Ja3Hash)),
-    ("ja3_hash", SURICATA, Looks(Buffer::Ja3Hash)),
+    ("http.stat_code", SURICATA, SelectsBuffer(Buffer::HttpStatusCode)),
+    ("http.stat_msg", SURICATA, SelectsBuffer(Buffer::HttpStatusMessage)),
+    ("file.data", SURICATA, SelectsBuffer(Buffer::FileData)),
+    ("dns.query", SURICATA, SelectsBuffer(Buffer::DnsQuery)),
+    ("dns_query", SURICATA, SelectsBuffer(Buffer::DnsQuery)),
+    ("tls.sni", SURICATA, SelectsBuffer(Buffer::TlsSni)),
+    ("tls_sni", SURICATA, SelectsBuffer(Buffer::TlsSni)),
+    ("quic.sni", SURICATA, SelectsBuffer(Buffer::TlsSni)),
+    ("ja3.hash", SURICATA, SelectsBuffer(Buffer::Ja3Hash)),
+    ("ja3_hash", SURICATA, SelectsBuffer(Buffer::Ja3Hash)),
     ("ip.src", SURICATA, Is(transform::source_address)),
     ("ip.dst", SURICATA, Is(transform::destination_address)),
     // What changes them first.
@@ -132,27 +132,39 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("header_lowercase", SURICATA, Is(transform::header_lowercase)),
     ("strip_pseudo_headers", SURICATA, Is(transform::strip_pseudo_headers)),
     ("pcrexform", SURICATA, Reads(transform::expression)),
-    ("smtp.helo", SURICATA, Looks(Buffer::SmtpHelo)),
-    ("smtp.mail_from", SURICATA, Looks(Buffer::SmtpMailFrom)),
-    ("smtp.rcpt_to", SURICATA, Looks(Buffer::SmtpRecipient)),
+    ("smtp.helo", SURICATA, SelectsBuffer(Buffer::SmtpHelo)),
+    ("smtp.mail_from", SURICATA, SelectsBuffer(Buffer::SmtpMailFrom)),
+    ("smtp.rcpt_to", SURICATA, SelectsBuffer(Buffer::SmtpRecipient)),
     ("ftpdata_command", SURICATA, Reads(content::transfer)),
-    ("ftp.command", SURICATA, Looks(Buffer::FtpCommand)),
-    ("ftp.command_data", SURICATA, Looks(Buffer::FtpCommandData)),
-    ("ftp.completion_code", SURICATA, Looks(Buffer::FtpCompletionCode)),
-    ("ftp.reply", SURICATA, Looks(Buffer::FtpReply)),
+    ("ftp.command", SURICATA, SelectsBuffer(Buffer::FtpCommand)),
+    ("ftp.command_data", SURICATA, SelectsBuffer(Buffer::FtpCommandData)),
+    (
+        "ftp.completion_code",
+        SURICATA,
+        SelectsBuffer(Buffer::FtpCompletionCode),
+    ),
+    ("ftp.reply", SURICATA, SelectsBuffer(Buffer::FtpReply)),
     ("ftp.mode", SURICATA, Reads(content::transfer_mode)),
     ("ftp.dynamic_port", SURICATA, Reads(bytes::dynamic_port)),
-    ("ja3s.hash", SURICATA, Looks(Buffer::Ja3sHash)),
-    ("ja4.hash", SURICATA, Looks(Buffer::Ja4Hash)),
-    ("tls.alpn", SURICATA, Looks(Buffer::TlsAlpn)),
-    ("tls.cert_subject", SURICATA, Looks(Buffer::TlsCertSubject)),
-    ("tls_cert_subject", SURICATA, Looks(Buffer::TlsCertSubject)),
-    ("tls.cert_issuer", SURICATA, Looks(Buffer::TlsCertIssuer)),
-    ("tls_cert_issuer", SURICATA, Looks(Buffer::TlsCertIssuer)),
-    ("tls.cert_serial", SURICATA, Looks(Buffer::TlsCertSerial)),
-    ("tls_cert_serial", SURICATA, Looks(Buffer::TlsCertSerial)),
-    ("tls.cert_fingerprint", SURICATA, Looks(Buffer::TlsCertFingerprint)),
-    ("tls_cert_fingerprint", SURICATA, Looks(Buffer::TlsCertFingerprint)),
+    ("ja3s.hash", SURICATA, SelectsBuffer(Buffer::Ja3sHash)),
+    ("ja4.hash", SURICATA, SelectsBuffer(Buffer::Ja4Hash)),
+    ("tls.alpn", SURICATA, SelectsBuffer(Buffer::TlsAlpn)),
+    ("tls.cert_subject", SURICATA, SelectsBuffer(Buffer::TlsCertSubject)),
+    ("tls_cert_subject", SURICATA, SelectsBuffer(Buffer::TlsCertSubject)),
+    ("tls.cert_issuer", SURICATA, SelectsBuffer(Buffer::TlsCertIssuer)),
+    ("tls_cert_issuer", SURICATA, SelectsBuffer(Buffer::TlsCertIssuer)),
+    ("tls.cert_serial", SURICATA, SelectsBuffer(Buffer::TlsCertSerial)),
+    ("tls_cert_serial", SURICATA, SelectsBuffer(Buffer::TlsCertSerial)),
+    (
+        "tls.cert_fingerprint",
+        SURICATA,
+        SelectsBuffer(Buffer::TlsCertFingerprint),
+    ),
+    (
+        "tls_cert_fingerprint",
+        SURICATA,
+        SelectsBuffer(Buffer::TlsCertFingerprint),
+    ),
     ("tls.version", SURICATA, Reads(content::tls_version)),
     // What else is looked for in data.
     ("pcre", ALL, Reads(expression::read)),
@@ -197,7 +209,7 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("app-layer-event", SURICATA, Reads(events::of_message)),
     ("stream-event", SURICATA, Reads(events::of_stream)),
     ("tag", ALL, Reads(state::tag)),
-    ("noalert", SURICATA, Is(flow::silent)),
+    ("noalert", SURICATA, Is(flow::noalert)),
     ("detection_filter", ALL, Reads(flow::detection_filter)),
     ("threshold", CLASSIC, Reads(flow::threshold)),
     ("service", SNORT3, Reads(flow::service)),
@@ -255,7 +267,7 @@ fn dialect_bit(dialect: Dialect) -> u8 {
     }
 }
 
-fn find(name: &str, dialect: Dialect) -> Option<Does> {
+fn find(name: &str, dialect: Dialect) -> Option<OptionAction> {
     let bit = dialect_bit(dialect);
     let known = KEYWORDS
         .iter()
@@ -269,23 +281,23 @@ fn find(name: &str, dialect: Dialect) -> Option<Does> {
 }
 
 /// Reads an option of a rule.
-pub(super) fn read<'a>(draft: &mut Draft<'a>, option: &Written<'a>) -> Result<(), Fault> {
+pub(super) fn read<'a>(draft: &mut SignatureDraft<'a>, option: &RuleOption<'a>) -> Result<(), RuleError> {
     draft.option = option.name;
-    let wanted = || option.value.ok_or(Fault::MissingValue);
+    let wanted = || option.value.ok_or(RuleError::MissingValue);
     let alone = || {
         option
             .value
-            .map_or(Ok(()), |value| Err(Fault::UnexpectedValue(value.into())))
+            .map_or(Ok(()), |value| Err(RuleError::UnexpectedValue(value.into())))
     };
     match find(option.name, draft.dialect) {
         Some(Reads(read)) => read(draft, wanted()?),
         Some(May(read)) => read(draft, option.value),
         Some(Is(set)) => alone().and_then(|()| set(draft)),
-        Some(Looks(buffer)) => {
+        Some(SelectsBuffer(buffer)) => {
             if let Some(value) = option.value {
-                return Err(Fault::PartNotInspected(value.into()));
+                return Err(RuleError::PartNotInspected(value.into()));
             }
-            draft.look_in(buffer);
+            draft.select_buffer(buffer);
             Ok(())
         }
         Some(Moves(buffer)) => {
@@ -294,8 +306,8 @@ pub(super) fn read<'a>(draft: &mut Draft<'a>, option: &Written<'a>) -> Result<()
             Ok(())
         }
         Some(Describes) => Ok(()),
-        Some(Refuses) => Err(Fault::NotInspected),
-        None => Err(Fault::UnknownOption {
+        Some(Refuses) => Err(RuleError::NotInspected),
+        None => Err(RuleError::UnknownOption {
             hint: hint(option.name, draft.dialect),
         }),
     }
@@ -313,30 +325,30 @@ fn hint(name: &str, dialect: Dialect) -> Option<&'static str> {
     names().find(|known| *known == near)
 }
 
-fn server_body(draft: &mut Draft) -> Result<(), Fault> {
+fn server_body(draft: &mut SignatureDraft) -> Result<(), RuleError> {
     draft.needs_to_client = Some(draft.option);
     draft.content()?.buffer = Buffer::FileData;
     Ok(())
 }
 
-fn response_body(draft: &mut Draft) -> Result<(), Fault> {
+fn response_body(draft: &mut SignatureDraft) -> Result<(), RuleError> {
     draft.needs_to_client = Some(draft.option);
-    draft.look_in(Buffer::FileData);
+    draft.select_buffer(Buffer::FileData);
     Ok(())
 }
 
 /// `http_header:field user-agent` of Snort 3, as far as the field has a buffer.
-fn header_field(draft: &mut Draft, value: Option<&str>) -> Result<(), Fault> {
+fn header_field(draft: &mut SignatureDraft, value: Option<&str>) -> Result<(), RuleError> {
     let buffer = match value.map(syntax::word) {
         None => Buffer::HttpHeader,
         Some(("field", name)) => match name.trim_matches('"').to_ascii_lowercase().as_str() {
             "user-agent" => Buffer::HttpUserAgent,
             "host" => Buffer::HttpRawHost,
             "cookie" | "set-cookie" => Buffer::HttpCookie,
-            _ => return Err(Fault::PartNotInspected(name.into())),
+            _ => return Err(RuleError::PartNotInspected(name.into())),
         },
-        Some(_) => return Err(Fault::PartNotInspected(value.unwrap_or_default().into())),
+        Some(_) => return Err(RuleError::PartNotInspected(value.unwrap_or_default().into())),
     };
-    draft.look_in(buffer);
+    draft.select_buffer(buffer);
     Ok(())
 }

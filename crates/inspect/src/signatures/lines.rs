@@ -1,12 +1,12 @@
 //! Lines of a file put together to rules.
 
-use super::{Dialect, Fault, header, syntax};
+use super::{Dialect, RuleError, header, syntax};
 
 /// A rule as it stands in the file, its lines joined.
 pub(super) struct Rule {
     /// Where it begins, counted from 1.
     pub line: u32,
-    pub text: Result<String, Fault>,
+    pub text: Result<String, RuleError>,
 }
 
 /// The rules of a file; those that are commented out are only counted.
@@ -52,7 +52,7 @@ pub(super) fn rules(text: &[u8], dialect: Dialect, commented: &mut usize) -> Vec
                 text.push_str(continued.unwrap_or(trimmed));
                 text.push(' ');
             }
-            (text, _) => *text = Err(Fault::NotUtf8),
+            (text, _) => *text = Err(RuleError::NotUtf8),
         }
         let unfinished = dialect == Dialect::Snort3 && rule.text.as_deref().is_ok_and(syntax::is_unfinished);
         if continued.is_none() && !unfinished {

@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::draft::Draft;
-use super::{Fault, range, syntax};
-use crate::datasets::{Dataset, Kind, MOST_PLACES, PLACES, Wrong};
+use super::draft::SignatureDraft;
+use super::{RuleError, range, syntax};
+use crate::datasets::{DEFAULT_HASH_SIZE, Dataset, DatasetType, InvalidEntry, MAX_HASH_SIZE};
 use crate::signature::{Buffer, Condition, DatasetCommand, DatasetTest, DatasetValue};
 
 /// The largest file that is read.
-const LARGEST: u64 = 256 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// Lists of all files of rules that are in force together.
 #[derive(Clone, Debug, Default)]
-pub struct Lists(Rc<RefCell<Known>>);
+pub struct Lists(Rc<RefCell<LoadedLists>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct LoadedLists {
     folder: Option<PathBuf>,
     sets: HashMap<Box<str>, (Option<PathBuf>, Arc<Dataset>)>,
 }
@@ -33,23 +33,29 @@ impl Lists {
         self
     }
 
-    fn dataset(&self, name: &str, kind: Kind, load: Option<&str>, places: usize) -> Result<Arc<Dataset>, Fault> {
+    fn dataset(
+        &self,
+        name: &str,
+        kind: DatasetType,
+        load: Option<&str>,
+        places: usize,
+    ) -> Result<Arc<Dataset>, RuleError> {
         let path = load.map(|file| self.path(file)).transpose()?;
-        self.known(name, kind, path, |text| Dataset::new(name, kind, places, text))
+        self.get_or_load(name, kind, path, |text| Dataset::new(name, kind, places, text))
     }
 
     /// The list of hashes in a file, for an option.
-    fn hashes(&self, option: &str, kind: Kind, file: &str) -> Result<Arc<Dataset>, Fault> {
+    fn hashes(&self, option: &str, kind: DatasetType, file: &str) -> Result<Arc<Dataset>, RuleError> {
         let path = self.path(file)?;
         let name = format!("{option} {}", path.display());
-        self.known(&name, kind, Some(path), |text| Dataset::of_hashes(&name, kind, text))
+        self.get_or_load(&name, kind, Some(path), |text| Dataset::from_hashes(&name, kind, text))
     }
 
     /// Where a file is that rules name.
-    fn path(&self, file: &str) -> Result<PathBuf, Fault> {
+    fn path(&self, file: &str) -> Result<PathBuf, RuleError> {
         match &self.0.borrow().folder {
             Some(folder) => Ok(folder.join(file)),
-            None => Err(Fault::List {
+            None => Err(RuleError::List {
                 path: file.into(),
                 why: "these rules are in no folder".into(),
             }),
@@ -57,22 +63,22 @@ impl Lists {
     }
 
     /// The list of a name: one that is known, else made of the text of its file.
-    fn known(
+    fn get_or_load(
         &self,
         name: &str,
-        kind: Kind,
+        kind: DatasetType,
         path: Option<PathBuf>,
-        make: impl FnOnce(&str) -> Result<Dataset, Wrong>,
-    ) -> Result<Arc<Dataset>, Fault> {
+        make: impl FnOnce(&str) -> Result<Dataset, InvalidEntry>,
+    ) -> Result<Arc<Dataset>, RuleError> {
         let mut known = self.0.borrow_mut();
         if let Some((from, set)) = known.sets.get(name) {
             // Who comes later need not say again where it is from.
             return match set.kind() == kind && (path.is_none() || *from == path) {
                 true => Ok(set.clone()),
-                false => Err(Fault::OtherList(name.into())),
+                false => Err(RuleError::OtherList(name.into())),
             };
         }
-        let fault = |why: String| Fault::List {
+        let fault = |why: String| RuleError::List {
             path: path.as_deref().unwrap_or(Path::new(name)).display().to_string().into(),
             why: why.into(),
         };
@@ -80,8 +86,8 @@ impl Lists {
             None => String::new(),
             Some(path) => {
                 let length = std::fs::metadata(path).map_err(|error| fault(error.to_string()))?.len();
-                if length > LARGEST {
-                    return Err(fault(format!("it has more than {LARGEST} bytes")));
+                if length > MAX_FILE_BYTES {
+                    return Err(fault(format!("it has more than {MAX_FILE_BYTES} bytes")));
                 }
                 std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?
             }
@@ -93,45 +99,47 @@ impl Lists {
 }
 
 /// `dataset:isset,name,type string,load names.lst[,hashsize 1024]`.
-pub(super) fn dataset(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn dataset(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let [command, name, ref rest @ ..] = arguments[..] else {
-        return Err(Fault::MissingPart("command, name, type"));
+        return Err(RuleError::MissingPart("command, name, type"));
     };
     let command = match command {
         "isset" => DatasetCommand::IsSet,
         "isnotset" => DatasetCommand::IsNotSet,
         "set" => DatasetCommand::Set,
         "unset" => DatasetCommand::Unset,
-        other => return Err(Fault::PartNotInspected(other.into())),
+        other => return Err(RuleError::PartNotInspected(other.into())),
     };
     if name.is_empty() {
-        return Err(Fault::MissingPart("name"));
+        return Err(RuleError::MissingPart("name"));
     }
-    let (mut kind, mut load, mut places) = (None, None, PLACES);
+    let (mut kind, mut load, mut places) = (None, None, DEFAULT_HASH_SIZE);
     for part in rest {
         match syntax::word(part) {
-            ("type", text) => kind = Some(Kind::named(text).ok_or_else(|| Fault::PartNotInspected((*part).into()))?),
+            ("type", text) => {
+                kind = Some(DatasetType::named(text).ok_or_else(|| RuleError::PartNotInspected((*part).into()))?)
+            }
             ("load", file) if !file.is_empty() => load = Some(file),
             ("hashsize", count) => places = range::number::<u32>(count)? as usize,
             // Memory is bounded by the number of values.
             ("memcap", _) => {}
-            _ => return Err(Fault::PartNotInspected((*part).into())),
+            _ => return Err(RuleError::PartNotInspected((*part).into())),
         }
     }
-    if places == 0 || places > MOST_PLACES {
-        return Err(Fault::OutOfRange(format!("hashsize {places}").into()));
+    if places == 0 || places > MAX_HASH_SIZE {
+        return Err(RuleError::OutOfRange(format!("hashsize {places}").into()));
     }
-    let kind = kind.ok_or(Fault::MissingPart("type"))?;
+    let kind = kind.ok_or(RuleError::MissingPart("type"))?;
     let set = draft.lists.dataset(name, kind, load, places)?;
     let value = match draft.address {
         Some(track) if kind.is_address() => DatasetValue::Address(track),
         None if !kind.is_address() => DatasetValue::Buffer(draft.buffer()),
-        _ => return Err(Fault::NotOfList(name.into())),
+        _ => return Err(RuleError::NotOfList(name.into())),
     };
     let changes = matches!(command, DatasetCommand::Set | DatasetCommand::Unset);
     if changes {
-        set.may_be_added_to();
+        set.reserve();
     }
     let test = Condition::Dataset(DatasetTest { set, value, command });
     match value {
@@ -144,29 +152,29 @@ pub(super) fn dataset(draft: &mut Draft, value: &str) -> Result<(), Fault> {
 }
 
 /// `filemd5:[!]bad.md5`
-pub(super) fn file_md5(draft: &mut Draft, value: &str) -> Result<(), Fault> {
-    file_hash(draft, value, Kind::Md5, Buffer::FileMd5)
+pub(super) fn file_md5(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
+    file_hash(draft, value, DatasetType::Md5, Buffer::FileMd5)
 }
 
 /// `filesha1:[!]bad.sha1`
-pub(super) fn file_sha1(draft: &mut Draft, value: &str) -> Result<(), Fault> {
-    file_hash(draft, value, Kind::Sha1, Buffer::FileSha1)
+pub(super) fn file_sha1(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
+    file_hash(draft, value, DatasetType::Sha1, Buffer::FileSha1)
 }
 
 /// `filesha256:[!]bad.sha256`
-pub(super) fn file_sha256(draft: &mut Draft, value: &str) -> Result<(), Fault> {
-    file_hash(draft, value, Kind::Sha256, Buffer::FileSha256)
+pub(super) fn file_sha256(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
+    file_hash(draft, value, DatasetType::Sha256, Buffer::FileSha256)
 }
 
 /// A file whose hash is in the list of a file, or is not.
-fn file_hash(draft: &mut Draft, value: &str, kind: Kind, buffer: Buffer) -> Result<(), Fault> {
+fn file_hash(draft: &mut SignatureDraft, value: &str, kind: DatasetType, buffer: Buffer) -> Result<(), RuleError> {
     let value = value.trim();
     let (file, command) = match value.strip_prefix('!') {
         Some(rest) => (rest.trim_start(), DatasetCommand::IsNotSet),
         None => (value, DatasetCommand::IsSet),
     };
     if file.is_empty() {
-        return Err(Fault::MissingPart("file"));
+        return Err(RuleError::MissingPart("file"));
     }
     let set = draft.lists.hashes(draft.option, kind, file)?;
     let value = DatasetValue::Buffer(buffer);

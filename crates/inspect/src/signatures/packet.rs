@@ -1,65 +1,65 @@
 //! Options about fields of the headers of a packet.
 
-use super::draft::Draft;
+use super::draft::SignatureDraft;
 use super::range::{self, Between, Values};
-use super::{Dialect, Fault, syntax};
+use super::{Dialect, RuleError, syntax};
 use crate::signature::{Bits, Condition, Flags, Sender};
 
 const BYTE: u64 = u8::MAX as u64;
 const WORD: u64 = u16::MAX as u64;
 const LONG: u64 = u32::MAX as u64;
 
-fn values(draft: &Draft, text: &str, max: u64) -> Result<Values, Fault> {
+fn values(draft: &SignatureDraft, text: &str, max: u64) -> Result<Values, RuleError> {
     range::values(text, draft.dialect, Between::of(draft.dialect), max)
 }
 
-fn push(draft: &mut Draft, condition: Condition) -> Result<(), Fault> {
+fn push(draft: &mut SignatureDraft, condition: Condition) -> Result<(), RuleError> {
     draft.push(condition);
     Ok(())
 }
 
-pub(super) fn payload_size(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn payload_size(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let bytes = values(draft, value, LONG)?.plain(LONG)?;
     push(draft, Condition::PayloadSize(bytes))
 }
 
 /// `<>` of ICMP excludes both ends in every dialect.
-fn icmp(draft: &Draft, text: &str) -> Result<std::ops::RangeInclusive<u8>, Fault> {
+fn icmp(draft: &SignatureDraft, text: &str) -> Result<std::ops::RangeInclusive<u8>, RuleError> {
     range::values(text, draft.dialect, Between::Exclusive, BYTE)?.plain(BYTE)
 }
 
-pub(super) fn icmp_type(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn icmp_type(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let types = icmp(draft, value)?;
     push(draft, Condition::IcmpType(types))
 }
 
-pub(super) fn icmp_code(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn icmp_code(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let codes = icmp(draft, value)?;
     push(draft, Condition::IcmpCode(codes))
 }
 
-pub(super) fn icmp_identifier(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn icmp_identifier(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let number = values(draft, value, WORD)?.one()?;
     push(draft, Condition::IcmpIdentifier(number))
 }
 
-pub(super) fn icmp_sequence(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn icmp_sequence(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let number = values(draft, value, WORD)?.one()?;
     push(draft, Condition::IcmpSequence(number))
 }
 
-pub(super) fn ttl(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn ttl(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let hops = values(draft, value, BYTE)?.plain(BYTE)?;
     push(draft, Condition::Ttl(hops))
 }
 
-pub(super) fn type_of_service(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn type_of_service(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let (negated, text) = syntax::negation(value);
     let value = values(draft, text, BYTE)?.one()?;
     push(draft, Condition::TypeOfService { value, negated })
 }
 
-pub(super) fn identification(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn identification(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let number = values(draft, value, WORD)?.one()?;
     push(draft, Condition::IpIdentification(number))
 }
@@ -81,7 +81,7 @@ const PROTOCOLS: &[(&str, u8)] = &[
     ("sctp", 132),
 ];
 
-pub(super) fn ip_protocol(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn ip_protocol(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let (not, name) = syntax::negation(value);
     let named = PROTOCOLS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     let (numbers, negated) = match named {
@@ -92,8 +92,8 @@ pub(super) fn ip_protocol(draft: &mut Draft, value: &str) -> Result<(), Fault> {
 }
 
 /// How bits compare is said by a sign in front of them or behind.
-fn bits(text: &str, bit: fn(char) -> Option<u8>) -> Result<(Bits, u8), Fault> {
-    let unknown = || Fault::Unknown {
+fn bits(text: &str, bit: fn(char) -> Option<u8>) -> Result<(Bits, u8), RuleError> {
+    let unknown = || RuleError::Unknown {
         written: text.into(),
         hint: None,
     };
@@ -125,14 +125,14 @@ fn bits(text: &str, bit: fn(char) -> Option<u8>) -> Result<(Bits, u8), Fault> {
 }
 
 /// Of Suricata `!` is: not all of them, which says the same of one bit alone.
-fn checked(draft: &Draft, text: &str, (mode, bits): (Bits, u8)) -> Result<(Bits, u8), Fault> {
+fn checked(draft: &SignatureDraft, text: &str, (mode, bits): (Bits, u8)) -> Result<(Bits, u8), RuleError> {
     if draft.dialect == Dialect::Suricata && mode == Bits::None && bits.count_ones() > 1 {
-        return Err(Fault::PartNotInspected(text.into()));
+        return Err(RuleError::PartNotInspected(text.into()));
     }
     Ok((mode, bits))
 }
 
-pub(super) fn fragment_bits(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn fragment_bits(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let bit = |letter| match letter {
         'M' => Some(1),
         'D' => Some(2),
@@ -143,13 +143,13 @@ pub(super) fn fragment_bits(draft: &mut Draft, value: &str) -> Result<(), Fault>
     push(draft, Condition::FragmentBits { mode, bits })
 }
 
-pub(super) fn fragment_offset(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn fragment_offset(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let offset = values(draft, value, WORD)?.plain(WORD)?;
     push(draft, Condition::FragmentOffset(offset))
 }
 
 /// `flags:SA+,CE`: the ones behind the comma are not looked at.
-pub(super) fn flags(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn flags(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let flag = |letter| match letter {
         'F' => Some(1),
         'S' => Some(2),
@@ -171,7 +171,7 @@ pub(super) fn flags(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         Some(text) => match bits(text, flag)? {
             (Bits::Exactly, ignored) => ignored,
             _ => {
-                return Err(Fault::Unknown {
+                return Err(RuleError::Unknown {
                     written: text.into(),
                     hint: None,
                 });
@@ -181,33 +181,33 @@ pub(super) fn flags(draft: &mut Draft, value: &str) -> Result<(), Fault> {
     push(draft, Condition::Flags(Flags { mode, flags, ignored }))
 }
 
-pub(super) fn same_address(draft: &mut Draft) -> Result<(), Fault> {
+pub(super) fn same_address(draft: &mut SignatureDraft) -> Result<(), RuleError> {
     push(draft, Condition::SameAddress)
 }
 
-pub(super) fn sequence(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn sequence(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let number = values(draft, value, LONG)?.one()?;
     push(draft, Condition::Sequence(number))
 }
 
-pub(super) fn acknowledgement(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn acknowledgement(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let number = values(draft, value, LONG)?.one()?;
     push(draft, Condition::Acknowledgement(number))
 }
 
-pub(super) fn window(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn window(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let (values, negated) = values(draft, value, WORD)?.negatable()?;
     push(draft, Condition::Window { values, negated })
 }
 
 /// `stream_size:client,>,6` and, of Snort 3, `stream_size:>6,to_server`. The rule counts the SYN too.
-pub(super) fn stream_size(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn stream_size(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let (by, size) = match (&arguments[..], draft.dialect) {
         ([size], Dialect::Snort3) => ("either", size.to_string()),
         ([size, by], Dialect::Snort3) => (*by, size.to_string()),
         ([by, sign, size], Dialect::Snort2 | Dialect::Suricata) => (*by, format!("{sign}{size}")),
-        _ => return Err(Fault::PartNotInspected(value.into())),
+        _ => return Err(RuleError::PartNotInspected(value.into())),
     };
     let by = match by {
         "to_server" | "client" => Sender::Client,
@@ -215,7 +215,7 @@ pub(super) fn stream_size(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         "either" => Sender::Either,
         "both" => Sender::Both,
         _ => {
-            return Err(Fault::Unknown {
+            return Err(RuleError::Unknown {
                 written: by.into(),
                 hint: None,
             });
@@ -224,7 +224,7 @@ pub(super) fn stream_size(draft: &mut Draft, value: &str) -> Result<(), Fault> {
     let counted = values(draft, &size, LONG)?.plain::<u32>(LONG)?;
     let most = match *counted.end() {
         u32::MAX => u32::MAX,
-        most => most.checked_sub(1).ok_or(Fault::NeverTrue)?,
+        most => most.checked_sub(1).ok_or(RuleError::NeverTrue)?,
     };
     push(
         draft,

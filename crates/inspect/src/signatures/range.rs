@@ -2,40 +2,42 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Dialect, Fault};
+use super::{Dialect, RuleError};
 
 /// `10` or `0x0a`.
-pub(super) fn unsigned(text: &str) -> Result<u64, Fault> {
+pub(super) fn unsigned(text: &str) -> Result<u64, RuleError> {
     let text = text.trim();
     let (digits, base) = text
         .strip_prefix("0x")
         .or_else(|| text.strip_prefix("0X"))
         .map_or((text, 10), |digits| (digits, 16));
     if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(base)) {
-        return Err(Fault::NotANumber(text.into()));
+        return Err(RuleError::NotANumber(text.into()));
     }
-    u64::from_str_radix(digits, base).map_err(|_| Fault::OutOfRange(text.into()))
+    u64::from_str_radix(digits, base).map_err(|_| RuleError::OutOfRange(text.into()))
 }
 
 /// The same with a sign.
-pub(super) fn signed(text: &str) -> Result<i64, Fault> {
+pub(super) fn signed(text: &str) -> Result<i64, RuleError> {
     let text = text.trim();
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
     let number = i64::try_from(unsigned(digits).map_err(|fault| match fault {
-        Fault::NotANumber(_) => Fault::NotANumber(text.into()),
+        RuleError::NotANumber(_) => RuleError::NotANumber(text.into()),
         fault => fault,
     })?);
     number
         .map(|number| if negative { -number } else { number })
-        .map_err(|_| Fault::OutOfRange(text.into()))
+        .map_err(|_| RuleError::OutOfRange(text.into()))
 }
 
 /// A number as narrow as its field.
-pub(super) fn number<T: TryFrom<u64>>(text: &str) -> Result<T, Fault> {
-    unsigned(text)?.try_into().map_err(|_| Fault::OutOfRange(text.into()))
+pub(super) fn number<T: TryFrom<u64>>(text: &str) -> Result<T, RuleError> {
+    unsigned(text)?
+        .try_into()
+        .map_err(|_| RuleError::OutOfRange(text.into()))
 }
 
 /// What `<>` between two numbers says.
@@ -66,15 +68,15 @@ pub(super) struct Values {
 }
 
 /// `5`, `!5`, `=5`, `<5`, `>=5`, `2<>5`; `2<=>5` of Snort 3; `2-5`, `-5` and `2-` of Snort 2 and Suricata.
-pub(super) fn values(text: &str, dialect: Dialect, between: Between, max: u64) -> Result<Values, Fault> {
-    let impossible = || Fault::OutOfRange(text.into());
+pub(super) fn values(text: &str, dialect: Dialect, between: Between, max: u64) -> Result<Values, RuleError> {
+    let impossible = || RuleError::OutOfRange(text.into());
     let (negated, plain) = match text.trim().strip_prefix('!') {
         Some(rest) => (true, rest.strip_prefix('=').unwrap_or(rest).trim()),
         None => (false, text.trim()),
     };
     let exclusive = |first: u64, last: u64| {
         let last = last.checked_sub(1).ok_or_else(impossible)?;
-        Ok::<_, Fault>((first.checked_add(1).ok_or_else(impossible)?, last))
+        Ok::<_, RuleError>((first.checked_add(1).ok_or_else(impossible)?, last))
     };
     let (first, last) = if let Some((first, last)) = plain.split_once("<=>").filter(|_| dialect == Dialect::Snort3) {
         (unsigned(first)?, unsigned(last)?)
@@ -88,7 +90,7 @@ pub(super) fn values(text: &str, dialect: Dialect, between: Between, max: u64) -
         let last_number = if last.trim().is_empty() { max } else { unsigned(last)? };
         match dialect {
             Dialect::Suricata if first.trim().is_empty() || last.trim().is_empty() => {
-                return Err(Fault::NotARange(text.into()));
+                return Err(RuleError::NotARange(text.into()));
             }
             Dialect::Suricata => exclusive(first_number, last_number)?,
             _ => (first_number, last_number),
@@ -120,30 +122,30 @@ pub(super) fn values(text: &str, dialect: Dialect, between: Between, max: u64) -
 
 impl Values {
     /// The range, and that it is one of those which must not be.
-    pub fn negatable<T: TryFrom<u64>>(self) -> Result<(RangeInclusive<T>, bool), Fault> {
-        let narrow = |value: u64| T::try_from(value).map_err(|_| Fault::OutOfRange(self.text.clone()));
+    pub fn negatable<T: TryFrom<u64>>(self) -> Result<(RangeInclusive<T>, bool), RuleError> {
+        let narrow = |value: u64| T::try_from(value).map_err(|_| RuleError::OutOfRange(self.text.clone()));
         Ok((narrow(*self.range.start())?..=narrow(*self.range.end())?, self.negated))
     }
 
     /// The range where a negation can be said by another range.
-    pub fn plain<T: TryFrom<u64>>(mut self, max: u64) -> Result<RangeInclusive<T>, Fault> {
+    pub fn plain<T: TryFrom<u64>>(mut self, max: u64) -> Result<RangeInclusive<T>, RuleError> {
         if self.negated {
             self.range = match (*self.range.start(), *self.range.end()) {
-                (0, last) if last >= max => return Err(Fault::NeverTrue),
+                (0, last) if last >= max => return Err(RuleError::NeverTrue),
                 (0, last) => last + 1..=max,
                 (first, last) if last >= max => 0..=first - 1,
-                _ => return Err(Fault::Gap(self.text)),
+                _ => return Err(RuleError::Gap(self.text)),
             };
         }
         Ok(self.negatable()?.0)
     }
 
     /// The one number it is about.
-    pub fn one<T: TryFrom<u64>>(self) -> Result<T, Fault> {
+    pub fn one<T: TryFrom<u64>>(self) -> Result<T, RuleError> {
         if self.negated || self.range.start() != self.range.end() {
-            return Err(Fault::PartNotInspected(self.text));
+            return Err(RuleError::PartNotInspected(self.text));
         }
         let value = *self.range.start();
-        T::try_from(value).map_err(|_| Fault::OutOfRange(self.text))
+        T::try_from(value).map_err(|_| RuleError::OutOfRange(self.text))
     }
 }

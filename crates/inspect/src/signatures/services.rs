@@ -1,7 +1,7 @@
 //! Names of applications.
 
-use super::fault::nearest;
-use super::{Dialect, Fault};
+use super::error::nearest;
+use super::{Dialect, RuleError};
 use crate::signature::Service;
 
 /// What the dialects call an application. A name may stand for several: those of a protocol that carries another one are
@@ -91,25 +91,25 @@ const CARRY_FILES: &[Service] = &[
 ];
 
 /// The applications that a name stands for.
-pub(super) fn services(name: &str, dialect: Dialect) -> Result<Vec<Service>, Fault> {
+pub(super) fn services(name: &str, dialect: Dialect) -> Result<Vec<Service>, RuleError> {
     if name == "file" && dialect == Dialect::Snort3 {
         return Ok(CARRY_FILES.to_vec());
     }
     let known = SERVICES.iter().find(|(known, _)| *known == name);
     known
         .map(|(_, services)| services.to_vec())
-        .ok_or_else(|| Fault::Unknown {
+        .ok_or_else(|| RuleError::Unknown {
             written: name.into(),
             hint: nearest(name, SERVICES.iter().map(|(known, _)| *known)).and_then(literal),
         })
 }
 
 /// The protocol that an option names must be recognised: a rule about another one would never match.
-pub(super) fn recognised(name: &str, dialect: Dialect) -> Result<Vec<Service>, Fault> {
+pub(super) fn identified_services(name: &str, dialect: Dialect) -> Result<Vec<Service>, RuleError> {
     let services = services(name, dialect)?;
-    match services.iter().any(Service::is_recognised) {
+    match services.iter().any(Service::is_identified) {
         true => Ok(services),
-        false => Err(Fault::NotRecognised(name.into())),
+        false => Err(RuleError::NotIdentified(name.into())),
     }
 }
 

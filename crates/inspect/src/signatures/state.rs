@@ -1,15 +1,15 @@
 //! Options that keep something from one match to the next: `flowint`, `xbits`, `tag`.
 
-use super::draft::Draft;
-use super::{Dialect, Fault, range, syntax};
+use super::draft::SignatureDraft;
+use super::{Dialect, RuleError, range, syntax};
 use crate::signature::{Condition, FlowBit, FlowInt, FlowIntCommand, Operand, Track, XBits};
 
 /// `flowint:name,+,1`, `flowint:name,>,other`, `flowint:name,isset`.
-pub(super) fn flow_int(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn flow_int(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let operand = |text: &str| match text.starts_with(|first: char| first.is_ascii_digit()) {
         true => range::number(text).map(Operand::Constant),
-        false if text.is_empty() => Err(Fault::MissingPart("value")),
+        false if text.is_empty() => Err(RuleError::MissingPart("value")),
         false => Ok(Operand::Name(text.into())),
     };
     let (name, command) = match arguments[..] {
@@ -27,7 +27,7 @@ pub(super) fn flow_int(draft: &mut Draft, value: &str) -> Result<(), Fault> {
                 ">=" => FlowIntCommand::GreaterOrEqual,
                 ">" => FlowIntCommand::Greater,
                 _ => {
-                    return Err(Fault::Unknown {
+                    return Err(RuleError::Unknown {
                         written: sign.into(),
                         hint: None,
                     });
@@ -35,10 +35,10 @@ pub(super) fn flow_int(draft: &mut Draft, value: &str) -> Result<(), Fault> {
             };
             (name, command(operand(value)?))
         }
-        _ => return Err(Fault::MissingPart("name, operation, value")),
+        _ => return Err(RuleError::MissingPart("name, operation, value")),
     };
     if name.is_empty() {
-        return Err(Fault::MissingPart("name"));
+        return Err(RuleError::MissingPart("name"));
     }
     draft.push(Condition::FlowInt(FlowInt {
         name: name.into(),
@@ -48,15 +48,15 @@ pub(super) fn flow_int(draft: &mut Draft, value: &str) -> Result<(), Fault> {
 }
 
 /// Seconds that a note of hosts is kept where the rule does not say it.
-const EXPIRE: u32 = 30;
+const DEFAULT_EXPIRE: u32 = 30;
 /// The longest that a rule may say: a week.
-const LONGEST: u32 = 7 * 24 * 3_600;
+const MAX_EXPIRE: u32 = 7 * 24 * 3_600;
 
 /// `xbits:set,name,track ip_src[,expire 60]`.
-pub(super) fn x_bits(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn x_bits(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let [command, name, ref rest @ ..] = arguments[..] else {
-        return Err(Fault::MissingPart("command, name, track"));
+        return Err(RuleError::MissingPart("command, name, track"));
     };
     let command = match command {
         "set" => FlowBit::Set,
@@ -64,10 +64,10 @@ pub(super) fn x_bits(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         "toggle" => FlowBit::Toggle,
         "isset" => FlowBit::IsSet,
         "isnotset" => FlowBit::IsNotSet,
-        other => return Err(Fault::PartNotInspected(other.into())),
+        other => return Err(RuleError::PartNotInspected(other.into())),
     };
     if name.is_empty() {
-        return Err(Fault::MissingPart("name"));
+        return Err(RuleError::MissingPart("name"));
     }
     let (mut track, mut expire) = (None, None);
     for part in rest {
@@ -76,20 +76,20 @@ pub(super) fn x_bits(draft: &mut Draft, value: &str) -> Result<(), Fault> {
             ("track", "ip_dst") => track.replace(Track::Destination).is_some(),
             ("track", "ip_pair") => track.replace(Track::Both).is_some(),
             ("expire", seconds) => expire.replace(range::number::<u32>(seconds)?).is_some(),
-            _ => return Err(Fault::PartNotInspected((*part).into())),
+            _ => return Err(RuleError::PartNotInspected((*part).into())),
         };
         if twice {
-            return Err(Fault::Contradiction((*part).into()));
+            return Err(RuleError::Contradiction((*part).into()));
         }
     }
-    if let Some(seconds @ (0 | LONGEST..)) = expire {
-        return Err(Fault::OutOfRange(format!("expire {seconds}").into()));
+    if let Some(seconds @ (0 | MAX_EXPIRE..)) = expire {
+        return Err(RuleError::OutOfRange(format!("expire {seconds}").into()));
     }
     draft.push(Condition::XBits(XBits {
         command,
         name: name.into(),
-        track: track.ok_or(Fault::MissingPart("track"))?,
-        expire: expire.unwrap_or(EXPIRE),
+        track: track.ok_or(RuleError::MissingPart("track"))?,
+        expire: expire.unwrap_or(DEFAULT_EXPIRE),
     }));
     Ok(())
 }
@@ -97,10 +97,10 @@ pub(super) fn x_bits(draft: &mut Draft, value: &str) -> Result<(), Fault> {
 /// `tag:session,10,packets`, `tag:host,60,seconds,src`; of Snort 3 `tag:host_src,seconds 60`. It asks that packets behind an
 /// alert are kept, and changes nothing of what matches: packets are not kept here, and the record of the flow says that it
 /// was alerted about.
-pub(super) fn tag(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn tag(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
-    let unknown = |part: &str| Fault::PartNotInspected(part.into());
-    let (scope, rest) = arguments.split_first().ok_or(Fault::MissingValue)?;
+    let unknown = |part: &str| RuleError::PartNotInspected(part.into());
+    let (scope, rest) = arguments.split_first().ok_or(RuleError::MissingValue)?;
     let metric = |text: &str| matches!(text, "packets" | "seconds" | "bytes");
     if draft.dialect == Dialect::Snort3 {
         if !matches!(*scope, "session" | "host_src" | "host_dst") {
@@ -132,6 +132,6 @@ pub(super) fn tag(draft: &mut Draft, value: &str) -> Result<(), Fault> {
                 ([other, ..], _) => Err(unknown(other)),
             }
         }
-        [_] => Err(Fault::MissingPart("count, metric")),
+        [_] => Err(RuleError::MissingPart("count, metric")),
     }
 }

@@ -1,22 +1,22 @@
 //! The grammar that the dialects share: a header, options in parentheses, quotes, lists.
 
-use super::Fault;
+use super::RuleError;
 
 /// An option, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Written<'a> {
+pub(super) struct RuleOption<'a> {
     pub name: &'a str,
     /// What stands behind the colon.
     pub value: Option<&'a str>,
 }
 
 /// Header and options of a rule.
-pub(super) fn parts(text: &str) -> Result<(&str, &str), Fault> {
-    let (header, rest) = text.split_once('(').ok_or(Fault::MissingParenthesis)?;
+pub(super) fn parts(text: &str) -> Result<(&str, &str), RuleError> {
+    let (header, rest) = text.split_once('(').ok_or(RuleError::MissingParenthesis)?;
     match rest.trim_end().strip_suffix(')') {
         Some(body) => Ok((header.trim(), body)),
-        None if !unquoted(rest).1 => Err(Fault::UnclosedQuote),
-        None => Err(Fault::MissingParenthesis),
+        None if !unquoted(rest).1 => Err(RuleError::UnclosedQuote),
+        None => Err(RuleError::MissingParenthesis),
     }
 }
 
@@ -66,24 +66,24 @@ fn cut(text: &str, separator: u8) -> Result<Vec<&str>, &str> {
 }
 
 /// The options of a rule, or the one that is at fault.
-pub(super) fn options(body: &str) -> Result<Vec<Written<'_>>, (&str, Fault)> {
+pub(super) fn options(body: &str) -> Result<Vec<RuleOption<'_>>, (&str, RuleError)> {
     let written = |text| {
         let (name, value) = str::split_once(text, ':').map_or((text, None), |(name, value)| (name, Some(value.trim())));
-        Written {
+        RuleOption {
             name: name.trim_end(),
             value: value.filter(|value| !value.is_empty()),
         }
     };
-    let mut parts = cut(body, b';').map_err(|last| (written(last).name, Fault::UnclosedQuote))?;
+    let mut parts = cut(body, b';').map_err(|last| (written(last).name, RuleError::UnclosedQuote))?;
     match parts.pop() {
         Some("") | None => Ok(parts.into_iter().filter(|part| !part.is_empty()).map(written).collect()),
-        Some(last) => Err((written(last).name, Fault::MissingSemicolon)),
+        Some(last) => Err((written(last).name, RuleError::MissingSemicolon)),
     }
 }
 
 /// The parts of a value between commas.
-pub(super) fn arguments(value: &str) -> Result<Vec<&str>, Fault> {
-    cut(value, b',').map_err(|_| Fault::UnclosedQuote)
+pub(super) fn arguments(value: &str) -> Result<Vec<&str>, RuleError> {
+    cut(value, b',').map_err(|_| RuleError::UnclosedQuote)
 }
 
 /// A name and what stands behind it: `offset 4`.
@@ -93,8 +93,10 @@ pub(super) fn word(text: &str) -> (&str, &str) {
 }
 
 /// A string in quotes, and what stands behind it.
-pub(super) fn quoted(text: &str) -> Result<(&str, &str), Fault> {
-    let inner = text.strip_prefix('"').ok_or_else(|| Fault::NotQuoted(text.into()))?;
+pub(super) fn quoted(text: &str) -> Result<(&str, &str), RuleError> {
+    let inner = text
+        .strip_prefix('"')
+        .ok_or_else(|| RuleError::NotQuoted(text.into()))?;
     let mut escaped = false;
     for (place, byte) in inner.bytes().enumerate() {
         match byte {
@@ -104,7 +106,7 @@ pub(super) fn quoted(text: &str) -> Result<(&str, &str), Fault> {
             _ => {}
         }
     }
-    Err(Fault::UnclosedQuote)
+    Err(RuleError::UnclosedQuote)
 }
 
 /// `!` in front, and the rest.
@@ -114,20 +116,20 @@ pub(super) fn negation(text: &str) -> (bool, &str) {
 }
 
 /// The bytes of a content: text, escapes, hexadecimal digits between bars.
-pub(super) fn bytes(text: &str) -> Result<Box<[u8]>, Fault> {
+pub(super) fn bytes(text: &str) -> Result<Box<[u8]>, RuleError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(character) = rest.chars().next() {
         match character {
             '|' => {
-                let (digits, behind) = rest[1..].split_once('|').ok_or(Fault::UnclosedHexadecimal)?;
+                let (digits, behind) = rest[1..].split_once('|').ok_or(RuleError::UnclosedHexadecimal)?;
                 bytes.extend(hexadecimal(digits)?);
                 rest = behind;
                 continue;
             }
             '\\' => {
                 let escaped = rest[1..].chars().next().filter(|escaped| "\\\";:".contains(*escaped));
-                bytes.push(escaped.ok_or_else(|| Fault::NotAnEscape(rest.chars().take(2).collect()))? as u8);
+                bytes.push(escaped.ok_or_else(|| RuleError::NotAnEscape(rest.chars().take(2).collect()))? as u8);
                 rest = &rest[2..];
                 continue;
             }
@@ -136,13 +138,13 @@ pub(super) fn bytes(text: &str) -> Result<Box<[u8]>, Fault> {
         bytes.extend(character.encode_utf8(&mut [0; 4]).bytes());
     }
     if bytes.is_empty() {
-        Err(Fault::Empty)
+        Err(RuleError::Empty)
     } else {
         Ok(bytes.into())
     }
 }
 
-pub(super) fn hexadecimal(digits: &str) -> Result<Vec<u8>, Fault> {
+pub(super) fn hexadecimal(digits: &str) -> Result<Vec<u8>, RuleError> {
     let nibbles: Option<Vec<u32>> = digits
         .chars()
         .filter(|digit| !digit.is_ascii_whitespace())
@@ -152,6 +154,6 @@ pub(super) fn hexadecimal(digits: &str) -> Result<Vec<u8>, Fault> {
         Some(nibbles) if nibbles.len() % 2 == 0 => {
             Ok(nibbles.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
         }
-        _ => Err(Fault::NotHexadecimal(digits.into())),
+        _ => Err(RuleError::NotHexadecimal(digits.into())),
     }
 }

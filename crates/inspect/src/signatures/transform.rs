@@ -1,12 +1,12 @@
 //! Options that change a buffer before others look in it.
 
-use super::draft::Draft;
-use super::{Fault, syntax};
+use super::draft::SignatureDraft;
+use super::{RuleError, syntax};
 use crate::signature::{Buffer, Transform};
 
 macro_rules! plain {
     ($($function:ident $transform:ident,)*) => {
-        $(pub(super) fn $function(draft: &mut Draft) -> Result<(), Fault> {
+        $(pub(super) fn $function(draft: &mut SignatureDraft) -> Result<(), RuleError> {
             draft.transform(Transform::$transform)
         })*
     };
@@ -27,38 +27,38 @@ plain! {
 }
 
 /// `xor:"0d0ac8ff"`.
-pub(super) fn xor(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn xor(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let (text, rest) = syntax::quoted(value)?;
     if !rest.is_empty() {
-        return Err(Fault::Trailing(rest.into()));
+        return Err(RuleError::Trailing(rest.into()));
     }
     let key = syntax::hexadecimal(text)?;
     if key.is_empty() || key.len() > 255 {
-        return Err(Fault::OutOfRange(text.into()));
+        return Err(RuleError::OutOfRange(text.into()));
     }
     draft.transform(Transform::Xor(key.into()))
 }
 
 /// `pcrexform:"[a-z]+ (.*)"`.
-pub(super) fn expression(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+pub(super) fn expression(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let (text, rest) = syntax::quoted(value)?;
     if !rest.is_empty() {
-        return Err(Fault::Trailing(rest.into()));
+        return Err(RuleError::Trailing(rest.into()));
     }
     if !text.contains('(') {
-        return Err(Fault::NoGroup(text.into()));
+        return Err(RuleError::NoGroup(text.into()));
     }
     draft.transform(Transform::Expression(text.into()))
 }
 
 /// `ip.src` and `ip.dst` are for lists of addresses.
-pub(super) fn source_address(draft: &mut Draft) -> Result<(), Fault> {
-    draft.look_at_address(crate::signature::Track::Source);
+pub(super) fn source_address(draft: &mut SignatureDraft) -> Result<(), RuleError> {
+    draft.select_address(crate::signature::Track::Source);
     Ok(())
 }
 
-pub(super) fn destination_address(draft: &mut Draft) -> Result<(), Fault> {
-    draft.look_at_address(crate::signature::Track::Destination);
+pub(super) fn destination_address(draft: &mut SignatureDraft) -> Result<(), RuleError> {
+    draft.select_address(crate::signature::Track::Destination);
     Ok(())
 }
 

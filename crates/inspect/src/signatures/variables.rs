@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
-use super::fault::nearest;
-use super::{Fault, range};
+use super::error::nearest;
+use super::{RuleError, range};
 use crate::signature::{Addresses, Ports};
 
 /// What `$HOME_NET` and its like stand for.
@@ -91,7 +91,7 @@ impl Variables {
 
     /// Sets a variable of addresses, name without `$`: `[10.0.0.0/8,!10.1.0.0/16,$DMZ]`. What it refers to is set
     /// before, and follows when that is set anew.
-    pub fn set_addresses(&mut self, name: &str, text: &str) -> Result<(), Fault> {
+    pub fn set_addresses(&mut self, name: &str, text: &str) -> Result<(), RuleError> {
         let mut changed = self.clone();
         changed.addresses.insert(variable(name)?.into(), text.into());
         changed.addresses(&format!("${name}"))?;
@@ -101,7 +101,7 @@ impl Variables {
 
     /// Sets a variable of ports, name without `$`: `[80,8000:8080,!8001,$MORE]`. What it refers to is set before, and
     /// follows when that is set anew.
-    pub fn set_ports(&mut self, name: &str, text: &str) -> Result<(), Fault> {
+    pub fn set_ports(&mut self, name: &str, text: &str) -> Result<(), RuleError> {
         let mut changed = self.clone();
         changed.ports.insert(variable(name)?.into(), text.into());
         changed.ports(&format!("${name}"))?;
@@ -110,16 +110,16 @@ impl Variables {
     }
 
     /// The addresses that a text stands for.
-    pub fn addresses(&self, text: &str) -> Result<Addresses, Fault> {
+    pub fn addresses(&self, text: &str) -> Result<Addresses, RuleError> {
         let mut set = AddressSet::default();
         self.gather_addresses(text, &mut set, &mut Vec::new())?;
         if set.any {
             set.within.clear();
         } else if set.within.is_empty() && set.without.is_empty() {
-            return Err(Fault::NothingLeft(text.into()));
+            return Err(RuleError::NothingLeft(text.into()));
         }
         if set.without.iter().any(|net| net.prefix_len() == 0) {
-            return Err(Fault::NothingLeft(text.into()));
+            return Err(RuleError::NothingLeft(text.into()));
         }
         Ok(Addresses {
             within: set.within.into(),
@@ -132,7 +132,7 @@ impl Variables {
         text: &'t str,
         set: &mut AddressSet,
         path: &mut Vec<&'t str>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), RuleError> {
         let (text, negated) = stripped(text);
         if negated {
             let mut inner = AddressSet::default();
@@ -165,12 +165,12 @@ impl Variables {
             .ok()
             .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
         set.within
-            .push(net.ok_or_else(|| Fault::NotAnAddress(text.into()))?.trunc());
+            .push(net.ok_or_else(|| RuleError::NotAnAddress(text.into()))?.trunc());
         Ok(())
     }
 
     /// The ports that a text stands for.
-    pub fn ports(&self, text: &str) -> Result<Ports, Fault> {
+    pub fn ports(&self, text: &str) -> Result<Ports, RuleError> {
         let (mut within, mut without) = (Vec::new(), Vec::new());
         self.gather_ports(text, &mut within, &mut without, &mut Vec::new())?;
         if within.is_empty() {
@@ -178,7 +178,7 @@ impl Variables {
         }
         let ranges = subtract(joined(within), &joined(without));
         match ranges.as_slice() {
-            [] => Err(Fault::NothingLeft(text.into())),
+            [] => Err(RuleError::NothingLeft(text.into())),
             [all] if *all == (0..=u16::MAX) => Ok(Ports::default()),
             _ => Ok(Ports(ranges.into())),
         }
@@ -190,7 +190,7 @@ impl Variables {
         within: &mut Vec<RangeInclusive<u16>>,
         without: &mut Vec<RangeInclusive<u16>>,
         path: &mut Vec<&'t str>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), RuleError> {
         let (text, negated) = stripped(text);
         if negated {
             let mut inner = Vec::new();
@@ -224,7 +224,7 @@ impl Variables {
             within.push(0..=u16::MAX);
             return Ok(());
         }
-        within.push(port_range(text).ok_or_else(|| Fault::NotAPort(text.into()))?);
+        within.push(port_range(text).ok_or_else(|| RuleError::NotAPort(text.into()))?);
         Ok(())
     }
 }
@@ -238,25 +238,25 @@ struct AddressSet {
 
 impl AddressSet {
     /// Takes another set out: what that one holds must not, and what it spares (only if it spares) may be in.
-    fn exclude(&mut self, other: AddressSet, text: &str) -> Result<(), Fault> {
+    fn exclude(&mut self, other: AddressSet, text: &str) -> Result<(), RuleError> {
         match (other.any || other.within.is_empty(), other.without.is_empty()) {
             (false, true) => self.without.extend(other.within),
             (true, false) => self.within.extend(other.without),
-            (true, true) => return Err(Fault::NothingLeft(text.into())),
-            (false, false) => return Err(Fault::NestedNegation(text.into())),
+            (true, true) => return Err(RuleError::NothingLeft(text.into())),
+            (false, false) => return Err(RuleError::NestedNegation(text.into())),
         }
         Ok(())
     }
 }
 
 /// How deep lists, variables and negations may stand in each other.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// What leads to a text: the variables, and a blank for every list and negation.
-fn deeper<'t>(path: &mut Vec<&'t str>, name: &'t str) -> Result<(), Fault> {
+fn deeper<'t>(path: &mut Vec<&'t str>, name: &'t str) -> Result<(), RuleError> {
     path.push(name);
-    if path.len() > DEEPEST {
-        Err(Fault::TooDeep)
+    if path.len() > MAX_DEPTH {
+        Err(RuleError::TooDeep)
     } else {
         Ok(())
     }
@@ -267,34 +267,34 @@ fn stripped(text: &str) -> (&str, bool) {
     text.strip_prefix('!').map_or((text, false), |rest| (rest, true))
 }
 
-fn lookup<'v>(variables: &'v HashMap<Box<str>, Box<str>>, name: &str, path: &[&str]) -> Result<&'v str, Fault> {
+fn lookup<'v>(variables: &'v HashMap<Box<str>, Box<str>>, name: &str, path: &[&str]) -> Result<&'v str, RuleError> {
     if path.contains(&name) {
-        return Err(Fault::CircularVariable(name.into()));
+        return Err(RuleError::CircularVariable(name.into()));
     }
     variables
         .get(name)
         .map(|text| &**text)
-        .ok_or_else(|| Fault::UndefinedVariable {
+        .ok_or_else(|| RuleError::UndefinedVariable {
             name: name.into(),
             hint: nearest(name, variables.keys().map(|known| &**known)).map(Into::into),
         })
 }
 
-fn variable(name: &str) -> Result<&str, Fault> {
+fn variable(name: &str) -> Result<&str, RuleError> {
     let is_one = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if is_one {
         Ok(name)
     } else {
-        Err(Fault::NotAVariable(name.into()))
+        Err(RuleError::NotAVariable(name.into()))
     }
 }
 
 /// The parts of `[a,b,[c,d]]`; `None` if it is no list.
-fn list(text: &str) -> Result<Option<Vec<&str>>, Fault> {
+fn list(text: &str) -> Result<Option<Vec<&str>>, RuleError> {
     let Some(inner) = text.strip_prefix('[') else {
         return Ok(None);
     };
-    let inner = inner.strip_suffix(']').ok_or(Fault::UnclosedList)?;
+    let inner = inner.strip_suffix(']').ok_or(RuleError::UnclosedList)?;
     let (mut depth, mut begin, mut parts) = (0_i32, 0, Vec::new());
     for (place, byte) in inner.bytes().enumerate() {
         match byte {
@@ -307,14 +307,14 @@ fn list(text: &str) -> Result<Option<Vec<&str>>, Fault> {
             _ => {}
         }
         if depth < 0 {
-            return Err(Fault::UnclosedList);
+            return Err(RuleError::UnclosedList);
         }
     }
     parts.push(&inner[begin..]);
     if depth == 0 {
         Ok(Some(parts))
     } else {
-        Err(Fault::UnclosedList)
+        Err(RuleError::UnclosedList)
     }
 }
 

@@ -10,20 +10,20 @@ use std::ops::Range;
 use bytemuck::{Pod, Zeroable};
 use sluice_table::hash::Hasher;
 
-use super::free::Free;
-use super::side::{NONE, Side, mark};
-use crate::shares::{Shares, Source};
+use super::free::FreeList;
+use super::side::{Half, NONE, mark};
+use crate::source_quota::{Source, SourceQuota};
 
 /// Bytes of a block.
-pub(super) const BLOCK: usize = 1 << SHIFT;
+pub(super) const BLOCK: usize = 1 << BLOCK_BITS;
 /// Bits of a sequence number that are a place in a block.
-const SHIFT: u32 = 11;
+const BLOCK_BITS: u32 = 11;
 /// Bytes that a word of bits is about.
-const WORD: usize = 64;
+const WORD_BYTES: usize = 64;
 
 /// Bytes that stay of each side of a connection that was reset, from the first on that its receiver wants: its sender sends
 /// them again where the reset did not reach it, and the answer to that is another reset. The longest segment fits.
-const AFTER_RESET: u32 = 1 << 16;
+const RETAINED_AFTER_RESET: u32 = 1 << 16;
 
 /// A block: what is in use of it is about one direction.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -40,13 +40,13 @@ pub(super) struct Block {
     after: u32,
     unused: [u32; 11],
     /// Which bytes are there.
-    present: [u64; BLOCK / WORD],
+    present: [u64; BLOCK / WORD_BYTES],
     bytes: [u8; BLOCK],
 }
 
 /// What comparing bytes with those kept says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compared {
+pub(super) enum Comparison {
     /// They are the same, as far as the receiver can still take them.
     Same,
     /// All have a counterpart, and are not all the same.
@@ -61,14 +61,14 @@ pub(super) struct Blocks<'m> {
     blocks: &'m mut [Block],
     /// First block of each hash: a power of two.
     buckets: &'m mut [u32],
-    free: Free<'m>,
+    free: FreeList<'m>,
     hasher: Hasher,
     /// Blocks that a connection may have.
     share: usize,
     /// Blocks that bytes ahead of a gap leave to those that fill it: of the share, and of all.
     reserve: usize,
     /// What each source has. One has at most as many as are left to all others.
-    sources: Shares,
+    sources: SourceQuota,
 }
 
 /// Buckets for so many blocks.
@@ -84,7 +84,7 @@ fn pieces(sequence: u32, length: usize) -> impl Iterator<Item = (u32, usize, Ran
         let place = first as usize % BLOCK;
         let range = at..length.min(at + BLOCK - place);
         at = range.end;
-        (!range.is_empty()).then_some((first >> SHIFT, place, range))
+        (!range.is_empty()).then_some((first >> BLOCK_BITS, place, range))
     })
 }
 
@@ -93,10 +93,16 @@ fn words(place: usize, length: usize) -> impl Iterator<Item = (usize, u64, Range
     let mut at = 0;
     std::iter::from_fn(move || {
         let first = place + at;
-        let count = (WORD - first % WORD).min(length - at);
+        let count = (WORD_BYTES - first % WORD_BYTES).min(length - at);
         let range = at..at + count;
         at = range.end;
-        (count > 0).then(|| (first / WORD, u64::MAX >> (WORD - count) << (first % WORD), range))
+        (count > 0).then(|| {
+            (
+                first / WORD_BYTES,
+                u64::MAX >> (WORD_BYTES - count) << (first % WORD_BYTES),
+                range,
+            )
+        })
     })
 }
 
@@ -109,7 +115,7 @@ impl Block {
             if there == 0 {
                 own.copy_from_slice(&bytes[range]);
             } else if there != mask {
-                let first = (place + range.start) % WORD;
+                let first = (place + range.start) % WORD_BYTES;
                 for (bit, (own, byte)) in own.iter_mut().zip(&bytes[range]).enumerate() {
                     if there & 1 << (first + bit) == 0 {
                         *own = *byte;
@@ -127,10 +133,10 @@ impl Block {
     /// Bytes from a place on that are there without a gap.
     fn run(&self, place: usize) -> usize {
         let mut end = place;
-        while let Some(word) = self.present.get(end / WORD) {
-            let ones = (word >> (end % WORD)).trailing_ones() as usize;
+        while let Some(word) = self.present.get(end / WORD_BYTES) {
+            let ones = (word >> (end % WORD_BYTES)).trailing_ones() as usize;
             end += ones;
-            if ones == 0 || !end.is_multiple_of(WORD) {
+            if ones == 0 || !end.is_multiple_of(WORD_BYTES) {
                 break;
             }
         }
@@ -139,14 +145,14 @@ impl Block {
 
     /// Place of the first byte that is there, from a place on.
     fn first(&self, place: usize) -> Option<usize> {
-        let from = self.present.get(place / WORD..)?;
+        let from = self.present.get(place / WORD_BYTES..)?;
         let masked = from.iter().enumerate().map(|(at, word)| match at {
-            0 => word & u64::MAX << (place % WORD),
+            0 => word & u64::MAX << (place % WORD_BYTES),
             _ => *word,
         });
         let mut found = masked.enumerate().filter(|(_, word)| *word != 0);
         let (at, word) = found.next()?;
-        Some((place / WORD + at) * WORD + word.trailing_zeros() as usize)
+        Some((place / WORD_BYTES + at) * WORD_BYTES + word.trailing_zeros() as usize)
     }
 }
 
@@ -155,7 +161,7 @@ impl<'m> Blocks<'m> {
     pub(super) fn new(
         blocks: &'m mut [Block],
         buckets: &'m mut [u32],
-        free: Free<'m>,
+        free: FreeList<'m>,
         hasher: Hasher,
         (share, reserve): (usize, usize),
     ) -> Self {
@@ -167,36 +173,36 @@ impl<'m> Blocks<'m> {
             hasher,
             share,
             reserve,
-            sources: Shares::new(1),
+            sources: SourceQuota::new(1),
         }
     }
 
     /// The blocks of a side count for another source.
-    pub(super) fn count_for(&mut self, side: &mut Side, source: Source) {
+    pub(super) fn set_source(&mut self, side: &mut Half, source: Source) {
         self.sources.release(Source(side.source), side.blocks);
-        self.sources.take(source, side.blocks);
+        self.sources.charge(source, side.blocks);
         side.source = source.0;
     }
 
     /// Whether the source of a side, whose connection has so many blocks, has as many as it may, so that it gets no more;
     /// `ahead`: of a gap. A source of one connection has what that may have. Bytes that fill a gap are
     /// bounded by half of all: refused for what others have, they would leave what is behind them where it is.
-    pub(super) fn is_source_full(&self, side: &Side, has: usize, needed: usize, ahead: bool) -> bool {
+    pub(super) fn is_source_full(&self, side: &Half, has: usize, needed: usize, ahead: bool) -> bool {
         let reserve = if ahead { self.reserve } else { 0 };
-        let left = self.free.left().saturating_sub(reserve);
+        let left = self.free.available().saturating_sub(reserve);
         let source = Source(side.source);
-        if self.sources.of(source) as usize <= has {
+        if self.sources.usage(source) as usize <= has {
             return false;
         }
         match side.has_ahead() && !ahead {
-            true => self.sources.of(source) as usize + needed > self.blocks.len() / 2 + 1,
-            false => !self.sources.may_have(source, needed, left),
+            true => self.sources.usage(source) as usize + needed > self.blocks.len() / 2 + 1,
+            false => !self.sources.permits(source, needed, left),
         }
     }
 
     /// How many are in use.
     pub(super) fn taken(&self) -> usize {
-        self.free.taken()
+        self.free.used()
     }
 
     fn bucket(&self, owner: u32, number: u32) -> usize {
@@ -212,7 +218,7 @@ impl<'m> Blocks<'m> {
         self.blocks.get_mut(at as usize)
     }
 
-    fn find(&self, side: &Side, number: u32) -> Option<u32> {
+    fn find(&self, side: &Half, number: u32) -> Option<u32> {
         if side.blocks == 0 {
             return None;
         }
@@ -227,7 +233,7 @@ impl<'m> Blocks<'m> {
     }
 
     /// The block of a number, taken where there is none yet.
-    fn block(&mut self, side: &mut Side, number: u32) -> Option<&mut Block> {
+    fn block(&mut self, side: &mut Half, number: u32) -> Option<&mut Block> {
         let at = match self.find(side, number) {
             Some(at) => at,
             None => self.take(side, number)?,
@@ -235,25 +241,25 @@ impl<'m> Blocks<'m> {
         self.get_mut(at)
     }
 
-    fn take(&mut self, side: &mut Side, number: u32) -> Option<u32> {
-        let at = self.free.take()?;
+    fn take(&mut self, side: &mut Half, number: u32) -> Option<u32> {
+        let at = self.free.allocate()?;
         let bucket = self.bucket(side.window, number);
         let (chained, after) = (self.buckets[bucket], side.head);
         let block = self.blocks.get_mut(at as usize)?;
         (block.owner, block.number) = (side.window, number);
         (block.chained, block.before, block.after) = (chained, NONE, after);
-        block.present = [0; BLOCK / WORD];
+        block.present = [0; BLOCK / WORD_BYTES];
         if let Some(after) = self.get_mut(after) {
             after.before = at;
         }
         self.buckets[bucket] = at;
         side.head = at;
         side.blocks += 1;
-        self.sources.take(Source(side.source), 1);
+        self.sources.charge(Source(side.source), 1);
         Some(at)
     }
 
-    fn release(&mut self, side: &mut Side, at: u32) {
+    fn release(&mut self, side: &mut Half, at: u32) {
         let Some(&Block {
             owner,
             number,
@@ -287,28 +293,28 @@ impl<'m> Blocks<'m> {
         }
         side.blocks -= 1;
         self.sources.release(Source(side.source), 1);
-        self.free.give_back(at);
+        self.free.release(at);
     }
 
     /// Blocks that bytes would take beside those that there are.
-    pub(super) fn needed(&self, side: &Side, sequence: u32, length: usize) -> usize {
+    pub(super) fn needed(&self, side: &Half, sequence: u32, length: usize) -> usize {
         let pieces = pieces(sequence, length);
         pieces.filter(|(number, ..)| self.find(side, *number).is_none()).count()
     }
 
     /// Whether a connection, whose other direction has `others`, may have so many more; `ahead`: of a gap.
-    pub(super) fn has_room(&self, side: &Side, others: u32, needed: usize, ahead: bool) -> bool {
+    pub(super) fn has_capacity(&self, side: &Half, others: u32, needed: usize, ahead: bool) -> bool {
         let reserve = if ahead { self.reserve } else { 0 };
         let share = self.share.saturating_sub(reserve);
         let has = side.blocks as usize + others as usize;
         needed == 0
             || (has + needed <= share
-                && needed + reserve <= self.free.left()
+                && needed + reserve <= self.free.available()
                 && !self.is_source_full(side, has, needed, ahead))
     }
 
     /// Keep bytes of which the first copy has come: those that are there stay.
-    pub(super) fn write(&mut self, side: &mut Side, sequence: u32, bytes: &[u8]) {
+    pub(super) fn write(&mut self, side: &mut Half, sequence: u32, bytes: &[u8]) {
         for (number, place, range) in pieces(sequence, bytes.len()) {
             if let Some(block) = self.block(side, number) {
                 block.write(place, &bytes[range]);
@@ -317,12 +323,12 @@ impl<'m> Blocks<'m> {
     }
 
     /// Whether any byte of a range is there and differs.
-    pub(super) fn differs(&self, side: &Side, sequence: u32, bytes: &[u8]) -> bool {
+    pub(super) fn differs(&self, side: &Half, sequence: u32, bytes: &[u8]) -> bool {
         let differs = |block: &Block, place: usize, bytes: &[u8]| {
             words(place, bytes.len()).any(|(word, mask, range)| {
                 let there = block.present[word] & mask;
                 let own = &block.bytes[place + range.start..place + range.end];
-                let first = (place + range.start) % WORD;
+                let first = (place + range.start) % WORD_BYTES;
                 let is_there = |bit: usize| there & 1 << (first + bit) != 0;
                 match there {
                     0 => false,
@@ -341,14 +347,14 @@ impl<'m> Blocks<'m> {
     }
 
     /// Write those of a range that are there over `bytes`; how many differed.
-    pub(super) fn rewrite(&self, side: &Side, sequence: u32, bytes: &mut [u8]) -> usize {
+    pub(super) fn rewrite(&self, side: &Half, sequence: u32, bytes: &mut [u8]) -> usize {
         let mut differing = 0;
         for (number, place, range) in pieces(sequence, bytes.len()) {
             let Some(block) = self.find(side, number).and_then(|at| self.get(at)) else {
                 continue;
             };
             for (at, byte) in (place..).zip(&mut bytes[range]) {
-                if block.present[at / WORD] >> (at % WORD) & 1 != 0 && block.bytes[at] != *byte {
+                if block.present[at / WORD_BYTES] >> (at % WORD_BYTES) & 1 != 0 && block.bytes[at] != *byte {
                     *byte = block.bytes[at];
                     differing += 1;
                 }
@@ -358,7 +364,7 @@ impl<'m> Blocks<'m> {
     }
 
     /// Whether every byte of a range is there.
-    pub(super) fn has(&self, side: &Side, sequence: u32, length: usize) -> bool {
+    pub(super) fn has(&self, side: &Half, sequence: u32, length: usize) -> bool {
         pieces(sequence, length).all(|(number, place, range)| {
             let block = self.find(side, number).and_then(|at| self.get(at));
             block.is_some_and(|block| block.has(place, range.len()))
@@ -366,17 +372,17 @@ impl<'m> Blocks<'m> {
     }
 
     /// The bytes that are there from a sequence number on without a gap, as far as one block has them.
-    pub(super) fn run(&self, side: &Side, sequence: u32) -> &[u8] {
+    pub(super) fn run(&self, side: &Half, sequence: u32) -> &[u8] {
         let place = sequence as usize % BLOCK;
-        let block = self.find(side, sequence >> SHIFT).and_then(|at| self.get(at));
+        let block = self.find(side, sequence >> BLOCK_BITS).and_then(|at| self.get(at));
         block.map_or(&[], |block| &block.bytes[place..place + block.run(place)])
     }
 
     /// How far behind the side's next byte the first one is that is there, but for those in order.
-    pub(super) fn first_ahead(&self, side: &Side) -> Option<u32> {
+    pub(super) fn first_ahead(&self, side: &Half) -> Option<u32> {
         let (mut at, mut nearest) = (side.head, None);
         while let Some(block) = self.get(at) {
-            let begin = block.number << SHIFT;
+            let begin = block.number << BLOCK_BITS;
             // How far the block begins before the next byte: what is in order does not count.
             let old = side.next.wrapping_sub(begin) as i32;
             if let Some(place) = block.first(old.clamp(0, BLOCK as i32) as usize) {
@@ -389,26 +395,26 @@ impl<'m> Blocks<'m> {
     }
 
     /// Release what the receiver has acknowledged since it wanted `before` next.
-    pub(super) fn acknowledged(&mut self, side: &mut Side, before: u32) {
-        let (first, end) = (before >> SHIFT, side.acked >> SHIFT);
-        let count = end.wrapping_sub(first) & (u32::MAX >> SHIFT);
+    pub(super) fn acknowledged(&mut self, side: &mut Half, before: u32) {
+        let (first, end) = (before >> BLOCK_BITS, side.acked >> BLOCK_BITS);
+        let count = end.wrapping_sub(first) & (u32::MAX >> BLOCK_BITS);
         if count <= side.blocks {
-            for number in (0..count).map(|more| first.wrapping_add(more) & (u32::MAX >> SHIFT)) {
+            for number in (0..count).map(|more| first.wrapping_add(more) & (u32::MAX >> BLOCK_BITS)) {
                 if let Some(at) = self.find(side, number) {
                     self.release(side, at);
                 }
             }
             return;
         }
-        self.forget(side, side.acked);
+        self.release_before(side, side.acked);
     }
 
     /// Release what stands before a sequence number.
-    pub(super) fn forget(&mut self, side: &mut Side, sequence: u32) {
+    pub(super) fn release_before(&mut self, side: &mut Half, sequence: u32) {
         let mut at = side.head;
         while let Some(block) = self.get(at) {
             let (number, after) = (block.number, block.after);
-            let behind = (number << SHIFT).wrapping_add(BLOCK as u32);
+            let behind = (number << BLOCK_BITS).wrapping_add(BLOCK as u32);
             if behind.wrapping_sub(sequence) as i32 <= 0 {
                 self.release(side, at);
             }
@@ -419,22 +425,22 @@ impl<'m> Blocks<'m> {
     /// The connection was reset: nobody acknowledges its bytes any more, and they are left to others but for
     /// [`AFTER_RESET`] of those released and as many ahead of a gap. Whatever comes behind these comes behind the end of the
     /// stream, and what was released and is gone is [`Compared::Gone`]: no other copy of it passes.
-    pub(super) fn cut(&mut self, side: &mut Side) {
-        let most = AFTER_RESET as usize / BLOCK + 1;
+    pub(super) fn cut(&mut self, side: &mut Half) {
+        let most = RETAINED_AFTER_RESET as usize / BLOCK + 1;
         if side.blocks as usize <= most {
             return;
         }
-        let limit = side.next.wrapping_add(AFTER_RESET);
+        let limit = side.next.wrapping_add(RETAINED_AFTER_RESET);
         if side.has_ahead() && side.end.wrapping_sub(limit) as i32 > 0 {
             side.end = limit;
-            side.marks |= mark::FIN_AHEAD;
+            side.flags |= mark::FIN_AHEAD;
         }
         let mut at = side.head;
         while let Some(block) = self.get(at) {
-            let (begin, after) = (block.number << SHIFT, block.after);
+            let (begin, after) = (block.number << BLOCK_BITS, block.after);
             let is_released = begin.wrapping_add(BLOCK as u32).wrapping_sub(side.next) as i32 <= 0;
             let from = if is_released { side.acked } else { side.next };
-            if begin.wrapping_sub(from) as i32 >= AFTER_RESET as i32 {
+            if begin.wrapping_sub(from) as i32 >= RETAINED_AFTER_RESET as i32 {
                 self.release(side, at);
             }
             at = after;
@@ -442,7 +448,7 @@ impl<'m> Blocks<'m> {
     }
 
     /// Release all of a direction.
-    pub(super) fn clear(&mut self, side: &mut Side) {
+    pub(super) fn clear(&mut self, side: &mut Half) {
         while side.blocks > 0 {
             self.release(side, side.head);
         }
@@ -454,18 +460,18 @@ mod tests {
     use super::*;
     use sluice_table::memory::Line;
 
-    fn with(count: usize, share: usize, test: impl FnOnce(&mut Blocks<'_>, &mut Side)) {
+    fn with(count: usize, share: usize, test: impl FnOnce(&mut Blocks<'_>, &mut Half)) {
         let mut lines = vec![Line::ZERO; count * size_of::<Block>() / size_of::<Line>()];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut lines);
         let (mut buckets, mut stack) = (vec![0; buckets_for(count)], vec![0; count]);
         let mut blocks = Blocks::new(
             bytemuck::cast_slice_mut(bytes),
             &mut buckets,
-            Free::new(&mut stack),
+            FreeList::new(&mut stack),
             Hasher::new([1, 2]),
             (share, 1),
         );
-        let mut side = Side::unseen(0);
+        let mut side = Half::unseen(0);
         side.window = 3;
         test(&mut blocks, &mut side);
     }
@@ -497,16 +503,16 @@ mod tests {
             with(8, 8, |blocks, side| {
                 side.acked = 1000;
                 for block in [0, 1, 2, span] {
-                    blocks.write(side, block << SHIFT | 7, b"kept");
+                    blocks.write(side, block << BLOCK_BITS | 7, b"kept");
                 }
-                let before = std::mem::replace(&mut side.acked, 2 << SHIFT);
+                let before = std::mem::replace(&mut side.acked, 2 << BLOCK_BITS);
                 blocks.acknowledged(side, before);
                 assert_eq!((2, 2), (side.blocks, blocks.taken()));
-                assert!(blocks.has(side, 2 << SHIFT | 7, 4));
-                let before = std::mem::replace(&mut side.acked, span << SHIFT);
+                assert!(blocks.has(side, 2 << BLOCK_BITS | 7, 4));
+                let before = std::mem::replace(&mut side.acked, span << BLOCK_BITS);
                 blocks.acknowledged(side, before);
                 assert_eq!(1, blocks.taken());
-                side.next = (span << SHIFT) - 3;
+                side.next = (span << BLOCK_BITS) - 3;
                 assert_eq!(Some(10), blocks.first_ahead(side));
                 blocks.clear(side);
                 assert_eq!((0, 0, NONE), (side.blocks, blocks.taken(), side.head));
@@ -517,23 +523,23 @@ mod tests {
     #[test]
     fn room_is_bounded_by_share_and_pool_and_less_ahead_of_a_gap() {
         with(6, 4, |blocks, side| {
-            assert!(blocks.has_room(side, 0, 4, false) && !blocks.has_room(side, 0, 5, false));
-            assert!(blocks.has_room(side, 0, 3, true) && !blocks.has_room(side, 0, 4, true));
-            assert!(!blocks.has_room(side, 2, 3, false));
+            assert!(blocks.has_capacity(side, 0, 4, false) && !blocks.has_capacity(side, 0, 5, false));
+            assert!(blocks.has_capacity(side, 0, 3, true) && !blocks.has_capacity(side, 0, 4, true));
+            assert!(!blocks.has_capacity(side, 2, 3, false));
             blocks.write(side, 0, &[0; 2 * BLOCK]);
-            assert!(blocks.has_room(side, 0, blocks.needed(side, 10, 2 * BLOCK), true));
-            let mut other = Side::unseen(0);
+            assert!(blocks.has_capacity(side, 0, blocks.needed(side, 10, 2 * BLOCK), true));
+            let mut other = Half::unseen(0);
             other.window = 4;
             blocks.write(&mut other, 0, &[0; 2 * BLOCK]);
             // Of one source, which has as many as are left to all others, at most.
-            assert!(!blocks.has_room(side, 0, 1, false) && blocks.is_source_full(side, 2, 1, false));
+            assert!(!blocks.has_capacity(side, 0, 1, false) && blocks.is_source_full(side, 2, 1, false));
             // What fills a gap goes on up to half of all.
             side.end = side.next + 1;
-            assert!(!blocks.has_room(side, 0, 1, false));
-            blocks.count_for(&mut other, Source(9));
-            assert!(blocks.has_room(side, 0, 1, false) && blocks.has_room(side, 0, 1, true));
+            assert!(!blocks.has_capacity(side, 0, 1, false));
+            blocks.set_source(&mut other, Source(9));
+            assert!(blocks.has_capacity(side, 0, 1, false) && blocks.has_capacity(side, 0, 1, true));
             blocks.write(&mut other, 2 * BLOCK as u32, &[0; BLOCK]);
-            assert!(blocks.has_room(side, 0, 1, false) && !blocks.has_room(side, 0, 1, true));
+            assert!(blocks.has_capacity(side, 0, 1, false) && !blocks.has_capacity(side, 0, 1, true));
         });
     }
 }

@@ -111,7 +111,7 @@ impl Default for Policies {
 
 /// What happened to the segments of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct StreamCounters {
     /// Segments with something new, in order.
     pub fresh: u64,
     /// Bytes released: new and in order.
@@ -131,10 +131,10 @@ pub struct Counters {
     exceptions: [u64; EXCEPTIONS],
 }
 
-impl Counters {
+impl StreamCounters {
     /// Segments that met an exception.
     #[inline(always)]
-    pub fn of(&self, exception: Exception) -> u64 {
+    pub fn count_of(&self, exception: Exception) -> u64 {
         self.exceptions[exception as usize]
     }
 

@@ -2,13 +2,13 @@
 
 /// Numbers below a limit, taken and given back.
 #[derive(Debug)]
-pub(super) struct Free<'m> {
+pub(super) struct FreeList<'m> {
     stack: &'m mut [u32],
     /// How many of the stack's entries are free numbers.
     left: usize,
 }
 
-impl<'m> Free<'m> {
+impl<'m> FreeList<'m> {
     /// Every number below the length of `stack` is free.
     pub(super) fn new(stack: &'m mut [u32]) -> Self {
         let left = stack.len();
@@ -19,24 +19,24 @@ impl<'m> Free<'m> {
     }
 
     /// How many are free.
-    pub(super) fn left(&self) -> usize {
+    pub(super) fn available(&self) -> usize {
         self.left
     }
 
     /// How many are taken.
-    pub(super) fn taken(&self) -> usize {
+    pub(super) fn used(&self) -> usize {
         self.stack.len() - self.left
     }
 
     #[inline]
-    pub(super) fn take(&mut self) -> Option<u32> {
+    pub(super) fn allocate(&mut self) -> Option<u32> {
         self.left = self.left.checked_sub(1)?;
         self.stack.get(self.left).copied()
     }
 
     /// The number must be taken.
     #[inline]
-    pub(super) fn give_back(&mut self, number: u32) {
+    pub(super) fn release(&mut self, number: u32) {
         if let Some(place) = self.stack.get_mut(self.left) {
             *place = number;
             self.left += 1;

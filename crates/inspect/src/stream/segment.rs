@@ -4,20 +4,20 @@ use sluice_wire::checksum::{self, Delta};
 use sluice_wire::key::Direction;
 use sluice_wire::tcp::{self, Tcp, flag};
 
-use super::blocks::Compared;
-use super::opening::{acknowledge, open};
-use super::side::{SPAN, Side, mark};
+use super::blocks::Comparison;
+use super::handshake::{acknowledge, track_handshake};
+use super::side::{Half, MAX_WINDOW, mark};
 use super::window::Windows;
-use super::{Exception, Handle, Streams, connection};
+use super::{Exception, StreamHandle, Streams, connection};
 
 /// What a segment is, and so what is to be done with it. All but exceptions go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SegmentKind {
     /// The next in order: the segment's bytes from `from` to `to` are new and to be scanned, and after them the rest of a
     /// long segment, and what had come ahead of the gap that it fills: see [`Streams::next_kept`]. Those of its data
     /// before them were compared; `rewritten` counts the bytes and flags that differed from what had come, and were put
     /// right, its checksum with them. A FIN alone is fresh too, of no bytes.
-    Fresh {
+    InOrder {
         /// Offset of the first new byte from the first of the TCP header.
         from: usize,
         /// Offset of the first byte behind those to be scanned.
@@ -31,12 +31,12 @@ pub enum Step {
         rewritten: usize,
     },
     /// Ahead of a gap: its bytes are kept, to be scanned when the gap is filled.
-    Ahead {
+    OutOfOrder {
         /// Bytes and flags that differed from what had come before, and were put right.
         rewritten: usize,
     },
     /// Nothing new: no data, or data sent again. It goes on, with what differed put right.
-    Repeat {
+    Retransmission {
         /// Bytes and flags that were put right.
         rewritten: usize,
     },
@@ -46,7 +46,7 @@ pub enum Step {
 
 /// What had come ahead of a gap, and is in order now; or the rest of a long segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct QueuedData {
     /// Bytes, the last of the direction's view.
     pub length: usize,
     /// The stream ends with them.
@@ -96,37 +96,43 @@ impl Streams<'_> {
     /// `own`: it came from its sender's side. What came from elsewhere acknowledges nothing, resets nothing, and says
     /// nothing of windows.
     #[inline]
-    pub fn segment(&mut self, handle: Handle, direction: Direction, own: bool, segment: &mut [u8]) -> Step {
+    pub fn segment(
+        &mut self,
+        handle: StreamHandle,
+        direction: Direction,
+        own: bool,
+        segment: &mut [u8],
+    ) -> SegmentKind {
         let step = self.step(handle, direction, own, segment);
         let counters = &mut self.counters;
         match step {
-            Step::Fresh {
+            SegmentKind::InOrder {
                 from, to, rewritten, ..
             } => {
                 counters.fresh += 1;
                 counters.released += (to - from) as u64;
                 counters.rewritten += u64::from(rewritten > 0);
             }
-            Step::Ahead { rewritten } => {
+            SegmentKind::OutOfOrder { rewritten } => {
                 counters.ahead += 1;
                 counters.rewritten += u64::from(rewritten > 0);
             }
-            Step::Repeat { rewritten } => {
+            SegmentKind::Retransmission { rewritten } => {
                 counters.repeats += 1;
                 counters.rewritten += u64::from(rewritten > 0);
             }
-            Step::Exception(exception) => counters.count(exception),
+            SegmentKind::Exception(exception) => counters.count(exception),
         }
         step
     }
 
     #[inline]
-    fn step(&mut self, handle: Handle, direction: Direction, own: bool, segment: &mut [u8]) -> Step {
+    fn step(&mut self, handle: StreamHandle, direction: Direction, own: bool, segment: &mut [u8]) -> SegmentKind {
         let Some(mut header) = Header::read(segment) else {
-            return Step::Exception(Exception::Malformed);
+            return SegmentKind::Exception(Exception::Malformed);
         };
-        let Some(connection) = connection(self.connections, self.places, handle) else {
-            return Step::Exception(Exception::Closed);
+        let Some(connection) = connection(self.connections, self.capacity, handle) else {
+            return SegmentKind::Exception(Exception::Closed);
         };
         let [forward, reverse] = &mut connection.sides;
         let (side, peer) = match direction {
@@ -135,18 +141,18 @@ impl Streams<'_> {
         };
         // A side that is settled has begun; the flags that need a look are rare.
         let opening = if header.has(flag::SYN | flag::RST) || !side.has(mark::SETTLED) {
-            open(side, peer, own, &mut self.windows, &mut header, segment, self.reach)
+            track_handshake(side, peer, own, &mut self.windows, &mut header, segment, self.reach)
         } else {
             None
         };
         let step = match opening {
             Some(step) => step,
             None if header.sequence.wrapping_sub(side.next) as i32 > 0 => {
-                ahead(side, peer, &mut self.windows, self.reach, &mut header, segment)
+                out_of_order(side, peer, &mut self.windows, self.reach, &mut header, segment)
             }
             None => in_order(side, peer, &mut self.windows, &mut header, segment),
         };
-        if header.has(flag::ACK) && own && !matches!(step, Step::Exception(_)) {
+        if header.has(flag::ACK) && own && !matches!(step, SegmentKind::Exception(_)) {
             acknowledge(side, peer, &mut self.windows, &header);
         }
         step
@@ -160,7 +166,7 @@ impl Streams<'_> {
             self.counters.urgent += 1;
             let urgent = tcp::URGENT.read(segment);
             tcp::URGENT.write(segment, 0);
-            mend(segment, Delta::default().word(urgent, 0));
+            update_checksum(segment, Delta::default().word(urgent, 0));
             clear(segment, &mut header, flag::URG);
         }
     }
@@ -168,8 +174,8 @@ impl Streams<'_> {
     /// What had come ahead of a gap and is in order now, a piece at a time, to be scanned behind the segment that
     /// filled the gap and before that goes on.
     #[inline]
-    pub fn next_kept(&mut self, handle: Handle, direction: Direction) -> Option<Kept> {
-        let connection = connection(self.connections, self.places, handle)?;
+    pub fn next_queued(&mut self, handle: StreamHandle, direction: Direction) -> Option<QueuedData> {
+        let connection = connection(self.connections, self.capacity, handle)?;
         if !connection.side(direction).has_ahead() {
             return None;
         }
@@ -178,7 +184,7 @@ impl Streams<'_> {
             Direction::Forward => (forward, reverse),
             Direction::Reverse => (reverse, forward),
         };
-        let kept = next_kept(side, peer, &mut self.windows)?;
+        let kept = pop_queued(side, peer, &mut self.windows)?;
         self.counters.released += kept.length as u64;
         self.counters.kept += kept.length as u64;
         Some(kept)
@@ -186,77 +192,77 @@ impl Streams<'_> {
 }
 
 #[cold]
-fn next_kept(side: &mut Side, peer: &mut Side, windows: &mut Windows<'_>) -> Option<Kept> {
+fn pop_queued(side: &mut Half, peer: &mut Half, windows: &mut Windows<'_>) -> Option<QueuedData> {
     let length = windows.append_kept(side, peer.blocks);
     if length == 0 {
         return None;
     }
     advance(side, peer, length);
     let ends = finish(side);
-    Some(Kept { length, ends })
+    Some(QueuedData { length, ends })
 }
 
 /// So many bytes are released. Where the other side has sent since this one did, they begin a message.
 #[inline(always)]
-fn advance(side: &mut Side, peer: &mut Side, length: usize) {
-    if !side.has(mark::TURN) {
+fn advance(side: &mut Half, peer: &mut Half, length: usize) {
+    if !side.has(mark::SENT_LAST) {
         side.message = side.released;
-        peer.marks &= !mark::TURN;
+        peer.flags &= !mark::SENT_LAST;
     }
     side.advance(length);
 }
 
 /// Whether the stream has come to a FIN that was ahead of a gap.
 #[inline(always)]
-fn finish(side: &mut Side) -> bool {
+fn finish(side: &mut Half) -> bool {
     let ends = side.has(mark::FIN_AHEAD) && !side.has_ahead();
     if ends {
-        side.marks = side.marks & !mark::FIN_AHEAD | mark::FINISHED;
+        side.flags = side.flags & !mark::FIN_AHEAD | mark::FINISHED;
     }
     ends
 }
 
 /// A segment that begins ahead of what was released: its receiver keeps it, and so do we.
 #[cold]
-fn ahead(
-    side: &mut Side,
-    peer: &Side,
+fn out_of_order(
+    side: &mut Half,
+    peer: &Half,
     windows: &mut Windows<'_>,
     reach: u32,
     header: &mut Header,
     segment: &mut [u8],
-) -> Step {
+) -> SegmentKind {
     let length = segment.len() - header.data;
     let begin = header.sequence.wrapping_sub(side.next);
     if begin as usize + length > reach as usize {
-        return Step::Exception(Exception::OutOfWindow);
+        return SegmentKind::Exception(Exception::OutOfWindow);
     }
     if length == 0 && !header.has(flag::FIN) {
-        return Step::Repeat { rewritten: 0 };
+        return SegmentKind::Retransmission { rewritten: 0 };
     }
     // A receiver may take all of a segment that begins in its window.
     if begin > side.reach(side.next) {
-        return Step::Exception(Exception::OutOfWindow);
+        return SegmentKind::Exception(Exception::OutOfWindow);
     }
     if side.has(mark::FINISHED) {
-        return Step::Exception(Exception::BeyondEnd);
+        return SegmentKind::Exception(Exception::BeyondEnd);
     }
     // Which stream it belongs to its receiver has not said yet.
-    if side.has(mark::ASKED) {
-        return Step::Exception(Exception::Handshake);
+    if side.has(mark::SYN_CONFLICT) {
+        return SegmentKind::Exception(Exception::Handshake);
     }
     let end = header.sequence.wrapping_add(length as u32);
     let beyond = end.wrapping_sub(side.end) as i32;
     if side.has(mark::FIN_AHEAD) && beyond > 0 {
-        return Step::Exception(Exception::BeyondEnd);
+        return SegmentKind::Exception(Exception::BeyondEnd);
     }
     let mut rewritten = 0;
     if length > 0 {
-        if !windows.has_room(side, peer.blocks, (header.sequence, length), true) {
-            return Step::Exception(windows.without_room(side, peer.blocks, Exception::GapFull));
+        if !windows.has_capacity(side, peer.blocks, (header.sequence, length), true) {
+            return SegmentKind::Exception(windows.capacity_exception(side, peer.blocks, Exception::GapFull));
         }
-        if !windows.take(side) {
-            return Step::Exception(Exception::NoMemory);
+        if !windows.allocate(side) {
+            return SegmentKind::Exception(Exception::NoMemory);
         }
         rewritten += keep(side, windows, header, segment, 0);
     }
@@ -268,48 +274,48 @@ fn ahead(
         side.end = end;
     }
     if header.has(flag::FIN) {
-        side.marks |= mark::FIN_AHEAD;
+        side.flags |= mark::FIN_AHEAD;
     }
-    Step::Ahead { rewritten }
+    SegmentKind::OutOfOrder { rewritten }
 }
 
 /// Keep the data of a segment from a place on. Where other bytes came before, they stay, and the segment's are put
 /// right: how many.
-fn keep(side: &mut Side, windows: &mut Windows<'_>, header: &Header, segment: &mut [u8], known: usize) -> usize {
+fn keep(side: &mut Half, windows: &mut Windows<'_>, header: &Header, segment: &mut [u8], known: usize) -> usize {
     let from = header.data + known;
     let sequence = header.sequence.wrapping_add(known as u32);
     let mut rewritten = 0;
     if windows.blocks.differs(side, sequence, &segment[from..]) {
-        rewritten = put_right(segment, from, |bytes| windows.blocks.rewrite(side, sequence, bytes));
+        rewritten = patch(segment, from, |bytes| windows.blocks.rewrite(side, sequence, bytes));
     }
     windows.blocks.write(side, sequence, &segment[from..]);
     rewritten
 }
 
 /// Change the bytes of a segment from a place on, and its checksum with them: what `change` returns.
-fn put_right(segment: &mut [u8], from: usize, change: impl FnOnce(&mut [u8]) -> usize) -> usize {
+fn patch(segment: &mut [u8], from: usize, change: impl FnOnce(&mut [u8]) -> usize) -> usize {
     // From an even offset, so that the words are those of the checksum.
     let words = from & !1;
     let before = checksum::sum(&segment[words..]);
     let changed = change(&mut segment[from..]);
     let after = checksum::sum(&segment[words..]);
-    mend(segment, Delta::default().word(before, after));
+    update_checksum(segment, Delta::default().word(before, after));
     changed
 }
 
 /// A segment that begins where the stream goes on, or before.
 #[inline(always)]
 fn in_order(
-    side: &mut Side,
-    peer: &mut Side,
+    side: &mut Half,
+    peer: &mut Half,
     windows: &mut Windows<'_>,
     header: &mut Header,
     segment: &mut [u8],
-) -> Step {
+) -> SegmentKind {
     let length = segment.len() - header.data;
     let old = side.next.wrapping_sub(header.sequence);
-    if old > SPAN {
-        return Step::Exception(Exception::OutOfWindow);
+    if old > MAX_WINDOW {
+        return SegmentKind::Exception(Exception::OutOfWindow);
     }
     let known = (old as usize).min(length);
     let fresh = length - known;
@@ -317,29 +323,29 @@ fn in_order(
         if side.has(mark::FINISHED) {
             return behind_end(side, header, length);
         }
-        if !windows.take(side) {
-            return Step::Exception(Exception::NoMemory);
+        if !windows.allocate(side) {
+            return SegmentKind::Exception(Exception::NoMemory);
         }
     }
     let mut rewritten = 0;
     if old > 0 {
-        match repeat(side, windows, header, segment, known) {
+        match retransmission(side, windows, header, segment, known) {
             Some(differing) => rewritten = differing,
-            None => return Step::Exception(Exception::BeyondWindow),
+            None => return SegmentKind::Exception(Exception::BeyondWindow),
         }
     }
-    let now = fresh.min(windows.most());
+    let now = fresh.min(windows.max_append());
     if side.has_ahead() || now < fresh {
         match fill(side, peer, windows, header, segment, known) {
             Ok(differing) => rewritten += differing,
-            Err(exception) => return Step::Exception(exception),
+            Err(exception) => return SegmentKind::Exception(exception),
         }
     }
     let from = header.data + known;
     let offset = side.released;
     if fresh > 0 {
-        if !windows.make_room(side, peer.blocks, now) {
-            return Step::Exception(windows.without_room(side, peer.blocks, Exception::NoMemory));
+        if !windows.reserve(side, peer.blocks, now) {
+            return SegmentKind::Exception(windows.capacity_exception(side, peer.blocks, Exception::NoMemory));
         }
         windows.append(side, &segment[from..from + now]);
         advance(side, peer, now);
@@ -349,12 +355,12 @@ fn in_order(
     } else {
         let ends = header.has(flag::FIN) && !side.has(mark::FINISHED);
         if ends {
-            side.marks |= mark::SETTLED | mark::FINISHED;
+            side.flags |= mark::SETTLED | mark::FINISHED;
         }
         ends
     };
     if fresh > 0 || ends {
-        Step::Fresh {
+        SegmentKind::InOrder {
             from,
             to: from + now,
             offset,
@@ -362,7 +368,7 @@ fn in_order(
             rewritten,
         }
     } else {
-        Step::Repeat { rewritten }
+        SegmentKind::Retransmission { rewritten }
     }
 }
 
@@ -371,8 +377,8 @@ fn in_order(
 /// its place in the window. How much differed.
 #[cold]
 fn fill(
-    side: &mut Side,
-    peer: &Side,
+    side: &mut Half,
+    peer: &Half,
     windows: &mut Windows<'_>,
     header: &mut Header,
     segment: &mut [u8],
@@ -386,7 +392,7 @@ fn fill(
             return Err(Exception::BeyondEnd);
         }
         if !windows.spill(side, peer.blocks, length - known) {
-            return Err(windows.without_room(side, peer.blocks, Exception::NoMemory));
+            return Err(windows.capacity_exception(side, peer.blocks, Exception::NoMemory));
         }
     }
     let mut rewritten = keep(side, windows, header, segment, known);
@@ -398,7 +404,7 @@ fn fill(
     if beyond >= 0 {
         side.end = end;
         if header.has(flag::FIN) {
-            side.marks |= mark::FIN_AHEAD;
+            side.flags |= mark::FIN_AHEAD;
         }
     }
     Ok(rewritten)
@@ -406,25 +412,31 @@ fn fill(
 
 /// Data where the FIN stands or behind: a probe that is acknowledged is harmless.
 #[cold]
-fn behind_end(side: &Side, header: &Header, length: usize) -> Step {
+fn behind_end(side: &Half, header: &Header, length: usize) -> SegmentKind {
     let end = header
         .sequence
         .wrapping_add(length as u32 + u32::from(header.has(flag::FIN)));
     if end.wrapping_sub(side.acked) as i32 <= 0 {
-        return Step::Repeat { rewritten: 0 };
+        return SegmentKind::Retransmission { rewritten: 0 };
     }
-    Step::Exception(Exception::BeyondEnd)
+    SegmentKind::Exception(Exception::BeyondEnd)
 }
 
 /// Put right what a segment repeats otherwise than it was released: `known` bytes of its data, and a FIN where data
 /// stood. How much differed; none where it can't be told.
 #[cold]
-fn repeat(side: &Side, windows: &Windows<'_>, header: &mut Header, segment: &mut [u8], known: usize) -> Option<usize> {
+fn retransmission(
+    side: &Half,
+    windows: &Windows<'_>,
+    header: &mut Header,
+    segment: &mut [u8],
+    known: usize,
+) -> Option<usize> {
     let data = header.data..header.data + known;
     let mut rewritten = match windows.compare(side, header.sequence, &segment[data]) {
-        Compared::Gone => return None,
-        Compared::Same => 0,
-        Compared::Differ => put_right(segment, header.data, |bytes| {
+        Comparison::Gone => return None,
+        Comparison::Same => 0,
+        Comparison::Differ => patch(segment, header.data, |bytes| {
             windows.rewrite(side, header.sequence, &mut bytes[..known])
         }),
     };
@@ -443,12 +455,12 @@ fn repeat(side: &Side, windows: &Windows<'_>, header: &mut Header, segment: &mut
 /// Take a flag away.
 fn clear(segment: &mut [u8], header: &mut Header, flag: u8) {
     let flags = header.flags & !flag;
-    mend(segment, Delta::default().word(header.flags.into(), flags.into()));
+    update_checksum(segment, Delta::default().word(header.flags.into(), flags.into()));
     tcp::FLAGS.write(segment, flags);
     header.flags = flags;
 }
 
-fn mend(segment: &mut [u8], delta: Delta) {
+fn update_checksum(segment: &mut [u8], delta: Delta) {
     let checksum = delta.apply(tcp::CHECKSUM.read(segment));
     tcp::CHECKSUM.write(segment, checksum);
 }

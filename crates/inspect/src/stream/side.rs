@@ -8,7 +8,7 @@ use sluice_wire::key::Direction;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Most bytes that a window of TCP can span (RFC 7323, 2.3): what lies further off is not of this connection.
-pub(super) const SPAN: u32 = 1 << 30;
+pub(super) const MAX_WINDOW: u32 = 1 << 30;
 
 /// Bits of [`Side::marks`].
 pub(super) mod mark {
@@ -17,13 +17,13 @@ pub(super) mod mark {
     /// Something was released: where the stream begins is settled.
     pub const SETTLED: u8 = 0x02;
     /// A SYN with another number has passed since, and the receiver has not said which it took.
-    pub const ASKED: u8 = 0x04;
+    pub const SYN_CONFLICT: u8 = 0x04;
     /// The FIN was released: it stands at `next`.
     pub const FINISHED: u8 = 0x08;
     /// A reset that the receiver takes has passed.
     pub const RESET: u8 = 0x10;
     /// This side sent data last.
-    pub const TURN: u8 = 0x20;
+    pub const SENT_LAST: u8 = 0x20;
     /// The FIN has come, ahead of a gap: it stands at `end`.
     pub const FIN_AHEAD: u8 = 0x40;
     /// The receiver has said how far its window reaches.
@@ -46,7 +46,7 @@ pub enum State {
 /// One direction.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
-pub(super) struct Side {
+pub(super) struct Half {
     /// Sequence number of the next byte in order; that of the FIN once it was released.
     pub next: u32,
     /// What the receiver wants next, as far as it has said so.
@@ -55,7 +55,7 @@ pub(super) struct Side {
     pub serial: u32,
     /// Whom the blocks of this side count for.
     pub source: u16,
-    pub marks: u8,
+    pub flags: u8,
     /// The window scale that this side's SYN offered (RFC 7323, 2.2), or one of [`scale`].
     pub scale: u8,
     /// Number of its window.
@@ -73,7 +73,7 @@ pub(super) struct Side {
     /// Initial sequence number.
     pub initial: u32,
     /// Initial sequence number of the SYN of [`mark::ASKED`].
-    pub asked: u32,
+    pub new_initial: u32,
     /// Behind the last byte that has come, in order or ahead of a gap.
     pub end: u32,
     /// The right edge of the receiver's window: the highest that it has said. Not before [`mark::BOUNDED`].
@@ -90,10 +90,10 @@ pub(super) mod scale {
     pub const LARGEST: u8 = 14;
 }
 
-const _: () = assert!(size_of::<Side>() == LINE);
+const _: () = assert!(size_of::<Half>() == LINE);
 const _: () = assert!(size_of::<Connection>() == 2 * LINE);
 
-impl Side {
+impl Half {
     /// Nothing seen, in the record's use of this serial.
     pub fn unseen(serial: u32) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl Side {
 
     #[inline(always)]
     pub fn has(&self, mark: u8) -> bool {
-        self.marks & mark != 0
+        self.flags & mark != 0
     }
 
     /// What the receiver wants next once it has everything that was released.
@@ -121,7 +121,7 @@ impl Side {
         let start = initial.wrapping_add(1);
         (self.initial, self.next, self.acked, self.end) = (initial, start, start, start);
         (self.released, self.message, self.filled) = (0, 0, 0);
-        self.marks = mark::OPEN;
+        self.flags = mark::OPEN;
     }
 
     /// The receiver wants `sequence` next, where that can be.
@@ -149,7 +149,7 @@ impl Side {
     pub fn offer(&mut self, edge: u32) {
         if !self.has(mark::BOUNDED) || edge.wrapping_sub(self.edge) as i32 > 0 {
             self.edge = edge;
-            self.marks |= mark::BOUNDED;
+            self.flags |= mark::BOUNDED;
         }
     }
 
@@ -157,14 +157,14 @@ impl Side {
     pub fn reach(&self, sequence: u32) -> u32 {
         match self.has(mark::BOUNDED) {
             true => (self.edge.wrapping_sub(sequence) as i32).max(0) as u32,
-            false => SPAN,
+            false => MAX_WINDOW,
         }
     }
 
     /// So many bytes come in order.
     #[inline(always)]
     pub fn advance(&mut self, length: usize) {
-        self.marks |= mark::SETTLED | mark::TURN;
+        self.flags |= mark::SETTLED | mark::SENT_LAST;
         self.next = self.next.wrapping_add(length as u32);
         self.released += length as u64;
         if self.end.wrapping_sub(self.next) as i32 <= 0 {
@@ -176,13 +176,13 @@ impl Side {
     /// No window spans more than [`SPAN`]: what lies further back was acknowledged, seen or not.
     #[inline(always)]
     pub fn bound_acknowledged(&mut self) {
-        if self.next.wrapping_sub(self.acked) > SPAN {
-            self.acked = self.next.wrapping_sub(SPAN);
+        if self.next.wrapping_sub(self.acked) > MAX_WINDOW {
+            self.acked = self.next.wrapping_sub(MAX_WINDOW);
         }
     }
 
     pub fn state(&self) -> State {
-        match self.marks {
+        match self.flags {
             marks if marks & mark::RESET != 0 => State::Reset,
             marks if marks & mark::FINISHED != 0 => State::Finished,
             marks if marks & mark::OPEN != 0 => State::Open,
@@ -195,12 +195,12 @@ impl Side {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Connection {
-    pub sides: [Side; 2],
+    pub sides: [Half; 2],
 }
 
 impl Connection {
     #[inline(always)]
-    pub fn side(&mut self, direction: Direction) -> &mut Side {
+    pub fn side(&mut self, direction: Direction) -> &mut Half {
         &mut self.sides[direction as usize]
     }
 }

@@ -11,7 +11,7 @@ struct Place {
 
 /// The transactions of a shard that are not over.
 #[derive(Debug)]
-pub struct Transactions {
+pub struct TransactionPool {
     places: Box<[Place]>,
     free: Vec<u32>,
     /// For those that are over at once.
@@ -22,25 +22,25 @@ pub struct Transactions {
 
 /// Some of them, in order.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Row {
+pub(super) struct TransactionQueue {
     first: Option<u32>,
     last: Option<u32>,
     /// How many they are.
     pub length: u32,
 }
 
-impl Transactions {
+impl TransactionPool {
     /// For so many.
-    pub fn new(most: u32) -> Self {
+    pub fn new(count: u32) -> Self {
         let empty = || Transaction::new(Service::Http, 0);
         Self {
-            places: (0..most)
+            places: (0..count)
                 .map(|_| Place {
                     transaction: empty(),
                     next: None,
                 })
                 .collect(),
-            free: (0..most).rev().collect(),
+            free: (0..count).rev().collect(),
             passing: Box::new(empty()),
             lost: 0,
         }
@@ -52,7 +52,7 @@ impl Transactions {
     }
 
     /// A place for another one; none, and counted, where all are in use.
-    pub(super) fn take(&mut self, service: Service, number: u32) -> Option<u32> {
+    pub(super) fn allocate(&mut self, service: Service, number: u32) -> Option<u32> {
         let Some(place) = self.free.pop() else {
             self.lost += 1;
             return None;
@@ -67,11 +67,11 @@ impl Transactions {
         self.places.get_mut(place as usize).map(|place| &mut place.transaction)
     }
 
-    pub(super) fn give_back(&mut self, place: u32) {
+    pub(super) fn release(&mut self, place: u32) {
         self.free.push(place);
     }
 
-    pub(super) fn append(&mut self, row: &mut Row, place: u32) {
+    pub(super) fn append(&mut self, row: &mut TransactionQueue, place: u32) {
         let last = row.last.and_then(|last| self.places.get_mut(last as usize));
         match last {
             Some(last) => last.next = Some(place),
@@ -82,12 +82,12 @@ impl Transactions {
     }
 
     /// The first of a row.
-    pub(super) fn first(&mut self, row: &Row) -> Option<&mut Transaction> {
+    pub(super) fn first(&mut self, row: &TransactionQueue) -> Option<&mut Transaction> {
         self.at(row.first?)
     }
 
     /// The first of a row leaves it; its place is to be given back.
-    pub(super) fn pop(&mut self, row: &mut Row) -> Option<u32> {
+    pub(super) fn pop(&mut self, row: &mut TransactionQueue) -> Option<u32> {
         let place = row.first?;
         row.first = self.places.get(place as usize).and_then(|place| place.next);
         if row.first.is_none() {
@@ -98,7 +98,7 @@ impl Transactions {
     }
 
     /// The first of a row that is of a stream.
-    pub(super) fn of_stream(&self, row: &Row, stream: u32) -> Option<u32> {
+    pub(super) fn of_stream(&self, row: &TransactionQueue, stream: u32) -> Option<u32> {
         let at = |place: u32| self.places.get(place as usize);
         let row = std::iter::successors(row.first, |&place| at(place)?.next);
         row.take(self.places.len())
@@ -106,7 +106,7 @@ impl Transactions {
     }
 
     /// One of a row leaves it; its place is to be given back.
-    pub(super) fn remove(&mut self, row: &mut Row, place: u32) {
+    pub(super) fn remove(&mut self, row: &mut TransactionQueue, place: u32) {
         if row.first == Some(place) {
             self.pop(row);
             return;

@@ -1,7 +1,7 @@
 //! Two hosts, what is between them on both sides of the inspector, and somebody hostile beside the one that sends.
 
-use sluice_inspect::evaluate::{Facts, Ip, Tcp};
-use sluice_inspect::inspector::{FlowHandle, Seen, Verdict};
+use sluice_inspect::evaluate::{IpFields, PacketFields, TcpFields};
+use sluice_inspect::inspector::{FlowHandle, FlowPacket, Verdict};
 use sluice_inspect::reason::Reason;
 use sluice_wire::Direction::{self, Forward, Reverse};
 
@@ -128,9 +128,9 @@ impl<'l> World<'l> {
                 others[block % 2][at].copy_from_slice(PATTERN);
             }
         }
-        let flow = lab.inspector.open(true).expect("a place");
+        let flow = lab.inspector.create_flow(true).expect("a place");
         let client = ends(6, [40_000, 80], Forward, false);
-        lab.inspector.introduce(flow, client, 0, 0);
+        lab.inspector.begin_flow(flow, client, 0, 0);
         let most = [streams[1].len(), streams[0].len()];
         let [client, server] = streams;
         let initial = |random: &mut Random| match random.one_in(2) {
@@ -219,24 +219,24 @@ impl<'l> World<'l> {
         let number = |at: usize| u32::from_be_bytes(packet.segment[at..at + 4].try_into().unwrap());
         let payload = usize::from(packet.segment[12] >> 4) * 4;
         let flags = packet.segment[13];
-        let facts = Facts {
-            ip: Ip {
+        let facts = PacketFields {
+            ip: IpFields {
                 ttl: 64,
                 protocol: 6,
-                ..Ip::default()
+                ..IpFields::default()
             },
-            tcp: Some(Tcp {
+            tcp: Some(TcpFields {
                 flags,
                 sequence: number(4),
                 acknowledgement: number(8),
                 window: u16::from_be_bytes([packet.segment[14], packet.segment[15]]),
             }),
             payload: (packet.segment.len() - payload) as u32,
-            ..Facts::default()
+            ..PacketFields::default()
         };
-        let seen = Seen {
+        let seen = FlowPacket {
             ends: ends(6, [40_000, 80], packet.direction, flags & SYN == 0),
-            facts,
+            fields: facts,
             direction: packet.direction,
             segment: &mut packet.segment,
             payload,
@@ -400,7 +400,7 @@ impl<'l> World<'l> {
             "{}",
             self.story()
         );
-        self.lab.inspector.close(self.flow);
+        self.lab.inspector.remove_flow(self.flow);
         assert_eq!((0, 0, 0), self.lab.inspector.streams().used());
         self.outcome
     }

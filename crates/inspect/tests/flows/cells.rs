@@ -1,6 +1,6 @@
 //! Bytes that are laid one after the other, and numbers among them.
 
-use sluice_inspect::signature::{Form, Number};
+use sluice_inspect::signature::{NumberField, NumberFormat};
 
 /// Bytes of a buffer; None where any do.
 #[derive(Clone, Debug)]
@@ -59,12 +59,12 @@ impl Cells {
 }
 
 /// What bytes say; None where it is no number.
-pub fn read(number: &Number, bytes: &[u8]) -> Option<i64> {
+pub fn read(number: &NumberField, bytes: &[u8]) -> Option<i64> {
     let all = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
     let value = match number.form {
-        Form::Big => bytes.iter().fold(0, all),
-        Form::Little => bytes.iter().rev().fold(0, all),
-        Form::Text(base) => u64::from_str_radix(std::str::from_utf8(bytes).ok()?, base).ok()?,
+        NumberFormat::Big => bytes.iter().fold(0, all),
+        NumberFormat::Little => bytes.iter().rev().fold(0, all),
+        NumberFormat::Text(base) => u64::from_str_radix(std::str::from_utf8(bytes).ok()?, base).ok()?,
     };
     let value = number
         .mask
@@ -73,17 +73,17 @@ pub fn read(number: &Number, bytes: &[u8]) -> Option<i64> {
 }
 
 /// A number as its bytes; None where it is too great.
-pub fn written(number: &Number, value: i64) -> Option<Vec<u8>> {
+pub fn written(number: &NumberField, value: i64) -> Option<Vec<u8>> {
     let value = u64::try_from(value).ok()? << number.mask.map_or(0, u32::trailing_zeros).min(31);
     let count = usize::from(number.count);
     let binary = value.to_be_bytes();
     let bytes = match number.form {
-        Form::Text(8) => format!("{value:0count$o}").into_bytes(),
-        Form::Text(16) => format!("{value:0count$x}").into_bytes(),
-        Form::Text(_) => format!("{value:0count$}").into_bytes(),
+        NumberFormat::Text(8) => format!("{value:0count$o}").into_bytes(),
+        NumberFormat::Text(16) => format!("{value:0count$x}").into_bytes(),
+        NumberFormat::Text(_) => format!("{value:0count$}").into_bytes(),
         _ if count > 8 || count < 8 && value >> (8 * count) != 0 => return None,
-        Form::Big => binary[8 - count..].to_vec(),
-        Form::Little => binary[8 - count..].iter().rev().copied().collect(),
+        NumberFormat::Big => binary[8 - count..].to_vec(),
+        NumberFormat::Little => binary[8 - count..].iter().rev().copied().collect(),
     };
     (bytes.len() == count).then_some(bytes)
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_inspect::signature::{Buffer, ByteTest, Comparison, Condition, Content, JumpFrom, Number, Value};
+use sluice_inspect::signature::{Buffer, ByteTest, Comparison, Condition, Content, JumpFrom, NumberField, Value};
 
 use super::cells::{Cells, read, written};
 use super::pattern::{Edge, Text, text};
@@ -343,7 +343,7 @@ impl<'r> Solver<'r> {
                 buffer: same(content.buffer),
                 at,
             });
-            if content.fast != sluice_inspect::signature::Fast::Only {
+            if content.fast != sluice_inspect::signature::FastPattern::Only {
                 tried.at = (content.buffer, at + length);
             }
             if let Some(done) = self.go(next + 1, tried) {
@@ -405,7 +405,7 @@ impl<'r> Solver<'r> {
         None
     }
 
-    fn number(&mut self, number: &Number, mut state: State<'r>, then: &mut Numbered<'_, 'r>) -> Option<State<'r>> {
+    fn number(&mut self, number: &NumberField, mut state: State<'r>, then: &mut Numbered<'_, 'r>) -> Option<State<'r>> {
         let begin = state.begin(number.buffer, number.relative) + state.value(number.offset);
         let (begin, count) = (usize::try_from(begin).ok()?, usize::from(number.count));
         let there = {

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use sluice_inspect::Signature;
-use sluice_inspect::evaluate::Icmp;
+use sluice_inspect::evaluate::IcmpFields;
 use sluice_inspect::signature::{
     Addresses, Bits, Buffer, Condition, FlowBit, Ports, Protocol, RateKind, Service, Side, Toward,
 };
@@ -138,11 +138,11 @@ fn joined(wire: &Wire, first: &Signature, second: &Signature) -> Option<Wire> {
         let candidates = [wire.ports[place], other.ports[place]];
         joined.ports[place] = candidates
             .into_iter()
-            .find(|&port| one[place].ports.hold(port) && two[place].ports.hold(port))?;
+            .find(|&port| one[place].ports.contains(port) && two[place].ports.contains(port))?;
         let candidates = [wire.addresses[place], other.addresses[place]];
         joined.addresses[place] = candidates
             .into_iter()
-            .find(|&address| one[place].addresses.hold(address) && two[place].addresses.hold(address))?;
+            .find(|&address| one[place].addresses.contains(address) && two[place].addresses.contains(address))?;
     }
     Some(joined)
 }
@@ -173,14 +173,14 @@ fn toward(signature: &Signature) -> Toward {
 fn address(addresses: &Addresses, usual: IpAddr) -> Option<IpAddr> {
     let first = |prefix: &IpNet| prefix.hosts().next();
     let mut candidates = std::iter::once(usual).chain(addresses.within.iter().filter_map(first));
-    candidates.find(|&address| addresses.hold(address))
+    candidates.find(|&address| addresses.contains(address))
 }
 
 fn port(ports: &Ports, usual: u16) -> Option<u16> {
     let mut candidates = [usual, 80]
         .into_iter()
         .chain(ports.0.iter().map(|range| *range.start()));
-    candidates.find(|&port| ports.hold(port))
+    candidates.find(|&port| ports.contains(port))
 }
 
 fn wire_of(signature: &Signature) -> Result<Wire, &'static str> {
@@ -203,7 +203,7 @@ fn wire_of(signature: &Signature) -> Result<Wire, &'static str> {
         Protocol::Number(number) => number,
     };
     wire.established = signature.flow.established.unwrap_or(true);
-    let (mut icmp, mut flags) = (Icmp::default(), None);
+    let (mut icmp, mut flags) = (IcmpFields::default(), None);
     let mine = toward(signature) as usize;
     for condition in &signature.conditions {
         match condition {

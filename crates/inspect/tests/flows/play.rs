@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use sluice_inspect::evaluate::{Facts, Icmp, Ip, Tcp};
-use sluice_inspect::inspector::{FlowHandle, Seen};
-use sluice_inspect::scope::Ends;
+use sluice_inspect::evaluate::{IcmpFields, IpFields, PacketFields, TcpFields};
+use sluice_inspect::inspector::{FlowHandle, FlowPacket};
+use sluice_inspect::scope::Endpoints;
 use sluice_inspect::signature::Toward;
 use sluice_wire::Direction;
 use sluice_wire::tcp::flag::{ACK, FIN, PSH, SYN};
@@ -24,8 +24,8 @@ pub struct Wire {
     /// Of client and server.
     pub addresses: [IpAddr; 2],
     pub ports: [u16; 2],
-    pub ip: Ip,
-    pub icmp: Option<Icmp>,
+    pub ip: IpFields,
+    pub icmp: Option<IcmpFields>,
     /// Of the last packet with data, and of none before it.
     pub flags: Option<u8>,
     pub window: u16,
@@ -40,10 +40,10 @@ impl Default for Wire {
         Self {
             addresses: [[192, 168, 0, 2].into(), [198, 51, 100, 7].into()],
             ports: [40_000, 80],
-            ip: Ip {
+            ip: IpFields {
                 ttl: 64,
                 protocol: 6,
-                ..Ip::default()
+                ..IpFields::default()
             },
             icmp: None,
             flags: None,
@@ -68,7 +68,7 @@ pub fn in_parts(messages: &[(Toward, &[u8])], step: usize) -> Vec<Message> {
 /// A flow from its begin to its end; the rules that it fires are in [`Lab::fired`], each as often as it does.
 pub fn play(lab: &mut Lab, wire: &Wire, messages: &[Message]) {
     let tcp = wire.ip.protocol == 6;
-    let handle = lab.inspector.open(tcp).expect("there is room");
+    let handle = lab.inspector.create_flow(tcp).expect("there is room");
     let mut player = Player {
         lab,
         handle,
@@ -79,7 +79,7 @@ pub fn play(lab: &mut Lab, wire: &Wire, messages: &[Message]) {
         true => player.connection(messages),
         false => player.datagrams(messages),
     }
-    lab.inspector.close(handle);
+    lab.inspector.remove_flow(handle);
 }
 
 struct Player<'l> {
@@ -149,7 +149,7 @@ impl Player<'_> {
         segment[14..16].copy_from_slice(&self.wire.window.to_be_bytes());
         segment.extend_from_slice(data);
         self.sent[mine] += data.len() as u32 + u32::from(flags & (SYN | FIN) != 0);
-        let tcp = Tcp {
+        let tcp = TcpFields {
             flags,
             sequence,
             acknowledgement,
@@ -161,13 +161,13 @@ impl Player<'_> {
     fn packet(
         &mut self,
         direction: Direction,
-        tcp: Option<Tcp>,
+        tcp: Option<TcpFields>,
         established: bool,
         mut segment: Vec<u8>,
         header: usize,
     ) {
         let wire = self.wire;
-        let forward = Ends {
+        let forward = Endpoints {
             source: wire.addresses[0],
             destination: wire.addresses[1],
             ports: wire.ports,
@@ -178,18 +178,18 @@ impl Player<'_> {
         };
         let ends = match direction {
             Direction::Forward => forward,
-            Direction::Reverse => forward.turned(),
+            Direction::Reverse => forward.reversed(),
         };
-        let facts = Facts {
+        let facts = PacketFields {
             ip: wire.ip,
             tcp,
             icmp: wire.icmp,
             payload: (segment.len() - header) as u32,
-            ..Facts::default()
+            ..PacketFields::default()
         };
-        let seen = Seen {
+        let seen = FlowPacket {
             ends,
-            facts,
+            fields: facts,
             direction,
             segment: &mut segment,
             payload: header,

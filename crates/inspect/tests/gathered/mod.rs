@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_inspect::protocols::{Anomaly, Capacity, Http, Limits, Piece, Slot, Store};
+use sluice_inspect::protocols::{Anomaly, BufferLimits, Http, MessageEvent, ParserCapacity, ParserPools, Slot};
 use sluice_inspect::signature::{Buffer, Toward};
 
 /// One message as a whole.
@@ -36,14 +36,14 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    pub fn hear(&mut self, slot: Slot<'_>, piece: Piece) {
+    pub fn hear(&mut self, slot: Slot<'_>, piece: MessageEvent) {
         if !self.open {
             self.messages.push(Message::default());
             self.open = true;
         }
         let message = self.messages.last_mut().unwrap();
         match piece {
-            Piece::Grew {
+            MessageEvent::Grew {
                 buffer,
                 fresh,
                 complete,
@@ -70,8 +70,8 @@ impl Gathered {
                     message.truncated.insert(buffer);
                 }
             }
-            Piece::Anomaly(anomaly) => message.anomalies.push(anomaly),
-            Piece::End => {
+            MessageEvent::Anomaly(anomaly) => message.anomalies.push(anomaly),
+            MessageEvent::End => {
                 for (buffer, known) in &message.buffers {
                     let view = slot.buffer(*buffer);
                     assert!(view.complete, "{buffer:?} is complete at the end");
@@ -90,8 +90,8 @@ impl Gathered {
 
 /// A store small enough that limits are reached.
 #[allow(dead_code)]
-pub fn small() -> Capacity {
-    let limits = Limits {
+pub fn small() -> ParserCapacity {
+    let limits = BufferLimits {
         method: 16,
         uri: 64,
         header: 256,
@@ -99,9 +99,9 @@ pub fn small() -> Capacity {
         cookie: 32,
         user_agent: 32,
         body: 64,
-        ..Limits::default()
+        ..BufferLimits::default()
     };
-    Capacity {
+    ParserCapacity {
         messages: 4,
         names: 4,
         inflaters: 2,
@@ -123,8 +123,12 @@ pub struct Outcome {
 
 /// Runs a conversation, each part cut at the places that `cut` gives for its length, then closes both directions.
 #[allow(dead_code)]
-pub fn converse(capacity: &Capacity, parts: &[(Toward, &[u8])], mut cut: impl FnMut(usize) -> Vec<usize>) -> Outcome {
-    let mut store = Store::new(capacity);
+pub fn converse(
+    capacity: &ParserCapacity,
+    parts: &[(Toward, &[u8])],
+    mut cut: impl FnMut(usize) -> Vec<usize>,
+) -> Outcome {
+    let mut store = ParserPools::new(capacity);
     let pages = store.inflaters.pages();
     let (mut http, mut requests, mut responses) = (Http::default(), Gathered::default(), Gathered::default());
     let mut parsed = (0, 0);
@@ -145,7 +149,7 @@ pub fn converse(capacity: &Capacity, parts: &[(Toward, &[u8])], mut cut: impl Fn
     let opaque = (http.is_request_opaque(), http.is_response_opaque());
     http.close_request(&mut store, &mut |slot: Slot, piece| requests.hear(slot, piece));
     http.close_response(&mut store, &mut |slot: Slot, piece| responses.hear(slot, piece));
-    http.settle(&mut store);
+    http.release_ended(&mut store);
     assert_eq!(
         capacity.messages as usize,
         store.messages.available(),
@@ -184,11 +188,11 @@ pub fn converse(capacity: &Capacity, parts: &[(Toward, &[u8])], mut cut: impl Fn
 #[allow(dead_code)]
 pub fn whole(parts: &[(Toward, &[u8])]) -> Outcome {
     converse(
-        &Capacity {
+        &ParserCapacity {
             messages: 4,
             names: 4,
             inflaters: 2,
-            ..Capacity::default()
+            ..ParserCapacity::default()
         },
         parts,
         |_| Vec::new(),

@@ -4,13 +4,15 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use sluice_inspect::evaluate::{Facts, Ip, Tcp};
-use sluice_inspect::inspector::{FlowHandle, Inspector, Match, Plan, Round, Seen, Settings, Tools, Verdict};
+use sluice_inspect::evaluate::{IpFields, PacketFields, TcpFields};
+use sluice_inspect::host_table::HostTable;
+use sluice_inspect::inspector::{
+    BurstContext, DetectionContext, FlowHandle, FlowPacket, Inspector, InspectorCapacity, RuleMatch, Settings, Verdict,
+};
 use sluice_inspect::prefilter::Prefilter;
-use sluice_inspect::protocols::Capacity;
-use sluice_inspect::rates::Rates;
-use sluice_inspect::ruleset::{Ordered, Ruleset};
-use sluice_inspect::scope::Ends;
+use sluice_inspect::protocols::ParserCapacity;
+use sluice_inspect::ruleset::{OrderedRules, Ruleset};
+use sluice_inspect::scope::Endpoints;
 use sluice_inspect::signature::Toward;
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 use sluice_inspect::stream;
@@ -25,8 +27,8 @@ pub struct Lab {
     pub rules: Arc<Ruleset>,
     pub inspector: Inspector<'static>,
     pub settings: Settings,
-    tools: Tools,
-    rates: Rates,
+    tools: DetectionContext,
+    rates: HostTable,
     /// Rules that matched: their numbers as written.
     pub fired: Vec<u32>,
     /// What flows said.
@@ -37,10 +39,10 @@ pub struct Lab {
 pub fn rules(dialect: Dialect, text: &str) -> Arc<Ruleset> {
     let file = read(text.as_bytes(), dialect, &Variables::default(), &Classes::default());
     assert!(file.refused.is_empty(), "{:?}", file.refused);
-    let ordered = Ordered::new(file.signatures);
+    let ordered = OrderedRules::new(file.signatures);
     assert!(ordered.refused.is_empty(), "{:?}", ordered.refused);
-    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
-    Arc::new(ordered.with(prefilter))
+    let prefilter = ordered.pattern_set().compile(&mut |_, _| {}).unwrap();
+    Arc::new(ordered.with_prefilter(prefilter))
 }
 
 impl Lab {
@@ -49,21 +51,21 @@ impl Lab {
     }
 
     pub fn of(rules: Arc<Ruleset>) -> Self {
-        Self::with(rules, stream::Plan::of(16))
+        Self::with(rules, stream::StreamCapacity::of(16))
     }
 
     /// With so much memory for streams.
-    pub fn with(rules: Arc<Ruleset>, streams: stream::Plan) -> Self {
-        let protocols = Capacity {
+    pub fn with(rules: Arc<Ruleset>, streams: stream::StreamCapacity) -> Self {
+        let protocols = ParserCapacity {
             messages: 16,
             names: 16,
             inflaters: 2,
             transactions: 4,
-            ..Capacity::default()
+            ..ParserCapacity::default()
         };
         Self::sized(
             rules,
-            Plan {
+            InspectorCapacity {
                 flows: 16,
                 streams,
                 protocols,
@@ -72,14 +74,14 @@ impl Lab {
     }
 
     /// With so much of everything.
-    pub fn sized(rules: Arc<Ruleset>, plan: Plan) -> Self {
+    pub fn sized(rules: Arc<Ruleset>, plan: InspectorCapacity) -> Self {
         let memory = vec![Line([0; 8]); plan.streams.lines()].leak();
         let scratch = Prefilter::scratch(rules.prefilter()).unwrap();
         Self {
             inspector: Inspector::new(&plan, rules.clone(), memory, Hasher::new([1, 2])).unwrap(),
-            tools: Tools::new(scratch, &rules),
+            tools: DetectionContext::new(scratch, &rules),
             // Room for all rules of a file that count.
-            rates: Rates::new(4_096, [3, 4]),
+            rates: HostTable::new(4_096, [3, 4]),
             settings: Settings::default(),
             fired: Vec::new(),
             said: Vec::new(),
@@ -88,18 +90,19 @@ impl Lab {
     }
 
     /// A packet of a flow.
-    pub fn packet(&mut self, handle: FlowHandle, seen: Seen<'_>) -> Verdict {
+    pub fn packet(&mut self, handle: FlowHandle, seen: FlowPacket<'_>) -> Verdict {
         let (rules, fired, said) = (&self.rules, &mut self.fired, &mut self.said);
-        let mut report = |matched: Match| fired.push(rules.rule(matched.rule.number).unwrap().signature.id.signature);
-        let mut round = Round {
+        let mut report =
+            |matched: RuleMatch| fired.push(rules.rule(matched.rule.number).unwrap().signature.id.signature);
+        let mut round = BurstContext {
             settings: &self.settings,
-            rates: &self.rates,
-            tools: &mut self.tools,
+            hosts: &self.rates,
+            context: &mut self.tools,
             now: 1_000_000_000,
-            report: &mut report,
-            tell: &mut |_, transaction| said.push(*transaction),
+            matches: &mut report,
+            log: &mut |_, transaction| said.push(*transaction),
         };
-        self.inspector.packet(handle, seen, &mut round)
+        self.inspector.inspect(handle, seen, &mut round)
     }
 }
 
@@ -126,12 +129,12 @@ impl<'l> Connection<'l> {
 
     /// Established, of a client; `last` says what became of its answer to the server.
     pub fn of(lab: &'l mut Lab, client: IpAddr, ports: [u16; 2]) -> Self {
-        let handle = lab.inspector.open(true).unwrap();
-        let between = Ends {
+        let handle = lab.inspector.create_flow(true).unwrap();
+        let between = Endpoints {
             source: client,
             ..ends(6, ports, Direction::Forward, false)
         };
-        lab.inspector.introduce(handle, between, 0, 0);
+        lab.inspector.begin_flow(handle, between, 0, 0);
         let mut connection = Self {
             lab,
             handle,
@@ -215,21 +218,21 @@ impl<'l> Connection<'l> {
 
     fn verdict(&mut self, direction: Direction, segment: &mut [u8]) -> Verdict {
         let number = |at: usize| u32::from_be_bytes(segment[at..at + 4].try_into().unwrap());
-        let tcp = Tcp {
+        let tcp = TcpFields {
             flags: segment[13],
             sequence: number(4),
             acknowledgement: number(8),
             window: u16::MAX,
         };
-        let facts = Facts {
-            ip: Ip {
+        let facts = PacketFields {
+            ip: IpFields {
                 ttl: 64,
                 protocol: 6,
-                ..Ip::default()
+                ..IpFields::default()
             },
             tcp: Some(tcp),
             payload: (segment.len() - header(segment)) as u32,
-            ..Facts::default()
+            ..PacketFields::default()
         };
         let established = segment[13] & SYN == 0;
         let mut ends = ends(6, self.ports, direction, established);
@@ -237,9 +240,9 @@ impl<'l> Connection<'l> {
             Direction::Forward => ends.source = self.client,
             Direction::Reverse => ends.destination = self.client,
         }
-        let seen = Seen {
+        let seen = FlowPacket {
             ends,
-            facts,
+            fields: facts,
             direction,
             payload: header(segment),
             segment,
@@ -258,8 +261,8 @@ fn header(segment: &[u8]) -> usize {
 }
 
 /// Between whom a packet of a direction is.
-pub fn ends(protocol: u8, ports: [u16; 2], direction: Direction, established: bool) -> Ends {
-    let ends = Ends {
+pub fn ends(protocol: u8, ports: [u16; 2], direction: Direction, established: bool) -> Endpoints {
+    let ends = Endpoints {
         source: CLIENT,
         destination: [198, 51, 100, 7].into(),
         ports,
@@ -270,36 +273,36 @@ pub fn ends(protocol: u8, ports: [u16; 2], direction: Direction, established: bo
     };
     match direction {
         Direction::Forward => ends,
-        Direction::Reverse => ends.turned(),
+        Direction::Reverse => ends.reversed(),
     }
 }
 
 /// A datagram of a flow of its own, from a client to a port.
 pub fn datagram(lab: &mut Lab, port: u16, data: &[u8]) -> Verdict {
-    let handle = lab.inspector.open(false).unwrap();
+    let handle = lab.inspector.create_flow(false).unwrap();
     let client = ends(17, [40_000, port], Direction::Forward, false);
-    lab.inspector.introduce(handle, client, 0, 0);
+    lab.inspector.begin_flow(handle, client, 0, 0);
     let mut segment = vec![0; 8];
     segment.extend_from_slice(data);
-    let facts = Facts {
-        ip: Ip {
+    let facts = PacketFields {
+        ip: IpFields {
             ttl: 64,
             protocol: 17,
-            ..Ip::default()
+            ..IpFields::default()
         },
         payload: data.len() as u32,
-        ..Facts::default()
+        ..PacketFields::default()
     };
     let ends = ends(17, [40_000, port], Direction::Forward, false);
-    let seen = Seen {
+    let seen = FlowPacket {
         ends,
-        facts,
+        fields: facts,
         direction: Direction::Forward,
         segment: &mut segment,
         payload: 8,
         own_side: true,
     };
     let verdict = lab.packet(handle, seen);
-    lab.inspector.close(handle);
+    lab.inspector.remove_flow(handle);
     verdict
 }

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use sluice_inspect::Signature;
-use sluice_inspect::bindings::vectorscan::{Next, Streams};
-use sluice_inspect::prefilter::{Class, Prefilter};
+use sluice_inspect::bindings::vectorscan::{MatchAction, ScanStreams};
+use sluice_inspect::prefilter::{PatternClass, Prefilter};
 use sluice_inspect::signature::{
-    Action, Buffer, Condition, Content, Expression, Fast, Flow, Header, Id, Protocol, Side,
+    Action, Buffer, Condition, Content, Expression, FastPattern, FlowState, Header, Id, Protocol, Side,
 };
 
 pub fn rule(line: u32, protocol: Protocol, conditions: Vec<Condition>) -> Signature {
@@ -32,11 +32,11 @@ pub fn rule(line: u32, protocol: Protocol, conditions: Vec<Condition>) -> Signat
             both_ways: false,
             services: Box::default(),
         },
-        flow: Flow::default(),
+        flow: FlowState::default(),
         conditions: conditions.into(),
         transformed: Box::default(),
         rate: None,
-        silent: false,
+        noalert: false,
     }
 }
 
@@ -51,7 +51,7 @@ pub fn content(buffer: Buffer, bytes: &[u8]) -> Content {
         distance: None,
         within: None,
         ends: false,
-        fast: Fast::Unsaid,
+        fast: FastPattern::Unspecified,
     }
 }
 
@@ -67,7 +67,7 @@ pub fn expression(pattern: &str) -> Expression {
 }
 
 /// Rules that the prefilter finds in data of a class.
-pub fn found(prefilter: &Prefilter, class: Class, data: &[u8]) -> BTreeSet<u32> {
+pub fn found(prefilter: &Prefilter, class: PatternClass, data: &[u8]) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     let Some(group) = prefilter.group(class) else {
         return found;
@@ -75,7 +75,7 @@ pub fn found(prefilter: &Prefilter, class: Class, data: &[u8]) -> BTreeSet<u32> 
     let mut scratch = prefilter.scratch().unwrap();
     let sink = |id: u32, _: u64| {
         found.extend(group.rules(id));
-        Next::Continue
+        MatchAction::Continue
     };
     match (group.block(), group.stream()) {
         (Some(database), None) => {
@@ -83,7 +83,7 @@ pub fn found(prefilter: &Prefilter, class: Class, data: &[u8]) -> BTreeSet<u32> 
         }
         (None, Some(database)) => {
             let mut sink = sink;
-            let mut streams = Streams::new(database.clone(), 1).unwrap();
+            let mut streams = ScanStreams::new(database.clone(), 1).unwrap();
             let stream = streams.open().unwrap();
             for piece in data.chunks(3) {
                 streams.scan(stream, piece, &mut scratch, &mut sink);

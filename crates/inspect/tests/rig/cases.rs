@@ -2,7 +2,7 @@
 
 use super::{Rig, plan, segment};
 use Is::*;
-use sluice_inspect::stream::{Exception, Plan, Step};
+use sluice_inspect::stream::{Exception, SegmentKind, StreamCapacity};
 use sluice_wire::key::Direction::{self, Forward, Reverse};
 use sluice_wire::tcp::flag;
 
@@ -25,16 +25,16 @@ pub enum Is {
     Not(Exception),
 }
 
-impl From<Step> for Is {
-    fn from(step: Step) -> Self {
+impl From<SegmentKind> for Is {
+    fn from(step: SegmentKind) -> Self {
         match step {
-            Step::Fresh { rewritten: 0, .. } => Fresh,
-            Step::Fresh { rewritten, .. } => Mended(rewritten),
-            Step::Repeat { rewritten: 0 } => Repeat,
-            Step::Repeat { rewritten } => Right(rewritten),
-            Step::Ahead { rewritten: 0 } => Ahead,
-            Step::Ahead { rewritten } => AheadRight(rewritten),
-            Step::Exception(exception) => Not(exception),
+            SegmentKind::InOrder { rewritten: 0, .. } => Fresh,
+            SegmentKind::InOrder { rewritten, .. } => Mended(rewritten),
+            SegmentKind::Retransmission { rewritten: 0 } => Repeat,
+            SegmentKind::Retransmission { rewritten } => Right(rewritten),
+            SegmentKind::OutOfOrder { rewritten: 0 } => Ahead,
+            SegmentKind::OutOfOrder { rewritten } => AheadRight(rewritten),
+            SegmentKind::Exception(exception) => Not(exception),
         }
     }
 }
@@ -87,7 +87,7 @@ pub const OPEN: [Row; 3] = [
 ];
 
 #[track_caller]
-pub fn case(plan: &Plan, rows: &[Row], client: &str, server: &str) -> Rig {
+pub fn case(plan: &StreamCapacity, rows: &[Row], client: &str, server: &str) -> Rig {
     let mut rig = Rig::new(plan);
     run(&mut rig, rows);
     check(&rig, client, server);

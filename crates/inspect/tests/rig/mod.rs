@@ -3,7 +3,7 @@
 
 pub mod cases;
 
-use sluice_inspect::stream::{Exception, Handle, Plan, Step, Streams};
+use sluice_inspect::stream::{Exception, SegmentKind, StreamCapacity, StreamHandle, Streams};
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
 use sluice_wire::checksum;
@@ -14,8 +14,8 @@ use sluice_wire::tcp::{self, flag};
 pub const BLOCK: usize = 2048;
 
 /// Small enough that every bound is met.
-pub fn plan() -> Plan {
-    Plan {
+pub fn plan() -> StreamCapacity {
+    StreamCapacity {
         connections: 3,
         windows: 4,
         window: 32,
@@ -25,7 +25,7 @@ pub fn plan() -> Plan {
     }
 }
 
-pub fn streams(plan: &Plan) -> Streams<'static> {
+pub fn streams(plan: &StreamCapacity) -> Streams<'static> {
     let memory = vec![Line([u64::MAX; 8]); plan.lines()].leak();
     Streams::new(memory, plan, Hasher::new([1, 2])).expect("the plan fits")
 }
@@ -63,7 +63,7 @@ pub fn data(segment: &[u8]) -> &[u8] {
 /// One connection, and the gateway's part.
 pub struct Rig {
     pub streams: Streams<'static>,
-    pub handle: Handle,
+    pub handle: StreamHandle,
     /// What was inspected of each direction, since it began last.
     pub inspected: [Vec<u8>; 2],
     /// Segments that went on, in order.
@@ -73,7 +73,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub fn new(plan: &Plan) -> Self {
+    pub fn new(plan: &StreamCapacity) -> Self {
         let mut streams = streams(plan);
         let handle = streams.open().expect("there is room");
         Self {
@@ -86,16 +86,16 @@ impl Rig {
     }
 
     /// What a segment is, after which it has passed or is dropped.
-    pub fn send(&mut self, direction: Direction, segment: Vec<u8>) -> Step {
+    pub fn send(&mut self, direction: Direction, segment: Vec<u8>) -> SegmentKind {
         self.send_from(direction, true, segment)
     }
 
     /// The same, from its sender's side or not.
-    pub fn send_from(&mut self, direction: Direction, own: bool, mut segment: Vec<u8>) -> Step {
+    pub fn send_from(&mut self, direction: Direction, own: bool, mut segment: Vec<u8>) -> SegmentKind {
         let step = self.streams.segment(self.handle, direction, own, &mut segment);
         assert_eq!(0xffff, checksum::sum(&segment), "the checksum is right after {step:?}");
         match step {
-            Step::Fresh { from, to, offset, .. } => {
+            SegmentKind::InOrder { from, to, offset, .. } => {
                 let inspected = &mut self.inspected[direction as usize];
                 if offset == 0 {
                     inspected.clear();
@@ -105,15 +105,17 @@ impl Rig {
                 self.take_kept(direction);
                 self.passed.push((direction, segment));
             }
-            Step::Repeat { .. } | Step::Ahead { .. } => self.passed.push((direction, segment)),
-            Step::Exception(_) => {}
+            SegmentKind::Retransmission { .. } | SegmentKind::OutOfOrder { .. } => {
+                self.passed.push((direction, segment))
+            }
+            SegmentKind::Exception(_) => {}
         }
         step
     }
 
     /// Inspect the kept segments that a filled gap has put in order.
     pub fn take_kept(&mut self, direction: Direction) {
-        while let Some(kept) = self.streams.next_kept(self.handle, direction) {
+        while let Some(kept) = self.streams.next_queued(self.handle, direction) {
             assert!(kept.length > 0);
             self.kept += kept.length;
             let view = self.streams.view(self.handle, direction).bytes;
@@ -139,6 +141,6 @@ impl Rig {
         assert_eq!((0, 0, 0), self.streams.used());
         let mut late = segment(1, 1, flag::ACK, b"late");
         let step = self.streams.segment(self.handle, Direction::Forward, true, &mut late);
-        assert_eq!(Step::Exception(Exception::Closed), step);
+        assert_eq!(SegmentKind::Exception(Exception::Closed), step);
     }
 }

@@ -2,15 +2,17 @@
 #![allow(dead_code)]
 
 use sluice_inspect::Signature;
-use sluice_inspect::signature::{Buffer, Condition, Content, Expression, Fast, Form, IsDataAt, Number, Value};
-use sluice_inspect::signatures::{Classes, Dialect, Fault, File, Variables, read};
+use sluice_inspect::signature::{
+    Buffer, Condition, Content, Expression, FastPattern, IsDataAt, NumberField, NumberFormat, Value,
+};
+use sluice_inspect::signatures::{Classes, Dialect, RuleError, SignatureFile, Variables, read};
 
 pub use Dialect::{Snort2, Snort3, Suricata};
 
 pub const EVERY: [Dialect; 3] = [Suricata, Snort2, Snort3];
 
 /// A file, with the usual variables and classes.
-pub fn file(dialect: Dialect, text: impl AsRef<[u8]>) -> File {
+pub fn file(dialect: Dialect, text: impl AsRef<[u8]>) -> SignatureFile {
     read(text.as_ref(), dialect, &Variables::default(), &Classes::default())
 }
 
@@ -27,7 +29,7 @@ pub fn loaded(dialect: Dialect, options: &str) -> Signature {
 }
 
 /// Option and reason of every rule that is refused.
-pub fn faults(file: &File) -> Vec<String> {
+pub fn faults(file: &SignatureFile) -> Vec<String> {
     file.refused
         .iter()
         .map(|refusal| format!("{}: {}", refusal.option, refusal.why))
@@ -35,7 +37,7 @@ pub fn faults(file: &File) -> Vec<String> {
 }
 
 /// Option and reason of a rule that is refused.
-pub fn refused(dialect: Dialect, options: &str) -> (String, Fault) {
+pub fn refused(dialect: Dialect, options: &str) -> (String, RuleError) {
     let mut file = file(dialect, rule(options));
     assert_eq!(0, file.signatures.len(), "{dialect:?} {options} loads");
     let refusal = file.refused.pop().unwrap();
@@ -69,7 +71,7 @@ pub fn content(bytes: &[u8]) -> Content {
         distance: None,
         within: None,
         ends: false,
-        fast: Fast::Unsaid,
+        fast: FastPattern::Unspecified,
     }
 }
 
@@ -90,13 +92,13 @@ pub fn expression(pattern: &str) -> Expression {
 }
 
 /// A number of the payload.
-pub fn number(count: u8, offset: i64) -> Number {
-    Number {
+pub fn number(count: u8, offset: i64) -> NumberField {
+    NumberField {
         buffer: Buffer::Payload,
         count,
         offset: Value::Constant(offset),
         relative: false,
-        form: Form::Big,
+        form: NumberFormat::Big,
         mask: None,
     }
 }

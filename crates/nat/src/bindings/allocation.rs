@@ -438,7 +438,7 @@ impl<A: Address> Bindings<'_, A> {
         let taken = (0..tries).find_map(|step| self.ports.take_block(aim.pool, (paired + step) % addresses, random));
         let block = taken.ok_or(Reason::PortsExhausted)?;
         let owned = super::subscriber::SubscriberBlock::new(block, subscriber.blocks);
-        let Some(owned) = self.subscribers.blocks.take(owned) else {
+        let Some(owned) = self.subscribers.blocks.allocate(owned) else {
             self.ports.put_block(aim.pool, block);
             return Err(Reason::SubscribersFull);
         };

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use sluice_table::compact::Compact;
+use sluice_table::compact::CompactIndex;
 use sluice_table::memory::Line;
 use sluice_table::reserve::Reserve;
 use sluice_table::slab::{Linked, Slab};
@@ -94,9 +94,9 @@ impl<A: Address> Mapping<A> {
 #[derive(Debug)]
 pub struct Part<'m, A: Address> {
     /// From the inside, and of permissions.
-    inside: Compact<'m>,
+    inside: CompactIndex<'m>,
     /// From the outside.
-    outside: Compact<'m>,
+    outside: CompactIndex<'m>,
     records: Slab<'m, Mapping<A>>,
     /// Number of its first record.
     base: u32,
@@ -104,18 +104,18 @@ pub struct Part<'m, A: Address> {
 
 /// Lines of memory for so many mappings.
 pub const fn lines_for<A: Address>(mappings: usize) -> usize {
-    2 * Compact::lines_for(mappings) + Slab::<Mapping<A>>::lines_for(mappings)
+    2 * CompactIndex::lines_for(mappings) + Slab::<Mapping<A>>::lines_for(mappings)
 }
 
 impl<'m, A: Address> Part<'m, A> {
     /// No mapping yet; room for so many in `memory`.
     pub fn new(memory: &'m mut [Line], mappings: usize) -> Self {
-        let index = Compact::lines_for(mappings);
+        let index = CompactIndex::lines_for(mappings);
         let (inside, rest) = memory.split_at_mut(index.min(memory.len()));
         let (outside, rest) = rest.split_at_mut(index.min(rest.len()));
         Self {
-            inside: Compact::new(inside, mappings as u32),
-            outside: Compact::new(outside, mappings as u32),
+            inside: CompactIndex::new(inside, mappings as u32),
+            outside: CompactIndex::new(outside, mappings as u32),
             records: Slab::new(rest, mappings),
             base: 0,
         }
@@ -128,7 +128,7 @@ impl<'m, A: Address> Part<'m, A> {
 
     /// What an index finds by a hash.
     #[inline(always)]
-    fn found(&self, index: &Compact<'m>, hash: u64, is_it: impl Fn(&Mapping<A>) -> bool) -> Option<u32> {
+    fn found(&self, index: &CompactIndex<'m>, hash: u64, is_it: impl Fn(&Mapping<A>) -> bool) -> Option<u32> {
         let found = index.find(hash, |number| self.records.get(number).is_some_and(&is_it))?;
         Some(self.base + found)
     }
@@ -136,10 +136,10 @@ impl<'m, A: Address> Part<'m, A> {
     /// Put a record where it is found by a hash from the inside; none where there is no room.
     #[inline(always)]
     fn put(&mut self, hash: u64, record: Mapping<A>) -> Option<u32> {
-        let number = self.records.take(record)?;
-        self.records.prefetch_take();
+        let number = self.records.allocate(record)?;
+        self.records.prefetch_allocate();
         if self.inside.insert(hash, number).is_err() {
-            self.records.give_back(number);
+            self.records.release(number);
             return None;
         }
         Some(self.base + number)
@@ -169,7 +169,7 @@ impl<'m, A: Address> Mappings<'m, A> {
 
     /// Take further parts from a reserve, all of one size, where there is no room, and give them back when they are empty.
     pub fn share(&mut self, reserve: Arc<Reserve<Part<'m, A>>>) {
-        self.further.reserve(reserve.left());
+        self.further.reserve(reserve.available());
         self.reserve = Some(reserve);
     }
 
@@ -227,7 +227,7 @@ impl<'m, A: Address> Mappings<'m, A> {
     /// Numbers below this one may be in use.
     pub fn end(&self) -> u32 {
         let last = self.further.last().unwrap_or(&self.home);
-        last.base + last.records.reach()
+        last.base + last.records.high_water()
     }
 
     /// First pass of [`Mappings::find`]: `hash` is a keyed function of context, inside address, port and class.
@@ -320,7 +320,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         let place = match self.further.iter().position(|part| !part.records.is_full()) {
             Some(place) => place,
             None => {
-                let mut part = self.reserve.as_ref()?.take()?;
+                let mut part = self.reserve.as_ref()?.allocate()?;
                 let last = self.further.last().unwrap_or(&self.home);
                 part.base = last.base + last.records.capacity() as u32;
                 self.further.push(part);
@@ -334,7 +334,7 @@ impl<'m, A: Address> Mappings<'m, A> {
     #[inline(always)]
     fn free_record(&mut self, number: u32) {
         if let Some(part) = self.part_mut(number) {
-            part.records.give_back(number.wrapping_sub(part.base));
+            part.records.release(number.wrapping_sub(part.base));
         }
         if !self.further.is_empty() {
             self.release_parts();
@@ -347,7 +347,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         let Some(reserve) = &self.reserve else { return };
         while let Some(mut part) = self.further.pop_if(|part| part.records.is_empty()) {
             part.records.reset();
-            reserve.give_back(part);
+            reserve.release(part);
         }
     }
 

@@ -221,7 +221,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         count: u32,
         mut visit: impl FnMut(&Subscriber<A>, &mut dyn Iterator<Item = SubscriberBlock<A>>),
     ) -> Option<u32> {
-        let reach = self.subscribers.records.reach();
+        let reach = self.subscribers.records.high_water();
         let end = reach.min(cursor.saturating_add(count));
         for number in cursor..end {
             if let Some(record) = self.subscribers.get(number).filter(|record| !record.is_idle()) {

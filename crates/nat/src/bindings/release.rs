@@ -359,7 +359,7 @@ impl<A: Address> Bindings<'_, A> {
                 }
             }
         }
-        self.subscribers.blocks.give_back(owned);
+        self.subscribers.blocks.release(owned);
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.block_count -= 1;
             // One that was given while the pool dealt its ports otherwise may have been counted as in use.

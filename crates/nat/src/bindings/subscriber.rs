@@ -1,7 +1,7 @@
 //! Subscribers: an inside address or prefix with its paired outside address, its port blocks, and what it may have.
 
 use bytemuck::{Pod, Zeroable};
-use sluice_table::compact::Compact;
+use sluice_table::compact::CompactIndex;
 use sluice_table::memory::Line;
 use sluice_table::slab::{Linked, Slab};
 use sluice_wire::Context;
@@ -158,14 +158,14 @@ impl<A: Address> SubscriberBlock<A> {
 /// The subscribers of a shard, and their blocks.
 #[derive(Debug)]
 pub struct Subscribers<'m, A: Address> {
-    index: Compact<'m>,
+    index: CompactIndex<'m>,
     pub(super) records: Slab<'m, Subscriber<A>>,
     pub(super) blocks: Slab<'m, SubscriberBlock<A>>,
 }
 
 /// Lines of memory for so many subscribers and blocks.
 pub const fn lines_for<A: Address>(subscribers: usize, blocks: usize) -> usize {
-    Compact::lines_for(subscribers)
+    CompactIndex::lines_for(subscribers)
         + Slab::<Subscriber<A>>::lines_for(subscribers)
         + Slab::<SubscriberBlock<A>>::lines_for(blocks)
 }
@@ -173,11 +173,11 @@ pub const fn lines_for<A: Address>(subscribers: usize, blocks: usize) -> usize {
 impl<'m, A: Address> Subscribers<'m, A> {
     /// No subscriber yet; room for so many in `memory`.
     pub fn new(memory: &'m mut [Line], subscribers: usize, blocks: usize) -> Self {
-        let (index, rest) = memory.split_at_mut(Compact::lines_for(subscribers).min(memory.len()));
+        let (index, rest) = memory.split_at_mut(CompactIndex::lines_for(subscribers).min(memory.len()));
         let lines = Slab::<Subscriber<A>>::lines_for(subscribers);
         let (records, owned) = rest.split_at_mut(lines.min(rest.len()));
         Self {
-            index: Compact::new(index, subscribers as u32),
+            index: CompactIndex::new(index, subscribers as u32),
             records: Slab::new(records, subscribers),
             blocks: Slab::new(owned, blocks),
         }
@@ -222,7 +222,7 @@ impl<'m, A: Address> Subscribers<'m, A> {
 
     /// A new subscriber, paired with an outside address; none where there is no room.
     pub fn make(&mut self, hash: u64, context: Context, address: A, pool: PoolIndex, paired: A) -> Option<u32> {
-        let number = self.records.take(Subscriber {
+        let number = self.records.allocate(Subscriber {
             address,
             paired,
             context,
@@ -230,7 +230,7 @@ impl<'m, A: Address> Subscribers<'m, A> {
             ..Subscriber::zeroed()
         })?;
         if self.index.insert(hash, number).is_err() {
-            self.records.give_back(number);
+            self.records.release(number);
             return None;
         }
         Some(number)
@@ -239,7 +239,7 @@ impl<'m, A: Address> Subscribers<'m, A> {
     /// A subscriber goes.
     pub fn remove(&mut self, hash: u64, number: u32) {
         if self.index.remove(hash, number) {
-            self.records.give_back(number);
+            self.records.release(number);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What single rules have changed for.
 
-use sluice_table::changes::{Regions, Sum};
+use sluice_table::changes::{Accumulate, ChangedRegions};
 
 use super::Prefix;
 use crate::Address;
@@ -16,7 +16,7 @@ fn region<A: Address>(address: A) -> u64 {
     if A::BITS == 32 { low >> 6 } else { high }
 }
 
-fn mark<A: Address>(regions: &mut Regions, prefix: Prefix<A>) {
+fn mark<A: Address>(regions: &mut ChangedRegions, prefix: Prefix<A>) {
     let free = region_length::<A>().saturating_sub(prefix.length);
     regions.mark(region(prefix.address), free.into());
 }
@@ -24,8 +24,8 @@ fn mark<A: Address>(regions: &mut Regions, prefix: Prefix<A>) {
 /// Where rules have changed.
 #[derive(Clone, Debug, Default)]
 pub struct Changed {
-    sources: Regions,
-    destinations: Regions,
+    sources: ChangedRegions,
+    destinations: ChangedRegions,
 }
 
 impl Changed {
@@ -42,11 +42,11 @@ impl Changed {
     /// Whether rules may say something else of a flow from one address to another. A no is certain.
     #[inline(always)]
     pub fn may_concern<A: Address>(&self, source: A, destination: A) -> bool {
-        self.sources.have(region(source)) || self.destinations.have(region(destination))
+        self.sources.contains(region(source)) || self.destinations.contains(region(destination))
     }
 }
 
-impl Sum for Changed {
+impl Accumulate for Changed {
     fn add(&mut self, other: &Self) {
         self.sources.add(&other.sources);
         self.destinations.add(&other.destinations);

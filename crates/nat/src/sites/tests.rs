@@ -41,9 +41,9 @@ fn context_of_a_site_tells_site_router_and_pool_and_is_no_bridges() {
 
 #[test]
 fn terminal_is_found_with_all_that_a_packet_needs_and_its_sites_address_as_it_changes() {
-    let (mut keeper, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
-    keeper.set_site(5, Some(VIRTUAL), None).expect("nobody has it");
-    keeper.add_terminal(&terminal(5, ADDRESS, MAC)).expect("room");
+    let (mut writer, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
+    writer.set_site(5, Some(VIRTUAL), None).expect("nobody has it");
+    writer.add_terminal(&terminal(5, ADDRESS, MAC)).expect("room");
     let mut expected = View {
         mac: word_of(MAC),
         virtual_mac: word_of(VIRTUAL),
@@ -53,16 +53,16 @@ fn terminal_is_found_with_all_that_a_packet_needs_and_its_sites_address_as_it_ch
         public: 0,
     };
     assert_eq!(Some(expected), view(&sites, 5, ADDRESS));
-    keeper.set_public(5, 3, Some(PUBLIC)).expect("nobody has it");
+    writer.set_public(5, 3, Some(PUBLIC)).expect("nobody has it");
     expected.public = PUBLIC;
     assert_eq!(Some(expected), view(&sites, 5, ADDRESS));
     assert_eq!(
         (Some(PUBLIC), Some(5), None),
         (sites.public(5), sites.owner(3, PUBLIC), sites.owner(4, PUBLIC))
     );
-    keeper.add_terminal(&terminal(5, ADDRESS + 1, OTHER)).expect("room");
+    writer.add_terminal(&terminal(5, ADDRESS + 1, OTHER)).expect("room");
     assert_eq!(Some(PUBLIC), view(&sites, 5, ADDRESS + 1).map(|view| view.public));
-    keeper.set_public(5, 3, None).expect("nothing to refuse");
+    writer.set_public(5, 3, None).expect("nothing to refuse");
     expected.public = 0;
     assert_eq!(Some(expected), view(&sites, 5, ADDRESS));
     assert_eq!((None, None), (sites.public(5), sites.owner(3, PUBLIC)));
@@ -70,22 +70,22 @@ fn terminal_is_found_with_all_that_a_packet_needs_and_its_sites_address_as_it_ch
 
 #[test]
 fn terminals_of_two_sites_with_one_address_are_two() {
-    let (mut keeper, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
-    keeper.add_terminal(&terminal(1, ADDRESS, MAC)).expect("room");
-    keeper.add_terminal(&terminal(2, ADDRESS, OTHER)).expect("room");
+    let (mut writer, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
+    writer.add_terminal(&terminal(1, ADDRESS, MAC)).expect("room");
+    writer.add_terminal(&terminal(2, ADDRESS, OTHER)).expect("room");
     let macs = [1, 2, 3].map(|site| view(&sites, site, ADDRESS).map(|view| view.mac));
     assert_eq!([Some(word_of(MAC)), Some(word_of(OTHER)), None], macs);
 }
 
 #[test]
 fn terminal_with_another_mac_is_another_and_the_lines_of_the_one_before_say_nothing() {
-    let (mut keeper, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
-    keeper.add_terminal(&terminal(1, ADDRESS, MAC)).expect("room");
+    let (mut writer, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
+    writer.add_terminal(&terminal(1, ADDRESS, MAC)).expect("room");
     let context = context(1, 3, false);
     let before = sites.find(context, ADDRESS).expect("there");
-    keeper.add_terminal(&terminal(1, ADDRESS, MAC)).expect("room");
+    writer.add_terminal(&terminal(1, ADDRESS, MAC)).expect("room");
     assert_eq!(Some(before), sites.find(context, ADDRESS), "the same again");
-    keeper.add_terminal(&terminal(1, ADDRESS, OTHER)).expect("room");
+    writer.add_terminal(&terminal(1, ADDRESS, OTHER)).expect("room");
     assert_eq!(None, sites.view(before, context, ADDRESS));
     assert_eq!(Some(word_of(OTHER)), view(&sites, 1, ADDRESS).map(|view| view.mac));
     assert_eq!((1, 10), sites.terminals());
@@ -93,43 +93,43 @@ fn terminal_with_another_mac_is_another_and_the_lines_of_the_one_before_say_noth
 
 #[test]
 fn public_address_of_another_site_is_refused_and_the_one_before_gone() {
-    let (mut keeper, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
-    keeper.set_public(1, 3, Some(PUBLIC)).expect("nobody has it");
-    keeper.set_public(2, 3, Some(PUBLIC + 1)).expect("nobody has it");
-    assert_eq!(Err(OtherSite(1)), keeper.set_public(2, 3, Some(PUBLIC)));
+    let (mut writer, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
+    writer.set_public(1, 3, Some(PUBLIC)).expect("nobody has it");
+    writer.set_public(2, 3, Some(PUBLIC + 1)).expect("nobody has it");
+    assert_eq!(Err(OtherSite(1)), writer.set_public(2, 3, Some(PUBLIC)));
     assert_eq!((Some(PUBLIC), None), (sites.public(1), sites.public(2)));
     // Another router's network is another.
-    assert_eq!(Ok(()), keeper.set_public(2, 4, Some(PUBLIC)));
+    assert_eq!(Ok(()), writer.set_public(2, 4, Some(PUBLIC)));
     assert_eq!((Some(1), Some(2)), (sites.owner(3, PUBLIC), sites.owner(4, PUBLIC)));
 }
 
 #[test]
 fn virtual_mac_of_another_site_is_refused() {
-    let (mut keeper, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
-    keeper.set_site(1, Some(VIRTUAL), None).expect("nobody has it");
-    assert_eq!(Err(OtherSite(1)), keeper.set_site(2, Some(VIRTUAL), None));
+    let (mut writer, sites) = SiteWriter::new(10, 10, &NETWORKS, [1, 2]);
+    writer.set_site(1, Some(VIRTUAL), None).expect("nobody has it");
+    assert_eq!(Err(OtherSite(1)), writer.set_site(2, Some(VIRTUAL), None));
     assert_eq!(Some(1), sites.site_of_mac(VIRTUAL));
-    keeper.clear_site(1);
+    writer.clear_site(1);
     assert_eq!(None, sites.site_of_mac(VIRTUAL));
-    assert_eq!(Ok(()), keeper.set_site(2, Some(VIRTUAL), Some(4)));
+    assert_eq!(Ok(()), writer.set_site(2, Some(VIRTUAL), Some(4)));
     assert_eq!((Some(2), Some(4)), (sites.site_of_mac(VIRTUAL), sites.pool(2)));
 }
 
 #[test]
 fn table_without_room_refuses_the_new_and_keeps_the_old() {
-    let (mut keeper, sites) = SiteWriter::new(2, 2, &[], [1, 2]);
-    keeper.add_terminal(&terminal(0, 1, MAC)).expect("room");
-    keeper.add_terminal(&terminal(1, 2, MAC)).expect("room");
-    assert_eq!(Err(TerminalsFull), keeper.add_terminal(&terminal(1, 3, MAC)));
+    let (mut writer, sites) = SiteWriter::new(2, 2, &[], [1, 2]);
+    writer.add_terminal(&terminal(0, 1, MAC)).expect("room");
+    writer.add_terminal(&terminal(1, 2, MAC)).expect("room");
+    assert_eq!(Err(TerminalsFull), writer.add_terminal(&terminal(1, 3, MAC)));
     assert_eq!(
         Err(TerminalsFull),
-        keeper.add_terminal(&terminal(2, 3, MAC)),
+        writer.add_terminal(&terminal(2, 3, MAC)),
         "no such site"
     );
     assert!(view(&sites, 0, 1).is_some() && view(&sites, 1, 2).is_some());
-    assert!(keeper.remove_terminal(context(0, 3, false), 1));
-    assert!(!keeper.remove_terminal(context(0, 3, false), 1));
-    assert_eq!(Ok(()), keeper.add_terminal(&terminal(1, 3, MAC)));
+    assert!(writer.remove_terminal(context(0, 3, false), 1));
+    assert!(!writer.remove_terminal(context(0, 3, false), 1));
+    assert_eq!(Ok(()), writer.add_terminal(&terminal(1, 3, MAC)));
 }
 
 #[test]
@@ -146,13 +146,13 @@ fn calls_of_a_site_are_limited_and_no_other_sites() {
 
 #[test]
 fn hundred_thousand_sites_of_four_terminals_are_all_found() {
-    let (mut keeper, sites) = SiteWriter::new(100_000, 400_000, &[(3, 0, 99_999)], [1, 2]);
+    let (mut writer, sites) = SiteWriter::new(100_000, 400_000, &[(3, 0, 99_999)], [1, 2]);
     for number in 0..400_000u32 {
         let (site, host) = (number / 4, number % 4);
-        keeper.add_terminal(&terminal(site, ADDRESS + host, MAC)).expect("room");
+        writer.add_terminal(&terminal(site, ADDRESS + host, MAC)).expect("room");
     }
     assert!((0..400_000).all(|number| view(&sites, number / 4, ADDRESS + number % 4).is_some()));
-    let each = (sites.bytes() + keeper.bytes()) / 100_000;
+    let each = (sites.bytes() + writer.bytes()) / 100_000;
     assert!(each < 420, "{each} bytes a site");
 }
 
@@ -177,33 +177,33 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #[test]
     fn table_any_steps_it_says_what_a_map_says(steps in proptest::collection::vec(step(), 1..80)) {
-        let (mut keeper, sites) = SiteWriter::new(6, 12, &[(3, 0, 5)], [1, 2]);
+        let (mut writer, sites) = SiteWriter::new(6, 12, &[(3, 0, 5)], [1, 2]);
         let (mut terminals, mut publics) = (HashMap::new(), HashMap::new());
         for step in steps {
             match step {
                 Step::Add(site, address, last) => {
                     let mac = [2, 0, 0, 0, 0, last];
                     let known = terminals.contains_key(&(site, address));
-                    let added = keeper.add_terminal(&terminal(site, address, mac));
+                    let added = writer.add_terminal(&terminal(site, address, mac));
                     prop_assert_eq!(known || terminals.len() < 12, added.is_ok());
                     if added.is_ok() {
                         terminals.insert((site, address), mac);
                     }
                 }
                 Step::Remove(site, address) => {
-                    let removed = keeper.remove_terminal(context(site, 3, false), address);
+                    let removed = writer.remove_terminal(context(site, 3, false), address);
                     prop_assert_eq!(terminals.remove(&(site, address)).is_some(), removed);
                 }
                 Step::Public(site, address) => {
                     let taken = publics.iter().any(|(&other, &has)| other != site && Some(has) == address);
-                    prop_assert_eq!(taken, keeper.set_public(site, 3, address).is_err());
+                    prop_assert_eq!(taken, writer.set_public(site, 3, address).is_err());
                     match address.filter(|_| !taken) {
                         Some(address) => publics.insert(site, address),
                         None => publics.remove(&site),
                     };
                 }
                 Step::Clear(site) => {
-                    keeper.clear_site(site);
+                    writer.clear_site(site);
                     terminals.retain(|(other, _), _| *other != site);
                     publics.remove(&site);
                 }

@@ -58,14 +58,14 @@ impl SiteWriter {
     pub fn new(sites: u32, terminals: u32, networks: &[Network], secret: [u64; 2]) -> (Self, Arc<Sites>) {
         let (sites, terminals) = (sites.min(context::MAX_SITES), terminals.min(MAX_TERMINALS));
         let table = Arc::new(Sites::new(sites, terminals, networks, secret));
-        let keeper = Self {
+        let writer = Self {
             table: table.clone(),
             free: (0..terminals).collect(),
             first: vec![NONE; sites as usize],
             next: vec![NONE; terminals as usize],
             before: vec![NONE; terminals as usize],
         };
-        (keeper, table)
+        (writer, table)
     }
 
     /// The table.

@@ -1,7 +1,7 @@
 //! Frames of FPM: four bytes ahead of netlink messages, over TCP (FRR, `fpm/fpm.h`).
 
 /// Longest frame taken.
-pub const LONGEST: usize = 32 * 1024;
+pub const MAX_FRAME: usize = 32 * 1024;
 
 const HEADER: usize = 4;
 const VERSION: u8 = 1;
@@ -17,20 +17,20 @@ pub enum FrameError {
     #[error("messages of type {0}: those of netlink (1) are spoken here; load zebra's module dplane_fpm_nl")]
     Kind(u8),
     /// A length that can't be.
-    #[error("a frame of {0} bytes: 4 to {LONGEST} are taken")]
+    #[error("a frame of {0} bytes: 4 to {MAX_FRAME} are taken")]
     Length(usize),
 }
 
 /// What has come of a connection and is not taken yet.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct FrameBuffer {
     bytes: Vec<u8>,
     taken: usize,
 }
 
-impl Frames {
+impl FrameBuffer {
     /// Where what comes next is put, after what has not been taken.
-    pub fn room(&mut self, bytes: usize) -> &mut Vec<u8> {
+    pub fn reserve(&mut self, bytes: usize) -> &mut Vec<u8> {
         self.bytes.drain(..self.taken);
         self.taken = 0;
         self.bytes.reserve(bytes);
@@ -39,7 +39,7 @@ impl Frames {
 
     /// What came.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.room(bytes.len()).extend_from_slice(bytes);
+        self.reserve(bytes.len()).extend_from_slice(bytes);
     }
 
     /// Whether the next frame has come to its end.
@@ -76,7 +76,7 @@ impl Frames {
             return Err(FrameError::Kind(kind));
         }
         let length = usize::from(u16::from_be_bytes([high, low]));
-        if !(HEADER..=LONGEST).contains(&length) {
+        if !(HEADER..=MAX_FRAME).contains(&length) {
             return Err(FrameError::Length(length));
         }
         Ok((rest.len() >= length).then_some(length))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Feed, Links, MAIN_TABLE, Teller, fpm};
+use super::{Feed, Links, MAIN_TABLE, RoutePeer, fpm};
 use crate::Prefix;
 use crate::rib::{MAX_HOPS, Origin, Rib};
 
@@ -27,8 +27,8 @@ pub fn hostile(bytes: &[u8]) {
     ] {
         let mut rib = Rib::new(settings, [1, 2]);
         let table = MAIN_TABLE;
-        let mut feed = Feed::new(Teller { origin, table, links });
-        let mut frames = fpm::Frames::default();
+        let mut feed = Feed::new(RoutePeer { origin, table, links });
+        let mut frames = fpm::FrameBuffer::default();
         for piece in bytes.chunks(bytes.len() / 3 + 1) {
             frames.push(piece);
             while let Ok(Some(frame)) = frames.take() {
@@ -39,7 +39,7 @@ pub fn hostile(bytes: &[u8]) {
         feed.begin(&mut rib);
         feed.follow(&mut rib, bytes, 0);
         feed.settle(&mut rib, 0);
-        feed.end_listing();
+        feed.end_dump();
         feed.follow(&mut rib, bytes, 0);
         feed.settle(&mut rib, 0);
         rib.end_replay(origin, usize::MAX);

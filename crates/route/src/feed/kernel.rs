@@ -1,11 +1,11 @@
 //! The kernel's table: its routes are mirrored, and of each prefix those that the kernel uses are offered.
 
-use super::mirror::{Chosen, Effect, Lead};
+use super::mirror::{DeleteResult, KernelTarget, SelectedRoute};
 use super::netlink::{self, Kind, RouteMessage};
 use super::objects::refusal;
 use super::protocol::{DERIVED, OWN_PROTOCOL, distance};
 use super::{Feed, Refused, drops};
-use crate::rib::{Group, Hop, MAX_HOPS, Offer, Origin, Rib, Target, Way};
+use crate::rib::{Group, MAX_HOPS, Offer, OfferedNextHop, Origin, Rib, Target, WeightedNextHop};
 use crate::{Prefix, Time};
 
 impl Feed {
@@ -35,10 +35,10 @@ impl Feed {
         }
         let lead = lead(route)?;
         let followed = Self::is_foreign(route).and_then(|()| self.count_legs(route, &lead));
-        let is_listed = route.flags & netlink::LISTED != 0;
+        let is_listed = route.flags & netlink::MULTI != 0;
         let offered = if self.mirror.is_empty(route.prefix) {
             // Nearly every prefix has one route, which there is nothing to choose from.
-            let only = followed.is_ok().then(|| Chosen {
+            let only = followed.is_ok().then(|| SelectedRoute {
                 metric: route.metric,
                 protocol: route.protocol,
                 leads: vec![lead.clone()],
@@ -62,19 +62,19 @@ impl Feed {
         let lead = lead(route)?;
         let before = self.metrics(route.prefix);
         match self.mirror.delete_route(route, lead) {
-            Effect::Known => return Ok(()),
-            Effect::Changed => self.counts.withdrawn += 1,
+            DeleteResult::Known => return Ok(()),
+            DeleteResult::Changed => self.counts.withdrawn += 1,
             // What is kept here is not what the kernel has.
-            Effect::Astray => self.is_disturbed = true,
+            DeleteResult::Diverged => self.is_disturbed = true,
         }
         Self::is_foreign(route)?;
         self.offer_chosen(rib, route.prefix, &before, now)
     }
 
     /// Count what can't be followed of a route; an error where nothing of it can.
-    fn count_legs(&mut self, route: &RouteMessage<'_>, lead: &Lead) -> Result<(), Refused> {
+    fn count_legs(&mut self, route: &RouteMessage<'_>, lead: &KernelTarget) -> Result<(), Refused> {
         match lead {
-            Lead::Legs(legs) => {
+            KernelTarget::Legs(legs) => {
                 let mut usable = false;
                 for leg in legs {
                     match self.way(route.prefix, leg) {
@@ -84,9 +84,9 @@ impl Feed {
                 }
                 usable.then_some(()).ok_or(Refused::NextHops)
             }
-            Lead::Object(id) => self.objects.usable(*id),
-            Lead::Refused(_) => Ok(()),
-            Lead::Unfollowed | Lead::Deleted => Err(Refused::Kind),
+            KernelTarget::Object(id) => self.objects.usable(*id),
+            KernelTarget::Refused(_) => Ok(()),
+            KernelTarget::Unfollowed | KernelTarget::Deleted => Err(Refused::Kind),
         }
     }
 
@@ -100,11 +100,11 @@ impl Feed {
     ///
     /// The kernel knows no distances: the distance of all of a prefix's routes is that of the one that it uses.
     fn offer_chosen(&mut self, rib: &mut Rib, prefix: Prefix, before: &[u32], now: Time) -> Result<(), Refused> {
-        let usable = |lead: &Lead| match lead {
-            Lead::Legs(legs) => legs.iter().any(|leg| self.way(prefix, leg).is_ok()),
-            Lead::Object(id) => self.objects.usable(*id).is_ok(),
-            Lead::Refused(_) => true,
-            Lead::Unfollowed | Lead::Deleted => false,
+        let usable = |lead: &KernelTarget| match lead {
+            KernelTarget::Legs(legs) => legs.iter().any(|leg| self.way(prefix, leg).is_ok()),
+            KernelTarget::Object(id) => self.objects.usable(*id).is_ok(),
+            KernelTarget::Refused(_) => true,
+            KernelTarget::Unfollowed | KernelTarget::Deleted => false,
         };
         let all = self.mirror.chosen(prefix, usable);
         let result = self.offer_all(rib, prefix, &all, now);
@@ -115,7 +115,7 @@ impl Feed {
         result
     }
 
-    fn offer_all(&mut self, rib: &mut Rib, prefix: Prefix, all: &[Chosen], now: Time) -> Result<(), Refused> {
+    fn offer_all(&mut self, rib: &mut Rib, prefix: Prefix, all: &[SelectedRoute], now: Time) -> Result<(), Refused> {
         let distance = all.first().map_or(0, |first| distance(first.protocol));
         let mut result = Ok(());
         for chosen in all {
@@ -138,26 +138,31 @@ impl Feed {
     }
 
     /// The group that a chosen route names; or else its next hops, in `self.hops`.
-    fn chosen_target(&mut self, rib: &mut Rib, prefix: Prefix, chosen: &Chosen) -> Result<Option<Group>, Refused> {
+    fn chosen_target(
+        &mut self,
+        rib: &mut Rib,
+        prefix: Prefix,
+        chosen: &SelectedRoute,
+    ) -> Result<Option<Group>, Refused> {
         self.hops.clear();
         for lead in &chosen.leads {
             match lead {
-                Lead::Object(id) => return self.objects.group(rib, *id).map(Some),
-                Lead::Refused(refusal) => self.hops.push(Hop::new(Way::Drop(*refusal))),
-                Lead::Legs(legs) => {
+                KernelTarget::Object(id) => return self.objects.group(rib, *id).map(Some),
+                KernelTarget::Refused(refusal) => self.hops.push(WeightedNextHop::new(OfferedNextHop::Drop(*refusal))),
+                KernelTarget::Legs(legs) => {
                     for leg in legs {
                         let Ok(way) = self.way(prefix, leg) else { continue };
                         if self.hops.len() == MAX_HOPS {
                             return Err(Refused::NextHops);
                         }
                         let weight = leg.weight;
-                        self.hops.push(Hop {
+                        self.hops.push(WeightedNextHop {
                             weight,
-                            ..Hop::new(way)
+                            ..WeightedNextHop::new(way)
                         });
                     }
                 }
-                Lead::Unfollowed | Lead::Deleted => {}
+                KernelTarget::Unfollowed | KernelTarget::Deleted => {}
             }
         }
         Ok(None)
@@ -165,15 +170,15 @@ impl Feed {
 }
 
 /// What a route of the kernel leads to.
-fn lead(route: &RouteMessage<'_>) -> Result<Lead, Refused> {
+fn lead(route: &RouteMessage<'_>) -> Result<KernelTarget, Refused> {
     if let Some(id) = route.next_hop {
-        return Ok(Lead::Object(id));
+        return Ok(KernelTarget::Object(id));
     }
     if matches!(route.protocol, DERIVED | OWN_PROTOCOL) || route.kind == Kind::Other {
-        return Ok(Lead::Unfollowed);
+        return Ok(KernelTarget::Unfollowed);
     }
     match drops(route.kind) {
-        Some(refusal) => Ok(Lead::Refused(refusal)),
-        None => route.legs().collect::<Result<_, _>>().map(Lead::Legs),
+        Some(refusal) => Ok(KernelTarget::Refused(refusal)),
+        None => route.legs().collect::<Result<_, _>>().map(KernelTarget::Legs),
     }
 }

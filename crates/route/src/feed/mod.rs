@@ -18,15 +18,15 @@ use std::collections::BTreeMap;
 pub use count::FeedCounts;
 #[doc(hidden)]
 pub use hostile::hostile;
-use mirror::Mirror;
-use netlink::{Kind, Leg, Message, NextHopMessage, RouteMessage, kind};
-use objects::{Meaning, Objects, refusal};
+use mirror::KernelTable;
+use netlink::{Kind, Message, NextHopMember, NextHopMessage, RouteMessage, kind};
+use objects::{NextHopObjects, ObjectKind, refusal};
 use protocol::DERIVED;
 pub use protocol::{OWN_PROTOCOL, distance, protocol_name};
 pub use refused::Refused;
 
-use crate::rib::{Group, Hop, MAX_HOPS, Offer, Origin, Rib, Target, Way};
-use crate::{Address, InterfaceIndex, Prefix, Refusal, Time};
+use crate::rib::{Group, MAX_HOPS, Offer, OfferedNextHop, Origin, Rib, Target, WeightedNextHop};
+use crate::{Address, DropKind, InterfaceIndex, Prefix, Time};
 
 /// What the numbers of interfaces in messages mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum Links {
 
 /// Who tells.
 #[derive(Clone, Debug)]
-pub struct Teller {
+pub struct RoutePeer {
     /// As what its routes are offered: [`Origin::Fpm`] or [`Origin::Kernel`].
     pub origin: Origin,
     /// The routing table that is listened to.
@@ -53,25 +53,25 @@ pub const MAIN_TABLE: u32 = 254;
 
 /// How a listing has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listed {
+pub enum DumpResult {
     /// It has everything.
-    Whole,
+    Complete,
     /// What is listed changed meanwhile, and some of it may be missing.
-    Torn,
+    Incomplete,
 }
 
 /// What one teller has told.
 #[derive(Debug)]
 pub struct Feed {
-    teller: Teller,
-    objects: Objects,
+    teller: RoutePeer,
+    objects: NextHopObjects,
     /// The kernel's table, where the kernel is the teller.
-    mirror: Mirror,
+    mirror: KernelTable,
     counts: FeedCounts,
     /// Next hops of the message under way.
-    hops: Vec<Hop>,
+    hops: Vec<WeightedNextHop>,
     /// The listing that was asked for has come to its end.
-    listed: Option<Listed>,
+    listed: Option<DumpResult>,
     /// What is listed changed meanwhile.
     is_torn: bool,
     /// The request that the last change of a next-hop object came of.
@@ -84,11 +84,11 @@ pub struct Feed {
 
 impl Feed {
     /// Nothing was told yet.
-    pub fn new(teller: Teller) -> Self {
+    pub fn new(teller: RoutePeer) -> Self {
         Self {
             teller,
-            objects: Objects::default(),
-            mirror: Mirror::default(),
+            objects: NextHopObjects::default(),
+            mirror: KernelTable::default(),
             counts: FeedCounts::default(),
             hops: Vec::with_capacity(MAX_HOPS),
             listed: None,
@@ -100,7 +100,7 @@ impl Feed {
     }
 
     /// Who tells.
-    pub fn teller(&self) -> &Teller {
+    pub fn peer(&self) -> &RoutePeer {
         &self.teller
     }
 
@@ -124,19 +124,19 @@ impl Feed {
     }
 
     /// Whether a listing has come to its end since this was asked last, and how.
-    pub fn take_listed(&mut self) -> Option<Listed> {
+    pub fn take_dump_result(&mut self) -> Option<DumpResult> {
         self.listed.take()
     }
 
     /// All that was listed is there: routes told from now on are changes of it. False where a part of the listing is older
     /// than a change that came before it, and all has to be listed again.
-    pub fn end_listing(&mut self) -> bool {
+    pub fn end_dump(&mut self) -> bool {
         self.mirror.end_listing()
     }
 
     /// Whether routes may have changed without a message since this was asked last: the kernel takes routes away in silence
     /// when a link is set down or an address goes (`fib_sync_down_dev`). Everything has to be listed again.
-    pub fn take_disturbed(&mut self) -> bool {
+    pub fn take_resync_needed(&mut self) -> bool {
         std::mem::take(&mut self.is_disturbed)
     }
 
@@ -145,7 +145,7 @@ impl Feed {
         for message in netlink::messages(bytes) {
             self.counts.messages += 1;
             if let Ok(message) = &message {
-                self.is_torn |= message.flags & netlink::TORN != 0;
+                self.is_torn |= message.flags & netlink::DUMP_INTERRUPTED != 0;
             }
             let followed = message.and_then(|message| self.follow_one(rib, &message, now));
             if let Err(refused) = followed {
@@ -168,8 +168,12 @@ impl Feed {
                 Ok(())
             }
             kind::DONE => {
-                let is_torn = std::mem::take(&mut self.is_torn) || message.flags & netlink::TORN != 0;
-                self.listed = Some(if is_torn { Listed::Torn } else { Listed::Whole });
+                let is_torn = std::mem::take(&mut self.is_torn) || message.flags & netlink::DUMP_INTERRUPTED != 0;
+                self.listed = Some(if is_torn {
+                    DumpResult::Incomplete
+                } else {
+                    DumpResult::Complete
+                });
                 Ok(())
             }
             kind::NOOP => Ok(()),
@@ -194,7 +198,7 @@ impl Feed {
     }
 
     /// Whether a message is about a route of this teller.
-    fn concerns(&self, message: &RouteMessage<'_>) -> Result<(), Refused> {
+    fn is_relevant(&self, message: &RouteMessage<'_>) -> Result<(), Refused> {
         if message.table != self.teller.table {
             return Err(Refused::Table);
         }
@@ -215,7 +219,7 @@ impl Feed {
 
     fn new_route(&mut self, rib: &mut Rib, message: &Message<'_>, now: Time) -> Result<(), Refused> {
         let route = RouteMessage::read(message)?;
-        self.concerns(&route)?;
+        self.is_relevant(&route)?;
         if self.is_kernel() {
             let is_of_object = self.object_request == Some(message.request);
             return self.mirror_route(rib, &route, is_of_object, now);
@@ -247,7 +251,7 @@ impl Feed {
             return Err(Refused::Kind);
         }
         if let Some(refusal) = drops(message.kind) {
-            self.hops.push(Hop::new(Way::Drop(refusal)));
+            self.hops.push(WeightedNextHop::new(OfferedNextHop::Drop(refusal)));
             return Ok(None);
         }
         if let Some(id) = message.next_hop {
@@ -258,9 +262,9 @@ impl Feed {
             let leg = leg?;
             match self.way(message.prefix, &leg) {
                 Ok(_) if self.hops.len() == MAX_HOPS => return Err(Refused::NextHops),
-                Ok(way) => self.hops.push(Hop {
+                Ok(way) => self.hops.push(WeightedNextHop {
                     weight: leg.weight,
-                    ..Hop::new(way)
+                    ..WeightedNextHop::new(way)
                 }),
                 Err(refused) => self.counts.refuse(refused),
             }
@@ -273,7 +277,7 @@ impl Feed {
     }
 
     /// Where a next hop leads.
-    fn way(&self, to: Prefix, leg: &Leg) -> Result<Way, Refused> {
+    fn way(&self, to: Prefix, leg: &NextHopMember) -> Result<OfferedNextHop, Refused> {
         if leg.wraps {
             return Err(Refused::Encapsulation);
         }
@@ -290,21 +294,21 @@ impl Feed {
             Links::Numbered(numbers) => numbers,
             Links::Foreign => {
                 let gateway = leg.gateway.filter(|gateway| !gateway.is_link_local());
-                return gateway.map(Way::Via).ok_or(Refused::Gateway);
+                return gateway.map(OfferedNextHop::Via).ok_or(Refused::Gateway);
             }
         };
         let interface = numbers.get(&leg.interface).copied();
         match (leg.gateway, interface) {
-            (Some(address), Some(interface)) => Ok(Way::Gateway { interface, address }),
-            (None, Some(interface)) => Ok(Way::Attached(interface)),
-            (Some(gateway), None) if leg.interface == 0 && !gateway.is_link_local() => Ok(Way::Via(gateway)),
+            (Some(address), Some(interface)) => Ok(OfferedNextHop::Gateway { interface, address }),
+            (None, Some(interface)) => Ok(OfferedNextHop::Attached(interface)),
+            (Some(gateway), None) if leg.interface == 0 && !gateway.is_link_local() => Ok(OfferedNextHop::Via(gateway)),
             (_, None) => Err(Refused::Interface),
         }
     }
 
     fn delete_route(&mut self, rib: &mut Rib, message: &Message<'_>, now: Time) -> Result<(), Refused> {
         let route = RouteMessage::read(message)?;
-        self.concerns(&route)?;
+        self.is_relevant(&route)?;
         if self.is_kernel() {
             return self.unmirror_route(rib, &route, now);
         }
@@ -318,19 +322,21 @@ impl Feed {
     fn new_next_hop(&mut self, rib: &mut Rib, body: &[u8]) -> Result<(), Refused> {
         let message = NextHopMessage::read(body)?;
         let meaning = match message.group() {
-            _ if message.is_bridging => Meaning::One(Err(Refused::Bridging)),
+            _ if message.is_bridging => ObjectKind::One(Err(Refused::Bridging)),
             Some(members) => {
                 let members: Vec<_> = members.take(MAX_HOPS + 1).collect();
                 match members.len() {
-                    ..=MAX_HOPS => Meaning::Several(members),
-                    _ => Meaning::One(Err(Refused::NextHops)),
+                    ..=MAX_HOPS => ObjectKind::Several(members),
+                    _ => ObjectKind::One(Err(Refused::NextHops)),
                 }
             }
-            None if message.is_blackhole => Meaning::One(Ok(Hop::new(Way::Drop(Refusal::Blackhole)))),
-            None => Meaning::One(self.way(ANY, &message.leg).map(Hop::new)),
+            None if message.is_blackhole => {
+                ObjectKind::One(Ok(WeightedNextHop::new(OfferedNextHop::Drop(DropKind::Blackhole))))
+            }
+            None => ObjectKind::One(self.way(ANY, &message.leg).map(WeightedNextHop::new)),
         };
         let refused = match meaning {
-            Meaning::One(Err(refused)) => Err(refused),
+            ObjectKind::One(Err(refused)) => Err(refused),
             _ => Ok(()),
         };
         let was_usable = self.objects.usable(message.id).is_ok();
@@ -363,12 +369,12 @@ const PLACEHOLDER: Address = Address::V4(0xa9fe_0001);
 const ANY: Prefix = Prefix::ALL_V4;
 
 /// How a route drops, where it does.
-fn drops(kind: Kind) -> Option<Refusal> {
+fn drops(kind: Kind) -> Option<DropKind> {
     match kind {
-        Kind::Blackhole => Some(Refusal::Blackhole),
-        Kind::Unreachable => Some(Refusal::Unreachable),
-        Kind::Prohibit => Some(Refusal::Prohibit),
-        Kind::Throw => Some(Refusal::NoRoute),
+        Kind::Blackhole => Some(DropKind::Blackhole),
+        Kind::Unreachable => Some(DropKind::Unreachable),
+        Kind::Prohibit => Some(DropKind::Prohibit),
+        Kind::Throw => Some(DropKind::NoRoute),
         Kind::Unicast | Kind::Other => None,
     }
 }

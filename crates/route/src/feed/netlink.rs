@@ -50,14 +50,14 @@ pub mod kind {
 }
 
 /// NLM_F_MULTI: part of a listing.
-pub const LISTED: u16 = 2;
+pub const MULTI: u16 = 2;
 /// NLM_F_REPLACE: in the place of a route that was there.
 pub const REPLACE: u16 = 0x100;
 /// NLM_F_APPEND: behind those that were there.
 pub const APPEND: u16 = 0x800;
 
 /// NLM_F_DUMP_INTR: a listing has missed a change.
-pub const TORN: u16 = 0x10;
+pub const DUMP_INTERRUPTED: u16 = 0x10;
 /// IPv4.
 pub const INET: u8 = 2;
 /// IPv6.
@@ -143,7 +143,7 @@ fn via(value: &[u8]) -> Result<Address, Refused> {
 
 /// Where a single next hop leads, as it was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Leg {
+pub struct NextHopMember {
     /// The gateway.
     pub gateway: Option<Address>,
     /// The interface, by the number that the kernel gave it; 0 where none was told.
@@ -199,7 +199,7 @@ pub struct RouteMessage<'a> {
     /// The next hop, or group, that it names.
     pub next_hop: Option<u32>,
     /// Its only next hop.
-    pub leg: Leg,
+    pub leg: NextHopMember,
     family: u8,
     multipath: &'a [u8],
 }
@@ -255,11 +255,11 @@ impl<'a> RouteMessage<'a> {
             identity: 0,
             flags: *of_message,
             next_hop: None,
-            leg: Leg {
+            leg: NextHopMember {
                 weight: 1,
                 is_dead: flags as u8 & DEAD != 0,
                 is_onlink: flags as u8 & ONLINK != 0,
-                ..Leg::default()
+                ..NextHopMember::default()
             },
             family,
             multipath: &[],
@@ -286,7 +286,7 @@ impl<'a> RouteMessage<'a> {
     }
 
     /// Its next hops, where it names none by number.
-    pub fn legs(&self) -> impl Iterator<Item = Result<Leg, Refused>> {
+    pub fn legs(&self) -> impl Iterator<Item = Result<NextHopMember, Refused>> {
         let one = self.multipath.is_empty().then_some(Ok(self.leg));
         let (family, mut bytes) = (self.family, self.multipath);
         let several = std::iter::from_fn(move || {
@@ -300,12 +300,12 @@ impl<'a> RouteMessage<'a> {
                     .get(..length)
                     .and_then(|leg| leg.split_at_checked(8))
                     .ok_or(Refused::Malformed)?;
-                let mut leg = Leg {
+                let mut leg = NextHopMember {
                     interface: number(&fixed[4..])?,
                     weight: fixed[3].saturating_add(1),
                     is_dead: fixed[2] & DEAD != 0,
                     is_onlink: fixed[2] & ONLINK != 0,
-                    ..Leg::default()
+                    ..NextHopMember::default()
                 };
                 for attribute in attributes(nested) {
                     let (name, value) = attribute?;
@@ -320,7 +320,7 @@ impl<'a> RouteMessage<'a> {
     }
 }
 
-impl Leg {
+impl NextHopMember {
     /// An attribute of a route, or of one of its next hops.
     fn read(&mut self, family: u8, name: u16, value: &[u8]) -> Result<(), Refused> {
         match name {
@@ -363,7 +363,7 @@ pub struct NextHopMessage<'a> {
     /// It is for Ethernet frames.
     pub is_bridging: bool,
     /// Where it leads, where it is no group.
-    pub leg: Leg,
+    pub leg: NextHopMember,
     group: Option<&'a [u8]>,
 }
 
@@ -378,10 +378,10 @@ impl<'a> NextHopMessage<'a> {
             id: 0,
             is_blackhole: false,
             is_bridging: false,
-            leg: Leg {
+            leg: NextHopMember {
                 weight: 1,
                 is_dead: flags & DEAD != 0,
-                ..Leg::default()
+                ..NextHopMember::default()
             },
             group: None,
         };

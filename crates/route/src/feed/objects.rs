@@ -3,46 +3,46 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::Refused;
-use crate::rib::{Group, Hop, MAX_HOPS, Rib, RibError};
+use crate::rib::{Group, MAX_HOPS, Rib, RibError, WeightedNextHop};
 
 /// What a number stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum ObjectKind {
     /// A next hop, or why it can't be used.
-    One(Result<Hop, Refused>),
+    One(Result<WeightedNextHop, Refused>),
     /// Several, each with its share.
     Several(Vec<(u32, u8)>),
 }
 
 #[derive(Debug)]
 struct Object {
-    meaning: Meaning,
+    meaning: ObjectKind,
     /// What routes that name the number use, once one does.
     group: Option<Group>,
 }
 
 /// The numbers.
 #[derive(Debug, Default)]
-pub struct Objects {
+pub struct NextHopObjects {
     known: HashMap<u32, Object>,
     /// The groups that name a number.
     members: HashMap<u32, BTreeSet<u32>>,
 }
 
 /// Most numbers that a daemon may give: what it can make the control thread keep.
-const MOST: usize = 1 << 17;
+const MAX_OBJECTS: usize = 1 << 17;
 
-impl Objects {
+impl NextHopObjects {
     /// A number means this from now on; what uses it follows.
-    pub fn set(&mut self, rib: &mut Rib, id: u32, meaning: Meaning) -> Result<(), Refused> {
+    pub fn set(&mut self, rib: &mut Rib, id: u32, meaning: ObjectKind) -> Result<(), Refused> {
         if self.known.get(&id).is_some_and(|object| object.meaning == meaning) {
             return Ok(());
         }
-        if self.known.len() >= MOST && !self.known.contains_key(&id) {
+        if self.known.len() >= MAX_OBJECTS && !self.known.contains_key(&id) {
             return Err(Refused::Sets);
         }
         self.leave_groups(id);
-        if let Meaning::Several(members) = &meaning {
+        if let ObjectKind::Several(members) = &meaning {
             for (member, _) in members {
                 self.members.entry(*member).or_default().insert(id);
             }
@@ -57,7 +57,7 @@ impl Objects {
     /// Whether routes to a number lead anywhere, or why not.
     pub fn usable(&self, id: u32) -> Result<(), Refused> {
         match self.known.get(&id).ok_or(Refused::NextHop)?.meaning {
-            Meaning::One(Err(refused)) => Err(refused),
+            ObjectKind::One(Err(refused)) => Err(refused),
             _ => Ok(()),
         }
     }
@@ -106,7 +106,7 @@ impl Objects {
 
     fn leave_groups(&mut self, id: u32) {
         let Some(Object {
-            meaning: Meaning::Several(members),
+            meaning: ObjectKind::Several(members),
             ..
         }) = self.known.get(&id)
         else {
@@ -134,14 +134,14 @@ impl Objects {
     }
 
     /// The next hops that a number stands for. What can't be used of a group is left out.
-    fn hops(&self, id: u32) -> Vec<Hop> {
+    fn hops(&self, id: u32) -> Vec<WeightedNextHop> {
         let one = |id: &u32, weight: u8| match self.known.get(id)?.meaning {
-            Meaning::One(Ok(hop)) => Some(Hop { weight, ..hop }),
+            ObjectKind::One(Ok(hop)) => Some(WeightedNextHop { weight, ..hop }),
             _ => None,
         };
         match self.known.get(&id).map(|object| &object.meaning) {
-            Some(Meaning::One(_)) => one(&id, 1).into_iter().collect(),
-            Some(Meaning::Several(members)) => members
+            Some(ObjectKind::One(_)) => one(&id, 1).into_iter().collect(),
+            Some(ObjectKind::Several(members)) => members
                 .iter()
                 .filter_map(|(member, weight)| one(member, *weight))
                 .take(MAX_HOPS)

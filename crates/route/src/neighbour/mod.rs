@@ -6,11 +6,11 @@
 mod conflict;
 mod deadlines;
 mod hash;
-mod keeper;
 mod parking;
 mod quota;
 mod table;
 mod timing;
+mod writer;
 
 /// The atomics of the table; the model test builds the same source on those of its checker.
 mod sync {
@@ -21,7 +21,7 @@ use crate::address;
 pub use conflict::{Conflict, Conflicts};
 pub use hash::Key as HashKey;
 pub(crate) use hash::hash as keyed_hash;
-pub use keeper::{Action, Advertisement, Heard, NeighbourKeeper, Resolution};
-pub use parking::{Parking, Waiting};
+pub use parking::{ParkedCounts, Parking};
 pub use table::{Mac, Neighbour, NeighbourIndex, Neighbours, OTHER_END, State};
 pub use timing::Timing;
+pub use writer::{Action, Advertisement, Heard, NeighbourWriter, Resolution};

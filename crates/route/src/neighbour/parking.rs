@@ -39,14 +39,14 @@ pub struct Parking<H> {
     parked: usize,
     per_neighbour: u32,
     patience: Time,
-    waiting: Waiting,
+    waiting: ParkedCounts,
 }
 
 /// How many handles wait for each neighbour, for anybody to read.
 #[derive(Clone, Debug)]
-pub struct Waiting(Arc<[AtomicU32]>);
+pub struct ParkedCounts(Arc<[AtomicU32]>);
 
-impl Waiting {
+impl ParkedCounts {
     /// For so many neighbours: none.
     pub fn new(neighbours: usize) -> Self {
         Self((0..neighbours).map(|_| AtomicU32::new(0)).collect())
@@ -93,12 +93,12 @@ impl<H> Parking<H> {
             parked: 0,
             per_neighbour: per_neighbour.clamp(1, 64) as u32,
             patience,
-            waiting: Waiting::new(neighbours),
+            waiting: ParkedCounts::new(neighbours),
         }
     }
 
     /// How many wait for each neighbour.
-    pub fn waiting(&self) -> Waiting {
+    pub fn waiting(&self) -> ParkedCounts {
         self.waiting.clone()
     }
 

@@ -21,7 +21,7 @@ struct OfInterface {
 
 #[derive(Clone, Copy, Debug)]
 struct OfRouter {
-    most: u32,
+    max: u32,
     count: u32,
     unresolved: u32,
     requests: TokenBucket,
@@ -49,7 +49,7 @@ impl Quotas {
     pub fn new(timing: &Timing, capacity: usize, now: Time) -> Self {
         let rate = (timing.requests_per_second / 2).max(1);
         let router = OfRouter {
-            most: u32::MAX,
+            max: u32::MAX,
             count: 0,
             unresolved: 0,
             requests: TokenBucket::new(rate, rate.div_ceil(10), now),
@@ -80,10 +80,10 @@ impl Quotas {
         self.of_mac.clear();
         self.is_alone = self.router_of.iter().all(|router| *router == 0);
         for router in &mut self.routers {
-            (router.most, router.count, router.unresolved) = (u32::MAX, 0, 0);
+            (router.max, router.count, router.unresolved) = (u32::MAX, 0, 0);
         }
         for (own, most) in self.routers.iter_mut().zip(most) {
-            own.most = most;
+            own.max = most;
         }
     }
 
@@ -104,7 +104,7 @@ impl Quotas {
     /// Whether the router of an interface has as many as it may.
     pub fn is_full(&self, interface: InterfaceIndex) -> bool {
         let of = self.of(interface);
-        of.count >= of.most
+        of.count >= of.max
     }
 
     /// Whether it has as many that are unresolved as it may beside other routers.
@@ -132,7 +132,7 @@ impl Quotas {
     }
 
     /// Whether another request may be sent for it beside those of other routers.
-    pub fn may_ask(&mut self, interface: InterfaceIndex, now: Time) -> bool {
+    pub fn may_request(&mut self, interface: InterfaceIndex, now: Time) -> bool {
         self.is_alone || self.of_mut(interface).requests.take(now)
     }
 

@@ -133,7 +133,7 @@ struct Slot {
     /// Sessions and next hops that hold the entry.
     uses: AtomicU32,
     /// Set by workers that send to an entry which is not known to answer; taken by the writer.
-    wanted: AtomicU32,
+    used: AtomicU32,
 }
 
 /// Places of one hash bucket. An entry is in one of two buckets: at most 16 places are looked at.
@@ -168,7 +168,7 @@ impl Neighbours {
             address: [AtomicU64::new(0), AtomicU64::new(0)],
             link: AtomicU32::new(0),
             uses: AtomicU32::new(CLOSED),
-            wanted: AtomicU32::new(0),
+            used: AtomicU32::new(0),
         };
         // At most half full, so that two full buckets are rare; a neighbour that meets them is refused.
         let places = (2 * capacity).next_power_of_two().max(2 * BUCKET);
@@ -181,7 +181,11 @@ impl Neighbours {
     }
 
     /// The entries where one of this address would be.
-    pub(super) fn beside(&self, interface: InterfaceIndex, address: Address) -> [Option<NeighbourIndex>; 2 * BUCKET] {
+    pub(super) fn bucket_entries(
+        &self,
+        interface: InterfaceIndex,
+        address: Address,
+    ) -> [Option<NeighbourIndex>; 2 * BUCKET] {
         let mut entries = [None; 2 * BUCKET];
         for (entry, place) in entries.iter_mut().zip(self.places_of(interface, address)) {
             *entry = place.load(Ordering::Relaxed).checked_sub(1).map(NeighbourIndex);
@@ -238,13 +242,13 @@ impl Neighbours {
     }
 
     /// As [`Neighbours::mac`], and where the neighbour is not known to answer, note that it is wanted, so that its
-    /// keeper asks.
+    /// writer asks.
     #[inline(always)]
     pub fn mac_to_send(&self, index: NeighbourIndex) -> Option<Mac> {
         let slot = self.slots.get(index.0 as usize)?;
         let word = Word(slot.word.load(Ordering::Acquire));
-        if !matches!(word.state(), State::Reachable | State::Permanent) && slot.wanted.load(Ordering::Relaxed) == 0 {
-            slot.wanted.store(1, Ordering::Relaxed);
+        if !matches!(word.state(), State::Reachable | State::Permanent) && slot.used.load(Ordering::Relaxed) == 0 {
+            slot.used.store(1, Ordering::Relaxed);
         }
         word.usable_mac()
     }
@@ -366,12 +370,12 @@ impl Neighbours {
 
 /// The table's one writer. It knows the words it has written and never reads them back.
 #[derive(Debug)]
-pub struct NeighbourWriter {
+pub struct NeighbourTableWriter {
     table: Arc<Neighbours>,
     words: Box<[Word]>,
 }
 
-impl NeighbourWriter {
+impl NeighbourTableWriter {
     /// The writer of an empty table. Make one per table.
     pub fn new(table: Arc<Neighbours>) -> Self {
         let words = vec![Word(0); table.capacity()].into();
@@ -417,7 +421,7 @@ impl NeighbourWriter {
         slot.address[0].store((number >> 64) as u64, Ordering::Relaxed);
         slot.address[1].store(number as u64, Ordering::Relaxed);
         slot.link.store(link(interface, address), Ordering::Relaxed);
-        slot.wanted.store(0, Ordering::Relaxed);
+        slot.used.store(0, Ordering::Relaxed);
         slot.uses.fetch_and(!CLOSED, Ordering::Release);
         self.store(index, Word::new(generation, state, mac), Ordering::Release);
         place.store(index.0 + 1, Ordering::Release);
@@ -451,10 +455,10 @@ impl NeighbourWriter {
     }
 
     /// Whether a worker wanted the entry since the last time.
-    pub fn take_wanted(&self, index: NeighbourIndex) -> bool {
+    pub fn take_used(&self, index: NeighbourIndex) -> bool {
         self.table
             .slots
             .get(index.0 as usize)
-            .is_some_and(|slot| slot.wanted.swap(0, Ordering::Relaxed) != 0)
+            .is_some_and(|slot| slot.used.swap(0, Ordering::Relaxed) != 0)
     }
 }

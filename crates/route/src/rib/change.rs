@@ -2,7 +2,7 @@
 
 use super::offer::{Offer, Origin, RibError};
 use super::slab::NONE;
-use super::table::{Fact, Family, Table};
+use super::table::{Family, RouteRecord, Table};
 use super::{Common, Settings};
 use crate::{SECOND, Time};
 
@@ -15,24 +15,24 @@ pub(super) fn offer<A: Family>(
     offer: &Offer<'_>,
     now: Time,
 ) -> Result<(), RibError> {
-    let set = common.take(offer.target)?;
+    let set = common.acquire(offer.target)?;
     let since = (now / SECOND) as u32;
     let rank = (offer.distance, offer.metric);
-    let fact = Fact::new(offer.origin, set, offer.protocol, rank, since);
-    let is_same = |other: &Fact| other.which() == (offer.origin, offer.which());
+    let fact = RouteRecord::new(offer.origin, set, offer.protocol, rank, since);
+    let is_same = |other: &RouteRecord| other.which() == (offer.origin, offer.which());
     let found = table.find(address, length);
-    let used = found.and_then(|place| table.entries[place].fact());
+    let used = found.and_then(|place| table.entries[place].record());
     if let (Some(place), Some(old)) = (found, used.filter(is_same)) {
         if old.is_stale() {
             common.stale[offer.origin as usize] -= 1;
         }
         if old.says(&fact) {
             table.entries[place].set_stale(false);
-            common.give(set);
+            common.release(set);
             return Ok(());
         }
         table.use_offer(place, Some(fact), &mut common.sets);
-        common.give(old.set);
+        common.release(old.set);
         touch(table, common, place);
         return Ok(());
     }
@@ -45,7 +45,7 @@ pub(super) fn offer<A: Family>(
         }
         common.sets.count_spare(set, true);
         common.sets.count_spare(old.set, false);
-        common.give(old.set);
+        common.release(old.set);
         if !old.says(&fact) {
             touch(table, common, place);
         }
@@ -53,7 +53,7 @@ pub(super) fn offer<A: Family>(
     }
     if offer.origin.is_learned() && common.learned() >= settings.quota {
         common.refused_quota += 1;
-        common.give(set);
+        common.release(set);
         return Err(RibError::Quota(settings.quota));
     }
     let place = found.unwrap_or_else(|| table.add(address, length));
@@ -73,12 +73,12 @@ pub(super) fn withdraw<A: Family>(
     table: &mut Table<A>,
     common: &mut Common,
     (address, length): (A, u8),
-    is_it: impl Fn(&Fact) -> bool,
+    is_it: impl Fn(&RouteRecord) -> bool,
 ) -> bool {
     let Some(place) = table.find(address, length) else {
         return false;
     };
-    let gone = if let Some(used) = table.entries[place].fact().filter(&is_it) {
+    let gone = if let Some(used) = table.entries[place].record().filter(&is_it) {
         // Any other one takes its place until the best is chosen.
         let next = match table.entries[place].spare {
             NONE => None,
@@ -102,7 +102,7 @@ pub(super) fn withdraw<A: Family>(
     if gone.is_stale() {
         common.stale[gone.origin() as usize] -= 1;
     }
-    common.give(gone.set);
+    common.release(gone.set);
     touch(table, common, place);
     true
 }
@@ -125,7 +125,7 @@ pub(super) fn mark_stale<A: Family>(table: &mut Table<A>, common: &mut Common, o
     for place in 0..table.entries.places() {
         let entry = &mut table.entries[place];
         if entry
-            .fact()
+            .record()
             .is_some_and(|fact| fact.origin() == origin && !fact.is_stale())
         {
             entry.set_stale(true);
@@ -151,7 +151,7 @@ pub(super) fn sweep<A: Family>(
 ) -> usize {
     let mut swept = 0;
     while *cursor < table.entries.places() && swept < most && common.stale[origin as usize] > 0 {
-        let is_stale = |fact: &Fact| fact.origin() == origin && fact.is_stale();
+        let is_stale = |fact: &RouteRecord| fact.origin() == origin && fact.is_stale();
         let entry = table.entries[*cursor];
         let has = table.offers(*cursor).any(|fact| is_stale(&fact));
         if has && withdraw(table, common, (entry.address, entry.length), is_stale) {

@@ -15,7 +15,10 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use offer::{Group, Hop, MAX_HOPS, Obstacle, Offer, Origin, ResolvedSet, RibError, Shown, Sink, Target, Way};
+pub use offer::{
+    Group, ListedRoute, MAX_HOPS, Offer, OfferedNextHop, Origin, ResolvedSet, RibError, Sink, Target, UnresolvedReason,
+    WeightedNextHop,
+};
 pub use resolve::DEPTH;
 
 use crate::neighbour::HashKey;
@@ -100,14 +103,14 @@ struct Common {
 
 impl Common {
     /// Take a use of what an offer leads to.
-    fn take(&mut self, target: Target<'_>) -> Result<u32, RibError> {
+    fn acquire(&mut self, target: Target<'_>) -> Result<u32, RibError> {
         let taken = match target {
             Target::Group(group) if self.sets.is_group(group) => {
                 self.sets.hold(group.0);
                 return Ok(group.0);
             }
             Target::Group(_) => Err(RibError::Group),
-            Target::Hops(hops) => self.sets.take(hops),
+            Target::Hops(hops) => self.sets.acquire(hops),
         };
         let (index, is_new) = taken.inspect_err(|_| self.refused_hops += 1)?;
         if let (true, Target::Hops(hops)) = (is_new, target) {
@@ -117,15 +120,17 @@ impl Common {
     }
 
     /// Give a use back.
-    fn give(&mut self, index: u32) {
-        if let Some(hops) = self.sets.give(index) {
+    fn release(&mut self, index: u32) {
+        if let Some(hops) = self.sets.release(index) {
             self.unfollow(&hops);
         }
     }
 
-    fn follow(&mut self, hops: &[Hop]) {
+    fn follow(&mut self, hops: &[WeightedNextHop]) {
         for hop in hops {
-            let Way::Via(gateway) = hop.way else { continue };
+            let OfferedNextHop::Via(gateway) = hop.way else {
+                continue;
+            };
             let floating = self.floating.entry(gateway).or_default();
             floating.uses += 1;
             if floating.uses == 1 {
@@ -134,9 +139,11 @@ impl Common {
         }
     }
 
-    fn unfollow(&mut self, hops: &[Hop]) {
+    fn unfollow(&mut self, hops: &[WeightedNextHop]) {
         for hop in hops {
-            let Way::Via(gateway) = hop.way else { continue };
+            let OfferedNextHop::Via(gateway) = hop.way else {
+                continue;
+            };
             let Some(floating) = self.floating.get_mut(&gateway) else {
                 continue;
             };
@@ -211,7 +218,7 @@ impl Rib {
     /// there is none.
     pub fn withdraw(&mut self, prefix: Prefix, origin: Origin, which: u32) -> bool {
         let wanted = (origin, origin.which(which.min(255) as u8, which));
-        let is_it = |fact: &table::Fact| fact.which() == wanted;
+        let is_it = |fact: &table::RouteRecord| fact.which() == wanted;
         let length = prefix.length();
         match prefix.address() {
             Address::V4(bits) => change::withdraw(&mut self.v4, &mut self.common, (bits, length), is_it),
@@ -223,7 +230,7 @@ impl Rib {
     ///
     /// # Errors
     /// Too many next hops, or sets.
-    pub fn add_group(&mut self, hops: &[Hop]) -> Result<Group, RibError> {
+    pub fn add_group(&mut self, hops: &[WeightedNextHop]) -> Result<Group, RibError> {
         let group = self.common.sets.add_group(hops);
         let group = group.inspect_err(|_| self.common.refused_hops += 1)?;
         self.common.follow(hops);
@@ -234,7 +241,7 @@ impl Rib {
     ///
     /// # Errors
     /// Too many next hops, or no such group.
-    pub fn change_group(&mut self, group: Group, hops: &[Hop]) -> Result<(), RibError> {
+    pub fn change_group(&mut self, group: Group, hops: &[WeightedNextHop]) -> Result<(), RibError> {
         let old = self.common.sets.change_group(group, hops);
         let old = old.inspect_err(|_| self.common.refused_hops += 1)?;
         self.common.follow(hops);
@@ -246,7 +253,7 @@ impl Rib {
     /// Let a group go. Routes that use it keep it as it is.
     pub fn drop_group(&mut self, group: Group) {
         if self.common.sets.is_group(group) {
-            self.common.give(group.0);
+            self.common.release(group.0);
         }
     }
 
@@ -285,7 +292,7 @@ impl Rib {
     }
 
     /// Why a next hop of an offer leads nowhere, as far as was published; none where it leads anywhere.
-    pub fn obstacle(&self, way: Way) -> Option<Obstacle> {
+    pub fn unresolved_reason(&self, way: OfferedNextHop) -> Option<UnresolvedReason> {
         let found = |gateway| {
             self.common
                 .floating
@@ -293,15 +300,17 @@ impl Rib {
                 .is_some_and(|found| !found.shares.is_empty())
         };
         match way {
-            Way::Drop(_) | Way::Local(_) => None,
-            Way::Attached(interface) | Way::Gateway { interface, .. } if !self.link_is_up(interface) => {
-                Some(Obstacle::Link)
+            OfferedNextHop::Drop(_) | OfferedNextHop::Local(_) => None,
+            OfferedNextHop::Attached(interface) | OfferedNextHop::Gateway { interface, .. }
+                if !self.link_is_up(interface) =>
+            {
+                Some(UnresolvedReason::Link)
             }
-            Way::Attached(_) => None,
-            Way::Gateway { interface, address } => {
-                (!self.gateway_is_up((interface, address))).then_some(Obstacle::Uplink)
+            OfferedNextHop::Attached(_) => None,
+            OfferedNextHop::Gateway { interface, address } => {
+                (!self.gateway_is_up((interface, address))).then_some(UnresolvedReason::Uplink)
             }
-            Way::Via(gateway) => (!found(gateway)).then_some(Obstacle::Gateway),
+            OfferedNextHop::Via(gateway) => (!found(gateway)).then_some(UnresolvedReason::Gateway),
         }
     }
 
@@ -352,63 +361,63 @@ impl Rib {
     }
 
     /// Every offer, IPv4 first, in no order that means anything.
-    pub fn iter(&self) -> impl Iterator<Item = Shown<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = ListedRoute<'_>> {
         self.page(0).map(|(_, shown)| shown)
     }
 
     /// The offers from a place on, each with the place to go on from. Places stay while routes come and go.
-    pub fn page(&self, from: u64) -> impl Iterator<Item = (u64, Shown<'_>)> {
+    pub fn page(&self, from: u64) -> impl Iterator<Item = (u64, ListedRoute<'_>)> {
         const SIX: u64 = 1 << 32;
         let four = from..u64::from(self.v4.entries.places());
         let six = from.max(SIX)..SIX + u64::from(self.v6.entries.places());
-        let four = four.flat_map(|place| self.shown(&self.v4, place as u32).map(move |shown| (place + 1, shown)));
-        let six = six.flat_map(|place| self.shown(&self.v6, place as u32).map(move |shown| (place + 1, shown)));
+        let four = four.flat_map(|place| self.listed(&self.v4, place as u32).map(move |shown| (place + 1, shown)));
+        let six = six.flat_map(|place| self.listed(&self.v6, place as u32).map(move |shown| (place + 1, shown)));
         four.chain(six)
     }
 
     /// The offers for exactly this prefix, the used one first.
-    pub fn get(&self, prefix: Prefix) -> Vec<Shown<'_>> {
+    pub fn get(&self, prefix: Prefix) -> Vec<ListedRoute<'_>> {
         let length = prefix.length();
         match prefix.address() {
             Address::V4(bits) => match self.v4.find(bits, length) {
-                Some(place) => self.shown(&self.v4, place).collect(),
+                Some(place) => self.listed(&self.v4, place).collect(),
                 None => Vec::new(),
             },
             Address::V6(bits) => match self.v6.find(bits, length) {
-                Some(place) => self.shown(&self.v6, place).collect(),
+                Some(place) => self.listed(&self.v6, place).collect(),
                 None => Vec::new(),
             },
         }
     }
 
     /// The offers for the longest prefix that holds an address and leads anywhere, as far as was published.
-    pub fn lookup(&self, address: Address) -> Vec<Shown<'_>> {
+    pub fn lookup(&self, address: Address) -> Vec<ListedRoute<'_>> {
         match address {
             Address::V4(bits) => self.longest(&self.v4, bits),
             Address::V6(bits) => self.longest(&self.v6, bits),
         }
     }
 
-    fn longest<'r, A: Family>(&'r self, table: &'r Table<A>, bits: A) -> Vec<Shown<'r>> {
+    fn longest<'r, A: Family>(&'r self, table: &'r Table<A>, bits: A) -> Vec<ListedRoute<'r>> {
         let mut covering = table.covering(bits);
         let place = covering.find(|&place| table.entries[place].is_published());
         place
-            .map(|place| self.shown(table, place).collect())
+            .map(|place| self.listed(table, place).collect())
             .unwrap_or_default()
     }
 
-    fn shown<'r, A: Family>(&'r self, table: &'r Table<A>, place: u32) -> impl Iterator<Item = Shown<'r>> + 'r {
+    fn listed<'r, A: Family>(&'r self, table: &'r Table<A>, place: u32) -> impl Iterator<Item = ListedRoute<'r>> + 'r {
         let entry = &table.entries[place];
         // A free place has no offer, used or spare.
         let offers = entry
-            .fact()
+            .record()
             .is_some()
             .then(|| table.offers(place))
             .into_iter()
             .flatten();
         offers.enumerate().filter_map(move |(number, fact)| {
             let set = self.common.sets.get(fact.set)?;
-            Some(Shown {
+            Some(ListedRoute {
                 prefix: entry.prefix(),
                 origin: fact.origin(),
                 protocol: fact.protocol,

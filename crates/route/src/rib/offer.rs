@@ -1,6 +1,6 @@
 //! What origins offer for a prefix, and what becomes of it.
 
-use crate::{Address, Balance, InterfaceIndex, NextHop, Prefix, Refusal, Time};
+use crate::{Address, Balance, DropKind, InterfaceIndex, NextHop, Prefix, Time};
 
 /// Most next hops of one set.
 pub const MAX_HOPS: usize = 64;
@@ -55,9 +55,9 @@ impl Origin {
 
 /// Where one next hop of an offer leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Way {
+pub enum OfferedNextHop {
     /// Nowhere.
-    Drop(Refusal),
+    Drop(DropKind),
     /// To the gateway itself: an address of this interface.
     Local(InterfaceIndex),
     /// To the destination itself, on the link of this interface.
@@ -75,18 +75,18 @@ pub enum Way {
 
 /// One next hop of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Hop {
+pub struct WeightedNextHop {
     /// Where it leads.
-    pub way: Way,
+    pub way: OfferedNextHop,
     /// Its share, at least 1.
     pub weight: u8,
     /// What stays on it beside others, by host where one of them says so.
     pub balance: Balance,
 }
 
-impl Hop {
+impl WeightedNextHop {
     /// A next hop of weight 1.
-    pub fn new(way: Way) -> Self {
+    pub fn new(way: OfferedNextHop) -> Self {
         Self {
             way,
             weight: 1,
@@ -95,13 +95,13 @@ impl Hop {
     }
 }
 
-impl From<NextHop> for Way {
+impl From<NextHop> for OfferedNextHop {
     fn from(hop: NextHop) -> Self {
         match hop {
-            NextHop::Drop(refusal) => Way::Drop(refusal),
-            NextHop::Local(interface) => Way::Local(interface),
-            NextHop::Attached(interface) => Way::Attached(interface),
-            NextHop::Gateway { interface, address } => Way::Gateway { interface, address },
+            NextHop::Drop(refusal) => OfferedNextHop::Drop(refusal),
+            NextHop::Local(interface) => OfferedNextHop::Local(interface),
+            NextHop::Attached(interface) => OfferedNextHop::Attached(interface),
+            NextHop::Gateway { interface, address } => OfferedNextHop::Gateway { interface, address },
         }
     }
 }
@@ -114,7 +114,7 @@ pub struct Group(pub(super) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// These next hops.
-    Hops(&'a [Hop]),
+    Hops(&'a [WeightedNextHop]),
     /// Those that the group has at the time.
     Group(Group),
 }
@@ -184,7 +184,7 @@ pub enum RibError {
 
 /// Why a next hop leads nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Obstacle {
+pub enum UnresolvedReason {
     /// Its interface is down.
     Link,
     /// No route leads to its gateway.
@@ -195,7 +195,7 @@ pub enum Obstacle {
 
 /// An offer, as it is listed.
 #[derive(Clone, Debug)]
-pub struct Shown<'a> {
+pub struct ListedRoute<'a> {
     /// Destinations.
     pub prefix: Prefix,
     /// Who makes it.
@@ -207,7 +207,7 @@ pub struct Shown<'a> {
     /// Metric.
     pub metric: u32,
     /// Next hops as offered.
-    pub hops: &'a [Hop],
+    pub hops: &'a [WeightedNextHop],
     /// Where they lead; nowhere where no next hop can be reached.
     pub resolved: Option<&'a ResolvedSet>,
     /// It is the one that is used.

@@ -3,7 +3,7 @@
 use super::offer::Sink;
 use super::resolve::View;
 use super::slab::NONE;
-use super::table::{Fact, Family, Table};
+use super::table::{Family, RouteRecord, Table};
 use super::{Common, Rib, change};
 use crate::{Address, Prefix};
 
@@ -14,8 +14,8 @@ impl Rib {
         self.find_gateways();
         self.resolve_sets();
         let mut gone = Vec::new();
-        look(&mut self.v4, &mut self.common, &mut gone, sink);
-        look(&mut self.v6, &mut self.common, &mut gone, sink);
+        select(&mut self.v4, &mut self.common, &mut gone, sink);
+        select(&mut self.v6, &mut self.common, &mut gone, sink);
         gone.into_iter().for_each(|prefix| sink.remove(prefix));
     }
 
@@ -88,11 +88,11 @@ fn mark_users<A: Family>(table: &mut Table<A>, common: &mut Common, head: u32, s
 }
 
 /// Choose the best offer of every entry that is marked, and hand it on.
-fn look<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<Prefix>, sink: &mut dyn Sink) {
+fn select<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<Prefix>, sink: &mut dyn Sink) {
     for place in std::mem::take(&mut common.dirty[A::INDEX]) {
         choose(table, common, place);
         let entry = table.entries[place];
-        let resolved = entry.fact().and_then(|fact| common.sets.resolved(fact.set));
+        let resolved = entry.record().and_then(|fact| common.sets.resolved(fact.set));
         if let Some(resolved) = resolved {
             sink.set(entry.prefix(), resolved);
         } else if entry.is_published() {
@@ -102,7 +102,7 @@ fn look<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<Pre
         common.published[A::INDEX] += usize::from(published);
         common.published[A::INDEX] -= usize::from(entry.is_published());
         table.entries[place].looked_at(published);
-        if entry.fact().is_none() {
+        if entry.record().is_none() {
             table.remove(place);
         }
     }
@@ -113,12 +113,12 @@ fn choose<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     if table.entries[place].spare == NONE {
         return;
     }
-    let rank = |fact: &Fact| (common.sets.resolved(fact.set).is_none(), fact.rank());
-    let used = table.entries[place].fact();
+    let rank = |fact: &RouteRecord| (common.sets.resolved(fact.set).is_none(), fact.rank());
+    let used = table.entries[place].record();
     let Some(best) = table.offers(place).min_by_key(rank) else {
         return;
     };
-    let same = |fact: &Fact| fact.which() == best.which();
+    let same = |fact: &RouteRecord| fact.which() == best.which();
     if used.as_ref().is_some_and(same) {
         return;
     }

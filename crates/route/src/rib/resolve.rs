@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::offer::{Hop, MAX_HOPS, Origin, ResolvedSet, Way};
-use super::table::{Fact, Family, Table};
+use super::offer::{MAX_HOPS, OfferedNextHop, Origin, ResolvedSet, WeightedNextHop};
+use super::table::{Family, RouteRecord, Table};
 use super::{Common, Settings};
-use crate::{Address, Balance, InterfaceIndex, NextHop, Refusal};
+use crate::{Address, Balance, DropKind, InterfaceIndex, NextHop};
 
 /// Most gateways from a route to the link, each found by the route to it.
 pub const DEPTH: usize = 8;
@@ -78,7 +78,7 @@ impl View<'_> {
             Link::Own => return Shares::new(),
             Link::On(interface) => {
                 let address = gateway;
-                return self.direct(Way::Gateway { interface, address });
+                return self.direct(OfferedNextHop::Gateway { interface, address });
             }
             Link::Off => {}
         }
@@ -93,20 +93,19 @@ impl View<'_> {
 
     /// Where the best offer for a prefix that leads anywhere leads a gateway to.
     fn via_entry<A: Family>(&self, table: &Table<A>, place: u32, gateway: Address, path: &mut Path) -> Option<Shares> {
-        let mut offers: Vec<Fact> = table.offers(place).collect();
-        offers.sort_by_key(Fact::rank);
+        let mut offers: Vec<RouteRecord> = table.offers(place).collect();
+        offers.sort_by_key(RouteRecord::rank);
         offers.iter().find_map(|fact| {
             let hops = &self.common.sets.get(fact.set)?.hops;
             let shares = combine(hops, |way| match way {
-                Way::Via(next) => self.via(next, path),
-                Way::Attached(interface) => self.direct(Way::Gateway {
+                OfferedNextHop::Via(next) => self.via(next, path),
+                OfferedNextHop::Attached(interface) => self.direct(OfferedNextHop::Gateway {
                     interface,
                     address: gateway,
                 }),
-                Way::Drop(Refusal::Blackhole | Refusal::Unreachable | Refusal::Prohibit) | Way::Gateway { .. } => {
-                    self.direct(way)
-                }
-                Way::Local(_) | Way::Drop(_) => Shares::new(),
+                OfferedNextHop::Drop(DropKind::Blackhole | DropKind::Unreachable | DropKind::Prohibit)
+                | OfferedNextHop::Gateway { .. } => self.direct(way),
+                OfferedNextHop::Local(_) | OfferedNextHop::Drop(_) => Shares::new(),
             });
             (!shares.is_empty()).then_some(shares)
         })
@@ -119,10 +118,10 @@ impl View<'_> {
             let set = connected.and_then(|fact| self.common.sets.get(fact.set));
             let way = set.and_then(|set| set.hops.first()).map(|hop| hop.way);
             match way {
-                Some(Way::Attached(interface)) if self.is_up(interface) => return Link::On(interface),
-                Some(Way::Local(_)) => return Link::Own,
+                Some(OfferedNextHop::Attached(interface)) if self.is_up(interface) => return Link::On(interface),
+                Some(OfferedNextHop::Local(_)) => return Link::Own,
                 // The network's own address, or its broadcast address.
-                Some(Way::Drop(_)) if table.entries[place].length == A::BITS => return Link::Own,
+                Some(OfferedNextHop::Drop(_)) if table.entries[place].length == A::BITS => return Link::Own,
                 _ => {}
             }
         }
@@ -130,31 +129,31 @@ impl View<'_> {
     }
 
     /// Where a next hop leads without any route.
-    fn direct(&self, way: Way) -> Shares {
+    fn direct(&self, way: OfferedNextHop) -> Shares {
         let hop = match way {
-            Way::Drop(refusal) => Some(NextHop::Drop(refusal)),
-            Way::Local(interface) => Some(NextHop::Local(interface)),
-            Way::Attached(interface) => self.is_up(interface).then_some(NextHop::Attached(interface)),
-            Way::Gateway { interface, address } => {
+            OfferedNextHop::Drop(refusal) => Some(NextHop::Drop(refusal)),
+            OfferedNextHop::Local(interface) => Some(NextHop::Local(interface)),
+            OfferedNextHop::Attached(interface) => self.is_up(interface).then_some(NextHop::Attached(interface)),
+            OfferedNextHop::Gateway { interface, address } => {
                 let hop = NextHop::Gateway { interface, address };
                 (self.is_up(interface) && !self.common.lost.contains(&(interface, address))).then_some(hop)
             }
-            Way::Via(_) => None,
+            OfferedNextHop::Via(_) => None,
         };
         hop.into_iter().map(|hop| (hop, 1)).collect()
     }
 
     /// Where a set leads, its gateways found before.
-    pub fn resolve(&self, hops: &[Hop]) -> Option<ResolvedSet> {
+    pub fn resolve(&self, hops: &[WeightedNextHop]) -> Option<ResolvedSet> {
         if let [hop] = hops
-            && !matches!(hop.way, Way::Via(_))
+            && !matches!(hop.way, OfferedNextHop::Via(_))
         {
             let (hop, _) = self.direct(hop.way).pop_first()?;
             return Some(ResolvedSet([(hop, 1)].into(), Balance::Flow));
         }
         let shares = combine(hops, |way| {
             match way {
-                Way::Via(gateway) => self.common.floating.get(&gateway).map(|found| found.shares.clone()),
+                OfferedNextHop::Via(gateway) => self.common.floating.get(&gateway).map(|found| found.shares.clone()),
                 _ => Some(self.direct(way)),
             }
             .unwrap_or_default()
@@ -165,7 +164,7 @@ impl View<'_> {
 }
 
 /// The shares of next hops that lead on to several, each divided among these.
-fn combine(hops: &[Hop], mut lead: impl FnMut(Way) -> Shares) -> Shares {
+fn combine(hops: &[WeightedNextHop], mut lead: impl FnMut(OfferedNextHop) -> Shares) -> Shares {
     let found: Vec<(u64, Shares)> = hops
         .iter()
         .map(|hop| (u64::from(hop.weight.max(1)), lead(hop.way)))

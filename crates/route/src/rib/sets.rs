@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::offer::{Group, Hop, MAX_HOPS, ResolvedSet, RibError, Way};
+use super::offer::{Group, MAX_HOPS, OfferedNextHop, ResolvedSet, RibError, WeightedNextHop};
 use super::slab::{NONE, Slab};
 use crate::InterfaceIndex;
 
@@ -11,7 +11,7 @@ use crate::InterfaceIndex;
 #[derive(Debug)]
 pub struct Set {
     /// What was offered.
-    pub hops: Arc<[Hop]>,
+    pub hops: Arc<[WeightedNextHop]>,
     /// Where that leads; nowhere where no next hop can be reached.
     pub resolved: Option<ResolvedSet>,
     /// Offers that lead to it, and its owner where it is a group.
@@ -32,8 +32,10 @@ impl Set {
     /// Whether a next hop names this interface.
     pub fn names(&self, interface: InterfaceIndex) -> bool {
         self.hops.iter().any(|hop| match hop.way {
-            Way::Local(index) | Way::Attached(index) | Way::Gateway { interface: index, .. } => index == interface,
-            Way::Drop(_) | Way::Via(_) => false,
+            OfferedNextHop::Local(index)
+            | OfferedNextHop::Attached(index)
+            | OfferedNextHop::Gateway { interface: index, .. } => index == interface,
+            OfferedNextHop::Drop(_) | OfferedNextHop::Via(_) => false,
         })
     }
 }
@@ -42,17 +44,17 @@ impl Set {
 #[derive(Debug)]
 pub struct Sets {
     all: Slab<Option<Set>>,
-    known: BTreeMap<Arc<[Hop]>, u32>,
+    known: BTreeMap<Arc<[WeightedNextHop]>, u32>,
     /// The one asked for last: a daemon sends many routes to the same next hops in a row.
-    last: Option<(Arc<[Hop]>, u32)>,
+    last: Option<(Arc<[WeightedNextHop]>, u32)>,
     count: usize,
     most: usize,
     /// Sets to resolve again.
     pub dirty: Vec<u32>,
 }
 
-fn is_floating(hops: &[Hop]) -> bool {
-    hops.iter().any(|hop| matches!(hop.way, Way::Via(_)))
+fn is_floating(hops: &[WeightedNextHop]) -> bool {
+    hops.iter().any(|hop| matches!(hop.way, OfferedNextHop::Via(_)))
 }
 
 impl Sets {
@@ -109,7 +111,7 @@ impl Sets {
     }
 
     /// Take a use of the set of these next hops. True beside it where it is new.
-    pub fn take(&mut self, hops: &[Hop]) -> Result<(u32, bool), RibError> {
+    pub fn acquire(&mut self, hops: &[WeightedNextHop]) -> Result<(u32, bool), RibError> {
         let index = match &self.last {
             Some((last, index)) if **last == *hops => Some(*index),
             _ => self.known.get(hops).copied(),
@@ -131,11 +133,11 @@ impl Sets {
     }
 
     /// Make a group, one use taken.
-    pub fn add_group(&mut self, hops: &[Hop]) -> Result<Group, RibError> {
+    pub fn add_group(&mut self, hops: &[WeightedNextHop]) -> Result<Group, RibError> {
         self.add(hops, true).map(Group)
     }
 
-    fn add(&mut self, hops: &[Hop], is_group: bool) -> Result<u32, RibError> {
+    fn add(&mut self, hops: &[WeightedNextHop], is_group: bool) -> Result<u32, RibError> {
         if hops.is_empty() && !is_group || hops.len() > MAX_HOPS {
             return Err(RibError::Hops(hops.len()));
         }
@@ -163,7 +165,7 @@ impl Sets {
     }
 
     /// Give a group other next hops; its old ones.
-    pub fn change_group(&mut self, group: Group, hops: &[Hop]) -> Result<Arc<[Hop]>, RibError> {
+    pub fn change_group(&mut self, group: Group, hops: &[WeightedNextHop]) -> Result<Arc<[WeightedNextHop]>, RibError> {
         if hops.len() > MAX_HOPS {
             return Err(RibError::Hops(hops.len()));
         }
@@ -209,7 +211,7 @@ impl Sets {
     }
 
     /// Give a use back; the next hops where it was the last one.
-    pub fn give(&mut self, index: u32) -> Option<Arc<[Hop]>> {
+    pub fn release(&mut self, index: u32) -> Option<Arc<[WeightedNextHop]>> {
         let set = self.get_mut(index)?;
         set.uses -= 1;
         if set.uses > 0 {

@@ -52,7 +52,7 @@ const OF_ENTRY: u8 = PUBLISHED | DIRTY;
 
 /// One offer.
 #[derive(Clone, Copy, Debug)]
-pub struct Fact {
+pub struct RouteRecord {
     /// The set that it leads to.
     pub set: u32,
     /// Metric.
@@ -66,7 +66,7 @@ pub struct Fact {
     marks: u8,
 }
 
-impl Fact {
+impl RouteRecord {
     /// An offer of an origin; not stale.
     pub fn new(origin: Origin, set: u32, protocol: u8, (distance, metric): (u8, u32), since: u32) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Fact {
 
     /// Whether it says the same, age and staleness aside.
     #[inline]
-    pub fn says(&self, other: &Fact) -> bool {
+    pub fn says(&self, other: &RouteRecord) -> bool {
         (self.set, self.metric, self.distance, self.protocol)
             == (other.set, other.metric, other.distance, other.protocol)
     }
@@ -145,8 +145,8 @@ impl<A: Family> Entry<A> {
 
     /// The offer.
     #[inline]
-    pub fn fact(&self) -> Option<Fact> {
-        (self.set != NONE).then_some(Fact {
+    pub fn record(&self) -> Option<RouteRecord> {
+        (self.set != NONE).then_some(RouteRecord {
             set: self.set,
             metric: self.metric,
             since: self.since,
@@ -156,7 +156,7 @@ impl<A: Family> Entry<A> {
         })
     }
 
-    fn put(&mut self, fact: Option<Fact>) {
+    fn put(&mut self, fact: Option<RouteRecord>) {
         let Some(fact) = fact else {
             (self.set, self.marks) = (NONE, self.marks & OF_ENTRY);
             return;
@@ -196,7 +196,7 @@ impl<A: Family> Entry<A> {
 #[derive(Clone, Copy, Debug)]
 pub struct Spare {
     /// The offer; none in a free place.
-    pub fact: Option<Fact>,
+    pub fact: Option<RouteRecord>,
     /// The entry that it is of.
     pub entry: u32,
     /// The next of the same entry.
@@ -293,18 +293,18 @@ impl<A: Family> Table<A> {
     }
 
     /// Every offer for an entry's prefix, the used one first.
-    pub fn offers(&self, place: u32) -> impl Iterator<Item = Fact> + '_ {
+    pub fn offers(&self, place: u32) -> impl Iterator<Item = RouteRecord> + '_ {
         let mut spare = self.entries[place].spare;
         let others = std::iter::from_fn(move || {
             let found = (spare != NONE).then(|| &self.spares[spare])?;
             spare = found.next;
             found.fact
         });
-        self.entries[place].fact().into_iter().chain(others)
+        self.entries[place].record().into_iter().chain(others)
     }
 
     /// Give the entry another offer, and move it to the list of the set that this leads to.
-    pub fn use_offer(&mut self, place: u32, fact: Option<Fact>, sets: &mut Sets) {
+    pub fn use_offer(&mut self, place: u32, fact: Option<RouteRecord>, sets: &mut Sets) {
         let old = self.entries[place];
         if old.set != NONE && fact.is_some_and(|fact| fact.set == old.set) {
             self.entries[place].put(fact);
@@ -336,14 +336,14 @@ impl<A: Family> Table<A> {
     }
 
     /// Put an offer beside the used one.
-    pub fn add_spare(&mut self, entry: u32, fact: Fact) {
+    pub fn add_spare(&mut self, entry: u32, fact: RouteRecord) {
         let next = self.entries[entry].spare;
         let fact = Some(fact);
         self.entries[entry].spare = self.spares.add(Spare { fact, entry, next });
     }
 
     /// The place of a spare offer.
-    pub fn find_spare(&self, entry: u32, wanted: impl Fn(&Fact) -> bool) -> Option<u32> {
+    pub fn find_spare(&self, entry: u32, wanted: impl Fn(&RouteRecord) -> bool) -> Option<u32> {
         let mut place = self.entries[entry].spare;
         while place != NONE {
             let spare = &self.spares[place];
@@ -356,7 +356,7 @@ impl<A: Family> Table<A> {
     }
 
     /// Take a spare offer away.
-    pub fn remove_spare(&mut self, place: u32) -> Option<Fact> {
+    pub fn remove_spare(&mut self, place: u32) -> Option<RouteRecord> {
         let Spare { fact, entry, next } = self.spares[place];
         if self.entries[entry].spare == place {
             self.entries[entry].spare = next;

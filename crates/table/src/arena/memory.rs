@@ -81,7 +81,7 @@ impl<T> Arena<T> {
             return Err(values);
         };
         let first = self.len.load(Ordering::Relaxed);
-        if values.len() > self.most() - first {
+        if values.len() > self.max_len() - first {
             return Err(values);
         }
         let added = values.len();
@@ -109,13 +109,13 @@ impl<T> Arena<T> {
         self.len() == 0
     }
 
-    fn most(&self) -> usize {
+    fn max_len(&self) -> usize {
         self.places.len() + self.more.1
     }
 
     /// How many more there may be.
-    pub fn room(&self) -> usize {
-        self.most() - self.len()
+    pub fn capacity_left(&self) -> usize {
+        self.max_len() - self.len()
     }
 
     /// Bytes that it takes, room beside the values included.

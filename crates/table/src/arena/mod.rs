@@ -48,13 +48,13 @@ mod tests {
         let arena = Arena::new(vec!["a".to_owned(), "b".to_owned()], 1, 1);
         let bytes = arena.bytes();
         let first: *const String = arena.get(0).unwrap();
-        assert_eq!((2, 2), (arena.len(), arena.room()));
+        assert_eq!((2, 2), (arena.len(), arena.capacity_left()));
         let three = ["c", "d", "e"].map(str::to_owned).to_vec();
         assert_eq!(Err(three.clone()), arena.append_all(three), "all or none");
         assert_eq!(Ok(2), arena.append_all(["c", "d"].map(str::to_owned).to_vec()));
         assert_eq!(Err("e".to_owned()), arena.append("e".to_owned()));
         assert_eq!(Ok(4), arena.append_all(vec![]));
-        assert_eq!((4, 0), (arena.len(), arena.room()));
+        assert_eq!((4, 0), (arena.len(), arena.capacity_left()));
         assert_eq!(
             4,
             arena.bytes() / (bytes / 3),

@@ -13,13 +13,13 @@ use crate::simd::tags::{Lanes, equal};
 use bytemuck::{Pod, Zeroable};
 
 /// Entries in a bucket.
-const WAYS: usize = 8;
+const BUCKET_ENTRIES: usize = 8;
 /// Tags of entries away from home that a bucket keeps; further ones are counted.
 const AWAY: usize = 6;
 /// Entries in the stash.
 pub(super) const STASH: usize = 32;
 /// Most buckets that one removal looks into to bring entries home.
-const HOMECOMINGS: usize = 4;
+const MAX_MOVES_HOME: usize = 4;
 
 /// What the table finds: a record and a direction, in 32 bits.
 pub(super) type Entry = u32;
@@ -28,9 +28,9 @@ pub(super) type Entry = u32;
 #[repr(C, align(64))]
 pub(super) struct Bucket {
     /// 0: no entry.
-    tags: [u16; WAYS],
+    tags: [u16; BUCKET_ENTRIES],
     overflow: Overflow,
-    entries: [Entry; WAYS],
+    entries: [Entry; BUCKET_ENTRIES],
 }
 
 /// Entries at home here that live elsewhere, and entries here that are at home elsewhere.
@@ -264,14 +264,14 @@ impl<'m> Index<'m> {
             self.settle_away(home, other, slot, tag, entry);
             return true;
         }
-        if let Some(slot) = self.make_room(home) {
+        if let Some(slot) = self.make_space(home) {
             self.bucket_mut(home).put(slot, tag, entry, false);
             return true;
         }
         // Asked anew: room at home may have been sought by sending others away.
         if away
             && self.bucket(home).may_leave()
-            && let Some(slot) = self.make_room(other)
+            && let Some(slot) = self.make_space(other)
         {
             self.settle_away(home, other, slot, tag, entry);
             return true;
@@ -291,9 +291,9 @@ impl<'m> Index<'m> {
     }
 
     /// Move one entry of a full bucket to its other bucket, guests first: where to is empty now.
-    fn make_room(&mut self, bucket: u32) -> Option<usize> {
+    fn make_space(&mut self, bucket: u32) -> Option<usize> {
         for guests in [true, false] {
-            for slot in 0..WAYS {
+            for slot in 0..BUCKET_ENTRIES {
                 let from = self.bucket(bucket);
                 if from.is_guest(slot) != guests || !(guests || from.may_leave()) {
                     continue;
@@ -348,7 +348,7 @@ impl<'m> Index<'m> {
 
     /// A place of `bucket` came free: bring an entry home, then one to the place that this one left, and so on.
     fn refill(&mut self, mut bucket: u32) {
-        for _ in 0..HOMECOMINGS {
+        for _ in 0..MAX_MOVES_HOME {
             if self.stashed != 0 && self.refill_from_stash(bucket) {
                 return;
             }
@@ -400,14 +400,14 @@ impl<'m> Index<'m> {
         };
         let mut away = vec![Vec::new(); self.buckets.len()];
         for (number, bucket) in (0u32..).zip(self.buckets.iter()) {
-            for slot in (0..WAYS).filter(|&slot| bucket.tags[slot] != 0) {
+            for slot in (0..BUCKET_ENTRIES).filter(|&slot| bucket.tags[slot] != 0) {
                 audit.entries += 1;
                 if bucket.is_guest(slot) {
                     audit.away += 1;
                     away[self.other(number, bucket.tags[slot]) as usize].push(bucket.tags[slot]);
                 }
             }
-            let stray = (0..WAYS).any(|slot| bucket.tags[slot] == 0 && bucket.is_guest(slot));
+            let stray = (0..BUCKET_ENTRIES).any(|slot| bucket.tags[slot] == 0 && bucket.is_guest(slot));
             assert!(!stray, "an empty place is marked as a guest's");
         }
         for (number, (bucket, mut expected)) in (0u32..).zip(self.buckets.iter().zip(away)) {

@@ -36,7 +36,7 @@ pub const CAPACITY_LIMIT: usize = 1 << 30;
 
 /// Why there is no table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
+pub enum TableSizeError {
     /// The memory is not as large as [`FlowTable::lines_for`] says.
     #[error("the flow table needs {needed} lines of memory and got {given}")]
     Memory {
@@ -52,7 +52,7 @@ pub enum Misfit {
 
 /// Why a record was not inserted. The table is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum InsertError {
     /// Every record is in use.
     #[error("the table is full")]
     Full,
@@ -128,7 +128,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
 
     /// An empty table of `capacity` records. All of its memory is written, and what it held is lost; memory beyond
     /// [`lines_for`](Self::lines_for) is left alone.
-    pub fn new(memory: &'m mut [Line], capacity: usize) -> Result<Self, Misfit> {
+    pub fn new(memory: &'m mut [Line], capacity: usize) -> Result<Self, TableSizeError> {
         Ok(FlowTable {
             home: Part::new(memory, capacity)?,
             further: Vec::new(),
@@ -138,7 +138,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
 
     /// Take further parts from a reserve, all of one size, where this table is full, and give them back when they are empty.
     pub fn share(&mut self, reserve: Arc<Reserve<Part<'m, R>>>) {
-        self.further.reserve(reserve.left());
+        self.further.reserve(reserve.available());
         self.reserve = Some(reserve);
     }
 
@@ -155,7 +155,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
 
     /// Most records, as far as it can be said: what is left in the reserve may be another's the next moment.
     pub fn capacity(&self) -> usize {
-        let left = self.reserve.as_ref().map_or(0, |reserve| reserve.left());
+        let left = self.reserve.as_ref().map_or(0, |reserve| reserve.available());
         let each = self
             .further
             .first()
@@ -165,12 +165,12 @@ impl<'m, R: Record> FlowTable<'m, R> {
 
     /// Whether so many more records find room, as far as it can be said.
     #[inline(always)]
-    pub fn has_room_for(&self, count: usize) -> bool {
-        self.home.live as usize + count <= self.home.records.len() || self.has_room_further(count)
+    pub fn has_capacity_for(&self, count: usize) -> bool {
+        self.home.live as usize + count <= self.home.records.len() || self.has_capacity_further(count)
     }
 
     #[cold]
-    fn has_room_further(&self, count: usize) -> bool {
+    fn has_capacity_further(&self, count: usize) -> bool {
         self.len() + count <= self.capacity()
     }
 
@@ -212,13 +212,13 @@ impl<'m, R: Record> FlowTable<'m, R> {
 
     /// Shortly before the third pass: the candidate's lines come near.
     #[inline(always)]
-    pub fn approach(&self, candidate: Candidate) {
+    pub fn prefetch_candidate(&self, candidate: Candidate) {
         prefetch_all_at(self.home.records, (candidate.0 >> 1) as usize);
     }
 
     /// What the candidate's record holds, whosever it is: to ask for what it leads to before it is known to be the one.
     #[inline(always)]
-    pub fn glance(&self, candidate: Candidate) -> Option<&R> {
+    pub fn peek(&self, candidate: Candidate) -> Option<&R> {
         self.home.records.get((candidate.0 >> 1) as usize)
     }
 
@@ -333,14 +333,14 @@ impl<'m, R: Record> FlowTable<'m, R> {
 
     /// Insert a record, found from now on by its forward and its reverse key, whose hashes these are. Asks for the
     /// record that the next insertion will write.
-    pub fn insert(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, Refused> {
+    pub fn insert(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, InsertError> {
         let reverse_key = record.key(Direction::Reverse);
         if forward_hash == reverse_hash && record.matches(&reverse_key, Direction::Forward) {
-            return Err(Refused::Mirrored);
+            return Err(InsertError::Mirrored);
         }
         for (which, hash) in [(Direction::Forward, forward_hash), (Direction::Reverse, reverse_hash)] {
             if let Some((index, direction)) = self.find(hash, &record.key(which)) {
-                return Err(Refused::Duplicate {
+                return Err(InsertError::Duplicate {
                     which,
                     index,
                     direction,
@@ -357,22 +357,22 @@ impl<'m, R: Record> FlowTable<'m, R> {
 
     /// The same where the home is full: into the first other part that has room, or one more.
     #[cold]
-    fn insert_further(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, Refused> {
+    fn insert_further(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, InsertError> {
         let place = match self.further.iter().position(|part| !part.is_full()) {
             Some(place) => place,
             None => {
                 let mut part = self
                     .reserve
                     .as_ref()
-                    .and_then(|reserve| reserve.take())
-                    .ok_or(Refused::Full)?;
+                    .and_then(|reserve| reserve.allocate())
+                    .ok_or(InsertError::Full)?;
                 let last = self.further.last().unwrap_or(&self.home);
                 part.base = last.base + last.records.len() as u32;
                 self.further.push(part);
                 self.further.len() - 1
             }
         };
-        let part = self.further.get_mut(place).ok_or(Refused::Full)?;
+        let part = self.further.get_mut(place).ok_or(InsertError::Full)?;
         part.insert(forward_hash, reverse_hash, record)
     }
 
@@ -381,17 +381,17 @@ impl<'m, R: Record> FlowTable<'m, R> {
     pub fn remove(&mut self, index: RecordIndex, forward_hash: u64, reverse_hash: u64) -> Option<R> {
         let removed = self.part_mut(index)?.remove(index, forward_hash, reverse_hash);
         if !self.further.is_empty() {
-            self.give_back();
+            self.release_parts();
         }
         removed
     }
 
     /// Give the last parts back that are empty.
     #[cold]
-    fn give_back(&mut self) {
+    fn release_parts(&mut self) {
         let Some(reserve) = &self.reserve else { return };
         while let Some(part) = self.further.pop_if(|part| part.live == 0) {
-            reserve.give_back(part.emptied());
+            reserve.release(part.emptied());
         }
     }
 

@@ -3,7 +3,7 @@
 use sluice_wire::key::Direction;
 
 use super::index::{Bucket, Index};
-use super::{CAPACITY_LIMIT, FlowTable, Found, Links, Misfit, Record, RecordIndex, Refused, pack, unpack};
+use super::{CAPACITY_LIMIT, FlowTable, Found, InsertError, Links, Record, RecordIndex, TableSizeError, pack, unpack};
 use crate::memory::{LINE, Line};
 
 /// Records of a table, with an index of their own.
@@ -23,13 +23,13 @@ pub struct Part<'m, R> {
 impl<'m, R: Record> Part<'m, R> {
     /// An empty part of `capacity` records in memory of [`FlowTable::lines_for`] as many. All of it is written, and what it held is
     /// lost; memory beyond is left alone.
-    pub fn new(memory: &'m mut [Line], capacity: usize) -> Result<Self, Misfit> {
+    pub fn new(memory: &'m mut [Line], capacity: usize) -> Result<Self, TableSizeError> {
         if capacity == 0 || capacity > CAPACITY_LIMIT {
-            return Err(Misfit::Capacity(capacity));
+            return Err(TableSizeError::Capacity(capacity));
         }
         let (needed, given) = (FlowTable::<R>::lines_for(capacity), memory.len());
         let Some(memory) = memory.get_mut(..needed) else {
-            return Err(Misfit::Memory { needed, given });
+            return Err(TableSizeError::Memory { needed, given });
         };
         // Records first: from an aligned start they lie in pairs of lines, which processors fetch together.
         let (records, buckets) = memory.split_at_mut(capacity * (size_of::<R>() / LINE));
@@ -81,17 +81,22 @@ impl<'m, R: Record> Part<'m, R> {
 
     /// Insert a record whose keys are not there.
     #[inline(always)]
-    pub(super) fn insert(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, Refused> {
+    pub(super) fn insert(
+        &mut self,
+        forward_hash: u64,
+        reverse_hash: u64,
+        record: R,
+    ) -> Result<RecordIndex, InsertError> {
         let index = RecordIndex(self.next());
         let Some(place) = self.records.get_mut((index.0 - self.base) as usize) else {
-            return Err(Refused::Full);
+            return Err(InsertError::Full);
         };
         if !self.index.place(forward_hash, pack(index, Direction::Forward)) {
-            return Err(Refused::Crowded);
+            return Err(InsertError::Crowded);
         }
         if !self.index.place(reverse_hash, pack(index, Direction::Reverse)) {
             self.index.take(forward_hash, pack(index, Direction::Forward));
-            return Err(Refused::Crowded);
+            return Err(InsertError::Crowded);
         }
         match self.free {
             Some(_) => self.free = place.links().next(),

@@ -100,7 +100,7 @@ fn insert_up_to_capacity_finds_both_directions_and_refuses_the_next() {
         assert_eq!(capacity, table.len());
         let record = session(key(capacity as u32), translated(capacity as u32));
         let (forward, reverse) = hashes(&hasher, &record);
-        assert_eq!(Err(Refused::Full), table.insert(forward, reverse, record));
+        assert_eq!(Err(InsertError::Full), table.insert(forward, reverse, record));
         for number in 0..capacity as u32 {
             let found = [key(number), translated(number)].map(|key| table.find(hasher.one4(&key), &key));
             let expected = [Direction::Forward, Direction::Reverse].map(|way| Some((RecordIndex(number), way)));
@@ -129,19 +129,19 @@ fn insert_into_wrong_memory_is_refused_with_sizes() {
     let mut memory = vec![Line::ZERO; needed - 1];
     let refused = FlowTable::<Session>::new(&mut memory, 10).err();
     assert_eq!(
-        Some(Misfit::Memory {
+        Some(TableSizeError::Memory {
             needed,
             given: needed - 1
         }),
         refused
     );
     assert_eq!(
-        Some(Misfit::Capacity(0)),
+        Some(TableSizeError::Capacity(0)),
         FlowTable::<Session>::new(&mut memory, 0).err()
     );
     let beyond = CAPACITY_LIMIT + 1;
     assert_eq!(
-        Some(Misfit::Capacity(beyond)),
+        Some(TableSizeError::Capacity(beyond)),
         FlowTable::<Session>::new(&mut memory, beyond).err()
     );
 }
@@ -158,7 +158,7 @@ fn insert_of_a_key_that_is_there_is_refused_and_changes_nothing() {
     };
     let index = insert(key(1), translated(1)).unwrap();
     let duplicate = |which, direction| {
-        Err(Refused::Duplicate {
+        Err(InsertError::Duplicate {
             which,
             index,
             direction,
@@ -180,7 +180,7 @@ fn insert_of_a_key_that_is_there_is_refused_and_changes_nothing() {
         duplicate(Direction::Reverse, Direction::Forward),
         insert(translated(9), key(1))
     );
-    assert_eq!(Err(Refused::Mirrored), insert(key(3), key(3)));
+    assert_eq!(Err(InsertError::Mirrored), insert(key(3), key(3)));
     assert_eq!(1, table.len());
     assert_eq!(2, table.home.index.audit().entries);
 }
@@ -201,7 +201,7 @@ fn insert_of_keys_with_one_hash_fills_both_buckets_and_the_stash_then_is_refused
             Err(refused) => break refused,
         }
     };
-    assert_eq!(Refused::Crowded, refused);
+    assert_eq!(InsertError::Crowded, refused);
     assert_eq!((2 * 8 + index::STASH) / 2, inserted.len());
     for (number, &index) in (0..).zip(&inserted) {
         let hash = 42 << 48 | 0x1234_5678;
@@ -321,15 +321,15 @@ proptest! {
             let (forward, reverse) = (key(a), key(b + 30));
             if action < 3 {
                 let result = table.insert(hash(&forward), hash(&reverse), session(forward, reverse));
-                let held = |which, key| oracle.get(key).map(|&(index, direction)| Refused::Duplicate { which, index, direction });
+                let held = |which, key| oracle.get(key).map(|&(index, direction)| InsertError::Duplicate { which, index, direction });
                 let expected = if forward == reverse {
-                    Some(Refused::Mirrored)
+                    Some(InsertError::Mirrored)
                 } else {
                     held(Direction::Forward, &forward).or(held(Direction::Reverse, &reverse))
-                        .or((oracle.len() == 2 * capacity).then_some(Refused::Full))
+                        .or((oracle.len() == 2 * capacity).then_some(InsertError::Full))
                 };
                 match (result, expected) {
-                    (Err(Refused::Crowded), None) if poor => crowded += 1,
+                    (Err(InsertError::Crowded), None) if poor => crowded += 1,
                     (Err(refused), expected) => prop_assert_eq!(expected, Some(refused)),
                     (Ok(index), expected) => {
                         prop_assert_eq!(expected, None);
@@ -382,15 +382,15 @@ proptest! {
             let record = session(key(number), translated(number));
             let (forward, reverse) = hashes(&hasher, &record);
             if action > 0 {
-                let had_room = table.has_room_for(1);
+                let had_room = table.has_capacity_for(1);
                 match table.insert(forward, reverse, record) {
                     Ok(index) => {
                         prop_assert!(had_room);
                         prop_assert!(oracle.insert(number, index).is_none());
                     }
-                    Err(Refused::Duplicate { index, .. }) => prop_assert_eq!(oracle.get(&number), Some(&index)),
+                    Err(InsertError::Duplicate { index, .. }) => prop_assert_eq!(oracle.get(&number), Some(&index)),
                     Err(refused) => {
-                        prop_assert_eq!((Refused::Full, false), (refused, had_room));
+                        prop_assert_eq!((InsertError::Full, false), (refused, had_room));
                         prop_assert_eq!(home + each * taken(table), oracle.len());
                     }
                 }
@@ -398,7 +398,7 @@ proptest! {
                 prop_assert_eq!(key(number), table.get(index).unwrap().key(Direction::Forward));
                 prop_assert!(table.remove(index, forward, reverse).is_some());
             }
-            prop_assert_eq!(parts, reserve.left() + tables.iter().map(taken).sum::<usize>());
+            prop_assert_eq!(parts, reserve.available() + tables.iter().map(taken).sum::<usize>());
             for (table, oracle) in tables.iter_mut().zip(&oracles) {
                 prop_assert_eq!(oracle.len(), table.len());
                 for number in 0..90 {
@@ -426,6 +426,6 @@ proptest! {
             }
             prop_assert_eq!((0, 0), (table.len(), table.further.len()));
         }
-        prop_assert_eq!(parts, reserve.left());
+        prop_assert_eq!(parts, reserve.available());
     }
 }

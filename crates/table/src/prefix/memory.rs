@@ -14,7 +14,7 @@ const OFFSET_BITS: u32 = 24;
 const FIRST: u32 = 64;
 
 /// Units from which on memory grows by less than it has: 4 MiB.
-const MUCH: u32 = 1 << 18;
+const SLOW_GROWTH_FROM: u32 = 1 << 18;
 
 /// Place of a block: segment and unit within it. At most 30 bits.
 pub type Position = u32;
@@ -39,13 +39,13 @@ impl Segments {
 }
 
 /// Segments as one pass sees them, in which most blocks are of the same one.
-pub struct Near<'s> {
+pub struct CachedSegments<'s> {
     segments: &'s Segments,
     number: u32,
     words: &'s [AtomicU32],
 }
 
-impl<'s> Near<'s> {
+impl<'s> CachedSegments<'s> {
     /// None near yet.
     pub fn new(segments: &'s Segments) -> Self {
         let (number, words) = (u32::MAX, [].as_slice());
@@ -74,7 +74,7 @@ const SMALL: usize = 68;
 /// The writer's account of free blocks. Those of a size are given out again as they are; they are joined with their
 /// neighbours only where nothing large enough is left.
 #[derive(Debug)]
-pub struct Account {
+pub struct BlockAllocator {
     /// By units.
     small: [Vec<Position>; SMALL + 1],
     /// Position and units.
@@ -85,7 +85,7 @@ pub struct Account {
     units: u32,
 }
 
-impl Default for Account {
+impl Default for BlockAllocator {
     fn default() -> Self {
         Self {
             small: std::array::from_fn(|_| Vec::new()),
@@ -97,9 +97,9 @@ impl Default for Account {
     }
 }
 
-impl Account {
+impl BlockAllocator {
     /// Whether the segments left suffice for any one change of a table.
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         self.segments + 12 <= SEGMENTS
     }
 
@@ -109,7 +109,7 @@ impl Account {
     }
 
     /// A block of at least `words` words, its contents unspecified. `None` where the address space is used up.
-    pub fn take(&mut self, words: u32, segments: &Segments) -> Option<Position> {
+    pub fn allocate(&mut self, words: u32, segments: &Segments) -> Option<Position> {
         let units = words.div_ceil(UNIT);
         if let Some(position) = self.small.get_mut(units as usize).and_then(Vec::pop) {
             return Some(position);
@@ -123,7 +123,7 @@ impl Account {
     }
 
     /// Take back a block got by [`Account::take`] with the same number of words.
-    pub fn give(&mut self, position: Position, words: u32) {
+    pub fn release(&mut self, position: Position, words: u32) {
         self.add(position, words.div_ceil(UNIT));
     }
 
@@ -191,7 +191,11 @@ impl Account {
     fn grow(&mut self, needed: u32, segments: &Segments) -> Option<()> {
         let (position, left) = std::mem::take(&mut self.rest);
         self.add(position, left);
-        let more = if self.units < MUCH { self.units } else { self.units / 3 };
+        let more = if self.units < SLOW_GROWTH_FROM {
+            self.units
+        } else {
+            self.units / 3
+        };
         let units = more.clamp(needed.max(FIRST), (1 << OFFSET_BITS) - 1);
         let segment = segments.0.get(self.segments)?;
         segment.set(zeros((units * UNIT) as usize)).ok()?;

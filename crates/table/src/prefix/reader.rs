@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Address;
-use super::memory::{Near, Position, Segments};
+use super::memory::{CachedSegments, Position, Segments};
 use super::node::{EMPTY, VALUE, entry, entry_index, header, is_branch, position, rank_of_length, step};
 use super::sync::{AtomicU32, Ordering, prefetch_read_at};
 
@@ -88,7 +88,7 @@ impl Shared {
 
     /// Ask for what a branch leads to: the header of a slot, and what is likely to be behind it.
     #[inline(always)]
-    fn ask(&self, entry: u32, slot: usize) {
+    fn prefetch_branch(&self, entry: u32, slot: usize) {
         if is_branch(entry) {
             prefetch_read_at(self.segments.at(position(entry)), slot >> 4);
         }
@@ -199,14 +199,14 @@ impl<A: Address> PrefixReader<A> {
         {
             let root = shared.roots.get(*router as usize);
             (*value, *begun) = root.map_or((EMPTY, 1), |root| begin(shared, root, *address));
-            shared.ask(*value, address.byte((*begun).into()));
+            shared.prefetch_branch(*value, address.byte((*begun).into()));
             level = level.min(u32::from(*begun));
         }
         while level < A::BITS as u32 / 8 && values.iter().fold(0, |all, entry| all | entry) & (1 << 31) != 0 {
             for ((address, value), begun) in addresses.iter().zip(values.iter_mut()).zip(&begun) {
                 if is_branch(*value) && u32::from(*begun) <= level {
                     *value = step(&shared.segments, *value, address.byte(level));
-                    shared.ask(*value, address.byte(level + 1));
+                    shared.prefetch_branch(*value, address.byte(level + 1));
                 }
             }
             level += 1;
@@ -227,7 +227,7 @@ impl<A: Address> PrefixReader<A> {
     /// Lanes that are all of one router.
     #[inline(always)]
     fn lookup_alike(&self, root: &Root, addresses: &[A], values: &mut [u32]) {
-        let mut near = Near::new(&self.shared.segments);
+        let mut near = CachedSegments::new(&self.shared.segments);
         let mut level = u32::from(self.begin_alike(root, addresses, values));
         while level < A::BITS as u32 / 8 && values.iter().fold(0, |all, entry| all | entry) & (1 << 31) != 0 {
             for (address, value) in addresses.iter().zip(values.iter_mut()) {

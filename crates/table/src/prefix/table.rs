@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::list::Routes;
-use super::memory::{Account, Position, Segments};
+use super::memory::{BlockAllocator, Position, Segments};
 use super::node::{EMPTY, HEADER, Runs, SLOTS, VALUE, branch, entry, entry_index, header, is_branch, leaf, position};
 use super::node::{rank_of_length, runs};
 use super::reader::{Front, MAX_ROUTERS, PrefixReader, Root, RouterIndex, Shared};
@@ -29,7 +29,7 @@ const LARGE: usize = 16;
 const DEEP_FROM: usize = 128;
 
 /// Blocks that are unpublished before readers are told: each time costs them a cache miss.
-const TOLD_TOGETHER: usize = 64;
+const RETIRE_BATCH: usize = 64;
 
 /// Why a route is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,7 +80,7 @@ pub struct PrefixTable<A> {
     quiescence: Arc<Quiescence>,
     /// By router; none of those that have had no route.
     routes: Vec<Option<Box<Routes<A>>>>,
-    account: Account,
+    account: BlockAllocator,
     /// Blocks unpublished since readers were last told.
     unpublished: Vec<(Position, u32)>,
     /// Blocks waiting for the readers, with the epoch that frees them.
@@ -104,7 +104,7 @@ impl<A: Address> PrefixTable<A> {
             routes: shared.roots.iter().map(|_| None).collect(),
             shared: Arc::new(shared),
             quiescence,
-            account: Account::default(),
+            account: BlockAllocator::default(),
             unpublished: Vec::new(),
             retired: VecDeque::new(),
             front_from,
@@ -134,7 +134,7 @@ impl<A: Address> PrefixTable<A> {
         }
         let routes = self.routes.get_mut(router as usize);
         let routes = routes.ok_or(PrefixError::Router(router))?;
-        if !self.account.has_room() {
+        if !self.account.has_capacity() {
             return Err(PrefixError::Full);
         }
         let routes = routes.get_or_insert_with(|| Box::new(Routes::new()));
@@ -163,7 +163,7 @@ impl<A: Address> PrefixTable<A> {
         checked(prefix, length)?;
         let routes = self.routes.get_mut(router as usize);
         let routes = routes.ok_or(PrefixError::Router(router))?;
-        if !self.account.has_room() {
+        if !self.account.has_capacity() {
             return Err(PrefixError::Full);
         }
         let Some(routes) = routes else { return Ok(None) };
@@ -198,7 +198,7 @@ impl<A: Address> PrefixTable<A> {
             self.unpublished.push((place, Front::words(front.levels)));
             self.fronts -= usize::from(front.levels > 1);
         }
-        self.tell();
+        self.retire_unpublished();
         routes.values().for_each(gone);
     }
 
@@ -224,7 +224,7 @@ impl<A: Address> PrefixTable<A> {
             return;
         }
         let old = Front::place(root.front.load(Ordering::Relaxed));
-        let place = self.account.take(Front::words(levels), &shared.segments);
+        let place = self.account.allocate(Front::words(levels), &shared.segments);
         let place = place.expect("room was checked before the change");
         let entries = &shared.segments.at(place)[..Front::words(levels) as usize];
         if let (Some(front), Some(old)) = (before, old) {
@@ -243,7 +243,7 @@ impl<A: Address> PrefixTable<A> {
         }
         self.fronts += usize::from(levels > 1 && before.is_none_or(|front| front.levels == 1));
         root.front.store(Front::word(place, levels), Ordering::Release);
-        self.tell();
+        self.retire_unpublished();
     }
 
     /// Write the entries `levels` below `at` to `words`, and note the blocks that lead there.
@@ -304,7 +304,7 @@ impl<A: Address> PrefixTable<A> {
 
     /// Use the blocks again that no reader can hold. Changes do it now and then; call it when they stop.
     pub fn reclaim(&mut self) {
-        self.tell();
+        self.retire_unpublished();
         if self.retired.is_empty() {
             return;
         }
@@ -313,7 +313,7 @@ impl<A: Address> PrefixTable<A> {
             && epoch <= settled
         {
             self.retired.pop_front();
-            self.account.give(position, words);
+            self.account.release(position, words);
         }
     }
 
@@ -323,7 +323,7 @@ impl<A: Address> PrefixTable<A> {
     }
 
     /// Let what is unpublished wait for the readers.
-    fn tell(&mut self) {
+    fn retire_unpublished(&mut self) {
         if !self.unpublished.is_empty() {
             let epoch = self.quiescence.advance();
             let unpublished = self.unpublished.drain(..);
@@ -351,7 +351,7 @@ impl<A: Address> PrefixTable<A> {
                 word.store(new, Ordering::Release);
             }
         }
-        if self.unpublished.len() >= TOLD_TOGETHER {
+        if self.unpublished.len() >= RETIRE_BATCH {
             self.reclaim();
         }
     }
@@ -406,7 +406,7 @@ impl<A: Address> PrefixTable<A> {
         if let Some(entry) = now.only().filter(|entry| !is_branch(*entry)) {
             return entry;
         }
-        let place = self.account.take(now.words(), segments);
+        let place = self.account.allocate(now.words(), segments);
         let place = place.expect("room was checked before the change");
         now.store(segments.at(place));
         branch(place)

@@ -193,7 +193,7 @@ fn set_32(cell: &AtomicU32, bit: u32, on: bool) {
 /// Bits of rules' prefixes in one of the finest regions, or in as many as the prefix reaches: what a count is kept of.
 /// In the order of the regions of 16 bits, so that those of one of them follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Spot {
+struct RegionBits {
     /// First 16 bits.
     fine: u16,
     /// The candidate less 2.
@@ -202,7 +202,7 @@ struct Spot {
     rest: u8,
 }
 
-impl Spot {
+impl RegionBits {
     fn of<A: Address>(key: &Key<A>) -> Option<Self> {
         if !A::REGIONS {
             return None;
@@ -242,22 +242,22 @@ impl Spot {
 
 /// The writer's account of how many entries each bit stands for.
 #[derive(Debug, Default)]
-pub struct Account {
+pub struct RegionCounts {
     /// By candidate.
     held: BTreeMap<u32, u32>,
-    spots: BTreeMap<Spot, u32>,
+    spots: BTreeMap<RegionBits, u32>,
     /// The finest bitmaps while they are filled, and up to where they are.
-    filling: Option<(Box<[AtomicU64]>, Option<Spot>)>,
+    filling: Option<(Box<[AtomicU64]>, Option<RegionBits>)>,
 }
 
-impl Account {
+impl RegionCounts {
     /// An entry was added.
     pub fn add<A: Address>(&mut self, filter: &Filter, key: &Key<A>) {
         let candidate = Candidate::of(key);
         if raise(&mut self.held, candidate.0) {
             filter.set_held(candidate, true);
         }
-        if let Some(spot) = Spot::of(key)
+        if let Some(spot) = RegionBits::of(key)
             && raise(&mut self.spots, spot)
         {
             self.set(filter, spot, true);
@@ -270,7 +270,7 @@ impl Account {
         if lower(&mut self.held, candidate.0) {
             filter.set_held(candidate, false);
         }
-        if let Some(spot) = Spot::of(key)
+        if let Some(spot) = RegionBits::of(key)
             && lower(&mut self.spots, spot)
         {
             self.set(filter, spot, false);
@@ -278,7 +278,7 @@ impl Account {
     }
 
     /// Set a spot's bits, or clear those that no other has.
-    fn set(&self, filter: &Filter, spot: Spot, on: bool) {
+    fn set(&self, filter: &Filter, spot: RegionBits, on: bool) {
         if spot.length() <= COARSE {
             if let Some(coarse) = filter.coarse.get() {
                 spot.set_32(coarse, COARSE, on);
@@ -289,7 +289,7 @@ impl Account {
         if let Some(finest) = filter.finest.get().or(filling) {
             spot.set_64(finest, FINEST, on);
         }
-        let others = Spot { rest: 0, ..spot }..=Spot { rest: 0xf, ..spot };
+        let others = RegionBits { rest: 0, ..spot }..=RegionBits { rest: 0xf, ..spot };
         if let Some(fine) = filter.fine.get()
             && (on || self.spots.range(others).next().is_none())
         {
@@ -298,7 +298,7 @@ impl Account {
     }
 
     /// Begin to tell regions apart.
-    pub fn tell_regions<A: Address>(&self, filter: &Filter) {
+    pub fn enable_regions<A: Address>(&self, filter: &Filter) {
         if !A::REGIONS || filter.fine.get().is_some() {
             return;
         }
@@ -317,7 +317,7 @@ impl Account {
 
     /// Begin, or go on, to tell finer regions apart: a few of the counts at a time, and readers see the bitmaps when all are
     /// through.
-    pub fn tell_finer_regions<A: Address>(&mut self, filter: &Filter) {
+    pub fn enable_fine_regions<A: Address>(&mut self, filter: &Filter) {
         if !A::REGIONS || filter.finest.get().is_some() {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::filter::{Account, Filter};
+use super::filter::{Filter, RegionCounts};
 use super::key::{Address, Key, block_of};
 use super::line::{self, Rest, SLOTS, clear, fill, free_slot, set_rest, sieve, tag_of};
 use super::reader::{CHAIN, QnsReader, Shared, bucket};
@@ -13,7 +13,7 @@ use crate::hash::Hasher;
 /// Buckets of an empty table.
 const BUCKETS: u32 = 256;
 /// Most buckets.
-const MOST: u32 = 1 << 30;
+const MAX_BUCKETS: u32 = 1 << 30;
 /// Entries from which on regions of addresses are told apart (512 KiB), and from which on finer ones (8 MiB).
 const REGIONS_FROM: [usize; 2] = [64, 50_000];
 
@@ -49,7 +49,7 @@ enum Line {
 #[derive(Debug)]
 pub struct QnsTable<A: Address> {
     shared: Arc<Shared<A>>,
-    account: Account,
+    account: RegionCounts,
     entries: usize,
     /// Lines of the overflow that are free, and how many there are.
     free: Vec<u32>,
@@ -66,7 +66,7 @@ impl<A: Address> QnsTable<A> {
     /// As [`QnsTable::new`], with regions of addresses told apart from so many entries on, finer ones from so many on, and
     /// so many buckets at the beginning, at least one.
     pub fn with_thresholds(seed: [u64; 2], regions_from: [usize; 2], buckets: u32) -> Self {
-        let buckets = buckets.clamp(1, MOST);
+        let buckets = buckets.clamp(1, MAX_BUCKETS);
         let shared = Shared {
             state: AtomicU64::new(buckets.into()),
             filter: Filter::new(),
@@ -79,7 +79,7 @@ impl<A: Address> QnsTable<A> {
         });
         Self {
             shared: Arc::new(shared),
-            account: Account::default(),
+            account: RegionCounts::default(),
             entries: 0,
             free: Vec::new(),
             overflow: 0,
@@ -114,10 +114,10 @@ impl<A: Address> QnsTable<A> {
         self.account.add(&self.shared.filter, key);
         let [regions, finer] = self.regions_from;
         if self.entries >= regions {
-            self.account.tell_regions::<A>(&self.shared.filter);
+            self.account.enable_regions::<A>(&self.shared.filter);
         }
         if self.entries >= finer {
-            self.account.tell_finer_regions::<A>(&self.shared.filter);
+            self.account.enable_fine_regions::<A>(&self.shared.filter);
         }
         if self.entries > self.state() as u32 as usize {
             self.split();
@@ -260,7 +260,7 @@ impl<A: Address> QnsTable<A> {
     /// Split the next bucket: the entries whose hash says so move to a new one.
     fn split(&mut self) {
         let buckets = self.state() as u32;
-        if buckets >= MOST || self.shared.buckets.make(buckets).is_none() {
+        if buckets >= MAX_BUCKETS || self.shared.buckets.make(buckets).is_none() {
             return;
         }
         let level = 1 << buckets.ilog2();

@@ -1,7 +1,7 @@
 //! Keys drawn at random among those in which chosen bits of the input have no part in the low bits of the hash
 //! (as Maestro, NSDI 2024, solves for keys), and the others all have.
 
-use super::{KEY_BYTES, Key, MOST_BITS};
+use super::{KEY_BYTES, Key, MAX_BITS};
 
 /// What a key for inside interfaces is to keep together: cards hash the source address there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ const PORT: usize = 16;
 /// A key for the source address: the bits behind the subscriber's prefix have no part. The last bits before it reach every
 /// shard, so that consecutive subscribers have each in turn, and small networks spread too.
 pub fn draw_for_hosts(wanted: Hosts, random: impl FnMut() -> u64) -> Key {
-    let bits = wanted.bits.min(MOST_BITS);
+    let bits = wanted.bits.min(MAX_BITS);
     let prefix = wanted.prefix.map(usize::from);
     let shape = |key: &mut Key| {
         for (length, all) in [(prefix[0], 32), (prefix[1], 128)] {
@@ -45,7 +45,7 @@ pub fn draw_for_hosts(wanted: Hosts, random: impl FnMut() -> u64) -> Key {
 /// A key for destination address and port: the shard of a port of an address is [`unit_part`] of its unit of
 /// `2^together` ports, exclusive or a part that the address alone decides and that spreads consecutive ones evenly.
 pub fn draw_for_blocks(wanted: Blocks, random: impl FnMut() -> u64) -> Key {
-    let bits = wanted.bits.min(MOST_BITS);
+    let bits = wanted.bits.min(MAX_BITS);
     let shape = |key: &mut Key| {
         for address in [32, 128] {
             clear(key, address..address + PORT, bits);
@@ -67,7 +67,7 @@ pub fn draw_for_blocks(wanted: Blocks, random: impl FnMut() -> u64) -> Key {
 /// A key for addresses and ports: every field has full rank, and so do the low bits of the destination port, as far as
 /// 6 bits reach, so that one word of 64 ports has one for each shard.
 pub fn draw_for_flows(bits: u32, random: impl FnMut() -> u64) -> Key {
-    let bits = bits.min(MOST_BITS);
+    let bits = bits.min(MAX_BITS);
     let suits = |key: &Key| {
         [32usize, 128].iter().all(|&address| {
             let ports = 2 * address;
@@ -171,7 +171,7 @@ mod tests {
     proptest! {
         #[test]
         fn key_for_hosts_keeps_a_subscribers_prefix_in_one_shard(
-            seed: u64, bits in 0..=MOST_BITS, length in 16u8..=32, address: u32, other: u32,
+            seed: u64, bits in 0..=MAX_BITS, length in 16u8..=32, address: u32, other: u32,
         ) {
             let key = draw_for_hosts(Hosts { bits, prefix: [length, 56] }, random(seed));
             let host = u32::MAX.checked_shr(length.into()).unwrap_or(0);
@@ -187,7 +187,7 @@ mod tests {
 
         #[test]
         fn key_for_hosts_gives_consecutive_subscribers_each_shard_in_turn(
-            seed: u64, bits in 0..=MOST_BITS, first: u32, length in 24u8..=32,
+            seed: u64, bits in 0..=MAX_BITS, first: u32, length in 24u8..=32,
         ) {
             let key = draw_for_hosts(Hosts { bits, prefix: [length, 64] }, random(seed));
             let host = 32 - u32::from(length);
@@ -200,7 +200,7 @@ mod tests {
 
         #[test]
         fn key_for_blocks_puts_each_port_where_its_unit_says(
-            seed: u64, bits in 0..=MOST_BITS, together in 0u32..=16, address: u32, six: u128, port: u16,
+            seed: u64, bits in 0..=MAX_BITS, together in 0u32..=16, address: u32, six: u128, port: u16,
         ) {
             let key = draw_for_blocks(Blocks { bits, together }, random(seed));
             let unit = u32::from(port) >> together;
@@ -212,7 +212,7 @@ mod tests {
         }
 
         #[test]
-        fn key_for_blocks_gives_consecutive_addresses_each_shard_in_turn(seed: u64, bits in 0..=MOST_BITS, first: u32) {
+        fn key_for_blocks_gives_consecutive_addresses_each_shard_in_turn(seed: u64, bits in 0..=MAX_BITS, first: u32) {
             let key = draw_for_blocks(Blocks { bits, together: 6 }, random(seed));
             let first = first & !((1 << bits) - 1);
             let mut seen: Vec<u32> =

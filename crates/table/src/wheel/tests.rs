@@ -61,13 +61,13 @@ fn insert(table: &mut FlowTable<'_, Timed>, number: u64) -> Option<RecordIndex> 
 }
 
 /// A record's own answer: silent for long enough, or not yet.
-fn due_by(now: Tick) -> impl FnMut(RecordIndex, &mut Timed) -> Verdict {
+fn due_by(now: Tick) -> impl FnMut(RecordIndex, &mut Timed) -> TimerAction {
     move |_, record| {
         record.asked += 1;
         if record.due <= now {
-            Verdict::Expire
+            TimerAction::Expire
         } else {
-            Verdict::Rearm(record.due)
+            TimerAction::Rearm(record.due)
         }
     }
 }
@@ -85,14 +85,14 @@ fn records_of_a_table_that_has_grown_expire_as_others() {
         table.get_mut(index).unwrap().due = 10 + number % 3;
         assert!(wheel.schedule(&mut table, index, 10 + number % 3));
     }
-    assert_eq!((0, None), (reserve.left(), insert(&mut table, 11)));
+    assert_eq!((0, None), (reserve.available(), insert(&mut table, 11)));
     let mut ended = Vec::new();
     for now in 0..20 {
         let mut due = due_by(now);
         let mut silent = Vec::new();
         wheel.advance(&mut table, now, 64, |index, record| {
             let verdict = due(index, record);
-            if verdict == Verdict::Expire {
+            if verdict == TimerAction::Expire {
                 silent.push((index, record.keys));
             }
             verdict
@@ -104,7 +104,7 @@ fn records_of_a_table_that_has_grown_expire_as_others() {
     }
     ended.sort_by_key(|&(now, number)| (number, now));
     let expected: Vec<_> = (0..11).map(|number| (10 + number % 3, number)).collect();
-    assert_eq!((expected, 0, 2), (ended, table.len(), reserve.left()));
+    assert_eq!((expected, 0, 2), (ended, table.len(), reserve.available()));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn advance_tick_by_tick_expires_each_record_at_its_tick() {
     for now in start..=start + dues[dues.len() - 1] {
         let progress = wheel.advance(&mut table, now, u32::MAX, |index, record| {
             let verdict = due_by(now)(index, record);
-            if verdict == Verdict::Expire {
+            if verdict == TimerAction::Expire {
                 expired.push(now - start);
             }
             verdict
@@ -149,12 +149,12 @@ fn advance_with_a_budget_carries_the_rest_over() {
         assert!(wheel.schedule(&mut table, index, 5 + number % 2));
     }
     let steps: Vec<Progress> = (0..5)
-        .map(|_| wheel.advance(&mut table, 1_000_000_000_000, 3, |_, _| Verdict::Expire))
+        .map(|_| wheel.advance(&mut table, 1_000_000_000_000, 3, |_, _| TimerAction::Expire))
         .collect();
     let expected = [(3, false), (3, false), (3, false), (1, true), (0, true)];
     assert_eq!(
         expected
-            .map(|(asked, caught_up)| Progress { asked, caught_up })
+            .map(|(asked, caught_up)| Progress { checked, caught_up })
             .to_vec(),
         steps
     );
@@ -169,10 +169,10 @@ fn rearm_in_the_past_is_asked_at_the_next_tick_not_for_ever() {
     assert!(wheel.schedule(&mut table, index, 0));
     for now in [7, 7, 8] {
         let expected = u32::from(now == 8 || wheel.current == 0);
-        let progress = wheel.advance(&mut table, now, 100, |_, _| Verdict::Rearm(0));
+        let progress = wheel.advance(&mut table, now, 100, |_, _| TimerAction::Rearm(0));
         assert_eq!(
             Progress {
-                asked: expected,
+                checked: expected,
                 caught_up: true
             },
             progress
@@ -283,12 +283,12 @@ proptest! {
                     let mut expired = Vec::new();
                     let progress = wheel.advance(&mut table, now, budget, |index, record| {
                         let verdict = due_by(now)(index, record);
-                        if verdict == Verdict::Expire {
+                        if verdict == TimerAction::Expire {
                             expired.push(index);
                         }
                         verdict
                     });
-                    prop_assert!(progress.asked <= budget);
+                    prop_assert!(progress.checked <= budget);
                     for index in expired {
                         let due = oracle.remove(&index);
                         prop_assert!(due.is_some_and(|due| due <= now), "{:?} expired", index);

@@ -4,12 +4,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use sluice_dpdk::tsc;
-use sluice_inspect::evaluate::{Facts, Ip, Tcp};
-use sluice_inspect::inspector::{FlowHandle, Inspector, Plan, Round, Seen, Settings, Tools};
-use sluice_inspect::protocols::Capacity;
-use sluice_inspect::rates::Rates;
+use sluice_inspect::evaluate::{IpFields, PacketFields, TcpFields};
+use sluice_inspect::host_table::HostTable;
+use sluice_inspect::inspector::{
+    BurstContext, DetectionContext, FlowHandle, FlowPacket, Inspector, InspectorCapacity, Settings,
+};
+use sluice_inspect::protocols::ParserCapacity;
 use sluice_inspect::ruleset::Ruleset;
-use sluice_inspect::scope::Ends;
+use sluice_inspect::scope::Endpoints;
 use sluice_inspect::signature::Toward;
 use sluice_inspect::stream;
 use sluice_table::hash::Hasher;
@@ -29,8 +31,8 @@ const FIRST: u32 = 1;
 
 pub struct Victim {
     inspector: Inspector<'static>,
-    tools: Tools,
-    rates: Rates,
+    tools: DetectionContext,
+    rates: HostTable,
     settings: Settings,
     now: u64,
     /// Units of work that each packet of the conversation that was heard last has caused.
@@ -40,27 +42,27 @@ pub struct Victim {
 impl Victim {
     /// By these rules, as a gateway is made: policies and buffers are the usual ones.
     pub fn new(rules: Arc<Ruleset>) -> Result<Self, Failure> {
-        let plan = Plan {
+        let plan = InspectorCapacity {
             flows: 4,
-            streams: stream::Plan {
+            streams: stream::StreamCapacity {
                 reassembly: 16 << 20,
                 share: 8 << 20,
-                ..stream::Plan::of(4)
+                ..stream::StreamCapacity::of(4)
             },
-            protocols: Capacity {
+            protocols: ParserCapacity {
                 messages: 16,
                 names: 16,
                 inflaters: 4,
-                ..Capacity::default()
+                ..ParserCapacity::default()
             },
         };
         // As long as the process.
         let memory = vec![Line([0; 8]); plan.streams.lines()].leak();
         let scratch = rules.prefilter().scratch()?;
         Ok(Self {
-            tools: Tools::new(scratch, &rules),
+            tools: DetectionContext::new(scratch, &rules),
             inspector: Inspector::new(&plan, rules, memory, Hasher::new([1, 2]))?,
-            rates: Rates::new(4_096, [3, 4]),
+            rates: HostTable::new(4_096, [3, 4]),
             settings: Settings::default(),
             now: 0,
             units: Vec::new(),
@@ -69,13 +71,13 @@ impl Victim {
 
     /// Cycles of each packet of a conversation, in a flow of its own.
     pub fn hear(&mut self, conversation: &Conversation) -> Vec<u64> {
-        let Some(handle) = self.inspector.open(!conversation.datagrams) else {
+        let Some(handle) = self.inspector.create_flow(!conversation.datagrams) else {
             return Vec::new();
         };
         // Rates that the conversation before was counted in are over by now.
         self.now += 3_600_000_000_000;
         let ends = ends(conversation, Direction::Forward, false);
-        self.inspector.introduce(handle, ends, 0, self.now);
+        self.inspector.begin_flow(handle, ends, 0, self.now);
         let mut acknowledged = [FIRST; 2];
         if !conversation.datagrams {
             for (direction, flags) in [
@@ -105,16 +107,16 @@ impl Victim {
                 }
             };
             segment.extend_from_slice(&piece.bytes);
-            let before = self.inspector.counters.worked;
+            let before = self.inspector.counters.work_units;
             cycles.push(self.packet(handle, conversation, direction, &mut segment));
-            self.units.push(self.inspector.counters.worked - before);
+            self.units.push(self.inspector.counters.work_units - before);
             // Without gaps, the other side acknowledges what came.
             let own = &mut acknowledged[direction as usize];
             if FIRST.wrapping_add(piece.place) == *own {
                 *own = own.wrapping_add(piece.bytes.len() as u32);
             }
         }
-        self.inspector.close(handle);
+        self.inspector.remove_flow(handle);
         cycles
     }
 
@@ -134,46 +136,46 @@ impl Victim {
             true => 8,
             false => usize::from(segment[12] >> 4) * 4,
         };
-        let facts = Facts {
-            ip: Ip {
+        let facts = PacketFields {
+            ip: IpFields {
                 ttl: 64,
                 protocol: ends(conversation, direction, true).protocol,
-                ..Ip::default()
+                ..IpFields::default()
             },
-            tcp: (!conversation.datagrams).then(|| Tcp {
+            tcp: (!conversation.datagrams).then(|| TcpFields {
                 flags: segment[13],
                 sequence: number(4),
                 acknowledgement: number(8),
                 window: u16::MAX,
             }),
             payload: (segment.len() - payload) as u32,
-            ..Facts::default()
+            ..PacketFields::default()
         };
         let is_opening = !conversation.datagrams && segment[13] & SYN != 0;
-        let seen = Seen {
+        let seen = FlowPacket {
             ends: ends(conversation, direction, !is_opening),
-            facts,
+            fields: facts,
             direction,
             segment,
             payload,
             own_side: true,
         };
-        let mut round = Round {
+        let mut round = BurstContext {
             settings: &self.settings,
-            rates: &self.rates,
-            tools: &mut self.tools,
+            hosts: &self.rates,
+            context: &mut self.tools,
             now: self.now,
-            report: &mut |_| {},
-            tell: &mut |_, _| {},
+            matches: &mut |_| {},
+            log: &mut |_, _| {},
         };
         let began = tsc::now();
-        std::hint::black_box(self.inspector.packet(handle, seen, &mut round));
+        std::hint::black_box(self.inspector.inspect(handle, seen, &mut round));
         tsc::now() - began
     }
 }
 
-fn ends(conversation: &Conversation, direction: Direction, established: bool) -> Ends {
-    let ends = Ends {
+fn ends(conversation: &Conversation, direction: Direction, established: bool) -> Endpoints {
+    let ends = Endpoints {
         source: CLIENT,
         destination: SERVER,
         ports: [CLIENT_PORT, conversation.port],
@@ -184,7 +186,7 @@ fn ends(conversation: &Conversation, direction: Direction, established: bool) ->
     };
     match direction {
         Direction::Forward => ends,
-        Direction::Reverse => ends.turned(),
+        Direction::Reverse => ends.reversed(),
     }
 }
 

@@ -15,8 +15,8 @@ use sluice_dpdk::eal::{Eal, allowed_cores};
 use sluice_dpdk::workers::{Worker, pin};
 use sluice_dpdk::{Devices, tsc};
 use sluice_engine::control::plane::ControlPlane;
-use sluice_route::feed::fpm::Frames;
-use sluice_route::feed::{Feed, Links, MAIN_TABLE, Teller};
+use sluice_route::feed::fpm::FrameBuffer;
+use sluice_route::feed::{Feed, Links, MAIN_TABLE, RoutePeer};
 use sluice_route::rib::Origin;
 use sluice_route::{Address, Prefix};
 
@@ -55,7 +55,7 @@ fn control(
     visits: usize,
     tell: &Sender<Followed>,
 ) -> Result<ControlPlane, Failure> {
-    let mut feed = Feed::new(Teller {
+    let mut feed = Feed::new(RoutePeer {
         origin: Origin::Fpm,
         table: MAIN_TABLE,
         links: Links::Numbered([(stream::LINK, 1)].into()),
@@ -63,7 +63,7 @@ fn control(
     let (began, mut buffer) = (Instant::now(), vec![0; READ]);
     for visit in 0..visits {
         let (mut stream, _) = listener.accept()?;
-        let mut frames = Frames::default();
+        let mut frames = FrameBuffer::default();
         plane.change_routes(0, |rib| feed.begin(rib));
         let mut collected = Instant::now();
         loop {
@@ -115,7 +115,12 @@ fn processor() -> Result<f64, Failure> {
     Ok(nanoseconds.ok_or("the kernel does not tell how long a thread ran")? as f64 / 1e9)
 }
 
-fn follow(feed: &mut Feed, rib: &mut sluice_route::rib::Rib, frames: &mut Frames, now: u64) -> Result<(), Failure> {
+fn follow(
+    feed: &mut Feed,
+    rib: &mut sluice_route::rib::Rib,
+    frames: &mut FrameBuffer,
+    now: u64,
+) -> Result<(), Failure> {
     while let Some(frame) = frames.take()? {
         feed.follow(rib, frame, now);
     }

@@ -60,8 +60,8 @@ pub fn table(prefixes: &[Prefix]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use sluice_route::feed::fpm::Frames;
-    use sluice_route::feed::{Feed, Links, MAIN_TABLE, Refused, Teller};
+    use sluice_route::feed::fpm::FrameBuffer;
+    use sluice_route::feed::{Feed, Links, MAIN_TABLE, Refused, RoutePeer};
     use sluice_route::rib::{Origin, Rib, Settings};
 
     use super::*;
@@ -72,13 +72,13 @@ mod tests {
     fn table_is_understood_whole_and_taken_back() {
         let prefixes = routes(false, 1_000, &mut Random(7));
         let mut rib = Rib::new(Settings::default(), [1, 2]);
-        let mut feed = Feed::new(Teller {
+        let mut feed = Feed::new(RoutePeer {
             origin: Origin::Fpm,
             table: MAIN_TABLE,
             links: Links::Numbered([(LINK, 1)].into()),
         });
         let removals = prefixes.iter().flat_map(|&prefix| remove(prefix));
-        let mut frames = Frames::default();
+        let mut frames = FrameBuffer::default();
         frames.push(&table(&prefixes));
         frames.push(&removals.collect::<Vec<_>>());
         while let Some(frame) = frames.take().expect("frames") {

@@ -194,7 +194,7 @@ impl PacketIo for Lines {
         for (buffer, window) in self.hand.iter_mut().zip(&mut self.nothing) {
             into.push(match buffer {
                 Some(buffer) => Packet::new(&mut buffer.room, &mut buffer.window),
-                None => Packet::nothing(window),
+                None => Packet::empty(window),
             });
         }
     }

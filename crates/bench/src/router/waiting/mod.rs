@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use sluice_dpdk::eal::{Eal, allowed_cores};
 use sluice_dpdk::tsc;
-use sluice_dpdk::workers::Waiting;
+use sluice_dpdk::workers::IdlePolicy;
 
 use super::Failure;
 use crate::rows::{Named, Row, Run, Runs};
@@ -33,17 +33,17 @@ enum Wait {
 }
 
 impl Wait {
-    fn waiting(self) -> Waiting {
-        let usual = Waiting {
+    fn waiting(self) -> IdlePolicy {
+        let usual = IdlePolicy {
             spin: 64,
             pause: 256,
             sleep: Some(Duration::from_micros(50)),
             interrupt: false,
         };
         match self {
-            Self::Poll => Waiting { sleep: None, ..usual },
+            Self::Poll => IdlePolicy { sleep: None, ..usual },
             Self::Adaptive => usual,
-            Self::Interrupt => Waiting {
+            Self::Interrupt => IdlePolicy {
                 spin: 0,
                 pause: 0,
                 sleep: Some(Duration::from_millis(10)),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use sluice_dpdk::eal::Eal;
-use sluice_dpdk::workers::{Queues, Waiting};
+use sluice_dpdk::workers::{IdlePolicy, Queues};
 use sluice_dpdk::{Plan, PortPlan};
 
 use super::side::Side;
@@ -80,10 +80,10 @@ impl Pair {
         self,
         eal: &'static Eal,
         [near, far]: [usize; 2],
-        waiting: Waiting,
+        waiting: IdlePolicy,
     ) -> Result<(Wire, [Side; 2]), Failure> {
         let [own, other] = self.ends;
-        let polls = Waiting {
+        let polls = IdlePolicy {
             sleep: None,
             interrupt: false,
             ..waiting

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::tsc;
-use sluice_dpdk::workers::{Idle, Queues, Waiting, Worker};
+use sluice_dpdk::workers::{Idle, IdlePolicy, Queues, Worker};
 use sluice_engine::packet::io::BURST_SIZE;
 use sluice_wire::Checksums;
 
@@ -78,7 +78,7 @@ impl Side {
         name: &str,
         core: usize,
         source: Source,
-        (waiting, queues): (Waiting, Queues),
+        (waiting, queues): (IdlePolicy, Queues),
     ) -> Result<Self, Failure> {
         let shared = Arc::new(Shared::default());
         let (tell, told) = channel();

@@ -27,21 +27,21 @@ const HEADER: &str =
 const UNLUCKY: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 66);
 
 struct Failing {
-    keeper: SiteWriter,
+    writer: SiteWriter,
     fails: Arc<AtomicBool>,
 }
 
 impl Mapping for Failing {
     fn set_site(&mut self, site: u32, mac: Option<Mac>, pool: Option<u16>) -> Result<(), OtherSite> {
-        self.keeper.set_site(site, mac, pool)
+        self.writer.set_site(site, mac, pool)
     }
 
     fn clear_site(&mut self, site: u32) {
-        self.keeper.clear_site(site);
+        self.writer.clear_site(site);
     }
 
     fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite> {
-        self.keeper.set_public(site, router, address)
+        self.writer.set_public(site, router, address)
     }
 
     fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), TerminalsFull> {
@@ -50,11 +50,11 @@ impl Mapping for Failing {
             !(unlucky && self.fails.swap(false, Ordering::Relaxed)),
             "a panic that is meant"
         );
-        self.keeper.add_terminal(terminal)
+        self.writer.add_terminal(terminal)
     }
 
     fn remove_terminal(&mut self, context: Context, address: u32) -> bool {
-        self.keeper.remove_terminal(context, address)
+        self.writer.remove_terminal(context, address)
     }
 }
 
@@ -80,7 +80,7 @@ impl World {
         let text = text.replace("/dhcpd.leases", &path("dhcpd.leases"));
         let text = format!("{text}state = \"{}\"\n", path("public-leases"));
         let parameters = parameters_of(&text);
-        let (keeper, entries) = SiteWriter::new(9, 100_000, &[(0, 0xcb00_0000, 0xcb00_ffff)], [5, 6]);
+        let (writer, entries) = SiteWriter::new(9, 100_000, &[(0, 0xcb00_0000, 0xcb00_ffff)], [5, 6]);
         let fails = Arc::new(AtomicBool::new(false));
         let (to, heard) = punt::queue(punt::QUEUE_BYTES);
         let (sends, from) = punt::queue(punt::QUEUE_BYTES);
@@ -90,7 +90,7 @@ impl World {
             ..Queues::default()
         };
         let mapping = Failing {
-            keeper,
+            writer,
             fails: fails.clone(),
         };
         Self {

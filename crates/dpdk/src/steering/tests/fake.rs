@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use sluice_table::toeplitz;
 
 use super::super::negotiation::{Hash, HashDevice, Refusal};
-use super::super::{Attempt, Capabilities, Flow, Functions, HashKey, Steered, Wish, configure, steer};
+use super::super::{Attempt, Capabilities, Flow, Functions, HashKey, Steered, SteeringRequest, configure, steer};
 
 /// What it does otherwise than it should.
 #[derive(Clone, Copy, Default)]
@@ -124,7 +124,7 @@ impl Fake {
     }
 
     /// As a port is opened.
-    pub(super) fn open(&self, wish: &Wish) -> Steered {
+    pub(super) fn open(&self, wish: &SteeringRequest) -> Steered {
         let capabilities = self.capabilities().expect("it tells");
         let configured = configure(
             wish,

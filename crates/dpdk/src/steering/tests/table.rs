@@ -8,7 +8,7 @@ fn table_is_begun_again_until_the_card_is_full() {
         table_entries: 512,
         ..Fake::new().capabilities
     });
-    let steered = card.open(&Wish {
+    let steered = card.open(&SteeringRequest {
         table: vec![7, 0, 0, 3],
         ..wish(Steering::Source)
     });
@@ -19,7 +19,7 @@ fn table_is_begun_again_until_the_card_is_full() {
 #[test]
 fn table_that_does_not_fit_gives_each_queue_its_turn_and_is_named() {
     let card = Fake::new();
-    let steered = card.open(&Wish {
+    let steered = card.open(&SteeringRequest {
         table: even(8, 200),
         ..wish(Steering::Source)
     });
@@ -37,13 +37,13 @@ fn table_that_does_not_fit_gives_each_queue_its_turn_and_is_named() {
 #[test]
 fn table_longer_than_the_cards_is_cut_and_what_then_comes_elsewhere_is_named() {
     let card = Fake::new();
-    let steered = card.open(&Wish {
+    let steered = card.open(&SteeringRequest {
         table: even(8, 512),
         ..wish(Steering::Source)
     });
     assert_eq!(Some(even(8, 128)), steered.table);
     assert_eq!(Vec::<Shortfall>::new(), steered.shortfalls, "all come where they shall");
-    let steered = card.open(&Wish {
+    let steered = card.open(&SteeringRequest {
         table: even(6, 256),
         ..wish(Steering::Source)
     });
@@ -58,7 +58,7 @@ fn table_longer_than_the_cards_is_cut_and_what_then_comes_elsewhere_is_named() {
 
 #[test]
 fn table_that_names_no_queue_is_refused() {
-    let wish = Wish {
+    let wish = SteeringRequest {
         table: vec![0, 1, 8],
         ..wish(Steering::Source)
     };

@@ -167,7 +167,8 @@ impl<F: Family> NewFlows<F> {
             return Err(forgotten());
         };
         let table = F::table_ref(shard_of(ctx, meta).ok_or_else(forgotten)?);
-        let full = !table.has_room_for(before + 1) && !table.has_room_for(self.created_in(batch, meta.shard) + 1);
+        let full =
+            !table.has_capacity_for(before + 1) && !table.has_capacity_for(self.created_in(batch, meta.shard) + 1);
         let counted = admit_all::<F>(ctx, translation, F::tuple(key).context(), full)?;
         let shard = shard_of(ctx, meta).ok_or_else(forgotten)?;
         match translate::<F>(shard, key, (translation, &flow.request), full, now) {

@@ -1,6 +1,6 @@
 //! A single flow decided again, as the first three steps would.
 
-use sluice_filter::{Known, Verdict};
+use sluice_filter::{SessionApplication, Verdict};
 use sluice_nat::Tuple;
 
 use super::FlowDecision;
@@ -19,7 +19,7 @@ pub fn decide<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
     key: &F::Key,
-    (known, mark): (Option<Known>, u32),
+    (known, mark): (Option<SessionApplication>, u32),
     host: Option<F::Address>,
 ) -> FlowDecision<F> {
     let (rules, tuple, protocol) = (&ctx.snapshot.nat::<F>().rules, F::tuple(key), F::protocol(key));
@@ -46,7 +46,7 @@ pub fn decide<F: Family>(
                 });
                 match is_local {
                     true => filter::query_gateway::<F>(filter, header),
-                    false => F::filter(filter).would_as(&header, known),
+                    false => F::filter(filter).evaluate_as(&header, known),
                 }
             });
             match fate {

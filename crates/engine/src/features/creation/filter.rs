@@ -1,6 +1,6 @@
 //! The third step: which new flows may begin.
 
-use sluice_filter::{Filters, Header, Marking, Verdict};
+use sluice_filter::{Filters, Header, SessionMarking, Verdict};
 use sluice_nat::Tuple;
 use sluice_nat::sites::is_site;
 use sluice_wire::layers::{Flags, Fragment};
@@ -55,7 +55,7 @@ impl<F: Family> NewFlows<F> {
         let Self {
             flows, keys, markings, ..
         } = self;
-        let marked = |place: usize, marking: Marking| {
+        let marked = |place: usize, marking: SessionMarking| {
             let slot = flows[place].slot;
             put(markings, (slot, marking));
             if !marking.class.is_any() {
@@ -174,7 +174,7 @@ fn is_untracked_fragment<F: Family>(
     meta.layers.fragment == Fragment::Later
         && filter_query::<F>(ctx, meta, frame, key, way, plan).is_some_and(|header| {
             let filter = ctx.snapshot.filter_of(F::tuple(key).context());
-            let fate = filter.map(|filter| F::filter(filter).would(&header));
+            let fate = filter.map(|filter| F::filter(filter).evaluate(&header));
             fate.is_some_and(|fate| fate.verdict == Verdict::AcceptUntracked)
                 && matches!(untracked::<F>(ctx, meta, key, way, *plan), FlowDecision::Plain)
         })

@@ -1,9 +1,9 @@
 //! The fifth step: the records of new sessions, and their timers.
 
 use arrayvec::ArrayVec;
-use sluice_filter::{Marking, TrafficClass};
+use sluice_filter::{SessionMarking, TrafficClass};
 use sluice_nat::{PortClass, TimeoutClass, Tracking, Tuple, decision};
-use sluice_table::flow::{RecordIndex, Refused};
+use sluice_table::flow::{InsertError, RecordIndex};
 use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 
@@ -245,7 +245,7 @@ fn session<F: Family>(
 
 /// A new session has what rules of the filter have set, or nothing: its record may have been that of another.
 #[cold]
-fn mark<F: Family>(ctx: &mut NodeContext<'_, '_>, shard: u16, index: RecordIndex, marking: Option<Marking>) {
+fn mark<F: Family>(ctx: &mut NodeContext<'_, '_>, shard: u16, index: RecordIndex, marking: Option<SessionMarking>) {
     let (mark, class) = marking.map_or((0, TrafficClass::ANY), |marking| (marking.mark, marking.class));
     if let Some(marks) = &ctx.snapshot.marks {
         marks.set::<F>(shard, index, mark);
@@ -271,8 +271,8 @@ pub(super) fn insert<F: Family>(
 ) -> Result<RecordIndex, Refusal> {
     let inserted = F::table(shard).insert(forward, reverse, session);
     let index = inserted.map_err(|refused| match refused {
-        Refused::Full | Refused::Crowded => (Some(IcmpError::NoResources), Own::SessionsFull.into()),
-        Refused::Duplicate { .. } | Refused::Mirrored => (None, CLASH),
+        InsertError::Full | InsertError::Crowded => (Some(IcmpError::NoResources), Own::SessionsFull.into()),
+        InsertError::Duplicate { .. } | InsertError::Mirrored => (None, CLASH),
     })?;
     let (wheel, table) = F::wheel(shard);
     wheel.schedule(table, index, due);

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use sluice_inspect::evaluate::{self, Facts, Icmp, Ip};
-use sluice_inspect::scope::Ends;
+use sluice_inspect::evaluate::{self, IcmpFields, IpFields, PacketFields};
+use sluice_inspect::scope::Endpoints;
 use sluice_inspect::signature::Toward;
 use sluice_nat::Tuple;
 use sluice_wire::Direction;
@@ -14,7 +14,7 @@ use sluice_wire::tcp::Tcp;
 use crate::session::family::{Family, Session};
 
 /// The two ends of a session's packet, as the inside sees them.
-pub fn ends<F: Family>(session: &F::Session, direction: Direction) -> Ends {
+pub fn ends<F: Family>(session: &F::Session, direction: Direction) -> Endpoints {
     let tuple = session.forward();
     let address = |address: F::Address| -> IpAddr { F::ip(address) };
     let [client, server] = [address(tuple.source()), address(tuple.destination())];
@@ -27,7 +27,7 @@ pub fn ends<F: Family>(session: &F::Session, direction: Direction) -> Ends {
         protocol::TCP => track.tracking.was_established(),
         _ => track.packets.iter().all(|&packets| packets > 0),
     };
-    let to_server = Ends {
+    let to_server = Endpoints {
         source: client,
         destination: server,
         ports,
@@ -38,19 +38,19 @@ pub fn ends<F: Family>(session: &F::Session, direction: Direction) -> Ends {
     };
     match direction {
         Direction::Forward => to_server,
-        Direction::Reverse => to_server.turned(),
+        Direction::Reverse => to_server.reversed(),
     }
 }
 
 /// What rules ask of headers: those of `datagram`, and of `transport`, which may have come in fragments.
-pub fn facts(layers: &Layers, datagram: &[u8], transport: &[u8]) -> Facts {
-    let ip = Ip {
+pub fn facts(layers: &Layers, datagram: &[u8], transport: &[u8]) -> PacketFields {
+    let ip = IpFields {
         ttl: layers.ttl,
         protocol: layers.protocol,
-        ..Ip::default()
+        ..IpFields::default()
     };
     let ip = match layers.class {
-        Class::Ipv4 => Ipv4::new(datagram).map_or(ip, |header| Ip {
+        Class::Ipv4 => Ipv4::new(datagram).map_or(ip, |header| IpFields {
             type_of_service: header.service(),
             identification: Some(header.identification()),
             // What was put together has no fragments any more.
@@ -59,7 +59,7 @@ pub fn facts(layers: &Layers, datagram: &[u8], transport: &[u8]) -> Facts {
             same_address: header.source() == header.destination(),
             ..ip
         }),
-        _ => Ip {
+        _ => IpFields {
             type_of_service: datagram
                 .first_chunk()
                 .map_or(0, |&[first, second]| first << 4 | second >> 4),
@@ -71,7 +71,7 @@ pub fn facts(layers: &Layers, datagram: &[u8], transport: &[u8]) -> Facts {
     };
     let tcp = Tcp::new(transport)
         .filter(|_| layers.protocol == protocol::TCP)
-        .map(|header| evaluate::Tcp {
+        .map(|header| evaluate::TcpFields {
             flags: header.flags(),
             sequence: header.sequence(),
             acknowledgement: header.acknowledgment(),
@@ -80,18 +80,18 @@ pub fn facts(layers: &Layers, datagram: &[u8], transport: &[u8]) -> Facts {
     let icmp = matches!(layers.protocol, protocol::ICMP | protocol::ICMPV6);
     let icmp = icmp.then(|| transport.first_chunk::<8>()).flatten().map(|head| {
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-        Icmp {
+        IcmpFields {
             kind: head[0],
             code: head[1],
             identifier: word(4),
             sequence: word(6),
         }
     });
-    Facts {
+    PacketFields {
         ip,
         tcp,
         icmp,
-        ..Facts::default()
+        ..PacketFields::default()
     }
 }
 

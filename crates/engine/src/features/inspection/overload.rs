@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use sluice_inspect::scope::Ends;
+use sluice_inspect::scope::Endpoints;
 
 use crate::packet::counters::WorkerCounters;
 
@@ -36,7 +36,7 @@ pub struct Class {
 
 impl Class {
     /// Whether a packet between two ends is of this class.
-    pub fn has(&self, ends: &Ends) -> bool {
+    pub fn has(&self, ends: &Endpoints) -> bool {
         let is_port = |port| self.ports.iter().any(|ports| ports.contains(port));
         let is_in = |address| {
             let mut networks = self.networks.iter();
@@ -73,7 +73,7 @@ pub struct Overload {
 
 impl Overload {
     /// What is done about a packet.
-    pub fn shed(&self, ends: &Ends) -> Shed {
+    pub fn shed(&self, ends: &Endpoints) -> Shed {
         let mut classes = self.classes.iter();
         classes
             .find(|class| class.has(ends))

@@ -5,7 +5,7 @@
 
 use arrayvec::ArrayVec;
 use sluice_inspect::Reason;
-use sluice_inspect::shares::{Shares, Source};
+use sluice_inspect::source_quota::{Source, SourceQuota};
 use sluice_table::hash::Hasher;
 use sluice_wire::layers::{Class, Layers};
 use sluice_wire::{ipv4, ipv6};
@@ -138,7 +138,7 @@ pub struct Reassembly {
     waiting: usize,
     next: usize,
     /// Datagrams by source. One has at most as many as are left to all others.
-    shares: Shares,
+    shares: SourceQuota,
 }
 
 impl Reassembly {
@@ -155,7 +155,7 @@ impl Reassembly {
             hasher: Hasher::new(secret),
             waiting: 0,
             next: 0,
-            shares: Shares::new(1),
+            shares: SourceQuota::new(1),
         }
     }
 
@@ -184,7 +184,7 @@ impl Reassembly {
     }
 
     fn is_source_full(&self, key: &DatagramKey) -> bool {
-        !self.shares.may_have(self.source(key), 1, self.free.len().max(1))
+        !self.shares.permits(self.source(key), 1, self.free.len().max(1))
     }
 
     fn find(&self, key: &DatagramKey, tag: u64) -> Option<u32> {
@@ -208,7 +208,7 @@ impl Reassembly {
                     return FragmentOutcome::Refused(Reason::FragmentsFull, None);
                 };
                 let source = self.source(key);
-                self.shares.take(source, 1);
+                self.shares.charge(source, 1);
                 self.tags[place as usize] = tag;
                 self.entries[place as usize] = Entry {
                     key: *key,

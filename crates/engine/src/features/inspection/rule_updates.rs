@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use sluice_inspect::bindings::vectorscan;
-use sluice_inspect::inspector::{Book, Plan, Tools};
+use sluice_inspect::inspector::{DetectionContext, InspectorCapacity, RulesetState};
 
 use super::InspectionPolicy;
 
@@ -78,15 +78,15 @@ impl<T> RuleReceiver<T> {
 /// The control thread's ends of all shards and workers.
 #[derive(Default)]
 pub struct RuleUpdates {
-    pub(crate) shards: Vec<RuleSender<Book>>,
-    pub(crate) workers: Vec<RuleSender<Tools>>,
+    pub(crate) shards: Vec<RuleSender<RulesetState>>,
+    pub(crate) workers: Vec<RuleSender<DetectionContext>>,
 }
 
 /// What all of them get.
 pub struct NewRules {
     generation: u32,
-    books: Vec<Book>,
-    tools: Vec<Tools>,
+    books: Vec<RulesetState>,
+    tools: Vec<DetectionContext>,
 }
 
 impl RuleUpdates {
@@ -105,7 +105,7 @@ impl RuleUpdates {
     /// same, or nothing is inspected.
     pub fn make(
         &mut self,
-        plan: Option<&Plan>,
+        plan: Option<&InspectorCapacity>,
         commits: (Option<&InspectionPolicy>, Option<&InspectionPolicy>),
         generation: u32,
     ) -> Result<Option<NewRules>, RuleUpdateError> {
@@ -119,8 +119,8 @@ impl RuleUpdates {
         if !self.have_capacity() {
             return Err(RuleUpdateError::Unfollowed);
         }
-        let book = |_| Book::new(plan, after.rules.clone(), generation);
-        let tools = |_| Tools::serving([&before.rules, &after.rules]);
+        let book = |_| RulesetState::new(plan, after.rules.clone(), generation);
+        let tools = |_| DetectionContext::for_rulesets([&before.rules, &after.rules]);
         Ok(Some(NewRules {
             generation,
             books: self.shards.iter().map(book).collect::<Result<_, _>>()?,

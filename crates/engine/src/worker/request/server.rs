@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use sluice_inspect::applications::Pair;
+use sluice_inspect::applications::ProtocolPair;
 use sluice_nat::sites::is_site;
 use sluice_nat::{Address as _, Tuple};
 use sluice_table::flow::{Record, RecordIndex};
@@ -271,7 +271,7 @@ fn context<F: Family>(session: &F::Session) -> Context {
 }
 
 /// What is known of a session's application; of ICMP its protocol says it.
-fn application<F: Family>(session: &F::Session, tools: &SessionTools<'_>, snapshot: &Snapshot) -> Option<Pair> {
+fn application<F: Family>(session: &F::Session, tools: &SessionTools<'_>, snapshot: &Snapshot) -> Option<ProtocolPair> {
     let interfaces = [
         session.interface(),
         session.adjacency(Direction::Forward).interface() as u16,

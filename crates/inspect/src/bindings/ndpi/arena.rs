@@ -1,10 +1,10 @@
 //! A fixed piece of memory, cut into blocks by halving it. Every block belongs to an owner and goes with it.
 
 /// Bytes of the smallest block.
-pub const UNIT: usize = 64;
+pub const BLOCK_UNIT: usize = 64;
 
 /// Bytes that one owner holds at most: a TLS handshake of a jumbo frame's size, doubled while it grows.
-pub const SHARE: usize = 256 << 10;
+pub const MAX_OWNER_BYTES: usize = 256 << 10;
 
 const NONE: u32 = u32::MAX;
 const ORDERS: usize = 26;
@@ -100,8 +100,8 @@ impl Arena {
             *left = left.checked_sub(1)?;
         }
         let order = order_of(bytes)?;
-        let bytes = UNIT << order;
-        if self.owners[owner as usize].bytes as usize + bytes > SHARE {
+        let bytes = BLOCK_UNIT << order;
+        if self.owners[owner as usize].bytes as usize + bytes > MAX_OWNER_BYTES {
             return None;
         }
         let found = (order..ORDERS).find(|&order| self.free[order] != NONE)?;
@@ -125,13 +125,13 @@ impl Arena {
         self.owners[owner as usize].bytes += bytes as u32;
         self.used += bytes;
         self.peak = self.peak.max(self.used);
-        Some(at as usize * UNIT)
+        Some(at as usize * BLOCK_UNIT)
     }
 
     /// Bytes of the block that was handed out at this offset, if one was.
     pub fn size(&self, offset: usize) -> Option<usize> {
-        let block = self.blocks.get(offset / UNIT)?;
-        (offset.is_multiple_of(UNIT) && block.state == State::Taken).then(|| UNIT << block.order)
+        let block = self.blocks.get(offset / BLOCK_UNIT)?;
+        (offset.is_multiple_of(BLOCK_UNIT) && block.state == State::Taken).then(|| BLOCK_UNIT << block.order)
     }
 
     /// Takes back a block; false where none was handed out at this offset.
@@ -139,7 +139,7 @@ impl Arena {
         let Some(bytes) = self.size(offset) else {
             return false;
         };
-        let mut at = (offset / UNIT) as u32;
+        let mut at = (offset / BLOCK_UNIT) as u32;
         let Block {
             next,
             previous,
@@ -174,7 +174,7 @@ impl Arena {
     /// Takes back everything that an owner has.
     pub fn release(&mut self, owner: u32) {
         while self.owners[owner as usize].first != NONE {
-            self.free(self.owners[owner as usize].first as usize * UNIT);
+            self.free(self.owners[owner as usize].first as usize * BLOCK_UNIT);
         }
     }
 
@@ -209,7 +209,7 @@ impl Arena {
 }
 
 fn order_of(bytes: usize) -> Option<usize> {
-    let units = bytes.max(1).div_ceil(UNIT).checked_next_power_of_two()?;
+    let units = bytes.max(1).div_ceil(BLOCK_UNIT).checked_next_power_of_two()?;
     let order = units.trailing_zeros() as usize;
     (order < ORDERS).then_some(order)
 }
@@ -225,35 +225,35 @@ mod tests {
     fn arena_whole_and_returned_hands_out_the_whole_again() {
         let mut arena = Arena::new(96, 2);
         let whole = |arena: &mut Arena| {
-            let sizes = [64 * UNIT, 32 * UNIT];
+            let sizes = [64 * BLOCK_UNIT, 32 * BLOCK_UNIT];
             sizes.map(|size| arena.allocate(0, size))
         };
-        assert_eq!([Some(0), Some(64 * UNIT)], whole(&mut arena));
+        assert_eq!([Some(0), Some(64 * BLOCK_UNIT)], whole(&mut arena));
         assert_eq!(None, arena.allocate(1, 1));
         arena.release(0);
-        let small: Vec<_> = (0..96).map(|_| arena.allocate(1, UNIT)).collect();
+        let small: Vec<_> = (0..96).map(|_| arena.allocate(1, BLOCK_UNIT)).collect();
         assert!(small.iter().all(Option::is_some));
         arena.release(1);
-        assert_eq!([Some(0), Some(64 * UNIT)], whole(&mut arena));
-        assert_eq!((96 * UNIT, 96 * UNIT, 1), arena.figures());
+        assert_eq!([Some(0), Some(64 * BLOCK_UNIT)], whole(&mut arena));
+        assert_eq!((96 * BLOCK_UNIT, 96 * BLOCK_UNIT, 1), arena.figures());
     }
 
     #[test]
     fn arena_with_room_refuses_an_owner_more_than_its_share() {
         let mut arena = Arena::new(1 << 14, 2);
-        assert!(arena.allocate(0, SHARE).is_some());
+        assert!(arena.allocate(0, MAX_OWNER_BYTES).is_some());
         assert_eq!(None, arena.allocate(0, 1));
-        assert!(arena.allocate(1, SHARE).is_some());
+        assert!(arena.allocate(1, MAX_OWNER_BYTES).is_some());
         assert_eq!(None, arena.allocate(1, usize::MAX));
     }
 
     #[test]
     fn arena_takes_back_only_what_it_handed_out() {
         let mut arena = Arena::new(8, 1);
-        let at = arena.allocate(0, 2 * UNIT).unwrap();
+        let at = arena.allocate(0, 2 * BLOCK_UNIT).unwrap();
         assert_eq!(
             [false, false, false],
-            [at + 1, at + UNIT, 8 * UNIT].map(|at| arena.free(at))
+            [at + 1, at + BLOCK_UNIT, 8 * BLOCK_UNIT].map(|at| arena.free(at))
         );
         assert!(arena.free(at));
         assert!(!arena.free(at));
@@ -272,7 +272,7 @@ mod tests {
                     arena.release(owner);
                     held.retain(|&(other, ..)| other != owner);
                 } else if let Some(at) = arena.allocate(owner, size) {
-                    prop_assert!(at + size <= 200 * UNIT);
+                    prop_assert!(at + size <= 200 * BLOCK_UNIT);
                     let apart = |&(_, other, length): &(u32, usize, usize)| at + size <= other || other + length <= at;
                     prop_assert!(held.iter().all(apart));
                     held.push((owner, at, size));
@@ -282,7 +282,7 @@ mod tests {
                 arena.release(owner);
             }
             prop_assert_eq!(0, arena.figures().0);
-            prop_assert_eq!(Some(0), arena.allocate(0, 128 * UNIT));
+            prop_assert_eq!(Some(0), arena.allocate(0, 128 * BLOCK_UNIT));
         }
     }
 }

@@ -12,7 +12,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Once;
 
-use super::arena::{Arena, UNIT};
+use super::arena::{Arena, BLOCK_UNIT};
 use super::raw;
 
 /// The memory of a core, and its book.
@@ -28,8 +28,9 @@ pub struct Memory {
 
 impl Memory {
     pub fn new(bytes: usize, owners: u32) -> Self {
-        let units = u32::try_from(bytes.div_ceil(UNIT).max(1)).expect("less than 256 GiB");
-        let layout = Layout::from_size_align(units as usize * UNIT, UNIT).expect("a size in the address space");
+        let units = u32::try_from(bytes.div_ceil(BLOCK_UNIT).max(1)).expect("less than 256 GiB");
+        let layout =
+            Layout::from_size_align(units as usize * BLOCK_UNIT, BLOCK_UNIT).expect("a size in the address space");
         // SAFETY: the layout is of at least one unit.
         let base = NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
         Self {

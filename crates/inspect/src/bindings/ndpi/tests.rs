@@ -2,8 +2,8 @@ use std::collections::HashMap;
 
 use sluice_wire::Direction;
 
-use super::Module;
-use crate::applications::{Applications, Capacity, FlowState};
+use super::DetectionModule;
+use crate::applications::{ApplicationCapacity, ApplicationDetector, DetectionHandle};
 
 #[path = "../../../tests/captured/mod.rs"]
 mod captured;
@@ -12,7 +12,7 @@ mod captured;
 /// what the flow had is back.
 #[test]
 fn flows_refused_memory_at_any_request_are_given_up() {
-    let mut applications = Applications::new(Capacity::default()).unwrap();
+    let mut applications = ApplicationDetector::new(ApplicationCapacity::default()).unwrap();
     let mut flows = Vec::new();
     for capture in captured::captures() {
         let mut packets: HashMap<_, Vec<_>> = HashMap::new();
@@ -24,13 +24,13 @@ fn flows_refused_memory_at_any_request_are_given_up() {
     let mut given_up = 0;
     for flow in &flows {
         for requests in 0.. {
-            let before = applications.counters().short_of_memory;
-            let state = applications.open().unwrap();
+            let before = applications.counters().out_of_memory;
+            let state = applications.allocate().unwrap();
             show(&mut applications, state, flow, requests);
             applications.module().refuse_in(None);
             applications.give_up(state);
             assert_eq!((0, 0), (applications.memory().used, applications.memory().foreign));
-            if applications.counters().short_of_memory == before {
+            if applications.counters().out_of_memory == before {
                 break;
             }
             given_up += 1;
@@ -43,11 +43,11 @@ fn flows_refused_memory_at_any_request_are_given_up() {
     println!("{given_up} refusals in {} flows", flows.len());
 }
 
-fn show(applications: &mut Applications, state: FlowState, flow: &[captured::Packet], requests: u32) {
+fn show(applications: &mut ApplicationDetector, state: DetectionHandle, flow: &[captured::Packet], requests: u32) {
     for packet in flow {
         applications.module().refuse_in(Some(requests));
         applications.packet(state, &packet.bytes, packet.direction, packet.time_ms);
-        if !applications.is_open(state) {
+        if !applications.is_active(state) {
             break;
         }
     }
@@ -55,14 +55,18 @@ fn show(applications: &mut Applications, state: FlowState, flow: &[captured::Pac
 
 #[test]
 fn module_of_this_release_gives_flows_of_a_known_size() {
-    let mut module = Module::new(1, 1 << 16).unwrap();
+    let mut module = DetectionModule::new(1, 1 << 16).unwrap();
     assert!(super::revision().starts_with("4.2"));
-    assert!((500..4000).contains(&Module::FLOW), "{} bytes", Module::FLOW);
-    println!("{} bytes a flow", Module::FLOW);
+    assert!(
+        (500..4000).contains(&DetectionModule::FLOW),
+        "{} bytes",
+        DetectionModule::FLOW
+    );
+    println!("{} bytes a flow", DetectionModule::FLOW);
     let packet = captured::segment(1025, Direction::Forward, captured::REQUEST);
     let pair = module.packet(0, &packet, Direction::Forward, 1).unwrap();
     assert_eq!(7, pair.application);
-    assert!(module.figures().used > 0);
-    module.end(0);
-    assert_eq!(0, module.figures().used);
+    assert!(module.arena_counters().used > 0);
+    module.release(0);
+    assert_eq!(0, module.arena_counters().used);
 }

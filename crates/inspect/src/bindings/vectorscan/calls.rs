@@ -4,14 +4,14 @@ use std::ops::Range;
 
 /// Scans in their order, with what they looked at. Made for measurements: writing them down allocates.
 #[derive(Debug, Default)]
-pub struct Calls {
-    calls: Vec<Call>,
+pub struct ScanLog {
+    calls: Vec<ScanRecord>,
     bytes: Vec<u8>,
 }
 
 /// One scan.
 #[derive(Clone, Debug)]
-struct Call {
+struct ScanRecord {
     /// Serial number of the database.
     database: u64,
     /// The stream, and whether it was at its begin; none in block mode.
@@ -19,11 +19,11 @@ struct Call {
     bytes: Range<usize>,
 }
 
-impl Calls {
-    pub(super) fn note(&mut self, database: u64, stream: Option<(u32, bool)>, data: &[u8]) {
+impl ScanLog {
+    pub(super) fn record(&mut self, database: u64, stream: Option<(u32, bool)>, data: &[u8]) {
         let begin = self.bytes.len();
         self.bytes.extend_from_slice(data);
-        self.calls.push(Call {
+        self.calls.push(ScanRecord {
             database,
             stream,
             bytes: begin..self.bytes.len(),
@@ -42,7 +42,7 @@ impl Calls {
 
     /// Database, stream and data of each.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Option<(u32, bool)>, &[u8])> {
-        let call = |call: &Call| (call.database, call.stream, &self.bytes[call.bytes.clone()]);
+        let call = |call: &ScanRecord| (call.database, call.stream, &self.bytes[call.bytes.clone()]);
         self.calls.iter().map(call)
     }
 }
@@ -53,10 +53,10 @@ mod tests {
 
     #[test]
     fn calls_come_back_in_order_with_their_bytes() {
-        let mut calls = Calls::default();
-        calls.note(1, None, b"one");
-        calls.note(2, Some((7, true)), b"");
-        calls.note(1, None, b"two");
+        let mut calls = ScanLog::default();
+        calls.record(1, None, b"one");
+        calls.record(2, Some((7, true)), b"");
+        calls.record(1, None, b"two");
         let all: Vec<_> = calls.iter().collect();
         assert_eq!(
             vec![(1, None, &b"one"[..]), (2, Some((7, true)), b""), (1, None, b"two")],

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Error, Next, Platform, Scanned, Scratch, answer, length, raw, report, scanned};
+use super::{Error, MatchAction, Platform, ScanEnd, Scratch, check, length, raw, report, scanned};
 
 /// Bytes that are searched for as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl<M: Mode> Database<M> {
     pub fn serialise(&self) -> Result<Vec<u8>, Error> {
         let (mut bytes, mut length) = (ptr::null_mut(), 0);
         // SAFETY: the database is alive; the library writes a pointer and a length.
-        answer(unsafe { raw::hs_serialize_database(self.raw(), &raw mut bytes, &raw mut length) })?;
+        check(unsafe { raw::hs_serialize_database(self.raw(), &raw mut bytes, &raw mut length) })?;
         // SAFETY: after success, `bytes` has `length` bytes from the C library's allocator, as we set no other; they
         // are copied once and freed once.
         unsafe {
@@ -134,7 +134,7 @@ impl<M: Mode> Database<M> {
     pub(crate) fn deserialise(bytes: &[u8]) -> Result<Self, Error> {
         let mut database = ptr::null_mut();
         // SAFETY: the bytes are readable for their length; the library copies them.
-        answer(unsafe { raw::hs_deserialize_database(bytes.as_ptr().cast(), bytes.len(), &raw mut database) })?;
+        check(unsafe { raw::hs_deserialize_database(bytes.as_ptr().cast(), bytes.len(), &raw mut database) })?;
         let database = Self::from_raw(database)?;
         let mut size = 0;
         // SAFETY: the database is alive; the library writes one number. It refuses databases without streams.
@@ -162,8 +162,8 @@ impl Database<Block> {
     ///
     /// Where the scratch does not serve this database, or the data is 4 GiB or longer. A panic of the sink aborts the
     /// process.
-    pub fn scan<S: FnMut(u32, u64) -> Next>(&self, data: &[u8], scratch: &mut Scratch, mut sink: S) -> Scanned {
-        scratch.note(self.serial, || None, data);
+    pub fn scan<S: FnMut(u32, u64) -> MatchAction>(&self, data: &[u8], scratch: &mut Scratch, mut sink: S) -> ScanEnd {
+        scratch.log_scan(self.serial, || None, data);
         let memory = scratch.memory_for(self.serial);
         // SAFETY: the database is alive and of block mode, the data readable, the scratch large enough and borrowed
         // mutably, and `report::<S>` is handed the sink that it expects, which outlives the call.
@@ -201,7 +201,7 @@ impl<M: Mode> Drop for Database<M> {
 /// What the compiler answered; frees what it said.
 fn compiled(code: c_int, error: *mut raw::HsCompileError, id: impl Fn(usize) -> Option<u32>) -> Result<(), Error> {
     if error.is_null() {
-        return answer(code);
+        return check(code);
     }
     // SAFETY: the library handed out a structure of this layout with a terminated text; it is read and then freed once.
     let (at, message) = unsafe {
@@ -215,6 +215,6 @@ fn compiled(code: c_int, error: *mut raw::HsCompileError, id: impl Fn(usize) -> 
             id: at.ok().and_then(id),
             message,
         }),
-        other => answer(other),
+        other => check(other),
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Block, Calls, Database, Error, Next, Scratch, Streaming, Streams};
+use super::{Block, Database, Error, MatchAction, ScanLog, ScanStreams, Scratch, Streaming};
 
 /// Databases to scan again with, and states of their streams.
 #[derive(Debug)]
 pub struct Replay<'d> {
     blocks: Vec<&'d Database<Block>>,
-    streams: Vec<Streams>,
+    streams: Vec<ScanStreams>,
     scratch: Scratch,
 }
 
@@ -29,7 +29,7 @@ impl<'d> Replay<'d> {
         let mut pools = Vec::new();
         for database in streams {
             scratch.serve(database)?;
-            let mut pool = Streams::new(database.clone(), count)?;
+            let mut pool = ScanStreams::new(database.clone(), count)?;
             while pool.open().is_some() {}
             pools.push(pool);
         }
@@ -44,11 +44,11 @@ impl<'d> Replay<'d> {
     ///
     /// # Panics
     /// Where the scans are of other databases, or of more streams.
-    pub fn run(&mut self, calls: &Calls) -> u64 {
+    pub fn run(&mut self, calls: &ScanLog) -> u64 {
         let mut found = 0;
         let mut sink = |_, _| {
             found += 1;
-            Next::Continue
+            MatchAction::Continue
         };
         for (database, stream, data) in calls.iter() {
             match stream {

@@ -2,7 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
-use super::{Calls, Database, Error, Mode, answer, raw};
+use super::{Database, Error, Mode, ScanLog, check, raw};
 
 /// The memory that scans of one core work in. It serves every database that it was grown for.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub struct Scratch {
     /// Serial numbers of the databases that it is large enough for: the library does not check.
     serves: Vec<u64>,
     /// What was scanned, where it is written down.
-    calls: Option<Box<Calls>>,
+    log: Option<Box<ScanLog>>,
 }
 
 // SAFETY: the memory belongs to this value alone and knows no thread; a scan borrows it mutably.
@@ -29,7 +29,7 @@ impl Scratch {
         Scratch {
             memory: ptr::null_mut(),
             serves: Vec::new(),
-            calls: None,
+            log: None,
         }
     }
 
@@ -41,7 +41,7 @@ impl Scratch {
         // SAFETY: the database is alive; the memory is null or from this call, and no scan runs, as `self` is borrowed
         // mutably.
         let code = unsafe { raw::hs_alloc_scratch(database.raw(), &raw mut self.memory) };
-        if let Err(error) = answer(code) {
+        if let Err(error) = check(code) {
             // The library may have let go of the old memory before it failed to get more: it left null there then.
             if self.memory.is_null() {
                 self.serves.clear();
@@ -57,30 +57,30 @@ impl Scratch {
         let mut clone = Scratch {
             memory: ptr::null_mut(),
             serves: self.serves.clone(),
-            calls: None,
+            log: None,
         };
         if !self.memory.is_null() {
             // SAFETY: the memory is a scratch, and no scan writes it while `self` is borrowed.
-            answer(unsafe { raw::hs_clone_scratch(self.memory, &raw mut clone.memory) })?;
+            check(unsafe { raw::hs_clone_scratch(self.memory, &raw mut clone.memory) })?;
         }
         Ok(clone)
     }
 
     /// Write down from now on what is scanned.
     pub fn record(&mut self) {
-        self.calls.get_or_insert_default();
+        self.log.get_or_insert_default();
     }
 
     /// What was written down; nothing more is.
-    pub fn take_calls(&mut self) -> Option<Box<Calls>> {
-        self.calls.take()
+    pub fn take_log(&mut self) -> Option<Box<ScanLog>> {
+        self.log.take()
     }
 
     /// Write a scan down, where they are.
     #[inline(always)]
-    pub(super) fn note(&mut self, database: u64, stream: impl FnOnce() -> Option<(u32, bool)>, data: &[u8]) {
-        if let Some(calls) = &mut self.calls {
-            calls.note(database, stream(), data);
+    pub(super) fn log_scan(&mut self, database: u64, stream: impl FnOnce() -> Option<(u32, bool)>, data: &[u8]) {
+        if let Some(calls) = &mut self.log {
+            calls.record(database, stream(), data);
         }
     }
 

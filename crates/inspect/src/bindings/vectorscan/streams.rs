@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Once};
 
-use super::{Database, Error, Next, Scanned, Scratch, Streaming, answer, length, raw, report, scanned};
+use super::{Database, Error, MatchAction, ScanEnd, Scratch, Streaming, check, length, raw, report, scanned};
 
 /// States begin at cache lines.
 const LINE: usize = 64;
@@ -20,7 +20,7 @@ const ALIGNMENT: usize = 16;
 
 /// A fixed pool of stream states for one database.
 #[derive(Debug)]
-pub struct Streams {
+pub struct ScanStreams {
     database: Arc<Database<Streaming>>,
     memory: NonNull<u8>,
     layout: Layout,
@@ -37,11 +37,11 @@ pub struct Streams {
 }
 
 // SAFETY: the memory belongs to this value alone and knows no thread; the database is shared and never written.
-unsafe impl Send for Streams {}
+unsafe impl Send for ScanStreams {}
 
-impl Streams {
+impl ScanStreams {
     /// A pool of `count` streams. It allocates; nothing else here does.
-    pub fn new(database: Arc<Database<Streaming>>, count: u32) -> Result<Streams, Error> {
+    pub fn new(database: Arc<Database<Streaming>>, count: u32) -> Result<ScanStreams, Error> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             // SAFETY: the hooks have the signatures that the library asks for, and no stream exists before this call:
@@ -60,7 +60,7 @@ impl Streams {
         assert!(skip < LINE, "bytes can be aligned");
         // SAFETY: `LINE` bytes more than the states take were allocated, and fewer are skipped.
         let first = unsafe { memory.add(skip) };
-        Ok(Streams {
+        Ok(ScanStreams {
             database,
             memory,
             layout,
@@ -138,18 +138,18 @@ impl Streams {
     ///
     /// Where the scratch does not serve the database, the stream is not open, or the data is 4 GiB or longer. A panic
     /// of the sink aborts the process.
-    pub fn scan<S: FnMut(u32, u64) -> Next>(
+    pub fn scan<S: FnMut(u32, u64) -> MatchAction>(
         &mut self,
         stream: u32,
         data: &[u8],
         scratch: &mut Scratch,
         mut sink: S,
-    ) -> Scanned {
+    ) -> ScanEnd {
         let begins = || {
             let begun = self.begun.as_mut().and_then(|begun| begun.get_mut(stream as usize));
             Some((self.first_number + stream, begun.is_some_and(std::mem::take)))
         };
-        scratch.note(self.database.serial(), begins, data);
+        scratch.log_scan(self.database.serial(), begins, data);
         let memory = scratch.memory_for(self.database.serial());
         let state = self.state(stream);
         // SAFETY: the state is initialised for the database that `self` keeps alive and borrowed mutably with `self`,
@@ -173,7 +173,7 @@ impl Streams {
     /// # Panics
     ///
     /// As [`Streams::scan`].
-    pub fn finish<S: FnMut(u32, u64) -> Next>(&mut self, stream: u32, scratch: &mut Scratch, mut sink: S) {
+    pub fn finish<S: FnMut(u32, u64) -> MatchAction>(&mut self, stream: u32, scratch: &mut Scratch, mut sink: S) {
         let memory = scratch.memory_for(self.database.serial());
         let state = self.state(stream);
         // SAFETY: as in `scan`.
@@ -210,17 +210,17 @@ impl Streams {
 
     fn initialise(&mut self, stream: u32) {
         let place = self.place(stream);
-        PLACE.set((place.as_ptr().cast(), self.stride));
+        ALLOCATION.set((place.as_ptr().cast(), self.stride));
         let mut state = ptr::null_mut();
         // SAFETY: the database is alive and of streaming mode; the library writes one pointer and asks the hook once.
         let code = unsafe { raw::hs_open_stream(self.database.raw(), 0, &raw mut state) };
-        PLACE.set((ptr::null_mut(), 0));
-        answer(code).expect("a stream fits where its database said it would");
+        ALLOCATION.set((ptr::null_mut(), 0));
+        check(code).expect("a stream fits where its database said it would");
         assert_eq!(place.as_ptr().cast(), state, "a stream is where it was put");
     }
 }
 
-impl Drop for Streams {
+impl Drop for ScanStreams {
     fn drop(&mut self) {
         // SAFETY: the memory was allocated with this layout; streams own nothing else, and none is used afterwards.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
@@ -229,12 +229,12 @@ impl Drop for Streams {
 
 thread_local! {
     /// Where the stream that is being opened on this thread is to lie, and its bytes.
-    static PLACE: Cell<(*mut c_void, usize)> = const { Cell::new((ptr::null_mut(), 0)) };
+    static ALLOCATION: Cell<(*mut c_void, usize)> = const { Cell::new((ptr::null_mut(), 0)) };
 }
 
 /// The library's allocator of streams.
 unsafe extern "C" fn take_place(size: usize) -> *mut c_void {
-    let (place, room) = PLACE.replace((ptr::null_mut(), 0));
+    let (place, room) = ALLOCATION.replace((ptr::null_mut(), 0));
     if size <= room { place } else { ptr::null_mut() }
 }
 

@@ -150,11 +150,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Up to `most` of the bytes that follow, at the begin of a byte; none where the piece is at its end.
-    pub fn bytes(&mut self, most: usize) -> &'a [u8] {
+    pub fn bytes(&mut self, max: usize) -> &'a [u8] {
         self.unload();
         debug_assert_eq!(0, self.count, "what is held belongs to a read that was not over");
         let rest = &self.input[self.at..];
-        let bytes = &rest[..rest.len().min(most)];
+        let bytes = &rest[..rest.len().min(max)];
         self.at += bytes.len();
         bytes
     }

@@ -6,7 +6,7 @@ use super::bits::{ROOT, Reader};
 /// Symbols of the largest alphabet.
 pub const ALPHABET: usize = 704;
 /// Entries that a table may take beyond one for each symbol of its alphabet: 256 of the root, and what second levels may waste.
-pub const BESIDE: usize = 376;
+pub const EXTRA_ENTRIES: usize = 376;
 
 const CODE_LENGTHS: usize = 18;
 const ORDER: [u8; CODE_LENGTHS] = [1, 2, 3, 4, 0, 5, 17, 6, 16, 7, 8, 9, 10, 11, 12, 13, 14, 15];

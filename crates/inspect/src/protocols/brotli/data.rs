@@ -21,10 +21,10 @@ const SHORT: usize = GAP;
 
 impl Brotli {
     /// How many of so many bytes there is room for: in the output, and to the end of the page, which is there then.
-    pub(super) fn room(&mut self, bytes: usize, pages: &mut Pages, io: &Io<'_>) -> Result<usize, Stop> {
+    pub(super) fn capacity(&mut self, bytes: usize, pages: &mut Pages, io: &Io<'_>) -> Result<usize, Stop> {
         let at = self.place(self.at);
         if at / PAGE == self.pages.len() {
-            self.pages.push(pages.places.take().ok_or(Stop::Memory)?);
+            self.pages.push(pages.places.allocate().ok_or(Stop::Memory)?);
         }
         Ok(bytes.min(io.out.len() - io.made).min(PAGE - at % PAGE))
     }
@@ -118,7 +118,7 @@ impl Brotli {
         if blocks.left == 0 {
             return Ok(State::Switch(LITERALS));
         }
-        let most = self.room(self.insert.min(blocks.left as usize).min(RUN), pages, io)?;
+        let most = self.capacity(self.insert.min(blocks.left as usize).min(RUN), pages, io)?;
         let words = pages.words();
         let trees = &self.trees[LITERALS];
         let out = &mut io.out[io.made..io.made + most];
@@ -230,7 +230,7 @@ impl Brotli {
     }
 
     pub(super) fn copy(&mut self, distance: usize, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
-        let count = self.room(self.copy, pages, io)?;
+        let count = self.capacity(self.copy, pages, io)?;
         let at = self.place(self.at - distance);
         let page = &pages.bytes(self.pages[at / PAGE])[at % PAGE..];
         if count <= SHORT.min(distance)

@@ -1,7 +1,7 @@
 //! Headers of the stream and of its meta-blocks (RFC 7932 section 9).
 
 use super::bits::Reader;
-use super::code::{ALPHABET, BESIDE};
+use super::code::{ALPHABET, EXTRA_ENTRIES};
 use super::pages::WORDS;
 use super::tables::{BLOCK_COUNTS, Range};
 use super::{
@@ -259,12 +259,12 @@ impl Brotli {
             });
         }
         // No table crosses a page.
-        let most = alphabet + BESIDE;
+        let most = alphabet + EXTRA_ENTRIES;
         if self.used % WORDS + most > WORDS {
             self.used = self.used.next_multiple_of(WORDS);
         }
         if self.used / WORDS == self.tables.len() {
-            let page = pages.places.take().ok_or(Stop::Memory)?;
+            let page = pages.places.allocate().ok_or(Stop::Memory)?;
             if self.tables.try_push(page).is_err() {
                 pages.places.release(page);
                 return Err(Stop::Memory);

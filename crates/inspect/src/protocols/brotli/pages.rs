@@ -1,6 +1,6 @@
 //! Memory that the decoders of a shard share: windows and tables, in pages that are taken as they are needed.
 
-use crate::shares::Places;
+use crate::source_quota::SlotPool;
 
 /// Bytes of a page.
 pub const PAGE: usize = 64 << 10;
@@ -11,7 +11,7 @@ pub const WORDS: usize = PAGE / size_of::<u16>();
 #[derive(Debug)]
 pub struct Pages {
     words: Box<[u16]>,
-    pub places: Places,
+    pub places: SlotPool,
 }
 
 impl Pages {
@@ -19,7 +19,7 @@ impl Pages {
     pub fn new(count: u32) -> Self {
         Self {
             words: vec![0; count as usize * WORDS].into(),
-            places: Places::new(count),
+            places: SlotPool::new(count),
         }
     }
 

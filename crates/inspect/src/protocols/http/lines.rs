@@ -2,13 +2,13 @@
 
 use arrayvec::ArrayVec;
 
-use super::Kind;
+use super::RequestKind;
 use super::fields::Field;
 use super::side::{Event, Side, Step};
 use super::uri::Target;
-use crate::protocols::recognise::is_token;
-use crate::protocols::writer::Writer;
-use crate::protocols::{Anomaly, Piece, Slot};
+use crate::protocols::probe::is_token;
+use crate::protocols::writer::MessageWriter;
+use crate::protocols::{Anomaly, MessageEvent, Slot};
 use crate::signature::Buffer;
 
 const HTTP: &[u8] = b"HTTP/";
@@ -23,9 +23,9 @@ fn is_space(byte: u8) -> bool {
 
 impl Side {
     /// Parses lines up to the next event or body.
-    pub fn lines<S>(&mut self, bytes: &[u8], w: &mut Writer<'_, S>) -> (usize, Option<Event>)
+    pub fn lines<S>(&mut self, bytes: &[u8], w: &mut MessageWriter<'_, S>) -> (usize, Option<Event>)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let mut header = self.is_in_header().then_some(0);
         let (mut at, mut event) = (0, None);
@@ -49,7 +49,7 @@ impl Side {
     }
 
     /// Bytes that mean nothing but themselves, taken together.
-    fn run<S: FnMut(Slot<'_>, Piece)>(&mut self, bytes: &[u8], w: &mut Writer<'_, S>) -> usize {
+    fn run<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, bytes: &[u8], w: &mut MessageWriter<'_, S>) -> usize {
         let ordinary = |byte: u8| !matches!(byte, b'\r' | b'\n' | 0 | b' ' | b'\t');
         let length = |means: &[u8]| {
             bytes
@@ -95,7 +95,11 @@ impl Side {
     }
 
     /// One byte; false if it was not taken, because it is of the body.
-    fn byte<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) -> (bool, Option<Event>) {
+    fn byte<S: FnMut(Slot<'_>, MessageEvent)>(
+        &mut self,
+        byte: u8,
+        w: &mut MessageWriter<'_, S>,
+    ) -> (bool, Option<Event>) {
         if self.step == Step::Start {
             if byte == b'\r' || byte == b'\n' {
                 return (true, None);
@@ -131,7 +135,7 @@ impl Side {
     }
 
     /// `HTTP/` of a response.
-    fn protocol<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) -> bool {
+    fn protocol<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) -> bool {
         let matched = self.count as usize;
         if byte.eq_ignore_ascii_case(&HTTP[matched]) {
             self.count += 1;
@@ -148,7 +152,7 @@ impl Side {
         let junk = self.word.len();
         let begins = byte.eq_ignore_ascii_case(&HTTP[0]);
         // Where the request was of HTTP/0.9 all of it is a body.
-        if self.kind == Kind::Bare || junk + usize::from(!begins) > LONGEST_JUNK {
+        if self.kind == RequestKind::Bare || junk + usize::from(!begins) > LONGEST_JUNK {
             let begin = std::mem::take(&mut self.word);
             self.no_status_line(&begin, w);
             return false;
@@ -159,7 +163,7 @@ impl Side {
     }
 
     /// A byte that ends no line; false if it was not taken.
-    fn plain<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) -> bool {
+    fn plain<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) -> bool {
         match self.step {
             Step::Method if is_token(byte) && self.count < LONGEST_METHOD => {
                 self.count += 1;
@@ -227,7 +231,7 @@ impl Side {
     }
 
     /// A line ended.
-    fn line_end<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) -> Option<Event> {
+    fn line_end<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) -> Option<Event> {
         match self.step {
             Step::Method | Step::Gap => self.not_http(w),
             Step::Target | Step::Version => {
@@ -236,7 +240,7 @@ impl Side {
                 }
                 self.target.end(w);
                 w.anomaly(Anomaly::NoVersion);
-                self.kind = Kind::Bare;
+                self.kind = RequestKind::Bare;
                 return Some(Event::Line);
             }
             Step::VersionNumber => {
@@ -305,20 +309,20 @@ impl Side {
         self.word_cut |= self.word.try_push(byte).is_err();
     }
 
-    fn method<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    fn method<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         w.complete(&[Buffer::HttpMethod]);
         self.kind = match self.word.as_slice() {
-            b"HEAD" => Kind::Head,
-            b"CONNECT" => Kind::Connect,
-            _ => Kind::Ordinary,
+            b"HEAD" => RequestKind::Head,
+            b"CONNECT" => RequestKind::Connect,
+            _ => RequestKind::Ordinary,
         };
         self.bodiless = matches!(self.word.as_slice(), b"GET" | b"HEAD" | b"TRACE");
-        self.target = Target::begin(self.kind == Kind::Connect);
+        self.target = Target::begin(self.kind == RequestKind::Connect);
         self.step = Step::Gap;
     }
 
     /// Behind white space in the target: `HTTP/`, or more of the target.
-    fn version<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) {
+    fn version<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         if byte.eq_ignore_ascii_case(&HTTP[self.count as usize]) {
             self.spell(byte);
             self.count += 1;
@@ -339,7 +343,7 @@ impl Side {
     }
 
     /// A byte of the version, unless more follows the white space behind it: then all of it was the target's.
-    fn version_number<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) {
+    fn version_number<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         let over = self.word.last().is_some_and(|&last| is_space(last));
         if (is_space(byte) || !over) && !self.word.is_full() {
             return self.spell(byte);
@@ -352,7 +356,7 @@ impl Side {
         self.version(byte, w);
     }
 
-    fn spill_into_target<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    fn spill_into_target<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         w.anomaly(Anomaly::SpaceInUri);
         for byte in std::mem::take(&mut self.word) {
             self.target.byte(byte, w);
@@ -361,7 +365,11 @@ impl Side {
     }
 
     /// Returns the first digit of the version, which begins at `from` in the word.
-    fn check_version<S: FnMut(Slot<'_>, Piece)>(&mut self, from: usize, w: &mut Writer<'_, S>) -> Option<u8> {
+    fn check_version<S: FnMut(Slot<'_>, MessageEvent)>(
+        &mut self,
+        from: usize,
+        w: &mut MessageWriter<'_, S>,
+    ) -> Option<u8> {
         let version = self.word.trim_ascii().get(from..).unwrap_or(&[]);
         match version {
             &[major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9'] => {
@@ -374,7 +382,7 @@ impl Side {
     }
 
     /// A byte of a field's name, or the colon behind it.
-    fn name<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) {
+    fn name<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         if is_space(byte) {
             self.count = self.count.saturating_add(1);
             return;
@@ -430,7 +438,7 @@ impl Side {
         }
     }
 
-    fn begin_value<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    fn begin_value<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         self.step = Step::Value;
         if !std::mem::replace(&mut self.value_begun, true)
             && let Some(buffer) = self.field.buffer()
@@ -440,14 +448,14 @@ impl Side {
     }
 
     /// Bytes of a value that are no white space.
-    fn value<S: FnMut(Slot<'_>, Piece)>(&mut self, bytes: &[u8], w: &mut Writer<'_, S>) {
+    fn value<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, bytes: &[u8], w: &mut MessageWriter<'_, S>) {
         if self.field.is_read() {
             bytes.iter().for_each(|byte| self.spell(byte.to_ascii_lowercase()));
         }
         self.each_target(|buffer| w.append(buffer, bytes));
     }
 
-    fn fold<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    fn fold<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         w.anomaly(Anomaly::FoldedHeader);
         if self.value_begun {
             self.spell(b' ');
@@ -460,7 +468,7 @@ impl Side {
     }
 
     /// The header line before is over, if there is one.
-    fn end_header_line<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    fn end_header_line<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         if !std::mem::take(&mut self.line_open) {
             return;
         }
@@ -476,7 +484,7 @@ impl Side {
         self.field = Field::Other;
     }
 
-    fn chunk_size<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) -> bool {
+    fn chunk_size<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) -> bool {
         let begun = self.count > 0;
         match (char::from(byte).to_digit(16), byte) {
             (Some(_), _) if self.left >= LONGEST_CHUNK >> 4 => return self.bad_chunk(w),
@@ -500,7 +508,7 @@ impl Side {
     }
 
     /// Where chunks end is not known any more: the rest is a body. False: so is the byte at hand.
-    fn bad_chunk<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) -> bool {
+    fn bad_chunk<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) -> bool {
         w.anomaly(Anomaly::BadChunk);
         self.step = Step::UntilClose;
         false

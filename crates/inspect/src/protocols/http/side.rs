@@ -2,13 +2,13 @@
 
 use arrayvec::ArrayVec;
 
-use super::Kind;
+use super::RequestKind;
 use super::fields::{self, Field, Framing};
 use super::uri::Target;
-use crate::protocols::anomaly::Seen;
+use crate::protocols::anomaly::AnomalySet;
 use crate::protocols::inflate::{Decoding, Inflaters};
-use crate::protocols::writer::Writer;
-use crate::protocols::{Anomaly, Handle, Piece, Slot, Store};
+use crate::protocols::writer::MessageWriter;
+use crate::protocols::{Anomaly, MessageEvent, ParserPools, Slot, SlotHandle};
 use crate::signature::Buffer;
 
 /// The part of a message that is expected.
@@ -77,10 +77,10 @@ const LONGEST_HOST: usize = 512;
 #[derive(Debug)]
 pub(super) struct Side {
     pub client: bool,
-    pub handle: Option<Handle>,
-    pub seen: Seen,
+    pub handle: Option<SlotHandle>,
+    pub seen: AnomalySet,
     pub step: Step,
-    pub kind: Kind,
+    pub kind: RequestKind,
     pub status: u16,
     pub target: Target,
     pub framing: Framing,
@@ -113,9 +113,9 @@ impl Side {
         Self {
             client,
             handle: None,
-            seen: Seen::default(),
+            seen: AnomalySet::default(),
             step: Step::Start,
-            kind: Kind::Ordinary,
+            kind: RequestKind::Ordinary,
             status: 0,
             target: Target::default(),
             framing: Framing::default(),
@@ -136,9 +136,14 @@ impl Side {
     }
 
     /// Parses up to the next event.
-    pub fn advance<S>(&mut self, bytes: &[u8], pool: &mut Inflaters, w: &mut Writer<'_, S>) -> (usize, Option<Event>)
+    pub fn advance<S>(
+        &mut self,
+        bytes: &[u8],
+        pool: &mut Inflaters,
+        w: &mut MessageWriter<'_, S>,
+    ) -> (usize, Option<Event>)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let mut at = 0;
         while at < bytes.len() {
@@ -172,7 +177,12 @@ impl Side {
         (at, None)
     }
 
-    fn content<S: FnMut(Slot<'_>, Piece)>(&mut self, bytes: &[u8], pool: &mut Inflaters, w: &mut Writer<'_, S>) {
+    fn content<S: FnMut(Slot<'_>, MessageEvent)>(
+        &mut self,
+        bytes: &[u8],
+        pool: &mut Inflaters,
+        w: &mut MessageWriter<'_, S>,
+    ) {
         w.count(bytes.len());
         match &mut self.decoding {
             None => w.body(bytes),
@@ -184,7 +194,7 @@ impl Side {
     }
 
     /// A message begins.
-    pub fn begin<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    pub fn begin<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         w.begin(self.client);
         let step = if self.client { Step::Method } else { Step::Protocol };
         *self = Self {
@@ -196,7 +206,7 @@ impl Side {
     }
 
     /// The header block is over.
-    pub fn headers<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    pub fn headers<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         if self.client {
             let (mut value, mut length) = ([0; LONGEST_HOST], 0);
             w.edit(Buffer::HttpRawHost, |raw| {
@@ -209,9 +219,9 @@ impl Side {
     }
 
     /// The body begins, or there is none.
-    pub fn body_begins<S>(&mut self, request: bool, pool: &mut Inflaters, w: &mut Writer<'_, S>)
+    pub fn body_begins<S>(&mut self, request: bool, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>)
     where
-        S: FnMut(Slot<'_>, Piece),
+        S: FnMut(Slot<'_>, MessageEvent),
     {
         let framing = std::mem::take(&mut self.framing);
         if framing.chunked && framing.length.is_some() {
@@ -243,7 +253,7 @@ impl Side {
     }
 
     /// There is no body, whatever the header says.
-    pub fn no_body<S: FnMut(Slot<'_>, Piece)>(&mut self, pool: &mut Inflaters, w: &mut Writer<'_, S>) {
+    pub fn no_body<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>) {
         if self.framing.chunked || self.framing.length > Some(0) {
             w.anomaly(Anomaly::UnexpectedBody);
         }
@@ -251,7 +261,7 @@ impl Side {
     }
 
     /// The message is over.
-    pub fn finish<S: FnMut(Slot<'_>, Piece)>(&mut self, pool: &mut Inflaters, w: &mut Writer<'_, S>) {
+    pub fn finish<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>) {
         if let Some(decoding) = self.decoding.take()
             && !decoding.release(pool)
         {
@@ -263,7 +273,7 @@ impl Side {
     }
 
     /// What follows is not HTTP.
-    pub fn not_http<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    pub fn not_http<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         w.anomaly(Anomaly::NotHttp);
         w.complete(REQUEST_HEAD);
         w.complete(&[Buffer::FileData]);
@@ -272,8 +282,8 @@ impl Side {
     }
 
     /// A status line was expected and something else came: `begin` and what follows is a body.
-    pub fn no_status_line<S: FnMut(Slot<'_>, Piece)>(&mut self, begin: &[u8], w: &mut Writer<'_, S>) {
-        if self.kind != Kind::Bare {
+    pub fn no_status_line<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, begin: &[u8], w: &mut MessageWriter<'_, S>) {
+        if self.kind != RequestKind::Bare {
             w.anomaly(Anomaly::ResponseNotHttp);
         }
         w.complete(RESPONSE_HEAD);
@@ -283,7 +293,7 @@ impl Side {
     }
 
     /// The connection closed.
-    pub fn close<S: FnMut(Slot<'_>, Piece)>(&mut self, pool: &mut Inflaters, w: &mut Writer<'_, S>) {
+    pub fn close<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>) {
         if self.step == Step::Protocol {
             let begin = std::mem::take(&mut self.word);
             self.no_status_line(&begin, w);
@@ -318,12 +328,12 @@ impl Side {
     }
 
     /// Gives everything back.
-    pub fn release(&mut self, store: &mut Store) {
+    pub fn release(&mut self, store: &mut ParserPools) {
         if let Some(decoding) = self.decoding.take() {
             decoding.release(&mut store.inflaters);
         }
         if let Some(handle) = self.handle.take() {
-            store.messages.give_back(handle);
+            store.messages.release(handle);
         }
     }
 }

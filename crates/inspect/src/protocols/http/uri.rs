@@ -7,8 +7,8 @@
 
 use arrayvec::ArrayVec;
 
-use crate::protocols::writer::Writer;
-use crate::protocols::{Anomaly, Piece, Slot};
+use crate::protocols::writer::MessageWriter;
+use crate::protocols::{Anomaly, MessageEvent, Slot};
 use crate::signature::Buffer;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Target {
         }
     }
 
-    pub fn byte<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) {
+    pub fn byte<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         w.append(Buffer::HttpRawUri, &[byte]);
         match self.phase {
             Phase::Begin if byte.is_ascii_alphabetic() => self.may_be_scheme(Phase::Scheme, byte, w),
@@ -90,7 +90,7 @@ impl Target {
     }
 
     /// Such bytes.
-    pub fn plain_bytes<S: FnMut(Slot<'_>, Piece)>(&mut self, bytes: &[u8], w: &mut Writer<'_, S>) {
+    pub fn plain_bytes<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, bytes: &[u8], w: &mut MessageWriter<'_, S>) {
         w.append(Buffer::HttpRawUri, bytes);
         w.push(Buffer::HttpUri, bytes);
         if self.phase == Phase::Rest {
@@ -99,7 +99,7 @@ impl Target {
     }
 
     /// The target is over.
-    pub fn end<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    pub fn end<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         self.spill(w);
         match self.phase {
             Phase::Rest | Phase::Connect => {}
@@ -110,13 +110,18 @@ impl Target {
         w.complete(&[Buffer::HttpUri, Buffer::HttpRawUri]);
     }
 
-    fn may_be_scheme<S: FnMut(Slot<'_>, Piece)>(&mut self, phase: Phase, byte: u8, w: &mut Writer<'_, S>) {
+    fn may_be_scheme<S: FnMut(Slot<'_>, MessageEvent)>(
+        &mut self,
+        phase: Phase,
+        byte: u8,
+        w: &mut MessageWriter<'_, S>,
+    ) {
         self.phase = phase;
         w.push(Buffer::HttpUri, &[byte]);
     }
 
     /// A byte of path or query.
-    fn part<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) {
+    fn part<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         let hexadecimal = byte.is_ascii_hexdigit();
         let goes_on = match self.escape.as_slice() {
             [] => byte == b'%',
@@ -156,7 +161,7 @@ impl Target {
     }
 
     /// An escape that is none stays as it is.
-    fn spill<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+    fn spill<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         if !self.escape.is_empty() {
             w.anomaly(Anomaly::BadEscape);
             for byte in std::mem::take(&mut self.escape) {
@@ -165,7 +170,7 @@ impl Target {
         }
     }
 
-    fn plain<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) {
+    fn plain<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         if self.phase == Phase::Path && (byte == b'?' || byte == b'#') {
             w.edit(Buffer::HttpUri, resolve);
             self.phase = Phase::Rest;
@@ -173,7 +178,7 @@ impl Target {
         self.decoded(byte, w);
     }
 
-    fn decoded<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) {
+    fn decoded<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         self.percent = match self.percent {
             2 if byte.is_ascii_hexdigit() => {
                 w.anomaly(Anomaly::DoubleEscape);

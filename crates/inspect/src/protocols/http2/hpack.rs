@@ -2,7 +2,7 @@
 //! memory that all connections share. The crates that decode HPACK allocate each field, which no packet may.
 
 use super::huffman;
-use crate::work::Work;
+use crate::work_budget::WorkBudget;
 
 /// Bytes of the dynamic table, as RFC 7541, section 4.1 counts them: the default of SETTINGS_HEADER_TABLE_SIZE.
 pub const TABLE: usize = 4096;
@@ -84,8 +84,8 @@ impl Table {
         (self.said, self.limit, self.beyond, self.missed) = (TABLE, TABLE, false, false);
     }
 
-    fn evict(&mut self, room: usize) {
-        while self.count > 0 && self.size + room > self.limit {
+    fn evict(&mut self, capacity: usize) {
+        while self.count > 0 && self.size + capacity > self.limit {
             let entry = self.entries[self.oldest];
             let bytes = usize::from(entry.name) + usize::from(entry.value);
             self.begin += bytes;
@@ -228,7 +228,7 @@ pub fn decode(
     mut block: &[u8],
     table: &mut Table,
     [name, value]: [&mut Text; 2],
-    (budget, work): (&mut usize, &Work),
+    (budget, work): (&mut usize, &WorkBudget),
     field: &mut impl FnMut(&[u8], &[u8]),
 ) -> Result<(), Error> {
     while let Some(&first) = block.first() {
@@ -376,7 +376,7 @@ mod tests {
                 block,
                 &mut self.table,
                 [name, value],
-                (&mut self.budget, &Work::default()),
+                (&mut self.budget, &WorkBudget::default()),
                 &mut |name, value| {
                     text += &format!("{}={} ", name.escape_ascii(), value.escape_ascii());
                 },

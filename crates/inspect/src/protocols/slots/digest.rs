@@ -7,15 +7,15 @@ use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha2::Sha256;
 
-use super::{Field, Handle, Slots, State};
+use super::{Field, SlotHandle, Slots, State};
 use crate::signature::Buffer;
-use crate::work::Work;
+use crate::work_budget::WorkBudget;
 
 /// Hashes that rules ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hashes(u8);
+pub struct FileHashes(u8);
 
-impl Hashes {
+impl FileHashes {
     /// None.
     pub const NONE: Self = Self(0);
 
@@ -53,7 +53,7 @@ pub(super) enum Progress {
     #[default]
     Begins,
     /// They are made of all that came.
-    Open(Hashes),
+    Open(FileHashes),
     /// They are known, or never will be.
     Over,
 }
@@ -69,7 +69,7 @@ struct Digests {
 }
 
 impl Digests {
-    fn update(&mut self, hashes: Hashes, bytes: &[u8]) {
+    fn update(&mut self, hashes: FileHashes, bytes: &[u8]) {
         if bytes == b"\n" && *self.line_end == *b"\r" {
             self.line_end.push(b'\n');
             return;
@@ -86,12 +86,12 @@ impl Digests {
         self.line_end.extend(line_end.iter().copied());
     }
 
-    fn feed_line_end(&mut self, hashes: Hashes) {
+    fn feed_line_end(&mut self, hashes: FileHashes) {
         let line_end = std::mem::take(&mut self.line_end);
         self.feed(hashes, &line_end);
     }
 
-    fn feed(&mut self, hashes: Hashes, bytes: &[u8]) {
+    fn feed(&mut self, hashes: FileHashes, bytes: &[u8]) {
         if hashes.has(0) {
             self.md5.update(bytes);
         }
@@ -109,15 +109,15 @@ impl Digests {
 pub(super) struct Hashing {
     digests: Box<[Digests]>,
     /// Those that the rules of the flow at hand ask for.
-    wanted: Hashes,
-    work: Work,
+    wanted: FileHashes,
+    work: WorkBudget,
 }
 
 impl Hashing {
-    pub fn new(count: u32, work: Work) -> Self {
+    pub fn new(count: u32, work: WorkBudget) -> Self {
         Self {
             digests: vec![Digests::default(); count as usize].into(),
-            wanted: Hashes::NONE,
+            wanted: FileHashes::NONE,
             work,
         }
     }
@@ -125,19 +125,19 @@ impl Hashing {
 
 impl Slots {
     /// Compute these hashes from now on. A file gets only those that were in force for all of its bytes.
-    pub(in crate::protocols) fn hash_files(&mut self, wanted: Hashes) {
+    pub(in crate::protocols) fn hash_files(&mut self, wanted: FileHashes) {
         if let Some(hashing) = &mut self.hashing {
             hashing.wanted = wanted;
         }
     }
 
-    fn open(&mut self, handle: Handle) -> Option<&mut State> {
+    fn open(&mut self, handle: SlotHandle) -> Option<&mut State> {
         let state = self.states.get_mut(handle.index as usize);
         state.filter(|state| state.open && state.serial == handle.serial)
     }
 
     /// Another file begins.
-    pub(in crate::protocols) fn file_begins(&mut self, handle: Handle) {
+    pub(in crate::protocols) fn file_begins(&mut self, handle: SlotHandle) {
         if let Some(state) = self.open(handle) {
             state.hashes = Progress::Begins;
             HASHES
@@ -147,14 +147,14 @@ impl Slots {
     }
 
     /// A part of the file is missing.
-    pub(in crate::protocols) fn file_lacks(&mut self, handle: Handle) {
+    pub(in crate::protocols) fn file_incomplete(&mut self, handle: SlotHandle) {
         if let Some(state) = self.open(handle) {
             state.hashes = Progress::Over;
         }
     }
 
     /// The line end that the file ends with so far does not belong to it.
-    pub(in crate::protocols) fn file_ends_before_line_end(&mut self, handle: Handle) {
+    pub(in crate::protocols) fn file_ends_before_line_end(&mut self, handle: SlotHandle) {
         let hashing = self.hashing.as_mut();
         if let Some(digests) = hashing.and_then(|hashing| hashing.digests.get_mut(handle.index as usize)) {
             digests.line_end.clear();
@@ -162,7 +162,7 @@ impl Slots {
     }
 
     /// The window of the file has new bytes from a place on. Once the file is complete its hashes are filled in.
-    pub(in crate::protocols) fn file_grows(&mut self, handle: Handle, from: usize) {
+    pub(in crate::protocols) fn file_grows(&mut self, handle: SlotHandle, from: usize) {
         let Some(Hashing { digests, wanted, work }) = &mut self.hashing else {
             return;
         };
@@ -178,7 +178,7 @@ impl Slots {
         let Some(digests) = digests.get_mut(index) else { return };
         match state.hashes {
             Progress::Begins if bytes.is_empty() => return,
-            Progress::Begins if *wanted == Hashes::NONE => state.hashes = Progress::Over,
+            Progress::Begins if *wanted == FileHashes::NONE => state.hashes = Progress::Over,
             Progress::Begins => {
                 *digests = Digests::default();
                 state.hashes = Progress::Open(*wanted);
@@ -186,9 +186,9 @@ impl Slots {
             _ => {}
         }
         let Progress::Open(hashes) = state.hashes else { return };
-        let hashes = Hashes(hashes.0 & wanted.0);
+        let hashes = FileHashes(hashes.0 & wanted.0);
         let units = bytes.len() / BYTES * hashes.units();
-        if hashes == Hashes::NONE || !work.charge(units as u32) {
+        if hashes == FileHashes::NONE || !work.charge(units as u32) {
             state.hashes = Progress::Over;
             return;
         }

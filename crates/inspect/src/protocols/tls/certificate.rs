@@ -19,7 +19,7 @@ pub struct Certificate<'a> {
 /// is false.
 fn element(bytes: &[u8], whole: bool) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
-    let (length, rest) = crate::protocols::recognise::length(rest)?;
+    let (length, rest) = crate::protocols::probe::length(rest)?;
     match rest.split_at_checked(length) {
         Some((content, behind)) => Some((tag, content, behind)),
         None if whole => None,

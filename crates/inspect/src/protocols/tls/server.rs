@@ -7,10 +7,10 @@ use sha1::{Digest, Sha1};
 use super::certificate::{self, Certificate};
 use super::ja3::Ja3s;
 use super::{LONGEST_RECORD, RECORD};
-use crate::protocols::anomaly::Seen;
+use crate::protocols::anomaly::AnomalySet;
 use crate::protocols::slots::CERTIFICATE;
-use crate::protocols::writer::Writer;
-use crate::protocols::{Anomaly, Handle, Piece, Slot, Store};
+use crate::protocols::writer::MessageWriter;
+use crate::protocols::{Anomaly, MessageEvent, ParserPools, Slot, SlotHandle};
 use crate::signature::Buffer;
 
 const SERVER_HELLO: u32 = 2;
@@ -69,9 +69,9 @@ enum Sum {
 
 /// The server's side of a connection, until its certificate is over.
 #[derive(Debug)]
-pub struct Server {
-    handle: Option<Handle>,
-    seen: Seen,
+pub struct ServerFlight {
+    handle: Option<SlotHandle>,
+    seen: AnomalySet,
     /// Bytes of the record's header that came, and what is left of the record.
     header: u32,
     record: u32,
@@ -88,11 +88,11 @@ pub struct Server {
     sum: Sum,
 }
 
-impl Default for Server {
+impl Default for ServerFlight {
     fn default() -> Self {
         Self {
             handle: None,
-            seen: Seen::default(),
+            seen: AnomalySet::default(),
             header: 0,
             record: 0,
             step: Step::Kind,
@@ -109,14 +109,14 @@ impl Default for Server {
     }
 }
 
-impl Server {
+impl ServerFlight {
     /// Bytes of the stream, in order.
-    pub fn bytes(&mut self, store: &mut Store, mut bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
+    pub fn bytes(&mut self, store: &mut ParserPools, mut bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, MessageEvent)) {
         if self.is_done() || bytes.is_empty() {
             return;
         }
         let begins = self.header == 0 && self.messages == 0 && self.handle.is_none();
-        let mut writer = Writer {
+        let mut writer = MessageWriter {
             slots: &mut store.servers,
             counts: &mut store.anomalies,
             handle: self.handle,
@@ -150,16 +150,16 @@ impl Server {
     }
 
     /// What is known of the server.
-    pub fn slot<'a>(&self, store: &'a Store) -> Slot<'a> {
+    pub fn slot<'a>(&self, store: &'a ParserPools) -> Slot<'a> {
         self.handle
             .and_then(|handle| store.servers.slot(handle))
-            .unwrap_or(Slot::NONE)
+            .unwrap_or(Slot::NO_SLOT)
     }
 
     /// Gives the slot back.
-    pub fn release(&mut self, store: &mut Store) {
+    pub fn release(&mut self, store: &mut ParserPools) {
         if let Some(handle) = self.handle.take() {
-            store.servers.give_back(handle);
+            store.servers.release(handle);
         }
     }
 
@@ -182,7 +182,11 @@ impl Server {
     }
 
     /// Some bytes of the handshake: as many as belong to one field. Whether reading ends.
-    fn part<S: FnMut(Slot<'_>, Piece)>(&mut self, bytes: &[u8], writer: &mut Writer<'_, S>) -> (usize, bool) {
+    fn part<S: FnMut(Slot<'_>, MessageEvent)>(
+        &mut self,
+        bytes: &[u8],
+        writer: &mut MessageWriter<'_, S>,
+    ) -> (usize, bool) {
         let taken = bytes
             .len()
             .min(self.record as usize)
@@ -254,7 +258,7 @@ impl Server {
     }
 
     /// A field is whole; true where no more is to be read.
-    fn field<S: FnMut(Slot<'_>, Piece)>(&mut self, number: u32, writer: &mut Writer<'_, S>) -> bool {
+    fn field<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, number: u32, writer: &mut MessageWriter<'_, S>) -> bool {
         match self.step {
             Step::Kind => {
                 self.kind = number;
@@ -339,7 +343,7 @@ impl Server {
     }
 
     /// A message is over; true where no more is to be read.
-    fn message_ends<S: FnMut(Slot<'_>, Piece)>(&mut self, writer: &mut Writer<'_, S>) -> bool {
+    fn message_ends<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, writer: &mut MessageWriter<'_, S>) -> bool {
         match self.step {
             // The hello ends between two extensions, or has none.
             Step::ExtensionKind | Step::ExtensionsLength if self.need == 2 => {
@@ -363,7 +367,7 @@ impl Server {
     }
 
     /// The first certificate is whole.
-    fn certificate<S: FnMut(Slot<'_>, Piece)>(&mut self, writer: &mut Writer<'_, S>) {
+    fn certificate<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, writer: &mut MessageWriter<'_, S>) {
         let mut kept = ArrayVec::<u8, { CERTIFICATE as usize }>::new();
         writer.edit(Buffer::Payload, |written| {
             let fits = written.len().min(kept.remaining_capacity());

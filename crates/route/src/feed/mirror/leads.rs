@@ -3,36 +3,36 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::Refusal;
-use crate::feed::netlink::Leg;
+use crate::DropKind;
+use crate::feed::netlink::NextHopMember;
 
 /// What a route of the kernel leads to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Lead {
+pub enum KernelTarget {
     /// Next hops; exactly one in IPv6, where each is a route of its own.
-    Legs(Box<[Leg]>),
+    Legs(Box<[NextHopMember]>),
     /// A numbered next hop, or a group of them.
     Object(u32),
     /// Nowhere.
-    Refused(Refusal),
+    Refused(DropKind),
     /// What only the kernel can follow: connected and local routes. Such a route has its place in the order alone.
     Unfollowed,
     /// Its next-hop object was deleted, and its routes with it.
     Deleted,
 }
 
-impl Lead {
+impl KernelTarget {
     /// Whether both are the same next hops. Whether a link is down or `onlink` does not tell them apart, nor does the weight
     /// of a single one: IPv6 leaves it out where a route has one next hop.
     pub fn is_same(&self, other: &Self) -> bool {
-        let key = |leg: &Leg, single: bool| Leg {
+        let key = |leg: &NextHopMember, single: bool| NextHopMember {
             is_onlink: false,
             is_dead: false,
             weight: if single { 1 } else { leg.weight },
             ..*leg
         };
         match (self, other) {
-            (Lead::Legs(own), Lead::Legs(others)) => {
+            (KernelTarget::Legs(own), KernelTarget::Legs(others)) => {
                 let single = own.len() == 1;
                 let mut pairs = own.iter().zip(others);
                 own.len() == others.len() && pairs.all(|(own, other)| key(own, single) == key(other, single))
@@ -44,21 +44,21 @@ impl Lead {
 
 #[derive(Debug)]
 struct Kept {
-    lead: Arc<Lead>,
+    lead: Arc<KernelTarget>,
     uses: u32,
 }
 
 /// All of them, by number.
 #[derive(Debug, Default)]
-pub struct Leads {
+pub struct KernelTargets {
     kept: Vec<Kept>,
     free: Vec<u32>,
-    known: HashMap<Arc<Lead>, u32>,
+    known: HashMap<Arc<KernelTarget>, u32>,
 }
 
-impl Leads {
+impl KernelTargets {
     /// Take a use.
-    pub fn take(&mut self, lead: Lead) -> u32 {
+    pub fn acquire(&mut self, lead: KernelTarget) -> u32 {
         if let Some(&number) = self.known.get(&lead) {
             self.kept[number as usize].uses += 1;
             return number;
@@ -83,11 +83,11 @@ impl Leads {
     }
 
     /// Give a use back.
-    pub fn give(&mut self, number: u32) {
+    pub fn release(&mut self, number: u32) {
         let kept = &mut self.kept[number as usize];
         kept.uses -= 1;
         if kept.uses == 0 {
-            let lead = std::mem::replace(&mut kept.lead, Arc::new(Lead::Deleted));
+            let lead = std::mem::replace(&mut kept.lead, Arc::new(KernelTarget::Deleted));
             if self.known.get(&lead) == Some(&number) {
                 self.known.remove(&lead);
             }
@@ -96,19 +96,19 @@ impl Leads {
     }
 
     /// What a number stands for.
-    pub fn get(&self, number: u32) -> &Lead {
+    pub fn get(&self, number: u32) -> &KernelTarget {
         &self.kept[number as usize].lead
     }
 
     /// The number of a next-hop object that routes lead to.
     pub fn of_object(&self, id: u32) -> Option<u32> {
-        self.known.get(&Lead::Object(id)).copied()
+        self.known.get(&KernelTarget::Object(id)).copied()
     }
 
     /// A next-hop object is deleted: what leads to it is gone. A new object of the same number is another one.
     pub fn delete_object(&mut self, id: u32) -> Option<u32> {
-        let number = self.known.remove(&Lead::Object(id))?;
-        self.kept[number as usize].lead = Arc::new(Lead::Deleted);
+        let number = self.known.remove(&KernelTarget::Object(id))?;
+        self.kept[number as usize].lead = Arc::new(KernelTarget::Deleted);
         Some(number)
     }
 }

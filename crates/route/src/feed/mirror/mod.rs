@@ -7,11 +7,11 @@ mod order;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-pub use leads::Lead;
-use leads::Leads;
+pub use leads::KernelTarget;
+use leads::KernelTargets;
 use order::{Entry, Routes};
 
-use super::netlink::{Leg, REPLACE, RouteMessage};
+use super::netlink::{NextHopMember, REPLACE, RouteMessage};
 use crate::{Address, Prefix};
 
 /// The routes of a prefix: nearly all have one.
@@ -77,21 +77,21 @@ impl<A: Copy + Eq + Hash> Table<A> {
 
 /// What the kernel uses of a prefix at a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
+pub struct SelectedRoute {
     /// The metric.
     pub metric: u32,
     /// RTPROT.
     pub protocol: u8,
     /// Where it leads: one, but for next hops of IPv6.
-    pub leads: Vec<Lead>,
+    pub leads: Vec<KernelTarget>,
 }
 
 /// The table.
 #[derive(Debug, Default)]
-pub struct Mirror {
+pub struct KernelTable {
     v4: Table<u32>,
     v6: Table<u128>,
-    leads: Leads,
+    leads: KernelTargets,
     /// A listing is under way.
     is_listing: bool,
     /// Prefixes that the kernel changed during a listing, before it came to them.
@@ -111,23 +111,23 @@ pub struct Mirror {
 #[derive(Debug)]
 struct Early {
     /// Of the last message: whether the route is there since, its metric, and what its first next hop is.
-    last: (bool, u32, Lead),
+    last: (bool, u32, KernelTarget),
     /// The prefix was listed behind it.
     is_listed: bool,
 }
 
 /// What became of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum DeleteResult {
     /// The prefix may have changed.
     Changed,
     /// The route was gone.
     Known,
     /// It is about a route that is not there.
-    Astray,
+    Diverged,
 }
 
-impl Mirror {
+impl KernelTable {
     /// Everything is listed anew.
     pub fn begin(&mut self) {
         *self = Self {
@@ -160,7 +160,7 @@ impl Mirror {
     }
 
     /// Note a change of a prefix that was not listed yet.
-    fn note_early(&mut self, prefix: Prefix, is_there: bool, metric: u32, lead: &Lead) {
+    fn note_early(&mut self, prefix: Prefix, is_there: bool, metric: u32, lead: &KernelTarget) {
         if !self.is_listing {
             return;
         }
@@ -171,7 +171,7 @@ impl Mirror {
         if !is_unlisted {
             self.late.insert(prefix);
         } else {
-            let first = split(prefix, lead.clone()).next().unwrap_or(Lead::Unfollowed);
+            let first = split(prefix, lead.clone()).next().unwrap_or(KernelTarget::Unfollowed);
             let last = (is_there, metric, first);
             let is_listed = false;
             self.early.insert(prefix, Early { last, is_listed });
@@ -186,14 +186,18 @@ impl Mirror {
         }
     }
 
-    fn change<R>(&mut self, prefix: Prefix, change: impl FnOnce(&mut Routes, &Leads, &mut Vec<Entry>) -> R) -> R {
+    fn change<R>(
+        &mut self,
+        prefix: Prefix,
+        change: impl FnOnce(&mut Routes, &KernelTargets, &mut Vec<Entry>) -> R,
+    ) -> R {
         let (leads, gone, length) = (&self.leads, &mut self.gone, prefix.length());
         let result = match prefix.address() {
             Address::V4(bits) => self.v4.change((bits, length), |routes| change(routes, leads, gone)),
             Address::V6(bits) => self.v6.change((bits, length), |routes| change(routes, leads, gone)),
         };
         for entry in std::mem::take(&mut self.gone) {
-            self.leads.give(entry.lead);
+            self.leads.release(entry.lead);
         }
         result
     }
@@ -211,7 +215,7 @@ impl Mirror {
     }
 
     /// A route is new, changed or listed. `lead` is what all of it leads to.
-    pub fn new_route(&mut self, message: &RouteMessage<'_>, lead: Lead, is_listed: bool) {
+    pub fn new_route(&mut self, message: &RouteMessage<'_>, lead: KernelTarget, is_listed: bool) {
         let prefix = message.prefix;
         self.is_doubtful |= is_listed && self.late.contains(&prefix);
         if !is_listed {
@@ -225,7 +229,7 @@ impl Mirror {
         let entries: Vec<Entry> = split(prefix, lead)
             .map(|lead| Entry {
                 metric: message.metric,
-                lead: self.leads.take(lead),
+                lead: self.leads.acquire(lead),
                 identity: message.identity,
                 protocol: message.protocol,
             })
@@ -249,14 +253,14 @@ impl Mirror {
     }
 
     /// A route, or next hops of it, is gone.
-    pub fn delete_route(&mut self, message: &RouteMessage<'_>, lead: Lead) -> Effect {
+    pub fn delete_route(&mut self, message: &RouteMessage<'_>, lead: KernelTarget) -> DeleteResult {
         self.doubt(message);
         self.note_early(message.prefix, false, message.metric, &lead);
         if self.entries(message.prefix).is_empty() {
             // It is not listed yet, or went with its next-hop object.
-            return Effect::Known;
+            return DeleteResult::Known;
         }
-        let is_object = matches!(lead, Lead::Object(_));
+        let is_object = matches!(lead, KernelTarget::Object(_));
         let (metric, identity) = (message.metric, message.identity);
         let found = self.change(message.prefix, |routes, leads, gone| {
             let mut found = true;
@@ -268,9 +272,9 @@ impl Mirror {
             found
         });
         match found {
-            true => Effect::Changed,
-            false if is_object || self.is_listing => Effect::Known,
-            false => Effect::Astray,
+            true => DeleteResult::Changed,
+            false if is_object || self.is_listing => DeleteResult::Known,
+            false => DeleteResult::Diverged,
         }
     }
 
@@ -300,7 +304,7 @@ impl Mirror {
         for prefix in prefixes {
             let metrics = self.entries(prefix).iter().map(|entry| entry.metric).collect();
             self.change(prefix, |routes, leads, gone| {
-                gone.extend(routes.extract_if(.., |entry| *leads.get(entry.lead) == Lead::Deleted));
+                gone.extend(routes.extract_if(.., |entry| *leads.get(entry.lead) == KernelTarget::Deleted));
             });
             settled.push((prefix, metrics));
         }
@@ -308,8 +312,8 @@ impl Mirror {
     }
 
     /// What the kernel uses of a prefix, by metric: the first route that can be used, as `is_usable` says.
-    pub fn chosen(&self, prefix: Prefix, is_usable: impl Fn(&Lead) -> bool) -> Vec<Chosen> {
-        let mut chosen: Vec<Chosen> = Vec::new();
+    pub fn chosen(&self, prefix: Prefix, is_usable: impl Fn(&KernelTarget) -> bool) -> Vec<SelectedRoute> {
+        let mut chosen: Vec<SelectedRoute> = Vec::new();
         let lead = |entry: &Entry| self.leads.get(entry.lead).clone();
         let is_sibling = |entry: &Entry| matches!(prefix.address(), Address::V6(_)) && entry.is_sibling(&self.leads);
         let mut siblings_at = None;
@@ -323,7 +327,7 @@ impl Mirror {
                 Some(chosen) => chosen.leads.push(lead(entry)),
                 None => {
                     siblings_at = is_sibling(entry).then_some(entry.metric);
-                    chosen.push(Chosen {
+                    chosen.push(SelectedRoute {
                         metric: entry.metric,
                         protocol: entry.protocol,
                         leads: vec![lead(entry)],
@@ -336,11 +340,11 @@ impl Mirror {
 }
 
 /// What a route leads to, as the entries that it has.
-fn split(prefix: Prefix, lead: Lead) -> impl Iterator<Item = Lead> {
+fn split(prefix: Prefix, lead: KernelTarget) -> impl Iterator<Item = KernelTarget> {
     let (whole, legs) = match (prefix.address(), lead) {
-        (Address::V6(_), Lead::Legs(legs)) => (None, legs),
+        (Address::V6(_), KernelTarget::Legs(legs)) => (None, legs),
         (_, lead) => (Some(lead), Box::from([])),
     };
-    let one = |leg: Leg| Lead::Legs([leg].into());
+    let one = |leg: NextHopMember| KernelTarget::Legs([leg].into());
     whole.into_iter().chain(legs.into_iter().map(one))
 }

@@ -6,7 +6,7 @@
 //! IPv6 (`fib6_add_rt2node`): next hops with a gateway at one metric are one route of several next hops, whatever added
 //! them; each has its place in the list, and each message has all of them. Other routes of the metric stand alone.
 
-use super::leads::{Lead, Leads};
+use super::leads::{KernelTarget, KernelTargets};
 use crate::feed::netlink::{APPEND, REPLACE};
 
 /// A route; in IPv6 one next hop of it.
@@ -29,9 +29,9 @@ pub type Routes = Vec<Entry>;
 
 impl Entry {
     /// Whether it is a next hop of a route that may have several (`rt6_qualify_for_ecmp`).
-    pub fn is_sibling(&self, leads: &Leads) -> bool {
+    pub fn is_sibling(&self, leads: &KernelTargets) -> bool {
         match leads.get(self.lead) {
-            Lead::Legs(legs) => self.protocol != ADVERTISED && legs.iter().all(|leg| leg.gateway.is_some()),
+            KernelTarget::Legs(legs) => self.protocol != ADVERTISED && legs.iter().all(|leg| leg.gateway.is_some()),
             _ => false,
         }
     }
@@ -58,7 +58,7 @@ pub fn new_v4(routes: &mut Routes, new: Entry, flags: u16) -> Option<Entry> {
 }
 
 /// A route of IPv6 is new or changed: `new` has all of its next hops. What is no longer there goes to `gone`.
-pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &Leads, gone: &mut Vec<Entry>) {
+pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTargets, gone: &mut Vec<Entry>) {
     let Some(first) = new.first() else { return };
     let range = of_metric(routes, first.metric);
     let is_sibling = first.is_sibling(leads);
@@ -106,7 +106,7 @@ pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &Leads, gon
 fn take_siblings(
     routes: &mut Routes,
     places: impl IntoIterator<Item = usize>,
-    leads: &Leads,
+    leads: &KernelTargets,
     gone: &mut Vec<Entry>,
     kept: impl Fn(&Entry) -> bool,
 ) {
@@ -124,7 +124,13 @@ pub fn listed(routes: &mut Routes, new: Entry) {
 }
 
 /// A route, or a next hop of it, is gone.
-pub fn delete(routes: &mut Routes, metric: u32, lead: &Lead, identity: u32, leads: &Leads) -> Option<Entry> {
+pub fn delete(
+    routes: &mut Routes,
+    metric: u32,
+    lead: &KernelTarget,
+    identity: u32,
+    leads: &KernelTargets,
+) -> Option<Entry> {
     let mut same = of_metric(routes, metric).filter(|&place| leads.get(routes[place].lead).is_same(lead));
     let first = same.next()?;
     let mut all = std::iter::once(first).chain(same);

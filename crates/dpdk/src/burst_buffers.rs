@@ -1,0 +1,427 @@
+//! Single ownership of buffers: the one type that disposes of them.
+//!
+//! A [`Hand`] owns what its [`RawBuffers`] gave it until it gives it back. Every way out first takes the
+//! buffer's name out of its slot, so that a slot named twice, or out of range, finds nothing there.
+
+use arrayvec::ArrayVec;
+use sluice_engine::packet::io::{
+    BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError,
+    WorkerIndex,
+};
+use sluice_wire::{Packet, Window};
+
+use crate::buffers::{Buffer, BufferMemory, IncomingBuffers, RawBuffers};
+
+const REFUSALS: [ReceiveError; 3] = [
+    ReceiveError::TooLongToLinearise,
+    ReceiveError::Shared,
+    ReceiveError::BadLength,
+];
+
+/// A buffer that waits outside the hand; `serial` tells handles of one place apart.
+#[derive(Clone, Copy)]
+struct ParkedBuffer {
+    buffer: Buffer,
+    room: BufferMemory,
+    window: Window,
+    serial: u16,
+}
+
+/// The buffers of one worker.
+pub struct BurstBuffers<B: RawBuffers> {
+    source: B,
+    /// Slots in use since the last end.
+    length: usize,
+    /// Of these, not yet disposed of.
+    held: usize,
+    /// Names of the buffers, none in slots that are disposed of.
+    buffers: [Buffer; BURST_BUFFERS],
+    rooms: [BufferMemory; BURST_BUFFERS],
+    windows: [Window; BURST_BUFFERS],
+    /// On the way out: taken out of their slots, in the order of the call.
+    leaving: [Buffer; BURST_BUFFERS],
+    leaving_windows: [Window; BURST_BUFFERS],
+    /// What travelled with the buffers that other workers handed over.
+    came: [NoteWords; BURST_SIZE],
+    shelves: Box<[ParkedBuffer]>,
+    /// Indexes of empty shelves.
+    free_shelves: Vec<u16>,
+    refused: Vec<[(ReceiveError, u64); 3]>,
+}
+
+// SAFETY: the names and rooms belong to the hand alone (contract of `RawBuffers`, itself `Send`), so they may
+// move to another thread with it.
+unsafe impl<B: RawBuffers> Send for BurstBuffers<B> {}
+
+impl<B: RawBuffers> BurstBuffers<B> {
+    /// A hand over a source of buffers, with room to park at most `parked` (at most 65,536).
+    pub fn new(source: B, parked: usize) -> Self {
+        let parked = parked.min(1 << 16);
+        let shelf = ParkedBuffer {
+            buffer: Buffer::NONE,
+            room: BufferMemory::EMPTY,
+            window: Window::default(),
+            serial: 0,
+        };
+        let refused = vec![REFUSALS.map(|reason| (reason, 0)); source.ports()];
+        Self {
+            source,
+            length: 0,
+            held: 0,
+            buffers: [Buffer::NONE; BURST_BUFFERS],
+            rooms: [BufferMemory::EMPTY; BURST_BUFFERS],
+            windows: [Window::default(); BURST_BUFFERS],
+            leaving: [Buffer::NONE; BURST_BUFFERS],
+            leaving_windows: [Window::default(); BURST_BUFFERS],
+            came: [NoteWords::default(); BURST_SIZE],
+            shelves: vec![shelf; parked].into_boxed_slice(),
+            free_shelves: (0..parked).rev().map(|index| index as u16).collect(),
+            refused,
+        }
+    }
+
+    /// The source of the buffers.
+    pub fn source(&self) -> &B {
+        &self.source
+    }
+
+    /// The source, and the places from the end of the hand up to `to`.
+    #[inline(always)]
+    fn reserve(&mut self, to: usize) -> (&mut B, IncomingBuffers<'_>) {
+        let places = self.length..to;
+        let coming = IncomingBuffers {
+            buffers: &mut self.buffers[places.clone()],
+            rooms: &mut self.rooms[places.clone()],
+            windows: &mut self.windows[places],
+        };
+        (&mut self.source, coming)
+    }
+
+    /// The `count` buffers that came are in the hand.
+    #[inline(always)]
+    fn admit(&mut self, count: usize) {
+        self.length += count;
+        self.held += count;
+    }
+
+    /// Free what can't be used among `count` new buffers, close the gaps; returns how many remain.
+    #[cold]
+    fn refuse(&mut self, port: PortIndex, count: usize, faults: u64) -> usize {
+        let base = self.length;
+        let mut unusable: ArrayVec<Buffer, BURST_SIZE> = ArrayVec::new();
+        let mut kept = 0;
+        for index in 0..count {
+            let (from, to) = (base + index, base + kept);
+            if faults >> index & 1 == 0 {
+                self.buffers[to] = self.buffers[from];
+                self.rooms[to] = self.rooms[from];
+                self.windows[to] = self.windows[from];
+                kept += 1;
+                continue;
+            }
+            unusable.push(self.buffers[from]);
+            let reason = (self.rooms[from].fault.saturating_sub(1) as usize).min(REFUSALS.len() - 1);
+            if let Some(counters) = self.refused.get_mut(port as usize) {
+                counters[reason].1 += 1;
+            }
+        }
+        self.buffers[base + kept..base + count].fill(Buffer::NONE);
+        // SAFETY: these were given by the receive just now and their names are no longer in the hand.
+        unsafe { self.source.free(&mut unusable) };
+        kept
+    }
+
+    /// Take slots out, up to the first that holds nothing; returns how many.
+    #[inline(always)]
+    fn gather(&mut self, slots: &[BufferIndex]) -> usize {
+        let first = slots.first().map_or(0, |slot| *slot as usize);
+        // Most leave as they came: all of them, in their order.
+        let in_order = slots
+            .iter()
+            .zip(first..)
+            .fold(0, |apart, (slot, place)| apart | *slot as usize ^ place)
+            == 0;
+        if in_order && let Some(count) = self.gather_run(first, slots.len()) {
+            return count;
+        }
+        let mut count = 0;
+        for ((&slot, out), out_window) in slots.iter().zip(&mut self.leaving).zip(&mut self.leaving_windows) {
+            let slot = slot as usize;
+            let (Some(buffer), Some(window)) = (self.buffers.get_mut(slot), self.windows.get(slot)) else {
+                break;
+            };
+            if buffer.is_none() {
+                break;
+            }
+            *out = std::mem::replace(buffer, Buffer::NONE);
+            *out_window = *window;
+            count += 1;
+        }
+        count
+    }
+
+    /// Take `count` slots from `first` on out at once; `None`, and nothing done, where one of them holds nothing.
+    #[inline(always)]
+    fn gather_run(&mut self, first: usize, count: usize) -> Option<usize> {
+        let buffers = self.buffers.get_mut(first..first + count)?;
+        let windows = self.windows.get(first..first + count)?;
+        if buffers.iter().any(|buffer| buffer.is_none()) {
+            return None;
+        }
+        self.leaving.get_mut(..count)?.copy_from_slice(buffers);
+        self.leaving_windows.get_mut(..count)?.copy_from_slice(windows);
+        buffers.fill(Buffer::NONE);
+        Some(count)
+    }
+
+    /// `taken` of the `count` leaving ones are gone; the rest goes back into its slots.
+    #[inline(always)]
+    fn settle(&mut self, slots: &[BufferIndex], count: usize, taken: usize) -> usize {
+        let taken = taken.min(count);
+        if taken < count {
+            for (&slot, &buffer) in slots.iter().zip(&self.leaving[..count]).skip(taken) {
+                self.buffers[slot as usize] = buffer;
+            }
+        }
+        self.held -= taken;
+        taken
+    }
+
+    /// Does the handle name a buffer on a shelf?
+    fn parked_index(&self, parked: &Parked) -> Option<usize> {
+        let index = (parked.0 & 0xffff) as usize;
+        let shelf = self.shelves.get(index)?;
+        (shelf.serial == (parked.0 >> 16) as u16 && !shelf.buffer.is_none()).then_some(index)
+    }
+
+    /// Take a buffer off its shelf; its handle is worth nothing afterwards.
+    fn take_parked(&mut self, index: usize) -> ParkedBuffer {
+        let shelf = &mut self.shelves[index];
+        let was = *shelf;
+        shelf.buffer = Buffer::NONE;
+        shelf.serial = shelf.serial.wrapping_add(1);
+        self.free_shelves.push(index as u16);
+        was
+    }
+}
+
+impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
+    #[inline]
+    fn receive(&mut self, port: PortIndex) -> usize {
+        let to = (self.length + BURST_SIZE).min(BURST_BUFFERS);
+        if self.length == to || port as usize >= self.refused.len() {
+            return 0;
+        }
+        let mut faults = 0;
+        let (source, coming) = self.reserve(to);
+        let mut count = source.receive(port, coming, &mut faults);
+        if faults != 0 {
+            count = self.refuse(port, count, faults);
+        }
+        self.admit(count);
+        count
+    }
+
+    #[inline]
+    fn packets<'a>(&'a mut self, into: &mut Packets<'a>) {
+        into.clear();
+        let length = self.length.min(BURST_BUFFERS);
+        let slots = self.buffers[..length]
+            .iter()
+            .zip(&self.rooms[..length])
+            .zip(&mut self.windows[..length]);
+        for ((buffer, room), window) in slots {
+            let packet = if buffer.is_none() {
+                Packet::empty(window)
+            } else {
+                // SAFETY: a slot that names its buffer owns it, and then the room is ours alone and initialised
+                // (contract of `RawBuffers`); rooms are disjoint, and the borrow of the hand keeps every way out
+                // shut until the packets are gone.
+                let room = unsafe { std::slice::from_raw_parts_mut(room.start, room.length as usize) };
+                Packet::within(room, window)
+            };
+            // SAFETY: at most HAND, which is the capacity, and it was empty.
+            unsafe { into.push_unchecked(packet) };
+        }
+    }
+
+    #[inline]
+    fn transmit(&mut self, port: PortIndex, slots: &[BufferIndex]) -> usize {
+        if port as usize >= self.refused.len() {
+            return 0;
+        }
+        let count = self.gather(slots);
+        // SAFETY: gathered from the hand, so owned and no longer named in it; windows lie in their rooms, as
+        // `Packet` keeps them; `settle` puts back what was not taken.
+        let taken = unsafe {
+            self.source
+                .transmit(port, &mut self.leaving[..count], &self.leaving_windows[..count])
+        };
+        self.settle(slots, count, taken)
+    }
+
+    #[inline]
+    fn free(&mut self, slots: &[BufferIndex]) {
+        let mut rest = slots;
+        while !rest.is_empty() {
+            let count = self.gather(rest);
+            // SAFETY: gathered from the hand, so owned and no longer named in it.
+            unsafe { self.source.free(&mut self.leaving[..count]) };
+            self.held -= count;
+            // A slot that holds nothing ended the gathering: step over it.
+            rest = rest.get(count.max(1)..).unwrap_or_default();
+        }
+    }
+
+    fn allocate(&mut self, count: usize) -> usize {
+        let to = self.length.saturating_add(count).min(BURST_BUFFERS);
+        if self.length == to {
+            return 0;
+        }
+        let (source, coming) = self.reserve(to);
+        let made = source.allocate(coming);
+        self.admit(made);
+        made
+    }
+
+    fn park(&mut self, slot: BufferIndex) -> Option<Parked> {
+        let at = slot as usize;
+        if self.buffers.get(at)?.is_none() {
+            return None;
+        }
+        let index = self.free_shelves.pop()?;
+        let shelf = &mut self.shelves[index as usize];
+        shelf.buffer = std::mem::replace(&mut self.buffers[at], Buffer::NONE);
+        shelf.room = self.rooms[at];
+        shelf.window = self.windows[at];
+        self.held -= 1;
+        Some(Parked(index as u32 | (shelf.serial as u32) << 16))
+    }
+
+    fn unpark(&mut self, parked: Parked) -> Result<BufferIndex, Parked> {
+        let (Some(index), at @ 0..BURST_BUFFERS) = (self.parked_index(&parked), self.length) else {
+            return Err(parked);
+        };
+        let shelf = self.take_parked(index);
+        self.buffers[at] = shelf.buffer;
+        self.rooms[at] = shelf.room;
+        self.windows[at] = shelf.window;
+        self.admit(1);
+        Ok(at as BufferIndex)
+    }
+
+    fn release(&mut self, parked: Parked) {
+        if let Some(index) = self.parked_index(&parked) {
+            let shelf = self.take_parked(index);
+            // SAFETY: the shelf owned it and no longer names it.
+            unsafe { self.source.free(&mut [shelf.buffer]) };
+        }
+    }
+
+    #[inline]
+    fn end(&mut self) -> usize {
+        let forgotten = self.held;
+        if forgotten != 0 {
+            for at in 0..self.length {
+                self.free(&[at as BufferIndex]);
+            }
+        }
+        self.length = 0;
+        forgotten
+    }
+
+    fn refused(&self, port: PortIndex) -> &[(ReceiveError, u64)] {
+        self.refused
+            .get(port as usize)
+            .map(|counters| counters.as_slice())
+            .unwrap_or_default()
+    }
+
+    fn replace_device(&mut self, port: PortIndex) {
+        self.source.renew(port);
+    }
+
+    fn has_device(&self, port: PortIndex) -> bool {
+        self.source.has_device(port)
+    }
+
+    fn outstanding(&self) -> usize {
+        self.held
+    }
+
+    fn parked(&self) -> usize {
+        self.shelves.len() - self.free_shelves.len()
+    }
+}
+
+impl<B: RawBuffers> Handover for BurstBuffers<B> {
+    fn hand_over(&mut self, to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize {
+        let slots = &slots[..slots.len().min(carried.len())];
+        let count = self.gather(slots);
+        let mut rooms = [0; BURST_BUFFERS];
+        for (length, &slot) in rooms.iter_mut().zip(&slots[..count]) {
+            *length = self.rooms[slot as usize].length;
+        }
+        // SAFETY: as in `transmit`; rooms stay where buffers leave.
+        let taken = unsafe {
+            self.source.put(
+                to,
+                &mut self.leaving[..count],
+                &rooms[..count],
+                &self.leaving_windows[..count],
+                &carried[..count],
+            )
+        };
+        self.settle(slots, count, taken)
+    }
+
+    #[inline]
+    fn prefetch_handed_over(&mut self) {
+        self.source.prefetch_next();
+    }
+
+    fn free_entries(&self, to: WorkerIndex) -> usize {
+        self.source.ring_capacity(to)
+    }
+
+    fn mark(&mut self) {
+        self.source.mark();
+    }
+
+    fn has_arrived(&self) -> bool {
+        self.source.has_arrived()
+    }
+
+    fn waiting(&self) -> usize {
+        self.source.waiting()
+    }
+
+    #[inline]
+    fn take_over(&mut self, carried: &mut ArrayVec<NoteWords, BURST_SIZE>) -> usize {
+        let to = (self.length + carried.remaining_capacity()).min(BURST_BUFFERS);
+        let places = self.length..to;
+        let room = places.len().min(BURST_SIZE);
+        let coming = IncomingBuffers {
+            buffers: &mut self.buffers[places.clone()],
+            rooms: &mut self.rooms[places.clone()],
+            windows: &mut self.windows[places],
+        };
+        let count = self.source.take(coming, &mut self.came[..room]);
+        self.admit(count);
+        carried.extend(self.came[..count].iter().copied());
+        count
+    }
+}
+
+impl<B: RawBuffers> Drop for BurstBuffers<B> {
+    fn drop(&mut self) {
+        self.end();
+        for index in 0..self.shelves.len() {
+            if !self.shelves[index].buffer.is_none() {
+                let shelf = self.take_parked(index);
+                // SAFETY: the shelf owned it and no longer names it.
+                unsafe { self.source.free(&mut [shelf.buffer]) };
+            }
+        }
+    }
+}

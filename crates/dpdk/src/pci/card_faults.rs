@@ -1,0 +1,263 @@
+//! What keeps a card from being opened, found before it is tried.
+
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use super::{Card, Mode, Process, System, UIO, VFIO, text};
+use crate::device::PciAddress;
+
+/// What keeps a card from being opened: what is wrong, a colon, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CardFault {
+    /// Nothing is there.
+    #[error("no PCI device {0}: sluice bind lists the network cards of this machine")]
+    Absent(PciAddress),
+    /// Something else is there.
+    #[error("{address} is not a network card (class {class:06x}): sluice bind lists the network cards of this machine")]
+    OtherDevice {
+        /// The device.
+        address: PciAddress,
+        /// Its class.
+        class: u32,
+    },
+    /// The kernel drives it.
+    #[error(
+        "{address} is bound to the kernel driver {driver}{}: run sluice bind {address} as root, which gives it to {to}{}",
+        named(.interface), instead(.interface)
+    )]
+    KernelDriver {
+        /// The card.
+        address: PciAddress,
+        /// Its driver.
+        driver: String,
+        /// Its interface.
+        interface: Option<String>,
+        /// The driver that it is to have.
+        to: &'static str,
+    },
+    /// Nobody drives it.
+    #[error("{address} has no driver: run sluice bind {address} as root, which gives it to {to}")]
+    Unbound {
+        /// The card.
+        address: PciAddress,
+        /// The driver that it is to have.
+        to: &'static str,
+    },
+    /// VFIO without an IOMMU, where that is not allowed.
+    #[error(
+        "{address} is bound to {VFIO} and not behind an IOMMU: turn on VT-d or AMD-Vi in the firmware and write intel_iommu=on or amd_iommu=on on the kernel's command line; or run sluice bind {address} --driver {UIO} as root"
+    )]
+    NoIommu {
+        /// The card.
+        address: PciAddress,
+    },
+    /// UIO gives the card physical addresses, and the IOMMU knows none of them.
+    #[error(
+        "{address} is bound to UIO behind an IOMMU that translates, which stops what the card reads and writes: run sluice bind {address} as root, which gives it to {VFIO}; or write iommu=pt on the kernel's command line"
+    )]
+    Translated {
+        /// The card.
+        address: PciAddress,
+    },
+    /// The part of VFIO that speaks to the IOMMU is not there.
+    #[error("{address} is bound to {VFIO}, and the module vfio_iommu_type1 is not loaded: modprobe vfio_iommu_type1")]
+    NoType1 {
+        /// The card.
+        address: PciAddress,
+    },
+    /// VFIO gives out groups, and a driver of the kernel has another device of this one.
+    #[error(
+        "{other} is in the IOMMU group {group} of {address} and is bound to the kernel driver {driver}: run {} as root, or put the card into another slot",
+        release(*.other, *.is_card)
+    )]
+    GroupShared {
+        /// The card.
+        address: PciAddress,
+        /// The number of the group.
+        group: u32,
+        /// The other device.
+        other: PciAddress,
+        /// Its driver.
+        driver: String,
+        /// It is a network card, too.
+        is_card: bool,
+    },
+    /// Another process has it.
+    #[error("{address} is in use by {}: stop that process, or give it another card", by(.process))]
+    InUse {
+        /// The card.
+        address: PciAddress,
+        /// The process, where `/proc` shows it.
+        process: Option<Process>,
+    },
+    /// This process may not have it.
+    #[error("no permission to use {address} ({what}): {advice}")]
+    NoPermission {
+        /// The card.
+        address: PciAddress,
+        /// What was tried.
+        what: String,
+        /// What to do.
+        advice: &'static str,
+    },
+}
+
+fn named(interface: &Option<String>) -> String {
+    let named = interface.as_ref().map(|name| format!(" (interface {name})"));
+    named.unwrap_or_default()
+}
+
+fn instead(interface: &Option<String>) -> String {
+    let named = interface.as_ref().map(|name| format!("; or write device = \"{name}\""));
+    named.unwrap_or_default()
+}
+
+fn release(other: PciAddress, is_card: bool) -> String {
+    match is_card {
+        true => format!("sluice bind {other}"),
+        false => format!("echo {other} > /sys/bus/pci/devices/{other}/driver/unbind"),
+    }
+}
+
+fn by(process: &Option<Process>) -> String {
+    let named = process.as_ref().map(ToString::to_string);
+    named.unwrap_or("another process".into())
+}
+
+/// What keeps a card from being opened; empty where nothing is known to.
+pub fn card_faults(system: &System, address: PciAddress) -> Vec<CardFault> {
+    let Some(card) = system.card(address) else {
+        return vec![CardFault::Absent(address)];
+    };
+    if !card.is_network() {
+        let class = card.class;
+        return vec![CardFault::OtherDevice { address, class }];
+    }
+    let to = card.best_driver();
+    match card.mode() {
+        Mode::Bifurcated => Vec::new(),
+        Mode::Unbound => vec![CardFault::Unbound { address, to }],
+        Mode::Kernel => vec![CardFault::KernelDriver {
+            address,
+            driver: card.driver.unwrap_or_default(),
+            interface: card.interfaces.into_iter().next(),
+            to,
+        }],
+        Mode::Uio => uio(system, &card),
+        Mode::VfioWithoutIommu if !system.allows_vfio_without_iommu() => vec![CardFault::NoIommu { address }],
+        Mode::Vfio | Mode::VfioNarrow | Mode::VfioWithoutIommu => vfio(system, &card),
+    }
+}
+
+fn uio(system: &System, card: &Card) -> Vec<CardFault> {
+    let address = card.address;
+    let path = card.file().unwrap_or_default();
+    // Never opened: at its close uio_pci_generic takes bus mastering from the card, also where another process has it.
+    let mut faults = Vec::new();
+    if card
+        .group
+        .as_ref()
+        .is_some_and(|group| group.has_iommu && group.translates)
+    {
+        faults.push(CardFault::Translated { address });
+    }
+    if let Some(process) = system.user(card) {
+        let process = Some(process);
+        faults.push(CardFault::InUse { address, process });
+    }
+    if denied(&system.path(path.trim_start_matches('/'))) {
+        faults.push(CardFault::NoPermission {
+            address,
+            what: path,
+            advice: "run as root",
+        });
+    }
+    faults.extend(unprivileged(system, address));
+    faults
+}
+
+/// Physical addresses are read from `/proc/self/pagemap`, which shows them to a process with SYS_ADMIN alone.
+fn unprivileged(system: &System, address: PciAddress) -> Option<CardFault> {
+    const SYS_ADMIN: u32 = 21;
+    let status = text(&system.path("proc/self/status")).unwrap_or_default();
+    (!crate::eal::capability_in(&status, SYS_ADMIN)).then(|| CardFault::NoPermission {
+        address,
+        what: "physical addresses of memory".into(),
+        advice: "run as root, or with the capability SYS_ADMIN",
+    })
+}
+
+fn vfio(system: &System, card: &Card) -> Vec<CardFault> {
+    let address = card.address;
+    let mut faults = Vec::new();
+    let group = card.group.iter().filter(|group| group.has_iommu);
+    for (group, other) in group.flat_map(|group| group.others.iter().map(move |other| (group, other))) {
+        if let Some(driver) = other.obstacle() {
+            faults.push(CardFault::GroupShared {
+                address,
+                group: group.number,
+                other: other.address,
+                driver: driver.into(),
+                is_card: system.card(other.address).is_some_and(|card| card.is_network()),
+            });
+        }
+    }
+    if card.has_iommu() && !has_type1(system) {
+        faults.push(CardFault::NoType1 { address });
+    }
+    if card.mode().is_physical() {
+        faults.extend(unprivileged(system, address));
+    }
+    let file = card.file().unwrap_or_default();
+    for path in ["/dev/vfio/vfio", &file] {
+        let what = match (system.open)(&system.path(path.trim_start_matches('/'))) {
+            Ok(()) => continue,
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                // Where it is this process, it has the card already.
+                match system.holder(path) {
+                    Some(None) => {}
+                    process => faults.push(CardFault::InUse {
+                        address,
+                        process: process.flatten(),
+                    }),
+                }
+                continue;
+            }
+            Err(error) => format!("{path}, {error}"),
+        };
+        faults.push(CardFault::NoPermission {
+            address,
+            what,
+            advice: "run as root, or give the user this file (chown)",
+        });
+        break;
+    }
+    faults
+}
+
+/// Whether VFIO can speak to an IOMMU. The module shows in `/sys`, built in or loaded; what stands in for it is asked.
+fn has_type1(system: &System) -> bool {
+    /// `VFIO_CHECK_EXTENSION` and `VFIO_TYPE1_IOMMU` of linux/vfio.h.
+    const CHECK_EXTENSION: libc::c_ulong = 0x3b65;
+    const TYPE1: libc::c_ulong = 1;
+    if system.path("sys/module/vfio_iommu_type1").exists() {
+        return true;
+    }
+    std::fs::File::open(system.path("dev/vfio/vfio")).is_ok_and(|container| {
+        // SAFETY: a request that takes a number and writes nothing.
+        unsafe { libc::ioctl(container.as_raw_fd(), CHECK_EXTENSION, TYPE1) == 1 }
+    })
+}
+
+/// Whether this process may not read and write a file; false where there is none.
+fn denied(path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // SAFETY: a C string, read during the call.
+    let refused =
+        unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::R_OK | libc::W_OK, libc::AT_EACCESS) != 0 };
+    refused && std::io::Error::last_os_error().kind() == ErrorKind::PermissionDenied
+}

@@ -1,0 +1,92 @@
+//! What is added by number while others look it up.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use sluice_table::arena::Arena;
+
+use crate::RuleNumber;
+
+/// Values by number. Numbers are only added.
+#[derive(Debug)]
+pub struct AppendTable<T> {
+    values: Arena<(RuleNumber, T)>,
+    /// Number of a value, plus one, at the first free slot from that of its number's hash on; 0: free. At least half are.
+    slots: Box<[AtomicU32]>,
+}
+
+impl<T> AppendTable<T> {
+    /// Room for so many.
+    pub fn new(room: usize) -> Self {
+        let slots = (room * 2).next_power_of_two();
+        Self {
+            values: Arena::new(Vec::new(), 0, room),
+            slots: (0..slots).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    /// Slots in the order in which a number's are looked at.
+    fn slots(&self, number: RuleNumber) -> impl Iterator<Item = &AtomicU32> {
+        let first = number.wrapping_mul(0x9e37_79b1) >> 12;
+        let mask = self.slots.len() - 1;
+        (0..self.slots.len()).map(move |step| &self.slots[(first as usize + step) & mask])
+    }
+
+    /// Add a number, and say which it is, counted from 0; one at a time. The value comes back where there is no room.
+    pub fn add(&self, number: RuleNumber, value: T) -> Result<usize, T> {
+        let place = self.values.append((number, value)).map_err(|(_, value)| value)?;
+        let free = self.slots(number).find(|slot| slot.load(Ordering::Relaxed) == 0);
+        if let Some(slot) = free {
+            slot.store(place as u32 + 1, Ordering::Release);
+        }
+        Ok(place)
+    }
+
+    /// A number's value, and which one it is.
+    pub fn get(&self, number: RuleNumber) -> Option<(usize, &T)> {
+        for slot in self.slots(number) {
+            let place = (slot.load(Ordering::Acquire) as usize).checked_sub(1)?;
+            match self.values.get(place) {
+                Some((of, value)) if *of == number => return Some((place, value)),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The number and value that were added as a certain one.
+    pub fn at(&self, place: usize) -> Option<&(RuleNumber, T)> {
+        self.values.get(place)
+    }
+
+    /// How many more there may be.
+    pub fn capacity_left(&self) -> usize {
+        self.values.capacity_left()
+    }
+
+    /// Bytes that it takes, room included.
+    pub fn bytes(&self) -> usize {
+        self.values.bytes() + size_of_val(&*self.slots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_by_number_until_there_is_no_room() {
+        let added = AppendTable::new(100);
+        // Numbers as far apart as those of rules are, and next to each other.
+        let numbers: Vec<u32> = (0..50).map(|at| at << 16).chain((1..51).map(|at| 77 - at)).collect();
+        for (place, &number) in numbers.iter().enumerate() {
+            assert_eq!(None, added.get(number).filter(|_| number != 0));
+            assert_eq!(Ok(place), added.add(number, number ^ 5));
+        }
+        assert_eq!((0, Err(9)), (added.capacity_left(), added.add(1 << 30, 9)));
+        for (place, &number) in numbers.iter().enumerate() {
+            assert_eq!(Some((place, &(number ^ 5))), added.get(number));
+            assert_eq!(Some(&(number, number ^ 5)), added.at(place));
+        }
+        assert_eq!(None, added.get(3 << 20 | 1));
+    }
+}

@@ -1,0 +1,301 @@
+//! From rules to three trees.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use sluice_table::arena::Arena;
+use sluice_table::simd::lanes::Vectors;
+
+use super::append_table::AppendTable;
+use super::covered::{CoveredIndex, CoveredRules};
+use super::leaf::{Entry, LEAF_RULES, Leaf, has_further_conditions};
+use super::reach::Reach;
+use super::region::{Region, WordRanges};
+use super::root::{ROOT_PIECES, Root};
+use super::{Child, CutTree, Group, KINDS, MAX_PIECES, Node};
+use crate::{Address, Range, Rule, RuleNumber};
+
+/// Which part of all rules may be copied once more, in each group's tree.
+const COPY_SHARE: (usize, usize) = (5, 6);
+/// A group of less than so many of all rules is none.
+const MIN_GROUP: usize = 64;
+/// Rules of a leaf that is meant to be full: room for a few more.
+const LEAF_FILL: usize = 10;
+/// Most nodes on a packet's way: what is not divided by then is compared leaf by leaf.
+const MAX_DEPTH: usize = 24;
+/// One more node and leaf for so many, and a few, can be added beside the others.
+const SPARE_NODES_SHARE: usize = 32;
+const MIN_SPARE: usize = 64;
+/// So many further ones elsewhere.
+const MIN_SPARE_FURTHER: usize = 1_024;
+
+/// Nodes and leaves that are to be added to those that are there.
+pub struct Builder<A: Address> {
+    /// Nodes and leaves that are there.
+    pub there: [usize; 2],
+    pub nodes: Vec<Node>,
+    pub leaves: Vec<Leaf<A>>,
+    /// Rules that were left out.
+    pub hidden: Vec<CoveredRules<A>>,
+    /// Entries that the tree below may still have beyond those that it must.
+    pub spare: usize,
+}
+
+pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> CutTree<A> {
+    let (mut entries, mut further) = (Vec::new(), Vec::new());
+    for (number, rule) in rules {
+        let asks = has_further_conditions(&rule);
+        if asks {
+            further.push((number, rule.clone()));
+        }
+        entries.push(Entry {
+            number,
+            rule,
+            further: asks,
+        });
+    }
+    let mut kinds: [Vec<&Entry<A>>; KINDS] = Default::default();
+    for entry in &entries {
+        kinds[kind(&entry.rule)].push(entry);
+    }
+    // A tree for few rules costs every packet more than they cost those of the last one.
+    let mut group_of = [0, 1, KINDS - 1];
+    for kind in 0..KINDS - 1 {
+        if kinds[kind].len() <= entries.len() / MIN_GROUP {
+            let few = core::mem::take(&mut kinds[kind]);
+            kinds[KINDS - 1].extend(few);
+            kinds[KINDS - 1].sort_by_key(|entry| entry.number);
+            group_of[kind] = KINDS - 1;
+        }
+    }
+    let mut builder = Builder::new([0, 0]);
+    builder.leaves.push(Leaf::new(&[] as &[Entry<A>], 0));
+    let mut groups = Vec::new();
+    for (kind, members) in kinds
+        .into_iter()
+        .enumerate()
+        .filter(|&(kind, _)| group_of[kind] == kind)
+    {
+        builder.spare = entries.len() * COPY_SHARE.0 / COPY_SHARE.1;
+        let first = members.first().map_or(RuleNumber::MAX, |entry| entry.number);
+        let asked = members.iter().map(|entry| &entry.rule);
+        groups.push(Group {
+            reach: match kind {
+                0 => Some(Reach::of(0, asked.map(|rule| rule.source))),
+                1 => Some(Reach::of(A::WORDS, asked.map(|rule| rule.destination))),
+                _ => None,
+            },
+            root: Box::new(builder.root(&members, Region::whole())),
+            first: AtomicU32::new(first),
+            kinds: group_of.map(|group| group == kind),
+        });
+    }
+    // Those with the first rules first: what they find spares others.
+    groups.sort_by_key(|group| group.first.load(Ordering::Relaxed));
+    let room = |there: usize| there / SPARE_NODES_SHARE + MIN_SPARE;
+    CutTree {
+        vectors: Vectors::detect(),
+        groups,
+        built: builder.leaves.len(),
+        further,
+        added: AppendTable::new(builder.leaves.len() / 8 + MIN_SPARE),
+        hidden: CoveredIndex::new(builder.hidden).into(),
+        nodes: with_capacity(builder.nodes, room),
+        leaves: with_capacity(builder.leaves, room),
+    }
+}
+
+fn with_capacity<T>(values: Vec<T>, room: impl Fn(usize) -> usize) -> Arena<T> {
+    let (room, elsewhere) = (room(values.len()), values.len() + MIN_SPARE_FURTHER);
+    Arena::new(values, room, elsewhere)
+}
+
+/// Which kind of rule it is: one of few sources, of few destinations, or of many of both.
+pub fn kind<A: Address>(rule: &Rule<A>) -> usize {
+    match (is_narrow(&rule.source), is_narrow(&rule.destination)) {
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => KINDS - 1,
+    }
+}
+
+/// Whether a range is of less than 1 in 4096 of all addresses.
+fn is_narrow<A: Address>(range: &Range<A>) -> bool {
+    range.last.distance(range.first) < A::LAST.shifted(12)
+}
+
+impl<A: Address> Builder<A> {
+    /// Behind so many nodes and leaves.
+    pub fn new(there: [usize; 2]) -> Self {
+        Self {
+            there,
+            nodes: Vec::new(),
+            leaves: Vec::new(),
+            hidden: Vec::new(),
+            spare: 0,
+        }
+    }
+
+    /// A tree of rules in their order.
+    pub fn child(&mut self, entries: &[&Entry<A>], part: Region<A>, depth: usize) -> Child {
+        let covers = entries.iter().position(|entry| part.is_within(entry));
+        let entries = match covers {
+            Some(last) => self.without_hidden(entries, last, part),
+            None => entries,
+        };
+        if entries.is_empty() {
+            return Child::NOTHING;
+        }
+        if entries.len() <= LEAF_RULES || depth >= MAX_DEPTH {
+            return self.leaves(entries, 0);
+        }
+        match self.node(entries, part, depth) {
+            Some(child) => child,
+            None => self.leaves(entries, 0),
+        }
+    }
+
+    /// Rules as far as one that leaves no header to the others.
+    fn without_hidden<'e>(&mut self, entries: &'e [&'e Entry<A>], last: usize, part: Region<A>) -> &'e [&'e Entry<A>] {
+        let (shown, hidden) = entries.split_at(last + 1);
+        if !hidden.is_empty() {
+            let mut numbers: Vec<_> = hidden.iter().map(|entry| entry.number).collect();
+            // Boxes of a rule stand side by side.
+            numbers.dedup();
+            let by = entries[last].number;
+            self.hidden.push(CoveredRules { by, part, numbers });
+        }
+        shown
+    }
+
+    /// As many leaves as it takes, each led to by the one before, and a leaf that goes on behind them.
+    pub fn leaves(&mut self, entries: &[&Entry<A>], then: u32) -> Child {
+        let first = self.there[1] + self.leaves.len();
+        let count = entries.len().div_ceil(LEAF_RULES);
+        for (number, entries) in (1..).zip(entries.chunks(LEAF_RULES)) {
+            let next = if number < count { (first + number) as u32 } else { then };
+            self.leaves.push(Leaf::new(entries, next));
+        }
+        Child::leaf(first)
+    }
+
+    /// Where a group's tree begins.
+    fn root(&mut self, entries: &[&Entry<A>], part: Region<A>) -> Root {
+        match self.division(entries, &part, ROOT_PIECES) {
+            Some((dimension, division)) => {
+                let children = self.children(entries, part, dimension, &division, 0);
+                Root::new(part.word(dimension).0, &division.cuts, &children)
+            }
+            None => Root::new(0, &[], &[self.child(entries, part, 0)]),
+        }
+    }
+
+    /// A node that cuts rules by what divides them best; none where nothing does.
+    fn node(&mut self, entries: &[&Entry<A>], part: Region<A>, depth: usize) -> Option<Child> {
+        let (dimension, division) = self.division(entries, &part, MAX_PIECES)?;
+        let number = self.nodes.len();
+        self.nodes.push(Node::new(&division.cuts));
+        let children = self.children(entries, part, dimension, &division, depth);
+        for (piece, child) in children.into_iter().enumerate() {
+            self.nodes[number].set_child(piece, child);
+        }
+        Some(Child::node(self.there[0] + number, part.word(dimension).0))
+    }
+
+    /// The dimension that divides rules best, into as many pieces as may be copied for.
+    fn division(&self, entries: &[&Entry<A>], part: &Region<A>, most: usize) -> Option<(usize, Division)> {
+        let asked = part.asked(entries);
+        let most = entries.len().div_ceil(LEAF_FILL).min(most);
+        let mut pieces = core::iter::successors(Some(most), |pieces| Some(pieces / 2)).take_while(|pieces| *pieces > 1);
+        pieces.find_map(|pieces| {
+            let divisions = asked.iter().map(|asked| Division::of(asked, pieces));
+            let affordable = |division: &Division| division.copied.is_some_and(|copied| copied <= self.spare);
+            let divisions = divisions.enumerate().filter(|(_, division)| affordable(division));
+            divisions.min_by_key(|(_, division)| division.cost)
+        })
+    }
+
+    /// What is below each piece. What may be copied is shared by those that want dividing.
+    fn children(
+        &mut self,
+        entries: &[&Entry<A>],
+        part: Region<A>,
+        dimension: usize,
+        division: &Division,
+        depth: usize,
+    ) -> Vec<Child> {
+        let mut spare = self.spare - division.copied.unwrap_or(0);
+        let ranges: Vec<_> = entries
+            .iter()
+            .map(|entry| part.of_rule(dimension, &entry.rule))
+            .collect();
+        let pieces = division.pieces(entries, &ranges);
+        let wants = |members: &[&Entry<A>]| members.len().saturating_sub(LEAF_RULES);
+        let mut all: usize = pieces.iter().map(|(_, members)| wants(members)).sum();
+        let mut children = Vec::with_capacity(pieces.len());
+        for (within, members) in pieces {
+            let wanted = wants(&members);
+            self.spare = if wanted == 0 { 0 } else { spare * wanted / all };
+            (spare, all) = (spare - self.spare, all - wanted);
+            children.push(self.child(&members, part.narrowed(dimension, within), depth + 1));
+            spare += self.spare;
+        }
+        self.spare = spare;
+        children
+    }
+}
+
+/// A word cut into pieces.
+struct Division {
+    within: Range<u32>,
+    /// The first value of each piece but the first.
+    cuts: Vec<u32>,
+    /// What it is worth, the lower the better.
+    cost: u128,
+    /// Copies that it makes; none where it divides nothing.
+    copied: Option<usize>,
+}
+
+impl Division {
+    /// Cut where as many ranges begin or end on either side.
+    fn of(asked: &WordRanges, pieces: usize) -> Self {
+        let (edges, within) = (&asked.edges, asked.within);
+        let mut cuts: Vec<u32> = (1..pieces)
+            .filter_map(|piece| edges.get(edges.len() * piece / pieces).copied())
+            .collect();
+        cuts.dedup();
+        let mut sizes = vec![0usize; cuts.len() + 1];
+        for range in &asked.of_rules {
+            reached(&cuts, range).for_each(|piece| sizes[piece] += 1);
+        }
+        let count = asked.of_rules.len();
+        let divides = sizes.iter().all(|size| *size < count);
+        let cost = sizes.iter().map(|size| (size * size) as u128).sum();
+        Self {
+            within,
+            copied: divides.then(|| sizes.iter().sum::<usize>().saturating_sub(count)),
+            cost: if divides { cost } else { u128::MAX },
+            cuts,
+        }
+    }
+
+    /// Each piece, with the rules that reach into it, which ask for these ranges.
+    fn pieces<'e, A>(&self, entries: &[&'e Entry<A>], ranges: &[Range<u32>]) -> Vec<(Range<u32>, Vec<&'e Entry<A>>)> {
+        let Range { first, last } = self.within;
+        let firsts = [first].into_iter().chain(self.cuts.iter().copied());
+        let lasts = self.cuts.iter().map(|cut| cut - 1).chain([last]);
+        let mut pieces: Vec<_> = firsts
+            .zip(lasts)
+            .map(|(first, last)| (Range { first, last }, Vec::new()))
+            .collect();
+        for (&entry, range) in entries.iter().zip(ranges) {
+            reached(&self.cuts, range).for_each(|piece| pieces[piece].1.push(entry));
+        }
+        pieces
+    }
+}
+
+/// The pieces that a range reaches into.
+fn reached(cuts: &[u32], range: &Range<u32>) -> core::ops::RangeInclusive<usize> {
+    let piece = |value: u32| cuts.partition_point(|cut| *cut <= value);
+    piece(range.first)..=piece(range.last)
+}

@@ -1,0 +1,244 @@
+//! Single rules come and go while others look.
+//!
+//! A rule is put into new leaves in place of those of its part of the space, which are then led to in place of them: who
+//! looks comes to the old leaf or to the new one. A rule goes by a mark in its leaves, after those that it has hidden came back. What is not led to any more stays until
+//! the whole matcher goes.
+
+use core::ops::Range as Places;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{MutexGuard, PoisonError};
+
+use thiserror::Error;
+
+use super::build::{Builder, kind};
+use super::covered::{CoveredIndex, CoveredRules};
+use super::leaf::{Entry, LEAF_RULES, Leaf, has_further_conditions};
+use super::region::Region;
+use super::{Child, CutTree, Group, MAX_PIECES};
+use crate::{Address, Range, Rule, RuleNumber};
+
+/// There is no room for a further rule: it is time to build the matcher anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("there is no room for a further rule")]
+pub struct CapacityError;
+
+/// Leaves that a rule takes at most beyond those that were there, for each part that it reaches into.
+const MAX_NEW_LEAVES: usize = 2;
+
+/// Leaves that may be added to few before that is a crowd.
+const MAX_ADDED_LEAVES: usize = 64;
+
+/// Nodes and leaves to be added, and what leads to all of them.
+type Tree<A> = (Builder<A>, Child);
+
+/// Where a leaf is led to, and the part that it is for.
+struct LeafParents<A> {
+    from: Parent,
+    part: Region<A>,
+    depth: usize,
+}
+
+/// What leads to a leaf: pieces of a node, or of the group's root where that is none.
+struct Parent {
+    node: Option<usize>,
+    pieces: Places<usize>,
+}
+
+impl<A: Address> CutTree<A> {
+    /// Add a rule with its number: boxes of which each is the whole rule for the headers in it.
+    ///
+    /// # Errors
+    /// There is no room; it may hold some of its headers then.
+    pub fn insert(&self, number: RuleNumber, hyperrectangles: &[Rule<A>]) -> Result<(), CapacityError> {
+        let mut hidden = self.hidden();
+        let further: Vec<_> = hyperrectangles
+            .iter()
+            .filter(|rule| has_further_conditions(rule))
+            .cloned()
+            .collect();
+        if !further.is_empty() {
+            self.added.add(number, further.into()).map_err(|_| CapacityError)?;
+        }
+        hyperrectangles
+            .iter()
+            .try_for_each(|rule| self.put(number, rule, rule, Some(&mut hidden)))
+    }
+
+    /// Do without a rule from now on, of whose boxes none is left out. `rules` says the boxes of the others by their number.
+    ///
+    /// # Errors
+    /// There is no room for what it has hidden; it is still there then.
+    pub fn remove<'r>(
+        &self,
+        number: RuleNumber,
+        boxes: &[Rule<A>],
+        rules: impl Fn(RuleNumber) -> &'r [Rule<A>],
+    ) -> Result<(), CapacityError> {
+        let mut hidden = self.hidden();
+        for CoveredRules { part, numbers, .. } in hidden.by(number) {
+            for &number in numbers {
+                for rule in rules(number) {
+                    if let Some(within) = part.clipped(rule) {
+                        // Divided it would be hidden again: what hides it is still there, so that there is no gap.
+                        self.put(number, rule, &within, None)?;
+                    }
+                }
+            }
+        }
+        hidden.forget(number);
+        for rule in boxes {
+            let (group, leads) = self.reach(rule, rule);
+            for leads in leads {
+                for leaf in self.chain(self.child_of(group, &leads)) {
+                    leaf.remove(number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Who has it is the only one that changes anything.
+    fn hidden(&self) -> MutexGuard<'_, CoveredIndex<A>> {
+        self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether so much has been added that it is time to build the matcher anew.
+    pub fn is_crowded(&self) -> bool {
+        self.leaves.len() - self.built > self.built / 8 + MAX_ADDED_LEAVES
+    }
+
+    /// A rule's group, and all that leads to leaves that it belongs to, as far as it is `within` a box.
+    fn reach(&self, rule: &Rule<A>, within: &Rule<A>) -> (&Group, Vec<LeafParents<A>>) {
+        let kind = kind(rule);
+        let group = self
+            .groups
+            .iter()
+            .position(|group| group.kinds[kind])
+            .unwrap_or_default();
+        let group = &self.groups[group];
+        let mut leads = Vec::new();
+        let (root, whole) = (&group.root, Region::whole());
+        for (pieces, part) in parts(whole, root.word, root.cuts(), root.children().len(), within) {
+            let from = Parent { node: None, pieces };
+            let depth = 1;
+            self.descend_with(within, group, LeafParents { from, part, depth }, &mut leads);
+        }
+        (group, leads)
+    }
+
+    fn descend_with(&self, rule: &Rule<A>, group: &Group, leads: LeafParents<A>, found: &mut Vec<LeafParents<A>>) {
+        let child = self.child_of(group, &leads);
+        let number = child.node_number();
+        let Some(node) = self.nodes.get(number).filter(|_| child.is_node()) else {
+            return found.push(leads);
+        };
+        for (pieces, part) in parts(leads.part, child.word(), node.cuts(), MAX_PIECES, rule) {
+            let below = LeafParents {
+                from: Parent {
+                    node: Some(number),
+                    pieces,
+                },
+                part,
+                depth: leads.depth + 1,
+            };
+            self.descend_with(rule, group, below, found);
+        }
+    }
+
+    fn child_of(&self, group: &Group, leads: &LeafParents<A>) -> Child {
+        let first = self.leading(group, &leads.from).first();
+        first.map_or(Child::NOTHING, |child| Child(child.load(Ordering::Relaxed)))
+    }
+
+    fn leading<'b>(&'b self, group: &'b Group, Parent { node, pieces }: &Parent) -> &'b [AtomicU32] {
+        let children = match node {
+            Some(node) => self.nodes.get(*node).map_or(&[][..], |node| &node.children),
+            None => group.root.children(),
+        };
+        children.get(pieces.clone()).unwrap_or_default()
+    }
+
+    /// Put a rule where it belongs, as far as it is `within` a box. Leaves that overflow are divided where it may be `hidden`.
+    fn put(
+        &self,
+        number: RuleNumber,
+        rule: &Rule<A>,
+        within: &Rule<A>,
+        mut hidden: Option<&mut CoveredIndex<A>>,
+    ) -> Result<(), CapacityError> {
+        let (group, leads) = self.reach(rule, within);
+        let entry = Entry {
+            number,
+            rule: rule.clone(),
+            further: has_further_conditions(rule),
+        };
+        group.add(number, rule);
+        for leads in &leads {
+            let chain: Vec<&Leaf<A>> = self.chain(self.child_of(group, leads)).collect();
+            let begins = |leaf: &&Leaf<A>| leaf.entries().next().is_some_and(|first| first.number <= number);
+            let at = chain.iter().rposition(begins).unwrap_or_default();
+            let Some(&leaf) = chain.get(at) else {
+                return Err(CapacityError);
+            };
+            let there: Vec<_> = leaf.entries().collect();
+            let place = there.partition_point(|other| other.number <= number);
+            let mut entries: Vec<&Entry<A>> = there.iter().collect();
+            entries.insert(place, &entry);
+            let divides = hidden.is_some() && chain.len() == 1 && entries.len() > LEAF_RULES;
+            let tree = if divides { self.divided(&entries, leads) } else { None };
+            let (builder, top) = tree.unwrap_or_else(|| self.chained(&entries, leaf.next()));
+            self.leaves.append_all(builder.leaves).map_err(|_| CapacityError)?;
+            self.nodes.append_all(builder.nodes).map_err(|_| CapacityError)?;
+            if let Some(hidden) = &mut hidden {
+                hidden.add(builder.hidden);
+            }
+            match at.checked_sub(1) {
+                Some(before) => chain[before].set_next(top.leaf_number() as u32),
+                None => {
+                    let leading = self.leading(group, &leads.from).iter();
+                    leading.for_each(|child| child.store(top.0, Ordering::Release));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A leaf that overflows as a tree of its own; none where that takes many leaves.
+    fn divided(&self, entries: &[&Entry<A>], leads: &LeafParents<A>) -> Option<Tree<A>> {
+        let mut builder = Builder::new([self.nodes.len(), self.leaves.len()]);
+        builder.spare = entries.len();
+        let top = builder.child(entries, leads.part, leads.depth);
+        let fits = builder.leaves.len() <= 1 + MAX_NEW_LEAVES && builder.nodes.len() <= self.nodes.capacity_left();
+        fits.then_some((builder, top))
+    }
+
+    /// Leaves in place of one, and the leaf that goes on behind them.
+    fn chained(&self, entries: &[&Entry<A>], then: u32) -> Tree<A> {
+        let mut builder = Builder::new([self.nodes.len(), self.leaves.len()]);
+        let first = builder.leaves(entries, then);
+        (builder, first)
+    }
+}
+
+/// The pieces of a cut part that a rule reaches into, each with what leads to it: the last of all has what is left.
+fn parts<A: Address>(
+    part: Region<A>,
+    word: usize,
+    cuts: &[u32],
+    children: usize,
+    rule: &Rule<A>,
+) -> impl Iterator<Item = (Places<usize>, Region<A>)> {
+    let dimension = Region::<A>::dimension(word);
+    let (_, within) = part.word(dimension);
+    let asked = part.of_rule(dimension, rule);
+    let first = cuts.partition_point(|cut| *cut <= asked.first);
+    let last = cuts.partition_point(|cut| *cut <= asked.last);
+    (first..=last).map(move |piece| {
+        let range = Range {
+            first: piece.checked_sub(1).map_or(within.first, |before| cuts[before]),
+            last: cuts.get(piece).map_or(within.last, |next| next - 1),
+        };
+        let end = if piece == cuts.len() { children } else { piece + 1 };
+        (piece..end, part.narrowed(dimension, range))
+    })
+}

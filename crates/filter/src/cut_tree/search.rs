@@ -1,0 +1,195 @@
+//! How headers go down the trees: a batch side by side, or one alone.
+
+use core::num::NonZero;
+use core::sync::atomic::Ordering;
+
+use sluice_table::arena::View;
+use sluice_table::prefetch::prefetch_all_far_at;
+use sluice_table::simd::lanes::{Lanes, Work};
+
+use super::leaf::{LEAF_RULES, Leaf};
+use super::{BATCH, Child, CutTree, Group, Node};
+use crate::{Address, Header, RuleNumber};
+
+/// Bytes of leaves that a core's caches are taken to hold: memory need not be asked for them before they are compared.
+const NEAR: usize = 2 << 20;
+
+/// A batch of headers, and of the first ones, as many as there are places, the first rule.
+pub struct BatchSearch<'a, A: Address> {
+    pub best: &'a CutTree<A>,
+    pub headers: &'a [Header<A>; BATCH],
+    pub found: &'a mut [Option<RuleNumber>],
+}
+
+/// Lanes of a batch, a bit for each.
+type Bits = u64;
+
+/// Do something with each lane, in order, and keep those of which it says so; it takes no branch to tell.
+#[inline(always)]
+fn kept(mut lanes: Bits, mut keep: impl FnMut(usize) -> bool) -> Bits {
+    let mut kept = 0;
+    while let Some(left) = NonZero::new(lanes) {
+        let lane = left.trailing_zeros();
+        kept |= Bits::from(keep(lane as usize)) << lane;
+        lanes &= lanes - 1;
+    }
+    kept
+}
+
+impl<A: Address> Work for BatchSearch<'_, A> {
+    type Output = ();
+
+    /// All lanes go one node on, then all one more, and so on. Which lane is where is told by bits, without a branch for each.
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let Self { best, headers, found } = self;
+        let count = found.len().min(BATCH);
+        let mut first = [RuleNumber::MAX; BATCH];
+        let mut at = [Child::NOTHING; BATCH];
+        // More of these are under way at a time than of what is read.
+        for lane in 0..count {
+            prefetch_all_far_at(headers, lane);
+        }
+        let trees = best.trees();
+        let all = Bits::MAX.checked_shr((BATCH - count) as u32).unwrap_or(0);
+        for group in &best.groups {
+            let (mut later, begins) = (0, group.first.load(Ordering::Relaxed));
+            for (number, first) in first.as_chunks().0.iter().enumerate() {
+                later |= Bits::from(!lanes.not_below(first, begins)) << (LEAF_RULES * number);
+            }
+            let asked = match &group.reach {
+                Some(reach) => kept(all & later, |lane| reach.has(&headers[lane])),
+                None => all & later,
+            };
+            trees.descend(group, asked, headers, &mut at, lanes);
+            if best.built * size_of::<Leaf<A>>() > NEAR {
+                kept(asked, |lane| {
+                    trees.leaves.prefetch_all_far(at[lane].leaf_number());
+                    true
+                });
+            }
+            let mut asked = asked;
+            while asked != 0 {
+                asked = kept(asked, |lane| {
+                    let Some(leaf) = trees.leaves.get(at[lane].leaf_number()) else {
+                        return false;
+                    };
+                    let rule = best.first_of_leaf(leaf, &headers[lane], lanes);
+                    first[lane] = first[lane].min(rule);
+                    let next = leaf.next();
+                    let goes_on = (next != 0) & (rule == RuleNumber::MAX);
+                    if goes_on {
+                        at[lane] = Child::leaf(next as usize);
+                    }
+                    goes_on
+                });
+            }
+        }
+        for (found, first) in found.iter_mut().zip(&first[..count]) {
+            *found = (*first != RuleNumber::MAX).then_some(*first);
+        }
+    }
+}
+
+/// All groups' trees.
+struct Trees<'a, A: Address> {
+    nodes: View<'a, Node>,
+    leaves: View<'a, Leaf<A>>,
+}
+
+impl<A: Address> CutTree<A> {
+    #[inline(always)]
+    fn trees(&self) -> Trees<'_, A> {
+        Trees {
+            nodes: self.nodes.view(),
+            leaves: self.leaves.view(),
+        }
+    }
+}
+
+impl<A: Address> Trees<'_, A> {
+    /// Lanes go down to their leaves.
+    #[inline(always)]
+    fn descend<L: Lanes>(
+        &self,
+        group: &Group,
+        asked: Bits,
+        headers: &[Header<A>; BATCH],
+        at: &mut [Child; BATCH],
+        lanes: L,
+    ) {
+        let root = &*group.root;
+        let word = root.word % 16;
+        let mut going = kept(asked, |lane| {
+            at[lane] = root.child(headers[lane].words[word], lanes);
+            at[lane].is_node()
+        });
+        while going != 0 {
+            going = kept(going, |lane| {
+                at[lane] = self.below(at[lane], &headers[lane], lanes);
+                at[lane].is_node()
+            });
+        }
+    }
+
+    /// Where a node leads to.
+    #[inline(always)]
+    fn below<L: Lanes>(&self, node: Child, header: &Header<A>, lanes: L) -> Child {
+        // Not `map_or`: what it is given would be compiled without the instructions that `lanes` stands for.
+        match self.nodes.get(node.node_number()) {
+            Some(below) => below.child(header.words[node.word()], lanes),
+            None => Child::NOTHING,
+        }
+    }
+}
+
+/// What a lookup comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VisitCounts {
+    /// Trees asked.
+    pub groups: usize,
+    /// Nodes gone through.
+    pub nodes: usize,
+    /// Leaves looked at.
+    pub leaves: usize,
+}
+
+/// A header alone: what a lookup comes to, and the first rule, [`RuleNumber::MAX`] where there is none.
+pub struct SingleSearch<'a, A: Address> {
+    pub best: &'a CutTree<A>,
+    pub header: &'a Header<A>,
+}
+
+impl<A: Address> Work for SingleSearch<'_, A> {
+    type Output = (VisitCounts, RuleNumber);
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> (VisitCounts, RuleNumber) {
+        let Self { best, header } = self;
+        let trees = best.trees();
+        let mut visits = VisitCounts::default();
+        let mut first = RuleNumber::MAX;
+        for group in &best.groups {
+            if !group.may_precede(header, first) {
+                continue;
+            }
+            visits.groups += 1;
+            visits.nodes += 1;
+            let mut at = group.root.child(header.words[group.root.word % 16], lanes);
+            while at.is_node() {
+                visits.nodes += 1;
+                at = trees.below(at, header, lanes);
+            }
+            while let Some(leaf) = trees.leaves.get(at.leaf_number()) {
+                visits.leaves += 1;
+                let rule = best.first_of_leaf(leaf, header, lanes);
+                first = first.min(rule);
+                at = Child::leaf(leaf.next() as usize);
+                if at == Child::NOTHING || rule != RuleNumber::MAX {
+                    break;
+                }
+            }
+        }
+        (visits, first)
+    }
+}

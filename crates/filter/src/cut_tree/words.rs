@@ -1,0 +1,150 @@
+//! A header as the default matcher looks at it: word by word of 32 bits in nodes, 16 ranges of addresses side by side in leaves.
+
+use core::fmt::Debug;
+use core::hash::Hash;
+
+use sluice_table::simd::lanes::Lanes;
+
+use super::leaf::LEAF_RULES;
+use crate::Range;
+
+/// Words of a header, which nodes may cut.
+pub type Words = [u32; 16];
+
+/// An address whose headers can be looked at so. Words are those of source and destination, the highest first, then the
+/// fields as far as they fit.
+pub trait WordAddress: Sized + Copy + Send + Sync + Debug {
+    /// Words of an address.
+    const WORDS: usize;
+    /// The word of the first field.
+    const FIELDS: usize = 2 * Self::WORDS;
+    /// How many fields fit.
+    const FIT: usize;
+    /// Fields that do not fit.
+    type More: Copy + Default + Debug + Eq + Hash + Send + Sync + AsRef<[u32]> + AsMut<[u32]>;
+    /// 16 ranges.
+    type Column: Copy + Default + Debug + Send + Sync;
+
+    /// The address whose words begin at a place.
+    fn from_words(words: &[u32]) -> Self;
+    /// A word of an address, the highest first.
+    fn word(self, at: usize) -> u32;
+    /// The same address with another word, all words below it as in `rest`.
+    fn with_word(self, at: usize, word: u32, rest: Self) -> Self;
+    /// Put a range in its slot.
+    fn put(column: &mut Self::Column, slot: usize, range: Range<Self>);
+    /// The range of a slot.
+    fn range(column: &Self::Column, slot: usize) -> Range<Self>;
+    /// A bit for each range that holds the address whose words begin at a place.
+    fn held<L: Lanes>(words: &[u32], column: &Self::Column, lanes: L) -> u16;
+}
+
+/// Of each range the first number, and how far the last one is behind it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub struct Spans {
+    first: [u32; LEAF_RULES],
+    span: [u32; LEAF_RULES],
+}
+
+impl WordAddress for u32 {
+    const WORDS: usize = 1;
+    const FIT: usize = 14;
+    type More = [u32; 0];
+    type Column = Spans;
+
+    #[inline(always)]
+    fn from_words(words: &[u32]) -> u32 {
+        words[0]
+    }
+
+    #[inline(always)]
+    fn word(self, _: usize) -> u32 {
+        self
+    }
+
+    fn with_word(self, _: usize, word: u32, _: Self) -> Self {
+        word
+    }
+
+    fn put(column: &mut Spans, slot: usize, Range { first, last }: Range<u32>) {
+        (column.first[slot], column.span[slot]) = (first, last - first);
+    }
+
+    fn range(column: &Spans, slot: usize) -> Range<u32> {
+        let (first, span) = (column.first[slot], column.span[slot]);
+        Range {
+            first,
+            last: first + span,
+        }
+    }
+
+    #[inline(always)]
+    fn held<L: Lanes>(words: &[u32], column: &Spans, lanes: L) -> u16 {
+        lanes.within32(&column.first, &column.span, words[0])
+    }
+}
+
+/// Of each range both ends by halves, the high one first.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub struct RangeEnds {
+    first: [[u64; LEAF_RULES]; 2],
+    last: [[u64; LEAF_RULES]; 2],
+}
+
+impl WordAddress for u128 {
+    const WORDS: usize = 4;
+    const FIT: usize = 8;
+    type More = [u32; 6];
+    type Column = RangeEnds;
+
+    #[inline(always)]
+    fn from_words(words: &[u32]) -> u128 {
+        words[..4]
+            .iter()
+            .fold(0, |address, word| address << 32 | u128::from(*word))
+    }
+
+    #[inline(always)]
+    fn word(self, at: usize) -> u32 {
+        (self >> (96 - 32 * at)) as u32
+    }
+
+    fn with_word(self, at: usize, word: u32, rest: Self) -> Self {
+        let below = 96 - 32 * at as u32;
+        let kept = u128::MAX.checked_shl(below + 32).unwrap_or(0);
+        self & kept | u128::from(word) << below | rest & ((1 << below) - 1)
+    }
+
+    fn put(column: &mut RangeEnds, slot: usize, Range { first, last }: Range<u128>) {
+        let halves = |address: u128| [(address >> 64) as u64, address as u64];
+        for half in 0..2 {
+            column.first[half][slot] = halves(first)[half];
+            column.last[half][slot] = halves(last)[half];
+        }
+    }
+
+    fn range(column: &RangeEnds, slot: usize) -> Range<u128> {
+        let whole = |[high, low]: &[[u64; LEAF_RULES]; 2]| u128::from(high[slot]) << 64 | u128::from(low[slot]);
+        Range {
+            first: whole(&column.first),
+            last: whole(&column.last),
+        }
+    }
+
+    #[inline(always)]
+    fn held<L: Lanes>(words: &[u32], column: &RangeEnds, lanes: L) -> u16 {
+        let half = |at: usize| u64::from(words[at]) << 32 | u64::from(words[at + 1]);
+        let (high, low) = (half(0), half(2));
+        // The high half decides where it differs, else the low one.
+        let compare = |[high_ends, low_ends]: &[[u64; LEAF_RULES]; 2]| {
+            let [equal, above] = lanes.equal_and_above(high_ends, high);
+            let [low_equal, low_above] = lanes.equal_and_above(low_ends, low);
+            [equal & low_equal, above | equal & low_above]
+        };
+        let [_, before_first] = compare(&column.first);
+        let [at_last, before_last] = compare(&column.last);
+        !before_first & (before_last | at_last)
+    }
+}

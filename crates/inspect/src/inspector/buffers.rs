@@ -1,0 +1,207 @@
+//! What rules can look at: the message as far as it has come, the buffers of its protocol, a packet by itself.
+
+use sluice_wire::Direction;
+
+use super::detection::PacketDetection;
+use crate::evaluate::{BufferSource, BufferView};
+use crate::prefilter::PatternClass;
+use crate::protocols::{MessageEvent, Slot};
+use crate::ruleset::PortSelection;
+use crate::signature::Buffer;
+use crate::stream::{self, Streams};
+
+/// Rules about single packets.
+pub(super) fn evaluate_packet_rules(
+    asking: &mut PacketDetection<'_>,
+    known: &PacketBuffers<'_>,
+    class: PatternClass,
+    of_ports: &PortSelection,
+) {
+    let rules = asking.rules;
+    asking.by_packet = true;
+    if let Some(group) = rules.prefilter().group(class)
+        && !known.payload.bytes.is_empty()
+    {
+        asking.block(group, known.payload.bytes, known);
+    }
+    let single = rules.packet_rules(asking.ends.protocol);
+    asking.evaluate_prechecked(single.always.iter(), known);
+    asking.evaluate_of_ports(&single.by_port, of_ports, known);
+    asking.evaluate_blocked(known);
+}
+
+/// Units of work for a buffer that has grown, beside its bytes: a search begins anew.
+const GROWTH_COST: u32 = 128;
+/// Units of work for the end of a message.
+const END_COST: u32 = 64;
+
+/// A buffer of a message has grown, or the message has ended: its rules are found and asked.
+pub(super) fn evaluate_message(
+    asking: &mut PacketDetection<'_>,
+    payload: BufferView<'_>,
+    slot: Slot<'_>,
+    piece: &MessageEvent,
+) {
+    let known = PacketBuffers {
+        payload,
+        slot: Some(slot),
+        unknown: false,
+        ended: *piece == MessageEvent::End,
+    };
+    match piece {
+        MessageEvent::Anomaly(anomaly) => {
+            let rules = asking.rules.of_anomaly(*anomaly);
+            if asking.begin_piece(0, rules.len()) {
+                asking.evaluate_anomaly(rules, &known);
+            }
+        }
+        MessageEvent::End => {
+            let rules = asking.rules.message_rules();
+            if asking.begin_piece(END_COST, rules.len()) {
+                evaluate_pending(asking, slot, None, &known);
+                asking.evaluate_all(rules, &known);
+            }
+        }
+        MessageEvent::Grew { buffer, fresh, .. } => {
+            let units = match fresh.len() as u32 {
+                0 => 0,
+                bytes => GROWTH_COST + bytes,
+            };
+            if !asking.begin_piece(units, 0) {
+                return;
+            }
+            evaluate_pending(asking, slot, Some(*buffer), &known);
+            let rules = asking.rules;
+            // What a client sends as a body is a file, too.
+            let also = match buffer {
+                Buffer::HttpClientBody => Some(Buffer::FileData),
+                Buffer::FileData => Some(Buffer::HttpClientBody),
+                _ => None,
+            };
+            for buffer in [Some(*buffer), also].into_iter().flatten() {
+                let unsearched = rules.prefilter().unsearched(PatternClass::Buffer(buffer));
+                if asking.begin_piece(0, unsearched.len()) {
+                    asking.evaluate_all(unsearched, &known);
+                }
+                let Some(group) = rules.prefilter().group(PatternClass::Buffer(buffer)) else {
+                    continue;
+                };
+                let bytes = slot.buffer(buffer).bytes;
+                let begin = fresh.start.saturating_sub(group.overlap());
+                if let Some(data) = bytes.get(begin..fresh.end.min(bytes.len()))
+                    && !data.is_empty()
+                {
+                    asking.block(group, data, &known);
+                }
+            }
+        }
+    }
+    asking.evaluate_blocked(&known);
+}
+
+/// Ask the rules that wait for more of the message. None does if it came as a whole: what waits then is asked once, with the
+/// packet, however many messages it brings.
+fn evaluate_pending(
+    asking: &mut PacketDetection<'_>,
+    slot: Slot<'_>,
+    grown: Option<Buffer>,
+    known: &PacketBuffers<'_>,
+) {
+    if !slot.is_whole() {
+        asking.evaluate_pending(grown, known);
+    }
+}
+
+/// What rules can look at.
+pub(super) struct PacketBuffers<'a> {
+    pub payload: BufferView<'a>,
+    pub slot: Option<Slot<'a>>,
+    /// The protocol, and so its buffers, may still become known.
+    pub unknown: bool,
+    /// The message has ended: buffers that it does not have will not come.
+    pub ended: bool,
+}
+
+impl BufferSource for PacketBuffers<'_> {
+    fn message(&self, buffer: Buffer) -> (usize, u32) {
+        let slot = self.slot.as_ref().filter(|_| buffer != Buffer::Payload);
+        slot.map_or((0, 0), Slot::identity)
+    }
+
+    fn view(&self, buffer: Buffer) -> Option<BufferView<'_>> {
+        if buffer == Buffer::Payload {
+            return Some(self.payload);
+        }
+        if buffer.transformed().is_some() {
+            return None;
+        }
+        match &self.slot {
+            Some(slot) => {
+                let view = slot.buffer(buffer);
+                Some(BufferView {
+                    bytes: view.bytes,
+                    base: view.base,
+                    complete: view.complete || self.ended,
+                    is_final: false,
+                })
+            }
+            None => self.unknown.then_some(BufferView {
+                bytes: &[],
+                base: 0,
+                complete: false,
+                is_final: false,
+            }),
+        }
+    }
+}
+
+/// The same, with another payload.
+pub(super) struct WithPayload<'k, B> {
+    pub buffers: &'k B,
+    pub payload: BufferView<'k>,
+}
+
+impl<B: BufferSource> BufferSource for WithPayload<'_, B> {
+    fn message(&self, buffer: Buffer) -> (usize, u32) {
+        self.buffers.message(buffer)
+    }
+
+    fn view(&self, buffer: Buffer) -> Option<BufferView<'_>> {
+        match buffer {
+            Buffer::Payload => Some(self.payload),
+            other => self.buffers.view(other),
+        }
+    }
+}
+
+/// What a direction has sent, as far as it is kept, and may go on with.
+pub(super) fn stream<'s>(
+    streams: &'s Streams<'_>,
+    stream: stream::StreamHandle,
+    direction: Direction,
+) -> BufferView<'s> {
+    let view = streams.view(stream, direction);
+    BufferView {
+        bytes: view.bytes,
+        base: view.offset,
+        complete: false,
+        is_final: false,
+    }
+}
+
+/// The current message of a direction.
+pub(super) fn message<'s>(
+    streams: &'s Streams<'_>,
+    stream: stream::StreamHandle,
+    direction: Direction,
+    complete: bool,
+) -> BufferView<'s> {
+    let view = streams.view(stream, direction);
+    let skip = view.message.saturating_sub(view.offset) as usize;
+    BufferView {
+        bytes: view.bytes.get(skip..).unwrap_or_default(),
+        base: view.offset.max(view.message) - view.message,
+        complete,
+        is_final: true,
+    }
+}

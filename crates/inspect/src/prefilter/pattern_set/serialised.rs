@@ -1,0 +1,76 @@
+//! A plan as bytes: what tells it from others, and what another process is given to compile.
+
+use sha2::{Digest, Sha256};
+
+use super::super::PatternClass;
+use super::super::bytes::{Reader, Truncated, Writer};
+use super::{Fingerprint, Literal, Literals, PatternSet};
+
+impl PatternSet {
+    /// What tells it from others.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint(Sha256::digest(self.bytes()).into())
+    }
+
+    /// All of it. No two plans are written alike.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut out = Writer(Vec::new());
+        for literals in &self.literals {
+            out.number(literals.len() as u32);
+            for (Literal { bytes, caseless }, rules) in literals {
+                out.0.push((*caseless).into());
+                out.bytes(bytes);
+                out.list(rules);
+            }
+        }
+        out.number(self.unconditional.len() as u32);
+        for (protocol, rules) in &self.unconditional {
+            out.protocol(*protocol);
+            out.list(rules);
+        }
+        self.unsearched.iter().for_each(|rules| out.list(rules));
+        out.number(self.rules);
+        out.0
+    }
+
+    /// What [`Plan::bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<PatternSet, Truncated> {
+        let mut from = Reader(bytes);
+        let mut literals: [Literals; PatternClass::COUNT] = std::array::from_fn(|_| Literals::default());
+        for literals in &mut literals {
+            for _ in 0..from.number()? {
+                let [caseless] = from.array()?.map(|flag: u8| flag != 0);
+                let bytes = from.bytes()?.into();
+                literals.insert(Literal { bytes, caseless }, from.list()?.into());
+            }
+        }
+        let mut unconditional = Vec::new();
+        for _ in 0..from.number()? {
+            unconditional.push((from.protocol()?, from.list()?.into()));
+        }
+        let mut unsearched: [Vec<u32>; PatternClass::COUNT] = std::array::from_fn(|_| Vec::new());
+        for rules in &mut unsearched {
+            *rules = from.list()?.into();
+        }
+        let plan = PatternSet {
+            literals,
+            unconditional,
+            unsearched,
+            rules: from.number()?,
+        };
+        match from.0.is_empty() && plan.rule_numbers().all(|rule| rule < plan.rules) {
+            true => Ok(plan),
+            false => Err(Truncated),
+        }
+    }
+
+    /// Every rule that is named anywhere.
+    fn rule_numbers(&self) -> impl Iterator<Item = u32> {
+        let literals = self.literals.iter().flat_map(|literals| literals.values().flatten());
+        let unconditional = self.unconditional.iter().flat_map(|(_, rules)| rules);
+        literals
+            .chain(unconditional)
+            .chain(self.unsearched.iter().flatten())
+            .copied()
+    }
+}

@@ -1,0 +1,167 @@
+//! Data connections that control connections of FTP have agreed on, until they come.
+
+use std::net::IpAddr;
+
+use super::{Anomaly, AnomalyCounts};
+
+/// Data connections that are expected at once in a shard.
+pub const MAX_EXPECTATIONS: usize = 256;
+/// Units of work to look through all of them.
+pub(super) const LOOKUP_COST: u32 = MAX_EXPECTATIONS as u32;
+/// Seconds that a data connection is expected for.
+pub const LIFETIME: u32 = 300;
+
+/// The address that listens, its peer, and the port that it listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataEndpoints {
+    /// Who listens.
+    pub listener: IpAddr,
+    /// Who connects.
+    pub peer: IpAddr,
+    /// Where.
+    pub port: u16,
+}
+
+/// What a control connection asked of the data connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transfer {
+    /// Nothing yet, or a listing.
+    #[default]
+    Other,
+    /// `RETR`
+    Retrieve,
+    /// `STOR`
+    Store,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    ends: DataEndpoints,
+    transfer: Transfer,
+    /// When it was agreed on.
+    second: u32,
+}
+
+/// A table of fixed size; the oldest entry gives way.
+#[derive(Debug)]
+pub struct Expectations {
+    entries: Box<[Option<Entry>]>,
+    /// The control connection of each entry; 0 of those that are free.
+    controls: Box<[u64]>,
+    next: usize,
+    count: usize,
+}
+
+impl Default for Expectations {
+    fn default() -> Self {
+        Self {
+            entries: vec![None; MAX_EXPECTATIONS].into(),
+            controls: vec![0; MAX_EXPECTATIONS].into(),
+            next: 0,
+            count: 0,
+        }
+    }
+}
+
+impl Expectations {
+    /// A control connection has agreed on a data connection.
+    pub fn add(&mut self, ends: DataEndpoints, control: u64, second: u32, counts: &mut AnomalyCounts) {
+        let entry = Entry {
+            ends,
+            transfer: Transfer::Other,
+            second,
+        };
+        let (Some(place), Some(of)) = (self.entries.get_mut(self.next), self.controls.get_mut(self.next)) else {
+            return;
+        };
+        *of = control;
+        match place.replace(entry) {
+            // What is too old would not have been found.
+            Some(old) if second.saturating_sub(old.second) <= LIFETIME => counts.add(Anomaly::ExpectationLost),
+            Some(_) => {}
+            None => self.count += 1,
+        }
+        self.next = (self.next + 1) % MAX_EXPECTATIONS;
+    }
+
+    /// A control connection says what its latest data connection is for.
+    pub fn transfer(&mut self, control: u64, transfer: Transfer) {
+        // The latest is before the next place.
+        let (later, earlier) = self.controls.split_at(self.next);
+        let last = |controls: &[u64]| controls.iter().rposition(|&of| of == control);
+        let latest = last(later).or_else(|| last(earlier).map(|place| self.next + place));
+        if let Some(entry) = latest.and_then(|place| self.entries[place].as_mut()) {
+            entry.transfer = transfer;
+        }
+    }
+
+    /// Whether a connection is one of these; it is not expected any more.
+    pub fn take(&mut self, ends: &DataEndpoints, second: u32) -> Option<Transfer> {
+        if self.count == 0 {
+            return None;
+        }
+        let place = self.entries.iter().position(|place| {
+            place.is_some_and(|entry| entry.ends == *ends && second.saturating_sub(entry.second) <= LIFETIME)
+        })?;
+        self.count -= 1;
+        self.controls[place] = 0;
+        self.entries[place].take().map(|entry| entry.transfer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(port: u16) -> DataEndpoints {
+        DataEndpoints {
+            listener: [192, 0, 2, 1].into(),
+            peer: [10, 0, 0, 1].into(),
+            port,
+        }
+    }
+
+    #[test]
+    fn expected_connection_is_found_once_and_not_for_long() {
+        let (mut expected, mut counts) = (Expectations::default(), AnomalyCounts::default());
+        expected.add(ends(1), 7, 10, &mut counts);
+        expected.add(ends(2), 7, 10, &mut counts);
+        expected.add(ends(3), 8, 10, &mut counts);
+        expected.transfer(7, Transfer::Store);
+        assert_eq!(None, expected.take(&ends(4), 10));
+        assert_eq!(Some(Transfer::Other), expected.take(&ends(1), 10));
+        assert_eq!(None, expected.take(&ends(1), 10));
+        assert_eq!(Some(Transfer::Store), expected.take(&ends(2), 10 + LIFETIME));
+        assert_eq!(None, expected.take(&ends(3), 11 + LIFETIME));
+    }
+
+    #[test]
+    fn transfer_is_of_the_latest_connection_whatever_place_it_has() {
+        for before in 0..2 * MAX_EXPECTATIONS as u16 {
+            let (mut expected, mut counts) = (Expectations::default(), AnomalyCounts::default());
+            for port in 0..before {
+                expected.add(ends(port), 7, 10, &mut counts);
+            }
+            for port in [1_000, 1_001] {
+                expected.add(ends(port), 8, 10, &mut counts);
+            }
+            expected.transfer(8, Transfer::Retrieve);
+            expected.transfer(9, Transfer::Store);
+            assert_eq!(Some(Transfer::Retrieve), expected.take(&ends(1_001), 10), "{before}");
+            assert_eq!(Some(Transfer::Other), expected.take(&ends(1_000), 10), "{before}");
+        }
+    }
+
+    #[test]
+    fn oldest_expectation_gives_way_and_is_counted() {
+        let (mut expected, mut counts) = (Expectations::default(), AnomalyCounts::default());
+        for port in 0..=MAX_EXPECTATIONS as u16 {
+            expected.add(ends(port), 7, 10, &mut counts);
+        }
+        assert_eq!(1, counts.of(Anomaly::ExpectationLost));
+        assert_eq!(None, expected.take(&ends(0), 10));
+        assert!((1..=MAX_EXPECTATIONS as u16).all(|port| expected.take(&ends(port), 10).is_some()));
+        expected.add(ends(1), 7, 10, &mut counts);
+        assert!(expected.take(&ends(1), 10).is_some());
+    }
+}

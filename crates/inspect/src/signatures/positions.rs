@@ -1,0 +1,279 @@
+//! The positions of a rule's conditions, once all of them are known.
+//!
+//! The dialects differ in what a relative condition refers to. Afterwards it is one thing: the end of the last match
+//! before it, which was in the same buffer. Where nothing has matched yet the position is counted from the begin.
+
+use super::draft::Step;
+use super::{Dialect, RuleError};
+use crate::signature::{Buffer, Condition, Content, DatasetValue, Expression, FastPattern, Transform, Value};
+
+/// The conditions in order, or the option whose condition can not be.
+pub(super) fn resolve_positions<'a>(
+    dialect: Dialect,
+    mut steps: Vec<Step<'a>>,
+    transformed: &[(Buffer, Vec<Transform>)],
+) -> Result<Box<[Condition]>, (&'a str, RuleError)> {
+    float(&mut steps);
+    if dialect == Dialect::Suricata {
+        gather(&mut steps);
+    }
+    anchor(&mut steps).map_err(|(place, why)| (steps[place].option, why))?;
+    let mut conditions = Vec::with_capacity(steps.len());
+    let mut extracted = 0;
+    for step in steps {
+        let option = step.option;
+        let mut used = values(&step.condition).into_iter().flatten();
+        if used.any(|value| matches!(value, Value::Extracted(place) if place >= extracted)) {
+            return Err((option, RuleError::UsedBeforeExtracted));
+        }
+        extracted += u8::from(is_kept(&step.condition));
+        match step.condition {
+            Condition::Content(content) => {
+                check(&content).map_err(|why| (option, why))?;
+                let of = content.buffer.transformed().and_then(|place| transformed.get(place));
+                match of.and_then(|(buffer, steps)| with_dot(&content, *buffer, steps)) {
+                    Some(without) => conditions.extend(without),
+                    None => conditions.push(Condition::Content(content)),
+                }
+            }
+            condition => conditions.push(condition),
+        }
+    }
+    Ok(conditions.into())
+}
+
+/// What names no buffer itself and is relative looks where the match before was.
+fn float(steps: &mut [Step]) {
+    let mut last = None;
+    for step in steps {
+        if step.fresh {
+            last = None;
+        }
+        let moves = moves(&step.condition);
+        let Some((buffer, relative)) = place(&mut step.condition) else {
+            continue;
+        };
+        if let (true, Some(last), Some(true)) = (step.floating, last, relative.as_deref()) {
+            *buffer = last;
+        }
+        if moves {
+            last = Some(*buffer);
+        }
+    }
+}
+
+/// Suricata looks at one buffer after the other; what is about headers comes first.
+fn gather(steps: &mut [Step]) {
+    let mut order: Vec<Buffer> = Vec::new();
+    steps.sort_by_cached_key(|step| {
+        let buffer = buffer(&step.condition)?;
+        Some(order.iter().position(|known| *known == buffer).unwrap_or_else(|| {
+            order.push(buffer);
+            order.len() - 1
+        }))
+    });
+}
+
+/// Makes absolute what has no match before it to be relative to.
+fn anchor(steps: &mut [Step]) -> Result<(), (usize, RuleError)> {
+    let mut last: Option<Buffer> = None;
+    for (number, step) in steps.iter_mut().enumerate() {
+        if step.fresh {
+            last = None;
+        }
+        let moves = moves(&step.condition);
+        let Some((buffer, relative)) = place(&mut step.condition) else {
+            continue;
+        };
+        let buffer = *buffer;
+        if last != Some(buffer) {
+            if let Some(relative) = relative {
+                *relative = false;
+            } else if let Condition::Content(content) = &mut step.condition {
+                from_begin(content).map_err(|why| (number, why))?;
+            }
+        }
+        if moves {
+            last = Some(buffer);
+        }
+    }
+    Ok(())
+}
+
+/// Distance and within of a content, counted from the begin of the buffer.
+fn from_begin(content: &mut Content) -> Result<(), RuleError> {
+    if content.distance.is_none() && content.within.is_none() {
+        return Ok(());
+    }
+    not_mixed(content)?;
+    let (distance, within) = (content.distance.take(), content.within.take());
+    (content.offset, content.depth) = match (distance, within) {
+        // What lies before the begin is lost.
+        (Some(Value::Constant(distance @ ..0)), Some(Value::Constant(within))) => {
+            (None, Some(Value::Constant((within + distance).max(0))))
+        }
+        (Some(Value::Constant(..0)), Some(Value::Extracted(_))) => return Err(RuleError::NotInspected),
+        (Some(Value::Constant(..=0)), within) => (None, within),
+        other => other,
+    };
+    Ok(())
+}
+
+fn not_mixed(content: &Content) -> Result<(), RuleError> {
+    let from_begin = content.offset.is_some() || content.depth.is_some();
+    let from_match = content.distance.is_some() || content.within.is_some();
+    if from_begin && from_match {
+        Err(RuleError::MixedPositions)
+    } else {
+        Ok(())
+    }
+}
+
+fn check(content: &Content) -> Result<(), RuleError> {
+    not_mixed(content)?;
+    let placed = [content.offset, content.depth, content.distance, content.within]
+        .iter()
+        .any(Option::is_some);
+    if content.fast == FastPattern::Only && (placed || content.negated) {
+        return Err(RuleError::OnlyWithPosition);
+    }
+    if let FastPattern::Part(first, count) = content.fast
+        && (count == 0 || usize::from(first) + usize::from(count) > content.bytes.len())
+    {
+        return Err(RuleError::OutOfRange(format!("fast_pattern {first},{count}").into()));
+    }
+    for room in [content.depth, content.within] {
+        if let Some(Value::Constant(room)) = room
+            && room < content.bytes.len() as i64
+        {
+            return Err(RuleError::NoRoom(room));
+        }
+    }
+    Ok(())
+}
+
+/// A number is kept under a name.
+fn is_kept(condition: &Condition) -> bool {
+    matches!(condition, Condition::ByteExtract(_) | Condition::ByteMath(_))
+}
+
+/// `.example.org` at the end of what has a dot put before it: `example.org` at the end, at the begin or behind a dot, for which
+/// nothing needs to be changed.
+fn with_dot(content: &Content, buffer: Buffer, steps: &[Transform]) -> Option<Vec<Condition>> {
+    if *steps != [Transform::DotPrefix] {
+        return None;
+    }
+    let placed = [content.offset, content.depth, content.distance, content.within]
+        .iter()
+        .any(Option::is_some);
+    let name = content
+        .bytes
+        .strip_prefix(b".")
+        .filter(|name| !name.is_empty() && content.ends && !placed)?;
+    let escaped: String = name.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+    let expression = Condition::Expression(Expression {
+        buffer,
+        pattern: format!("(?:^|\\.){escaped}\\z").into(),
+        negated: content.negated,
+        caseless: content.nocase,
+        ..Expression::default()
+    });
+    if content.negated {
+        return Some(vec![expression]);
+    }
+    let fast = if content.fast == FastPattern::Unspecified {
+        FastPattern::Unspecified
+    } else {
+        FastPattern::Chosen
+    };
+    let without = Content {
+        bytes: name.into(),
+        buffer,
+        fast,
+        ..content.clone()
+    };
+    Some(vec![Condition::Content(without), expression])
+}
+
+/// A match moves the place to which the next is relative.
+fn moves(condition: &Condition) -> bool {
+    match condition {
+        Condition::Content(content) => !content.negated && content.fast != FastPattern::Only,
+        Condition::Expression(expression) => !expression.negated,
+        Condition::ByteJump(_) | Condition::ByteExtract(_) | Condition::ByteMath(_) => true,
+        _ => false,
+    }
+}
+
+/// Where a condition looks.
+fn buffer(condition: &Condition) -> Option<Buffer> {
+    match condition {
+        Condition::Content(content) => Some(content.buffer),
+        Condition::Expression(expression) => Some(expression.buffer),
+        Condition::ByteTest(test) => Some(test.number.buffer),
+        Condition::ByteJump(jump) => Some(jump.number.buffer),
+        Condition::ByteExtract(extract) => Some(extract.number.buffer),
+        Condition::ByteMath(math) => Some(math.number.buffer),
+        Condition::Dataset(test) => match test.value {
+            DatasetValue::Buffer(buffer) => Some(buffer),
+            DatasetValue::Address(_) => None,
+        },
+        Condition::IsDataAt(at) => Some(at.buffer),
+        Condition::Base64Decode(decode) => Some(decode.buffer),
+        Condition::BufferLength(buffer, _) => Some(*buffer),
+        _ => None,
+    }
+}
+
+/// What is relative follows a match in its own buffer, and what is extracted is so before it is used.
+pub(super) fn is_resolved(conditions: &[Condition]) -> bool {
+    let (mut last, mut extracted) = (None, 0);
+    conditions.iter().all(|condition| {
+        let known = values(condition).into_iter().flatten().all(|value| match value {
+            Value::Extracted(place) => place < extracted,
+            Value::Constant(_) => true,
+        });
+        extracted += u8::from(is_kept(condition));
+        let buffer = buffer(condition);
+        let follows = !is_relative(condition) || (last.is_some() && last == buffer);
+        if moves(condition) {
+            last = buffer;
+        }
+        known && follows
+    })
+}
+
+fn is_relative(condition: &Condition) -> bool {
+    match condition {
+        Condition::Content(content) => content.distance.is_some() || content.within.is_some(),
+        condition => matches!(place(&mut condition.clone()), Some((_, Some(true)))),
+    }
+}
+
+/// Where a condition looks, and whether it is relative; of a content its positions say that.
+fn place(condition: &mut Condition) -> Option<(&mut Buffer, Option<&mut bool>)> {
+    match condition {
+        Condition::Content(content) => Some((&mut content.buffer, None)),
+        Condition::Expression(expression) => Some((&mut expression.buffer, Some(&mut expression.relative))),
+        Condition::ByteTest(test) => Some((&mut test.number.buffer, Some(&mut test.number.relative))),
+        Condition::ByteJump(jump) => Some((&mut jump.number.buffer, Some(&mut jump.number.relative))),
+        Condition::ByteExtract(extract) => Some((&mut extract.number.buffer, Some(&mut extract.number.relative))),
+        Condition::ByteMath(math) => Some((&mut math.number.buffer, Some(&mut math.number.relative))),
+        Condition::IsDataAt(at) => Some((&mut at.buffer, Some(&mut at.relative))),
+        Condition::Base64Decode(decode) => Some((&mut decode.buffer, Some(&mut decode.relative))),
+        _ => None,
+    }
+}
+
+/// The values of a condition that may be extracted ones.
+fn values(condition: &Condition) -> [Option<Value>; 4] {
+    match condition {
+        Condition::Content(content) => [content.offset, content.depth, content.distance, content.within],
+        Condition::ByteTest(test) => [Some(test.number.offset), Some(test.value), None, None],
+        Condition::ByteJump(jump) => [Some(jump.number.offset), Some(jump.post_offset), None, None],
+        Condition::ByteExtract(extract) => [Some(extract.number.offset), None, None, None],
+        Condition::ByteMath(math) => [Some(math.number.offset), Some(math.value), None, None],
+        Condition::IsDataAt(at) => [Some(at.at), None, None, None],
+        _ => [None; 4],
+    }
+}

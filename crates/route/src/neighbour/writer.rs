@@ -1,0 +1,446 @@
+//! The neighbour table's one writer: the state machine of RFC 4861 section 7.3 for both families, with the cache
+//! of RFC 826 and RFC 1122 section 2.3.2 as the IPv4 case of it. Time is passed in; what is to be sent comes out.
+
+mod event;
+mod order;
+
+use std::sync::Arc;
+
+pub use self::event::{Action, Advertisement, Heard, Resolution};
+use self::order::{NONE, Order, Which, Whose};
+use super::conflict::{Conflict, Conflicts};
+use super::deadlines::Deadlines;
+use super::quota::Quotas;
+use super::table::{Mac, Neighbour, NeighbourIndex, NeighbourTableWriter, Neighbours, OTHER_END, State};
+use super::timing::Timing;
+use crate::{Address, InterfaceIndex, Reason, RouterIndex, Time, TokenBucket};
+
+/// What only the writer knows of an entry.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    attempts: u8,
+    /// Since when the entry is in its state.
+    since: Time,
+    /// The order that it is in, and who is before and behind it there.
+    order: Option<Which>,
+    older: u32,
+    newer: u32,
+    /// Who said so, where it is unconfirmed.
+    mac: Mac,
+}
+
+/// The writer of a [`Neighbours`]: exactly one worker has it.
+#[derive(Debug)]
+pub struct NeighbourWriter {
+    table: Arc<Neighbours>,
+    writer: NeighbourTableWriter,
+    timing: Timing,
+    records: Box<[Record]>,
+    free: Vec<u32>,
+    deadlines: Deadlines,
+    requests: TokenBucket,
+    quotas: Quotas,
+    conflicts: Arc<Conflicts>,
+    /// By [`Which`].
+    orders: [Order; 2],
+}
+
+impl NeighbourWriter {
+    /// The writer of an empty table. Make one per table.
+    pub fn new(table: Arc<Neighbours>, timing: Timing, now: Time) -> Self {
+        let capacity = table.capacity();
+        let record = Record {
+            attempts: 0,
+            since: 0,
+            order: None,
+            older: NONE,
+            newer: NONE,
+            mac: [0; 6],
+        };
+        let rate = timing.requests_per_second.max(1);
+        Self {
+            writer: NeighbourTableWriter::new(table.clone()),
+            table,
+            timing,
+            records: vec![record; capacity].into(),
+            free: (0..capacity as u32).rev().collect(),
+            deadlines: Deadlines::new(capacity),
+            requests: TokenBucket::new(rate, rate.div_ceil(10), now),
+            quotas: Quotas::new(&timing, capacity, now),
+            conflicts: Arc::default(),
+            orders: [Order::EMPTY; 2],
+        }
+    }
+
+    /// Interfaces are in these routers, by number, and these may have so many neighbours. Where there are several routers, none
+    /// has more than half of the requests and of the entries that are unresolved; where there are several interfaces, none has more
+    /// than half of these, nor fills more than half of the table with what nobody has confirmed.
+    pub fn set_quotas(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
+        self.quotas.set(interfaces, most);
+        for index in (0..self.records.len() as u32).map(NeighbourIndex) {
+            let Some(known) = self.table.snapshot(index).filter(|known| known.state != State::Free) else {
+                continue;
+            };
+            self.quotas.count(known.interface, true);
+            let record = &self.records[index.0 as usize];
+            match record.order {
+                Some(Which::Unresolved) => self.quotas.count_unresolved(known.interface, true),
+                Some(Which::Unconfirmed) => self.quotas.count_unconfirmed(known.interface, record.mac, true),
+                None => {}
+            }
+        }
+    }
+
+    /// Where conflicts are told of.
+    pub fn conflicts(&self) -> &Arc<Conflicts> {
+        &self.conflicts
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Neighbours> {
+        &self.table
+    }
+
+    /// Entries in use.
+    pub fn len(&self) -> usize {
+        self.records.len() - self.free.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When [`NeighbourKeeper::advance`] has something to do next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.next()
+    }
+
+    /// A packet needs this neighbour: find it, or begin to ask for it.
+    pub fn resolve(
+        &mut self,
+        interface: InterfaceIndex,
+        address: Address,
+        now: Time,
+        emit: &mut impl FnMut(Action),
+    ) -> Resolution {
+        if let Some(found) = self.table.resolve(interface, address) {
+            self.table.mac_to_send(found.index);
+            return match found.state {
+                State::Incomplete => Resolution::Pending(found.index),
+                State::Failed => Resolution::Refused(Reason::NeighbourUnresolved),
+                _ => Resolution::Known(found.index),
+            };
+        }
+        if self.table.is_pair(interface) {
+            // What is written there is cut off before it is sent.
+            let made = self.set_permanent(interface, OTHER_END, [0; 6], now, emit);
+            return made.map_or_else(Resolution::Refused, Resolution::Known);
+        }
+        if !address.is_host() {
+            return Resolution::Refused(Reason::NeighbourUnresolved);
+        }
+        if self.quotas.is_full(interface) {
+            return Resolution::Refused(Reason::NeighbourQuota);
+        }
+        let is_full = self.quotas.is_unresolved_full_of(interface);
+        if is_full && !self.displace(Which::Unresolved, Some(Whose::Interface(interface)), emit) {
+            return Resolution::Refused(Reason::NeighbourQuota);
+        }
+        let is_full = self.quotas.is_unresolved_full(interface);
+        if is_full && !self.displace(Which::Unresolved, Some(Whose::Router(interface)), emit) {
+            return Resolution::Refused(Reason::NeighbourQuota);
+        }
+        if self.unresolved() >= self.timing.unresolved && !self.displace(Which::Unresolved, None, emit) {
+            return Resolution::Refused(Reason::NeighbourTableFull);
+        }
+        if self.free.is_empty() && !self.displace(Which::Unconfirmed, None, emit) {
+            self.displace(Which::Unresolved, None, emit);
+        }
+        let Some(index) = self.create(interface, address, State::Incomplete, [0; 6], emit) else {
+            return Resolution::Refused(Reason::NeighbourTableFull);
+        };
+        self.join(Which::Unresolved, index, now);
+        self.send_request(index, now, emit);
+        Resolution::Pending(index)
+    }
+
+    /// Learn from a packet that came in by `interface`. `on_link` says whether `address` belongs to a subnet of
+    /// that interface and is not the gateway's own ([`crate::Interface::has_neighbour`]). Of others nothing is learned, but of
+    /// those that a route has led to before, whose answers are waited for; nor of a MAC that no single host has.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a field of the packet, or time, or the way out"
+    )]
+    pub fn receive(
+        &mut self,
+        interface: InterfaceIndex,
+        address: Address,
+        mac: Option<Mac>,
+        heard: Heard,
+        on_link: bool,
+        now: Time,
+        emit: &mut impl FnMut(Action),
+    ) {
+        let bad_mac = mac.is_some_and(|mac| mac[0] & 1 != 0 || mac == [0; 6]);
+        if bad_mac || !address.is_host() || self.table.is_pair(interface) {
+            return;
+        }
+        let Some(known) = self.table.resolve(interface, address) else {
+            if let (Heard::Solicitation, Some(mac)) = (heard, mac)
+                && on_link
+                && !self.quotas.is_full_of(interface, mac)
+                && self.has_room_for(interface, emit)
+                && let Some(index) = self.create(interface, address, State::Stale, mac, emit)
+            {
+                self.enter(index, State::Stale, mac, now);
+                self.join(Which::Unconfirmed, index, now);
+            }
+            return;
+        };
+        if let Some(mac) = mac
+            && known.state.has_mac()
+            && known.mac != mac
+        {
+            self.conflicts.add(Conflict {
+                interface,
+                address,
+                mac,
+                of: Some(known.mac),
+            });
+        }
+        match heard {
+            Heard::Solicitation => self.receive_solicitation(known, mac, now, emit),
+            Heard::Advertisement(flags) => self.receive_advertisement(known, mac, flags, now, emit),
+        }
+    }
+
+    /// RFC 4861 section 7.2.3: a new MAC makes the entry stale, the same one changes nothing.
+    fn receive_solicitation(&mut self, known: Neighbour, mac: Option<Mac>, now: Time, emit: &mut impl FnMut(Action)) {
+        let Some(mac) = mac else { return };
+        if known.state != State::Permanent && (!known.state.has_mac() || known.mac != mac) {
+            self.enter(known.index, State::Stale, mac, now);
+            self.join(Which::Unconfirmed, known.index, now);
+            emit(Action::Resolved { index: known.index });
+        }
+    }
+
+    /// RFC 4861 section 7.2.5.
+    fn receive_advertisement(
+        &mut self,
+        known: Neighbour,
+        mac: Option<Mac>,
+        flags: Advertisement,
+        now: Time,
+        emit: &mut impl FnMut(Action),
+    ) {
+        let confirmed = if flags.solicited {
+            State::Reachable
+        } else {
+            State::Stale
+        };
+        match known.state {
+            State::Permanent | State::Free => {}
+            State::Incomplete | State::Failed => {
+                if let Some(mac) = mac {
+                    self.enter(known.index, confirmed, mac, now);
+                    emit(Action::Resolved { index: known.index });
+                }
+            }
+            state => {
+                let differs = mac.is_some_and(|mac| mac != known.mac);
+                if differs && !flags.overrides {
+                    if state == State::Reachable {
+                        self.enter(known.index, State::Stale, known.mac, now);
+                    }
+                } else if flags.solicited || differs {
+                    self.enter(known.index, confirmed, mac.unwrap_or(known.mac), now);
+                    if differs {
+                        emit(Action::Resolved { index: known.index });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Traffic has shown that the way to the neighbour works (RFC 4861 section 7.3.1).
+    pub fn confirm(&mut self, index: NeighbourIndex, now: Time) {
+        if let Some(known) = self.table.snapshot(index)
+            && matches!(known.state, State::Reachable | State::Stale | State::Probe)
+        {
+            self.enter(index, State::Reachable, known.mac, now);
+        }
+    }
+
+    /// A configured neighbour: stays as it is until [`NeighbourKeeper::remove`].
+    pub fn set_permanent(
+        &mut self,
+        interface: InterfaceIndex,
+        address: Address,
+        mac: Mac,
+        now: Time,
+        emit: &mut impl FnMut(Action),
+    ) -> Result<NeighbourIndex, Reason> {
+        let known = self.table.find(interface, address);
+        if known.is_none() && self.free.is_empty() && !self.displace(Which::Unconfirmed, None, emit) {
+            self.displace(Which::Unresolved, None, emit);
+        }
+        let index = known
+            .or_else(|| self.create(interface, address, State::Permanent, mac, emit))
+            .ok_or(Reason::NeighbourTableFull)?;
+        self.enter(index, State::Permanent, mac, now);
+        emit(Action::Resolved { index });
+        Ok(index)
+    }
+
+    /// Forget an entry. Where it is held, its MAC goes and it is asked for again when it is wanted.
+    pub fn remove(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
+        if self.table.state(index) == State::Free {
+            return;
+        }
+        emit(Action::Failed { index });
+        if !self.forget(index) {
+            self.fail(index, now);
+        }
+    }
+
+    /// Do what is due, at most `budget` entries. Returns how many there were: `budget` means that more may be due.
+    pub fn advance(&mut self, now: Time, budget: usize, emit: &mut impl FnMut(Action)) -> usize {
+        for done in 0..budget {
+            let Some(slot) = self.deadlines.due(now) else {
+                return done;
+            };
+            self.expire(NeighbourIndex(slot), now, emit);
+        }
+        budget
+    }
+
+    fn expire(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
+        let Some(known) = self.table.snapshot(index) else {
+            return;
+        };
+        let record = self.records[index.0 as usize];
+        match known.state {
+            State::Free | State::Permanent => {}
+            State::Incomplete | State::Probe if record.attempts >= self.timing.attempts => {
+                self.fail(index, now);
+                emit(Action::Failed { index });
+            }
+            State::Incomplete | State::Probe => self.send_request(index, now, emit),
+            State::Reachable => self.enter(index, State::Stale, known.mac, now),
+            State::Stale => {
+                if self.writer.take_used(index) {
+                    self.enter(index, State::Probe, known.mac, now);
+                    self.send_request(index, now, emit);
+                } else if now.saturating_sub(record.since) < self.timing.stale || !self.forget(index) {
+                    self.deadlines.set(index.0, now + self.timing.delay);
+                }
+            }
+            State::Failed => {
+                if self.writer.take_used(index) {
+                    self.records[index.0 as usize].attempts = 0;
+                    self.writer.set(index, State::Incomplete, [0; 6]);
+                    self.send_request(index, now, emit);
+                } else if !self.forget(index) {
+                    self.deadlines.set(index.0, now + self.timing.failed);
+                }
+            }
+        }
+    }
+
+    /// Send one request or probe, where the rate over all entries allows it; try again later otherwise.
+    fn send_request(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
+        let interface = self.interface_of(index);
+        if !self.quotas.may_request(interface, now) || !self.requests.take(now) {
+            self.deadlines.set(index.0, now + self.timing.retransmit / 10);
+            return;
+        }
+        self.records[index.0 as usize].attempts += 1;
+        self.deadlines.set(index.0, now + self.timing.retransmit);
+        emit(match self.table.state(index) {
+            State::Probe => Action::Probe { index },
+            _ => Action::Request { index },
+        });
+    }
+
+    /// A new entry in a free slot. Where the table is crowded by its address, one that nobody has confirmed gives way there.
+    fn create(
+        &mut self,
+        interface: InterfaceIndex,
+        address: Address,
+        state: State,
+        mac: Mac,
+        emit: &mut impl FnMut(Action),
+    ) -> Option<NeighbourIndex> {
+        let slot = NeighbourIndex(self.free.pop()?);
+        let mut is_filled = self.writer.fill(slot, interface, address, state, mac);
+        if !is_filled {
+            let crowd = self.table.bucket_entries(interface, address);
+            let gives_way =
+                |index: &NeighbourIndex| self.is_in(Which::Unconfirmed, *index) && self.table.uses(*index) == 0;
+            if let Some(index) = crowd.into_iter().flatten().find(gives_way) {
+                emit(Action::Failed { index });
+                is_filled = self.forget(index) && self.writer.fill(slot, interface, address, state, mac);
+            }
+        }
+        if !is_filled {
+            self.free.push(slot.0);
+            return None;
+        }
+        self.quotas.count(interface, true);
+        Some(slot)
+    }
+
+    /// Change to a state with a MAC.
+    fn enter(&mut self, index: NeighbourIndex, state: State, mac: Mac, now: Time) {
+        self.leave(index, self.interface_of(index));
+        let record = &mut self.records[index.0 as usize];
+        record.since = now;
+        record.attempts = 0;
+        self.writer.set(index, state, mac);
+        match state {
+            // Spread by slot over 0.75 to 1.25 of the time, so that what was learned together is not asked together.
+            State::Reachable => {
+                let spread = index.0.wrapping_mul(0x9e37_79b9) as u64 >> 24;
+                self.deadlines
+                    .set(index.0, now + self.timing.reachable / 512 * (384 + spread));
+            }
+            State::Permanent => self.deadlines.clear(index.0),
+            _ => {
+                self.writer.take_used(index);
+                self.deadlines.set(index.0, now + self.timing.delay);
+            }
+        }
+    }
+
+    fn fail(&mut self, index: NeighbourIndex, now: Time) {
+        self.join(Which::Unresolved, index, now);
+        self.writer.set(index, State::Failed, [0; 6]);
+        self.writer.take_used(index);
+        self.deadlines.set(index.0, now + self.timing.failed);
+    }
+
+    /// Free an entry; false where somebody holds it.
+    fn forget(&mut self, index: NeighbourIndex) -> bool {
+        let Some(known) = self.table.snapshot(index) else {
+            return false;
+        };
+        if !self.writer.clear(index, known.interface, known.address) {
+            return false;
+        }
+        self.leave(index, known.interface);
+        self.quotas.count(known.interface, false);
+        self.deadlines.clear(index.0);
+        self.free.push(index.0);
+        true
+    }
+
+    fn interface_of(&self, index: NeighbourIndex) -> InterfaceIndex {
+        self.table.snapshot(index).map_or(0, |known| known.interface)
+    }
+
+    /// Entries that are incomplete or failed.
+    pub fn unresolved(&self) -> usize {
+        self.orders[Which::Unresolved as usize].count
+    }
+}

@@ -1,0 +1,145 @@
+//! The orders in which entries give way to others.
+
+use super::{Action, NeighbourWriter, Record};
+use crate::neighbour::table::NeighbourIndex;
+use crate::{InterfaceIndex, Time};
+
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Entries that give way to others, in the order in which they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Incomplete or failed.
+    Unresolved,
+    /// Known by what its owner said of itself and by nothing else: anybody can say that of anybody (RFC 826 knows no proof).
+    Unconfirmed,
+}
+
+/// Whose entries give way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Those of an interface.
+    Interface(InterfaceIndex),
+    /// Those of the interfaces of its router.
+    Router(InterfaceIndex),
+}
+
+/// Entries of one kind, the oldest first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    oldest: u32,
+    newest: u32,
+    pub(super) count: usize,
+}
+
+impl Order {
+    pub(super) const EMPTY: Self = Self {
+        oldest: NONE,
+        newest: NONE,
+        count: 0,
+    };
+}
+
+impl NeighbourWriter {
+    /// Whether there is room for one more that nobody has confirmed, or another gives way for it.
+    pub(super) fn has_room_for(&mut self, interface: InterfaceIndex, emit: &mut impl FnMut(Action)) -> bool {
+        let own = Some(Whose::Interface(interface));
+        if self.quotas.is_unconfirmed_full_of(interface) && !self.displace(Which::Unconfirmed, own, emit) {
+            return false;
+        }
+        let router = Some(Whose::Router(interface));
+        if self.quotas.is_full(interface) && !self.displace(Which::Unconfirmed, router, emit) {
+            return false;
+        }
+        !self.free.is_empty()
+            || self.displace(Which::Unconfirmed, own, emit)
+            || self.displace(Which::Unconfirmed, router, emit)
+            || self.displace(Which::Unconfirmed, None, emit)
+    }
+
+    /// The oldest entry of an order that nobody holds gives way, of those of an interface or its router where that is asked. Looks at
+    /// no more than 16.
+    pub(super) fn displace(&mut self, which: Which, of: Option<Whose>, emit: &mut impl FnMut(Action)) -> bool {
+        let mut slot = self.orders[which as usize].oldest;
+        for _ in 0..16 {
+            if slot == NONE {
+                return false;
+            }
+            let index = NeighbourIndex(slot);
+            let own = self.interface_of(index);
+            let is_meant = match of {
+                None => true,
+                Some(Whose::Interface(interface)) => own == interface,
+                Some(Whose::Router(interface)) => self.quotas.router_of(own) == self.quotas.router_of(interface),
+            };
+            if is_meant && self.table.uses(index) == 0 {
+                emit(Action::Failed { index });
+                if self.forget(index) {
+                    return true;
+                }
+            }
+            slot = self.records[slot as usize].newer;
+        }
+        false
+    }
+
+    /// Put an entry at the end of an order, out of the one that it is in.
+    pub(super) fn join(&mut self, which: Which, index: NeighbourIndex, now: Time) {
+        let interface = self.interface_of(index);
+        self.leave(index, interface);
+        let mac = self.table.snapshot(index).map_or([0; 6], |known| known.mac);
+        let order = &mut self.orders[which as usize];
+        self.records[index.0 as usize] = Record {
+            attempts: 0,
+            since: now,
+            order: Some(which),
+            older: order.newest,
+            newer: NONE,
+            mac,
+        };
+        match order.newest {
+            NONE => order.oldest = index.0,
+            newest => self.records[newest as usize].newer = index.0,
+        }
+        order.newest = index.0;
+        order.count += 1;
+        match which {
+            Which::Unresolved => self.quotas.count_unresolved(interface, true),
+            Which::Unconfirmed => self.quotas.count_unconfirmed(interface, mac, true),
+        }
+    }
+
+    pub(super) fn is_in(&self, which: Which, index: NeighbourIndex) -> bool {
+        self.records[index.0 as usize].order == Some(which)
+    }
+
+    /// Take an entry out of the order that it is in, where it is in one.
+    pub(super) fn leave(&mut self, index: NeighbourIndex, interface: InterfaceIndex) {
+        let Record {
+            order: Some(which),
+            older,
+            newer,
+            mac,
+            ..
+        } = self.records[index.0 as usize]
+        else {
+            return;
+        };
+        match which {
+            Which::Unresolved => self.quotas.count_unresolved(interface, false),
+            Which::Unconfirmed => self.quotas.count_unconfirmed(interface, mac, false),
+        }
+        let order = &mut self.orders[which as usize];
+        match older {
+            NONE => order.oldest = newer,
+            older => self.records[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => order.newest = older,
+            newer => self.records[newer as usize].older = older,
+        }
+        order.count -= 1;
+        let record = &mut self.records[index.0 as usize];
+        (record.order, record.older, record.newer) = (None, NONE, NONE);
+    }
+}
