@@ -120,7 +120,7 @@ proptest! {
         headers in proptest::collection::vec(any_header(), 1..20),
     ) {
         let mut meant = Meant::default();
-        let written = |action, six| CompiledRule { action, v4: Vec::new(), v6, applications: Vec::new(), conditions: Default::default() };
+        let written = |action, six| CompiledRule { action, v4: Vec::new(), v6: six, applications: Vec::new(), conditions: Default::default() };
         for (name, (action, six)) in start.into_iter().enumerate() {
             meant.rules.push(Named { name, written: written(action, six) });
         }
