@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use address::Address;
 use loom::thread;
-use table::{NeighbourIndex, NeighbourWriter, Neighbours, State};
+use table::{NeighbourIndex, NeighbourTableWriter, Neighbours, State};
 
 const OLD: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const NEW: [u8; 6] = [2, 9, 9, 9, 9, 9];
@@ -34,7 +34,7 @@ fn explored(model: impl Fn() + Sync + Send + 'static) {
 fn changed_mac_is_read_whole_old_or_new() {
     explored(|| {
         let table = Arc::new(Neighbours::new(1, [1, 2]));
-        let mut writer = NeighbourWriter::new(table.clone());
+        let mut writer = NeighbourTableWriter::new(table.clone());
         assert!(writer.fill(SLOT, 3, FIRST, State::Reachable, OLD));
         let reader = table.clone();
         let reading = thread::spawn(move || {
@@ -52,7 +52,7 @@ fn changed_mac_is_read_whole_old_or_new() {
 fn reused_slot_is_never_taken_for_another_address() {
     explored(|| {
         let table = Arc::new(Neighbours::new(1, [1, 2]));
-        let mut writer = NeighbourWriter::new(table.clone());
+        let mut writer = NeighbourTableWriter::new(table.clone());
         assert!(writer.fill(SLOT, 3, FIRST, State::Reachable, OLD));
         let reader = table.clone();
         let reading = thread::spawn(move || {
@@ -72,7 +72,7 @@ fn reused_slot_is_never_taken_for_another_address() {
 fn held_entry_keeps_its_slot() {
     explored(|| {
         let table = Arc::new(Neighbours::new(1, [1, 2]));
-        let mut writer = NeighbourWriter::new(table.clone());
+        let mut writer = NeighbourTableWriter::new(table.clone());
         assert!(writer.fill(SLOT, 3, FIRST, State::Reachable, OLD));
         let reader = table.clone();
         let reading = thread::spawn(move || {
