@@ -154,7 +154,10 @@ fn advance_with_a_budget_carries_the_rest_over() {
     let expected = [(3, false), (3, false), (3, false), (1, true), (0, true)];
     assert_eq!(
         expected
-            .map(|(asked, caught_up)| Progress { checked, caught_up })
+            .map(|(asked, caught_up)| Progress {
+                checked: asked,
+                caught_up
+            })
             .to_vec(),
         steps
     );
