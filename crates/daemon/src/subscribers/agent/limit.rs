@@ -1,14 +1,14 @@
-//! How much is sent: a bucket of tokens, and how servers answer at all.
+//! Rate limit of sent messages, and detection of servers that do not respond.
 
 use super::Nanoseconds;
 use super::event::Servers;
 
 const SECOND: Nanoseconds = 1_000_000_000;
 
-/// A bucket of tokens that never gives more than its rate within any second.
+/// A token bucket that never grants more than its rate within any second.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    /// Time to earn a token.
+    /// Time that one token costs.
     price: Nanoseconds,
     most: Nanoseconds,
     credit: Nanoseconds,
@@ -16,7 +16,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// A full one. It saves up for ten milliseconds, and earns the less for that.
+    /// A full bucket. Its burst is that of ten milliseconds, and its rate is reduced accordingly.
     pub fn new(rate: u32, now: Nanoseconds) -> Self {
         let rate = u64::from(rate.max(1));
         let burst = (rate / 100).max(1);
@@ -29,7 +29,7 @@ impl Bucket {
         }
     }
 
-    /// One without a token: who had another just now does not get more by this.
+    /// An empty bucket, so that replacing a bucket does not grant additional tokens.
     pub fn empty(rate: u32, now: Nanoseconds) -> Self {
         Self {
             credit: 0,
@@ -45,7 +45,7 @@ impl Bucket {
         self.credit(now) >= self.price
     }
 
-    /// Take a token. False where there is none.
+    /// Take a token; `false` if none is available.
     pub fn take(&mut self, now: Nanoseconds) -> bool {
         let credit = self.credit(now);
         let taken = credit >= self.price;
@@ -55,30 +55,30 @@ impl Bucket {
         taken
     }
 
-    /// When there will be a token.
+    /// Time at which a token is available.
     pub fn next(&self, now: Nanoseconds) -> Nanoseconds {
         now.saturating_add(self.price.saturating_sub(self.credit(now)))
     }
 }
 
-/// How servers answer. A dead server, or one that refuses everything, is not to be flooded.
+/// Response behaviour of the servers, so that a server that is down or rejects all requests is not flooded.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// Asked without an answer since.
+    /// Number of requests since the last reply.
     unanswered: u32,
-    /// When the first of them was asked.
+    /// Time of the first of these requests.
     since: Nanoseconds,
-    /// Refused without an acknowledgement since.
+    /// Number of rejections since the last acknowledgement.
     refused: u32,
-    /// How long an answer may take.
+    /// Maximum response time.
     patience: Nanoseconds,
     told: Servers,
 }
 
 impl Health {
-    /// Unanswered questions that are no proof yet.
+    /// Number of unanswered requests from which servers count as silent.
     const UNANSWERED: u32 = 128;
-    /// Refusals in a row that are none.
+    /// Number of consecutive rejections from which servers count as refusing.
     const REFUSED: u32 = 64;
 
     pub fn new(patience: Nanoseconds) -> Self {
@@ -91,7 +91,7 @@ impl Health {
         }
     }
 
-    /// Somebody asks who has an address.
+    /// Record a DHCPDISCOVER or a request for confirmation.
     pub fn ask(&mut self, now: Nanoseconds) {
         if self.unanswered == 0 {
             self.since = now;
@@ -99,17 +99,17 @@ impl Health {
         self.unanswered = self.unanswered.saturating_add(1);
     }
 
-    /// A server answers, whatever it says.
+    /// Record a reply of any type.
     pub fn answer(&mut self) {
         self.unanswered = 0;
     }
 
-    /// It acknowledges.
+    /// Record a DHCPACK.
     pub fn acknowledge(&mut self) {
         (self.unanswered, self.refused) = (0, 0);
     }
 
-    /// It refuses.
+    /// Record a DHCPNAK.
     pub fn refuse(&mut self) {
         self.unanswered = 0;
         self.refused = self.refused.saturating_add(1);
@@ -125,7 +125,7 @@ impl Health {
         }
     }
 
-    /// What servers do now, and what they did before, where that is another thing.
+    /// Present and previous behaviour of the servers if it has changed.
     pub fn change(&mut self, now: Nanoseconds) -> Option<(Servers, Servers)> {
         let (before, servers) = (self.told, self.servers(now));
         self.told = servers;
