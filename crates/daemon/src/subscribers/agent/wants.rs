@@ -68,7 +68,6 @@ impl Agent {
     ///
     /// # Errors
     /// The index or the MAC is invalid, or another site has the MAC.
-    /// The index or the MAC can't be, or the MAC is another site's.
     pub fn want(&mut self, site: Site, mac: Mac, now: Nanoseconds) -> Result<(), WantError> {
         if site.0 >= MOST_SITES {
             return Err(WantError::TooMany { site });

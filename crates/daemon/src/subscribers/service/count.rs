@@ -1,23 +1,23 @@
-//! What the service of sites counts, each by its name.
+//! Counters of the subscriber service, each with a name.
 
 macro_rules! counts {
     ($($name:ident = $word:literal, $help:literal;)*) => {
-        /// What is counted.
+        /// A counted event.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Count {
             $(#[doc = $help] $name,)*
         }
 
         impl Count {
-            /// All, in the order of their numbers.
+            /// All events, in the order of their numbers.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// As it is shown.
+            /// Name of the counter.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $word),* }
             }
 
-            /// What it means.
+            /// Explanation of the counter.
             pub fn help(self) -> &'static str {
                 match self { $(Self::$name => $help),* }
             }
@@ -44,7 +44,7 @@ counts! {
     Panics = "subscribers-panics", "Times that the service failed by a fault of the program, and began again.";
 }
 
-/// How often each was.
+/// Number of occurrences of each event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts([u64; Count::ALL.len()]);
 
@@ -55,24 +55,24 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Once more.
+    /// Count one event.
     pub fn add(&mut self, count: Count) {
         self.add_all(count, 1);
     }
 
-    /// So many times more.
+    /// Count several events.
     pub fn add_all(&mut self, count: Count, times: u64) {
         if let Some(sum) = self.0.get_mut(count as usize) {
             *sum += times;
         }
     }
 
-    /// All by name.
+    /// All counters by name.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         Count::ALL.iter().map(|count| (count.name(), self.of(*count))).collect()
     }
 
-    /// How often it was.
+    /// Number of occurrences of an event.
     pub fn of(&self, count: Count) -> u64 {
         self.0.get(count as usize).copied().unwrap_or(0)
     }
