@@ -185,7 +185,7 @@ mod tests {
             .udp(68, 67);
         let mut expected = Vec::new();
         built.write(&mut expected, &payload).expect("a frame");
-        // The builder sets the don't-fragment flag.
+        // The builder sets the don't-fragment flag, so the flag is copied before the comparison.
         let mut frame = datagram(&payload).frame().expect("a frame");
         let fragment = ethernet::LENGTH + 6;
         let mut header = Ipv4::new(&mut frame[ethernet::LENGTH..]).expect("a header");
