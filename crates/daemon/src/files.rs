@@ -132,7 +132,7 @@ impl Log {
     /// Reopen the file after another program has moved it.
     ///
     /// # Errors
-    /// Those of [`Log::open`]; lines continue to go to the previous file.
+    /// The errors of [`Log::open`]; lines continue to go to the previous file.
     pub fn reopen(&mut self) -> io::Result<()> {
         *self = Self::open(&self.path, self.rotation)?;
         Ok(())
@@ -156,7 +156,7 @@ fn renamed(from: &Path, to: &Path) -> io::Result<()> {
 /// Replace the content of a file atomically: readers see the former or the new content, even after a crash.
 ///
 /// # Errors
-/// Those of `write`, or the file can't be created; the former content remains.
+/// The errors of `write`, or the file can't be created; the former content remains.
 pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

@@ -66,7 +66,7 @@ fn failure(status: StatusCode, message: String) -> Response {
 /// Serve requests until the listener fails.
 ///
 /// # Errors
-/// Those of the listener.
+/// The errors of the listener.
 pub(crate) async fn serve(control: Arc<Control>, listener: tokio::net::UnixListener) -> std::io::Result<()> {
     axum::serve(listener, guarded(routes(), control)).await
 }

@@ -26,7 +26,7 @@ const RATES: usize = 1 << 16;
 /// Report on the signature files of a configuration; `None` if inspection is not configured.
 ///
 /// # Errors
-/// As [`inspection`].
+/// The same as [`inspection`].
 pub fn signatures(config: &Config) -> Result<Option<SignatureReport>, SignatureError> {
     Ok(inspection(config, Secrets::FIXED, &Compiler::of(config))?.map(|(_, report)| report))
 }
@@ -54,7 +54,7 @@ pub fn inspection(
 /// Inspection policy that replaces a running one: unchanged rules are reused, and the match counts of rules are kept.
 ///
 /// # Errors
-/// As [`inspection`].
+/// The same as [`inspection`].
 pub fn other_inspection(
     config: &Config,
     (running, before): (&InspectionPolicy, &SignatureReport),

@@ -66,7 +66,7 @@ impl Returns {
     /// Send a frame; if it is a reply, readdress it to an existing session. Returns whether the frame was forwarded.
     ///
     /// # Errors
-    /// Those of the world.
+    /// The errors of the world.
     pub fn send(&mut self, world: &mut World<'_>, port: PortIndex, frame: &mut Vec<u8>) -> Result<bool, ReplayError> {
         let Some(ends) = Ends::of(frame) else {
             return self.pass(world, port, frame);

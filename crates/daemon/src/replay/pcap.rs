@@ -54,7 +54,7 @@ impl<R: Read> Reader<R> {
     /// Read the file header; `None` if the file has another format.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn new(mut file: R) -> std::io::Result<Option<Self>> {
         let mut header = [0; FILE_HEADER];
         match file.read_exact(&mut header) {

@@ -232,7 +232,7 @@ impl<'m> World<'m> {
     /// Advance the clock to `at` in steps, so that timers run.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// The errors of the sink.
     pub fn advance(&mut self, at: u64, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
         let from = self.now.nanoseconds;
         let step = (at.saturating_sub(from) / STEPS).next_multiple_of(TICK).max(TICK);
@@ -254,7 +254,7 @@ impl<'m> World<'m> {
     /// replaced by zeros, and the checksum is then treated as correct.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// The errors of the sink.
     pub fn receive(
         &mut self,
         port: PortIndex,
