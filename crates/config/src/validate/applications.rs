@@ -1,4 +1,4 @@
-//! Whose applications are looked for: interfaces by their names.
+//! Validation of application identification.
 
 use super::Check;
 use crate::config::{Applications, Interface};
@@ -6,7 +6,7 @@ use crate::problem::{InspectionProblem, Problem};
 use crate::read::place;
 
 impl Check<'_> {
-    /// Applications, with interfaces by their place; none where they are not configured.
+    /// Application identification with interfaces by index; `None` if it is not configured.
     pub(super) fn applications(&mut self, interfaces: &[Interface]) -> Option<Applications> {
         let written = self.document.applications.as_ref()?;
         let at = |key| place!["applications", key].to_vec();
@@ -31,7 +31,7 @@ impl Check<'_> {
         Some(Applications { interfaces })
     }
 
-    /// By place, which interfaces a table's `interfaces` names: each once.
+    /// By interface, whether the key `interfaces` of a table names it; reports interfaces named twice.
     pub(super) fn chosen(&mut self, table: &str, names: &[String], interfaces: &[Interface]) -> Vec<bool> {
         let mut chosen = vec![false; interfaces.len()];
         for (k, name) in names.iter().enumerate() {

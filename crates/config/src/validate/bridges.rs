@@ -1,4 +1,4 @@
-//! Bridges: two interfaces each, which nothing else uses.
+//! Validation of bridges, each of which has two interfaces of its own.
 
 use super::Check;
 use crate::config::{Bridged, DEFAULT_ROUTER, Interface, InterfaceIndex, Link};
@@ -8,7 +8,7 @@ use crate::read::{Step, place};
 use crate::schema;
 
 impl Check<'_> {
-    /// Tell interfaces which bridge they are in.
+    /// Set the bridges of interfaces.
     pub(super) fn bridges(&mut self, interfaces: &mut [Interface]) {
         let document = self.document;
         if document.bridges.len() > MOST_BRIDGES {
@@ -61,7 +61,7 @@ impl Check<'_> {
         }
     }
 
-    /// What puts tags on, or takes them off, is not inspected: a flow would have other tags on each side.
+    /// Check that a bridge that changes tags is not inspected, since a flow would have different tags on its two sides.
     fn is_not_watched(&mut self, at: &[Step<'_>], members: [String; 2]) {
         let inspection = self.document.inspection.as_ref().map(|table| &table.interfaces);
         let applications = self.document.applications.as_ref().map(|table| &table.interfaces);

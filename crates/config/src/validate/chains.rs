@@ -1,4 +1,4 @@
-//! Chains of routers: where their steps lead, and that none leads back, nowhere, or past a filter.
+//! Validation of routers' chains: references, final actions, loops, and bypassed filters.
 
 use std::collections::HashSet;
 
@@ -14,23 +14,23 @@ use crate::problem::ChainProblem;
 use crate::read::{Step, place};
 use crate::schema::{ChainStep, ChainTable, ChainWord, Filter, Police, PoliceBy};
 
-/// Where packets begin.
+/// Chain that packets enter.
 const INPUT: &str = "input";
 
-/// Bytes that come at once at least where bits are policed: the longest frame of Ethernet.
+/// Minimum burst in bytes when bits are policed: the longest Ethernet frame.
 const LEAST_BYTES: u64 = 1_514;
 
-/// Most packets or bytes at once.
+/// Maximum burst in packets or bytes.
 const MOST_AT_ONCE: u64 = 4_000_000_000;
 
-/// Most bits a second that a step lets pass.
+/// Maximum bit rate of a policing step.
 const MOST_BITS: u64 = 10_000_000_000_000;
 
-/// Chains as they are written.
+/// Chains as written.
 type Chains = IndexMap<String, Vec<ChainStep>>;
 
 impl Check<'_> {
-    /// The chains of all routers. `interfaces`, `inspection` and `applications` are what was made of these parts of the file.
+    /// Chains of all routers. `interfaces`, `inspection` and `applications` are the validated parts of the file.
     pub(super) fn chains(
         &mut self,
         interfaces: &[Interface],
@@ -56,7 +56,7 @@ impl Check<'_> {
             let is_watched = watched
                 .flat_map(|chosen| interfaces.iter().zip(chosen))
                 .any(|(interface, chosen)| *chosen && interface.router == scope.router && interface.bridge.is_none());
-            // The table of the default router has what is written in it alone.
+            // In the table of the default router, only the keys of that table apply.
             self.scope = Scope {
                 table: Some(name),
                 ..scope
@@ -80,7 +80,7 @@ impl Check<'_> {
         if !written.contains_key(INPUT) {
             self.refuse_chain(place!["chains"], ChainProblem::NoInput);
         }
-        // What is wrong with groups is told where they stand.
+        // Problems of groups are reported where the groups are defined.
         let told = self.found.len();
         let nothing = Filter::default();
         let groups = self.groups_of(self.scope.filter.unwrap_or(&nothing)).without_sets();
@@ -114,7 +114,7 @@ impl Check<'_> {
         self.report(at, problem.into());
     }
 
-    /// Whether a chain ends, at its end, and past no filter.
+    /// Check that a chain ends with a final action, at its end, without bypassing a filter.
     fn ends(&mut self, name: &str, steps: &[ChainStep], is_stateful: bool) {
         let is_end = |step: &ChainStep| match step {
             ChainStep::Word(ChainWord::Sessions) => false,
@@ -149,7 +149,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a step in a table does; none where something is wrong with it.
+    /// Action of a step in a table; `None` if a problem was reported.
     fn chain_table(
         &mut self,
         at: &[Step<'_>],
@@ -216,7 +216,7 @@ impl Check<'_> {
         table.to.clone().map(StepAction::To)
     }
 
-    /// A step that keeps to the rate of a policer; what is wrong with that is told where it stands.
+    /// A step with a named policer. Problems of the policer are reported where it is defined.
     fn police_by(&mut self, at: &[Step<'_>], name: &str, exceed: Option<String>) -> Option<StepAction> {
         let policers = &self.document.policers;
         let Some(police) = policers.get(name) else {
@@ -231,7 +231,7 @@ impl Check<'_> {
         Some(StepAction::Police(Some(name.to_owned()), rate?, exceed))
     }
 
-    /// The policers that steps share.
+    /// Check the policers that steps share.
     fn policers(&mut self) {
         let document = self.document;
         for (name, police) in &document.policers {
@@ -273,7 +273,7 @@ impl Check<'_> {
         }
     }
 
-    /// Copies leave by devices, and not to where traffic of the router comes in.
+    /// A mirror step. Copies leave by devices, but not to a link from which the router receives traffic.
     fn mirror(&mut self, at: &[Step<'_>], name: &str, interfaces: &[Interface]) -> Option<StepAction> {
         let index = self.interface_index(at, name)?;
         let interface = interfaces.get(usize::from(index))?;
@@ -294,7 +294,7 @@ impl Check<'_> {
         Some(StepAction::Mirror(index))
     }
 
-    /// Whether packets come to every chain, and to none twice.
+    /// Check that packets reach every chain, and that there is no loop.
     fn ways(&mut self, chains: &[Chain]) {
         let mut ways = Ways {
             chains,
@@ -304,7 +304,7 @@ impl Check<'_> {
         };
         ways.follow(INPUT);
         let (mut round, done) = (ways.round.take(), ways.done);
-        // What no packet comes to may go round as well.
+        // Unreachable chains may contain a loop as well.
         for chain in chains.iter().filter(|chain| !done.contains(chain.name.as_str())) {
             if done.contains(INPUT) {
                 let problem = ChainProblem::Unreached(chain.name.clone());
@@ -317,13 +317,13 @@ impl Check<'_> {
     }
 }
 
-/// Whether the parts of the file that are about a router say something that takes sessions.
+/// Whether the configuration of a router requires sessions.
 fn is_stateful(scope: &Scope<'_>) -> bool {
     let translates = !scope.source.is_empty() || !scope.destination.is_empty() || !scope.one_to_one.is_empty();
     translates || scope.filter.is_some_and(|filter| filter.sessions)
 }
 
-/// A table that says where to go on, and nothing else.
+/// A table with only the key `to`.
 fn only_to(table: &ChainTable) -> ChainTable {
     ChainTable {
         to: table.to.clone(),
@@ -331,14 +331,14 @@ fn only_to(table: &ChainTable) -> ChainTable {
     }
 }
 
-/// Chains that were followed from where packets begin.
+/// Traversal of chains from the one that packets enter.
 struct Ways<'c> {
     chains: &'c [Chain],
-    /// Those that lead here, in order.
+    /// Chains on the present path, in order.
     within: Vec<&'c str>,
-    /// Those that packets come to.
+    /// Chains that packets reach.
     done: HashSet<&'c str>,
-    /// The first way that leads back: the chain that does, and all that are passed.
+    /// First loop: the chain that closes it, and the path.
     round: Option<(&'c str, String)>,
 }
 
@@ -364,7 +364,7 @@ impl<'c> Ways<'c> {
     }
 }
 
-/// How a step is listed.
+/// Text of a step in lists.
 fn text(step: &ChainStep) -> String {
     let table = match step {
         ChainStep::Word(ChainWord::Sessions) => return "sessions".into(),

@@ -1,4 +1,4 @@
-//! Destination rules.
+//! Validation of destination rules.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,7 +13,7 @@ use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{PortRange, Target, TargetHost, Transport};
 
-/// What a rule without `in` asks of the interface.
+/// Input interfaces of a rule without `in`.
 const ANY_INTERFACE: &[Option<InterfaceIndex>] = &[None];
 
 impl Check<'_> {
@@ -95,7 +95,7 @@ impl Check<'_> {
         }
     }
 
-    /// What the router's host sends comes in by no interface, and not back to it.
+    /// Check a rule for packets of the router's host stack, which have no input interface and must not lead back to it.
     fn own_destination(&mut self, at: &[Step<'_>], written: &schema::DestinationRule) {
         let own = &[at, place!["own"]].concat()[..];
         if !self.has_host() {
@@ -109,7 +109,7 @@ impl Check<'_> {
         }
     }
 
-    /// A rule about the source of what the router's host sends.
+    /// Check a source rule for packets of the router's host stack.
     pub(super) fn own_source(&mut self, at: &[Step<'_>], written: &schema::SourceRule) {
         let own = &[at, place!["own"]].concat()[..];
         if !self.has_host() {
@@ -120,7 +120,7 @@ impl Check<'_> {
         }
     }
 
-    /// The interfaces of a rule.
+    /// Input interfaces of a rule.
     fn incoming(&mut self, at: &[Step<'_>], written: &schema::DestinationRule) -> Vec<Option<InterfaceIndex>> {
         if written.incoming.is_empty() {
             return ANY_INTERFACE.to_vec();
@@ -137,7 +137,7 @@ impl Check<'_> {
         found
     }
 
-    /// What leads to the gateway's own addresses: TCP and UDP alone, since it answers echo requests itself.
+    /// Rules that lead to the gateway itself: for TCP and UDP only, since the gateway answers echo requests.
     fn rules_to_gateway(
         &mut self,
         to: &[Step<'_>],
@@ -186,7 +186,7 @@ impl Check<'_> {
         made
     }
 
-    /// Whether the router of the part under way has a host.
+    /// Whether the router being checked has a host stack.
     fn has_host(&self) -> bool {
         let router = self.document.routers.get(self.scope.table.unwrap_or(DEFAULT));
         router.is_some_and(|router| router.daemon)
@@ -279,7 +279,7 @@ impl Check<'_> {
         })
     }
 
-    /// A port that a pool gives out could belong to a session of an inside host when its rule is asked for.
+    /// Check that no pool allocates the rule's ports, since such a port could belong to a session of an inside host.
     fn forwards_lent_port(
         &mut self,
         k: usize,
@@ -287,7 +287,7 @@ impl Check<'_> {
         incoming: &[Option<InterfaceIndex>],
         interfaces: &[Interface],
     ) {
-        // Where no source rule leads out, no packet to a pool comes in.
+        // On an interface that is no output of a source rule, no packets to a pool arrive.
         let meets_pools = |index: InterfaceIndex| {
             let name = interfaces.get(usize::from(index)).map(|interface| &interface.name);
             let mut out = self.scope.source.iter().map(|rule| rule.out.as_ref());

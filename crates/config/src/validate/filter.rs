@@ -1,4 +1,4 @@
-//! The packet filters of all routers.
+//! Validation of the packet filters of all routers.
 
 mod action;
 mod groups;
@@ -21,19 +21,19 @@ use crate::problem::{FilterProblem, RouterProblem};
 use crate::read::{Step, place};
 use crate::schema::{Action, RejectWith};
 
-/// Combinations of one rule.
+/// Maximum number of combinations of one rule.
 const MAX_RULE_COMBINATIONS: u64 = 1 << 16;
-/// Combinations of all rules.
+/// Maximum number of combinations of all rules.
 const MAX_FILTER_COMBINATIONS: u64 = 1 << 20;
-/// Entries of a list.
+/// Maximum number of entries in a list.
 const MOST_ENTRIES: u16 = 255;
 
 impl Check<'_> {
-    /// The rules of all routers' filters.
+    /// Rules of all routers' filters.
     pub(super) fn filters(&mut self) -> Vec<FilterRule> {
         let scopes = self.scopes();
         let mut filters = scopes.iter().filter(|scope| scope.filter.is_some());
-        // Most have one filter, and no need to ask whose packets they are.
+        // With a single filter of the default router, rules need no condition on the router.
         let alone = filters.next().is_none_or(|first| first.router == DEFAULT_ROUTER) && filters.next().is_none();
         let mut all = Vec::new();
         for scope in scopes {
@@ -53,7 +53,7 @@ impl Check<'_> {
         all
     }
 
-    /// One matcher finds the rules of all routers.
+    /// Check the settings that all filters share, because one matcher contains the rules of all routers.
     fn shares_settings(&mut self) {
         let scopes = self.scopes();
         let first = scopes.iter().find_map(|scope| scope.filter);
@@ -138,7 +138,7 @@ impl Check<'_> {
         rules
     }
 
-    /// A name as it is known to all routers.
+    /// A name qualified by its router.
     fn in_router(&self, name: String) -> String {
         match self.scope.table {
             Some(router) => format!("{router}/{name}"),
@@ -151,7 +151,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether later rules are asked after it.
+/// Whether later rules are evaluated after this action.
 fn goes_on(action: Action) -> bool {
     matches!(
         action,

@@ -1,5 +1,5 @@
-//! Gateways of static routes: the link that each is on, by attached networks and routes onto links, and whether routes
-//! lead to those that are recursive.
+//! Resolution of the gateways of static routes: the link of each gateway, by connected networks and routes by links,
+//! and whether recursive gateways can be resolved.
 
 use std::net::IpAddr;
 
@@ -13,10 +13,10 @@ use crate::read::{Step, place};
 use crate::schema::TunnelType;
 use crate::value::Prefix;
 
-/// Most gateways from a route to the link, as the daemon follows them.
+/// Maximum number of gateways between a route and its link, as in the daemon.
 const DEPTH: usize = 8;
 
-/// The interface whose link an address is on, by the longest network that is attached or routed onto a link.
+/// Interface whose link an address is on, by the longest network that is connected or routed by a link.
 pub(super) fn link_of(scope: &Scope<'_>, interfaces: &[Interface], address: IpAddr) -> Option<InterfaceIndex> {
     let router = scope.router;
     let attached = of_router(interfaces, router)
@@ -25,14 +25,14 @@ pub(super) fn link_of(scope: &Scope<'_>, interfaces: &[Interface], address: IpAd
         let is_onto = route.via.is_none() && route.action.is_none() && !route.recursive;
         let name = route.interface.as_ref().filter(|_| is_onto)?;
         let (index, _) = of_router(interfaces, router).find(|(_, interface)| interface.name == *name)?;
-        // A default route onto a link says nothing about gateways.
+        // A default route by a link does not make every address a neighbour there.
         (route.to.net().prefix_len() > 0).then_some((route.to.net(), index))
     });
     let covering = attached.chain(onto).filter(|(net, _)| net.contains(&address));
     covering.max_by_key(|(net, _)| net.prefix_len()).map(|(_, index)| index)
 }
 
-/// For whom a route has the router ask on a link.
+/// Hosts that the router resolves on a link because of a route.
 #[derive(Clone, Copy)]
 pub(super) enum Asked {
     /// A gateway.
@@ -42,7 +42,7 @@ pub(super) enum Asked {
 }
 
 impl Check<'_> {
-    /// Whether an address is a network's own or its broadcast address, which nobody answers for.
+    /// Whether an address is the network or broadcast address of a link.
     pub(super) fn is_broadcast(&mut self, at: &[Step<'_>], address: IpAddr, interfaces: &[Interface]) -> bool {
         let of_link = |net: IpNet| match net {
             IpNet::V4(net) if net.prefix_len() < 31 => {
@@ -57,8 +57,8 @@ impl Check<'_> {
         true
     }
 
-    /// Whether the router can ask for IPv4 hosts by an interface: it needs an IPv4 address to do it, if not there then
-    /// elsewhere.
+    /// Whether the router can resolve IPv4 hosts on an interface, which requires an IPv4 address on this interface or
+    /// on another one.
     pub(super) fn can_ask(
         &mut self,
         at: &[Step<'_>],
@@ -89,7 +89,7 @@ impl Check<'_> {
         false
     }
 
-    /// Recursive gateways that no route of the router will ever lead to: nobody tells it any.
+    /// Report recursive gateways that can't be resolved, if the router learns no routes.
     pub(super) fn recursive(&mut self, routes: &[(usize, Route)], interfaces: &[Interface]) {
         if self.learns() {
             return;
@@ -102,7 +102,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether the router has routes from others.
+    /// Whether the router learns routes.
     fn learns(&self) -> bool {
         let name = self.scope.table.unwrap_or(super::routers::DEFAULT);
         let router = self.document.routers.get(name);
@@ -110,7 +110,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether an interface is a link of two ends, where nobody is asked for.
+/// Whether an interface is a point-to-point link, which needs no address resolution.
 fn is_pair(interface: &Interface) -> bool {
     match &interface.link {
         Link::Tunnel(tunnel) => tunnel.kind != TunnelType::Vxlan,
@@ -118,7 +118,7 @@ fn is_pair(interface: &Interface) -> bool {
     }
 }
 
-/// Whether routes lead to a gateway, as the daemon finds them: by the longest that leads anywhere, but not by a default route.
+/// Whether routes resolve a gateway, in the same way as the daemon: by the longest usable route except default routes.
 fn leads(
     gateway: IpAddr,
     routes: &[(usize, Route)],

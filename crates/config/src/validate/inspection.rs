@@ -1,4 +1,4 @@
-//! What flows are inspected for: interfaces and files by their names, exceptions by theirs.
+//! Validation of inspection: interfaces, files and exceptions.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::schema;
 use crate::schema::EXCEPTIONS;
 
 impl Check<'_> {
-    /// Inspection, with interfaces by their place; none where it is not configured.
+    /// Inspection with interfaces by index; `None` if it is not configured.
     pub(super) fn inspection(&mut self, interfaces: &[Interface]) -> Option<Inspection> {
         let written = self.document.inspection.as_ref()?;
         self.inspection_sizes(written);
@@ -43,7 +43,7 @@ impl Check<'_> {
         })
     }
 
-    /// Where records go: to one place.
+    /// Target of EVE records; exactly one must be given.
     fn eve(&mut self, written: &schema::Eve, at: impl Fn(&str) -> PathBuf) -> Option<EveTarget> {
         let place = |key| place!["inspection", "eve", key].to_vec();
         self.whole_seconds(
@@ -114,7 +114,7 @@ impl Check<'_> {
     fn overload(&mut self, written: &schema::Overload) {
         let schema::Overload { begins, ends, .. } = *written;
         let at = place!["inspection", "overload", "begins"];
-        // A burst from a device is 64: less can't be told from none.
+        // Devices deliver bursts of 64 packets, so a smaller threshold would always be exceeded.
         self.in_range(at, "a number of packets", begins, 64..=1 << 20);
         if ends >= begins {
             let marks = InspectionProblem::Marks { begins, ends };

@@ -1,4 +1,4 @@
-//! Interfaces: what they are made of, their addresses, their links against each other.
+//! Validation of interfaces: links, addresses, and conflicts between them.
 
 use std::net::IpAddr;
 
@@ -13,14 +13,14 @@ use crate::read::place;
 use crate::schema;
 use crate::value::{Device, DeviceKind, InterfaceAddress, Period, TagProtocol};
 
-/// RFC 894.
+/// Default MTU of Ethernet (RFC 894).
 const ETHERNET_MTU: u16 = 1_500;
 
-/// Most tunnels in one another whose headers are counted: more passes no packet has.
+/// Maximum number of nested tunnels whose headers are considered; packets pass no more than these.
 const MOST_TUNNELS: usize = 3;
 
 impl Check<'_> {
-    /// All interfaces by number; `None` where one of them could not be made.
+    /// All interfaces by number; `None` if one of them is invalid.
     pub(super) fn interfaces(&mut self, workers: usize) -> Option<Vec<Interface>> {
         let document = self.document;
         if document.interfaces.is_empty() {
@@ -46,7 +46,8 @@ impl Check<'_> {
     fn interface(&mut self, name: &str, written: &schema::Interface, workers: usize) -> Option<Interface> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
         self.name(place!["interfaces", name], name);
-        // RFC 791, 3.1: every host accepts 576. The longest frame that every driver's buffers hold.
+        // RFC 791, section 3.1: every host accepts 576 bytes. The maximum is the longest frame that the buffers of all
+        // drivers hold.
         let mtu = self.mtu(written);
         self.in_range(&at("mtu"), "an MTU", mtu, 576..=9_216);
         let ipv6 = written.addresses.iter().any(|address| address.address().is_ipv6());
@@ -89,7 +90,7 @@ impl Check<'_> {
         self.mtu_over(written, MOST_TUNNELS)
     }
 
-    /// The same where it may be a tunnel over so many others.
+    /// MTU of an interface that may be a tunnel over this number of others.
     fn mtu_over(&self, written: &schema::Interface, tunnels: usize) -> u16 {
         if let (None, Some(tunnel)) = (written.mtu, &written.tunnel) {
             let holder = self.holder(tunnel, tunnel.local).filter(|_| tunnels > 0);
@@ -196,7 +197,7 @@ impl Check<'_> {
         }
     }
 
-    /// An end of a virtual link: the other end names it back, and is in another router.
+    /// An end of a virtual link. The other end must name it as peer and be in another router.
     fn virtual_link(&mut self, name: &str, written: &schema::Interface, peer: &str) -> Option<Link> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
         for (key, is_there) in [
@@ -253,7 +254,7 @@ impl Check<'_> {
                 self.report(base, Problem::NotAutonomous(network));
             }
         }
-        // RFC 4861, 6.2.1; RFC 8319 raises the lifetime to 65,535 s.
+        // RFC 4861, section 6.2.1; RFC 8319 raises the maximum lifetime to 65,535 s.
         let (least, most) = (Period::seconds(4), Period::seconds(1_800));
         self.in_range(&at("interval"), "an interval", settings.interval, least..=most);
         if settings.lifetime != Period::seconds(0) {
@@ -279,14 +280,14 @@ impl Check<'_> {
         Some(settings.clone())
     }
 
-    /// Each device belongs to one interface.
+    /// Check that each device belongs to one interface.
     fn devices(&mut self) {
         let mut seen: Vec<(&Device, &String)> = Vec::new();
         for (name, written) in &self.document.interfaces {
             let own = written.device.iter().map(|device| (device, None));
             let members = written.bond.iter().flat_map(|bond| bond.members.iter().enumerate());
             for (device, member) in own.chain(members.map(|(k, device)| (device, Some(k)))) {
-                // Any number of interfaces may lead to nowhere.
+                // Any number of interfaces may have a null device.
                 if device.kind() == DeviceKind::Null {
                     continue;
                 }
@@ -305,7 +306,7 @@ impl Check<'_> {
         }
     }
 
-    /// Subinterfaces against the interfaces that carry them.
+    /// Check subinterfaces against their parents.
     fn vlans(&mut self) {
         let document = self.document;
         for (index, (name, written)) in document.interfaces.iter().enumerate() {
@@ -356,9 +357,10 @@ impl Check<'_> {
         }
     }
 
-    /// Addresses of a router are unique, and no two of its links share a network. Link-local ones count on their link alone.
+    /// Check that addresses of a router are unique and that its links have no common networks. Link-local addresses are
+    /// compared per link.
     fn links(&mut self) {
-        // Routers are told apart by name: one that is not there is reported elsewhere.
+        // Routers are compared by name; an unknown router is reported elsewhere.
         let mut seen: Vec<(&String, Option<&String>, InterfaceAddress)> = Vec::new();
         for (name, written) in &self.document.interfaces {
             for (k, &address) in written.addresses.iter().enumerate() {
@@ -401,7 +403,7 @@ fn overlap(a: IpNet, b: IpNet) -> bool {
     a.contains(&b.network()) || b.contains(&a.network())
 }
 
-/// The interface whose link an address is on: the longest network that holds it.
+/// Interface whose link an address is on, by the longest matching network.
 pub(super) fn attached(interfaces: &[Interface], router: RouterIndex, address: IpAddr) -> Option<InterfaceIndex> {
     of_router(interfaces, router)
         .flat_map(|(index, interface)| interface.addresses.iter().map(move |own| (index, own.net())))
@@ -410,7 +412,7 @@ pub(super) fn attached(interfaces: &[Interface], router: RouterIndex, address: I
         .map(|(index, _)| index)
 }
 
-/// The type of the outermost tag of a VLAN.
+/// Tag protocol of the outermost tag of a VLAN.
 fn tag_protocol(written: &schema::Interface) -> TagProtocol {
     let service = written.vlan.is_some_and(|tags| tags.inner().is_some());
     let usual = if service {

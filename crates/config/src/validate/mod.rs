@@ -1,5 +1,5 @@
-//! From a [`Document`] to a [`Valid`] configuration: every reference, range and rule of the field is checked here,
-//! and nowhere behind it.
+//! Conversion of a [`Document`] to a [`Valid`] configuration. All references, ranges and cross-field rules are checked
+//! here, and no later code checks them again.
 
 mod applications;
 mod bridges;
@@ -40,38 +40,38 @@ use crate::read::{Places, Step, place, read};
 use crate::schema::Document;
 use crate::value::Period;
 
-/// What the configuration must fit.
+/// Properties of the machine that a configuration must fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// The cores that this process may use, in ascending order.
+    /// Cores that this process may use, in ascending order.
     pub cores: Vec<u16>,
     /// Free memory in bytes.
     pub memory: u64,
-    /// What the entries of the tables take.
+    /// Memory per entry of each table.
     pub entry: EntryBytes,
 }
 
-/// A configuration that would run.
+/// A valid configuration.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// The configuration.
     pub config: Valid<Config>,
-    /// What it says that is seldom meant.
+    /// Advice about unusual settings.
     pub advice: Diagnosis,
 }
 
-/// Check a configuration. `name` is what messages call the text: the path of its file.
+/// Check a configuration. `name` identifies the text in messages: the path of its file.
 ///
 /// # Errors
-/// Everything that is wrong with it, as far as one reading can tell.
+/// All problems that can be found in one pass.
 pub fn check(name: &str, text: &str, machine: &Machine) -> Result<Checked, Diagnosis> {
     check_numbered(name, text, machine, &Numbering::default())
 }
 
-/// The same for a process that runs: what it has already keeps its number.
+/// Check a configuration for a running process, in which existing items keep their numbers.
 ///
 /// # Errors
-/// As [`check`].
+/// The same as [`check`].
 pub fn check_numbered(name: &str, text: &str, machine: &Machine, numbering: &Numbering) -> Result<Checked, Diagnosis> {
     let (document, places) = read(text).map_err(|found| Diagnosis::new(name, text, found))?;
     let mut check = Check {
@@ -98,7 +98,7 @@ pub fn check_numbered(name: &str, text: &str, machine: &Machine, numbering: &Num
     }
 }
 
-/// A check under way: each part reports what it finds and goes on.
+/// State of a check. Each part reports its problems and the check continues.
 struct Check<'a> {
     /// Path of the file.
     name: &'a str,
@@ -106,15 +106,15 @@ struct Check<'a> {
     places: Places<'a>,
     machine: &'a Machine,
     found: Vec<Located>,
-    /// The part that is being checked.
+    /// The part of the file being checked.
     scope: Scope<'a>,
-    /// Whose numbers interfaces and routers have.
+    /// Numbers of interfaces and routers.
     numbering: Numbering,
-    /// Pools that groups of sites name, with the router of the first such group.
+    /// Pools that site groups refer to, with the router of the first such group.
     site_pools: HashMap<&'a str, RouterIndex>,
 }
 
-/// The numbers of what a file has.
+/// Numbering for the items of a file.
 fn numbering_of(document: &Document, before: &Numbering) -> Numbering {
     let others = document
         .routers
@@ -134,7 +134,7 @@ fn numbering_of(document: &Document, before: &Numbering) -> Numbering {
 }
 
 impl Check<'_> {
-    /// `None` only where something was reported.
+    /// The configuration; `None` only if a problem was reported.
     fn config(&mut self) -> Option<Config> {
         let (cores, stages) = self.cores();
         self.sizes();
@@ -142,7 +142,7 @@ impl Check<'_> {
         let timeouts = self.timeouts(place!["sessions", "timeouts"], &self.document.sessions.timeouts, None);
         let routers = self.routers();
         let interfaces = self.interfaces(cores.len());
-        // Routes and rules name interfaces by their place: it means nothing where some are missing.
+        // Routes and rules refer to interfaces by index, so they are checked only if all interfaces are valid.
         let mut interfaces = interfaces?;
         self.bridges(&mut interfaces);
         let uplinks = self.uplinks(&interfaces);
@@ -183,7 +183,7 @@ impl Check<'_> {
         })
     }
 
-    /// The path is within the part that is being checked.
+    /// Report a problem; `path` is relative to the part being checked.
     fn report(&mut self, path: &[Step<'_>], problem: Problem) {
         let span = self.places.value(&self.scope.place(path));
         self.found.push(Located::new(problem, span));
@@ -218,7 +218,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whole seconds alone: the timers of the data plane count no finer.
+    /// Check that a period has whole seconds, the resolution of the data plane's timers.
     fn whole_seconds(&mut self, path: &[Step<'_>], what: &'static str, period: Period) {
         let duration = period.duration();
         if duration.subsec_nanos() != 0 || duration.as_secs() == 0 || duration.as_secs() > u64::from(u32::MAX / 2) {
@@ -234,7 +234,7 @@ impl Check<'_> {
         }
     }
 
-    /// The place of an interface that is named; reported where there is none.
+    /// Index of an interface by name; reports an unknown name.
     fn interface_index(&mut self, path: &[Step<'_>], name: &str) -> Option<InterfaceIndex> {
         let index = self.numbering.interfaces.of(name);
         if index.is_none() {
@@ -250,7 +250,7 @@ impl Check<'_> {
         index.and_then(|index| InterfaceIndex::try_from(index).ok())
     }
 
-    /// Names go into command lines, counters and file names.
+    /// Check a name, which is used in command lines, counters and file names.
     fn name(&mut self, path: &[Step<'_>], name: &str) {
         let plain = name
             .bytes()
@@ -260,7 +260,7 @@ impl Check<'_> {
         }
     }
 
-    /// An address that one host can have; reported where it is none.
+    /// Check that an address is valid for a host; reports it otherwise.
     fn host(&mut self, path: &[Step<'_>], address: IpAddr) -> bool {
         let Some(reason) = self.unusable(address) else {
             return true;
@@ -269,7 +269,7 @@ impl Check<'_> {
         false
     }
 
-    /// Why no host can have an address here, where none can.
+    /// Why an address is not valid for a host in this configuration; `None` if it is valid.
     fn unusable(&self, address: IpAddr) -> Option<&'static str> {
         let reason = unusable(address);
         let allows = self.document.system.allow_reserved_ranges;
@@ -277,10 +277,10 @@ impl Check<'_> {
     }
 }
 
-/// What is said of 240.0.0.0/4.
+/// Description of addresses in 240.0.0.0/4.
 const RESERVED: &str = "in the reserved block 240.0.0.0/4";
 
-/// Why no host can have an address, where none can (RFC 6890).
+/// Why an address is not valid for any host (RFC 6890); `None` if it is valid.
 pub(crate) fn unusable(address: IpAddr) -> Option<&'static str> {
     match address {
         _ if address.is_unspecified() => Some("unspecified"),
@@ -293,7 +293,7 @@ pub(crate) fn unusable(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Whether an IPv4 or IPv6 address counts on its link alone.
+/// Whether an address is link-local.
 fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),

@@ -1,4 +1,4 @@
-//! Pools against each other and against the interfaces.
+//! Validation of pools against one another and against interfaces.
 
 use std::net::IpAddr;
 
@@ -12,19 +12,20 @@ use crate::read::place;
 use crate::schema;
 use crate::value::AddressRange;
 
-/// Most addresses of a pool: each takes a bitmap of its ports.
+/// Maximum number of addresses per pool, each of which needs a port bitmap.
 const MOST_ADDRESSES: u64 = 1 << 20;
 
-/// Most pools: each has a meter for its limits, and one that is taken away keeps it as long as it has sessions.
+/// Maximum number of pools. Each has a meter for its limits, and a removed pool keeps its meter until its last session
+/// ends.
 const MOST_POOLS: usize = 512;
 
-/// Most entries of the tables of translation.
+/// Maximum number of entries in the tables of translation.
 const MOST_ENTRIES: u32 = 1 << 24;
 
-/// Most packets that devices keep for the data plane.
+/// Maximum number of packets that wait in the data plane.
 const MOST_PARKED: u32 = 1 << 16;
 
-/// Ports that Linux lets connections begin from, where nobody says otherwise.
+/// Linux's default range of ephemeral ports.
 const HOST_PORTS: (u16, u16) = (32_768, 60_999);
 
 impl Check<'_> {
@@ -102,8 +103,9 @@ impl Check<'_> {
         }
     }
 
-    /// The gateway opens no connections of its own, so that a pool may hold the address of the interface that its
-    /// rules lead out by. Elsewhere hosts would reach the pool instead of the gateway.
+    /// Check a pool against the interfaces. A pool may contain the address of its rules' output interface, because the
+    /// gateway opens no connections from it. With an address of another interface, hosts would reach the pool instead
+    /// of the gateway.
     fn pool_beside_interfaces(
         &mut self,
         (pool, router): (&str, RouterIndex),
@@ -133,7 +135,7 @@ impl Check<'_> {
                         },
                     );
                 }
-                // What the host sends takes its ports of the pool where a rule says so.
+                // A source rule with `own` translates the host stack's connections to ports of the pool.
                 let mut rules = scopes.iter().flat_map(|scope| scope.source);
                 let of_pool = rules.any(|rule| {
                     let from = rule.from.ipv4();
@@ -143,7 +145,7 @@ impl Check<'_> {
                     let pool = pool.to_owned();
                     self.advise(at, RouterProblem::PortsOfHost { address, pool }.into());
                 }
-                // RFC 3021: a /31 has neither.
+                // RFC 3021: a /31 has neither a network nor a broadcast address.
                 let special = [net.network(), net.broadcast()];
                 if let Some(&address) = special
                     .iter()
@@ -162,7 +164,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a pool lends ports that connections of the router's host begin from, where it has one.
+    /// Whether a pool allocates ephemeral ports of the router's host stack, if the router has one.
     fn lends_ports_of_host(&self, pool: &str, router: RouterIndex) -> bool {
         let name = self.numbering.routers.names().nth(router.into()).flatten();
         let router = name.and_then(|name| self.document.routers.get(name));
@@ -180,7 +182,7 @@ impl Check<'_> {
             .any(|lent| lent.first() <= HOST_PORTS.1 && HOST_PORTS.0 <= lent.last())
     }
 
-    /// Pools of a router may share addresses as long as their ports differ.
+    /// Check that pools with common addresses belong to one router and have different ports.
     fn pool_beside_pools(
         &mut self,
         (index, routers): (usize, &[RouterIndex]),
@@ -212,8 +214,8 @@ impl Check<'_> {
     }
 }
 
-/// Whether the ports of two pools lie among each other: from the first to the last of each, since a pool's leases are
-/// kept as one range.
+/// Whether the port ranges of two pools overlap, from the lowest to the highest port of each, since a pool's port
+/// allocations are stored as one range.
 fn ports_overlap(one: &schema::Pool, other: &schema::Pool) -> bool {
     let hulls = one.ports.hull().zip(other.ports.hull());
     hulls.is_some_and(|(one, other)| one.overlap(&other).is_some())

@@ -1,4 +1,4 @@
-//! How a pool lends its ports: settings against each other, against its ports and against the shards.
+//! Validation of port allocation: settings of a pool against one another, its ports and the shards.
 
 use std::net::IpAddr;
 
@@ -12,17 +12,17 @@ use crate::schema::{
 };
 use crate::value::{AddressRange, ByProtocol, PortRange, PortRanges};
 
-/// Most sessions or ports of a limit: more would not fit the tables.
+/// Maximum number of sessions or ports in a limit, as in the tables.
 const MOST: u32 = 1 << 30;
 
-/// Ports of which one shard has all, where a pool has no blocks.
+/// Number of consecutive ports that belong to one shard in a pool without blocks.
 const UNIT: u16 = 64;
 
-/// Most addresses that a subscriber is given ports of.
+/// Maximum number of addresses from which a subscriber gets ports.
 const ADDRESSES: u64 = 8;
 
 impl Check<'_> {
-    /// `None` only where something was reported.
+    /// The validated pool; `None` only if a problem was reported.
     pub(super) fn pool(&mut self, name: &str, written: &schema::Pool, inherited: &Timeouts) -> Option<Pool> {
         let at = place!["nat", "pools", name];
         let free = written.ports.without(&written.reserved_ports);
@@ -73,7 +73,8 @@ impl Check<'_> {
         })
     }
 
-    /// Mapping and filtering of TCP, UDP and ICMP queries. What is written of filtering must be what happens.
+    /// Mapping and filtering behaviour of TCP, UDP and ICMP queries. A configured filtering behaviour must be the
+    /// effective one.
     fn behaviour(&mut self, at: &[Step<'_>], written: &schema::Pool) -> [(Mapping, Filtering); 3] {
         let filtering = written.filtering.each();
         let mapping = written.mapping.each().map(Option::unwrap_or_default);
@@ -92,7 +93,7 @@ impl Check<'_> {
                 };
                 let problem = PoolProblem::FilteringIgnored { protocol, filtering };
                 self.report(&[at, place!["filtering", protocol]].concat(), problem.into());
-                // Written once for all, it is wrong once.
+                // A value for all protocols is reported once.
                 if written.filtering.is_one() {
                     break;
                 }
@@ -172,8 +173,9 @@ impl Check<'_> {
         }
     }
 
-    /// A subscriber finds ports in its shard's part of its address, and among those that shards share. Where ports are preserved or computed, shards
-    /// have whole addresses, or no part in it.
+    /// Check the division of ports among shards. A subscriber gets ports from its shard's part of its address, and from
+    /// the ports that shards share. If ports are preserved or computed, shards have whole addresses or are not
+    /// involved.
     fn divided(&mut self, at: &[Step<'_>], written: &schema::Pool, ports: PortRange) {
         let size = written.block.map_or(UNIT, |block| block.size);
         let whole = written.port_selection == PortSelection::Preserve || written.deterministic.is_some();
@@ -265,7 +267,7 @@ impl Check<'_> {
         self.inside_is_led(name, inside);
     }
 
-    /// Settings that contradict computed ports.
+    /// Report settings that contradict deterministic NAT.
     fn deterministic_conflicts(&mut self, at: &[Step<'_>], written: &schema::Pool, deterministic: &Deterministic) {
         let dependent = written.mapping.each().contains(&Some(Mapping::AddressAndPortDependent));
         if dependent && !written.overlap {
@@ -298,7 +300,7 @@ impl Check<'_> {
         }
     }
 
-    /// Blocks of ports beyond the shares, from the ports that the shares leave.
+    /// Check the port blocks that use the ports beyond the computed shares.
     fn dynamic_shares(&mut self, at: &[Step<'_>], written: &schema::Pool, dynamic: u16, kept: Option<PortRange>) {
         match (written.block, dynamic) {
             (None, 1..) => self.report(
@@ -316,7 +318,7 @@ impl Check<'_> {
         }
     }
 
-    /// Inside addresses that have ports of their own and are not led to them.
+    /// Check that rules lead all inside addresses with computed ports to the pool.
     fn inside_is_led(&mut self, name: &str, inside: AddressRange) {
         let mut from: Vec<_> = self
             .document
@@ -382,12 +384,12 @@ impl Check<'_> {
     }
 }
 
-/// Addresses of a pool.
+/// Number of addresses in a pool.
 fn addresses(written: &schema::Pool) -> u64 {
     written.addresses.iter().map(AddressRange::count).sum()
 }
 
-/// The whole blocks between the first and the last port.
+/// The whole blocks in a port range.
 fn whole_blocks(size: u16, ports: PortRange) -> Option<PortRange> {
     let size = u32::from(size);
     let first = u32::from(ports.first()).div_ceil(size) * size;
@@ -395,7 +397,7 @@ fn whole_blocks(size: u16, ports: PortRange) -> Option<PortRange> {
     (first < end).then(|| PortRange::new(first.max(1) as u16, (end - 1) as u16))?
 }
 
-/// From the port behind so many to the last.
+/// Range from the port after the first `count` free ports to the last one.
 fn behind(free: &[PortRange], mut count: u32) -> Option<PortRange> {
     let last = free.last()?.last();
     for range in free {

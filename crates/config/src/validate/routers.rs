@@ -1,4 +1,4 @@
-//! Virtual routers: which there are, who is in which, and what part of the file is about which.
+//! Validation of virtual routers: numbering, membership of interfaces, and the part of the file for each router.
 
 use super::Check;
 use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Router, RouterIndex};
@@ -7,15 +7,15 @@ use crate::problem::RouterProblem;
 use crate::read::{Step, place};
 use crate::schema::{self, Document};
 
-/// Most bytes of the name of an interface of Linux (IFNAMSIZ, less the zero at its end).
+/// Maximum length of a Linux interface name (IFNAMSIZ less the terminating zero).
 const LONGEST_NAME: usize = 15;
 
-/// The part of the file that is about one router.
+/// The part of the file that configures one router.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
-    /// The router.
+    /// Number of the router.
     pub router: RouterIndex,
-    /// Its table; none where its part is the top level.
+    /// Name of the router's table; `None` if the top level configures it.
     pub table: Option<&'a str>,
     pub routes: &'a [schema::Route],
     pub source: &'a [schema::SourceRule],
@@ -26,7 +26,7 @@ pub(super) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// What is about the default router.
+    /// The part for the default router.
     pub fn top(document: &'a Document) -> Self {
         let nat = &document.nat;
         Self {
@@ -55,12 +55,12 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Whether one of its rules names a pool.
+    /// Whether a rule of the router uses a pool.
     pub fn names(&self, pool: &str) -> bool {
         self.source.iter().any(|rule| rule.pool == pool)
     }
 
-    /// The path of something in it.
+    /// Path of an item within the part.
     pub fn place<'s>(&self, path: &[Step<'s>]) -> Vec<Step<'s>>
     where
         'a: 's,
@@ -72,11 +72,11 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The router that the top level is about.
+/// Name of the router that the top level configures.
 pub const DEFAULT: &str = "default";
 
 impl<'a> Check<'a> {
-    /// The parts of the file: the default router's first, the others in order.
+    /// Parts of the file: that of the default router first, the others in order.
     pub(super) fn scopes(&self) -> Vec<Scope<'a>> {
         let document = self.document;
         let others = document.routers.iter().filter(|(name, _)| *name != DEFAULT);
@@ -84,7 +84,7 @@ impl<'a> Check<'a> {
         std::iter::once(Scope::top(document)).chain(others).collect()
     }
 
-    /// The number of the router with a name.
+    /// Number of the router with this name.
     pub(super) fn router_number(&self, name: &str) -> Option<RouterIndex> {
         let number = self.numbering.routers.of(name)?;
         RouterIndex::try_from(number).ok()
@@ -120,7 +120,7 @@ impl<'a> Check<'a> {
             if let Some(fpm) = &written.fpm {
                 self.md5_keys(name, fpm);
             }
-            // Routers with namespaces have addresses of their own to listen at.
+            // Routers with namespaces listen there, so their addresses don't conflict.
             let listens =
                 |other: &schema::Router| other.fpm.as_ref().filter(|_| !other.daemon).and_then(|fpm| fpm.listen);
             let mut others = document.routers.iter().take_while(|(other, _)| *other != name);
@@ -172,7 +172,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The router that an interface is in.
+    /// Router of an interface.
     pub(super) fn router_of(&mut self, name: &str, written: &schema::Interface) -> RouterIndex {
         let Some(router) = &written.router else {
             return DEFAULT_ROUTER;
@@ -187,7 +187,7 @@ impl<'a> Check<'a> {
         number.unwrap_or(DEFAULT_ROUTER)
     }
 
-    /// The router that an interface is in. Linux knows it by its name where that has a namespace.
+    /// Router of an interface, whose name must be valid in Linux if the router has a namespace.
     pub(super) fn router_in_namespace(&mut self, name: &str, written: &schema::Interface) -> RouterIndex {
         let of = written.router.as_deref().unwrap_or(DEFAULT);
         let has_namespace = self.document.routers.get(of).is_some_and(|router| router.daemon);
@@ -198,7 +198,7 @@ impl<'a> Check<'a> {
         self.router_of(name, written)
     }
 
-    /// Keys are of peers that connect by TCP.
+    /// Check that TCP-MD5 keys belong to peers that connect by TCP.
     fn md5_keys(&mut self, name: &str, fpm: &schema::Fpm) {
         for peer in fpm.md5_key_files.keys() {
             let is_peer = fpm
@@ -221,7 +221,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The place of an interface that the part under way names: it must be in its router.
+    /// Index of an interface that must belong to the router being checked.
     pub(super) fn own_interface(&mut self, path: &[Step<'_>], name: &str) -> Option<InterfaceIndex> {
         let index = self.interface_index(path, name)?;
         let written = self.document.interfaces.get(name)?;
@@ -234,7 +234,7 @@ impl<'a> Check<'a> {
         Some(index)
     }
 
-    /// The pools that rules or sites of the part under way name.
+    /// Pools that rules or sites of the router being checked use.
     pub(super) fn own_pools(&self) -> Vec<(&'a String, &'a schema::Pool)> {
         let is_named = |(name, _): &(&'a String, &'a schema::Pool)| {
             self.scope.names(name) || self.site_pools.get(name.as_str()) == Some(&self.scope.router)
@@ -242,7 +242,7 @@ impl<'a> Check<'a> {
         self.document.nat.pools.iter().filter(is_named).collect()
     }
 
-    /// The router whose rules, or sites, name a pool; reported where rules of two do.
+    /// Router whose rules or sites use a pool; reports a pool that rules of two routers use.
     pub(super) fn pool_router(&mut self, pool: &str) -> RouterIndex {
         let scopes = self.scopes();
         let mut naming = scopes.iter().filter(|scope| scope.names(pool));
@@ -263,7 +263,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The interfaces of a router, with their places.
+/// Interfaces of a router, with their indexes.
 pub(super) fn of_router(
     interfaces: &[Interface],
     router: RouterIndex,

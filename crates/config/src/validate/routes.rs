@@ -1,4 +1,4 @@
-//! Static routes and static neighbours.
+//! Validation of static routes and static neighbours.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -14,13 +14,13 @@ use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{Prefix, ScopedAddress};
 
-/// Most ways of one route.
+/// Maximum number of next hops per route.
 const MOST_WAYS: usize = 64;
 
-/// Most different sources that the routes of one router are for.
+/// Maximum number of different sources in the routes of a router.
 const MOST_SOURCES: usize = 64;
 
-/// Distance of a route that says nothing else.
+/// Default distance of a route.
 const DISTANCE: u8 = 1;
 
 impl Check<'_> {
@@ -75,7 +75,7 @@ impl Check<'_> {
         routes
     }
 
-    /// Whether the source of a route can be one.
+    /// Whether the source network of a route is valid.
     fn source(&mut self, k: usize, written: &schema::Route) -> bool {
         let Some(from) = written.from else { return true };
         let to = written.to;
@@ -89,7 +89,7 @@ impl Check<'_> {
         false
     }
 
-    /// How many sources the routes of a router have; reported where they are too many.
+    /// Number of different sources in a router's routes; reports too many.
     fn sources(&mut self, routes: &[(usize, Route)]) -> usize {
         let mut known: HashSet<Prefix> = HashSet::new();
         for (k, route) in routes {
@@ -177,7 +177,7 @@ impl Check<'_> {
         named: Option<InterfaceIndex>,
         interfaces: &[Interface],
     ) -> Option<Way> {
-        // IPv4 goes by gateways of IPv6, too (RFC 8950).
+        // IPv4 routes may have IPv6 gateways (RFC 8950).
         if via.is_ipv4() && written.to.ipv4().is_none() {
             self.report(at, Problem::FamiliesDiffer { via, to: written.to });
             return None;
@@ -213,7 +213,7 @@ impl Check<'_> {
             let at = place!["neighbours", "static", k, "address"];
             let router = named.and_then(|named| interfaces.get(usize::from(named)));
             let router = router.map_or(DEFAULT_ROUTER, |interface| interface.router);
-            // It may be a gateway that is on the link although no network of the interface has it.
+            // The neighbour may be an on-link gateway outside of the interface's networks.
             let is_beyond = attached(interfaces, router, written.address).is_none();
             let interface = match named.filter(|_| is_beyond) {
                 Some(_) => {
@@ -238,7 +238,7 @@ impl Check<'_> {
         made
     }
 
-    /// Whether an address can be another host's; of a link-local one it must be named where.
+    /// Whether an address is valid for another host. A link-local address requires an interface.
     fn other_host(
         &mut self,
         at: &[Step<'_>],
@@ -262,7 +262,7 @@ impl Check<'_> {
         true
     }
 
-    /// The interface of a router whose link a neighbour is on; the named one must be it.
+    /// Interface of a router whose link a neighbour is on. It must be the named one, if any.
     pub(super) fn on_link(
         &mut self,
         at: &[Step<'_>],
@@ -321,7 +321,7 @@ impl Check<'_> {
     }
 }
 
-/// What is wrong with a way beside the others to the same network.
+/// Problem of a next hop beside the others for the same network.
 fn contradiction(route: &Route, beside: &[Route], interfaces: &[Interface]) -> Option<Problem> {
     let to = route.to;
     if beside.iter().any(|other| other.way == route.way) {

@@ -1,4 +1,4 @@
-//! Rules of translation, against each other and against the pools.
+//! Validation of translation rules against one another and against pools.
 
 use ipnet::Ipv4Net;
 use std::collections::{HashMap, HashSet};
@@ -13,29 +13,29 @@ use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{AddressRange, PortRange, Prefix, Transport};
 
-/// What a rule is about, beside ports: addresses, whether the router's host sends it, protocol, and interface.
+/// Conditions of a rule except ports: address, whether it applies to the host stack, protocol and interface.
 type Part = (Ipv4Net, bool, Option<Transport>, Option<InterfaceIndex>);
 
-/// The rules so far.
+/// Rules validated so far.
 #[derive(Default)]
 pub(super) struct Rules {
     pub source: Vec<SourceRule>,
     pub destination: Vec<DestinationRule>,
-    /// What tells source rules apart.
+    /// Conditions of the source rules.
     sources: HashSet<Part>,
-    /// Ports of the destination rules of some addresses, a protocol and an interface.
+    /// Ports of the destination rules with the same conditions.
     ports: HashMap<Part, Vec<Option<PortRange>>>,
-    /// Hosts that destination rules deal flows among.
+    /// Sets of hosts that destination rules balance flows over.
     pub host_sets: Vec<HostSet>,
 }
 
 impl Check<'_> {
-    /// The rules of all routers.
+    /// Rules of all routers.
     pub(super) fn rules(&mut self, interfaces: &[Interface]) -> Rules {
         let mut all = Rules::default();
         for scope in self.scopes() {
             self.scope = scope;
-            // Sets of hosts are numbered through all routers.
+            // Sets of hosts are numbered across all routers.
             let host_sets = std::mem::take(&mut all.host_sets);
             let rules = self.rules_of(scope, interfaces, host_sets);
             all.host_sets = rules.host_sets;
@@ -85,7 +85,7 @@ impl Check<'_> {
         self.add_source(&[at, place!["from"]].concat(), part, SourceAction::Pool(pool), rules);
     }
 
-    /// One rule for what the hosts open, one for what others open to them.
+    /// Rules for a static mapping: one for connections from the hosts, one for connections to them.
     fn static_rule(&mut self, k: usize, written: &schema::StaticRule, rules: &mut Rules) {
         let inside = self.network(place!["nat", "static", k, "inside"], written.inside);
         let outside = self.network(place!["nat", "static", k, "outside"], written.outside);
@@ -174,7 +174,7 @@ impl Check<'_> {
         net
     }
 
-    /// The interface that a rule names: none where it names none.
+    /// Output interface of a rule; `None` if it names none.
     fn leaves_by(&mut self, at: &[Step<'_>], out: Option<&String>) -> Option<InterfaceIndex> {
         out.and_then(|out| self.own_interface(at, out))
     }
@@ -200,7 +200,8 @@ impl Check<'_> {
         });
     }
 
-    /// Of two rules for the same addresses and protocol, the ports of one are within those of the other, or apart.
+    /// Add a destination rule. The ports of two rules with the same conditions must be disjoint, or one must contain
+    /// the other.
     pub(super) fn add_destination(&mut self, at: &[Step<'_>], rule: DestinationRule, rules: &mut Rules) {
         let others = rules
             .ports

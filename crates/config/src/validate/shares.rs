@@ -1,4 +1,4 @@
-//! Shares and rates: of routers, of what comes to their hosts, and of interfaces on their links.
+//! Validation of shares and rates: of routers, of packets to their host stacks, and of interfaces on their links.
 
 use super::Check;
 use crate::problem::RouterProblem;
@@ -6,18 +6,18 @@ use crate::read::place;
 use crate::schema;
 use crate::value::{BitRate, Period};
 
-/// Rates from what a modem has to what no link has.
+/// Valid bit rates, from that of a modem to more than any link supports.
 const RATES: std::ops::RangeInclusive<BitRate> = BitRate::of(8_000)..=BitRate::of(4_000_000_000_000);
 
-/// More routes than tables have room for, and more neighbours and packets than there is memory for.
+/// Maximum number of routes per router, and of neighbours and packets, beyond the size of tables and memory.
 const MOST_ROUTES: u32 = 1 << 24;
 const MOST: u32 = 1 << 20;
 
-/// More packets a second than the thread copies that serves all hosts.
+/// Maximum rate of punted packets, beyond the capacity of the thread that serves all host stacks.
 const MOST_PUNTED: u32 = 10_000_000;
 
 impl Check<'_> {
-    /// A router's weight, rate and quotas.
+    /// Check the weight, rates and limits of a router.
     pub(super) fn router_share(&mut self, name: &str, written: &schema::Router) {
         let limits = &written.limits;
         if let Some(weight) = written.share.weight {
@@ -51,7 +51,7 @@ impl Check<'_> {
         self.in_range(at, "a burst", rate.burst, bursts);
     }
 
-    /// What comes to a router's namespace.
+    /// Check the limits on packets to a router's namespace.
     pub(super) fn router_host(&mut self, name: &str, written: &schema::Router) {
         let host = written.host;
         if host != schema::RouterHost::default() && !written.daemon {
@@ -66,7 +66,7 @@ impl Check<'_> {
         }
     }
 
-    /// Interfaces' parts of their links.
+    /// Check the shares of interfaces on their links.
     pub(super) fn link_shares(&mut self) {
         let document = self.document;
         for (name, written) in &document.interfaces {
@@ -95,7 +95,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a link's interfaces are guaranteed together.
+    /// Check the sum of the guarantees on a link.
     fn guarantees(&mut self, name: &String, written: &schema::Interface) {
         let Some(rate) = written.rate.filter(|_| written.parent.is_none()) else {
             return;

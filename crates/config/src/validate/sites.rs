@@ -1,4 +1,4 @@
-//! Groups of sites: what they name, their numbers, and whose frames are whose.
+//! Validation of site groups: references, numbering, and assignment of frames.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{Prefix, Tags};
 
-/// What groups name.
+/// References that site groups use.
 #[derive(Clone, Copy)]
 pub(super) struct Named<'s> {
     pub written: &'s schema::Subscribers,
@@ -25,7 +25,7 @@ pub(super) struct Named<'s> {
     pub pools: &'s [Pool],
 }
 
-/// Frames that groups have claimed so far, by interface.
+/// Frames claimed by the groups checked so far, by interface.
 #[derive(Default)]
 struct Claims<'a> {
     tags: HashMap<(InterfaceIndex, Tags), &'a str>,
@@ -35,7 +35,7 @@ struct Claims<'a> {
 }
 
 impl Check<'_> {
-    /// Groups of sites with their rows; `None` only where something was reported.
+    /// Site groups with their rows; `None` only if a problem was reported.
     pub(super) fn sites(&mut self, named: Named<'_>) -> Option<(Vec<SiteGroup>, Vec<SiteRow>)> {
         let Named {
             written, interfaces, ..
@@ -44,7 +44,7 @@ impl Check<'_> {
             self.report(place!["subscribers"], SubscribersProblem::NoSites.into());
         }
         let count = written.count();
-        // What two groups both have can be looked for only where there are not more tags than there may be.
+        // Overlapping tags are searched only if the number of sites is within its limit.
         let few = count <= u64::from(MOST_SITES);
         if !few {
             let problem = SubscribersProblem::TooManySites(count);
@@ -72,7 +72,7 @@ impl Check<'_> {
         Some((groups, rows)).filter(|(groups, _)| groups.len() == written.sites.len())
     }
 
-    /// A group whose first site has a number.
+    /// A group, given the number of its first site.
     fn site_group(
         &mut self,
         named: Named<'_>,
@@ -118,7 +118,7 @@ impl Check<'_> {
         })
     }
 
-    /// The server of a group's terminals.
+    /// DHCP server of a group's terminals.
     fn lease_server(
         &mut self,
         written: &schema::Subscribers,
@@ -148,7 +148,7 @@ impl Check<'_> {
         self.report(at, SubscribersProblem::Unknown { table, name, known }.into());
     }
 
-    /// Relays are in networks of the interfaces that their sites come in by; each is told of once.
+    /// Check that relay addresses are in networks of the sites' access interfaces. Each problem is reported once.
     fn relays(&mut self, written: &schema::Subscribers, interfaces: &[Interface], groups: &[SiteGroup]) {
         let mut told = HashSet::new();
         for group in groups {
@@ -169,7 +169,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a group's sites are outside; `None` only where something was reported.
+    /// Source of the outside addresses of a group's sites; `None` only if a problem was reported.
     fn outside(
         &mut self,
         named: Named<'_>,
@@ -211,7 +211,7 @@ impl Check<'_> {
         }
     }
 
-    /// The pool of a group's sites: of their router, and not computed.
+    /// Pool of a group's sites. It must belong to their router and must not be deterministic.
     fn pool_of_sites(
         &mut self,
         at: &[Step<'_>],
@@ -248,7 +248,7 @@ impl Check<'_> {
         name.unwrap_or(DEFAULT).to_owned()
     }
 
-    /// A group that is one site is not called as a site of another group is.
+    /// Check that the name of a group without tags differs from the name of any other group's site.
     fn name_alone(&mut self, name: &str, entry: &schema::SiteGroup, written: &schema::Subscribers) {
         let Some((group, tags)) = name.rsplit_once('-').filter(|_| entry.tags.is_none()) else {
             return;
@@ -274,7 +274,7 @@ impl Check<'_> {
         }
     }
 
-    /// Claim the frames of a group: no other group has them, and no VLAN.
+    /// Claim the frames of a group, and check that no other group or VLAN has them.
     fn claim<'a>(
         &mut self,
         index: InterfaceIndex,
@@ -326,8 +326,8 @@ impl Check<'_> {
         }
     }
 
-    /// Of two networks one holds the other or none of it: in order, it is enough to look at the last one that is not
-    /// over.
+    /// Check that prefixes don't overlap. Of two networks, one contains the other or they are disjoint. In sorted order
+    /// it is therefore sufficient to compare each with the last network that is not contained in another.
     fn prefixes_apart(&mut self, mut prefixes: Vec<(InterfaceIndex, Ipv4Net, &str)>) {
         prefixes.sort_by_key(|&(interface, net, _)| (interface, net.network(), net.prefix_len()));
         let mut widest: Option<(InterfaceIndex, Ipv4Net, &str)> = None;
@@ -348,7 +348,7 @@ impl Check<'_> {
 }
 
 impl<'a> Check<'a> {
-    /// Pools that groups of sites name, with the router of the first such group.
+    /// Pools that site groups refer to, with the router of the first such group.
     pub(super) fn pools_of_sites(&self) -> HashMap<&'a str, RouterIndex> {
         let mut pools = HashMap::new();
         let subscribers = self.document.subscribers.iter();
@@ -363,7 +363,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The rows of a group: one for each of its S-tags, one alone where it has none.
+/// Add the rows of a group: one per S-tag, or a single row without S-tags.
 fn push_rows(group: usize, sites: &SiteGroup, rows: &mut Vec<SiteRow>) {
     let row = |first, count, frames| SiteRow {
         group,

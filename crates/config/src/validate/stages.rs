@@ -1,4 +1,4 @@
-//! The stages of a pipeline: what each does, and where. And cores split by role, which are a pipeline of two.
+//! Validation of pipeline stages and of cores by role, which form a pipeline of two stages.
 
 use super::Check;
 use crate::problem::{BURST, Problem, StageProblem};
@@ -6,10 +6,10 @@ use crate::read::{Step, place};
 use crate::schema::{Model, Transmit};
 use crate::value::{Period, Workers};
 
-/// The parts of a packet's way: a pipeline is cut between them.
+/// Parts of packet processing, between which a pipeline can be divided.
 pub(crate) const PARTS: [&str; 4] = ["receive", "parse", "session", "transmit"];
 
-/// Nodes inside `session`. A cut between any two would give what they write two writers.
+/// Nodes within `session`, with the state that would have two writers if the pipeline were divided there.
 const INSIDE: [(&str, &str); 10] = [
     ("virtual-reassembly", "the table of datagrams in fragments"),
     ("session-lookup", "the session's record"),
@@ -24,7 +24,7 @@ const INSIDE: [(&str, &str); 10] = [
 ];
 
 impl Check<'_> {
-    /// Cores in the order of their stages, and by part the workers that do it; none where packets run to completion.
+    /// Cores in the order of their stages, and the workers of each part; `None` for run-to-completion.
     pub(super) fn stages(&mut self) -> Option<(Vec<u16>, [Vec<u16>; 4])> {
         let system = &self.document.system;
         let at = place!["system", "stages"];
@@ -85,14 +85,14 @@ impl Check<'_> {
         Some((cores, stages))
     }
 
-    /// The cores say how many workers there are.
+    /// Check that `workers` is omitted, since the stages or roles determine the cores.
     fn no_workers(&mut self, which: &'static str) {
         if self.document.system.workers != Workers::Count(1) {
             self.report(place!["system", "workers"], StageProblem::WorkersToo(which).into());
         }
     }
 
-    /// Cores split by role.
+    /// Cores and workers for cores by role.
     fn roles(&mut self) -> (Vec<u16>, [Vec<u16>; 4]) {
         self.no_workers("roles");
         let roles = &self.document.system.roles;
@@ -116,7 +116,7 @@ impl Check<'_> {
         (cores, [io.clone(), io, inspect, last])
     }
 
-    /// When cores assist, which a planned placement may ask for too.
+    /// Check the assist settings, which a planned placement may use as well.
     fn assist(&mut self) {
         let system = &self.document.system;
         let (ring, slice) = (system.ring, system.roles.time_slice);
@@ -131,7 +131,7 @@ impl Check<'_> {
         self.in_range(place!["system", "roles", "time-slice"], "a time", slice, range);
     }
 
-    /// The workers of a stage: cores that no earlier stage has are new ones.
+    /// Workers of a stage; cores without a worker get a new one.
     fn stage_cores(&mut self, stage: usize, wanted: &[u16], cores: &mut Vec<u16>) -> Vec<u16> {
         if wanted.is_empty() {
             self.report(place!["system", "stages", stage, "cores"], StageProblem::NoCores.into());
@@ -139,7 +139,7 @@ impl Check<'_> {
         self.known_cores(place!["system", "stages", stage, "cores"], wanted, cores)
     }
 
-    /// The workers of the cores that are listed somewhere.
+    /// Workers of the listed cores.
     fn known_cores(&mut self, list: &[Step<'_>], wanted: &[u16], cores: &mut Vec<u16>) -> Vec<u16> {
         let mut workers = Vec::new();
         for (place, &core) in wanted.iter().enumerate() {
@@ -161,7 +161,7 @@ impl Check<'_> {
     }
 }
 
-/// Why something that is no part can't be a stage.
+/// Problem for a name that is not a part.
 fn inside(name: &str) -> StageProblem {
     match INSIDE.iter().find(|(node, _)| *node == name) {
         Some(&(node, written)) => StageProblem::Cut { node, written },

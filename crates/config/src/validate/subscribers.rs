@@ -1,4 +1,4 @@
-//! Subscribers: DHCP servers of terminals, DHCP clients of sites, and what both fit.
+//! Validation of subscribers: DHCP servers of terminals, DHCP clients of sites, and their limits.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,14 +15,14 @@ use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{AddressRange, Prefix};
 
-/// Most messages a second, and at once.
+/// Maximum message rate and burst.
 const MOST_MESSAGES: u32 = 1_000_000;
 
-/// Most bytes of a host name before the site's digits.
+/// Maximum length of a host name without the digits of the site.
 const LONGEST_NAME: usize = 200;
 
 impl Check<'_> {
-    /// Subscribers, with interfaces and pools by their places; none where none are configured.
+    /// Subscribers with interfaces and pools by index; `None` if they are not configured.
     pub(super) fn subscribers(&mut self, interfaces: &[Interface], pools: &[Pool]) -> Option<Subscribers> {
         let document = self.document;
         let written = document.subscribers.as_ref()?;
@@ -56,7 +56,7 @@ impl Check<'_> {
         })
     }
 
-    /// Tables that no group names.
+    /// Report tables that no group uses.
     fn unused<'k>(&mut self, table: &'static str, all: impl Iterator<Item = &'k String>, named: HashSet<&str>) {
         for name in all.filter(|name| !named.contains(name.as_str())) {
             let (at, name) = (place!["subscribers", table, name], name.clone());
@@ -64,7 +64,7 @@ impl Check<'_> {
         }
     }
 
-    /// `None` only where something was reported.
+    /// DHCP servers; `None` only if a problem was reported.
     fn lease_servers(&mut self, written: &schema::Subscribers) -> Option<Vec<LeaseServer>> {
         let mut files: Vec<(PathBuf, &String)> = Vec::new();
         let mut servers = Vec::new();
@@ -92,7 +92,7 @@ impl Check<'_> {
         servers.into_iter().collect()
     }
 
-    /// `None` only where something was reported.
+    /// DHCP clients; `None` only if a problem was reported.
     fn public_clients(&mut self, written: &schema::Subscribers, interfaces: &[Interface]) -> Option<Vec<PublicClient>> {
         let mut files: Vec<(PathBuf, &String)> = Vec::new();
         let mut clients = Vec::new();
@@ -154,7 +154,7 @@ impl Check<'_> {
         clients.into_iter().collect()
     }
 
-    /// The place of an interface that whole frames come and go by: a device or a bond, and in no bridge.
+    /// Index of an interface for sites: a device or a bond that is in no bridge.
     pub(super) fn interface_of_sites(
         &mut self,
         at: &[Step<'_>],
@@ -175,7 +175,7 @@ impl Check<'_> {
         None
     }
 
-    /// A host's IPv4 address; reported where it is none.
+    /// IPv4 address of a host; reports an invalid one.
     fn host_ipv4(&mut self, at: &[Step<'_>], address: IpAddr) -> Option<Ipv4Addr> {
         match address {
             IpAddr::V4(four) => self.host(at, address).then_some(four),
@@ -186,7 +186,7 @@ impl Check<'_> {
         }
     }
 
-    /// An IPv4 network of hosts; reported where it is none.
+    /// IPv4 network of hosts; reports an invalid one.
     pub(super) fn network_ipv4(&mut self, at: &[Step<'_>], written: Prefix) -> Option<Ipv4Net> {
         let Some(net) = written.ipv4() else {
             self.report(at, SubscribersProblem::NotIpv4(written.to_string()).into());
@@ -222,13 +222,13 @@ impl Check<'_> {
         );
     }
 
-    /// A file that is named from the folder of the configuration.
+    /// Path of a file relative to the folder of the configuration.
     fn beside(&self, file: &str) -> PathBuf {
         let folder = Path::new(self.name).parent().unwrap_or(Path::new(""));
         folder.join(file)
     }
 
-    /// A file that no entry before has.
+    /// Path of a file that no earlier entry uses.
     fn file_alone(
         &mut self,
         at: &[Step<'_>],
@@ -242,7 +242,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a DHCP server gives to a site must not be a pool's, in the same router.
+    /// Check that DHCP servers can't lease addresses of a pool in the same router.
     fn prefixes_beside_pools(&mut self, written: &schema::Subscribers, interfaces: &[Interface], pools: &[Pool]) {
         for (name, entry) in &written.public {
             let Some(interface) = interfaces.iter().find(|interface| interface.name == *name) else {
@@ -270,7 +270,7 @@ impl Check<'_> {
     }
 }
 
-/// The first IPv4 address of an interface.
+/// First IPv4 address of an interface.
 pub(super) fn first_ipv4(interface: &Interface) -> Option<Ipv4Addr> {
     interface.addresses.iter().find_map(|own| match own.address() {
         IpAddr::V4(address) => Some(address),
@@ -278,11 +278,11 @@ pub(super) fn first_ipv4(interface: &Interface) -> Option<Ipv4Addr> {
     })
 }
 
-/// Whether an address can be a host's in a network of an interface.
+/// Whether an address is a valid host address in a network of an interface.
 pub(super) fn is_host_of(interface: &Interface, address: Ipv4Addr) -> bool {
     interface.addresses.iter().any(|own| match own.net() {
         IpNet::V4(net) => {
-            // RFC 3021: both addresses of a /31 are hosts'.
+            // RFC 3021: both addresses of a /31 are host addresses.
             let ends = [net.network(), net.broadcast()];
             net.contains(&address) && (net.prefix_len() >= 31 || !ends.contains(&address))
         }

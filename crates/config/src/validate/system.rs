@@ -1,4 +1,4 @@
-//! Cores, sizes of tables, times.
+//! Validation of cores, table sizes and times.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::schema;
 use crate::value::{Period, Workers};
 
 impl Check<'_> {
-    /// The cores of the workers, and the workers that do each part.
+    /// Cores of the workers, and the workers of each part.
     pub(super) fn cores(&mut self) -> (Vec<u16>, [Vec<u16>; 4]) {
         let (cores, stages) = match self.stages() {
             Some(staged) => staged,
@@ -43,7 +43,7 @@ impl Check<'_> {
                         },
                     );
                 }
-                // The first core is left to the kernel and the control plane as long as there are others.
+                // The first core is reserved for the kernel and the control plane if there are others.
                 let spared = usize::from(count < present.len());
                 present.iter().copied().skip(spared).take(count).collect()
             }
@@ -82,7 +82,7 @@ impl Check<'_> {
         }
     }
 
-    /// How workers wait, and what waits between them.
+    /// Check how workers wait, and the rings between them.
     fn waiting(&mut self) {
         let system = &self.document.system;
         let (ring, idle) = (system.ring, system.idle.clone());
@@ -110,11 +110,11 @@ impl Check<'_> {
         self.in_range(place!["system", "idle", "sleep"], "a time", idle.sleep, range);
     }
 
-    /// Capacities against each other and against the memory.
+    /// Check capacities against one another and against the memory.
     pub(super) fn sizes(&mut self) {
         let document = self.document;
         let shards = u32::from(document.system.shards());
-        // More would not fit the 32-bit index of a record with its direction.
+        // The maximum is given by the 32-bit index of a record with its direction.
         let most = 1 << 30;
         for (family, capacity) in [("ipv4", document.sessions.ipv4), ("ipv6", document.sessions.ipv6)] {
             if capacity != 0 {
@@ -206,7 +206,7 @@ impl Check<'_> {
             fragments.parked,
             0..=65_536,
         );
-        // RFC 8200, 4.5: 60 s at most.
+        // At most 60 s (RFC 8200, section 4.5).
         self.in_range(
             place!["fragments", "timeout"],
             "a time",
@@ -217,7 +217,7 @@ impl Check<'_> {
 
     fn memory(&mut self) {
         let mut tables = memory::tables(self.document, &self.machine.entry);
-        // Rings between more workers than there can be say nothing.
+        // With more workers than cores, the size of the rings is meaningless.
         let too_many = |located: &Located| matches!(located.problem, Problem::TooManyWorkers { .. });
         if self.found.iter().any(too_many) {
             tables.retain(|table| table.key != ["system", "ring"]);
@@ -255,14 +255,14 @@ impl Check<'_> {
         }
     }
 
-    /// The watch must tell within a second.
+    /// Check the limit of the watchdog.
     pub(super) fn watchdog(&mut self) {
         let range = Period::milliseconds(10)..=Period::seconds(60);
         let limit = self.document.system.watchdog.limit;
         self.in_range(place!["system", "watchdog", "limit"], "a limit", limit, range);
     }
 
-    /// Timeouts in full: what is not given comes from `inherited`.
+    /// Timeouts with all defaults; omitted values are those of `inherited`.
     pub(super) fn timeouts(
         &mut self,
         at: &[Step<'_>],
@@ -318,7 +318,7 @@ impl Check<'_> {
             }
             for (port, period) in ports {
                 let key = port.to_string();
-                // RFC 4787, REQ-5a: shorter for specific well-known ports alone.
+                // RFC 4787, REQ-5a: shorter timeouts are permitted for well-known ports only.
                 let least = if port.number() < 1024 { 1 } else { 120 };
                 let at = [at, place!["udp-ports", &key]].concat();
                 self.timeout(&at, "udp-ports", *period, least, "RFC 4787, REQ-5");

@@ -1,4 +1,4 @@
-//! Tunnels: their ends, what fits them, and each against the others.
+//! Validation of tunnels: their ends, their MTU, and conflicts between tunnels.
 
 use std::net::IpAddr;
 
@@ -9,18 +9,18 @@ use crate::problem::{RouterProblem, TunnelProblem};
 use crate::read::place;
 use crate::schema::{self, TunnelType};
 
-/// Port of VXLAN (RFC 7348, 5).
+/// UDP port of VXLAN (RFC 7348, section 5).
 const VXLAN_PORT: u16 = 4_789;
 
-/// Bits of VXLAN's network identifier.
+/// Number of bits of the VXLAN network identifier.
 const VXLAN_BITS: u32 = 24;
 
-/// Bytes by which outer packets are longer than inner ones.
+/// Length of the headers that encapsulation adds, in bytes.
 pub(super) fn overhead(tunnel: &schema::Tunnel) -> u16 {
     let outer = if tunnel.local.is_ipv4() { 20 } else { 40 };
     outer
         + match (tunnel.kind, tunnel.id) {
-            // UDP, VXLAN, Ethernet.
+            // UDP, VXLAN and Ethernet headers.
             (TunnelType::Vxlan, _) => 8 + 8 + 14,
             (TunnelType::Gre, Some(_)) => 8,
             (TunnelType::Gre, None) => 4,
@@ -28,7 +28,7 @@ pub(super) fn overhead(tunnel: &schema::Tunnel) -> u16 {
         }
 }
 
-/// What tells the packets of a tunnel from those of others.
+/// Fields that distinguish the packets of a tunnel from those of other tunnels.
 fn mark(tunnel: &schema::Tunnel) -> impl PartialEq + use<> {
     let underlay = tunnel.underlay.clone().unwrap_or_else(|| DEFAULT.to_owned());
     let port = tunnel.port.unwrap_or(VXLAN_PORT);
@@ -36,7 +36,7 @@ fn mark(tunnel: &schema::Tunnel) -> impl PartialEq + use<> {
 }
 
 impl Check<'_> {
-    /// A tunnel's link.
+    /// Link of a tunnel.
     pub(super) fn tunnel(&mut self, name: &str, written: &schema::Interface, tunnel: &schema::Tunnel) -> Option<Link> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
         let within = |key| [place!["interfaces", name, "tunnel"], place![key]].concat();
@@ -106,7 +106,7 @@ impl Check<'_> {
         }))
     }
 
-    /// The interface that has the address of a tunnel's end here: outer packets must fit it.
+    /// Interface with the local address of a tunnel. Its MTU must be large enough for outer packets.
     fn underlay(&mut self, name: &str, written: &schema::Interface, tunnel: &schema::Tunnel) -> Option<InterfaceIndex> {
         let at = place!["interfaces", name, "tunnel", "local"];
         let Some(holder) = self.holder(tunnel, tunnel.local) else {
@@ -128,7 +128,7 @@ impl Check<'_> {
         InterfaceIndex::try_from(number).ok()
     }
 
-    /// The interface of a tunnel's underlay that has an address.
+    /// Interface in a tunnel's underlay router that has an address.
     pub(super) fn holder(&self, tunnel: &schema::Tunnel, address: IpAddr) -> Option<&str> {
         let router = tunnel.underlay.as_deref().unwrap_or(DEFAULT);
         let has = |interface: &schema::Interface| {

@@ -1,4 +1,4 @@
-//! Uplinks, and the routes that name them.
+//! Validation of uplinks, and of routes that refer to them.
 
 use std::net::IpAddr;
 
@@ -11,10 +11,10 @@ use crate::read::place;
 use crate::schema;
 use crate::value::{Period, ScopedAddress};
 
-/// Most hosts that one uplink is checked by.
+/// Maximum number of probed hosts per uplink.
 const MOST_TARGETS: usize = 8;
 
-/// Most uplinks: each may be checked ten times a second.
+/// Maximum number of uplinks, each of which may be checked ten times per second.
 const MOST_UPLINKS: usize = 64;
 
 impl Check<'_> {
@@ -55,7 +55,7 @@ impl Check<'_> {
             .scopes()
             .into_iter()
             .find(|scope| scope.router == interface.router)?;
-        // Gateways are those of its router; what is wrong stands at the top level.
+        // Gateways are resolved in the uplink's router, but problems are reported at the top level of the file.
         self.scope = Scope { table: None, ..scope };
         let via = place!["uplinks", name, "via"];
         let gateways: Vec<_> = written.via.iter().map(ScopedAddress::address).collect();
@@ -134,7 +134,7 @@ impl Check<'_> {
         }
     }
 
-    /// The ways of a route by uplinks, each with its weight; none where something is wrong with them.
+    /// Next hops of a route by uplinks, with their weights; empty if a problem was reported.
     pub(super) fn by_uplinks(&mut self, k: usize, written: &schema::Route, uplinks: &[Uplink]) -> Vec<(Way, u8)> {
         let others = written.via.is_some() || written.interface.is_some() || written.action.is_some();
         if others || written.recursive || written.onlink || written.weight.is_some() {
@@ -152,7 +152,7 @@ impl Check<'_> {
             let at = place!["routes", k, "uplinks"];
             let is_again = written.uplinks.iter().take(place).any(|other| other == name);
             let Some(uplink) = uplinks.iter().find(|uplink| uplink.name == *name) else {
-                // One that is written is wrong itself, and was reported.
+                // A problem of a configured uplink has already been reported.
                 if !self.document.uplinks.contains_key(name) {
                     let known = self.document.uplinks.keys().cloned().collect();
                     let name = name.clone();
@@ -187,7 +187,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether frames leave by a link as on a wire: echo requests are put into them.
+/// Whether a link carries Ethernet frames, which echo requests are sent in.
 fn has_frames(link: &Link) -> bool {
     !matches!(link, Link::Virtual { .. } | Link::Tunnel(_) | Link::Gone)
 }

@@ -1,4 +1,4 @@
-//! What a rule does, and the keys that belong to an action.
+//! Validation of actions, and of the keys that belong to one action.
 
 use crate::problem::FilterProblem;
 use crate::read::{Step, place};
@@ -6,7 +6,7 @@ use crate::schema::{self, Action, Filter, RejectWith, SetType};
 use crate::validate::Check;
 
 impl Check<'_> {
-    /// What the action needs and what belongs to others; rate and burst.
+    /// Check that the keys fit the action; returns rate and burst.
     pub(super) fn action(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> (u32, u32) {
         let of = |key: &'static str| [at, place![key]].concat();
         if written.action != Action::Reject && written.with != RejectWith::default() {
@@ -57,7 +57,7 @@ impl Check<'_> {
         (rate, written.burst.unwrap_or(rate))
     }
 
-    /// A rule that accepts without a session: what needs one can't be asked of it.
+    /// Check a rule that accepts without a session, which can't have conditions that need one.
     fn untracked(&mut self, at: &[Step<'_>], written: &schema::FilterRule) {
         if written.action != Action::Accept {
             let (key, action) = ("track", "accept");
@@ -71,7 +71,7 @@ impl Check<'_> {
         }
     }
 
-    /// The set that a rule adds to.
+    /// Set that a rule adds to.
     pub(super) fn added_to(
         &mut self,
         at: &[Step<'_>],

@@ -1,4 +1,4 @@
-//! Groups of addresses and of ports, resolved, and the lists of rules that name them.
+//! Resolution of address and port groups, and of the lists that refer to them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,7 +13,7 @@ use crate::schema::{Filter, SetType};
 use crate::validate::Check;
 use crate::value::{Addresses, OneOrMore, OrNot, Ports};
 
-/// Groups that name one another, one within the other.
+/// Maximum nesting depth of groups.
 const DEPTH: usize = 16;
 
 pub(super) const ADDRESSES: &str = "addresses";
@@ -22,16 +22,16 @@ pub(super) const PORTS: &str = "ports";
 /// Ranges of groups by name.
 pub(super) type Resolved<V> = HashMap<String, Vec<(V, V)>>;
 
-/// Groups, resolved.
+/// Resolved groups.
 pub(in crate::validate) struct Groups {
     pub(super) addresses: Resolved<IpAddr>,
     pub(super) ports: Resolved<u16>,
-    /// Names of sets of addresses and networks, and of those of ports.
+    /// Names of sets of addresses and networks, and names of sets of ports.
     sets: [Vec<String>; 2],
 }
 
 impl Groups {
-    /// The same without sets, for what asks once and not by address.
+    /// The groups without sets, for conditions that sets are not supported in.
     pub(in crate::validate) fn without_sets(self) -> Self {
         Self {
             sets: Default::default(),
@@ -39,7 +39,7 @@ impl Groups {
         }
     }
 
-    /// The set that a list names, with its sign, if it names one.
+    /// The set in a list with its sign; `None` if the list contains no set.
     fn set_of<M: Member>(&self, what: &str, list: &OneOrMore<OrNot<M>>) -> Option<OrNot<String>> {
         let sets = &self.sets[usize::from(what == PORTS)];
         let name = |one: &OrNot<M>| {
@@ -53,16 +53,16 @@ impl Groups {
     }
 }
 
-/// A member of a list: a range, or a group.
+/// A member of a list: a range or a group.
 pub(super) trait Member: Clone {
     type Value: Copy;
     fn group(&self) -> Option<&str>;
     fn range(&self) -> Option<(Self::Value, Self::Value)>;
-    /// What is in none of some ranges: addresses of the families that these are of.
+    /// Complement of ranges: other addresses of the same families, or other numbers.
     fn others(ranges: Vec<(Self::Value, Self::Value)>) -> Vec<(Self::Value, Self::Value)>;
 }
 
-/// What is in none of some ranges, from a first to a last value; `next` is the one after a value, or before it.
+/// Complement of ranges between a first and a last value; `next` returns the value after or before a value.
 fn others<T: Copy + Ord>(
     mut ranges: Vec<(T, T)>,
     first: T,
@@ -82,7 +82,7 @@ fn others<T: Copy + Ord>(
     found
 }
 
-/// Addresses of one family that are in none of some ranges.
+/// Addresses of one family that are not in the ranges.
 fn other_addresses(ranges: &[(IpAddr, IpAddr)], six: bool) -> Vec<(IpAddr, IpAddr)> {
     let Some(named) = Selection::addresses(ranges, six) else {
         return Vec::new();
@@ -109,7 +109,7 @@ fn other_addresses(ranges: &[(IpAddr, IpAddr)], six: bool) -> Vec<(IpAddr, IpAdd
     })
 }
 
-/// Ports, or interfaces.
+/// Ports or interface numbers that are not in the ranges.
 pub(super) fn other_numbers(ranges: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
     others(ranges, u16::MIN, u16::MAX, |port, up| {
         if up { port.checked_add(1) } else { port.checked_sub(1) }
@@ -148,7 +148,7 @@ member!(Addresses, IpAddr, |ranges: Vec<_>| {
 member!(Ports, u16, other_numbers);
 
 impl Check<'_> {
-    /// The groups of a filter.
+    /// Groups of a filter.
     pub(in crate::validate) fn groups_of(&mut self, filter: &Filter) -> Groups {
         Groups {
             addresses: self.groups(ADDRESSES, &filter.addresses),
@@ -172,7 +172,7 @@ impl Check<'_> {
         resolved
     }
 
-    /// Resolve a group and those that it names. `within` are the groups that led here.
+    /// Resolve a group and the groups it contains. `within` is the path of groups that led here.
     fn group<'g, M: Member>(
         &mut self,
         what: &'static str,
@@ -193,7 +193,7 @@ impl Check<'_> {
         if within.len() > DEPTH {
             return;
         }
-        // While it is under way it exists, and is empty.
+        // The group is known as empty while it is being resolved.
         resolved.insert(name.to_owned(), Vec::new());
         within.push(name);
         for inner in members.0.iter().filter_map(Member::group) {
@@ -207,7 +207,7 @@ impl Check<'_> {
         resolved.insert(name.to_owned(), found);
     }
 
-    /// All ranges of a list, those of its groups included.
+    /// All ranges of a list, including those of its groups.
     fn resolve<M: Member>(
         &mut self,
         at: &[Step<'_>],
@@ -226,7 +226,7 @@ impl Check<'_> {
                     self.refuse(at, FilterProblem::UnknownGroup { name, what, known });
                 }
             }
-            // Groups of groups multiply.
+            // The limit is checked here because nested groups multiply.
             if found.len() as u64 > MAX_RULE_COMBINATIONS {
                 break;
             }
@@ -234,7 +234,7 @@ impl Check<'_> {
         found
     }
 
-    /// The set that a list names, which then stands alone in it.
+    /// The set in a list, which must then be its only member.
     pub(super) fn set_alone<M: Member>(
         &mut self,
         at: &[Step<'_>],
@@ -252,7 +252,7 @@ impl Check<'_> {
         })
     }
 
-    /// The ranges of a list, or all others.
+    /// Ranges of a list, or their complement.
     pub(super) fn selected_of<M: Member>(
         &mut self,
         at: &[Step<'_>],
@@ -272,7 +272,7 @@ impl Check<'_> {
         others
     }
 
-    /// The values of a list, and whether it is all but these that are meant.
+    /// Values of a list, and whether the list is negated.
     pub(super) fn sign<T: Clone>(&mut self, at: &[Step<'_>], list: &OneOrMore<OrNot<T>>) -> (bool, Vec<T>) {
         let not = list.0.first().is_some_and(|first| first.not);
         if list.0.iter().any(|one| one.not != not) {

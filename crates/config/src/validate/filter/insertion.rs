@@ -1,4 +1,4 @@
-//! Rules that are inserted into the filter of a running configuration.
+//! Validation of rules to insert into the filter of a running configuration.
 
 use std::collections::HashMap;
 
@@ -12,20 +12,20 @@ use crate::schema::{self, Document, Filter};
 use crate::validate::routers::Scope;
 use crate::validate::{Check, Machine};
 
-/// A rule that is to be inserted.
+/// A rule to insert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inserted {
-    /// As it was written.
+    /// Text of the rule.
     pub text: schema::FilterRule,
-    /// What it asks and does.
+    /// Conditions and action of the rule.
     pub rule: FilterRule,
 }
 
-/// Check rules that are to be inserted into the filter of a configuration, of its default router where none is named: `text`
-/// has `[[filter.rules]]` alone, each with a name.
+/// Check rules to insert into the filter of a router; the default router if none is named. `text` contains only
+/// `[[filter.rules]]`, each with a name.
 ///
 /// # Errors
-/// Everything that is wrong with it, as far as one reading can tell.
+/// All problems that can be found in one pass.
 pub fn check_rules(name: &str, text: &str, router: Option<&str>, running: &Config) -> Result<Vec<Inserted>, Diagnosis> {
     let (mut document, places) = read(text).map_err(|found| Diagnosis::new(name, text, found))?;
     let rules = document
@@ -76,7 +76,7 @@ pub fn check_rules(name: &str, text: &str, router: Option<&str>, running: &Confi
     for k in nameless {
         check.refuse(place!["filter", "rules", k], FilterProblem::NoName);
     }
-    // The text says nothing of a router: places in it are those of the top level.
+    // The text has no table of a router, so places refer to the top level.
     check.scope.router = router
         .and_then(|name| check.router_number(name))
         .unwrap_or(DEFAULT_ROUTER);

@@ -1,4 +1,4 @@
-//! What a rule matches.
+//! Validation of the conditions of a rule.
 
 use super::MAX_RULE_COMBINATIONS;
 use super::groups::{ADDRESSES, Groups, PORTS, other_numbers};
@@ -14,7 +14,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 impl Check<'_> {
-    /// What a rule matches.
+    /// Conditions of a rule.
     pub(in crate::validate) fn selected(
         &mut self,
         at: &[Step<'_>],
@@ -80,7 +80,7 @@ impl Check<'_> {
         selection
     }
 
-    /// The rule's protocols: those that it names, or those that its keys are of.
+    /// Protocols of the rule: those named, or those implied by its keys.
     fn protocols(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> Vec<u8> {
         let ports = !written.from_port.is_empty() || !written.to_port.is_empty();
         let port = if written.to_port.is_empty() {
@@ -152,8 +152,8 @@ impl Check<'_> {
         found
     }
 
-    /// Whether packets to the gateway itself are meant, and the interfaces among the values of `out`. An interface of that name
-    /// goes before.
+    /// Whether the rule applies to packets to the gateway itself, and the interfaces in `out`. An interface with the
+    /// name `gateway` takes precedence.
     fn ways_out(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> (bool, OneOrMore<OrNot<schema::Name>>) {
         let is_gateway = |one: &OrNot<schema::Name>| one.value.0 == GATEWAY;
         let named = !self.document.interfaces.contains_key(GATEWAY) && written.out.0.iter().any(is_gateway);
@@ -201,7 +201,7 @@ impl Check<'_> {
         MacSelection { not, of }
     }
 
-    /// Applications by name. Which names there are is known to whoever finds them out.
+    /// Names of applications. Whether they exist is checked by the daemon, which knows nDPI's names.
     fn named_applications(&mut self, at: &[Step<'_>], names: &OneOrMore<schema::Name>) -> Vec<String> {
         if names.is_empty() {
             return Vec::new();

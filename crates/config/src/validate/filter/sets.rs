@@ -1,4 +1,4 @@
-//! Sets of addresses, networks and ports.
+//! Validation of sets of addresses, networks and ports.
 
 use crate::filter::FilterSet;
 use crate::problem::FilterProblem;
@@ -7,13 +7,13 @@ use crate::schema::SetType;
 use crate::validate::Check;
 use crate::validate::routers::Scope;
 
-/// Ports of a set.
+/// Maximum number of ports in a set.
 const MOST_PORTS: u32 = 65_536;
-/// Addresses or networks of a set.
+/// Maximum number of addresses or networks in a set.
 const MOST_ADDRESSES: u32 = 262_144;
 
 impl Check<'_> {
-    /// The sets of all routers' filters.
+    /// Sets of all routers' filters.
     pub(in crate::validate) fn filter_sets(&mut self) -> Vec<FilterSet> {
         let mut found = Vec::new();
         for scope in self.scopes() {

@@ -1,4 +1,4 @@
-//! Rules that never decide: others before them do, on all that they match.
+//! Detection of rules that never decide because earlier rules match all of their packets.
 
 use super::goes_on;
 use crate::filter::FilterRule;
@@ -6,11 +6,11 @@ use crate::problem::FilterProblem;
 use crate::read::place;
 use crate::validate::Check;
 
-/// Rules that are compared each with each: beyond them that takes too long.
+/// Maximum number of rules that are compared pairwise, to limit the time.
 const COMPARED: usize = 20_000;
 
 impl Check<'_> {
-    /// Rules of which others before them decide everything.
+    /// Report rules whose packets are all matched by earlier rules.
     pub(super) fn never_decide(&mut self, rules: &[FilterRule]) {
         for (k, rule) in rules.iter().enumerate().take(COMPARED) {
             let decide = rules[..k].iter().filter(|before| !goes_on(before.action));

@@ -1,23 +1,23 @@
-//! What rules take of what a filter may have.
+//! Cost of rules, relative to the maximum of a filter.
 
 use crate::filter::FilterRule;
 use crate::problem::FilterProblem;
 
 use super::{MAX_FILTER_COMBINATIONS, goes_on};
 
-/// Rules after which others are asked.
+/// Maximum number of rules that are evaluated individually.
 const MOST_GOING_ON: usize = 256;
 
-/// What rules take of what a filter may have.
+/// Cost of rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// Rules that go on, or are about applications.
+    /// Number of rules that continue with the next rule or have conditions on applications.
     going_on: usize,
     combinations: u64,
 }
 
 impl Weight {
-    /// That of a rule.
+    /// Cost of a rule.
     pub fn of(rule: &FilterRule) -> Self {
         Self {
             going_on: usize::from(goes_on(rule.action) || rule.selection.is_asked_alone()),
@@ -25,7 +25,7 @@ impl Weight {
         }
     }
 
-    /// That of both.
+    /// Sum of two costs.
     pub fn with(self, other: Self) -> Self {
         Self {
             going_on: self.going_on + other.going_on,
@@ -33,7 +33,7 @@ impl Weight {
         }
     }
 
-    /// That of the others, without one of them.
+    /// Cost without that of one rule.
     pub fn without(self, one: Self) -> Self {
         Self {
             going_on: self.going_on.saturating_sub(one.going_on),
@@ -41,10 +41,10 @@ impl Weight {
         }
     }
 
-    /// Whether a filter may have so much.
+    /// Check that a filter may have this cost.
     ///
     /// # Errors
-    /// There are too many rules that go on, or too many combinations.
+    /// Too many rules are evaluated individually, or there are too many combinations.
     pub fn check(self) -> Result<(), FilterProblem> {
         if self.going_on > MOST_GOING_ON {
             return Err(FilterProblem::TooManyGoingOn(self.going_on));
