@@ -1,4 +1,4 @@
-//! Chains made flat: one list of decisions, the first that matches decides.
+//! Flattening of chains into one list of decisions, of which the first match applies.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,35 +7,35 @@ use indexmap::IndexMap;
 use super::listing::{Action, Chain, Decision, LineIndex, Meaning, Step, Table};
 use super::packets::{Packets, remains};
 
-/// Chains that lead from one to the next.
+/// Maximum depth of jumps.
 const DEEPEST: usize = 64;
-/// Decisions of a table.
+/// Maximum number of decisions per table.
 const MOST: usize = 1 << 17;
-/// Rules asked for all ways that lead to them.
+/// Maximum number of rule evaluations, over all paths.
 const MOST_ASKED: usize = 1 << 20;
-/// Boxes that a condition is made of.
+/// Maximum number of hyperrectangles per condition.
 const MOST_BOXES: usize = 128;
 
-/// The decisions of a table so far.
+/// Decisions of a table collected so far.
 #[derive(Debug, Default)]
 pub struct Flat {
-    /// In their order.
+    /// Decisions in order.
     pub decisions: Vec<Decision>,
-    /// Lines that are not carried over, and why.
+    /// Lines that are not converted, with the reason.
     pub leftovers: IndexMap<LineIndex, String>,
-    /// Rules that were asked.
+    /// Rules that were reached.
     pub asked: HashSet<LineIndex>,
     visits: usize,
 }
 
-/// A chain that leads to itself.
+/// A chain that jumps to itself, directly or indirectly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle(pub LineIndex);
 
-/// The first jump that closes a circle.
+/// Check that chains contain no loop.
 ///
 /// # Errors
-/// Its line.
+/// The line of the jump that closes a loop.
 pub fn no_circle(table: &Table) -> Result<(), Circle> {
     let jumps: HashMap<&str, Vec<(&str, LineIndex)>> = table
         .chains
@@ -44,7 +44,7 @@ pub fn no_circle(table: &Table) -> Result<(), Circle> {
         .collect();
     let mut done: HashSet<&str> = HashSet::new();
     for start in table.chains.keys() {
-        // A stack of its own: listings may nest deeper than ours reaches.
+        // An explicit stack is used, since listings may nest deeper than the call stack permits.
         let mut path: Vec<(&str, usize)> = vec![(start, 0)];
         let mut open: HashSet<&str> = HashSet::from([start.as_str()]);
         while let Some((name, next)) = path.last_mut() {
@@ -81,7 +81,7 @@ fn jumps(chain: &Chain) -> impl Iterator<Item = (&str, LineIndex)> {
 }
 
 impl Flat {
-    /// Add what a chain with a hook decides. `end` is what a packet meets that goes back from it.
+    /// Add the decisions of a base chain. `end` is its policy, which applies to packets that return from it.
     pub fn base(&mut self, table: &Table, chain: &Chain, end: &Action) {
         let all = table.families.iter().map(|&six| Packets::all(six)).collect();
         self.walk(table, chain, all, Some(end), 0);
@@ -91,7 +91,7 @@ impl Flat {
         self.leftovers.entry(line).or_insert_with(|| why.into());
     }
 
-    /// Ask a chain about some packets. `end` as in [`Self::base`], where the chain has a hook.
+    /// Add the decisions of a chain about some packets. `end` is the policy if this is a base chain.
     fn walk(&mut self, table: &Table, chain: &Chain, within: Vec<Packets>, end: Option<&Action>, depth: usize) {
         let mut within = within;
         for rule in &chain.rules {
@@ -114,7 +114,7 @@ impl Flat {
                     self.leave(rule.line, why);
                     break;
                 }
-                // Where a chain has a hook, both are decided about.
+                // In a base chain, a return or goto ends with the policy.
                 if end.is_none() && matches!(step, Step::Return | Step::Goto(_)) {
                     match remains(within.clone(), &matching, MOST_BOXES) {
                         Some(left) => within = left,
@@ -174,7 +174,8 @@ fn both(left: &[Packets], right: &[Packets]) -> Vec<Packets> {
         .collect()
 }
 
-/// The same list as one that only refuses: what it accepted is what it leaves to others. None where that is too much.
+/// The decisions as rejections only: packets that were accepted are left to other chains. `None` if that needs too many
+/// hyperrectangles.
 pub fn refusals(decisions: &[Decision], policy: Option<Decision>) -> Option<Vec<Decision>> {
     let mut accepted: Vec<Packets> = Vec::new();
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! One rule of `nft -j`: its expressions and its verdicts.
+//! Import of one rule of `nft -j`: its expressions and its verdicts.
 
 mod statements;
 
@@ -12,7 +12,7 @@ use super::sets::{Known, What};
 use super::values;
 use crate::schema::SetType;
 
-/// Elements that one condition is made of.
+/// Maximum number of elements in one condition.
 const MOST_BOXES: usize = 4096;
 
 type Boxes = Vec<Packets>;
@@ -41,10 +41,10 @@ fn unknown(what: &str, value: &Value) -> String {
     format!("{what} `{text}` has no counterpart")
 }
 
-/// What a rule means: several, where it chooses by a map.
+/// Meanings of a rule; several for a verdict map.
 ///
 /// # Errors
-/// Why it can't be carried over.
+/// Why the rule can't be converted.
 pub fn meanings(
     statements: &[Value],
     comment: Option<&str>,
@@ -65,7 +65,7 @@ pub fn meanings(
             "match" if !then.is_empty() => return Err("a condition stands behind what is done".into()),
             "match" => boxes = reader.condition(boxes, value)?,
             "vmap" => chosen = reader.choices(&boxes, value)?,
-            // Every rule counts.
+            // Every rule of the filter has counters anyway.
             "counter" | "comment" | "continue" => {}
             "set" => {
                 let (action, family) = reader.added(value)?;
@@ -104,7 +104,7 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// Each key of a map with the verdict of its own.
+    /// Keys of a verdict map with their verdicts.
     fn choices(&mut self, boxes: &Boxes, vmap: &Value) -> Result<Vec<(Boxes, Step)>, String> {
         let key = vmap.get("key").ok_or("a map has no key")?;
         let data = vmap.get("data").ok_or("a map has no data")?;
@@ -122,7 +122,7 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// A statement that adds the source to a set, and the header that it has it from.
+    /// Action of a statement that adds the source address to a set, and the header that contains the address.
     fn added(&self, statement: &Value) -> Result<(Action, &'static str), String> {
         let of = |key| statement.get(key);
         let set = of("set")
@@ -170,7 +170,7 @@ impl Reader<'_> {
         self.apply(boxes, left, op, right)
     }
 
-    /// The values of a set, written there or elsewhere.
+    /// Values of an anonymous or named set.
     fn members(&self, value: &Value) -> Result<Vec<Value>, String> {
         if let Some(name) = value.as_str().and_then(|text| text.strip_prefix('@')) {
             return self
@@ -246,7 +246,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What a header's field says of the packet itself.
+    /// Conditions that the use of a header's field implies.
     fn implied(&self, boxes: Boxes, header: &str) -> Boxes {
         let (six, protocol) = match header {
             "ip" => (Some(false), None),
@@ -267,7 +267,7 @@ impl Reader<'_> {
         family.map(of).filter(|packets| !packets.is_empty()).collect()
     }
 
-    /// A field that is a number; none where it has no counterpart.
+    /// Condition on a numeric field; `None` if the field has no equivalent.
     fn field(&mut self, boxes: Boxes, key: (&str, &str), op: &str, right: &Value) -> Option<Result<Boxes, String>> {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let port = |_: &Packets, value: &Value| values::ports(&text(value), '-');
@@ -318,7 +318,7 @@ impl Reader<'_> {
             .collect())
     }
 
-    /// Boxes with those values of a field that stand on the right. `read` reads one of them.
+    /// Hyperrectangles restricted to the values on the right-hand side; `read` parses one value.
     fn narrowed(
         &mut self,
         boxes: Boxes,
@@ -360,7 +360,7 @@ impl Reader<'_> {
 
     fn flags(&mut self, boxes: Boxes, op: &str, mask: Option<&Value>, right: &Value) -> Result<Boxes, String> {
         let of = mask.map(statements::flag_bits).transpose()?;
-        // A set has alternatives, a list has bits together.
+        // The members of a set are alternatives, those of a list are combined bits.
         let members = match only_key(right) {
             Some(("set", values)) => list(values),
             _ => vec![right],
@@ -384,7 +384,7 @@ impl Reader<'_> {
             .collect())
     }
 
-    /// Several fields at once.
+    /// Condition on a concatenation of fields.
     fn together(&mut self, boxes: Boxes, parts: &[&Value], op: &str, right: &Value) -> Result<Boxes, String> {
         if op != "==" && op != "in" {
             return Err("fields together are compared with `==`".into());
@@ -408,17 +408,17 @@ impl Reader<'_> {
     }
 }
 
-/// Whether an element goes by itself.
+/// Whether an element has a timeout.
 pub fn is_limited(member: &Value) -> bool {
     only_key(member).is_some_and(|(kind, element)| {
         kind == "elem" && ["timeout", "expires"].iter().any(|key| element.get(key).is_some())
     })
 }
 
-/// The addresses or ports of an element.
+/// Addresses or ports of an element.
 ///
 /// # Errors
-/// It has others.
+/// The element has values of another type.
 pub fn element(member: &Value, is_port: bool, six: bool) -> Result<Ranges, String> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     statements::span(plain(member), &mut |value| match is_port {

@@ -1,4 +1,4 @@
-//! Chains of forwarded packets, and of those to the gateway itself, as `[filter]`.
+//! Import of forward and input chains as `[filter]`.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use super::{Said, input, rules, sessions, untracked};
 use crate::schema::{Filter, FilterRule, NamedSet, Verdict};
 use crate::value::{Addresses, Ports};
 
-/// The filter; none where everything passes and nothing is counted.
+/// The filter; `None` if all packets pass and none are counted.
 pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
     let forwarded = asked(listing, Hook::Forward, said);
     let (stateful, decisions, policies) = match forwarded {
@@ -40,15 +40,15 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
     })
 }
 
-/// What is decided about packets that come to a hook, and what happens at the end of its chains, by family.
+/// Decisions about packets at a hook, and the policies of its chains, by family.
 pub struct Asked {
     pub decisions: Vec<Decision>,
     pub policies: [Verdict; 2],
-    /// The lines that say so; none where chains of a family are not listed.
+    /// Lines of the policies; `None` for a family without listed chains.
     pub ends: [Option<LineIndex>; 2],
 }
 
-/// What a packet meets at the end of chains.
+/// Action at the end of the chains, according to the policies.
 pub fn end(policies: [Verdict; 2], six: bool) -> Action {
     match policies[usize::from(six)] {
         Verdict::Accept => Action::Accept,
@@ -56,7 +56,7 @@ pub fn end(policies: [Verdict; 2], six: bool) -> Action {
     }
 }
 
-/// The chains of a hook; none where there is none.
+/// Decisions of a hook's chains; `None` if there are none.
 fn asked(listing: &Listing, hook: Hook, said: &mut Said) -> Option<Asked> {
     let mut bases: Vec<(&Table, &Chain)> = listing
         .tables
@@ -85,7 +85,8 @@ fn asked(listing: &Listing, hook: Hook, said: &mut Said) -> Option<Asked> {
             (policies[six], ends[six]) = (Some(chain.policy), Some(chain.line));
         }
     }
-    // What one refuses no other can let pass: these may as well be asked first, and leave the others as they are.
+    // Packets that one chain rejects are not accepted by any other. Chains that only reject can therefore be evaluated
+    // first.
     let mut decisions: Vec<_> = pure.into_iter().flat_map(|(_, found)| found).collect();
     let bases: Vec<_> = others.iter().map(|(base, _)| *base).collect();
     for (at, (base, found)) in others.into_iter().enumerate() {
@@ -101,7 +102,7 @@ fn asked(listing: &Listing, hook: Hook, said: &mut Said) -> Option<Asked> {
     })
 }
 
-/// Whether forwarded packets are asked about by session, what is decided about them, and what happens at the end.
+/// Whether forwarded packets are filtered by session, the decisions about them, and the policies.
 fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, Vec<Decision>, [Verdict; 2]) {
     let Asked {
         decisions,
@@ -139,7 +140,7 @@ fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, 
     (stateful, decisions, policies)
 }
 
-/// The sets that rules name.
+/// Sets that rules refer to.
 fn named_sets(rules: &[FilterRule], listing: &Listing) -> IndexMap<String, NamedSet> {
     let named = |rule: &FilterRule| {
         let ends = [&rule.from, &rule.to].map(|list| list.0.first().map(|one| one.value.clone()));
@@ -163,12 +164,12 @@ fn named_sets(rules: &[FilterRule], listing: &Listing) -> IndexMap<String, Named
     .collect()
 }
 
-/// Whether a chain with a hook refuses some packets and does nothing else.
+/// Whether a base chain only rejects packets and has no other effect.
 fn only_refuses(((_, chain), found): &((&Table, &Chain), Vec<Decision>)) -> bool {
     chain.policy == Verdict::Accept && found.iter().all(Decision::refuses)
 }
 
-/// What one chain with a hook decides.
+/// Decisions of one base chain.
 fn base(table: &Table, chain: &Chain, said: &mut Said) -> Vec<Decision> {
     let mut flat = Flat::default();
     let end = match chain.policy {
@@ -200,7 +201,7 @@ fn base(table: &Table, chain: &Chain, said: &mut Said) -> Vec<Decision> {
     decisions
 }
 
-/// Decisions of a chain, where others are asked after it: what it accepts they are asked about.
+/// Decisions of a chain that is followed by other chains, which evaluate the packets that it accepts.
 fn ordered(
     found: Vec<Decision>,
     (table, chain): (&Table, &Chain),

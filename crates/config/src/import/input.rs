@@ -1,4 +1,4 @@
-//! Chains of packets to the gateway itself as rules with `out = "gateway"`.
+//! Import of input chains as rules with `out = "gateway"`.
 
 use super::filter::{Asked, end};
 use super::interfaces::{is_open, widen, without_loopback};
@@ -13,7 +13,7 @@ const LEAVES: &str = "what is addressed to the gateway leaves by no interface";
 const PASSES: &str = "what is addressed to the gateway passes, as nothing is refused there";
 const CALLED: &str = "an interface is called `gateway`, by which rules name the gateway itself";
 
-/// What is decided about packets that open flows to the gateway, and what happens to the others, by family.
+/// Decisions about packets that open flows to the gateway, and the policies for other packets, by family.
 pub fn decisions(chains: Asked, listing: &Listing, said: &mut Said) -> (Vec<Decision>, [Verdict; 2]) {
     let Asked {
         decisions,
@@ -68,8 +68,8 @@ fn remarks(decisions: &[Decision], said: &mut Said) {
     }
 }
 
-/// The same decisions without the interface that packets leave by. Of those that name it, chains of iptables match where it is not
-/// the named one, chains of nft never.
+/// The decisions without the output interface. A decision that names one never matches in nft; in iptables it matches
+/// if the interface is excluded.
 fn without_way_out(decisions: Vec<Decision>, listing: &Listing, said: &mut Said) -> Vec<Decision> {
     let known = listing.interfaces.len();
     let matches = |mut decision: Decision| {
@@ -89,7 +89,7 @@ fn without_way_out(decisions: Vec<Decision>, listing: &Listing, said: &mut Said)
     decisions.into_iter().filter_map(matches).collect()
 }
 
-/// The rules that stand for what happens at the end.
+/// Rules that implement the policies.
 pub fn ends(policies: [Verdict; 2]) -> Vec<FilterRule> {
     let drops = policies.map(|policy| policy != Verdict::Accept);
     let rule = |six| rules::of_gateway(rules::everything(six, Action::Drop));

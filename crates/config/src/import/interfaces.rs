@@ -1,16 +1,16 @@
-//! Interfaces other than those named: a rule lists interfaces, so that "any but one" has to be said otherwise.
+//! Conversion of negated interfaces: a rule lists interfaces, so "any interface except one" needs another form.
 
 use super::Said;
 use super::listing::{Action, Decision, Listing};
 use super::packets::{Field, Packets, remains};
 use super::ranges::Ranges;
 
-/// Boxes of what is left of one comparison.
+/// Maximum number of hyperrectangles that remain in one comparison.
 const MOST_BOXES: usize = 256;
-/// Decisions that are compared each with each: beyond them that takes too long.
+/// Maximum number of decisions that are compared pairwise, to limit the time.
 const MOST_COMPARED: usize = 10_000;
 
-/// Whether a field holds interfaces that nothing names, and not all.
+/// Whether a field includes interfaces that no rule names, but not all interfaces.
 pub fn is_open(packets: &Packets, field: Field, known: usize) -> bool {
     let last = packets.get(field).and_then(super::ranges::Ranges::last);
     last.is_some_and(|last| last >= known as u128)
@@ -21,14 +21,14 @@ fn open(packets: &Packets, known: usize) -> Vec<Field> {
     both.filter(|&field| is_open(packets, field, known)).collect()
 }
 
-/// The kernel's own interface, which no packet comes by to Sluice.
+/// The loopback interface, from which Sluice receives no packets.
 const LOOPBACK: &str = "lo";
 
-/// Why nothing that is forwarded meets a line.
+/// Note for lines about the loopback interface, which forwarded packets never match.
 pub const NOT_FORWARDED: &str = "nothing is forwarded from the loopback interface, or to it";
 
-/// The same decisions without the loopback interface: those about it alone are met by no packet, which `why` says, and those about
-/// all others are about all.
+/// The decisions without the loopback interface. Decisions about the loopback interface only are removed with the note
+/// `why`, and those about all other interfaces apply to any interface.
 pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut Said, why: &str) -> Vec<Decision> {
     let Some(number) = listing.interfaces.get_index_of(LOOPBACK) else {
         return decisions;
@@ -57,7 +57,8 @@ pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut 
     kept
 }
 
-/// The same decisions, for any interface where the excluded ones are decided about in the same way by others.
+/// The decisions with negated interfaces extended to any interface, if the excluded ones are decided in the same way by
+/// other decisions.
 pub fn widen(decisions: Vec<Decision>, end: &dyn Fn(bool) -> Action, known: usize) -> Vec<Decision> {
     let mut decisions = decisions;
     if decisions.len() > MOST_COMPARED {
@@ -74,10 +75,10 @@ pub fn widen(decisions: Vec<Decision>, end: &dyn Fn(bool) -> Action, known: usiz
     decisions
 }
 
-/// Whether what `wide` has more is decided about before, or in the same way behind.
+/// Whether the packets that only `wide` contains are decided by earlier decisions, or by later ones in the same way.
 fn alike(decisions: &[Decision], at: usize, wide: &Packets, end: &dyn Fn(bool) -> Action, known: usize) -> bool {
     let own = &decisions[at];
-    // What is not carried over itself decides nothing.
+    // A decision that can't be converted does not count.
     let carried = |decision: &&Decision| decision.decides() && open(&decision.packets, known).is_empty();
     let before = decisions[..at]
         .iter()

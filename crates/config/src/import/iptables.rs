@@ -1,4 +1,4 @@
-//! `iptables-save` and `ip6tables-save`: tables, chains and the words of a line.
+//! Import of `iptables-save` and `ip6tables-save`: tables, chains and the words of a line.
 
 use indexmap::IndexMap;
 
@@ -7,7 +7,7 @@ use super::matches::{self, Context};
 use super::{ImportError, Wrong};
 use crate::schema::Verdict;
 
-/// Whether a text looks like a listing of either family, and which.
+/// Whether a text looks like such a listing, and whether it is for IPv6.
 pub fn detect(text: &str) -> Option<bool> {
     let lines = || text.lines().map(str::trim);
     lines().find(|line| line.starts_with('*'))?;
@@ -32,10 +32,10 @@ pub fn detect(text: &str) -> Option<bool> {
     Some(named.next().unwrap_or_else(by_address))
 }
 
-/// Add a file's tables to the listing.
+/// Add the tables of a file to the listing.
 ///
 /// # Errors
-/// The first line that belongs to no listing.
+/// The first line that is not valid in such a listing.
 pub fn read(file: &str, text: &str, six: bool, listing: &mut Listing) -> Result<(), ImportError> {
     let mut table: Option<Table> = None;
     let mut last = 0;
@@ -91,7 +91,7 @@ pub fn read(file: &str, text: &str, six: bool, listing: &mut Listing) -> Result<
     }
 }
 
-/// So much of a text as a message can hold.
+/// A text shortened for a message.
 pub fn shortened(text: &str) -> String {
     let mut short = crate::text::escaped(&text.chars().take(60).collect::<String>()).into_owned();
     if text.chars().nth(60).is_some() {
@@ -100,7 +100,7 @@ pub fn shortened(text: &str) -> String {
     short
 }
 
-/// `FORWARD ACCEPT [0:0]`, behind the colon.
+/// Parse a chain declaration such as `FORWARD ACCEPT [0:0]`, without the colon.
 fn chain(table: &str, declared: &str, line: usize) -> Option<(String, Chain)> {
     let mut words = declared.split_whitespace();
     let (name, policy) = (words.next()?, words.next()?);
@@ -130,7 +130,7 @@ fn chain(table: &str, declared: &str, line: usize) -> Option<(String, Chain)> {
 }
 
 fn rule(line: &str, six: bool, index: usize, table: &Table, listing: &mut Listing) -> Result<(String, Rule), Wrong> {
-    // Counters: `[packets:bytes] -A …`.
+    // Lines may begin with counters: `[packets:bytes] -A …`.
     let counted = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let text = counted.map_or(line, |(_, rest)| rest.trim_start());
     let words = words(text).ok_or(Wrong::Quote)?;
@@ -145,7 +145,7 @@ fn rule(line: &str, six: bool, index: usize, table: &Table, listing: &mut Listin
     Ok((chain.clone(), Rule { line: index, meaning }))
 }
 
-/// Words with quotes and backslashes taken away; none where a quote stays open.
+/// Words of a line with quotes and backslashes removed; `None` if a quote is not closed.
 pub fn words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

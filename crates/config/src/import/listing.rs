@@ -1,4 +1,4 @@
-//! What was listed, in the terms that both ways of listing share.
+//! Content of listings, in a form common to both formats.
 
 use indexmap::{IndexMap, IndexSet};
 
@@ -7,43 +7,43 @@ use super::sets::Known;
 use crate::schema::{RejectWith, Verdict};
 use crate::value::PortRange;
 
-/// Number of a line, in [`Listing::lines`].
+/// Index of a line in [`Listing::lines`].
 pub type LineIndex = usize;
 
-/// Where something stands, and its text.
+/// A line with its place and text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// Its line, counted from 1; none in JSON.
+    /// Line number, counted from 1; `None` in JSON.
     pub line: Option<usize>,
-    /// In JSON, what it is: family, table, chain and handle.
+    /// Identification in JSON: family, table, chain and handle.
     pub place: Option<String>,
-    /// The line, or the rule's JSON.
+    /// Text of the line, or JSON of the rule.
     pub text: String,
 }
 
-/// All files together.
+/// Content of all files together.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Lines that something may be said about.
+    /// Lines that reports may refer to.
     pub lines: Vec<Line>,
-    /// Tables in their order.
+    /// Tables in order.
     pub tables: Vec<Table>,
-    /// Interfaces that are named; their fields hold numbers of this list.
+    /// Interfaces that rules name; their indexes are the values of interface fields.
     pub interfaces: IndexSet<String>,
-    /// Lines that are not carried over before anything is asked about them.
+    /// Lines that are already known not to be converted, with the reason.
     pub leftovers: Vec<(LineIndex, String)>,
-    /// Lines that are carried over in another form before anything is asked about them.
+    /// Lines that are already known to be converted to another form, with a note.
     pub notes: Vec<(LineIndex, String)>,
-    /// Sets that change, by name.
+    /// Changeable sets by name.
     pub sets: IndexMap<String, Known>,
-    /// Families whose rules are all here.
+    /// Families whose rules are all listed.
     pub complete: [bool; 2],
 }
 
 impl Listing {
-    /// Remember a line.
+    /// Add a line; returns its index.
     pub fn line(&mut self, line: Line) -> LineIndex {
         self.lines.push(line);
         self.lines.len() - 1
@@ -52,7 +52,7 @@ impl Listing {
     /// Number of an interface.
     pub fn interface(&mut self, name: &str) -> Result<u128, String> {
         let (number, _) = self.interfaces.insert_full(name.to_owned());
-        // The largest stands for those that nothing names.
+        // The highest number stands for all interfaces that no rule names.
         match number < 65_535 {
             true => Ok(number as u128),
             false => Err("too many interfaces".into()),
@@ -60,84 +60,84 @@ impl Listing {
     }
 }
 
-/// A table of chains.
+/// A table with its chains.
 #[derive(Debug)]
 pub struct Table {
-    /// As messages name it.
+    /// Name in messages.
     pub name: String,
-    /// IPv4, IPv6 or both.
+    /// Families of the table: IPv4, IPv6 or both.
     pub families: Vec<bool>,
-    /// Its chains by name.
+    /// Chains by name.
     pub chains: IndexMap<String, Chain>,
 }
 
-/// Where a chain begins.
+/// Hook of a base chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// What is not tracked.
+    /// Before connection tracking.
     Raw,
-    /// The filter of forwarded packets.
+    /// Filtering of forwarded packets.
     Forward,
-    /// The filter of packets to the gateway itself.
+    /// Filtering of packets to the gateway itself.
     Input,
     /// Translation before routing.
     Prerouting,
     /// Translation after routing.
     Postrouting,
-    /// Something that has no counterpart.
+    /// A hook without an equivalent.
     Other,
 }
 
 /// A chain of rules.
 #[derive(Debug)]
 pub struct Chain {
-    /// Where it is declared.
+    /// Line of the declaration.
     pub line: LineIndex,
-    /// Where packets come to it; other chains lead there where not given.
+    /// Hook of a base chain; `None` for a chain that others jump to.
     pub hook: Option<Hook>,
-    /// Smaller ones are asked first.
+    /// Priority; lower ones are evaluated first.
     pub priority: i64,
-    /// With a hook: what happens at its end.
+    /// Policy of a base chain.
     pub policy: Verdict,
-    /// Its rules.
+    /// Rules of the chain.
     pub rules: Vec<Rule>,
 }
 
-/// A rule, or why it can't be understood.
+/// A rule, or why it can't be converted.
 #[derive(Debug)]
 pub struct Rule {
-    /// Where it stands.
+    /// Line of the rule.
     pub line: LineIndex,
-    /// What it means.
+    /// Meaning of the rule.
     pub meaning: Result<Meaning, String>,
 }
 
-/// What a rule means.
+/// Meaning of a rule.
 #[derive(Debug)]
 pub struct Meaning {
-    /// Packets that match; the boxes don't overlap.
+    /// Matching packets, as hyperrectangles that don't overlap.
     pub when: Vec<Packets>,
-    /// What is done with them, in order.
+    /// Actions on the packets, in order.
     pub then: Vec<Step>,
-    /// What it is to be called.
+    /// Name for the converted rule.
     pub name: Option<String>,
 }
 
-/// What is done with a packet.
+/// A step on matching packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Ask another chain, then go on here.
+    /// Evaluate another chain, then continue with the next rule.
     Jump(String),
-    /// Ask another chain, then go on where this one was asked.
+    /// Evaluate another chain, then continue after the jump to this chain.
     Goto(String),
-    /// Go on where this chain was asked.
+    /// Continue after the jump to this chain.
     Return,
-    /// Something that ends here or has an effect.
+    /// A verdict or an action.
     Do(Action),
 }
 
 impl Step {
-    /// The chain that it asks.
+    /// Chain that the step evaluates.
     pub fn target(&self) -> Option<&str> {
         match self {
             Self::Jump(to) | Self::Goto(to) => Some(to),
@@ -146,18 +146,18 @@ impl Step {
     }
 }
 
-/// What a decision does.
+/// Action of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Pass; in tables of translation: leave as it is.
+    /// Accept; in NAT tables: do not translate.
     Accept,
-    /// Pass, and make no session.
+    /// Accept without creating a session.
     AcceptUntracked,
-    /// Before connections are tracked: leave these packets out.
+    /// Before connection tracking: exclude the packets from tracking.
     Notrack,
     /// Drop.
     Drop,
-    /// Drop and tell.
+    /// Drop and reply.
     Reject(RejectWith),
     /// Count.
     Count,
@@ -165,44 +165,44 @@ pub enum Action {
     Log,
     /// Add the source address to a set.
     AddToSet(String),
-    /// Another source address.
+    /// Translate the source address.
     Snat(Target),
-    /// The address of the interface as source, from these ports.
+    /// Translate the source to the address of the output interface, with ports from this range.
     Masquerade(Option<PortRange>),
-    /// Another destination.
+    /// Translate the destination.
     Dnat(Target),
-    /// The address of the interface as destination, and one of these ports.
+    /// Translate the destination to the address of the input interface, with a port from this range.
     Redirect(Option<PortRange>),
-    /// One network in the place of another: first and last address.
+    /// Translate one network to another one, given by its first and last address.
     Netmap(u32, u32),
 }
 
-/// Addresses and ports that are put in.
+/// Addresses and ports of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// First and last address.
     pub addresses: (u32, u32),
-    /// Ports, where they are changed.
+    /// Ports, if they are translated.
     pub ports: Option<PortRange>,
 }
 
-/// Some packets and what happens to them.
+/// A decision about packets.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// The line that says so.
+    /// Line of the decision.
     pub line: LineIndex,
-    /// Which of the line's steps.
+    /// Number of the step within the line.
     pub step: usize,
-    /// Which.
+    /// Packets that match.
     pub packets: Packets,
-    /// What.
+    /// Action on the packets.
     pub action: Action,
-    /// What it is to be called.
+    /// Name for the converted rule.
     pub name: Option<String>,
 }
 
 impl Decision {
-    /// Whether nothing behind it is asked.
+    /// Whether no later decision applies to the packets.
     pub fn decides(&self) -> bool {
         !matches!(
             self.action,
@@ -210,7 +210,7 @@ impl Decision {
         )
     }
 
-    /// Whether the packets end here.
+    /// Whether the packets are dropped or rejected.
     pub fn refuses(&self) -> bool {
         matches!(self.action, Action::Drop | Action::Reject(_))
     }

@@ -1,4 +1,4 @@
-//! One rule of `iptables-save`: its conditions and its target.
+//! Import of one rule of `iptables-save`: its conditions and its target.
 
 use super::listing::{Action, Listing, Meaning, Step, Table};
 use super::packets::{Field, OF_THE_FIRST, Packets};
@@ -8,15 +8,15 @@ use super::values::{self, Port};
 use crate::schema::{RejectWith, SetType};
 use crate::value::Period;
 
-/// What a rule is part of.
+/// Context of a rule.
 pub struct Context<'t> {
-    /// Of IPv6.
+    /// Whether the rule is for IPv6.
     pub six: bool,
-    /// The table so far.
+    /// The table read so far.
     pub table: &'t Table,
 }
 
-/// Modules whose options are known, or have no bearing.
+/// Modules whose options are supported or have no effect.
 const MODULES: [&str; 21] = [
     "tcp",
     "udp",
@@ -41,7 +41,7 @@ const MODULES: [&str; 21] = [
     "all",
 ];
 
-/// The conditions while they are read.
+/// Conditions read so far.
 struct Reading {
     when: Vec<Packets>,
     name: Option<String>,
@@ -58,7 +58,7 @@ impl Reading {
             .collect();
     }
 
-    /// Either end has one of these.
+    /// Add a condition that either port has one of the values.
     fn either_port(&mut self, values: &Ranges) {
         let negated = std::mem::take(&mut self.negated);
         let (one, other) = (Field::SourcePort, Field::DestinationPort);
@@ -73,10 +73,10 @@ impl Reading {
     }
 }
 
-/// What a rule means, of its words behind the chain's name.
+/// Meaning of a rule, from its words after the name of the chain.
 ///
 /// # Errors
-/// Why it can't be carried over.
+/// Why the rule can't be converted.
 pub fn meaning(words: &[String], context: &Context<'_>, listing: &mut Listing) -> Result<Meaning, String> {
     let mut reading = Reading {
         when: vec![Packets::all(context.six)],
@@ -191,7 +191,7 @@ fn condition<'w>(
         "--comment" => reading.name = reading.name.take().or_else(|| Some(text.into())),
         "-m" | "--match" if MODULES.contains(&text) => {}
         "-m" | "--match" => return Err(format!("match `{text}` has no counterpart")),
-        // Counters.
+        // Initial counters are ignored.
         "-c" | "--set-counters" => drop(value()?),
         _ => return Err(format!("option `{word}` has no counterpart")),
     }
@@ -276,7 +276,7 @@ fn step(
     Ok(Step::Do(action))
 }
 
-/// The set that a target adds the source to.
+/// Action of a target that adds the source address to a set.
 fn added(options: &[&str], listing: &Listing) -> Result<Action, String> {
     known(options, &["--add-set", "--exist", "--timeout"])?;
     let at = options.iter().position(|option| *option == "--add-set");
@@ -298,7 +298,7 @@ fn added(options: &[&str], listing: &Listing) -> Result<Action, String> {
     }
 }
 
-/// The word behind an option.
+/// Value of an option.
 fn option<'o>(options: &[&'o str], name: &str) -> Option<&'o str> {
     let at = options.iter().position(|option| *option == name)?;
     options.get(at + 1).copied()

@@ -1,4 +1,4 @@
-//! Listings of iptables and nftables as a configuration that means the same.
+//! Conversion of iptables and nftables listings to an equivalent configuration.
 //!
 //! ```text
 //! iptables-save ──► iptables, matches ──┐                ┌─► sessions, interfaces, rules ─► [filter], of chain INPUT by input
@@ -6,7 +6,7 @@
 //! nft -j ─────────► nft, expressions ───┘                └─► nat ────────────────────────► [nat]
 //! ```
 //!
-//! Whatever has no counterpart is a [`Leftover`]; nothing else is left out.
+//! Everything without an equivalent is reported as a [`Leftover`].
 
 mod chains;
 mod expressions;
@@ -38,34 +38,34 @@ use crate::schema::{self, Document, Filter, Interface, Nat, Verdict};
 use crate::value::{GATEWAY, InterfaceAddress, Target};
 use listing::{Hook, LineIndex, Listing, Step, Table};
 
-/// How a listing is written.
+/// Format of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Text of `iptables-save`.
+    /// Output of `iptables-save`.
     Iptables,
-    /// Text of `ip6tables-save`.
+    /// Output of `ip6tables-save`.
     Ip6tables,
-    /// JSON of `nft -j list ruleset`.
+    /// JSON output of `nft -j list ruleset`.
     Nft,
-    /// Text of `ipset save`.
+    /// Output of `ipset save`.
     Ipset,
 }
 
 /// A file to import.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'t> {
-    /// As messages call it.
+    /// Name of the file in messages.
     pub name: &'t str,
-    /// What is in it.
+    /// Content of the file.
     pub text: &'t str,
 }
 
-/// The IPv4 address that an interface has, where a listing does not say.
+/// IPv4 address of an interface, which a listing does not contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnAddress {
     /// The address.
     pub address: Ipv4Addr,
-    /// With the length of its link's prefix, where that is known.
+    /// Address with the prefix length of its link, if known.
     pub on_link: Option<InterfaceAddress>,
 }
 
@@ -82,45 +82,45 @@ impl FromStr for OwnAddress {
     }
 }
 
-/// Something of a listing that needs a word.
+/// A part of a listing that is reported to the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Leftover {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// Its line, counted from 1; none in JSON.
+    /// Line number, counted from 1; `None` in JSON.
     pub line: Option<usize>,
-    /// In JSON, what it is: family, table, chain and handle.
+    /// Identification in JSON: family, table, chain and handle.
     pub place: Option<String>,
-    /// The line, or the rule's JSON.
+    /// Text of the line, or JSON of the rule.
     pub text: String,
-    /// Why it is not carried over, or how it is.
+    /// Why it is not converted, or how it is.
     pub reason: String,
 }
 
-/// What became of the listings.
+/// Result of an import.
 #[derive(Clone, Debug)]
 pub struct Imported {
     /// The configuration: `[interfaces]`, `[nat]` and `[filter]`.
     pub document: Document,
-    /// What is not carried over.
+    /// Parts that are not converted.
     pub leftovers: Vec<Leftover>,
-    /// What is carried over in another form.
+    /// Parts that are converted to another form.
     pub notes: Vec<Leftover>,
-    /// What goes for all of it.
+    /// Remarks about the whole import.
     pub remarks: Vec<String>,
 }
 
-/// Something that is no listing, and the place where that shows.
+/// An error in a listing with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {wrong}")]
 pub struct ImportError {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// Line, counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
     /// Column, counted from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The error.
     pub wrong: Wrong,
 }
 
@@ -136,63 +136,63 @@ impl ImportError {
     }
 }
 
-/// Why something is no listing.
+/// Why a file is not a valid listing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
-    /// Nothing but space.
+    /// The file is empty or contains only white space.
     #[error("there is nothing in it")]
     Empty,
-    /// No UTF-8.
+    /// The file is not UTF-8.
     #[error("this is no text")]
     NotText,
-    /// Neither a table nor JSON.
+    /// The file has no known format.
     #[error("neither a listing of iptables-save, ip6tables-save or `ipset save` nor one of `nft -j list ruleset`")]
     NotAListing,
-    /// A line before `*table`.
+    /// A line precedes the first `*table`.
     #[error("`{0}` stands outside of a table")]
     OutsideOfTable(String),
-    /// The end without `COMMIT`.
+    /// `COMMIT` is missing at the end of a table.
     #[error("the table before has no COMMIT: is the listing whole?")]
     NotCommitted,
-    /// `:CHAIN …`
+    /// A chain declaration `:CHAIN …` is invalid.
     #[error("`{0}` declares no chain")]
     Chain(String),
-    /// Something else than `-A`.
+    /// A line is not an `-A` command.
     #[error("`{0}` is no line of a listing")]
     NotALine(String),
-    /// `"` without another.
+    /// A quote is not closed.
     #[error("a quote is not closed")]
     Quote,
-    /// `-A` to nothing.
+    /// `-A` refers to an undeclared chain.
     #[error("there is no chain `{0}`")]
     UnknownChain(String),
-    /// `add` to nothing.
+    /// `add` refers to an undeclared set.
     #[error("there is no set `{0}`")]
     UnknownSet(String),
-    /// JSON.
+    /// The JSON is invalid.
     #[error("{0}")]
     Json(String),
-    /// JSON of something else.
+    /// The JSON has no `nftables` list.
     #[error("no `nftables` list: `nft -j list ruleset` writes one")]
     NotNft,
-    /// An object without what it needs.
+    /// A JSON object lacks a mandatory field.
     #[error("object {0} has no {1}")]
     Object(usize, &'static str),
-    /// Jumps in a circle.
+    /// Jumps form a loop.
     #[error("`{0}` closes a circle of chains")]
     Circle(String),
-    /// Two tables in the place of one.
+    /// A table is listed twice.
     #[error("table {0} of this family is listed a second time")]
     Twice(String),
-    /// Two ways of listing.
+    /// The listing of nft also contains the rules of iptables.
     #[error("a listing of nft has the rules of iptables, too: import one or the other")]
     Both,
 }
 
-/// Turn listings into one configuration. `addresses` are those of interfaces by name.
+/// Convert listings to one configuration. `addresses` are those of interfaces, by name.
 ///
 /// # Errors
-/// Something is no listing, or its chains lead to themselves.
+/// A listing is invalid, or its chains form a loop.
 pub fn import(
     sources: &[Source<'_>],
     format: Option<Format>,
@@ -200,7 +200,7 @@ pub fn import(
 ) -> Result<Imported, ImportError> {
     let mut listing = Listing::default();
     let mut formats = Vec::new();
-    // Rules name sets, whichever file comes first.
+    // Sets are read first, since rules refer to them in any order of the files.
     let of_sets = |source: &Source<'_>| format == Some(Format::Ipset) || sets::detect(source.text);
     let (with_sets, others): (Vec<&Source<'_>>, Vec<_>) = sources.iter().partition(|source| of_sets(source));
     for source in with_sets {
@@ -229,10 +229,10 @@ pub fn import(
     Ok(convert(&mut listing, addresses))
 }
 
-/// What a file holds, where it is text.
+/// Content of a file as text.
 ///
 /// # Errors
-/// The place where it is not.
+/// The place of the first byte that is not UTF-8.
 pub fn text<'b>(name: &str, bytes: &'b [u8]) -> Result<&'b str, ImportError> {
     std::str::from_utf8(bytes).map_err(|wrong| {
         let before = &bytes[..wrong.valid_up_to()];
@@ -252,7 +252,7 @@ fn detect(text: &str) -> Option<Format> {
     })
 }
 
-/// Tables of a file, those from `known` on: none twice, none with a circle.
+/// Check the tables of a file, which begin at index `known`: no table is listed twice, and no chains form a loop.
 fn checked(file: &str, listing: &Listing, known: usize) -> Result<(), ImportError> {
     for (at, table) in listing.tables.iter().enumerate().skip(known) {
         let before = &listing.tables[..at];
@@ -271,14 +271,14 @@ fn checked(file: &str, listing: &Listing, known: usize) -> Result<(), ImportErro
     Ok(())
 }
 
-/// What the parts of the conversion have said so far.
+/// Reports of all parts of the conversion.
 #[derive(Debug, Default)]
 struct Said {
     leftovers: IndexMap<LineIndex, String>,
     notes: IndexSet<(LineIndex, String)>,
     remarks: Vec<String>,
     asked: HashSet<LineIndex>,
-    /// Lines that refuse packets, where every packet is asked about.
+    /// Lines that reject packets, if every packet is filtered.
     refusing: Vec<LineIndex>,
 }
 
@@ -320,7 +320,7 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
     }
     document.interfaces = interfaces(&document, addresses);
     if !listing.interfaces.contains(GATEWAY) {
-        // Rules name the gateway itself so.
+        // The name stands for the gateway itself in rules.
         document.interfaces.shift_remove(GATEWAY);
     }
     if document.interfaces.is_empty() {
@@ -354,7 +354,7 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
     }
 }
 
-/// Sets that no rule names.
+/// Note the sets that no rule refers to.
 fn unnamed_sets(filter: &Option<Filter>, listing: &Listing, said: &mut Said) {
     let is_named = |name: &String| filter.as_ref().is_some_and(|filter| filter.sets.contains_key(name));
     for (name, known) in listing.sets.iter().filter(|(name, _)| !is_named(name)) {
@@ -369,7 +369,8 @@ fn unnamed_sets(filter: &Option<Filter>, listing: &Listing, said: &mut Said) {
     }
 }
 
-/// What is translated has sessions, also where each packet is asked about: lines that refuse answers don't see these.
+/// Note lines that reject replies: translated flows have sessions even if every packet is filtered, so their replies
+/// pass.
 fn answers(filter: &Option<Filter>, nat: &Nat, said: &mut Said) {
     let translates = !(nat.source.is_empty() && nat.destination.is_empty() && nat.one_to_one.is_empty());
     let Some(filter) = filter.as_ref().filter(|filter| translates && !filter.sessions) else {
@@ -387,7 +388,7 @@ fn answers(filter: &Option<Filter>, nat: &Nat, said: &mut Said) {
     }
 }
 
-/// Rules that nothing led to, and policies of chains that have no counterpart.
+/// Report rules that were not reached, and policies of chains without an equivalent.
 fn unasked(listing: &Listing, said: &mut Said) {
     for table in &listing.tables {
         let used = used(table, listing);
@@ -415,7 +416,7 @@ fn unasked(listing: &Listing, said: &mut Said) {
     }
 }
 
-/// Chains that packets may come to, by rules that are carried over or by others.
+/// Chains that packets may reach, by converted rules or by others.
 fn used<'t>(table: &'t Table, listing: &'t Listing) -> HashSet<&'t str> {
     let hooked = table.chains.iter().filter(|(_, chain)| chain.hook.is_some());
     let mut open: Vec<&str> = hooked.map(|(name, _)| name.as_str()).collect();
@@ -424,7 +425,7 @@ fn used<'t>(table: &'t Table, listing: &'t Listing) -> HashSet<&'t str> {
         for rule in table.chains.get(name).iter().flat_map(|chain| &chain.rules) {
             let to: Vec<&str> = match &rule.meaning {
                 Ok(meaning) => meaning.then.iter().filter_map(Step::target).collect(),
-                // It may say so in any of its words.
+                // An unsupported rule may refer to a chain in any of its words.
                 Err(_) => {
                     let text = &listing.lines[rule.line].text;
                     text.split([' ', '"']).collect()
@@ -437,7 +438,7 @@ fn used<'t>(table: &'t Table, listing: &'t Listing) -> HashSet<&'t str> {
     used
 }
 
-/// A stub for each interface that something names.
+/// A stub for each interface that a rule names.
 fn interfaces(document: &Document, addresses: &IndexMap<String, OwnAddress>) -> IndexMap<String, Interface> {
     let mut found = IndexMap::new();
     let rules = document.filter.iter().flat_map(|filter| &filter.rules);

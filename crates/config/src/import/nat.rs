@@ -1,4 +1,4 @@
-//! Chains of translation as `[nat]`.
+//! Import of NAT chains as `[nat]`.
 
 mod destination;
 mod source;
@@ -16,27 +16,27 @@ use super::{OwnAddress, Said};
 use crate::schema::{ExemptRule, Nat};
 use crate::value::{Prefix, Transport};
 
-/// Prefixes that one line becomes.
+/// Maximum number of prefixes that one line expands to.
 const MOST_PREFIXES: usize = 256;
-/// Rules that are compared each with each: beyond them that takes too long.
+/// Maximum number of rules that are compared pairwise, to limit the time.
 const MOST_RULES: usize = 10_000;
 const TOO_MANY: &str = "so many rules are not compared with each other";
 
-/// All there is to know while rules are made.
+/// State of the conversion.
 struct Translation<'l> {
     listing: &'l Listing,
     addresses: &'l IndexMap<String, OwnAddress>,
-    /// Before routing and behind it, in their order.
+    /// Decisions before and after routing, in order.
     prerouting: Vec<Decision>,
     postrouting: Vec<Decision>,
-    /// Lines before routing that are halves of one-to-one rules.
+    /// Lines before routing that are the inbound half of one-to-one rules.
     halves: HashSet<LineIndex>,
     sources: Vec<source::Source>,
     destinations: Vec<destination::Destination>,
     nat: Nat,
 }
 
-/// All rules of translation. `addresses` are those of interfaces.
+/// All translation rules. `addresses` are those of interfaces.
 pub fn nat(listing: &Listing, addresses: &IndexMap<String, OwnAddress>, said: &mut Said) -> Nat {
     let mut translation = Translation {
         listing,
@@ -68,7 +68,7 @@ pub fn nat(listing: &Listing, addresses: &IndexMap<String, OwnAddress>, said: &m
     translation.nat
 }
 
-/// What the chains of a hook decide about packets of IPv4 that open flows.
+/// Decisions of a hook's chains about IPv4 packets that open flows.
 fn decisions(listing: &Listing, hook: Hook, said: &mut Said) -> Vec<Decision> {
     let chains = listing
         .tables
@@ -106,7 +106,7 @@ fn decisions(listing: &Listing, hook: Hook, said: &mut Said) -> Vec<Decision> {
     all
 }
 
-/// The packets of a decision that open flows; why there are none.
+/// Packets of a decision that open flows, or the reason why there are none.
 fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>> {
     let packets = &decision.packets;
     if packets.six {
@@ -126,7 +126,7 @@ fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>
     }
 }
 
-/// No other conditions than these.
+/// Check that packets have conditions on these fields only.
 fn asks_only(packets: &Packets, fields: &[Field], what: &str) -> Result<(), String> {
     let all = [
         (Field::Source, "where packets come from"),
@@ -156,7 +156,7 @@ fn asks_only(packets: &Packets, fields: &[Field], what: &str) -> Result<(), Stri
     }
 }
 
-/// Prefixes of a field.
+/// Prefixes in a field.
 fn prefixes(packets: &Packets, field: Field) -> Result<Vec<Ipv4Net>, String> {
     let mut found = Vec::new();
     for &(first, last) in packets.values(field).list() {
@@ -172,7 +172,7 @@ fn four(number: u128) -> Ipv4Addr {
     Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// TCP, UDP, both, or any.
+/// Transport protocols of the packets: TCP, UDP, both, or any.
 fn transports(packets: &Packets) -> Result<Vec<Option<Transport>>, String> {
     let Some(protocols) = packets.get(Field::Protocol) else {
         return Ok(vec![None]);
@@ -187,7 +187,7 @@ fn transports(packets: &Packets) -> Result<Vec<Option<Transport>>, String> {
 }
 
 impl Translation<'_> {
-    /// Interfaces of a field, or any.
+    /// Interfaces in a field; `None` stands for any.
     fn interfaces(&self, packets: &Packets, field: Field) -> Result<Vec<Option<String>>, String> {
         let Some(numbers) = packets.get(field) else {
             return Ok(vec![None]);
@@ -200,7 +200,7 @@ impl Translation<'_> {
         Ok(names.map(|name| Some(name.clone())).collect())
     }
 
-    /// A line, as reasons name it.
+    /// A line as messages refer to it.
     fn place(&self, line: LineIndex) -> String {
         let line = &self.listing.lines[line];
         line.place
@@ -219,7 +219,7 @@ impl Translation<'_> {
     }
 }
 
-/// Whether a decision translates.
+/// Whether a decision translates packets.
 fn translates(decision: &Decision) -> bool {
     matches!(
         decision.action,
@@ -227,7 +227,7 @@ fn translates(decision: &Decision) -> bool {
     )
 }
 
-/// Why no host can have an address, where none can.
+/// Why an address is not valid for any host; `None` if it is valid.
 fn unusable(address: Ipv4Addr) -> Option<&'static str> {
     crate::validate::unusable(address.into())
 }

@@ -1,4 +1,4 @@
-//! `nft -j list ruleset`: tables, chains, sets and rules.
+//! Import of `nft -j list ruleset`: tables, chains, sets and rules.
 
 use std::collections::HashMap;
 
@@ -12,15 +12,15 @@ use super::{ImportError, Wrong, values};
 use crate::schema::{NamedSet, SetType, Verdict};
 use crate::value::{Period, SetElement};
 
-/// The priority of chains before connections are tracked.
+/// Priority of chains that precede connection tracking.
 const RAW: i64 = -300;
 
 /// Sets and maps of a table by name.
 #[derive(Debug, Default)]
 pub struct Sets {
-    /// Elements of those that stay as they are, or why they can't be used.
+    /// Elements of constant sets, or why they can't be used.
     pub elements: HashMap<String, Result<Vec<Value>, String>>,
-    /// Those that change, and what they are called in the listing.
+    /// Changeable sets, with their names in the listing.
     pub changing: HashMap<String, String>,
 }
 
@@ -37,12 +37,12 @@ impl<'v> Object<'v> {
         text.ok_or(Wrong::Object(self.number, key))
     }
 
-    /// Family and name of the table that it belongs to.
+    /// Family and name of the object's table.
     fn table(&self) -> Result<(String, String), Wrong> {
         Ok((self.text("family")?.into(), self.text("table")?.into()))
     }
 
-    /// What messages call it.
+    /// Identification of the object in messages.
     fn place(&self) -> String {
         let of = ["family", "table", "chain", "name"].map(|key| self.fields.get(key).and_then(Value::as_str));
         let mut words: Vec<String> = of.into_iter().flatten().map(Into::into).collect();
@@ -53,10 +53,10 @@ impl<'v> Object<'v> {
     }
 }
 
-/// Add a file's tables to the listing.
+/// Add the tables of a file to the listing.
 ///
 /// # Errors
-/// It is not the JSON of a ruleset.
+/// The file is not the JSON of a ruleset.
 pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportError> {
     let json: Value = serde_json::from_str(text).map_err(|wrong| {
         let (line, column) = (wrong.line().max(1), wrong.column().max(1));
@@ -82,7 +82,7 @@ pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportE
             })
         })
         .collect();
-    // Rules name chains and sets that may stand behind them.
+    // Chains and sets are read before rules, which may precede them in the list.
     for kinds in [["table", "", ""], ["chain", "set", "map"], ["rule", "", ""]] {
         for object in objects.iter().filter(|object| kinds.contains(&object.kind)) {
             ruleset
@@ -232,8 +232,8 @@ impl Ruleset<'_> {
     }
 }
 
-/// A set that changes as one of the filter, with the number of its elements whose time is limited, and whether it is of IPv6;
-/// none where it has no counterpart.
+/// A changeable set as a set of the filter, with the number of its elements that have a timeout, and whether it is for
+/// IPv6; `None` if the set is constant.
 #[expect(clippy::type_complexity, reason = "said once")]
 fn changing(object: &Object<'_>) -> Option<(Result<(NamedSet, usize), String>, bool)> {
     let of = |key| object.fields.get(key);
@@ -279,7 +279,7 @@ fn changing(object: &Object<'_>) -> Option<(Result<(NamedSet, usize), String>, b
     Some((Ok((set, limited)), six))
 }
 
-/// The elements of a set that stays as it is.
+/// Elements of a constant set.
 fn elements(object: &Object<'_>) -> Result<Vec<Value>, String> {
     let changing = ["timeout", "dynamic", "evaluate"];
     let flags = object.fields.get("flags");

@@ -1,10 +1,10 @@
-//! Which packets a line means: a box with a set of values in each field, and what boxes have in common.
+//! Sets of packets that a line matches: hyperrectangles with a set of values per field.
 
 use std::collections::BTreeMap;
 
 use super::ranges::Ranges;
 
-/// A field of a packet. Those before decide whether those behind exist: a packet of no TCP has no flags.
+/// A field of a packet. Earlier fields determine whether later fields exist: only TCP packets have flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// Source address.
@@ -13,43 +13,43 @@ pub enum Field {
     Destination,
     /// Protocol.
     Protocol,
-    /// 0: whole, 1: first fragment, 2: later one.
+    /// Fragment kind: 0 is an unfragmented packet, 1 a first fragment, 2 a later fragment.
     Fragment,
     /// Source port.
     SourcePort,
     /// Destination port.
     DestinationPort,
-    /// Type × 256 + code of ICMP.
+    /// ICMP type × 256 + code.
     Message,
-    /// TCP's flags.
+    /// TCP flags.
     Flags,
-    /// Code point.
+    /// DSCP.
     Dscp,
-    /// Explicit congestion notification.
+    /// ECN code point.
     Ecn,
     /// Source MAC address as a number.
     SourceMac,
-    /// Destination MAC address.
+    /// Destination MAC address as a number.
     DestinationMac,
-    /// Length in bytes.
+    /// Packet length in bytes.
     Length,
-    /// Number of the interface that it came in by.
+    /// Number of the input interface.
     In,
-    /// Number of the interface that it leaves by.
+    /// Number of the output interface.
     Out,
-    /// See [`state`].
+    /// Connection tracking state; see [`state`].
     State,
 }
 
-/// What connection tracking says about a packet.
+/// Connection tracking states.
 pub mod state {
-    /// Belongs to nothing and can't open anything.
+    /// Belongs to no flow and can't open one.
     pub const INVALID: u128 = 0;
     /// Opens a flow.
     pub const NEW: u128 = 1;
     /// Belongs to a flow.
     pub const ESTABLISHED: u128 = 2;
-    /// Is about a flow.
+    /// Relates to a flow.
     pub const RELATED: u128 = 3;
     /// Is not tracked.
     pub const UNTRACKED: u128 = 4;
@@ -74,27 +74,27 @@ const FIELDS: [Field; 16] = [
     Field::State,
 ];
 
-/// The last MAC address as a number.
+/// The highest MAC address as a number.
 pub const LAST_MAC: u128 = (1 << 48) - 1;
 
-/// Fields that a later fragment has not.
+/// Fields that later fragments lack.
 pub const OF_THE_FIRST: [Field; 4] = [Field::SourcePort, Field::DestinationPort, Field::Message, Field::Flags];
 
-/// What a set has of a packet.
+/// Part of a packet that is looked up in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// Its source address.
+    /// Source address.
     Source,
-    /// Its destination address.
+    /// Destination address.
     Destination,
-    /// Its source port.
+    /// Source port.
     SourcePort,
-    /// Its destination port.
+    /// Destination port.
     DestinationPort,
 }
 
 impl End {
-    /// The field that it is.
+    /// Field of this part.
     pub fn field(self) -> Field {
         match self {
             Self::Source => Field::Source,
@@ -104,7 +104,7 @@ impl End {
         }
     }
 
-    /// The same of an answer.
+    /// The corresponding part of a reply.
     fn of_answer(self) -> Self {
         match self {
             Self::Source => Self::Destination,
@@ -115,18 +115,18 @@ impl End {
     }
 }
 
-/// Packets of one family: all whose fields are in these sets.
+/// Packets of one family whose fields are all in the given sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packets {
-    /// Of IPv6.
+    /// Whether the packets are IPv6.
     pub six: bool,
     fields: [Option<Ranges>; FIELDS.len()],
-    /// Sets that change, by name: whether an end of the packet is in them.
+    /// Conditions on changeable sets: whether an end of the packet is in the set.
     members: BTreeMap<(End, String), bool>,
 }
 
 impl Packets {
-    /// All of a family.
+    /// All packets of a family.
     pub fn all(six: bool) -> Self {
         Self {
             six,
@@ -151,18 +151,18 @@ impl Packets {
         }
     }
 
-    /// The values of a field, where not all are meant.
+    /// Values of a field; `None` if all are included.
     pub fn get(&self, field: Field) -> Option<&Ranges> {
         self.fields[field as usize].as_ref()
     }
 
-    /// The values of a field.
+    /// Values of a field.
     pub fn values(&self, field: Field) -> Ranges {
         let all = || Ranges::of(0, self.most(field));
         self.get(field).cloned().unwrap_or_else(all)
     }
 
-    /// The same with other values of a field.
+    /// The packets with other values of a field.
     pub fn with(&self, field: Field, values: &Ranges) -> Self {
         let mut other = self.clone();
         let all = Ranges::of(0, self.most(field));
@@ -171,25 +171,25 @@ impl Packets {
         other
     }
 
-    /// Those of them that have an end in a set that changes, or have not; none where that contradicts what they are.
+    /// The packets with an end in a changeable set, or not in it; `None` if that contradicts another condition.
     pub fn member(&self, set: &str, end: End, is_in: bool) -> Option<Self> {
         let mut other = Self::all(self.six);
         other.members.insert((end, set.to_owned()), is_in);
-        // What later fragments have not, they don't match.
+        // Later fragments lack the field and don't match.
         if OF_THE_FIRST.contains(&end.field()) {
             other = other.with(Field::Fragment, &Ranges::of(0, 1));
         }
         self.and(&other)
     }
 
-    /// Sets that change, and whether an end is in them.
+    /// Conditions on changeable sets.
     pub fn members(&self) -> impl Iterator<Item = (End, &str, bool)> {
         self.members
             .iter()
             .map(|((end, set), is_in)| (*end, set.as_str(), *is_in))
     }
 
-    /// The same with any value of a field.
+    /// The packets with any value of a field.
     pub fn with_any(&self, field: Field) -> Self {
         let mut other = self.clone();
         other.fields[field as usize] = None;
@@ -197,7 +197,7 @@ impl Packets {
         other
     }
 
-    /// Those whose field is in a set, or, `inverted`, is not. What later fragments have not, they don't match.
+    /// The packets whose field is in a set, or with `inverted` is not. Later fragments that lack the field don't match.
     pub fn only(&self, field: Field, values: &Ranges, inverted: bool) -> Self {
         let values = if inverted {
             values.not(self.most(field))
@@ -211,17 +211,17 @@ impl Packets {
         }
     }
 
-    /// Whether there are none.
+    /// Whether no packets match.
     pub fn is_empty(&self) -> bool {
         self.fields.iter().flatten().any(Ranges::is_empty)
     }
 
-    /// Whether all of the family are meant.
+    /// Whether all packets of the family match.
     pub fn is_all(&self) -> bool {
         self.fields.iter().all(Option::is_none) && self.members.is_empty()
     }
 
-    /// Those of both, where there are any.
+    /// Intersection; `None` if it is empty.
     pub fn and(&self, other: &Self) -> Option<Self> {
         if self.six != other.six {
             return None;
@@ -243,7 +243,7 @@ impl Packets {
         Some(both)
     }
 
-    /// Those that the other has not, in boxes that don't overlap.
+    /// Difference, as hyperrectangles that don't overlap.
     pub fn without(&self, other: &Self) -> Vec<Self> {
         if self.and(other).is_none() {
             return vec![self.clone()];
@@ -270,12 +270,13 @@ impl Packets {
         rest
     }
 
-    /// Whether the other has all of them.
+    /// Whether all of the packets are in another set.
     pub fn within(&self, other: &Self) -> bool {
         self.without(other).is_empty()
     }
 
-    /// Answers to them: the ends and the interfaces exchanged, what a flow's packets differ in forgotten.
+    /// Replies to the packets: ends and interfaces are exchanged, and fields that differ within a flow are
+    /// unrestricted.
     pub fn answers(&self) -> Self {
         let mut answers = self.of_flow();
         for (one, two) in [
@@ -289,13 +290,13 @@ impl Packets {
         answers.members = members
             .map(|((end, set), is_in)| ((end.of_answer(), set), is_in))
             .collect();
-        // Who answers is a neighbour of the other side.
+        // The sender of a reply is a neighbour on the other side.
         [Field::Message, Field::SourceMac, Field::DestinationMac]
             .into_iter()
             .fold(answers, |answers, field| answers.with_any(field))
     }
 
-    /// Later packets of the flows that they open.
+    /// Later packets of the flows that the packets open.
     pub fn of_flow(&self) -> Self {
         [Field::Flags, Field::Length, Field::Dscp, Field::Ecn]
             .into_iter()
@@ -304,7 +305,7 @@ impl Packets {
     }
 }
 
-/// What is left of some boxes; none where it is more than `most` boxes.
+/// Difference of hyperrectangles; `None` if it has more than `most` of them.
 pub fn remains(of: Vec<Packets>, without: &[Packets], most: usize) -> Option<Vec<Packets>> {
     let mut left = of;
     for other in without {

@@ -1,4 +1,4 @@
-//! What was imported, as a file.
+//! Output of an import as a configuration file.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use super::{Imported, Leftover};
 use crate::schema::{Filter, Interface, Nat, Pool, Router};
 
 impl Imported {
-    /// The configuration without what is default, behind comments that say what is not in it.
+    /// The configuration without default values, preceded by comments about what was not converted.
     ///
     /// # Errors
-    /// Those of the serialiser.
+    /// The errors of the serialiser.
     pub fn print(&self) -> Result<String, toml::ser::Error> {
         let whole = Table::try_from(&self.document)?;
         let mut kept = Table::new();
@@ -50,7 +50,7 @@ impl Imported {
 }
 
 impl Leftover {
-    /// Where it stands: file and line, or file and rule.
+    /// Place in the listing: file and line, or file and rule.
     pub fn at(&self) -> String {
         match (&self.line, &self.place) {
             (Some(line), _) => format!("{}:{line}", self.file),
@@ -71,7 +71,7 @@ fn listed(head: &mut String, title: &str, leftovers: &[Leftover]) {
     }
 }
 
-/// A text on one line of a comment.
+/// A text on a single comment line.
 fn printable(text: &str) -> String {
     crate::text::escaped(text).into_owned()
 }
@@ -92,7 +92,7 @@ fn each(tables: &mut Table, default: &Table, kept: &[&str]) {
     }
 }
 
-/// Take away what is default, but for some keys.
+/// Remove default values, except those of some keys.
 fn prune(table: &mut Table, default: &Table, kept: &[&str]) {
     table.retain(|key, value| kept.contains(&key) || default.get(key) != Some(value));
 }

@@ -1,16 +1,16 @@
 //! Sets of numbers as sorted ranges.
 
-/// Ranges that neither overlap nor touch, in order, first and last included.
+/// Inclusive ranges in ascending order that are neither overlapping nor adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges(Vec<(u128, u128)>);
 
 impl Ranges {
-    /// From the first to the last; none where they are the wrong way round.
+    /// A range from the first to the last number; empty if `last` is below `first`.
     pub fn of(first: u128, last: u128) -> Self {
         Self(if first <= last { vec![(first, last)] } else { Vec::new() })
     }
 
-    /// All of them together.
+    /// Union of ranges.
     pub fn union(ranges: impl IntoIterator<Item = (u128, u128)>) -> Self {
         let mut sorted: Vec<_> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
         sorted.sort_unstable();
@@ -29,22 +29,22 @@ impl Ranges {
         &self.0
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a number is in.
+    /// Whether the set contains a number.
     pub fn holds(&self, number: u128) -> bool {
         self.0.iter().any(|&(first, last)| first <= number && number <= last)
     }
 
-    /// The largest.
+    /// The largest number.
     pub fn last(&self) -> Option<u128> {
         self.0.last().map(|range| range.1)
     }
 
-    /// What is in both.
+    /// Intersection with another set.
     pub fn and(&self, other: &Self) -> Self {
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut both = Vec::new();
@@ -62,7 +62,7 @@ impl Ranges {
         Self(both)
     }
 
-    /// What is not in, from 0 to `most`.
+    /// Complement within 0 to `most`.
     pub fn not(&self, most: u128) -> Self {
         let mut from = Some(0);
         let mut others = Vec::new();
@@ -76,7 +76,7 @@ impl Ranges {
         Self(others)
     }
 
-    /// What the other has not.
+    /// Difference from another set.
     pub fn without(&self, other: &Self) -> Self {
         self.and(&other.not(u128::MAX))
     }

@@ -1,4 +1,4 @@
-//! Decisions as rules of the filter.
+//! Conversion of decisions to filter rules.
 
 use std::collections::HashSet;
 
@@ -12,17 +12,18 @@ use crate::value::{
     Addresses, Dscp, Ecn, GATEWAY, IpProtocol, Mac, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags,
 };
 
-/// Combinations of one rule, and of all, and rules that others follow: what a filter takes.
+/// Limits of a filter: combinations of one rule and of all rules, and rules that continue with the next rule.
 const MOST: [u64; 2] = [1 << 16, 1 << 20];
 const MOST_GOING_ON: usize = 256;
 
 pub const TCP: u128 = 6;
 pub const UDP: u128 = 17;
 
-/// The same packets of both families, or of one.
+/// Equivalent packets of both families, or packets of one.
 type Twins = [Option<Packets>; 2];
 
-/// All rules, about what is forwarded and about what comes to the gateway itself; lines that have none are said.
+/// All filter rules: for forwarded packets, and for packets to the gateway itself. Lines that can't be converted are
+/// reported.
 pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) -> Vec<FilterRule> {
     let mut rules = Vec::new();
     let mut names = HashSet::new();
@@ -87,7 +88,7 @@ pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) ->
     rules
 }
 
-/// A rule about all packets of a family.
+/// A rule for all packets of a family.
 pub fn everything(six: bool, action: Action) -> FilterRule {
     let mut rule = bare(&action);
     let all = Packets::all(six);
@@ -95,7 +96,7 @@ pub fn everything(six: bool, action: Action) -> FilterRule {
     rule
 }
 
-/// The same rule about what comes to the gateway itself.
+/// The rule for packets to the gateway itself.
 pub fn of_gateway(rule: FilterRule) -> FilterRule {
     let value = Name(GATEWAY.into());
     FilterRule {
@@ -104,7 +105,7 @@ pub fn of_gateway(rule: FilterRule) -> FilterRule {
     }
 }
 
-/// Letters that names may have.
+/// A text with characters that are valid in names.
 fn plain(text: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '_' | '.') {
@@ -129,7 +130,7 @@ fn unlike(name: &str, names: &mut HashSet<String>) -> String {
     name
 }
 
-/// Boxes that differ in nothing but their family's addresses, put together.
+/// Pairs of hyperrectangles that differ only in the addresses of their family.
 fn twins(group: &[Decision]) -> Vec<Twins> {
     let mut found: Vec<Twins> = Vec::new();
     for decision in group {
@@ -155,7 +156,7 @@ fn twins(group: &[Decision]) -> Vec<Twins> {
     found
 }
 
-/// A rule about all packets.
+/// A rule for all packets.
 pub fn bare(action: &Action) -> FilterRule {
     let track = *action != Action::AcceptUntracked;
     let added = match action {
@@ -168,7 +169,7 @@ pub fn bare(action: &Action) -> FilterRule {
         Action::Count => (schema::Action::Count, None),
         Action::Log => (schema::Action::Log, None),
         Action::AddToSet(_) => (schema::Action::AddToSet, None),
-        // Tables of translation have actions of their own, and no chains of forwarded packets.
+        // NAT tables have separate actions, and no chains for forwarded packets.
         _ => (schema::Action::Drop, None),
     };
     FilterRule {
@@ -224,7 +225,7 @@ fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<Filt
     Ok(each(rule, packets))
 }
 
-/// Sets that ends are in: a rule names one for each, and nothing beside it.
+/// Add conditions on sets. A rule may refer to one set per end, and to nothing else for that end.
 fn of_sets(rule: &mut FilterRule, packets: &Packets, twins: &Twins) -> Result<(), String> {
     let mut says_family = packets.members().next().is_none() || twins.iter().all(Option::is_some);
     let mut held: Vec<End> = Vec::new();
@@ -233,7 +234,7 @@ fn of_sets(rule: &mut FilterRule, packets: &Packets, twins: &Twins) -> Result<()
             return Err("a rule looks into one set for each end, and names nothing beside it".into());
         }
         held.push(end);
-        // Its elements are of one family.
+        // The elements of a set belong to one family.
         says_family |= is_in && matches!(end, End::Source | End::Destination);
         let (not, name) = (!is_in, set.to_owned());
         let addresses = OneOrMore(vec![OrNot {
@@ -267,7 +268,7 @@ fn of_sets(rule: &mut FilterRule, packets: &Packets, twins: &Twins) -> Result<()
     Ok(())
 }
 
-/// MAC addresses one by one, or all but some.
+/// Single MAC addresses, or all except some.
 fn macs(packets: &Packets, field: Field) -> Result<OneOrMore<OrNot<Mac>>, String> {
     let Some(ranges) = packets.get(field) else {
         return Ok(OneOrMore::default());
@@ -288,7 +289,7 @@ fn macs(packets: &Packets, field: Field) -> Result<OneOrMore<OrNot<Mac>>, String
     Ok(OneOrMore(found))
 }
 
-/// What rules can't say.
+/// Check that a rule can express the conditions and the action.
 fn understood(packets: &Packets, action: &Action) -> Result<(), String> {
     let protocols = packets.values(Field::Protocol);
     let only = |others: &[u128]| {
@@ -316,7 +317,7 @@ fn understood(packets: &Packets, action: &Action) -> Result<(), String> {
     Ok(())
 }
 
-/// Addresses of both families, or of one where it is of one: then something says which.
+/// Add address conditions of both families, or of one; then a condition determines the family.
 fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
     let families = [false, true].into_iter().zip(twins);
     let families: Vec<_> = families
@@ -329,7 +330,7 @@ fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
             .collect()
     };
     let named = |field| families.iter().any(|(_, packets)| packets.get(field).is_some());
-    // Messages are of the ICMP of one family; protocols alone are of both.
+    // ICMP messages determine the family, protocols alone do not.
     let said_by_messages = |packets: &Packets| packets.get(Field::Message).is_some();
     let unsaid = matches!(families.as_slice(), [(_, packets)] if !said_by_messages(packets));
     if named(Field::Destination) {
@@ -347,7 +348,7 @@ fn addresses(six: bool, ranges: &Ranges) -> Vec<OrNot<Addresses>> {
     ranges.list().iter().map(range).collect()
 }
 
-/// Types as a whole where all codes are meant.
+/// ICMP types, with codes only if not all codes match.
 fn messages(ranges: &[(u128, u128)]) -> Vec<Message> {
     let mut found = Vec::new();
     for &(first, last) in ranges {
@@ -366,7 +367,7 @@ fn messages(ranges: &[(u128, u128)]) -> Vec<Message> {
     found
 }
 
-/// One rule for each part, range of lengths and set of flags: of these a rule has one.
+/// One rule per fragment kind, length range and combination of flags, since a rule can have only one of each.
 fn each(rule: FilterRule, packets: &Packets) -> Vec<FilterRule> {
     let lengths: Vec<Option<Numbers>> = match packets.get(Field::Length) {
         None => vec![None],
@@ -419,7 +420,7 @@ fn parts(packets: &Packets) -> Vec<Option<Part>> {
         .collect()
 }
 
-/// A set of flags as bits that count and bits that are set, without overlap.
+/// A set of flag bytes as disjoint pairs of compared bits and set bits.
 fn cubes(holds: &[bool], within: TcpFlags, found: &mut Vec<TcpFlags>) {
     let of = |flags: u8| flags & within.of == within.set;
     let members: Vec<u8> = (0..=255u8).filter(|&flags| of(flags)).collect();
@@ -427,7 +428,7 @@ fn cubes(holds: &[bool], within: TcpFlags, found: &mut Vec<TcpFlags>) {
     if count == members.len() {
         found.push(within);
     } else if count > 0 {
-        // A bit that nothing depends on is no reason to split.
+        // Split only by bits that affect the result.
         let matters = |bit: &u8| {
             members
                 .iter()
@@ -474,7 +475,7 @@ fn combinations(rule: &FilterRule) -> u64 {
         .fold(both, |all, count| all.saturating_mul(count.max(1) as u64))
 }
 
-/// Whether two decisions are of the same words of the same line.
+/// Whether two decisions are from the same part of the same line.
 fn together(one: &Decision, next: &Decision) -> bool {
     (one.line, one.step, &one.action, &one.name) == (next.line, next.step, &next.action, &next.name)
 }

@@ -1,4 +1,4 @@
-//! `ipset save`: sets that rules of iptables name.
+//! Import of `ipset save`: sets that iptables rules refer to.
 
 use indexmap::IndexMap;
 
@@ -9,34 +9,34 @@ use super::{ImportError, Wrong, iptables, values};
 use crate::schema::{NamedSet, SetType};
 use crate::value::{Period, SetElement};
 
-/// Elements of several parts that one condition is made of.
+/// Maximum number of multi-part elements that a condition may expand to.
 const MOST_ELEMENTS: usize = 4096;
-/// Boxes of what such elements leave.
+/// Maximum number of hyperrectangles for the complement of such elements.
 const MOST_BOXES: usize = 128;
-/// Elements that a set may have here.
+/// Maximum number of elements in a set of the filter.
 const MOST: u32 = 262_144;
 
-/// A set that something may name.
+/// A declared set.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// Where it is declared.
+    /// Line of the declaration.
     pub line: LineIndex,
-    /// What it is, or why no rule can name it.
+    /// Representation of the set, or why rules can't refer to it.
     pub what: Result<What, String>,
-    /// Of IPv6.
+    /// Whether the set is for IPv6.
     pub six: bool,
 }
 
-/// What a set is here.
+/// Representation of a set.
 #[derive(Clone, Debug)]
 pub enum What {
     /// A set of the filter.
     Named(NamedSet),
-    /// Elements of several parts, which are written out.
+    /// Elements of several parts, which are expanded into rules.
     Tuples(Vec<Part>, Vec<Vec<Value>>),
 }
 
-/// What a part of an element is.
+/// Type of an element's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// An address or a network.
@@ -47,20 +47,20 @@ pub enum Part {
     Mac,
 }
 
-/// The value of a part, and the protocol of a port.
+/// Value of a part, with the protocol of a port.
 pub type Value = (Ranges, Option<u128>);
 
-/// Whether a text looks like such a listing.
+/// Whether a text looks like the output of `ipset save`.
 pub fn detect(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim);
     let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
     first.is_some_and(|line| line.starts_with("create "))
 }
 
-/// Add a file's sets to the listing.
+/// Add the sets of a file to the listing.
 ///
 /// # Errors
-/// The first line that belongs to no listing.
+/// The first line that is not valid in such a listing.
 pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportError> {
     let mut limited: IndexMap<String, usize> = IndexMap::new();
     for (at, line) in text.lines().enumerate() {
@@ -129,12 +129,12 @@ pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportE
     Ok(())
 }
 
-/// What is said of elements that stay for a time.
+/// Note about elements with a timeout.
 pub fn limited_elements(count: usize) -> String {
     format!("{count} elements whose time is limited are not there from the start: `sluice set add` adds them")
 }
 
-/// Whether a set may be called so here.
+/// Check that the name is valid for a set of the filter.
 pub fn named(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     match name.bytes().all(plain) && (1..=32).contains(&name.len()) && !name.starts_with(['-', '.']) {
@@ -236,10 +236,10 @@ fn value(part: Part, text: &str, six: bool) -> Result<Value, String> {
     })
 }
 
-/// Packets of some boxes that are in a set, or are not. `flags` say which end each part is of.
+/// Packets of hyperrectangles that are in a set, or are not. `flags` name the end of the packet for each part.
 ///
 /// # Errors
-/// Why that can't be said here.
+/// Why the condition can't be converted.
 pub fn narrowed(
     boxes: &[Packets],
     (name, known): (&str, &Known),
@@ -295,7 +295,7 @@ pub fn narrowed(
         false => {
             let mut found: Vec<Packets> = Vec::new();
             for packets in inner {
-                // Boxes don't overlap: of elements that do, each has what those before have not.
+                // Hyperrectangles must not overlap, so those of earlier elements are subtracted.
                 let of = boxes.iter().filter_map(|one| one.and(&packets)).collect();
                 found.extend(remains(of, &found.clone(), MOST_BOXES).ok_or_else(too_many)?);
                 if found.len() > MOST_BOXES {

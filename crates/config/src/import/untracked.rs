@@ -1,4 +1,4 @@
-//! What is left out of connection tracking, as rules that make no session.
+//! Import of exclusions from connection tracking, as rules that create no sessions.
 
 use super::Said;
 use super::chains::Flat;
@@ -6,19 +6,19 @@ use super::interfaces::{NOT_FORWARDED, without_loopback};
 use super::listing::{Action, Decision, Hook, LineIndex, Listing};
 use super::packets::{Field, Packets, remains, state};
 
-/// Boxes of what is left of one comparison.
+/// Maximum number of hyperrectangles that remain in one comparison.
 const MOST_BOXES: usize = 64;
-/// Decisions about untracked packets.
+/// Maximum number of decisions about untracked packets.
 const MOST: usize = 1 << 12;
 
-/// Decisions about packets that are not tracked, and the lines that leave these out.
+/// Decisions about untracked packets, and the lines that exclude these from tracking.
 #[derive(Default)]
 pub struct Untracked {
     decisions: Vec<Decision>,
     lines: Vec<LineIndex>,
 }
 
-/// Decisions of chains of forwarded packets about those that chains before them leave untracked.
+/// Decisions of forward chains about packets that earlier chains exclude from tracking.
 pub fn untracked(
     listing: &Listing,
     decisions: &[Decision],
@@ -47,7 +47,7 @@ pub fn untracked(
             return Untracked::default();
         }
     }
-    // The rules behind are about what is tracked.
+    // The remaining rules apply to tracked packets only.
     found.extend(without.into_iter().map(|untracked| Decision {
         action: of_untracked(&end(untracked.packets.six)),
         ..untracked
@@ -59,7 +59,7 @@ pub fn untracked(
 }
 
 impl Untracked {
-    /// These before the decisions about what is tracked, where anything is.
+    /// These decisions, followed by those about tracked packets, if any rule depends on tracking.
     pub fn before(self, decisions: Vec<Decision>, stateful: bool, said: &mut Said) -> Vec<Decision> {
         let Self {
             decisions: mut all,
@@ -89,7 +89,7 @@ fn of_untracked(action: &Action) -> Action {
     }
 }
 
-/// Packets that are left out; they don't overlap.
+/// Packets that are excluded from tracking, as hyperrectangles that don't overlap.
 fn left_out(listing: &Listing, said: &mut Said) -> Vec<Decision> {
     let chains = listing
         .tables

@@ -1,4 +1,4 @@
-//! Values as both ways of listing write them, as sets of numbers.
+//! Parsing of values in both formats of listings, as sets of numbers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ use super::packets::state;
 use super::ranges::Ranges;
 use crate::value::{Device, Dscp, Ecn, IpProtocol, Mac, Message, PortRange};
 
-/// Ports as a target writes them.
+/// Ports of a translation target.
 pub type Port = PortRange;
 
 fn not(what: &str, text: &str) -> String {
@@ -24,7 +24,7 @@ pub fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// The address that a number stands for.
+/// The address of a number.
 pub fn address(six: bool, number: u128) -> IpAddr {
     match six {
         true => IpAddr::V6(Ipv6Addr::from(number)),
@@ -32,7 +32,7 @@ pub fn address(six: bool, number: u128) -> IpAddr {
     }
 }
 
-/// `192.0.2.0/24`, `192.0.2.0/255.255.255.0`, an address, or several of them.
+/// Parse `192.0.2.0/24`, `192.0.2.0/255.255.255.0`, an address, or a list of these.
 pub fn networks(text: &str, six: bool) -> Result<Ranges, String> {
     let all = text.split(',').map(|one| network(one, six));
     let all: Vec<_> = all.collect::<Result<_, _>>()?;
@@ -62,13 +62,13 @@ fn network(text: &str, six: bool) -> Result<(u128, u128), String> {
     Ok((number(net.network()), number(net.broadcast())))
 }
 
-/// A network of IPv4: its first and last address.
+/// First and last address of an IPv4 network.
 pub fn network4(text: &str) -> Result<(u32, u32), String> {
     let (first, last) = network(text, false)?;
     Ok((first as u32, last as u32))
 }
 
-/// `192.0.2.1-192.0.2.9`, or one address.
+/// Parse `192.0.2.1-192.0.2.9`, or one address.
 pub fn address_range(text: &str, six: bool) -> Result<Ranges, String> {
     let wrong = || not("a range of addresses of this family", text);
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -80,7 +80,7 @@ pub fn address_range(text: &str, six: bool) -> Result<Ranges, String> {
     Ok(Ranges::of(number(first), number(last)))
 }
 
-/// A protocol by name or number.
+/// Parse a protocol name or number.
 pub fn protocol(text: &str) -> Result<Ranges, String> {
     let lower = text.to_lowercase();
     let number = match lower.as_str() {
@@ -101,7 +101,8 @@ pub fn protocol(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number.into(), number.into()))
 }
 
-/// Ports, ranges of them, or several: `22,80:90` with `:` between first and last, which may be missing.
+/// Parse ports and port ranges such as `22,80:90`. `between` separates the first and the last port, either of which may
+/// be omitted.
 pub fn ports(text: &str, between: char) -> Result<Ranges, String> {
     let one = |text: &str| {
         let wrong = || not("a number, or a range of them, up to 65535", text);
@@ -123,10 +124,10 @@ pub fn ports(text: &str, between: char) -> Result<Ranges, String> {
     Ok(Ranges::union(all))
 }
 
-/// A type of ICMP, with or without code: `8`, `3/4`, `echo-request`, `any`.
+/// Parse an ICMP type with an optional code: `8`, `3/4`, `echo-request`, `any`.
 pub fn message(text: &str, six: bool) -> Result<Ranges, String> {
     let text = match text {
-        // So older versions list "any".
+        // Older versions list "any" as 255.
         "any" | "255" => return Ok(Ranges::of(0, 0xffff)),
         "ping" => "echo-request",
         "pong" => "echo-reply",
@@ -146,7 +147,7 @@ pub fn message(text: &str, six: bool) -> Result<Ranges, String> {
     Ok(message_range(kind, message.code))
 }
 
-/// Messages of a type with a code, or any.
+/// Messages of a type with a code, or with any code.
 pub fn message_range(kind: u8, code: Option<u8>) -> Ranges {
     let first = u128::from(kind) << 8;
     match code {
@@ -155,7 +156,7 @@ pub fn message_range(kind: u8, code: Option<u8>) -> Ranges {
     }
 }
 
-/// Bits of flags by their names.
+/// Bits of TCP flag names.
 pub fn flag_names(text: &str) -> Result<u8, String> {
     let bit = |name: &str| match name.to_uppercase().as_str() {
         "FIN" => Ok(1),
@@ -166,7 +167,7 @@ pub fn flag_names(text: &str) -> Result<u8, String> {
         "URG" => Ok(32),
         "ECE" | "ECN" => Ok(64),
         "CWR" => Ok(128),
-        // The six that such listings know.
+        // iptables knows six flags.
         "ALL" => Ok(63),
         "NONE" => Ok(0),
         _ => Err(not("a TCP flag", name)),
@@ -174,13 +175,13 @@ pub fn flag_names(text: &str) -> Result<u8, String> {
     text.split(',').map(bit).try_fold(0, |bits, bit| Ok(bits | bit?))
 }
 
-/// Bytes of flags whose bits of `of` are those of `set`.
+/// Values of the flag byte whose bits in `of` equal `set`.
 pub fn flags(of: u8, set: u8) -> Ranges {
     let such = (0..=255u8).filter(|flags| flags & of == set);
     Ranges::union(such.map(|flags| (flags.into(), flags.into())))
 }
 
-/// States of connection tracking.
+/// Parse connection tracking states.
 pub fn states(text: &str) -> Result<Ranges, String> {
     let one = |name: &str| match name.to_uppercase().as_str() {
         "INVALID" => Ok(state::INVALID),
@@ -194,7 +195,7 @@ pub fn states(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::union(all.into_iter().map(|state| (state, state))))
 }
 
-/// A code point: `0x2e`, `46`, `ef`.
+/// Parse a DSCP: `0x2e`, `46`, `ef`.
 pub fn dscp(text: &str) -> Result<Ranges, String> {
     let hexadecimal = text.strip_prefix("0x").map(|digits| u8::from_str_radix(digits, 16));
     let number = match hexadecimal {
@@ -206,7 +207,7 @@ pub fn dscp(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number.into(), number.into()))
 }
 
-/// `ect0`, or its number.
+/// Parse an ECN code point: `ect0`, or its number.
 pub fn ecn(text: &str) -> Result<Ranges, String> {
     let named = text.parse::<Ecn>().ok().map(|Ecn(number)| number);
     let number = named.or_else(|| text.parse().ok().filter(|&number: &u8| number < 4));
@@ -214,7 +215,7 @@ pub fn ecn(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number.into(), number.into()))
 }
 
-/// `02:00:00:00:00:01`
+/// Parse a MAC address: `02:00:00:00:00:01`.
 pub fn mac(text: &str) -> Result<Ranges, String> {
     let mac: Mac = text.parse().map_err(|_| not("the MAC address of a station", text))?;
     let number = mac
@@ -224,7 +225,8 @@ pub fn mac(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number, number))
 }
 
-/// `203.0.113.1`, `203.0.113.1-203.0.113.9`, each with `:1024-65535` behind it or not.
+/// Parse a translation target: `203.0.113.1` or `203.0.113.1-203.0.113.9`, each with an optional port range such as
+/// `:1024-65535`.
 pub fn target(text: &str) -> Result<Target, String> {
     if text.contains('[') || text.matches(':').count() > 1 {
         return Err("IPv6 is not translated".into());
@@ -244,7 +246,7 @@ pub fn target(text: &str) -> Result<Target, String> {
     })
 }
 
-/// The name of an interface, where one may be called so here.
+/// Check that the name is valid for an interface of the configuration.
 pub fn interface_name(name: &str) -> Result<&str, String> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     let right = name.bytes().all(plain) && (1..=32).contains(&name.len()) && !name.starts_with(['-', '.']);

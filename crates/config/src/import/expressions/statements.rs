@@ -1,4 +1,4 @@
-//! Verdicts, translations and the smaller values of `nft -j`.
+//! Import of verdicts, translations and simple values of `nft -j`.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::import::values;
 use crate::schema::RejectWith;
 use crate::value::PortRange;
 
-/// What a statement does.
+/// Step for a statement.
 pub fn step(kind: &str, value: &Value, name: &mut Option<String>) -> Result<Step, String> {
     let target = || {
         value
@@ -93,7 +93,7 @@ fn port(value: &Value) -> Result<PortRange, String> {
     range.ok_or_else(|| unknown("port", value))
 }
 
-/// A value, a range or a prefix.
+/// Parse a value, a range or a prefix.
 pub fn span(value: &Value, read: &mut dyn FnMut(&Value) -> Result<Ranges, String>) -> Result<Ranges, String> {
     match only_key(value) {
         None if value.is_object() => Err(unknown("value", value)),
@@ -119,7 +119,7 @@ pub fn span(value: &Value, read: &mut dyn FnMut(&Value) -> Result<Ranges, String
     }
 }
 
-/// Whether a comparison is for being one of some, or for being none.
+/// Whether a comparison operator is negated.
 pub fn inverted(op: &str) -> Result<bool, String> {
     match op {
         "==" | "in" => Ok(false),
@@ -128,7 +128,7 @@ pub fn inverted(op: &str) -> Result<bool, String> {
     }
 }
 
-/// The values that compare so with these, and whether all others are meant instead.
+/// Values that satisfy the comparison, and whether the comparison is inverted.
 pub fn compared(op: &str, with: &Ranges, most: u128) -> Result<(Ranges, bool), String> {
     let one = match with.list() {
         &[(first, last)] if first == last => Some(first),
@@ -145,7 +145,7 @@ pub fn compared(op: &str, with: &Ranges, most: u128) -> Result<(Ranges, bool), S
     }
 }
 
-/// Messages of any type that have a code.
+/// ICMP messages of any type with this code.
 pub fn code(text: &str) -> Result<Ranges, String> {
     let number = match text {
         "net-unreachable" | "no-route" => Some(0),
@@ -159,7 +159,7 @@ pub fn code(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::union(each.map(|message| (message, message))))
 }
 
-/// Bits of flags: names, lists of them, or a number.
+/// Bits of TCP flags: names, lists of names, or a number.
 pub fn flag_bits(value: &Value) -> Result<u8, String> {
     if let Some(("|", parts)) = only_key(value) {
         return flag_bits(parts);

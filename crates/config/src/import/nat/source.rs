@@ -1,4 +1,4 @@
-//! What leaves: source rules, one-to-one rules and exemptions.
+//! Import of source NAT: source rules, one-to-one rules and exemptions.
 
 use ipnet::Ipv4Net;
 
@@ -8,7 +8,7 @@ use crate::import::packets::{Field, Packets};
 use crate::schema::{ExemptRule, Pool, SourceRule, StaticRule};
 use crate::value::{AddressRange, PortRange, Prefix, Transport};
 
-/// What decides between source rules.
+/// A source rule with its precedence.
 pub struct Source {
     line: LineIndex,
     from: Ipv4Net,
@@ -25,7 +25,7 @@ enum What {
 }
 
 impl Source {
-    /// The larger one decides.
+    /// Precedence: the rule with the larger value applies.
     fn rank(&self) -> (u8, bool, bool) {
         (self.from.prefix_len(), self.protocol.is_some(), self.out.is_some())
     }
@@ -45,7 +45,7 @@ impl Source {
 }
 
 impl Translation<'_> {
-    /// Carry over what a line does with packets that leave.
+    /// Convert a decision of a line about outbound packets.
     pub(super) fn source(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
         let packets = &decision.packets;
         let mut lent = None;
@@ -134,7 +134,8 @@ impl Translation<'_> {
         self.sources.push(source);
     }
 
-    /// The addresses that stand for one's own outside, where a line before routing leads back to them.
+    /// Outside network of a one-to-one mapping, if the line's addresses are translated back by a line before routing;
+    /// `None` otherwise.
     fn one_to_one(&mut self, decision: &Decision, (first, last): (u32, u32), with_ports: bool) -> Option<Ipv4Net> {
         let packets = &decision.packets;
         let sources = packets.get(Field::Source)?;
@@ -192,7 +193,7 @@ impl Translation<'_> {
         Ok(Target { addresses, ports })
     }
 
-    /// The pool of some addresses, the same for the same ones.
+    /// Pool for a target; equal targets get the same pool.
     fn pool(&self, target: &Target) -> Result<(String, Pool), String> {
         let (first, last) = target.addresses;
         let range = AddressRange::new(first.into(), last.into()).ok_or("the addresses are the wrong way round")?;
@@ -227,8 +228,8 @@ impl Translation<'_> {
         Ok((range.to_string(), pool))
     }
 
-    /// Leave what goes to some destinations as it is. That is said about all sources and interfaces: no other may be
-    /// translated by what follows, and nothing may be translated by what is before.
+    /// Convert a line that exempts destinations from translation. An exemption applies to all sources and interfaces,
+    /// so no other packets to these destinations may be translated by later lines, and none at all by earlier lines.
     fn exempt(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
         let (packets, line) = (&decision.packets, decision.line);
         let at = self
