@@ -1,8 +1,8 @@
-//! What is found out of applications.
+//! Status of application identification.
 
 use serde::{Deserialize, Serialize};
 
-/// How looking for applications goes.
+/// Status of application identification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ApplicationsStatus {
@@ -14,7 +14,7 @@ pub struct ApplicationsStatus {
     pub applications: Vec<ApplicationSessions>,
 }
 
-/// What became of some sessions.
+/// Number of sessions with a result of the identification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ApplicationsFate {
@@ -30,7 +30,7 @@ pub struct ApplicationsFate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ApplicationSessions {
-    /// Its name by nDPI; `Unknown` where it was looked for in vain.
+    /// Application by nDPI's name; `Unknown` if it could not be identified.
     pub application: String,
     /// Sessions.
     pub sessions: u64,

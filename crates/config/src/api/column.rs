@@ -1,8 +1,8 @@
-//! Columns of the tables that `sluice show` prints: title and cell of each stand beside the type of the row.
+//! Columns of the tables that `sluice show` prints. Title and cell of each are declared with the type of the row.
 
 use serde::Serialize;
 
-/// How a column is aligned.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Text.
@@ -11,14 +11,14 @@ pub enum Align {
     Right,
 }
 
-/// A column of a table with rows of a type.
+/// A column of a table with rows of type `T`.
 #[derive(Debug)]
 pub struct Column<T: 'static> {
-    /// Its heading.
+    /// Heading.
     pub title: &'static str,
-    /// How it is aligned.
+    /// Alignment.
     pub align: Align,
-    /// What stands there for a row.
+    /// Text of the cell for a row.
     pub cell: fn(&T) -> String,
 }
 
@@ -36,9 +36,9 @@ impl<T> Column<T> {
     }
 }
 
-/// What a table lists.
+/// A row of a table.
 pub trait Row: Sized + 'static {
-    /// The columns, from left to right.
+    /// Columns from left to right.
     const COLUMNS: &'static [Column<Self>];
 }
 
@@ -55,7 +55,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Seconds in the two units that say most.
+/// A duration in seconds, in its two largest units.
 pub fn age(seconds: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let largest = UNITS.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(3);
@@ -67,7 +67,7 @@ pub fn age(seconds: u64) -> String {
     }
 }
 
-/// A word of the configuration.
+/// Name of a value in the configuration.
 pub fn word<T: Serialize>(value: &T) -> String {
     let value = serde_json::to_value(value).ok();
     value
@@ -75,7 +75,7 @@ pub fn word<T: Serialize>(value: &T) -> String {
         .unwrap_or_default()
 }
 
-/// A value, or `-` where there is none.
+/// A value, or `-` if it is absent.
 pub fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }

@@ -1,4 +1,4 @@
-//! Which sessions and neighbours a request is about.
+//! Selection of sessions and neighbours in a request.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ pub enum FilterError {
     /// Not an address, prefix or port.
     #[error("`{0}` is no endpoint: write 192.0.2.1, 192.0.2.0/24, 192.0.2.1:443, [2001:db8::1]:443 or :443")]
     Endpoint(String),
-    /// Not an address or prefix.
+    /// Not an address or a prefix.
     #[error("`{0}` is no address: write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32")]
     Net(String),
     /// Not a protocol.
@@ -24,7 +24,7 @@ pub enum FilterError {
     Protocol(String),
 }
 
-/// Text in the API and on the command line.
+/// Implements a type as text in the API and on the command line.
 macro_rules! text {
     ($type:ty) => {
         impl Serialize for $type {
@@ -73,9 +73,9 @@ text!(NetFilter);
 /// An address or prefix, a port, or both: `192.0.2.0/24`, `192.0.2.1:443`, `[2001:db8::1]:443`, `:443`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointFilter {
-    /// Addresses that match; any where not given.
+    /// Addresses that match; any if absent.
     pub net: Option<IpNet>,
-    /// Port, or identifier of an ICMP query, that matches; any where not given.
+    /// Port or ICMP identifier that matches; any if absent.
     pub port: Option<u16>,
 }
 
@@ -232,7 +232,7 @@ pub struct SessionFilter {
 }
 
 impl SessionFilter {
-    /// Whether a session matches, where every address is a subscriber.
+    /// Whether a session matches, if every address is a subscriber of its own.
     pub fn matches(&self, session: &Session) -> bool {
         let endpoint =
             |filter: &Option<EndpointFilter>, endpoint| filter.as_ref().is_none_or(|filter| filter.matches(&endpoint));
@@ -280,13 +280,13 @@ impl SessionFilter {
             })
     }
 
-    /// Whether it matches every session.
+    /// Whether every session matches.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Which neighbours: those that match all that is given.
+/// Selection of neighbours that match all given conditions.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct NeighbourFilter {
@@ -312,20 +312,20 @@ impl NeighbourFilter {
             && self.router.as_ref().is_none_or(|name| *name == neighbour.router)
     }
 
-    /// Whether it matches every neighbour.
+    /// Whether every neighbour matches.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Which part of a list; beside a filter in the same query string.
+/// Page of a list, in the same query string as a filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Position {
-    /// `next` of the page before; the first page where not given.
+    /// `next` of the previous page; the first page if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Most entries of the page; the answer may have fewer.
+    /// Maximum number of entries per page; the response may have fewer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }

@@ -1,57 +1,57 @@
-//! `/v1/graph`: the nodes that packets pass, and the chains of routers.
+//! `/v1/graph`: the nodes that process packets, and the chains of routers.
 
 use serde::{Deserialize, Serialize};
 
-/// The graph as it is now: of all routers, or of one.
+/// The present graph, of all routers or of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Graph {
-    /// The nodes, in the order of a packet's way.
+    /// Nodes in the order of processing.
     pub nodes: Vec<GraphNode>,
-    /// Where they send packets.
+    /// Edges between nodes.
     pub edges: Vec<GraphEdge>,
-    /// Chains, by router in the order of the file.
+    /// Chains by router, in the order of the file.
     pub chains: Vec<GraphChain>,
-    /// Copies that chains asked for and that were not sent: too many at once, too long, or no buffer left.
+    /// Copies requested by chains that were not sent: too many at a time, too long, or no free buffer.
     pub copies_lost: u64,
 }
 
-/// A node.
+/// A node of the graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct GraphNode {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// What it does.
+    /// Function of the node.
     pub help: String,
-    /// How packets leave the graph here, other than sent.
+    /// How packets leave the graph at this node, other than being sent.
     pub leaves: Vec<String>,
-    /// What it has done, of all routers; nothing where others do its part on the way.
+    /// Counters of the node over all routers; absent if other nodes do its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<NodeWork>,
 }
 
-/// What a node has done, on all workers.
+/// Counters of a node, over all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct NodeWork {
-    /// Times that it ran.
+    /// Number of runs.
     pub runs: u64,
-    /// Packets that it had; one that comes back counts again.
+    /// Number of packets; a packet that returns counts again.
     pub packets: u64,
-    /// Clock cycles that it took.
+    /// Clock cycles.
     pub cycles: u64,
 }
 
-/// A way from one node to another.
+/// An edge between two nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct GraphEdge {
-    /// The node that sends a packet there.
+    /// Node that sends the packets.
     pub from: String,
-    /// The node that has it next.
+    /// Node that receives the packets.
     pub to: String,
-    /// Why; empty where there is no choice.
+    /// Condition of the edge; empty if it is the only one.
     pub why: String,
 }
 
@@ -59,11 +59,11 @@ pub struct GraphEdge {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct GraphChain {
-    /// Its router.
+    /// Virtual router of the chain.
     pub router: String,
-    /// Its name; packets begin at `input`.
+    /// Name of the chain; packets enter at `input`.
     pub name: String,
-    /// Its steps.
+    /// Steps of the chain.
     pub steps: Vec<GraphStep>,
 }
 
@@ -71,15 +71,15 @@ pub struct GraphChain {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct GraphStep {
-    /// What it does.
+    /// Text of the step.
     pub step: String,
-    /// The chain that some of its packets, or all, go on at.
+    /// Chain at which some or all packets continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// What it has counted: packets that passed, that matched, that were above its rate or of which a copy was taken.
+    /// Counted packets: those that passed, matched, exceeded the rate or were copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
-    /// Their bytes, as frames.
+    /// Bytes of these packets, as frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }

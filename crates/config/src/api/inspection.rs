@@ -1,4 +1,4 @@
-//! What inspection says of itself.
+//! Alerts and status of inspection.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::column::{Column, Row};
 
-/// Which alerts are wanted.
+/// Selection of alerts.
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AlertRequest {
@@ -16,45 +16,45 @@ pub struct AlertRequest {
     pub last: u32,
 }
 
-/// A rule that matched.
+/// An alert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Alert {
-    /// When, by the clock on the wall.
+    /// Wall-clock time.
     pub time: String,
-    /// What the rule does: `alert`, `drop` or `reject`.
+    /// Action of the rule: `alert`, `drop` or `reject`.
     pub action: String,
-    /// Who gave the rule its number.
+    /// Generator ID of the rule.
     pub generator: u32,
-    /// Its number.
+    /// Signature ID of the rule.
     pub signature: u32,
-    /// Its revision.
+    /// Revision of the rule.
     pub revision: u32,
-    /// What it says.
+    /// Message of the rule.
     pub message: String,
-    /// Its class.
+    /// Class type of the rule.
     pub class: String,
-    /// 1 is the most urgent.
+    /// Priority; 1 is the most urgent.
     pub priority: u8,
-    /// Interface that the packet came in by.
+    /// Input interface of the packet.
     pub interface: String,
-    /// Protocol over IP.
+    /// IP protocol.
     pub protocol: String,
-    /// Who sent the packet, as the inside sees it.
+    /// Source address of the packet, with inside addresses before translation.
     pub source: IpAddr,
-    /// Port that it came from.
+    /// Source port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
-    /// Whom it was for.
+    /// Destination address, with inside addresses before translation.
     pub destination: IpAddr,
-    /// Port that it was for.
+    /// Destination port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination_port: Option<u16>,
-    /// The client sent it.
+    /// Whether the client sent the packet.
     pub to_server: bool,
-    /// Packets of the session until then, the client's first.
+    /// Packets of the session until then, from the client and from the server.
     pub packets: [u64; 2],
-    /// Bytes of the session until then, the client's first.
+    /// Bytes of the session until then, from the client and from the server.
     pub bytes: [u64; 2],
 }
 
@@ -79,33 +79,33 @@ fn end(address: IpAddr, port: Option<u16>) -> String {
     )
 }
 
-/// How inspection goes.
+/// Status of inspection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct InspectionStatus {
-    /// Rules in force.
+    /// Number of active rules.
     pub signatures: u64,
-    /// Rules that are not, each with the reason.
+    /// Rejected rules with reasons.
     pub refused: Vec<RefusedSignature>,
-    /// Bytes of what they are searched with.
+    /// Size of the compiled search database in bytes.
     pub search_bytes: u64,
-    /// How that was made.
+    /// How the search database was obtained.
     pub search: SearchMade,
-    /// Packets that came to inspection: those that were inspected, went on uninspected, were dropped, or still wait.
+    /// Packets to inspect: the sum of inspected, bypassed, dropped and waiting packets.
     pub received: u64,
-    /// Packets that went on inspected.
+    /// Packets forwarded after inspection.
     pub inspected: u64,
-    /// Packets that went on uninspected.
+    /// Packets forwarded without inspection.
     pub bypassed: u64,
-    /// Why they did, what has happened alone.
+    /// Packets forwarded without inspection, by reason; reasons with a zero count are omitted.
     pub bypassed_by_reason: Vec<InspectionReason>,
-    /// Packets that inspection dropped.
+    /// Packets dropped by inspection.
     pub dropped: u64,
-    /// Why it did, what has happened alone.
+    /// Packets dropped by inspection, by reason; reasons with a zero count are omitted.
     pub dropped_by_reason: Vec<InspectionReason>,
     /// Fragments that wait for the rest of their datagram.
     pub waiting: u64,
-    /// Bytes that were searched.
+    /// Bytes searched.
     pub searched: u64,
     /// TCP segments whose urgent pointer was cleared.
     pub urgent_cleared: u64,
@@ -113,80 +113,80 @@ pub struct InspectionStatus {
     pub left: u64,
     /// Flows that went over to other rules than they began with.
     pub reopened: u64,
-    /// Anomalies of messages, what has happened alone: how often.
+    /// Number of protocol anomalies by kind; those with a zero count are omitted.
     pub anomalies: Vec<InspectionReason>,
-    /// Limits that were reached, what has happened alone: how often.
+    /// Number of times that a limit was reached, by limit; those with a zero count are omitted.
     pub limits: Vec<InspectionReason>,
-    /// Workers that have more to inspect than they can, now.
+    /// Number of workers that are overloaded now.
     pub overloaded: u64,
-    /// How often workers had.
+    /// Number of overloads of workers so far.
     pub overloads: u64,
-    /// Matches that `threshold` or `detection_filter` could not count, for there was no place.
+    /// Matches that `threshold` or `detection_filter` could not count because the table was full.
     pub uncounted: u64,
     /// Notes of hosts and values of lists (`xbits`, `dataset`) that were not taken, for there was no place.
     pub unnoted: u64,
     /// Alerts.
     pub alerts: u64,
-    /// Alerts that were lost because a queue was full.
+    /// Alerts lost because a queue was full.
     pub alerts_lost: u64,
-    /// Records that were written.
+    /// Records written.
     pub records: u64,
-    /// Records that were lost because a queue was full, or could not be written.
+    /// Records lost because a queue was full or writing failed.
     pub records_lost: u64,
-    /// Those of them that the file did not take: a full disk, most likely.
+    /// Lost records that could not be written to the file, usually because the disk is full.
     #[serde(default)]
     pub records_failed: u64,
 }
 
-/// Rules of inspection that give way to others.
+/// Inspection rules that a commit has activated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct AppliedRules {
-    /// How many are in force, and how they came to be searched for.
+    /// Number of active rules, and how the search database was obtained.
     pub said: String,
-    /// Those that are not in force, and were not refused before.
+    /// Rules that are rejected now and were not rejected before.
     pub refused: Vec<RefusedSignature>,
 }
 
-/// How rules came to be searched for.
+/// How the search database was obtained.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SearchMade {
-    /// It was in the cache; otherwise it was compiled.
+    /// Whether it was loaded from the cache; otherwise it was compiled.
     pub loaded: bool,
     /// Why it was not in the cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Milliseconds that it took.
+    /// Time taken in milliseconds.
     pub milliseconds: u64,
-    /// What is compiled now for other rules: patterns that are done, and all of them.
+    /// Progress of a compilation that is running now: compiled patterns and all patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compiling: Option<[u64; 2]>,
 }
 
-/// How many packets a reason had, or how often something happened.
+/// Number of packets or events for a reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct InspectionReason {
-    /// Its name.
+    /// Name of the reason.
     pub reason: String,
-    /// What it means.
+    /// Explanation of the reason.
     pub help: String,
-    /// Packets.
+    /// Number of packets or events.
     pub packets: u64,
 }
 
-/// A rule that is not in force.
+/// A rule that is not active.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RefusedSignature {
-    /// Its file.
+    /// Path of the rule's file.
     pub file: String,
-    /// Its line.
+    /// Line number.
     pub line: u32,
-    /// Its number, where it has one.
+    /// Signature ID, if the rule has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<u32>,
-    /// What it needs that there is not.
+    /// Why the rule is rejected.
     pub why: String,
 }

@@ -1,4 +1,4 @@
-//! Who has which outside ports: shares, blocks, mappings and subscribers.
+//! Assignment of outside ports: shares, blocks, mappings and subscribers.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::column::{Column, Row, grouped};
 use super::{ByProtocol, Endpoint, EndpointFilter, NetFilter, Protocol, Span};
 
-/// Which mappings, blocks and shares: those that match all that is given.
+/// Selection of mappings, blocks and shares that match all given conditions.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct MappingFilter {
@@ -31,31 +31,31 @@ pub struct MappingFilter {
 }
 
 impl MappingFilter {
-    /// Whether it matches everything.
+    /// Whether everything matches.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The outside ports that an inside address of a deterministic pool has, used or not (RFC 7422).
+/// Outside ports assigned to an inside address of a deterministic pool, whether used or not (RFC 7422).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Share {
-    /// The pool.
+    /// Name of the pool.
     pub pool: String,
-    /// The inside address.
+    /// Inside address.
     pub inside: IpAddr,
-    /// How many ports, of each protocol.
+    /// Number of ports per protocol.
     pub ports: u32,
-    /// Which.
+    /// The ports.
     pub spans: Vec<Span>,
 }
 
-/// Spans of a share that a table names.
+/// Maximum number of spans shown in a table cell.
 const SPANS: usize = 4;
 
 impl Share {
-    /// The first of its spans, and how many more there are.
+    /// The first spans, and the number of further ones.
     fn some_spans(&self) -> String {
         let mut spans: Vec<_> = self.spans.iter().take(SPANS).map(ToString::to_string).collect();
         if self.spans.len() > SPANS {
@@ -74,21 +74,21 @@ impl Row for Share {
     ];
 }
 
-/// An outside port and the inside one behind it, and the sessions that use both.
+/// A mapping of an inside port to an outside port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Mapping {
-    /// The protocol.
+    /// Protocol.
     pub protocol: Protocol,
-    /// The inside address and port.
+    /// Inside address and port.
     pub inside: Endpoint,
-    /// The outside address and port.
+    /// Outside address and port.
     pub outside: Endpoint,
-    /// The pool.
+    /// Name of the pool.
     pub pool: String,
-    /// Sessions that use it.
+    /// Number of sessions that use the mapping.
     pub sessions: u32,
-    /// The shard that it lives in.
+    /// Shard of the mapping.
     pub shard: u16,
 }
 
@@ -102,19 +102,19 @@ impl Row for Mapping {
     ];
 }
 
-/// A block of ports that a subscriber has.
+/// A port block of a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PortBlock {
-    /// The pool.
+    /// Name of the pool.
     pub pool: String,
-    /// The subscriber: its inside address, or the first of its prefix.
+    /// Subscriber: its inside address, or the first one of its prefix.
     pub subscriber: IpAddr,
-    /// The ports.
+    /// Ports of the block.
     pub span: Span,
-    /// How many of them are in use.
+    /// Number of ports in use.
     pub used: ByProtocol,
-    /// The shard that it lives in.
+    /// Shard of the block.
     pub shard: u16,
 }
 
@@ -129,7 +129,7 @@ impl Row for PortBlock {
     ];
 }
 
-/// Which subscribers: those that match all that is given.
+/// Selection of subscribers that match all given conditions.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SubscriberFilter {
@@ -147,23 +147,23 @@ pub struct SubscriberFilter {
     pub pool: Option<String>,
 }
 
-/// A subscriber that has sessions.
+/// A subscriber with sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Subscriber {
-    /// Its inside address, or the first of its prefix.
+    /// Inside address, or the first one of the subscriber's prefix.
     pub address: IpAddr,
-    /// The outside address that it is paired with.
+    /// Paired outside address.
     pub paired: IpAddr,
-    /// The pool.
+    /// Name of the pool.
     pub pool: String,
-    /// Its sessions.
+    /// Number of sessions.
     pub sessions: u32,
-    /// Outside ports that it uses.
+    /// Number of outside ports in use.
     pub ports: ByProtocol,
-    /// Its port blocks.
+    /// Number of port blocks.
     pub blocks: u16,
-    /// The shard that it lives in.
+    /// Shard of the subscriber.
     pub shard: u16,
 }
 

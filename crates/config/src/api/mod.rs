@@ -1,10 +1,10 @@
-//! The control API: HTTP/1.1 over the UNIX socket of `[control]`, bodies in JSON.
+//! The control API: HTTP/1.1 over the Unix socket of `[control]`, with JSON bodies.
 //!
-//! [`operation`] has them all, and `docs/api.md` lists them.
+//! [`operation`] contains all operations, and `docs/api.md` lists them.
 //!
-//! What a `GET` is with stands in its query string, what a `POST` is with in its body. A list is read page by page: as
-//! long as an answer has `next`, ask again with it as `cursor`. Entries that exist all the time are listed once; those
-//! that come or go meanwhile may be. A failure answers [`Failure`].
+//! The request of a `GET` is in its query string, that of a `POST` in its body. A list is read page by page: while a
+//! response has `next`, the next request passes it as `cursor`. Entries that exist during the whole listing are
+//! returned once; entries that are added or removed meanwhile may be missing. A failed request returns [`Failure`].
 
 mod applications;
 pub mod column;
@@ -53,77 +53,77 @@ use serde::{Deserialize, Serialize};
 use crate::diagnosis::Complaint;
 use crate::difference::Change;
 
-/// A request that says nothing more.
+/// A request without parameters.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Unfiltered {}
 
-/// Part of a list.
+/// A page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Page<T> {
     /// Entries.
     pub items: Vec<T>,
-    /// Where the next part begins, as `cursor` of the next request; the list ends where it is missing.
+    /// `cursor` of the next request; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
 impl<T> Page<T> {
-    /// A list in one part.
+    /// A complete list as one page.
     pub fn whole(items: Vec<T>) -> Self {
         Self { items, next: None }
     }
 }
 
-/// How many entries were removed.
+/// Number of removed entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Cleared {
-    /// How many.
+    /// Number of entries.
     pub count: u64,
 }
 
-/// Take over another configuration.
+/// Request to apply another configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ApplyRequest {
-    /// What complaints call the text: the path of its file.
+    /// Name of the text in messages: the path of its file.
     pub name: String,
     /// The configuration.
     pub text: String,
-    /// Only say what would happen.
+    /// Only report the effect.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// What became of a configuration. It is taken over whole or not at all.
+/// Result of applying a configuration, which is applied as a whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "result")]
 pub enum ApplyAnswer {
-    /// It runs, or would run with `dry-run`.
+    /// The configuration is active, or would be without `dry-run`.
     #[serde(rename_all = "kebab-case")]
     Committed {
         /// Number of the commit, counted from 1 at start.
         generation: u64,
-        /// What differs from before.
+        /// Differences to the previous configuration.
         changes: Vec<Change>,
-        /// What it says that is seldom meant.
+        /// Advice about unusual settings.
         advice: Vec<Complaint>,
-        /// What became of the rules of inspection, where there are others.
+        /// Changed inspection rules, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rules: Option<AppliedRules>,
     },
-    /// It is wrong; the old one goes on.
+    /// The configuration is invalid; the previous one remains active.
     #[serde(rename_all = "kebab-case")]
     Refused {
-        /// What is wrong with it.
+        /// Problems of the configuration.
         complaints: Vec<Complaint>,
     },
-    /// It is right, but a running process can't take it over; the old one goes on.
+    /// The configuration is valid, but requires a restart; the previous one remains active.
     #[serde(rename_all = "kebab-case")]
     NeedsRestart {
-        /// What can't be taken over, and why.
+        /// Changes that require a restart, with reasons.
         changes: Vec<Change>,
     },
 }
@@ -133,6 +133,6 @@ pub enum ApplyAnswer {
 #[error("{message}")]
 #[serde(rename_all = "kebab-case")]
 pub struct Failure {
-    /// For a person.
+    /// Message for the operator.
     pub message: String,
 }

@@ -1,4 +1,4 @@
-//! Types of translation: which outside ports belong to whom.
+//! Types of translation: pools, rules and their use.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::column::{Column, Row, grouped, or_dash};
 use super::{Protocol, Subscriber};
 
-/// A number of ports of each protocol.
+/// Number of ports per protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ByProtocol {
@@ -22,12 +22,12 @@ pub struct ByProtocol {
 }
 
 impl ByProtocol {
-    /// All together.
+    /// Sum over all protocols.
     pub fn sum(&self) -> u64 {
         self.tcp + self.udp + self.icmp
     }
 
-    /// The most of any.
+    /// Maximum over all protocols.
     pub fn largest(&self) -> u64 {
         self.tcp.max(self.udp).max(self.icmp)
     }
@@ -40,23 +40,23 @@ impl<N: Into<u64>> From<[N; 3]> for ByProtocol {
     }
 }
 
-/// A pool and its use.
+/// A pool with its utilisation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Pool {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
-    /// Its addresses.
+    /// Number of addresses.
     pub addresses: u64,
-    /// Ports of all addresses, of each protocol.
+    /// Number of ports on all addresses, per protocol.
     pub ports: u64,
     /// Ports in use.
     pub used: ByProtocol,
-    /// Subscribers that have sessions.
+    /// Number of subscribers with sessions.
     pub subscribers: u64,
-    /// Sessions of these subscribers.
+    /// Number of sessions of these subscribers.
     pub sessions: u64,
-    /// Its blocks, where it has such.
+    /// Port blocks, if the pool has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<PoolBlocks>,
 }
@@ -88,74 +88,73 @@ impl Row for Pool {
     ];
 }
 
-/// The blocks of a pool.
+/// Port blocks of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PoolBlocks {
-    /// Ports of a block.
+    /// Number of ports per block.
     pub size: u16,
-    /// Blocks of all addresses.
+    /// Number of blocks on all addresses.
     pub count: u64,
-    /// Blocks that subscribers have.
+    /// Number of blocks assigned to subscribers.
     pub used: u64,
-    /// Share of the ports of these blocks that is not in use, of the protocol that uses most: 0 to 1. So much of what
-    /// is taken nobody uses.
+    /// Unused fraction of the ports in assigned blocks, 0 to 1, for the protocol that uses most.
     pub fragmentation: f64,
 }
 
-/// Translation as a whole.
+/// Status of translation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Nat {
-    /// The pools.
+    /// All pools.
     pub pools: Vec<Pool>,
-    /// Those of the subscribers that use most outside ports, most first.
+    /// Subscribers with the most outside ports, in descending order.
     pub subscribers: Vec<Subscriber>,
-    /// The tables.
+    /// Utilisation of the tables.
     pub tables: Vec<TableUse>,
     /// Ports and blocks that were given out again at once because too many waited (`held-ports`).
     pub not_held: u64,
     /// Blocks of 64 ports that shards have whose own are used up, and that cards bring to other shards.
     #[serde(default)]
     pub borrowed_blocks: u64,
-    /// Hosts that destination rules deal flows among.
+    /// Hosts that destination rules balance flows over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<RuleHost>,
-    /// The rules in the order of the configuration, destination rules first, as they are asked: the first of them.
+    /// The first rules in the order of evaluation: destination rules, then source rules.
     pub rules: Vec<Rule>,
-    /// How many rules there are.
+    /// Total number of rules.
     pub rules_in_all: u64,
 }
 
-/// A rule of translation, and how often it decided.
+/// A translation rule with its counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Rule {
-    /// Which end of a flow it is about.
+    /// Whether the rule translates destination or source.
     pub kind: RuleKind,
-    /// The addresses that it matches.
+    /// Addresses that match.
     pub network: String,
-    /// The protocol; any where not given.
+    /// Protocol; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// The ports, as `80` or `80-90`; all where not given.
+    /// Ports, as `80` or `80-90`; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<String>,
-    /// The interface that flows come in by; any where not given.
+    /// Input interface; any if absent.
     #[serde(default, rename = "in", skip_serializing_if = "Option::is_none")]
     pub incoming: Option<String>,
-    /// It is about what the gateway's own host sends.
+    /// Whether the rule applies to packets of the gateway's own host stack.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own: bool,
     /// The interface that flows leave by; any where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
-    /// What it does.
+    /// Action of the rule.
     pub action: RuleAction,
-    /// The pool, network, or host and port that it leads to.
+    /// Target of the rule: pool, network, or host and port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Flows that it decided about. What is exempt has no sessions: each of its packets counts.
+    /// Number of flows that matched. Exempt flows have no sessions, so each of their packets counts.
     pub flows: u64,
 }
 
@@ -164,7 +163,7 @@ fn or_any<T: ToString>(value: Option<T>) -> String {
 }
 
 impl Rule {
-    /// What it does, and with what.
+    /// Action with its target.
     fn deed(&self) -> String {
         let action = match self.action {
             RuleAction::Pool => "pool",
@@ -206,19 +205,19 @@ impl Row for Rule {
     ];
 }
 
-/// A host of several that a destination rule deals flows among.
+/// One of several hosts that a destination rule balances flows over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RuleHost {
-    /// The number of the hosts that it is one of, as its rule names it.
+    /// Number of the set of hosts, as the rule shows it.
     pub hosts: u64,
-    /// Its address.
+    /// Address of the host.
     pub address: std::net::Ipv4Addr,
-    /// Its part of the flows, relative to the others'.
+    /// Weight relative to the other hosts.
     pub weight: u16,
-    /// Whether new flows go there.
+    /// State of the host.
     pub state: HostState,
-    /// Flows that went there.
+    /// Number of flows sent to the host.
     pub flows: u64,
 }
 
@@ -232,15 +231,15 @@ impl Row for RuleHost {
     ];
 }
 
-/// How a host stands.
+/// State of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostState {
-    /// It answers.
+    /// The host replies to checks.
     Up,
-    /// It does not answer: it gets no new flows.
+    /// The host does not reply and gets no new flows.
     Down,
-    /// Nobody checks it: it counts as up.
+    /// The host is not checked and counts as up.
     Unchecked,
 }
 
@@ -254,37 +253,37 @@ impl std::fmt::Display for HostState {
     }
 }
 
-/// Which end of a flow a rule is about.
+/// End of a flow that a rule translates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleKind {
-    /// Where it is addressed to: asked first.
+    /// Destination; evaluated first.
     Destination,
-    /// Where it comes from.
+    /// Source.
     Source,
 }
 
-/// What a rule does.
+/// Action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleAction {
-    /// The source gets an address and port of a pool.
+    /// Translate the source to an address and port of a pool.
     Pool,
-    /// Addresses are translated one to one.
+    /// Translate addresses one to one.
     Static,
-    /// The destination becomes a host.
+    /// Translate the destination to a host.
     Host,
-    /// The destination becomes one of the hosts of this number.
+    /// Translate the destination to one of the hosts in the set with this number.
     Hosts,
-    /// Nothing.
+    /// Do not translate.
     Exempt,
 }
 
-/// How full a table is.
+/// Utilisation of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TableUse {
-    /// What it holds.
+    /// Name of the table.
     pub name: String,
     /// Entries in use.
     pub used: u64,
@@ -303,7 +302,7 @@ impl Row for TableUse {
     ];
 }
 
-/// What of translation to show.
+/// Selection for the status of translation.
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct NatRequest {
@@ -321,27 +320,27 @@ impl Default for NatRequest {
     }
 }
 
-/// Ports of an outside address from a first to a last one, evenly spaced.
+/// Evenly spaced ports of an outside address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Span {
-    /// The outside address.
+    /// Outside address.
     pub address: IpAddr,
-    /// The lowest port.
+    /// Lowest port.
     pub first: u16,
-    /// The highest port.
+    /// Highest port.
     pub last: u16,
-    /// Distance from one port to the next: 1 where all between belong to it.
+    /// Distance between consecutive ports; 1 for a contiguous range.
     pub step: u16,
 }
 
 impl Span {
-    /// Ports of one address as spans. They are in ascending order.
+    /// Spans for ascending ports of one address.
     pub fn of(address: IpAddr, ports: &[u16]) -> Vec<Self> {
         let mut spans: Vec<Self> = Vec::new();
         for &port in ports {
             match spans.last_mut() {
-                // Of two ports nobody knows yet how far the third is.
+                // The second port of a span determines its step.
                 Some(span) if span.first == span.last => (span.step, span.last) = (port - span.last, port),
                 Some(span) if port - span.last == span.step => span.last = port,
                 _ => spans.push(Self {

@@ -6,23 +6,23 @@ use serde::de::DeserializeOwned;
 
 use super::Page;
 
-/// How an operation is requested, and how it answers.
+/// How an operation is requested, and the form of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
-    /// `GET`: the request is the query string, the answer one value.
+    /// `GET`: the request is the query string, the response a single value.
     Get,
-    /// `GET`: the answer is a list in one part.
+    /// `GET`: the response is a complete list.
     List,
-    /// `GET`: the answer is a list in parts; the query string has a [`Position`](super::Position), too.
+    /// `GET`: the response is a page of a list; the query string also contains a [`Position`](super::Position).
     Pages,
-    /// `POST`: the request is the body, the answer one value.
+    /// `POST`: the request is the body, the response a single value.
     Post,
-    /// `POST`: the request is the body, the answer comes piece by piece.
+    /// `POST`: the request is the body, the response is streamed.
     Stream,
 }
 
 impl OperationKind {
-    /// The method of HTTP.
+    /// HTTP method.
     pub const fn method(self) -> &'static str {
         match self {
             Self::Get | Self::List | Self::Pages => "GET",
@@ -33,48 +33,48 @@ impl OperationKind {
 
 /// An operation of the API.
 pub trait Operation: Send + Sync + 'static {
-    /// What documents say of it.
+    /// Description for documents and help.
     const DESCRIPTION: Description;
-    /// What it is requested with.
+    /// Type of the request.
     type Request: Serialize + DeserializeOwned + Send;
 }
 
-/// An operation with one answer.
+/// An operation with a single response.
 pub trait Answered: Operation {
-    /// The answer.
+    /// Type of the response.
     type Answer: Serialize + DeserializeOwned + Send;
 }
 
 /// An operation that lists entries.
 pub trait Listed: Answered<Answer = Page<Self::Item>> {
-    /// An entry.
+    /// Type of an entry.
     type Item: Serialize + DeserializeOwned + Send;
 }
 
-/// An operation, for documents, help and tests.
+/// Description of an operation for documents, help and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// How it is requested.
+    /// Kind of the operation.
     pub kind: OperationKind,
-    /// Its path.
+    /// Path of the operation.
     pub path: &'static str,
-    /// What it is for: lines of which the first is the summary.
+    /// Help text in lines; the first line is the summary.
     pub help: &'static [&'static str],
-    /// The type that it is requested with.
+    /// Name of the request type.
     pub request: &'static str,
-    /// The type that it answers with: of a list, that of its rows.
+    /// Name of the response type; of a list, that of its rows.
     pub answer: &'static str,
-    /// The command of `sluice show` that prints it.
+    /// Command of `sluice show` that prints the response.
     pub command: Option<&'static str>,
 }
 
 impl Description {
-    /// The first line of the help.
+    /// First line of the help text.
     pub fn summary(&self) -> &'static str {
         self.help.first().map_or("", |line| line.trim())
     }
 
-    /// The whole help with its paragraphs, where there is more than the summary.
+    /// Help text with its paragraphs, if it has more than the summary.
     pub fn paragraphs(&self) -> Option<String> {
         let lines: Vec<_> = self.help.iter().map(|line| line.trim()).collect();
         let paragraphs = lines.split(|line| line.is_empty());
@@ -83,12 +83,12 @@ impl Description {
     }
 }
 
-/// Calls a macro with the table of operations. A line has its [`OperationKind`] in small letters, the name in
-/// [`operation`](crate::api::operation), the path, the type of the request and of the answer or of the rows of a list. Behind
-/// it stands the command of `sluice show`: `table` where it prints the columns of the rows and nothing else, `text` where
-/// `crates/sluice` has an implementation of its own, `several` where the command makes several requests.
+/// Calls a macro with the table of operations. A line contains the [`OperationKind`] in small letters, the name in
+/// [`operation`](crate::api::operation), the path, and the types of the request and of the response or the rows of a
+/// list. The command of `sluice show` follows: `table` if it prints only the columns of the rows, `text` if
+/// `crates/sluice` implements its output, `several` if it makes several requests.
 ///
-/// Paths begin with the version of the API: what one says never changes its meaning.
+/// Paths begin with the version of the API. The meaning of a version never changes.
 #[macro_export]
 macro_rules! operations {
     ($then:ident) => {
@@ -241,7 +241,7 @@ macro_rules! declare {
             pub struct $name;
 
             impl $name {
-                /// Its path.
+                /// Path of the operation.
                 pub const PATH: &str = $path;
             }
 

@@ -1,5 +1,5 @@
-//! `/v1/filter`: the packet filter, what its rules have counted, and which rule decides about a packet; rules that come and go
-//! one by one.
+//! `/v1/filter`: the packet filter, counters of its rules, the rule that decides about a packet, and insertion and
+//! removal of single rules.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::diagnosis::Complaint;
 use crate::schema::{Action, Matcher, Verdict};
 use crate::value::{Dscp, Ecn, IpProtocol, Mac, Mark};
 
-/// What is asked.
+/// Request for the packet filter.
 #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct FilterRequest {
@@ -73,68 +73,68 @@ pub struct FilterRequest {
     pub length: Option<u16>,
 }
 
-/// The packet filter.
+/// Status of the packet filter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PacketFilter {
-    /// What happens to packets that no rule decides about.
+    /// Verdict on packets that no rule decides about.
     pub default: Verdict,
-    /// Packets that no rule decided about.
+    /// Counters of packets that no rule decided about.
     pub by_default: Hits,
-    /// The first packet of a flow is asked about, and not those that follow.
+    /// Whether only the first packet of a flow is filtered.
     pub sessions: bool,
-    /// How rules are found.
+    /// Algorithm of the matcher.
     pub matcher: Matcher,
     /// Memory of the matchers in bytes.
     pub bytes: u64,
-    /// Rules in all.
+    /// Total number of rules.
     pub rules_in_all: u64,
-    /// Combinations of what rules name that decide, in IPv4 and IPv6.
+    /// Number of rule combinations with a verdict, for IPv4 and IPv6.
     pub combinations: [u64; 2],
-    /// Packets that were to be logged, but too many waited.
+    /// Log entries lost because too many were queued.
     pub log_lost: u64,
-    /// The first of the rules, in order.
+    /// The first rules in order.
     pub rules: Vec<FilterRule>,
-    /// What decides about the packet that was asked about.
+    /// Decision about the packet in the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
 }
 
-/// What a rule has counted.
+/// Counters of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Hits {
     /// Packets.
     pub packets: u64,
-    /// Their bytes, from the IP header on.
+    /// Bytes, from the IP header on.
     pub bytes: u64,
-    /// Seconds since the last one; none where none has come.
+    /// Seconds since the last packet; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<f64>,
 }
 
-/// A rule.
+/// A rule with its counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct FilterRule {
-    /// Its number, counted from 1.
+    /// Number of the rule, counted from 1.
     pub number: u64,
-    /// Its name, or its number.
+    /// Name of the rule, or its number.
     pub name: String,
-    /// What it does.
+    /// Action of the rule.
     pub action: Action,
-    /// What it matches, by key; nothing where it matches everything.
+    /// Conditions by key; empty if the rule matches everything.
     pub matches: Vec<(String, String)>,
-    /// It was inserted while the daemon ran, and is in no file.
+    /// Whether the rule was inserted at run time and is not in the file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inserted: bool,
-    /// What it has counted.
+    /// Counters of the rule.
     #[serde(flatten)]
     pub hits: Hits,
 }
 
 impl Hits {
-    /// When the last one came, for a person.
+    /// Time since the last packet, as text.
     pub fn ago(&self) -> String {
         match self.last {
             None => "-".into(),
@@ -148,7 +148,7 @@ impl Hits {
 }
 
 impl FilterRule {
-    /// What it matches, for a person.
+    /// Conditions of the rule, as text.
     pub fn conditions(&self) -> String {
         let keys: Vec<_> = self
             .matches
@@ -179,36 +179,36 @@ impl Row for FilterRule {
     ];
 }
 
-/// Rules that are to be inserted into the filter that runs.
+/// Rules to insert into the running filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct InsertRequest {
-    /// What messages call the text.
+    /// Name of the text in messages.
     pub name: String,
     /// `[[filter.rules]]`, each with a name.
     pub text: String,
-    /// The router whose filter takes them; `default` where not given.
+    /// Router whose filter is changed; `default` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// Where they come, in their order.
+    /// Place of the rules, which keep their order.
     #[serde(default)]
     pub place: InsertPlace,
 }
 
-/// Where rules are inserted.
+/// Place of inserted rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InsertPlace {
-    /// Before all others.
+    /// Before all other rules.
     #[default]
     First,
-    /// Behind all others.
+    /// Behind all other rules.
     Last,
-    /// Before the rule of this name.
+    /// Before the rule with this name.
     Before(String),
 }
 
-/// Rules that are to be removed from the filter that runs.
+/// Rules to remove from the running filter.
 #[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RemoveRequest {
@@ -217,51 +217,51 @@ pub struct RemoveRequest {
     pub names: Vec<String>,
 }
 
-/// What has become of rules that were to be inserted or removed.
+/// Result of inserting or removing rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum EditAnswer {
-    /// They are in force, or no more in force: for new flows at once, for sessions within a second.
+    /// The change is active: immediately for new flows, within a second for sessions.
     #[serde(rename_all = "kebab-case")]
     Done {
-        /// How many rules.
+        /// Number of rules inserted or removed.
         count: u64,
-        /// Rules in all now.
+        /// Total number of rules now.
         rules_in_all: u64,
-        /// The whole matcher had to be built anew for them.
+        /// Whether the whole matcher was built again.
         built_anew: bool,
     },
-    /// They are wrong, and nothing has changed.
+    /// The rules are invalid, and nothing has changed.
     Refused {
-        /// What is wrong.
+        /// Problems of the rules.
         complaints: Vec<Complaint>,
     },
 }
 
-/// What decides about a packet.
+/// Decision about a packet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Decision {
-    /// What happens to it.
+    /// Verdict on the packet.
     pub verdict: Verdict,
-    /// The rule that decides; none where the default does.
+    /// Rule that decides; absent if the default does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<FilterRule>,
-    /// Rules that match before it, and go on.
+    /// Earlier rules that match and continue with the next rule.
     pub before: Vec<FilterRule>,
-    /// The interfaces that it would come in and leave by; `gateway` where it is for the gateway itself.
+    /// Input and output interface of the packet; `gateway` if the packet is for the gateway itself.
     pub interfaces: [Option<String>; 2],
 }
 
-/// A packet that is asked about: `tcp 10.0.0.1:1234 > 192.0.2.1:80`, `icmp 10.0.0.1 > 192.0.2.1`. Its destination is the one
-/// after translation. Over TCP it is a SYN, over ICMP an echo request.
+/// A queried packet: `tcp 10.0.0.1:1234 > 192.0.2.1:80`, `icmp 10.0.0.1 > 192.0.2.1`, with the destination after
+/// translation. A TCP packet is a SYN, an ICMP packet an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Protocol.
     pub protocol: u8,
-    /// Source, and its port where there is one.
+    /// Source address, and port if the protocol has ports.
     pub source: (IpAddr, Option<u16>),
-    /// Destination, and its port where there is one.
+    /// Destination address, and port if the protocol has ports.
     pub destination: (IpAddr, Option<u16>),
 }
 

@@ -33,23 +33,23 @@ pub struct TraceRequest {
     pub seconds: u32,
 }
 
-/// A pcapng stream.
+/// Marker for a pcapng stream.
 #[derive(Clone, Copy, Debug)]
 pub enum Pcapng {}
 
-/// A packet's way.
+/// Trace of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TraceRecord {
-    /// Nanoseconds of the engine's clock when it came in.
+    /// Time of reception by the engine's clock, in nanoseconds.
     pub time: u64,
-    /// The worker that moved it.
+    /// Number of the worker.
     pub worker: u16,
-    /// The interface that it came in by.
+    /// Input interface.
     pub interface: String,
-    /// The packet in a line: addresses, ports, protocol, length.
+    /// Description of the packet: addresses, ports, protocol, length.
     pub packet: String,
-    /// Nodes in the order of its way.
+    /// Nodes that processed the packet, in order.
     pub steps: Vec<TraceStep>,
 }
 
@@ -57,58 +57,58 @@ pub struct TraceRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TraceStep {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// Where it sent the packet, or why it dropped it.
+    /// Next node, or drop reason.
     pub verdict: String,
 }
 
-/// Copy packets.
+/// Request to capture packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CaptureRequest {
-    /// Where from.
+    /// Packets to capture.
     pub source: CaptureSource,
-    /// Packets.
+    /// Stop after this number of packets.
     pub count: u32,
     /// Stop after so many seconds.
     pub seconds: u32,
-    /// Most bytes of each.
+    /// Maximum number of bytes per packet.
     pub bytes: u16,
 }
 
-/// Where captured packets come from.
+/// Packets to capture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "from")]
 pub enum CaptureSource {
-    /// Through an interface.
+    /// Packets through an interface.
     #[serde(rename_all = "kebab-case")]
     Interface {
-        /// Its name.
+        /// Name of the interface.
         name: String,
-        /// Which way.
+        /// Direction of the packets.
         direction: CaptureDirection,
     },
-    /// Received by any interface.
+    /// Packets received by any interface.
     Received,
-    /// Dropped, each with its reason as comment.
+    /// Dropped packets, each with its reason as a comment.
     #[serde(rename_all = "kebab-case")]
     Drops {
-        /// This reason alone.
+        /// Only packets with this drop reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
 }
 
-/// Which way packets go through an interface.
+/// Direction of packets through an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CaptureDirection {
-    /// In.
+    /// Received packets.
     In,
-    /// Out.
+    /// Sent packets.
     Out,
-    /// Both.
+    /// Received and sent packets.
     #[default]
     Both,
 }

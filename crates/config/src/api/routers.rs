@@ -9,7 +9,7 @@ use super::Counter;
 use super::column::{Column, Row, age, grouped, or_dash};
 use crate::schema::RouterLimits;
 
-/// Of which router; of all where none is named.
+/// Selection of a router; all if none is named.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct RouterFilter {
@@ -19,7 +19,7 @@ pub struct RouterFilter {
     pub router: Option<String>,
 }
 
-/// Which routes.
+/// Selection of routes.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct RouteFilter {
@@ -40,69 +40,69 @@ pub struct RouteFilter {
     pub from: Option<IpAddr>,
 }
 
-/// A virtual router.
+/// A virtual router with its counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Router {
-    /// Its name.
+    /// Name of the router.
     pub name: String,
-    /// Its interfaces.
+    /// Names of its interfaces.
     pub interfaces: Vec<String>,
-    /// Routes of IPv4 and IPv6, those to its links included.
+    /// Number of IPv4 and IPv6 routes, including connected ones.
     pub routes: [u64; 2],
-    /// Neighbours that are known, or asked for.
+    /// Number of neighbours, including unresolved ones.
     pub neighbours: u64,
-    /// Pools that its rules name.
+    /// Pools that its rules use.
     pub pools: Vec<String>,
-    /// Rules of translation.
+    /// Number of translation rules.
     pub nat_rules: u64,
-    /// Whether a packet filter is asked about its packets.
+    /// Whether its packets are filtered.
     pub filter: bool,
-    /// What it may have at most.
+    /// Limits of the router.
     pub limits: RouterLimits,
-    /// Its weight while a worker has more to do than it can; none where routers have none.
+    /// Weight while a worker is overloaded; absent if no router has a weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u8>,
-    /// Sessions that count against the limits; none are counted where there are none.
+    /// Number of sessions that count against the limits; zero without limits.
     pub limited_sessions: u64,
-    /// Packets that came in, left, and were dropped, at its interfaces.
+    /// Packets received on its interfaces.
     pub received: u64,
-    /// Packets that left.
+    /// Packets sent by its interfaces.
     pub sent: u64,
-    /// Packets that were dropped.
+    /// Packets dropped that were received on its interfaces.
     pub dropped: u64,
-    /// Of these, by reason; reasons without drops are left out.
+    /// Dropped packets by reason; reasons with a zero count are omitted.
     #[serde(default)]
     pub drops: Vec<Counter>,
-    /// Of the packets that came in by any router's interfaces and went on past shares and rates, how many came in by this
-    /// one's: a number from 0 to 1.
+    /// Fraction of all accepted packets, those within shares and rates, that were received on this router's interfaces:
+    /// 0 to 1.
     #[serde(default)]
     pub share: f64,
-    /// Packets that wait for something.
+    /// Number of packets that wait, for example for address resolution.
     #[serde(default)]
     pub waiting: u64,
-    /// What its routes are made of, by who offers them; origins that offer none are left out.
+    /// Routes by origin; origins without routes are omitted.
     #[serde(default)]
     pub origins: Vec<RouteOrigin>,
-    /// Gateways that are found by its routes.
+    /// Number of recursive gateways.
     #[serde(default)]
     pub gateways: u64,
-    /// Those of them that lead nowhere.
+    /// Number of recursive gateways that can't be resolved.
     #[serde(default)]
     pub unreachable_gateways: u64,
-    /// Learned routes that were refused because of the quota.
+    /// Learned routes rejected because of the limit.
     #[serde(default)]
     pub refused_routes: u64,
-    /// Routes that were refused because of their next hops: too many, or too many different sets of them.
+    /// Routes rejected because they have too many next hops, or because there are too many different sets of next hops.
     #[serde(default)]
     pub refused_next_hops: u64,
-    /// Who tells its routes by FPM, where somebody may.
+    /// Status of the FPM feed, if one is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fpm: Option<RouteTeller>,
-    /// The listener to the kernel's table of its namespace, where there is one.
+    /// Status of the kernel feed, if the namespace's routes are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<RouteTeller>,
-    /// Its host, where it has one.
+    /// Host stack of the router, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<RouterHost>,
 }
@@ -127,14 +127,14 @@ impl Row for Router {
 }
 
 impl Router {
-    /// Packets that its share or its rate kept out.
+    /// Packets rejected because of its share or its rate.
     fn kept_out(&self) -> u64 {
         let kept_out = ["over-share", "rate-limited"];
         let drops = self.drops.iter().filter(|drops| kept_out.contains(&&*drops.name));
         drops.map(|drops| drops.count).sum()
     }
 
-    /// What its routes are made of, and how it stands with who tells them.
+    /// Origins of its routes, and status of its feeds.
     fn routes_from(&self) -> String {
         let counts = self.origins.iter().map(|origin| {
             let count = format!("{} {}", grouped(origin.routes), origin.name);
@@ -151,41 +151,42 @@ impl Router {
     }
 }
 
-/// Routes that one origin offers a router, used or not.
+/// Routes of one origin, used or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RouteOrigin {
     /// `connected`, `static`, `fpm` or `kernel`.
     pub name: String,
-    /// Its routes.
+    /// Number of routes.
     pub routes: u64,
-    /// Those of them that were not told again since the daemon came back, or was gone.
+    /// Number of routes that the daemon has not sent again since it disconnected.
     pub stale: u64,
 }
 
-/// How it stands with who tells a router its routes.
+/// Status of a route feed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RouteTeller {
     /// `absent`, `replaying`, `settled` or `gone`.
     pub state: String,
-    /// For how many seconds it has been there, or gone.
+    /// Seconds since the peer connected or disconnected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
-    /// Where it is listened for; nowhere as long as that can't be.
+    /// Listening address; absent until the socket is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listens: Option<String>,
-    /// Who is connected.
+    /// Connected peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// Seconds until routes go that are not told again.
+    /// Seconds until routes that are not sent again are removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale_for: Option<u64>,
-    /// Connections that were taken.
+    /// Connections accepted.
     pub connections: u64,
-    /// Connections that were refused.
+    /// Connections rejected.
     pub refused: u64,
-    /// Why they were, what has happened alone: not named in `peers` or `users`, silent, crowded out, no FPM.
+    /// Rejected connections by reason: not in `peers` or `users`, silent, too many, not FPM. Reasons with a zero count
+    /// are omitted.
     #[serde(default)]
     pub refused_by: Vec<Counter>,
     /// Connections that could not be understood, and listings that were missed in part.
@@ -194,14 +195,14 @@ pub struct RouteTeller {
     pub swept: u64,
     /// Routes that were told, those told before too.
     pub offered: u64,
-    /// Routes that were taken back.
+    /// Routes withdrawn.
     pub withdrawn: u64,
-    /// Messages, or next hops of one, that were not followed, by reason; reasons that never came up are left out.
+    /// Messages or next hops that were ignored, by reason; reasons with a zero count are omitted.
     pub not_followed: Vec<Counter>,
 }
 
 impl RouteTeller {
-    /// How it stands, for a person.
+    /// Status as text.
     fn standing(&self, name: &str) -> String {
         let since = self.since.map_or(String::new(), |since| format!(" {}", age(since)));
         let peer = self.peer.as_ref().map_or(String::new(), |peer| format!(" {peer}"));
@@ -223,21 +224,21 @@ impl RouteTeller {
     }
 }
 
-/// The host of a router: where its daemons live.
+/// Host stack of a router, in which its daemons run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RouterHost {
-    /// Its network namespace.
+    /// Name of its network namespace.
     pub namespace: String,
-    /// Packets that workers have given it, by class; ARP is counted and answered in its place.
+    /// Packets punted to it, by class. ARP is counted, but answered by Sluice.
     pub punted: Vec<Counter>,
-    /// Of these, packets that its kernel has taken.
+    /// Punted packets that its kernel accepted.
     pub delivered: u64,
-    /// And those that it has not.
+    /// Punted packets that its kernel did not accept.
     pub undelivered: u64,
     /// Packets that it has sent.
     pub sent: u64,
-    /// Packets that it has sent and that were lost, because more came than the worker took.
+    /// Packets that it has sent and that were lost because the worker's queue was full.
     pub lost: u64,
 }
 

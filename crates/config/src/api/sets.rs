@@ -1,4 +1,4 @@
-//! Sets that rules of the filter name.
+//! Element sets that filter rules refer to.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::column::{Column, Row, grouped, or_dash};
 use crate::schema::SetType;
 use crate::value::{Period, SetElement};
 
-/// Which set.
+/// Selection of a set.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SetFilter {
@@ -18,11 +18,11 @@ pub struct SetFilter {
     pub name: Option<String>,
 }
 
-/// Sets.
+/// A list of sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Sets {
-    /// In order of their names.
+    /// Sets in the order of their names.
     pub sets: Vec<Set>,
 }
 
@@ -30,21 +30,21 @@ pub struct Sets {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Set {
-    /// Its name, behind that of its router and a slash where that is not the default one.
+    /// Name, preceded by the router's name and a slash for routers other than the default one.
     pub name: String,
-    /// What they are.
+    /// Type of the elements.
     #[serde(rename = "type")]
     pub kind: SetType,
-    /// How many elements it has.
+    /// Number of elements.
     pub count: u64,
-    /// How many it may have.
+    /// Maximum number of elements.
     pub size: u64,
-    /// How long elements stay where nothing else is said; for ever where not given.
+    /// Default timeout of added elements; if absent, they have no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
-    /// Packets whose source was not added, as there was no room or the set was being changed.
+    /// Packets whose source was not added because the set was full or being changed.
     pub not_added: u64,
-    /// Its elements, where it was asked for by name.
+    /// Elements of the set, if it was requested by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<Element>,
 }
@@ -67,13 +67,13 @@ impl Row for Set {
     ];
 }
 
-/// An element.
+/// An element of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Element {
     /// An address, a prefix, or ports.
     pub element: SetElement,
-    /// Seconds that it stays; for ever where not given.
+    /// Seconds until the element expires; absent without a timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
 }
@@ -82,22 +82,22 @@ pub struct Element {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SetRequest {
-    /// Its name.
+    /// Name of the set.
     pub name: String,
-    /// Elements to be added or removed; none to flush it.
+    /// Elements to add or remove; empty to flush the set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<SetElement>,
-    /// How long added elements stay; the `timeout` of the set where not given.
+    /// Timeout of the added elements; the `timeout` of the set if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
 }
 
-/// What a change has come to.
+/// Result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SetAnswer {
-    /// Elements that came or went.
+    /// Number of elements added or removed.
     pub changed: u64,
-    /// Elements in all now.
+    /// Number of elements after the change.
     pub count: u64,
 }

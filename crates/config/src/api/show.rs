@@ -1,4 +1,4 @@
-//! What `show` lists.
+//! Rows of the lists that `sluice show` prints.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,41 +12,41 @@ use super::column::{Column, Row, age, grouped, or_dash};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Status {
-    /// `name` of `[system]`.
+    /// `name` in `[system]`.
     pub name: String,
     /// Version of the program.
     pub version: String,
-    /// Process number.
+    /// Process ID.
     pub process: u32,
     /// Seconds since the start.
     pub uptime: u64,
-    /// Number of the commit that runs, counted from 1.
+    /// Number of the active commit, counted from 1.
     pub generation: u64,
-    /// Sessions that exist, IPv4 and IPv6.
+    /// Number of IPv4 and IPv6 sessions.
     pub sessions: [u64; 2],
-    /// Most that can, IPv4 and IPv6.
+    /// Maximum number of IPv4 and IPv6 sessions.
     pub capacity: [u64; 2],
-    /// Cycles in a second of the clock by which `cycles-…` of cores are counted.
+    /// Frequency of the clock for the `cycles-…` counters of cores, in Hz.
     pub tsc_hz: u64,
-    /// What an operator should look at: stuck cores, tasks that were restarted.
+    /// Warnings for the operator: stuck cores, restarted tasks.
     pub warnings: Vec<String>,
 }
 
-/// A named number.
+/// A counter with its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Counter {
-    /// Its name.
+    /// Name of the counter.
     pub name: String,
-    /// How many.
+    /// Value of the counter.
     pub count: u64,
 }
 
-/// Two interfaces that pass each other everything.
+/// A bridge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Bridge {
-    /// Its name.
+    /// Name of the bridge.
     pub name: String,
     /// The two sides.
     pub sides: Vec<BridgeSide>,
@@ -58,15 +58,15 @@ pub struct Bridge {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct BridgeSide {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
     /// `up`, `down`, or `held`: taken down because the other side is down.
     pub link: String,
-    /// Frames that came in here.
+    /// Frames received on this side.
     pub received: u64,
-    /// Frames that left here.
+    /// Frames sent by this side.
     pub sent: u64,
-    /// Frames that came in here and were dropped.
+    /// Frames received on this side and dropped.
     pub dropped: u64,
 }
 
@@ -74,49 +74,49 @@ pub struct BridgeSide {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Interface {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: String,
-    /// The virtual router that it is in; empty where it is in a bridge.
+    /// Virtual router of the interface; empty for an interface in a bridge.
     #[serde(default)]
     pub router: String,
-    /// Its device as written; of a VLAN, its parent and tags.
+    /// Device as written; for a VLAN, its parent and tags.
     pub device: String,
-    /// What moves its frames: `AF_XDP`, `AF_PACKET`, the driver of a card.
+    /// Driver of the interface: `AF_XDP`, `AF_PACKET`, or the driver of a card.
     pub driver: String,
     /// `up` or `down`.
     pub link: String,
     /// Ethernet address.
     pub mac: String,
-    /// Largest IP packet in bytes.
+    /// MTU: length of the largest IP packet in bytes.
     pub mtu: u16,
     /// Receive queues.
     pub queues: u16,
-    /// What chooses the queue of a frame, and what the device does not do as wished.
+    /// How the receive queue of a frame is selected, and limitations of the device.
     pub steering: String,
-    /// DPDK's driver of a card, and the queues and the hash that the card offers; empty for other devices.
+    /// DPDK driver of a card, with the queues and the hash that the card supports; empty for other devices.
     #[serde(default)]
     pub card: String,
-    /// Addresses, each with prefix length.
+    /// Addresses, each with its prefix length.
     pub addresses: Vec<String>,
-    /// Frames taken from the device.
+    /// Frames received from the device.
     pub received: u64,
-    /// Their bytes.
+    /// Bytes of the received frames.
     pub received_bytes: u64,
-    /// Frames given to the device.
+    /// Frames sent to the device.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes of the sent frames.
     pub sent_bytes: u64,
     /// Packets that the gateway made, counted where they leave.
     pub made: u64,
     /// Packets dropped, counted where they came in.
     pub dropped: u64,
-    /// Packets for the gateway itself, counted where they came in.
+    /// Packets for local delivery, counted at the input interface.
     pub to_host: u64,
-    /// Packets that were made to wait, counted where they came in.
+    /// Packets parked for an unresolved neighbour, counted at the input interface.
     pub parked: u64,
-    /// Packets that went on after waiting.
+    /// Parked packets that were sent later.
     pub unparked: u64,
-    /// What the driver counts beside.
+    /// Further counters of the driver.
     pub counters: Vec<Counter>,
 }
 
@@ -140,13 +140,13 @@ impl Row for Interface {
     ];
 }
 
-/// Address and port, or identifier of an ICMP query; port 0 for protocols without either.
+/// Address with port or ICMP identifier; the port is 0 for protocols without either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Endpoint {
     /// The address.
     pub address: IpAddr,
-    /// The port or identifier.
+    /// Port or identifier.
     pub port: u16,
 }
 
@@ -156,26 +156,26 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// One direction of a session, as its packets are on the wire before the gateway changes them.
+/// One direction of a session, with its addresses before translation by the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Flow {
     /// Source address.
     pub source: IpAddr,
-    /// Source port, or identifier of an ICMP query; 0 for protocols without either.
+    /// Source port or ICMP identifier; 0 for protocols without either.
     pub source_port: u16,
     /// Destination address.
     pub destination: IpAddr,
-    /// Destination port, or identifier of an ICMP query; 0 for protocols without either.
+    /// Destination port or ICMP identifier; 0 for protocols without either.
     pub destination_port: u16,
     /// Packets.
     pub packets: u64,
-    /// Their bytes, from the IP header on.
+    /// Bytes, from the IP header on.
     pub bytes: u64,
 }
 
 impl Flow {
-    /// Where its packets come from.
+    /// Source of the packets.
     pub fn from(&self) -> Endpoint {
         Endpoint {
             address: self.source,
@@ -183,7 +183,7 @@ impl Flow {
         }
     }
 
-    /// Where its packets go to.
+    /// Destination of the packets.
     pub fn to(&self) -> Endpoint {
         Endpoint {
             address: self.destination,
@@ -192,7 +192,7 @@ impl Flow {
     }
 }
 
-/// Which side sent the first packet.
+/// Side that sent the first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Initiator {
@@ -206,48 +206,49 @@ pub enum Initiator {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Session {
-    /// The virtual router that has it; empty on a bridge.
+    /// Virtual router of the session; empty on a bridge.
     #[serde(default)]
     pub router: String,
     /// The protocol.
     pub protocol: Protocol,
-    /// The direction of the first packet.
+    /// Direction of the first packet.
     pub forward: Flow,
-    /// The other direction.
+    /// Opposite direction.
     pub reverse: Flow,
-    /// Which side sent the first packet.
+    /// Side that sent the first packet.
     pub initiator: Initiator,
-    /// State of TCP by the kernel's names in small letters: `none`, `syn-sent`, `established`, `fin-wait`, `time-wait`,
-    /// `close`; of others `unanswered` or `answered`.
+    /// TCP state by the kernel's names in lower case: `none`, `syn-sent`, `established`, `fin-wait`, `time-wait`,
+    /// `close`; for other protocols `unanswered` or `answered`.
     pub state: String,
-    /// Whether both directions have been seen.
+    /// Whether packets of both directions have been seen.
     pub answered: bool,
-    /// Seconds until it ends if nothing more comes.
+    /// Seconds until the session ends without further packets.
     pub expires: u64,
-    /// Interface towards the inside host, where known.
+    /// Interface towards the inside host, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside_interface: Option<String>,
-    /// Interface towards the remote host, where known.
+    /// Interface towards the remote host, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside_interface: Option<String>,
-    /// The site of a subscriber whose terminal the inside host is, where it is one.
+    /// Subscriber site of the inside host, if it belongs to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// The pool that its outside address is from, where one is.
+    /// Pool of the outside address, if it is from a pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Its application by nDPI's name, such as `TLS.Google`, once it is known; `Unknown` where it was looked for in vain.
+    /// Application by nDPI's name, such as `TLS.Google`, once it is identified; `Unknown` if it could not be
+    /// identified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
-    /// The mark that rules of the filter have set; 0 where none has.
+    /// Mark that filter rules have set; 0 if none has.
     #[serde(default)]
     pub mark: u32,
-    /// The shard that it lives in.
+    /// Shard of the session.
     pub shard: u16,
 }
 
 impl Session {
-    /// The inside host, before translation.
+    /// Address and port of the inside host, before translation.
     pub fn inside(&self) -> Endpoint {
         match self.initiator {
             Initiator::Inside => self.forward.from(),
@@ -255,7 +256,7 @@ impl Session {
         }
     }
 
-    /// What the outside sees in its place; the same where nothing is translated.
+    /// Address and port of the inside host after translation.
     pub fn outside(&self) -> Endpoint {
         match self.initiator {
             Initiator::Inside => self.reverse.to(),
@@ -263,7 +264,7 @@ impl Session {
         }
     }
 
-    /// The other host.
+    /// Address and port of the remote host.
     pub fn remote(&self) -> Endpoint {
         match self.initiator {
             Initiator::Inside => self.forward.to(),
@@ -271,7 +272,7 @@ impl Session {
         }
     }
 
-    /// The directions away from the inside host, and towards it.
+    /// The direction from the inside host, and the direction towards it.
     pub fn up_and_down(&self) -> [&Flow; 2] {
         match self.initiator {
             Initiator::Inside => [&self.forward, &self.reverse],
@@ -298,50 +299,51 @@ impl Row for Session {
     ];
 }
 
-/// A way of a route.
+/// A next hop of a route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Route {
-    /// The router that has it.
+    /// Virtual router of the route.
     #[serde(default)]
     pub router: String,
     /// Destination network.
     pub to: String,
-    /// Network of the sources that it is for, where it is not for all.
+    /// Source network of the route; absent if the route applies to all sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The gateway, where there is one.
+    /// Gateway, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
-    /// The interface, where it leads to one.
+    /// Output interface, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// What it does with packets where it does not forward them: `blackhole`, `unreachable`, `prohibit` or `throw`; of an
-    /// address that is asked for, `directed-broadcast` and `link-local` too.
+    /// Action of a route without forwarding: `blackhole`, `unreachable`, `prohibit` or `throw`; for the lookup of an
+    /// address also `directed-broadcast` and `link-local`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// `connected`, `static`, `local`, `blackhole`, `unreachable` or `prohibit`; what told it where it is learned: `bgp`, `ospf`, …
+    /// `connected`, `static`, `local`, `blackhole`, `unreachable` or `prohibit`; for a learned route its protocol:
+    /// `bgp`, `ospf`, …
     pub kind: String,
-    /// Administrative distance: of the routes to one network that lead anywhere, the lowest is used.
+    /// Administrative distance: among the usable routes to a network, the lowest one is selected.
     #[serde(default)]
     pub distance: u8,
-    /// Metric: the lowest among equal distances.
+    /// Metric: the lowest one is selected among equal distances.
     #[serde(default)]
     pub metric: u32,
-    /// Its part beside other ways of the route.
+    /// Weight relative to other next hops of the route.
     #[serde(default)]
     pub weight: u8,
-    /// Seconds since the route has been as it is.
+    /// Seconds since the last change of the route.
     #[serde(default)]
     pub age: u64,
-    /// Who told it is gone, or has not told it again yet.
+    /// Whether the route's source has disconnected, or has not sent the route again yet.
     #[serde(default)]
     pub stale: bool,
-    /// Packets take it.
+    /// Whether packets use the next hop.
     #[serde(default)]
     pub used: bool,
-    /// Why none does: `not-preferred`, as another route to the network comes before it, `link-down`, `gateway-unreachable` or
-    /// `uplink-down`.
+    /// Why the next hop is not used: `not-preferred` (another route to the network is preferred), `link-down`,
+    /// `gateway-unreachable` or `uplink-down`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unused: Option<String>,
 }
@@ -370,23 +372,23 @@ impl Row for Route {
     ];
 }
 
-/// A neighbour.
+/// A neighbour with its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Neighbour {
-    /// The router whose interface it is behind.
+    /// Virtual router of the neighbour's interface.
     #[serde(default)]
     pub router: String,
-    /// Its address.
+    /// IP address.
     pub address: IpAddr,
-    /// Its Ethernet address, where known.
+    /// Ethernet address, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// The interface whose link it is on.
+    /// Interface of the neighbour's link.
     pub interface: String,
-    /// `static`, `incomplete`, `reachable`, `stale`, `delay`, `probe` or `failed` (RFC 4861, 7.3.2).
+    /// `static`, `incomplete`, `reachable`, `stale`, `delay`, `probe` or `failed` (RFC 4861, section 7.3.2).
     pub state: String,
-    /// Packets that wait for it.
+    /// Number of packets that wait for the neighbour.
     pub parked: u32,
 }
 
@@ -401,27 +403,27 @@ impl Row for Neighbour {
     ];
 }
 
-/// A worker and its core.
+/// A worker with its core and counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Core {
-    /// The worker, counted from 0.
+    /// Number of the worker, counted from 0.
     pub worker: u16,
-    /// The core that it is pinned to.
+    /// Core that the worker is pinned to.
     pub core: u16,
     /// `running`, `asleep` or `stuck`.
     pub state: String,
-    /// The parts of a packet's way that it does: `receive+parse+session+transmit` where packets run to completion.
+    /// Stages that the worker performs: `receive+parse+session+transmit` for run-to-completion.
     pub parts: String,
-    /// Shards that it owns.
+    /// Number of shards that it owns.
     pub shards: u16,
-    /// Sessions in them.
+    /// Number of sessions in these shards.
     pub sessions: u64,
-    /// Packets that went through its nodes.
+    /// Packets processed.
     pub packets: u64,
-    /// Packets a second in the last second.
+    /// Packets per second in the last second.
     pub rate: u64,
-    /// Share of the last second spent on packets, 0 to 1.
+    /// Fraction of the last second spent on packets, 0 to 1.
     pub busy: f64,
     /// Buffers that no node disposed of: 0, or a fault of the program.
     pub forgotten: u64,
@@ -443,15 +445,15 @@ impl Row for Core {
     ];
 }
 
-/// Dropped packets of one reason, over all interfaces and workers.
+/// Dropped packets for one reason, over all interfaces and workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Drop {
-    /// The reason's name.
+    /// Name of the reason.
     pub name: String,
-    /// What it means.
+    /// Explanation of the reason.
     pub help: String,
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
 }
 

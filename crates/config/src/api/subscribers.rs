@@ -1,4 +1,4 @@
-//! `/v1/sites` and `/v1/leases`: sites of subscribers, and who has which private address.
+//! `/v1/sites` and `/v1/leases`: subscribers' sites, and private leases of their terminals.
 
 use std::net::Ipv4Addr;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::column::{Column, Row, age, grouped, or_dash};
 use super::{Counter, NetFilter};
 
-/// Which sites: those that match all that is given.
+/// Selection of sites that match all given conditions.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SiteFilter {
@@ -30,64 +30,64 @@ impl SiteFilter {
     }
 }
 
-/// A site, and how it stands with its public address.
+/// A site with the state of its public address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Site {
-    /// Its name: that of its group, with its tags where it has any.
+    /// Name of the site: that of its group, followed by its tags if it has any.
     pub name: String,
-    /// Its group.
+    /// Name of the group.
     pub group: String,
-    /// Its number, which is in the context of its sessions.
+    /// Number of the site, which is part of its sessions' context.
     pub number: u32,
-    /// The interface by which its terminals come in.
+    /// Access interface of the terminals.
     pub interface: String,
-    /// Its tags: `100.7` for an S-tag and a C-tag, `7` for a single one.
+    /// Tags: `100.7` for an S-tag and a C-tag, `7` for a single tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<String>,
-    /// Addresses of its terminals, where it is told by them.
+    /// Network of the terminals, if it identifies the site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Its virtual MAC, where it gets a public address by DHCP.
+    /// Virtual MAC, if the site gets a public address by DHCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// Its public address, where it has one of its own.
+    /// Public address, if the site has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<Ipv4Addr>,
-    /// The interface on which it gets that.
+    /// Interface on which the site gets its public address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside_interface: Option<String>,
-    /// The pool that it has ports of, where it gets no public address.
+    /// Pool of the site's ports, if it gets no public address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// How it stands with DHCP: `idle`, `waiting`, `selecting`, `requesting`, `rebooting`, `bound`, `renewing`,
-    /// `rebinding`, `declining` or `releasing`; none where it is on a pool.
+    /// State of the DHCP client: `idle`, `waiting`, `selecting`, `requesting`, `rebooting`, `bound`, `renewing`,
+    /// `rebinding`, `declining` or `releasing`; absent if the site uses a pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// The server that leases its public address.
+    /// Server that leases the public address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Ipv4Addr>,
-    /// Seconds until the lease is asked for again.
+    /// Seconds until the lease is renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renews: Option<u64>,
-    /// Seconds until the lease ends; none where it has no end.
+    /// Seconds until the lease ends; absent if it is infinite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// Its terminals.
+    /// Number of terminals.
     pub terminals: u32,
-    /// What else an operator should know of it, in a word each.
+    /// Further conditions of interest to the operator, one word each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
 }
 
 impl Site {
-    /// The outside address, or the pool that its terminals share.
+    /// Outside address, or the pool that the terminals share.
     fn outside(&self) -> Option<String> {
         let address = self.public.map(|public| public.to_string());
         address.or_else(|| Some(format!("pool {}", self.pool.as_ref()?)))
     }
 
-    /// A lease without an end has no time to show, and is told from none at all.
+    /// Expiry as text. An infinite lease is distinguished from no lease.
     fn expiry(&self) -> Option<String> {
         match (self.public, self.expires) {
             (Some(_), None) => Some("never".into()),
@@ -111,7 +111,7 @@ impl Row for Site {
     ];
 }
 
-/// Which private leases: those that match all that is given.
+/// Selection of private leases that match all given conditions.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct LeaseFilter {
@@ -141,34 +141,35 @@ impl LeaseFilter {
     }
 }
 
-/// A private address that a terminal has by a DHCP server.
+/// A private address that a DHCP server has leased to a terminal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Lease {
-    /// The address. Terminals of several sites may have the same.
+    /// The address, which terminals of several sites may have.
     pub address: Ipv4Addr,
-    /// The terminal's Ethernet address.
+    /// Ethernet address of the terminal.
     pub mac: String,
-    /// What the terminal calls itself.
+    /// Host name of the terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_name: Option<String>,
-    /// The site that it is in, or would be; none where it is `outside`.
+    /// Site of the lease, even if the terminal is not served; absent if `outside`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// The group of that.
+    /// Group of the site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Which of `[subscribers.dhcp]` leases it.
+    /// Name of the DHCP server in `[subscribers.dhcp]`.
     pub server: String,
-    /// The file that says so.
+    /// Path of the lease file.
     pub source: String,
-    /// Seconds since it was last asked for.
+    /// Seconds since the last renewal.
     pub since: u64,
-    /// Seconds until it ends; none where it has no end.
+    /// Seconds until the lease ends; absent if it is infinite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// `active`: its packets are translated; `waiting`: its site has no public address yet; `outside`: it is in no site that is
-    /// known; `conflict`: its site can't have this address; `full`: there are as many terminals as may be.
+    /// `active`: the terminal's packets are translated; `waiting`: the site has no public address yet; `outside`: the
+    /// lease belongs to no known site; `conflict`: the address is not in the site's network; `full`: the table of
+    /// terminals is full.
     pub state: String,
 }
 
@@ -185,56 +186,56 @@ impl Row for Lease {
     ];
 }
 
-/// How DHCP goes, that of terminals and that of sites' public addresses.
+/// Status of DHCP for terminals and for public addresses of sites.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct DhcpStatus {
-    /// Sites.
+    /// Number of sites.
     pub sites: u64,
-    /// Terminals of all sites, and most of them that there may be.
+    /// Number of terminals of all sites, and its maximum.
     pub terminals: [u64; 2],
-    /// Private leases whose terminals are not served.
+    /// Number of private leases whose terminals are not served.
     pub left_out: u64,
-    /// Servers of private addresses.
+    /// DHCP servers of private addresses.
     pub servers: Vec<LeaseServerStatus>,
-    /// Clients for public addresses.
+    /// DHCP clients of public addresses.
     pub clients: Vec<PublicClientStatus>,
-    /// What has happened to sites beside that.
+    /// Other counters of the subscriber service.
     pub counters: Vec<Counter>,
 }
 
-/// A server of private addresses: its file, and what was relayed.
+/// A DHCP server of private addresses, with counters of its lease file and of the relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LeaseServerStatus {
-    /// Its name in `[subscribers.dhcp]`.
+    /// Name in `[subscribers.dhcp]`.
     pub name: String,
-    /// Its file of leases.
+    /// Path of its lease file.
     pub source: String,
-    /// Whether the file is there.
+    /// Whether the file exists.
     pub there: bool,
-    /// Whether the kernel tells of changes to it. It is looked at each second otherwise.
+    /// Whether inotify reports changes of the file; otherwise the file is checked every second.
     pub watched: bool,
-    /// Why it can't be read.
+    /// Why the file can't be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Leases that stand there.
+    /// Number of leases in the file.
     pub leases: u64,
-    /// What came of the file and of the relay.
+    /// Counters of the file and of the relay.
     pub counters: Vec<Counter>,
 }
 
-/// The DHCP client of an interface.
+/// DHCP client of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PublicClientStatus {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// What servers do: `answering`, `silent` or `refusing`.
+    /// Behaviour of the servers: `answering`, `silent` or `refusing`.
     pub servers: String,
-    /// Sites that have a public address.
+    /// Number of sites with a public address.
     pub bound: u64,
-    /// What was said, and what was wrong with it.
+    /// Counters of messages and faults.
     pub counters: Vec<Counter>,
 }
 

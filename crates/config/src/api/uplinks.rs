@@ -1,4 +1,4 @@
-//! Uplinks, as the API lists them.
+//! Uplinks in the API.
 
 use std::net::IpAddr;
 
@@ -6,42 +6,43 @@ use serde::{Deserialize, Serialize};
 
 use super::column::{Column, Row, age, grouped};
 
-/// An uplink.
+/// An uplink with its status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Uplink {
-    /// Its name.
+    /// Name of the uplink.
     pub name: String,
-    /// The router of its interface.
+    /// Virtual router of the interface.
     #[serde(default)]
     pub router: String,
-    /// The interface that it leaves by.
+    /// Output interface.
     pub interface: String,
-    /// Its gateways.
+    /// Gateways.
     pub via: Vec<IpAddr>,
-    /// Its part of new flows beside other uplinks.
+    /// Weight for new flows relative to other uplinks.
     pub weight: u8,
-    /// Whether routes lead by it.
+    /// Whether routes use the uplink.
     pub up: bool,
-    /// Why none does: `link-down`, `no-answer`, `no-route`, or `recovering` until enough checks have succeeded.
+    /// Why the uplink is down: `link-down`, `no-answer`, `no-route`, or `recovering` until enough checks have
+    /// succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Seconds since it went up or down.
+    /// Seconds since the last change.
     pub age: u64,
-    /// How often it did.
+    /// Number of changes.
     pub changes: u64,
     /// Checks in a row that speak for a change.
     pub contrary: u8,
     /// The network that a routing daemon must have a route to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
-    /// Hosts that are asked.
+    /// Hosts that are probed.
     #[serde(default)]
     pub targets: Vec<UplinkTarget>,
 }
 
 impl Uplink {
-    /// What its checks say: by host how many of its requests were answered, and how fast.
+    /// Results of the checks: for each host, the number of replies and the round-trip time.
     fn checks(&self) -> String {
         let host = |target: &UplinkTarget| {
             let UplinkTarget {
@@ -79,17 +80,17 @@ impl Row for Uplink {
     ];
 }
 
-/// A host that is asked by an uplink.
+/// A host that is probed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct UplinkTarget {
-    /// Its address.
+    /// Address of the host.
     pub address: IpAddr,
-    /// Echo requests that were sent.
+    /// Echo requests sent.
     pub sent: u64,
-    /// Those that were answered in time.
+    /// Echo requests answered in time.
     pub answered: u64,
-    /// Microseconds that the last answer took.
+    /// Round-trip time of the last reply in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip: Option<u64>,
 }
