@@ -1,4 +1,4 @@
-//! Every file in `examples/` is a valid configuration and survives being printed.
+//! Every file in `examples/` is a valid configuration and is unchanged by printing and parsing.
 
 use std::path::PathBuf;
 

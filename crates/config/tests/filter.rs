@@ -1,4 +1,4 @@
-//! Configurations of the packet filter that are refused or advised about, with place and reason.
+//! Packet filter configurations that are rejected or get advice, with places and reasons.
 
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Checked, Diagnosis, Machine, check};
@@ -15,7 +15,7 @@ fn checked(filter: &str) -> Result<Checked, Diagnosis> {
     check("test", &text, &machine)
 }
 
-/// What is wrong with it, one line each; the line counts from the filter's first, which is 0.
+/// Problems of a filter, one line each. Line numbers are relative to the first line of the filter, which is 0.
 fn wrong(filter: &str) -> Vec<String> {
     let complaints = checked(filter).expect_err("it is wrong").complaints();
     let line = |complaint: &sluice_config::Complaint| {
@@ -77,7 +77,7 @@ fragment = "later"
         [vec![(0x800, 0x8ff)], vec![(0x8000, 0x80ff)]],
         rules[0].selection.messages
     );
-    // One source, 4 IPv4 destinations, 4 ranges of ports; IPv6 has no source.
+    // One source, 4 IPv4 destinations and 4 port ranges; no combination for IPv6, since the source is IPv4.
     assert_eq!(4 * 4, rules[1].selection.combinations());
     assert_eq!(2 + 2, rules[2].selection.combinations());
     assert_eq!(0, checked.advice.complaints().len());
@@ -114,7 +114,7 @@ fn filter_rule_with_out_gateway_is_about_packets_to_the_gateway_itself() {
         "out = \"wan\"",
     ]
     .map(selection);
-    // Whether the first covers the second.
+    // Expected: whether the first selection covers the second.
     for (one, other, expected) in [
         (&all, &own, false),
         (&own, &all, false),
@@ -125,7 +125,7 @@ fn filter_rule_with_out_gateway_is_about_packets_to_the_gateway_itself() {
     ] {
         assert_eq!(expected, one.covers(other), "{one:?} {other:?}");
     }
-    // Whoever has called an interface so goes on naming it.
+    // An interface named `gateway` takes precedence over the gateway itself.
     let called = format!(
         "[interfaces.gateway]\ndevice = \"null:\"\n{}",
         rule("out = \"gateway\"")
@@ -144,7 +144,7 @@ fn filter_values_with_a_sign_mean_all_others() {
         };
         text.iter().map(range).collect::<Vec<_>>()
     };
-    // The numbers of lan and wan are 0 and 1.
+    // Interfaces lan and wan have the numbers 0 and 1.
     assert_eq!(vec![(1, u16::MAX)], selection("in = \"!lan\"").incoming);
     assert_eq!(vec![(2, u16::MAX)], selection("out = [\"!wan\", \"!lan\"]").outgoing);
     assert_eq!(
@@ -153,7 +153,7 @@ fn filter_values_with_a_sign_mean_all_others() {
     );
     let others = selection("protocol = \"!tcp\"").protocols;
     assert_eq!((255, false), (others.len(), others.contains(&6)));
-    // Of the family that is named, and no other.
+    // The complement has the address family of the given addresses only.
     let one = selection("from = \"!10.0.0.0/8\"");
     assert_eq!(
         ranges(&["0.0.0.0-9.255.255.255", "11.0.0.0-255.255.255.255"]),
@@ -398,7 +398,7 @@ fn filter_sets_with_elements_of_another_type_are_refused_at_their_place() {
         ["3: [\"1-9\"]: 9 elements do not fit into a set of 8"],
         *set("type = \"ports\"\nsize = 8\nelements = [\"1-9\"]")
     );
-    // .1, .2-.3
+    // The range expands to .1 and .2-.3.
     assert_eq!(
         ["3: [\"10.0.0.1-10.0.0.3\"]: 2 elements do not fit into a set of 1"],
         *set("type = \"networks\"\nsize = 1\nelements = [\"10.0.0.1-10.0.0.3\"]")
@@ -448,7 +448,7 @@ fn filter_rules_without_tracking_are_refused_where_something_needs_a_session() {
         ["4: false: packet by packet, nothing is tracked"],
         *wrong("[filter]\nsessions = false\n[[filter.rules]]\naction = \"accept\"\ntrack = false\n")
     );
-    // Which rule stands first decides whether there is a session: neither is superfluous.
+    // The order of the rules determines whether there is a session, so neither is redundant.
     let twice = checked(&rule("track = false\n[[filter.rules]]\naction = \"accept\"")).unwrap();
     let advice = twice.advice.complaints();
     assert!(advice[0].message.contains("decides otherwise"), "{}", advice[0].message);

@@ -1,9 +1,10 @@
-//! Files that are no configuration: whatever the bytes, problems are told, at a length that a terminal is good for.
+//! Files that are no configuration: problems are reported for any bytes, in a text that is safe for a terminal and of
+//! limited length.
 
 use proptest::prelude::*;
 use sluice_config::hostile;
 
-/// Behind the 65,535th column of a line.
+/// The error is beyond column 65,535 of its line.
 #[test]
 fn mistake_far_behind_in_a_long_line_is_told() {
     let addresses: Vec<_> = (0..6000)
@@ -40,7 +41,7 @@ fn nesting_of_any_depth_and_kind_is_told() {
         let closed = format!("x = {}1{}", "{a.b.c=".repeat(depth), "}".repeat(depth));
         hostile::text(closed.as_bytes());
     }
-    // Each level of brackets with as many dotted keys as there may be.
+    // Each bracket level has the maximum number of dotted keys.
     let dotted = format!("{}a=", "a.".repeat(70));
     hostile::text(format!("[{}a]\n{dotted}{}", "b.".repeat(70), format!("{{{dotted}").repeat(70)).as_bytes());
 }
@@ -73,7 +74,7 @@ fn megabytes_of_one_kind_are_told_in_a_few_lines() {
     for byte in [0, 0xff, 0x80, 0xe2] {
         hostile::text(&vec![byte; 1 << 20]);
     }
-    // A value over as many lines as there are.
+    // A value that spans very many lines.
     hostile::text(format!("[interfaces.a]\naddresses = 3\nmtu = [\n{}]\n", "1,\n".repeat(100_000)).as_bytes());
 }
 
@@ -103,7 +104,7 @@ fn listing_of_the_corpus_cut_and_changed_and_of_megabytes_is_told() {
     }
 }
 
-/// Parts of a configuration, whole and cut.
+/// Parts of a configuration, complete or truncated.
 fn parts() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         proptest::sample::select(vec![

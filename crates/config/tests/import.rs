@@ -1,4 +1,4 @@
-//! Listings of iptables and nftables, imported.
+//! Tests of the import of iptables and nftables listings.
 
 use indexmap::IndexMap;
 use sluice_config::import::{Imported, Source, import, text};
@@ -27,7 +27,7 @@ fn read_again(imported: &Imported) -> Checked {
         entry: EntryBytes::default(),
     };
     let text = imported.print().unwrap();
-    // A configuration has interfaces, and a listing may name none.
+    // A configuration needs an interface, but a listing may name none.
     let stub = match imported.document.interfaces.is_empty() {
         true => "\n[interfaces.any]\ndevice = \"null:\"\n",
         false => "",
@@ -49,7 +49,7 @@ fn translated(rules: &str, addresses: &[(&str, &str)]) -> Imported {
     imported(&[&text], addresses)
 }
 
-/// The rules without what is default, one line each.
+/// The rules without default values, one line each.
 fn rules(imported: &Imported) -> Vec<String> {
     let filter = imported.document.filter.as_ref().expect("there is a filter");
     let rule = |rule| {
@@ -62,7 +62,7 @@ fn rules(imported: &Imported) -> Vec<String> {
     filter.rules.iter().map(rule).collect()
 }
 
-/// Line and reason of what is not carried over.
+/// Lines that are not converted, with reasons.
 fn left(imported: &Imported) -> Vec<String> {
     let line = |left: &sluice_config::import::Leftover| format!("{}: {}", left.line.unwrap_or(0), left.reason);
     imported.leftovers.iter().map(line).collect()
@@ -325,13 +325,13 @@ fn iptables_families_make_one_filter() {
     assert_eq!(Verdict::Drop, imported.document.filter.unwrap().default);
 }
 
-/// What is said of lines that are carried over.
+/// Notes about lines that are converted to another form.
 fn noted(imported: &Imported) -> Vec<String> {
     let line = |note: &sluice_config::import::Leftover| format!("{}: {}", note.line.unwrap_or(0), note.reason);
     imported.notes.iter().map(line).collect()
 }
 
-/// Chain INPUT of IPv4.
+/// Import of an IPv4 INPUT chain.
 fn input(policy: &str, rules: &str) -> Imported {
     let text = format!("*filter\n:INPUT {policy} [0:0]\n:sub - [0:0]\n{rules}\nCOMMIT\n");
     imported(&[&text], &[])
@@ -367,7 +367,7 @@ fn iptables_input_becomes_rules_about_the_gateway() {
         ],
         *noted(&found)
     );
-    // What is forwarded is asked about as before: not at all.
+    // Forwarded packets remain unfiltered.
     let filter = found.document.filter.as_ref().unwrap();
     assert_eq!((Verdict::Accept, false), (filter.default, filter.sessions));
     assert_eq!(["eth0"], *found.document.interfaces.keys().collect::<Vec<_>>());
@@ -495,7 +495,7 @@ fn nft_ruleset_is_carried_over() {
         .collect();
     assert_eq!(
         [
-            // The other table's refusals are for packets of flows, too.
+            // The rejections in the other table also apply to packets of flows.
             "inet filter forward handle 14",
             "inet filter forward handle 23",
             "inet filter inward handle 46",
@@ -546,7 +546,7 @@ create several list:set size 8
 add several banned
 ";
 
-/// A filter, and sets that its lines name.
+/// A filter with the sets that its lines refer to.
 fn with_sets(rules: &str) -> Imported {
     let text = format!("*filter\n:FORWARD ACCEPT [0:0]\n:sub - [0:0]\n{rules}\nCOMMIT\n");
     imported(&[&text, SETS], &[])
@@ -700,7 +700,7 @@ fn ipset_sets_that_rules_cannot_say_are_listed() {
         let imported = with_sets(&format!("-A FORWARD {listed}"));
         assert_eq!([format!("4: {why}")], *left(&imported), "{listed}");
     }
-    // What a line has added is in the set for those behind, whatever it was before.
+    // After a line has added an element, later lines find it in the set.
     let imported = with_sets(
         "-A FORWARD -j sub\n-A sub -m set --match-set banned src -j RETURN\n-A sub -p tcp -j SET --add-set banned src\n-A sub -p tcp -j DROP",
     );
@@ -829,7 +829,7 @@ fn iptables_notrack_is_a_rule_without_a_session() {
         "{:?}",
         one.notes
     );
-    // What is not tracked is neither new nor established.
+    // An untracked packet is neither new nor established.
     let by_state = with(
         "-A PREROUTING -p udp -j NOTRACK",
         "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A FORWARD -m conntrack --ctstate NEW -j ACCEPT\n\
@@ -842,7 +842,7 @@ fn iptables_notrack_is_a_rule_without_a_session() {
         ],
         rules(&by_state)[..2]
     );
-    // Packet by packet nothing is tracked anyway.
+    // Without sessions, packets are not tracked anyway.
     let by_packet = with(dns, "-A FORWARD -s 10.0.0.0/8 -j ACCEPT");
     assert_eq!((1, NONE.len()), (rules(&by_packet).len(), left(&by_packet).len()));
     let others = with(
@@ -878,7 +878,7 @@ fn nat_rule_that_is_hidden_by_a_broader_one_is_listed() {
          -A POSTROUTING -s 11.0.0.0/8 -j SNAT --to-source 203.0.113.3-203.0.113.9:2000-60000",
         &[],
     );
-    // The first one takes all of the second's packets.
+    // The first rule matches all packets of the second.
     let notes: Vec<_> = imported
         .notes
         .iter()
@@ -931,7 +931,7 @@ fn nat_destination_of_an_interface_is_a_rule_of_that_for_whatever_address() {
     assert_eq!((None, "eth0"), (any.address, any.incoming.0[0].0.as_str()));
     assert_eq!(Some("203.0.113.9".parse().unwrap()), one.address);
     assert_eq!("eth0", one.incoming.0[0].0);
-    // No pool may lend what is led elsewhere at all of its addresses.
+    // The pool must not allocate the port, since it is redirected on all of the pool's addresses.
     let pool = imported.document.nat.pools.values().next().unwrap();
     assert_eq!("8080", pool.reserved_ports.0[0].to_string());
 }
@@ -1068,7 +1068,7 @@ fn chains_that_multiply_end_in_time() {
     assert!(!imported.leftovers.is_empty());
 }
 
-/// The kernel forwards nothing from the loopback interface, or to it.
+/// The kernel does not forward packets from or to the loopback interface.
 #[test]
 fn loopback_is_no_interface_of_a_router() {
     let listing = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -i lo -j ACCEPT\n-A FORWARD ! -i lo -o eth1 -p tcp -j ACCEPT\n\
@@ -1086,7 +1086,7 @@ fn loopback_is_no_interface_of_a_router() {
     assert_eq!(vec![Some(3), Some(5)], noted);
 }
 
-/// Where every packet is asked about, answers of what is translated are the exception.
+/// Lines that reject replies are noted, because replies to translated packets pass even if every packet is filtered.
 #[test]
 fn lines_that_refuse_answers_of_translated_connections_are_named() {
     let listing = "*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -s 10.0.0.0/8 -o eth1 -j SNAT --to-source 203.0.113.1\nCOMMIT\n*filter\n:FORWARD DROP [0:0]\n\

@@ -1,4 +1,4 @@
-//! Generated listings mean the same before and after.
+//! Generated listings have the same effect before and after the import.
 
 #[path = "import/oracle.rs"]
 mod oracle;
@@ -52,7 +52,7 @@ fn words(list: &'static [&'static str]) -> impl Strategy<Value = String> {
     select(list).prop_map(str::to_owned)
 }
 
-/// Conditions of no protocol.
+/// Conditions that are independent of the protocol.
 fn general(six: bool) -> BoxedStrategy<String> {
     let nets = &NETS[usize::from(six)];
     let net = (select(&["", "! "][..]), select(&["-s", "-d"][..]), select(&nets[..]))
@@ -71,7 +71,7 @@ fn general(six: bool) -> BoxedStrategy<String> {
         "-m length --length 0:100",
         "-m length ! --length 50:200",
     ]);
-    // These seldom have a counterpart.
+    // Conditions that usually have no equivalent.
     let rare = words(&[
         "! -o eth0",
         "-m conntrack --ctstate NEW",
@@ -111,7 +111,7 @@ fn of_protocol(six: bool) -> BoxedStrategy<String> {
     prop_oneof![3 => Just(String::new()), 5 => ports, 2 => own].boxed()
 }
 
-/// A rule of a chain; chains lead to those with a larger number.
+/// A rule of a chain. Chains jump only to chains with a higher number.
 fn rule(six: bool, chain: usize) -> impl Strategy<Value = String> {
     let mut targets = vec![
         "-j ACCEPT".to_owned(),
@@ -193,7 +193,7 @@ fn header(six: bool) -> impl Strategy<Value = Header> {
                 ports,
                 message,
                 flags: other.0,
-                // The listing's words about fragments are of IPv4.
+                // The fragment conditions of the listings are for IPv4 only.
                 fragment: if six { 0 } else { other.1 },
                 dscp: other.2,
                 length: other.3,
@@ -210,7 +210,7 @@ fn checked(text: &str) -> Checked {
         memory: 1 << 40,
         entry: EntryBytes::default(),
     };
-    // A configuration has interfaces, and a listing may name none.
+    // A configuration needs an interface, but a listing may name none.
     let stub = if text.contains("\n[interfaces.") || text.starts_with("[interfaces.") {
         ""
     } else {
@@ -219,7 +219,8 @@ fn checked(text: &str) -> Checked {
     check("imported", &format!("{text}{stub}"), &machine).unwrap_or_else(|wrong| panic!("{wrong}\n{text}"))
 }
 
-/// Cases that were compared, so that a generator of nothing but leftovers shows.
+/// Compare listing and configuration; returns whether the case was compared, to detect a generator that produces only
+/// leftovers.
 fn compare(six: bool, text: &str, headers: &[Header]) -> Result<bool, TestCaseError> {
     let format = if six { "# ip6tables-save\n" } else { "# iptables-save\n" };
     let text = format!("{format}{text}");
@@ -266,7 +267,7 @@ fn filter_imported_decides_as_the_listing_does() {
     assert!(compared.get() > 500, "only {} were carried over whole", compared.get());
 }
 
-/// The pool by the first line that matches, those that are not carried over left out.
+/// Pool of the first matching line, excluding lines that are not converted.
 fn first(rules: &[(String, usize)], packet: (u32, &str, &str)) -> Option<usize> {
     let matches = |text: &str| {
         let words: Vec<_> = text.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! The modules of the crate are layers: a module uses those of its own layer and of layers below.
+//! Test of the crate's layers: a module uses only its own layer and lower ones.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,6 @@
-//! What wrong configurations are answered: each file in `refused/` is a configuration, followed by the answer that is
-//! expected, line by line, behind `# answer`. With `SLUICE_WRITE_ANSWERS=1` the answers are written instead.
+//! Diagnosis of wrong configurations: each file in `refused/` contains a configuration followed by the expected
+//! diagnosis, line by line, after `# answer`. With `SLUICE_WRITE_ANSWERS=1` the diagnoses are written to the files
+//! instead.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Properties of the configuration's text.
+//! Property tests of the configuration's text form.
 
 use std::time::Duration;
 

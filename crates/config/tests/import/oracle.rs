@@ -1,4 +1,4 @@
-//! What a listing of iptables means, line by line, and what imported rules decide about the same packet.
+//! Independent evaluation of an iptables listing and of the imported rules for the same packet.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,17 +17,17 @@ pub struct Header {
     pub ports: (u16, u16),
     pub message: (u8, u8),
     pub flags: u8,
-    /// 0: whole, 1: first, 2: later.
+    /// Fragment kind: 0 is an unfragmented packet, 1 a first fragment, 2 a later fragment.
     pub fragment: u8,
     pub dscp: u8,
     pub ecn: u8,
-    /// The last byte of the source MAC address, behind 02:00:00:00:00.
+    /// Last byte of the source MAC address, which begins with 02:00:00:00:00.
     pub mac: u8,
     pub length: u16,
     pub interfaces: [&'static str; 2],
 }
 
-/// Where a packet to the gateway itself leads, in place of the interface that it leaves by.
+/// Output interface of packets to the gateway itself.
 pub const GATEWAY: &str = "gateway";
 
 impl Header {
@@ -36,10 +36,10 @@ impl Header {
     }
 }
 
-/// What happens in the end, and how often it was counted or logged before.
+/// Verdict, and the number of rules that have counted or logged the packet before.
 pub type Fate = (&'static str, usize);
 
-/// The fate of a packet by the listing's text.
+/// Result for a packet according to the listing's text.
 pub fn listed(text: &str, header: &Header) -> Fate {
     let mut chains: HashMap<&str, Vec<Vec<&str>>> = HashMap::new();
     let mut policy = "accept";
@@ -95,7 +95,7 @@ fn chain(
     None
 }
 
-/// Whether a rule matches, and what is behind its conditions.
+/// Whether a rule matches, and the words after its conditions.
 fn matches<'r, 't>(rule: &'r [&'t str], header: &Header) -> (bool, &'r [&'t str]) {
     let mut at = 0;
     let (mut all, mut negated) = (true, false);
@@ -110,7 +110,7 @@ fn matches<'r, 't>(rule: &'r [&'t str], header: &Header) -> (bool, &'r [&'t str]
             };
             value.split(',').any(within)
         };
-        // Whether the packet has the field at all, and whether it is so.
+        // Whether the packet has the field, whether the condition is met, and the number of words.
         let (has, is, used) = match rule[at] {
             "!" => {
                 negated = true;
@@ -188,7 +188,7 @@ fn bits(names: &str) -> u8 {
     names.split(',').map(bit).sum()
 }
 
-/// The fate of a packet by the rules that a configuration has.
+/// Result for a packet according to the rules of a configuration.
 pub fn configured(checked: &Checked, header: &Header) -> Fate {
     let Some(filter) = &checked.config.document.filter else {
         return ("accept", 0);
@@ -248,7 +248,7 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
             .interfaces
             .iter()
             .position(|interface| interface.name == own);
-        // Others than those that listings name have numbers behind theirs.
+        // Interfaces that the listing does not name have higher numbers than those that it names.
         let number = number.unwrap_or(usize::from(u16::MAX)) as u16;
         ranges.is_empty() || ranges.iter().any(|(first, last)| (*first..=*last).contains(&number))
     };
