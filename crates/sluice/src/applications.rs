@@ -14,7 +14,7 @@ use Align::{Left, Right};
 /// Options of `show applications`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ApplicationOptions {
-    /// Those without sessions, too: what there are names for.
+    /// Include applications without sessions.
     #[arg(long)]
     all: bool,
 }

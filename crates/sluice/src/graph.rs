@@ -14,7 +14,7 @@ use Align::{Left, Right};
 /// Options of `show graph`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct GraphOptions {
-    /// Print it for graphviz: `sluice show graph --dot | dot -Tsvg`.
+    /// Print the graph in the DOT language: `sluice show graph --dot | dot -Tsvg`.
     #[arg(long, conflicts_with = "json")]
     dot: bool,
 }

@@ -36,7 +36,7 @@ impl ShowList for operation::Interfaces {
 /// Options of `show sessions`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct SessionOptions {
-    /// Print lines as `conntrack -L` does.
+    /// Print lines in the format of `conntrack -L`.
     #[arg(long, conflicts_with = "json")]
     conntrack: bool,
 }
@@ -63,7 +63,7 @@ impl ShowList for operation::Sessions {
 /// Options of `show drops`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct DropOptions {
-    /// Reasons that nothing was dropped for, too.
+    /// Include reasons with a zero count.
     #[arg(long)]
     all: bool,
 }

@@ -19,7 +19,7 @@ use crate::show::{NoOptions, ROWS, ShowAnswer, ShowList, ShowSeveral, Typed, eac
 pub struct MappingCommand {
     #[command(flatten)]
     filter: MappingFilter,
-    /// Ask this configuration, not the daemon.
+    /// Compute from this configuration file instead of querying the daemon.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print JSON.

@@ -118,7 +118,7 @@ struct Pages<O: ShowList> {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Stop after so many.
+    /// Maximum number of entries.
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u64>,
 }

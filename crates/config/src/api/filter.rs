@@ -189,43 +189,43 @@ pub struct SessionFilter {
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The inside host: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, `[2001:db8::1]:5000`, :5000.
+    /// Inside address, network or port, before translation: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, `[2001:db8::1]:5000`, :5000.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<EndpointFilter>,
-    /// What the outside sees in place of the inside host.
+    /// Outside address, network or port, after translation.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<EndpointFilter>,
-    /// The host that the inside host talks with.
+    /// Address, network or port of the remote host.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<EndpointFilter>,
-    /// tcp, udp, icmp, icmpv6 or a number.
+    /// Protocol: tcp, udp, icmp, icmpv6 or a number.
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// The interface on either side.
+    /// Interface on the inside or the outside.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// All inside hosts of the subscriber that has this inside address.
+    /// All inside hosts of the subscriber with this inside address.
     #[arg(long, value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<IpAddr>,
-    /// The site of a subscriber that the inside host is in.
+    /// Subscriber site of the inside host.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// The pool that the outside address is from.
+    /// Pool of the outside address.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// The application by nDPI's name, or what carries it: Google, TLS, TLS.Google.
+    /// Application or its carrying protocol, by nDPI's name: Google, TLS, TLS.Google.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
-    /// The virtual router.
+    /// Virtual router.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
@@ -294,11 +294,11 @@ pub struct NeighbourFilter {
     #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<NetFilter>,
-    /// The interface whose link they are on.
+    /// Interface of the link.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// The virtual router.
+    /// Virtual router.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,

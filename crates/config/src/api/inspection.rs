@@ -11,7 +11,7 @@ use super::column::{Column, Row};
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AlertRequest {
-    /// So many at most.
+    /// Maximum number of alerts.
     #[arg(long, default_value_t = 50, value_name = "COUNT")]
     pub last: u32,
 }

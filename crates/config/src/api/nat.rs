@@ -307,10 +307,10 @@ impl Row for TableUse {
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct NatRequest {
-    /// How many of the subscribers that use most outside ports.
+    /// Number of subscribers to list, those with the most outside ports first.
     #[arg(long, default_value_t = 10, value_name = "NUMBER")]
     pub top: u32,
-    /// How many of the rules.
+    /// Maximum number of rules to list.
     #[arg(long, default_value_t = 100, value_name = "NUMBER")]
     pub rules: u32,
 }

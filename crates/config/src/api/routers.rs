@@ -13,7 +13,7 @@ use crate::schema::RouterLimits;
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct RouterFilter {
-    /// The virtual router; all where not given.
+    /// Virtual router [default: all].
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
@@ -23,18 +23,18 @@ pub struct RouterFilter {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct RouteFilter {
-    /// Those of this virtual router.
+    /// Virtual router.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// Those too that are not used, and why.
+    /// Include inactive routes, with the reason.
     #[arg(long)]
     pub all: bool,
-    /// The route of packets to this address.
+    /// Show the route to this address.
     #[arg(value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// For packets from this address, where routes say by source.
+    /// Source address, for routes that match a source.
     #[arg(long, value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<IpAddr>,
