@@ -48,7 +48,7 @@ pub enum Problem {
     },
     /// A key that does not exist.
     #[error("there is no key `{key}` here")]
-    #[diagnostic(help("{}", meant(key, known)))]
+    #[diagnostic(help("{}", meant_key(key, known)))]
     UnknownKey {
         /// As written.
         key: String,
@@ -507,7 +507,7 @@ pub enum Problem {
 impl Problem {
     /// Whether it is a key that was meant to be this one.
     pub(crate) fn means(&self, expected: &str) -> bool {
-        matches!(self, Self::UnknownKey { key, known } if nearest(key, known).is_some_and(|name| name == expected))
+        matches!(self, Self::UnknownKey { key, known } if nearest_key(key, known).is_some_and(|name| name == expected))
     }
 
     /// What to do about it.
@@ -528,6 +528,32 @@ pub fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
         .filter(|(distance, name)| *distance <= 1 + name.len().min(written.len()) / 3)
         .min()
         .map(|(_, name)| name)
+}
+
+/// Keys of earlier versions, and the names that they have now.
+const RENAMED: &[(&str, &str)] = &[
+    ("begins", "threshold"),
+    ("held-ports", "quarantined-ports"),
+    ("hold", "quarantine"),
+    ("left-to-offload", "partial-checksums"),
+    ("own", "local"),
+    ("rest", "other"),
+    ("shortest-lease", "minimum-lease"),
+    ("stats-every", "stats-interval"),
+];
+
+/// The key that replaced a key of earlier versions, or else the most similar one.
+fn nearest_key<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
+    let renamed = RENAMED.iter().filter(|(old, _)| *old == written);
+    renamed
+        .filter_map(|(_, new)| known.iter().find(|name| name == new))
+        .next()
+        .or_else(|| nearest(written, known))
+}
+
+/// Hint for a key that does not exist.
+fn meant_key(written: &str, known: &[String]) -> String {
+    meant(nearest_key(written, known).map_or(written, String::as_str), known)
 }
 
 /// `did you mean …?` where something near is known, else what is known.

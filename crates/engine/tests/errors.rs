@@ -50,8 +50,8 @@ fn rfc5508_req4_error_from_outside_arrives_with_the_quote_as_the_host_sent_it() 
                 let public = rig.public(&flows(NOWHERE)[kind].0);
                 let (sent_inside, seen_outside) = &flows(public)[kind];
                 let quoted = seen_outside.clone().ttl(1).build();
-                let complaint = packet::icmp4_error(MIDDLE, *public.ip(), error, code, &quoted, quote);
-                let sent = rig.router_sends(&complaint.ttl(50));
+                let icmp_error = packet::icmp4_error(MIDDLE, *public.ip(), error, code, &quoted, quote);
+                let sent = rig.router_sends(&icmp_error.ttl(50));
                 assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
                 let quoted = sent_inside.clone().ttl(1).build();
                 let expected = packet::icmp4_error(MIDDLE, host(), error, code, &quoted, quote).ttl(49);
@@ -85,8 +85,8 @@ fn rfc5508_req5_error_from_inside_leaves_from_the_public_address_with_the_quote_
         let public = rig.public(&flows(NOWHERE)[1].0);
         let came = packet::udp4(remote(), public).payload(b"answer").ttl(60);
         let went = packet::udp4(remote(), inside()).payload(b"answer").ttl(60);
-        let complaint = packet::icmp4_error(source, *remote().ip(), 3, 3, &went.build(), 548);
-        let sent = rig.host_sends(&complaint);
+        let icmp_error = packet::icmp4_error(source, *remote().ip(), 3, 3, &went.build(), 548);
+        let sent = rig.host_sends(&icmp_error);
         assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
         let expected = packet::icmp4_error(*public.ip(), *remote().ip(), 3, 3, &came.build(), 548).ttl(63);
         assert_eq!(expected.macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);

@@ -219,7 +219,7 @@ fn class_without_a_rate_is_let_through_to_no_host() {
     rig.host_sends(&packet::udp4("192.168.1.10:5000", "192.168.1.1:5000"));
     rig.host_sends(&packet::tcp4("192.168.1.10:40000", "192.168.1.1:179"));
     assert_eq!(1, punted(&mut rig).len());
-    assert_eq!(vec![("punt-policed-rest", 1)], rig.all_drops());
+    assert_eq!(vec![("punt-policed-other", 1)], rig.all_drops());
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn flood_of_a_class_leaves_the_others_alone() {
         packet::udp4("192.168.1.10:50000", target)
     };
     let classes = [
-        ("punt-policed-rest", udp(5000)),
+        ("punt-policed-other", udp(5000)),
         ("punt-policed-dhcp", udp(67)),
         ("punt-policed-bfd", udp(3784)),
         (
@@ -297,7 +297,7 @@ fn flood_by_an_interface_leaves_those_by_others_alone() {
     assert_eq!(4, punted(&mut rig).len());
     (0..4).for_each(|_| assert_eq!(0, rig.host_sends(&inside).len()));
     assert_eq!(4, punted(&mut rig).len());
-    assert_eq!(vec![("punt-policed-rest", 96)], rig.all_drops());
+    assert_eq!(vec![("punt-policed-other", 96)], rig.all_drops());
 }
 
 #[test]

@@ -290,7 +290,7 @@ fn flows_whose_clients_answer_nothing_give_way_and_go_on_from_their_handshakes()
     }
     rig.round();
     let limits = &rig.plane.counters()[0].limits;
-    assert_eq!(2 + 100 - 8, limits.get(Limit::FlowsGaveWay as usize));
+    assert_eq!(2 + 100 - 8, limits.get(Limit::FlowsEvicted as usize));
     // What was established stayed, and what was forgotten goes on where its streams begin.
     assert_eq!(0, rig.host_sends(&talk.data(0, b"evil")).len());
     assert_eq!(1, rig.host_sends(&half.data(0, b"")).len(), "{:?}", rig.all_drops());

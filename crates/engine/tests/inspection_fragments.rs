@@ -188,7 +188,7 @@ fn fragments_that_do_not_agree_where_their_datagram_ends_are_dropped() {
             let mut rig = Rig::new(plain());
             let frames = [&parts[0], &parts[2], &other, &parts[1]].map(Frame::clone);
             assert_eq!(0, send(&mut rig, &frames, false).len());
-            let misfit = rig.drops("inspection-fragment-misfit") + rig.drops("inspection-fragment-overlap");
+            let misfit = rig.drops("inspection-fragment-inconsistent") + rig.drops("inspection-fragment-overlap");
             assert_eq!(4, misfit, "{:?}", rig.all_drops());
             ledger(&mut rig);
         }
@@ -202,7 +202,7 @@ fn fragments_of_a_datagram_that_does_not_become_whole_are_dropped_in_time_and_le
     assert_eq!(0, send(&mut rig, &parts[..2], false).len());
     assert_eq!(2, ledger(&mut rig).waiting);
     rig.pass(2_500);
-    assert_eq!(2, rig.drops("inspection-fragment-overdue"));
+    assert_eq!(2, rig.drops("inspection-fragment-timeout"));
     assert_eq!((0, 2), (ledger(&mut rig).waiting, ledger(&mut rig).dropped));
     // Another with the same identification is one of its own.
     assert_eq!(3, send(&mut rig, &parts, false).len());

@@ -133,7 +133,7 @@ fn five_tuple_steering_hands_nothing_over_where_a_port_fits() {
     traffic(&mut rig);
     assert_eq!(0, sum(&rig, |worker| worker.all_handed_over()));
     assert_eq!(u64::from(HOSTS) * 12, sum(&rig, |worker| worker.ports_steered.get()));
-    assert_eq!(0, sum(&rig, |worker| worker.misfits.get()));
+    assert_eq!(0, sum(&rig, |worker| worker.missteered_ports.get()));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn flows_that_take_no_port_of_a_pool_are_not_counted_among_steered_ports() {
     let (hosts, created) = (u64::from(HOSTS), sum(&rig, |worker| worker.sessions_created.get()));
     assert_eq!(hosts * 12, created);
     assert_eq!((hosts - 1) * 12, sum(&rig, |worker| worker.ports_steered.get()));
-    assert_eq!(0, sum(&rig, |worker| worker.misfits.get()));
+    assert_eq!(0, sum(&rig, |worker| worker.missteered_ports.get()));
 }
 
 #[test]
@@ -176,11 +176,11 @@ fn five_tuple_steering_with_few_ports_hands_misfits_over_and_counts_them() {
         ..Plan::default()
     });
     traffic(&mut rig);
-    let misfits = sum(&rig, |worker| worker.misfits.get());
-    assert!(misfits > 0 && misfits < 100, "{misfits}");
+    let missteered_ports = sum(&rig, |worker| worker.missteered_ports.get());
+    assert!(missteered_ports > 0 && missteered_ports < 100, "{missteered_ports}");
     // Three answers each, of which those to another shard of the same worker are not handed over.
     let over = handed_over(&rig, HandOffCause::Session);
-    assert!(over > 0 && over <= 3 * misfits, "{over} of {misfits}");
+    assert!(over > 0 && over <= 3 * missteered_ports, "{over} of {missteered_ports}");
 }
 
 #[test]

@@ -223,7 +223,7 @@ impl<'m> Inspector<'m> {
     /// forged sources. None where there is no such flow.
     pub fn create_flow(&mut self, tcp: bool) -> Option<FlowHandle> {
         if let Some(oldest) = self.flows.eviction_candidate() {
-            self.limits.add(Limit::FlowsGaveWay as usize);
+            self.limits.add(Limit::FlowsEvicted as usize);
             self.end_flow(oldest, true);
         }
         let stream = match tcp {

@@ -37,11 +37,11 @@ reasons! {
         "A fragment that overlaps another of its datagram, and every other of that datagram (RFC 5722).";
     FragmentCopy "inspection-fragment-copy"
         "A fragment that came twice while its datagram was put together: the first one counts.";
-    FragmentMisfit "inspection-fragment-misfit"
+    FragmentInconsistent "inspection-fragment-inconsistent"
         "A fragment of a datagram whose fragments don't agree on where it ends, or where its headers are.";
     FragmentsFull "inspection-fragments-full"
         "A fragment, with as many datagrams, fragments or bytes waiting to be put together as may.";
-    FragmentOverdue "inspection-fragment-overdue"
+    FragmentTimeout "inspection-fragment-timeout"
         "A fragment of a datagram of which others did not come in time.";
     FragmentRewritten "inspection-fragment-rewritten"
         "A fragment of a TCP segment that differs from what was sent before: only whole ones are put right.";
@@ -77,11 +77,11 @@ reasons! {
         "A packet of a message that there is no place to parse, or no decoder for: enlarge messages or decoders.";
     TooLong "inspection-too-long"
         "A packet of a message with a part that is longer, or deeper, than is parsed and searched.";
-    Work "inspection-work"
+    Work "inspection-budget"
         "A packet with more to decode or to evaluate than it, or its flow for its bytes, may cause.";
     DecodeAnomaly "inspection-decode-anomaly"
         "A packet of a message that hosts read differently, so that what was searched may not be what its receiver takes.";
-    WaitingFull "inspection-waiting-full"
+    PendingRulesFull "inspection-pending-rules-full"
         "A rule found a part of what it asks for, and there was no place to note that it waits for the rest.";
 }
 
@@ -136,7 +136,7 @@ skipped! {
     TooLong "too-long" "Of a message with a part that is longer than is parsed; the rest of its flow is `left`.";
     Work "work" "With more to decode or to evaluate than it may cause; the rest of its flow is `left`.";
     DecodeAnomaly "decode-anomaly" "Of a message that hosts read differently; the rest of its flow is `left`.";
-    WaitingFull "waiting-full" "With no place to note that a rule waits for more.";
+    PendingRulesFull "pending-rules-full" "With no place to note that a rule waits for more.";
 }
 
 macro_rules! limits {
@@ -167,11 +167,11 @@ macro_rules! limits {
 }
 
 limits! {
-    FlowsGaveWay "flows-gave-way"
+    FlowsEvicted "flows-evicted"
         "Flows whose clients had answered nothing, as with forged sources, and that gave way to others: flows are all in use.";
-    PartialMatchesGaveWay "partial-matches-gave-way"
+    PartialMatchesEvicted "partial-matches-evicted"
         "Rules of whose contents the first lay further back than is kept, and that were forgotten: too many wait for the others.";
-    FragmentsGaveWay "fragments-gave-way"
+    FragmentsEvicted "fragments-evicted"
         "Datagrams in fragments that gave way to others: fragments or fragment-bytes are all in use.";
 }
 
@@ -244,7 +244,7 @@ impl From<Exception> for Skipped {
             Exception::TooLong => Self::TooLong,
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
-            Exception::WaitingFull => Self::WaitingFull,
+            Exception::PendingRulesFull => Self::PendingRulesFull,
             Exception::Unparsable => Self::Invalid,
         }
     }
@@ -268,7 +268,7 @@ impl From<Exception> for Reason {
             Exception::TooLong => Self::TooLong,
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
-            Exception::WaitingFull => Self::WaitingFull,
+            Exception::PendingRulesFull => Self::PendingRulesFull,
             // Of a frame that belongs to no flow yet: the fault itself is its reason.
             Exception::Unparsable => Self::Malformed,
         }

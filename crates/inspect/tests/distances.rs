@@ -116,5 +116,5 @@ fn rules_that_too_many_parts_were_found_of_are_forgotten_and_counted() {
     lab.fired.sort_unstable();
     // Those that were found last are remembered.
     assert_eq!((18..50).collect::<Vec<_>>(), lab.fired);
-    assert!(lab.inspector.limits.count(Limit::PartialMatchesGaveWay as usize) >= 8);
+    assert!(lab.inspector.limits.count(Limit::PartialMatchesEvicted as usize) >= 8);
 }

@@ -100,7 +100,7 @@ fn plan(flows: u32) -> InspectorCapacity {
 const POOLS: [(&str, u32, Feed, Exception); 10] = [
     ("flows", 16, nothing, Exception::SourceFull),
     ("blocks of streams", 400, ahead, Exception::SourceFull),
-    ("lists of rules that wait", 400, waiting, Exception::WaitingFull),
+    ("lists of rules that wait", 400, waiting, Exception::PendingRulesFull),
     ("HTTP messages", 400, request, Exception::ParserFull),
     ("DNS messages", 400, question, Exception::ParserFull),
     ("TLS servers", 400, server_hello, Exception::ParserFull),
@@ -157,5 +157,5 @@ fn clients_that_answer_nothing_take_no_place_from_those_that_do() {
         assert!(lab.inspector.create_flow(true).is_some());
     }
     assert!(lab.inspector.contains(handle));
-    assert_eq!(1_000 - 15, lab.inspector.limits.count(Limit::FlowsGaveWay as usize));
+    assert_eq!(1_000 - 15, lab.inspector.limits.count(Limit::FlowsEvicted as usize));
 }

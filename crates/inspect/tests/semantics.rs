@@ -248,7 +248,10 @@ fn every_rule_that_waits_is_asked_again() {
     connection.client(11, b"z0001 z0016 z0017 z0200");
     connection.client(34, b"z0001 z0100");
     assert_eq!(vec![1, 16, 17, 200, 100], lab.fired);
-    assert_eq!(0, lab.inspector.streams().counters().count_of(Exception::WaitingFull));
+    assert_eq!(
+        0,
+        lab.inspector.streams().counters().count_of(Exception::PendingRulesFull)
+    );
 }
 
 #[test]
@@ -268,9 +271,12 @@ fn flow_whose_rules_find_no_place_to_wait_ends_and_is_counted() {
         open.push(connection.handle);
     }
     let mut expected = vec![Verdict::Pass; 7];
-    expected.push(Verdict::Drop(Reason::WaitingFull));
+    expected.push(Verdict::Drop(Reason::PendingRulesFull));
     assert_eq!(expected, verdicts);
-    assert_eq!(1, lab.inspector.streams().counters().count_of(Exception::WaitingFull));
+    assert_eq!(
+        1,
+        lab.inspector.streams().counters().count_of(Exception::PendingRulesFull)
+    );
     open.into_iter().for_each(|handle| lab.inspector.remove_flow(handle));
     let mut connection = Connection::open(&mut lab, 80);
     assert_eq!(Verdict::Pass, connection.client(0, b"User-Agent "));

@@ -121,7 +121,7 @@ fn share_of_misfits_of_few_free_ports_is_what_chance_says() {
         .collect();
     for free in [1usize, 4, 16, 32] {
         let draws = 400u64;
-        let mut misfits = 0;
+        let mut missteered_ports = 0;
         for draw in 1..=draws {
             let key = drawn(bits, draw);
             let mut memory = vec![Line([0; 8]); Ports::lines(&layout, 0)];
@@ -135,10 +135,10 @@ fn share_of_misfits_of_few_free_ports_is_what_chance_says() {
             }
             let of = flow(draw as u32);
             let lease = ports.lease(0, PortClass::Tcp, &of).unwrap();
-            misfits += u32::from(fitting.shard_of(lease.address, lease.port, &of) != 3);
+            missteered_ports += u32::from(fitting.shard_of(lease.address, lease.port, &of) != 3);
         }
         let (measured, expected) = (
-            f64::from(misfits) / draws as f64,
+            f64::from(missteered_ports) / draws as f64,
             (1.0f64 - 1.0 / 16.0).powi(free as i32),
         );
         assert!(

@@ -43,7 +43,7 @@ impl ShowList for operation::Bridges {
                     grouped(side.dropped),
                 ]);
             }
-            for counter in bridge.spared {
+            for counter in bridge.exempted {
                 any = true;
                 spared.row([grouped(counter.count), counter.name, bridge.name.clone()]);
             }

@@ -109,11 +109,11 @@ impl ShowAnswer for operation::Nat {
         Table::write(&nat.pools, output)?;
         writeln!(output)?;
         Table::write(&nat.tables, output)?;
-        if nat.not_held != 0 {
+        if nat.quarantine_overflows != 0 {
             writeln!(
                 output,
                 "{} ports did not wait: the table was full",
-                grouped(nat.not_held)
+                grouped(nat.quarantine_overflows)
             )?;
         }
         if nat.borrowed_blocks != 0 {

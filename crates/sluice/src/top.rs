@@ -130,7 +130,7 @@ mod tests {
             packets,
             rate: 0,
             busy: 0.0,
-            forgotten: 0,
+            leaked: 0,
             counters: counters.map(|(name, count)| counter(name, count)).into(),
         }
     }
@@ -159,7 +159,7 @@ mod tests {
             received_bytes: 100 * received,
             sent,
             sent_bytes: 100 * sent,
-            made: 0,
+            originated: 0,
             dropped,
             to_host: 0,
             parked: 0,

@@ -80,7 +80,7 @@ port = 80
 to = ["10.0.0.1"]
 to-port = 80
 in = "NAME"
-own = true
+local = true
 balance = "source"
 health = { protocol = "tcp", port = 80 }
 [[nat.static]]

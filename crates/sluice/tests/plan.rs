@@ -85,7 +85,7 @@ fn daemon(interface: &'static str, frames: usize) -> (TempDir, PathBuf) {
         let interface = serde_json::json!({
             "name": interface, "device": "null:", "driver": "null", "link": "up", "mac": "", "mtu": 1500, "queues": 1,
             "steering": "", "addresses": [], "received": packets, "received-bytes": 442 * packets, "sent": 0,
-            "sent-bytes": 0, "made": 0, "dropped": 0, "to-host": 0, "parked": 0, "unparked": 0, "counters": [],
+            "sent-bytes": 0, "originated": 0, "dropped": 0, "to-host": 0, "parked": 0, "unparked": 0, "counters": [],
         });
         let interface: Interface = serde_json::from_value(interface).unwrap();
         Json(Page::whole(vec![interface]))

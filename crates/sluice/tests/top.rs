@@ -23,7 +23,7 @@ fn core(bursts: u64) -> Value {
     let counter = |name: &str, count: u64| json!({ "name": name, "count": count });
     json!({
         "worker": 0, "core": 3, "state": "running", "parts": "receive+parse+session+transmit", "shards": 16,
-        "sessions": 5, "packets": 1_000 * bursts, "rate": 0, "busy": 0.5, "forgotten": 0,
+        "sessions": 5, "packets": 1_000 * bursts, "rate": 0, "busy": 0.5, "leaked": 0,
         "counters": [
             counter("cycles-receive", 50_000 * bursts),
             counter("cycles-session", 100_000 * bursts),
@@ -37,7 +37,7 @@ fn interface(bursts: u64) -> Value {
     json!({
         "name": "inside", "device": "null:", "driver": "null", "link": "up", "mac": "", "mtu": 1500, "queues": 1,
         "steering": "", "addresses": [], "received": 1_000 * bursts, "received-bytes": 64_000 * bursts, "sent": 0,
-        "sent-bytes": 0, "made": 0, "dropped": 10 * bursts, "to-host": 0, "parked": 0, "unparked": 0, "counters": [],
+        "sent-bytes": 0, "originated": 0, "dropped": 10 * bursts, "to-host": 0, "parked": 0, "unparked": 0, "counters": [],
     })
 }
 

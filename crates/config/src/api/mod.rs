@@ -22,7 +22,7 @@ mod show;
 mod subscribers;
 mod uplinks;
 
-pub use applications::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
+pub use applications::{ApplicationResults, ApplicationSessions, ApplicationsStatus};
 pub use column::{Align, Column, Row};
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
 pub use graph::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, NodeWork};

@@ -189,9 +189,9 @@ pub struct RouteTeller {
     #[serde(default)]
     pub refused_by: Vec<Counter>,
     /// Connections that could not be understood, and listings that were missed in part.
-    pub broken: u64,
+    pub errors: u64,
     /// Routes that were taken back because they were not told again.
-    pub swept: u64,
+    pub aged_out: u64,
     /// Routes that were told, those told before too.
     pub offered: u64,
     /// Routes that were taken back.
@@ -256,8 +256,8 @@ mod tests {
             connections: 1,
             refused: 0,
             refused_by: Vec::new(),
-            broken: 0,
-            swept: 0,
+            errors: 0,
+            aged_out: 0,
             offered: 9,
             withdrawn: 0,
             not_followed: Vec::new(),

@@ -36,19 +36,19 @@ pub enum DestinationProblem {
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NobodyChecks,
     /// A rule about a host that there is not.
-    #[error("the router has no host whose packets `own` could be about")]
+    #[error("the router has no host whose packets `local` could be about")]
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NobodySends,
     /// What the router's host sends, and an interface.
     #[error("what the gateway's own host sends comes in by no interface")]
-    #[diagnostic(help("leave `in` or `own` out"))]
+    #[diagnostic(help("remove `in` or `local`"))]
     OwnComesIn,
     /// What the router's host sends, to itself.
     #[error("what the gateway's own host sends cannot be led back to it")]
     #[diagnostic(help("write another host in `to`"))]
     OwnToItself,
     /// A rule about the host's sources that names no interface.
-    #[error("a source rule with `own` names the interface that packets leave by")]
+    #[error("a source rule with `local` needs the egress interface")]
     #[diagnostic(help("add `out = …`"))]
     OwnWithoutOut,
     /// A TCP check without a port.

@@ -24,7 +24,7 @@ pub struct Eve {
     /// Which records are written.
     pub types: Vec<EveType>,
     /// How often `stats` are.
-    pub stats_every: Period,
+    pub stats_interval: Period,
     /// Records other than alerts that wait in each worker at most, and lines that wait to be written; more are lost, and
     /// counted.
     pub records: u32,
@@ -43,7 +43,7 @@ impl Default for Eve {
             stream: None,
             datagram: None,
             types: vec![EveType::Alert],
-            stats_every: Period::seconds(10),
+            stats_interval: Period::seconds(10),
             records: 4096,
             rotate_bytes: None,
             rotate_kept: 7,

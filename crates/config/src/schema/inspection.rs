@@ -23,7 +23,7 @@ pub const EXCEPTIONS: [&str; 17] = [
     "too-long",
     "work",
     "decode-anomaly",
-    "waiting-full",
+    "pending-rules-full",
     "unparsable",
 ];
 
@@ -154,7 +154,7 @@ pub enum Encrypted {
 pub struct Overload {
     /// Packets that wait for a worker from which on it is overloaded.
     #[serde(default = "begins")]
-    pub begins: u32,
+    pub threshold: u32,
     /// Packets that wait for it when it is no longer.
     #[serde(default = "ends")]
     pub ends: u32,

@@ -76,7 +76,7 @@ pub struct Interface {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_advertisements: Option<RouterAdvertisements>,
     /// What happens to TCP and UDP whose checksum a local sender left to the device.
-    pub left_to_offload: LeftToOffload,
+    pub partial_checksums: LeftToOffload,
     /// Largest TCP segment that SYNs may offer that come in or go out here: `"mtu"`, or bytes of data as over IPv4 (20
     /// less over IPv6). A SYN that offers more is lowered to it; off where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,7 +124,7 @@ impl Default for Interface {
             announce_addresses: false,
             redirects: false,
             router_advertisements: None,
-            left_to_offload: LeftToOffload::Complete,
+            partial_checksums: LeftToOffload::Complete,
             mss_clamp: None,
             share: None,
             rate: None,

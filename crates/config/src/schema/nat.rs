@@ -21,9 +21,9 @@ pub struct Nat {
     pub subscribers: u32,
     /// Port blocks that all subscribers have at once. Their memory is taken at start.
     pub port_blocks: u32,
-    /// Ports and blocks that wait at once before they are given out again (`hold` of a pool); what is more is free at
+    /// Ports and blocks that wait at once before they are given out again (`quarantine` of a pool); what is more is free at
     /// once, and counted.
-    pub held_ports: u32,
+    pub quarantined_ports: u32,
     /// What the sender of a SYN is told that nobody inside expects (RFC 5382, REQ-4).
     pub unsolicited_syn: UnsolicitedSyn,
     /// Such SYNs that wait for their answer at once (`tcp-incoming-syn` says how long); further ones are dropped.
@@ -60,7 +60,7 @@ impl Default for Nat {
             subscriber_prefix: 32,
             subscribers: 65_536,
             port_blocks: 131_072,
-            held_ports: 131_072,
+            quarantined_ports: 131_072,
             unsolicited_syn: UnsolicitedSyn::default(),
             unsolicited_syns: 512,
             untranslated_inbound: UntranslatedInbound::default(),
@@ -110,7 +110,7 @@ pub struct SourceRule {
     pub out: Option<String>,
     /// It is about what the gateway's own host sends, with one of its own addresses in `from`; needs `out`.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub own: bool,
+    pub local: bool,
     /// The pool that their addresses and ports come from.
     pub pool: String,
 }
@@ -130,7 +130,7 @@ pub struct DestinationRule {
     pub incoming: OneOrMore<Name>,
     /// It is about what the gateway's own host sends; any address where `address` is not given.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub own: bool,
+    pub local: bool,
     /// The outside port or ports; all where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortRange>,

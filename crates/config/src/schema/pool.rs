@@ -47,7 +47,7 @@ pub struct Pool {
     /// How long a port, or a block, stays unused after its last mapping (RFC 6888, REQ-8); TCP ports and those of
     /// filtered protocols don't wait.
     #[serde(default = "hold")]
-    pub hold: Period,
+    pub quarantine: Period,
     /// Inside addresses whose outside address and ports are computed (RFC 7422).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deterministic: Option<Deterministic>,
@@ -84,7 +84,7 @@ impl Pool {
             port_selection: PortSelection::default(),
             parity: false,
             block: None,
-            hold: hold(),
+            quarantine: hold(),
             deterministic: None,
             rewrite_ip_id: yes(),
             protocols: Vec::new(),

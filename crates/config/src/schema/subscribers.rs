@@ -154,7 +154,7 @@ pub struct PublicClient {
     /// How long offers are compared; the first is taken where it is 0s.
     pub window: Period,
     /// Shortest lease that is taken.
-    pub shortest_lease: Period,
+    pub minimum_lease: Period,
     /// Use leases of before a restart while the server is asked whether they hold.
     pub use_while_confirming: bool,
     /// File in which leases outlive a restart; where it is relative, from the folder of the configuration. They don't
@@ -174,7 +174,7 @@ impl Default for PublicClient {
             rate: 1_000,
             hold: Period::seconds(300),
             window: Period::seconds(0),
-            shortest_lease: Period::seconds(60),
+            minimum_lease: Period::seconds(60),
             use_while_confirming: true,
             state: None,
         }

@@ -49,7 +49,7 @@ impl Serve for operation::Nat {
         let table = |name: &str, [used, most]: [u64; 2]| TableUse {
             name: name.into(),
             used,
-            most,
+            capacity: most,
         };
         let held = u64::from(plane.start_parameters().subscribers.held);
         Ok(Nat {
@@ -61,7 +61,7 @@ impl Serve for operation::Nat {
                 table("port blocks", lent.blocks),
                 table("ports that wait", [lent.held, held]),
             ],
-            not_held: lent.not_held,
+            quarantine_overflows: lent.not_held,
             borrowed_blocks: valid.borrowed_blocks().into(),
             hosts: hosts(&control, &plane.snapshot().nat4.rules),
             rules: rules(&control, &plane.snapshot().nat4.rules, &names, request.rules as usize),
@@ -130,7 +130,7 @@ fn destination(rule: &DestinationRule<u32>, flows: u64, name: &dyn Fn(u16) -> Op
         protocol: rule.protocol.map(Protocol),
         ports: rule.ports.map(ports),
         incoming: rule.inbound.and_then(name),
-        own: rule.context & FROM_HOST != 0,
+        local: rule.context & FROM_HOST != 0,
         out: None,
         action,
         to,
@@ -151,7 +151,7 @@ fn source(rule: &SourceRule<u32>, flows: u64, out: &dyn Fn(u16) -> Option<String
         protocol: rule.protocol.map(Protocol),
         ports: rule.port.map(|port| port.to_string()),
         incoming: None,
-        own: rule.context & FROM_HOST != 0,
+        local: rule.context & FROM_HOST != 0,
         out: rule.outside.and_then(out),
         action,
         to,

@@ -409,7 +409,7 @@ mod tests {
         // Rules of an interface are asked at that alone, and those about the router's host at none.
         let of_wan = "[[nat.destination]]\nin = \"wan\"\nprotocol = \"tcp\"\nport = 80\nto = \"10.0.0.5\"\n";
         assert_eq!(vec!["wan"], outside_of(of_wan));
-        let own = "[routers.default]\ndaemon = true\n[[nat.destination]]\nown = true\nto = \"10.0.0.5\"\n";
+        let own = "[routers.default]\ndaemon = true\n[[nat.destination]]\nlocal = true\nto = \"10.0.0.5\"\n";
         assert!(outside_of(own).is_empty());
     }
     #[test]

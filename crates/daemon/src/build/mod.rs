@@ -153,7 +153,7 @@ pub fn setup(
         subscribers: SubscriberCapacity {
             most: config.document.nat.subscribers,
             blocks: config.document.nat.port_blocks,
-            held: config.document.nat.held_ports,
+            held: config.document.nat.quarantined_ports,
             prefix: [config.document.nat.subscriber_prefix, 128],
         },
     })
@@ -370,7 +370,8 @@ mod tests {
         policy.leases = PortLayouts::of(&policy, setup.steering.shards());
         let taken = ShardMemory::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.steering.shards().count());
         let taken = taken + shared_capacity::lines(&setup, &policy) as u64 * 64;
-        let of_shards = |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "held-ports";
+        let of_shards =
+            |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "quarantined-ports";
         let tables = config.tables.iter().filter(|table| of_shards(table.key));
         let listed: u64 = tables.map(|table| table.bytes.0).sum();
         assert!(

@@ -97,7 +97,7 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
         }),
         hold: Quarantine {
             seconds: u32::try_from(configured.hold.as_secs()).unwrap_or(u32::MAX),
-            // As many as `held-ports` of all pools.
+            // As many as `quarantined-ports` of all pools.
             most: u32::MAX,
         },
         deterministic: configured.deterministic.as_ref().map(deterministic),
@@ -307,7 +307,7 @@ overlap = true
 parity = true
 rewrite-ip-id = false
 protocols = ["gre", "200"]
-hold = "30s"
+quarantine = "30s"
 deterministic = { inside = "10.0.0.0/24", compression = 16, dynamic = 0, algorithm = "random", maximum-ports = 5000, key = "000000000000000a000000000000000b" }
 subscriber = { ports = { udp = 100 }, sessions = 300, new-sessions = { rate = 5, burst = 7 } }
 limits = { sessions = 9000 }

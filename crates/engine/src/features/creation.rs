@@ -61,7 +61,7 @@ pub enum FlowDecision<F: Family> {
     /// A neighbour has to be found first.
     Wait(UnresolvedNeighbour),
     /// Refused, and the sender is told.
-    Complain(IcmpError, Reason),
+    SendIcmpError(IcmpError, Reason),
     /// Refused.
     Drop(Reason),
 }

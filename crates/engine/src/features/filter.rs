@@ -139,11 +139,11 @@ fn rejection_of<A: Address>(header: &Header<A>, fate: FilterResult) -> Option<Re
     // A later fragment has no header that a reset could answer.
     let is_segment =
         header.get(Field::Protocol) == u32::from(TCP) && header.get(Field::Fragment) != Fragment::Later as u32;
-    let complaint = match fate.verdict {
+    let icmp_error = match fate.verdict {
         Verdict::Reject(with) => Some(error_of(with, is_segment)),
         Verdict::Accept | Verdict::AcceptUntracked | Verdict::Drop => None,
     };
-    Some((complaint, reason.into()))
+    Some((icmp_error, reason.into()))
 }
 
 /// What the sender of a packet is told, which a reset answers where it is a TCP segment.

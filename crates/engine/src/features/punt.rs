@@ -86,7 +86,7 @@ impl PuntClass {
             PuntClass::Routing => Own::PuntPolicedRouting,
             PuntClass::Bfd => Own::PuntPolicedBfd,
             PuntClass::Dhcp => Own::PuntPolicedDhcp,
-            PuntClass::Arp | PuntClass::Rest => Own::PuntPolicedRest,
+            PuntClass::Arp | PuntClass::Rest => Own::PuntPolicedOther,
         }
     }
 }

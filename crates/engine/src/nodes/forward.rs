@@ -318,7 +318,7 @@ fn deliver(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, lists: &mut 
 #[cold]
 fn refuse(slot: BufferIndex, reason: Route, lists: &mut Lists) {
     match IcmpError::of(reason) {
-        Some(complaint) => lists.icmp_error(slot, complaint, reason),
+        Some(icmp_error) => lists.icmp_error(slot, icmp_error, reason),
         None => lists.drop_packet(slot, reason),
     }
 }

@@ -43,10 +43,10 @@ pub fn icmp_error(
     ctx: &mut NodeContext<'_, '_>,
     _tools: &mut NodeTools<'_>,
 ) {
-    for (slot, complaint, reason) in std::mem::take(&mut lists.icmp_error) {
+    for (slot, icmp_error, reason) in std::mem::take(&mut lists.icmp_error) {
         let meta = *batch.meta(slot);
         if meta.is_from_gateway() {
-            learn(&complaint, &meta, batch.packets[slot as usize].bytes(), ctx);
+            learn(&icmp_error, &meta, batch.packets[slot as usize].bytes(), ctx);
             lists.drop_packet(slot, reason);
             continue;
         }
@@ -54,7 +54,7 @@ pub fn icmp_error(
             lists.hand_over(
                 slot,
                 ctx.snapshot.owner,
-                HandOffNote::new(EntryPoint::Complain(complaint, reason), &meta),
+                HandOffNote::new(EntryPoint::SendIcmpError(icmp_error, reason), &meta),
             );
             continue;
         };
@@ -68,14 +68,14 @@ pub fn icmp_error(
         let sender = packet.bytes().get(6..12).and_then(|mac| mac.try_into().ok());
         let terminal: Option<[u8; 6]> = sender.filter(|_| of_site);
         let made = ctx.snapshot.interface(meta.interface).is_some_and(|interface| {
-            may_report(packet, &meta, complaint)
+            may_report(packet, &meta, icmp_error)
                 && owner
                     .policer
                     .admits(Policed::IcmpError, meta.interface, ctx.now.nanoseconds)
                 && owner
                     .policer
                     .admits_error_to(sender_of(packet, &meta), ctx.now.nanoseconds)
-                && make(packet, &meta, complaint, interface)
+                && make(packet, &meta, icmp_error, interface)
         });
         if !made {
             lists.drop_packet(slot, reason);
@@ -95,8 +95,8 @@ pub fn icmp_error(
 
 /// What does not fit a link and is of a tunnel: there is nobody to tell, and the tunnel takes less from now on.
 #[cold]
-fn learn(complaint: &IcmpError, meta: &Meta, frame: &[u8], ctx: &NodeContext<'_, '_>) {
-    let IcmpError::TooBig(mtu) = *complaint else { return };
+fn learn(icmp_error: &IcmpError, meta: &Meta, frame: &[u8], ctx: &NodeContext<'_, '_>) {
+    let IcmpError::TooBig(mtu) = *icmp_error else { return };
     let router = ctx.snapshot.router_of(meta.interface);
     if ctx
         .snapshot
@@ -137,10 +137,10 @@ fn sender_of(packet: &Packet<'_>, meta: &Meta) -> Address {
     }
 }
 
-fn may_report(packet: &Packet<'_>, meta: &Meta, complaint: IcmpError) -> bool {
+fn may_report(packet: &Packet<'_>, meta: &Meta, icmp_error: IcmpError) -> bool {
     match meta.layers.class {
         Class::Ipv4 => icmp::may_report(packet.bytes(), &meta.layers),
-        Class::Ipv6 => icmpv6::may_report(packet.bytes(), &meta.layers, matches!(complaint, IcmpError::TooBig(_))),
+        Class::Ipv6 => icmpv6::may_report(packet.bytes(), &meta.layers, matches!(icmp_error, IcmpError::TooBig(_))),
         _ => false,
     }
 }
@@ -165,7 +165,7 @@ fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
 }
 
 /// Turn a packet into the error about it, from the address of the interface that it came in by.
-fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: IcmpError, interface: &Interface) -> bool {
+fn make(packet: &mut Packet<'_>, meta: &Meta, icmp_error: IcmpError, interface: &Interface) -> bool {
     let mut quote = [0; icmpv6::LONGEST_ERROR];
     let datagram = meta.layers.datagram(packet.bytes());
     let length = datagram.len().min(quote.len());
@@ -183,7 +183,7 @@ fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: IcmpError, interface: &
             destination: interface.mac,
         },
     };
-    if complaint == IcmpError::Reset {
+    if icmp_error == IcmpError::Reset {
         return reset(packet, meta, link);
     }
     match meta.layers.class {
@@ -193,7 +193,7 @@ fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: IcmpError, interface: &
             let Some(source) = bridged.then_some(target).or_else(own) else {
                 return false;
             };
-            icmp::emit_error(packet, link, source, sender, complaint.icmp(), quote)
+            icmp::emit_error(packet, link, source, sender, icmp_error.icmp(), quote)
         }
         Class::Ipv6 => {
             let (sender, target) = V6::addresses(&meta.layers, packet.bytes());
@@ -202,7 +202,7 @@ fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: IcmpError, interface: &
             let Some(source) = bridged.then_some(target).or_else(own) else {
                 return false;
             };
-            icmpv6::emit_error(packet, link, source, sender, complaint.icmpv6(), quote)
+            icmpv6::emit_error(packet, link, source, sender, icmp_error.icmpv6(), quote)
         }
         _ => false,
     }

@@ -303,11 +303,11 @@ fn fragment<F: Family>(
     let Packet { slot, meta, .. } = *look.packet;
     let key = datagram_key(frame, &meta, context);
     let Some(piece) = FragmentSpan::read(&meta.layers, frame) else {
-        return look.refuse(Reason::FragmentMisfit, lists);
+        return look.refuse(Reason::FragmentInconsistent, lists);
     };
     let told = fragment_note(&meta);
     while let Some(oldest) = work.assemblies.victim(&key, &piece) {
-        look.counters.limits.add(Limit::FragmentsGaveWay as usize, 1);
+        look.counters.limits.add(Limit::FragmentsEvicted as usize, 1);
         for ticket in work.assemblies.take_tickets(oldest) {
             give_up(ticket, Reason::FragmentsFull, lists, work);
         }

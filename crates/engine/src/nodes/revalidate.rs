@@ -120,7 +120,7 @@ pub fn revalidate<F: Family>(
         match stays {
             None => put(lists.session_lookup.of::<F>(), slot),
             Some(FlowDecision::Wait(wanted)) => lists.wait_for_neighbour(slot, Some(wanted)),
-            Some(FlowDecision::Complain(complaint, reason)) => lists.icmp_error(slot, complaint, reason),
+            Some(FlowDecision::SendIcmpError(icmp_error, reason)) => lists.icmp_error(slot, icmp_error, reason),
             Some(FlowDecision::Drop(reason)) => lists.drop_packet(slot, reason),
             Some(_) => lists.drop_packet(slot, Own::Forgotten),
         }
@@ -447,7 +447,7 @@ fn keeps<F: Family>(
         FlowDecision::Session(translation) => translation,
         // A route or a neighbour that is away for the moment does not end a session.
         plan @ (FlowDecision::Wait(_)
-        | FlowDecision::Complain(_, Reason::Route(_))
+        | FlowDecision::SendIcmpError(_, Reason::Route(_))
         | FlowDecision::Drop(Reason::Route(_))) => {
             let way_back = reverse_adjacency::<F>(ctx, session);
             let back = match way_back {

@@ -134,7 +134,7 @@ fn send_on<F: Family>(
                 put(lists.session_lookup.of::<F>(), slot);
             }
             FlowDecision::Wait(wanted) => lists.wait_for_neighbour(slot, Some(wanted)),
-            FlowDecision::Complain(error, reason) => lists.icmp_error(slot, error, reason),
+            FlowDecision::SendIcmpError(error, reason) => lists.icmp_error(slot, error, reason),
             FlowDecision::Drop(Reason::Filter(sluice_filter::Reason::Fragment))
                 if is_with_first_fragment::<F>(place, flows) =>
             {

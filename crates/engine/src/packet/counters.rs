@@ -312,18 +312,18 @@ counters! {
     }
     fields {
         total ports_steered = "ports-steered", "outside ports chosen where cards hash addresses and ports, so that answers hash to their shard";
-        total misfits = "misfits", "of these, the ones with which answers come to another shard, because none was free that fits";
+        total missteered_ports = "missteered-ports", "of these, the ones with which answers come to another shard, because none was free that fits";
         total sessions_created = "sessions-created", "sessions made";
         total sessions_ended = "sessions-ended", "sessions ended, for whatever reason";
         total session_packets = "session-packets", "packets that used a session";
         total shards_taken = "shards-taken", "shards that came from other workers";
-        gauge shards_lent = "shards-lent", "shards that this worker has because it assists, now";
+        gauge shards_lent = "shards-assisted", "shards that this worker has because it assists, now";
         total assists_begun = "assists-begun", "times that it began to assist others: it took a shard over while it had none";
         total assists_ended = "assists-ended", "times that the last of these shards went back";
         total assisted = "assisted", "packets of such shards that it took from its queue";
         gauge assist_waiting = "assist-waiting", "packets that wait in that queue";
         total slices_ended = "slices-ended", "times that the clock ended the work on them, and some were left";
-        total sessions_revised = "sessions-revised", "sessions decided again after a change of snapshot";
+        total sessions_revised = "sessions-revalidated", "sessions decided again after a change of snapshot";
         total sessions_rebound = "sessions-rebound", "times that a session was bound to another interface, by which its packets came in from then on";
         total sessions_withdrawn = "sessions-withdrawn", "sessions ended because no pool has their public address and port any more; among `sessions-ended`";
         total checksums_completed = "checksums-completed", "unverified packets whose checksum a local sender had left to offload, completed here";
@@ -399,7 +399,7 @@ named! {
         IcmpError = "icmp-error", "the shard of its session is there: cards hash the addresses of an ICMP error, not those of the packet that it quotes";
         Fragment = "fragment", "fragments are collected there, or belong to a session there";
         Gateway = "gateway", "neighbours are asked for there, neighbour discovery included, and the gateway's own addresses served";
-        Complain = "complain", "ICMP errors are made there";
+        SendIcmpError = "send-icmp-error", "ICMP errors are made there";
         Transmit = "transmit", "the queue that it leaves by is there: devices with one queue, pipelines";
         Stage = "stage", "the next stage of the pipeline is there";
     }

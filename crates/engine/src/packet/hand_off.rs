@@ -20,7 +20,7 @@ pub enum EntryPoint {
     /// The gateway's own addresses are served there, neighbour discovery included.
     Gateway,
     /// Errors are made there.
-    Complain(IcmpError, Reason),
+    SendIcmpError(IcmpError, Reason),
     /// Finished: the port's queue is there.
     Finished(u16),
     /// As it came from a port: it is parsed there.
@@ -70,7 +70,7 @@ impl HandOffNote {
                 (2, u64::from(wanted.interface) | six << 16, wanted.address.number())
             }
             EntryPoint::Gateway => (3, 0, 0),
-            EntryPoint::Complain(complaint, reason) => (4, complaint.pack() | (reason.number() as u64) << 32, 0),
+            EntryPoint::SendIcmpError(icmp_error, reason) => (4, icmp_error.pack() | (reason.number() as u64) << 32, 0),
             EntryPoint::Finished(interface) => (5, u64::from(interface), 0),
             EntryPoint::Received(port) => (6, u64::from(port), 0),
             EntryPoint::Forward => (7, 0, 0),
@@ -103,7 +103,7 @@ impl HandOffNote {
                 })
             }
             3 => EntryPoint::Gateway,
-            4 => EntryPoint::Complain(
+            4 => EntryPoint::SendIcmpError(
                 IcmpError::unpack(more & 0xffff_ffff),
                 Reason::numbered((more >> 32) as usize)?,
             ),

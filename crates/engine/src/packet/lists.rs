@@ -327,7 +327,7 @@ impl Lists {
             EntryPoint::Session => HandOffCause::Session,
             EntryPoint::Fragment => HandOffCause::Fragment,
             EntryPoint::Wait(_) | EntryPoint::Gateway => HandOffCause::Gateway,
-            EntryPoint::Complain(..) => HandOffCause::Complain,
+            EntryPoint::SendIcmpError(..) => HandOffCause::SendIcmpError,
             EntryPoint::Finished(_) => HandOffCause::Transmit,
             EntryPoint::Received(_) | EntryPoint::Forward => HandOffCause::Stage,
         };

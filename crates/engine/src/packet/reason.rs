@@ -40,7 +40,7 @@ named! {
         PuntPolicedRouting = "punt-policed-routing", "routing protocols for a router's host above the configured rate";
         PuntPolicedBfd = "punt-policed-bfd", "BFD for a router's host above the configured rate";
         PuntPolicedDhcp = "punt-policed-dhcp", "DHCP for a router's host above the configured rate";
-        PuntPolicedRest = "punt-policed-rest", "other traffic for a router's host above the configured rate";
+        PuntPolicedOther = "punt-policed-other", "other traffic for a router's host above the configured rate";
         PuntQueueFull = "punt-queue-full", "more came for routers' hosts than the queue to them holds";
         SiteUnknown = "site-unknown", "from an interface of subscribers' sites, and of none of these";
         SiteFamily = "site-family", "not IPv4: sites are served over IPv4 alone";
@@ -69,7 +69,7 @@ named! {
         ParkingFull = "parking-full", "no more packets can wait for a neighbour or a fragment";
         SynsFull = "unsolicited-syns-full", "no more SYNs that nobody expects can wait for their answer";
         SynOvertaken = "unsolicited-syn-overtaken", "a SYN that nobody expected, whose connection was then opened from inside";
-        LeftToOffload = "left-to-offload", "checksum left to offload by a local sender, refused by configuration";
+        LeftToOffload = "partial-checksums", "checksum left to offload by a local sender, refused by configuration";
         DeviceRefused = "device-refused", "frame from the device in a form that can't be used";
         InterfaceGone = "interface-gone", "the egress interface is no longer configured";
         TooManyPasses = "too-many-passes", "passed as many virtual routers as a packet may: their routes lead in a circle, or on and on";
@@ -82,7 +82,7 @@ named! {
         ChainDrop = "chain-drop", "a chain of its router says so: `sluice show graph`";
         ChainPoliced = "chain-policed", "above a rate that a chain of its router polices";
         Loop = "loop", "more passes through the gateway than allowed";
-        Forgotten = "forgotten", "a node left it nowhere: a bug, please report";
+        Forgotten = "leaked", "a node left it nowhere: a bug, please report";
     }
 }
 

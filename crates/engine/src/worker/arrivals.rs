@@ -94,7 +94,7 @@ pub fn from_workers(
                 put(&mut lists.neighbour_discovery, place);
             }
             EntryPoint::Gateway => put(&mut lists.local_delivery, place),
-            EntryPoint::Complain(complaint, reason) => lists.icmp_error(place, complaint, reason),
+            EntryPoint::SendIcmpError(icmp_error, reason) => lists.icmp_error(place, icmp_error, reason),
             EntryPoint::Forward if layers.class == Class::Ipv4 => put(&mut lists.forward.v4, place),
             EntryPoint::Forward => put(&mut lists.forward.v6, place),
             EntryPoint::Finished(_) | EntryPoint::Received(_) => lists.drop_packet(place, Own::Forgotten),

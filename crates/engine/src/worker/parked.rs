@@ -60,7 +60,7 @@ impl Worker<'_> {
         let given_up = work.given_up.drain(..);
         gone.extend(given_up.filter_map(|(ticket, reason)| Some((holding.take(ticket)?, reason))));
         work.assemblies.sweep(now.nanoseconds, BUDGET, |ticket| {
-            gone.extend(holding.take(ticket).map(|waiting| (waiting, Reason::FragmentOverdue)));
+            gone.extend(holding.take(ticket).map(|waiting| (waiting, Reason::FragmentTimeout)));
         });
         self.drop_all(gone);
     }

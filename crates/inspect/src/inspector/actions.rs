@@ -19,7 +19,7 @@ impl Inspector<'_> {
             round.context.blocked.put_back(blocked);
         }
         for _ in 0..std::mem::take(&mut round.context.forgotten) {
-            self.limits.add(Limit::PartialMatchesGaveWay as usize);
+            self.limits.add(Limit::PartialMatchesEvicted as usize);
         }
         let is_full = std::mem::take(&mut round.context.no_place);
         if round.context.fired.acts.rules.is_empty() && !is_full {
@@ -28,7 +28,7 @@ impl Inspector<'_> {
         let fired = round.context.fired.acts.take();
         let verdict = self.act(handle, &fired, verdict, round);
         round.context.fired.acts.put_back(fired);
-        self.exceptions.add_if(is_full, Exception::WaitingFull);
+        self.exceptions.add_if(is_full, Exception::PendingRulesFull);
         verdict
     }
 

@@ -71,7 +71,7 @@ exceptions! {
     TooLong "too-long" Pass "A message with a part that is longer, or deeper, than is parsed and searched";
     Work "work" DropFlow "More to decode or to evaluate than a packet, or a flow for its bytes, may cause";
     DecodeAnomaly "decode-anomaly" Pass "A message that hosts read differently";
-    WaitingFull "waiting-full" DropFlow
+    PendingRulesFull "pending-rules-full" DropFlow
         "A rule has found a part of what it asks for, and there is no place to note that it waits for the rest";
     Unparsable "unparsable" DropPacket
         "Over a bridge: a frame that is no valid IP, or hides IP in what is not read, so that no rule can look into it";

@@ -209,9 +209,9 @@ fn filter_query<F: Family>(
 
 /// What becomes of a packet that does not pass the filter.
 #[inline(always)]
-pub(super) fn reject<F: Family>((complaint, reason): Rejection) -> FlowDecision<F> {
-    match complaint {
-        Some(complaint) => FlowDecision::Complain(complaint, reason),
+pub(super) fn reject<F: Family>((icmp_error, reason): Rejection) -> FlowDecision<F> {
+    match icmp_error {
+        Some(icmp_error) => FlowDecision::SendIcmpError(icmp_error, reason),
         None => FlowDecision::Drop(reason),
     }
 }

@@ -180,7 +180,7 @@ fn count_fit<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, index: Recor
     let class = PortClass::of_layers(&meta.layers);
     if let Some(fits) = ctx.start.steering.fits::<F>(meta.shard, &answer, class) {
         ctx.counters.ports_steered.add(1);
-        ctx.counters.misfits.add(u64::from(!fits));
+        ctx.counters.missteered_ports.add(u64::from(!fits));
     }
 }
 

@@ -222,7 +222,7 @@ pub(super) fn route_flow<F: Family>(
 /// What becomes of what routes lead nowhere.
 pub fn refused<F: Family>(reason: sluice_route::Reason) -> FlowDecision<F> {
     match IcmpError::of(reason) {
-        Some(complaint) => FlowDecision::Complain(complaint, reason.into()),
+        Some(icmp_error) => FlowDecision::SendIcmpError(icmp_error, reason.into()),
         None => FlowDecision::Drop(reason.into()),
     }
 }

@@ -244,7 +244,7 @@ impl Reassembly {
             (false, end) => from < to && end.is_none_or(|end| to <= end),
         };
         if !fits_end {
-            return spoil(entry, Reason::FragmentMisfit);
+            return spoil(entry, Reason::FragmentInconsistent);
         }
         if !fits || entry.parts.is_full() {
             return FragmentOutcome::Refused(Reason::FragmentsFull, None);
