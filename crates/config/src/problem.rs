@@ -533,13 +533,13 @@ pub fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
 /// Keys of earlier versions, and the names that they have now.
 const RENAMED: &[(&str, &str)] = &[
     ("begins", "threshold"),
-    ("held-ports", "quarantined-ports"),
+    ("quarantined-ports", "quarantined-ports"),
     ("hold", "quarantine"),
-    ("left-to-offload", "partial-checksums"),
+    ("partial-checksums", "partial-checksums"),
     ("own", "local"),
     ("rest", "other"),
-    ("shortest-lease", "minimum-lease"),
-    ("stats-every", "stats-interval"),
+    ("minimum-lease", "minimum-lease"),
+    ("stats-interval", "stats-interval"),
 ];
 
 /// The key that replaced a key of earlier versions, or else the most similar one.

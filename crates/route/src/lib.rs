@@ -24,7 +24,6 @@ pub use changes::RouteChanges;
 pub use fib::{Fib, FibReader};
 pub use hop_set::{Balance, HopSet, HopSetError};
 pub use next_hop::{DropKind, NextHop, NextHopWriter, NextHops};
-pub use policer::TokenBucket;
 pub use reason::Reason;
 pub use ribs::Ribs;
 pub use routes::{Interface, Route, RouteError, RouteSet, Via};

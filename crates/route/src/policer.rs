@@ -1,53 +1,8 @@
-//! Rates held by token buckets, in integers.
+//! Limits on what the gateway itself answers and sends, by token buckets.
 
-use crate::{Address, InterfaceIndex, RouterIndex, SECOND, Time};
+use sluice_table::token_bucket::TokenBucket;
 
-/// A token bucket: `rate` tokens a second, at most `burst` saved up. Exact: a token is a second's worth of
-/// `rate`ths of nanoseconds, and nothing is rounded.
-#[derive(Clone, Copy, Debug)]
-pub struct TokenBucket {
-    rate: u64,
-    /// Tokens times nanoseconds in a second.
-    burst: u64,
-    level: u64,
-    last: Time,
-}
-
-impl TokenBucket {
-    /// A full bucket. `rate` 0 never refills; `burst` is cut to 18 billion.
-    pub const fn new(rate: u64, burst: u64, now: Time) -> Self {
-        let burst = burst.saturating_mul(SECOND);
-        Self {
-            rate,
-            burst,
-            level: burst,
-            last: now,
-        }
-    }
-
-    /// Take one token; false where there is none. Time that goes back adds nothing.
-    #[inline]
-    pub fn take(&mut self, now: Time) -> bool {
-        self.take_many(1, now)
-    }
-
-    /// Take `tokens` together (a packet's bytes), or none and false.
-    #[inline]
-    pub fn take_many(&mut self, tokens: u64, now: Time) -> bool {
-        let elapsed = now.saturating_sub(self.last);
-        self.last = self.last.max(now);
-        self.level = self
-            .level
-            .saturating_add(elapsed.saturating_mul(self.rate))
-            .min(self.burst);
-        let cost = tokens.saturating_mul(SECOND);
-        let taken = self.level >= cost;
-        if taken {
-            self.level -= cost;
-        }
-        taken
-    }
-}
+use crate::{Address, InterfaceIndex, RouterIndex, Time};
 
 /// Classes of what is addressed to the gateway itself, or what it answers: one must not starve another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,36 +130,7 @@ impl ControlPolicer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn bucket_any_arrivals_keep_to_rate_and_burst(
-            rate in 1u64..5000, burst in 1u64..100, gaps in proptest::collection::vec(0u64..20_000_000, 1..300)
-        ) {
-            let mut bucket = TokenBucket::new(rate, burst, 0);
-            // Level in exact arithmetic, as a fraction over a second.
-            let (mut now, mut level) = (0u64, burst as u128 * SECOND as u128);
-            for gap in gaps {
-                now += gap;
-                level = (level + gap as u128 * rate as u128).min(burst as u128 * SECOND as u128);
-                let expected = level >= SECOND as u128;
-                if expected {
-                    level -= SECOND as u128;
-                }
-                prop_assert_eq!(expected, bucket.take(now));
-            }
-        }
-
-        #[test]
-        fn bucket_extreme_values_never_overflow(rate: u64, burst: u64, times: [u64; 8], tokens: u64) {
-            let mut bucket = TokenBucket::new(rate, burst, times[0]);
-            for time in times {
-                bucket.take(time);
-                bucket.take_many(tokens, time);
-            }
-        }
-    }
+    use crate::SECOND;
 
     fn admitted(policer: &mut ControlPolicer, class: ControlClass, interface: InterfaceIndex) -> usize {
         (0..1000).filter(|_| policer.admits(class, interface, 0)).count()

@@ -22,6 +22,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod key;
 pub mod layers;
+pub mod named;
 pub mod ndp;
 pub mod packet;
 pub mod plain;

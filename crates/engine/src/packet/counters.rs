@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_inspect::protocols::Anomaly;
 use sluice_inspect::{Limit, Skipped};
+use sluice_wire::named;
 
 use crate::packet::lists::NodeIndex;
-use crate::packet::reason::{Own, Reason, named};
+use crate::packet::reason::{Own, Reason};
 
 /// A counter with one writer: adding costs a load and a store, reading never waits.
 #[derive(Debug, Default)]
@@ -378,30 +379,30 @@ const MAX_APPLICATIONS: usize = 512;
 
 named! {
     /// What a worker's cycles are spent on.
-    CycleStage {
-        Receive = "receive", "receive from devices";
-        Parse = "parse", "parse and validity";
-        Session = "session", "from session lookup to rewrite, slow path included";
-        Inspect = "inspect", "inspection";
-        Forward = "forward", "forwarding without a session, the gateway's own traffic, neighbours";
-        Transmit = "transmit", "transmit, free";
-        Housekeeping = "housekeeping", "timers and requests";
-        HandOver = "hand-over", "give packets to other workers";
-        TakeOver = "take-over", "take packets from other workers, headers read again";
+    pub enum CycleStage {
+        Receive "receive" "receive from devices";
+        Parse "parse" "parse and validity";
+        Session "session" "from session lookup to rewrite, slow path included";
+        Inspect "inspect" "inspection";
+        Forward "forward" "forwarding without a session, the gateway's own traffic, neighbours";
+        Transmit "transmit" "transmit, free";
+        Housekeeping "housekeeping" "timers and requests";
+        HandOver "hand-over" "give packets to other workers";
+        TakeOver "take-over" "take packets from other workers, headers read again";
     }
 }
 
 named! {
     /// Why a packet is given to another worker.
-    HandOffCause {
-        Session = "session", "the shard of its session is there: the device can't hash what is wanted, has one queue, or a misfit";
-        KeptPort = "kept-port", "the shard of its session is there, and its pool preserved the port: no choice of ports could steer it";
-        IcmpError = "icmp-error", "the shard of its session is there: cards hash the addresses of an ICMP error, not those of the packet that it quotes";
-        Fragment = "fragment", "fragments are collected there, or belong to a session there";
-        Gateway = "gateway", "neighbours are asked for there, neighbour discovery included, and the gateway's own addresses served";
-        SendIcmpError = "send-icmp-error", "ICMP errors are made there";
-        Transmit = "transmit", "the queue that it leaves by is there: devices with one queue, pipelines";
-        Stage = "stage", "the next stage of the pipeline is there";
+    pub enum HandOffCause {
+        Session "session" "the shard of its session is there: the device can't hash what is wanted, has one queue, or a misfit";
+        KeptPort "kept-port" "the shard of its session is there, and its pool preserved the port: no choice of ports could steer it";
+        IcmpError "icmp-error" "the shard of its session is there: cards hash the addresses of an ICMP error, not those of the packet that it quotes";
+        Fragment "fragment" "fragments are collected there, or belong to a session there";
+        Gateway "gateway" "neighbours are asked for there, neighbour discovery included, and the gateway's own addresses served";
+        SendIcmpError "send-icmp-error" "ICMP errors are made there";
+        Transmit "transmit" "the queue that it leaves by is there: devices with one queue, pipelines";
+        Stage "stage" "the next stage of the pipeline is there";
     }
 }
 

@@ -3,9 +3,11 @@
 
 use std::collections::HashMap;
 
+use sluice_table::token_bucket::TokenBucket;
+
 use super::table::Mac;
 use super::timing::Timing;
-use crate::{InterfaceIndex, MAX_ROUTERS, RouterIndex, Time, TokenBucket};
+use crate::{InterfaceIndex, MAX_ROUTERS, RouterIndex, Time};
 
 /// Interfaces whose routers are known; those beyond are the first router's.
 const INTERFACES: usize = 2048;

@@ -6,6 +6,8 @@ mod order;
 
 use std::sync::Arc;
 
+use sluice_table::token_bucket::TokenBucket;
+
 pub use self::event::{Action, Advertisement, Heard, Resolution};
 use self::order::{NONE, Order, Which, Whose};
 use super::conflict::{Conflict, Conflicts};
@@ -13,7 +15,7 @@ use super::deadlines::Deadlines;
 use super::quota::Quotas;
 use super::table::{Mac, Neighbour, NeighbourIndex, NeighbourTableWriter, Neighbours, OTHER_END, State};
 use super::timing::Timing;
-use crate::{Address, InterfaceIndex, Reason, RouterIndex, Time, TokenBucket};
+use crate::{Address, InterfaceIndex, Reason, RouterIndex, Time};
 
 /// What only the writer knows of an entry.
 #[derive(Clone, Copy, Debug)]

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use sluice_table::token_bucket::TokenBucket;
+
 use super::NEVER;
 use super::Nanoseconds;
 use super::entry::Entry;
-use super::limit::Bucket;
 
 /// What is waiting to be sent, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +86,8 @@ impl Schedule {
     }
 
     /// Who sends next. `probes` limits those who may well ask in vain; none where they are as the others.
-    pub fn next(&mut self, now: Nanoseconds, probes: Option<&mut Bucket>) -> Option<u32> {
-        let may_probe = probes.as_ref().is_none_or(|bucket| bucket.available(now));
+    pub fn next(&mut self, now: Nanoseconds, probes: Option<&mut TokenBucket>) -> Option<u32> {
+        let may_probe = probes.as_ref().is_none_or(|bucket| bucket.has_token(now));
         let sends = |class: &Class| !self.queues[*class as usize].is_empty() && (may_probe || !class.is_probe());
         let first = match self.turn % FAIRNESS {
             0 => self.turn / FAIRNESS % CLASSES,

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use sluice_wire::ethernet::is_group;
 
 use super::entry::Entry;
-use super::limit::Bucket;
+use super::limit::empty_bucket;
 use super::{Agent, Lease, MOST_SITES, Mac, NEVER, Nanoseconds, Settings, Site, State, Why, nanoseconds};
 use crate::subscribers::virtual_mac::text;
 
@@ -46,8 +46,8 @@ const MORE_ENTRIES: usize = 8_192;
 impl Agent {
     /// Behave otherwise from now on. The secret stays what it was, and so do leases until they are renewed.
     pub fn configure(&mut self, settings: Settings, now: Nanoseconds) {
-        self.bucket = Bucket::empty(settings.rate, now);
-        self.probes = Bucket::empty(settings.probes, now);
+        self.bucket = empty_bucket(settings.rate, now);
+        self.probes = empty_bucket(settings.probes, now);
         let secret = self.settings.secret;
         self.settings = Settings { secret, ..settings };
     }
