@@ -6,7 +6,6 @@ use indexmap::IndexMap;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use sluice_config::api::Protocol;
 use sluice_config::memory::EntryBytes;
 use sluice_config::schema::*;
 use sluice_config::value::*;

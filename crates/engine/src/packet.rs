@@ -8,6 +8,7 @@ pub mod hand_off;
 pub mod icmp_error;
 pub mod io;
 pub mod lists;
+pub mod punt;
 pub mod reason;
 pub mod task;
 pub mod time;

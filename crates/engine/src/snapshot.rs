@@ -3,12 +3,18 @@
 pub mod assist;
 pub mod chains;
 pub mod forwarding;
+pub mod fragment_limits;
+pub mod gateway_flows;
 pub mod inside_hosts;
+pub mod inspection;
 mod interface;
 mod link;
 pub mod marks;
+pub mod overload;
 pub mod probes;
+pub mod shard_memory;
 pub mod shard_owners;
+pub mod shared_capacity;
 pub mod shares;
 pub mod sites;
 pub mod stages;
@@ -35,19 +41,19 @@ use sluice_table::changes::Changes;
 use sluice_wire::Context;
 use sluice_wire::vlan::Tag;
 
-use crate::features::applications::IdentificationSettings;
-use crate::features::input_filter::GatewayFlows;
-use crate::features::inspection::InspectionPolicy;
-use crate::features::punt;
-use crate::features::virtual_reassembly;
 use crate::packet::batch::{Meta, Origin};
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{PortIndex, WorkerIndex};
+use crate::packet::punt;
 use crate::packet::time::{Now, Pace};
 use crate::session::family::{Family, PerFamily, V4, V6};
+use crate::session::identification::IdentificationSettings;
 use crate::snapshot::assist::Assist;
 use crate::snapshot::chains::{Chains, NamedPolicers};
+use crate::snapshot::fragment_limits::FragmentLimits;
+use crate::snapshot::gateway_flows::GatewayFlows;
 use crate::snapshot::inside_hosts::InsideHosts;
+use crate::snapshot::inspection::InspectionPolicy;
 use crate::snapshot::marks::Marks;
 use crate::snapshot::probes::Probes;
 use crate::snapshot::shard_owners::ShardOwners;
@@ -83,7 +89,7 @@ pub struct StartParameters {
     /// Secret of the hashes that place sessions and choose ports.
     pub secret: [u64; 2],
     /// Datagrams in fragments.
-    pub fragments: virtual_reassembly::Limits,
+    pub fragments: FragmentLimits,
     /// SYNs that nobody expects which may wait for their answer, all shards together.
     pub unsolicited_syns: u32,
     /// Public IPv4 addresses that pools may gain later, as far as memory for their leases is concerned.

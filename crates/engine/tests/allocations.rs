@@ -430,7 +430,7 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
 
 #[test]
 fn applications_are_found_and_denied_without_allocation() {
-    use sluice_engine::features::applications::IdentificationSettings;
+    use sluice_engine::session::identification::IdentificationSettings;
     use sluice_filter::{
         Action, ApplicationMatch, CompiledRule, Counters, Filters, MatcherKind, RejectKind, Rule, Settings, Verdict,
     };

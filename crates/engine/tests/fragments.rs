@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
-use sluice_engine::features::virtual_reassembly::Limits;
+use sluice_engine::snapshot::fragment_limits::FragmentLimits;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 
@@ -169,9 +169,9 @@ fn fragments_beyond_the_bound_of_a_datagram_are_dropped_and_the_others_wait() {
 #[test]
 fn rfc4787_req14a_datagrams_beyond_the_table_are_dropped_by_name() {
     let mut rig = Rig::new(Plan {
-        fragments: Limits {
+        fragments: FragmentLimits {
             datagrams: 8,
-            ..Limits::default()
+            ..FragmentLimits::default()
         },
         ..Plan::default()
     });
@@ -188,10 +188,10 @@ fn rfc4787_req14a_datagrams_beyond_the_table_are_dropped_by_name() {
 
 #[test]
 fn rfc4787_req14a_fragments_beyond_what_may_wait_in_all_are_dropped_by_name() {
-    let limits = Limits {
+    let limits = FragmentLimits {
         datagrams: 64,
         parked: 3,
-        ..Limits::default()
+        ..FragmentLimits::default()
     };
     let plan = || Plan {
         fragments: limits,
@@ -223,10 +223,10 @@ fn rfc4787_req14a_fragments_beyond_what_may_wait_in_all_are_dropped_by_name() {
 #[test]
 fn fragments_wait_as_long_as_is_configured() {
     let mut rig = Rig::new(Plan {
-        fragments: Limits {
+        fragments: FragmentLimits {
             datagrams: 64,
             patience: 5_000_000_000,
-            ..Limits::default()
+            ..FragmentLimits::default()
         },
         ..Plan::default()
     });
@@ -240,9 +240,9 @@ fn fragments_wait_as_long_as_is_configured() {
 #[test]
 fn first_fragments_that_release_more_than_a_burst_lose_none() {
     let mut rig = Rig::new(Plan {
-        fragments: Limits {
+        fragments: FragmentLimits {
             datagrams: 256,
-            ..Limits::default()
+            ..FragmentLimits::default()
         },
         ..Plan::default()
     });

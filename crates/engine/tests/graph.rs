@@ -9,11 +9,11 @@ use crate::rig::{
     self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig, plain, route, v4,
 };
 use sluice_engine::control::graph::{edges, live, node};
-use sluice_engine::features::punt::ROUTED;
 use sluice_engine::nodes::declaration::Node;
 use sluice_engine::nodes::{HAS_LIST, NODES};
 use sluice_engine::packet::io::NO_PORT;
 use sluice_engine::packet::lists::Leave;
+use sluice_engine::packet::punt::ROUTED;
 use sluice_engine::packet::reason::Reason;
 use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText};
 use sluice_engine::snapshot::sites::{SiteKey, SiteSettings};

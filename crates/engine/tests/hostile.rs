@@ -3,7 +3,7 @@
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluice_engine::features::virtual_reassembly::Limits;
+use sluice_engine::snapshot::fragment_limits::FragmentLimits;
 use sluice_engine::snapshot::sites::{SiteKey, SiteSettings, TagRange};
 use sluice_nat::sites::{Terminal, context};
 use sluice_testkit::packet::{Frame, Network, Transport};
@@ -105,9 +105,9 @@ fn small(workers: usize, translate: bool, known: bool) -> Plan {
         translate,
         known_neighbours: known,
         sessions: 64,
-        fragments: Limits {
+        fragments: FragmentLimits {
             datagrams: 16,
-            ..Limits::default()
+            ..FragmentLimits::default()
         },
         pool_ports: (1024, 2047),
         outside_mtu: 700,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, is_valid};
-use sluice_engine::features::punt::{Host, LIMITS, Multicast, PuntClass};
+use sluice_engine::packet::punt::{Host, LIMITS, Multicast, PuntClass};
 use sluice_engine::snapshot::Snapshot;
 use sluice_testkit::packet::{self, Frame, IpNumber, Transport, flag};
 use sluice_wire::ethernet::{BROADCAST, multicast4, multicast6};

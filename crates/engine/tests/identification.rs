@@ -25,7 +25,7 @@ fn shared(workers: usize) -> Rig {
         workers,
         shards: 16,
         pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits())],
-        fragments: sluice_engine::features::virtual_reassembly::Limits {
+        fragments: sluice_engine::snapshot::fragment_limits::FragmentLimits {
             datagrams: 4096,
             ..Default::default()
         },

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::rig::{INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, is_valid, plain, v4};
-use sluice_engine::features::punt::ROUTED;
 use sluice_engine::packet::io::memory::Sent;
+use sluice_engine::packet::punt::ROUTED;
 use sluice_engine::snapshot::sites::{SINGLE, SiteKey, SiteSettings, TagRange};
 use sluice_engine::worker::request::Filter;
 use sluice_nat::sites::{Terminal, context};

@@ -4,7 +4,8 @@
 use std::io::Write;
 
 use clap::Args;
-use sluice_daemon::config::api::{Flow, Protocol, Session, operation};
+use sluice_daemon::config::api::{Flow, Session, operation};
+use sluice_daemon::config::value::Protocol;
 
 use crate::client::Client;
 use crate::exit::CommandError;

@@ -12,10 +12,11 @@ use sluice_command::arguments::Arguments;
 use sluice_command::exit::CommandError;
 use sluice_config::api::{
     AppliedRules, ApplyAnswer, ApplyRequest, CaptureRequest, Cleared, Drop, Endpoint, Failure, Flow, HostState,
-    Initiator, Mapping, MappingFilter, Nat, NatRequest, Page, Pool, PoolBlocks, PortBlock, Position, Protocol,
-    RefusedSignature, Rule, RuleAction, RuleHost, RuleKind, Session, SessionFilter, Share, Span, Subscriber,
-    SubscriberFilter, TableUse, TraceRecord, TraceRequest, TraceStep, operation,
+    Initiator, Mapping, MappingFilter, Nat, NatRequest, Page, Pool, PoolBlocks, PortBlock, Position, RefusedSignature,
+    Rule, RuleAction, RuleHost, RuleKind, Session, SessionFilter, Share, Span, Subscriber, SubscriberFilter, TableUse,
+    TraceRecord, TraceRequest, TraceStep, operation,
 };
+use sluice_config::value::Protocol;
 use sluice_config::{Change, Complaint, Kind};
 
 fn session(port: u16) -> Session {

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::{Endpoint, Flow, Neighbour, Session};
+use crate::value::Protocol;
 
 /// Why a filter could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,9 +20,6 @@ pub enum FilterError {
     /// Not an address or prefix.
     #[error("`{0}` is no address: write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32")]
     Net(String),
-    /// Not a protocol.
-    #[error("`{0}` is no protocol: write tcp, udp, icmp, icmpv6 or a number from 0 to 255")]
-    Protocol(String),
 }
 
 /// Text in the API and on the command line.
@@ -135,47 +133,6 @@ impl fmt::Display for EndpointFilter {
 }
 
 text!(EndpointFilter);
-
-/// A protocol above IP, by IANA's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Protocol(pub u8);
-
-impl Protocol {
-    const NAMES: [(&'static str, u8); 8] = [
-        ("icmp", 1),
-        ("tcp", 6),
-        ("udp", 17),
-        ("gre", 47),
-        ("esp", 50),
-        ("ah", 51),
-        ("icmpv6", 58),
-        ("sctp", 132),
-    ];
-}
-
-impl FromStr for Protocol {
-    type Err = FilterError;
-
-    fn from_str(text: &str) -> Result<Self, FilterError> {
-        let named = Self::NAMES
-            .iter()
-            .find(|(name, _)| *name == text)
-            .map(|(_, number)| *number);
-        let number = named.or_else(|| text.parse().ok());
-        number.map(Self).ok_or_else(|| FilterError::Protocol(text.to_owned()))
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Self::NAMES.iter().find(|(_, number)| *number == self.0) {
-            Some((name, _)) => f.pad(name),
-            None => fmt::Display::fmt(&self.0, f),
-        }
-    }
-}
-
-text!(Protocol);
 
 /// Which sessions: those that match all that is given.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -333,6 +290,7 @@ pub struct Position {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::UnknownProtocol;
 
     #[test]
     fn endpoint_filter_written_is_read_again() {
@@ -377,6 +335,6 @@ mod tests {
         assert_eq!("udp".parse::<Protocol>(), "17".parse());
         assert_eq!("133", Protocol(133).to_string());
         assert_eq!("sctp", Protocol(132).to_string());
-        assert_eq!(Err(FilterError::Protocol("256".into())), "256".parse::<Protocol>());
+        assert_eq!(Err(UnknownProtocol("256".into())), "256".parse::<Protocol>());
     }
 }

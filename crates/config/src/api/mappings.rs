@@ -6,7 +6,8 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::column::{Column, Row, grouped};
-use super::{ByProtocol, Endpoint, EndpointFilter, NetFilter, Protocol, Span};
+use super::{ByProtocol, Endpoint, EndpointFilter, NetFilter, Span};
+use crate::value::Protocol;
 
 /// Which mappings, blocks and shares: those that match all that is given.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

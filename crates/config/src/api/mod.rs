@@ -24,7 +24,7 @@ mod uplinks;
 
 pub use applications::{ApplicationResults, ApplicationSessions, ApplicationsStatus};
 pub use column::{Align, Column, Row};
-pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
+pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, SessionFilter};
 pub use graph::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, NodeWork};
 pub use inspection::{
     Alert, AlertRequest, AppliedRules, InspectionReason, InspectionStatus, RefusedSignature, SearchMade,

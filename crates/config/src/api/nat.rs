@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::Subscriber;
 use super::column::{Column, Row, grouped, or_dash};
-use super::{Protocol, Subscriber};
+use crate::value::Protocol;
 
 /// A number of ports of each protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,8 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{NetFilter, Protocol};
+use super::NetFilter;
+use crate::value::Protocol;
 
 /// Record every node's verdict on the next packets that match.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use super::Protocol;
 use super::column::{Column, Row, age, grouped, or_dash};
+use crate::value::Protocol;
 
 /// State of the process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

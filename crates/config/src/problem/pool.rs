@@ -1,7 +1,6 @@
 //! What can be wrong with how a pool lends its ports.
 
-use crate::api::Protocol;
-use crate::value::{AddressRange, PortRange};
+use crate::value::{AddressRange, PortRange, Protocol};
 
 /// One thing that is wrong with a pool, or seldom meant.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Rate, Timeouts};
-use crate::api::Protocol;
-use crate::value::{AddressRange, ByProtocol, Key, Period, PortRange, PortRanges};
+use crate::value::{AddressRange, ByProtocol, Key, Period, PortRange, PortRanges, Protocol};
 
 /// `[nat.pools.NAME]`: outside addresses and their ports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,9 +4,10 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use sluice_config::api::{
-    ByProtocol, HostState, Nat, NatRequest, Pool, PoolBlocks, Position, Protocol, Rule, RuleAction, RuleHost, RuleKind,
+    ByProtocol, HostState, Nat, NatRequest, Pool, PoolBlocks, Position, Rule, RuleAction, RuleHost, RuleKind,
     Subscriber, TableUse, operation,
 };
+use sluice_config::value::Protocol;
 use sluice_engine::worker::request::{BindingFilter, BindingUsage, Reply, Request, SubscriberInfo};
 use sluice_nat::pool::ValidPool;
 use sluice_nat::rule::{

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sluice_config::api::{Counter, Page, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost, operation};
-use sluice_engine::features::punt::PuntClass;
 use sluice_engine::packet::counters::InterfaceCounters;
+use sluice_engine::packet::punt::PuntClass;
 use sluice_engine::packet::reason::{Own, Reason};
 use sluice_engine::snapshot::shares::WEIGHT;
 use sluice_engine::snapshot::{self, Snapshot};

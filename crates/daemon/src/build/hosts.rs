@@ -1,7 +1,7 @@
 //! What comes to the hosts of routers.
 
 use sluice_config::schema::{HostMulticast, RouterHost};
-use sluice_engine::features::punt::{Host, LIMITS, Multicast, PuntClass};
+use sluice_engine::packet::punt::{Host, LIMITS, Multicast, PuntClass};
 
 /// A router's host, as it is written, where there are so many interfaces.
 pub(super) fn host(written: &RouterHost, interfaces: usize) -> Host {

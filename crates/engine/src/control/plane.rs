@@ -19,26 +19,28 @@ use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Publisher;
 
 use crate::features::announcements::Announcements;
-use crate::features::applications::Identification;
 use crate::features::context::{OwnerState, policer};
 use crate::features::filter;
 use crate::features::inspection::reassembly::FRAGMENTS;
-use crate::features::inspection::rule_updates::{self, RuleUpdateError, RuleUpdates};
+use crate::features::inspection::rule_updates::{RuleUpdateError, RuleUpdates};
 use crate::features::inspection::{AlertQueue, Inspector, Load, ParkedPackets, Reassembly};
-use crate::features::punt::{self, PuntQueue};
 use crate::features::virtual_reassembly::VirtualReassembly;
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{Handover, PortIndex, WorkerIndex};
+use crate::packet::punt::{self, PuntQueue};
 use crate::packet::time::Now;
 use crate::placement::Part;
 use crate::session::events::EventQueue;
 use crate::session::family::{Family, V4, V6};
+use crate::session::identification::Identification;
 use crate::session::ip_id::IpIdCounters;
 use crate::session::records::RecordQueue;
-use crate::session::shard::{Shard, ShardError, ShardMemory};
-use crate::session::shared_capacity::{self, SharedCapacity};
+use crate::session::rule_channel;
+use crate::session::shard::Shard;
 use crate::snapshot::forwarding::ForwardingState;
+use crate::snapshot::shard_memory::{ShardError, ShardMemory};
+use crate::snapshot::shared_capacity::{self, SharedCapacity};
 use crate::snapshot::{self, Nat, PortLayouts, Snapshot, StartParameters};
 use crate::worker::request::{WorkerHandle, channel};
 use crate::worker::{Worker, WorkerParts};
@@ -293,7 +295,7 @@ impl ControlPlane {
             let drawn = self.drawn.clone();
             let mut shard = Shard::new(number, &self.start, snapshot, self.now, drawn, memory(number))?;
             if shard.inspector.is_some() {
-                let (sender, receiver) = rule_updates::channel();
+                let (sender, receiver) = rule_channel::channel();
                 shard.renewals = Some(receiver);
                 self.renewals.shards.push(sender);
             }
@@ -397,7 +399,7 @@ impl ControlPlane {
         counter.alerts = Some(taken);
         let held = inspection.fragments.datagrams.saturating_mul(FRAGMENTS);
         let secret = [start.secret[1], start.secret[0]];
-        let (sender, receiver) = rule_updates::channel();
+        let (sender, receiver) = rule_channel::channel();
         renewals.workers.push(sender);
         Ok(Some(Box::new(Inspector {
             tools: Box::new(DetectionContext::new(scratch, &inspection.rules)),

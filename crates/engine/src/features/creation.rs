@@ -33,6 +33,7 @@ use sluice_wire::layers::Layers;
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
 use crate::features::context::NodeContext;
+use crate::features::session_end::end;
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Meta, put};
 use crate::packet::icmp_error::IcmpError;
@@ -40,7 +41,7 @@ use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::reason::Reason;
 use crate::packet::task::UnresolvedNeighbour;
 use crate::session::family::{Family, Session};
-use crate::session::shard::{Shard, end};
+use crate::session::shard::Shard;
 use crate::snapshot::forwarding::ForwardingDecision;
 
 pub use decide::decide;

@@ -16,7 +16,6 @@ use sluice_wire::layers::{Flags, Fragment, Layers};
 use sluice_wire::tcp::flag::SYN;
 use sluice_wire::{Direction, ethernet};
 
-use crate::features::applications::Identification;
 use crate::features::context::{NodeContext, OutputContext};
 use crate::features::input_filter;
 use crate::packet::adjacency::AdjacencyIndex;
@@ -25,6 +24,7 @@ use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, WorkerIndex};
 use crate::packet::reason::Reason;
 use crate::session::family::{Family, Session};
+use crate::session::identification::Identification;
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
 use crate::snapshot::tunnels::TunnelKind;

@@ -3,15 +3,11 @@
 //! They have no session: of a flow that a rule has let in, and of one that the gateway's own host has begun, there is an entry in
 //! [`GatewayFlows`], and its packets pass without being asked about, whether or not what is forwarded is asked about by session.
 
-mod flows;
-
 use sluice_filter::{Field, Filter, Filters, Header, NONE, Reason as Denied};
 use sluice_nat::{TimeoutClass, Tuple};
 use sluice_wire::ipv4::protocol::{TCP, UDP, is_icmp};
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use sluice_wire::tcp::flag::{ACK, RST, SYN};
-
-pub use flows::GatewayFlows;
 
 use crate::features::context::NodeContext;
 use crate::features::creation::is_first_segment;
@@ -19,6 +15,7 @@ use crate::features::filter::{self, Rejection};
 use crate::packet::batch::Meta;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
+use crate::snapshot::gateway_flows::GatewayFlows;
 
 /// What rules are asked about a packet to the gateway itself.
 pub fn header<A: sluice_filter::Address>(header: Header<A>) -> Header<A> {

@@ -9,8 +9,9 @@ use sluice_nat::{PoolIndex, PortClass, Tuple};
 use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
 
+use crate::features::session_end::{SessionTools, end};
 use crate::session::family::{Family, Session, V4, V6};
-use crate::session::shard::{SessionTools, Shard, end};
+use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
 /// Sessions that one round looks at.

@@ -9,13 +9,13 @@ use sluice_wire::{Context, Direction};
 
 use crate::features::context::{NodeContext, OutputContext};
 use crate::features::creation::FlowDecision;
+use crate::features::session_end::end;
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Meta, Origin, put};
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::session::family::{Family, Session};
-use crate::session::shard::end;
 use crate::snapshot::Snapshot;
 
 /// Whether a packet that the gateway answers came from a terminal of a site.

@@ -8,12 +8,13 @@ use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Flags, Fragment, Layers};
 
 use crate::features::context::OutputContext;
+use crate::features::session_end::schedule_of;
 use crate::features::source_validation;
 use crate::packet::batch::Meta;
 use crate::packet::reason::Reason;
 use crate::packet::time::Now;
 use crate::session::family::{Family, Session, Tracked};
-use crate::session::shard::{Shard, schedule_of};
+use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
 /// Validate the source of an ICMP error, which may be any router's on the way.

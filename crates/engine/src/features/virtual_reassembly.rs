@@ -11,34 +11,13 @@ use sluice_wire::{FlowKey6, Tuple6};
 use crate::features::context::WaitingPacket;
 use crate::packet::time::Now;
 use crate::session::ip_id::FragmentIpIds;
+use crate::snapshot::fragment_limits::FragmentLimits;
 
 /// Places where a datagram can be.
 const PROBES: usize = 8;
 
 /// Most fragments of a datagram that wait for its first.
 pub const WAITING: usize = 8;
-
-/// Limits of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Datagrams under way.
-    pub datagrams: usize,
-    /// Fragments that wait, of all datagrams together.
-    pub parked: usize,
-    /// How long a datagram is remembered, in nanoseconds.
-    pub patience: u64,
-}
-
-impl Default for Limits {
-    /// With the patience of RFC 6146 (FRAGMENT_MIN).
-    fn default() -> Self {
-        Self {
-            datagrams: 4_096,
-            parked: 1_024,
-            patience: 2_000_000_000,
-        }
-    }
-}
 
 /// What all fragments of a datagram share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,7 +80,7 @@ pub struct VirtualReassembly {
     entries: Box<[Entry]>,
     hasher: Hasher,
     numbers: FragmentIpIds,
-    limits: Limits,
+    limits: FragmentLimits,
     /// Fragments that wait.
     parked: usize,
     next: usize,
@@ -119,8 +98,8 @@ pub enum FragmentState {
 }
 
 impl VirtualReassembly {
-    /// A table with room for at least [`Limits::datagrams`].
-    pub fn new(limits: Limits, secret: [u64; 2]) -> Self {
+    /// A table with room for at least [`FragmentLimits::datagrams`].
+    pub fn new(limits: FragmentLimits, secret: [u64; 2]) -> Self {
         let entries = (0..limits.datagrams.max(PROBES).next_power_of_two())
             .map(|_| Entry::default())
             .collect();

@@ -4,7 +4,6 @@
 use sluice_wire::Direction;
 use sluice_wire::layers::Flags;
 
-use crate::features::applications::{Application, IdentificationResult, IdentifiedSession};
 use crate::features::context::NodeContext;
 use crate::features::inspection::InspectState;
 use crate::nodes::declaration::{Exit, Node, needs};
@@ -15,6 +14,7 @@ use crate::packet::counters::CycleStage;
 use crate::packet::io::BURST_BUFFERS;
 use crate::packet::lists::Lists;
 use crate::session::family::{Family, Session};
+use crate::session::identification::{Application, IdentificationResult, IdentifiedSession};
 use crate::session::shard::Shard;
 use sluice_inspect::applications::ProtocolPair;
 use sluice_table::flow::RecordIndex;

@@ -19,6 +19,7 @@ use crate::features::inspection::reassembly::{FragmentOutcome, FragmentSpan};
 use crate::features::inspection::{
     Alert, AlertQueue, FlowPrefetch, FragmentNote, InspectState, InspectionPolicy, Inspector, Shed,
 };
+use crate::features::session_end::{SessionTools, log_end};
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::virtual_reassembly::datagram_key;
@@ -33,7 +34,7 @@ use crate::packet::reason::Own;
 use crate::packet::time::Now;
 use crate::session::family::{Family, Session};
 use crate::session::records::{About, EndReason, RecordKind, flow_number};
-use crate::session::shard::{self, Shard, log_end};
+use crate::session::shard::Shard;
 
 /// The node.
 pub const NODE: Node = Node {
@@ -184,7 +185,7 @@ struct InspectContext<'a, 'm, F: Family> {
     now: u64,
     counters: &'a WorkerCounters,
     /// What it takes to end a flow, and to tell of it.
-    ends: &'a shard::SessionTools<'a>,
+    ends: &'a SessionTools<'a>,
 }
 
 impl<F: Family> InspectContext<'_, '_, F> {
@@ -375,7 +376,7 @@ fn finish<F: Family>(
     shard: &mut Shard<'_>,
     batch: Option<&mut Batch<'_, '_>>,
     lists: &mut Lists,
-    tools: &shard::SessionTools<'_>,
+    tools: &SessionTools<'_>,
     work: &mut Inspector,
 ) {
     let (slot, counters) = (packet.slot, tools.counters);
@@ -447,12 +448,7 @@ fn forward_fragment<F: Family>(
 }
 
 /// Tell that a packet is dropped.
-fn tell_drop<F: Family>(
-    packet: &Packet<'_, F>,
-    shard: &mut Shard<'_>,
-    reason: Reason,
-    tools: &shard::SessionTools<'_>,
-) {
+fn tell_drop<F: Family>(packet: &Packet<'_, F>, shard: &mut Shard<'_>, reason: Reason, tools: &SessionTools<'_>) {
     let (number, now, interface) = (shard.number, tools.now.nanoseconds, packet.meta.interface);
     let known = F::table_ref(shard).get(packet.index).map(Session::inspect);
     let story = match (known, shard.inspector.as_deref_mut()) {
@@ -526,7 +522,7 @@ fn is_own_side<F: Family>(session: &F::Session, direction: Direction, interface:
 }
 
 /// Nothing of a flow is inspected any more.
-fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &shard::SessionTools<'_>) {
+fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &SessionTools<'_>) {
     let number = shard.number;
     let Some(session) = F::table(shard).get_mut(packet.index) else {
         return;

@@ -11,7 +11,6 @@ use sluice_wire::{Packet, arp};
 
 use crate::features::announcements::stands_in_for;
 use crate::features::context::{NodeContext, OwnerState};
-use crate::features::punt;
 use crate::features::sites;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
@@ -21,6 +20,7 @@ use crate::packet::counters::CycleStage;
 use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::{Leave, Lists};
+use crate::packet::punt;
 use crate::packet::reason::{Own, Reason};
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::forwarding::ForwardingState;

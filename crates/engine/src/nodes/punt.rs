@@ -8,7 +8,6 @@ use sluice_wire::layers::{Class, Flags, Layers};
 
 use crate::features::context::NodeContext;
 use crate::features::input_filter;
-use crate::features::punt::{self, Host, Multicast};
 use crate::features::translation::{track, translate, validated};
 use crate::nodes::declaration::Node;
 use crate::nodes::dispatch::NodeTools;
@@ -16,6 +15,7 @@ use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::{Leave, Lists};
+use crate::packet::punt::{self, Host, Multicast};
 use crate::packet::reason::Own;
 use crate::session::family::{Family, Session, V4, V6};
 

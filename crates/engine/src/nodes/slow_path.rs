@@ -9,6 +9,7 @@ use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
 use crate::features::context::NodeContext;
 use crate::features::creation::{self, CreationState, DestinationMatch, FlowDecision, NewFlows};
+use crate::features::session_end::end;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::{bridge, host};
@@ -19,7 +20,6 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Reason;
 use crate::packet::task::UnsolicitedSyn;
 use crate::session::family::Family;
-use crate::session::shard::end;
 
 /// The node.
 pub const NODE: Node = Node {

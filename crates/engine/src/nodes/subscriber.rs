@@ -7,7 +7,6 @@ use sluice_wire::layers::{self, Class};
 use sluice_wire::vlan::{self, Tag};
 
 use crate::features::context::NodeContext;
-use crate::features::punt::ROUTED;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::leave;
@@ -17,6 +16,7 @@ use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::{Leave, Lists};
+use crate::packet::punt::ROUTED;
 use crate::packet::reason::Own;
 
 /// The node.

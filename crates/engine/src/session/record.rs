@@ -37,7 +37,7 @@ pub struct Verdict {
     pub adjacencies: [u32; 2],
     /// Generation of the snapshot that decided.
     pub generation: u32,
-    /// [`Application`](crate::features::applications::Application) as bits; unused by ICMP.
+    /// [`Application`](crate::session::identification::Application) as bits; unused by ICMP.
     pub(crate) application: u32,
     /// State of inspection.
     pub inspect: u32,

@@ -10,8 +10,8 @@ use sluice_wire::checksum::Delta;
 use sluice_wire::layers::Layers;
 
 use crate::session::family::Family;
-use crate::session::shared_capacity;
 use crate::snapshot::StartParameters;
+use crate::snapshot::shared_capacity;
 
 /// The mark of every record that there may be, by family: 4 bytes each.
 #[derive(Debug)]

@@ -4,10 +4,10 @@ use sluice_wire::layers::{self, Class};
 
 use super::{State, Worker};
 use crate::features::context::NodeContext;
-use crate::features::punt::PuntReceiver;
 use crate::packet::batch::{Batch, Meta, Origin, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, Handover, Packets};
 use crate::packet::lists::Lists;
+use crate::packet::punt::PuntReceiver;
 use crate::packet::reason::Own;
 
 /// Frames of hosts that one round takes.

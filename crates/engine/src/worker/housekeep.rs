@@ -4,12 +4,12 @@ use super::Worker;
 use sluice_route::neighbour::Resolution;
 
 use crate::features::context::policer;
+use crate::features::session_end::SessionTools;
 use crate::packet::batch::put;
 use crate::packet::io::PortIndex;
 use crate::packet::reason::Own;
 use crate::packet::task::Task;
 use crate::packet::time::Now;
-use crate::session::shard::SessionTools;
 use crate::worker::request::{Reply, Request, portion};
 
 /// Entries of neighbours and of fragments that one round looks at.

@@ -1,12 +1,12 @@
 //! What a worker looks at for the sake of applications, when a shard goes.
 
 use super::Worker;
-use crate::features::applications::Application;
+use crate::features::session_end::SessionTools;
 use crate::nodes::identify::set;
 use crate::nodes::revalidate::{ApplicationCheck, follow_application};
 use crate::packet::time::Now;
+use crate::session::application::Application;
 use crate::session::family::{V4, V6};
-use crate::session::shard::SessionTools;
 
 impl Worker<'_> {
     /// What is looked at of a shard's sessions is in this worker's pool: before the shard goes, they are what they are by what

@@ -10,8 +10,8 @@ use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, NoteWords, Parked, WorkerInde
 use crate::packet::reason::Own;
 use crate::packet::time::Now;
 use crate::session::shard::Shard;
-use crate::session::shared_capacity::SharedCapacity;
 use crate::snapshot::shard_owners::ShardExchange;
+use crate::snapshot::shared_capacity::SharedCapacity;
 use crate::worker::request::Reply;
 
 /// Packets that a worker holds for a shard that is on its way, from devices and from rings each.

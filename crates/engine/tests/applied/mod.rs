@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use captured::{Key, Packet};
-use sluice_engine::features::applications::IdentificationSettings;
+use sluice_engine::session::identification::IdentificationSettings;
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::worker::request::{Filter, SessionInfo};
 use sluice_inspect::applications::{

@@ -7,7 +7,6 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use bytemuck::allocation::zeroed_slice_box;
 use sluice_engine::control::plane::{ControlPlane, NeighbourLimits};
-use sluice_engine::features::virtual_reassembly::Limits;
 use sluice_engine::packet::counters::WorkerCounters;
 use sluice_engine::packet::io::Handover;
 pub use sluice_engine::packet::io::memory::Sent;
@@ -16,6 +15,7 @@ use sluice_engine::packet::reason::Reason;
 use sluice_engine::packet::time::Now;
 use sluice_engine::placement::Part;
 use sluice_engine::snapshot::assist::Assist;
+use sluice_engine::snapshot::fragment_limits::FragmentLimits;
 use sluice_engine::snapshot::shard_owners::{ShardExchange, ShardOwners};
 use sluice_engine::snapshot::sites;
 use sluice_engine::snapshot::stages::Stages;
@@ -124,7 +124,7 @@ pub struct Plan {
     pub cycles: fn() -> u64,
     /// Packets that a ring to a worker holds.
     pub ring: usize,
-    pub fragments: Limits,
+    pub fragments: FragmentLimits,
     pub unsolicited_syns: u32,
     /// How much is inspected, in each shard.
     pub inspection: Option<sluice_inspect::inspector::InspectorCapacity>,
@@ -170,9 +170,9 @@ impl Default for Plan {
             assist: None,
             cycles: || 0,
             ring: 1024,
-            fragments: Limits {
+            fragments: FragmentLimits {
                 datagrams: 64,
-                ..Limits::default()
+                ..FragmentLimits::default()
             },
             unsolicited_syns: 0,
             inspection: None,

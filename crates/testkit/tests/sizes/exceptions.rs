@@ -112,7 +112,7 @@ pub const DUPLICATES: &[Exception] = &[
     ("daemon: Settings", 3, "Each belongs to a part, which its module names."),
     ("daemon: Standing", 3, "Each belongs to a part, which its module names."),
     ("engine: Action", 2, "Each belongs to a stage, which its module names."),
-    ("engine: Limits", 3, "Each belongs to a stage, which its module names."),
+    ("engine: Limits", 2, "Each belongs to a stage, which its module names."),
     ("engine: Load", 3, "Each belongs to a stage, which its module names."),
     ("engine: Taken", 2, "Each belongs to a stage, which its module names."),
     ("inspect: Answer", 2, "Each belongs to a protocol or stage, which its module names."),

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{EventfdFlags, eventfd};
-use sluice_engine::features::punt::{PuntReceiver, PuntSender};
+use sluice_engine::packet::punt::{PuntReceiver, PuntSender};
 
 use super::agent::store::Present;
 use super::leases::{self, Watcher};

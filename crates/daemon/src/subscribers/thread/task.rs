@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_config::schema::LeaseFormat;
-use sluice_engine::features::punt::ROUTED;
+use sluice_engine::packet::punt::ROUTED;
 
 use super::{Machine, Queues, Shared, lock, wake_up};
 use crate::subscribers::Site;

@@ -11,33 +11,13 @@ use sluice_wire::layers::{Class, Layers};
 use sluice_wire::{ipv4, ipv6};
 
 use crate::features::virtual_reassembly::DatagramKey;
+use crate::snapshot::fragment_limits::ReassemblyLimits;
 
 /// Fragments of one datagram at most.
 pub const FRAGMENTS: usize = 64;
 
 /// Bytes of the longest datagram.
 const LONGEST: usize = 65_535;
-
-/// How much waits in one worker at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReassemblyLimits {
-    /// Datagrams, each in a buffer of 64 KiB.
-    pub datagrams: usize,
-    /// Bytes of the fragments of all of them.
-    pub bytes: usize,
-    /// How long the fragments of one wait, in nanoseconds.
-    pub patience: u64,
-}
-
-impl Default for ReassemblyLimits {
-    fn default() -> Self {
-        Self {
-            datagrams: 64,
-            bytes: 1 << 20,
-            patience: 2_000_000_000,
-        }
-    }
-}
 
 /// Where a fragment belongs in its datagram's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,12 +9,7 @@ use sluice_inspect::bindings::vectorscan;
 use sluice_inspect::inspector::{DetectionContext, InspectorCapacity, RulesetState};
 
 use super::InspectionPolicy;
-
-/// Nanoseconds for which flows that are under way go by the rules that they began with.
-pub const GRACE_PERIOD: u64 = 10_000_000_000;
-
-/// Changes that may wait for a worker that sleeps.
-const MAX_PENDING: usize = 4;
+use crate::session::rule_channel::RuleSender;
 
 /// Why rules can't give way to others.
 #[derive(Debug, thiserror::Error)]
@@ -25,54 +20,6 @@ pub enum RuleUpdateError {
     /// They change faster than workers follow.
     #[error("a worker has not taken over the last changes of the rules of inspection: apply it again in a few seconds")]
     Unfollowed,
-}
-
-/// The control thread's end.
-pub struct RuleSender<T> {
-    fresh: rtrb::Producer<(u32, Box<T>)>,
-    spent: rtrb::Consumer<Box<T>>,
-}
-
-/// The end of a shard or worker.
-pub struct RuleReceiver<T> {
-    fresh: rtrb::Consumer<(u32, Box<T>)>,
-    spent: rtrb::Producer<Box<T>>,
-}
-
-/// Both ends.
-pub fn channel<T>() -> (RuleSender<T>, RuleReceiver<T>) {
-    let (give, fresh) = rtrb::RingBuffer::new(MAX_PENDING);
-    // With those that are in use, and those that are over.
-    let (spent, back) = rtrb::RingBuffer::new(MAX_PENDING + 2);
-    (
-        RuleSender {
-            fresh: give,
-            spent: back,
-        },
-        RuleReceiver { fresh, spent },
-    )
-}
-
-impl<T> RuleSender<T> {
-    /// Free what came back.
-    fn collect(&mut self) {
-        while self.spent.pop().is_ok() {}
-    }
-}
-
-impl<T> RuleReceiver<T> {
-    /// The next that was given, of a generation and those before: what is for later ones goes with what those are told.
-    pub fn take(&mut self, generation: u32) -> Option<Box<T>> {
-        let &(next, _) = self.fresh.peek().ok()?;
-        let is_due = generation.wrapping_sub(next).cast_signed() >= 0;
-        let (_, taken) = is_due.then(|| self.fresh.pop().ok()).flatten()?;
-        Some(taken)
-    }
-
-    /// It is no longer used. There is room for all that were ever given and not freed.
-    pub fn retire(&mut self, spent: Box<T>) {
-        let _ = self.spent.push(spent);
-    }
 }
 
 /// The control thread's ends of all shards and workers.
@@ -97,8 +44,8 @@ impl RuleUpdates {
     }
 
     fn have_capacity(&self) -> bool {
-        let of_shards = self.shards.iter().all(|giver| giver.fresh.slots() > 0);
-        of_shards && self.workers.iter().all(|giver| giver.fresh.slots() > 0)
+        let of_shards = self.shards.iter().all(|giver| giver.has_room());
+        of_shards && self.workers.iter().all(|giver| giver.has_room())
     }
 
     /// What it takes that rules give way to those of another commit, which are of a generation; none where they are the
@@ -131,10 +78,10 @@ impl RuleUpdates {
     /// Give it to all of them. To be called before the snapshot says so.
     pub fn send(&mut self, fresh: NewRules) {
         for (giver, tools) in self.workers.iter_mut().zip(fresh.tools) {
-            let _ = giver.fresh.push((fresh.generation, Box::new(tools)));
+            giver.send(fresh.generation, Box::new(tools));
         }
         for (giver, book) in self.shards.iter_mut().zip(fresh.books) {
-            let _ = giver.fresh.push((fresh.generation, Box::new(book)));
+            giver.send(fresh.generation, Box::new(book));
         }
     }
 }

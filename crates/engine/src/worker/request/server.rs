@@ -12,12 +12,13 @@ use sluice_wire::{Context, Direction};
 use super::bindings::{self, BindingFilter, BindingList};
 use super::{Cursor, Filter, Flow, RECORDS_PER_ROUND, Reply, Request, SessionInfo};
 use crate::features::inspection::Alerts;
-use crate::features::punt;
+use crate::features::session_end::{SessionTools, end, remaining};
+use crate::packet::punt;
 use crate::packet::time::TICKS_PER_SECOND;
 use crate::session::events::Taken;
 use crate::session::family::{Family, Session, V4, V6};
 use crate::session::records;
-use crate::session::shard::{SessionTools, Shard, end, remaining};
+use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
 /// The worker's end.
