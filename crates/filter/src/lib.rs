@@ -6,6 +6,7 @@
 
 mod classbench;
 mod cut_tree;
+mod field;
 mod filter;
 mod header;
 mod interval;
@@ -16,13 +17,14 @@ mod trie;
 
 pub use classbench::{ParseError, parse_classbench};
 pub use cut_tree::{CapacityError, CutTree, VisitCounts};
+pub use field::{Field, IpHeader, NONE};
 pub use filter::{
     Action, AddressSet, ApplicationMatch, ChangeResult, CompiledRule, Conditions, Counter, Counters, DecidedBy,
     Element, ElementKind, ElementSet, Filter, FilterError, FilterResult, Filters, GatewayFilters, LOGGED, LogRecord,
     MacCondition, MacTable, Mark, MarkCondition, MatcherKind, Membership, PortSet, Rebuild, RejectKind, RuleList,
     RulePosition, SessionApplication, SessionMarking, SetFull, Sets, Settings, SharedSet, TrafficClass, Verdict,
 };
-pub use header::{Address, Field, Header, NONE};
+pub use header::{Address, Header};
 pub use linear::Linear;
 pub use reason::Reason;
 pub use rule::{FlagsMask, Range, Rule, RuleError};

@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-use crate::header::{Address, Field, Header, NONE};
+use crate::field::{Field, NONE};
+use crate::header::{Address, Header};
 
 /// Numbers from a first to a last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

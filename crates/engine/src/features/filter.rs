@@ -379,12 +379,13 @@ pub fn header<F: Family>(
     outgoing: u16,
 ) -> Header<F::Number> {
     let layers = &meta.layers;
-    let service = service::<F>(layers, frame);
     let header = start::<F>(snapshot, meta, tuple, layers.protocol, outgoing)
         .with(Field::Fragment, layers.fragment as u32)
-        .with(Field::Dscp, service >> 2)
-        .with(Field::Ecn, service & 3)
         .with(Field::Length, layers.end.saturating_sub(layers.l3).into());
+    let ip = frame
+        .get(layers.l3 as usize..)
+        .and_then(|datagram| datagram.first_chunk());
+    let header = ip.map_or(header, |ip| header.with_ip(F::IS_V6, ip));
     let mut header = with_macs(snapshot, header, || macs_of(frame, layers));
     // Later fragments have none, unless they are known from their first one.
     let later = layers.fragment == Fragment::Later;
@@ -461,17 +462,4 @@ fn start<F: Family>(
         .interface(meta.interface)
         .and_then(|interface| interface.tags.first());
     tag.map_or(header, |tag| header.with(Field::Vlan, tag.id().into()))
-}
-
-/// IPv4's second byte, IPv6's traffic class: 6 bits of the code point, and 2 of congestion.
-#[inline(always)]
-fn service<F: Family>(layers: &Layers, frame: &[u8]) -> u32 {
-    let bytes = frame
-        .get(layers.l3 as usize..)
-        .and_then(|datagram| datagram.first_chunk());
-    let Some(&[first, second]) = bytes else { return 0 };
-    match F::IS_V6 {
-        true => u32::from(u16::from_be_bytes([first, second]) >> 4 & 0xff),
-        false => second.into(),
-    }
 }

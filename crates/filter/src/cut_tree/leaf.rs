@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 use sluice_table::simd::lanes::Lanes;
 
 use super::words::WordAddress;
-use crate::header::NONE;
+use crate::field::NONE;
 use crate::{Address, Field, Header, Range, Rule, RuleNumber};
 
 /// Rules of a leaf.
