@@ -6,11 +6,11 @@ named! {
     /// Why the filter drops a packet: each is a counter of its own.
     #[derive(PartialOrd, Ord)]
     pub enum Reason {
-        Denied "filter-drop" "a rule of the filter drops it: `show filter` counts by rule";
-        Rejected "filter-reject" "a rule of the filter rejects it, and the sender was told where that is allowed";
-        Default "filter-default" "no rule of the filter decided, and its default does not accept";
-        Fragment "filter-fragment" "a later fragment of a datagram whose first one opened no session";
-        Application "filter-application" "a rule of the filter about the application of its session drops or rejects it";
-        Limited "filter-rate" "above the rate of a rule of the filter";
+        Denied "filter-drop" "a filter rule drops it: `sluice show filter` counts by rule";
+        Rejected "filter-reject" "a filter rule rejects it; the sender gets a reset or an ICMP error where that is allowed";
+        Default "filter-default" "no filter rule matched, and the default action does not accept";
+        Fragment "filter-fragment" "a later fragment of a datagram whose first fragment created no session";
+        Application "filter-application" "a filter rule for the application of its session drops or rejects it";
+        Limited "filter-rate" "above the rate of a filter rule";
     }
 }

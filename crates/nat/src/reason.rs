@@ -7,49 +7,49 @@ named! {
     #[derive(PartialOrd, Ord)]
     pub enum Reason {
         Unsolicited "unsolicited"
-            "A packet from outside to a pool's address that no session expects and no rule forwards.";
+            "A packet from outside to an address of a pool, without a session, mapping or rule for it.";
         PortsExhausted "ports-exhausted"
-            "No outside port was free for a new session; the sessions that exist stay.";
+            "No outside port was free for a new session. Existing sessions are not affected.";
         ForgedSource "forged-source"
-            "A packet from outside whose source is an outside address of inside hosts: nobody outside has that.";
+            "A packet from outside with an outside address of the NAT as its source: spoofed.";
         UntranslatedInbound "untranslated-inbound"
-            "A packet from outside to the own address of an inside host that is translated, where configuration lets none pass.";
+            "A packet from outside to the untranslated address of an inside host, which the configuration does not allow.";
         NoHostUp "no-host-up"
-            "A new flow for hosts that a destination rule deals flows among, of which none is up.";
+            "A new flow for a destination rule with several hosts, none of which is up.";
         Filtered "filtered"
-            "A packet from outside to a mapped address and port, from where the pool's filtering does not let it in.";
+            "A packet from outside to a mapping, from a source that the filtering behaviour of the pool does not allow.";
         SubscriberPorts "subscriber-ports"
-            "A subscriber wanted more outside ports or port blocks than its pool grants to one.";
+            "A subscriber reached its limit of outside ports or port blocks.";
         SubscriberSessions "subscriber-sessions"
-            "A subscriber wanted more sessions than its pool grants to one.";
+            "A subscriber reached its limit of sessions.";
         SubscriberRate "subscriber-rate"
-            "A subscriber opened sessions faster than its pool grants to one.";
+            "A subscriber reached its limit of new sessions per second.";
         PoolSessions "pool-sessions"
-            "A pool has as many sessions as it may have.";
+            "A pool reached its limit of sessions.";
         PoolRate "pool-rate"
-            "Sessions of a pool were opened faster than it may take them.";
+            "A pool reached its limit of new sessions per second.";
         RouterSessions "router-sessions"
-            "The virtual router has as many sessions as it may have.";
+            "The virtual router reached its limit of sessions.";
         RouterRate "router-rate"
-            "Sessions were opened faster than the virtual router may take them.";
+            "The virtual router reached its limit of new sessions per second.";
         SubscribersFull "subscribers-full"
-            "The table of subscribers or of their port blocks is full; those that exist stay.";
+            "The table of subscribers or of their port blocks is full. Existing entries are not affected.";
         MappingsFull "mappings-full"
-            "The table of mappings is full; those that exist stay.";
+            "The table of mappings is full. Existing mappings are not affected.";
         UnsupportedProtocol "unsupported-protocol"
             "A new flow of a protocol without ports or query identifier that its pool does not translate by address.";
         AddressTaken "protocol-address-taken"
-            "A new flow of a protocol without ports, to a remote that another host behind the same outside address uses it to.";
+            "A new flow of a protocol without ports, to a remote host that another inside host already reaches from the same outside address.";
         NotOpening "tcp-not-opening"
-            "A TCP segment of no known session that does not open one.";
+            "A TCP segment without a session that is not a SYN.";
         IcmpErrorWithoutSession "icmp-error-without-session"
-            "An ICMP error that quotes a packet of no known session (RFC 5508, REQ-4 and REQ-5).";
+            "An ICMP error that quotes a packet without a session (RFC 5508, REQ-4 and REQ-5).";
         BadIcmpQuote "bad-icmp-quote"
             "An ICMP error whose quoted packet is too short, inconsistent, or has a wrong header checksum (RFC 5508, REQ-3).";
         SourceQuench "source-quench"
-            "A source quench of a session, which nobody obeys any more (RFC 5508, REQ-10c; RFC 6633).";
+            "An ICMP source quench, which is deprecated (RFC 5508, REQ-10c; RFC 6633).";
         Truncated "truncated"
-            "A packet too short for the header fields that translation has to write.";
+            "A packet too short for the header fields that NAT translates.";
     }
 }
 

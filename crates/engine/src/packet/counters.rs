@@ -296,8 +296,8 @@ counters! {
         pub nodes: Box<[NodeCounters]>,
     }
     fields {
-        total heartbeat = "rounds", "rounds of the worker's loop; stands still when the worker is stuck";
-        total idle_rounds = "idle-rounds", "rounds in which nothing came";
+        total heartbeat = "rounds", "rounds of the worker's loop; does not increase while the worker is stuck";
+        total idle_rounds = "idle-rounds", "rounds without a received packet";
         total bursts = "bursts", "bursts with at least one packet";
     }
     sums {
@@ -305,34 +305,34 @@ counters! {
     }
     fields {
         total taken_over = "taken-over", "packets taken from other workers";
-        gauge waiting = "waiting", "packets from other workers that waited in rings when the worker last looked";
+        gauge waiting = "waiting", "packets of other workers in the hand-off rings at the last poll";
     }
     sums {
         total "shed", "packets dropped because the ring to the next stage of the pipeline was full", |counters| counters.drops(Own::Shed.into());
-        total "handover-full", "packets dropped because the ring to the worker in charge was full", |counters| counters.drops(Own::HandoverFull.into());
+        total "handover-full", "packets dropped because the hand-off ring to the worker of the shard was full", |counters| counters.drops(Own::HandoverFull.into());
     }
     fields {
-        total ports_steered = "ports-steered", "outside ports chosen where cards hash addresses and ports, so that answers hash to their shard";
-        total missteered_ports = "missteered-ports", "of these, the ones with which answers come to another shard, because none was free that fits";
-        total sessions_created = "sessions-created", "sessions made";
-        total sessions_ended = "sessions-ended", "sessions ended, for whatever reason";
-        total session_packets = "session-packets", "packets that used a session";
-        total shards_taken = "shards-taken", "shards that came from other workers";
-        gauge shards_lent = "shards-assisted", "shards that this worker has because it assists, now";
-        total assists_begun = "assists-begun", "times that it began to assist others: it took a shard over while it had none";
-        total assists_ended = "assists-ended", "times that the last of these shards went back";
-        total assisted = "assisted", "packets of such shards that it took from its queue";
-        gauge assist_waiting = "assist-waiting", "packets that wait in that queue";
-        total slices_ended = "slices-ended", "times that the clock ended the work on them, and some were left";
-        total sessions_revised = "sessions-revalidated", "sessions decided again after a change of snapshot";
-        total sessions_rebound = "sessions-rebound", "times that a session was bound to another interface, by which its packets came in from then on";
-        total sessions_withdrawn = "sessions-withdrawn", "sessions ended because no pool has their public address and port any more; among `sessions-ended`";
-        total checksums_completed = "checksums-completed", "unverified packets whose checksum a local sender had left to offload, completed here";
-        total path_mtus_lowered = "path-mtus-lowered", "ICMP errors, and links of its own, by which the path of a tunnel was found to take less than before";
-        total announcements = "announcements", "announcements of own addresses";
-        total proxied = "answered-as-proxy", "requests of ARP and neighbour discovery answered in the place of somebody elsewhere";
-        total redirects = "redirects", "redirects sent to hosts";
-        total keepalives_answered = "gre-keepalives-answered", "keepalives of GRE tunnels that went back to their senders";
+        total ports_steered = "ports-steered", "outside ports chosen so that the card's RSS hash sends replies to the shard of the session";
+        total missteered_ports = "missteered-ports", "outside ports whose replies go to another shard, because no matching port was free; among `ports-steered`";
+        total sessions_created = "sessions-created", "sessions created";
+        total sessions_ended = "sessions-ended", "sessions ended, for any reason";
+        total session_packets = "session-packets", "packets of a session";
+        total shards_taken = "shards-taken", "shards received from other workers";
+        gauge shards_lent = "shards-assisted", "shards that this worker has at present because it assists others";
+        total assists_begun = "assists-begun", "times the worker began to assist others";
+        total assists_ended = "assists-ended", "times the worker stopped assisting: it returned the last shard";
+        total assisted = "assisted", "packets processed for workers that it assists";
+        gauge assist_waiting = "assist-waiting", "packets in the queue of the worker that it assists";
+        total slices_ended = "slices-ended", "times the worker stopped assisting a queue before it was empty, because its time slice ended";
+        total sessions_revised = "sessions-revalidated", "sessions revalidated after a change of the snapshot";
+        total sessions_rebound = "sessions-rebound", "times a session was bound to another interface because its packets arrived there";
+        total sessions_withdrawn = "sessions-withdrawn", "sessions ended because no pool contains their outside address and port any more; among `sessions-ended`";
+        total checksums_completed = "checksums-completed", "packets whose checksum a local sender left to offload and the worker completed";
+        total path_mtus_lowered = "path-mtus-lowered", "times the path MTU of a tunnel was lowered by an ICMP error or a link";
+        total announcements = "announcements", "announcements of the gateway's addresses (gratuitous ARP, unsolicited neighbour advertisements)";
+        total proxied = "answered-as-proxy", "ARP requests and neighbour solicitations answered as proxy";
+        total redirects = "redirects", "ICMP redirects sent";
+        total keepalives_answered = "gre-keepalives-answered", "GRE keepalives answered";
     }
     sums {
     }
@@ -382,27 +382,27 @@ named! {
     pub enum CycleStage {
         Receive "receive" "receive from devices";
         Parse "parse" "parse and validity";
-        Session "session" "from session lookup to rewrite, slow path included";
+        Session "session" "session lookup, slow path and rewrite";
         Inspect "inspect" "inspection";
-        Forward "forward" "forwarding without a session, the gateway's own traffic, neighbours";
+        Forward "forward" "forwarding without a session, local delivery, neighbours";
         Transmit "transmit" "transmit, free";
         Housekeeping "housekeeping" "timers and requests";
-        HandOver "hand-over" "give packets to other workers";
-        TakeOver "take-over" "take packets from other workers, headers read again";
+        HandOver "hand-over" "hand-off of packets to other workers";
+        TakeOver "take-over" "packets from other workers, with their headers parsed again";
     }
 }
 
 named! {
     /// Why a packet is given to another worker.
     pub enum HandOffCause {
-        Session "session" "the shard of its session is there: the device can't hash what is wanted, has one queue, or a misfit";
-        KeptPort "kept-port" "the shard of its session is there, and its pool preserved the port: no choice of ports could steer it";
-        IcmpError "icmp-error" "the shard of its session is there: cards hash the addresses of an ICMP error, not those of the packet that it quotes";
-        Fragment "fragment" "fragments are collected there, or belong to a session there";
-        Gateway "gateway" "neighbours are asked for there, neighbour discovery included, and the gateway's own addresses served";
-        SendIcmpError "send-icmp-error" "ICMP errors are made there";
-        Transmit "transmit" "the queue that it leaves by is there: devices with one queue, pipelines";
-        Stage "stage" "the next stage of the pipeline is there";
+        Session "session" "the shard of the session belongs to the other worker, because the device does not steer by the needed hash";
+        KeptPort "kept-port" "the shard of the session belongs to the other worker, because port preservation prevented a choice by the RSS hash";
+        IcmpError "icmp-error" "the shard of the session belongs to the other worker: cards hash the addresses of an ICMP error, not those of the quoted packet";
+        Fragment "fragment" "the other worker collects the fragments, or has their session";
+        Gateway "gateway" "the other worker resolves neighbours and serves the gateway's addresses";
+        SendIcmpError "send-icmp-error" "the other worker creates ICMP errors";
+        Transmit "transmit" "the other worker has the transmit queue: devices with one queue, pipelines";
+        Stage "stage" "the other worker has the next pipeline stage";
     }
 }
 

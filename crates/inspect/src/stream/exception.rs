@@ -69,7 +69,7 @@ exceptions! {
     Closed "closed" DropPacket "A segment of a connection that is no longer kept";
     ParserFull "parser-full" DropFlow "A message that there is no place to parse, or no decoder for";
     TooLong "too-long" Pass "A message with a part that is longer, or deeper, than is parsed and searched";
-    Work "work" DropFlow "More to decode or to evaluate than a packet, or a flow for its bytes, may cause";
+    Work "budget" DropFlow "More to decode or to evaluate than a packet, or a flow for its bytes, may cause";
     DecodeAnomaly "decode-anomaly" Pass "A message that hosts read differently";
     PendingRulesFull "pending-rules-full" DropFlow
         "A rule has found a part of what it asks for, and there is no place to note that it waits for the rest";
