@@ -1,4 +1,4 @@
-//! neighbour-resolution: packets whose next hop has no known link address are put aside, and it is asked for.
+//! neighbour-resolution: parks packets whose next hop has no known MAC address and requests that address.
 
 use sluice_route::neighbour::{Action, Resolution};
 
@@ -27,7 +27,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Park packets until their neighbour is known.
+/// Park packets until their neighbour is resolved.
 #[inline(never)]
 pub fn neighbour_resolution(
     batch: &mut Batch<'_, '_>,

@@ -1,4 +1,4 @@
-//! test-node: what a new node takes: this file, and its line in the table. It is there in tests alone.
+//! test-node: shows what a new node requires: this file, and its line in the table. It is compiled in tests only.
 
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
