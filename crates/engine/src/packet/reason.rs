@@ -1,8 +1,8 @@
-//! Why packets are dropped: one list, numbered, composed from the crates that decide.
+//! Drop reasons: one numbered list, composed from the crates that decide.
 
 use sluice_wire::Fault;
 
-/// An enum of what is counted, each with its name and one line of help.
+/// Declares an enum of counted items, each with its name and one line of help.
 macro_rules! named {
     ($(#[$meta:meta])* $name:ident { $($variant:ident = $text:literal, $help:literal;)+ }) => {
         $(#[$meta])*
@@ -89,7 +89,7 @@ named! {
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Found by validity.
+    /// Found by header validation.
     Wire(Fault),
     /// Decided by routing.
     Route(sluice_route::Reason),
@@ -109,7 +109,7 @@ impl Reason {
     const FILTER: usize = Self::NAT + sluice_nat::Reason::ALL.len();
     const INSPECT: usize = Self::FILTER + sluice_filter::Reason::ALL.len();
     const OWN: usize = Self::INSPECT + sluice_inspect::Reason::ALL.len();
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: usize = Self::OWN + Own::ALL.len();
 
     /// Its number, below [`Reason::COUNT`].

@@ -1,4 +1,4 @@
-//! A shard: the sessions, timers and port leases that one worker at a time writes.
+//! A shard: the sessions, timers and port allocations that one worker at a time writes.
 
 use std::sync::Arc;
 
@@ -31,9 +31,9 @@ use crate::session::records::{About, EndReason, RecordKind, RecordQueue};
 use crate::snapshot::forwarding::{ForwardingState, NeighbourReleases};
 use crate::snapshot::{Snapshot, StartParameters};
 
-/// Sessions that end in one round of a shard's timers at most.
+/// Maximum number of sessions of each family that end in one run of a shard's timers.
 const EXPIRIES: usize = 128;
-/// How many sessions ahead of the one that ends memory is asked for.
+/// Number of sessions ahead at which the memory of an expiring session is prefetched.
 const AHEAD: usize = 12;
 
 /// One shard.
@@ -48,19 +48,19 @@ pub struct Shard<'m> {
     pub wheel4: Wheel,
     /// Timers of IPv6 sessions.
     pub wheel6: Wheel,
-    /// What IPv4 pools have lent.
+    /// Port allocations and mappings of IPv4 pools.
     pub bindings4: Bindings<'m, u32>,
-    /// What IPv6 pools have lent.
+    /// Port allocations and mappings of IPv6 pools.
     pub bindings6: Bindings<'m, [u64; 2]>,
-    /// Identifications of IPv4 datagrams that leave.
+    /// IP IDs of outbound IPv4 datagrams.
     pub numbers: IpIds,
-    /// Inspection, where there is any.
+    /// Inspection, if configured.
     pub inspector: Option<Box<Inspector<'m>>>,
-    /// Where other rules come from.
+    /// Receives new inspection rule sets.
     pub renewals: Option<RuleReceiver<RulesetState>>,
 }
 
-/// Why a shard can't be made.
+/// Why a shard can't be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     /// Its memory does not fit its tables.
@@ -69,10 +69,10 @@ pub enum ShardError {
     /// Its memory does not fit its pools.
     #[error(transparent)]
     Ports(#[from] TooSmall),
-    /// There is no memory to inspect with.
+    /// Out of memory for inspection.
     #[error(transparent)]
     Inspection(#[from] sluice_inspect::inspector::Error),
-    /// There is no memory to search with.
+    /// Out of memory for pattern matching.
     #[error(transparent)]
     Search(#[from] sluice_inspect::bindings::vectorscan::Error),
 }
@@ -84,16 +84,16 @@ pub struct ShardMemory {
     pub sessions4: usize,
     /// IPv6 sessions.
     pub sessions6: usize,
-    /// What IPv4 pools lend.
+    /// Allocations of IPv4 pools.
     pub bindings4: usize,
-    /// What IPv6 pools lend.
+    /// Allocations of IPv6 pools.
     pub bindings6: usize,
-    /// Streams that are inspected.
+    /// Inspected streams.
     pub streams: usize,
 }
 
 impl ShardMemory {
-    /// What one shard of `start` takes; for leases of IPv4 with room for the spare addresses.
+    /// The memory that one shard of `start` takes. IPv4 allocations include room for spare addresses.
     pub fn of(start: &StartParameters, snapshot: &Snapshot) -> Self {
         let [four, six] = start.sessions_per_shard();
         Self {
@@ -170,7 +170,7 @@ impl<'m> Shard<'m> {
         Ok(shard)
     }
 
-    /// Let new flows be inspected by rules of a generation.
+    /// Inspect new flows by the rules of a generation.
     #[inline(always)]
     pub fn follow_rules(&mut self, generation: u32, now: Now) {
         if let Some(inspector) = &mut self.inspector
@@ -192,7 +192,7 @@ impl<'m> Shard<'m> {
         }
     }
 
-    /// Let go of rules that no flow goes by any more, or not for longer.
+    /// Release earlier rules once no flow uses them, or their grace period is over.
     pub fn retire_rules(&mut self, now: Now) {
         let (Some(inspector), Some(renewals)) = (&mut self.inspector, &mut self.renewals) else {
             return;
@@ -202,12 +202,12 @@ impl<'m> Shard<'m> {
         }
     }
 
-    /// Sessions of IPv4 and IPv6.
+    /// Number of IPv4 and of IPv6 sessions.
     pub fn sessions(&self) -> [u64; 2] {
         [self.sessions4.len() as u64, self.sessions6.len() as u64]
     }
 
-    /// Let timers run: ends at most [`EXPIRIES`] sessions of each family. True where more may be due.
+    /// Run the timers: end at most [`EXPIRIES`] sessions of each family. Returns whether more may have expired.
     pub fn expire(&mut self, now: Now, snapshot: &Snapshot, tools: &SessionTools<'_>) -> bool {
         self.bindings4.expire(now.nanoseconds, EXPIRIES);
         self.bindings6.expire(now.nanoseconds, EXPIRIES);
@@ -217,36 +217,36 @@ impl<'m> Shard<'m> {
     }
 }
 
-/// What it takes to end a session.
+/// What ending a session requires.
 #[derive(Clone, Copy)]
 pub struct SessionTools<'c> {
-    /// The moment.
+    /// The time.
     pub now: Now,
-    /// Session keys' hash.
+    /// Hash function of session keys.
     pub hasher: &'c Hasher,
-    /// Holders of neighbours.
+    /// Forwarding state, in which sessions hold references to neighbours.
     pub paths: &'c ForwardingState,
     /// Counters.
     pub counters: &'c WorkerCounters,
-    /// Sessions of pools and router, where they are limited.
+    /// Session limits of pools and routers.
     pub meters: &'c Meters,
-    /// Where events of translation go.
+    /// Queue of translation events.
     pub events: &'c EventQueue,
-    /// Where records of inspected flows go.
+    /// Queue of records of inspected flows.
     pub records: &'c RecordQueue,
-    /// What applications are found out with.
+    /// Application identification.
     pub recognition: &'c Identification,
 }
 
 impl SessionTools<'_> {
-    /// A session that its pool counts has left it.
+    /// Remove a session from the session count of its pool.
     pub fn leave_pool(&self, nat: Decision) {
         if let Some(meter) = nat.pool().and_then(|pool| self.meters.pool(pool)) {
             meter.release();
         }
     }
 
-    /// A session is counted no more.
+    /// Remove a session from the session counts of its pool and router.
     #[inline(always)]
     pub fn leave(&self, nat: Decision, router: Context) {
         let holding = nat.resources();
@@ -279,7 +279,8 @@ fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, snapshot: &Snapshot, tools
     !progress.caught_up
 }
 
-/// End sessions that are off the wheel, together: what the end of each touches is asked for a few sessions ahead.
+/// End sessions that have been removed from the timer wheel. The memory that each end touches is prefetched a few sessions
+/// ahead.
 fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &SessionTools<'_>) {
     let mut keys = ArrayVec::<F::Key, { 2 * EXPIRIES }>::new();
     let mut hashes = [0; 2 * EXPIRIES];
@@ -335,7 +336,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Ses
     }
 }
 
-/// A session ends that may be looked at: its flow goes.
+/// End the inspection and identification of a session that ends.
 #[inline(always)]
 pub fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: EndReason, tools: &SessionTools<'_>) {
     if session.inspect() != InspectState::Nothing {
@@ -366,7 +367,7 @@ fn close<F: Family>(
     inspector.remove_flow(handle);
 }
 
-/// Tell what a flow said that was not over, and then how it ended.
+/// Log the unfinished transactions of a flow, and then its end.
 pub fn log_end<F: Family>(
     inspector: &mut Inspector<'_>,
     (shard, handle): (u16, FlowHandle),
@@ -392,7 +393,7 @@ pub fn log_end<F: Family>(
     records.push_end(about, &story, ended, why, counters);
 }
 
-/// What a session held of its pool goes back.
+/// Release what a session holds of its pool.
 #[inline(always)]
 fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &SessionTools<'_>) {
     uninspect::<F>(shard, session, EndReason::Forced, tools);
@@ -401,19 +402,19 @@ fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &Sessi
     F::bindings(shard).release_one(session.nat(), session.protocol(), forward, reverse, now);
 }
 
-/// Ticks until a session ends, if nothing more comes.
+/// Ticks until a session expires if no packet arrives.
 pub fn remaining<F: Family>(session: &F::Session, now: Now, snapshot: &Snapshot) -> u32 {
     timeout::<F>(session, snapshot).saturating_sub(now.since(session.track().last_seen))
 }
 
-/// Ticks of silence after which a session ends.
+/// Ticks without a packet after which a session expires.
 #[inline(always)]
 fn timeout<F: Family>(session: &F::Session, snapshot: &Snapshot) -> u32 {
     let seconds = schedule_of::<F>(snapshot, session).seconds(session.track().tracking.timer());
     seconds.saturating_mul(TICKS_PER_SECOND as u32)
 }
 
-/// End a session: off the wheel, out of the table, and everything that it held given back.
+/// End a session: remove it from the timer wheel and the table, and release everything that it holds.
 pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &SessionTools<'_>) -> Option<F::Session> {
     let (wheel, table) = F::wheel(shard);
     let session = table.get(index)?;
@@ -432,7 +433,7 @@ pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Session
     Some(session)
 }
 
-/// The timeouts of a session: its pool's.
+/// The timeouts of a session, which are those of its pool.
 pub fn schedule_of<'p, F: Family>(snapshot: &'p Snapshot, session: &F::Session) -> &'p Schedule {
     let pool = session
         .nat()
