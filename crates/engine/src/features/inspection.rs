@@ -1,4 +1,4 @@
-//! Inspection, composed: what a commit says of it, what a worker has for it, and what it tells.
+//! Inspection: the policy of a commit, the state of a worker, and its alerts.
 
 use std::sync::Arc;
 
@@ -33,26 +33,26 @@ pub use prefetch::FlowPrefetch;
 pub use reassembly::{Reassembly, ReassemblyLimits};
 use rule_updates::RuleReceiver;
 
-/// What a commit says.
+/// Inspection settings of a commit.
 #[derive(Clone, Debug)]
 pub struct InspectionPolicy {
-    /// What is configured.
+    /// Configured settings.
     pub settings: Settings,
-    /// How often rules matched, for all workers.
+    /// Rates of rule matches, shared by all workers.
     pub rates: Arc<HostTable>,
-    /// The rules in force.
+    /// The active rules.
     pub rules: Arc<Ruleset>,
-    /// Alerts that wait in each worker's queue at most.
+    /// Capacity of each worker's alert queue.
     pub alerts: usize,
-    /// Records beside them.
+    /// Records other than alerts.
     pub records: Records,
-    /// By interface: flows that come or go by it are inspected.
+    /// By interface: whether flows that enter or leave by it are inspected.
     pub interfaces: Vec<bool>,
-    /// Datagrams in fragments that each worker puts together.
+    /// Limits of the reassembly of fragmented datagrams, per worker.
     pub fragments: ReassemblyLimits,
-    /// What is done while a worker has more to do than it can.
+    /// Overload policy.
     pub overload: Overload,
-    /// Classes of flows that are not inspected: what they say of overload does not matter.
+    /// Classes of flows that are not inspected. Their overload policy is not used.
     pub bypass: Vec<Class>,
 }
 
@@ -63,18 +63,17 @@ impl InspectionPolicy {
         self.interfaces.get(interface as usize).is_some_and(|&on| on)
     }
 
-    /// Whether a TCP segment may begin the session of a connection whose beginning was not seen, for inspection to say what
-    /// becomes of it.
+    /// Whether a TCP segment may create a session midstream, so that inspection applies its midstream policy.
     pub fn accepts_midstream(&self, layers: &Layers) -> bool {
         let said = self.settings.policy(Exception::Midstream);
         layers.protocol == TCP
             && matches!(said, Policy::Pass | Policy::Bypass)
-            // An answer to a SYN, or a reset, says nothing about who called.
+            // A SYN-ACK or reset doesn't tell which side is the client.
             && layers.tcp_flags & (SYN | RST) == 0
             && layers.fragment != Fragment::Later
     }
 
-    /// Whether a frame that no rule can look into goes on over a bridge.
+    /// Whether unparsable frames pass a bridge.
     pub fn passes_unparsable(&self) -> bool {
         matches!(
             self.settings.policy(Exception::Unparsable),
@@ -82,44 +81,43 @@ impl InspectionPolicy {
         )
     }
 
-    /// Whether a packet with a wrong checksum comes to inspection at all: it is dropped before, unless something else is
-    /// to be done about it.
+    /// Whether packets with a wrong checksum reach inspection. If the policy is to drop the packet, it is dropped earlier.
     pub fn takes_wrong_checksums(&self, reason: Fault) -> bool {
         let said = self.settings.policies.of(Exception::BadChecksum);
         reason == Fault::BadTransportChecksum && said != Policy::DropPacket
     }
 }
 
-/// A rule has matched.
+/// A rule match that is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// The packet, whose flow has a number.
+    /// The packet, with the number of its flow.
     pub about: About,
     /// The rule.
     pub rule: RuleNumber,
-    /// What was done about it.
+    /// The action taken.
     pub action: Action,
-    /// Packets and bytes of the session so far, the client's first.
+    /// Packets of the session so far, the client's first.
     pub packets: [u64; 2],
-    /// As `packets`.
+    /// Bytes of the session so far, the client's first.
     pub bytes: [u64; 2],
 }
 
-/// The worker's end of its queue of alerts: bounded, and never waited for.
+/// The worker's end of its alert queue, which is bounded and never blocks.
 #[derive(Debug, Default)]
 pub struct AlertQueue(Option<rtrb::Producer<Alert>>);
 
-/// The other end.
+/// The logger's end of the alert queue.
 pub type Alerts = rtrb::Consumer<Alert>;
 
 impl AlertQueue {
-    /// A queue for so many, with its other end.
+    /// An alert queue of this capacity, and its consumer.
     pub fn new(most: usize) -> (Self, Alerts) {
         let (producer, consumer) = rtrb::RingBuffer::new(most.max(1));
         (Self(Some(producer)), consumer)
     }
 
-    /// Tell of one. What does not fit is counted and lost.
+    /// Queue an alert. Alerts that don't fit are counted as lost.
     pub fn push(&mut self, alert: Alert, counters: &WorkerCounters) {
         match self.0.as_mut().is_some_and(|queue| queue.push(alert).is_ok()) {
             true => counters.alerts.add(1),
@@ -128,30 +126,30 @@ impl AlertQueue {
     }
 }
 
-/// What a worker inspects with.
+/// Inspection state of a worker.
 pub struct Inspector {
-    /// What rules are asked with.
+    /// Pattern matching and rule evaluation.
     pub tools: Box<DetectionContext>,
-    /// Of the rules that these are for, and those before.
+    /// Generation of the rules in use.
     pub generation: u32,
-    /// Where others come from.
+    /// Receives new rules.
     pub renewals: RuleReceiver<DetectionContext>,
-    /// Fragments that wait.
+    /// Parked fragments.
     pub holding: ParkedPackets,
-    /// Datagrams that are put together.
+    /// Reassembly of datagrams.
     pub assemblies: Reassembly,
-    /// Whether the worker has more to do than it can.
+    /// Overload state of the worker.
     pub load: Load,
-    /// Where alerts go.
+    /// Alert queue.
     pub alerts: AlertQueue,
-    /// Fragments in the hand that are to be parked, with their tickets.
+    /// Fragments of the current burst that are to be parked, with their tickets.
     pub parking: ArrayVec<(BufferIndex, u32), BURST_BUFFERS>,
-    /// Parked fragments that are to be dropped, by ticket, with room for all that wait.
+    /// Tickets of parked fragments that are to be dropped, with capacity for all that wait.
     pub given_up: Vec<(u32, Reason)>,
 }
 
 impl Inspector {
-    /// Ask rules of a generation.
+    /// Use the rules of a generation.
     #[inline(always)]
     pub fn follow(&mut self, generation: u32) {
         if self.generation != generation {

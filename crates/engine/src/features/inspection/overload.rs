@@ -1,4 +1,4 @@
-//! What is done while a worker has more to do than it can: by class of traffic, before work is spent on it.
+//! Overload policy: what a worker that can't keep up does with packets, by traffic class, before it spends work on them.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -7,35 +7,35 @@ use sluice_inspect::scope::Endpoints;
 
 use crate::packet::counters::WorkerCounters;
 
-/// What is done about a packet of a class under overload.
+/// Policy for packets of a class under overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shed {
-    /// It is inspected.
+    /// Inspect.
     #[default]
     Inspect,
-    /// It is inspected, unless so many bytes of its flow have been.
+    /// Inspect until this number of bytes of the flow have been inspected.
     Less(u64),
-    /// It goes on uninspected; a TCP connection for good, for what it lacks can't be put in order later.
+    /// Forward without inspection. A TCP connection is not inspected again, because its stream can't be continued after a gap.
     Bypass,
-    /// It is dropped.
+    /// Drop.
     Drop,
 }
 
-/// A class of traffic. What is left empty says nothing.
+/// A traffic class. An empty field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Class {
-    /// Protocol over IP.
+    /// IP protocol.
     pub protocol: Option<u8>,
-    /// Ports that either end has.
+    /// Ports of either endpoint.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Networks that either end is in, as the inside sees it: address and length.
+    /// Networks of either endpoint as inside hosts see it: address and prefix length.
     pub networks: Vec<(IpAddr, u8)>,
-    /// What is done about it.
+    /// The policy.
     pub shed: Shed,
 }
 
 impl Class {
-    /// Whether a packet between two ends is of this class.
+    /// Whether a packet between two endpoints belongs to this class.
     pub fn has(&self, ends: &Endpoints) -> bool {
         let is_port = |port| self.ports.iter().any(|ports| ports.contains(port));
         let is_in = |address| {
@@ -60,19 +60,19 @@ fn contains(network: &(IpAddr, u8), address: IpAddr) -> bool {
     differ.checked_shr(width - u32::from(length)).unwrap_or(0) == 0
 }
 
-/// What is configured.
+/// Overload settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overload {
-    /// A worker is overloaded from so many waiting packets on; 0: it never is.
+    /// Number of waiting packets from which a worker is overloaded; 0: never.
     pub begins: u64,
-    /// Until so few wait.
+    /// Number of waiting packets at which the overload ends.
     pub ends: u64,
-    /// The first that a packet is of says what is done about it. What is of none is inspected.
+    /// The first class that matches a packet determines its policy. A packet that matches none is inspected.
     pub classes: Vec<Class>,
 }
 
 impl Overload {
-    /// What is done about a packet.
+    /// The policy for a packet.
     pub fn shed(&self, ends: &Endpoints) -> Shed {
         let mut classes = self.classes.iter();
         classes
@@ -86,7 +86,7 @@ impl Overload {
 pub struct Load(bool);
 
 impl Load {
-    /// So many packets wait.
+    /// Update the state from the number of waiting packets.
     pub fn observe(&mut self, waiting: u64, overload: &Overload, counters: &WorkerCounters) {
         let is_on = overload.begins > 0
             && match self.0 {
@@ -100,7 +100,7 @@ impl Load {
         }
     }
 
-    /// Whether it is.
+    /// Whether the worker is overloaded.
     #[inline(always)]
     pub fn is_on(&self) -> bool {
         self.0

@@ -1,7 +1,7 @@
-//! Rules that change while packets flow: what they are searched with is made by the control thread, and freed by it.
+//! Replacement of inspection rules at run time. The control thread creates the pattern matching state and frees it.
 //!
-//! First every worker is given tools that serve the old rules and the new, then every shard its book, then the snapshot
-//! says that there are other rules. So whoever has seen that finds both.
+//! First each worker gets a detection context for the old and the new rules, then each shard gets its rule-set state, then the
+//! snapshot announces the new rules. A worker that has seen the snapshot therefore finds both.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use sluice_inspect::inspector::{DetectionContext, InspectorCapacity, RulesetStat
 
 use super::InspectionPolicy;
 
-/// Nanoseconds for which flows that are under way go by the rules that they began with.
+/// Nanoseconds for which existing flows keep the rules that they started with.
 pub const GRACE_PERIOD: u64 = 10_000_000_000;
 
-/// Changes that may wait for a worker that sleeps.
+/// Number of changes that may wait for a worker that sleeps.
 const MAX_PENDING: usize = 4;
 
-/// Why rules can't give way to others.
+/// Why rules can't be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum RuleUpdateError {
-    /// There is no memory to search with.
+    /// Out of memory for pattern matching.
     #[error("no memory to search for other rules: {0}")]
     Memory(#[from] vectorscan::Error),
-    /// They change faster than workers follow.
+    /// Rules change faster than the workers take them over.
     #[error("a worker has not taken over the last changes of the rules of inspection: apply it again in a few seconds")]
     Unfollowed,
 }
@@ -39,10 +39,10 @@ pub struct RuleReceiver<T> {
     spent: rtrb::Producer<Box<T>>,
 }
 
-/// Both ends.
+/// Both ends of a channel.
 pub fn channel<T>() -> (RuleSender<T>, RuleReceiver<T>) {
     let (give, fresh) = rtrb::RingBuffer::new(MAX_PENDING);
-    // With those that are in use, and those that are over.
+    // Room for those that are in use and those that are retired.
     let (spent, back) = rtrb::RingBuffer::new(MAX_PENDING + 2);
     (
         RuleSender {
@@ -54,14 +54,15 @@ pub fn channel<T>() -> (RuleSender<T>, RuleReceiver<T>) {
 }
 
 impl<T> RuleSender<T> {
-    /// Free what came back.
+    /// Free the retired states.
     fn collect(&mut self) {
         while self.spent.pop().is_ok() {}
     }
 }
 
 impl<T> RuleReceiver<T> {
-    /// The next that was given, of a generation and those before: what is for later ones goes with what those are told.
+    /// The next pending state, if it is of this generation or an earlier one. A state for a later generation waits for its
+    /// snapshot.
     pub fn take(&mut self, generation: u32) -> Option<Box<T>> {
         let &(next, _) = self.fresh.peek().ok()?;
         let is_due = generation.wrapping_sub(next).cast_signed() >= 0;
@@ -69,20 +70,20 @@ impl<T> RuleReceiver<T> {
         Some(taken)
     }
 
-    /// It is no longer used. There is room for all that were ever given and not freed.
+    /// Return a state that is no longer used. The ring has room for all states that were sent and not freed.
     pub fn retire(&mut self, spent: Box<T>) {
         let _ = self.spent.push(spent);
     }
 }
 
-/// The control thread's ends of all shards and workers.
+/// The control thread's ends of the channels to all shards and workers.
 #[derive(Default)]
 pub struct RuleUpdates {
     pub(crate) shards: Vec<RuleSender<RulesetState>>,
     pub(crate) workers: Vec<RuleSender<DetectionContext>>,
 }
 
-/// What all of them get.
+/// The states for all shards and workers.
 pub struct NewRules {
     generation: u32,
     books: Vec<RulesetState>,
@@ -90,7 +91,7 @@ pub struct NewRules {
 }
 
 impl RuleUpdates {
-    /// Free what came back.
+    /// Free the retired states.
     pub fn collect(&mut self) {
         self.shards.iter_mut().for_each(RuleSender::collect);
         self.workers.iter_mut().for_each(RuleSender::collect);
@@ -101,8 +102,8 @@ impl RuleUpdates {
         of_shards && self.workers.iter().all(|giver| giver.fresh.slots() > 0)
     }
 
-    /// What it takes that rules give way to those of another commit, which are of a generation; none where they are the
-    /// same, or nothing is inspected.
+    /// Create the states that replace the rules of one commit by those of another, with the generation of the latter. `None` if
+    /// the rules are the same, or inspection is disabled.
     pub fn make(
         &mut self,
         plan: Option<&InspectorCapacity>,
@@ -128,7 +129,7 @@ impl RuleUpdates {
         }))
     }
 
-    /// Give it to all of them. To be called before the snapshot says so.
+    /// Send the states to all shards and workers. Must be called before the snapshot is published.
     pub fn send(&mut self, fresh: NewRules) {
         for (giver, tools) in self.workers.iter_mut().zip(fresh.tools) {
             let _ = giver.fresh.push((fresh.generation, Box::new(tools)));
